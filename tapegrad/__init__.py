@@ -37,7 +37,7 @@ from .ops import variable_methods as _variable_methods  # noqa: F401
 if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
     from . import _fast as _fast
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 if TYPE_CHECKING:  # what loads on first use, for type checkers

@@ -161,8 +161,11 @@ FILLED = {
 
 # the open state of a thread, and the watchers: not a dependency
 STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")
-# imports what the user's code imports, or reads which versions are installed
-FOR_USERS = ("_capture.builtin", "_debug.versions")
+# imports what the user's code imports, reads which versions are installed, or puts host memory below CuPy
+FOR_USERS = (
+    "_capture.builtin", "_debug.versions", "testing.hosted", "testing.hosted.routines", "testing.hosted.runtime",
+    "testing.hosted.scipy_functions",
+)  # fmt: skip
 
 
 TABLES: AnyList = []  # the tables of operations

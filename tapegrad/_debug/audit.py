@@ -23,7 +23,7 @@ from .._transforms.vmap import vmap
 from .._transforms.wrapped import inner_product, partial_call, weighted_output
 from ..ops.declare import dtype
 from ..replay import prepare
-from ..testing import check_grads, direction_like, displaced, hermitian_part, plain_host_array
+from ..testing.derivative_checks import check_grads, direction_like, displaced, hermitian_part, plain_host_array
 from .profile import ArrayRestorer, StateSnapshot, active_numbers, in_bytes, is_float_array, profile, table
 
 CLOSE = 1e-8  # tolerance between two kinds of derivatives, in float64

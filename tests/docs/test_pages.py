@@ -107,3 +107,13 @@ def test_charts_have_each_box_once_and_apart(drawing):
         assert overlap.sum() == len(boxes)
         arrows = sum(line.count("-->") for line in chart.splitlines())
         assert svg.count("<line") == arrows
+
+
+def test_a_notebook_prints_what_stands_on_its_page(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = DOCS / "tutorials" / "first-gradient.md"
+    cells = script("notebooks").notebook(page)["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    printed = [line.rstrip("\n") for cell in code for out in cell["outputs"] for line in out["text"]]
+    assert printed == re.findall(r"^ *print\(.*\)  # (.*)$", page.read_text(encoding="utf-8"), re.M)
+    assert len(code) == len(python_of(page)) and not any("  # " in line for line in code[0]["source"])

@@ -100,7 +100,7 @@ def test_docstrings_have_sections(entry):
     found, signature = sections(inspect.getdoc(function)), inspect.signature(function)
     assert documented(found.get("Parameters", "")) == set(signature.parameters) - {"unknown"}
     assert {"See Also", "Examples"} <= set(found)
-    assert "Returns" in found or signature.return_annotation is None
+    assert {"Returns", "Yields"} & set(found) or signature.return_annotation is None
 
 
 def test_functions_are_found():

@@ -7,11 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from _cuda_host import Loader
-from hosted_cupy import real_device
-from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
-
-from tapegrad.kernels.launch import cuda
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "device_day"
 spec = importlib.util.spec_from_file_location("device_day_paths", FOLDER / "paths.py")
@@ -21,9 +16,7 @@ spec.loader.exec_module(paths)
 
 @pytest.mark.cupy_only
 @pytest.mark.parametrize("path", paths.PATHS)
-def test_the_device_gives_what_the_host_gives(xp, device, monkeypatch, path):
-    if not real_device():
-        monkeypatch.setattr(cuda, "loaded", Loader())  # the generated kernels; `device` does so for those by hand
+def test_the_device_gives_what_the_host_gives(xp, path):
     assert paths.difference(xp, path) <= paths.tolerance(path)
 
 

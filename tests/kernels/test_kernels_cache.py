@@ -369,3 +369,13 @@ def test_the_texts_of_operations_are_compiled_once(folder):
     for path in folder.iterdir():
         path.write_bytes(path.read_bytes()[:-1])  # no file is whole any more
     assert run() == first
+
+
+def test_a_long_compilation_is_logged(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(cpu, "ANNOUNCED_SECONDS", 0.0)
+    text = f"define double @kernel(double %x) {{\n  %y = fadd double %x, {9127}.0\n  ret double %y\n}}\n"
+    with caplog.at_level("INFO", logger="tapegrad"):
+        cpu.engine_of(text)
+        cpu.engine_of(text)
+    assert [r.message[:24] for r in caplog.records] == ["compiled 4 lines of LLVM"]

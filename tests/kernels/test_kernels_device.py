@@ -6,7 +6,6 @@ whose bits the device's are to be."""
 import math
 import threading
 
-import hosted_cupy
 import numpy as np
 import pytest
 from _cuda_host import BACKWARDS, SHUFFLED, array_library  # noqa: F401
@@ -17,6 +16,7 @@ from kernel_recursions import DIFFUSE, KNOWN, NILE, POINTS
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, DeviceError, KernelError, ShapeError
 from tapegrad.kernels.launch import cuda
+from tapegrad.testing import hosted as hosted_cupy
 
 kernels = tg.kernels
 
@@ -481,6 +481,7 @@ def test_a_kernel_is_compiled_once_and_kept_on_disk(tmp_path, monkeypatch):
             return Function()
 
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(cuda, "over_host_memory", lambda: False)
     monkeypatch.setattr(cuda, "Module", Module)
     monkeypatch.setattr(cuda, "MODULES", {})
     asked = []

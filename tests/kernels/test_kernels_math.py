@@ -11,7 +11,7 @@ from _cuda_host import needs_compiler, run_on_host
 import tapegrad as tg
 from tapegrad.kernels.emit.lower import lower_program
 from tapegrad.kernels.launch.cpu import Launcher
-from tapegrad.testing import nested_derivative
+from tapegrad.testing.derivative_checks import nested_derivative
 
 kernels = tg.kernels
 

@@ -368,11 +368,12 @@ def test_devices_are_checked(device):
 @pytest.mark.cupy_only
 def test_blocks_are_bounded_by_registers(device, monkeypatch):
     xp, _ = device
-    raw_cuda = pytest.importorskip("tapegrad.kernels.raw_code.cuda")
-    monkeypatch.setattr(raw_cuda, "kernel_limits", lambda function: (256, 255))
-    with pytest.raises(KernelError, match="a block of 512 threads was asked for, its 255 registers allow 256; pass a smaller block="):
+    cuda = pytest.importorskip("tapegrad.kernels.launch.cuda")
+    code = cuda.HostedCode if cuda.over_host_memory() else cuda.LoadedCode
+    monkeypatch.setattr(code, "most_threads", lambda self: 256)
+    with pytest.raises(KernelError, match=r"a block of 512 threads was asked for, its \d+ registers allow 256; pass a smaller block="):
         gaussian(0, block=512)(xp.asarray(THETA), xp.asarray(X))
-    monkeypatch.setattr(raw_cuda, "kernel_limits", lambda function: (100, 255))
+    monkeypatch.setattr(code, "most_threads", lambda self: 100)
     np.testing.assert_allclose(host(gaussian(0)(xp.asarray(THETA), xp.asarray(X))), VALUE)
 
 

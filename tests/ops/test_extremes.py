@@ -17,7 +17,7 @@ from comparison import close, host
 import tapegrad as tg
 from tapegrad.errors import NonDifferentiableWarning
 from tapegrad.ops.declare import SCIPY
-from tapegrad.testing import nested_derivative
+from tapegrad.testing.derivative_checks import nested_derivative
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -11,7 +11,7 @@ from grid import active, derivatives, of_active, on
 import tapegrad as tg
 from tapegrad._core.trees import leaves, tree_map
 from tapegrad.ops.declare import COMPOSED, PRIMITIVES
-from tapegrad.testing import check_grads, differences, direction_like, inner_product, nested_derivative, plain_host_array
+from tapegrad.testing.derivative_checks import check_grads, differences, direction_like, inner_product, nested_derivative, plain_host_array
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

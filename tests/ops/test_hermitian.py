@@ -11,7 +11,7 @@ from comparison import close, host
 
 import tapegrad as tg
 from tapegrad.ops.linalg.hermitian import symmetric
-from tapegrad.testing import check_grads, nested_derivative
+from tapegrad.testing.derivative_checks import check_grads, nested_derivative
 
 RNG = np.random.default_rng(11)
 W, B, V = RNG.standard_normal((3, 3)), RNG.standard_normal((3, 2)), RNG.standard_normal(3)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 from comparison import host
-from hosted_cupy import stats
 from keyword_calls import NUMPY_24, SQUARE, SYMMETRIC, A, Call, Device, alone, calls, floats, functions, judge, method_calls, ufunc_calls
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
 from tapegrad.ops.declare import NUMPY
 from tapegrad.ops.protocols import ADAPTERS, signature_of
+from tapegrad.testing.hosted import stats
 
 
 def verdict(call):

@@ -16,7 +16,7 @@ from grid import derivatives
 from test_grid import same
 
 from tapegrad._core.trees import leaves
-from tapegrad.testing import plain_host_array
+from tapegrad.testing.derivative_checks import plain_host_array
 
 CASES = [c for c in all_cases() if c.name != "partition"]  # (the order within the parts is that of NumPy's algorithm for the dtype)
 

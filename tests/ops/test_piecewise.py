@@ -11,7 +11,7 @@ import scipy.special as sp
 
 import tapegrad as tg
 from tapegrad.ops import reductions
-from tapegrad.testing import nested_derivative, plain_host_array
+from tapegrad.testing.derivative_checks import nested_derivative, plain_host_array
 
 pytestmark = [pytest.mark.smoke, pytest.mark.usefixtures("quiet")]
 

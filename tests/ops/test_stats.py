@@ -8,7 +8,7 @@ from families import CLASSIC as FAMILIES
 
 import tapegrad as tg
 from tapegrad import stats
-from tapegrad.testing import check_grads, plain_host_array
+from tapegrad.testing.derivative_checks import check_grads, plain_host_array
 
 X, P, U = normal(3), positive(3), between(0.1, 0.9, 3)
 LOC, SCALE = np.array(0.05), positive(3, seed=1)

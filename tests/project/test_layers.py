@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -363,3 +364,10 @@ def test_the_oldest_versions_are_those_declared():
         version, minimum = pin.partition("==")[2], least.partition(">=")[2]
         assert version == minimum or version == f"{minimum}.0"
         assert minimum in (root / "docs" / "limits.md").read_text()
+
+
+def test_the_version_stands_in_the_citation_and_the_changelog():
+    root = PACKAGE.parent
+    assert f"\nversion: {tapegrad.__version__}\n" in (root / "CITATION.cff").read_text()
+    first = re.search(r"^## (\S+)$", (root / "docs" / "changelog.md").read_text(), re.MULTILINE)
+    assert first and first[1] == tapegrad.__version__

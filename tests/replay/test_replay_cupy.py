@@ -2,15 +2,15 @@
 
 The graph itself needs a device; on hosted CuPy one is played that does its work again at each launch."""
 
-import _hosted_runtime
 import numpy as np
 import pytest
-from hosted_cupy import real_device, stats
 
 import tapegrad as tg
 from tapegrad._capture.dependencies import walk_with_names
 from tapegrad._core.trees import leaves
 from tapegrad.replay import cuda_graph
+from tapegrad.testing.hosted import real_device, stats
+from tapegrad.testing.hosted import runtime as _hosted_runtime
 
 pytestmark = pytest.mark.cupy_only
 X, V = np.array([0.3, -0.5, 0.7, 1.1]), np.array([1.0, 0.5, -0.3, 2.0])

@@ -13,9 +13,9 @@ import scipy.linalg
 import scipy.optimize
 from _modes import check_first, check_second
 from comparison import close, host
-from hosted_cupy import reset_counts, stats
 
 import tapegrad as tg
+from tapegrad.testing.hosted import reset_counts, stats
 
 LOG2PI = 1.8378770664093453
 NILE_FILE = Path(__file__).parents[2] / "examples" / "data" / "nile.csv"

@@ -19,7 +19,7 @@ from tapegrad.errors import ArgumentError, ConvergenceError, DataError, NotPosit
 pytestmark = pytest.mark.smoke
 
 try:
-    import hosted_cupy
+    from tapegrad.testing import hosted as hosted_cupy
 except ImportError:
     hosted_cupy = None
 

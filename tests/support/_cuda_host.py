@@ -16,11 +16,11 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-import hosted_cupy
 import numpy as np
 import pytest
 
 from tapegrad.kernels import emit_cuda
+from tapegrad.testing import hosted as hosted_cupy
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 FOLDER = Path(tempfile.gettempdir()) / f"tapegrad_host_{os.getuid() if hasattr(os, 'getuid') else 0}"

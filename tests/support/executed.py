@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import families
-import hosted_cupy
 import keyword_calls
 import numpy as np
 import sample_statistics
@@ -29,7 +28,8 @@ from written import Absent, Cupy, Names, Numpy, written
 
 import tapegrad as tg
 from tapegrad._core.trees import leaves
-from tapegrad.testing import direction_like, inner_product, plain_host_array
+from tapegrad.testing import hosted as hosted_cupy
+from tapegrad.testing.derivative_checks import direction_like, inner_product, plain_host_array
 
 FILE = Path(__file__).with_name("executed.txt")
 FEW, MORE = 3, 12
@@ -181,7 +181,7 @@ def near(found, wanted, rtol):
     return RIGHT if worst <= rtol else f"{WRONG}: off by {worst:.2g}"
 
 
-NOT_HOSTED = ("hosted_cupy", "'int' object is not callable")  # a kernel that the hosted CuPy does not know, a stub of a library
+NOT_HOSTED = ("host_cupy", "'int' object is not callable")  # a kernel that the hosted CuPy does not know, a stub of a library
 
 
 def tried(f):
@@ -314,7 +314,7 @@ def read():
 def hosted():
     """The hosted CuPy, as tests/conftest.py makes it."""
     cupy = hosted_cupy.install()
-    kernels = importlib.import_module("_hosted_kernels")
+    kernels = importlib.import_module("tapegrad.testing.hosted.kernels")
     kernels.ELEMENTWISE.setdefault("tapegrad_segment_add", lambda at, y, n, r: np.add.at(r, at, y))
     return cupy
 

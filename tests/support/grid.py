@@ -4,7 +4,7 @@ import numpy as np
 
 import tapegrad as tg
 from tapegrad._core.trees import leaves
-from tapegrad.testing import direction_like, inner_product, plain_host_array
+from tapegrad.testing.derivative_checks import direction_like, inner_product, plain_host_array
 
 
 def on(xp, inputs):

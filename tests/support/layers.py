@@ -20,7 +20,7 @@ FLOORS = [
     ["_capture."],
     ["_batching."],
     ["_transforms."],
-    ["implicit.", "testing"],
+    ["implicit.", "testing."],
     [
         "kernels.graph.",
         "kernels.trace.",

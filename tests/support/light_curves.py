@@ -2,7 +2,6 @@
 
 import importlib
 
-import hosted_cupy
 import numpy as np
 import pytest
 import scipy.linalg
@@ -13,6 +12,7 @@ from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 import tapegrad as tg
 from tapegrad.errors import ArgumentError
 from tapegrad.kernels import celerite
+from tapegrad.testing import hosted as hosted_cupy
 
 RNG = np.random.default_rng(0)
 

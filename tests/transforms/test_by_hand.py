@@ -17,7 +17,7 @@ from judged_programs import CLOSE, argument, expected_of, maker
 import tapegrad as tg
 import tapegrad.numpy as tnp
 from tapegrad.errors import ArgumentError, DroppedDerivativeError, NoRuleError, NotScalarError, ShapeError
-from tapegrad.testing import direction_like, inner_product
+from tapegrad.testing.derivative_checks import direction_like, inner_product
 
 pytestmark = pytest.mark.smoke
 

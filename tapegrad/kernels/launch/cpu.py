@@ -4,9 +4,11 @@ The last block ends with the last sample, and may therefore repeat samples of th
 fewer samples than a block has, they are padded."""
 
 import ctypes
+import logging
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from ..emit.llvm import emit
 from ..emit.lower import SUMS, LoweredProgram
 from . import waiting
 
+LOGGER = logging.getLogger("tapegrad")
+ANNOUNCED_SECONDS = 0.3  # a compilation that takes longer is logged
 LOCK = threading.RLock()
 STATE: dict = {}
 LLVM = getattr(llvm.ffi.lib, "_lock", LOCK)  # the lock of llvmlite, which Numba takes too
@@ -135,8 +139,11 @@ def engine_of(text: str, large: int = LARGE_TEXT_LINES) -> Any:
         name = code_name(text)
         engine = stored_engine(name)
         if engine is None:
+            start = time.perf_counter()
             code = object_code(text, large)
             cache.save(name, code)
+            if (seconds := time.perf_counter() - start) > ANNOUNCED_SECONDS:
+                LOGGER.info("compiled %d lines of LLVM in %.1f s; later calls and processes use the code", text.count("\n"), seconds)
             engine = loaded_engine(name, code)
             cache.keep_code(name, engine)
         return engine

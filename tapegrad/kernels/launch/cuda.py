@@ -11,6 +11,7 @@ failed."""
 
 import functools
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ..emit.cuda import KernelSignature, emit_cuda
 from ..emit.cuda_builder import WARP
 from ..emit.cuda_split import emit_split, splittable
 from ..emit.lower import CHUNK, SUMS, LoweredProgram
+from .host import host_code
 
 try:
     import cupy
@@ -32,6 +34,7 @@ try:
 except ImportError:  # CuPy is optional; without it no CuPy array reaches this module
     cupy = None
 
+MOST_THREADS, DYNAMIC_SHARED = 0, 8  # enum CUfunction_attribute
 OPTIONS = ("-std=c++17", "-fmad=false", "-default-device")
 LOCK = lock()
 PART_BYTES = 2**28  # bytes for the sums of each thread, where a step output is summed over samples
@@ -80,6 +83,46 @@ class LoadedCode:
     def __call__(self, grid: tuple, block: tuple, args: tuple, shared_mem: int = 0) -> None:
         self.function(grid, block, args, shared_mem=shared_mem)
 
+    def most_threads(self) -> int:
+        """Return the most threads that a block may have."""
+        return driver.funcGetAttribute(MOST_THREADS, self.ptr)
+
+    def blocks_at_once(self, threads: int, shared: int) -> int:
+        """Return how many blocks one multiprocessor runs at once."""
+        return driver.occupancyMaxActiveBlocksPerMultiprocessor(self.ptr, threads, shared)
+
+    def allow_shared(self, size: int) -> None:
+        """Request `size` bytes of dynamic shared memory."""
+        driver.funcSetAttribute(self.ptr, DYNAMIC_SHARED, size)
+
+
+class HostedCode:
+    """The same for CuPy over host memory (`tg.testing.host_cupy`): g++ compiles the source, the CPU runs it."""
+
+    registers = 40  # of a thread, as on a device of 64 Ki registers for each multiprocessor
+
+    def __init__(self, source: str, entry: str, name: str):
+        real = re.search(r"^typedef (\w+) real;$", source, re.MULTILINE)
+        self.entry, self.code = entry, host_code(entry, source, entry, real[1] if real else "double", name)
+
+    def __call__(self, grid: tuple, block: tuple, args: tuple, shared_mem: int = 0) -> None:
+        values = [np.uintp(a.data.ptr) if isinstance(a, cupy.ndarray) else a for a in args]
+        self.code((*grid, 1, 1)[:3], (*block, 1, 1)[:3], values, shared_mem)
+
+    def most_threads(self) -> int:
+        return 256
+
+    def blocks_at_once(self, threads: int, shared: int) -> int:
+        return (1 << 16) // (self.registers * threads)
+
+    def allow_shared(self, size: int) -> None:
+        pass
+
+
+def over_host_memory() -> bool:
+    """Return whether CuPy's arrays are in host memory."""
+    return getattr(runtime, "_hosted", False)
+
 
 def with_options(more: tuple) -> tuple:
     """Return OPTIONS and more; on conflict, `more` wins."""
@@ -87,8 +130,10 @@ def with_options(more: tuple) -> tuple:
     return (*[option for option in OPTIONS if option.partition("=")[0] not in said], *more)
 
 
-def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> LoadedCode:
+def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> LoadedCode | HostedCode:
     """Return the code on the current device, compiled once for each architecture and stored on disk."""
+    if over_host_memory():
+        return HostedCode(source, entry, name)
     device = cupy.cuda.Device()
     options = with_options(options)
     key = cache.key(source, device.compute_capability, str(nvrtc.getVersion()), *options)

@@ -5,7 +5,6 @@ from typing import Any
 
 import cupy
 from cupy.cuda.memory import OutOfMemoryError
-from cupy_backends.cuda.api import driver
 
 from ..._core.errors import KernelError
 from ..launch.cuda import free_bytes, loaded
@@ -13,19 +12,19 @@ from .declare import SLOTS
 from .plan import CallPlan
 
 BLOCK_THREADS = 128
-MOST_THREADS, REGISTERS, DYNAMIC_SHARED = 0, 4, 8  # enum CUfunction_attribute
 SHARED = 48 << 10  # bytes of dynamic shared memory that need no request
 
 
 def launch(kernel: Any, values: list, plan: CallPlan) -> list:
     """Return the new outputs of one call; the device of the arrays is current."""
     function = loaded(kernel.code.text(plan.real), kernel.code.entry, kernel.code.options, kernel.code.file)
-    most, registers = kernel_limits(function)
+    most = function.most_threads()
     block = kernel.threads.of(kernel.threads.block or max(min(BLOCK_THREADS, most // 32 * 32), 32))
     threads = math.prod(block)
     if threads > most:
         raise KernelError(
-            f"{kernel.__name__}: a block of {threads} threads was asked for, its {registers} registers allow {most}; pass a smaller block="
+            f"{kernel.__name__}: a block of {threads} threads was asked for, its {function.registers} registers "
+            f"allow {most}; pass a smaller block="
         )
     shared = kernel.threads.shared_bytes(plan.known, block, plan.real)
     most_blocks = resident_of_kernel(kernel, plan, function, threads, shared)
@@ -40,19 +39,9 @@ def launch(kernel: Any, values: list, plan: CallPlan) -> list:
             most_blocks = grid[0] // 2
     if any([o.size for o in outs]):
         if shared > SHARED:
-            driver.funcSetAttribute(function.ptr, DYNAMIC_SHARED, shared)
+            function.allow_shared(shared)
         function(grid, block, tuple(parameters), shared_mem=shared)
     return outs
-
-
-def kernel_limits(function: Any) -> tuple:
-    """Return the most threads of a block, and the registers of a thread."""
-    return driver.funcGetAttribute(MOST_THREADS, function.ptr), driver.funcGetAttribute(REGISTERS, function.ptr)
-
-
-def blocks_at_once(function: Any, threads: int, shared: int) -> int:
-    """Return how many blocks one multiprocessor runs at once."""
-    return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
 
 
 def resident_of_kernel(kernel: Any, plan: CallPlan, function: Any, threads: int, shared: int) -> int | None:
@@ -69,4 +58,4 @@ def resident_of_kernel(kernel: Any, plan: CallPlan, function: Any, threads: int,
     if room < 1:
         raise KernelError(f"{kernel.__name__}: the work arrays of {threads} threads need {one} bytes, more than the device has free")
     processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
-    return int(min(processors * max(blocks_at_once(function, threads, shared), 1), room))
+    return int(min(processors * max(function.blocks_at_once(threads, shared), 1), room))

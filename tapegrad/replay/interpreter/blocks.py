@@ -323,9 +323,11 @@ class InstructionBlock:
         """That of the row which is an elementwise instruction; empty where it is several, or of other
         operands."""
         found = self.kinds.rows(k, i)
-        if found is None or len(found[0]) > 1 or found[0][0][1] != (*range(len(i.args)),):
+        if found is None or len(found[0]) > 1:
             return ""
-        return found[0][0][0]
+        row, operands = found[0][0]
+        constant = float in map(type, operands)  # 0.0 == 0
+        return "" if constant or operands != (*range(len(i.args)),) else row
 
     def summed(self, to: Any, i: Instruction, at: list) -> None:
         self.row("copy", to, np.zeros((), np.int64))

@@ -10,23 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ._core.arrays import is_array, is_differentiable, may_share_memory, xp_of
-from ._core.errors import ArgumentError
-from ._core.primitive import values_of
-from ._core.trees import Const, describe_tree, leaves, tree_map
-from ._core.typing import AnyFunction, AnyList, AnyTuple
-from ._transforms.call import user_name
-from ._transforms.transforms import jvp, vjp
-from ._transforms.wrapped import directional, inner_product, partial_call, weighted_output
-from .ops.declare import dtype
-from .ops.linalg.hermitian import symmetric
-
-__all__ = ["check_grads"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+from .._core.arrays import is_array, is_differentiable, may_share_memory, xp_of
+from .._core.errors import ArgumentError
+from .._core.primitive import values_of
+from .._core.trees import Const, describe_tree, leaves, tree_map
+from .._core.typing import AnyFunction, AnyList, AnyTuple
+from .._transforms.call import user_name
+from .._transforms.transforms import jvp, vjp
+from .._transforms.wrapped import directional, inner_product, partial_call, weighted_output
+from ..ops.declare import dtype
+from ..ops.linalg.hermitian import symmetric
 
 LETTERS = {"forward": "F", "reverse": "R"}
 NAMES = {"F": "forward", "R": "reverse"}

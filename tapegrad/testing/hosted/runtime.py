@@ -12,6 +12,7 @@ is the real one. Functions not in the table keep their real body, which fails lo
 
 import contextlib
 import ctypes
+import importlib
 import itertools
 import re
 import sys
@@ -43,7 +44,7 @@ _C_TYPES = {
     "PyObject *": ctypes.py_object,
 }
 _handles = itertools.count(0x1000)  # streams and events: any nonzero number serves
-_blocks = {}  # address -> NumPy buffer that owns it
+_blocks: dict[int, np.ndarray] = {}  # address -> NumPy buffer that owns it
 stream_calls: list | None = None  # (name, handles) of each wait for an event and each event recorded, while a test sets a list
 _transfer_open = False  # a copy to the host was started, and the synchronise that belongs to it has not come
 
@@ -64,6 +65,14 @@ def uncounted():
     finally:
         stats.update(before[0])
         _transfer_open = before[1]
+
+
+def count_kernel():
+    stats["kernels"] += 1
+
+
+def count_unknown(name):
+    stats["unknown"].add(name)
 
 
 def count_transfer():
@@ -130,7 +139,7 @@ def _noted(name):
 
 
 def _pointer_attributes(address, *_):
-    from cupy_backends.cuda.api import runtime
+    runtime = importlib.import_module("cupy_backends.cuda.api.runtime")
 
     return runtime.PointerAttributes(0, address, address, 2)  # device 0, memory of the device
 
@@ -179,7 +188,7 @@ FUNCTIONS = {
 def real_device():
     """True when a CUDA device answers. Asks the runtime alone: CuPy is not imported, nothing is patched."""
     try:
-        from cupy_backends.cuda.api import runtime
+        runtime = importlib.import_module("cupy_backends.cuda.api.runtime")
 
         return getattr(runtime, "_hosted", False) is False and runtime.getDeviceCount() > 0
     except Exception:  # no CuPy, no driver, no device: the error's type depends on which
@@ -214,8 +223,8 @@ def _replace_capsule(table, name, function):
 def replace_runtime():
     """Put `FUNCTIONS` in place of CUDA's, for compiled callers and for Python ones."""
     if "cupy" in sys.modules:
-        raise RuntimeError("cupy is imported already: call hosted_cupy.install() before the first import of cupy")
-    from cupy_backends.cuda.api import runtime
+        raise RuntimeError("cupy is imported already: enter tg.testing.host_cupy() before the first import of cupy")
+    runtime = importlib.import_module("cupy_backends.cuda.api.runtime")
 
     missing = FUNCTIONS.keys() - runtime.__pyx_capi__.keys()
     if missing:
@@ -237,7 +246,7 @@ class _StubModule(types.ModuleType):
 
 def stub_libraries(names=("cublas", "cusolver", "cusparse", "curand")):
     """Let modules that import CUDA's mathematical libraries be imported without them."""
-    import cupy_backends.cuda.libs as libraries
+    libraries = importlib.import_module("cupy_backends.cuda.libs")
 
     for short in names:
         full = "cupy_backends.cuda.libs." + short
@@ -248,8 +257,7 @@ def stub_libraries(names=("cublas", "cusolver", "cusparse", "curand")):
 
 def use_host_allocator():
     """Allocate every array by itself in garbage-filled host memory that is freed with the array."""
-    import cupy
-
+    cupy = importlib.import_module("cupy")
     memory = cupy.cuda.memory
 
     def allocate(size):

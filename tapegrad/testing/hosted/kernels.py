@@ -11,8 +11,9 @@ import functools
 import cupy
 import numpy as np
 import scipy.special
-from _hosted_runtime import stats
 from cupy._core._scalar import CScalar
+
+from .runtime import count_kernel, count_unknown
 
 ELEMENTWISE_HOOK = "__cupy_override_elementwise_kernel__"
 REDUCTION_HOOK = "__cupy_override_reduction_kernel__"
@@ -72,8 +73,8 @@ def _typed(x):
 
 
 def unknown(kind, name):
-    stats["unknown"].add(name)
-    return NotImplementedError(f"hosted_cupy: {kind} {name} has no NumPy counterpart here")
+    count_unknown(name)
+    return NotImplementedError(f"host_cupy: the {kind} {name} runs on a device only: it has no counterpart in NumPy here")
 
 
 def _bare_name(name):
@@ -230,7 +231,7 @@ def run_ufunc(kernel, args, out=None, dtype=None, casting=None, _where=None):
     mask = [] if _where is None else [_where]
     shape = _broadcast_shape(ins + mask + given)
     outs = _checked_outputs(outs, kernel.nout, out_types, shape, casting or kernel._default_casting)
-    stats["kernels"] += 1
+    count_kernel()
     bare = _bare_name(kernel.name)
     body = INDEXED_UFUNCS.get(bare) or _ufunc_body(kernel.name, kernel.nin)
     if body is None:
@@ -504,7 +505,7 @@ def run_elementwise(kernel, args):
     if not outs:
         _, out_types, _ = kernel._decide_params_type(dtypes[: kernel.nin], dtypes[kernel.nin :])
         outs = [cupy.ndarray(shape, t) for t in out_types]
-    stats["kernels"] += 1
+    count_kernel()
     every = args[: kernel.nin] + outs
     views = [_elementwise_argument(x, p, shape) for x, p in zip(every, params, strict=True)]
     if not loop or 0 not in shape:  # kernels whose arrays are all raw have no shape of their own
@@ -586,7 +587,7 @@ def run_reduction(kernel, a, axis, dtype, out, keepdims):
         raise unknown("reduction", kernel.name)
     dtype = None if dtype is None else np.dtype(dtype)
     loop = kernel._ops.guess_routine(kernel.name, kernel._routine_cache, [a], dtype, kernel._ops)
-    stats["kernels"] += 1
+    count_kernel()
     x = host_view(a)
     if x.dtype.kind == "c" and np.dtype(loop.in_types[0]).kind != "c":
         x = x.real

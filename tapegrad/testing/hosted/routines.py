@@ -18,10 +18,11 @@ import cupyx.scipy.special
 import numpy as np
 import scipy.linalg
 import scipy.special
-from _hosted_kernels import host_view, to_device, unknown
-from _hosted_runtime import count_transfer, stats
-from _hosted_scipy import scipys
 from cupy.linalg import _util
+
+from .kernels import host_view, to_device, unknown
+from .runtime import count_kernel, count_transfer
+from .scipy_functions import scipys
 
 _METHODS = {}  # name -> replacement of a method of cupy.ndarray
 _ROUTINES = []  # (module, name, replacement)
@@ -50,7 +51,7 @@ def typed(**arguments):
 
 def host(function, *args, **kwargs):
     """Call a NumPy function on views of the arrays in `args`, in silence; the result is still NumPy's."""
-    stats["kernels"] += 1
+    count_kernel()
     views = [host_view(x) if isinstance(x, cupy.ndarray) else x for x in args]
     with np.errstate(all="ignore"):
         return function(*views, **kwargs)
@@ -294,7 +295,7 @@ def _stacked(results, batch, shape, dtype):
 
 
 def _views(dtype, *arrays):
-    stats["kernels"] += 1
+    count_kernel()
     return [host_view(x).astype(dtype, copy=False) for x in arrays]
 
 
