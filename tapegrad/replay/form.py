@@ -126,6 +126,7 @@ class TransformForm:
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
         self.eager: str | None = None  # why the function is run as it is
+        self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
 
     @property
@@ -171,7 +172,7 @@ class TransformForm:
             raise GuardError(self.complaint(args, failed))
         if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
-        return self.record(args, failed)
+        return self.plain(args) if self.full and failed is None else self.record(args, failed)
 
     def branched(self) -> None:
         """The call takes a way through the function that none before it took.  Where each one does,
@@ -260,9 +261,12 @@ class TransformForm:
         if reason is None and self.recordings > 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
             if owner.on_change == "record":
-                many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; it is run as it is from now on"
+                self.full = failed is None and len(self.programs) == PROGRAMS_KEPT
+                then = f"the last {PROGRAMS_KEPT} of them are replayed, and others run as they are" if self.full else "it is run as it is"
+                many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
                 told = f"{self.name}: {reason}, for {many}. Prepare it once for each shape, or pad the arrays to a few shapes"
                 warnings.warn(ReplayWarning(told), stacklevel=5)
+            reason = None if self.full else reason
         reason = reason or unkept
         if reason is not None:
             self.stop(reason)
@@ -298,7 +302,8 @@ class TransformForm:
         paused = (
             [f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways each"] if self.pause > 0 else []
         )
-        return [*paused, *[kept.report() for kept in self.programs]]
+        others = ["calls of other kinds are run as they are"] if self.full else []
+        return [*paused, *others, *[kept.report() for kept in self.programs]]
 
 
 # What operations raise at values that they cannot take.
