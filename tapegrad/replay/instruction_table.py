@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._core.primitive import ADD_AT, ASSIGN
+from .costs import LOOP_TRIPS, TRIP_ROWS_LEAST
 from .program import Program
 from .record.settings_keys import REGIONS, index_key
 
@@ -44,7 +45,9 @@ class InstructionTable:
         self.indices: dict = {}  # id of settings -> the numbers of its index
         self.loops: dict = {}  # (start, stop) -> those of interpreter.program_loops
         self.refused: set = set()  # why instructions that repeat are no loop
-        self.classes, self.example = self.sorted_out(arity)
+        # (a few instructions are each a class of their own)
+        few = count < LOOP_TRIPS * TRIP_ROWS_LEAST
+        self.classes, self.example = (np.arange(count),) * 2 if few else self.sorted_out()
         self.counts = np.bincount(self.classes, minlength=len(self.example))
         # of each value the first instruction that writes it, and how many products have it as their second
         # matrix
@@ -54,13 +57,13 @@ class InstructionTable:
         products = np.flatnonzero(self.each(lambda k, i: i.reduces == "products" and len(shown[k][1]) == 2))
         self.second = np.bincount(self.operands[self.starts[products] + 1], minlength=size)
 
-    def sorted_out(self, arity: np.ndarray) -> tuple:
+    def sorted_out(self) -> tuple:
         """(class of each instruction, first instruction of each class)."""
         looks = np.zeros(len(self.position), np.uint64)
         ids = np.fromiter(map(id, self.shown.values()), np.uint64, len(self.shown))
         looks[np.fromiter(self.shown, np.int64, len(self.shown))] = ids * FACTOR
         looks[self.constant] += np.uint64(1)
-        looks[[k for k, v in self.program.constants.items() if type(v) is int and abs(v) >= WHOLE]] += np.uint64(2)
+        looks[[k for k, v in self.program.constants.items() if is_whole(v) and not np.all(np.abs(v) < WHOLE)]] += np.uint64(2)
         self.looks = looks
         what = np.zeros(len(self.code), np.uint64)
         for n, column in enumerate(([i.params for _, i in self.code], [i.watched for _, i in self.code], [i.prim for _, i in self.code])):
@@ -115,6 +118,10 @@ class InstructionTable:
         found = self.last == END
         found[self.operands[which[self.reader]]] = True
         return found
+
+
+def is_whole(v: Any) -> bool:
+    return type(v) is int or (type(v) is np.ndarray and v.dtype.kind in "iu")
 
 
 def runs_of(which: np.ndarray) -> list:

@@ -105,6 +105,19 @@ def test_whole_numbers_that_floats_do_not_tell():
     judged(f, (X,), (X + 1,))
 
 
+def test_arrays_of_whole_numbers_that_floats_do_not_tell():
+    counts = [np.array([k, 2 * k, 3]) for k in range(40)]
+    counts[20] = np.array([2**53 + 1, 1, 2])
+
+    def f(x):
+        total = x * 1.0
+        for n in counts:
+            total = 0.5 * total * x[2] + np.where(np.maximum(n, n - 1) == 2**53 + 1, x, 0.1 * x)
+        return total.sum()
+
+    judged(f, (X,), (X + 1,))
+
+
 @pytest.mark.parametrize("places", [[0, 1, 2, 9, 4, 5, 3, 7, 8, 6, 10, 11], [11, 10, 9, 8, 2, 6, 5, 4, 3, 7, 1, 0]], ids=str)
 def test_an_index_that_leaves_its_step_within_the_loop(places):
     """The first two places, and the last one, are those of a steady loop."""

@@ -32,7 +32,7 @@ from .line_layouts import in_calls, in_lines
 from .listed_rows import ListedRows
 from .machine_code import NUMBER, PAIRED, ROW, SINGLE, interpreter
 from .placed_arrays import run_placed
-from .program_loops import ProgramLoop, is_all
+from .program_loops import RecordedLoop, is_all
 from .small_matrices import way
 from .trip_rows import NotALoop, TripRows
 
@@ -88,7 +88,7 @@ class InstructionBlock:
         self.single = self.read_once(each)
         self.instructions(each)
 
-    def loop(self, loop: ProgramLoop) -> None:
+    def loop(self, loop: RecordedLoop) -> None:
         try:
             made = TripRows(self, loop)
         except NotALoop as error:

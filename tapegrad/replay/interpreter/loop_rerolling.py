@@ -22,7 +22,7 @@ from ..costs import (
 )
 from .listed_rows import NAME, READS
 from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
-from .program_loops import ProgramLoop
+from .program_loops import RecordedLoop
 from .trip_rows import NotALoop, TripRows
 
 WRITES = frozenset((ASSIGN, ADD_AT))
@@ -31,7 +31,7 @@ PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))
 WORD = re.compile(r"%(old|[rxyzpq])\b")
 
 
-def is_small(loop: ProgramLoop) -> bool:
+def is_small(loop: RecordedLoop) -> bool:
     """Are the trips of a loop such that a compiled one pays?"""
     shown, cost = loop.table.shown, 0
     for k, i in loop.trip(0):

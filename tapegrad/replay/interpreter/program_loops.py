@@ -16,7 +16,7 @@ from ..program import Instruction
 from .instruction_kinds import is_move
 
 
-class ProgramLoop:
+class RecordedLoop:
     """Instructions from `start` on, `period` of them a trip.  `values` are those that they make, `operands`
     those that they read, by trips.
 
@@ -79,12 +79,12 @@ class ProgramLoop:
         found = [[v for j in self.moving for v in self.table.numbers_of(begin + j)] for begin in begins]
         return np.array(found, np.int64).reshape(self.trips, -1)
 
-    def part(self, which: np.ndarray) -> "ProgramLoop | None":
+    def part(self, which: np.ndarray) -> "RecordedLoop | None":
         """The longest run of these trips."""
         first, stop = max(runs_of(which), key=lambda run: run[1] - run[0], default=(0, 0))
-        return ProgramLoop(self.table, self.start + first * self.period, self.period, stop - first) if stop - first >= LOOP_TRIPS else None
+        return RecordedLoop(self.table, self.start + first * self.period, self.period, stop - first) if stop - first >= LOOP_TRIPS else None
 
-    def settled(self, owner: np.ndarray, loops: list) -> "ProgramLoop | None":
+    def settled(self, owner: np.ndarray, loops: list) -> "RecordedLoop | None":
         """The trips of which each operand is a constant, the same always, of the trips before, or of one of
         the `loops` before; `owner` tells which.  None where there are few."""
         at, constant = self.positions(), self.table.constant[self.operands[0]]
@@ -137,7 +137,7 @@ def program_loops(table: InstructionTable, start: int, stop: int) -> list:
     return found
 
 
-def searched(table: InstructionTable, low: int, high: int) -> Iterator[ProgramLoop]:
+def searched(table: InstructionTable, low: int, high: int) -> Iterator[RecordedLoop]:
     """Runs of instructions that repeat, the longest ones first found."""
     codes, runs = table.classes[low:high], []
     for p in distances(codes):
@@ -148,7 +148,7 @@ def searched(table: InstructionTable, low: int, high: int) -> Iterator[ProgramLo
         if trips >= LOOP_TRIPS:
             runs.append((-trips * p, p, int(ends[n] - lengths[n])))
     for covered, p, first in sorted(runs):
-        loop = affine(ProgramLoop, table, low + first, p, -covered // p)
+        loop = steady_trips(table, low + first, p, -covered // p)
         if loop is None:
             table.refused.add("the places of its trips follow no fixed step")
         else:
@@ -158,9 +158,9 @@ def searched(table: InstructionTable, low: int, high: int) -> Iterator[ProgramLo
             return
 
 
-def affine(make: Any, table: InstructionTable, start: int, period: int, trips: int) -> ProgramLoop | None:
+def steady_trips(table: InstructionTable, start: int, period: int, trips: int) -> RecordedLoop | None:
     """The trips of which all operands go on by fixed steps; the run of codes may begin within a trip."""
-    loop = make(table, start, period, trips)
+    loop = RecordedLoop(table, start, period, trips)
     at = loop.positions()
     fine = is_steady(at[:, ~table.constant[loop.operands[0]]]) & is_steady(loop.indices())
     first, stop = max(runs_of(fine), key=lambda run: run[1] - run[0], default=(0, 0))

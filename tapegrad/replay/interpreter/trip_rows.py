@@ -12,7 +12,7 @@ import numpy as np
 from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, CACHE_LINE_ELEMENTS
 from ..instruction_table import END
 from .arena import INDEX_BYTES, ArenaRegion, in_stride_order
-from .program_loops import ProgramLoop
+from .program_loops import RecordedLoop
 
 UNSTEADY = "the places of its trips follow no fixed step"
 TABLED = 1 << 40  # and more: a number of a table of the trip
@@ -25,7 +25,7 @@ class NotALoop(Exception):
 class TripRows:
     """The rows of a loop of a block."""
 
-    def __init__(self, block: Any, loop: ProgramLoop):
+    def __init__(self, block: Any, loop: RecordedLoop):
         self.block, self.arena, self.loop, self.trips = block, block.arena, loop, loop.trips
         self.compiled: Any = None
         values = loop.values[0].tolist()
