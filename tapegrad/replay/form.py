@@ -353,7 +353,8 @@ class CachedProgram:
         self.emitted: Any = None
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
-        self.due = 1 if len(program.numbers) >= REPEATED_INSTRUCTIONS else EMITTED_REPLAY
+        early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
+        self.due = 1 if early else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
@@ -420,7 +421,7 @@ class CachedProgram:
         wanted = self.compile is True
         if self.replays < EMITTED_REPLAY:
             self.kinds = emitter.InstructionKinds(program)
-            if wanted or not emitter.is_repeated(self.kinds):
+            if not emitter.is_repeated(self.kinds):
                 self.due = EMITTED_REPLAY
                 return
         if self.emitted is None and not wanted:
