@@ -1,6 +1,9 @@
-"""Optimal control with sparse derivatives: a pendulum that swings up, by trapezoidal collocation.
+"""Optimal control with sparse derivatives, and fits by the thousand.
 
-    python benchmarks/optimise.py [--steps 100 20000]
+    python benchmarks/optimise.py [--steps 100 20000] [--peaks 100000]
+
+Optimal control: a pendulum that swings up, by trapezoidal collocation. Fits: Gaussian peaks of five parameters
+and 64 points, beside a loop of SciPy's least_squares over the first of them, by turns, the least times.
 
 Rows: `tapegrad.optimize.minimize` with Ipopt and with SciPy's trust-constr, and CasADi with Ipopt where it is
 installed. The time of tapegrad holds everything from the text of the functions on. `first` is the first call
@@ -11,7 +14,7 @@ import importlib.util
 import time
 
 import numpy as np
-from scipy.optimize import NonlinearConstraint
+from scipy.optimize import NonlinearConstraint, least_squares
 
 import tapegrad as tg
 
@@ -64,10 +67,45 @@ def by_casadi(steps):
     print(f"{n:7d} unknowns, CasADi, Ipopt: build {took:.3f} s, first {runs[0][0]:7.3f} s, again {again:7.3f} s, effort {effort:.6f}")
 
 
+def peak(x, a, c, w, b, s):
+    return a * np.exp(-0.5 * ((x - c) / w) ** 2) + b + s * x
+
+
+def peaks(count, by_scipy=50, turns=5):
+    rng, x = np.random.default_rng(0), np.linspace(-3.0, 3.0, 64)
+    truth = np.array([2.0, 0.3, 0.8, 0.5, 0.1])[:, None] * (1 + 0.2 * rng.normal(size=(5, count)))
+    Y = peak(x[:, None], *truth) + 0.05 * rng.normal(size=(64, count))
+    P0 = np.repeat([[1.5], [0.0], [1.0], [0.3], [0.0]], count, axis=1)
+    residuals = lambda p, y: peak(x, *p) - y
+    tight = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
+    jac = lambda p, y: by_hand(x, *p)
+    first, r = timed(lambda: tg.optimize.curve_fit_many(peak, x, Y, P0))
+    ours, scipys, tights = [], [], []
+    for _ in range(turns):
+        ours.append(timed(lambda: tg.optimize.curve_fit_many(peak, x, Y, P0))[0])
+        scipys.append(timed(lambda: [least_squares(residuals, P0[:, b], args=(Y[:, b],)) for b in range(by_scipy)])[0])
+        took, known = timed(lambda: [least_squares(residuals, P0[:, b], jac, args=(Y[:, b],), **tight) for b in range(by_scipy)])
+        tights.append(took)
+    error = max([abs(k.x / r.x[:, b] - 1).max() for b, k in enumerate(known)])
+    a, b, c = min(ours) / count, min(scipys) / by_scipy, min(tights) / by_scipy
+    print(f"{count} peaks: first {first:.2f} s, again {a * 1e6:.2f} us a peak, {int(r.converged.sum())} converged, {error:.1e} from SciPy")
+    print(f"  scipy.optimize.least_squares {b * 1e6:.0f} us ({b / a:.0f} times); by hand, to 1e-14: {c * 1e6:.0f} us ({c / a:.0f} times)")
+
+
+def by_hand(x, a, c, w, b, s):
+    z = (x - c) / w
+    e = np.exp(-0.5 * z**2)
+    return np.stack([e, a * e * z / w, a * e * z**2 / w, np.ones_like(x), x], axis=1)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, nargs="+", default=[100, 20000])
-    for steps in parser.parse_args().steps:
+    parser.add_argument("--peaks", type=int, default=100_000)
+    parser.add_argument("--steps", type=int, nargs="*", default=[100, 20000])
+    given = parser.parse_args()
+    if given.peaks:
+        peaks(given.peaks)
+    for steps in given.steps:
         if importlib.util.find_spec("ipyopt"):
             ours(steps, "ipopt")
         if steps <= TRUST_CONSTR_STEPS:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from ._debug.graph import graph as graph
     from ._debug.profile import profile as profile
     from ._debug.versions import show_versions as show_versions
+    from .optimize._propagation import propagate as propagate
     from .replay import prepare as prepare
     from .sparse import laplace as laplace
 

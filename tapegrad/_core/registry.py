@@ -41,7 +41,7 @@ PUBLIC = (
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "laplace": "tapegrad.sparse", "profile": "tapegrad._debug.profile",
-    "show_versions": "tapegrad._debug.versions",
+    "propagate": "tapegrad.optimize._propagation", "show_versions": "tapegrad._debug.versions",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
 ELSEWHERE = {  # names of other libraries -> ours
@@ -73,11 +73,11 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
-    "tapegrad.sparse": ("__init__",),
-    "tapegrad.sparse._renewed": ("optimize._flat", "optimize._minimize", "optimize._ipopt"),
+    "tapegrad.sparse": ("__init__", "optimize._constrained"),
+    "tapegrad.sparse._renewed": ("optimize._flat", "optimize._minimize", "optimize._ipopt", "optimize._constrained"),
     # within a transform: it imports what stands for SciPy
     "tapegrad.sparse._tracked": ("sparse._plan",),
-    "tapegrad.sparse._cholesky": ("sparse",),
+    "tapegrad.sparse._cholesky": ("sparse", "optimize._gauss_newton"),
     "tapegrad.sparse._laplace": ("sparse",),
     **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_elementary", "_discrete", "_integrated")},  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
@@ -147,6 +147,7 @@ FILLED = {
         "_scipy.optimize.callback_search",
         "_scipy.integrate.boundary",
         "_scipy.integrate.ivp_adjoint",
+        "optimize._constrained",
     ),
     **dict.fromkeys(
         ("_core.variable.Variable", "_core.variable.ArrayVariable", "_core.variable.NumberVariable"), ("ops.variable_methods",)

@@ -59,14 +59,19 @@ class FlatStart:
         return self.restore(self.place(u))
 
 
-def host_result(x: Any) -> Any:
-    """Return a result as a plain array on the host; raise if a transform tracks it."""
+def plain_result(x: Any) -> Any:
+    """Return a plain array; raise if a transform tracks it."""
     if is_tracked(x):
         raise ArgumentError(
             "tapegrad.optimize within a transform: what is searched depends on a value that the transform follows, and its derivative "
             "would be lost: call scipy.optimize there, which is differentiated, or tapegrad.implicit.minimum"
         )
-    return to_host(values_of(x))
+    return values_of(x)
+
+
+def host_result(x: Any) -> Any:
+    """Return a result as a plain array on the host; raise if a transform tracks it."""
+    return to_host(plain_result(x))
 
 
 def started(call: str, x0: Any) -> Any:
@@ -99,8 +104,29 @@ def flatten_result(tree: Any) -> Any:
     pieces = []
     for x in leaves(tree):
         x = x if is_differentiable(layout_of(x)) else x * 1.0
-        pieces.append(shaping.reshape(x, to=(-1,)) if is_array(layout_of(x)) or isinstance(x, Variable) else np.reshape(x, (1,)))
+        is_known = is_array(layout_of(x)) or isinstance(x, Variable)
+        pieces.append(shaping.reshape(x, to=(-1,)) if is_known else np.asarray(x).reshape(-1))
     return pieces[0] if len(pieces) == 1 else shaping.concatenate(*pieces)
+
+
+class ArraysOfPandas:
+    """Columns of pandas as arrays, for derivatives, where the function computes the same with arrays."""
+
+    def __init__(self) -> None:
+        self.works: bool | None = None
+
+    def __call__(self, x: Any, f: Callable) -> Any:
+        """Return a Series as an array and a DataFrame as a dict of arrays, if f does the same with them."""
+        if not (hasattr(x, "to_numpy") and hasattr(x, "index")):
+            return x
+        made = {name: x[name].to_numpy() for name in x.columns} if hasattr(x, "columns") else x.to_numpy()
+        if self.works is None:
+            try:
+                a, b = [np.asarray(f(v), float) for v in (made, x)]
+                self.works = a.shape == b.shape and np.allclose(a, b, 1e-10, 1e-12 * np.nanmax(abs(b), initial=0.0), equal_nan=True)
+            except Exception:  # such as x.values of an array
+                self.works = False
+        return made if self.works else x
 
 
 def plain_call(args: tuple) -> list:
@@ -214,6 +240,14 @@ def flat_bounds(call: str, flat: FlatStart, bounds: Any) -> Any:
         raise ArgumentError(f"{call}: bounds is a dict of names, so x0 must be a dict, too; it is {describe_tree(flat.tree)}")
     low, high = _limits(call, "bounds", flat.tree, bounds)
     return scipy.optimize.Bounds(np.concatenate(low), np.concatenate(high))
+
+
+def bounds_object(bounds: Any) -> Any:
+    """Return bounds as `scipy.optimize.Bounds`, or None."""
+    if bounds is None or isinstance(bounds, scipy.optimize.Bounds):
+        return bounds
+    low, high = zip(*bounds, strict=True)
+    return scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
 
 
 def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:

@@ -167,7 +167,8 @@ class IpoptProblem:
         return run
 
     def solved(self, start: np.ndarray, tol: float | None, options: dict | None) -> OptimizeResult:
-        settings = {"print_level": 0, "sb": "yes", "print_user_options": "no", **(options or {})}
+        # bounds that Ipopt relaxes while it runs, and restores at the end, leave constraints violated there
+        settings = {"print_level": 0, "sb": "yes", "print_user_options": "no", "bound_relax_factor": 0.0, **(options or {})}
         warm = settings.pop("warm_start", None)
         if "maxiter" in settings:
             settings["max_iter"] = settings.pop("maxiter")

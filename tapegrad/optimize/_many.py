@@ -18,11 +18,27 @@ from ..kernels.generated.map import MapKernel
 from ..kernels.trace.surroundings import rebuilt_with
 from ..kernels.trace.symbolic import Sym
 from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
-from ._flat import plain_call
+from ._flat import plain_call, plain_result
 
 
-@dataclass(frozen=True)
-class ManyResult:
+class Endings:
+    """How each problem of a batch ended; the base class of results."""
+
+    status: Any
+    converged: Any
+
+    @property
+    def message(self) -> np.ndarray:
+        return np.array([TEXTS[int(s)] for s in to_host(self.status)])
+
+    def __repr__(self) -> str:
+        status = to_host(self.status)
+        lines = [f"  {(status == s).sum()} {text}" for s, text in TEXTS.items() if (status == s).any()]
+        return "\n".join([f"<{len(status)} problems, {int(self.converged.sum())} converged:", *lines]) + ">"
+
+
+@dataclass(frozen=True, repr=False)
+class ManyResult(Endings):
     """The results of `minimize_many`, for B problems of p parameters.
 
     Attributes
@@ -54,15 +70,6 @@ class ManyResult:
     status: Any
     iterations: Any
     evaluations: Any
-
-    @property
-    def message(self) -> np.ndarray:
-        return np.array([TEXTS[int(s)] for s in to_host(self.status)])
-
-    def __repr__(self) -> str:
-        status = to_host(self.status)
-        lines = [f"  {(status == s).sum()} {text}" for s, text in TEXTS.items() if (status == s).any()]
-        return "\n".join([f"<{len(status)} problems, {int(self.converged.sum())} converged:", *lines]) + ">"
 
 
 @entry
@@ -182,36 +189,45 @@ def _inverse(xp: Any, H: Any) -> Any:
     return (Q / w[:, None, :]) @ Q.swapaxes(1, 2)
 
 
-def start_columns(X0: Any) -> tuple:
+def start_columns(X0: Any, call: str = "minimize_many", single: str = "minimize") -> tuple:
     """Return the starting points as rows, (p, B), and the function from rows to a tree like X0."""
     tree = X0 if isinstance(X0, dict) or hasattr(X0, "_fields") or hasattr(X0, "__dataclass_fields__") else None
-    parts = [as_float(x, "minimize_many: X0") for x in (leaves(X0) if tree is not None else [X0])]
+    parts = [as_float(plain_result(x), f"{call}: X0") for x in (leaves(X0) if tree is not None else [X0])]
     if tree is None:
         (rows,) = parts
         if rows.ndim != 2:
             raise ShapeError(
-                f"minimize_many: X0 has shape {tuple(rows.shape)}; wanted is (p, B), a row for each parameter and a column for each "
-                "problem. For a single problem use tapegrad.optimize.minimize"
+                f"{call}: X0 has shape {tuple(rows.shape)}; wanted is (p, B), a row for each parameter and a column for each "
+                f"problem. For a single problem use tapegrad.optimize.{single}"
             )
         return rows.copy(), lambda rows: rows
-    batch, xp = batch_of("minimize_many: X0", parts), next((xp_of(x) for x in parts if xp_of(x) is not np), np)
+    batch, xp = batch_of(f"{call}: X0", parts), next((xp_of(x) for x in parts if xp_of(x) is not np), np)
     return stacked_rows(parts, batch, np.result_type(*[x.dtype for x in parts]), xp), of_rows(parts, tree)[1]
 
 
+def float_arrays(what: str, args: tuple, rows: Any) -> list:
+    """Return the arguments as arrays of floats in the library of the starts."""
+    given = [as_float(plain_result(a), f"{what}[{k}]") for k, a in enumerate(plain_call(args))]
+    return [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers fit any library
+
+
+def check_problems(what: str, given: list, batch: int) -> None:
+    """Raise if the last axis of an array is not the problem."""
+    for k, a in enumerate(given):
+        if a.ndim and a.shape[-1] != batch:
+            raise ShapeError(
+                f"{what}[{k}] has shape {tuple(a.shape)}; its last axis is the problem, and X0 has {batch}. What all "
+                f"problems share is captured: leave it out of {what.split()[-1]}"
+            )
+
+
 def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorized: bool) -> Any:
-    given = [as_float(a, f"minimize_many: args[{k}]") for k, a in enumerate(plain_call(args))]
-    given = [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers fit any library
-    batch = rows.shape[1]
+    given, batch = float_arrays("minimize_many: args", args, rows), rows.shape[1]
     if isinstance(f, GeneratedKernel) and not vectorized:
         if len(given) != 1:
             raise ArgumentError(f"minimize_many: {f!r} takes its data by args=(data,), and got {len(given)} arguments")
         return KernelProblem(f, given[0])
-    for k, a in enumerate(given):
-        if a.ndim and a.shape[-1] != batch:
-            raise ShapeError(
-                f"minimize_many: args[{k}] has shape {tuple(a.shape)}; its last axis is the problem, and X0 has {batch}. What all "
-                "problems share is captured: leave it out of args"
-            )
+    check_problems("minimize_many: args", given, batch)
     if vectorized:
         return VectorizedProblem(lambda X, *more: f(restore(X), *more), given)
     f = f.f if isinstance(f, MapKernel) else f  # a kernel of one problem
@@ -271,6 +287,7 @@ class VectorizedProblem:
 
     def value_and_grad(self, X: Any, which: Any) -> tuple:
         f, pullback = vjp(self.f, X, *self.of(which))
+        f = plain_result(f)
         if tuple(f.shape) != X.shape[1:]:
             raise ShapeError(
                 f"minimize_many: with vectorized=True f returned shape {tuple(f.shape)} for {X.shape[1]} problems, wanted ({X.shape[1]},)"

@@ -13,7 +13,8 @@ from .._core.scope import entry
 from .._transforms.transforms import hessian, hvp, value_and_grad
 from ._barrier import with_small_gap
 from ._constraints import Constraints
-from ._flat import FEW_UNKNOWNS, FlatStart, callback_of, flat_bounds, host_result, plain_call, refuse_derivatives
+from ._estimates import estimates_of_likelihood, with_estimates
+from ._flat import FEW_UNKNOWNS, FlatStart, bounds_object, callback_of, flat_bounds, host_result, plain_call, refuse_derivatives
 from ._ipopt import IpoptProblem
 
 # The derivatives that each of SciPy's methods needs.
@@ -207,7 +208,8 @@ def minimize(
     -------
     scipy.optimize.OptimizeResult
         SciPy's result with `x` a tree like x0, `flat` the vector of shape (n,), and the counts `evaluations`,
-        `hessians` and `products`. As in SciPy, check `success`. Ipopt adds `constr_violation`, `multipliers`
+        `hessians` and `products`. As in SciPy, check `success`. If f is minus a log-likelihood, the method
+        `estimates` gives standard errors, intervals and predictions. Ipopt adds `constr_violation`, `multipliers`
         (an array for each constraint) and `bound_multipliers`. Its ``options={"warm_start": result}`` starts
         at an earlier result.
 
@@ -239,7 +241,8 @@ def minimize(
     if method is None:
         method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
     if str(method).lower() == IPOPT:
-        return minimize_by_ipopt(objective, bounds, constraints, hess, tol, callback, options)
+        result = minimize_by_ipopt(objective, bounds, constraints, hess, tol, callback, options)
+        return told(result, objective, bounds, constraints)
     is_second = str(method).lower() == "trust-constr"
     given = Constraints("minimize", objective.flat, constraints, is_second, is_second)
     if is_second and given.sparse:
@@ -251,7 +254,13 @@ def minimize(
     }
     result = minimize_flat(objective, method, hess, tol=tol, options=options, **more)
     result.x = objective.flat(result.flat)
-    return result
+    return told(result, objective, bounds, constraints)
+
+
+def told(result: OptimizeResult, objective: Objective, bounds: Any, constraints: Any) -> OptimizeResult:
+    """Return a result that can tell estimates."""
+    limits = bounds_object(flat_bounds("minimize", objective.flat, bounds))
+    return with_estimates(result, lambda: estimates_of_likelihood(objective, result.flat, limits, constraints))
 
 
 def minimize_by_ipopt(
@@ -302,14 +311,6 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
     result.flat = np.asarray(result.x)
     result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, objective.products
     return result
-
-
-def bounds_object(bounds: Any) -> Any:
-    """Return bounds as `scipy.optimize.Bounds`, or None."""
-    if bounds is None or isinstance(bounds, scipy.optimize.Bounds):
-        return bounds
-    low, high = zip(*bounds, strict=True)
-    return scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
 
 
 def moved_inside_bounds(start: np.ndarray, bounds: Any) -> np.ndarray:

@@ -12,7 +12,17 @@ from .._core.errors import ArgumentError, ConvergenceError, ShapeError
 from .._core.scope import entry
 from .._core.trees import is_node
 from .._transforms.transforms import jacobian
-from ._flat import FlatStart, Values, callback_of, flat_bounds, flatten_result, host_result, refuse_derivatives
+from ._estimates import (
+    CurveFit,
+    Estimates,
+    argument_names,
+    curve_residuals,
+    estimates_of_residuals,
+    parameter_names,
+    with_estimates,
+)
+from ._flat import ArraysOfPandas, FlatStart, Values, callback_of, flat_bounds, flatten_result, host_result, refuse_derivatives
+from ._gauss_newton import METHOD, by_gauss_newton
 
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
 
@@ -44,12 +54,15 @@ def least_squares(
         True makes the Jacobian a sparse matrix whose pattern is found as by `tapegrad.sparse`. A matrix is
         taken as the pattern.
     **options : object
-        Options of SciPy: method, loss, f_scale, x_scale, ftol and others.
+        Options of SciPy: method, loss, f_scale, x_scale, ftol and others. ``method='gauss-newton'`` is for
+        many unknowns with a sparse Jacobian: it factorises its normal equations. It takes loss, f_scale, gtol
+        and max_nfev, and no bounds.
 
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's result with `x` a tree like x0, and `flat` the vector of shape (n,).
+        SciPy's result with `x` a tree like x0, and `flat` the vector of shape (n,). Its method `estimates`
+        gives standard errors, intervals and predictions.
 
     Raises
     ------
@@ -80,10 +93,20 @@ def least_squares(
     options["callback"] = callback_of(flat, options.get("callback"))
     if options["callback"] is None:
         del options["callback"]
-    jac = f.jacobian if sparse is False else f.sparse_jacobian(None if sparse is True else sparse)
-    result = scipy.optimize.least_squares(f, flat.start, jac, limits, **options)
+    large = options.get("method") == METHOD
+    jac = f.jacobian if sparse is False and not large else f.sparse_jacobian(None if isinstance(sparse, bool) else sparse)
+    if large:
+        given = {name: value for name, value in options.items() if name != "method"}
+        result = by_gauss_newton(f, jac, flat.start, limits, given)
+    else:
+        result = scipy.optimize.least_squares(f, flat.start, jac, limits, **options)
     result.flat, result.x = result.x, flat(result.x)
-    return result
+    names, box = parameter_names(flat.tree), limits_of(limits)
+    return with_estimates(result, lambda: estimates_of_residuals(f, result.flat, box, names, options))
+
+
+def limits_of(bounds: Any) -> scipy.optimize.Bounds:
+    return bounds if isinstance(bounds, scipy.optimize.Bounds) else scipy.optimize.Bounds(*bounds)
 
 
 @entry
@@ -189,7 +212,8 @@ def curve_fit(
     popt : array of shape (n,) or tree
         The estimates, like `p0`.
     pcov : array of shape (n, n)
-        Their covariance, of the flat vector. With `full_output` more follows, as in SciPy.
+        Their covariance, of the flat vector. With `full_output` more follows, as in SciPy. The tuple's method
+        `estimates` gives standard errors, intervals and predictions; printing it shows their table.
 
     Raises
     ------
@@ -217,14 +241,17 @@ def curve_fit(
     def model(p: Any, f: Callable, x: Any) -> Any:
         return flatten_result(f(x, *p) if flat is None else f(x, flat.restore(p)))
 
-    by_parameters = jacobian(model)
+    by_parameters, columns = jacobian(model), ArraysOfPandas()
+
+    def at(x: Any, p: tuple) -> Any:
+        return f(x, *p) if flat is None else f(x, flat(np.array(p)))
 
     def fitted(x: Any, *p: float) -> np.ndarray:
-        return host_result(f(x, *p) if flat is None else f(x, flat(np.array(p))))
+        return host_result(flatten_result(at(x, p)))
 
     def jac(x: Any, *p: float) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return host_result(by_parameters(np.array(p, float), f, x)).astype(np.float64)
+            return host_result(by_parameters(np.array(p, float), f, columns(x, lambda x: at(x, p)))).astype(np.float64)
 
     start, limits = p0, bounds
     if flat is not None:
@@ -237,4 +264,14 @@ def curve_fit(
         if type(error) is not RuntimeError:
             raise
         raise ConvergenceError(f"curve_fit: {error}; start elsewhere") from error
-    return found if flat is None else (flat(found[0]), *found[1:])
+    u = np.asarray(found[0], float)
+
+    def estimates() -> Estimates:
+        at = FlatStart("curve_fit", u) if flat is None else flat
+        names = argument_names(f, u.size) if flat is None else parameter_names(flat.tree)
+        values = curve_residuals(f, (xdata, ydata, sigma), at, flat is not None, nan_policy)
+        return estimates_of_residuals(values, u, limits_of(limits), names, options, absolute_sigma and sigma is not None)
+
+    fit = CurveFit(found if flat is None else (flat(found[0]), *found[1:]))
+    fit.estimates_of = estimates
+    return fit

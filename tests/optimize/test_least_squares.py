@@ -63,6 +63,40 @@ def in_place(p, y, *, scale=1.0):
     return WORK * scale
 
 
+def smoothing(count):
+    """A rough path through noisy data: residuals of the data and of second differences."""
+    y = np.sin(np.linspace(0, 9, count)) + 0.3 * np.random.default_rng(2).normal(size=count)
+    return lambda x: np.concatenate([x + 0.1 * np.sin(x) - y, 3.0 * np.diff(x, 2) * (1 + 0.1 * x[1:-1] ** 2)])
+
+
+@pytest.mark.parametrize("loss", ["linear", "soft_l1", "huber", "cauchy"])
+def test_gauss_newton_of_a_sparse_problem(loss):
+    fun = smoothing(60)
+    found = tg.optimize.least_squares(fun, np.zeros(60), method="gauss-newton", loss=loss, f_scale=0.3)
+    tight = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}
+    known = scipy.optimize.least_squares(fun, found.x, tg.jacobian(fun), loss=loss, f_scale=0.3, **tight)
+    assert found.success and np.isclose(found.cost, known.cost, rtol=1e-12)
+    np.testing.assert_allclose(found.x, known.x, atol=1e-7)
+    np.testing.assert_allclose(found.jac.toarray(), tg.jacobian(fun)(found.x), rtol=1e-10, atol=1e-12)
+    assert abs(found.grad).max() < 1e-8 and found.nfev >= found.njev
+
+
+def test_gauss_newton_of_many_unknowns():
+    found = tg.optimize.least_squares(smoothing(20_000), np.zeros(20_000), method="gauss-newton")
+    assert found.success and found.optimality < 1e-7 and found.nit < 40
+
+
+def test_gauss_newton_that_fails():
+    run = lambda fun, x, **more: tg.optimize.least_squares(fun, x, method="gauss-newton", **more)
+    stopped = run(lambda x: np.stack([10 * (x[1] - x[0] ** 2), 1 - x[0]]), [-1.2, 1.0], max_nfev=3)
+    assert not stopped.success and "maxiter" in stopped.message
+    assert run(lambda x: np.stack([np.log(x[0]) - 3.0, x[1]]), [1e-3, 1.0]).success  # steps into nan are taken back
+    assert run(lambda x: np.stack([x[0] - 1, 0.0 * x[1]]), [0.0, 5.0]).x[1] == 5.0  # J'J is singular
+    for more, text in (({"bounds": (0, 2)}, "takes no bounds"), ({"xtol": 1e-3}, "xtol= is no option"), ({"loss": abs}, "one of linear")):
+        with pytest.raises(ArgumentError, match=text):
+            run(lambda x: x - 1, [0.5, 0.5], **more)
+
+
 def test_captured_buffers_and_arguments():
     expected = scipy.optimize.least_squares(residuals, [1.0, 1.0, 0.0], by_hand)
     found = tg.optimize.least_squares(in_place, [1.0, 1.0, 0.0], args=(Y,), kwargs={"scale": 1.0})

@@ -294,6 +294,14 @@ def test_random_exponential_families(method):
             assert np.allclose(r.x[:, b], found.x, atol=1e-7 if method == "newton" else 1e-5)
 
 
+def test_within_a_transform():
+    for data in (False, True):
+        with pytest.raises(ArgumentError, match="within a transform"):
+            given = (lambda y: (np.ones(2) * y,)) if data else lambda y: ()
+            f = (lambda y: lambda x, z: ((x - z) ** 2).sum(axis=0)) if data else lambda y: lambda x: ((x - y) ** 2).sum(axis=0)
+            tg.grad(lambda y: minimize_many(f(y), np.ones((1, 2)), given(y), vectorized=True).x.sum())(1.0)
+
+
 def test_curved_valleys():
     """Rosenbrock's, from afar and ten thousand times as steep: steps bent along the valley take half as many evaluations as straight
     ones (66 and 379, medians)."""

@@ -76,6 +76,121 @@ def hs110(*x):
     return (np.log(x - 2) ** 2 + np.log(10 - x) ** 2).sum() - np.prod(x) ** 0.2
 
 
+def colville(x):
+    """Problem 86, and what problem 117 is dual to."""
+    return LINE @ x + x @ CURVED @ x + CUBES @ x**3
+
+
+LINE, CUBES = np.array([-15.0, -27.0, -36.0, -18.0, -12.0]), np.array([4.0, 8.0, 10.0, 6.0, 2.0])
+CURVED = np.array(
+    [[30, -20, -10, 32, -10], [-20, 39, -6, -31, 32], [-10, -6, 10, -6, -10], [32, -31, -6, 39, -20], [-10, 32, -10, -20, 30]], float
+)
+ROWS = np.array(
+    [[-16, 2, 0, 1, 0], [0, -2, 0, 0.4, 2], [-3.5, 0, 2, 0, 0], [0, -2, 0, -4, -1], [0, -9, -2, 1, -2.8],
+     [2, 0, -4, 0, 0], [-1, -1, -1, -1, -1], [-1, -2, -3, -2, -1], [1, 2, 3, 4, 5], [1, 1, 1, 1, 1]],
+)  # fmt: skip
+LEAST = np.array([-40, -2, -0.25, -4, -4, -1, -40, -60, 5, 1])
+
+
+def hs117(*x):
+    x = np.stack(x)
+    y, z = x[:10], x[10:]
+    return -LEAST @ y + z @ CURVED @ z + 2 * CUBES @ z**3
+
+
+def hs117_above_zero(*x):
+    x = np.stack(x)
+    y, z = x[:10], x[10:]
+    return tuple(2 * CURVED @ z + 3 * CUBES * z**2 + LINE - ROWS.T @ y)
+
+
+def colville3(a, b, c, d, e):
+    first = 85.334407 + 0.0056858 * b * e + 0.0006262 * a * d - 0.0022053 * c * e
+    second = 80.51249 + 0.0071317 * b * e + 0.0029955 * a * b + 0.0021813 * c**2
+    third = 9.300961 + 0.0047026 * c * e + 0.0012547 * a * c + 0.0019085 * c * d
+    return first, 92 - first, second - 90, 110 - second, third - 20, 25 - third
+
+
+def network(limit):
+    """Problems 74 and 75."""
+    eq = lambda a, b, c, d: (
+        1000 * np.sin(-c - 0.25) + 1000 * np.sin(-d - 0.25) + 894.8 - a,
+        1000 * np.sin(c - 0.25) + 1000 * np.sin(c - d - 0.25) + 894.8 - b,
+        1000 * np.sin(d - 0.25) + 1000 * np.sin(d - c - 0.25) + 1294.8,
+    )
+    fun = lambda a, b, c, d: 3 * a + 1e-6 * a**3 + 2 * b + 2e-6 / 3 * b**3
+    ineq = lambda a, b, c, d: (d - c + limit, c - d + limit)
+    return {"start": [0] * 4, "fun": fun, "eq": eq, "ineq": ineq, "low": [0, 0, -limit, -limit], "high": [1200, 1200, limit, limit]}
+
+
+def process(least):
+    """Problems 95 to 98."""
+    fun = lambda a, b, c, d, e, f: 4.3 * a + 31.8 * b + 63.3 * c + 15.8 * d + 68.5 * e + 4.7 * f
+    ineq = lambda a, b, c, d, e, f: (
+        17.1 * a + 38.2 * b + 204.2 * c + 212.3 * d + 623.4 * e + 1495.5 * f
+        - 169 * a * c - 3580 * c * e - 3810 * d * e - 18500 * d * f - 24300 * e * f - least[0],
+        17.9 * a + 36.8 * b + 113.9 * c + 169.7 * d + 337.8 * e + 1385.2 * f
+        - 139 * a * c - 2450 * d * e - 16600 * d * f - 17200 * e * f - least[1],
+        -273 * b - 70 * d - 819 * e + 26000 * d * e - least[2],
+        159.9 * a - 311 * b + 587 * d + 391 * e + 2198 * f - 14000 * a * f - least[3],
+    )  # fmt: skip
+    return {"start": [0] * 6, "fun": fun, "ineq": ineq, "low": 0, "high": [0.31, 0.046, 0.068, 0.042, 0.028, 0.0134]}
+
+
+def hs62(a, b, c):
+    first = 255 * np.log((a + b + c + 0.03) / (0.09 * a + b + c + 0.03))
+    return -32.174 * (first + 280 * np.log((b + c + 0.03) / (0.07 * b + c + 0.03)) + 290 * np.log((c + 0.03) / (0.13 * c + 0.03)))
+
+
+def hs93(a, b, c, d, e, f):
+    p, q = a * d * (a + b + c), b * c * (a + 1.57 * b + d)
+    return 0.0204 * p + 0.0187 * q + 0.0607 * p * e**2 + 0.0437 * q * f**2
+
+
+def hs93_above_zero(a, b, c, d, e, f):
+    p, q = a * d * (a + b + c), b * c * (a + 1.57 * b + d)
+    return 0.001 * a * b * c * d * e * f - 2.07, 1 - 0.00062 * p * e**2 - 0.00058 * q * f**2
+
+
+def hs104(a, b, c, d, e, f, g, h):
+    return 0.4 * a**0.67 * g**-0.67 + 0.4 * b**0.67 * h**-0.67 + 10 - a - b
+
+
+def hs104_above_zero(a, b, c, d, e, f, g, h):
+    value = hs104(a, b, c, d, e, f, g, h)
+    return (
+        1 - 0.0588 * e * g - 0.1 * a,
+        1 - 0.0588 * f * h - 0.1 * a - 0.1 * b,
+        1 - 4 * c / e - 2 * c**-0.71 / e - 0.0588 * c**-1.3 * g,
+        1 - 4 * d / f - 2 * d**-0.71 / f - 0.0588 * d**-1.3 * h,
+        value - 1,
+        4.2 - value,
+    )
+
+
+def hs106_above_zero(a, b, c, d, e, f, g, h):
+    return (
+        1 - 0.0025 * (d + f),
+        1 - 0.0025 * (e + g - d),
+        1 - 0.01 * (h - e),
+        a * f - 833.33252 * d - 100 * a + 83333.333,
+        b * g - 1250 * e - b * d + 1250 * d,
+        c * h - 1250000 - c * e + 2500 * e,
+    )
+
+
+GASES = np.array([-6.089, -17.164, -34.054, -5.914, -24.721, -14.986, -24.1, -10.708, -26.662, -22.179])
+
+
+def equilibrium(*x):
+    x = np.stack(x)
+    return (x * (GASES + np.log(x / x.sum()))).sum()
+
+
+def atoms(a, b, c, d, e, f, g, h, i, j):
+    return a + 2 * b + 2 * c + f + j - 2, d + 2 * e + f + g - 1, c + g + h + 2 * i + j - 1
+
+
 PROBLEMS = {
     1: Problem([-2, 1], banana, 0.0, low=[-INF, -1.5]),
     3: Problem([10, 1], lambda a, b: b + 1e-5 * (b - a) ** 2, 0.0, low=[-INF, 0]),
@@ -173,4 +288,45 @@ PROBLEMS = {
     100: Problem([1, 2, 0, 4, 0, 1, 1], hs100, 680.6300573, ineq=hs100_above_zero),
     110: Problem([9] * 10, hs110, -45.77846971, low=2.001, high=9.999),
     113: Problem([2, 3, 5, 5, 1, 2, 7, 3, 6, 10], hs113, 24.3062091, ineq=hs113_above_zero),
+    2: Problem([-2, 1], banana, 0.0504261879, low=[-INF, 1.5], local=(4.941229318,)),
+    19: Problem([20.1, 5.84], lambda a, b: (a - 10) ** 3 + (b - 20) ** 3, -6961.81381, low=[13, 0], high=100,
+                ineq=lambda a, b: ((a - 5) ** 2 + (b - 5) ** 2 - 100, -((b - 5) ** 2) - (a - 6) ** 2 + 82.81)),
+    20: Problem([-2, 1], banana, 81.5 - 25 * R3, ineq=lambda a, b: (a + b**2, a**2 + b, a**2 + b**2 - 1),
+                low=[-0.5, -INF], high=[0.5, INF], local=(40.19872981,)),
+    38: Problem([-3, -1, -3, -1], lambda a, b, c, d: banana(a, b) + 90 * (d - c**2) ** 2 + (1 - c) ** 2
+                + 10.1 * ((b - 1) ** 2 + (d - 1) ** 2) + 19.8 * (b - 1) * (d - 1), 0.0, low=-10, high=10),
+    45: Problem([2] * 5, lambda a, b, c, d, e: 2 - a * b * c * d * e / 120, 1.0, low=0, high=[1, 2, 3, 4, 5], local=(2.0,)),
+    49: Problem([10, 7, 2, -3, 0.8], lambda a, b, c, d, e: (a - b) ** 2 + (c - 1) ** 2 + (d - 1) ** 4 + (e - 1) ** 6, 0.0,
+                eq=lambda a, b, c, d, e: (a + b + c + 4 * d - 7, c + 5 * e - 6)),
+    56: Problem([1] * 3 + [np.arcsin(np.sqrt(1 / 4.2))] * 3 + [np.arcsin(np.sqrt(5 / 7.2))], lambda a, b, c, d, e, f, g: -a * b * c, -3.456,
+                eq=lambda a, b, c, d, e, f, g: (a - 4.2 * np.sin(d) ** 2, b - 4.2 * np.sin(e) ** 2, c - 4.2 * np.sin(f) ** 2,
+                                                a + 2 * b + 2 * c - 7.2 * np.sin(g) ** 2)),
+    62: Problem([0.7, 0.2, 0.1], hs62, -26272.51448, low=0, high=1, eq=lambda a, b, c: (a + b + c - 1,)),
+    64: Problem([1] * 3, lambda a, b, c: 5 * a + 50000 / a + 20 * b + 72000 / b + 10 * c + 144000 / c, 6299.842428, low=1e-5,
+                ineq=lambda a, b, c: (1 - 4 / a - 32 / b - 120 / c,)),
+    72: Problem([1] * 4, lambda a, b, c, d: 1 + a + b + c + d, 727.67937, low=0.001, high=[4e5, 3e5, 2e5, 1e5],
+                ineq=lambda a, b, c, d: (0.0401 - 4 / a - 2.25 / b - 1 / c - 0.25 / d,
+                                         0.010085 - 0.16 / a - 0.36 / b - 0.64 / c - 0.64 / d)),
+    73: Problem([1] * 4, lambda a, b, c, d: 24.55 * a + 26.75 * b + 39 * c + 40.5 * d, 29.894378, low=0,
+                eq=lambda a, b, c, d: (a + b + c + d - 1,),
+                ineq=lambda a, b, c, d: (2.3 * a + 5.6 * b + 11.1 * c + 1.3 * d - 5, 12 * a + 11.9 * b + 41.8 * c + 52.1 * d - 21
+                                         - 1.645 * np.sqrt(0.28 * a**2 + 0.19 * b**2 + 20.5 * c**2 + 0.62 * d**2))),
+    74: Problem(best=5126.4981, **network(0.55)),
+    75: Problem(best=5174.4129, **network(0.48)),
+    83: Problem([78, 33, 27, 27, 27], lambda a, b, c, d, e: 5.3578547 * c**2 + 0.8356891 * a * e + 37.293239 * a - 40792.141,
+                -30665.53867, low=[78, 33, 27, 27, 27], high=[102, 45, 45, 45, 45], ineq=colville3),
+    86: Problem([0, 0, 0, 0, 1], lambda *x: colville(np.stack(x)), -32.34867897, low=0,
+                ineq=lambda *x: tuple(ROWS @ np.stack(x) - LEAST)),
+    93: Problem([5.54, 4.4, 12.02, 11.82, 0.702, 0.852], hs93, 135.075961, low=0, ineq=hs93_above_zero),
+    95: Problem(best=0.015619514, **process((4.97, -1.88, -29.08, -78.02))),
+    96: Problem(best=0.015619514, **process((4.97, -1.88, -69.08, -118.02))),
+    97: Problem(best=3.1358091, local=(4.07124638,), **process((32.97, 25.12, -29.08, -78.02))),
+    98: Problem(best=3.1358091, local=(4.07124638,), **process((32.97, 25.12, -124.08, -173.02))),
+    104: Problem([6, 3, 0.4, 0.2, 6, 6, 1, 0.5], hs104, 3.9511634396, low=0.1, high=10, ineq=hs104_above_zero),
+    106: Problem([5000, 5000, 5000, 200, 350, 150, 225, 425], lambda a, b, c, d, e, f, g, h: a + b + c, 7049.248021,
+                 low=[100, 1000, 1000] + [10] * 5, high=[10000] * 3 + [1000] * 5, ineq=hs106_above_zero),
+    111: Problem([-2.3] * 10, lambda *x: equilibrium(*np.exp(np.stack(x))), -47.76109026, low=-100, high=100,
+                 eq=lambda *x: atoms(*np.exp(np.stack(x)))),
+    112: Problem([0.1] * 10, equilibrium, -47.76109026, low=1e-6, eq=atoms),
+    117: Problem([0.001] * 6 + [60] + [0.001] * 8, hs117, 32.34867897, low=0, ineq=hs117_above_zero),
 }  # fmt: skip
