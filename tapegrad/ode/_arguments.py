@@ -1,8 +1,6 @@
 """Arguments of a solver: states, parameters and times as the arrays of a kernel."""
 
-import inspect
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as plain_np
@@ -11,7 +9,7 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of
-from .._core.trees import leaves, tree_map
+from .._core.trees import is_node, leaves, tree_map, with_leaves
 from .._transforms.tape import value
 
 FLOAT64 = plain_np.dtype(float)
@@ -25,14 +23,24 @@ class ArgumentLayout:
     def __init__(self, args: tuple, single: bool):
         self.shapes: list = []  # of each leaf of one sample; None: a constant
         self.constants: list = []
-        self.tree = tree_map(lambda x: self._added(x, single), args)
-        self.key = f"{self.tree!r} {self.shapes}"
+        arrays: list = []
+        for x in leaves(args):
+            kind = getattr(getattr(x, "dtype", None), "kind", "")
+            real = kind != "" and kind in "fiuc" or isinstance(x, float)
+            shape = tuple(x.shape) if kind else ()
+            self.shapes.append((shape if single else shape[:-1]) if real else None)
+            self.constants.append(None if real else x)
+            if real:
+                arrays.append(real_array(x))
+        self.tree = with_leaves(args, iter(range(len(self.shapes))))
+        nested = any([is_node(x) for x in args])
+        self.key = (repr(self.tree) if nested else len(args), tuple(self.shapes))
+        self.arrays: Any = tuple(arrays)
 
-    def _added(self, x: Any, single: bool) -> int:
-        shape = tuple(layout_of(x).shape) if hasattr(x, "shape") else ()
-        self.shapes.append((shape if single else shape[:-1]) if is_real(x) else None)
-        self.constants.append(None if is_real(x) else x)
-        return len(self.shapes) - 1
+    def taken(self) -> tuple:
+        """Return the arrays, which are kept no longer."""
+        arrays, self.arrays = self.arrays, None
+        return arrays
 
     def has_constants_of(self, other: "ArgumentLayout") -> bool:
         """Return whether the constants are the same objects, or equal numbers or texts."""
@@ -52,10 +60,37 @@ class ArgumentLayout:
 
         return tree_map(leaf, self.tree)
 
+    @property
+    def count(self) -> int:
+        """The number of numbers."""
+        return sum([math.prod(s) for s in self.shapes])
 
-def is_real(x: Any) -> bool:
-    """Return whether an argument is a number or array of the kernel: floats, and arrays of integers."""
-    return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") in ("f", "i", "u", "c")
+    def leaves_of(self, tree: Any) -> list:
+        """Return the leaves of a result that is like the first argument; a list may stand for an array."""
+        found: list = []
+        tree_map(lambda _, x: found.append(x), self.tree[0], tree)
+        return found
+
+    def parts(self, rows: Any) -> Any:
+        """Return rows (numbers, ...) as a tree like the first argument."""
+        if self.tree == (0,) and len(self.shapes[0]) == 1:
+            return rows
+        sizes = [math.prod(s) for s in self.shapes]
+        ends, rest = plain_np.cumsum(sizes), tuple(layout_of(rows).shape[1:])
+        return tree_map(lambda k: rows[ends[k] - sizes[k] : ends[k]].reshape(self.shapes[k] + rest), self.tree[0])
+
+    def rows(self, tree: Any) -> Any:
+        """Return a tree of arrays as rows (numbers, ...)."""
+        given: list = []
+        tree_map(lambda k, x: given.append(self._row(self.shapes[k], real_array(x))), self.tree, tree)
+        return np.concatenate(given)
+
+    @staticmethod
+    def _row(shape: tuple, x: Any) -> Any:
+        found = tuple(layout_of(x).shape)
+        if found[: len(shape)] != shape or len(found) == len(shape):
+            raise ShapeError(f"ode: an amount has shape {found} for a state of shape {shape}; the times follow")
+        return np.reshape(x, (math.prod(shape), *found[len(shape) :]))
 
 
 def real_array(x: Any) -> Any:
@@ -64,21 +99,37 @@ def real_array(x: Any) -> Any:
         x = np.asarray(x)
     dtype = layout_of(x).dtype
     if dtype.kind not in "fiu":
-        raise ArgumentError(f"ode.solver: states, arguments and times are real; one has dtype {dtype}")
+        raise ArgumentError(f"ode: states, arguments and times are real; one has dtype {dtype}")
     return x if dtype is FLOAT64 else x.astype(FLOAT64)
 
 
-def kernel_rows(y0: Any, args: tuple) -> tuple:
-    """Return y0 and the arguments as rows, (numbers,) or (numbers, B), and the number of states."""
-    y0 = real_array(y0)
-    shape = layout_of(y0).shape
-    if len(shape) not in (1, 2):
-        raise ShapeError(f"ode.solver: y0 has shape {shape}; it is (n,), or (n, B) for B trajectories")
-    xp = xp_of(layout_of(y0))
-    arrays = [y0, *[in_library(xp, real_array(a)) for a in leaves(args) if is_real(a)]]
-    if len(shape) == 2:
-        return stacked_samples(arrays), shape[0]
-    return np.concatenate([np.reshape(x, (-1,)) for x in arrays]), shape[0]
+def state_tree(y0: Any) -> Any:
+    """Return a start as a tree of arrays of float64; a list of numbers is one array."""
+    if type(y0) in (list, tuple) and not any([is_node(x) or getattr(x, "ndim", 0) for x in y0]):
+        y0 = np.stack([real_array(x) for x in y0]) if len(y0) else plain_np.zeros(0)
+    return tree_map(real_array, y0)
+
+
+def is_single(y0: Any) -> bool:
+    """Return whether a start is that of one trajectory: no array in it has two axes."""
+    shapes = [tuple(layout_of(x).shape) for x in leaves(y0)]
+    depth = max(map(len, shapes), default=0)
+    if not shapes or depth > 2 or (shapes == [()] and not is_node(y0)) or (depth == 2 and any([len(s) == 1 for s in shapes])):
+        raise ShapeError(
+            f"ode: y0 has shape {', '.join(map(str, shapes))}; it is (n,), or (n, B) for B trajectories. In a tree "
+            "each array is like that, and a number is shared"
+        )
+    return depth < 2
+
+
+def kernel_rows(state: ArgumentLayout, args: ArgumentLayout, single: bool) -> Any:
+    """Return the state and the arguments as rows, (numbers,) or (numbers, B)."""
+    own = state.taken()
+    xp = xp_of(layout_of(own[0]))
+    arrays = [*own, *[in_library(xp, x) for x in args.taken()]]
+    if single:
+        return np.concatenate([x if len(x.shape) == 1 else np.reshape(x, (-1,)) for x in arrays])
+    return stacked_samples(arrays)
 
 
 def in_library(xp: Any, x: Any) -> Any:
@@ -90,15 +141,17 @@ def stacked_samples(arrays: list) -> Any:
     """Return rows (numbers, B) of arrays whose last axis is that of the samples; numbers are shared."""
     shapes = [tuple(layout_of(x).shape) or (1,) for x in arrays]
     counts = [s[-1] for s in shapes]
-    batch = counts[0] if counts[0] != 1 else max(counts)
+    batch = next((c for c in counts if c != 1), 1)
     for s in shapes:
         if s[-1] not in (1, batch):
             raise ShapeError(
-                f"ode.solver: an array of shape {s} has {s[-1]} samples, and there are {batch}. With y0 (n, B) the "
+                f"ode: an array of shape {s} has {s[-1]} samples, and there are {batch}. With y0 (n, B) the "
                 "last axis of each array is that of the samples; give an array that all share as theta[..., None]"
             )
-    rows = [np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)]
-    return np.concatenate([np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
+    rows = [
+        x if len(s) == 2 == layout_of(x).ndim else np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)
+    ]
+    return np.concatenate([x if layout_of(x).shape[1] == batch else np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
 
 
 class Intervals:
@@ -108,7 +161,7 @@ class Intervals:
 
     def __init__(self, save_at: Any, t0: Any, doses: Any = None, n: int = 0):
         if save_at is None:
-            raise ArgumentError("ode.solver: give the times of the result, save_at=, to solver or call")
+            raise ArgumentError("ode: give the times of the result, save_at=, to solver or call")
         ends = np.reshape(real_array(save_at), (-1,))
         first = ends[:1] if t0 is None else np.reshape(real_array(t0), (1,))
         self.times = plain_times(ends)
@@ -125,12 +178,11 @@ class Intervals:
         count = len(where)
         if shape[:2] != (n, count) or len(shape) > 3:
             raise ShapeError(
-                f"ode.solver: doses=(times, amounts): amounts have shape {shape}; for {count} times they are "
-                f"({n}, {count}), or ({n}, {count}, B)"
+                f"ode: doses=(times, amounts): amounts have shape {shape}; for {count} times they are ({n}, {count}), or ({n}, {count}, B)"
             )
         way = -1.0 if self.times[-1] < plain_times(first)[0] else 1.0
         if not plain_np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
-            raise DataError(f"ode.solver: a dose at {where} is not finite, or before the time of y0")
+            raise DataError(f"ode: a dose at {where} is not finite, or before the time of y0")
         order = plain_np.argsort(way * plain_np.concatenate([self.times, where]), kind="stable")
         order = order[: int(plain_np.flatnonzero(order == len(self.times) - 1)[0]) + 1]  # up to the last saved time
         self.saved = plain_np.flatnonzero(order < len(self.times))
@@ -156,19 +208,4 @@ def check_order(first: Any, times: Any) -> None:
     lengths = plain_np.diff(times, prepend=first)
     ordered = len(times) and ((lengths >= 0).all() or (lengths <= 0).all())
     if not ordered or not plain_np.isfinite(lengths).all():
-        raise DataError(f"ode.solver: t0 and save_at must be finite, and rise or fall; they are {first} and {times}")
-
-
-def fills_first(f: Callable, count: int, name: str) -> bool:
-    """Return whether f is f(dy, t, y, ...), which fills dy, and not f(t, y, ...)."""
-    try:
-        signature = inspect.signature(f)
-    except (TypeError, ValueError):
-        return False
-    for given, found in ((2 + count, False), (3 + count, True)):
-        try:
-            signature.bind(*[None] * given)
-        except TypeError:
-            continue
-        return found
-    raise ArgumentError(f"ode.solver: {name} takes neither (t, y) nor (dy, t, y), followed by the {count} arguments of the call")
+        raise DataError(f"ode: t0 and save_at must be finite, and rise or fall; they are {first} and {times}")

@@ -1,20 +1,25 @@
 """solver: a right-hand side becomes a compiled solver of one or thousands of trajectories, with derivatives."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, ConvergenceError, ShapeError
+from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import layout_of
+from .._core.scope import OPEN
+from .._core.trees import is_node
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
-from ._arguments import ArgumentLayout, Intervals, fills_first, in_library, kernel_rows
+from ..kernels.trace.symbolic import Sym
+from ._arguments import ArgumentLayout, Intervals, in_library, is_single, kernel_rows, state_tree
+from ._events import Event
+from ._functions import fills_first, traced_number, traced_states
 from ._rosenbrock import rosenbrock_step
-from ._steps import NOT_FINITE, STEP_LIMIT, TOO_SMALL, StepControl, trajectory
+from ._solution import Solution, event_records, failure
+from ._steps import NOT_FINITE, STEP_LIMIT, TOO_MANY_EVENTS, TOO_SMALL, StepControl, trajectory
 from ._tsitouras import tsitouras_step
 
 METHODS = {"tsit5": tsitouras_step, "rodas5p": rosenbrock_step}
@@ -22,42 +27,17 @@ REPORTED = 4  # rows of a step's output after the state: time, accepted and reje
 REASONS = {
     STEP_LIMIT: "more than max_steps={most} steps are needed; a stiff equation wants method='rodas5p'",
     TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up, or f may jump",
-    NOT_FINITE: "f is not finite there, however small the step",
+    NOT_FINITE: "{functions} is not finite there, however small the step",
+    TOO_MANY_EVENTS: "there are more than max_events={events} zeros of an event",
 }
-
-
-@dataclass(frozen=True, repr=False)
-class Solution:
-    """Trajectories at the saved times, made by a `solver`.
-
-    Attributes
-    ----------
-    y : array
-        The states, of shape (n, times) or (n, times, B). They carry derivatives.
-    t : array
-        The saved times.
-    success : array
-        Whether each trajectory reached the last time: a bool, or (B,).
-    accepted, rejected : array
-        The numbers of steps of each trajectory: a number, or (B,).
-    """
-
-    y: Any
-    t: Any
-    success: Any
-    accepted: Any
-    rejected: Any
-
-    def __repr__(self) -> str:
-        shape = tuple(layout_of(self.y).shape)
-        return f"<Solution y {shape}: {self.accepted.sum():.0f} steps, {self.rejected.sum():.0f} rejected>"
 
 
 class Solver:
     """The compiled solver of one right-hand side; `solver` makes it."""
 
-    def __init__(self, f: Callable, method: str, control: StepControl, save_at: Any, nan: bool):
+    def __init__(self, f: Callable, method: str, control: StepControl, save_at: Any, events: tuple, most_events: int, nan: bool):
         self.f, self.method, self.control, self.save_at, self.nan = f, method, control, save_at, nan
+        self.events, self.most_events = events, most_events
         self.given = None if save_at is None else Intervals(save_at, None)
         self.kernels: dict = {}
 
@@ -66,70 +46,73 @@ class Solver:
 
     def __call__(self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None, doses: Any = None) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
-        theta, n = kernel_rows(y0, args)
+        y0 = state_tree(y0)
+        single = is_single(y0)
+        state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
+        n = state.count
         if np.shape(self.control.atol) not in ((), (n,)):
-            raise ShapeError(f"ode.solver: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
-        single = layout_of(theta).ndim == 1
+            raise ShapeError(f"ode: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
         if save_at is None is t0 and doses is None and self.given is not None:
             intervals = self.given
         else:
+            doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
             intervals = Intervals(self.save_at if save_at is None else save_at, t0, doses, n)
-        data = in_library(xp_of(layout_of(theta)), intervals.data)
-        found = self._kernel(n, args, single).path(theta, data)
+        inside = [x for x in (*state.arrays, *layout.arrays) if isinstance(x, Sym)]
+        if inside and not single:
+            raise ShapeError(f"ode: in a kernel function y0 is that of one trajectory; it has shape {tuple(state.arrays[0].shape)}")
+        if inside:
+            found = self._inlined(state, layout, len(args), intervals)
+        else:
+            theta = kernel_rows(state, layout, single)
+            data = in_library(xp_of(layout_of(theta)), intervals.data)
+            found = self._kernel(state, layout, len(args)).path(theta, data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
-        report = value(found)[n:]
-        if not self.nan and (report[3] > 0).any():
+        report = value(found)[n : n + REPORTED]
+        if not (self.nan or inside) and (report[3] > 0).any():
             self._refuse(np.array(report.tolist()).reshape(REPORTED, len(intervals.times), -1), single)
-        return Solution(found[:n], intervals.times, report[3, -1] == 0, report[1, -1], report[2, -1])
+        _, accepted, rejected, last = report[:, -1]
+        status = 1.0 * (last < 0) - 1.0 * (last > 0)
+        events = event_records(found[n + REPORTED :, -1], state, len(self.events), self.most_events) if self.events else ()
+        return Solution(state.parts(found[:n]), intervals.times, events, status, status >= 0, accepted, rejected)
 
-    def _kernel(self, n: int, args: tuple, single: bool) -> Any:
+    def _kernel(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> Any:
         """Return the kernel for states and arguments of these shapes."""
-        layout = ArgumentLayout(args, single)
-        found = self.kernels.get((n, layout.key))
+        found = self.kernels.get((state.key, layout.key))
         if found is None or not found[1].has_constants_of(layout):
-            slope = self._slope(n, len(args))
-            init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored)
-            rebuilt_with(step, self.f).__name__ = getattr(self.f, "__name__", "ode")
-            made = recursion(init, step, missing="step", invalid="nan")
-            found = self.kernels[n, layout.key] = made, layout
+            made = recursion(*self._trajectory(state, layout, count), missing="step", invalid="nan")
+            found = self.kernels[state.key, layout.key] = made, layout
         return found[0]
 
-    def _slope(self, n: int, count: int) -> Callable:
-        """Return the right-hand side as (t, y, args) -> (n,), to be traced."""
-        f, fills, refuse = self.f, fills_first(self.f, count, origin(self.f)), self._refuse_slope
+    def _inlined(self, state: ArgumentLayout, layout: ArgumentLayout, count: int, intervals: Intervals) -> Any:
+        """Return the result of the kernel as a part of the kernel that is being traced."""
+        init, step = self._trajectory(state, layout, count)
+        theta = np.concatenate([np.reshape(x, (-1,)) for x in (*state.taken(), *layout.taken())])
+        OPEN.tracer.rebuild.captured_state.root(step)
+        carry, rows, step = init(theta), [], OPEN.tracer.rebuild(step)
+        for interval in intervals.data.T:
+            carry, row = step(carry, theta, interval)
+            rows.append(row)
+        return np.stack(rows, 1)
 
-        def slope(t, y, args):
-            if fills:
-                dy = np.zeros(n)
-                found = f(dy, t, y.copy(), *args)
-            else:
-                dy = found = np.asarray(f(t, y.copy(), *args))
-            if dy.shape != (n,) or (fills and found is not None):
-                refuse(n, count, dy.shape)
-            return dy
-
-        return rebuilt_with(slope, f)
-
-    def _refuse_slope(self, n: int, count: int, shape: tuple) -> None:
-        if shape != (n,):
-            raise ShapeError(f"ode.solver: {origin(self.f)} returned shape {tuple(shape)} for a state of shape ({n},)")
-        raise ArgumentError(
-            f"ode.solver: {origin(self.f)} takes {3 + count} arguments, so it is called as f(dy, t, y, ...) and fills "
-            "dy, yet it returned a value. If it is f(t, y, ...), the call lacks an argument: solve(y0, theta)"
-        )
+    def _trajectory(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> tuple:
+        """Return `init` and `step` of the recursion, to be traced."""
+        n = state.count
+        slope = traced_states(self.f, state, count, fills_first(self.f, count))
+        events = [
+            (traced_number(e.function, state), e.change and traced_states(e.change, state, count, False), int(e.terminal), e.direction)
+            for e in self.events
+        ]
+        init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored, events, self.most_events)
+        rebuilt_with(step, self.f).__name__ = getattr(self.f, "__name__", "ode")
+        return init, step
 
     def _refuse(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
-        failed = np.flatnonzero(report[3, -1] > 0)
-        k, count = int(failed[0]), report.shape[-1]
-        at = report[3, :, k].argmax()
-        why = REASONS[report[3, at, k]].format(most=self.control.most_steps)
-        who = "" if single else f"sample {k} of {count} ({len(failed)} failed): "
-        raise ConvergenceError(
-            f"ode.solver: {who}{origin(self.f)} was solved until t = {report[0, at, k]:.6g}: {why}. "
-            "on_failure='nan' returns nan for what is missing"
-        )
+        status, times = report[3], report[0]
+        functions = "f, or an event function," if self.events else "f"
+        reasons = {k: v.format(most=self.control.most_steps, events=self.most_events, functions=functions) for k, v in REASONS.items()}
+        raise failure(self.f, status, times, reasons, single)
 
 
 def solver(
@@ -141,6 +124,8 @@ def solver(
     save_at: Any = None,
     first_step: float | None = None,
     max_steps: int = 4096,
+    events: Any = (),
+    max_events: int = 8,
     on_failure: str = "raise",
 ) -> Solver:
     """Compile a solver of the differential equation dy/dt = f(t, y, *args).
@@ -163,6 +148,12 @@ def solver(
         The size of the first step; chosen by default.
     max_steps : int
         The largest number of steps of a trajectory.
+    events : Event, callable or sequence of these
+        Zeros of functions along the trajectory. They are located within a step, and their times carry
+        derivatives. A function ``g(t, y, *args)`` may have the attributes `terminal` and `direction`, as for
+        SciPy. Two zeros of one event within one step are not seen.
+    max_events : int
+        The largest number of zeros of an event.
     on_failure : {'raise', 'nan'}
         What happens if a trajectory cannot be solved: an error that names it, or nan in its place.
 
@@ -171,9 +162,11 @@ def solver(
     callable
         ``solve(y0, *args, save_at=None, t0=None, doses=None)`` returns a `Solution`. y0 is (n,), or (n, B)
         for B trajectories; then the last axis of each array in args is that of the trajectories too. Numbers
-        are shared. args may be trees. `t0` is the time of y0, by default the first of `save_at`. `doses` is a
-        pair of times (K,) and amounts (n, K) or (n, K, B), which are added to the state at these times. A
-        state saved at the time of a dose is that before it.
+        are shared. args may be trees, and so may y0; f then gets and returns such a tree. `t0` is the time of
+        y0, by default the first of `save_at`. `doses` is a pair of times (K,) and amounts (n, K) or
+        (n, K, B), which are added to the state at these times. A state saved at the time of a dose is that
+        before it. In a kernel function `solve` is a part of the kernel: times and doses are constants there,
+        and what fails is nan.
 
     Raises
     ------
@@ -184,6 +177,7 @@ def solver(
 
     See Also
     --------
+    Event : A zero that ends the trajectory, or changes the state.
     tapegrad.kernels.map : Other functions of one sample.
 
     Examples
@@ -199,11 +193,12 @@ def solver(
     array([-0.606531, -0.367879, -0.135335])
     """
     if method not in METHODS:
-        raise ArgumentError(f"ode.solver: method={method!r}; it is one of {[*METHODS]}")
+        raise ArgumentError(f"ode: method={method!r}; it is one of {[*METHODS]}")
     if on_failure not in ("raise", "nan"):
-        raise ArgumentError(f"ode.solver: on_failure={on_failure!r}; it is 'raise' or 'nan'")
+        raise ArgumentError(f"ode: on_failure={on_failure!r}; it is 'raise' or 'nan'")
     atol = np.asarray(atol, float)
-    if not (rtol > 0 and (atol >= 0).all() and max_steps >= 1 and (first_step is None or first_step > 0)):
-        raise ArgumentError("ode.solver: rtol and first_step are above 0, atol is not below 0, and max_steps is at least 1")
+    if not (rtol > 0 and (atol >= 0).all() and min(max_steps, max_events) >= 1 and (first_step is None or first_step > 0)):
+        raise ArgumentError("ode: rtol and first_step are above 0, atol is not below 0, max_steps and max_events are at least 1")
     control = StepControl(float(rtol), atol if atol.ndim else float(atol), float(first_step or 0.0), int(max_steps))
-    return Solver(f, method, control, save_at, on_failure == "nan")
+    found = tuple([Event.of(e) for e in (events if isinstance(events, (list, tuple)) else (events,))])
+    return Solver(f, method, control, save_at, found, int(max_events), on_failure == "nan")

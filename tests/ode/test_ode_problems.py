@@ -65,6 +65,11 @@ def hires(t, y, k):
     ])  # fmt: skip
 
 
+def switched_exactly(t, y, k):
+    until = (y + 0.1 / k[0]) * np.exp(k[0]) - 0.1 / k[0]
+    return np.where(t <= 1, (y + 0.1 / k[0]) * np.exp(k[0] * t) - 0.1 / k[0], (until - 0.1 / k[1]) * np.exp(-k[1] * (t - 1)) + 0.1 / k[1])
+
+
 # name: (f, y0, k, times, closed form)
 EXPLICIT = {
     "A1": (lambda t, y, k: -k[0] * y, [1.0], [1.0], FIVE, lambda t, y, k: y * np.exp(-k[0] * t)),
@@ -83,10 +88,7 @@ EXPLICIT = {
     "Lorenz, a short span": (lorenz, [1.0, 1.0, 20.0], [10.0, 28.0, 8 / 3], np.linspace(0, 1, 3), None),
     "a switch at a saved time": (
         switched, [1.0, 2.0], [1.0, 0.5], np.array([0.0, 1.0, 2.0]),
-        lambda t, y, k: np.where(
-            t <= 1, (y + 0.1 / k[0]) * np.exp(k[0] * t) - 0.1 / k[0],
-            ((y + 0.1 / k[0]) * np.exp(k[0]) - 0.1 / k[0] - 0.1 / k[1]) * np.exp(-k[1] * (t - 1)) + 0.1 / k[1],
-        ),
+        switched_exactly,
     ),
 }  # fmt: skip
 STIFF = {
@@ -133,6 +135,92 @@ def check(problem, method, theirs):
     found = np.concatenate(tg.jacobian(lambda y, k: solve(y, k).y[:, -1], (0, 1))(y0, k), 1)
     sizes = np.concatenate([np.full(len(y0), np.abs(y0).max()), k])
     assert np.all(np.abs((found - J) * sizes) < 100 * RTOL * np.maximum(scale, np.abs(J * sizes).max(1, keepdims=True)))
+
+
+ALL = [(name, "tsit5", "DOP853") for name in EXPLICIT] + [(name, "rodas5p", "LSODA") for name in STIFF]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "method", "theirs"), ALL)
+def test_derivatives_by_the_ends_of_the_span(name, method, theirs):
+    """By the end it is the slope there; by the start, the slope there carried along, with the opposite sign."""
+    problem = (EXPLICIT | STIFF)[name]
+    f, y0, k, times, _ = problem
+    y0, k, span = np.array(y0), np.array(k), times[-1] - times[0]
+    solve = tg.ode.solver(f, method, rtol=RTOL, atol=1e-13 if theirs == "LSODA" else 1e-11)
+    by_start, by_end = tg.jacobian(lambda a, b: solve(y0, k, t0=a, save_at=[b]).y[:, 0], (0, 1))(times[0], times[-1])
+    expected, J = reference(problem, theirs, y0, k, times)
+    scale = np.abs(expected).max(1)
+    for found, exact in ((by_end, f(times[-1], expected[:, -1], k)), (by_start, -J[:, : len(y0)] @ f(times[0], y0, k))):
+        assert np.all(np.abs(found - exact) * span < 100 * RTOL * np.maximum(scale, np.abs(exact) * span))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "method", "theirs"), ALL)
+def test_second_derivatives(name, method, theirs):
+    """Along a direction of parameters, and of the start where that is smooth, against differences of the gradient."""
+    f, y0, k, times, _ = (EXPLICIT | STIFF)[name]
+    y0, k, rng = np.array(y0), np.array(k), np.random.default_rng(0)
+    solve = tg.ode.solver(f, method, save_at=times, rtol=1e-11, atol=1e-14, max_steps=100_000)
+    weights, n, scale = rng.normal(size=len(y0)), len(y0), np.abs(y0).max()
+    loss = lambda x: weights @ solve(x[:n] * scale, x[n:] * k).y[:, -1]
+    x, v, gradient = np.concatenate([y0 / scale, np.ones(len(k))]), rng.normal(size=n + len(k)), tg.grad(loss)
+    h = 2e-4 if name in STIFF else 1e-3
+    if name in STIFF:
+        v[:n] = 0.0
+    g = [gradient(x + i * h * v) for i in (-2, -1, 1, 2)]
+    expected = (8 * (g[2] - g[1]) - (g[3] - g[0])) / (12 * h)
+    bound = 1e-5 * np.abs(expected).max() + 1e-7 * np.abs(g[0]).max() + 1e-9 * np.abs(loss(x))
+    np.testing.assert_allclose(tg.hvp(loss, x, v), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("method", ["tsit5", pytest.param("rodas5p", marks=pytest.mark.long)])
+def test_a_switch_between_saved_times(method):
+    """The slope jumps with a state that an event changes.  This gives the derivative by its time, too."""
+    event = tg.ode.Event(lambda t, y, k: t - k[2], change=lambda t, y, k: [y[0], y[1], 0.0])
+    f = lambda t, y, k: [(y[2] * k[0] - (1 - y[2]) * k[1]) * y[0] + 0.1, (y[2] * k[0] - (1 - y[2]) * k[1]) * y[1] + 0.1, 0.0]
+    solve = tg.ode.solver(f, method, save_at=[0.0, 0.7, 2.0], events=event, rtol=RTOL, atol=1e-11)
+    y0, k = np.array([1.0, 2.0, 1.0]), np.array([1.0, 0.5, 1.0])
+    exact = np.stack([switched_exactly(t, y0[:2], k) for t in (0.0, 0.7, 2.0)], 1)
+    np.testing.assert_allclose(solve(y0, k).y[:2], exact, rtol=10 * RTOL)
+    found = tg.jacobian(lambda k: solve(y0, k).y[:2, 2])(k)
+    np.testing.assert_allclose(found[:, 2], (k[0] + k[1]) * switched_exactly(1.0, y0[:2], k) * np.exp(-k[1]), rtol=100 * RTOL)
+    step = lambda i: (switched_exactly(2.0, y0[:2], k + 1j * STEP * np.eye(3)[i]) / STEP).imag
+    np.testing.assert_allclose(found[:, :2], np.stack([step(0), step(1)], 1), rtol=100 * RTOL)
+
+
+def test_friction_that_jumps():
+    """x'' = -x - mu sign(x'), whose sign an event turns: after k half periods, x is (-1)^k (x0 - 2 k mu)."""
+    turns = tg.ode.Event(lambda t, y, mu: y[1], change=lambda t, y, mu: [y[0], y[1], -y[2]])
+    solve = tg.ode.solver(
+        lambda t, y, mu: [y[1], -y[0] - mu * y[2], 0.0], save_at=np.pi * np.arange(4) + 0.5, events=turns, rtol=RTOL, atol=1e-11
+    )
+    end = lambda x0, mu: solve(np.stack([x0, 0.0, -1.0]), mu, t0=0.0).y[0]
+    exact = lambda x0, mu: np.stack([(-1) ** k * ((x0 - (2 * k + 1) * mu) * np.cos(0.5) + mu) for k in range(4)])
+    np.testing.assert_allclose(end(2.0, 0.1), exact(2.0, 0.1), rtol=10 * RTOL)
+    found = np.stack(tg.jacobian(end, (0, 1))(2.0, 0.1))
+    np.testing.assert_allclose(found, np.stack(tg.jacobian(exact, (0, 1))(2.0, 0.1)), rtol=100 * RTOL, atol=100 * RTOL)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+def test_a_thermostat(method):
+    """Heating until 1, cooling until 0.5: the times of the switches, and their derivatives by both rates."""
+    heats = tg.ode.Event(lambda t, y, k: y[0] - 0.5, direction=-1, change=lambda t, y, k: [y[0], 1.0])
+    cools = tg.ode.Event(lambda t, y, k: y[0] - 1.0, direction=1, change=lambda t, y, k: [y[0], 0.0])
+    f = lambda t, y, k: [-k[0] * y[0] + k[1] * y[1], 0.0]
+    solve = tg.ode.solver(f, method, save_at=[0.0, 4.0], events=[heats, cools], rtol=RTOL, atol=1e-11)
+    off = lambda k: np.log(2.0) / k[0]
+    on = lambda k: np.log((k[1] / k[0] - 0.5) / (k[1] / k[0] - 1.0)) / k[0]
+
+    def times(k):
+        first, second = solve(np.array([1.0, 0.0]), k).events
+        return np.stack([first.t[0], second.t[0], first.t[1]])
+
+    exact = lambda k: np.stack([off(k), off(k) + on(k), 2 * off(k) + on(k)])
+    k = np.array([0.8, 2.0])
+    np.testing.assert_allclose(times(k), exact(k), rtol=10 * RTOL)
+    np.testing.assert_allclose(tg.jacobian(times)(k), tg.jacobian(exact)(k), rtol=100 * RTOL, atol=100 * RTOL)
 
 
 @pytest.mark.parametrize("name", EXPLICIT)
