@@ -8,6 +8,7 @@ nothing is measured when a program runs."""
 
 PROGRAMS_KEPT = 8  # programs of one function
 EMITTED_REPLAY = 2  # the replay for which the text is written
+REPEATED_INSTRUCTIONS = 500  # of a program that is written for the first replay, if most of them repeat
 GRAPHED_REPLAY = 3  # the replay for which a CUDA graph is made, where one is wanted
 GROUP_REFUSALS = 3  # replays for which groups were of no use, before there are none
 CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, before it runs as it is
@@ -59,6 +60,7 @@ TRIP_ELEMENTS = 4000  # elements of a trip
 ALIKE_ROWS = 24  # rows that are compared first
 PERIODS = 40  # lengths of a trip that are looked at
 PERIODS_TRIED = 8  # lengths that are tried in one place
+CARRIED_TRIPS = 8  # trips after which a value is still read by its loop
 POINTER_PLACES = 16  # places between cells of one pointer, or a step
 SWEEP_TRIPS = 6  # trips from which a sweep by the trip pays
 ALIKE_RECORDS = 3  # records by which periods are found
@@ -95,10 +97,11 @@ COLUMNS = 6  # columns below which they are done one by one
 # Time, in ns.
 
 COMPILE_NS = 2e8  # that the compilation of the groups of a function may take
-LOOP_BUILD_NS = 6e4  # to compile a loop of an instruction in it
+LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip
 TEXT_ELEMENT_NS = 0.5  # of an element of an instruction of the text
 BLOCK_ELEMENT_NS = 0.15  # of an element of an instruction within a block
-BLOCK_ROW_NS = 20  # of an instruction within a block or a loop of rows
+BLOCK_ROW_NS = 20  # of an instruction within a block
+LOOPED_ROW_NS = 4  # of one of a trip, beside one of a compiled loop
 REREAD_BYTE_NS = 0.06  # of a byte of a matrix that is read once more
 GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its share of the call of a group
 SLOW_ELEMENT_NS = 0.5  # of an element of a costly operation within a block

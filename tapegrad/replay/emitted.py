@@ -8,6 +8,7 @@ times inf is written as a plain one: NumPy notes the invalid operation, and then
 Memory is followed by `Storage`: the values that may share it.  What the caller or the program itself keeps is
 never written."""
 
+import bisect
 import collections
 import copy
 import functools
@@ -30,26 +31,26 @@ from .buffer_pool import Frames
 from .contraction import product_text
 from .costs import (
     BLOCK_ELEMENT_NS,
-    BLOCK_ROW_NS,
     CALL_NS,
     CALLS_NAMED,
     COLUMNS,
     GROUP_SHARE_NS,
     GROUPED_ELEMENTS,
     LOOP_BUILD_NS,
+    LOOPED_ROW_NS,
     MATRIX_BYTES,
     REREAD_BYTE_NS,
     REUSED_BYTES,
     TEXT_ELEMENT_NS,
 )
+from .instruction_table import END, InstructionTable
 from .interpreter.arena import Arena
-from .interpreter.blocks import InstructionBlock, is_all
+from .interpreter.blocks import InstructionBlock
 from .interpreter.instruction_kinds import InstructionKinds, block_ranges
-from .interpreter.loop_rerolling import is_rolled, repeated_instructions, reroll_blocks
+from .interpreter.loop_rerolling import is_small, reroll_blocks
+from .interpreter.program_loops import is_all, program_loops
 from .program import GROUP, HEARD, LAID, PART, Instruction, Program, copy_with_strides, guard_holds, setting_of
 from .record.instructions import is_pure, ufunc_of
-
-END = math.inf
 
 
 def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
@@ -75,7 +76,7 @@ class EmittedProgram:
     """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it
     have those?"""
 
-    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True, rolled: bool = True):
+    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True, rolled: bool = True, kinds: Any = None):
         self.groups: list = []
         self.alone: dict = {}
         self.in_blocks = blocks
@@ -88,22 +89,23 @@ class EmittedProgram:
         self.name: dict = {}
         self.storage: dict = {}
         self.frames = Frames(self.storage)
-        self.closed = bool(self.groups) and all(
-            [type(i.prim) is str or is_pure(i.prim) for _, i in program.code]
-        )  # nobody else sees a value
+        # nobody else sees a value
+        self.closed = bool(self.groups) and all([type(i.prim) is str or is_pure(i.prim) for _, i in program.code])
         self.lines: list = []
         for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
             self.storage[k] = Storage(k, END, True)
             self.name[k] = f"v{k}"
         self.space.update({f"v{k}": v for k, v in program.constants.items()})
         self.space.update({f"v{k}": v for k, v in program.captured})
-        self.last: dict = {}
-        for n, (_, i) in enumerate(program.code):
-            self.last.update(dict.fromkeys(i.args, n))
-        self.last.update(dict.fromkeys(program.ends, END))
+        self.kinds = InstructionKinds(program) if kinds is None else kinds
+        self.table = table = self.kinds.table
+        self.last = table.last.tolist()
         self.free: dict = {}  # layout -> names of dead memory
-        made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
-        self.wanted = collections.Counter([self.large(k) for k in made])
+        self.wanted = collections.Counter([self.large(k) for group in self.groups for k in group.written])
+        for n, count in zip(table.example.tolist(), table.counts.tolist(), strict=True):
+            k, i = program.code[n]
+            if is_elementwise(i.prim):
+                self.wanted[self.large(k)] += count
         # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.idle: list = []
         self.resting: dict = {}  # name that is idle -> the value that it stood for
@@ -124,24 +126,23 @@ class EmittedProgram:
         machine code takes."""
         if any([shown[0] is False for shown in self.shown.values()]):
             return math.inf  # kernels for a device are made when they are asked for
-        sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
-        looped = sum([len(repeated_instructions(self.program, start, stop)) for start, stop in self.found])
-        saved = sum(
-            [
-                BLOCK_ELEMENT_NS * size - GROUP_SHARE_NS if within else TEXT_ELEMENT_NS * size
-                for size, within in sizes
-                if size >= GROUPED_ELEMENTS
-            ],
-            0.0,
-        )
-        saved = max(saved, 0.0) + BLOCK_ROW_NS * looped + REREAD_BYTE_NS * self.read_again()
-        return (compiling + LOOP_BUILD_NS * looped) / saved if saved else math.inf
+        loops = [loop for found in self.rolled.values() for loop in found if is_small(loop)]
+        looped, building = sum([loop.stop - loop.start for loop in loops]), LOOP_BUILD_NS * sum([loop.period for loop in loops])
+        table, saved = self.table, 0.0
+        counts = np.bincount(table.classes[self.within], minlength=len(table.example))
+        for n, inside, count in zip(table.example.tolist(), counts.tolist(), table.counts.tolist(), strict=True):
+            size = math.prod(self.shown[self.program.code[n][0]][1])
+            if size >= GROUPED_ELEMENTS:
+                saved += inside * (BLOCK_ELEMENT_NS * size - GROUP_SHARE_NS) + (count - inside) * TEXT_ELEMENT_NS * size
+        saved = max(saved, 0.0) + LOOPED_ROW_NS * looped + REREAD_BYTE_NS * self.read_again()
+        return (compiling + building) / saved if saved else math.inf
 
     def read_again(self) -> int:
         """Bytes of large matrices that products with vectors read a second time and more: a loop over the
         rows reads them once."""
         constants, read = self.program.constants, collections.Counter()
-        for a in [a for k, i in self.program.code if i.reduces == "products" and len(self.shown[k][1]) == 1 for a in i.args]:
+        products = self.table.each(lambda k, i: i.reduces == "products" and len(self.shown[k][1]) == 1)
+        for a in [a for n in np.flatnonzero(products).tolist() for a in self.program.code[n][1].args]:
             _, shape, _, dtype, _ = self.shown[a]
             if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= MATRIX_BYTES:
                 read[id(constants[a]) if a in constants else a, math.prod(shape) * dtype.itemsize] += 1
@@ -155,7 +156,7 @@ class EmittedProgram:
     def join(self, k: int, other: int) -> None:
         self.storage[k] = storage = self.storage[other]
         storage.members.append(k)
-        storage.until = max(storage.until, self.last.get(k, -1))
+        storage.until = max(storage.until, self.last[k])
 
     def large(self, k: int) -> Any:
         """The layout of a large array of NumPy that is all of its memory; else None."""
@@ -171,7 +172,7 @@ class EmittedProgram:
             root = storage.members[0]
             layout = self.large(root)
             free = layout is not None and root not in self.moved and not storage.framed and self.wanted[layout] > 0
-            if free and self.is_dead(storage, n) and (self.last.get(root, -1) >= n or self.taken_up(root)):
+            if free and self.is_dead(storage, n) and (self.last[root] >= n or self.taken_up(root)):
                 storage.outside = True  # it is given away once
                 self.moved.add(root)
                 self.free.setdefault(layout, []).append(self.name[root])
@@ -207,7 +208,7 @@ class EmittedProgram:
 
     def framed(self, n: int, k: int) -> str | None:
         """Memory of the frame for the value k, which is made by instruction n."""
-        if not self.closed or not -1 < self.last.get(k, -1) < END or not self.shown[k][0]:
+        if not self.closed or not -1 < self.last[k] < END or not self.shown[k][0]:
             return None
         s = self.frames.slot(k, self.shown[k], n)
         self.storage[k].framed = s is not None
@@ -222,25 +223,29 @@ class EmittedProgram:
 
     def emit(self, rolled: bool) -> None:
         program = self.program
-        for k, n in self.last.items():
-            if n is not END:
-                self.dying.setdefault(n, []).append(k)
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
-        kinds = InstructionKinds(program)
-        found = block_ranges(program, kinds) if self.in_blocks else []
-        self.found, self.rolling = found, rolled and is_rolled(program, found)
-        self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
-        self.within = within = {n for start, stop in found for n in range(start, stop)}
-        self.outside = {a for n, (_, i) in enumerate(program.code) if n not in within for a in i.args}
-        self.outside |= {k for k, n in self.last.items() if n is END}
-        for n, (k, i) in enumerate(program.code):
-            if n < stopped:
-                continue
+        table, n = self.table, -1
+        self.found = found = block_ranges(self.kinds) if self.in_blocks else []
+        self.within = within = np.zeros(len(program.code), bool)
+        for start, stop in found:
+            within[start:stop] = True
+        self.outside = table.read_outside(~within)
+        named = (table.last >= 0) & (table.last != END)
+        named[table.made[within]] &= self.outside[table.made[within]]
+        for k in np.flatnonzero(named).tolist():
+            self.dying.setdefault(self.last[k], []).append(k)
+        self.deaths = sorted(self.dying)
+        self.arena, blocks = Arena(program, table), dict(found)
+        self.rolled = {start: program_loops(table, start, stop) for start, stop in found}
+        self.rolling = rolled and any([is_small(loop) for loops in self.rolled.values() for loop in loops])
+        while n + 1 < len(program.code):
+            n += 1
+            k, i = program.code[n]
             if n in blocks:
-                stopped = blocks[n]
-                self.block(n, stopped, kinds)
+                self.block(n, blocks[n])
+                n = blocks[n] - 1
                 continue
             if i.prim is GROUP:
                 self.group(n, i)
@@ -263,6 +268,7 @@ class EmittedProgram:
             end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
         if self.rolling:
             self.loops, self.refused = reroll_blocks(self.arena, self.made)
+        self.refused.update(dict.fromkeys(table.refused, 1))
         if self.made:
             self.arena.settle()
             head.append(f"M = {self.given(self.arena.take, 'M')}()")
@@ -288,7 +294,7 @@ class EmittedProgram:
         numpys, shape, strides, dtype, _ = self.shown[k]
         if numpys is None:
             return name
-        ends = [m for m in self.storage[k].members if self.last.get(m) is END]
+        ends = [m for m in self.storage[k].members if self.last[m] == END]
         often = [j for j, _ in self.program.outputs].count(k) > 1
         alone = (
             not self.storage[k].outside
@@ -301,16 +307,16 @@ class EmittedProgram:
             return name
         return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
 
-    def block(self, start: int, stop: int, kinds: InstructionKinds) -> None:
-        block = InstructionBlock(self.arena, start, stop, self.outside, kinds)
+    def block(self, start: int, stop: int) -> None:
+        block = InstructionBlock(self.arena, start, stop, self.outside, self.kinds, self.rolled[start], self.rolling)
         self.made.append(block)
         self.inside += stop - start
         call = f"{self.given(block, 'b')}({', '.join(['M', *[self.name[k] for k in block.given]])})"
         self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
-        for n in range(start, stop):
+        for n in self.deaths[bisect.bisect_left(self.deaths, start) : bisect.bisect_left(self.deaths, stop)]:
             self.release(n)
         for k, way in zip(block.left, block.giving, strict=True):
-            self.storage[k] = Storage(k, self.last.get(k, -1))
+            self.storage[k] = Storage(k, self.last[k])
             if way is not None and way[1] is not None and way[1][1] == self.shown[k][2]:
                 self.fresh.add(k)
         if block.left:
@@ -321,7 +327,7 @@ class EmittedProgram:
         made = i.params
         places = []
         for k in made.left:
-            self.storage[k] = Storage(k, self.last.get(k, -1))
+            self.storage[k] = Storage(k, self.last[k])
         for k in made.written:
             self.wanted[self.large(k)] -= 1
             places.append(self.framed(n, k) or self.place(k))
@@ -350,13 +356,13 @@ class EmittedProgram:
         flat = ufunc_of(i)
         if flat is not None:
             names = [args[a.k] if type(a) is ArgumentPlaceholder else self.given(a, "c") for a in i.params["args"]]
-            self.storage[k] = Storage(k, self.last.get(k, -1))
+            self.storage[k] = Storage(k, self.last[k])
             self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
         elif prim is PART:
             self.join(k, i.args[0])
             self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
         elif prim is LAID:
-            self.storage[k] = Storage(k, self.last.get(k, -1))
+            self.storage[k] = Storage(k, self.last[k])
             f = functools.partial(copy_with_strides, shape=i.params[0], strides=i.params[1])
             self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
         elif prim is READ:
@@ -364,7 +370,7 @@ class EmittedProgram:
         elif prim.writes:
             self.write(n, k, i, args)
         else:
-            self.storage[k] = Storage(k, self.last.get(k, -1))
+            self.storage[k] = Storage(k, self.last[k])
             if prim.aliases or not is_pure(prim):
                 for a in i.args:
                     self.shared(k, a)
@@ -449,7 +455,7 @@ class EmittedProgram:
         sign, ufunc = plain.infix, plain.ufunc
         self.release(n)
         place = self.place(k) if ufunc is not None else None
-        self.storage[k] = Storage(k, self.last.get(k, -1))
+        self.storage[k] = Storage(k, self.last[k])
         if place is not None:
             self.lines.append(f"{self.given(ufunc, 'u')}({', '.join(args)}, {place})")
             self.name[k] = place
@@ -468,7 +474,7 @@ class EmittedProgram:
         path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
         is_number = self.shown[k][0] is None
         if is_number or copy or (at is not None and not basic(at)):
-            self.storage[k] = Storage(k, self.last.get(k, -1))
+            self.storage[k] = Storage(k, self.last[k])
         else:
             self.join(k, i.args[0])
         step = self.steps(path, ("at", "transpose", "reshape"))
@@ -484,7 +490,7 @@ class EmittedProgram:
         base = i.args[0]
         storage = self.storage[base]
         if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
-            self.storage[k] = Storage(k, self.last.get(k, -1))  # to all of it, in one step
+            self.storage[k] = Storage(k, self.last[k])  # to all of it, in one step
             self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
         elif i.prim is ASSIGN and is_all(path, at) and self.is_given_up(i.args[1], base, n):
             self.join(k, i.args[1])  # what is written becomes the buffer
@@ -496,7 +502,7 @@ class EmittedProgram:
             self.moved.add(base)
             self.put(i, args[0], args, path, at)
         else:
-            self.storage[k] = Storage(k, self.last.get(k, -1))
+            self.storage[k] = Storage(k, self.last[k])
             x = self.target(k)
             unread = i.prim is ASSIGN and is_all(path, at) and self.shown[base][0]
             self.lines.append(
@@ -525,11 +531,23 @@ class EmittedProgram:
         return literal_index(at) if type(at) in PLAIN_INDEX and is_literal(at) else self.given(at, "c")
 
 
+def is_repeated(kinds: InstructionKinds) -> bool:
+    """Are most of the instructions in loops of blocks?"""
+    loops = [loop for start, stop in block_ranges(kinds) for loop in program_loops(kinds.table, start, stop)]
+    return sum([loop.stop - loop.start for loop in loops]) > 0.9 * len(kinds.table.code)
+
+
+def is_rolled(table: InstructionTable, start: int, stop: int) -> bool:
+    """Is most of the work of these small instructions in loops?"""
+    return 2 * sum([loop.stop - loop.start for loop in program_loops(table, start, stop) if is_small(loop)]) > stop - start
+
+
 def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    found = block_ranges(program, InstructionKinds(program))
+    kinds = InstructionKinds(program)
+    found = block_ranges(kinds)
     within = {k for start, stop in found for k, _ in program.code[start:stop]}
-    looped = {k for start, stop in found if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
+    looped = {k for start, stop in found if is_rolled(kinds.table, start, stop) for k, _ in program.code[start:stop]}
     reader = load("tapegrad.replay.fusion.groups").read_groups(program, looped, within)
     if not reader.groups:
         return program, [], reader.alone

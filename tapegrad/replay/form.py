@@ -34,6 +34,7 @@ from .costs import (
     GRAPHED_REPLAY,
     GROUP_REFUSALS,
     PROGRAMS_KEPT,
+    REPEATED_INSTRUCTIONS,
     REPLAYS_PER_RECORDING,
     VAIN_RECORDINGS,
 )
@@ -125,6 +126,7 @@ class TransformForm:
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
         self.eager: str | None = None  # why the function is run as it is
+        self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
 
     @property
@@ -170,7 +172,7 @@ class TransformForm:
             raise GuardError(self.complaint(args, failed))
         if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
-        return self.record(args, failed)
+        return self.plain(args) if self.full and failed is None else self.record(args, failed)
 
     def branched(self) -> None:
         """The call takes a way through the function that none before it took.  Where each one does,
@@ -259,9 +261,12 @@ class TransformForm:
         if reason is None and self.recordings > 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
             if owner.on_change == "record":
-                many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; it is run as it is from now on"
+                self.full = failed is None and len(self.programs) == PROGRAMS_KEPT
+                then = f"the last {PROGRAMS_KEPT} of them are replayed, and others run as they are" if self.full else "it is run as it is"
+                many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
                 told = f"{self.name}: {reason}, for {many}. Prepare it once for each shape, or pad the arrays to a few shapes"
                 warnings.warn(ReplayWarning(told), stacklevel=5)
+            reason = None if self.full else reason
         reason = reason or unkept
         if reason is not None:
             self.stop(reason)
@@ -297,7 +302,8 @@ class TransformForm:
         paused = (
             [f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways each"] if self.pause > 0 else []
         )
-        return [*paused, *[kept.report() for kept in self.programs]]
+        others = ["calls of other kinds are run as they are"] if self.full else []
+        return [*paused, *others, *[kept.report() for kept in self.programs]]
 
 
 # What operations raise at values that they cannot take.
@@ -346,7 +352,10 @@ class CachedProgram:
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
         # the replay for which the text is written next
-        self.name, self.compile, self.due = owner.name, owner.compile, EMITTED_REPLAY
+        self.name, self.compile = owner.name, owner.compile
+        early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
+        self.due = 1 if early else EMITTED_REPLAY
+        self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
@@ -410,8 +419,14 @@ class CachedProgram:
     def written(self) -> None:
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
+        if self.replays < EMITTED_REPLAY:
+            self.kinds = emitter.InstructionKinds(program)
+            if not emitter.is_repeated(self.kinds):
+                self.due = EMITTED_REPLAY
+                return
         if self.emitted is None and not wanted:
-            self.emitted = emitter.EmittedProgram(program)
+            self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
+        self.kinds = None
         if self.compile == "auto":
             after = self.emitted.worthwhile(COMPILE_NS)
             wanted = self.replays >= after

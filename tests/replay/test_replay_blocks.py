@@ -21,6 +21,7 @@ from tapegrad.replay.interpreter.machine_code import CHECKED, IN_LINES, NUMBER, 
 from tapegrad.replay.record.recorder import Instruction
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
+NO_TABLE = SimpleNamespace(last=np.zeros(0, int), position=np.zeros(0, int))
 
 
 @pytest.fixture(autouse=True)
@@ -468,7 +469,7 @@ def test_each_kind_of_line(row, shape):
     name, way, rng = row.split()[0], row.split()[-1], np.random.default_rng(0)
     wide = (*shape[:-1], shape[-1] + 2)
     for bad in (False, True):
-        arena = _arena.Arena(SimpleNamespace(program=None, shown={}), {})
+        arena = _arena.Arena(SimpleNamespace(shown={}), NO_TABLE)
         values = [rng.integers(0, 4, size=wide) / 2 + 0.5 for _ in range(1 + len(way))]
         if name == "select":
             values[1] -= 1.0
@@ -481,7 +482,7 @@ def test_each_kind_of_line(row, shape):
             if goes == "0":
                 places[k], values[k] = [np.broadcast_to(v[..., :1], shape) for v in (places[k], values[k])]
         block = object.__new__(blocks.InstructionBlock)
-        block.arena, block.rows, block.along = arena, [], 0
+        block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
         block.row(name, *places)
         memory = _arena.ArenaMemory(arena)
         arena.settle()
@@ -499,9 +500,9 @@ def test_each_kind_of_line(row, shape):
 
 def bare_block(*values):
     """A block without a program, and the places of these values."""
-    arena = _arena.Arena(SimpleNamespace(program=None, shown={}), {})
+    arena = _arena.Arena(SimpleNamespace(shown={}), NO_TABLE)
     block = object.__new__(blocks.InstructionBlock)
-    block.arena, block.rows, block.along, block.listed = arena, [], 0, None
+    block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
     block.nothing, block.temporary = arena.nothing, arena.temporary
     return block, [arena.taken_for_ever(v) for v in values]
 

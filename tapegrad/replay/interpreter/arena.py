@@ -4,12 +4,14 @@ memory of a run."""
 import functools
 import heapq
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..._core.arrays import F8
 from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, BOX_ELEMENTS, BOXES, CACHE_LINE_ELEMENTS
+from ..instruction_table import InstructionTable
 from ..program import Program
 
 INDEX_BYTES = 8  # bytes of an integer that tells a place
@@ -25,13 +27,27 @@ class ArenaRegion:
         self.places, self.own, self.until, self.first = places, own, -1, first
 
 
+class KnownPlaces(dict):
+    """What is not there yet is found by `find(k)`."""
+
+    def __init__(self, find: Callable):
+        super().__init__()
+        self.find = find
+
+    def __missing__(self, k: int) -> Any:
+        self[k] = found = self.find(k)
+        return found
+
+
 class Arena:
     """Where the values of the blocks of a program lie, from the instruction that makes them to the last one
-    that reads them. `last`: number of a value -> that instruction.  `rolling`: each value has places of its
-    own, so that trips of a loop are alike."""
+    that reads them. `last`: of each value that instruction.  `trip`: the trip of a loop whose rows are being
+    written."""
 
-    def __init__(self, program: Program, last: dict, rolling: bool = False):
-        self.program, self.last, self.shown, self.rolling = program, last, program.shown, rolling
+    trip: Any = None
+
+    def __init__(self, program: Program, table: InstructionTable):
+        self.program, self.last, self.shown, self.position = program, table.last.tolist(), program.shown, table.position
         self.size, self.table, self.known, self.free = 1, [], {}, {}
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
@@ -47,8 +63,9 @@ class Arena:
         self.temporaries: list = []
         self.rooms: dict = {}  # elements -> the first place
         self.zero = ArenaRegion(self.nothing, False)  # place 0, for operations that move elements or give 0
-        self.at: dict = {}  # value -> its places
-        self.held: dict = {}  # value -> the `ArenaRegion`s where it may lie
+        self.at: dict = KnownPlaces(self.found)  # value -> its places
+        self.held: dict = KnownPlaces(lambda k: [ArenaRegion(self.at[k], False)])  # the `ArenaRegion`s where it may lie
+        self.loops: list = []
         self.dying: list = []  # (last instruction that reads a value, the value)
         self.pool: list = []
 
@@ -70,19 +87,45 @@ class Arena:
 
     # --- places ---
 
-    def consecutive(self, shape: tuple, strides: tuple) -> Any:
+    def found(self, k: int) -> Any:
+        """The places of a constant, or of a value of a loop."""
+        if k in self.program.constants:
+            self.constant(k)
+            return self.at[k]
+        n = self.position[k]
+        return next(loop.place(n) for loop in self.loops if loop.loop.start <= n < loop.loop.stop)
+
+    def has(self, k: int) -> bool:
+        return k in self.at or any([loop.loop.start <= self.position[k] < loop.loop.stop for loop in self.loops])
+
+    def consecutive(self, shape: tuple, strides: tuple, k: int | None = None) -> Any:
         count = math.prod(shape)
-        idle = self.free.get(count)
-        self.first = first = idle.pop() if idle else self.begin(count)
+        if self.trip is not None:
+            self.first = self.trip.first(count, k)
+        else:
+            idle = self.free.get(count)
+            self.first = idle.pop() if idle else self.begin(count)
+        return self.laid_at(self.first, shape, strides)
+
+    def laid_at(self, first: int, shape: tuple, strides: tuple) -> Any:
+        """Consecutive places in the memory order that the strides tell."""
+        count = math.prod(shape)
         at = self.laid.get((first, shape, strides))
         if at is None:
             at = self.laid[first, shape, strides] = in_stride_order(self.integers(first, count), shape, strides or (0,) * len(shape))
         return at
 
+    def moved(self, at: np.ndarray, step: int) -> np.ndarray:
+        """The places so many further on."""
+        if id(at.base) not in self.counting:
+            return at + step
+        first = int(at.flat[0]) + step
+        self.integers(first, int(at.flat[-1]) - int(at.flat[0]) + 1)
+        return np.ndarray(at.shape, np.int64, self.whole, INDEX_BYTES * first, at.strides)
+
     def begin(self, count: int) -> int:
-        """The first of so many new places; many begin with a line of the cache, but where trips are to be
-        alike."""
-        first = self.size if count < ALIGNED_ELEMENTS or self.rolling else -(-self.size // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
+        """The first of so many new places; many begin with a line of the cache."""
+        first = self.size if count < ALIGNED_ELEMENTS else -(-self.size // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
         self.size = first + count
         return first
 
@@ -96,24 +139,27 @@ class Arena:
     def place(self, k: int, by_rows: bool = False) -> None:
         """New places for a value, in its memory order, or by rows whatever that is."""
         _, shape, strides, _, _ = self.shown[k]
-        self.at[k] = at = self.consecutive(shape, () if by_rows else strides)
+        self.at[k] = at = self.consecutive(shape, () if by_rows else strides, k)
         self.hold(k, [ArenaRegion(at, True, self.first)])
 
     def hold(self, k: int, helds: list) -> None:
         self.held[k] = helds
-        heapq.heappush(self.dying, (self.last.get(k, -1), k))
+        heapq.heappush(self.dying, (self.last[k], k))
         for h in helds:
-            h.until = max(h.until, self.last.get(k, -1))
+            h.until = max(h.until, self.last[k])
 
     def constant(self, k: int) -> None:
         v = self.program.constants[k]
         if self.shown[k][0] is None:
             self.at[k] = self.number(float(v))
         else:
-            self.at[k] = self.taken_for_ever(v)
+            self.at[k] = self.new_constant(v)
         self.hold(k, [ArenaRegion(self.at[k], False)])
 
     def taken_for_ever(self, v: Any) -> Any:
+        return self.new_constant(v) if self.trip is None else self.trip.constant(v)
+
+    def new_constant(self, v: Any) -> Any:
         at = in_stride_order(self.integers(self.begin(v.size), v.size), v.shape, v.strides)
         self.constants.append((at, v))
         return at
@@ -131,7 +177,7 @@ class Arena:
         return self.rooms[count]
 
     def free_temporaries(self) -> None:
-        for at in () if self.rolling else self.temporaries:
+        for at in self.temporaries:
             self.free.setdefault(at.size, []).append(int(at.flat[0]) if at.size else 0)
         self.temporaries = []
 
@@ -166,8 +212,7 @@ class Arena:
             for h in self.held[heapq.heappop(self.dying)[1]]:
                 if h.own and h.until <= n:
                     h.own = False
-                    if not self.rolling:
-                        self.free.setdefault(h.places.size, []).append(h.first)
+                    self.free.setdefault(h.places.size, []).append(h.first)
 
     def indices(self, at: Any, shape: tuple) -> int:
         """Where the places of an operand, broadcast to this shape, begin in the table."""
@@ -175,14 +220,30 @@ class Arena:
         if met is not None:
             return met[0]
         places = at if at.shape == shape else at + zero_strides(shape)  # a fifth of the time of broadcast_to
-        key = places.astype(np.int32).tobytes()
+        if self.trip is not None:
+            return self.trip.table(at, shape, places)
+        found = self.tabled(places.astype(np.int32).tobytes())
+        self.begins[id(at), shape] = found, at
+        return found
+
+    def tabled(self, key: bytes) -> int:
+        """Where such places begin in the table."""
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self.length
             self.table.append(key)
             self.length += len(key) // 4
-        self.begins[id(at), shape] = found, at
         return found
+
+    def tables_of(self, first: np.ndarray, second: np.ndarray, last: np.ndarray, trips: int) -> tuple | None:
+        """(where the places of the first trip begin in the table, how far apart those of the trips are); None
+        where they follow no fixed step."""
+        step = second - first
+        if not np.array_equal(step * (trips - 1), last - first):
+            return None
+        if not step.any():
+            return self.tabled(first.tobytes()), 0
+        return self.tabled((first + np.arange(trips, dtype=np.int32)[:, None] * step).tobytes()), len(first)
 
     def form_of(self, at: np.ndarray) -> Any:
         """(shape, strides in bytes) of places that lie as the elements of a view do; else False."""

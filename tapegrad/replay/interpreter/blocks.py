@@ -4,7 +4,6 @@ Each value lies at places of an arena, which an array of integers of its shape a
 is made by running the operation on these integers.  A write goes to new places if anybody reads the old ones
 afterwards."""
 
-import collections
 import ctypes
 import itertools
 import math
@@ -30,10 +29,12 @@ from .banded import workspace_size
 from .foreign_calls import CALL_ARGUMENTS, LOOPED, blas_matrix, gemm, gemv, kept_plan, ufunc_loop, vector_of
 from .instruction_kinds import InstructionKinds, is_exact, is_move
 from .line_layouts import in_calls, in_lines
-from .loop_rerolling import ListedRows
+from .listed_rows import ListedRows
 from .machine_code import NUMBER, PAIRED, ROW, SINGLE, interpreter
 from .placed_arrays import run_placed
+from .program_loops import RecordedLoop, is_all
 from .small_matrices import way
+from .trip_rows import NotALoop, TripRows
 
 FIRST = frozenset(("mul", "add", "sub"))
 END = math.inf
@@ -41,54 +42,82 @@ SINGLE_ROW = {name: row for row, name in SINGLE.items()}
 
 
 class InstructionBlock:
-    """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `wanted`: values
-    that are read outside of blocks.
+    """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `outside`: of each
+    value whether it is read outside of blocks; `listing`: are loops to be compiled?
 
-    `given` and `leaving_value`: the values that it takes and gives."""
+    `given` and `leaving_value`: the values that it takes and gives; `loops`: their rows; `refused`: why
+    instructions that repeat are none."""
 
-    listed: Any = None
-
-    def __init__(self, arena: Arena, start: int, stop: int, wanted: Any, kinds: InstructionKinds):
-        self.arena, self.guards, self.kinds = arena, {}, kinds
+    def __init__(self, arena: Arena, start: int, stop: int, outside: Any, kinds: InstructionKinds, loops: list, listing: bool):
+        self.arena, self.kinds, self.outside, self.stop = arena, kinds, outside, stop
+        begin = start
         self.rows: list = []
+        self.parts: list = []  # of the code: rows and loops
+        self.loops: list = []
+        self.refused: list = []
+        self.guards: list = []
+        self.numbered = 0  # guards before these
         self.along = 0  # rows of lines
-        self.listed = ListedRows() if arena.rolling else None
+        self.listed = ListedRows() if listing else None
         # for interpreter.small_matrices.py and placed_arrays.py
         self.nothing, self.number, self.temporary, self.constant = arena.nothing, arena.number, arena.temporary, arena.taken_for_ever
-        program = arena.program
+        table = kinds.table
         arena.release(start - 1)
-        code = program.code[start:stop]
-        made = {k for k, _ in code}
-        # of a buffer -> the first instruction that writes it
-        self.buffers = {i.args[0]: n for n, (_, i) in reversed([*enumerate(code, start)]) if i.prim is ASSIGN or i.prim is ADD_AT}
-        self.given = []
-        for _, i in code:
-            for a in i.args:
-                if a in made or a in arena.at:
-                    continue
-                if a in program.constants:
-                    arena.constant(a)
-                else:
-                    self.given.append(a)
-                    arena.place(a)
-        self.reads = collections.Counter([a for _, i in code for a in i.args])
-        self.stop = stop
-        self.second = collections.Counter([i.args[1] for k, i in code if i.reduces == "products" and len(arena.shown[k][1]) == 2])
-        self.single = {} if arena.rolling else self.read_once(code, start, wanted)
+        self.table, self.reads, self.second, self.writer = table, table.reads, table.second, table.writer
+        read = table.values_read(start, stop)
+        made = table.position[read]
+        self.given = [k for k in read[~table.constant[read] & ((made < start) | (made >= stop))].tolist() if not arena.has(k)]
+        for k in self.given:
+            arena.place(k)
+        self.forced: Any = ()  # values that are copied rather than seen in another's memory
+        self.single: dict = {}
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.counts = [n for n, k in enumerate(self.given) if kinds.kind(k) == "i"]
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
-        for n, (k, i) in enumerate(code, start):
-            self.instruction(n, k, i)
-            for g in program.guards.get(k, ()):
-                self.guards[len(self.rows)] = g
-                if self.listed is not None:
-                    self.listed.add("guard", int(g.value), [self.nothing, arena.at[k]])
-                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), len(self.rows), 0))
-            arena.release(n)
-        self.left = [k for k in made if k in wanted]
+        for loop in loops:
+            self.straight(start, loop.start)
+            self.loop(loop)
+            start = loop.stop
+        self.straight(start, stop)
+        self.left = [k for k in table.made[begin:stop].tolist() if outside[k]]
         self.ways = [self.leaving(k) for k in self.left]
         self.giving = [None if number else (at.shape, arena.view_of(at)) for number, _, at in self.ways]
+
+    def straight(self, start: int, stop: int) -> None:
+        each = [(n, *self.table.code[n]) for n in range(start, stop)]
+        self.single = self.read_once(each)
+        self.instructions(each)
+
+    def loop(self, loop: RecordedLoop) -> None:
+        try:
+            made = TripRows(self, loop)
+        except NotALoop as error:
+            self.refused.append(str(error))
+            self.straight(loop.start, loop.stop)
+            return
+        self.flush()
+        self.guards += made.guards
+        self.parts.append(made)
+        self.loops.append(made)
+        self.arena.loops.append(made)
+        self.arena.release(loop.stop - 1)
+
+    def flush(self) -> None:
+        """The rows so far."""
+        self.parts.append(np.fromiter(itertools.chain.from_iterable(self.rows), np.int32))
+        self.rows = []
+
+    def instructions(self, each: list) -> None:
+        arena = self.arena
+        for n, k, i in each:
+            self.instruction(n, k, i)
+            for g in arena.program.guards.get(k, ()):
+                number = self.numbered + len(self.guards)
+                if self.listed is not None:
+                    self.listed.add("guard", int(g.value), [self.nothing, arena.at[k]])
+                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), number, 0))
+                self.guards.append(g)
+            arena.release(n)
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
         """One operation, as a single element or as lines where its places are such, else by the table."""
@@ -210,12 +239,12 @@ class InstructionBlock:
         prim, arena = i.prim, self.arena
         params = {**i.params, "copy": False} if prim is READ else i.params
         arena.at[k] = view = np.asarray(copy_with_strides(at[0], *params) if prim is LAID else prim.run(*at, **params))
-        if self.is_turned(k, view):
+        if k not in self.forced and self.is_turned(k, view):
             arena.place(k, by_rows=True)
             self.row("copy", arena.at[k], view)
             return
-        written = 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1)
-        if written or self.is_apart(k, view):
+        written = 2 * view.size <= at[0].size and self.writer[i.args[0]] < arena.last[k]
+        if written or k in self.forced or self.is_apart(k, view):
             # a copy, for else the write would make one of all of the buffer, or each reader go from place to
             # place
             arena.place(k)
@@ -228,8 +257,8 @@ class InstructionBlock:
         """A write: where the buffer lies, if nobody else reads it as it was, else in a copy."""
         prim, arena = i.prim, self.arena
         base, y = i.args
-        whole = is_all(i.params["path"], i.params["at"])
-        if whole and prim is ASSIGN and self.is_given_up(y, at, n):
+        whole = is_all(**i.params)
+        if whole and prim is ASSIGN and k not in self.forced and self.is_given_up(y, at, n):
             arena.at[k] = at[1]  # what is written becomes the buffer
             arena.hold(k, arena.held[y])
             return
@@ -242,7 +271,7 @@ class InstructionBlock:
             self.row("add", arena.at[k], *at)
             return
         apart = not any([h is j for h in arena.held[base] for j in arena.held[y]])
-        if arena.is_dead(base, n) and arena.is_once(at[0]) and apart:
+        if arena.is_dead(base, n) and arena.is_once(at[0]) and apart and k not in self.forced:
             arena.at[k] = at[0]
             arena.hold(k, arena.held[base])
         else:
@@ -330,13 +359,15 @@ class InstructionBlock:
 
     # --- two operations in one row ---
 
-    def read_once(self, code: list, start: int, wanted: Any) -> dict:
+    def read_once(self, each: list) -> dict:
         """Products, sums and differences of which one instruction of the block is the only reader, and can do
         them as well: value -> (number of the instruction, itself)."""
-        found, shown, guards = {}, self.arena.shown, self.arena.program.guards
-        large = [(k, i) for k, i in code if math.prod(shown[k][1]) >= PAIRED_ELEMENTS and k not in wanted and k not in guards]
+        found: dict = {}
+        shown, guards = self.arena.shown, self.arena.program.guards
+        large = [] if self.listed is not None else [(k, i) for _, k, i in each if math.prod(shown[k][1]) >= PAIRED_ELEMENTS]
+        large = [(k, i) for k, i in large if not self.outside[k] and k not in guards]
         readers: dict = {k: [] for k, _ in large}
-        for n, (k, i) in enumerate(code, start) if large else ():
+        for n, k, i in each if large else ():
             for a in i.args:
                 if a in readers:
                     readers[a].append((n, k, i))
@@ -427,10 +458,11 @@ class InstructionBlock:
     # --- the run ---
 
     def settle(self) -> None:
-        self.code = np.fromiter(itertools.chain.from_iterable(self.rows), np.int32)
+        self.flush()
+        self.code = np.concatenate([part if type(part) is np.ndarray else part.code.ravel() for part in self.parts])
         self.run, indexed = interpreter(), self.arena.indexed
         self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
-        self.rows = []
+        self.rows = self.parts = self.loops = []
 
     def leaving(self, k: int) -> tuple:
         """How a value leaves: (is it a number?, its dtype, its places)."""
@@ -457,8 +489,3 @@ def leaving_value(arena: np.ndarray, number: bool, dtype: Any, at: Any, view: An
         return dtype.type(arena[at])
     v = view.copy(order="K") if view is not None else arena[at]
     return v if dtype is F8 else v.astype(dtype)
-
-
-def is_all(path: tuple, at: Any) -> bool:
-    """Is all of the buffer written?"""
-    return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))

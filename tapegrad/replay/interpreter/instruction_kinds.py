@@ -1,7 +1,5 @@
 """Which instructions of a program the interpreter can do, and which runs of them are worth a block."""
 
-import collections
-import itertools
 import math
 from typing import Any
 
@@ -19,6 +17,7 @@ from ..costs import (
     COPIED_ELEMENTS,
     TRANSFER_ROWS,
 )
+from ..instruction_table import END, InstructionTable, runs_of
 from ..program import GROUP, LAID, PART, Instruction, Program
 from .element_rows import rows_of
 from .machine_code import interpreter
@@ -37,11 +36,15 @@ class InstructionKinds:
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
         self.known: dict = {}  # value -> its kind
         self.written_out: dict = {}  # value -> its rows
+        self.table = InstructionTable(program, program.shown)
         # several values of which the next instruction reads one, and nobody another: value -> its instruction
-        self.several = {k: i for (k, i), (_, j) in itertools.pairwise(program.code) if j.prim is PART and j.args == (k,)}
-        if self.several:
-            readers = collections.Counter([*program.ends, *[a for _, i in program.code for a in i.args]])
-            self.several = {k: i for k, i in self.several.items() if readers[k] == 1}
+        parts = self.table.each(lambda _, i: i.prim is PART)
+        before = [program.code[n - 1] for n in np.flatnonzero(parts).tolist() if n and program.code[n][1].args == (program.code[n - 1][0],)]
+        self.several = {k: i for k, i in before if self.table.reads[k] == 1 and self.table.last[k] != END}
+        self.views = self.table.each(lambda _, i: i.prim is READ or is_move(i.prim))
+        self.possible = self.table.each(self.can)
+        for n in np.flatnonzero(parts | self.table.each(lambda _, i: type(i.prim) is not str and i.prim.multi)).tolist():
+            self.possible[n] = self.can(*program.code[n])
 
     def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
         layout = self.shown[k]
@@ -119,28 +122,21 @@ def is_exact(v: Any) -> bool:
 
 def is_move(prim: Any) -> bool:
     """Does the operation but move elements, whatever they are?"""
-    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
+    return type(prim) is not str and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
 
 
-def block_ranges(program: Program, kinds: InstructionKinds) -> list:
+def block_ranges(kinds: InstructionKinds) -> list:
     """(start, stop) of the instructions that are worth a block, in order."""
     if interpreter() is None:
         return []
-    can = [kinds.can(k, i) for k, i in program.code]
-    of_blocks = {k for (k, _), ok in zip(program.code, can, strict=True) if ok}
-    outside = {a for (_, i), ok in zip(program.code, can, strict=True) if not ok for a in i.args}
-    outside.update(program.ends)
-    found, start = [], None
-    for n, ok in enumerate([*can, False]):
-        if ok and start is None:
-            start = n
-        elif not ok and start is not None:
-            code = program.code[start:n]
-            views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
-            given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
-            given |= {k for k, _ in code if k in outside}
-            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED_ELEMENTS for k in given])
-            if n - start - views >= BLOCK_ROWS + TRANSFER_ROWS * moved:
-                found.append((start, n))
-            start = None
+    table, can, found = kinds.table, kinds.possible, []
+    inside, outside = np.zeros(len(table.position), bool), table.read_outside(~can)
+    inside[table.made[can]] = True
+    views = np.concatenate([[0], kinds.views.cumsum()])
+    for start, stop in runs_of(can):
+        given, made = table.values_read(start, stop), table.made[start:stop]
+        moved = [*given[~(inside | table.constant)[given]].tolist(), *made[outside[made]].tolist()]
+        cost = sum([1 + kinds.sizes.get(id(kinds.shown[k]), 0) / COPIED_ELEMENTS for k in moved])
+        if stop - start - (views[stop] - views[start]) >= BLOCK_ROWS + TRANSFER_ROWS * cost:
+            found.append((start, stop))
     return found

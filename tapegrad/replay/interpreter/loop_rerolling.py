@@ -10,170 +10,73 @@ bits are those of the interpreter where it takes sums in that order too."""
 import ctypes
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ..costs import (
-    ALIKE_ROWS,
     LOOP_ELEMENTS,
-    LOOP_TRIPS,
-    PERIODS,
-    PERIODS_TRIED,
     POINTER_PLACES,
     TRIP_ELEMENTS,
-    TRIP_ROWS_LEAST,
-    TRIP_ROWS_MOST,
 )
-from ..program import Instruction, Program
+from .listed_rows import NAME, READS
 from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
+from .program_loops import RecordedLoop
+from .trip_rows import NotALoop, TripRows
 
-NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}
-READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")] for n, name in NAME.items()}
-# (never within a loop: calls of others)
-READS |= {NUMBER[name]: [0] for name in OUTSIDE}
 WRITES = frozenset((ASSIGN, ADD_AT))
 # of what is not finite comes what is not
 PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))
 WORD = re.compile(r"%(old|[rxyzpq])\b")
 
 
-# --- which rows repeat ---
-
-
-def distances(codes: np.ndarray) -> list:
-    """From places at which some codes begin to where the same ones begin next: the most frequent
-    distances."""
-    h = np.zeros(max(len(codes) - ALIKE_ROWS + 1, 0), np.uint64)
-    for k in range(ALIKE_ROWS):
-        h = h * np.uint64(0x9E3779B97F4A7C15) + codes[k : k + len(h)].astype(np.uint64) + np.uint64(1)
-    order = np.argsort(h, kind="stable")
-    near = np.diff(order)[h[order[1:]] == h[order[:-1]]]
-    found, counts = np.unique(near[near <= TRIP_ROWS_MOST], return_counts=True)
-    return found[np.argsort(-counts, kind="stable")][:PERIODS].tolist()
-
-
-def judged_runs(codes: np.ndarray, judge: Callable) -> list:
-    """What `judge(start, period, trips)` makes of runs of codes that repeat, the longest ones first, in
-    order: (start, stop, what)."""
-    runs = {}
-    for p in distances(codes):
-        ends = np.append(np.flatnonzero(codes[:-p] != codes[p:]), len(codes) - p)
-        places = np.arange(len(codes) - p)
-        # so many codes from each place on are those p places later
-        runs[p] = ends[np.searchsorted(ends, places)] - places
-    return searched(runs, judge, 0, len(codes))
-
-
-def searched(runs: dict, judge: Callable, low: int, high: int) -> list:
-    found = []
-    for p, run in runs.items():
-        count = high - p - low
-        if count < (LOOP_TRIPS - 1) * p:
-            continue
-        covered = (np.minimum(run[low : low + count], np.arange(count, 0, -1)) // p + 1) * p
-        i = int(covered.argmax())
-        if covered[i] >= LOOP_TRIPS * p:
-            found.append((-int(covered[i]), p, low + i))
-    for covered, p, i in sorted(found)[:PERIODS_TRIED]:
-        made = judge(i, p, -covered // p)
-        if made is not None:
-            return [*searched(runs, judge, low, made[0]), made, *searched(runs, judge, made[1], high)]
-    return []
-
-
-def instruction_cost(program: Program, k: int, i: Instruction) -> int:
-    """About how many operations an instruction is."""
-    if i.prim in WRITES:
-        return math.prod(program.shown[i.args[1]][1])
-    if i.prim is READ or type(i.prim) is str or i.prim.batch == "moves":
-        return 0
-    n = math.prod(program.shown[k][1])
-    return n * program.shown[i.args[0]][1][-1] if i.reduces == "products" else n
-
-
-def numbered(keys: list) -> np.ndarray:
-    known: dict = {}
-    return np.array([known.setdefault(k, len(known)) for k in keys], np.int64)
-
-
-def is_rolled(program: Program, runs: list) -> bool:
-    """Are more than half of the instructions of one of these runs in loops?"""
-    return any([2 * len(repeated_instructions(program, start, stop)) > stop - start for start, stop in runs])
-
-
-def repeated_instructions(program: Program, start: int, stop: int) -> list:
-    """Which of these small instructions of a program are in runs that repeat."""
-    if stop - start < LOOP_TRIPS * TRIP_ROWS_LEAST:
-        return []
-    code = program.code[start:stop]
-    sizes = np.array([instruction_cost(program, k, i) for k, i in code])
-    keys = [
-        (i.prim, program.shown[k][1]) if n <= LOOP_ELEMENTS or i.reduces == "products" else k for (k, i), n in zip(code, sizes, strict=True)
-    ]
-
-    def judge(first: int, period: int, trips: int) -> tuple | None:
-        return (first, first + period * trips, None) if sizes[first : first + period].sum() <= TRIP_ELEMENTS else None
-
-    runs = judged_runs(numbered(keys), judge)
-    return [k for first, last, _ in runs for k, _ in program.code[start + first : start + last]]
+def is_small(loop: RecordedLoop) -> bool:
+    """Are the trips of a loop such that a compiled one pays?"""
+    shown, cost = loop.table.shown, 0
+    for k, i in loop.trip(0):
+        if i.prim in WRITES:
+            n = math.prod(shown[i.args[1]][1])
+        elif i.prim is READ or type(i.prim) is str or i.prim.batch == "moves":
+            n = 0
+        else:
+            n = math.prod(shown[k][1])
+        if n > LOOP_ELEMENTS and i.reduces != "products":
+            return False
+        cost += n * shown[i.args[0]][1][-1] if i.reduces == "products" else n
+    return cost <= TRIP_ELEMENTS
 
 
 # --- one trip ---
 
 
-class NotALoop(Exception):
-    """Why rows that repeat are no loop."""
-
-
 class RerolledLoop:
-    """Rows from `start` on, `period` of them a trip: `code` of all rows, `table` of indices."""
+    """A loop whose trip is these rows: `table` and `then` are where their elements lie in the first trip and
+    in the second.  `first_guard`: the number of its first guard."""
 
-    def __init__(self, code: np.ndarray, table: np.ndarray, start: int, period: int, trips: int, constants: dict):
-        self.code, self.table, self.start, self.period, self.trips = code, table, start, period, trips
-        self.constants = constants
-        self.affine()
+    def __init__(self, rows: TripRows, constants: dict):
+        first, second = [sample.listed.settle() for sample in rows.samples[:2]]
+        if first[0].shape != second[0].shape:
+            raise NotALoop("its trips differ")
+        (self.code, table), (_, then) = first, second
+        self.trips, self.constants, self.period = rows.trips, constants, len(self.code)
+        self.first_guard, self.guards = rows.first_guard, len(rows.guards) // rows.trips
+        outside = [name for name in OUTSIDE if (self.code[:, 0] == NUMBER[name]).any()]
+        if outside:
+            raise NotALoop(f"a trip calls other functions ({outside[0]})")
+        if not is_small(rows.loop) or self.code[:, 1].sum() > TRIP_ELEMENTS:
+            raise NotALoop(f"a trip takes {self.code[:, 1].sum()} elements")
+        steps = then - table
+        self.cells = {
+            (j, c): [*zip(table[at : at + n].tolist(), steps[at : at + n].tolist(), strict=True)]
+            for j, c, at, n in read_or_written(self.code)
+        }
         self.meeting: set = set()  # cells that in one of the trips are one place: each goes to memory at once
         self.trip()
         self.meeting = self.met()
         if self.meeting:
             self.trip()
         self.carried = {(b, d): (b + d, d) for b, d in self.loads if (b + d, d) in self.written}
-
-    @property
-    def stop(self) -> int:
-        return self.start + self.period * self.trips
-
-    def affine(self) -> None:
-        """The longest run of trips whose places are a fixed step further on, and the cells of its rows."""
-        rows = self.code[self.start : self.stop].reshape(self.trips, self.period, -1)
-        fine = np.ones(max(self.trips - 2, 0), bool)
-        self.places: list = []
-        outside = [name for name in OUTSIDE if (rows[0, :, 0] == NUMBER[name]).any()]
-        if outside:
-            raise NotALoop(f"a trip calls other functions ({outside[0]})")
-        if rows[0, :, 1].sum() > TRIP_ELEMENTS:
-            raise NotALoop(f"a trip takes {rows[0, :, 1].sum()} elements")
-        for j in range(self.period):
-            op, n = rows[0, j, :2]
-            n = 1 if op == NUMBER["guard"] else n
-            for c in sorted({0, *READS[op]} if op != NUMBER["guard"] else {1}):
-                at = self.table[rows[:, j, 2 + c, None] + np.arange(n)]
-                fine &= (at[2:] - at[1:-1] == at[1:-1] - at[:-2]).all(axis=1)
-                self.places.append((j, c, at))
-        ends = np.flatnonzero(np.diff(np.concatenate([[False], fine, [False]]).astype(np.int8)))
-        if not len(ends):
-            raise NotALoop("the places of its trips follow no fixed step")
-        lengths = ends[1::2] - ends[::2]
-        longest = int(lengths.argmax())
-        first, self.trips = int(ends[2 * longest]), int(lengths[longest]) + 2
-        if self.trips < LOOP_TRIPS:
-            raise NotALoop("the places of its trips follow no fixed step")
-        self.start += first * self.period
-        self.cells = {(j, c): list(zip(at[first].tolist(), (at[first + 1] - at[first]).tolist(), strict=True)) for j, c, at in self.places}
-        del self.places
 
     def trip(self) -> None:
         """The lines of one trip."""
@@ -183,7 +86,7 @@ class RerolledLoop:
         self.loads: dict = {}  # cell -> its value at the beginning
         self.written: dict = {}  # cell -> its value at the end
         self.checks: dict = {}
-        self.failed = "0"
+        self.failed, self.asked = "0", 0
         for j in range(self.period):
             self.row(j)
 
@@ -204,10 +107,10 @@ class RerolledLoop:
         return found
 
     def row(self, j: int) -> None:
-        op, n = self.code[self.start + j, :2].tolist()
+        op, n = self.code[j, :2].tolist()
         name = NAME[op]
         if name == "guard":
-            self.guard(j, n, self.read(self.cells[j, 1][0]))
+            self.guard(n, self.read(self.cells[j, 1][0]))
             return
         columns = READS[op]
         for k in range(n):
@@ -229,13 +132,14 @@ class RerolledLoop:
             else:
                 self.env[to] = self.written[to] = made
 
-    def guard(self, j: int, truth: int, x: str) -> None:
-        """The first guard that fails is kept, as 1 + its row."""
+    def guard(self, truth: int, x: str) -> None:
+        """The first guard that fails is kept, as 1 + its number."""
+        self.asked += 1
         q, f, r, k = [self.name() for _ in range(4)]
         self.lines.append(f"{q} = fcmp {'oeq' if truth else 'une'} double {x}, 0.0")
         self.lines.append(f"{f} = icmp eq i64 {self.failed}, 0")
         self.lines.append(f"{r} = and i1 {f}, {q}")
-        self.lines.append(f"{k} = select i1 {r}, i64 {j + 1}, i64 {self.failed}")
+        self.lines.append(f"{k} = select i1 {r}, i64 {self.asked}, i64 {self.failed}")
         self.failed = k
 
     def met(self) -> set:
@@ -315,7 +219,7 @@ class RerolledLoop:
             *["body:", *phis, *body, f"%failed = icmp ne i64 {self.failed}, 0", "br i1 %failed, label %guarded, label %next"],
             *["next:", "%t1 = add i64 %t, 1", "%more = icmp slt i64 %t1, %trips", "br i1 %more, label %body, label %end"],
             *["end:", f"%fine = fcmp oeq double {bad}, 0.0", "%answer = select i1 %fine, i64 0, i64 1", "ret i64 %answer"],
-            *["guarded:", f"%k0 = mul i64 %t, {self.period}", f"%k1 = add i64 %k0, {self.failed}", "%k2 = add i64 %k1, %first"],
+            *["guarded:", f"%k0 = mul i64 %t, {self.guards}", f"%k1 = add i64 %k0, {self.failed}", "%k2 = add i64 %k1, %first"],
             *["%k3 = add i64 %k2, 1", "ret i64 %k3", "}"],
         ]
         return "\n".join(lines) + "\n"
@@ -352,7 +256,7 @@ class RerolledLoop:
         self.address = compile_text(self.text(), "loop")
         self.held = (ctypes.c_int64 * max(len(self.bases), 1))(*self.bases)
         places = np.array([self.address, ctypes.addressof(self.held)], np.int64).view(np.int32).tolist()
-        return NUMBER["loop"], self.trips, 0, 0, self.start, 0, *places, *[0] * (ROW - 10)
+        return NUMBER["loop"], self.trips, 0, 0, self.first_guard, 0, *places, *[0] * (ROW - 10)
 
 
 WORDS = ("old", "x", "y", "z")
@@ -362,64 +266,47 @@ def literal(v: float) -> str:
     return f"0x{np.float64(v).view(np.uint64):016X}"
 
 
-class ListedRows:
-    """The rows of a block, each with the places of all its elements."""
-
-    def __init__(self) -> None:
-        self.rows: list = []
-        self.table: list = []
-        self.length = 0
-
-    def add(self, name: str, n: int, places: list) -> None:
-        """`places`: of the result and the operands, each of the shape of the result."""
-        fields = [NUMBER[name], n]
-        for at in places:
-            fields.append(self.length)
-            self.table.append(at.ravel())
-            self.length += at.size
-        self.rows.append((*fields, *[0] * (6 - len(fields))))
-
-    def outside(self, name: str, *operands: Any) -> None:
-        """A call of others, which reads these."""
-        at = np.concatenate([v.ravel() for v in operands])
-        self.add(name, at.size, [at])
-
-    def settle(self) -> tuple:
-        return np.array(self.rows, np.int64).reshape(-1, 6), np.concatenate([*self.table, np.zeros(1, np.int64)])
+def read_or_written(code: np.ndarray) -> list:
+    """(row, column, where its places begin in the table, how many there are)."""
+    found = []
+    for j, (op, n, *at) in enumerate(code.tolist()):
+        columns = [1] if op == NUMBER["guard"] else sorted({0, *READS[op]})
+        found += [(j, c, at[c], 1 if op == NUMBER["guard"] else n) for c in columns]
+    return found
 
 
 def reroll_blocks(arena: Any, blocks: list) -> tuple:
-    """Puts loops into the rows of blocks that have rows that repeat: (the loops, why others are none)."""
+    """Puts compiled loops into blocks: (these loops, why others are none)."""
     constants = {int(at): literal(v) for at, v in arena.constants if np.ndim(v) == 0}
     refused: dict = {}
     read = np.zeros(arena.size, bool)
-    found = []
     for block in blocks:
         code, table = block.listed.settle()
-        block.listed = None
-
-        def judge(start: int, period: int, trips: int, code: Any = code, table: Any = table) -> tuple | None:
+        note_read(read, code, table, np.zeros_like(table), 1)
+        for reason in block.refused:
+            refused[reason] = refused.get(reason, 0) + 1
+        for rows in block.loops:
             try:
-                made = RerolledLoop(code, table, start, period, trips, constants)
+                rows.compiled = RerolledLoop(rows, constants)
+                for places in rows.compiled.read_places():
+                    read[places] = True
             except NotALoop as error:
                 refused[str(error)] = refused.get(str(error), 0) + 1
-                return None
-            return made.start, made.stop, made
-
-        loops = judged_runs(numbered(list(map(tuple, code[:, :2].tolist()))), judge)
-        found.append(loops)
-        last = 0
-        for start, stop, loop in (*loops, (len(code), len(code), None)):
-            for op, n, *places in code[last:start].tolist():
-                for c in READS[op]:
-                    read[table[places[c] : places[c] + (1 if op == NUMBER["guard"] else n)]] = True
-            for places in () if loop is None else loop.read_places():
-                read[places] = True
-            last = stop
+                (code, table), (_, then) = [sample.listed.settle() for sample in rows.samples[:2]]
+                note_read(read, code, table, then - table, rows.trips)
         for _, _, at in block.ways:
             read[at] = True
-    for block, loops in zip(blocks, found, strict=True):
-        for start, stop, loop in reversed(loops):
-            loop.store(read)
-            block.rows[start:stop] = [loop.compile()]
-    return [loop for loops in found for *_, loop in loops], refused
+    found = [rows for block in blocks for rows in block.loops if rows.compiled is not None]
+    for rows in found:
+        rows.compiled.store(read)
+        rows.code = np.array(rows.compiled.compile(), np.int32)
+    return [rows.compiled for rows in found], refused
+
+
+def note_read(read: np.ndarray, code: np.ndarray, table: np.ndarray, step: np.ndarray, trips: int) -> None:
+    """The places that rows read in all trips."""
+    t = np.arange(trips)[:, None]
+    for op, n, *places in code.tolist():
+        for c in READS[op]:
+            at = slice(places[c], places[c] + (1 if op == NUMBER["guard"] else n))
+            read[table[at] + t * step[at]] = True

@@ -144,6 +144,7 @@ class Record(Trace):
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
         self.elements: dict = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
+        self.whats: dict = {}  # (operation, flags, key of its settings) -> what is done
         self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
         self.placed: set = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
@@ -479,7 +480,7 @@ class Record(Trace):
                 return self.weakly(prim, slots, params)
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
         run, pure, fresh = instruction_form(prim)
-        key = found = None
+        key = found = of_params = None
         met = self.met
         if not params:
             params, key = NOTHING, (prim, ks)
@@ -510,7 +511,11 @@ class Record(Trace):
             raise
         if not fresh and not prim.writes and is_of_another(out, values):
             self.alone.difference_update(slots)
-        self.what.append((prim, params, watched))
+        if key is None:
+            self.what.append((prim, params, watched))
+        else:
+            name = prim, watched, of_params
+            self.what.append(self.whats.get(name) or self.whats.setdefault(name, (prim, params, watched)))
         self.operands.append(ks)
         known.append(out)
         kind = type(out)

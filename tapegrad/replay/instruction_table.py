@@ -1,0 +1,149 @@
+"""The instructions of a program as columns of integers: what makes a value, who reads it, and which
+instructions are alike.
+
+What is the same for all instructions of a class is worked out once, for its first one."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core.primitive import ADD_AT, ASSIGN
+from .costs import LOOP_TRIPS, TRIP_ROWS_LEAST
+from .program import Program
+from .record.settings_keys import REGIONS, index_key
+
+END = 1 << 62  # the reader of what leaves the program
+WHOLE = 2**53  # whole numbers below it are floats
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+class InstructionTable:
+    """`made`: number of the value of each instruction; `operands`: those of its operands, from `starts[n]` on;
+    `position`, `last`, `reads`: of a value its instruction, its last reader, how many there are (-1: none).
+
+    `classes`: instructions of one class differ in the values that they read, and in numbers of an index."""
+
+    def __init__(self, program: Program, shown: dict):
+        self.program, self.code, self.shown = program, program.code, shown
+        count = len(self.code)
+        args = [i.args for _, i in self.code]
+        arity = np.fromiter(map(len, args), np.int64, count)
+        self.starts = np.concatenate([[0], arity.cumsum()])
+        self.operands = np.fromiter(itertools.chain.from_iterable(args), np.int64, int(self.starts[-1]))
+        self.made = np.fromiter([k for k, _ in self.code], np.int64, count)
+        self.reader = np.repeat(np.arange(count), arity)
+        size = program.size + max(0, -int(self.made.min(initial=0)))  # groups have numbers below 0
+        self.position, self.last = np.full(size, -1), np.full(size, -1)
+        self.position[self.made] = np.arange(count)
+        self.last[self.operands] = self.reader
+        self.last[np.array(program.ends, np.int64)] = END
+        self.reads = np.bincount(self.operands % size, minlength=size)
+        self.constant = np.zeros(size, bool)
+        self.constant[[*program.constants]] = True
+        self.indices: dict = {}  # id of settings -> the numbers of its index
+        self.loops: dict = {}  # (start, stop) -> those of interpreter.program_loops
+        self.refused: set = set()  # why instructions that repeat are no loop
+        # (a few instructions are each a class of their own)
+        few = count < LOOP_TRIPS * TRIP_ROWS_LEAST
+        self.classes, self.example = (np.arange(count),) * 2 if few else self.sorted_out()
+        self.counts = np.bincount(self.classes, minlength=len(self.example))
+        # of each value the first instruction that writes it, and how many products have it as their second
+        # matrix
+        self.writer = np.full(size, END)
+        writes = np.flatnonzero(self.each(lambda _, i: i.prim is ASSIGN or i.prim is ADD_AT))[::-1]
+        self.writer[self.operands[self.starts[writes]]] = writes
+        products = np.flatnonzero(self.each(lambda k, i: i.reduces == "products" and len(shown[k][1]) == 2))
+        self.second = np.bincount(self.operands[self.starts[products] + 1], minlength=size)
+
+    def sorted_out(self) -> tuple:
+        """(class of each instruction, first instruction of each class)."""
+        looks = np.zeros(len(self.position), np.uint64)
+        ids = np.fromiter(map(id, self.shown.values()), np.uint64, len(self.shown))
+        looks[np.fromiter(self.shown, np.int64, len(self.shown))] = ids * FACTOR
+        looks[self.constant] += np.uint64(1)
+        looks[[k for k, v in self.program.constants.items() if is_whole(v) and not np.all(np.abs(v) < WHOLE)]] += np.uint64(2)
+        self.looks = looks
+        what = np.zeros(len(self.code), np.uint64)
+        for n, column in enumerate(([i.params for _, i in self.code], [i.watched for _, i in self.code], [i.prim for _, i in self.code])):
+            found = np.fromiter(map(id, column), np.uint64, len(column))
+            if not n:
+                self.params = params = found
+            what = (what + found) * FACTOR
+        known: dict = {}
+        regional = np.flatnonzero(np.isin(found, np.array([*map(id, REGIONS)], np.uint64)))
+        names, first, inverse = np.unique(params[regional], return_index=True, return_inverse=True)
+        forms = np.zeros(len(names), np.uint64)
+        for n, m in enumerate(regional[first].tolist()):
+            params_of = self.code[m][1].params
+            form, self.indices[id(params_of)] = index_form(params_of)
+            forms[n] = known.setdefault(form, len(known))
+        watched = np.fromiter([id(self.code[m][1].watched) for m in regional.tolist()], np.uint64, len(regional))
+        what[regional] = ((forms[inverse] + found[regional]) * FACTOR + watched) * FACTOR
+        for k, guards in self.program.guards.items():
+            if self.position[k] >= 0:
+                what[self.position[k]] += np.uint64(sum([3 + 2 * g.truth + bool(g.value) if g.truth else 1 for g in guards]))
+        which = (np.arange(len(self.operands)) - self.starts[self.reader]).astype(np.uint64)
+        mixed = (looks[self.operands] + np.uint64(1)) * (FACTOR + which)
+        total = np.concatenate([np.zeros(1, np.uint64), (mixed ^ (mixed >> np.uint64(29))).cumsum(dtype=np.uint64)])
+        read = total[self.starts[1:]] - total[self.starts[:-1]]
+        key = (what ^ (what >> np.uint64(31))) * FACTOR + looks[self.made] + read * np.uint64(3)
+        _, example, classes = np.unique(key, return_index=True, return_inverse=True)
+        return classes, example
+
+    def each(self, f: Callable, dtype: Any = bool) -> np.ndarray:
+        """f(k, i) for each instruction, asked once for each class."""
+        return self.of_classes(f, dtype)[self.classes]
+
+    def of_classes(self, f: Callable, dtype: Any = bool) -> np.ndarray:
+        return np.array([f(*self.code[n]) for n in self.example.tolist()], dtype)
+
+    def read_by(self, start: int, stop: int) -> np.ndarray:
+        """The operands of some instructions."""
+        return self.operands[self.starts[start] : self.starts[stop]]
+
+    def values_read(self, start: int, stop: int) -> np.ndarray:
+        """Their operands, each once."""
+        found = np.zeros(len(self.position), bool)
+        found[self.read_by(start, stop)] = True
+        return np.flatnonzero(found)
+
+    def numbers_of(self, n: int) -> tuple:
+        """The numbers of the index of an instruction."""
+        return self.indices.get(id(self.code[n][1].params), ())
+
+    def read_outside(self, which: np.ndarray) -> np.ndarray:
+        """Of each value: does one of these instructions read it, or does it leave the program?"""
+        found = self.last == END
+        found[self.operands[which[self.reader]]] = True
+        return found
+
+
+def is_whole(v: Any) -> bool:
+    return type(v) is int or (type(v) is np.ndarray and v.dtype.kind in "iu")
+
+
+def runs_of(which: np.ndarray) -> list:
+    """(start, stop) of the runs of true elements."""
+    ends = np.flatnonzero(np.diff(np.concatenate([[False], which, [False]]).astype(np.int8))).tolist()
+    return [*zip(ends[::2], ends[1::2], strict=True)]
+
+
+def index_form(params: dict) -> tuple:
+    """(settings of a region but for the numbers of its indices; these numbers)"""
+    numbers: list = []
+
+    def form(at: Any) -> Any:
+        kind = type(at)
+        if kind is int or isinstance(at, np.integer):
+            numbers.append(int(at))
+            return bool(at < 0)
+        if kind is slice:
+            return kind, *[v if v is None else form(v) for v in (at.start, at.stop)], at.step
+        if kind is tuple:
+            return kind, *map(form, at)
+        return at if at is None or at is Ellipsis else id(at)
+
+    path = tuple([(kind, form(what) if kind == "at" else index_key(what)) for kind, what in params["path"]])
+    return (path, form(params["at"]), params.get("copy")), tuple(numbers)

@@ -1,0 +1,261 @@
+"""The rows of a loop: those of three of its trips, of which the others follow.
+
+A value lies at a place of its own for each trip if it outlives that, a fixed step after the place of the trip
+before; else at one that all trips share.  So all numbers of the rows go on by fixed steps.  The third trip,
+which is the last one, shows whether they do."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, CACHE_LINE_ELEMENTS
+from ..instruction_table import END
+from .arena import INDEX_BYTES, ArenaRegion, in_stride_order
+from .program_loops import RecordedLoop
+
+UNSTEADY = "the places of its trips follow no fixed step"
+TABLED = 1 << 40  # and more: a number of a table of the trip
+
+
+class NotALoop(Exception):
+    """Why instructions that repeat are no loop."""
+
+
+class TripRows:
+    """The rows of a loop of a block."""
+
+    def __init__(self, block: Any, loop: RecordedLoop):
+        self.block, self.arena, self.loop, self.trips = block, block.arena, loop, loop.trips
+        self.compiled: Any = None
+        values = loop.values[0].tolist()
+        self.size = [int(np.prod(self.arena.shown[k][1], dtype=np.int64)) for k in values]
+        kept = [n for n, until in zip(self.size, loop.held, strict=True) if until >= loop.period]
+        if INDEX_BYTES * self.trips * sum(kept) > ARENA_BYTES // 2:
+            raise NotALoop("its trips leave too much")
+        self.guarded = [j for j, k in enumerate(values) if k in self.arena.program.guards]
+        self.guards = [g for t in range(self.trips) for j in self.guarded for g in self.arena.program.guards[int(loop.values[t, j])]]
+        self.first_guard = len(block.guards)
+        self.constants = {c: self.constant_column(c) for c in loop.varying}
+        self.one: dict = {}  # instruction -> where all trips write the buffer that it gives
+        chains = {j for j in loop.carried if self.is_chain(j)}
+        while True:
+            self.stacks = {j: self.stack(j, back) for j, back in loop.carried.items() if j not in chains}
+            self.one = {j: self.arena.consecutive(*self.arena.shown[values[j]][1:3]) for j in chains}
+            self.script: list = []
+            first = self.lowered(0)
+            apart = {j for j, at in self.one.items() if first.at[j] is not at} | self.seen
+            if not apart:
+                break
+            chains -= apart
+        if any([first.at[j] is not self.at(j, 0) for j in self.stacks]):
+            raise NotALoop("what a trip leaves to the next is no array of its own")
+        self.samples = first, self.lowered(1), self.lowered(self.trips - 1)
+        self.base, self.step = first.at, [b - a for a, b in zip(first.at, self.samples[1].at, strict=True)]
+        self.check_places()
+        self.code = self.all_rows()
+        self.begin()
+
+    # --- places ---
+
+    def is_chain(self, j: int) -> bool:
+        """Is it a buffer that each trip writes on?"""
+        seen, code = j, self.loop.trip(0)
+        place = {k: n for n, (k, _) in enumerate(code)}
+        while seen is not None:
+            i = code[seen][1]
+            if type(i.prim) is str or not i.prim.writes:
+                return False
+            base = i.args[0]
+            if base not in place:
+                return base == self.before(j, 1)
+            seen = place[base]
+        return False
+
+    def before(self, j: int, back: int) -> int:
+        """The value of an instruction so many trips before the first."""
+        return int(self.loop.table.made[self.loop.start + j - back * self.loop.period])
+
+    def stack(self, j: int, back: int = 0) -> tuple:
+        """(first place, step, trips before the first): places of a result in all trips."""
+        size = self.size[j]
+        step = size if size < ALIGNED_ELEMENTS else -(-size // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
+        return self.arena.begin(step * (self.trips + back)), step, back
+
+    def constant_column(self, c: int) -> tuple:
+        values = [self.arena.program.constants[k] for k in self.loop.operands[:, c].tolist()]
+        arrays = np.stack([np.asarray(v, float) for v in values])
+        size = arrays[0].size
+        _, shape, strides, _, _ = self.arena.shown[int(self.loop.operands[0, c])]
+        first = self.arena.begin(size * self.trips)
+        at = in_stride_order(self.arena.integers(first, size), shape, strides)
+        step = np.arange(self.trips).reshape((-1,) + (1,) * len(shape)) * size
+        self.arena.constants.append((at + step, arrays))
+        return first, shape, strides, size
+
+    def at(self, j: int, t: int) -> Any:
+        """Where what trip t leaves for later ones lies."""
+        if j in self.one:
+            return self.one[j]
+        first, step, back = self.stacks[j]
+        _, shape, strides, _, _ = self.arena.shown[int(self.loop.values[0, j])]
+        return self.arena.laid_at(first + (t + back) * step, shape, strides)
+
+    def place(self, n: int) -> Any:
+        """Where the value of instruction n of the program lies."""
+        t, j = divmod(n - self.loop.start, self.loop.period)
+        at, step = self.base[j], self.step[j]
+        return self.arena.moved(at, t * int(step.flat[0])) if step.size and (step == step.flat[0]).all() else at + t * step
+
+    # --- one trip ---
+
+    def first(self, count: int, k: int | None) -> int:
+        """Where new places of a trip begin; k: the value."""
+        j = None if k is None else self.column.get(k)
+        if j in self.stacks:
+            first, step, back = self.stacks[j]
+            return first + (self.t + back) * step
+        if self.next == len(self.script):
+            if j is not None and self.loop.held[j] >= self.loop.period:
+                first, step, _ = self.stack(j)
+            else:
+                mine = {at for at, step, size in self.script if size >= 0 and not step}
+                idle, step = [at for at in self.arena.free.get(count, ()) if at in mine], 0
+                first = idle[-1] if idle else self.arena.begin(count)
+                if idle:
+                    self.arena.free[count].remove(first)
+            self.script.append((first, step, count))
+        first, step, size = self.script[self.next]
+        if size != count:
+            raise NotALoop("its trips differ")
+        self.next += 1
+        return first + self.t * step
+
+    def constant(self, v: np.ndarray) -> Any:
+        """A constant that a body makes."""
+        if self.next == len(self.script):
+            self.script.append((v, self.arena.new_constant(v), -1))
+        same, at, size = self.script[self.next]
+        self.next += 1
+        if size >= 0 or not np.array_equal(same, v):
+            raise NotALoop("its trips differ")
+        return at
+
+    def table(self, at: np.ndarray, shape: tuple, places: np.ndarray) -> int:
+        """The number of a table of places: those of `at`, broadcast to this shape."""
+        key = id(at), shape
+        if key not in self.tabled:
+            self.tabled[key] = TABLED + len(self.tables), at  # which stays, and so does its id
+            self.tables.append(places.astype(np.int32).ravel())
+        return self.tabled[key][0]
+
+    def lowered(self, t: int) -> "LoweredTrip":
+        block, arena, loop = self.block, self.arena, self.loop
+        begin, code = loop.start + t * loop.period, loop.trip(t)
+        self.t, self.next = t, 0
+        self.tables: list = []
+        self.tabled: dict = {}  # (id of places, shape) -> (number of its table, the places)
+        self.column = {k: j for j, (k, _) in enumerate(code)}
+        outer = [(owner, name, getattr(owner, name)) for owner, names in self.swapped() for name in names]
+        last = {k: arena.last[k] for k in self.column}
+        read = [k for k in np.unique(loop.operands[t]).tolist() if k not in self.column]
+        held = {k: arena.held.get(k) for k in read}
+        there = {k: arena.at.get(k) for k in read}
+        try:
+            block.rows, block.guards, block.pending, arena.free, arena.dying, arena.temporaries = [], [], {}, {}, [], []
+            block.listed = None if block.listed is None else type(block.listed)()
+            block.numbered = self.first_guard + t * (len(self.guards) // self.trips)
+            arena.trip = self
+            for k, j in self.column.items():
+                arena.last[k] = begin + loop.until[j] if loop.until[j] < END else END
+            block.forced = {k for k, j in self.column.items() if j in self.stacks}
+            self.operands(t, begin)
+            for k in read:
+                arena.held.setdefault(k, [ArenaRegion(arena.at[k], False)])
+            each = [(n, k, i) for n, (k, i) in enumerate(code, begin)]
+            block.single = block.read_once(each)
+            block.instructions(each)
+            rows = np.fromiter(itertools.chain.from_iterable(block.rows), np.int64)
+            # buffers of which a view is read later than the next trip writes them
+            late = {j: [h for h in arena.held[code[j][0]] if h.until > arena.last[code[j][0]]] for j in self.one}
+            self.seen = {j for j, found in late.items() if found}
+            bases = [arena.view_of(arena.at[code[j][1].args[0]]) for j in loop.moving]
+            return LoweredTrip(rows, self.tables, [arena.at[k] for k in self.column], block.listed, bases)
+        finally:
+            arena.trip, block.numbered = None, 0
+            for owner, name, value in outer:
+                setattr(owner, name, value)
+            for values, saved in ((arena.held, held), (arena.at, there)):
+                values.update({k: v for k, v in saved.items() if v is not None})
+                for k in (*[k for k, v in saved.items() if v is None and k in values], *self.column):
+                    values.pop(k, None)
+            for k, n in last.items():
+                arena.last[k] = n
+
+    def swapped(self) -> tuple:
+        """What belongs to one trip while its rows are written."""
+        return (self.block, ("rows", "listed", "guards", "single", "pending", "forced")), (self.arena, ("free", "dying", "temporaries"))
+
+    def operands(self, t: int, begin: int) -> None:
+        """Where they lie that the trip does not make."""
+        arena, loop = self.arena, self.loop
+        for k in np.unique(loop.operands[t]).tolist():
+            if k not in self.column:
+                arena.held.pop(k, None)
+        for c, j, back in loop.before:
+            if back:
+                k = int(loop.operands[t, c])
+                arena.at[k] = self.at(j, t - back)
+                region = ArenaRegion(arena.at[k], j in self.one)
+                region.until = begin + loop.until[j] - loop.period if loop.until[j] < END else END
+                arena.held[k] = [region]
+        for c, (first, shape, strides, size) in self.constants.items():
+            arena.at[int(loop.operands[t, c])] = arena.laid_at(first + t * size, shape, strides)
+
+    # --- all trips ---
+
+    def begin(self) -> None:
+        """What the first trips read of those before them goes where they look for it."""
+        for j, back in self.loop.carried.items():
+            for t in range(-back, 0):
+                if j not in self.one or t == -1:
+                    self.block.row("copy", self.at(j, t), self.arena.at[self.before(j, -t)])
+
+    def check_places(self) -> None:
+        """Do the places of all values go on by fixed steps?  (Those of an index do in an array that lies in
+        lines, and moves as one.)"""
+        for at, step, last in zip(self.base, self.step, self.samples[2].at, strict=True):
+            if not np.array_equal(at + (self.trips - 1) * step, last):
+                raise NotALoop(UNSTEADY)
+        code = self.loop.trip(0)
+        for j, views in zip(self.loop.moving, zip(*[sample.bases for sample in self.samples], strict=True), strict=True):
+            turned = "reshape" in [kind for kind, _ in code[j][1].params["path"]]
+            if turned or None in views or len({strides for _, strides in views}) > 1:
+                raise NotALoop(UNSTEADY)
+
+    def all_rows(self) -> np.ndarray:
+        a, b, last = [sample.rows for sample in self.samples]
+        tables = [sample.tables for sample in self.samples]
+        if not (a.shape == b.shape == last.shape and len({tuple(map(len, each)) for each in tables}) == 1):
+            raise NotALoop("its trips differ")
+        t, tabled = np.arange(self.trips)[:, None], np.flatnonzero(a >= TABLED)
+        step = b - a
+        step[tabled] = 0
+        if (step * (self.trips - 1) != last - a).any():
+            raise NotALoop(UNSTEADY)
+        code = (a + t * step).astype(np.int32) if len(step) else np.zeros((self.trips, 0), np.int32)
+        begins = [self.arena.tables_of(x, y, z, self.trips) for x, y, z in zip(*tables, strict=True)]
+        if None in begins:
+            raise NotALoop(UNSTEADY)
+        for n in tabled.tolist():
+            first, far = begins[int(a[n]) - TABLED]
+            code[:, n] = first + t[:, 0] * far
+        return code
+
+
+class LoweredTrip:
+    """One trip: `rows`; `tables` of places; where its values lie, `at`; what its moving indices are of,
+    `bases`."""
+
+    def __init__(self, rows: np.ndarray, tables: list, at: list, listed: Any, bases: list):
+        self.rows, self.tables, self.at, self.listed, self.bases = rows, tables, at, listed, bases

@@ -1,0 +1,270 @@
+"""Loops that were recorded trip by trip: three trips are worked out, and the others follow; values are those of the bound calls."""
+
+import numpy as np
+import pytest
+import test_loop_rerolling
+
+import tapegrad as tg
+from tapegrad._core.trees import leaves
+from tapegrad.replay.interpreter import blocks, instruction_kinds, trip_rows
+
+X = np.array([0.3, -0.7, 1.2])
+A = np.array([[0.9, 0.2, 0.0], [-0.3, 0.7, 0.1], [0.05, -0.2, 0.8]])
+
+
+@pytest.fixture(autouse=True)
+def blocks_that_do_not_pay(monkeypatch):
+    monkeypatch.setattr(instruction_kinds, "TRANSFER_ROWS", 0)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The loops that are made, and what is written out instruction by instruction."""
+    found, written = [], []
+    init, one = trip_rows.TripRows.__init__, blocks.InstructionBlock.instruction
+    monkeypatch.setattr(trip_rows.TripRows, "__init__", lambda self, *args: init(self, *args) or found.append(self))
+    monkeypatch.setattr(blocks.InstructionBlock, "instruction", lambda self, n, *rest: written.append(n) or one(self, n, *rest))
+    return found, written
+
+
+def judged(f, *points, method="grad", compile=False):
+    """f at each point by blocks, and by the bound calls of the same program; captured arrays hold what a plain call leaves."""
+    p = tg.prepare(f, *points[0], compile=compile)
+    for _ in range(3):
+        getattr(p, method)(*points[0])
+    kept = p.forms[method].programs[0]
+    assert kept.emitted.blocks and not kept.failures
+    for args in (*points, points[0]):
+        got, (want, _) = leaves(getattr(p, method)(*args)), kept.program.run([*args])
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, 1e-12, 1e-12 * np.abs(b).max(initial=0))
+            assert type(a) is type(b)
+    assert not kept.failures and not kept.refusals
+    return kept
+
+
+def test_only_three_trips_are_written_out(made):
+    loops, written = made
+
+    def f(x):
+        for _ in range(500):
+            x = A @ np.tanh(x) + 0.1 * X
+        return x @ x
+
+    kept = judged(f, (X,), (X * 2,))
+    assert len(loops) == 2 and len(written) < 60 < len(kept.program.code)
+    assert sum([loop.trips * loop.loop.period for loop in loops]) > 0.9 * len(kept.program.code)
+
+
+@pytest.mark.parametrize("back", [1, 2, 3, 8])
+def test_values_of_some_trips_before(made, back):
+    def f(x):
+        path = [x * (1 + 0.1 * k) for k in range(back)]
+        for _ in range(30):
+            path.append(0.5 * path[-back] + 0.2 * np.sin(path[-1]) * path[-back])
+        return sum([(v * v).sum() for v in path[-3:]])
+
+    judged(f, (X,), (X + 1,))
+    assert made[0]
+
+
+def test_values_of_too_many_trips_before_are_no_loop():
+    def f(x):
+        path = [x * (1 + 0.1 * k) for k in range(12)]
+        for _ in range(40):
+            path.append(0.5 * path[-12] + 0.2 * np.sin(path[-1]))
+        return (path[-1] ** 2).sum()
+
+    judged(f, (X,), (X + 1,))
+
+
+def test_constants_of_each_trip(made):
+    numbers = np.linspace(0.1, 2.0, 40).tolist()
+
+    def f(x):
+        for k, c in enumerate(numbers):
+            a = np.cos(np.arange(9.0) * k).reshape(3, 3)
+            x = c * x + 0.1 * (a @ np.cos(x))
+        return x @ x
+
+    judged(f, (X,), (X * 0.5,))
+    assert made[0]
+
+
+def test_whole_numbers_that_floats_do_not_tell():
+    """One of them is beyond 2**53, so that this trip is another."""
+    numbers = [*range(3, 40)]
+    numbers[20] = 2**53 + 1
+
+    def f(x):
+        total = x[0]
+        for n in numbers:
+            total = 0.5 * total * x[2] + x[1] * (n % 7) + x[2] * x[0] * n * 1e-16
+        return total
+
+    judged(f, (X,), (X + 1,))
+
+
+def test_arrays_of_whole_numbers_that_floats_do_not_tell():
+    counts = [np.array([k, 2 * k, 3]) for k in range(40)]
+    counts[20] = np.array([2**53 + 1, 1, 2])
+
+    def f(x):
+        total = x * 1.0
+        for n in counts:
+            total = 0.5 * total * x[2] + np.where(np.maximum(n, n - 1) == 2**53 + 1, x, 0.1 * x)
+        return total.sum()
+
+    judged(f, (X,), (X + 1,))
+
+
+@pytest.mark.parametrize("places", [[0, 1, 2, 9, 4, 5, 3, 7, 8, 6, 10, 11], [11, 10, 9, 8, 2, 6, 5, 4, 3, 7, 1, 0]], ids=str)
+def test_an_index_that_leaves_its_step_within_the_loop(places):
+    """The first two places, and the last one, are those of a steady loop."""
+
+    def f(x):
+        s = np.zeros(12)
+        for k in places:
+            s[k] = x[0] * x[1]
+            x = 0.9 * x + 0.1 * s[k]
+        return (s * np.arange(12.0)).sum() + x.sum()
+
+    judged(f, (X,), (X + 1,))
+
+
+def test_indices_from_the_end_and_over_zero():
+    def f(x):
+        y = np.tile(x, 10)
+        total = 0.0
+        for k in range(-15, 15):
+            total = 0.9 * total + y[k] * y[-k - 1]
+        return total
+
+    judged(f, (X,), (X + 1,))
+
+
+def test_a_value_of_one_trip_is_read_afterwards():
+    def f(x):
+        kept = None
+        for k in range(40):
+            x = A @ np.tanh(x) + 0.01
+            if k == 17:
+                kept = x
+        return x @ kept
+
+    judged(f, (X,), (X + 1,))
+
+
+def test_a_view_of_a_buffer_that_the_next_trip_writes():
+    def f(x):
+        s, views = x[:1] * 1.0, []
+        for _ in range(20):
+            s[-1] = s[0] * 0.9 + x[1]
+            views.append(s.reshape(1, 1).copy())
+        return sum([(v * v).sum() for v in views])
+
+    judged(f, (X,), (X + 1,), method="value_and_grad")
+
+
+def test_captured_buffers_are_written(made):
+    trace, total = np.zeros((40, 3)), np.zeros(3)
+
+    def f(x):
+        for t in range(40):
+            x = 0.9 * x + 0.1 * x[::-1] * x
+            trace[t] = x
+            total[1:] += x[1:]
+        return x.sum()
+
+    judged(f, (X,), (X * 0.3,))
+    found = trace.copy(), total.copy()
+    trace[:], total[:] = 0, 0
+    p = tg.prepare(f, X, compile=False)
+    for _ in range(4):
+        total[:] = 0
+        p.grad(X * 0.4)
+    found = trace.copy(), total.copy()
+    total[:] = 0
+    f(X * 0.4)
+    np.testing.assert_allclose(found[0], trace, 1e-13)
+    np.testing.assert_allclose(found[1], total, 1e-13)
+    assert made[0]
+
+
+def test_a_guard_that_fails_in_the_middle(made):
+    def f(x, at):
+        total = 0.0
+        for t in range(40):
+            x = 0.9 * x + 0.01
+            total = total + (x[0] if (x - at[t]).sum() > 0 else x[1] * x[2])
+        return total
+
+    at, p = np.full(40, -50.0), tg.prepare(f, X, np.full(40, -50.0), compile=False)
+    for k in (None, None, None, 0, 1, 17, 38, 39):
+        now = at.copy()
+        if k is not None:
+            now[k] = 50.0
+        np.testing.assert_allclose(p.grad(X, now), tg.grad(f)(X, now), 1e-12)
+    assert made[0]
+
+
+def test_what_is_not_finite_in_one_trip():
+    def f(x):
+        total = 0.0
+        for _ in range(30):
+            x = x * 3.0
+            total = total + np.where(x > 1e6, 0.0, np.tanh(np.exp(x))).sum()
+        return total
+
+    p = tg.prepare(f, X, compile=False)
+    for x in (X * 1e-12, X * 1e-12, X * 1e-12, X, X * 1e-9):
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(p.value(x), f(x), 1e-12)
+
+
+@pytest.mark.parametrize("n", [40, 700])
+def test_longer_lines(made, n):
+    w = np.random.default_rng(0).normal(size=(25, n))
+
+    def f(x):
+        y = np.ones(n) * x[0]
+        for t in range(25):
+            y = np.exp(-0.1 * y * y) * x[1] + w[t] * x[2]
+        return (y * y).sum()
+
+    judged(f, (X,), (X + 1,))
+    assert made[0]
+
+
+def test_random_loops():
+    for seed in range(1000, 1012):
+        f, (x, z, v) = test_loop_rerolling.program(seed)
+        judged(f, (x,), (z,), method="value")
+        judged(f, (x,), (z,))
+        judged(f, (x, v), (z, v), method="hvp")
+
+
+@pytest.mark.long
+def test_many_random_loops():
+    for seed in range(2000, 2400):
+        f, (x, z, v) = test_loop_rerolling.program(seed)
+        for method, points in {"value": [(x,), (z,)], "grad": [(x,), (z,)], "hvp": [(x, v), (z, v)]}.items():
+            try:
+                judged(f, *points, method=method, compile=bool(seed % 2))
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}, {method}: {error}") from error
+
+
+@pytest.mark.parametrize("steps", [200, 3])
+def test_a_program_that_repeats_is_written_for_the_first_replay(steps):
+    """Preparing costs little then; else the bound calls come first."""
+
+    def f(x):
+        for _ in range(steps):
+            x = A @ np.tanh(x) + 0.1 * X
+        return x @ x
+
+    p = tg.prepare(f, X)
+    for _ in range(2):
+        p.grad(X)
+    assert (p.forms["grad"].programs[0].emitted is not None) == (steps == 200)
