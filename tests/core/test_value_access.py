@@ -22,7 +22,7 @@ ASKING = {
     "_dispatch.random": "probabilities of NumPy's generators",
     "_transforms.custom_rule": "what all samples gave beside what the first one gave",
     "statespace._model": "parameters without a trace",
-    "testing": "checks compare values",
+    "testing.derivative_checks": "checks compare values",
     "kernels.generated.arguments": "data, which are constant",
     "kernels.generated.kernel": "the sum of squares at a fixed point; a check of finite terms",
     "kernels.generated.map": "marked constants",
@@ -64,6 +64,8 @@ ASKING = {
     "optimize._flat": "starts of searches, which must not be tracked",
     "stats._integrated": "counts",
     "_scipy.statistics": "which pairs of points differ",
+    "optimize._constrained": "the point at which a solver ended",
+    "_scipy.integrate.plain_values": "what SciPy's solver is given",
 }
 # `bottom` and `_value`: layout, memory and the levels of a handle.
 PASSING = {
@@ -95,6 +97,7 @@ PASSING = {
     "_capture.routes": "captured memory",
     "_capture.threads": "captured memory",
     "_scipy.optimize.callback_search": "one element at its own level",
+    "_scipy.integrate.ivp_by_steps": "what a right-hand side returned, compared with its next call",
     "ops.declare": "shape",
     "ops.variable_methods": "shape and dtype; views",
     "ops.linalg.degenerate_spectra": "levels below all transforms",
