@@ -64,7 +64,7 @@ ASKING = {
     "optimize._flat": "starts of searches, which must not be tracked",
     "stats._integrated": "counts",
     "_scipy.statistics": "which pairs of points differ",
-    "optimize._constrained": "the point at which a solver ended",
+    "optimize._constrained": "the start of a search",
     "_scipy.integrate.plain_values": "what SciPy's solver is given",
 }
 # `bottom` and `_value`: layout, memory and the levels of a handle.
@@ -97,7 +97,7 @@ PASSING = {
     "_capture.routes": "captured memory",
     "_capture.threads": "captured memory",
     "_scipy.optimize.callback_search": "one element at its own level",
-    "_scipy.integrate.ivp_by_steps": "what a right-hand side returned, compared with its next call",
+    "_scipy.integrate.ivp_by_steps": "how many derivatives may be taken of a value",
     "ops.declare": "shape",
     "ops.variable_methods": "shape and dtype; views",
     "ops.linalg.degenerate_spectra": "levels below all transforms",
