@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import implicit as implicit
     from . import interop as interop
     from . import kernels as kernels
+    from . import loops as loops
     from . import numpy as numpy
     from . import ode as ode
     from . import operators as operators

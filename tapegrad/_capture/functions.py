@@ -10,6 +10,7 @@ import numpy as np
 from .._core.arrays import IMMUTABLE
 from .._core.lent_memory import lend
 from .._core.primitive import is_tracked
+from .._core.registry import load
 from .._dispatch import stand_ins
 from .builtin import FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes, is_usual, names_in
 from .cached import CacheCapture
@@ -207,11 +208,14 @@ class FunctionCapture(Capture):
         return CacheCapture(c, self)
 
     def compiled(self, d: Any) -> Any:
-        """An @njit function: on tracked values it runs as its Python function."""
+        """An @njit function: on tracked values it runs as a loop program, or as its Python function.  A kernel of
+        numba.cuda is a loop program."""
+        if type(d).__module__.startswith("numba.cuda"):
+            return load("tapegrad.loops.operation").DeviceKernel(d)
 
         def call(*args, **kwargs):
             if any(is_tracked(a) for a in args) or any(is_tracked(a) for a in kwargs.values()):
-                return self(d.py_func)(*args, **kwargs)
+                return load("tapegrad.loops.operation").call_numba(d, args, kwargs, lambda: self(d.py_func)(*args, **kwargs))
             return d(*lend(args), **lend(kwargs))
 
         return call

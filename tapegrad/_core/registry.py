@@ -35,7 +35,8 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = (
-    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "parallel", "scipy", "sparse", "statespace", "stats",
+    "cupy", "implicit", "interop", "kernels", "loops", "numpy", "ode", "operators", "optimize", "parallel",
+    "scipy", "sparse", "statespace", "stats",
     "testing", "tree",
 )  # fmt: skip
 ON_USE = {
@@ -123,6 +124,9 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),
+    # with the first call of a function of Numba's that has loops, or of a device kernel of its
+    "tapegrad.loops.operation": ("_capture.functions",),
+    **dict.fromkeys(("numba.cuda.dispatcher", "numba.cuda.descriptor", "numba.cuda.compiler"), ("loops.numba_ir",)),
     "scipy.stats": ("stats._families",),
     # optional: pandas for tables of pandas data, a drawing library on request
     "pandas": ("statespace._labels", "statespace._panel", "statespace.results.archive", "statespace.results.forecast"),

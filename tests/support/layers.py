@@ -31,7 +31,7 @@ FLOORS = [
         "kernels.library.",
         "kernels",
     ],
-    ["optimize.", "replay.", "_scipy."],
+    ["optimize.", "replay.", "_scipy.", "loops."],
     ["operators", "sparse.", "_debug.", "statespace.", "ode.", "interop."],
     ["__init__"],
     ["__main__"],

@@ -131,16 +131,16 @@ def stored_engine(name: str) -> Any:
         return engine
 
 
-def engine_of(text: str, large: int = LARGE_TEXT_LINES) -> Any:
+def engine_of(text: str, large: int = LARGE_TEXT_LINES, compiled: Callable[[str], bytes] | None = None) -> Any:
     """Return the engine of this text; its addresses are valid while the engine is held.
 
-    Texts of more than `large` lines are compiled for a short compilation time."""
+    Texts of more than `large` lines are compiled for a short compilation time. `compiled` replaces `object_code`."""
     with LOCK:
         name = code_name(text)
         engine = stored_engine(name)
         if engine is None:
             start = time.perf_counter()
-            code = object_code(text, large)
+            code = object_code(text, large) if compiled is None else compiled(text)
             cache.save(name, code)
             if (seconds := time.perf_counter() - start) > ANNOUNCED_SECONDS:
                 LOGGER.info("compiled %d lines of LLVM in %.1f s; later calls and processes use the code", text.count("\n"), seconds)

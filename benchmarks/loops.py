@@ -1,0 +1,82 @@
+"""Loops that Numba compiles: value and gradient beside the plain loop, and the memory that the gradient takes.
+
+    python benchmarks/loops.py [--save] [--quick]
+
+`wave` is a wave equation with leapfrog steps, differentiated by its initial fields, and by the wave speed too.
+`heat` is a nonlinear equation whose arrays swap their names. A ratio compares with the plain loop of the same
+row. Memory is what the process takes in addition while the gradient runs."""
+
+import _harness as bench
+import numba
+import numpy as np
+
+import tapegrad as tg
+
+RNG = np.random.default_rng(0)
+
+
+@numba.njit
+def lap(u, i, j):
+    return u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]
+
+
+@numba.njit
+def wave(u, v, c2, dt, steps):
+    n, m = u.shape
+    for _ in range(steps):
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                v[i, j] += dt * c2[i, j] * lap(u, i, j)
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                u[i, j] += dt * v[i, j]
+    s = 0.0
+    for i in range(n):
+        for j in range(m):
+            s += u[i, j] ** 2
+    return s
+
+
+@numba.njit
+def heat(u, new, k, steps):
+    n, m = u.shape
+    for _ in range(steps):
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                new[i, j] = u[i, j] + k * u[i, j] * lap(u, i, j)
+        u, new = new, u
+    s = 0.0
+    for i in range(n):
+        for j in range(m):
+            s += u[i, j] ** 2
+    return s
+
+
+def programs(n, steps):
+    u, v, c2 = RNG.normal(size=(n, n)), RNG.normal(size=(n, n)), 1 + RNG.random((n, n))
+    whole = lambda u, v, c2: wave(u.copy(), v.copy(), c2, 0.01, steps)
+    return {
+        "wave: u, v": (lambda u, v: whole(u, v, c2), (u, v)),
+        "wave: u, v, c2": (whole, (u, v, c2)),
+        "heat: u": (lambda u: heat(u.copy(), u.copy(), 1e-4, steps), (u,)),
+    }
+
+
+def gradients(report):
+    columns = ("program", "plain, ms", "value and gradient, ms", "ratio", "MB")
+    report.table("Loops over grids", columns, "All arguments are copied first, in both columns.")
+    for n, steps in [(32, 20)] if report.quick else [(32, 20), (128, 200), (512, 1000)]:
+        for name, (f, args) in programs(n, steps).items():
+            both = tg.value_and_grad(f, argnums=tuple(range(len(args))))
+            jobs = {"plain": lambda f=f, args=args: f(*args), "gradient": lambda both=both, args=args: both(*args)}
+            t = bench.measure(jobs, compare=False, rounds=(3, 41))
+            share = bench.ratio(t["gradient"], t["plain"])
+            memory = bench.rise(jobs["gradient"]) / 2**20
+            report.row(f"{name}, {n} x {n} x {steps}", 1e3 * t["plain"], 1e3 * t["gradient"], share, memory)
+            if n == 512:
+                report.goal(f"{name}: plain loops", share, 6)
+                report.goal(f"{name}: MB", memory, 250)
+
+
+if __name__ == "__main__":
+    bench.start(__doc__).run(gradients)

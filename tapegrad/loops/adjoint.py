@@ -1,0 +1,284 @@
+"""Reverse mode: the program that runs a program forwards, saves what is needed, and sweeps backwards.
+
+Loops run backwards. A load becomes an accumulation into the cotangent of its array; a store takes the cotangent
+of its element and clears it. A long loop of loops is swept in segments: the forward sweep keeps the state at the
+beginning of each segment, and the backward sweep runs a segment again before it sweeps it."""
+
+from typing import Any
+
+from .activity import is_touched
+from .program import (
+    FLOATS,
+    Accumulate,
+    Allocate,
+    Block,
+    Compute,
+    For,
+    If,
+    Load,
+    Loop,
+    LoopArray,
+    LoopProgram,
+    LoopStack,
+    Pop,
+    Push,
+    Scalar,
+    Store,
+    captured,
+    copied,
+    literal,
+    pruned,
+)
+from .saved import SavedValues
+from .scalars import BOUNDED, passes, pull, write
+from .writer import ONE, ZERO, StatementWriter
+
+
+def adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
+    """The program of the cotangents of the parameters of p with these numbers.
+
+    Its parameters are those of p; then, for each active array (`derived["shadows"]`), its cotangent at the end;
+    then those of the scalars that p yields (floats only).  Its results are the cotangents of the active arrays at
+    the beginning, then those of the active scalars."""
+    return AdjointWriter(p, wrt).made
+
+
+class AdjointWriter:
+    def __init__(self, p: LoopProgram, wrt: tuple):
+        starts = [p.params[k] for k in wrt]
+        self.plan = SavedValues(p, starts)
+        self.active = self.plan.active
+        self.w = StatementWriter()
+        self.stacks: dict = {}  # stack of p -> its cotangents
+        self.kept: dict = {}  # loop in segments -> what the backward sweep must know
+        m: dict = {}
+        for q in p.params:
+            m[q] = q if isinstance(q, Scalar) else LoopArray(q.type, [Scalar("i8") for _ in q.shape], q.name)
+            if isinstance(q, Scalar):
+                m[q] = Scalar(q.type, q.name)
+            else:
+                m.update(zip(q.shape, m[q].shape, strict=True))
+        shadows = [a for a in p.arrays if a in self.active]
+        self.bars = {a: LoopArray(a.type, [Scalar("i8") for _ in a.shape], a.name + "_bar") for a in shadows}
+        seeds = [Scalar(y.type, "seed") for y in p.body.yields if y.type in FLOATS]
+        forward, start = dict(m), self.w.block
+        self.forward(p.body, forward, True)
+        m.update({s.array: forward[s.array] for s in p.body.statements if isinstance(s, Allocate)})
+        bars: dict = {}
+        for y, seed in zip([y for y in p.body.yields if y.type in FLOATS], seeds, strict=True):
+            self.add(bars, y, seed)
+        self.backward(p.body, m, bars)
+        start.yields = [bars.get(q) or literal(0, q.type) for q in starts if isinstance(q, Scalar)]
+        params = [m[q] for q in p.params] + [self.bars[a] for a in shadows] + seeds
+        outs = [self.bars[a] for a in shadows if a in starts]
+        self.made = pruned(LoopProgram(p.name + "_adjoint", params, start, outs, p.file, {"shadows": shadows}))
+
+    # --- forwards ---
+
+    def forward(self, block: Block, m: dict, taped: bool) -> None:
+        for s in block.statements:
+            self.w.line = s.line
+            if taped and s in self.plan.segmented:
+                self.forward_in_segments(s, m)
+            else:
+                self.put(s, m, taped)
+        if taped:
+            for v in self.plan.saved[block]:
+                self.w.push(self.plan.stacks[v], m[v])
+
+    def put(self, s: Any, m: dict, taped: bool) -> None:
+        def inner(_: Any, block: Block) -> Block:
+            made = Block()
+            self.w.within(made, self.forward, block, m, taped)
+            made.yields = [m.get(y, y) for y in block.yields]
+            return made
+
+        trips = self.plan.trips.get(s)
+        c = copied(s, m, inner)
+        if taped and trips in self.plan.needed:
+            before, m[trips] = Scalar("i8"), Scalar("i8", "trips")
+            c.body.yields.append(self.w.within(c.body, self.w.compute, "add", before, ONE))
+            c.args.append(before)
+            c.inits.append(ZERO)
+            c.results.append(m[trips])
+        self.w.put(c)
+
+    # --- segments ---
+
+    def forward_in_segments(self, s: For, m: dict) -> None:
+        w, plan = self.w, self.plan
+        start, stop, step = [m.get(b, b) for b in s.bounds]
+        n = w.trips(start, stop, step)
+        # about as many segments as trips in each
+        root = w.cast(w.compute("sqrt", w.cast(n, "f8")), "i8")
+        length = w.compute("add", root, ONE)
+        count = w.compute("floordiv", w.compute("add", n, root), length)
+        states = [w.allocate(a.type, (count, *m.get(a, a).shape), a.name + "_kept") for a in plan.segmented[s]]
+        carries = [w.allocate(a.type, (count,), "carry_kept") for a in s.args]
+        m[s] = length, count, n, states, carries
+
+        def segment(h: Scalar, *values: Scalar) -> list[Scalar]:
+            for a, kept in zip(plan.segmented[s], states, strict=True):
+                w.copy(kept, m.get(a, a), at=(h,))
+            for v, kept in zip(values, carries, strict=True):
+                w.store(kept, (h,), v)
+            first, here = self.part(m[s], h)
+            return self.run_part(s, m, first, here, list(values), False)
+
+        results = w.count(count, segment, [m.get(v, v) for v in s.inits])
+        m.update(zip(s.results, results, strict=True))
+        self.kept[s] = m[s]
+
+    def part(self, known: tuple, h: Scalar) -> tuple[Scalar, Scalar]:
+        """The first trip of segment h, and its number of trips."""
+        w, (length, _, n, _, _) = self.w, known
+        first = w.compute("mul", h, length)
+        return first, w.compute("min", length, w.compute("sub", n, first))
+
+    def run_part(self, s: For, m: dict, first: Scalar, here: Scalar, values: list[Scalar], taped: bool) -> list[Scalar]:
+        """Run the trips of one segment, from these carried values."""
+        w = self.w
+        inner = dict(m)
+
+        def trip(j: Scalar, *args: Scalar) -> list[Scalar]:
+            inner.update(zip(s.args, args, strict=True))
+            inner[s.index] = self.place(s, m, w.compute("add", first, j))
+            self.forward(s.body, inner, taped)
+            return [inner.get(y, y) for y in s.body.yields]
+
+        return w.count(here, trip, values)
+
+    def place(self, s: For, m: dict, trip: Scalar) -> Scalar:
+        """The index of the loop in this trip."""
+        w, (start, _, step) = self.w, [m.get(b, b) for b in s.bounds]
+        return w.compute("add", start, w.compute("mul", trip, step))
+
+    # --- backwards ---
+
+    def add(self, bars: dict, v: Scalar, bar: Scalar) -> None:
+        if v in self.active and v.number is None and bar.number != 0:
+            bars[v] = self.w.compute("add", bars[v], bar) if v in bars else bar
+
+    def backward(self, block: Block, m: dict, bars: dict) -> None:
+        """Sweep a block; `m` maps values of p that are visible, `bars` holds their cotangents."""
+        w = self.w
+        for v in reversed(self.plan.saved[block]):
+            m[v] = w.pop(self.plan.stacks[v])
+        for s in self.plan.again[block]:
+            w.put(copied(s, m, lambda *_: Block()))
+        for s in self.plan.arrays.get(block, ()):
+            self.bars[s.array] = w.allocate(s.array.type, [m.get(n, n) for n in s.array.shape], s.array.name + "_bar")
+        for s in reversed(block.statements):
+            if is_touched(s, self.active):
+                w.line = s.line
+                self.statement(s, m, bars)
+
+    def statement(self, s: Any, m: dict, bars: dict) -> None:
+        w = self.w
+        match s:
+            case Compute():
+                self.computed(s, m, bars)
+            case Load():
+                bar = bars.pop(s.out, None)
+                if bar is not None:
+                    w.accumulate(self.bars[s.array], [m.get(i, i) for i in s.index], bar)
+            case Store():
+                at = [m.get(i, i) for i in s.index]
+                if s.value in self.active:
+                    self.add(bars, s.value, w.load(self.bars[s.array], at))
+                if not isinstance(s, Accumulate):
+                    w.store(self.bars[s.array], at, literal(0, s.array.type))
+            case Push():
+                self.add(bars, s.value, w.pop(self.bar_stack(s.stack)))
+            case Pop():
+                w.push(self.bar_stack(s.stack), bars.pop(s.out, None) or literal(0, s.out.type))
+            case Loop():
+                self.loop(s, m, bars)
+            case If():
+                self.branch(s, m, bars)
+            case Allocate():
+                pass
+
+    def bar_stack(self, stack: LoopStack) -> LoopStack:
+        return self.stacks.setdefault(stack, LoopStack(stack.type))
+
+    def computed(self, s: Compute, m: dict, bars: dict) -> None:
+        bar = bars.pop(s.out, None)
+        if bar is None or not passes(s.op):
+            return
+        given = (bar, m.get(s.out, s.out), *[m.get(a, a) for a in s.args])
+        w, zero = self.w, literal(0, s.out.type)
+        is_zero = None if s.op in BOUNDED or s.op == "cast" else w.compute("eq", bar, zero)
+        for k, a in enumerate(s.args):
+            if a in self.active:
+                share = w.cast(bar, a.type) if s.op == "cast" else write(w, pull(s.op, k), given, s.out.type)
+                self.add(bars, a, share if is_zero is None else w.compute("select", is_zero, zero, share, type=s.out.type))
+
+    def branch(self, s: If, m: dict, bars: dict) -> None:
+        outer = [v for v in captured(s) if v in self.active]
+        seeds = [bars.pop(r, None) for r in s.results]
+        sides = []
+        for b in s.blocks:
+            made, local = Block(), {v: bars[v] for v in outer if v in bars}
+
+            def side(b: Block = b, local: dict = local) -> None:
+                for y, seed in zip(b.yields, seeds, strict=True):
+                    if seed is not None:
+                        self.add(local, y, seed)
+                self.backward(b, dict(m), local)
+
+            self.w.within(made, side)
+            sides.append((made, local))
+        changed = [v for v in outer if any(local.get(v) is not bars.get(v) for _, local in sides)]
+        for made, local in sides:
+            made.yields = [local.get(v) or literal(0, v.type) for v in changed]
+        results = [Scalar(v.type) for v in changed]
+        self.w.put(If(m.get(s.test, s.test), sides[0][0], sides[1][0], results))
+        bars.update(zip(changed, results, strict=True))
+
+    def loop(self, s: Any, m: dict, bars: dict) -> None:
+        carried = [k for k, (a, r) in enumerate(zip(s.args, s.results, strict=True)) if a in self.active or r in self.active]
+        outer = [v for v in captured(s) if v in self.active]
+        inits = [bars.pop(s.results[k], None) or literal(0, s.results[k].type) for k in carried]
+        inits += [bars.get(v) or literal(0, v.type) for v in outer]
+        if s in self.plan.segmented:
+            results = self.backward_in_segments(s, m, carried, outer, inits)
+        elif isinstance(s, For):
+            n = self.w.trips(*[m.get(b, b) for b in s.bounds])
+            results = self.trips_back(s, m, carried, outer, inits, ZERO, n)
+        else:
+            results = self.trips_back(s, m, carried, outer, inits, ZERO, m[self.plan.trips[s]])
+        bars.update(zip(outer, results[len(carried) :], strict=True))
+        for k, bar in zip(carried, results, strict=False):
+            self.add(bars, s.inits[k], bar)
+
+    def trips_back(self, s: Any, m: dict, carried: list, outer: list, inits: list, first: Scalar, n: Scalar) -> list[Scalar]:
+        """Sweep the trips first + n - 1, ..., first."""
+        w = self.w
+
+        def trip(r: Scalar, *args: Scalar) -> list[Scalar]:
+            inner, local = dict(m), dict(zip(outer, args[len(carried) :], strict=True))
+            if isinstance(s, For):
+                last = w.compute("add", first, w.compute("sub", n, ONE))
+                inner[s.index] = self.place(s, m, w.compute("sub", last, r))
+            for k, bar in zip(carried, args, strict=False):
+                self.add(local, s.body.yields[k], bar)
+            self.backward(s.body, inner, local)
+            return [local.get(v) or literal(0, v.type) for v in [*[s.args[k] for k in carried], *outer]]
+
+        return w.count(n, trip, inits)
+
+    def backward_in_segments(self, s: For, m: dict, carried: list, outer: list, inits: list) -> list[Scalar]:
+        w = self.w
+        known = _, count, _, states, carries = self.kept[s]
+
+        def segment(g: Scalar, *args: Scalar) -> list[Scalar]:
+            h = w.compute("sub", w.compute("sub", count, ONE), g)
+            for a, kept in zip(self.plan.segmented[s], states, strict=True):
+                w.copy(m.get(a, a), kept, of=(h,))
+            first, here = self.part(known, h)
+            values = [w.load(kept, (h,)) for kept in carries]
+            self.run_part(s, m, first, here, values, True)
+            return self.trips_back(s, m, carried, outer, list(args), first, here)
+
+        return w.count(count, segment, inits)

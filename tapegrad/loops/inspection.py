@@ -1,0 +1,282 @@
+"""`source` shows a loop program, `check` compares its derivatives."""
+
+import linecache
+from typing import Any
+
+import numpy as np
+
+from .._core.errors import ArgumentError, KernelError
+from .._core.variable import Variable
+from .adjoint import adjoint
+from .machine import code_of
+from .numba_device import launch_sizes
+from .operation import DTYPES, FLOATS, programs_of
+from .program import (
+    Accumulate,
+    Allocate,
+    Block,
+    Compute,
+    For,
+    If,
+    Load,
+    LoopArray,
+    LoopProgram,
+    Pop,
+    Push,
+    Scalar,
+    Store,
+)
+from .reference import interpreted
+from .tangent import tangent
+
+DERIVATIVES = {"adjoint": adjoint, "tangent": tangent}
+OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
+    "ne": "!=", "and": "and", "or": "or",
+}  # fmt: skip
+
+
+class ProgramPrinter:
+    """A program as lines of text, with the user's lines as comments."""
+
+    def __init__(self, p: LoopProgram):
+        self.file, self.names, self.lines, self.line = p.file, {}, [], 0  # type: ignore[var-annotated]
+        params = [self.name(q) for q in p.params]
+        self.lines.append(f"def {p.name}({', '.join(params)}):")
+        for a in p.arrays:
+            self.put(1, f"{', '.join(map(self.name, a.shape))}{',' * (len(a.shape) == 1)} = {self.name(a)}.shape") if a.shape else None
+        self.block(p.body, 1)
+        self.put(1, "return " + ", ".join([*map(self.name, p.outs), *map(self.name, p.body.yields)]))
+
+    def put(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def name(self, v: Any) -> str:
+        if isinstance(v, Scalar) and v.number is not None:
+            return repr(v.number)
+        if v not in self.names:
+            base = "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
+            taken = set(self.names.values())
+            self.names[v] = next(n for n in (base, *[f"{base}_{k}" for k in range(len(taken) + 1)]) if n not in taken)
+        return self.names[v]  # type: ignore[no-any-return]
+
+    def at(self, s: Any) -> str:
+        return f"{self.name(s.array)}[{', '.join(map(self.name, s.index)) or '()'}]"
+
+    def assign(self, targets: Any, values: Any, depth: int) -> None:
+        if targets:
+            self.put(depth, ", ".join(map(self.name, targets)) + " = " + ", ".join(map(self.name, values)))
+
+    def block(self, block: Block, depth: int) -> None:
+        for s in block.statements:
+            if s.line and s.line != self.line:
+                self.line = s.line
+                text = linecache.getline(self.file, s.line).strip()
+                if text:
+                    self.put(depth, f"# {s.line}: {text}")
+            self.statement(s, depth)
+
+    def statement(self, s: Any, depth: int) -> None:
+        match s:
+            case Compute():
+                x = list(map(self.name, s.args))
+                text = f"{x[0]} {OPERATORS[s.op]} {x[1]}" if s.op in OPERATORS else f"{s.op}({', '.join(x)})"
+                self.put(depth, f"{self.name(s.out)} = {text}")
+            case Load():
+                self.put(depth, f"{self.name(s.out)} = {self.at(s)}")
+            case Store():
+                self.put(depth, f"{self.at(s)} {'+=' if isinstance(s, Accumulate) else '='} {self.name(s.value)}")
+            case Push():
+                self.put(depth, f"{self.name(s.stack)}.append({self.name(s.value)})")
+            case Pop():
+                self.put(depth, f"{self.name(s.out)} = {self.name(s.stack)}.pop()")
+            case Allocate():
+                self.put(depth, f"{self.name(s.array)} = zeros(({', '.join(map(self.name, s.array.shape))},))")
+            case If():
+                self.put(depth, f"if {self.name(s.test)}:")
+                for k, b in enumerate(s.blocks):
+                    if k and (b.statements or s.results):
+                        self.put(depth, "else:")
+                    self.block(b, depth + 1)
+                    self.assign(s.results, b.yields, depth + 1)
+                    if not k and not (b.statements or s.results):
+                        self.put(depth + 1, "pass")
+            case _:
+                self.loop(s, depth)
+
+    def loop(self, s: Any, depth: int) -> None:
+        self.assign(s.results, s.inits, depth)
+        head = f"for {self.name(s.index)} in range({', '.join(map(self.name, s.bounds))}):" if isinstance(s, For) else "while True:"
+        self.put(depth, head)
+        self.assign(s.args, s.results, depth + 1)
+        self.block(s.body, depth + 1)
+        self.assign(s.results, s.body.yields, depth + 1)
+        if not isinstance(s, For):
+            self.put(depth + 1, f"if not {self.name(s.test)}: break")
+
+
+def program_of(f: Any, args: tuple, launch: Any) -> tuple[LoopProgram, list]:
+    """The program of a function or kernel for these arguments, and their values."""
+    if not hasattr(f, "py_func"):
+        raise ArgumentError(f"{getattr(f, '__name__', f)} is no function that numba.njit or numba.cuda.jit made")
+    programs = programs_of(f)
+    given = programs.arguments(args, {}, launch_sizes(launch) if programs.device else ())
+    made, _ = programs.program(f.py_func, given)
+    programs.check(made, given.values)
+    values = [*given.values, *made.constants]
+    values += programs.new_arrays(made, values) if made.shapes is not None else []
+    if any(isinstance(x, Variable) for x in values):
+        raise ArgumentError("a loop program is looked at outside of transforms")
+    arrays = [np.array(x, DTYPES[q.type]) if isinstance(q, LoopArray) else x for q, x in zip(made.program.params, values, strict=True)]
+    return made.program, arrays
+
+
+def floats(p: LoopProgram) -> tuple[int, ...]:
+    return tuple([k for k, q in enumerate(p.params) if q.type in FLOATS])
+
+
+def source(f: Any, *args: Any, derivative: str | None = None, launch: tuple | None = None) -> str:
+    """Show the loop program of a compiled function, or of its derivative.
+
+    Parameters
+    ----------
+    f : function
+        What ``numba.njit`` or ``numba.cuda.jit`` made.
+    *args
+        Arguments of a call. Their types and numbers of axes choose the program.
+    derivative : {'adjoint', 'tangent'}, optional
+        Show the program of the reverse or the forward derivative by all real arguments.
+    launch : tuple, optional
+        (blocks, threads) of a kernel.
+
+    Returns
+    -------
+    str
+        Text that resembles Python. Comments hold the lines of the function.
+
+    Raises
+    ------
+    tapegrad.errors.KernelError
+        If the function has no loop program. The message says why, and where.
+
+    See Also
+    --------
+    check : Compare the derivatives of a function.
+
+    Examples
+    --------
+    >>> import numba, numpy as np, tapegrad as tg
+    >>> @numba.njit
+    ... def total(x):
+    ...     s = 0.0
+    ...     for k in range(x.shape[0]):
+    ...         s += x[k] * x[k]
+    ...     return s
+    >>> print(tg.loops.source(total, np.ones(3)).splitlines()[0])
+    def total(x0):
+    """
+    p, _ = program_of(f, args, launch)
+    if derivative is not None:
+        if derivative not in DERIVATIVES:
+            raise ArgumentError(f"derivative={derivative!r}: it is 'adjoint', 'tangent' or None")
+        p = DERIVATIVES[derivative](p, floats(p))
+    return "\n".join(ProgramPrinter(p).lines) + "\n"
+
+
+def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, seed: int = 0) -> list[str]:
+    """Check the loop program of a compiled function, and its derivatives, with these arguments.
+
+    A slow interpreter checks each index. Its results are compared with those of the machine code, the reverse with
+    the forward derivative, and the latter with central differences, in a random direction.
+
+    Parameters
+    ----------
+    f : function
+        What ``numba.njit`` or ``numba.cuda.jit`` made.
+    *args
+        Arguments of a call. They are copied.
+    launch : tuple, optional
+        (blocks, threads) of a kernel.
+    rtol : float, default 1e-5
+        How much the differences may deviate, in relation to the largest of the results' derivatives.
+    seed : int, default 0
+        Chooses the direction.
+
+    Returns
+    -------
+    list of str
+        What was compared.
+
+    Raises
+    ------
+    tapegrad.errors.KernelError
+        If something does not agree, an index is out of bounds, or the function has no loop program.
+
+    See Also
+    --------
+    source : Show what is compared.
+    tapegrad.testing.check_grads : The same for any function.
+
+    Examples
+    --------
+    >>> import numba, numpy as np, tapegrad as tg
+    >>> @numba.njit
+    ... def smooth(x, y):
+    ...     for k in range(1, x.shape[0] - 1):
+    ...         y[k] = 0.5 * x[k - 1] * x[k + 1]
+    >>> for line in tg.loops.check(smooth, np.arange(5.0), np.zeros(5)):
+    ...     print(line)
+    the interpreter and the machine code agree, and all indices are in bounds
+    reverse and forward derivatives agree
+    forward derivatives agree with central differences
+    """
+    p, values = program_of(f, args, launch)
+    wide = all(q.type != "f4" for q in p.params)
+    tight = 1e-10 if wide else 1e-4
+    rng = np.random.default_rng(seed)
+
+    def run(q: LoopProgram, x: list) -> list:
+        return code_of(q)([v.copy() if isinstance(v, np.ndarray) else v for v in x])
+
+    plain = run(p, values)
+    compare(
+        f, "the interpreter and the machine code", interpreted(p, [v.copy() if hasattr(v, "copy") else v for v in values]), plain, tight
+    )
+    wrt = floats(p)
+    d = [rng.standard_normal(np.shape(values[k])) for k in wrt]
+    T, A = tangent(p, wrt), adjoint(p, wrt)
+    shadows = [q for q in p.arrays if q in T.derived["shadows"]]
+    moved = dict(zip([p.params[k] for k in wrt], d, strict=True))
+    scalars = [float(moved[p.params[k]]) for k in wrt if isinstance(p.params[k], Scalar)]
+    tangents = run(T, [*values, *[moved[q].astype(DTYPES[q.type]) for q in shadows], *scalars])
+    results = [*[q for q in p.outs if q in shadows], *[y for y in p.body.yields if y.type in FLOATS]]
+    w = [rng.standard_normal(np.shape(t)) for t in tangents]
+    weights = dict(zip(results, w, strict=True))
+    seeds = [weights.get(q, np.zeros(np.shape(moved[q]))).astype(DTYPES[q.type]) for q in shadows]
+    bars = run(A, [*values, *seeds, *[float(x) for y, x in zip(results, w, strict=True) if isinstance(y, Scalar)]])
+    order = [moved[q] for q in shadows] + scalars
+    forward, reverse = [[sum(np.sum(a * b) for a, b in zip(*x, strict=True))] for x in ((w, tangents), (order, bars))]
+    compare(f, "reverse and forward derivatives", forward, reverse, 100 * tight)
+    h = 1e-6 if wide else 1e-2
+    step = {q: h * t for q, t in moved.items()}
+    ends = [run(p, [shifted(q, v, s * step[q]) if q in step else v for q, v in zip(p.params, values, strict=True)]) for s in (1, -1)]
+    places = [k for k, q in enumerate([*p.outs, *p.body.yields]) if q in results]
+    differences = [(ends[0][k] - ends[1][k]) / (2 * h) for k in places]
+    compare(f, "forward derivatives and central differences", tangents, differences, rtol if wide else 1e3 * rtol)
+    return [
+        "the interpreter and the machine code agree, and all indices are in bounds",
+        "reverse and forward derivatives agree",
+        "forward derivatives agree with central differences",
+    ]
+
+
+def shifted(q: Any, v: Any, by: Any) -> Any:
+    return float(v + by) if isinstance(q, Scalar) else (v + by).astype(DTYPES[q.type])
+
+
+def compare(f: Any, what: str, found: list, wanted: list, rtol: float) -> None:
+    size = max([1e-300, *[float(np.max(np.abs(x), initial=0.0)) for x in wanted]])
+    for a, b in zip(found, wanted, strict=True):
+        worst = float(np.max(np.abs(np.subtract(a, b, dtype=float)), initial=0.0))
+        if not worst <= rtol * size:
+            raise KernelError(f"{f.__name__}: {what} differ by {worst:.1e}, where the largest of their values is {size:.1e}")

@@ -1,0 +1,516 @@
+"""LLVM text of a loop program, and its run on NumPy arrays.
+
+Each array and stack has memory of its own, which the text says (`alias.scope`), so that LLVM may vectorise.
+Indices are checked: before a loop where they are affine in its index, otherwise at the access. Code that finds a
+wrong index writes nothing more, and its line becomes an error."""
+
+import ctypes
+import itertools
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from .._core.errors import KernelError
+from ..kernels.emit.elementary import FUNCTIONS, emit_function, is_called_function
+from ..kernels.emit.llvm_builder import Builder
+from ..kernels.launch.cpu import engine_of, machine, parsed
+from .fission import split_accumulations
+from .places import CheckedAccesses
+from .program import (
+    COMPARISONS,
+    Accumulate,
+    Allocate,
+    Block,
+    Compute,
+    For,
+    If,
+    Load,
+    LoopArray,
+    LoopProgram,
+    LoopStack,
+    Pop,
+    Push,
+    Scalar,
+    Store,
+    walk,
+    written,
+)
+
+REGISTER = {"f8": "double", "f4": "float", "i8": "i64", "b1": "i1"}
+STORED = {**REGISTER, "b1": "i8"}
+SIZE = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
+INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl", "shr": "ashr"}
+SIGNED = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
+NO_MEMORY = -1
+HEAD = """declare ptr @realloc(ptr, i64)
+declare void @free(ptr)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define internal ptr @grown(ptr %slot, ptr %room, i64 %need, i64 %size) noinline {
+  %old = load ptr, ptr %slot
+  %had = load i64, ptr %room
+  %twice = mul i64 %had, 2
+  %more = icmp sgt i64 %need, %twice
+  %count = select i1 %more, i64 %need, i64 %twice
+  %bytes = mul i64 %count, %size
+  %plus = add i64 %bytes, 64
+  %made = call ptr @realloc(ptr %old, i64 %plus)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %end, label %keep
+keep:
+  store ptr %made, ptr %slot
+  store i64 %count, ptr %room
+  br label %end
+end:
+  ret ptr %made
+}
+"""
+
+
+class ProgramText:
+    """The text of one program: `void program(ptr numbers, ptr array, ...)`.
+
+    `numbers` holds 8 bytes for each scalar parameter, for each length of an array, for the status, and for each
+    result."""
+
+    def __init__(self, p: LoopProgram):
+        self.p = p
+        self.routines: dict = {}
+        self.builders = {"f8": Builder(1, 64), "f4": Builder(1, 32)}
+        b = self.b = self.builders["f8"]
+        for other in self.builders.values():
+            other.lines, other.slots, other.fresh, other.labels, other.routines = b.lines, b.slots, b.fresh, b.labels, self.routines
+        self.names: dict[Any, str] = {}
+        self.bases: dict = {}  # array -> its pointer; allocated arrays and stacks have slots
+        self.scopes: dict = {}
+        self.slotted: dict = {}  # stack -> (slot, room, top)
+        self.indexed: dict = {}  # stack -> the pointer of this trip
+        self.frees: list[str] = []
+        self.accesses = CheckedAccesses(p)
+        self.status = 0
+        self.text = self.write()
+
+    def line(self, text: str) -> None:
+        self.b.lines.append("  " + text)
+
+    def label(self, name: str) -> None:
+        self.b.lines.append(f"  br label %{name}\n{name}:")
+
+    def value(self, v: Scalar) -> str:
+        if v.number is None:
+            return self.names[v]
+        if v.type in self.builders:
+            return self.builders[v.type].c(v.number)
+        return str(v.number).lower()
+
+    # --- the whole ---
+
+    def write(self) -> str:
+        p, b = self.p, self.b
+        count = itertools.count()
+        for q in p.params:
+            for v in (q,) if isinstance(q, Scalar) else q.shape:
+                self.names[v] = self.number(v.type, next(count))
+        self.status = next(count)
+        for k, a in enumerate(p.arrays):
+            self.bases[a] = f"%a{k}"
+        self.block(p.body)
+        for y in p.body.yields:
+            value = b(f"zext i1 {self.value(y)} to i8") if y.type == "b1" else self.value(y)
+            self.line(f"store {STORED[y.type]} {value}, ptr {self.field(next(count))}, align 8")
+        self.label("end")
+        for slot in self.frees:
+            self.line(f"call void @free(ptr {b(f'load ptr, ptr {slot}')})")
+        made = written(p)
+        heads = [f"ptr noalias {'' if a in made else 'readonly '}%a{k}" for k, a in enumerate(p.arrays)]
+        body = "\n".join(["entry:", *b.slots, *self.starts(), *b.lines, "  ret void"])
+        functions = "".join(text for _, text in self.routines.values())
+        declared = "".join(
+            f"declare {t} @llvm.{f}.{suffix}({', '.join([t] * n)})\n"
+            for t, suffix in (("double", "f64"), ("float", "f32"))
+            for f, n in (("sqrt", 1), ("fabs", 1), ("floor", 1), ("fma", 3))
+        )
+        return (
+            f"{HEAD}{declared}{functions}define void @program(ptr noalias %numbers"
+            f'{"".join(", " + h for h in heads)}) "prefer-vector-width"="512" {{\n{body}\n}}\n{self.metadata()}'
+        )
+
+    def starts(self) -> list[str]:
+        made = [f"  store ptr null, ptr {slot}" for slot in self.frees]
+        return made + [f"  store i64 0, ptr {x}" for _, room, top in self.slotted.values() for x in (room, top)]
+
+    def metadata(self) -> str:
+        """Each array and stack is a scope; an access is in one of them and in none of the others."""
+        n = len(self.scopes)
+        if not n:
+            return ""
+        lines = ["!0 = distinct !{!0}"] + [f"!{k + 1} = distinct !{{!{k + 1}, !0}}" for k in range(n)]
+        lines += [f"!{n + 1 + k} = !{{!{k + 1}}}" for k in range(n)]
+        lines += [f"!{2 * n + 1 + k} = !{{{', '.join(f'!{j + 1}' for j in range(n) if j != k)}}}" for k in range(n)]
+        return "\n".join(lines).replace("SCOPES", str(n))
+
+    def alias(self, x: Any) -> str:
+        """The scopes of an access to an array or stack (`finished` fills in their number)."""
+        k = self.scopes.setdefault(x, len(self.scopes))
+        return f", !alias.scope !S{k}S, !noalias !N{k}N"
+
+    def number(self, kind: str, k: int) -> str:
+        got = self.b(f"load {STORED[kind]}, ptr {self.field(k)}, align 8")
+        return self.b(f"trunc i8 {got} to i1") if kind == "b1" else got
+
+    def field(self, k: int) -> str:
+        return self.b(f"getelementptr i64, ptr %numbers, i64 {k}")
+
+    def fail(self, code: str) -> None:
+        self.line(f"store i64 {code}, ptr {self.field(self.status)}, align 8")
+        self.line("br label %end")
+
+    def must(self, ok: str, code: str) -> None:
+        k = next(self.b.labels)
+        self.line(f"br i1 {ok}, label %fine{k}, label %bad{k}, !prof !LIKELY")
+        self.b.lines.append(f"bad{k}:")
+        self.fail(code)
+        self.b.lines.append(f"fine{k}:")
+
+    # --- memory ---
+
+    def slot(self, kind: str) -> str:
+        return self.b.slot(kind)
+
+    def place(self, s: Any) -> str:
+        a, x = s.array, [self.value(i) for i in s.index]
+        for k, i in enumerate(s.index):
+            if not self.accesses.is_safe(s, k):
+                self.must(self.b(f"icmp ult i64 {self.value(i)}, {self.value(a.shape[k])}"), str(s.line))
+        at = x[0] if x else "0"
+        for k in range(1, len(x)):
+            at = self.b(f"mul nsw i64 {at}, {self.value(a.shape[k])}")
+            at = self.b(f"add nsw i64 {at}, {x[k]}")
+        return self.b(f"getelementptr inbounds {STORED[a.type]}, ptr {self.bases[a]}, i64 {at}")
+
+    def fetch(self, kind: str, pointer: str, of: Any) -> str:
+        got = self.b(f"load {STORED[kind]}, ptr {pointer}, align {SIZE[kind]}{self.alias(of)}")
+        return self.b(f"trunc i8 {got} to i1") if kind == "b1" else got
+
+    def keep(self, kind: str, value: str, pointer: str, of: Any) -> None:
+        if kind == "b1":
+            value = self.b(f"zext i1 {value} to i8")
+        self.line(f"store {STORED[kind]} {value}, ptr {pointer}, align {SIZE[kind]}{self.alias(of)}")
+
+    def grow(self, slot: str, room: str, need: str, size: int) -> None:
+        """Make room for `need` elements."""
+        k = next(self.b.labels)
+        short = self.b(f"icmp sgt i64 {need}, {self.b(f'load i64, ptr {room}')}")
+        self.line(f"br i1 {short}, label %grow{k}, label %room{k}")
+        self.b.lines.append(f"grow{k}:")
+        made = self.b(f"call ptr @grown(ptr {slot}, ptr {room}, i64 {need}, i64 {size})")
+        self.must(self.b(f"icmp ne ptr {made}, null"), str(NO_MEMORY))
+        self.label(f"room{k}")
+
+    def stack(self, x: LoopStack) -> tuple[str, str, str]:
+        if x not in self.slotted:
+            self.slotted[x] = self.slot("ptr"), self.slot("i64"), self.slot("i64")
+            self.frees.append(self.slotted[x][0])
+        return self.slotted[x]
+
+    def top(self, x: LoopStack, at: str, kind: str) -> str:
+        return self.b(f"getelementptr inbounds {STORED[kind]}, ptr {self.b(f'load ptr, ptr {self.stack(x)[0]}')}, i64 {at}")
+
+    # --- statements ---
+
+    def block(self, block: Block) -> None:
+        for s in block.statements:
+            self.statement(s)
+
+    def statement(self, s: Any) -> None:
+        match s:
+            case Compute():
+                self.names[s.out] = self.computed(s.op, s.out.type, [self.value(a) for a in s.args], s)
+            case Load():
+                self.names[s.out] = self.fetch(s.array.type, self.place(s), s.array)
+            case Store():
+                kind, pointer, value = s.array.type, self.place(s), self.value(s.value)
+                if isinstance(s, Accumulate):
+                    old = self.fetch(kind, pointer, s.array)
+                    value = self.computed("add", kind, [old, value], s)
+                self.keep(kind, value, pointer, s.array)
+            case Push():
+                self.push(s)
+            case Pop():
+                self.pop(s)
+            case Allocate():
+                self.allocate(s)
+            case If():
+                self.branch(s)
+            case _:
+                self.loop(s)
+
+    def push(self, s: Push) -> None:
+        kind = s.stack.type
+        if s.stack in self.indexed:
+            self.keep(kind, self.value(s.value), self.indexed[s.stack], s.stack)
+            return
+        slot, room, top = self.stack(s.stack)
+        at = self.b(f"load i64, ptr {top}")
+        after = self.b(f"add i64 {at}, 1")
+        self.grow(slot, room, after, SIZE[kind])
+        self.keep(kind, self.value(s.value), self.top(s.stack, at, kind), s.stack)
+        self.line(f"store i64 {after}, ptr {top}")
+
+    def pop(self, s: Pop) -> None:
+        kind = s.stack.type
+        pointer = self.indexed.get(s.stack)
+        if pointer is None:
+            top = self.stack(s.stack)[2]
+            at = self.b(f"sub i64 {self.b(f'load i64, ptr {top}')}, 1")
+            self.line(f"store i64 {at}, ptr {top}")
+            pointer = self.top(s.stack, at, kind)
+        self.names[s.out] = self.fetch(kind, pointer, s.stack)
+
+    def allocate(self, s: Allocate) -> None:
+        a = s.array
+        slot, room = self.slot("ptr"), self.slot("i64")
+        self.frees.append(slot)
+        self.slotted[a] = slot, room, room
+        size = "1"
+        for n in a.shape:
+            self.must(self.b(f"icmp ult i64 {self.value(n)}, {2**40}"), str(NO_MEMORY))
+            size = self.b(f"mul i64 {size}, {self.value(n)}")
+            self.must(self.b(f"icmp ult i64 {size}, {2**44}"), str(NO_MEMORY))
+        self.grow(slot, room, self.b(f"add i64 {size}, 1"), SIZE[a.type])
+        self.bases[a] = self.b(f"load ptr, ptr {slot}")
+        bytes_ = self.b(f"mul i64 {size}, {SIZE[a.type] if s.zeroed else 0}")
+        self.line(f"call void @llvm.memset.p0.i64(ptr align 8 {self.bases[a]}, i8 0, i64 {bytes_}, i1 false)")
+
+    def branch(self, s: If) -> None:
+        k = next(self.b.labels)
+        slots = [self.slot(REGISTER[r.type]) for r in s.results]
+        self.line(f"br i1 {self.value(s.test)}, label %then{k}, label %else{k}")
+        for name, b in (("then", s.then), ("else", s.other)):
+            self.b.lines.append(f"{name}{k}:")
+            self.block(b)
+            self.assign(slots, b.yields)
+            self.line(f"br label %join{k}")
+        self.b.lines.append(f"join{k}:")
+        self.take(slots, s.results)
+
+    def assign(self, slots: list[str], values: list[Scalar]) -> None:
+        for slot, v in zip(slots, values, strict=True):
+            self.line(f"store {REGISTER[v.type]} {self.value(v)}, ptr {slot}")
+
+    def take(self, slots: list[str], results: list[Scalar]) -> None:
+        for slot, r in zip(slots, results, strict=True):
+            self.names[r] = self.b(f"load {REGISTER[r.type]}, ptr {slot}")
+
+    def loop(self, s: Any) -> None:
+        b, k = self.b, next(self.b.labels)
+        slots = [self.slot(REGISTER[a.type]) for a in s.args]
+        self.assign(slots, s.inits)
+        if not isinstance(s, For):
+            self.label(f"again{k}")
+            self.take(slots, s.args)
+            self.block(s.body)
+            self.assign(slots, s.body.yields)
+            self.line(f"br i1 {self.value(s.test)}, label %again{k}, label %past{k}")
+            b.lines.append(f"past{k}:")
+            self.take(slots, s.results)
+            return
+        start, stop, step = [self.value(v) for v in s.bounds]
+        n = self.trip_count(s, start, stop, step)
+        some = b(f"icmp sgt i64 {n}, 0")
+        self.line(f"br i1 {some}, label %enter{k}, label %past{k}")
+        b.lines.append(f"enter{k}:")
+        self.check_before(s, n)
+        owned = self.own_stacks(s)
+        outer, self.indexed = self.indexed, dict(self.indexed)
+        counter = self.slot("i64")
+        bases = self.reserve(owned, n)
+        self.line(f"store i64 0, ptr {counter}")
+        self.label(f"trip{k}")
+        i = b(f"load i64, ptr {counter}")
+        for (x, pushes), base in zip(owned.items(), bases, strict=True):
+            at = i if pushes else b(f"sub nsw i64 0, {i}")
+            self.indexed[x] = b(f"getelementptr inbounds {STORED[x.type]}, ptr {base}, i64 {at}")
+        whole = i if step == "1" else b(f"mul nsw i64 {i}, {step}")
+        self.names[s.index] = whole if start == "0" else b(f"add nsw i64 {start}, {whole}")
+        self.take(slots, s.args)
+        self.block(s.body)
+        self.assign(slots, s.body.yields)
+        self.indexed = outer
+        following = b(f"add nuw nsw i64 {i}, 1")
+        self.line(f"store i64 {following}, ptr {counter}")
+        self.line(f"br i1 {b(f'icmp slt i64 {following}, {n}')}, label %trip{k}, label %past{k}")
+        b.lines.append(f"past{k}:")
+        self.take(slots, s.results)
+
+    def trip_count(self, s: For, start: str, stop: str, step: str) -> str:
+        b = self.b
+        if step in ("1", "-1"):
+            return b(f"sub i64 {stop}, {start}") if step == "1" else b(f"sub i64 {start}, {stop}")
+        self.must(b(f"icmp ne i64 {step}, 0"), str(s.line))
+        return b(f"sub i64 0, {self.floor_division(b(f'sub i64 {start}, {stop}'), step)[0]}")
+
+    def check_before(self, s: For, n: str) -> None:
+        """Check the first and the last index of accesses of each trip that are affine in the loop's index."""
+        b = self.b
+        for access, k, factor, fixed in self.accesses.before(s):
+            start, _, step = [self.value(v) for v in s.bounds]
+            rest = str(fixed.const)
+            for v, c in fixed.terms.items():
+                rest = b(f"add i64 {rest}, {b(f'mul i64 {self.value(v)}, {c}')}")
+            more = b(f"sub i64 {n}, 1")
+            last = b(f"add i64 {start}, {b(f'mul i64 {more}, {step}')}")
+            for i in (start, last) if factor else (start,):
+                at = b(f"add i64 {rest}, {b(f'mul i64 {i}, {factor}')}")
+                self.must(b(f"icmp ult i64 {at}, {self.value(access.array.shape[k])}"), str(access.line))
+
+    def own_stacks(self, s: For) -> dict:
+        """The stacks that each trip uses once; stack -> does it push?"""
+        direct = [t for t in s.body.statements if isinstance(t, (Push, Pop)) and t.stack not in self.indexed]
+        uses = [t.stack for t in walk(s.body) if isinstance(t, (Push, Pop))]
+        return {t.stack: isinstance(t, Push) for t in direct if uses.count(t.stack) == 1}
+
+    def reserve(self, owned: dict, n: str) -> list[str]:
+        """Make room for the trips of a loop; the place of each stack in the first trip."""
+        b, bases = self.b, []
+        for x, pushes in owned.items():
+            slot, room, top = self.stack(x)
+            at = b(f"load i64, ptr {top}")
+            after = b(f"{'add' if pushes else 'sub'} i64 {at}, {n}")
+            if pushes:
+                self.grow(slot, room, after, SIZE[x.type])
+            self.line(f"store i64 {after}, ptr {top}")
+            bases.append(self.top(x, at if pushes else b(f"sub i64 {at}, 1"), x.type))
+        return bases
+
+    # --- operations ---
+
+    def floor_division(self, x: str, y: str) -> tuple[str, str]:
+        """Python's x // y and x % y; y is not zero."""
+        b = self.b
+        if y.lstrip("-").isdigit() and int(y) == -1:
+            return b(f"sub i64 0, {x}"), "0"
+        q, r = b(f"sdiv i64 {x}, {y}"), b(f"srem i64 {x}, {y}")
+        signs = b(f"xor i64 {r}, {y}")
+        odd = b(f"and i1 {b(f'icmp ne i64 {r}, 0')}, {b(f'icmp slt i64 {signs}, 0')}")
+        return b(f"sub i64 {q}, {b(f'zext i1 {odd} to i64')}"), b(f"add i64 {r}, {b(f'select i1 {odd}, i64 {y}, i64 0')}")
+
+    def computed(self, op: str, kind: str, x: list[str], s: Any) -> str:
+        b = self.b
+        if op == "cast":
+            return self.cast(s.args[0].type, kind, x[0])
+        of = s.args[-1].type if isinstance(s, Compute) else kind
+        if op == "select":
+            return b(f"select i1 {x[0]}, {REGISTER[kind]} {x[1]}, {REGISTER[kind]} {x[2]}")
+        if of in self.builders:
+            return self.on_floats(self.builders[of], op, x)
+        if op in COMPARISONS:
+            return b(f"icmp {SIGNED[op]} {REGISTER[of]} {x[0]}, {x[1]}")
+        if op in ("floordiv", "mod"):
+            self.must(b(f"icmp ne i64 {x[1]}, 0"), str(s.line))
+            return self.floor_division(*x)[op == "mod"]
+        if op == "neg":
+            return b(f"sub i64 0, {x[0]}")
+        if op == "not":
+            return b(f"xor i1 {x[0]}, true")
+        if op in ("min", "max"):
+            first = b(f"icmp {'slt' if op == 'min' else 'sgt'} i64 {x[0]}, {x[1]}")
+            return b(f"select i1 {first}, i64 {x[0]}, i64 {x[1]}")
+        if op == "abs":
+            return b(f"select i1 {b(f'icmp slt i64 {x[0]}, 0')}, i64 {b(f'sub i64 0, {x[0]}')}, i64 {x[0]}")
+        return b(f"{INTEGER[op]} {REGISTER[kind]} {x[0]}, {x[1]}")
+
+    def on_floats(self, f: Builder, op: str, x: list[str]) -> str:
+        if op in FUNCTIONS:
+            return self.function(f, op, x)
+        if op in COMPARISONS:
+            return f.compare(op, *x)
+        if op == "times0":
+            return f.select(f.compare("eq", x[0], f.c(0.0)), f.c(0.0), f.mul(*x))
+        if op == "primal":
+            return x[0]
+        return self.function(f, op, x) if is_called_function(op) else getattr(f, op)(*x)
+
+    def function(self, f: Builder, op: str, x: list[str]) -> str:
+        """Call a function."""
+        key = op, f.bits
+        if key not in self.routines:
+            inner = Builder(1, f.bits)
+            inner.routines = self.routines
+            given = [f"%x{k}" for k in range(len(x))]
+            name = f"@f{len(self.routines)}_{f.bits}"
+            self.routines[key] = name, ""
+            result = emit_function(inner, op, *given)
+            head, body = ", ".join(f"{f.real} {v}" for v in given), "\n".join([*inner.slots, *inner.lines])
+            self.routines[key] = name, f"define internal {f.real} {name}({head}) noinline {{\nentry:\n{body}\n  ret {f.real} {result}\n}}\n"
+        return f(f"call {f.real} {self.routines[key][0]}({', '.join(f'{f.real} {v}' for v in x)})")
+
+    def cast(self, old: str, kind: str, x: str) -> str:
+        b, f, t = self.b, REGISTER[old], REGISTER[kind]
+        if kind == "b1":
+            return b(f"fcmp une {f} {x}, 0.0") if old in self.builders else b(f"icmp ne {f} {x}, 0")
+        if old == "b1":
+            return b(f"zext i1 {x} to i64") if kind == "i8" else b(f"uitofp i1 {x} to {t}")
+        if old == "i8":
+            return b(f"sitofp i64 {x} to {t}")
+        if kind == "i8":
+            return b(f"call i64 @llvm.fptosi.sat.i64.{'f64' if old == 'f8' else 'f32'}({f} {x})")
+        return b(f"{'fpext' if kind == 'f8' else 'fptrunc'} {f} {x} to {t}")
+
+
+def finished(t: ProgramText) -> str:
+    """The text with the numbers of its scopes."""
+    n, text = len(t.scopes), t.text
+    for k in range(n):
+        text = text.replace(f"!S{k}S", f"!{n + 1 + k}").replace(f"!N{k}N", f"!{2 * n + 1 + k}")
+    saturating = "".join(f"declare i64 @llvm.fptosi.sat.i64.{s}({f})\n" for s, f in (("f64", "double"), ("f32", "float")))
+    likely = f'\n!{3 * n + 1} = !{{!"branch_weights", i32 2000, i32 1}}\n'
+    return saturating + text.replace("!LIKELY", f"!{3 * n + 1}") + likely
+
+
+def optimised(text: str) -> bytes:
+    """Object code, with LLVM's own passes (loops are vectorised)."""
+    target = machine()[0](3)
+    module = parsed(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)  # level 3 takes 3 to 8 times as long, for nothing
+    options.loop_vectorization, options.slp_vectorization = True, False
+    builder = llvm.create_pass_builder(target, options)
+    builder.getModulePassManager().run(module, builder)
+    return target.emit_object(module)
+
+
+class LoopCode:
+    """The machine code of a program."""
+
+    def __init__(self, p: LoopProgram):
+        self.p = p
+        self.engine = engine_of("; a loop program\n" + finished(ProgramText(split_accumulations(p))), compiled=optimised)
+        self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(p.arrays)))(self.engine.get_function_address("program"))
+
+    def __call__(self, args: Any) -> list:
+        """The results for these arguments; its arrays, in C order, are written in place."""
+        p = self.p
+        given: list = []
+        for q, x in zip(p.params, args, strict=True):
+            given += [(q.type, x)] if isinstance(q, Scalar) else [("i8", n) for n in x.shape]
+        numbers = np.zeros(len(given) + 1 + len(p.body.yields), np.int64)
+        for k, (kind, x) in enumerate(given):
+            numbers[k : k + 1].view(kind)[0] = x
+        arrays = [x for q, x in zip(p.params, args, strict=True) if isinstance(q, LoopArray)]
+        self.call(numbers.ctypes.data, *[x.ctypes.data for x in arrays])
+        status = int(numbers[len(given)])
+        if status == NO_MEMORY:
+            raise MemoryError(f"{p.name}: not enough memory for the values that its derivative needs")
+        if status:
+            raise KernelError(
+                f"{p.name}, line {status}{' of ' + p.file if p.file else ''}: an index is out of bounds, a divisor is 0, or a step is 0"
+            )
+        results = [x for q, x in zip(p.params, args, strict=True) if q in p.outs]
+        return results + [numbers[len(given) + 1 + k :][:1].view(y.type)[0] for k, y in enumerate(p.body.yields)]
+
+
+def code_of(p: LoopProgram) -> LoopCode:
+    if "code" not in p.derived:
+        p.derived["code"] = LoopCode(p)
+    return p.derived["code"]

@@ -1,0 +1,585 @@
+"""From Numba's typed statements to a loop program."""
+
+import itertools
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from .control_flow import ControlFlow
+from .numba_ir import TypedFunction, is_array_type, kind_of
+from .program import FLOATS, LoopArray, LoopRefused, Scalar, literal
+from .scalars import expansion, write
+from .views import ArrayView, Known, Range, Ranges, Slice, TupleMembers
+from .writer import ONE, ZERO, ProgramWriter
+
+BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide, "mod": np.remainder,
+    "pow": np.power, "and_": "and", "or_": "or", "xor": "xor", "lshift": "shl", "rshift": "shr",
+    **{k: k for k in ("lt", "le", "gt", "ge", "eq", "ne")},
+}  # fmt: skip
+OPERATORS = {getattr(operator, prefix + k.rstrip("_")if prefix else k): v for k, v in BINARY.items() for prefix in ("", "i")
+             if hasattr(operator, prefix + k.rstrip("_") if prefix else k)}  # fmt: skip
+MATHS = {
+    "pow": np.power, "fabs": np.absolute, "atan": np.arctan, "atan2": np.arctan2, "asin": np.arcsin, "acos": np.arccos, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "erfc": scipy.special.erfc, "lgamma": scipy.special.gammaln,
+    "gamma": scipy.special.gamma,
+}  # fmt: skip
+CASTS = {
+    float: "f8", int: "i8", bool: "b1", np.float64: "f8", np.float32: "f4", np.int64: "i8", np.intp: "i8", np.int32: "i8", np.bool_: "b1"
+}  # fmt: skip
+NEW_ARRAYS = {np.zeros: 0.0, np.empty: 0.0, np.ones: 1.0, np.zeros_like: 0.0, np.empty_like: 0.0, np.ones_like: 1.0}
+MOST_POWER = 64
+WHICH = " which"
+
+
+class FunctionSource:
+    """What all frames of one program share.
+
+    `classes` are sets of origins of arrays; a name may stand for any array of a class.  These arrays are then layers
+    of one."""
+
+    def __init__(self, classes: tuple):
+        self.w = ProgramWriter()
+        self.classes = classes
+        self.layers: dict = {}  # class -> (its array, origin -> number)
+        self.special: dict[str, Scalar] = {}  # of a kernel: threadIdx.x and others
+        self.shared: set = set()  # arrays that the threads of a block share
+        self.ranges = Ranges(self.w)
+        self.numbers = itertools.count()
+        self.regions = [0]
+        self.constants: list[tuple[LoopArray, np.ndarray]] = []
+        self.made = itertools.count()  # numbers the places that make arrays
+
+    def class_of(self, origin: Any) -> frozenset:
+        return next((c for c in self.classes if origin in c), frozenset())
+
+    def layer(self, origin: Any, kind: str, shape: tuple) -> ArrayView:
+        """The array of this origin as one of its class."""
+        members = self.class_of(origin)
+        if members not in self.layers:
+            stacked = self.w.allocate(kind, (literal(len(members), "i8"), *shape), "layers")
+            self.layers[members] = stacked, {o: k for k, o in enumerate(sorted(members, key=str))}
+        stacked, numbers = self.layers[members]
+        if stacked.type != kind or len(stacked.shape) != len(shape) + 1:
+            raise LoopRefused("a name stands for arrays of different types")
+        return ArrayView(stacked, (literal(numbers[origin], "i8"), *[(ZERO, ONE, n) for n in stacked.shape[1:]]), members, True)
+
+    def array(self, kind: str, shape: tuple) -> ArrayView:
+        """A new array of zeros."""
+        origin = f"new{next(self.made)}"
+        if not self.class_of(origin):
+            array = self.w.allocate(kind, shape, origin)
+            return whole(array, frozenset((origin,)))
+        view = self.layer(origin, kind, shape)
+        if self.w.scope.parent is not None or any(a is not b for a, b in zip(shape, view.shape, strict=True)):
+            raise LoopRefused("a name stands for several arrays, of which one is made in a loop or has another shape")
+        return view
+
+
+class FrameWriter(ControlFlow):
+    """One call of a function: its statements, with its names."""
+
+    def __init__(self, source: FunctionSource, typed: TypedFunction, args: tuple, callers: tuple = ()):
+        self.source, self.w, self.typed, self.args = source, source.w, typed, args
+        self.ranges, self.callers = source.ranges, (*callers, typed.func)
+        self.prefix = f"{typed.name}.{next(source.numbers)}." if callers else ""
+        super().__init__(typed.flow, source.regions)
+
+    def run(self) -> Any:
+        self.region(self.flow.entry_point(), {})
+        return self.w.scope.find(self.prefix + "return")
+
+    def refuse(self, what: str) -> LoopRefused:
+        return LoopRefused(f"{self.typed.name}, line {self.w.line} of {self.typed.file}: {what}")
+
+    # --- names and types ---
+
+    def get(self, v: Any) -> Any:
+        x = self.w.get(self.prefix + v.name)
+        if isinstance(x, ArrayView) and x.layered:
+            x = replace(x, parts=(self.w.get(self.prefix + v.name + WHICH), *x.parts[1:]))
+        return x
+
+    def type_of(self, v: Any) -> Any:
+        return self.typed.typemap[v.name]
+
+    def put(self, v: Any, x: Any) -> None:
+        if isinstance(x, Scalar):
+            kind = kind_of(self.type_of(v))
+            if kind is None:
+                raise self.refuse(f"a value of Numba's type {self.type_of(v)}")
+            x = self.w.cast(x, kind)
+        if isinstance(x, ArrayView) and x.layered:  # one of several arrays: which, is a number
+            self.w.set(self.prefix + v.name + WHICH, x.parts[0])
+            x = replace(x, parts=(None, *x.parts[1:]))
+        self.w.set(self.prefix + v.name, x)
+
+    def scalar(self, x: Any) -> Scalar:
+        if isinstance(x, ArrayView):
+            return self.w.load(x.array, self.ranges.element(x))
+        if not isinstance(x, Scalar):
+            raise self.refuse("an object that is no number is used as one")
+        return x
+
+    # --- of ControlFlow ---
+
+    def assigned(self, blocks: Any) -> set:
+        found = {self.prefix + s.target.name for b in blocks for s in self.typed.blocks[b].body if type(s).__name__ == "Assign"}
+        names = (x.name for scope in self.w.scopes() for x in scope.names.values() if isinstance(x, Range))
+        return found | {n + WHICH for n in found} | set(names)
+
+    def moves(self, source: Any, target: Any) -> None:
+        found = []
+        for s in self.typed.blocks[target].body:
+            if getattr(getattr(s, "value", None), "op", None) == "phi":
+                for v, b in zip(s.value.incoming_values, s.value.incoming_blocks, strict=True):
+                    if b == source and hasattr(v, "name") and self.w.scope.find(self.prefix + v.name) is not None:
+                        found.append((s.target, self.get(v)))
+        for v, x in found:  # all at once: names may be swapped
+            self.put(v, x)
+
+    def ending(self, b: Any) -> tuple:
+        s = self.typed.blocks[b].body[-1]
+        kind = type(s).__name__
+        self.w.line = s.loc.line
+        if kind == "Jump":
+            return "jump", s.target
+        if kind == "Branch":
+            return "branch", self.truth(self.get(s.cond)), s.truebr, s.falsebr
+        if kind == "Return":
+            x = self.get(s.value)
+            if isinstance(x, Scalar):
+                x = self.w.cast(x, kind_of(self.typed.return_type) or x.type)
+            self.w.set(self.prefix + "return", x)
+            return ("return",)
+        raise self.refuse("an exception that may be raised" if "Raise" in kind else kind)
+
+    def truth(self, x: Any) -> Scalar:
+        if isinstance(x, Known):
+            return literal(bool(x.object), "b1")
+        return self.w.cast(self.scalar(x), "b1")
+
+    def counted(self, header: Any) -> tuple | None:
+        body = self.typed.blocks[header].body
+        step = next((s for s in body if getattr(getattr(s, "value", None), "op", None) == "iternext"), None)
+        if step is None:
+            return None
+        self.put_all(body[: body.index(step)])
+        r = self.get(step.value.value)
+        if not isinstance(r, Range):
+            raise self.refuse("a loop over something else than a range")
+        first = next(s for s in body if getattr(getattr(s, "value", None), "op", None) == "pair_first")
+        low = self.ranges.of(r.bounds[0])
+        if r.bounds[2].number is None or r.bounds[2].number < 0:
+            low = self.ranges.of(r.bounds[1])
+            low = None if low is None or r.bounds[2].number is None else low + 1
+        end = body[-1]
+
+        def enter(index: Scalar) -> None:
+            if low is not None:
+                self.ranges.least[index] = low
+            self.put(first.target, index)
+            self.put_all([s for s in body[body.index(first) + 1 :] if getattr(getattr(s, "value", None), "op", None) != "pair_second"])
+
+        return r.bounds, enter, end.truebr, end.falsebr
+
+    def statements(self, b: Any) -> None:
+        self.put_all(self.typed.blocks[b].body)
+
+    def put_all(self, body: Any) -> None:
+        for s in body:
+            self.w.line = s.loc.line
+            kind = type(s).__name__
+            if kind == "Assign":
+                self.assign(s.target, s.value)
+            elif kind in ("SetItem", "StaticSetItem"):
+                index = s.index if kind == "SetItem" else s.index_var
+                self.store(self.get(s.target), Known(s.index) if index is None else self.get(index), self.get(s.value))
+            elif kind not in ("Jump", "Branch", "Return", "Del", "Raise", "StaticRaise", "StaticTryRaise"):
+                raise self.refuse(kind)
+
+    # --- statements ---
+
+    def assign(self, t: Any, v: Any) -> None:
+        kind = type(v).__name__
+        if kind == "Arg":
+            self.put(t, self.args[v.index])
+        elif kind in ("Const", "Global", "FreeVar"):
+            self.put(t, self.constant(v.value))
+        elif kind == "Var":
+            self.put(t, self.get(v))
+        elif kind == "Expr":
+            write_it = getattr(self, "on_" + v.op, None)
+            if write_it is None:
+                raise self.refuse(f"Numba's operation {v.op}")
+            x = write_it(v, t)
+            if x is not None:
+                self.put(t, x)
+        else:
+            raise self.refuse(kind)
+
+    def constant(self, x: Any) -> Any:
+        if isinstance(x, (bool, np.bool_)):
+            return literal(x, "b1")
+        if isinstance(x, (int, np.integer)):
+            return literal(x, "i8")
+        if isinstance(x, (float, np.floating)):
+            return literal(x, "f4" if isinstance(x, np.float32) else "f8")
+        if isinstance(x, tuple):
+            return TupleMembers(tuple([self.constant(y) for y in x]))
+        if isinstance(x, np.ndarray):
+            return self.constant_array(x)
+        return Known(x)
+
+    def constant_array(self, x: np.ndarray) -> ArrayView:
+        """A global array, which Numba freezes."""
+        for a, known in self.source.constants:
+            if known is x:
+                return whole(a)
+        kind = {"f": f"f{x.itemsize}", "i": "i8", "b": "b1"}.get(x.dtype.kind)
+        if kind not in (*FLOATS, "i8", "b1"):
+            raise self.refuse(f"an array of dtype {x.dtype}")
+        a = LoopArray(kind, [Scalar("i8") for _ in x.shape], f"constant{len(self.source.constants)}")
+        self.source.constants.append((a, x))
+        return whole(a)
+
+    def at(self, x: Any) -> tuple:
+        return tuple([self.scalar(i) if isinstance(i, ArrayView) else i for i in (x.items if isinstance(x, TupleMembers) else (x,))])
+
+    def store(self, target: Any, at: Any, value: Any) -> None:
+        if not isinstance(target, ArrayView):
+            raise self.refuse("an assignment to a part of something else than an array")
+        view, w = self.ranges.indexed(target, self.at(at)), self.w
+        kind = view.array.type
+        if isinstance(value, ArrayView) and value.shape and value.array is view.array:  # they may overlap
+            value = self.filled(value.array.type, value.shape, lambda index, value=value: w.load(value.array, place_in(w, value, index)))
+        shape = view.shape
+
+        def axis(index: tuple) -> None:
+            if len(index) < len(shape):
+                w.count(shape[len(index)], lambda i: axis((*index, i)))
+                return
+            x = self.element_of(value, index, shape)
+            w.store(view.array, place_in(w, view, index), w.cast(x, kind))
+
+        axis(())
+
+    def element_of(self, x: Any, index: tuple, shape: tuple) -> Scalar:
+        """The element of an operand of array expressions; an axis of length 1 is repeated."""
+        if not isinstance(x, ArrayView):
+            return self.scalar(x)
+        own = index[len(index) - len(x.shape) :]
+        made = []
+        for i, n, m in zip(own, x.shape, shape[len(shape) - len(x.shape) :], strict=True):
+            one = ZERO if n.number == 1 else i
+            made.append(one if n is m or n.number is not None else self.w.compute("select", self.w.compute("eq", n, ONE), ZERO, i))
+        return self.w.load(x.array, place_in(self.w, x, tuple(made)))
+
+    def filled(self, kind: str, shape: tuple, element: Callable) -> ArrayView:
+        """A new array of these elements."""
+        w, view = self.w, self.source.array(kind, shape)
+
+        def axis(index: tuple) -> None:
+            if len(index) < len(shape):
+                w.count(shape[len(index)], lambda i: axis((*index, i)))
+            else:
+                w.store(view.array, place_in(w, view, index), w.cast(element(index), kind))
+
+        axis(())
+        return view
+
+    # --- expressions ---
+
+    def apply(self, f: Any, x: tuple, kind: str) -> Scalar:
+        """A function of NumPy's, or an operation of the program's, on numbers."""
+        w = self.w
+        if isinstance(f, str):
+            if f in ("lt", "le", "gt", "ge", "eq", "ne"):
+                common = (
+                    "f8"
+                    if "f8" in [v.type for v in x] or {v.type for v in x} == {"f4", "i8"}
+                    else max((v.type for v in x), key="b1 i8 f4 f8".find)
+                )
+                x = tuple([w.cast(v, "i8" if common == "b1" else common) for v in x])
+            return self.learned(f, x)
+        if kind in ("i8", "b1"):
+            return self.integers(f, tuple([w.cast(v, "i8") for v in x]))
+        if f is np.power and x[1].number is not None and x[1].number == int(x[1].number) and abs(x[1].number) <= MOST_POWER:
+            return self.power(w.cast(x[0], kind), int(x[1].number))
+        x = tuple([w.cast(v, kind) for v in x])
+        direct = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.true_divide: "div"}.get(f)
+        if direct is not None:
+            return w.compute(direct, *x)
+        recipe = expansion(f, len(x))
+        if recipe is None:
+            raise self.refuse(f"{getattr(f, '__name__', f)} has no derivative in loop programs")
+        return write(w, recipe, x, kind)
+
+    def power(self, x: Scalar, n: int) -> Scalar:
+        w = self.w
+        if n <= 0:
+            one = literal(1.0, x.type)
+            return one if n == 0 else w.compute("div", one, self.power(x, -n))
+        if n == 1:
+            return x
+        half = self.power(x, n // 2)
+        square = w.compute("mul", half, half)
+        return w.compute("mul", square, x) if n % 2 else square
+
+    def learned(self, op: str, x: tuple) -> Scalar:
+        out = self.w.compute(op, *x)
+        self.ranges.learn(out, op, x)
+        return out
+
+    def integers(self, f: Any, x: tuple) -> Scalar:
+        name = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.floor_divide: "floordiv", np.remainder: "mod", np.absolute: "abs",
+                np.negative: "neg"}.get(f)  # fmt: skip
+        if f is np.power and x[1].number is not None and 0 <= x[1].number <= MOST_POWER:
+            made = ONE
+            for _ in range(x[1].number):
+                made = self.learned("mul", (made, x[0]))
+            return made
+        if name is None:
+            raise self.refuse(f"{getattr(f, '__name__', f)} of integers")
+        return self.learned(name, x)
+
+    def elementwise(self, f: Any, operands: tuple, target: Any) -> Any:
+        """f of numbers, or of arrays element by element."""
+        t = self.type_of(target)
+        if not is_array_type(t):
+            kind = kind_of(t)
+            if kind is None:
+                raise self.refuse(f"a value of Numba's type {t}")
+            return self.apply(f, tuple([self.scalar(x) for x in operands]), kind)
+        kind = kind_of(t.dtype)
+        if kind is None:
+            raise self.refuse(f"an array of Numba's type {t}")
+        shape = self.common_shape([x for x in operands if isinstance(x, ArrayView)], t.ndim)
+        return self.filled(kind, shape, lambda index: self.apply(f, tuple([self.element_of(x, index, shape) for x in operands]), kind))
+
+    def common_shape(self, views: list, ndim: int) -> tuple:
+        w, made = self.w, []
+        for k in range(-ndim, 0):
+            lengths = list(dict.fromkeys(v.shape[k] for v in views if len(v.shape) >= -k))
+            n = lengths[0]
+            for m in lengths[1:]:
+                n = w.compute("select", w.compute("eq", n, ONE), m, n)
+            made.append(n)
+        return tuple(made)
+
+    def on_binop(self, v: Any, t: Any) -> Any:
+        f = OPERATORS.get(v.fn)
+        if f is None:
+            raise self.refuse(f"the operator {v.fn.__name__}")
+        a, b = self.get(v.lhs), self.get(v.rhs)
+        if isinstance(a, TupleMembers) and isinstance(b, TupleMembers) and f is np.add:
+            return TupleMembers(a.items + b.items)
+        return self.elementwise(f, (a, b), t)
+
+    def on_inplace_binop(self, v: Any, t: Any) -> Any:
+        a = self.get(v.lhs)
+        if not (isinstance(a, ArrayView) and a.shape):
+            return self.on_binop(v, t)
+        self.store(a, Known(Ellipsis), self.on_binop(v, t))
+        return a
+
+    def on_unary(self, v: Any, t: Any) -> Any:
+        name, x = v.fn if isinstance(v.fn, str) else v.fn.__name__, self.get(v.value)
+        if name in ("not_", "not"):
+            return self.w.compute("not", self.truth(x))
+        if name in ("neg", "-"):
+            return self.elementwise(np.negative, (x,), t)
+        if name in ("pos", "+"):
+            return x
+        raise self.refuse(f"the operator {name}")
+
+    def on_cast(self, v: Any, t: Any) -> Any:
+        return self.get(v.value)
+
+    on_exhaust_iter = on_cast
+
+    def on_phi(self, v: Any, t: Any) -> None:
+        """(`moves`)"""
+
+    def on_getiter(self, v: Any, t: Any) -> Any:
+        x = self.get(v.value)
+        if not isinstance(x, Range):
+            raise self.refuse("a loop over something else than a range")
+        x = replace(x, name=f"{self.prefix}{t.name} trips")
+        self.w.set(x.name, ZERO)
+        return x
+
+    def on_iternext(self, v: Any, t: Any) -> Any:
+        w, r = self.w, self.get(v.value)
+        k, (start, _, step) = w.get(r.name), r.bounds
+        w.set(r.name, self.learned("add", (k, ONE)))
+        return TupleMembers((w.compute("add", start, w.compute("mul", k, step)), w.compute("lt", k, w.trips(*r.bounds))))
+
+    def on_pair_first(self, v: Any, t: Any) -> Any:
+        return self.get(v.value).items[0]
+
+    def on_pair_second(self, v: Any, t: Any) -> Any:
+        return self.get(v.value).items[1]
+
+    def on_build_tuple(self, v: Any, t: Any) -> Any:
+        return TupleMembers(tuple([self.get(x) for x in v.items]))
+
+    def on_getattr(self, v: Any, t: Any) -> Any:
+        x = self.get(v.value)
+        if isinstance(x, ArrayView):
+            if v.attr == "shape":
+                return TupleMembers(x.shape)
+            if v.attr == "ndim":
+                return literal(len(x.shape), "i8")
+            if v.attr == "size":
+                n = ONE
+                for m in x.shape:
+                    n = self.learned("mul", (n, m))
+                return n
+            return Known((x, v.attr))
+        if isinstance(x, Known):
+            return self.attribute(x.object, v.attr)
+        raise self.refuse(f"the attribute {v.attr}")
+
+    def attribute(self, x: Any, name: str) -> Any:
+        return self.constant(getattr(x, name))
+
+    def on_getitem(self, v: Any, t: Any) -> Any:
+        return self.item(self.get(v.value), self.get(v.index))
+
+    on_typed_getitem = on_getitem
+
+    def on_static_getitem(self, v: Any, t: Any) -> Any:
+        x = self.get(v.value)
+        if isinstance(x, TupleMembers):
+            picked = x.items[v.index]
+            return TupleMembers(picked) if isinstance(v.index, slice) else picked
+        return self.item(x, self.get(v.index_var) if v.index_var is not None else self.constant(v.index))
+
+    def item(self, x: Any, at: Any) -> Any:
+        if isinstance(x, TupleMembers) and isinstance(at, Scalar) and at.number is not None:
+            return x.items[at.number]
+        if not isinstance(x, ArrayView):
+            raise self.refuse("an index of something else than an array")
+        view = self.ranges.indexed(x, self.at(at))
+        return view if view.shape else self.scalar(view)
+
+    # --- calls ---
+
+    def on_call(self, v: Any, t: Any) -> Any:
+        f = self.get(v.func)
+        args = tuple([self.get(x) for x in v.args])
+        named = {k: self.get(x) for k, x in v.kws}
+        if not isinstance(f, Known) or v.vararg is not None:
+            raise self.refuse("a call of an unknown function")
+        f = f.object
+        if isinstance(f, tuple):
+            return self.method(f[0], f[1], args, t)
+        if hasattr(f, "py_func"):
+            return self.inlined(f, v, args)
+        return self.called(f, args, named, t)
+
+    def inlined(self, f: Any, v: Any, args: tuple) -> Any:
+        if f.py_func in self.callers:
+            raise self.refuse(f"{f.py_func.__name__} calls itself")
+        if v.kws:
+            raise self.refuse("a call by keyword")
+        line = self.w.line
+        types = self.typed.calltypes[v].args
+        frame = type(self)(self.source, TypedFunction(f.py_func, types, self.typed.device), args, self.callers)
+        frame.args = tuple([self.w.cast(x, kind_of(k) or x.type) if isinstance(x, Scalar) else x for x, k in zip(args, types, strict=True)])
+        result = frame.run()
+        self.w.line = line
+        return Known(None) if result is None else result
+
+    def called(self, f: Any, args: tuple, named: dict, t: Any) -> Any:
+        w, kind = self.w, kind_of(self.type_of(t))
+        module = getattr(f, "__module__", None) or ""
+        if f in (range,) or getattr(f, "__name__", "") == "prange":
+            x: Any = tuple([self.scalar(a) for a in args])
+            return Range({1: (ZERO, x[0], ONE), 2: (*x, ONE), 3: x}[len(x)])
+        if f is slice:
+            cuts = [None if isinstance(a, Known) else self.scalar(a) for a in args]
+            return Slice(tuple({1: [None, *cuts, None], 2: [*cuts, None], 3: cuts}[len(cuts)]))
+        cast = CASTS.get(f) or kind_of(f)
+        if cast is not None:
+            return w.cast(self.scalar(args[0]), cast)
+        if f is len:
+            return literal(len(args[0].items), "i8") if isinstance(args[0], TupleMembers) else args[0].shape[0]
+        if f in NEW_ARRAYS:
+            return self.new_array(f, args, named, t)
+        if f in (min, max) and len(args) >= 2:
+            return self.extreme("lt" if f is min else "gt", args, kind)
+        if f is round or f is print:
+            raise self.refuse(f"{f.__name__}()")
+        if f is abs:
+            f = np.absolute
+        elif module == "math":
+            f = MATHS.get(f.__name__, getattr(np, f.__name__, None))
+        if f is np.sum and len(args) == 1 and not named:
+            return self.method(args[0], "sum", (), t)
+        if isinstance(f, np.ufunc) and not named:
+            if kind == "i8" and f in (np.floor, np.ceil, np.trunc):
+                return w.cast(self.apply(f, (self.scalar(args[0]),), "f8"), "i8")
+            return self.elementwise(f, args, t)
+        raise self.refuse(f"a call of {getattr(f, '__name__', f)}")
+
+    def extreme(self, op: str, args: tuple, kind: str | None) -> Scalar:
+        found = self.w.cast(self.scalar(args[0]), kind or "f8")
+        for a in args[1:]:
+            x = self.w.cast(self.scalar(a), kind or "f8")
+            found = self.learned({"lt": "min", "gt": "max"}[op], (found, x)) if kind == "i8" else self.w.compute(
+                "select", self.w.compute(op, x, found), x, found
+            )  # fmt: skip
+        return found
+
+    def new_array(self, f: Any, args: tuple, named: dict, t: Any) -> ArrayView:
+        given = args[0] if args else named.get("shape")
+        kind = kind_of(self.type_of(t).dtype)
+        if given is None or kind is None:
+            raise self.refuse(f"a new array of Numba's type {self.type_of(t)}")
+        shape = given.shape if isinstance(given, ArrayView) else given.items if isinstance(given, TupleMembers) else (given,)
+        shape = tuple([self.scalar(n) for n in shape])
+        if NEW_ARRAYS[f]:
+            return self.filled(kind, shape, lambda index: literal(NEW_ARRAYS[f], kind))
+        return self.filled(kind, shape, lambda index: literal(0, kind)) if self.source.classes else self.source.array(kind, shape)
+
+    def method(self, x: Any, name: str, args: tuple, t: Any) -> Any:
+        if name == "copy" and not args:
+            return self.filled(x.array.type, x.shape, lambda index: self.element_of(x, index, x.shape))
+        if name == "sum" and not args and kind_of(self.type_of(t)) is not None:
+            return self.total(x, kind_of(self.type_of(t)))
+        if name == "fill" and len(args) == 1:
+            self.store(x, Known(Ellipsis), args[0])
+            return Known(None)
+        raise self.refuse(f"the method {name} of an array")
+
+    def total(self, x: ArrayView, kind: Any) -> Scalar:
+        w = self.w
+
+        def axis(index: tuple, so_far: Scalar) -> Scalar:
+            if len(index) == len(x.shape):
+                return w.compute("add", so_far, w.cast(self.element_of(x, index, x.shape), kind))
+            return w.count(x.shape[len(index)], lambda i, s: [axis((*index, i), s)], [so_far])[0]
+
+        return axis((), literal(0, kind))
+
+
+def whole(a: LoopArray, origins: frozenset = frozenset()) -> ArrayView:
+    return ArrayView(a, tuple([(ZERO, ONE, n) for n in a.shape]), origins)
+
+
+def place_in(w: ProgramWriter, view: ArrayView, index: tuple) -> tuple:
+    """The index in the array of an element of a view."""
+    given, made = iter(index), []
+    for p in view.parts:
+        if isinstance(p, tuple):
+            start, step, _ = p
+            i = next(given)
+            p = i if start is ZERO and step is ONE else w.compute("add", start, w.compute("mul", i, step))
+        made.append(p)
+    return tuple(made)

@@ -1,0 +1,139 @@
+"""Numba's typed intermediate representation of a function, without code generation.
+
+This is the only module that knows Numba's internal names. Numba's passes up to type inference are run by hand. A
+function that is called is typed here, too: Numba would compile it, and for a device it would ask for a driver."""
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numba
+from numba import types
+from numba.core import bytecode, compiler, controlflow, errors, registry, typed_passes
+from numba.core.compiler_machinery import PassManager
+from numba.core.dispatcher import _DispatcherBase
+from numba.core.target_extension import target_override
+from numba.core.typing.templates import make_concrete_template, signature
+
+from .._core.registry import load
+from .program import LoopRefused
+
+LOCK = threading.RLock()
+
+
+def cuda_parts() -> tuple:
+    """(class of kernels, target, compiler flags) of numba.cuda."""
+    return (
+        load("numba.cuda.dispatcher").CUDADispatcher,
+        load("numba.cuda.descriptor").cuda_target,
+        load("numba.cuda.compiler").CUDAFlags(),
+    )
+
+
+class TypedFunction:
+    """A function for these types of arguments: blocks of statements, and the types of names and calls."""
+
+    def __init__(self, func: Any, argtypes: tuple, device: bool):
+        self.func, self.device = func, device
+        self.name, self.file = func.__name__, func.__code__.co_filename
+        try:
+            with LOCK, helpers_typed_only(device):
+                state = typed_state(func, argtypes, device)
+        except errors.NumbaError as error:
+            raise LoopRefused(f"Numba cannot type {func.__name__}: {str(error).strip().splitlines()[0]}") from error
+        self.blocks, self.typemap, self.calltypes = state.func_ir.blocks, state.typemap, state.calltypes
+        self.return_type = state.return_type
+        self.flow = graph_of_blocks(self.blocks)
+
+
+def graph_of_blocks(blocks: Any) -> Any:
+    flow = controlflow.CFGraph()
+    for b in blocks:
+        flow.add_node(b)
+    for b, block in blocks.items():
+        for target in block.terminator.get_targets():
+            flow.add_edge(b, target)
+    flow.set_entry_point(min(blocks))
+    flow.process()
+    return flow
+
+
+def typed_state(func: Any, argtypes: tuple, device: bool) -> Any:
+    """Numba's state after type inference."""
+    _, target, flags = cuda_parts() if device else (None, registry.cpu_target, compiler.Flags())
+    flags.nrt = not device
+    flags.enable_pyobject = flags.force_pyobject = False
+    with target_override("cuda" if device else "cpu"):
+        target.typing_context.refresh()
+        target.target_context.refresh()
+        made = compiler.Compiler(target.typing_context, target.target_context, None, tuple(argtypes), None, flags, {})
+        made.state.func_id = bytecode.FunctionIdentity.from_function(func)
+        made.state.status.can_fallback = False
+        passes = PassManager("tapegrad")
+        passes.passes.extend(compiler.DefaultPassBuilder.define_untyped_pipeline(made.state).passes)
+        passes.add_pass(typed_passes.NopythonTypeInference, "types")
+        passes.finalize()
+        made.state.bc = bytecode.ByteCode(made.state.func_id)
+        passes.run(made.state)
+    return made.state
+
+
+@contextlib.contextmanager
+def helpers_typed_only(device: bool) -> Iterator[None]:
+    kind: Any = cuda_parts()[0] if device else _DispatcherBase
+    usual = kind.get_call_template
+
+    def template(self: Any, args: Any, kws: Any) -> Any:
+        # the body of an overload of Numba's own must exist; so must a function of another target
+        if kws or (self.py_func.__module__ or "").startswith("numba.") or threading.get_ident() != owner:
+            return usual(self, args, kws)
+        result = typed_state(self.py_func, args, device).return_type
+        name = self.py_func.__name__
+        made = make_concrete_template(f"CallTemplate({name})", key=name, signatures=[signature(result, *args)])
+        return made, inspect.signature(self.py_func), args, kws
+
+    owner = threading.get_ident()
+    kind.get_call_template = template
+    try:
+        yield
+    finally:
+        kind.get_call_template = usual
+
+
+def kind_of(t: Any) -> str | None:
+    """The type of a scalar in loop programs; None: it has none."""
+    if isinstance(t, types.Boolean):
+        return "b1"
+    if isinstance(t, (types.Integer, types.IntegerLiteral)):
+        return None if t in (types.uint64,) else "i8"
+    return {types.float64: "f8", types.float32: "f4"}.get(t)
+
+
+def type_of_array(kind: str, ndim: int) -> Any:
+    return types.Array({"f8": types.float64, "f4": types.float32, "i8": types.int64, "b1": types.boolean}[kind], ndim, "C")
+
+
+def type_of_scalar(kind: str) -> Any:
+    return {"f8": types.float64, "f4": types.float32, "i8": types.int64, "b1": types.boolean}[kind]
+
+
+def type_of_tuple(members: Any) -> Any:
+    return types.Tuple(members)
+
+
+def type_of_object(x: Any) -> Any:
+    """The type of an argument that is no number or array; None: it has none."""
+    try:
+        return numba.typeof(x)
+    except (errors.NumbaError, ValueError):
+        return None
+
+
+def is_array_type(t: Any) -> bool:
+    return isinstance(t, types.Array)
+
+
+def is_device_kernel(d: Any) -> bool:
+    return type(d).__module__.startswith("numba.cuda")

@@ -1,0 +1,107 @@
+"""The loop program of a function of Numba's: its parameters, its results, and names that stand for several arrays."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .numba_device import AXES, SIZES, KernelFrame
+from .numba_front import FrameWriter, FunctionSource, whole
+from .numba_ir import TypedFunction
+from .program import Block, LoopArray, LoopProgram, LoopRefused, Scalar, copied, pruned, verified, written
+from .views import ArrayView, Known, TupleMembers
+from .writer import Rebound
+
+
+class NumbaProgram:
+    """The program of a function of Numba's for these types of arguments.
+
+    `params` are the program's parameters for each argument, in order; `result` says what it returns; `alike` lists
+    arrays that must have one shape. `names` are parameters' names, `same` maps arguments that are one array."""
+
+    def __init__(self, func: Any, types: tuple, leaves: list, arguments: Callable, device: bool = False):
+        typed = TypedFunction(func, types, device)
+        classes: tuple = ()
+        for _ in range(8):
+            try:
+                self.build(typed, leaves, arguments, classes)
+                return
+            except Rebound as error:
+                found = frozenset(error.args[0])
+                classes = (*[c for c in classes if not c & found], found.union(*[c for c in classes if c & found]))
+        raise LoopRefused(f"{func.__name__}: its names stand for too many arrays")
+
+    def build(self, typed: TypedFunction, leaves: list, arguments: Callable, classes: tuple) -> None:
+        """`leaves` are kinds, or (kind, number of axes); `arguments` makes the function's arguments of their objects."""
+        source = FunctionSource(classes)
+        w, objects, copies = source.w, [], []
+        self.params: list = []
+        for k, leaf in enumerate(leaves):
+            if isinstance(leaf, str):
+                self.params.append(Scalar(leaf, f"x{k}"))
+                objects.append(self.params[-1])
+                continue
+            a = LoopArray(leaf[0], [Scalar("i8") for _ in range(leaf[1])], f"x{k}")
+            self.params.append(a)
+            source.ranges.least.update(dict.fromkeys(a.shape, 0))
+            if source.class_of(k):
+                view = source.layer(k, a.type, a.shape)
+                w.copy(view.array, a, at=(view.parts[0],))
+                copies.append((a, view))
+                objects.append(view)
+            else:
+                objects.append(whole(a, frozenset((k,))))
+        if typed.device:  # the last six numbers are the sizes of the launch
+            names = [f"{size}.{axis}" for size in SIZES for axis in AXES]
+            source.special.update(zip(names, objects[-6:], strict=True))
+            source.ranges.least.update(dict.fromkeys(objects[-6:], 1))
+        frame = (KernelFrame if typed.device else FrameWriter)(source, typed, tuple(arguments(objects)))
+        result = frame.run()
+        for a, view in copies:
+            w.copy(a, view.array, of=(view.parts[0],))
+        self.alike = [[a for a, v in copies if v.array is stacked] for stacked, _ in source.layers.values()]
+        self.yields: list[Scalar] = []
+        self.returned: list[tuple[LoopArray, tuple]] = []
+        self.result = self.described(frame, result)
+        w.block.yields = [*self.yields, *[n for _, shape in self.returned for n in shape]]
+        body = w.resolve(w.block)
+        self.constants = [x for _, x in source.constants]
+        self.frozen = [x.copy() for x in self.constants]
+        params = [*self.params, *[a for a, _ in source.constants], *[a for a, _ in self.returned]]
+        count = len(self.yields)
+        shapes = Block(body.statements, body.yields[count:])
+        self.shapes = pruned(verified(duplicate(LoopProgram(typed.name, params, shapes, [], typed.file)))) if self.returned else None
+        body.yields = body.yields[:count]
+        self.program = LoopProgram(typed.name, params, body, [], typed.file)
+        made = written(self.program)
+        self.program.outs = [a for a in self.program.arrays if a in made]
+        self.program = verified(pruned(self.program))
+
+    def described(self, frame: FrameWriter, x: Any) -> Any:
+        """What is returned: ("yield", number), ("array", number of the parameter), a tuple, or None."""
+        match x:
+            case None | Known(object=None):
+                return None
+            case Scalar():
+                self.yields.append(x)
+                return "yield", len(self.yields) - 1
+            case TupleMembers():
+                return tuple([self.described(frame, y) for y in x.items])
+            case ArrayView() if x.array in self.params and x == whole(x.array, x.origins):
+                return "array", self.params.index(x.array)
+            case ArrayView() if x.array not in self.params:
+                out = LoopArray(x.array.type, [Scalar("i8") for _ in x.shape], f"result{len(self.returned)}")
+                frame.store(whole(out), Known(Ellipsis), x)
+                self.returned.append((out, x.shape))
+                return "new", len(self.returned) - 1
+        raise frame.refuse("a result that is no number, no new array and no argument")
+
+
+def duplicate(p: LoopProgram) -> LoopProgram:
+    """A copy that shares nothing but its parameters."""
+    new: dict = {}
+
+    def inner(_: Any, block: Block) -> Block:
+        made = Block([copied(s, new, inner) for s in block.statements])
+        made.yields = [new.get(y, y) for y in block.yields]
+        return made
+
+    return LoopProgram(p.name, p.params, inner(None, p.body), p.outs, p.file)

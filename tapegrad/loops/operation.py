@@ -1,0 +1,282 @@
+"""A loop program as an operation, with derivatives of every order, and the call of a function of Numba's."""
+
+import dis
+import functools
+import inspect
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import may_share_memory
+from .._core.primitive import Primitive, bind, layout_of, values_of
+from .._core.variable import Variable, View
+from ..ops.declare import shape
+from .adjoint import adjoint
+from .machine import code_of
+from .numba_device import launch_sizes
+from .numba_ir import is_device_kernel, kind_of, type_of_array, type_of_object, type_of_scalar, type_of_tuple
+from .numba_program import NumbaProgram
+from .program import FLOATS, LoopArray, LoopProgram, LoopRefused, Scalar, verified, written
+from .reference import interpreted
+from .tangent import tangent
+from .views import Known, TupleMembers
+
+DTYPES = {"f8": np.float64, "f4": np.float32, "i8": np.int64, "b1": np.bool_}
+
+
+class LoopOperation:
+    """A program as a primitive; its results are a tuple."""
+
+    def __init__(self, p: LoopProgram):
+        self.p = p
+        self.written = written(p)
+        self.count = len(p.outs) + len(p.body.yields)
+        prim = self.prim = Primitive(p.name, self.run, multi=self.count)
+        prim.holomorphic, prim.joint = False, True
+        prim.keep_spec = lambda active: (tuple(range(len(active))), False)
+        prim.vjp, prim.jvp = (self.pull,), self.push
+
+    def __call__(self, *args: Any) -> tuple:
+        return bind(self.prim, args, {})
+
+    def run(self, *args: Any) -> tuple:
+        given: list[Any] = []
+        for q, x in zip(self.p.params, args, strict=True):
+            if isinstance(q, Scalar):
+                given.append(x.item() if hasattr(x, "item") else x)
+            else:
+                make = np.array if q in self.written else np.asarray
+                given.append(make(x, DTYPES[q.type], order="C"))
+        return tuple(code_of(self.p)(given))
+
+    def derived(self, make: Callable, wrt: tuple) -> "LoopOperation":
+        key = make.__name__, wrt
+        if key not in self.p.derived:
+            self.p.derived[key] = LoopOperation(verified(make(self.p, wrt)))
+        return self.p.derived[key]
+
+    def push(self, t: Any, out: Any, *args: Any) -> tuple:
+        p = self.p
+        made = self.derived(tangent, tuple([k for k, d in enumerate(t) if d is not None]))
+        shadows = [d if d is not None else zeros(q, x) for q, x, d in zip(p.params, args, t, strict=True) if q in made.p.derived["shadows"]]
+        scalars = [d for q, d in zip(p.params, t, strict=True) if isinstance(q, Scalar) and d is not None]
+        got = iter(made(*args, *shadows, *scalars)) if made.count else iter(())
+        active = made.p.derived["shadows"]
+        tangents = [next(got) if a in active else None for a in p.outs]
+        tangents += [next(got) if y.type in FLOATS else None for y in p.body.yields]
+        return tuple([np.zeros_like(layout_of(o)) if d is None else d for d, o in zip(tangents, out, strict=True)])
+
+    def pull(self, g: Any, out: Any, need: Any, *args: Any) -> tuple:
+        p, wrt = self.p, tuple([k for k, yes in enumerate(need) if yes])
+        made = self.derived(adjoint, wrt)
+        g = list(g) if isinstance(g, (list, tuple)) else [g]
+        bars: dict = dict(zip(p.outs, g, strict=False))
+        rest = g[len(p.outs) :]
+        shadows = made.p.derived["shadows"]
+        seeds = [zeros(q, x) if bars.get(q) is None else bars[q] for q, x in zip(p.params, args, strict=True) if q in shadows]
+        seeds += [0.0 if c is None else c for y, c in zip(p.body.yields, rest, strict=True) if y.type in FLOATS]
+        got = iter(made(*args, *seeds))
+        found: dict = {k: next(got) for k in sorted(wrt, key=lambda k: isinstance(p.params[k], Scalar))}
+        return tuple([found.get(k) for k in range(len(args))])
+
+
+def zeros(q: Any, x: Any) -> np.ndarray:
+    return np.zeros(shape(x), DTYPES[q.type])
+
+
+# --- calls of functions of Numba's ---
+
+
+@functools.cache
+def loops_in(code: Any) -> bool:
+    """Is there a loop in this code?  Straight code is followed as Python."""
+    return any("BACKWARD" in i.opname for i in dis.get_instructions(code))
+
+
+class LoopArguments:
+    """The arguments of a call: their types, and the arrays and numbers in them, each once."""
+
+    def __init__(self, args: tuple):
+        self.leaves: list = []
+        self.values: list = []
+        self.trees = [self.tree(x) for x in args]
+        self.types = tuple([t for t, _ in self.trees])
+        self.key = self.types, tuple([repr(form) for _, form in self.trees])
+
+    def tree(self, x: Any) -> tuple:
+        """(Numba's type, a number of `values`, a tuple, or the object)."""
+        if type(x) is tuple:
+            parts = [self.tree(y) for y in x]
+            return type_of_tuple([t for t, _ in parts]), tuple([f for _, f in parts])
+        look = layout_of(x)
+        if isinstance(look, np.ndarray):
+            kind = {"f": f"f{look.itemsize}", "i": "i8", "b": "b1"}.get(look.dtype.kind)
+            if kind not in DTYPES or look.dtype.byteorder == ">":
+                raise LoopRefused(f"an array of dtype {look.dtype}")
+            at = next((k for k, v in enumerate(self.values) if v is x), None)
+            if at is None:
+                at = self.add((kind, look.ndim), x)
+            return type_of_array(kind, look.ndim), at
+        kind = "b1" if isinstance(look, (bool, np.bool_)) else "i8" if isinstance(look, (int, np.integer)) else None
+        if isinstance(look, (float, np.floating)):
+            kind = "f4" if isinstance(look, np.float32) else "f8"
+        if kind is not None and kind_of(type_of_scalar(kind)):
+            return type_of_scalar(kind), self.add(kind, x)
+        t = type_of_object(x)
+        if t is None or isinstance(x, Variable):
+            raise LoopRefused(f"an argument of type {type(x).__name__}")
+        return t, Fixed(x)
+
+    def add(self, leaf: Any, x: Any) -> int:
+        self.leaves.append(leaf)
+        self.values.append(x)
+        return len(self.values) - 1
+
+    def objects(self, made: list) -> list:
+        """The arguments of the function, from the objects for `values`."""
+
+        def build(form: Any) -> Any:
+            if isinstance(form, tuple):
+                return TupleMembers(tuple([build(f) for f in form]))
+            return Known(form.object) if isinstance(form, Fixed) else made[form]
+
+        return [build(form) for _, form in self.trees]
+
+
+class Fixed:
+    """An argument that is part of the program."""
+
+    def __init__(self, x: Any):
+        self.object = x
+
+    def __repr__(self) -> str:
+        return f"{type(self.object)}{id(self.object)}"
+
+
+class NumbaFunction:
+    """The programs of a function of Numba's, one for each kind of arguments."""
+
+    def __init__(self, func: Any, device: bool = False):
+        self.device, self.signature = device, inspect.signature(func)
+        self.programs: dict = {}
+
+    def program(self, func: Any, given: LoopArguments) -> tuple[NumbaProgram, LoopOperation | None]:
+        """(program, its operation); the text of a refusal is kept."""
+        found = self.programs.get(given.key)
+        if found is None:
+            try:
+                made = NumbaProgram(func, given.types, given.leaves, given.objects, self.device)
+                found = made, LoopOperation(made.program) if made.program.outs or made.program.body.yields else None
+            except LoopRefused as error:
+                found = str(error)
+            except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:  # unknown to the front end
+                found = f"{func.__name__} has no loop program ({type(error).__name__}: {error})"
+            self.programs[given.key] = found
+        if isinstance(found, str):
+            raise LoopRefused(found)
+        return found
+
+    def arguments(self, args: tuple, kwargs: dict, sizes: Any = ()) -> LoopArguments:
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = LoopArguments(tuple(bound.arguments.values()))
+        for n in sizes:
+            given.add("i8", n)
+        return given
+
+    def __call__(self, func: Any, args: tuple, kwargs: dict, sizes: Any = ()) -> Any:
+        given = self.arguments(args, kwargs, sizes)
+        made, operation = self.program(func, given)
+        self.check(made, given.values)
+        values = [*given.values, *made.constants]
+        if made.shapes is not None:
+            values += self.new_arrays(made, values)
+        results = operation(*values) if operation is not None else ()
+        outs = dict(zip(made.program.outs, results, strict=False))
+        for q, x in zip(made.params, given.values, strict=False):
+            if q in outs:
+                x[...] = outs[q]
+        return self.result(made, made.result, given.values, outs, results[len(outs) :])
+
+    def check(self, made: Any, values: list) -> None:
+        """Arrays that the program writes must not overlap with others; some must have one shape."""
+        arrays = [(q, x) for q, x in zip(made.params, values, strict=True) if isinstance(q, LoopArray)]
+        for (q, x), (r, y) in itertools.combinations(arrays, 2):
+            if (q in made.program.outs or r in made.program.outs) and overlap(x, y):
+                raise LoopRefused("an array that is written overlaps with another argument")
+        if any(not np.array_equal(x, then, equal_nan=True) for x, then in zip(made.constants, made.frozen, strict=True)):
+            raise LoopRefused("a global array was changed since the function was first called")
+        for q, x in arrays:
+            if q in made.program.outs and not isinstance(x, Variable) and not x.flags.writeable:
+                raise LoopRefused("an array that is written is read-only")
+        shapes = dict(zip(made.params, [shape(x) for x in values], strict=True))
+        if any(len({shapes[a] for a in group}) > 1 for group in made.alike):
+            raise LoopRefused("a name stands for arrays of different shapes")
+
+    def new_arrays(self, made: Any, values: list) -> list[np.ndarray]:
+        """Zeros for the arrays that the function makes and returns."""
+        p = made.shapes
+        used = [
+            values_of(x) if isinstance(q, Scalar) or q.type in ("i8", "b1") else layout_of(x)
+            for q, x in zip(p.params, values, strict=False)
+        ]
+        lengths = iter(interpreted(p, [*used, *[np.zeros([0] * len(s)) for _, s in made.returned]]))
+        return [np.zeros([next(lengths) for _ in s], DTYPES[a.type]) for a, s in made.returned]
+
+    def result(self, made: Any, form: Any, values: list, outs: dict, yields: Any) -> Any:
+        if form is None:
+            return None
+        if form[:1] == ("yield",):
+            return yields[form[1]]
+        if form[:1] == ("array",):
+            return values[form[1]]
+        if form[:1] == ("new",):
+            return outs[made.returned[form[1]][0]]
+        return tuple([self.result(made, f, values, outs, yields) for f in form])
+
+
+def overlap(x: Any, y: Any) -> bool:
+    bases = [v._base if type(v) is View else v for v in (x, y)]
+    return bases[0] is bases[1] or may_share_memory(layout_of(x), layout_of(y))
+
+
+FUNCTIONS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # Python function -> its programs
+
+
+def programs_of(d: Any) -> NumbaFunction:
+    """The programs of a function or kernel that Numba compiles."""
+    known = FUNCTIONS.get(d.py_func)
+    if known is None:
+        known = FUNCTIONS[d.py_func] = NumbaFunction(d.py_func, is_device_kernel(d))
+    return known
+
+
+def call_numba(d: Any, args: tuple, kwargs: dict, follow: Callable) -> Any:
+    """Call a function of Numba's with tracked values: as a loop program, or followed as Python."""
+    if not loops_in(d.py_func.__code__):
+        return follow()
+    try:
+        return programs_of(d)(d.py_func, args, kwargs)
+    except LoopRefused:
+        return follow()
+
+
+class DeviceKernel:
+    """A kernel of numba.cuda in followed code: kernel[blocks, threads](...) on NumPy arrays, as a loop program."""
+
+    def __init__(self, d: Any):
+        self.kernel, self.__name__ = d, d.py_func.__name__
+
+    def __getitem__(self, launch: Any) -> Callable:
+        sizes = launch_sizes(launch)
+        return lambda *args: programs_of(self.kernel)(self.kernel.py_func, args, {}, sizes)
+
+    def __call__(self, *args: Any) -> None:
+        raise LoopRefused(f"{self.__name__} is a kernel: launch it as {self.__name__}[blocks, threads](...)")
+
+    def forall(self, count: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Callable:
+        threads = tpb or 128
+        return self[-(-count // threads), threads]

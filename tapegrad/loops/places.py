@@ -1,0 +1,68 @@
+"""Which indices are known to lie within their arrays, and which are checked before a loop instead of in it."""
+
+from typing import Any
+
+from ..kernels.emit.builder import Affine
+from .program import Allocate, Block, Compute, For, Load, LoopProgram, Scalar, Store
+
+
+class CheckedAccesses:
+    """An index that is affine in the index of the loop around it, in an access of each trip, lies between its first
+    and its last value. These are checked before the loop."""
+
+    def __init__(self, p: LoopProgram):
+        self.form: dict[Scalar, Affine] = {}
+        self.inside: dict = {}  # value or array -> how many loops are around its definition
+        self.checks: dict[For, list] = {}
+        self.safe: set = set()
+        self.visit(p.body, None, 0)
+
+    def affine(self, v: Scalar) -> Affine:
+        if v.number is not None:
+            return Affine(int(v.number))
+        return self.form.get(v, Affine(0, {v: 1}))
+
+    def visit(self, block: Block, loop: For | None, depth: int) -> None:
+        for s in block.statements:
+            for o in (*s.outs, *([s.array] if isinstance(s, Allocate) else [])):
+                self.inside[o] = depth
+            if isinstance(s, Compute) and s.out.type == "i8":
+                self.learn(s)
+            if isinstance(s, (Load, Store)) and loop is not None:
+                for k, i in enumerate(s.index):
+                    self.consider(s, k, self.affine(i), loop, depth)
+            for b in s.blocks:
+                for v in s.entering:
+                    self.inside[v] = depth + 1
+                self.visit(b, s if isinstance(s, For) else None, depth + 1)
+
+    def learn(self, s: Compute) -> None:
+        a, b = [self.affine(v) if v.type == "i8" else None for v in (*s.args, s.args[0])[:2]]
+        if a is None or b is None:
+            return
+        if s.op == "add":
+            self.form[s.out] = a + b
+        elif s.op == "sub":
+            self.form[s.out] = a - b
+        elif s.op == "mul" and (not a.terms or not b.terms):
+            self.form[s.out] = a * b.const if not b.terms else b * a.const
+
+    def consider(self, s: Any, k: int, at: Affine, loop: For, depth: int) -> None:
+        factor = at.terms.get(loop.index, 0)
+        fixed = Affine(at.const, {v: c for v, c in at.terms.items() if v is not loop.index})
+        n = s.array.shape[k]
+        if (
+            all(self.inside.get(v, 0) < depth for v in (*fixed.terms, *([n] if n.number is None else [])))
+            and self.inside.get(s.array, 0) < depth
+        ):
+            self.safe.add((s, k))
+            key = (id(s.array), k, factor, fixed.const, tuple(sorted((id(v), c) for v, c in fixed.terms.items())))
+            found = self.checks.setdefault(loop, [])
+            if key not in [other for other, *_ in found]:
+                found.append((key, s, k, factor, fixed))
+
+    def is_safe(self, s: Any, k: int) -> bool:
+        return (s, k) in self.safe
+
+    def before(self, loop: For) -> list:
+        return [check for _, *check in self.checks.get(loop, [])]

@@ -1,0 +1,408 @@
+"""The loop program: typed scalars in single assignment, arrays, loops with bounds known at run time, branches.
+
+A `LoopProgram` has parameters (scalars and arrays), a body, and results: the final content of some of its
+arrays, then the scalars that the body yields.  No two of its arrays share memory.  Control flow is a tree of
+blocks, and a value is visible in its block and in the blocks within.  Loops and branches hand values on as
+arguments, yields and results.  Derivatives of a program are programs, so that they nest.
+
+Types are "f8", "f4", "i8" and "b1". The operations on floats are those of the graph of kernels
+(`kernels.graph.nodes.OPERATIONS`), with their derivatives; further ones act on integers and booleans."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._core.errors import KernelError
+
+FLOATS = ("f8", "f4")
+
+
+class LoopRefused(KernelError):
+    """A function or kernel that has no loop program; the message names the user's line."""
+
+
+class Scalar:
+    """A value of a program; `number` is not None for a literal."""
+
+    __slots__ = ("name", "number", "type")
+
+    def __init__(self, type: str, name: str = "", number: Any = None):
+        self.type, self.name, self.number = type, name, number
+
+
+def literal(number: Any, type: str) -> Scalar:
+    return Scalar(type, "", {"i8": int, "b1": bool}.get(type, float)(number))
+
+
+class LoopArray:
+    """Memory of this type, in C order; its shape consists of scalars."""
+
+    __slots__ = ("name", "shape", "type")
+
+    def __init__(self, type: str, shape: Iterable[Scalar], name: str = ""):
+        self.type, self.shape, self.name = type, tuple(shape), name
+
+
+class LoopStack:
+    """A stack of scalars of this type, as high as memory allows."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, type: str, name: str = ""):
+        self.type, self.name = type, name
+
+
+@dataclass(eq=False)
+class Block:
+    statements: list = field(default_factory=list)
+    yields: list[Scalar] = field(default_factory=list)
+
+
+@dataclass(eq=False, kw_only=True)
+class Statement:
+    line: int = 0
+
+    operands = property(lambda self: ())
+    outs = property(lambda self: ())
+    blocks = property(lambda self: ())
+
+
+@dataclass(eq=False)
+class Compute(Statement):
+    out: Scalar
+    op: str
+    args: tuple[Scalar, ...]
+
+    operands = property(lambda self: self.args)
+    outs = property(lambda self: (self.out,))
+
+
+@dataclass(eq=False)
+class Load(Statement):
+    out: Scalar
+    array: LoopArray
+    index: tuple[Scalar, ...]
+
+    operands = property(lambda self: self.index)
+    outs = property(lambda self: (self.out,))
+
+
+@dataclass(eq=False)
+class Store(Statement):
+    array: LoopArray
+    index: tuple[Scalar, ...]
+    value: Scalar
+
+    operands = property(lambda self: (*self.index, self.value))
+
+
+class Accumulate(Store):
+    """array[index] += value"""
+
+
+@dataclass(eq=False)
+class Push(Statement):
+    stack: LoopStack
+    value: Scalar
+
+    operands = property(lambda self: (self.value,))
+
+
+@dataclass(eq=False)
+class Pop(Statement):
+    out: Scalar
+    stack: LoopStack
+
+    outs = property(lambda self: (self.out,))
+
+
+@dataclass(eq=False)
+class Allocate(Statement):
+    """A new array, of zeros unless each element is stored first; it lives until the end of its block."""
+
+    array: LoopArray
+    zeroed: bool = True
+
+    operands = property(lambda self: self.array.shape)
+
+
+class Barrier(Statement):
+    """The threads of a block wait for each other (until `threads.split_threads`)."""
+
+
+@dataclass(eq=False)
+class Loop(Statement):
+    """`args` are `inits` in the first trip, and in others what the body yielded; the last become `results`."""
+
+    args: list[Scalar]
+    inits: list[Scalar]
+    body: Block
+    results: list[Scalar]
+
+    outs = property(lambda self: self.results)
+    blocks = property(lambda self: (self.body,))
+
+
+@dataclass(eq=False)
+class For(Loop):
+    """The trips of range(start, stop, step)."""
+
+    index: Scalar
+    bounds: tuple[Scalar, Scalar, Scalar]
+
+    operands = property(lambda self: (*self.bounds, *self.inits))
+    entering = property(lambda self: (self.index, *self.args))
+
+
+@dataclass(eq=False)
+class DoWhile(Loop):
+    """The body, and again as long as it makes `test` true."""
+
+    test: Scalar
+
+    operands = property(lambda self: self.inits)
+    entering = property(lambda self: self.args)
+
+
+@dataclass(eq=False)
+class If(Statement):
+    test: Scalar
+    then: Block
+    other: Block
+    results: list[Scalar]
+
+    operands = property(lambda self: (self.test,))
+    outs = property(lambda self: self.results)
+    blocks = property(lambda self: (self.then, self.other))
+    entering = ()
+
+
+@dataclass(eq=False)
+class LoopProgram:
+    name: str
+    params: list[Scalar | LoopArray]
+    body: Block
+    outs: list[LoopArray]
+    file: str = ""
+    derived: dict = field(default_factory=dict)  # its derivatives and its code, once made
+
+    @property
+    def arrays(self) -> list[LoopArray]:
+        return [p for p in self.params if isinstance(p, LoopArray)]
+
+
+def walk(block: Block) -> Iterator[Any]:
+    """All statements, those of inner blocks after the one that has them."""
+    for s in block.statements:
+        yield s
+        for b in s.blocks:
+            yield from walk(b)
+
+
+def yielded(s: Any, b: Block) -> list[Scalar]:
+    """What a block of statement s hands on."""
+    return [*b.yields, s.test] if isinstance(s, DoWhile) else b.yields
+
+
+def written(p: LoopProgram) -> set[LoopArray]:
+    return {s.array for s in walk(p.body) if isinstance(s, Store)}
+
+
+def captured(s: Any) -> list[Scalar]:
+    """The values from outside that the blocks of a statement use, in order; no literals."""
+    inside: set = set()
+    found: dict = {}
+
+    def visit(s: Any) -> None:
+        for b in s.blocks:
+            inside.update(s.entering)
+            for t in b.statements:
+                found.update(dict.fromkeys(t.operands))
+                visit(t)
+                inside.update(t.outs)
+            found.update(dict.fromkeys(yielded(s, b)))
+
+    visit(s)
+    return [v for v in found if v not in inside and v.number is None]
+
+
+# --- copies ---
+
+
+def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
+    """A copy of a statement; `new` maps values, arrays and stacks, and learns those that it defines.
+
+    `inner` copies the blocks."""
+
+    def m(v: Any) -> Any:
+        return new.get(v, v)
+
+    def fresh(v: Scalar) -> Scalar:
+        new[v] = Scalar(v.type, v.name)
+        return new[v]
+
+    def ms(values: Any) -> tuple:
+        return tuple([m(v) for v in values])
+
+    inits: Any
+    args: Any
+    index: Any
+    match s:
+        case Compute():
+            args = ms(s.args)
+            return Compute(fresh(s.out), s.op, args, line=s.line)
+        case Load():
+            index = ms(s.index)
+            return Load(fresh(s.out), m(s.array), index, line=s.line)
+        case Store():
+            return type(s)(m(s.array), ms(s.index), m(s.value), line=s.line)
+        case Push():
+            return Push(m(s.stack), m(s.value), line=s.line)
+        case Pop():
+            return Pop(fresh(s.out), m(s.stack), line=s.line)
+        case Allocate():
+            new[s.array] = LoopArray(s.array.type, ms(s.array.shape), s.array.name)
+            return Allocate(new[s.array], s.zeroed, line=s.line)
+        case For():
+            inits, bounds = list(ms(s.inits)), ms(s.bounds)
+            index, args = fresh(s.index), [fresh(a) for a in s.args]
+            return For(args, inits, inner(s, s.body), [fresh(r) for r in s.results], index, bounds, line=s.line)
+        case DoWhile():
+            inits, args = list(ms(s.inits)), [fresh(a) for a in s.args]
+            body = inner(s, s.body)
+            return DoWhile(args, inits, body, [fresh(r) for r in s.results], m(s.test), line=s.line)
+        case If():
+            test = m(s.test)
+            return If(test, inner(s, s.then), inner(s, s.other), [fresh(r) for r in s.results], line=s.line)
+    raise AssertionError(type(s).__name__)
+
+
+# --- dead code ---
+
+
+class Liveness:
+    """What the results of a program depend on."""
+
+    def __init__(self, p: LoopProgram):
+        self.live: set = {*p.body.yields, *p.outs}
+        size = -1
+        while size != len(self.live):
+            size = len(self.live)
+            self.visit(p.body)
+
+    def is_live(self, s: Any) -> bool:
+        if isinstance(s, Store):
+            return s.array in self.live
+        if isinstance(s, (Push, Pop)):
+            return s.stack in self.live
+        if isinstance(s, Allocate):
+            return s.array in self.live
+        return isinstance(s, Barrier) or any(o in self.live for o in s.outs) or any(self.is_live(t) for b in s.blocks for t in b.statements)
+
+    def visit(self, block: Block) -> None:
+        for s in reversed(block.statements):
+            if isinstance(s, Pop) and s.out in self.live:
+                self.live.add(s.stack)
+            if isinstance(s, Loop):
+                for k, (a, r) in enumerate(zip(s.args, s.results, strict=True)):
+                    if a in self.live or r in self.live:
+                        self.live.update((a, r, s.body.yields[k], s.inits[k]))
+            if isinstance(s, If):
+                for k, r in enumerate(s.results):
+                    if r in self.live:
+                        self.live.update((s.then.yields[k], s.other.yields[k]))
+            for b in s.blocks:
+                self.visit(b)
+            if self.is_live(s):
+                self.live.update(s.bounds if isinstance(s, For) else (s.test,) if isinstance(s, DoWhile) else s.operands)
+                if isinstance(s, Load):
+                    self.live.add(s.array)
+
+
+def pruned(p: LoopProgram) -> LoopProgram:
+    """The program without what its results do not need."""
+    known = Liveness(p)
+
+    def clean(block: Block, keep: list[bool]) -> Block:
+        made = []
+        for s in block.statements:
+            if known.is_live(s):
+                if isinstance(s, Loop):
+                    k = [a in known.live for a in s.args]
+                    s.body = clean(s.body, k)
+                    s.args, s.inits, s.results = ([v for v, yes in zip(x, k, strict=True) if yes] for x in (s.args, s.inits, s.results))
+                elif isinstance(s, If):
+                    k = [r in known.live for r in s.results]
+                    s.then, s.other = clean(s.then, k), clean(s.other, k)
+                    s.results = [v for v, yes in zip(s.results, k, strict=True) if yes]
+                made.append(s)
+        return Block(made, [v for v, yes in zip(block.yields, keep, strict=True) if yes])
+
+    p.body = clean(p.body, [True] * len(p.body.yields))
+    return p
+
+
+# --- the verifier ---
+
+COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
+
+
+class Verifier:
+    """Checks that each value is defined once and where it is visible, and that types agree."""
+
+    def __init__(self, p: LoopProgram):
+        self.seen: set = set()
+        visible: set = set()
+        for q in p.params:
+            for v in (q,) if isinstance(q, Scalar) else (q, *q.shape):
+                self.define(v, visible)
+        self.block(p.body, visible, p.body.yields)
+        self.must(all(a in p.params for a in p.outs), "a result is no parameter", None)
+
+    def must(self, holds: bool, what: str, s: Any) -> None:
+        if not holds:
+            where = f" (line {s.line}, {type(s).__name__})" if s is not None else ""
+            raise LoopRefused(f"the loop program is not valid: {what}{where}")
+
+    def define(self, v: Any, visible: set, s: Any = None) -> None:
+        self.must(v not in self.seen, f"{v.name or 'a value'} is defined twice", s)
+        self.seen.add(v)
+        visible.add(v)
+
+    def block(self, block: Block, visible: set, yields: list[Scalar]) -> None:
+        for s in block.statements:
+            self.statement(s, visible)
+        for v in yields:
+            self.must(v.number is not None or v in visible, f"{v.name or 'a value'} is used where it is not defined", None)
+
+    def statement(self, s: Any, visible: set) -> None:
+        for v in s.operands:
+            self.must(v.number is not None or v in visible, f"{v.name or 'a value'} is used where it is not defined", s)
+        if isinstance(s, (Load, Store)):
+            self.must(s.array in visible, f"the array {s.array.name} is not visible", s)
+            self.must(len(s.index) == len(s.array.shape), "an index of another length", s)
+            self.must(all(i.type == "i8" for i in s.index), "an index is no integer", s)
+            self.must((s.out if isinstance(s, Load) else s.value).type == s.array.type, "another type than the array's", s)
+        if isinstance(s, (Push, Pop)):
+            self.must((s.out if isinstance(s, Pop) else s.value).type == s.stack.type, "another type than the stack's", s)
+        if isinstance(s, Allocate):
+            self.define(s.array, visible, s)
+        if isinstance(s, Compute):
+            self.must((s.op in COMPARISONS) <= (s.out.type == "b1"), "a comparison that is no truth value", s)
+        for b in s.blocks:
+            inner = set(visible)
+            for v in s.entering:
+                self.define(v, inner, s)
+            self.block(b, inner, yielded(s, b))
+            types = [[v.type for v in x] for x in (b.yields, s.results)]
+            self.must(types[0] == types[1], "results of other types than what is handed on", s)
+        if isinstance(s, Loop):
+            types = [[v.type for v in x] for x in (s.args, s.inits, s.results)]
+            self.must(types[0] == types[1] == types[2], "a carried value changes its type", s)
+        for v in s.outs:
+            self.define(v, visible, s)
+
+
+def verified(p: LoopProgram) -> LoopProgram:
+    Verifier(p)
+    return p
