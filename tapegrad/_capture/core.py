@@ -280,6 +280,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             return Shadow.array
         if hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
+        if kind.__name__ == "DUFunc" and module_of(kind) == "numba.np.ufunc.dufunc":
+            return Shadow.elementwise
         if is_iterator(kind):
             return Shadow.iterator
         for c in mro_of(kind):

@@ -220,6 +220,17 @@ class FunctionCapture(Capture):
 
         return call
 
+    def elementwise(self, u: Any) -> Any:
+        """What `numba.vectorize` made: on tracked values a loop over the elements."""
+
+        def call(*args, **kwargs):
+            if any(is_tracked(a) for a in (*args, *kwargs.values())):
+                return load("tapegrad.loops.operation").call_elementwise(u, args, kwargs)
+            return u(*lend(args), **lend(kwargs))
+
+        vars(call).update({name: getattr(u, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")})
+        return call
+
     def ufunc(self, u: np.ufunc) -> Any:
         """One made by `numpy.frompyfunc` calls the shadow of its function."""
         face = stand_ins.function_stand_in(u)

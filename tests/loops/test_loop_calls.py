@@ -4,7 +4,7 @@ memory, kinds of numbers, bad input."""
 import numpy as np
 import pytest
 from loop_functions import CASES, heat, nbody, prefix, wave
-from numba import njit
+from numba import njit, vectorize
 
 import tapegrad as tg
 
@@ -285,3 +285,25 @@ def test_global_arrays_that_change():
     assert tg.grad(f)(1.0) == 6.0
     table[0] = 5.0
     assert tg.grad(f)(1.0) == 14.0
+
+
+@vectorize
+def bent(a, b):
+    if a > 0:
+        return a * b + np.tanh(a)
+    return a * a * b
+
+
+def test_what_vectorize_made_is_a_loop_over_elements():
+    x, v = np.array([0.3, -0.7, 1.1]), np.array([0.2, 0.5, -1.0])
+
+    def f(x):
+        return bent(x, np.array([[1.0], [2.0]]) * x[0]).sum()
+
+    step = 1e-6
+    np.testing.assert_allclose(tg.grad(f)(x), [(f(x + step * e) - f(x - step * e)) / (2 * step) for e in np.eye(3)], atol=1e-9)
+    np.testing.assert_allclose(tg.hvp(f, x, v), (tg.grad(f)(x + step * v) - tg.grad(f)(x - step * v)) / (2 * step), atol=1e-8)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([x, 2 * x]))[1], tg.grad(f)(2 * x), rtol=1e-14)
+    assert tg.grad(lambda x: bent(x, x).sum())(x.astype(np.float32)).dtype == np.float32
+    with pytest.raises(tg.errors.ArgumentError, match=r"made by numba\.vectorize, takes its 2 arguments alone"):
+        tg.grad(lambda x: bent(x, x, out=np.zeros(3)).sum())(x)
