@@ -110,6 +110,10 @@ class DeferredMember:
         get = getattr(type(value), "__get__", None)
         return value if get is None else get(value, x, kind)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Python calls the `__get__` of a class unbound
+        return self.member()(*args, **kwargs)
+
 
 class DeferredData(DeferredMember):
     """Stands for a property, or another descriptor that is asked before the attributes of an object."""

@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from .._capture import MAKERS, Shadow
-from .._capture.objects import content_of, is_same, put_back, restore
+from .._capture.objects import content_of, is_same, put_back, restore, snapshot
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
 from .._core.pickling import PickledByCall
@@ -20,7 +20,7 @@ from .._core.variable import Variable, frozen, variable
 from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
 from .call import check_function, constant_like, user_name, value_out
-from .rebind import Rebind, captured_generators, captured_result, confirm, ended, out_of, with_all
+from .rebind import Rebind, captured_result, confirm, ended, out_of, with_all
 from .transforms import jvp, vjp
 
 P = ParamSpec("P")
@@ -283,23 +283,23 @@ class CheckpointCall:
         again = self.marks is not None
         shadow = Rebind(f, [*args, kwargs], self.first, inputs)
         with shadow as (g, (*args, kwargs)):
-            later = captured_generators(shadow)
-            if again:
-                for r, state in self.draws:
-                    restore(r, state)
-            else:
-                self.draws = later
+            later = [(r, snapshot(r)) for r, _ in self.draws]
+            for r, state in self.draws:
+                restore(r, state)
             try:
                 y = g(*args, **kwargs)
             finally:
                 if again:
+                    later += [(r, state) for r, state in shadow.generators if not any([r is known for known, _ in later])]
                     for r, state in later:
                         restore(r, state)
+                else:
+                    self.draws = [*shadow.generators]
             ys = [v for v in leaves(y) if is_differentiable(layout_of(v))]
             self.tree = tree_map(lambda v: OUTPUT if is_differentiable(layout_of(v)) else v, y)
             self.count = len(ys)
             if not again and len(self.first.handles) > len(inputs):
-                for r, state in later:
+                for r, state in self.draws:
                     restore(r, state)
                 for x, before in shadow.state:
                     put_back(x, before)

@@ -49,7 +49,8 @@ class Rebind(Shadow):
         self.places: AnyDict = {}
         self.of, self.values = of, values
         self.state: AnyList = []  # captured numbers, containers of such, integer arrays, with what they held
-        self.generators: AnyList = []  # of random numbers
+        self.generators: AnyList = []  # of random numbers, with their states when they were found
+        self.reads_all = True  # what is captured is to be known before the call
 
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
@@ -71,8 +72,8 @@ class Rebind(Shadow):
                     f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised since; reach what it holds by "
                     "a name"
                 )
-            elif isinstance(x, GENERATORS) and not any([x is g for g in self.generators]):
-                self.generators.append(x)
+            elif isinstance(x, GENERATORS) and not any([x is g for g, _ in self.generators]):
+                self.generators.append((x, snapshot(x)))
             return new
         found = self.seen.get(id(x))
         if found is not None:
@@ -149,7 +150,7 @@ class Rebind(Shadow):
         if g is not f and type(g.__globals__) is ModuleGlobals:
             names = names_in(f.__code__)
             if "random" in names:
-                self.generators += [np.random.mtrand._rand, random._inst]
+                self.generators += [(r, snapshot(r)) for r in (np.random.mtrand._rand, random._inst)]
             ask(g.__globals__, names)  # at once: the captured arrays are to be known before the call
         return g
 
@@ -286,14 +287,9 @@ def ended(shadow: Shadow) -> None:
         shadow.on = False
 
 
-def captured_generators(shadow: Rebind) -> AnyList:
-    """The generators that a function draws from, with their states."""
-    return [(r, snapshot(r)) for r in shadow.generators]
-
-
-def forgotten(shadow: Rebind, draws: AnyList) -> None:
-    """What a run has altered is as it was when the shadow was entered; `draws`: as it was then."""
-    for r, state in draws:
+def forgotten(shadow: Rebind) -> None:
+    """What a run has altered is as it was when the shadow met it."""
+    for r, state in shadow.generators:
         restore(r, state)
     for x, before in shadow.state:
         put_back(x, before)
@@ -310,7 +306,7 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
         return
     shadow = Rebind(functions, [])
     with shadow as (again, _):
-        draws, OPEN.again = captured_generators(shadow), True
+        OPEN.again = True
         try:
             yield again
             for x, y in shadow.handles:
@@ -319,7 +315,7 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
         finally:
             OPEN.again = False
             shadow.arrays = []
-            forgotten(shadow, draws)
+            forgotten(shadow)
 
 
 def captured_result(x: Variable, out: Any) -> None:

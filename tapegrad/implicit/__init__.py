@@ -24,7 +24,7 @@ from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
 from .._transforms.call import constant_like, user_name, value_out, where_of
-from .._transforms.rebind import Rebind, captured_generators, confirm, forgotten, out_of, with_all
+from .._transforms.rebind import Rebind, confirm, forgotten, out_of, with_all
 from .._transforms.transforms import grad, jvp, vjp
 from .._transforms.vmap import vmap
 from ..ops import shaping
@@ -345,7 +345,6 @@ class ImplicitProblem:
         """`run(F, solver, x0, params)` with these values of the Variables."""
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
-            draws = captured_generators(shadow) if self.of.apart else []
             out = run(F, solver, x0, tuple(params))
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
             shadow.check_all(self.call)
@@ -353,7 +352,7 @@ class ImplicitProblem:
                 self.kept_floats |= shadow.check(self.call)
         shadow.arrays = []
         if self.of.apart:
-            forgotten(shadow, draws)
+            forgotten(shadow)
         else:
             shadow.finish()
         return out

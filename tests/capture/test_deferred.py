@@ -336,3 +336,47 @@ def test_members_looked_up_past_the_class():
         return inspect.getattr_static(Model, "value")(Model(), x)
 
     np.testing.assert_allclose(tg.grad(f)(X), 2 * X * Model.scale * [1.0, -1.0])
+
+
+class ReadsWeight:
+    def __get__(self, x, kind=None):
+        return x.w
+
+
+class WithDescriptor:
+    reads = ReadsWeight()
+
+    def __init__(self):
+        self.w = np.ones(2)
+
+
+def test_a_descriptor_whose_method_was_not_read_yet():
+    """Python calls the `__get__` of a class unbound."""
+    x = WithDescriptor()
+
+    def f(z):
+        first = x.reads
+        return (first * x.reads * z).sum()
+
+    np.testing.assert_array_equal(tg.grad(f)(np.ones(2)), np.ones(2))
+
+
+class Drawing:
+    rng = np.random.default_rng(0)  # of the class
+
+    def __init__(self, seed):
+        self.own = np.random.default_rng(seed)
+
+    def __call__(self, x):
+        return (x * x * self.own.normal(size=2) * self.rng.normal(size=2)).sum()
+
+
+def test_checkpoint_draws_what_was_drawn_from_attributes():
+    def drawn(transform):
+        Drawing.rng = np.random.default_rng(0)
+        d = Drawing(1)
+        return transform(d)(np.ones(2)), d.own.normal(), d.rng.normal()
+
+    expected, found = drawn(tg.grad), drawn(lambda d: tg.grad(tg.checkpoint(lambda x: d(x))))
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert found[1:] == expected[1:]

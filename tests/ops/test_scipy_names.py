@@ -19,6 +19,7 @@ from tapegrad._core.trees import leaves
 from tapegrad.errors import ArgumentError, BatchError, DeviceError
 from tapegrad.ops.declare import COMPOSED, PRIMITIVES
 from tapegrad.testing import check_grads
+from tapegrad.testing.derivative_checks import direction_like
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -65,7 +66,7 @@ def first_order(line):
     nums = [n for n, x in enumerate(line.inputs) if np.asarray(x).dtype.kind in "fc"]
     rng = np.random.default_rng(0)
     v = [None] * len(line.inputs)
-    for n, d in zip(nums, tg.testing.direction_like(tuple([line.inputs[n] for n in nums]), rng), strict=True):
+    for n, d in zip(nums, direction_like(tuple([line.inputs[n] for n in nums]), rng), strict=True):
         v[n] = d
     h = line.eps
     at = [leaves(line.f(*moved(line.inputs, v, k * h))) for k in (1, -1, 2, -2)]

@@ -19,6 +19,7 @@ UNPROVED = {
     "unknown",
     "without_eta",
 }  # only met at corners, or on a device
+UNPROVED |= {"sum_over_ranks", "rows_over_ranks", "shifted"}  # over ranks (tests/parallel)
 UNPROVED |= {"last_writer", "places_of", "first_chosen"}  # only met where an index differs from sample to sample (test_vmap_indices.py)
 
 

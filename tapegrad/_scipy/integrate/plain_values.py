@@ -16,7 +16,7 @@ from ..._core.arrays import is_array, same_bits
 from ..._core.primitive import is_tracked, live, values_of
 from ..._core.scope import OPEN
 from ..._core.variable import Variable, View, variable
-from ..._transforms.rebind import Rebind, captured_generators, forgotten, is_lost
+from ..._transforms.rebind import Rebind, forgotten, is_lost
 from ...ops.indexing.regions import region
 
 
@@ -35,7 +35,6 @@ class PlainRebind(Rebind):
         self.copies: list = []  # (copy, what it is a copy of)
         self.left_alone: list = []  # (object that is not followed, what it held)
         self.found = False  # is one of the captured values tracked?
-        self.draws: list = []  # (random generator, its state)
 
     def __call__(self, x: Any) -> Any:
         if x is tapegrad_numpy and self.arrays_only:
@@ -74,11 +73,10 @@ class PlainRebind(Rebind):
 
     def altered(self) -> bool:
         """Have the functions changed anything but arrays outside of themselves, or may they have?"""
-        drawn = [*self.draws, *captured_generators(self)[len(self.draws) :]]
         return (
             any([not holds_still(x, held) for x, held in [*self.state, *self.left_alone]])
             or any([change[0].altered(self, change) for change in holders(self)])
-            or any([repr(snapshot(r)) != repr(before) for r, before in drawn])
+            or any([repr(snapshot(r)) != repr(before) for r, before in self.generators])
             or bool(self.near and strays(self)[1])
         )
 
@@ -96,10 +94,10 @@ def on_plain_values(*functions: Any, arrays_only: bool = True) -> Iterator[tuple
     """The functions on plain values. What they alter is put back at the end, and cannot be seen outside."""
     shadow = PlainRebind(functions, arrays_only)
     with shadow as (plain, _):
-        shadow.draws, again, OPEN.again = captured_generators(shadow), OPEN.again, True
+        again, OPEN.again = OPEN.again, True
         try:
             yield shadow, plain
         finally:
             OPEN.again = again
             shadow.arrays = []
-            forgotten(shadow, shadow.draws)
+            forgotten(shadow)
