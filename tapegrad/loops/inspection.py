@@ -40,7 +40,9 @@ class ProgramPrinter:
     """A program as lines of text, with the user's lines as comments."""
 
     def __init__(self, p: LoopProgram):
-        self.file, self.names, self.lines, self.line = p.file, {}, [], 0  # type: ignore[var-annotated]
+        self.file, self.line = p.file, 0
+        self.names: dict[Any, str] = {}
+        self.lines: list[str] = []
         params = [self.name(q) for q in p.params]
         self.lines.append(f"def {p.name}({', '.join(params)}):")
         for a in p.arrays:
@@ -58,7 +60,7 @@ class ProgramPrinter:
             base = "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
             taken = set(self.names.values())
             self.names[v] = next(n for n in (base, *[f"{base}_{k}" for k in range(len(taken) + 1)]) if n not in taken)
-        return self.names[v]  # type: ignore[no-any-return]
+        return self.names[v]
 
     def at(self, s: Any) -> str:
         return f"{self.name(s.array)}[{', '.join(map(self.name, s.index)) or '()'}]"

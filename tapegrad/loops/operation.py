@@ -71,7 +71,7 @@ class LoopOperation:
         active = made.p.derived["shadows"]
         tangents = [next(got) if a in active else None for a in p.outs]
         tangents += [next(got) if y.type in FLOATS else None for y in p.body.yields]
-        return tuple([np.zeros_like(layout_of(o)) if d is None else d for d, o in zip(tangents, out, strict=True)])
+        return tuple([np.zeros(shape(o), dtype(o)) if d is None else d for d, o in zip(tangents, out, strict=True)])
 
     def pull(self, g: Any, out: Any, need: Any, *args: Any) -> tuple:
         p, wrt = self.p, tuple([k for k, yes in enumerate(need) if yes])

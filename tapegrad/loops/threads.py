@@ -42,7 +42,8 @@ class Segment:
 
     def __init__(self, statements: list, stores: list):
         self.statements, self.stores = statements, stores
-        made = If(None, Block(statements), Block(), [])  # type: ignore[arg-type]
+        no_test: Any = None
+        made = If(no_test, Block(statements), Block(), [])
         self.defined = {o for s in statements for o in s.outs}
         self.used = [*captured(made), *[v for _, v in stores if v.number is None and v not in self.defined]]
 

@@ -168,6 +168,7 @@ ELSEWHERE = {
     "_capture/builtin": "exec and compile of the user's, followed",
     "_capture/dependencies": "the check of what a program read",
     "_debug/profile": "what a tape keeps",
+    "loops/operation": "the loop over the elements of numba.vectorize",
     "replay/emitted": "a replay's own text",
     "replay/fusion/compiled_groups": "the text that calls a compiled group",
     "replay/fusion/row_products": "the text that calls compiled rows",

@@ -65,6 +65,7 @@ ASKING = {
     "stats._integrated": "counts",
     "_scipy.statistics": "which pairs of points differ",
     "optimize._constrained": "the start of a search",
+    "loops.operation": "whole numbers, of which lengths are made",
     "_scipy.integrate.plain_values": "what SciPy's solver is given",
 }
 # `bottom` and `_value`: layout, memory and the levels of a handle.
