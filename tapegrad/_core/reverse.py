@@ -492,7 +492,7 @@ def has_nan(g: Any) -> bool:
     """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
     g, _ = known(g)
     if type(g) is ndarray:
-        s: Any = g.dot(g) if g.ndim == 1 else np.vdot(g, g)
+        s: Any = np.minimum.reduce(g, axis=None) if g.size else 0.0  # (a sum of squares might overflow)
         found: bool = s != s
         return found
     return isinstance(g, (float, complex, np.generic)) and g != g

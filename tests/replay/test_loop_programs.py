@@ -32,3 +32,17 @@ def test_a_constant_false_is_no_operand():
     for x in [*points, *points]:
         np.testing.assert_allclose(p.value(x), f(x), rtol=1e-14)
         np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-14)
+
+
+def test_the_search_for_nan_overflows_nowhere():
+    """Gradients of 1e200 under errstate: a square of them would raise what the user may catch."""
+
+    def f(x):
+        return (x * 1e200).sum() + (x * x).sum()
+
+    x = np.ones(3)
+    p, plan = tg.prepare(f, x), tg.sparse.prepare_jacobian(lambda x: x * 1e200, x)
+    with np.errstate(all="raise"):
+        for n in range(4):
+            np.testing.assert_array_equal(p.grad(n * x), tg.grad(f)(n * x))
+            np.testing.assert_array_equal(plan(n * x).toarray(), 1e200 * np.eye(3))
