@@ -13,7 +13,13 @@ not count.  Import this file before numpy: it sets thread counts."""
 # ruff: noqa: E402
 import os
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
 os.environ.update(dict.fromkeys(THREADS, "1"))
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -48,7 +54,8 @@ CANNOT = Absent("raises")  # the system refuses this program
 
 
 METHOD = (
-    "one pinned core, one thread, float64; processor time, medians of interleaved rounds, ratios from pairs of one round;"
+    "one pinned core, one thread, float64; processor time, medians of interleaved rounds, ratios from pairs "
+    "of one round;"
     " answers agree to 1e-10 before any timing"
 )
 
@@ -128,14 +135,18 @@ def measure(jobs, seconds=1.5, rounds=(5, 41), rtol=1e-10, compare=True, most=5)
         once = time.process_time() - begin
         calls[name] = int(min(max(0.03 / once, 1), most))
         spent += (calls[name] + (calls[name] > 1)) * once
-        np.testing.assert_allclose(again, answer, rtol=rtol, atol=1e-12, err_msg=f"{name}: the second call differs")
+        np.testing.assert_allclose(
+            again, answer, rtol=rtol, atol=1e-12, err_msg=f"{name}: the second call differs"
+        )
         answers[name] = answer
     if compare and "tapegrad" in answers:
         ours = answers["tapegrad"]
         for name, answer in answers.items():
             theirs = answer if len(answer) == len(ours) else answer[: len(ours)]
             scale = np.abs(ours[: len(theirs)]).max()
-            np.testing.assert_allclose(theirs, ours[: len(theirs)], rtol=rtol, atol=rtol * scale, err_msg=f"tapegrad and {name}")
+            np.testing.assert_allclose(
+                theirs, ours[: len(theirs)], rtol=rtol, atol=rtol * scale, err_msg=f"tapegrad and {name}"
+            )
     n = int(min(max(seconds / max(spent, 1e-9), rounds[0]), rounds[1]))
     times = {name: [] for name in live}
     gc.freeze()  # a collection looks at what the rounds made, not at all that the peers have loaded
@@ -189,7 +200,9 @@ class Report:
             self.missed.append(text)
 
     def close(self):
-        self.say("\nAll goals held." if not self.missed else "\nGoals missed: " + "; ".join(self.missed) + ".")
+        self.say(
+            "\nAll goals held." if not self.missed else "\nGoals missed: " + "; ".join(self.missed) + "."
+        )
         if self.save:
             path = HERE / "results" / f"{self.name}-{datetime.date.today()}.md"
             path.parent.mkdir(exist_ok=True)
@@ -208,7 +221,12 @@ def cell(x):
 def ratio(a, b):
     """a / b, or the Absent that stands for one of them.  Two jobs of one row are compared round by round."""
     absent = next((x for x in (a, b) if isinstance(x, Absent)), None)
-    if absent is None and isinstance(a, Seconds) and isinstance(b, Seconds) and len(a.rounds) == len(b.rounds):
+    if (
+        absent is None
+        and isinstance(a, Seconds)
+        and isinstance(b, Seconds)
+        and len(a.rounds) == len(b.rounds)
+    ):
         return statistics.median([x / y for x, y in zip(a.rounds, b.rounds, strict=True)])
     return absent or a / b
 
@@ -228,7 +246,8 @@ def facts(method):
     return "\n".join(
         [
             f"- date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC; commit: {commit()}",
-            f"- machine: {processor()}, {os.cpu_count()} cores, {memory()}, {platform.system()} {platform.machine()}",
+            f"- machine: {processor()}, {os.cpu_count()} cores, {memory()}, {platform.system()} "
+            f"{platform.machine()}",
             f"- versions: {', '.join(versions)}",
             f"- method: {method}",
         ]
@@ -240,7 +259,8 @@ def commit():
         return subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True).stdout.strip()
 
     return (
-        git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain", "--", "../tapegrad") else "")
+        git("rev-parse", "--short", "HEAD")
+        + (" with changes" if git("status", "--porcelain", "--", "../tapegrad") else "")
     ) or "unknown"
 
 

@@ -50,7 +50,9 @@ def torch_gaussians(torch, theta, x):
 
     def value(th):
         d1, d2 = (data[0] - th[0][:, None]) / th[2][:, None], (data[1] - th[1][:, None]) / th[3][:, None]
-        return (-0.5 * (d1 * d1 + d2 * d2)).sum(1) - data.shape[1] * (torch.log(th[2]) + torch.log(th[3]) + LOG2PI)
+        return (-0.5 * (d1 * d1 + d2 * d2)).sum(1) - data.shape[1] * (
+            torch.log(th[2]) + torch.log(th[3]) + LOG2PI
+        )
 
     def run(f):
         v = f(leaf)
@@ -100,7 +102,11 @@ def jax_celerite(jax, theta, t, y, variance):
 if wp is not None:
 
     @wp.kernel
-    def warp_normal(theta: wp.array2d(dtype=wp.float64), x: wp.array2d(dtype=wp.float64), value: wp.array(dtype=wp.float64)):
+    def warp_normal(
+        theta: wp.array2d(dtype=wp.float64),
+        x: wp.array2d(dtype=wp.float64),
+        value: wp.array(dtype=wp.float64),
+    ):
         b = wp.tid()
         mu1, mu2, s1, s2 = theta[0, b], theta[1, b], theta[2, b], theta[3, b]
         quad = wp.float64(0.0)
@@ -184,7 +190,9 @@ class Rows:
 if wp is not None:
 
     @wp.kernel
-    def warp_level_kernel(theta: wp.array2d(dtype=wp.float64), y: wp.array(dtype=wp.float64), value: wp.array(dtype=wp.float64)):
+    def warp_level_kernel(
+        theta: wp.array2d(dtype=wp.float64), y: wp.array(dtype=wp.float64), value: wp.array(dtype=wp.float64)
+    ):
         b = wp.tid()
         obs, drift = wp.exp(theta[0, b]), wp.exp(theta[1, b])
         a, P, total = wp.float64(0.0), wp.float64(1.0e7), wp.float64(0.0)
@@ -270,7 +278,14 @@ def statsmodels_four_states(theta, y, H):
 
     class Filter(MLEModel):
         def __init__(self):
-            super().__init__(y, k_states=4, k_posdef=4, initialization="known", constant=np.zeros(4), stationary_cov=np.eye(4))
+            super().__init__(
+                y,
+                k_states=4,
+                k_posdef=4,
+                initialization="known",
+                constant=np.zeros(4),
+                stationary_cov=np.eye(4),
+            )
             self["design"], self["selection"] = H, np.eye(4)
             self.ssm.loglikelihood_burn, self.ssm.tolerance = 0, 0.0  # all steps, no steady state
 
@@ -282,5 +297,8 @@ def statsmodels_four_states(theta, y, H):
 
     model, vector = Filter(), theta[:, 0]
     value = lambda: [np.array([model.loglike(vector)])]
-    both = lambda: [np.array([model.loglike(vector)]), model.score(vector, method="approx", approx_complex_step=True)[:, None]]
+    both = lambda: [
+        np.array([model.loglike(vector)]),
+        model.score(vector, method="approx", approx_complex_step=True)[:, None],
+    ]
     return value, both

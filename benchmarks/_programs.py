@@ -70,7 +70,12 @@ def lstm(np, xs, h0, c0):
         h, c = h0, c0
         for x in xs:
             z = x @ Wx + h @ Wh + b
-            i, f, o, g = sigmoid(z[:, :n]), sigmoid(z[:, n : 2 * n]), sigmoid(z[:, 2 * n : 3 * n]), np.tanh(z[:, 3 * n :])
+            i, f, o, g = (
+                sigmoid(z[:, :n]),
+                sigmoid(z[:, n : 2 * n]),
+                sigmoid(z[:, 2 * n : 3 * n]),
+                np.tanh(z[:, 3 * n :]),
+            )
             c = f * c + i * g
             h = o * np.tanh(c)
         return (h * h).sum()
@@ -87,7 +92,12 @@ def lstm_jax(np, xs, h0, c0):
         def step(carry, x):
             h, c = carry
             z = x @ Wx + h @ Wh + b
-            i, f, o, g = nn.sigmoid(z[:, :n]), nn.sigmoid(z[:, n : 2 * n]), nn.sigmoid(z[:, 2 * n : 3 * n]), np.tanh(z[:, 3 * n :])
+            i, f, o, g = (
+                nn.sigmoid(z[:, :n]),
+                nn.sigmoid(z[:, n : 2 * n]),
+                nn.sigmoid(z[:, 2 * n : 3 * n]),
+                np.tanh(z[:, 3 * n :]),
+            )
             c = f * c + i * g
             return (o * np.tanh(c), c), None
 
@@ -409,7 +419,9 @@ def stencil_jax(np, target, steps=20):
 
     def loss(u, c):
         def step(_, u):
-            return u + c * (np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u)
+            return u + c * (
+                np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u
+            )
 
         r = lax.fori_loop(0, steps, step, u) - target
         return (r * r).sum()
@@ -524,11 +536,27 @@ def programs():
             (n((30, 8, 6)), n((8, 16)), n((8, 16))),
             jax=lstm_jax,
         ),
-        Program("softmax regression, 201 x 20, 10 classes", softmax, (0.2 * n((20, 10)), 0.1 * n(10)), (n((201, 20)), order, order % 10)),
-        Program("einsum, Tucker form", tensors, (n((8, 9, 10)), n((8, 12)), n((9, 11))), (n((12, 11, 10)), n((50, 9)))),
+        Program(
+            "softmax regression, 201 x 20, 10 classes",
+            softmax,
+            (0.2 * n((20, 10)), 0.1 * n(10)),
+            (n((201, 20)), order, order % 10),
+        ),
+        Program(
+            "einsum, Tucker form",
+            tensors,
+            (n((8, 9, 10)), n((8, 12)), n((9, 11))),
+            (n((12, 11, 10)), n((50, 9))),
+        ),
         Program("FFT, filter of 1,024", spectrum, (n(1024), n(1024)), (n(1024),)),
         Program("median, 501 residuals", median, (0.1 * n(5),), (n((501, 5)), n(501)), autograd=None),
-        Program("stencil by roll, 32 x 32, 20 steps", stencil, (n((32, 32)), np.array(0.1)), (n((32, 32)),), jax=stencil_jax),
+        Program(
+            "stencil by roll, 32 x 32, 20 steps",
+            stencil,
+            (n((32, 32)), np.array(0.1)),
+            (n((32, 32)),),
+            jax=stencil_jax,
+        ),
         Program("cumsum, Cox regression, 500 x 5", cox, (0.1 * n(5),), (n((500, 5)),)),
         Program("pairwise forces, 50 bodies", pairwise, (3 * n((50, 3)),), (np.eye(50),)),
         Program("k-means, 300 x 2, 8 centres", k_means, (n((8, 2)),), (n((300, 2)),)),
@@ -558,7 +586,15 @@ def programs():
             mixture_autograd,
             mixture_jax,
         ),
-        Program("scatter, 1,000 into 50", scatter, (0.3 * n(1000),), (np.arange(1000) % 50, 50), scatter_torch, None, scatter_jax),
+        Program(
+            "scatter, 1,000 into 50",
+            scatter,
+            (0.3 * n(1000),),
+            (np.arange(1000) % 50, 50),
+            scatter_torch,
+            None,
+            scatter_jax,
+        ),
         Program("Python scalars, 200 steps", scalars, (0.7, 0.2), jax=scalars_jax),
         Program(
             "attention, 4 heads, 32 x 32",
@@ -566,5 +602,10 @@ def programs():
             tuple([0.2 * n((32, 32)) for _ in range(4)]),
             (n((32, 32)), n((32, 32))),
         ),
-        Program("convolution by slices, 5 x 5 over 28 x 28", convolution, (0.2 * n((5, 5)), n((28, 28))), (n((24, 24)),)),
+        Program(
+            "convolution by slices, 5 x 5 over 28 x 28",
+            convolution,
+            (0.2 * n((5, 5)), n((28, 28))),
+            (n((24, 24)),),
+        ),
     ]

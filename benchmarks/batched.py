@@ -73,7 +73,9 @@ def jax_job(kind, x):
         "Jacobian": jax.jacrev(f),
         "Jacobian, forward": jax.jacfwd(f),
         "Hessian": jax.hessian(s),
-        "Hessian times 50 directions": lambda x: jax.vmap(lambda v: jax.jvp(jax.grad(s), (x,), (v,))[1])(units),
+        "Hessian times 50 directions": lambda x: jax.vmap(lambda v: jax.jvp(jax.grad(s), (x,), (v,))[1])(
+            units
+        ),
     }[kind]
     g = jax.jit(of)
     return lambda: jax.block_until_ready(g(x))
@@ -89,7 +91,9 @@ def torch_job(kind, x):
         "Jacobian": torch.func.jacrev(f),
         "Jacobian, forward": torch.func.jacfwd(f),
         "Hessian": torch.func.hessian(s),
-        "Hessian times 50 directions": lambda x: torch.func.vmap(lambda v: torch.func.jvp(torch.func.grad(s), (x,), (v,))[1])(units),
+        "Hessian times 50 directions": lambda x: torch.func.vmap(
+            lambda v: torch.func.jvp(torch.func.grad(s), (x,), (v,))[1]
+        )(units),
     }[kind]
     return lambda: g(x)
 
@@ -97,12 +101,25 @@ def torch_job(kind, x):
 def directions(report):
     report.table(
         "50 numbers to 50, twelve operations: milliseconds",
-        ["what", "tapegrad, a sweep after another", "tapegrad", "PyTorch", "JAX jit", "loop / tapegrad", "tapegrad / JAX"],
+        [
+            "what",
+            "tapegrad, a sweep after another",
+            "tapegrad",
+            "PyTorch",
+            "JAX jit",
+            "loop / tapegrad",
+            "tapegrad / JAX",
+        ],
     )
     x = RNG.normal(size=50)
     shares = {}
     for kind in ("Jacobian", "Jacobian, forward", "Hessian", "Hessian times 50 directions"):
-        jobs = {"tapegrad": ours(kind, x), "loop": looped(kind, x), "PyTorch": torch_job(kind, x), "JAX": jax_job(kind, x)}
+        jobs = {
+            "tapegrad": ours(kind, x),
+            "loop": looped(kind, x),
+            "PyTorch": torch_job(kind, x),
+            "JAX": jax_job(kind, x),
+        }
         t = bench.measure(jobs, seconds=0.3 if report.quick else 1.5)
         shares[kind] = bench.ratio(t["tapegrad"], t["loop"])
         cells = [bench.times(t[name], 1e3) for name in ("loop", "tapegrad", "PyTorch", "JAX")]
@@ -157,7 +174,8 @@ def samples(report):
     torch, jax = bench.torch(), bench.jax()
     layers = lambda library, W: lambda x: squares(library, W)(x)
     for title, size, f, of_torch, of_jax in (
-        ("four layers of 50", 50, layers(np, W), torch and layers(torch, torch.tensor(W)), jax and layers(jax.numpy, jax.numpy.asarray(W))),
+        ("four layers of 50", 50, layers(np, W), torch and layers(torch, torch.tensor(W)),
+        jax and layers(jax.numpy, jax.numpy.asarray(W))),
         (
             "recurrence of 20 steps", 20,
             lambda x: recurrence(np, x),
@@ -167,7 +185,10 @@ def samples(report):
     ):  # fmt: skip
         for count in (100,) if report.quick else (100, 2000):
             X = RNG.normal(size=(count, size))
-            jobs = {"tapegrad": lambda f=f, X=X: tg.vmap(tg.grad(f))(X), "loop": lambda f=f, X=X: np.stack([tg.grad(f)(x) for x in X])}
+            jobs = {
+                "tapegrad": lambda f=f, X=X: tg.vmap(tg.grad(f))(X),
+                "loop": lambda f=f, X=X: np.stack([tg.grad(f)(x) for x in X]),
+            }
             jobs |= {"PyTorch": bench.NOT_INSTALLED, "JAX": bench.NOT_INSTALLED}
             if torch is not None:
                 theirs, T = torch.func.vmap(torch.func.grad(of_torch)), torch.tensor(X)
@@ -177,7 +198,10 @@ def samples(report):
                 jobs["JAX"] = lambda jax=jax, jitted=jitted, J=J: jax.block_until_ready(jitted(J))
             t = bench.measure(jobs, seconds=0.3 if report.quick else 1.5)
             cells = [bench.times(t[name], 1e3) for name in ("loop", "tapegrad", "PyTorch", "JAX")]
-            ratios = [bench.ratio(t[a], t[b]) for a, b in (("loop", "tapegrad"), ("tapegrad", "PyTorch"), ("tapegrad", "JAX"))]
+            ratios = [
+                bench.ratio(t[a], t[b])
+                for a, b in (("loop", "tapegrad"), ("tapegrad", "PyTorch"), ("tapegrad", "JAX"))
+            ]
             report.row(title, count, *cells, *ratios)
 
 

@@ -35,10 +35,15 @@ extern "C" __global__ void fma_rate(real* out, long long steps) {
   out[blockIdx.x * (long long)blockDim.x + threadIdx.x] = sum;
 }
 """
-REALS = {"float64": "#define real double\n#define FMA fma\n", "float32": "#define real float\n#define FMA fmaf\n"}
-FULL = {"copy": 2**29, "chains": 20_000, "gaussian": (100_000, 1000), "many": (1_000_000, 1000), "few": (8, 10_000_000),
+REALS = {
+    "float64": "#define real double\n#define FMA fma\n",
+    "float32": "#define real float\n#define FMA fmaf\n",
+}
+FULL = {"copy": 2**29, "chains": 20_000, "gaussian": (100_000, 1000), "many": (1_000_000, 1000), "few": (8,
+10_000_000),
         "level": 1_000_000, "states": (100_000, 200), "large": (10_000, 100)}  # fmt: skip
-QUICK = {"copy": 2**26, "chains": 1000, "gaussian": (10_000, 1000), "many": (100_000, 1000), "few": (8, 1_000_000),
+QUICK = {"copy": 2**26, "chains": 1000, "gaussian": (10_000, 1000), "many": (100_000, 1000), "few": (8,
+1_000_000),
          "level": 100_000, "states": (10_000, 200), "large": (1000, 100)}  # fmt: skip
 METHOD = "wall clock, medians of rounds with one wait at the end of each; values and gradients agree with the CPU's before any timing"
 
@@ -98,9 +103,15 @@ class Table:
     def __init__(self, report, cupy, sizes, jax, torch):
         self.report, self.cupy, self.sizes, self.jax, self.torch = report, cupy, sizes, jax, torch
         self.best = Ceilings(cupy, sizes)
-        rates = ", ".join(f"{rate / 1e12:.3g} x 10^12 multiply-adds a second of {dtype}" for dtype, rate in self.best.rate.items())
-        report.say(f"- the device at best, measured: {self.best.bandwidth / 1e12:.3g} TB/s of a copy; {rates}")
-        columns = ["model", "batch", "data", "dtype", "value ms", "value and gradient ms", "floor ms", "gradient / floor", "registers",
+        rates = ", ".join(
+            f"{rate / 1e12:.3g} x 10^12 multiply-adds a second of {dtype}"
+            for dtype, rate in self.best.rate.items()
+        )
+        report.say(
+            f"- the device at best, measured: {self.best.bandwidth / 1e12:.3g} TB/s of a copy; {rates}"
+        )
+        columns = ["model", "batch", "data", "dtype", "value ms", "value and gradient ms", "floor ms",
+        "gradient / floor", "registers",
                    "bits of the CPU", "JAX ms", "PyTorch ms"]  # fmt: skip
         report.table("Value and gradient of each sample", columns)
 
@@ -118,12 +129,18 @@ class Table:
         registers = self.registers(kernel, theta, data)
         others = [self.jax_time(jax, theta, data), self.torch_time(torch, theta, data)]
         kind = np.dtype(dtype).name
-        self.report.row(name, batch, steps, kind, value * 1e3, both * 1e3, bench.times(floor, 1e3), bench.ratio(both, floor), registers,
+        self.report.row(name, batch, steps, kind, value * 1e3, both * 1e3, bench.times(floor, 1e3),
+        bench.ratio(both, floor), registers,
                         alike, *[bench.times(o, 1e3) for o in others])  # fmt: skip
 
     def registers(self, kernel, theta, data):
         launcher = kernel._family.launcher(
-            "VG", 0, (len(theta), 0 if data.ndim == 1 else len(data), False), theta.dtype, False, cuda.CudaLauncher
+            "VG",
+            0,
+            (len(theta), 0 if data.ndim == 1 else len(data), False),
+            theta.dtype,
+            False,
+            cuda.CudaLauncher,
         )
         return cuda.loaded(*launcher.forms[1][:2]).registers
 
@@ -151,7 +168,10 @@ class Table:
         if isinstance(self.torch, bench.Absent):
             return self.torch
         torch = self.torch
-        leaf, shared = torch.tensor(theta, device="cuda", requires_grad=True), torch.tensor(data, device="cuda")
+        leaf, shared = (
+            torch.tensor(theta, device="cuda", requires_grad=True),
+            torch.tensor(data, device="cuda"),
+        )
         compiled = torch.compile(make(torch))
         try:
             job = lambda: torch.autograd.grad(compiled(leaf, shared).sum(), leaf)
@@ -165,7 +185,9 @@ def gaussian_of(np):
 
     def loglik(th, x):
         d1, d2 = (x[0] - th[0]) / th[2], (x[1] - th[1]) / th[3]
-        return (-0.5 * (d1 * d1 + d2 * d2)).sum(-1) - x.shape[1] * (np.log(th[2]) + np.log(th[3]) + models.LOG2PI).squeeze(-1)
+        return (-0.5 * (d1 * d1 + d2 * d2)).sum(-1) - x.shape[1] * (
+            np.log(th[2]) + np.log(th[3]) + models.LOG2PI
+        ).squeeze(-1)
 
     return loglik
 
@@ -191,7 +213,11 @@ def measured(report, cupy, sizes, jax, torch):
     normal = tg.kernels.likelihood(models.gaussian)
     one = lambda jax: lambda th, x: gaussian_of(jax.numpy)(th[:, None], x)
     all_samples = lambda torch: lambda th, x: gaussian_of(torch)(th[:, :, None], x)
-    for size, peers in (("gaussian", (one, all_samples)), ("many", (None, None)), ("few", (one, all_samples))):
+    for size, peers in (
+        ("gaussian", (one, all_samples)),
+        ("many", (None, None)),
+        ("few", (one, all_samples)),
+    ):
         batch, n = sizes[size]
         theta, x = np.abs(rng.normal(size=(4, batch))) + 0.5, rng.normal(size=(2, n))
         for dtype in (np.float64, np.float32):
@@ -210,9 +236,22 @@ def measured(report, cupy, sizes, jax, torch):
     batch, steps = sizes["large"]
     for n in (12, 20):
         A = 0.8 * np.linalg.qr(rng.normal(size=(n, n)))[0]
-        theta = np.concatenate([A.ravel(), np.log(np.full(n, 0.3))])[:, None] + 0.002 * rng.normal(size=(n * n + n, batch))
-        kernel, data = tg.kernels.recursion(*models.dense(n)(np)), 0.1 * rng.normal(size=(2, steps)).cumsum(axis=1)
-        table.row(f"{n} states, 2 observations", kernel, theta, data, np.float64, jax_scan(models.dense(n)), scalar=False)
+        theta = np.concatenate([A.ravel(), np.log(np.full(n, 0.3))])[:, None] + 0.002 * rng.normal(
+            size=(n * n + n, batch)
+        )
+        kernel, data = (
+            tg.kernels.recursion(*models.dense(n)(np)),
+            0.1 * rng.normal(size=(2, steps)).cumsum(axis=1),
+        )
+        table.row(
+            f"{n} states, 2 observations",
+            kernel,
+            theta,
+            data,
+            np.float64,
+            jax_scan(models.dense(n)),
+            scalar=False,
+        )
 
 
 def on_device(jax, torch):
@@ -232,7 +271,9 @@ def main():
     except Exception as error:
         raise SystemExit(f"no CUDA device answers: {error}") from None
     report = bench.start(__doc__, METHOD)
-    report.say(f"- device: {name}, CuPy {cupy.__version__}, CUDA driver {cupy.cuda.runtime.driverGetVersion()}")
+    report.say(
+        f"- device: {name}, CuPy {cupy.__version__}, CUDA driver {cupy.cuda.runtime.driverGetVersion()}"
+    )
     measured(report, cupy, QUICK if report.quick else FULL, *on_device(bench.jax(), bench.torch()))
     report.close()
 

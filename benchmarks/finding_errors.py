@@ -22,7 +22,18 @@ def chain(x):
 def costs(report):
     report.table(
         f"a chain of {2 * LINKS} operations: milliseconds, and how many gradients that is",
-        ["n", "gradient", "detect_anomalies", "profile", "graph", "audit", "anomalies / gradient", "profile /", "graph /", "audit /"],
+        [
+            "n",
+            "gradient",
+            "detect_anomalies",
+            "profile",
+            "graph",
+            "audit",
+            "anomalies / gradient",
+            "profile /",
+            "graph /",
+            "audit /",
+        ],
     )
     for n in (3, 1000) if report.quick else (3, 1000, 10_000):
         x, gradient = np.linspace(0.1, 1.0, n), tg.grad(chain)

@@ -77,7 +77,17 @@ def chain_by_hand(x, w, b, g):
 def chain(report):
     report.table(
         "a chain of elementwise functions, value and gradient for x, w, b: milliseconds",
-        ["n", "replayed", "compiled", "JAX jit", "PyTorch compiled", "Numba by hand", "compiled / JAX", "/ by hand", "compiling, s"],
+        [
+            "n",
+            "replayed",
+            "compiled",
+            "JAX jit",
+            "PyTorch compiled",
+            "Numba by hand",
+            "compiled / JAX",
+            "/ by hand",
+            "compiling, s",
+        ],
         "sum(tanh(x w + b)^2 exp(-x^2))",
     )
     for n in (10**5,) if report.quick else (10**3, 10**5, 10**7):
@@ -86,13 +96,21 @@ def chain(report):
         plain = tg.prepare(f, *at, argnums=(0, 1, 2), compile=False)
         p, compiling = prepared(f, *at, argnums=(0, 1, 2), methods=("value_and_grad",))
         flat = lambda found: (found[0], *found[1])
-        jobs = {"replayed": lambda p=plain, at=at: flat(p.value_and_grad(*at)), "tapegrad": lambda p=p, at=at: flat(p.value_and_grad(*at))}
+        jobs = {
+            "replayed": lambda p=plain, at=at: flat(p.value_and_grad(*at)),
+            "tapegrad": lambda p=p, at=at: flat(p.value_and_grad(*at)),
+        }
         jobs |= {
             "JAX": bench.NOT_INSTALLED,
-            "PyTorch": compiled_torch(chain_of(bench.torch()), (0, 1, 2), *at) if bench.torch() else bench.NOT_INSTALLED,
+            "PyTorch": compiled_torch(chain_of(bench.torch()), (0, 1, 2), *at)
+            if bench.torch()
+            else bench.NOT_INSTALLED,
         }
         if jax is not None:
-            jitted, given = jax.jit(jax.value_and_grad(chain_of(jax.numpy), argnums=(0, 1, 2))), [jax.numpy.asarray(a) for a in at]
+            jitted, given = (
+                jax.jit(jax.value_and_grad(chain_of(jax.numpy), argnums=(0, 1, 2))),
+                [jax.numpy.asarray(a) for a in at],
+            )
             jobs["JAX"] = lambda f=jitted, a=given: jax.block_until_ready(f(*a))
         jobs["hand"] = lambda at=at, g=g: chain_by_hand(*at, g)
         t = bench.measure(jobs, seconds=2, rounds=(5, 21), rtol=1e-9)
@@ -127,7 +145,16 @@ def rosenbrock_by_hand(x, g):
 def stencils(report):
     report.table(
         "the norm and Rosenbrock's function: milliseconds",
-        ["function", "of", "replayed", "compiled", "JAX jit", "Numba by hand", "compiled / JAX", "compiling, s"],
+        [
+            "function",
+            "of",
+            "replayed",
+            "compiled",
+            "JAX jit",
+            "Numba by hand",
+            "compiled / JAX",
+            "compiling, s",
+        ],
     )
     n, jax, rng = 10**5 if report.quick else 10**6, bench.jax(), np.random.default_rng(3)
     x, v = rng.normal(size=n), rng.normal(size=n)
@@ -138,7 +165,12 @@ def stencils(report):
             plain = tg.prepare(f, at, compile=False)
             p, compiling = prepared(f, at, methods=(method,))
             call = lambda p, m=method, given=given: lambda: getattr(p, m)(*given)
-            jobs = {"replayed": call(plain), "tapegrad": call(p), "JAX": bench.NOT_INSTALLED, "hand": bench.Absent("")}
+            jobs = {
+                "replayed": call(plain),
+                "tapegrad": call(p),
+                "JAX": bench.NOT_INSTALLED,
+                "hand": bench.Absent(""),
+            }
             if jax is not None:
                 g = jax.grad(text(jax.numpy))
                 j = jax.jit(g if method == "grad" else lambda x, v, g=g: jax.jvp(g, (x,), (v,))[1])
@@ -182,7 +214,12 @@ def logistic(report):
     p, _ = prepared(f, w, methods=("value", "grad", "hvp"))
     here = p.at(w)
     here.hvp(v)
-    jobs = {"value": lambda: p.value(w), "grad": lambda: p.grad(w), "hvp": lambda: p.hvp(w, v), "fixed": lambda: here.hvp(v)}
+    jobs = {
+        "value": lambda: p.value(w),
+        "grad": lambda: p.grad(w),
+        "hvp": lambda: p.hvp(w, v),
+        "fixed": lambda: here.hvp(v),
+    }
     jobs |= {"JAX": bench.NOT_INSTALLED, "JAX hvp": bench.NOT_INSTALLED}
     if jax is not None:
         g = jax.grad(lambda w, X, y: jax.nn.softplus(-y * (X @ w)).sum())
@@ -213,14 +250,22 @@ def programs(report):
         plain = tg.prepare(f, *program.at, argnums=several, compile=False)
         p, _ = prepared(f, *program.at, argnums=several)
         jax = overhead.program_jobs(program)["JAX"]
-        jobs = {"replayed": lambda p=plain, at=program.at: p.grad(*at), "tapegrad": lambda p=p, at=program.at: p.grad(*at), "JAX": jax}
+        jobs = {
+            "replayed": lambda p=plain, at=program.at: p.grad(*at),
+            "tapegrad": lambda p=p, at=program.at: p.grad(*at),
+            "JAX": jax,
+        }
         t = bench.measure(jobs, seconds=1, rounds=(5, 21))
         ratios = bench.ratio(t["tapegrad"], t["replayed"]), bench.ratio(t["tapegrad"], t["JAX"])
         shares.append(ratios[1])
         report.row(program.title, *[bench.times(s, 1e3) for s in t.values()], *ratios, loops_of(p, "grad"))
     found = [s for s in shares if not isinstance(s, bench.Absent)]
     if found:
-        report.goal("G5p, compiled: geometric mean of the shares of JAX's time", float(np.exp(np.mean(np.log(found)))), 1)
+        report.goal(
+            "G5p, compiled: geometric mean of the shares of JAX's time",
+            float(np.exp(np.mean(np.log(found)))),
+            1,
+        )
 
 
 def loops_of(p, method):
@@ -230,14 +275,19 @@ def loops_of(p, method):
 
 def gm3(report):
     report.table(
-        f"gm3!, six captured buffers, {mutation.STEPS} Euler steps, gradient for the six parameters: milliseconds",
+        f"gm3!, six captured buffers, {mutation.STEPS} Euler steps, gradient for the six parameters: "
+        f"milliseconds",
         ["N", "replayed", "compiled", "JAX jit", "compiled / JAX", "compiling, s"],
     )
     for N in (8,) if report.quick else (32, 128):
         f, parts, jax = mutation.gm3_loss(N), mutation.constants(N), bench.jax()
         plain = tg.prepare(f, mutation.P, compile=False)
         p, compiling = prepared(f, mutation.P)
-        jobs = {"replayed": lambda p=plain: p.grad(mutation.P), "tapegrad": lambda p=p: p.grad(mutation.P), "JAX": bench.NOT_INSTALLED}
+        jobs = {
+            "replayed": lambda p=plain: p.grad(mutation.P),
+            "tapegrad": lambda p=p: p.grad(mutation.P),
+            "JAX": bench.NOT_INSTALLED,
+        }
         if jax is not None:
             compiled = mutation.gm3_jax(jax, *parts)
             jobs["JAX"] = lambda g=compiled: jax.block_until_ready(g(mutation.P))
@@ -255,16 +305,26 @@ def loops(report):
         "Kalman filters in array code, a step of a Python loop a time: value and gradient, milliseconds",
         ["model", "replayed", "rolled", "JAX scan", "rolled / JAX", "recording and compiling, s"],
     )
-    models = {"4 states, 2 observations": (filters.four_states, 1000), "the same in element form": (filters.four_states_elements, 100)}
+    models = {
+        "4 states, 2 observations": (filters.four_states, 1000),
+        "the same in element form": (filters.four_states_elements, 100),
+    }
     for title, (model, T) in models.items():
         y, theta = filters.simulated(50 if report.quick else T)
         found, _ = filters.jobs_of(model, filters.four_states_jax, theta, y, filters.B)
         f = model(np, y, filters.B)
-        plain, p, begin = tg.prepare(f, theta, compile=False), tg.prepare(f, theta, compile=True), time.process_time()
+        plain, p, begin = (
+            tg.prepare(f, theta, compile=False),
+            tg.prepare(f, theta, compile=True),
+            time.process_time(),
+        )
         for _ in range(3):
             p.value_and_grad(theta)
         spent = time.process_time() - begin
-        jobs = {"replayed": lambda p=plain, at=theta: p.value_and_grad(at), "tapegrad": lambda p=p, at=theta: p.value_and_grad(at)}
+        jobs = {
+            "replayed": lambda p=plain, at=theta: p.value_and_grad(at),
+            "tapegrad": lambda p=p, at=theta: p.value_and_grad(at),
+        }
         t = bench.measure(jobs | {"JAX": found["JAX jit"]}, seconds=3, rounds=(3, 21))
         share = bench.ratio(t["tapegrad"], t["JAX"])
         report.row(f"{title}, T = {len(y)}", *[bench.times(s, 1e3) for s in t.values()], share, spent)
@@ -301,7 +361,12 @@ def threads(report):
                     found[count] = p.grad(*at)
                     times.append(time.perf_counter() - begin)
             one, two = [min(times) for times in spent.values()]
-            same = all([np.array_equal(a, b) for a, b in zip(*[g if type(g) is tuple else (g,) for g in found.values()], strict=True)])
+            same = all(
+                [
+                    np.array_equal(a, b)
+                    for a, b in zip(*[g if type(g) is tuple else (g,) for g in found.values()], strict=True)
+                ]
+            )
             report.row(name, one * 1e3, two * 1e3, one / two, "yes" if same else "NO")
             report.goal(f"{name}: the bits of two threads are those of one", float(not same), 0)
     finally:
@@ -312,18 +377,33 @@ def threads(report):
 def compiling(report):
     report.table(
         "text and machine code of a gradient that no disk has: seconds of processor time",
-        ["function", "compiled loops", "rolled loops", "recording and first replays", "text and machine code", "of the machine code"],
+        [
+            "function",
+            "compiled loops",
+            "rolled loops",
+            "recording and first replays",
+            "text and machine code",
+            "of the machine code",
+        ],
     )
     n, fresh = 10**4, time.time_ns() % 10**9 * 1e-9  # a number of its own makes a text of its own
     x = np.random.default_rng(3).normal(size=n)
     y, theta = filters.simulated(50)
-    stencil = lambda u: np.sum((u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4.0 * u[1:-1, 1:-1]) ** 2)
+    stencil = lambda u: np.sum(
+        (u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4.0 * u[1:-1, 1:-1]) ** 2
+    )
     work = {
         "chain": (lambda x: chain_of(np)(x, 1.3 + fresh, 0.2), x),
         "Rosenbrock": (lambda x: rosenbrock_of(np)(x * (1.0 + fresh)), x),
         "a stencil of five points": (lambda x: stencil(x.reshape(100, 100) * (1.0 + fresh)), x),
-        "erf, lgamma and digamma": (lambda x: np.sum(special.erf(x) * special.gammaln(x * x + 1.0 + fresh)), x),
-        "Kalman filter, 50 steps": (lambda x: filters.four_states(np, y, filters.B)(x * (1.0 + fresh)), theta),
+        "erf, lgamma and digamma": (
+            lambda x: np.sum(special.erf(x) * special.gammaln(x * x + 1.0 + fresh)),
+            x,
+        ),
+        "Kalman filter, 50 steps": (
+            lambda x: filters.four_states(np, y, filters.B)(x * (1.0 + fresh)),
+            theta,
+        ),
     }
     for name, (f, at) in work.items():
         p, spent, inside = tg.prepare(f, at, compile=True), [], []
@@ -337,7 +417,9 @@ def compiling(report):
         finally:
             cpu.object_code = real
         emitted = p.forms["grad"].programs[0].emitted
-        report.row(name, len(emitted.groups), len(emitted.loops), sum(spent[:2]), spent[2] - spent[3], sum(inside))
+        report.row(
+            name, len(emitted.groups), len(emitted.loops), sum(spent[:2]), spent[2] - spent[3], sum(inside)
+        )
         # the text of a rolled loop has no numbers of the function's: it may be on disk from an earlier run
         if inside:
             report.goal(f"machine code of a loop, {name}: seconds", max(inside), 0.3)

@@ -159,7 +159,10 @@ def jobs_of(model, model_jax, theta, *data):
     torch, autograd, jax, compiling = bench.torch(), bench.autograd(), bench.jax(), bench.NOT_INSTALLED
     jobs |= dict.fromkeys(("PyTorch", "autograd", "JAX jit"), bench.NOT_INSTALLED)
     if torch is not None:
-        in_torch, leaf = model(torch, *[torch.tensor(d) for d in data]), torch.tensor(theta, requires_grad=True)
+        in_torch, leaf = (
+            model(torch, *[torch.tensor(d) for d in data]),
+            torch.tensor(theta, requires_grad=True),
+        )
 
         def with_torch():
             value = in_torch(leaf)
@@ -182,28 +185,46 @@ def main():
     report = bench.start(__doc__)
     report.table(
         "value and gradient: milliseconds",
-        ["model", "NumPy, value alone", "tapegrad, recorded", "PyTorch", "HIPS autograd", "JAX jit (compiled)", "JAX compiling"],
+        [
+            "model",
+            "NumPy, value alone",
+            "tapegrad, recorded",
+            "PyTorch",
+            "HIPS autograd",
+            "JAX jit (compiled)",
+            "JAX compiling",
+        ],
     )
     y, theta = simulated(100 if report.quick else 1000)
     flow = np.loadtxt(NILE, delimiter=",", skiprows=3, usecols=1)
     models = {
         f"4 states, 2 observations, T = {len(y)}, 22 parameters": (four_states, four_states_jax, theta, y, B),
         "the same in element form": (four_states_elements, four_states_jax, theta, y, B),
-        f"local level, Nile, n = {len(flow)}, 2 parameters": (local_level, local_level_jax, np.log([1e4, 1e3]), flow),
+        f"local level, Nile, n = {len(flow)}, 2 parameters": (
+            local_level,
+            local_level_jax,
+            np.log([1e4, 1e3]),
+            flow,
+        ),
     }
     shares = []
     for title, model in models.items():
         jobs, compiling = jobs_of(*model)
         t = bench.measure(jobs, seconds=3)
         report.row(title, *[bench.times(s, 1e3) for s in t.values()], bench.times(compiling, 1e3))
-        shares.append((title, bench.ratio(t["tapegrad"], t["NumPy value"]), bench.ratio(t["tapegrad"], t["PyTorch"])))
+        shares.append(
+            (title, bench.ratio(t["tapegrad"], t["NumPy value"]), bench.ratio(t["tapegrad"], t["PyTorch"]))
+        )
     report.say()
     for (title, of_numpy, of_torch), bound in zip(shares, (5, 8), strict=False):
         report.goal(f"G1d, {title}: tapegrad / NumPy's value", of_numpy, bound)
         if bound == 5:
             report.goal(f"{title}: tapegrad / PyTorch", of_torch, 0.25)
     for title, of_numpy, of_torch in shares[2:]:
-        report.say(f"- {title}: tapegrad / NumPy's value {bench.cell(of_numpy)}, tapegrad / PyTorch {bench.cell(of_torch)} (no goal set)")
+        report.say(
+            f"- {title}: tapegrad / NumPy's value {bench.cell(of_numpy)}, tapegrad / PyTorch "
+            f"{bench.cell(of_torch)} (no goal set)"
+        )
     report.close()
 
 

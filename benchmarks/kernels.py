@@ -20,7 +20,9 @@ import numpy as np
 
 import tapegrad as tg
 
-NILE = np.loadtxt(Path(__file__).resolve().parent.parent / "examples" / "data" / "nile.csv", delimiter=",", skiprows=3)[:, 1]
+NILE = np.loadtxt(
+    Path(__file__).resolve().parent.parent / "examples" / "data" / "nile.csv", delimiter=",", skiprows=3
+)[:, 1]
 LOG2PI = float(np.log(2 * np.pi))
 H = np.array([[1.0, 0.0, 0.5, 0.2], [0.0, 1.0, -0.3, 0.4]])
 
@@ -114,12 +116,17 @@ def first_call(f, *args):
 def jobs_of(kernel, model, theta, ours, data, jax, torch):
     """Value and gradient of one batch in every system that has the program; `ours`: the data as the kernel
     takes them."""
-    jobs = {"tapegrad value": lambda: kernel(theta, ours), "tapegrad": lambda: kernel.value_and_grad(theta, ours)}
+    jobs = {
+        "tapegrad value": lambda: kernel(theta, ours),
+        "tapegrad": lambda: kernel.value_and_grad(theta, ours),
+    }
     jobs["JAX"] = bench.NOT_INSTALLED
     if jax is not None:
         f = scanned(jax, model, jax.numpy.asarray(data))
         one = theta.shape[1] == 1
-        g = jax.jit(jax.value_and_grad(f) if one else jax.vmap(jax.value_and_grad(f), in_axes=1, out_axes=(0, 1)))
+        g = jax.jit(
+            jax.value_and_grad(f) if one else jax.vmap(jax.value_and_grad(f), in_axes=1, out_axes=(0, 1))
+        )
         at = jax.numpy.asarray(theta[:, 0] if one else theta)
         jobs["JAX"] = lambda: jax.block_until_ready(g(at))
     none = bench.Absent("")
@@ -136,7 +143,14 @@ def jobs_of(kernel, model, theta, ours, data, jax, torch):
 def filters(report, jax, torch):
     rng = np.random.default_rng(0)
     others = ["JAX", "PyTorch", "Dr.Jit", "Warp", "statsmodels"]
-    columns = ["model", "batch", "tapegrad value ms", "value and gradient ms", *[f"{name} ms" for name in others], "JAX / tapegrad"]
+    columns = [
+        "model",
+        "batch",
+        "tapegrad value ms",
+        "value and gradient ms",
+        *[f"{name} ms" for name in others],
+        "JAX / tapegrad",
+    ]
     note = "PyTorch is eager: its compiler does not take a loop of 1000 steps."
     A = 0.8 * np.linalg.qr(rng.normal(size=(4, 4)))[0]
     centre = np.concatenate([A.ravel(), np.log(np.full(4, 0.3)), np.log(np.full(2, 0.5))])[:, None]
@@ -154,9 +168,18 @@ def filters(report, jax, torch):
     for name, kernel, model, middle, ours, theirs, n in rows:
         theta = np.ascontiguousarray(middle + (0.02 * rng.normal(size=(len(middle), n)) if n > 1 else 0))
         jobs = checked(jobs_of(kernel, model, theta, ours, theirs, jax, torch))
-        figures = bench.measure(jobs, rounds=(3, 31), compare=False, most=100 if model is level and n == 1 else 5)
+        figures = bench.measure(
+            jobs, rounds=(3, 31), compare=False, most=100 if model is level and n == 1 else 5
+        )
         both, value, peer = figures["tapegrad"], figures["tapegrad value"], figures["JAX"]
-        report.row(name, n, value * 1e3, both * 1e3, *[bench.times(figures[o], 1e3) for o in others], bench.ratio(peer, both))
+        report.row(
+            name,
+            n,
+            value * 1e3,
+            both * 1e3,
+            *[bench.times(figures[o], 1e3) for o in others],
+            bench.ratio(peer, both),
+        )
         goal, bound = ("G1a", 1 / 5) if model is level else ("G1b", 1 / 40) if n == 1 else ("G1c", 1 / 60)
         report.goal(f"{goal}, {name}, batch {n}: tapegrad / JAX", bench.ratio(both, peer), bound)
     launcher = big._family.launcher("VG", 0, (22, 2, False), np.dtype(float), False)
@@ -170,7 +193,10 @@ def filters(report, jax, torch):
 def matrices(report, jax, data, y):
     """Matrices that are kept whole."""
     rng = np.random.default_rng(1)
-    report.table("Filters with large matrices, value and gradient, T = 100", ["states", "batch", "tapegrad ms", "JAX ms", "JAX / tapegrad"])
+    report.table(
+        "Filters with large matrices, value and gradient, T = 100",
+        ["states", "batch", "tapegrad ms", "JAX ms", "JAX / tapegrad"],
+    )
     short, theirs = np.ascontiguousarray(data[:, :100]), y[:100]
     for n in (12, 20) if report.quick else (12, 20, 40):
         A = 0.8 * np.linalg.qr(rng.normal(size=(n, n)))[0]
@@ -178,7 +204,9 @@ def matrices(report, jax, data, y):
         kernel = tg.kernels.recursion(*dense(n)(np))
         report.goal(f"first call, {n} states, s", first_call(kernel.value_and_grad, centre, short), 1.0)
         for batch in (1,) if n == 40 else (1, 1000):
-            theta = np.ascontiguousarray(centre + (0.002 * rng.normal(size=(len(centre), batch)) if batch > 1 else 0))
+            theta = np.ascontiguousarray(
+                centre + (0.002 * rng.normal(size=(len(centre), batch)) if batch > 1 else 0)
+            )
             jobs = checked(jobs_of(kernel, dense(n), theta, short, theirs, jax, None))
             figures = bench.measure(jobs, rounds=(3, 11), compare=False)
             both, peer = figures["tapegrad"], figures["JAX"]
@@ -206,7 +234,10 @@ def checked(jobs, rtol=1e-10):
     for name, job in jobs.items():
         if isinstance(job, bench.Absent) or name.startswith("tapegrad"):
             continue
-        off = max(np.abs(a - np.asarray(b).reshape(a.shape)).max() / np.abs(a).max() for a, b in zip(ours, job(), strict=True))
+        off = max(
+            np.abs(a - np.asarray(b).reshape(a.shape)).max() / np.abs(a).max()
+            for a, b in zip(ours, job(), strict=True)
+        )
         if not off < rtol:
             assert name != "JAX", off
             jobs[name] = bench.Absent(f"wrong by {off:.1e}")
@@ -228,9 +259,13 @@ def sums(report, jax, torch):
         report.row(name, bench.times(seconds, 1e3))
     # a datum takes 4 vector instructions for the value, 6 with the gradients: 1.5 where nothing but these
     # limits both
-    report.goal("G2: value and gradient / value", bench.ratio(figures["tapegrad"], figures["tapegrad value"]), 1.4)
+    report.goal(
+        "G2: value and gradient / value", bench.ratio(figures["tapegrad"], figures["tapegrad value"]), 1.4
+    )
     report.goal("G2: tapegrad / JAX", bench.ratio(figures["tapegrad"], figures["JAX"]), 1 / 150)
-    report.goal("G2: tapegrad / torch.compile", bench.ratio(figures["tapegrad"], figures["PyTorch compiled"]), 1 / 10)
+    report.goal(
+        "G2: tapegrad / torch.compile", bench.ratio(figures["tapegrad"], figures["PyTorch compiled"]), 1 / 10
+    )
     report.goal("tapegrad / Dr.Jit", bench.ratio(figures["tapegrad"], figures["Dr.Jit"]), 1 / 8)
     report.goal("tapegrad / Warp", bench.ratio(figures["tapegrad"], figures["Warp"]), 1 / 15)
 
@@ -240,15 +275,27 @@ def light_curves(report, jax):
     t = np.cumsum(rng.exponential(0.5, 1000))
     y, variance = np.sin(t) + 0.1 * rng.normal(size=1000), rng.uniform(0.01, 0.05, 1000)
     k, data = tg.kernels.celerite.process(complex=2), tg.kernels.celerite.light_curve(t, y, variance)
-    report.table("Light curve, two celerite terms of 8 parameters, 1000 times", ["batch", "tapegrad value ms", "tapegrad ms", "JAX ms"])
+    report.table(
+        "Light curve, two celerite terms of 8 parameters, 1000 times",
+        ["batch", "tapegrad value ms", "tapegrad ms", "JAX ms"],
+    )
     centre = np.array([1.0, 0.05, 0.5, 1.0, 0.7, 0.02, 0.2, 2.5])[:, None]
     for batch in (1, 1000):
         theta = np.ascontiguousarray(centre * rng.uniform(0.9, 1.1, size=(8, batch)))
         jobs = {"tapegrad value": lambda: k(theta, data), "tapegrad": lambda: k.value_and_grad(theta, data)}
         jobs["JAX"] = peers.jax_celerite(jax, theta, t, y, variance)
         figures = bench.measure(checked(jobs, 1e-9), rounds=(3, 31), compare=False)
-        report.row(batch, figures["tapegrad value"] * 1e3, figures["tapegrad"] * 1e3, bench.times(figures["JAX"], 1e3))
-        report.goal(f"light curve, batch {batch}: tapegrad / JAX", bench.ratio(figures["tapegrad"], figures["JAX"]), 1 / 10)
+        report.row(
+            batch,
+            figures["tapegrad value"] * 1e3,
+            figures["tapegrad"] * 1e3,
+            bench.times(figures["JAX"], 1e3),
+        )
+        report.goal(
+            f"light curve, batch {batch}: tapegrad / JAX",
+            bench.ratio(figures["tapegrad"], figures["JAX"]),
+            1 / 10,
+        )
 
 
 def library(report):
@@ -262,8 +309,16 @@ def library(report):
         "gaussian, 2 numbers": (models.gaussian.loglik, [0.1, 0.2, 1.1, 0.9], rng.normal(size=(2, 1000))),
         "student_t": (models.student_t.loglik, [0.1, 1.1, 4.0], x[None]),
         "mixture of 2": (models.mixture.loglik, [0.1, 0.2, -1.0, 1.0, 0.1, 0.2], x[None]),
-        "poisson, 3 coefficients": (models.regression.poisson, [0.2, 0.3, -0.2], models.regression.poisson_data(design, counts)),
-        "logistic, 3 coefficients": (models.regression.logistic, [0.2, 0.3, -0.2], models.regression.logistic_data(design, counts > 0)),
+        "poisson, 3 coefficients": (
+            models.regression.poisson,
+            [0.2, 0.3, -0.2],
+            models.regression.poisson_data(design, counts),
+        ),
+        "logistic, 3 coefficients": (
+            models.regression.logistic,
+            [0.2, 0.3, -0.2],
+            models.regression.logistic_data(design, counts > 0),
+        ),
         "garch": (models.garch.loglik, [0.01, 0.1, 0.1, 0.8], x[None]),
         "markov, 3 states": (models.markov.loglik, [0.3] * 12 + [-1.0, 0.0, 1.0] + [1.0] * 3, x[None]),
         "autoregression, order 4": (models.autoregression.loglik, [0.1, 0.4, 0.1, 0.1, 0.05, 1.0], x[None]),
@@ -273,15 +328,24 @@ def library(report):
         seen = (rng.normal(size=(d, k)), np.eye(d)) if d else (rng.normal(size=k), np.array(0.5))
         model = room.Model(A[:k, :k], seen[0], np.eye(k), seen[1], np.zeros(k), np.eye(k))
         call = room.loglik._packed(model, rng.normal(size=(d, 1000)) if d else x, True)
-        cases[f"kalman, {k} states, {d or 1} observed"] = room.loglik.kernel(call), call.theta[:, 0], call.data
-    report.table("Models of the library, 1,000 data", ["model", "batch", "value ms", "value and gradient ms", "first call s"])
+        cases[f"kalman, {k} states, {d or 1} observed"] = (
+            room.loglik.kernel(call),
+            call.theta[:, 0],
+            call.data,
+        )
+    report.table(
+        "Models of the library, 1,000 data",
+        ["model", "batch", "value ms", "value and gradient ms", "first call s"],
+    )
     for name, (kernel, centre, data) in cases.items():
         first = first_call(kernel.value_and_grad, np.array(centre)[:, None], data)
         for batch in (1, 1000):
             theta = np.array(centre)[:, None] * (1 + 0.02 * rng.normal(size=(len(centre), batch)))
             jobs = {"value": lambda: kernel(theta, data), "both": lambda: kernel.value_and_grad(theta, data)}
             figures = bench.measure(jobs, rounds=(3, 11), compare=False)
-            report.row(name, batch, figures["value"] * 1e3, figures["both"] * 1e3, first if batch == 1 else "")
+            report.row(
+                name, batch, figures["value"] * 1e3, figures["both"] * 1e3, first if batch == 1 else ""
+            )
         if name.startswith("gaussian"):
             report.goal("first call, gaussian.loglik, s", first, 0.2)
 

@@ -1,10 +1,11 @@
-"""Loops that Numba compiles: value and gradient beside the plain loop, and the memory that the gradient takes.
+"""Loops that Numba compiles: value and gradient beside the plain loop, and the memory that the gradient
+takes.
 
     python benchmarks/loops.py [--save] [--quick]
 
-`wave` is a wave equation with leapfrog steps, differentiated by its initial fields, and by the wave speed too.
-`heat` is a nonlinear equation whose arrays swap their names. A ratio compares with the plain loop of the same
-row. Memory is what the process takes in addition while the gradient runs."""
+`wave` is a wave equation with leapfrog steps, differentiated by its initial fields, and by the wave speed
+too. `heat` is a nonlinear equation whose arrays swap their names. A ratio compares with the plain loop of the
+same row. Memory is what the process takes in addition while the gradient runs."""
 
 import _harness as bench
 import numba
@@ -68,7 +69,10 @@ def gradients(report):
     for n, steps in [(32, 20)] if report.quick else [(32, 20), (128, 200), (512, 1000)]:
         for name, (f, args) in programs(n, steps).items():
             both = tg.value_and_grad(f, argnums=tuple(range(len(args))))
-            jobs = {"plain": lambda f=f, args=args: f(*args), "gradient": lambda both=both, args=args: both(*args)}
+            jobs = {
+                "plain": lambda f=f, args=args: f(*args),
+                "gradient": lambda both=both, args=args: both(*args),
+            }
             t = bench.measure(jobs, compare=False, rounds=(3, 41))
             share = bench.ratio(t["gradient"], t["plain"])
             memory = bench.rise(jobs["gradient"]) / 2**20

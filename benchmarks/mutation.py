@@ -161,13 +161,16 @@ def writes(report):
     sizes = [100, 1000] if report.quick else [100, 300, 1000, 3000, 10000]
     torch = bench.torch()
     report.table(
-        "x[i+1] = sin(x[i]) * a, gradient: microseconds a write", ["n", "NumPy value alone", "tapegrad", "PyTorch", "tapegrad / PyTorch"]
+        "x[i+1] = sin(x[i]) * a, gradient: microseconds a write",
+        ["n", "NumPy value alone", "tapegrad", "PyTorch", "tapegrad / PyTorch"],
     )
     ours, shares = [], []
     for n in sizes:
         f = scalar_writes(n)
         jobs = {"NumPy": lambda f=f: f(0.3), "tapegrad": lambda f=f: tg.grad(f)(0.3)}
-        jobs["PyTorch"] = bench.NOT_INSTALLED if torch is None else torch_grad(torch, scalar_writes_torch(torch, n), 0.3)
+        jobs["PyTorch"] = (
+            bench.NOT_INSTALLED if torch is None else torch_grad(torch, scalar_writes_torch(torch, n), 0.3)
+        )
         plain = bench.measure({"NumPy": jobs.pop("NumPy")})
         t = plain | bench.measure(jobs, rounds=(3, 41))
         share = bench.ratio(t["tapegrad"], t["PyTorch"])
@@ -176,19 +179,34 @@ def writes(report):
         ours.append(t["tapegrad"])
         shares.append(share)
     report.say(f"\nslope of tapegrad's time a write (0 is linear work): {slope(sizes, ours):.3f}\n")
-    report.goal(f"G4b: dearest over cheapest write, n = {sizes[0]} to {sizes[-1]}", max(ours) / min(ours), 1.3)
-    report.goal("G4b: worst share of PyTorch's time", shares[0] if isinstance(shares[0], bench.Absent) else max(shares), 1 / 5)
+    report.goal(
+        f"G4b: dearest over cheapest write, n = {sizes[0]} to {sizes[-1]}", max(ours) / min(ours), 1.3
+    )
+    report.goal(
+        "G4b: worst share of PyTorch's time",
+        shares[0] if isinstance(shares[0], bench.Absent) else max(shares),
+        1 / 5,
+    )
 
 
 def trajectories(report):
     sizes = [100, 1000] if report.quick else [100, 1000, 10_000, 100_000]
     torch = bench.torch()
     x, v = np.array([0.3, 0.7, 1.1]), np.array([1.0, 2.0, -1.0])
-    names = ["NumPy value alone", "record", "grad", "jvp", "hvp, forward over reverse", "hvp, reverse over reverse", "PyTorch grad"]
+    names = [
+        "NumPy value alone",
+        "record",
+        "grad",
+        "jvp",
+        "hvp, forward over reverse",
+        "hvp, reverse over reverse",
+        "PyTorch grad",
+    ]
     report.table(
         "X[t+1] = sin(X[t]) * a, rows of three: microseconds a row",
         ["T", *names],
-        "`record` is `vjp` without a call of the pullback. PyTorch's backward pass is quadratic in T (each write masks the whole"
+        "`record` is `vjp` without a call of the pullback. PyTorch's backward pass is quadratic in T (each "
+        "write masks the whole"
         " cotangent), so it stops at 10,000 rows.",
     )
     figures = {name: [] for name in names[:-1]}
@@ -216,7 +234,11 @@ def trajectories(report):
     report.row("slope", *[slope(sizes, s) for s in figures.values()], "")
     report.say()
     for name in list(figures)[1:]:
-        report.goal(f"{name}: dearest over cheapest row, T = {sizes[0]} to {sizes[-1]}", max(figures[name]) / min(figures[name]), 1.3)
+        report.goal(
+            f"{name}: dearest over cheapest row, T = {sizes[0]} to {sizes[-1]}",
+            max(figures[name]) / min(figures[name]),
+            1.3,
+        )
 
 
 def bytes_kept(report):
@@ -238,10 +260,19 @@ def gm3(report):
     report.table(
         f"gm3!, six captured buffers, {STEPS} Euler steps, gradient for the six parameters: milliseconds",
         [
-            *("N", "NumPy value alone", "tapegrad, recorded", "tapegrad, the rewrite", "PyTorch", "HIPS autograd", "JAX jit (compiled)"),
+            *(
+                "N",
+                "NumPy value alone",
+                "tapegrad, recorded",
+                "tapegrad, the rewrite",
+                "PyTorch",
+                "HIPS autograd",
+                "JAX jit (compiled)",
+            ),
             *("tapegrad / PyTorch", "/ JAX"),
         ],
-        "tapegrad differentiates the user's code with its buffers; the others a functional rewrite, which `tapegrad, the rewrite` is too.",
+        "tapegrad differentiates the user's code with its buffers; the others a functional rewrite, which "
+        "`tapegrad, the rewrite` is too.",
     )
     shares, alike = {}, {}
     for N in [8] if report.quick else [8, 32, 128]:
@@ -260,12 +291,21 @@ def gm3(report):
         t = bench.measure(jobs)
         shares[N] = bench.ratio(t["tapegrad"], t["PyTorch"])
         alike[N] = bench.ratio(t["functional"], t["PyTorch"])
-        report.row(N, plain * 1e3, *[bench.times(s, 1e3) for s in t.values()], shares[N], bench.ratio(t["tapegrad"], t["JAX"]))
+        report.row(
+            N,
+            plain * 1e3,
+            *[bench.times(s, 1e3) for s in t.values()],
+            shares[N],
+            bench.ratio(t["tapegrad"], t["JAX"]),
+        )
     report.say()
     for N, share in shares.items():
         if N > 8:
             report.goal(f"G4a, gm3! with N = {N}: share of the time of PyTorch's functional form", share, 1)
-            report.say(f"- gm3! with N = {N}, the functional form in both: tapegrad / PyTorch {bench.cell(alike[N])} (no goal set)")
+            report.say(
+                f"- gm3! with N = {N}, the functional form in both: tapegrad / PyTorch "
+                f"{bench.cell(alike[N])} (no goal set)"
+            )
 
 
 def main():

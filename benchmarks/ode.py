@@ -55,14 +55,24 @@ class Problem:
     """An equation, its start, its parameters, and the sum of squares of the last states of all samples."""
 
     def __init__(self, make, y0, k, times, method, rtol, atol, count=None, steps=4096):
-        self.make, self.times, self.method, self.rtol, self.atol, self.steps = make, times, method, rtol, atol, steps
+        self.make, self.times, self.method, self.rtol, self.atol, self.steps = (
+            make,
+            times,
+            method,
+            rtol,
+            atol,
+            steps,
+        )
         self.y0, self.k = np.array(y0), np.array(k)
         if count is not None:
             self.k = self.k[:, None] * np.exp(0.1 * RNG.standard_normal((len(k), count)))
             self.y0 = self.y0[:, None] * np.ones(count)
 
     def tapegrad(self, rtol=None, atol=None):
-        f, settings = self.make(np), {"rtol": rtol or self.rtol, "atol": atol or self.atol, "max_steps": self.steps}
+        f, settings = (
+            self.make(np),
+            {"rtol": rtol or self.rtol, "atol": atol or self.atol, "max_steps": self.steps},
+        )
         solve = tg.ode.solver(f, self.method, save_at=self.times, **settings)
         loss = lambda k: (solve(self.y0, k).y[:, -1] ** 2).sum()
         return loss, tg.value_and_grad(loss)
@@ -70,7 +80,9 @@ class Problem:
     def scipy(self, method, rtol=None, atol=None):
         f, span = self.make(np), (self.times[0], self.times[-1])
         given = {"rtol": rtol or self.rtol, "atol": atol or self.atol, "t_eval": self.times}
-        return lambda k: (scipy.integrate.solve_ivp(f, span, self.y0, method, args=(k,), **given).y[:, -1] ** 2).sum()
+        return lambda k: (
+            scipy.integrate.solve_ivp(f, span, self.y0, method, args=(k,), **given).y[:, -1] ** 2
+        ).sum()
 
     def diffrax(self, solver):
         """The jitted value and gradient, of a batch by vmap."""
@@ -81,7 +93,9 @@ class Problem:
 
         def one(y0, k):
             ends = self.times[0], self.times[-1], None
-            return dr.diffeqsolve(term, solver, *ends, y0, k, saveat=save, stepsize_controller=control, max_steps=4096).ys[-1]
+            return dr.diffeqsolve(
+                term, solver, *ends, y0, k, saveat=save, stepsize_controller=control, max_steps=4096
+            ).ys[-1]
 
         def loss(k):
             y = one(self.y0, k) if k.ndim == 1 else jax.vmap(one, 1, 1)(jax.numpy.asarray(self.y0), k)
@@ -105,7 +119,9 @@ def timed(report, title, jobs, exact, goals=()):
     errors = {name: error(job(), exact) for name, job in jobs.items() if not isinstance(job, bench.Absent)}
     t = bench.measure(jobs, seconds=0.5 if report.quick else 3.0, compare=False, rtol=1e-6)
     for name in jobs:
-        report.row(title, name, bench.times(t[name], 1e3), errors.get(name, "-"), bench.ratio(t[name], t["tapegrad"]))
+        report.row(
+            title, name, bench.times(t[name], 1e3), errors.get(name, "-"), bench.ratio(t[name], t["tapegrad"])
+        )
     for text, figure, bound in goals:
         report.goal(text, figure(t), bound)
 
@@ -137,7 +153,11 @@ def one(report):
     goals = [
         ("G10: a gradient by tg.ode.solver, ms", lambda t: 1e3 * t["tapegrad"], 0.2),
         ("G10: a gradient by solve_ivp, ms", lambda t: 1e3 * t["tapegrad, solve_ivp"], 4.5),
-        ("G10: a gradient by solve_ivp, prepared, ms", lambda t: 1e3 * t["tapegrad, solve_ivp prepared"], 0.5),
+        (
+            "G10: a gradient by solve_ivp, prepared, ms",
+            lambda t: 1e3 * t["tapegrad, solve_ivp prepared"],
+            0.5,
+        ),
     ]
     timed(report, "Lotka-Volterra", jobs, exact, goals)
 
@@ -157,13 +177,32 @@ def stiff(report):
     rates = 10.0 ** RNG.uniform(-2, 3, 20)
     times = np.array([0.0, 0.4, 40.0, 4e4])
     for title, make, y0, k, ends, atol, counts in (
-        ("Robertson", robertson, [1.0, 0.0, 0.0], [0.04, 1e4, 3e7], times, 1e-10, (None, 100) if report.quick else (None, 100, 1000)),
-        ("20 species", network, np.ones(20), rates, np.array([0.0, 5.0, 10.0]), 1e-9, (None,) if report.quick else (None, 100)),
+        (
+            "Robertson",
+            robertson,
+            [1.0, 0.0, 0.0],
+            [0.04, 1e4, 3e7],
+            times,
+            1e-10,
+            (None, 100) if report.quick else (None, 100, 1000),
+        ),
+        (
+            "20 species",
+            network,
+            np.ones(20),
+            rates,
+            np.array([0.0, 5.0, 10.0]),
+            1e-9,
+            (None,) if report.quick else (None, 100),
+        ),
     ):
         for count in counts:
             p = Problem(make, y0, k, ends, "rodas5p", 1e-6, atol, count)
             both, exact = p.tapegrad()[1], p.tapegrad(1e-10, 1e-14)[1](p.k)[1]
-            jobs = {"tapegrad": lambda both=both, p=p: both(p.k), "diffrax Kvaerno5": of_diffrax(p, "Kvaerno5")}
+            jobs = {
+                "tapegrad": lambda both=both, p=p: both(p.k),
+                "diffrax Kvaerno5": of_diffrax(p, "Kvaerno5"),
+            }
             if count is None:
                 jobs["SciPy Radau, differences"] = lambda p=p: by_differences(p.scipy("Radau"), p.k)
             share = lambda t: bench.ratio(t["tapegrad"], t["diffrax Kvaerno5"])
@@ -172,17 +211,29 @@ def stiff(report):
 
 def lotka_volterra(method):
     f = predator_prey(np)
-    return lambda k: scipy.integrate.solve_ivp(f, (0, 10), [5.0, 1.5], method, SPAN, args=(k,), rtol=1e-6, atol=1e-8).y
+    return lambda k: (
+        scipy.integrate.solve_ivp(f, (0, 10), [5.0, 1.5], method, SPAN, args=(k,), rtol=1e-6, atol=1e-8).y
+    )
 
 
 def stiff_reaction(method):
     f = robertson(np)
-    return lambda k: scipy.integrate.solve_ivp(f, (0, 40), [1.0, 0, 0], method, args=(k,), rtol=1e-6, atol=1e-10).y[:, -1]
+    return lambda k: scipy.integrate.solve_ivp(
+        f, (0, 40), [1.0, 0, 0], method, args=(k,), rtol=1e-6, atol=1e-10
+    ).y[:, -1]
 
 
 def followed(report):
     """The derivatives of solve_ivp for each method, over a plain solve."""
-    columns = ["problem", "method", "plain solve, ms", "gradient", "Jacobian", "prepared gradient", "prepared Jacobian"]
+    columns = [
+        "problem",
+        "method",
+        "plain solve, ms",
+        "gradient",
+        "Jacobian",
+        "prepared gradient",
+        "prepared Jacobian",
+    ]
     report.table("scipy.integrate.solve_ivp: time over a plain solve, rtol 1e-6", columns)
     every, implicit = ("RK23", "RK45", "DOP853", "Radau", "BDF", "LSODA"), ("Radau", "BDF", "LSODA")
     for title, make, k, methods in (
@@ -205,7 +256,9 @@ def followed(report):
             over = {name: bench.ratio(t[name], t["plain"]) for name in jobs}
             report.row(title, method, bench.times(t["plain"], 1e3), *[over[name] for name in jobs][1:])
             report.goal(f"G10: {title}, {method}: gradient over a plain solve", over["gradient"], 5)
-            report.goal(f"G10: {title}, {method}: Jacobian over a plain solve", over["Jacobian"], 2 + len(k) / 2)
+            report.goal(
+                f"G10: {title}, {method}: Jacobian over a plain solve", over["Jacobian"], 2 + len(k) / 2
+            )
 
 
 def fit(report):
@@ -219,7 +272,9 @@ def fit(report):
     forward = tg.jacobian(ode_fit.residuals, mode="forward")
     jobs = {"tapegrad": lambda: by(forward), "tapegrad, prepared": lambda: by(prepared.jacobian)}
     jobs |= {f"SciPy, {name} differences": lambda name=name: by(name) for name in ("2-point", "3-point")}
-    report.table("A fit of six parameters: examples/unmodified/ode_fit.py", ["Jacobian", "ms", "time / tapegrad"])
+    report.table(
+        "A fit of six parameters: examples/unmodified/ode_fit.py", ["Jacobian", "ms", "time / tapegrad"]
+    )
     t = bench.measure(jobs, seconds=1.0 if report.quick else 6.0, compare=False, rtol=1e-5)
     for name in jobs:
         report.row(name, bench.times(t[name], 1e3), bench.ratio(t[name], t["tapegrad"]))

@@ -17,7 +17,11 @@ AT_ONCE = 16
 
 def of_norm(library, n):
     rng = np.random.default_rng(0)
-    return (lambda x: library.linalg.norm(x) ** 3 * x[-1] + x[0] ** 2), rng.standard_normal(n), rng.standard_normal((AT_ONCE, n))
+    return (
+        (lambda x: library.linalg.norm(x) ** 3 * x[-1] + x[0] ** 2),
+        rng.standard_normal(n),
+        rng.standard_normal((AT_ONCE, n)),
+    )
 
 
 def logistic(library, m, n):
@@ -54,7 +58,11 @@ def ours(make, *size):
 def of_jax(jax, make, *size):
     f, x, V = make(jax.numpy, *size)
     gradient = jax.grad(f)
-    value, moving, both = jax.jit(f), jax.jit(lambda x, v: jax.jvp(gradient, (x,), (v,))[1]), jax.jit(jax.value_and_grad(f))
+    value, moving, both = (
+        jax.jit(f),
+        jax.jit(lambda x, v: jax.jvp(gradient, (x,), (v,))[1]),
+        jax.jit(jax.value_and_grad(f)),
+    )
     fixed = jax.linearize(gradient, x)[1]
     one, many = jax.jit(fixed), jax.jit(lambda V: jax.vmap(fixed)(V).T)
     return {
@@ -88,10 +96,22 @@ def products(report):
     sizes = [(of_norm, 5), (of_norm, 1000), (of_norm, 1_000_000), (logistic, 20_000, 500)]
     shares = {}
     for make, *size in [(of_norm, 5), (logistic, 200, 20)] if report.quick else sizes:
-        name = "logistic regression, {} x {}".format(*size) if make is logistic else f"the function of the norm, n = {size[0]}"
+        name = (
+            "logistic regression, {} x {}".format(*size)
+            if make is logistic
+            else f"the function of the norm, n = {size[0]}"
+        )
         report.table(
             f"{name}: microseconds, at once for each of {AT_ONCE} vectors",
-            ["", "tapegrad", "PyTorch", "JAX, compiled", "tapegrad / PyTorch", "/ JAX", "/ two products with A"],
+            [
+                "",
+                "tapegrad",
+                "PyTorch",
+                "JAX, compiled",
+                "tapegrad / PyTorch",
+                "/ JAX",
+                "/ two products with A",
+            ],
         )
         plain, mine = ours(make, *size)
         of = {
@@ -99,17 +119,26 @@ def products(report):
             "JAX": of_jax(jax, make, *size) if jax is not None else {},
         }
         for use, job in mine.items():
-            jobs = {"tapegrad": job} | {peer: known.get(use, bench.NOT_INSTALLED) for peer, known in of.items()}
+            jobs = {"tapegrad": job} | {
+                peer: known.get(use, bench.NOT_INSTALLED) for peer, known in of.items()
+            }
             t = bench.measure(jobs)
             hand = bench.Absent("")
             if use in plain:
                 both = bench.measure({"tapegrad": job, "by hand": plain[use]}, compare=False)
                 hand = shares[use] = bench.ratio(both["tapegrad"], both["by hand"])
             scale = 1e6 / AT_ONCE if use == "at once" else 1e6
-            report.row(use, *[bench.times(s, scale) for s in t.values()], *[bench.ratio(t["tapegrad"], t[p]) for p in of], hand)
+            report.row(
+                use,
+                *[bench.times(s, scale) for s in t.values()],
+                *[bench.ratio(t["tapegrad"], t[p]) for p in of],
+                hand,
+            )
     report.say()
     if not report.quick:
-        report.goal("G3, a product at a fixed point over its two products with A", shares["one at a fixed point"], 1.1)
+        report.goal(
+            "G3, a product at a fixed point over its two products with A", shares["one at a fixed point"], 1.1
+        )
         report.goal("sixteen at once over their two products with A", shares["at once"], 1.2)
 
 

@@ -2,8 +2,9 @@
 
     python benchmarks/optimise.py [--steps 100 20000] [--peaks 100000]
 
-Optimal control: a pendulum that swings up, by trapezoidal collocation. Fits: Gaussian peaks of five parameters
-and 64 points, beside a loop of SciPy's least_squares over the first of them, by turns, the least times.
+Optimal control: a pendulum that swings up, by trapezoidal collocation. Fits: Gaussian peaks of five
+parameters and 64 points, beside a loop of SciPy's least_squares over the first of them, by turns, the least
+times.
 
 Rows: `tapegrad.optimize.minimize` with Ipopt and with SciPy's trust-constr, and CasADi with Ipopt where it is
 installed. The time of tapegrad holds everything from the text of the functions on. `first` is the first call
@@ -41,10 +42,15 @@ def timed(call):
 
 def ours(steps, method):
     effort, defects, start = problem(steps)
-    solve = lambda: tg.optimize.minimize(effort, start, method=method, constraints=NonlinearConstraint(defects, 0, 0))
+    solve = lambda: tg.optimize.minimize(
+        effort, start, method=method, constraints=NonlinearConstraint(defects, 0, 0)
+    )
     first, r = timed(solve)
     again = min([timed(solve)[0] for _ in range(3)])
-    print(f"{start.size:7d} unknowns, {method:12s}: first {first:7.3f} s, again {again:7.3f} s, {r.nit} iterations, effort {r.fun:.6f}")
+    print(
+        f"{start.size:7d} unknowns, {method:12s}: first {first:7.3f} s, again {again:7.3f} s, {r.nit} "
+        f"iterations, effort {r.fun:.6f}"
+    )
 
 
 def by_casadi(steps):
@@ -64,7 +70,10 @@ def by_casadi(steps):
     took, solver = timed(build)
     runs = [timed(lambda: solver(x0=np.full(n, 0.01), lbg=0, ubg=0)) for _ in range(4)]
     again, effort = min([t for t, _ in runs[1:]]), float(runs[0][1]["f"])
-    print(f"{n:7d} unknowns, CasADi, Ipopt: build {took:.3f} s, first {runs[0][0]:7.3f} s, again {again:7.3f} s, effort {effort:.6f}")
+    print(
+        f"{n:7d} unknowns, CasADi, Ipopt: build {took:.3f} s, first {runs[0][0]:7.3f} s, again {again:7.3f} "
+        f"s, effort {effort:.6f}"
+    )
 
 
 def peak(x, a, c, w, b, s):
@@ -83,13 +92,24 @@ def peaks(count, by_scipy=50, turns=5):
     ours, scipys, tights = [], [], []
     for _ in range(turns):
         ours.append(timed(lambda: tg.optimize.curve_fit_many(peak, x, Y, P0))[0])
-        scipys.append(timed(lambda: [least_squares(residuals, P0[:, b], args=(Y[:, b],)) for b in range(by_scipy)])[0])
-        took, known = timed(lambda: [least_squares(residuals, P0[:, b], jac, args=(Y[:, b],), **tight) for b in range(by_scipy)])
+        scipys.append(
+            timed(lambda: [least_squares(residuals, P0[:, b], args=(Y[:, b],)) for b in range(by_scipy)])[0]
+        )
+        took, known = timed(
+            lambda: [
+                least_squares(residuals, P0[:, b], jac, args=(Y[:, b],), **tight) for b in range(by_scipy)
+            ]
+        )
         tights.append(took)
     error = max([abs(k.x / r.x[:, b] - 1).max() for b, k in enumerate(known)])
     a, b, c = min(ours) / count, min(scipys) / by_scipy, min(tights) / by_scipy
-    print(f"{count} peaks: first {first:.2f} s, again {a * 1e6:.2f} us a peak, {int(r.converged.sum())} converged, {error:.1e} from SciPy")
-    print(f"  scipy.optimize.least_squares {b * 1e6:.0f} us ({b / a:.0f} times); by hand, to 1e-14: {c * 1e6:.0f} us ({c / a:.0f} times)")
+    print(
+        f"{count} peaks: first {first:.2f} s, again {a * 1e6:.2f} us a peak, {int(r.converged.sum())} "
+        f"converged, {error:.1e} from SciPy"
+    )
+    print(
+        f"  scipy.optimize.least_squares {b * 1e6:.0f} us ({b / a:.0f} times); by hand, to 1e-14: {c * 1e6:.0f} us ({c / a:.0f} times)"
+    )
 
 
 def by_hand(x, a, c, w, b, s):

@@ -102,9 +102,11 @@ def torch_job(make, x, v, what, n):
         (g,) = torch.autograd.grad(f(leaf), leaf, create_graph=True)
         return torch.autograd.grad((g * v).sum(), leaf)[0]
 
-    return {"value and gradient": value_and_gradient, "jvp": jvp, "hvp, forward over reverse": forward_over_reverse}.get(
-        what, reverse_over_reverse
-    )
+    return {
+        "value and gradient": value_and_gradient,
+        "jvp": jvp,
+        "hvp, forward over reverse": forward_over_reverse,
+    }.get(what, reverse_over_reverse)
 
 
 def autograd_job(make, x, v, what, n):
@@ -130,7 +132,9 @@ def jax_job(make, x, v, what):
         "value and gradient": lambda: jax.block_until_ready(jax.value_and_grad(f)(x)),
         "jvp": lambda: jax.block_until_ready(jax.jvp(f, (x,), (v,))),
         "hvp, forward over reverse": lambda: jax.block_until_ready(jax.jvp(jax.grad(f), (x,), (v,))[1]),
-        "hvp, reverse over reverse": lambda: jax.block_until_ready(jax.grad(lambda x: (jax.grad(f)(x) * v).sum())(x)),
+        "hvp, reverse over reverse": lambda: jax.block_until_ready(
+            jax.grad(lambda x: (jax.grad(f)(x) * v).sum())(x)
+        ),
     }[what]
 
 
@@ -142,15 +146,27 @@ def dispatch(report):
     wanted = ["value and gradient", "jvp", "hvp, forward over reverse", "hvp, reverse over reverse"]
     cases = [(f"x = np.sin(x) * 1.01, {size} numbers", chain, size) for size in (1, 3, 10, 100)]
     cases += [("x = np.sin(x * c) + b, arrays captured, 3 numbers", arrays, 3)]
-    cases += [("both arguments active, 3 numbers", active, 3), ("x = np.sin(x) * 1.01, a NumPy number", scalar, 0)]
+    cases += [
+        ("both arguments active, 3 numbers", active, 3),
+        ("x = np.sin(x) * 1.01, a NumPy number", scalar, 0),
+    ]
     if report.quick:
         cases = cases[1:2]
     figures = {}
     for what in wanted:
         report.table(
             f"{what}: microseconds an operation, chains of {N} operations",
-            ["chain", "NumPy value alone", "tapegrad", "PyTorch eager", "HIPS autograd", "JAX eager", "tapegrad / PyTorch"],
-            f"JAX runs a chain of {EAGER} operations, not jitted; its answers are compared by a chain of that length."
+            [
+                "chain",
+                "NumPy value alone",
+                "tapegrad",
+                "PyTorch eager",
+                "HIPS autograd",
+                "JAX eager",
+                "tapegrad / PyTorch",
+            ],
+            f"JAX runs a chain of {EAGER} operations, not jitted; its answers are compared by a chain of "
+            f"that length."
             if what == wanted[0]
             else "",
         )
@@ -165,14 +181,24 @@ def dispatch(report):
             t = bench.measure(jobs)
             t |= bench.measure({"NumPy": lambda: plain(x), "JAX": slow}, rounds=(3, 5), compare=False)
             ops = operations(make, N)
-            us = {name: bench.times(s, 1e6 / (operations(make, EAGER) if name == "JAX" else ops)) for name, s in t.items()}
+            us = {
+                name: bench.times(s, 1e6 / (operations(make, EAGER) if name == "JAX" else ops))
+                for name, s in t.items()
+            }
             share = bench.ratio(us["tapegrad"], us["PyTorch"])
             report.row(title, us["NumPy"], us["tapegrad"], us["PyTorch"], us["autograd"], us["JAX"], share)
             figures[what, title] = us
     report.say()
     for what in (wanted[0], *wanted[2:]):
-        worst = max((share_of_best(figures, what, title) for title, *_ in cases), key=lambda r: r.why if isinstance(r, bench.Absent) else r)
-        report.goal(f"G5, {what}, worst share of PyTorch's time (for hvp: of the faster of PyTorch's two nestings)", worst, 1 / 2.5)
+        worst = max(
+            (share_of_best(figures, what, title) for title, *_ in cases),
+            key=lambda r: r.why if isinstance(r, bench.Absent) else r,
+        )
+        report.goal(
+            f"G5, {what}, worst share of PyTorch's time (for hvp: of the faster of PyTorch's two nestings)",
+            worst,
+            1 / 2.5,
+        )
 
 
 def share_of_best(figures, what, title):
@@ -189,11 +215,16 @@ def program_jobs(program):
     """The gradient of one program in each system, and its value by NumPy.  All data are converted before."""
     several = tuple(range(len(program.at))) if len(program.at) > 1 else 0
     ours = program.text(np, *program.data)
-    jobs = {"NumPy": lambda: ours(*program.at), "tapegrad": lambda: tg.grad(ours, argnums=several)(*program.at)}
+    jobs = {
+        "NumPy": lambda: ours(*program.at),
+        "tapegrad": lambda: tg.grad(ours, argnums=several)(*program.at),
+    }
     jobs |= dict.fromkeys(("PyTorch", "autograd", "JAX"), bench.NOT_INSTALLED)
     torch, autograd, jax = bench.torch(), bench.autograd(), bench.jax()
     if torch is not None:
-        theirs = program.for_system("torch")(torch, *[torch.tensor(d) if isinstance(d, np.ndarray) else d for d in program.data])
+        theirs = program.for_system("torch")(
+            torch, *[torch.tensor(d) if isinstance(d, np.ndarray) else d for d in program.data]
+        )
         leaves = [torch.tensor(a, requires_grad=True) for a in program.at]
         jobs["PyTorch"] = lambda: torch.autograd.grad(theirs(*leaves), leaves)
     if autograd is not None and program.autograd is None:
@@ -212,13 +243,25 @@ def program_jobs(program):
 def programs(report):
     report.table(
         "usual programs, gradient: milliseconds",
-        ["program", "NumPy value alone", "tapegrad", "PyTorch eager", "HIPS autograd", "JAX jit (compiled)", "tapegrad / PyTorch", "/ JAX"],
-        "Where a system refuses writes into arrays, or has another name or a loop of its own, its users' text runs.",
+        [
+            "program",
+            "NumPy value alone",
+            "tapegrad",
+            "PyTorch eager",
+            "HIPS autograd",
+            "JAX jit (compiled)",
+            "tapegrad / PyTorch",
+            "/ JAX",
+        ],
+        "Where a system refuses writes into arrays, or has another name or a loop of its own, its users' "
+        "text runs.",
     )
     shares = {}
     for program in _programs.programs()[:: 4 if report.quick else 1]:
         jobs = program_jobs(program)
-        t = bench.measure({"NumPy": jobs.pop("NumPy")}, seconds=0.1) | bench.measure(jobs, seconds=1, rounds=(5, 21))
+        t = bench.measure({"NumPy": jobs.pop("NumPy")}, seconds=0.1) | bench.measure(
+            jobs, seconds=1, rounds=(5, 21)
+        )
         shares[program.title] = bench.ratio(t["tapegrad"], t["PyTorch"])
         ratios = shares[program.title], bench.ratio(t["tapegrad"], t["JAX"])
         report.row(program.title, *[bench.times(s, 1e3) for s in t.values()], *ratios)
@@ -260,8 +303,14 @@ def reached(n, kind):
 
 def named(n, kind):
     """n functions or arrays that f names, as globals of its module, and does not come to."""
-    space = {f"thing{k}": (lambda x: x) if kind == "function" else np.ones(3) for k in range(n)} | {"__name__": "model"}
-    exec(f"def f(x):\n    if x is None:\n        return {', '.join(list(space)[:n])}\n    return (x * 2.0).sum()", space)
+    space = {f"thing{k}": (lambda x: x) if kind == "function" else np.ones(3) for k in range(n)} | {
+        "__name__": "model"
+    }
+    exec(
+        f"def f(x):\n    if x is None:\n        return {', '.join(list(space)[:n])}\n    return (x * "
+        f"2.0).sum()",
+        space,
+    )
     return space["f"]
 
 
@@ -269,7 +318,8 @@ def fixed(report):
     report.table(
         "what a transform costs in all: microseconds",
         ["a gradient with three numbers", "tapegrad", "per unit"],
-        "`tg.grad(f)(x)`, f of one or two operations. Per unit: what each further leaf, array or function adds, the operation with it"
+        "`tg.grad(f)(x)`, f of one or two operations. Per unit: what each further leaf, array or function "
+        "adds, the operation with it"
         " included.",
     )
     x, many, times = np.array([0.3, 0.4, 0.5]), 32, 100
@@ -335,13 +385,23 @@ def memory(report):
     report.table(
         "peak memory of a gradient: megabytes (2^20) above the process before it",
         ["chain", "tapegrad", "PyTorch", "HIPS autograd", "tapegrad / PyTorch"],
-        "Rise of the resident set at its peak, each in a fresh process. One array of 10^6 numbers is 7.6; the rules of the chain's"
+        "Rise of the resident set at its peak, each in a fresh process. One array of 10^6 numbers is 7.6; "
+        "the rules of the chain's"
         " 60 operations need the inputs of 30 sines, 229.",
     )
-    for shape, title in {"wide": "60 operations on 10^6 numbers", "deep": "100,000 operations on 3 numbers"}.items():
+    for shape, title in {
+        "wide": "60 operations on 10^6 numbers",
+        "deep": "100,000 operations on 3 numbers",
+    }.items():
         row = {}
-        for system, module in {"tapegrad": tg, "PyTorch": bench.torch(), "autograd": bench.autograd()}.items():
-            row[system] = bench.NOT_INSTALLED if module is None else bench.peak_memory(__file__, system, shape)
+        for system, module in {
+            "tapegrad": tg,
+            "PyTorch": bench.torch(),
+            "autograd": bench.autograd(),
+        }.items():
+            row[system] = (
+                bench.NOT_INSTALLED if module is None else bench.peak_memory(__file__, system, shape)
+            )
         report.row(title, *row.values(), bench.ratio(row["tapegrad"], row["PyTorch"]))
 
 
@@ -361,7 +421,9 @@ def imported(report):
     row = {}
     for name, module in installed.items():
         command = [sys.executable, "-c", IMPORTED.format(name)]
-        seconds = lambda command=command: float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        seconds = lambda command=command: float(
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        )
         row[name] = bench.NOT_INSTALLED if module is None else min(seconds() for _ in range(7))
     report.row(*row.values())
     report.goal("import, seconds", row["tapegrad"], 0.3)

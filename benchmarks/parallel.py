@@ -2,9 +2,10 @@
 
     python benchmarks/parallel.py [--ranks 1 2] [--seconds 1.0]
 
-A step is value and gradient of a logistic regression, by `parallel.value_and_grad` (one message) and by `grad`
-of a function with `psum`. A step that is "idle" has no data: it shows what the ranks cost. Bytes are those that
-one rank gives to collectives in a step. It starts itself under mpiexec once for each number of ranks."""
+A step is value and gradient of a logistic regression, by `parallel.value_and_grad` (one message) and by
+`grad` of a function with `psum`. A step that is "idle" has no data: it shows what the ranks cost. Bytes are
+those that one rank gives to collectives in a step. It starts itself under mpiexec once for each number of
+ranks."""
 
 import argparse
 import json
@@ -113,13 +114,26 @@ def main():
         return of_ranks(given.seconds)
     tables = {}
     for count in given.ranks:
-        command = [Path(sys.executable).with_name("mpiexec"), "-n", count, sys.executable, __file__, "--inside", "--seconds", given.seconds]
+        command = [
+            Path(sys.executable).with_name("mpiexec"),
+            "-n",
+            count,
+            sys.executable,
+            __file__,
+            "--inside",
+            "--seconds",
+            given.seconds,
+        ]
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        tables[count] = json.loads(subprocess.run([str(c) for c in command], env=env, stdout=subprocess.PIPE, check=True).stdout)
+        tables[count] = json.loads(
+            subprocess.run([str(c) for c in command], env=env, stdout=subprocess.PIPE, check=True).stdout
+        )
     print(f"{ROWS:,} rows, {COLUMNS} parameters; microseconds (bytes)\n")
     print("| step | " + " | ".join(f"{n} ranks" for n in tables) + " |\n|---|" + "---|" * len(tables))
     for name in tables[given.ranks[0]]:
-        print(f"| {name} | " + " | ".join(f"{t[name][0]:,.0f} ({t[name][1]:,})" for t in tables.values()) + " |")
+        print(
+            f"| {name} | " + " | ".join(f"{t[name][0]:,.0f} ({t[name][1]:,})" for t in tables.values()) + " |"
+        )
     print("\n| work in processes | microseconds |\n|---|---|")
     of_tasks(given.seconds)
 

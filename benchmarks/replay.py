@@ -31,7 +31,8 @@ def spent(job):
 def chains(report):
     report.table(
         "a chain of 999 operations on vectors, value and gradient: microseconds an operation",
-        ["numbers", "tapegrad eager", "replayed", "PyTorch eager", "HIPS autograd", "JAX jit", "replayed / JAX",
+        ["numbers", "tapegrad eager", "replayed", "PyTorch eager", "HIPS autograd", "JAX jit",
+        "replayed / JAX",
          "recording, us an instruction", "first replay, ms", "JAX compiling, s"],
         "sin(x * c) + b, again and again.",
     )  # fmt: skip
@@ -42,11 +43,17 @@ def chains(report):
         recording = spent(lambda p=p, x=x: p.value_and_grad(x))
         first = spent(lambda p=p, x=x: p.value_and_grad(x))
         size = p.forms["value_and_grad"].programs[0].program.recorded
-        jobs = {"eager": lambda ours=ours, x=x: tg.value_and_grad(ours)(x), "tapegrad": lambda p=p, x=x: p.value_and_grad(x)}
+        jobs = {
+            "eager": lambda ours=ours, x=x: tg.value_and_grad(ours)(x),
+            "tapegrad": lambda p=p, x=x: p.value_and_grad(x),
+        }
         jobs |= dict.fromkeys(("PyTorch", "autograd", "JAX"), bench.NOT_INSTALLED)
         torch, autograd, jax, compiling = bench.torch(), bench.autograd(), bench.jax(), bench.NOT_INSTALLED
         if torch is not None:
-            theirs, leaf = overhead.arrays(torch, OPERATIONS, torch.tensor(c), torch.tensor(b)), torch.tensor(x, requires_grad=True)
+            theirs, leaf = (
+                overhead.arrays(torch, OPERATIONS, torch.tensor(c), torch.tensor(b)),
+                torch.tensor(x, requires_grad=True),
+            )
             jobs["PyTorch"] = lambda f=theirs, leaf=leaf: (y := f(leaf), torch.autograd.grad(y, leaf)[0])
         if autograd is not None:
             functional = autograd.value_and_grad(overhead.arrays(autograd.numpy, OPERATIONS, c, b))
@@ -66,7 +73,8 @@ def chains(report):
 def programs(report):
     report.table(
         "usual programs, gradient: milliseconds",
-        ["program", "NumPy value alone", "replayed", "PyTorch eager", "HIPS autograd", "JAX jit", "tapegrad eager", "replayed / eager",
+        ["program", "NumPy value alone", "replayed", "PyTorch eager", "HIPS autograd", "JAX jit",
+        "tapegrad eager", "replayed / eager",
          "/ JAX"],
     )  # fmt: skip
     shares = []
@@ -78,20 +86,28 @@ def programs(report):
         jobs["tapegrad"] = lambda p=p, at=program.at: p.grad(*at)
         for _ in range(3):
             p.grad(*program.at)
-        t = bench.measure({"NumPy": jobs.pop("NumPy")}, seconds=0.1) | bench.measure(jobs | {"eager": eager}, seconds=1, rounds=(5, 21))
+        t = bench.measure({"NumPy": jobs.pop("NumPy")}, seconds=0.1) | bench.measure(
+            jobs | {"eager": eager}, seconds=1, rounds=(5, 21)
+        )
         ratios = bench.ratio(t["tapegrad"], t["eager"]), bench.ratio(t["tapegrad"], t["JAX"])
         shares.append(ratios[1])
         report.row(program.title, *[bench.times(s, 1e3) for s in t.values()], *ratios)
     found = [s for s in shares if not isinstance(s, bench.Absent)]
     if found:
-        report.goal("G5p, replayed: geometric mean of the shares of JAX's time", float(np.exp(np.mean(np.log(found)))), 1)
+        report.goal(
+            "G5p, replayed: geometric mean of the shares of JAX's time",
+            float(np.exp(np.mean(np.log(found)))),
+            1,
+        )
 
 
 def gm3(report):
     report.table(
-        f"gm3!, six captured buffers, {mutation.STEPS} Euler steps, gradient for the six parameters: milliseconds",
+        f"gm3!, six captured buffers, {mutation.STEPS} Euler steps, gradient for the six parameters: "
+        f"milliseconds",
         ["N", "tapegrad eager", "replayed", "PyTorch, functional", "JAX jit", "replayed / JAX"],
-        "Its two matrices have three diagonals each, which a replay sees by their elements; PyTorch and JAX multiply by them as they are.",
+        "Its two matrices have three diagonals each, which a replay sees by their elements; PyTorch and JAX "
+        "multiply by them as they are.",
     )
     for N in (8,) if report.quick else (32, 128):
         f, parts = mutation.gm3_loss(N), mutation.constants(N)
@@ -102,7 +118,9 @@ def gm3(report):
         torch, jax = bench.torch(), bench.jax()
         jobs |= dict.fromkeys(("PyTorch", "JAX"), bench.NOT_INSTALLED)
         if torch is not None:
-            jobs["PyTorch"] = mutation.torch_grad(torch, mutation.gm3_functional(torch, *[torch.tensor(c) for c in parts]), mutation.P)
+            jobs["PyTorch"] = mutation.torch_grad(
+                torch, mutation.gm3_functional(torch, *[torch.tensor(c) for c in parts]), mutation.P
+            )
         if jax is not None:
             compiled = mutation.gm3_jax(jax, *parts)
             jobs["JAX"] = lambda g=compiled: jax.block_until_ready(g(mutation.P))
@@ -115,9 +133,21 @@ def gm3(report):
 def kalman(report):
     report.table(
         "Kalman filters in array code, value and gradient: milliseconds",
-        ["model", "NumPy, value alone", "replayed", "PyTorch", "HIPS autograd", "JAX jit", "tapegrad eager", "replayed / JAX"],
+        [
+            "model",
+            "NumPy, value alone",
+            "replayed",
+            "PyTorch",
+            "HIPS autograd",
+            "JAX jit",
+            "tapegrad eager",
+            "replayed / JAX",
+        ],
     )
-    models = {"4 states, 2 observations": (filters.four_states, 1000), "the same in element form": (filters.four_states_elements, 100)}
+    models = {
+        "4 states, 2 observations": (filters.four_states, 1000),
+        "the same in element form": (filters.four_states_elements, 100),
+    }
     for title, (model, T) in models.items():  # (in element form rounding grows with T until nothing is left)
         y, theta = filters.simulated(50 if report.quick else T)
         jobs, _ = filters.jobs_of(model, filters.four_states_jax, theta, y, filters.B)
@@ -138,7 +168,10 @@ def compiled_by_torch(f, *args, argnums=0):
     if torch is None:
         return bench.NOT_INSTALLED
     try:
-        g, given = torch.compile(torch.func.grad_and_value(f(torch), argnums=argnums)), [torch.tensor(a) for a in args]
+        g, given = (
+            torch.compile(torch.func.grad_and_value(f(torch), argnums=argnums)),
+            [torch.tensor(a) for a in args],
+        )
         g(*given)
     except Exception:
         return bench.CANNOT
@@ -158,7 +191,8 @@ def ready(p, method, *args):
 def logistic(report):
     m, n = (200, 20) if report.quick else (20_000, 500)
     report.table(
-        f"logistic regression, {m} x {n}: milliseconds; shares are those of the value alone, and at a fixed point of two products with A",
+        f"logistic regression, {m} x {n}: milliseconds; shares are those of the value alone, and at a fixed "
+        f"point of two products with A",
         ["what", "replayed", "eager", "PyTorch compiled", "JAX jit", "replayed / value"],
     )
     f, x, V = operators.logistic(np, m, n)
@@ -174,11 +208,18 @@ def logistic(report):
         return lambda x: torch.log1p(torch.exp(-(data @ x))).sum() + 0.5 * (x * x).sum()
 
     uses = {
-        "value and gradient": (ready(p, "value_and_grad", x), lambda: tg.value_and_grad(f)(x), compiled_by_torch(of_torch, x)),
+        "value and gradient": (
+            ready(p, "value_and_grad", x),
+            lambda: tg.value_and_grad(f)(x),
+            compiled_by_torch(of_torch, x),
+        ),
         "product at a new point": (ready(p, "hvp", x, v), lambda: tg.hvp(f, x, v), bench.Absent("")),
         "product at a fixed point": (lambda: here.hvp(v), lambda: H @ v, bench.Absent("")),
     }
-    names = {"product at a new point": "one at a new point", "product at a fixed point": "one at a fixed point"}
+    names = {
+        "product at a new point": "one at a new point",
+        "product at a fixed point": "one at a fixed point",
+    }
     shares = []
     for use, (job, eager, torch) in uses.items():
         alone = (lambda: A.T @ (A @ v)) if use == "product at a fixed point" else (lambda: f(x))
@@ -196,8 +237,18 @@ def logistic(report):
 def elementwise(report):
     n = 10_000 if report.quick else 10_000_000
     report.table(
-        f"a chain of elementwise functions over {n:,} numbers, value and gradient, nothing compiled: milliseconds",
-        ["replayed", "eager", "PyTorch eager", "PyTorch compiled", "JAX jit", "replayed / JAX", "memory, MiB: replayed", "eager"],
+        f"a chain of elementwise functions over {n:,} numbers, value and gradient, nothing compiled: "
+        f"milliseconds",
+        [
+            "replayed",
+            "eager",
+            "PyTorch eager",
+            "PyTorch compiled",
+            "JAX jit",
+            "replayed / JAX",
+            "memory, MiB: replayed",
+            "eager",
+        ],
         "h = tanh(x w + b); the sum of h h exp(-x x); by x, w and b.",
     )
 
@@ -212,7 +263,11 @@ def elementwise(report):
     p, jax, torch = tg.prepare(of(np), x, 1.3, 0.2, argnums=every), bench.jax(), bench.torch()
     eager = lambda: tg.value_and_grad(f, argnums=every)(x, 1.3, 0.2)
     jobs = {"tapegrad": ready(p, "value_and_grad", x, 1.3, 0.2), "eager": eager}
-    jobs |= {"PyTorch": bench.NOT_INSTALLED, "compiled": compiled_by_torch(of, x, 1.3, 0.2, argnums=every), "JAX": bench.NOT_INSTALLED}
+    jobs |= {
+        "PyTorch": bench.NOT_INSTALLED,
+        "compiled": compiled_by_torch(of, x, 1.3, 0.2, argnums=every),
+        "JAX": bench.NOT_INSTALLED,
+    }
     if torch is not None:
         given = [torch.tensor(a, requires_grad=True) for a in (x, 1.3, 0.2)]
         theirs = of(torch)
@@ -229,7 +284,8 @@ def elementwise(report):
 
 def directions(report):
     report.table(
-        "50 numbers to 50, twelve operations: milliseconds", ["what", "replayed", "batched, eager", "PyTorch", "JAX jit", "replayed / JAX"]
+        "50 numbers to 50, twelve operations: milliseconds",
+        ["what", "replayed", "batched, eager", "PyTorch", "JAX jit", "replayed / JAX"],
     )
     x = np.random.default_rng(1).normal(size=50)
     shares = []
@@ -262,7 +318,16 @@ def stepping(h=0.1, n=50):
 def costs(report):
     report.table(
         "what a recording costs, value and gradient: microseconds for each of its instructions",
-        ["program", "instructions", "recording", "less the eager call", "first replay", "writing out", "a replay", "MiB more at the peak"],
+        [
+            "program",
+            "instructions",
+            "recording",
+            "less the eager call",
+            "first replay",
+            "writing out",
+            "a replay",
+            "MiB more at the peak",
+        ],
     )
     n = 3
     c, b, x = np.linspace(1.01, 1.03, n), np.linspace(0.01, 0.03, n), np.linspace(0.3, 0.9, n)
@@ -290,7 +355,8 @@ def costs(report):
 
 def calls(report):
     report.table(
-        "the cost of a call that does next to nothing, gradient: microseconds", ["what f reads", "eager", "replayed", "guards alone"]
+        "the cost of a call that does next to nothing, gradient: microseconds",
+        ["what f reads", "eager", "replayed", "guards alone"],
     )
     x, a, big = np.array([1.0, 2.0, 3.0]), np.ones(3), np.ones(100_000)
     order = np.arange(3)

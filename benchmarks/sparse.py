@@ -28,7 +28,13 @@ def system(library, n):
     start = np.stack([22 * (y * (1 - y)) ** 1.5, 27 * (x * (1 - x)) ** 1.5], axis=-1).reshape(-1)
 
     def laplacian(w):
-        return library.roll(w, 1, 0) + library.roll(w, -1, 0) + library.roll(w, 1, 1) + library.roll(w, -1, 1) - 4 * w
+        return (
+            library.roll(w, 1, 0)
+            + library.roll(w, -1, 0)
+            + library.roll(w, 1, 1)
+            + library.roll(w, -1, 1)
+            - 4 * w
+        )
 
     def f(z):
         u, v = z.reshape(n, n, 2)[..., 0], z.reshape(n, n, 2)[..., 1]
@@ -142,18 +148,30 @@ def brusselator(report):
             "in place, compiled": lambda: written(x).data,
             "sparsejac": peers["sparsejac"],
             "asdex": peers["asdex"],
-            "SciPy, differences": lambda: approx_derivative(f, x, sparsity=(plan.pattern.astype(np.int8), groups)).data,
+            "SciPy, differences": lambda: (
+                approx_derivative(f, x, sparsity=(plan.pattern.astype(np.int8), groups)).data
+            ),
         }
         report.table(f"{x.size} unknowns: microseconds for the values", list(jobs))
-        t = bench.measure({k: job for k, job in jobs.items() if "tapegrad" in k or "in place" in k}, rtol=1e-9)
+        t = bench.measure(
+            {k: job for k, job in jobs.items() if "tapegrad" in k or "in place" in k}, rtol=1e-9
+        )
         t |= bench.measure({k: job for k, job in jobs.items() if k not in t}, compare=False, rtol=1e-6)
         report.row(*[bench.times(t[k], 1e6) for k in jobs])
         figures["values"] = 1e6 * t["tapegrad, compiled"]
-        report.say(f"\nOne plain call of f: {1e6 * bench.measure({'f': lambda: f(x)})['f']:.0f} microseconds.")
+        report.say(
+            f"\nOne plain call of f: {1e6 * bench.measure({'f': lambda: f(x)})['f']:.0f} microseconds."
+        )
     report.say()
     if not report.quick:
-        report.goal("G6, pattern of 8,192 unknowns, ms", figures["pattern (carried through the recording)", "out of place"], 3.0)
-        report.goal("G6, the same in place, ms", figures["pattern (carried through the recording)", "in place"], 3.0)
+        report.goal(
+            "G6, pattern of 8,192 unknowns, ms",
+            figures["pattern (carried through the recording)", "out of place"],
+            3.0,
+        )
+        report.goal(
+            "G6, the same in place, ms", figures["pattern (carried through the recording)", "in place"], 3.0
+        )
         report.goal("G6, colours, ms", figures["colours", "out of place"], 1.0)
         report.goal("G6, values, microseconds", figures["values"], 30.0)
 

@@ -53,7 +53,9 @@ def structural(ss, np):
     T, z, R = seasonal_matrices()
 
     def build(p):
-        return ss.LinearGaussian(T, z, np.stack([p["level"], p["slope"], p["seasonal"]]), p["irregular"], selection=R)
+        return ss.LinearGaussian(
+            T, z, np.stack([p["level"], p["slope"], p["seasonal"]]), p["irregular"], selection=R
+        )
 
     size = np.var(np.diff(y))
     start = {"level": size / 10, "slope": size / 100, "seasonal": size / 100, "irregular": size / 10}
@@ -92,10 +94,16 @@ def ours(name):
 
     if name == "many":
         Y = walks(1000)
-        call = lambda: ss.fit_many(lambda p: ss.local_level(p["noise"], p["level"]), Y, {"noise": 1.0, "level": 1.0}, ss.positive())
+        call = lambda: ss.fit_many(
+            lambda p: ss.local_level(p["noise"], p["level"]), Y, {"noise": 1.0, "level": 1.0}, ss.positive()
+        )
         begin = time.process_time()
         r = call()
-        return {"seconds": time.process_time() - begin, "loglik": float(r.loglik.sum()), "short": float((~r.converged).sum())}
+        return {
+            "seconds": time.process_time() - begin,
+            "loglik": float(r.loglik.sum()),
+            "short": float((~r.converged).sum()),
+        }
     fit = MODELS[name](ss, np)
     begin = time.process_time()
     r = fit()
@@ -120,19 +128,31 @@ def theirs(name):
         found = [sm.tsa.UnobservedComponents(y, "llevel").fit(disp=0) for y in Y]
         errors = [r.bse for r in found]
         seconds = (time.process_time() - begin) * 1000 / len(Y)
-        return {"seconds": seconds, "loglik": float(sum(r.llf for r in found)), "short": float(not np.isfinite(errors).all())}
+        return {
+            "seconds": seconds,
+            "loglik": float(sum(r.llf for r in found)),
+            "short": float(not np.isfinite(errors).all()),
+        }
 
     def fit(**options):
         if name == "structural":
-            return sm.tsa.UnobservedComponents(np.log(column("airline")), "lltrend", seasonal=12).fit(disp=0, **options)
+            return sm.tsa.UnobservedComponents(np.log(column("airline")), "lltrend", seasonal=12).fit(
+                disp=0, **options
+            )
         if name == "arma":
-            return ARIMA(column("sunspots"), order=(2, 0, 1)).fit(**({"method_kwargs": options} if options else {}))
+            return ARIMA(column("sunspots"), order=(2, 0, 1)).fit(
+                **({"method_kwargs": options} if options else {})
+            )
         if name == "gaps":
             y, X = months_with_gaps()
             return sm.tsa.SARIMAX(y, X, order=(1, 1, 1), seasonal_order=(0, 1, 1, 12)).fit(disp=0, **options)
         if name == "random_trend":
-            return sm.tsa.UnobservedComponents(np.log(column("airline")), "rtrend", autoregressive=1).fit(disp=0, **options)
-        return sm.tsa.SARIMAX(np.log(column("airline")), order=(0, 1, 1), seasonal_order=(0, 1, 1, 12)).fit(disp=0, **options)
+            return sm.tsa.UnobservedComponents(np.log(column("airline")), "rtrend", autoregressive=1).fit(
+                disp=0, **options
+            )
+        return sm.tsa.SARIMAX(np.log(column("airline")), order=(0, 1, 1), seasonal_order=(0, 1, 1, 12)).fit(
+            disp=0, **options
+        )
 
     begin = time.process_time()
     r = fit()
@@ -146,13 +166,22 @@ def theirs(name):
     return {"seconds": seconds, "loglik": r.llf, "short": best - r.llf}
 
 
-MODELS = {"structural": structural, "arma": arma, "airline": airline, "gaps": gaps, "random_trend": random_trend}
+MODELS = {
+    "structural": structural,
+    "arma": arma,
+    "airline": airline,
+    "gaps": gaps,
+    "random_trend": random_trend,
+}
 
 
 def alone(system, name, cache):
     """What a fresh process says of one fit."""
     done = subprocess.run(
-        [sys.executable, __file__, "--alone", system, name], capture_output=True, text=True, env={**os.environ, "TAPEGRAD_CACHE": cache}
+        [sys.executable, __file__, "--alone", system, name],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TAPEGRAD_CACHE": cache},
     )
     if done.returncode:
         if "No module named 'statsmodels'" in done.stderr:
@@ -175,8 +204,15 @@ def one_model(report):
         ],
     )
     goals = []
-    titles = {"structural": "structural, 144 months", "arma": "ARMA(2,1), 300 years", "airline": "airline, (0,1,1)(0,1,1)12"}
-    titles |= {"gaps": "airline, (1,1,1)(0,1,1)12, gaps, two regressors", "random_trend": "airline, random trend and AR(1)"}
+    titles = {
+        "structural": "structural, 144 months",
+        "arma": "ARMA(2,1), 300 years",
+        "airline": "airline, (0,1,1)(0,1,1)12",
+    }
+    titles |= {
+        "gaps": "airline, (1,1,1)(0,1,1)12, gaps, two regressors",
+        "random_trend": "airline, random trend and AR(1)",
+    }
     for name, title in titles.items():
         with tempfile.TemporaryDirectory() as cache:
             first = alone("ours", name, cache)
@@ -188,9 +224,22 @@ def one_model(report):
             other = bench.Seconds.of([b["seconds"] for _, b in found])
             # one likelihood for both
             short = max(a["loglik"] - b["loglik"] if name == "arma" else b["short"] for a, b in found)
-        report.row(title, first["seconds"] * 1e3, warm * 1e3, bench.times(other, 1e3), max(a["short"] for a, _ in found), short)
+        report.row(
+            title,
+            first["seconds"] * 1e3,
+            warm * 1e3,
+            bench.times(other, 1e3),
+            max(a["short"] for a, _ in found),
+            short,
+        )
         goals.append((f"{title}: tapegrad / statsmodels", bench.ratio(warm, other), 1 / 3))
-        goals.append((f"{title}: seconds more without a kernel on disk", first["seconds"] - statistics.median(warm.rounds), 1.0))
+        goals.append(
+            (
+                f"{title}: seconds more without a kernel on disk",
+                first["seconds"] - statistics.median(warm.rounds),
+                1.0,
+            )
+        )
         goals.append((f"{title}: tapegrad short of the maximum", max(a["short"] for a, _ in found), 1e-6))
     report.say()
     for goal in goals:
@@ -201,17 +250,29 @@ def many_series(report):
     """A thousand local levels at once; statsmodels' time is that of 20, times 50."""
     report.table(
         "a thousand local levels of 100 points: seconds of processor time",
-        ["tapegrad, first process", "tapegrad, kernel on disk", "a loop over statsmodels", "series not converged"],
+        [
+            "tapegrad, first process",
+            "tapegrad, kernel on disk",
+            "a loop over statsmodels",
+            "series not converged",
+        ],
     )
     with tempfile.TemporaryDirectory() as cache:
         first = alone("ours", "many", cache)
-        found = [(alone("ours", "many", cache), alone("theirs", "many", cache)) for _ in range(1 if report.quick else 3)]
+        found = [
+            (alone("ours", "many", cache), alone("theirs", "many", cache))
+            for _ in range(1 if report.quick else 3)
+        ]
     warm = bench.Seconds.of([a["seconds"] for a, _ in found])
     other = bench.NOT_INSTALLED if found[0][1] is None else bench.Seconds.of([b["seconds"] for _, b in found])
     report.row(first["seconds"], warm, other, first["short"])
     report.say()
-    report.goal("fit_many, kernel on disk: time by that of a loop over statsmodels", bench.ratio(warm, other), 1 / 50)
-    report.say(f"- the same in the first process: {bench.cell(bench.ratio(first['seconds'], other))} (no goal set)")
+    report.goal(
+        "fit_many, kernel on disk: time by that of a loop over statsmodels", bench.ratio(warm, other), 1 / 50
+    )
+    report.say(
+        f"- the same in the first process: {bench.cell(bench.ratio(first['seconds'], other))} (no goal set)"
+    )
 
 
 def one_call(report):
@@ -273,7 +334,10 @@ def models_of_statsmodels(y, v):
     except ImportError:
         return {}
     if len(v) == 4:
-        model, order = sm.tsa.UnobservedComponents(y, "lltrend", seasonal=12, use_exact_diffuse=True), [3, 0, 1, 2]
+        model, order = (
+            sm.tsa.UnobservedComponents(y, "lltrend", seasonal=12, use_exact_diffuse=True),
+            [3, 0, 1, 2],
+        )
     else:
         model, order = ARIMA(y, order=(2, 0, 1)), [4, 0, 1, 2, 3]
     params, back = v[order], np.argsort(order)

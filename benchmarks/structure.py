@@ -15,7 +15,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 NO_TOKENS = {
-    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
+    tokenize.ENDMARKER
 }  # fmt: skip
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -51,7 +52,9 @@ class Package:
                 names = [".".join([*base, a.name]) for a in node.names]
                 found.update(n if n in self.paths else ".".join(base) for n in names)
             elif isinstance(node, ast.Import):
-                found.update(a.name.partition(".")[2] for a in node.names if a.name.split(".")[0] == "tapegrad")
+                found.update(
+                    a.name.partition(".")[2] for a in node.names if a.name.split(".")[0] == "tapegrad"
+                )
         return {name for name in found if name in self.paths and name != module}
 
     def graph(self) -> dict[str, set[str]]:
@@ -134,7 +137,11 @@ PRIMITIVE = re.compile(
 
 def operations_named(package: Package) -> tuple[int, int]:
     """(Mentions of a primitive, and of `prim.name`, outside of the folders that declare operations)."""
-    texts = [text for module, text in package.texts.items() if module.split(".")[0] not in ("ops", "stats", "_scipy")]
+    texts = [
+        text
+        for module, text in package.texts.items()
+        if module.split(".")[0] not in ("ops", "stats", "_scipy")
+    ]
     return sum(len(PRIMITIVE.findall(text)) for text in texts), sum(text.count("prim.name") for text in texts)
 
 
@@ -197,9 +204,15 @@ def facts(checkout: Path) -> dict[str, float]:
     primitives, names = operations_named(package)
     words, spoken = pages(package), docstrings(package)
     per_folder = collections.Counter(path.parent for path in package.paths.values())
-    functions = [node for tree in package.trees.values() for node in ast.walk(tree) if isinstance(node, DEFINITION[:2])]
+    functions = [
+        node for tree in package.trees.values() for node in ast.walk(tree) if isinstance(node, DEFINITION[:2])
+    ]
     lines = [line for text in package.texts.values() for line in text.splitlines()]
-    root = [module for module in package.paths if "." not in module and package.paths[module].name not in ("__init__.py", "__main__.py")]
+    root = [
+        module
+        for module in package.paths
+        if "." not in module and package.paths[module].name not in ("__init__.py", "__main__.py")
+    ]
     return {
         "tokens, comments and docstrings not counted": tokens(package),
         "lines": len(lines),

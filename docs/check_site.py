@@ -1,4 +1,5 @@
-"""A built site: each link, picture and script of each page leads to a file, each anchor to an element with that name, no element has
+"""A built site: each link, picture and script of each page leads to a file, each anchor to an element with
+that name, no element has
 the name of another, and each that is opened is closed:  python docs/check_site.py SITE"""
 
 import sys

@@ -26,7 +26,9 @@ html_css_files = ["wide.css"]
 html_title = "tapegrad"
 html_show_sphinx = False
 html_copy_source = False
-html_show_search_summary = False  # it fetches pages, which a browser refuses where the site is opened from a disk
+html_show_search_summary = (
+    False  # it fetches pages, which a browser refuses where the site is opened from a disk
+)
 myst_heading_anchors = 3
 
 # Docstrings have NumPy's sections, with `code` in single marks.
@@ -48,7 +50,9 @@ def as_plain_text(app, what, name, obj, options, lines):
         if len(rows) > 3 and all(re.search(r"[^\s.:;] {2,}\S", row) for row in rows):
             paragraphs[k] = "::\n\n" + "\n".join("    " + row for row in rows)
         elif ">>> " not in paragraph and not paragraph.startswith("    "):
-            paragraphs[k] = re.sub(r"(`+[^`]*`+|^\*+(?=\w+ :))|\*", lambda m: m[1] or r"\*", paragraph, flags=re.M)
+            paragraphs[k] = re.sub(
+                r"(`+[^`]*`+|^\*+(?=\w+ :))|\*", lambda m: m[1] or r"\*", paragraph, flags=re.M
+            )
     lines[:] = "\n\n".join(paragraphs).split("\n")
 
 
@@ -58,7 +62,11 @@ def carry_files(app, docname, source):
 
     def download(m):
         outside = (here / m[2]).resolve()
-        return m[0] if outside.is_relative_to(DOCS) or not outside.is_file() else f"{{download}}`{m[1].replace('`', '')} <{m[2]}>`"
+        return (
+            m[0]
+            if outside.is_relative_to(DOCS) or not outside.is_file()
+            else f"{{download}}`{m[1].replace('`', '')} <{m[2]}>`"
+        )
 
     source[0] = re.sub(r"(?<!!)\[([^\]]*)\]\((\.\.?/[^)#]+)\)", download, source[0])
 

@@ -1,8 +1,7 @@
 """Write the tutorials as notebooks with their output: `python docs/notebooks.py FOLDER`.
 
-Each block of Python on a page becomes a cell that was run here, in the order of the page; the text between them becomes
-Markdown. The tests of the pages compare what is printed with what stands on the page.
-"""
+Each block of Python on a page becomes a cell that was run here, in the order of the page; the text between
+them becomes Markdown. The tests of the pages compare what is printed with what stands on the page."""
 
 import contextlib
 import io
@@ -31,9 +30,19 @@ def code(text: str, names: dict, count: int, page: Path) -> dict:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(text, str(page), "exec"), names)
-    outputs = [{"output_type": "stream", "name": "stdout", "text": lines(printed.getvalue())}] if printed.getvalue() else []
+    outputs = (
+        [{"output_type": "stream", "name": "stdout", "text": lines(printed.getvalue())}]
+        if printed.getvalue()
+        else []
+    )
     source = lines(OUTPUT.sub(r"\1", text))
-    return {"cell_type": "code", "metadata": {}, "execution_count": count, "source": source, "outputs": outputs}
+    return {
+        "cell_type": "code",
+        "metadata": {},
+        "execution_count": count,
+        "source": source,
+        "outputs": outputs,
+    }
 
 
 def notebook(page: Path) -> dict:

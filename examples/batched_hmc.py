@@ -176,7 +176,9 @@ def nested_sampling(target, box, points, rng, xp, steps, label):
         log_x = dead[-1][0][-1]
         floor, better = value[half - 1], live[:, half:]
         start = better[:, rng.integers(0, points - half, half)]
-        fresh, fresh_value, moved = galilean(target, start, floor, box, better.std(axis=1, keepdims=True), size, rng, steps)
+        fresh, fresh_value, moved = galilean(
+            target, start, floor, box, better.std(axis=1, keepdims=True), size, rng, steps
+        )
         if not bool((fresh_value > floor).all()):
             raise RuntimeError("a new point breaks the constraint")
         size *= np.exp(moved - 0.7)
@@ -204,8 +206,12 @@ def gaussian_moments(x):
     with n - 1 degrees of freedom, (n - 1) s^2 / sigma^2 is chi squared (Gelman et al., Bayesian Data
     Analysis, section 3.2)."""
     n, s2 = x.shape[1], x.var(axis=1, ddof=1)
-    mean = np.concatenate([x.mean(axis=1), 0.5 * (np.log(0.5 * (n - 1) * s2) - special.digamma(0.5 * (n - 1)))])
-    variance = np.concatenate([s2 / n * (n - 1) / (n - 3), np.full(2, 0.25 * special.polygamma(1, 0.5 * (n - 1)))])
+    mean = np.concatenate(
+        [x.mean(axis=1), 0.5 * (np.log(0.5 * (n - 1) * s2) - special.digamma(0.5 * (n - 1)))]
+    )
+    variance = np.concatenate(
+        [s2 / n * (n - 1) / (n - 3), np.full(2, 0.25 * special.polygamma(1, 0.5 * (n - 1)))]
+    )
     return mean, variance
 
 
@@ -235,13 +241,20 @@ def gaussian_evidence(x):
 def check(names, samples, mean, variance):
     """Print mean and variance beside the true ones; true if all lie within five standard errors, which come
     from the spread of the chains, for these are independent of each other."""
-    print(f"{'':22}{'mean':>11}{'true':>11}{'error / s.e.':>14}{'variance':>12}{'true':>12}{'error / s.e.':>14}")
+    print(
+        f"{'':22}{'mean':>11}{'true':>11}{'error / s.e.':>14}{'variance':>12}{'true':>12}{'error / s.e.':>14}"
+    )
     good = True
     for k, name in enumerate(names):
         chains = samples[:, k]
         second = (chains - mean[k]) ** 2
-        off = [(a.mean() - b) / (a.mean(axis=0).std() / np.sqrt(a.shape[1])) for a, b in ((chains, mean[k]), (second, variance[k]))]
-        print(f"{name:22}{chains.mean():11.4f}{mean[k]:11.4f}{off[0]:14.2f}{second.mean():12.5f}{variance[k]:12.5f}{off[1]:14.2f}")
+        off = [
+            (a.mean() - b) / (a.mean(axis=0).std() / np.sqrt(a.shape[1]))
+            for a, b in ((chains, mean[k]), (second, variance[k]))
+        ]
+        print(
+            f"{name:22}{chains.mean():11.4f}{mean[k]:11.4f}{off[0]:14.2f}{second.mean():12.5f}{variance[k]:12.5f}{off[1]:14.2f}"
+        )
         good = good and max(abs(o) for o in off) < 5
     return good
 
@@ -282,12 +295,17 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("batched_hmc.png"), help="the picture")
     args = parser.parse_args()
     if args.device == "cuda" and cupy is None:
-        print("--device cuda needs CuPy: pip install 'tapegrad[cuda12x]' or 'tapegrad[cuda13x]'", file=sys.stderr)
+        print(
+            "--device cuda needs CuPy: pip install 'tapegrad[cuda12x]' or 'tapegrad[cuda13x]'",
+            file=sys.stderr,
+        )
         return 1
     xp = cupy if args.device == "cuda" else np
     rng = xp.random.default_rng(args.seed)
 
-    x = np.array([[0.5], [0.7]]) + np.array([[1.0], [0.4]]) * np.random.default_rng(1).standard_normal((2, 50))
+    x = np.array([[0.5], [0.7]]) + np.array([[1.0], [0.4]]) * np.random.default_rng(1).standard_normal(
+        (2, 50)
+    )
     y = np.loadtxt(NILE, delimiter=",", skiprows=3)[:, 1]
     good = True
 
@@ -312,7 +330,9 @@ def main() -> int:
 
     print(f"\n3. Nested sampling of the Gaussian, {args.chains} points")
     target = gaussian_target(xp.asarray(x))
-    log_x, values, where, weights, log_z, error = nested_sampling(target, xp.asarray(BOX), args.chains, rng, xp, 60, "nested")
+    log_x, values, where, weights, log_z, error = nested_sampling(
+        target, xp.asarray(BOX), args.chains, rng, xp, 60, "nested"
+    )
     exact = gaussian_evidence(x)
     print(f"log evidence {log_z:.3f} +- {error:.3f}, by quadrature {exact:.3f}; {len(values)} points")
     good &= abs(log_z - exact) < 5 * error
@@ -339,15 +359,36 @@ def draw(x, first, second, grid, log_x, where, weights, output):
     sampled(axes[0, 0], first[:, 0].ravel(), first[:, 2].ravel(), mu, log_sigma, np.exp(log_p - log_p.max()))
     axes[0, 0].set(xlabel="mu1", ylabel="log sigma1", title=f"{name}: samples (blue), exact (lines)")
     exact = stats.t(n - 1, centre, np.sqrt(s2 / n)).pdf(mu)
-    axes[0, 1].hist(first[:, 0].ravel(), bins=80, range=(mu[0], mu[-1]), density=True, color="C0", alpha=0.4, label="samples")
+    axes[0, 1].hist(
+        first[:, 0].ravel(),
+        bins=80,
+        range=(mu[0], mu[-1]),
+        density=True,
+        color="C0",
+        alpha=0.4,
+        label="samples",
+    )
     axes[0, 1].plot(mu, exact, "k", lw=1, label="exact: Student's t")
     axes[0, 1].set(xlabel="mu1", ylabel="density", title=f"{name}: one margin")
     sampled(axes[0, 2], *second.transpose(1, 0, 2).reshape(2, -1), grid[0], grid[1], grid[2].T)
     title = "Nile: samples (blue), quadrature (lines)"
     axes[0, 2].set(xlabel=NILE_NAMES[0], ylabel=NILE_NAMES[1], xlim=(8.8, 10.4), ylim=(4, 10), title=title)
     axes[1, 0].plot(log_x, np.cumsum(weights))
-    axes[1, 0].set(xlabel="log prior mass inside", ylabel="posterior mass outside", title="nested sampling: where the posterior lies")
-    axes[1, 1].hist(where[0], bins=60, range=(mu[0], mu[-1]), weights=weights, density=True, color="C1", alpha=0.4, label="weighted points")
+    axes[1, 0].set(
+        xlabel="log prior mass inside",
+        ylabel="posterior mass outside",
+        title="nested sampling: where the posterior lies",
+    )
+    axes[1, 1].hist(
+        where[0],
+        bins=60,
+        range=(mu[0], mu[-1]),
+        weights=weights,
+        density=True,
+        color="C1",
+        alpha=0.4,
+        label="weighted points",
+    )
     axes[1, 1].plot(mu, exact, "k", lw=1, label="exact: Student's t")
     axes[1, 1].set(xlabel="mu1", ylabel="density", title="nested sampling: one margin")
     for k, label in enumerate(NILE_NAMES):
@@ -369,7 +410,9 @@ def sampled(axis, u, v, across, up, density):
     shares = (0.99, 0.9, 0.5)
     levels = [ordered[np.searchsorted(np.cumsum(ordered) / ordered.sum(), share)] for share in shares]
     lines = axis.contour(across, up, density, levels=levels, colors="k", linewidths=1)
-    axis.clabel(lines, fmt=dict(zip(lines.levels, [f"{share:.0%}" for share in shares], strict=True)), fontsize=8)
+    axis.clabel(
+        lines, fmt=dict(zip(lines.levels, [f"{share:.0%}" for share in shares], strict=True)), fontsize=8
+    )
 
 
 if __name__ == "__main__":

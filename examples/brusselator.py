@@ -110,7 +110,10 @@ def picture(plan, small, points, solutions, n, path):
     grid = figure.add_gridspec(2, 4)
     ax = figure.add_subplot(grid[0, :2])
     small.plot(ax)
-    ax.set_title(f"Jacobian of 6 x 6 points: {ax.get_title()}\n({n} x {n} points: {plan.pattern.nnz} entries, {plan.colors} colours)")
+    ax.set_title(
+        f"Jacobian of 6 x 6 points: {ax.get_title()}\n({n} x {n} points: {plan.pattern.nnz} entries, "
+        f"{plan.colors} colours)"
+    )
     exact = solutions["exact, sparse"]
     u = exact[::2].reshape(n, n, -1)
     ax = figure.add_subplot(grid[0, 2])
@@ -163,7 +166,9 @@ def main():
     assert apart < 1e3 * TOLERANCE * np.abs(exact).max()
 
     few, begin = system(6)
-    picture(plan, tg.sparse.prepare_jacobian(few, 0.0, begin, argnum=1), points, solutions, args.size, args.output)
+    picture(
+        plan, tg.sparse.prepare_jacobian(few, 0.0, begin, argnum=1), points, solutions, args.size, args.output
+    )
 
 
 if __name__ == "__main__":

@@ -87,13 +87,21 @@ def misfit(logs):
 guess = truth[FREE] * [1.3, 0.7, 0.8, 0.6]
 box = [(x - 0.6, x + 0.6) for x in np.log(guess)]  # beyond, Euler's method is unstable
 fit = scipy.optimize.minimize(
-    tg.value_and_grad(misfit), np.log(guess), jac=True, method="L-BFGS-B", bounds=box, options={"ftol": 1e-15, "gtol": 1e-9}
+    tg.value_and_grad(misfit),
+    np.log(guess),
+    jac=True,
+    method="L-BFGS-B",
+    bounds=box,
+    options={"ftol": 1e-15, "gtol": 1e-9},
 )
 H = tg.hessian(misfit)(fit.x) * data.size
 errors = np.sqrt(np.diag(np.linalg.inv(H))) * np.exp(fit.x)
 found = np.exp(fit.x)
 
-print(f"Gierer-Meinhardt model, {N} x {N} points, {options.steps} steps; {fit.nit} iterations, {fit.nfev} gradients")
+print(
+    f"Gierer-Meinhardt model, {N} x {N} points, {options.steps} steps; {fit.nit} iterations, {fit.nfev} "
+    f"gradients"
+)
 print(f"{'':8}{'true':>12}{'start':>12}{'estimate':>14}{'std. error':>12}")
 for i, j in enumerate(FREE):
     print(f"{names[j]:8}{truth[j]:12.5g}{guess[i]:12.5g}{found[i]:14.7g}{errors[i]:12.2g}")
@@ -110,7 +118,11 @@ else:
         (start[:, :, 1], "inhibitor v at the start (a scale of its own)", {}),
         (observed, "v at the end: data", shared),
         (model, "v at the end: fitted model", shared),
-        ((observed - model) / noise, "data less model, in standard deviations of the noise", {"cmap": "RdBu", "vmin": -4, "vmax": 4}),
+        (
+            (observed - model) / noise,
+            "data less model, in standard deviations of the noise",
+            {"cmap": "RdBu", "vmin": -4, "vmax": 4},
+        ),
     )
     for axis, (field, title, colours) in zip(axes.flat, fields, strict=True):
         figure.colorbar(axis.imshow(field, **colours), ax=axis, shrink=0.85)

@@ -46,7 +46,9 @@ def build(p):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--method", default="trust-exact", help="a gradient method of scipy.optimize.minimize")
+    parser.add_argument(
+        "--method", default="trust-exact", help="a gradient method of scipy.optimize.minimize"
+    )
     parser.add_argument("--output", type=Path, default=Path("kalman_mle.png"), help="the picture")
     parser.add_argument("--years", type=int, default=10, help="years to forecast")
     args = parser.parse_args()

@@ -147,12 +147,19 @@ def newton(f, u, tolerance, bar):
 def bar_of(total):
     """A progress bar in the decimals of the gradient that are gone; without tqdm a line for each
     iteration."""
-    meter = None if tqdm is None else tqdm(total=total, desc="Newton", leave=False, disable=None, bar_format="{l_bar}{bar}| {postfix}")
+    meter = (
+        None
+        if tqdm is None
+        else tqdm(total=total, desc="Newton", leave=False, disable=None, bar_format="{l_bar}{bar}| {postfix}")
+    )
 
     def show(rows):
         value, size, products, _ = rows[-1]
         if meter is None:
-            print(f"  iteration {len(rows) - 1}: f = {value:.6f}, |gradient| = {size:.1e}, {products} products", file=sys.stderr)
+            print(
+                f"  iteration {len(rows) - 1}: f = {value:.6f}, |gradient| = {size:.1e}, {products} products",
+                file=sys.stderr,
+            )
             return
         meter.n = min(total, round(-np.log10(size / rows[0][1]), 1))
         meter.set_postfix_str(f"|gradient| {size:.1e}, {products} products")
@@ -176,7 +183,10 @@ def check(f, u, H, largest, residual, rng):
     if shift > 1e-10:
         raise RuntimeError(f"H times ones is off ones by {shift}")
     if not 1 < largest <= 1 + 8 * WEIGHT / EPS or residual > 0.05 * largest:
-        raise RuntimeError(f"the eigenvalue {largest} breaks the bound {1 + 8 * WEIGHT / EPS}, or is none: residual {residual}")
+        raise RuntimeError(
+            f"the eigenvalue {largest} breaks the bound {1 + 8 * WEIGHT / EPS}, or is none: residual "
+            f"{residual}"
+        )
 
 
 def median_time(call, repeats=5):
@@ -204,7 +214,9 @@ def beside_jax(noisy, u, H, v):
     if off > 1e-9:
         raise RuntimeError(f"the products differ by {off}")
     moving(u, v).block_until_ready()
-    return median_time(lambda: fixed(v).block_until_ready()), median_time(lambda: moving(u, v).block_until_ready())
+    return median_time(lambda: fixed(v).block_until_ready()), median_time(
+        lambda: moving(u, v).block_until_ready()
+    )
 
 
 def draw(output, clean, noisy, u, rows):
@@ -215,7 +227,9 @@ def draw(output, clean, noisy, u, rows):
     figure, axes = pyplot.subplots(1, 5, figsize=(20, 4), layout="constrained")
     for axis, image, title in zip(axes, (clean, noisy, u), ("true", "noisy", "cleaned"), strict=False):
         shown = axis.imshow(image, cmap="gray", vmin=-0.1, vmax=1.2)
-        axis.set(title=f"{title}, rms error {np.sqrt(np.mean((image - clean) ** 2)):.3f}", xticks=[], yticks=[])
+        axis.set(
+            title=f"{title}, rms error {np.sqrt(np.mean((image - clean) ** 2)):.3f}", xticks=[], yticks=[]
+        )
     figure.colorbar(shown, ax=axes[:3], shrink=0.7, location="left", label="brightness")
     errors = axes[3].imshow(u - clean, cmap="RdBu", vmin=-0.3, vmax=0.3)
     axes[3].set(title="cleaned less true", xticks=[], yticks=[])
@@ -223,7 +237,11 @@ def draw(output, clean, noisy, u, rows):
     axes[4].semilogy(products, sizes / sizes[0], "o-", label="norm of the gradient")
     gap = (values - values[-1]) / (values[0] - values[-1])
     axes[4].semilogy(products[gap > 1e-16], gap[gap > 1e-16], "s--", label="f above its minimum")
-    axes[4].set(xlabel="products with the Hessian", ylabel="share of the first", title=f"convergence, {u.size:,} unknowns")
+    axes[4].set(
+        xlabel="products with the Hessian",
+        ylabel="share of the first",
+        title=f"convergence, {u.size:,} unknowns",
+    )
     axes[4].legend()
     figure.savefig(output, dpi=80)
     print(f"picture: {output}")
@@ -232,7 +250,9 @@ def draw(output, clean, noisy, u, rows):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--size", type=int, default=1000, help="pixels along a side")
-    parser.add_argument("--tolerance", type=float, default=1e-8, help="by which the norm of the gradient is to fall")
+    parser.add_argument(
+        "--tolerance", type=float, default=1e-8, help="by which the norm of the gradient is to fall"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("newton_krylov.png"), help="the picture")
     args = parser.parse_args()
@@ -253,16 +273,24 @@ def main() -> int:
 
     (largest,), vectors = eigsh(H, 1, which="LA", tol=1e-2, v0=rng.standard_normal(u.size))
     residual = float(np.linalg.norm(H @ vectors[:, 0] - largest * vectors[:, 0]))
-    print(f"largest eigenvalue {largest:.3f} +- {residual:.3f}, smallest 1: the condition of the Hessian is {largest:.1f}")
+    print(
+        f"largest eigenvalue {largest:.3f} +- {residual:.3f}, smallest 1: the condition of the Hessian is "
+        f"{largest:.1f}"
+    )
     check(f, u, H, largest, residual, rng)
 
     v = rng.standard_normal(u.shape)
     ours = median_time(lambda: H.hvp(v)), median_time(lambda: tg.hvp(f, u, v))
     plain = median_time(lambda: f(u))
-    print(f"a product: {1e3 * ours[0]:.0f} ms at a fixed point, {1e3 * ours[1]:.0f} ms at a new one; f: {1e3 * plain:.0f} ms")
+    print(
+        f"a product: {1e3 * ours[0]:.0f} ms at a fixed point, {1e3 * ours[1]:.0f} ms at a new one; f: {1e3 * plain:.0f} ms"
+    )
     if jax is not None:
         theirs = beside_jax(noisy, u, H, v)
-        print(f"JAX, compiled: {1e3 * theirs[0]:.0f} ms at a fixed point, {1e3 * theirs[1]:.0f} ms at a new one; the same numbers")
+        print(
+            f"JAX, compiled: {1e3 * theirs[0]:.0f} ms at a fixed point, {1e3 * theirs[1]:.0f} ms at a new "
+            f"one; the same numbers"
+        )
     draw(args.output, clean, noisy, u, rows)
     return 0
 

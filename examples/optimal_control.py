@@ -50,7 +50,13 @@ def problem(steps):
             ]
         )
 
-    return effort, defects, np.concatenate([np.linspace(0, np.pi, steps + 1), np.full(steps + 1, np.pi / SECONDS), np.zeros(steps + 1)])
+    return (
+        effort,
+        defects,
+        np.concatenate(
+            [np.linspace(0, np.pi, steps + 1), np.full(steps + 1, np.pi / SECONDS), np.zeros(steps + 1)]
+        ),
+    )
 
 
 def main():
@@ -62,18 +68,33 @@ def main():
     limits = np.repeat([np.inf, np.inf, LIMIT], options.steps + 1)
     begin = time.perf_counter()
     r = tg.optimize.minimize(
-        effort, start, method=options.method, bounds=Bounds(-limits, limits), constraints=NonlinearConstraint(defects, 0, 0)
+        effort,
+        start,
+        method=options.method,
+        bounds=Bounds(-limits, limits),
+        constraints=NonlinearConstraint(defects, 0, 0),
     )
     took = time.perf_counter() - begin
     angle, speed, torque = r.flat.reshape(3, options.steps + 1)
     times = np.linspace(0, SECONDS, options.steps + 1)
     at_limit = int((abs(torque) > LIMIT - 1e-3).sum())
-    print(f"{options.method}: {start.size} unknowns, {defects(start).size} equations, {r.nit} iterations, {took:.2f} s: {r.message}")
-    print(f"effort {r.fun:.6f}, equations met to {abs(defects(r.flat)).max():.1e}, torque at its limit at {at_limit} of {times.size} times")
+    print(
+        f"{options.method}: {start.size} unknowns, {defects(start).size} equations, {r.nit} iterations, "
+        f"{took:.2f} s: {r.message}"
+    )
+    print(
+        f"effort {r.fun:.6f}, equations met to {abs(defects(r.flat)).max():.1e}, torque at its limit at "
+        f"{at_limit} of {times.size} times"
+    )
 
     motion = lambda t, y: [y[1], acceleration(y[0], y[1], np.interp(t, times, torque))]
-    integrated = solve_ivp(motion, (0, SECONDS), [0.0, 0.0], rtol=1e-9, atol=1e-9, max_step=SECONDS / options.steps).y[:, -1]
-    print(f"integrated with that torque it ends at angle {integrated[0]:.4f}, speed {integrated[1]:.4f}; wanted {np.pi:.4f}, 0")
+    integrated = solve_ivp(
+        motion, (0, SECONDS), [0.0, 0.0], rtol=1e-9, atol=1e-9, max_step=SECONDS / options.steps
+    ).y[:, -1]
+    print(
+        f"integrated with that torque it ends at angle {integrated[0]:.4f}, speed {integrated[1]:.4f}; "
+        f"wanted {np.pi:.4f}, 0"
+    )
     close = abs(integrated - [np.pi, 0.0]).max() < 100.0 / options.steps**2 + 0.02
     if not (r.success and close and at_limit):
         raise SystemExit("the solution does not hold")

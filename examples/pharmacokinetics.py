@@ -1,7 +1,8 @@
 """200 subjects take a drug every twelve hours; the parameters of each are fitted to ten concentrations.
 
 A right-hand side becomes a compiled solver, and the misfit of one subject becomes one kernel for all subjects
-(`tapegrad.optimize.minimize_many`). The parameters are the logarithms of absorption rate, clearance and volume."""
+(`tapegrad.optimize.minimize_many`). The parameters are the logarithms of absorption rate, clearance and
+volume."""
 
 import time
 
@@ -44,7 +45,9 @@ def closed_form(q, t):
 def main():
     rng = np.random.default_rng(0)
     true = MEAN[:, None] + SPREAD * rng.standard_normal((3, SUBJECTS))
-    data = np.stack([np.log(concentration(q)) for q in true.T.copy()], 1) + NOISE * rng.standard_normal((len(TIMES), SUBJECTS))
+    data = np.stack([np.log(concentration(q)) for q in true.T.copy()], 1) + NOISE * rng.standard_normal(
+        (len(TIMES), SUBJECTS)
+    )
     assert np.allclose(concentration(MEAN)[:6], closed_form(MEAN, TIMES[:6]), rtol=1e-5)
 
     begun = time.perf_counter()

@@ -74,11 +74,19 @@ else:
             return _load(f"tapegrad.{name}")
         if name in _ON_USE:
             return getattr(_load(_ON_USE[name]), name)
-        hint = f"; what other libraries call {name} is here tapegrad.{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+        hint = (
+            f"; what other libraries call {name} is here tapegrad.{_ELSEWHERE[name]}"
+            if name in _ELSEWHERE
+            else ""
+        )
         raise AttributeError(f"module 'tapegrad' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
     """What is public, for completion."""
-    own = [n for n, x in globals().items() if not n.startswith("_") and getattr(x, "__module__", "").startswith("tapegrad")]
+    own = [
+        n
+        for n, x in globals().items()
+        if not n.startswith("_") and getattr(x, "__module__", "").startswith("tapegrad")
+    ]
     return sorted({*own, "cache", "errors", "__version__", *_PUBLIC, *_ON_USE})

@@ -172,7 +172,11 @@ def folder() -> Path | None:
     if name == "":
         return None
     try:
-        return Path(name) if name else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tapegrad"
+        return (
+            Path(name)
+            if name
+            else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tapegrad"
+        )
     except RuntimeError:  # this user has no home
         return None
 
@@ -195,7 +199,9 @@ def is_ours(status: os.stat_result) -> bool:
     """Is it a regular file of this user that nobody else may write?"""
     if not stat.S_ISREG(status.st_mode):
         return False
-    return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    return not hasattr(os, "geteuid") or (
+        status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
 
 
 def load_code(name: str) -> bytes | None:
@@ -205,7 +211,9 @@ def load_code(name: str) -> bytes | None:
         return None
     try:
         # without waiting for the other end, should it be a pipe; what is looked at is the file that is read
-        handle = os.open(where / f"{name}.o", os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        handle = os.open(
+            where / f"{name}.o", os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        )
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(file.fileno())
             content = file.read() if is_ours(status) else b""

@@ -34,7 +34,9 @@ _any = any  # the name is CuPy's below
 
 def get_array_module(*args: _Any) -> _Any:
     """tapegrad.cupy if one of the arguments is a CuPy array or a Variable over one, else tapegrad.numpy."""
-    return _sys.modules[__name__] if _any(_xp_of(_layout_of(x)) is not _numpy for x in args) else _faces_of_numpy
+    return (
+        _sys.modules[__name__] if _any(_xp_of(_layout_of(x)) is not _numpy for x in args) else _faces_of_numpy
+    )
 
 
 def transfer_face(f: _Any, key: _Any, move: _Any) -> _Any:
@@ -60,8 +62,15 @@ def asnumpy(a: _Any, *args: _Any, **kwargs: _Any) -> _Any:
     return a if isinstance(a, _Variable) else _cupy.asnumpy(a, *args, **kwargs)
 
 
-ElementwiseKernel, ReductionKernel = _kernel_class(_cupy.ElementwiseKernel), _kernel_class(_cupy.ReductionKernel)
-RawKernel, RawModule, vectorize = _kernel_class(_cupy.RawKernel), _kernel_class(_cupy.RawModule), _kernel_class(_cupy.vectorize)
+ElementwiseKernel, ReductionKernel = (
+    _kernel_class(_cupy.ElementwiseKernel),
+    _kernel_class(_cupy.ReductionKernel),
+)
+RawKernel, RawModule, vectorize = (
+    _kernel_class(_cupy.RawKernel),
+    _kernel_class(_cupy.RawModule),
+    _kernel_class(_cupy.vectorize),
+)
 r_, c_ = _Joined(_cupy.r_, 0, 1, -1, asarray), _Joined(_cupy.c_, -1, 2, 0, asarray)
 
 
@@ -71,7 +80,8 @@ def fuse(*args: _Any, **kwargs: _Any) -> _Any:
 
 
 _OLD = {
-    "trapz": "trapezoid", "product": "prod", "cumproduct": "cumprod", "round_": "round", "sometrue": "any", "alltrue": "all",
+    "trapz": "trapezoid", "product": "prod", "cumproduct": "cumprod", "round_": "round", "sometrue": "any",
+    "alltrue": "all",
     "in1d": "isin",
 }  # fmt: skip
 _fill(globals(), _cupy, _numpy, old=_OLD)

@@ -56,7 +56,11 @@ class ReadState:
         self.written: AnyList = []
         self.arrays: AnyList = []  # (array, its content)
         self.environment: Environment | None = None
-        if before is not None and before.environment is not None and before.environment.status() is Status.UNCHANGED:
+        if (
+            before is not None
+            and before.environment is not None
+            and before.environment.status() is Status.UNCHANGED
+        ):
             self.environment = before.environment
         elif not isinstance(f, Const):
             self.environment = Environment([f], by_copy)
@@ -86,14 +90,22 @@ class ReadState:
                 self.changed(f"{how} of shape {a.shape}, which {user_name(self.f)} captured,")
         status = Status.UNCHANGED if self.environment is None else self.environment.status()
         if status is Status.CHANGED:
-            self.changed(f"what {user_name(self.f)} reads besides its arguments (a name, an attribute, a member of a container)")
+            self.changed(
+                f"what {user_name(self.f)} reads besides its arguments (a name, an attribute, a member of a "
+                f"container)"
+            )
         return status is Status.UNKNOWN or any(
-            [(differs(a, after) & ~free).any() for a, after, free in self.written if not same_leaves(a, after)]
+            [
+                (differs(a, after) & ~free).any()
+                for a, after, free in self.written
+                if not same_leaves(a, after)
+            ]
         )
 
     def changed(self, what: str) -> None:
         raise GuardError(
-            f"{self.call}: {what} has changed since the operator was made or updated{where_of(self.f)}; its products would belong to what "
+            f"{self.call}: {what} has changed since the operator was made or updated{where_of(self.f)}; its "
+            f"products would belong to what "
             "was there before: call .update(x), or mark with tg.Const what it should take as it was"
         )
 
@@ -105,7 +117,9 @@ def differs(a: Any, b: Any) -> Any:
 
 def by_copy(a: Any) -> bool:
     """(Of these arrays a walk compares the layout only.)"""
-    return mark_immutable(a) or (a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or acts_as_array(a, type(a))))
+    return mark_immutable(a) or (
+        a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or acts_as_array(a, type(a)))
+    )
 
 
 # --- vectors and trees ---
@@ -133,7 +147,9 @@ class TreeLayout:
         for _, start, stop, to, d in self.places:
             part = v[..., start:stop].reshape((*lead, *to))
             part = part.real if part.dtype.kind == "c" and d.kind != "c" else part
-            parts.append(part.astype(d, copy=False) if lead or to or not isinstance(part, np.ndarray) else d.type(part))
+            parts.append(
+                part.astype(d, copy=False) if lead or to or not isinstance(part, np.ndarray) else d.type(part)
+            )
         return parts
 
     def joined(self, found: AnyDict, lead: AnyTuple = ()) -> Any:
@@ -149,7 +165,9 @@ def fill_out(call: str, out: Any, found: Any) -> Any:
         return found
     pairs = list(zip(leaves_like(call, "out", out, found), leaves(found), strict=True))
     for o, v in pairs:
-        if v is not None and not (is_array(o) and o.shape == shape(v) and np.can_cast(dtype(v), o.dtype, "same_kind")):
+        if v is not None and not (
+            is_array(o) and o.shape == shape(v) and np.can_cast(dtype(v), o.dtype, "same_kind")
+        ):
             have = f"{o.dtype}{o.shape}" if is_array(o) else type(o).__name__
             raise ShapeError(f"{call}: out= must have an array of {dtype(v)}{shape(v)} here, got {have}")
     for o, v in pairs:
@@ -180,7 +198,14 @@ class Point:
     trees."""
 
     def __init__(
-        self, call: str, f: AnyFunction, x: Any, args: AnyTuple, before: "Point | None", lift: AnyFunction | None = None, first: int = 0
+        self,
+        call: str,
+        f: AnyFunction,
+        x: Any,
+        args: AnyTuple,
+        before: "Point | None",
+        lift: AnyFunction | None = None,
+        first: int = 0,
     ):
         """`before`: the last point.  `first`: the number of the first leaf of the output that counts."""
         self.call, self.x, self.args = (
@@ -194,7 +219,9 @@ class Point:
         self.products = Products(r)
         outputs = [(k, y) for k, (y, _) in enumerate(r.low) if k >= first and is_differentiable(layout_of(y))]
         if not outputs:
-            raise ArgumentError(f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(r.tree)}, no float array")
+            raise ArgumentError(
+                f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(r.tree)}, no float array"
+            )
         self.domain, self.codomain = TreeLayout(list(r.inputs.watched.items())), TreeLayout(outputs)
         self.plain = not OPEN.depth
         self.asked: AnyDict = {}  # name of a sweep -> how often it was asked for
@@ -209,15 +236,23 @@ class Point:
             return sweep(parts)
         if program is None:
             self.asked[name] = asked = self.asked.get(name, 0) + 1
-            if asked <= FREQUENT_PRODUCTS or not self.plain or largest_kept(self.recorded) > SMALL_RECORD_BYTES:
+            if (
+                asked <= FREQUENT_PRODUCTS
+                or not self.plain
+                or largest_kept(self.recorded) > SMALL_RECORD_BYTES
+            ):
                 return sweep(parts)
             of = weakref.ref(self)
-            program = self.replays[name] = prepare(Const(lambda *parts: getattr(of(), name)(list(parts))), *parts)
+            program = self.replays[name] = prepare(
+                Const(lambda *parts: getattr(of(), name)(list(parts))), *parts
+            )
         return program.value(*parts)  # type: ignore[no-any-return]
 
     def forward(self, parts: AnyList) -> AnyDict:
         """By leaf of the output, J of one part (or None) for each leaf of x."""
-        return dict(enumerate(self.products.forward(dict(zip(self.recorded.inputs.watched, parts, strict=True)))))
+        return dict(
+            enumerate(self.products.forward(dict(zip(self.recorded.inputs.watched, parts, strict=True))))
+        )
 
     def backward(self, parts: AnyList) -> AnyDict:
         """By leaf of x, J^H of one part (or None) for each leaf of the output."""
@@ -234,10 +269,15 @@ class Point:
         return self.parts("tangent", leaves_like(self.call, "tangent", v, self.x), self.domain)
 
     def cotangents(self, w: Any) -> AnyList:
-        return self.parts("cotangent", leaves_like(self.call, "cotangent", w, self.recorded.tree), self.codomain)
+        return self.parts(
+            "cotangent", leaves_like(self.call, "cotangent", w, self.recorded.tree), self.codomain
+        )
 
     def parts(self, what: str, flat: AnyList, layout: TreeLayout) -> AnyList:
-        return [None if flat[k] is None else cast_to_primal(self.call, what, flat[k], v) for k, v in layout.members]
+        return [
+            None if flat[k] is None else cast_to_primal(self.call, what, flat[k], v)
+            for k, v in layout.members
+        ]
 
     def like_value(self, found: AnyDict) -> Any:
         numbers = iter(range(len(self.recorded.low)))
@@ -274,7 +314,8 @@ class Derivative:
     def refuse(self, p: Point) -> None:
         if p.domain.dtype.kind == "c":
             raise ArgumentError(
-                f"{self.call}: x is complex, and this derivative is linear for real factors only: write {user_name(self.f)} as a function "
+                f"{self.call}: x is complex, and this derivative is linear for real factors only: write "
+                f"{user_name(self.f)} as a function "
                 "of "
                 "the real and the imaginary part"
             )
@@ -284,9 +325,14 @@ class Derivative:
         Returns the operator."""
         old = self.point
         new = self.at(x, args or old.args)
-        for what, a, b in (("x is", old.domain, new.domain), (f"{user_name(self.f)} gives", old.codomain, new.codomain)):
+        for what, a, b in (
+            ("x is", old.domain, new.domain),
+            (f"{user_name(self.f)} gives", old.codomain, new.codomain),
+        ):
             if a.places != b.places:
-                raise ShapeError(f"{self.call}.update: {what} {b} now, and the operator was made for {a}: make a new one")
+                raise ShapeError(
+                    f"{self.call}.update: {what} {b} now, and the operator was made for {a}: make a new one"
+                )
         self.point = new
         return self
 
@@ -309,13 +355,17 @@ class Derivative:
         p = self.now()
         start, end = self.ends(p)
         if v.dtype.kind == "c" and start.dtype.kind != "c":
-            return self.plain(apply_product(p, self.sweep, v.real, start, end) + 1j * apply_product(p, self.sweep, v.imag, start, end))
+            return self.plain(
+                apply_product(p, self.sweep, v.real, start, end)
+                + 1j * apply_product(p, self.sweep, v.imag, start, end)
+            )
         return self.plain(apply_product(p, self.sweep, v, start, end))
 
     def plain(self, v: Any) -> Any:
         if is_tracked(v):
             raise DroppedDerivativeError(
-                f"{self.call} @ v: the vector, or the point of the operator, is tracked by an open transform, and a LinearOperator takes "
+                f"{self.call} @ v: the vector, or the point of the operator, is tracked by an open "
+                f"transform, and a LinearOperator takes "
                 f"and gives plain arrays: use {self.followed}, which is followed"
             )
         return v
@@ -360,7 +410,11 @@ def apply_product(p: Point, sweep: str, v: Any, start: TreeLayout, end: TreeLayo
     if not len(v):
         return xp_of(v).zeros((0, end.size), end.dtype)
     lead, at_once = v.shape[:1], vectors_at_once(p.recorded)
-    if p.plain and at_once == 1 and (sweep in p.replays or largest_cotangent(p.recorded) > SINGLE_VECTOR_BYTES):
+    if (
+        p.plain
+        and at_once == 1
+        and (sweep in p.replays or largest_cotangent(p.recorded) > SINGLE_VECTOR_BYTES)
+    ):
         out = xp_of(v).empty((len(v), end.size), end.dtype)
         for k in range(len(v)):
             out[k] = end.joined(p.often(sweep, start.cut(v[k])))
@@ -404,8 +458,10 @@ class Jacobian(Derivative):
         kinds = {d.kind for layout in (p.domain, p.codomain) for *_, d in layout.places}
         if p.domain.dtype.kind == "c" and not (self.holomorphic and kinds == {"c"}):
             raise ArgumentError(
-                f"{self.call}: x is complex: the derivative is a matrix where f is holomorphic and all that it takes and gives is complex; "
-                f"then say holomorphic=True, else write {user_name(self.f)} as a function of the real and the imaginary part"
+                f"{self.call}: x is complex: the derivative is a matrix where f is holomorphic and all that "
+                f"it takes and gives is complex; "
+                f"then say holomorphic=True, else write {user_name(self.f)} as a function of the real and "
+                f"the imaginary part"
             )
 
     def ends(self, p: Point) -> AnyTuple:
@@ -416,7 +472,8 @@ class Jacobian(Derivative):
         p = self.now()
         if p.domain.dtype.kind != "c" and (w.dtype.kind == "c" or p.codomain.dtype.kind == "c"):
             return self.plain(
-                apply_product(p, "backward", w, p.codomain, p.domain) + 1j * apply_product(p, "backward", -1j * w, p.codomain, p.domain)
+                apply_product(p, "backward", w, p.codomain, p.domain)
+                + 1j * apply_product(p, "backward", -1j * w, p.codomain, p.domain)
             )
         return self.plain(apply_product(p, "backward", w, p.codomain, p.domain))
 
@@ -431,7 +488,13 @@ class Jacobian(Derivative):
         return fill_out(self.call, out, p.like_x(p.often("backward", p.cotangents(w))))
 
     def __reduce__(self) -> Any:
-        return make_operator, (self.name, self.f, self.point.x, self.point.args, {"holomorphic": self.holomorphic})
+        return make_operator, (
+            self.name,
+            self.f,
+            self.point.x,
+            self.point.args,
+            {"holomorphic": self.holomorphic},
+        )
 
 
 class SymmetricOperator(Derivative):
@@ -452,7 +515,9 @@ class Hessian(SymmetricOperator):
 
         def lift(g: Any) -> Any:
             both = value_and_grad(Const(g) if isinstance(f, Const) else g)
-            return lambda x, *given: both(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
+            return lambda x, *given: both(
+                x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)]
+            )
 
         with NamedCall(self.call, f):
             p = Point(self.call, f, x, args, self.point, lift, first=1)
@@ -496,7 +561,8 @@ class Fisher(SymmetricOperator):
         if is_node(y) or len(shape(y)) != 1:
             what = describe_tree(y) if is_node(y) else f"shape {shape(y)}"
             raise ShapeError(
-                f"{self.call}: {user_name(self.f)}{where_of(self.f)} returned {what}; it must give one log-density for each observation, "
+                f"{self.call}: {user_name(self.f)}{where_of(self.f)} returned {what}; it must give one "
+                f"log-density for each observation, "
                 "shape (n,): do not sum them"
             )
         return p
@@ -512,7 +578,10 @@ def operator_class(kind: type, base: type) -> type:
 
 def make_operator(name: str, f: AnyFunction, x: Any, args: AnyTuple, settings: AnyDict | None = None) -> Any:
     if OPEN.inside is not None:
-        raise ArgumentError(f"operators.{name}({user_name(f)}): a kernel has no linear operators; write tg.hvp or tg.jvp there")
+        raise ArgumentError(
+            f"operators.{name}({user_name(f)}): a kernel has no linear operators; write tg.hvp or tg.jvp "
+            f"there"
+        )
     of_cupy = any([is_array(v) and xp_of(v) is not np for v in map(layout_of, leaves(x))])
     base = load("cupyx.scipy.sparse.linalg").LinearOperator if of_cupy else scipy.sparse.linalg.LinearOperator
     return operator_class(KINDS[name], base)(f, x, *args, **(settings or {}))

@@ -20,8 +20,10 @@ special = _faces_of("tapegrad.scipy.special", _scipy_special, device="cupyx.scip
 fft = _faces_of("tapegrad.scipy.fft", _scipy_fft, device="cupyx.scipy.fft")
 
 _ON_USE = {
-    "signal": "tapegrad._scipy.signal", "ndimage": "tapegrad._scipy.ndimage", "interpolate": "tapegrad._scipy.interpolate",
-    "integrate": "tapegrad._scipy.integrate", "spatial": "tapegrad._scipy.spatial", "sparse": "tapegrad._scipy.sparse",
+    "signal": "tapegrad._scipy.signal", "ndimage": "tapegrad._scipy.ndimage",
+    "interpolate": "tapegrad._scipy.interpolate",
+    "integrate": "tapegrad._scipy.integrate", "spatial": "tapegrad._scipy.spatial",
+    "sparse": "tapegrad._scipy.sparse",
     "optimize": "tapegrad._scipy.optimize",
 }  # fmt: skip
 

@@ -30,7 +30,11 @@ if hosted is not None:
 
 
 def pytest_addoption(parser):
-    parser.addoption("--sealed", action="store_true", help="hash every array that a record keeps, and compare it when it is swept")
+    parser.addoption(
+        "--sealed",
+        action="store_true",
+        help="hash every array that a record keeps, and compare it when it is swept",
+    )
 
 
 # of all processes of a session

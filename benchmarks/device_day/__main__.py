@@ -14,8 +14,29 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
-PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "cupy", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc", "jax", "torch", "pytest")
-PROPERTIES = ("name", "major", "minor", "totalGlobalMem", "multiProcessorCount", "l2CacheSize", "clockRate", "memoryClockRate")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "numba",
+    "llvmlite",
+    "cupy",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "nvidia-cuda-nvrtc",
+    "jax",
+    "torch",
+    "pytest",
+)
+PROPERTIES = (
+    "name",
+    "major",
+    "minor",
+    "totalGlobalMem",
+    "multiProcessorCount",
+    "l2CacheSize",
+    "clockRate",
+    "memoryClockRate",
+)
 CHECKS = ("memcheck", "initcheck", "racecheck")
 GPU_FAILURES = 5  # pytest: no test was collected
 
@@ -51,13 +72,22 @@ class Step:
         self.failed += not ok
         with self.file.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        print(" ".join([name, "ok" if ok else "FAILED", *[f"{k}={v}" for k, v in facts.items()]])[:400], flush=True)
+        print(
+            " ".join([name, "ok" if ok else "FAILED", *[f"{k}={v}" for k, v in facts.items()]])[:400],
+            flush=True,
+        )
 
     def command(self, name, command, most, **facts):
         """Run a command as one part; what it printed last is kept where it fails."""
         begin = time.monotonic()
         try:
-            run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=min(most, max(self.seconds_left(), 5)))
+            run = subprocess.run(
+                command,
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=min(most, max(self.seconds_left(), 5)),
+            )
         except subprocess.TimeoutExpired:
             return self.note(name, False, why=f"not done after {time.monotonic() - begin:.0f} s", **facts)
         said = (run.stdout + run.stderr).strip().splitlines()
@@ -80,7 +110,12 @@ def cupy_on_device():
 
 def versions(step):
     """What is installed, and what the device is; runs without one, too."""
-    facts = {"python": platform.python_version(), "system": platform.platform(), "processor": platform.processor(), "cores": os.cpu_count()}
+    facts = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processor": platform.processor(),
+        "cores": os.cpu_count(),
+    }
     for package in PACKAGES:
         try:
             facts[package] = metadata.version(package)
@@ -95,7 +130,10 @@ def versions(step):
     else:
         found = cupy.cuda.runtime.getDeviceProperties(0)
         facts["device"] = {key: str(found[key]) for key in PROPERTIES if key in found}
-        facts["driver"], facts["runtime"] = cupy.cuda.runtime.driverGetVersion(), cupy.cuda.runtime.runtimeGetVersion()
+        facts["driver"], facts["runtime"] = (
+            cupy.cuda.runtime.driverGetVersion(),
+            cupy.cuda.runtime.runtimeGetVersion(),
+        )
         facts["free bytes"] = cupy.cuda.runtime.memGetInfo()[0]
     for name in step.parts(facts):
         step.note(name, value=facts[name])
@@ -125,7 +163,11 @@ def tests(step):
     """`pytest -m gpu`, file by file."""
     cupy_on_device()
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
-    files = [name for name in files if any(word in (ROOT / name).read_text() for word in ("xp", "cupy", "mark.gpu", "device"))]
+    files = [
+        name
+        for name in files
+        if any(word in (ROOT / name).read_text() for word in ("xp", "cupy", "mark.gpu", "device"))
+    ]
     for name in step.parts(files):
         workers = str(min(8, os.cpu_count() or 1))
         begin = time.monotonic()
@@ -139,7 +181,10 @@ def tests(step):
                 step.note(name, False, why="not done after five minutes")
             continue
         said = run.stdout.strip().splitlines()
-        facts = {"seconds": round(time.monotonic() - begin, 1), "last": said[-1] if said else run.stderr[-300:]}
+        facts = {
+            "seconds": round(time.monotonic() - begin, 1),
+            "last": said[-1] if said else run.stderr[-300:],
+        }
         if run.returncode not in (0, GPU_FAILURES):
             facts["output"] = "\n".join(said[-150:])
         step.note(name, run.returncode in (0, GPU_FAILURES), **facts)
@@ -155,7 +200,18 @@ def sanitizer(step):
         raise SystemExit("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
     for name in step.parts([f"{check} {name}" for check in CHECKS for name in paths.PATHS]):
         check, _, one = name.partition(" ")
-        command = [tool, "--tool", check, "--error-exitcode", "9", sys.executable, str(HERE), "path", "--only", one]
+        command = [
+            tool,
+            "--tool",
+            check,
+            "--error-exitcode",
+            "9",
+            sys.executable,
+            str(HERE),
+            "path",
+            "--only",
+            one,
+        ]
         step.command(name, command, 180)
 
 
@@ -184,7 +240,10 @@ def occupancy(step):
         entry = sources[name].rpartition("__global__ void ")[2].partition("(")[0].split(")")[-1].strip()
         code = cuda.loaded(sources[name], entry)
         blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(code.ptr, threads, 0)
-        ours = cuda.resident_blocks(threads, code.registers, cupy.cuda.Device().id) // cuda.device_limits(cupy.cuda.Device().id)[0]
+        ours = (
+            cuda.resident_blocks(threads, code.registers, cupy.cuda.Device().id)
+            // cuda.device_limits(cupy.cuda.Device().id)[0]
+        )
         step.note(name, ours == blocks, registers=registers, spilled=spilled, blocks=blocks, counted=ours)
 
 

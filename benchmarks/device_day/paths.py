@@ -46,14 +46,18 @@ def level_step(carry, theta, y):
     a, p = carry
     f = p + np.exp(theta[0])
     gain = p / f
-    return np.array([a + gain * (y - a), p * (1 - gain) + np.exp(theta[1])]), -0.5 * (np.log(f) + (y - a) ** 2 / f)
+    return np.array([a + gain * (y - a), p * (1 - gain) + np.exp(theta[1])]), -0.5 * (
+        np.log(f) + (y - a) ** 2 / f
+    )
 
 
 def kepler(theta, datum):
     t, v = datum
     mean, e = t * theta[0], 0.3 * theta[1]
     miss = lambda E: E - e * np.sin(E) - mean
-    E = tg.kernels.while_loop(lambda E: np.abs(miss(E)) > 1e-9, lambda E: E - miss(E) / (1.0 - e * np.cos(E)), mean, 200)
+    E = tg.kernels.while_loop(
+        lambda E: np.abs(miss(E)) > 1e-9, lambda E: E - miss(E) / (1.0 - e * np.cos(E)), mean, 200
+    )
     return -0.5 * (v - np.cos(E)) ** 2
 
 
@@ -80,9 +84,16 @@ def matrices(xp):
     def f(a):
         s = a @ a.T + 4.0 * xp.eye(4)
         w, _ = xp.linalg.eigh(s)
-        return xp.log(w).sum() + xp.linalg.solve(s, a)[0].sum() + xp.linalg.cholesky(s)[3, 0] + xp.linalg.norm(xp.linalg.inv(s))
+        return (
+            xp.log(w).sum()
+            + xp.linalg.solve(s, a)[0].sum()
+            + xp.linalg.cholesky(s)[3, 0]
+            + xp.linalg.norm(xp.linalg.inv(s))
+        )
 
-    return tg.grad(f)(xp.asarray(numbers(4, 4))), tg.hvp(f, xp.asarray(numbers(4, 4)), xp.asarray(numbers(4, 4, seed=3)))
+    return tg.grad(f)(xp.asarray(numbers(4, 4))), tg.hvp(
+        f, xp.asarray(numbers(4, 4)), xp.asarray(numbers(4, 4, seed=3))
+    )
 
 
 def transforms_of_fourier(xp):
@@ -91,7 +102,9 @@ def transforms_of_fourier(xp):
 
 def samples(xp):
     f, _ = program(xp)
-    return tg.vmap(tg.grad(lambda x: (xp.sin(x) ** 2).sum()))(xp.asarray(numbers(5, 4))), tg.hmp(f, xp.ones(4), xp.asarray(numbers(3, 4)))
+    return tg.vmap(tg.grad(lambda x: (xp.sin(x) ** 2).sum()))(xp.asarray(numbers(5, 4))), tg.hmp(
+        f, xp.ones(4), xp.asarray(numbers(3, 4))
+    )
 
 
 def likelihood(xp, dtype=float, samples=300, data=40):
@@ -115,7 +128,10 @@ def recursion(xp):
 
 
 def counted_loop(xp):
-    theta, data = xp.asarray(1.0 + 0.1 * numbers(2, 70)), xp.asarray(np.stack([np.linspace(0, 9, 20), numbers(20)]))
+    theta, data = (
+        xp.asarray(1.0 + 0.1 * numbers(2, 70)),
+        xp.asarray(np.stack([np.linspace(0, 9, 20), numbers(20)])),
+    )
     return tg.kernels.likelihood(kepler).value_and_grad(theta, data)
 
 
@@ -133,7 +149,9 @@ def model_by_hand(xp):
 def raw_kernel(xp):
     sizes = ["size B", "size N"]
     inputs = ["in real theta[2, B]", "const real x[N]"]
-    adjoint = tg.kernels.raw(RAW, "normal_vjp", [*inputs, "in real value_bar[B]", "out real theta_bar[2, B]", *sizes])
+    adjoint = tg.kernels.raw(
+        RAW, "normal_vjp", [*inputs, "in real value_bar[B]", "out real theta_bar[2, B]", *sizes]
+    )
     normal = tg.kernels.raw(RAW, "normal", [*inputs, "out unsaved real value[B]", *sizes], vjp=adjoint)
     theta, x = xp.asarray(np.abs(numbers(2, 300)) + 0.5), xp.asarray(numbers(40, seed=1))
     return normal(theta, x), tg.grad(lambda t: normal(t, x).sum())(theta)
@@ -185,7 +203,8 @@ def state_space(xp):
 PATHS = {
     f.__name__: f
     for f in (
-        operations, matrices, transforms_of_fourier, samples, likelihood, likelihood_float32, likelihood_of_few_samples, recursion,
+        operations, matrices, transforms_of_fourier, samples, likelihood, likelihood_float32,
+        likelihood_of_few_samples, recursion,
         counted_loop, map_of_samples, model_by_hand, raw_kernel, replayed, fused, cuda_graph, state_space,
     )
 }  # fmt: skip
@@ -200,7 +219,13 @@ def difference(xp, path):
         a = np.asarray(a.get() if hasattr(a, "get") else a)
         if a.shape != b.shape or a.dtype != b.dtype or not np.array_equal(np.isnan(a), np.isnan(b)):
             return float("inf")
-        worst = max(worst, float(np.nan_to_num(np.abs(a - b)).max(initial=0.0) / (np.abs(np.nan_to_num(b)).max(initial=0.0) or 1.0)))
+        worst = max(
+            worst,
+            float(
+                np.nan_to_num(np.abs(a - b)).max(initial=0.0)
+                / (np.abs(np.nan_to_num(b)).max(initial=0.0) or 1.0)
+            ),
+        )
     return worst
 
 

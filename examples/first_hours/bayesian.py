@@ -42,7 +42,11 @@ def sample(chains=1000, draws=200, warmup=50, step=0.15, leaps=12):
 
 
 draws = sample()
-# Flat priors of mean and log scale: (mean - ybar) / (s / sqrt(n)) has a t density with n - 1 degrees of freedom.
+# Flat priors of mean and log scale: (mean - ybar) / (s / sqrt(n)) has a t density with n - 1 degrees of
+# freedom.
 exact = stats.t(len(y) - 1, y.mean(), y.std(ddof=1) / np.sqrt(len(y)))
-print(f"posterior mean {draws[:, 0].mean():.4f} (exact {exact.mean():.4f}), sd {draws[:, 0].std():.4f} (exact {exact.std():.4f})")
+print(
+    f"posterior mean {draws[:, 0].mean():.4f} (exact {exact.mean():.4f}), sd {draws[:, 0].std():.4f} (exact "
+    f"{exact.std():.4f})"
+)
 assert abs(draws[:, 0].mean() - exact.mean()) < 0.02 and abs(draws[:, 0].std() / exact.std() - 1) < 0.03

@@ -1,7 +1,7 @@
 """First hour of an econometrician: airline passengers, from an estimate to a forecast that is updated.
 
-The estimates of Box and Jenkins' airline model are those printed by statsmodels and Stata: -0.4018 and -0.5569.
-"""
+The estimates of Box and Jenkins' airline model are those printed by statsmodels and Stata: -0.4018 and
+-0.5569."""
 
 from pathlib import Path
 
@@ -9,7 +9,9 @@ import numpy as np
 
 from tapegrad import statespace as ss
 
-passengers = np.loadtxt(Path(__file__).parents[1] / "data" / "airline.csv", delimiter=",", skiprows=3, usecols=1)
+passengers = np.loadtxt(
+    Path(__file__).parents[1] / "data" / "airline.csv", delimiter=",", skiprows=3, usecols=1
+)
 y = np.log(passengers)
 
 # Estimate on all but the last year. Standard errors come from the exact Hessian.
@@ -30,4 +32,8 @@ assert inside > 0.7
 
 # A month arrives: the parameters stay, the forecast moves.
 updated = early.append(y[-12:-11])
-print("forecast of the second month, before and after the first:", ahead.mean[1].round(4), updated.forecast(1).mean[0].round(4))
+print(
+    "forecast of the second month, before and after the first:",
+    ahead.mean[1].round(4),
+    updated.forecast(1).mean[0].round(4),
+)

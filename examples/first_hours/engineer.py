@@ -21,7 +21,9 @@ start = np.array([1.0, 0.0])
 rng = np.random.default_rng(0)
 truth, sigma = np.array([0.4, 9.0]), 0.01
 record = solver(start, truth, t0=0.0).y[0] + sigma * rng.standard_normal(40)
-fit = tg.optimize.least_squares(lambda p: (solver(start, p, t0=0.0).y[0] - record) / sigma, np.array([1.0, 5.0]))
+fit = tg.optimize.least_squares(
+    lambda p: (solver(start, p, t0=0.0).y[0] - record) / sigma, np.array([1.0, 5.0])
+)
 error = np.sqrt(np.diag(np.linalg.inv(fit.jac.T @ fit.jac)))
 for name, value, e, right in zip(["damping", "stiffness"], fit.x, error, truth, strict=True):
     print(f"{name:10} {value:.4f} +- {e:.4f}  (truth {right})")
@@ -40,6 +42,10 @@ print("sensitivity of the last point:", by_solver.round(6), "closed form:", by_f
 assert np.abs(by_solver - by_formula).max() < 1e-7
 
 # Design: the damping that settles fastest, as the least mean square of the response.
-best = tg.optimize.minimize(lambda c: np.mean(solver(start, np.stack([c[0], 9.0]), t0=0.0).y[0] ** 2), np.array([0.4]), method="BFGS")
-print(f"best damping {best.x[0]:.3f}: mean square {best.fun:.5f} instead of {np.mean(solver(start, truth, t0=0.0).y[0] ** 2):.5f}")
+best = tg.optimize.minimize(
+    lambda c: np.mean(solver(start, np.stack([c[0], 9.0]), t0=0.0).y[0] ** 2), np.array([0.4]), method="BFGS"
+)
+print(
+    f"best damping {best.x[0]:.3f}: mean square {best.fun:.5f} instead of {np.mean(solver(start, truth, t0=0.0).y[0] ** 2):.5f}"
+)
 assert best.fun < 0.5 * np.mean(solver(start, truth, t0=0.0).y[0] ** 2)

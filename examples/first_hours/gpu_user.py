@@ -3,8 +3,8 @@
     python gpu_user.py                  # no GPU needed: the real CuPy computes on the CPU
     python gpu_user.py --device cuda
 
-A batched likelihood with a matching adjoint, a user's kernel with its derivative, and a wave equation in place.
-"""
+A batched likelihood with a matching adjoint, a user's kernel with its derivative, and a wave equation in
+place."""
 
 import argparse
 import contextlib
@@ -28,7 +28,9 @@ place = tg.testing.host_cupy() if args.device == "host" else contextlib.nullcont
 
 with place as cp:
     # A thousand parameter vectors, one datum a row: value and gradient in one launch.
-    kernel = tg.kernels.likelihood(lambda theta, y: -0.5 * ((y - theta[0]) / np.exp(theta[1])) ** 2 - theta[1])
+    kernel = tg.kernels.likelihood(
+        lambda theta, y: -0.5 * ((y - theta[0]) / np.exp(theta[1])) ** 2 - theta[1]
+    )
     y, theta = np.linspace(-1.0, 2.0, 50), np.zeros((2, 1000)) + np.linspace(0.0, 1.0, 1000)
     value, gradient = kernel.value_and_grad(cp.asarray(theta), cp.asarray(y))
     by_hand = ((y[:, None] - theta[0]) / np.exp(theta[1]) ** 2).sum(0)

@@ -11,11 +11,16 @@ import tapegrad as tg
 rng = np.random.default_rng(0)
 turn = np.sqrt(rng.random(400)) * 3 * np.pi
 sign = np.where(np.arange(400) % 2, 1.0, -1.0)
-inputs = np.stack([sign * turn * np.cos(turn), sign * turn * np.sin(turn)], 1) / 10 + 0.02 * rng.standard_normal((400, 2))
+inputs = np.stack(
+    [sign * turn * np.cos(turn), sign * turn * np.sin(turn)], 1
+) / 10 + 0.02 * rng.standard_normal((400, 2))
 labels = (sign > 0) * 1.0
 
 sizes = [2, 32, 32, 1]
-params = [{"W": rng.standard_normal((m, n)) / np.sqrt(m) * 2, "b": np.zeros(n)} for m, n in zip(sizes[:-1], sizes[1:], strict=True)]
+params = [
+    {"W": rng.standard_normal((m, n)) / np.sqrt(m) * 2, "b": np.zeros(n)}
+    for m, n in zip(sizes[:-1], sizes[1:], strict=True)
+]
 
 
 def predict(params, x):
@@ -42,5 +47,7 @@ for n in range(1, 1001):
 
 accuracy = np.mean((predict(restore(theta), inputs) > 0) == labels)
 H = tg.operators.hessian(lambda t: loss(restore(t), inputs, labels), theta)
-print(f"accuracy {accuracy:.3f}, largest eigenvalue of the Hessian {eigsh(H, 1, which='LA', return_eigenvectors=False)[0]:.4g}")
+print(
+    f"accuracy {accuracy:.3f}, largest eigenvalue of the Hessian {eigsh(H, 1, which='LA', return_eigenvectors=False)[0]:.4g}"
+)
 assert accuracy > 0.97

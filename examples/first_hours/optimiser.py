@@ -1,7 +1,8 @@
-"""First hour of an optimiser: exact derivatives in SciPy's methods, constraints, and thousands of small problems.
+"""First hour of an optimiser: exact derivatives in SciPy's methods, constraints, and thousands of small
+problems.
 
-References: Rosenbrock's function has its minimum at ones; problem 71 of Hock and Schittkowski has the value 17.0140173.
-"""
+References: Rosenbrock's function has its minimum at ones; problem 71 of Hock and Schittkowski has the value
+17.0140173."""
 
 import numpy as np
 from scipy.optimize import NonlinearConstraint

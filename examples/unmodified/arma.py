@@ -27,9 +27,13 @@ if __name__ == "__main__":
     start = np.array([0.5, 0.1, 0.1])
     gradient = tg.grad(negative_log_likelihood)(start)
     h = 1e-6 * np.eye(3)
-    differences = np.array([(negative_log_likelihood(start + e) - negative_log_likelihood(start - e)) / 2e-6 for e in h])
+    differences = np.array(
+        [(negative_log_likelihood(start + e) - negative_log_likelihood(start - e)) / 2e-6 for e in h]
+    )
     assert np.allclose(gradient, differences, rtol=1e-6, atol=1e-4)
-    fit = scipy.optimize.minimize(negative_log_likelihood, start, jac=tg.grad(negative_log_likelihood), method="BFGS")
+    fit = scipy.optimize.minimize(
+        negative_log_likelihood, start, jac=tg.grad(negative_log_likelihood), method="BFGS"
+    )
     errors = np.sqrt(np.diag(np.linalg.inv(tg.hessian(negative_log_likelihood)(fit.x))))
     assert np.all(np.abs(fit.x - TRUE) < 4 * errors)
     for value, error, true in zip(fit.x, errors, TRUE, strict=True):

@@ -46,7 +46,12 @@ if __name__ == "__main__":
     v = rng.standard_normal(N * N)
     difference = (misfit(start + 1e-5 * v) - misfit(start - 1e-5 * v)) / 2e-5
     assert np.isclose(gradient @ v, difference, rtol=1e-6)
-    fit = scipy.optimize.minimize(misfit, start, jac=tg.grad(misfit), method="L-BFGS-B", options={"maxiter": 200})
+    fit = scipy.optimize.minimize(
+        misfit, start, jac=tg.grad(misfit), method="L-BFGS-B", options={"maxiter": 200}
+    )
     inner, outer = fit.x[middle].mean(), fit.x[~middle].mean()
     assert fit.fun < misfit(start) / 20 and inner - outer > 0.5
-    print(f"misfit {misfit(start):.1f} to {fit.fun:.1f}; log conductivity {inner:.2f} in the disc (true 1), {outer:.2f} around it (true 0)")
+    print(
+        f"misfit {misfit(start):.1f} to {fit.fun:.1f}; log conductivity {inner:.2f} in the disc (true 1), "
+        f"{outer:.2f} around it (true 0)"
+    )

@@ -29,9 +29,13 @@ if __name__ == "__main__":
     start = np.array([0.1, -0.2, 0.3, -1.0])
     gradient = tg.grad(negative_log_likelihood)(start)
     h = 1e-5 * np.eye(4)
-    differences = np.array([(negative_log_likelihood(start + e) - negative_log_likelihood(start - e)) / 2e-5 for e in h])
+    differences = np.array(
+        [(negative_log_likelihood(start + e) - negative_log_likelihood(start - e)) / 2e-5 for e in h]
+    )
     assert np.allclose(gradient, differences, rtol=1e-6, atol=1e-6)
-    fit = scipy.optimize.minimize(negative_log_likelihood, start, jac=tg.grad(negative_log_likelihood), method="BFGS")
+    fit = scipy.optimize.minimize(
+        negative_log_likelihood, start, jac=tg.grad(negative_log_likelihood), method="BFGS"
+    )
     errors = np.sqrt(np.diag(np.linalg.inv(tg.hessian(negative_log_likelihood)(fit.x))))
     assert np.abs(tg.grad(negative_log_likelihood)(fit.x)).max() < 1e-3
     for name, value, error in zip(("scale 1", "scale 2", "amplitude", "noise"), fit.x, errors, strict=True):

@@ -18,7 +18,9 @@ def population(t, u, a, b, c, d):
 def counts(theta):
     """theta: the logarithms of the four rates and of the two populations at the start."""
     p = np.exp(theta)
-    return solve_ivp(population, (0, 15), p[4:], t_eval=TIMES, args=(p[0], p[1], p[2], p[3]), rtol=1e-8, atol=1e-8).y
+    return solve_ivp(
+        population, (0, 15), p[4:], t_eval=TIMES, args=(p[0], p[1], p[2], p[3]), rtol=1e-8, atol=1e-8
+    ).y
 
 
 rng = np.random.default_rng(6)
@@ -41,5 +43,7 @@ if __name__ == "__main__":
     fit = scipy.optimize.least_squares(residuals, start, jac=tg.jacobian(residuals, mode="forward"))
     errors = np.sqrt(np.diag(np.linalg.inv(fit.jac.T @ fit.jac)))
     assert np.all(np.abs(fit.x - TRUE) < 4 * errors)
-    for name, value, error, true in zip(("a", "b", "c", "d", "hares", "lynxes"), np.exp(fit.x), errors, np.exp(TRUE), strict=True):
+    for name, value, error, true in zip(
+        ("a", "b", "c", "d", "hares", "lynxes"), np.exp(fit.x), errors, np.exp(TRUE), strict=True
+    ):
         print(f"{name:7s} {value:6.3f} +- {100 * error:.1f} % (true {true:.1f})")

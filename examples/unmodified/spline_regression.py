@@ -38,5 +38,8 @@ if __name__ == "__main__":
     assert np.allclose(gradient, differences, rtol=1e-5, atol=1e-7)
     fit = scipy.optimize.minimize(loss, start, jac=tg.grad(loss), method="BFGS", options={"gtol": 1e-7})
     assert fit.fun < 0.9 * loss(start)
-    print(f"mean square error {loss(start):.5f} with equidistant nodes at the start, {fit.fun:.5f} with nodes of its own")
+    print(
+        f"mean square error {loss(start):.5f} with equidistant nodes at the start, {fit.fun:.5f} with nodes "
+        f"of its own"
+    )
     print("nodes:", spline(fit.x).x.round(3))

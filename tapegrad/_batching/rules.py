@@ -137,7 +137,9 @@ def pieces_moved(trace, prim, operands, params):
         n += size
     zero = library.zeros((trace.count, 1), dtype(flats[0]))
     where = library.asarray(prim.run(*numbers, **params))
-    return bind(READ, (s.concatenate(zero, *flats, axis=1),), {"path": (), "at": (slice(None), where), "copy": True})
+    return bind(
+        READ, (s.concatenate(zero, *flats, axis=1),), {"path": (), "at": (slice(None), where), "copy": True}
+    )
 
 
 def sequential_rule(trace, prim, operands, params):
@@ -146,10 +148,19 @@ def sequential_rule(trace, prim, operands, params):
         raise BatchError(f"{trace.call}: {prim} runs sample by sample, and there are none")
     for outer in OPEN.hiding:
         outer.looped(prim.name)
-    stacks = [(v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b) for v, b in operands if b]
+    stacks = [
+        (v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b)
+        for v, b in operands
+        if b
+    ]
     each = []
     for k in range(trace.count):
-        at = iter([bind(READ, (v,), {"path": (), "at": (k,) if ndim(v) == 1 else k, "copy": True}) for v, _ in stacks])
+        at = iter(
+            [
+                bind(READ, (v,), {"path": (), "at": (k,) if ndim(v) == 1 else k, "copy": True})
+                for v, _ in stacks
+            ]
+        )
         each.append(bind(prim, [next(at) if b else v for v, b in operands], params))
     if type(each[0]) is tuple:
         return tuple([apply_to_stacks(trace, prim, column) for column in zip(*each, strict=True)])
@@ -206,7 +217,11 @@ LAYER = "which of the results"
 
 def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
     """The strides of the body's result for such samples; None if they are unknown."""
-    key: Any = (prim, *[(xp_of(x), x.shape, x.dtype, x.strides) if is_array(x) else type(x) for x in samples], *params.items())
+    key: Any = (
+        prim,
+        *[(xp_of(x), x.shape, x.dtype, x.strides) if is_array(x) else type(x) for x in samples],
+        *params.items(),
+    )
     try:
         if key in ORDERS:
             return ORDERS[key]
@@ -301,7 +316,9 @@ def one_axis_further(path: tuple, trace: Any, x: Any) -> tuple:
 
 def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
     """(path, index) in a stack for the region of one sample x."""
-    if not SIMPLE.issuperset([kind for kind, _ in path]) or (not ix.basic(at) and at is not None and is_split(at)):
+    if not SIMPLE.issuperset([kind for kind, _ in path]) or (
+        not ix.basic(at) and at is not None and is_split(at)
+    ):
         # an element without axes is indexed as an element of a vector
         alone = () if x.shape else (("reshape", (trace.count, 1)),)
         return alone, (slice(None), *ix.coordinates_of(plainly(x), path, Ellipsis if at is None else at))
@@ -329,7 +346,9 @@ def is_split(at: Any) -> bool:
     """Is it an index with arrays that are not adjacent, or of a special kind?"""
     if type(at) is not tuple:
         return isinstance(at, (bool, np.bool_)) or (is_array(at) and at.ndim == 0 and at.dtype.kind == "b")
-    if any([isinstance(i, (bool, np.bool_)) or (is_array(i) and i.ndim == 0 and i.dtype.kind == "b") for i in at]):
+    if any(
+        [isinstance(i, (bool, np.bool_)) or (is_array(i) and i.ndim == 0 and i.dtype.kind == "b") for i in at]
+    ):
         return True
     arrays = [k for k, i in enumerate(at) if not (i is None or i is Ellipsis or type(i) is slice)]
     return bool(arrays) and arrays[-1] - arrays[0] >= len(arrays)
@@ -351,18 +370,36 @@ def read_rule(trace, prim, operands, params):
         return read_rule(trace, prim, [(v, True)], {**params, "path": path[cut:]})
     x = sample_of(v)
     place, chosen = further(trace, x, path, at)
-    y = bind(READ, (v,), {"path": place, "at": chosen, "copy": params["copy"] or (chosen is not None and chosen is not Ellipsis)})
+    y = bind(
+        READ,
+        (v,),
+        {
+            "path": place,
+            "at": chosen,
+            "copy": params["copy"] or (chosen is not None and chosen is not Ellipsis),
+        },
+    )
     if path and len(place) < len(path):  # an index by positions: its layout in NumPy depends on them
         here = ix.region(plain_layout(x), path)
         here = here if at is None else here[host_index(at)]
-        return like_layout(y, room_laid(xp_of(bottom(v)), here.shape, here.strides, here.dtype, count=trace.count))
+        return like_layout(
+            y, room_laid(xp_of(bottom(v)), here.shape, here.strides, here.dtype, count=trace.count)
+        )
     return y
 
 
 def write_rule(trace, prim, operands, params):
     (v, batched), (y, by) = operands
     path, at = params["path"], params["at"]
-    if type(at) is int and batched and by and type(v) is type(y) is np.ndarray and v.ndim == 2 and v.dtype is y.dtype and not path:
+    if (
+        type(at) is int
+        and batched
+        and by
+        and type(v) is type(y) is np.ndarray
+        and v.ndim == 2
+        and v.dtype is y.dtype
+        and not path
+    ):
         if prim is ASSIGN and y.ndim == 1:
             v[:, at] = y
             return v
@@ -378,7 +415,12 @@ def write_rule(trace, prim, operands, params):
         return write_rule(trace, prim, [(v, True), (part, True)], first)
     x = sample_of(v)
     if by:
-        y = with_inner_axes(y, len(x.shape) if not path and at is Ellipsis else ix.region(plain_layout(x), path)[host_index(at)].ndim)
+        y = with_inner_axes(
+            y,
+            len(x.shape)
+            if not path and at is Ellipsis
+            else ix.region(plain_layout(x), path)[host_index(at)].ndim,
+        )
     path, at = further(trace, x, path, at)
     return bind(prim, [v, y], {"path": path, "at": at})
 
@@ -391,6 +433,7 @@ def plain_layout(x: Any) -> Any:
 OWN = {
     s.reshape.prim: reshape_rule, s.broadcast_to.prim: broadcast_rule, s.transpose.prim: transpose_rule,
     s.concatenate.prim: concatenate_rule,
-    s.packed.prim: pack_rule, s.layered.prim: stack_rule, s.layer.prim: layer_rule, s.as_layer.prim: layer_rule, matmul.prim: matmul_rule,
+    s.packed.prim: pack_rule, s.layered.prim: stack_rule, s.layer.prim: layer_rule,
+    s.as_layer.prim: layer_rule, matmul.prim: matmul_rule,
     READ: read_rule, ASSIGN: write_rule, ADD_AT: write_rule,
 }  # fmt: skip

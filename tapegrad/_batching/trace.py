@@ -43,7 +43,17 @@ from .._core.variable import Variable, View, bottom, copied, frozen, like_layout
 from ..ops import shaping as s
 from ..ops.declare import ndim
 from .captured_marks import CapturedBuffer, Marks
-from .rules import OWN, CustomRule, as_stack, empty_stack, is_gathered, laid_as_one, samples_first, sequential_rule, way_of
+from .rules import (
+    OWN,
+    CustomRule,
+    as_stack,
+    empty_stack,
+    is_gathered,
+    laid_as_one,
+    samples_first,
+    sequential_rule,
+    way_of,
+)
 
 SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
 
@@ -87,7 +97,9 @@ class Batch(Trace):
 
     def watch(self, value: Any, axis: int) -> Variable:
         """An argument, with the samples along this axis."""
-        value = live(value) if isinstance(value, Variable) else value if is_array(value) else np.asarray(value)
+        value = (
+            live(value) if isinstance(value, Variable) else value if is_array(value) else np.asarray(value)
+        )
         if axis:
             order = (axis, *[k for k in range(ndim(value)) if k != axis])
             value = s.transpose(value, axes=order)
@@ -116,11 +128,20 @@ class Batch(Trace):
             x._seen, x._value, x = -1, None, x._base
         trace, value = x._trace, x._value
         b = bottom(x)
-        if trace is self or not is_array(b) or (xp_of(b) is np and not b.flags.writeable) or isinstance(trace, TransparentTrace):
+        if (
+            trace is self
+            or not is_array(b)
+            or (xp_of(b) is np and not b.flags.writeable)
+            or isinstance(trace, TransparentTrace)
+        ):
             return
         if getattr(x, "_version", None) is None:
             x._version = 0
-        outer = x._slot if trace is not None and trace.visibility == SAMPLED and type(x._slot) is CapturedBuffer else None
+        outer = (
+            x._slot
+            if trace is not None and trace.visibility == SAMPLED and type(x._slot) is CapturedBuffer
+            else None
+        )
         self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False)))
         if trace is None:
             held = value
@@ -143,8 +164,10 @@ class Batch(Trace):
     def advance(self) -> None:
         if self.count > 1:
             raise BatchError(
-                f"{self.call}: {callers_line()}: the function takes an item of an iterator that was made outside of it: a loop over the "
-                "samples would give each of them another. Make the iterator inside, or pass the items as an argument"
+                f"{self.call}: {callers_line()}: the function takes an item of an iterator that was made "
+                f"outside of it: a loop over the "
+                "samples would give each of them another. Make the iterator inside, or pass the items as an "
+                "argument"
             )
 
     def adopt_outer(self) -> None:
@@ -165,7 +188,9 @@ class Batch(Trace):
         elif trace is not None and trace.visibility == SAMPLED and type(slot) is CapturedBuffer:
             below = self.beneath(x)
             batched = isinstance(below, Variable) and below._trace is trace
-            x._become(variable(value, trace, CapturedBuffer(below._slot if batched else below, batched, slot.marks)))
+            x._become(
+                variable(value, trace, CapturedBuffer(below._slot if batched else below, batched, slot.marks))
+            )
             x._saved = True
         else:
             self.risen.append(x)
@@ -174,7 +199,11 @@ class Batch(Trace):
         """The value of x in one sample, one level down."""
         if type(x._slot) is CapturedBuffer:
             value = x._slot.value
-            return value if not x._slot.batched else bind(READ, (value,), {"path": (), "at": (k,) if ndim(value) == 1 else k, "copy": True})
+            return (
+                value
+                if not x._slot.batched
+                else bind(READ, (value,), {"path": (), "at": (k,) if ndim(value) == 1 else k, "copy": True})
+            )
         return bind(READ, (x._slot,), {"path": (), "at": (k,) if ndim(x._slot) == 1 else k, "copy": True})
 
     def stacked(self, y: Any) -> Any:
@@ -196,7 +225,13 @@ class Batch(Trace):
         if not self.count:
             return s.zeros_like(x)
         y = self.sample(x, -1)
-        return frozen(y) if isinstance(y, Variable) else np.asarray(y) if is_array(x._value) and not is_array(y) else y
+        return (
+            frozen(y)
+            if isinstance(y, Variable)
+            else np.asarray(y)
+            if is_array(x._value) and not is_array(y)
+            else y
+        )
 
     def memory(self, slot: Any) -> Any:
         return slot.value if type(slot) is CapturedBuffer else slot
@@ -207,7 +242,11 @@ class Batch(Trace):
 
     def copied_slot(self, slot: Any, x: Variable) -> Any:
         if type(slot) is CapturedBuffer:
-            return CapturedBuffer(samples_first(copied(slot.value)) if slot.batched else copied(slot.value), slot.batched, slot.marks)
+            return CapturedBuffer(
+                samples_first(copied(slot.value)) if slot.batched else copied(slot.value),
+                slot.batched,
+                slot.marks,
+            )
         return samples_first(copied(slot))
 
     def laid_slot(self, stack: Any, value: Any) -> Any:
@@ -242,7 +281,9 @@ class Batch(Trace):
         raise BatchError(f"{self.call}: {callers_line()}: {what} that differs between samples{counts}{CURE}")
 
     def values(self, x):
-        return self.agreed(x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)")
+        return self.agreed(
+            x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)"
+        )
 
     def truth(self, x):
         return bool(values_of(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition")))
@@ -261,8 +302,10 @@ class Batch(Trace):
     def draws(self, name):
         """Raises: in a loop each sample would draw other numbers."""
         raise BatchError(
-            f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, for tg.vmap runs the function "
-            "once for all of them: draw the numbers outside and pass them as an argument, or make the generator inside of the function "
+            f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same "
+            f"numbers, for tg.vmap runs the function "
+            "once for all of them: draw the numbers outside and pass them as an argument, or make the "
+            "generator inside of the function "
             "with a seed"
         )
 
@@ -300,14 +343,29 @@ class Batch(Trace):
         if isinstance(error, OfTracked) or prim.batch == "inside" or self.count < 2:
             return
         ends = [] if prim.writes else [self.end_of(k, prim, inputs, slots, params) for k in range(self.count)]
-        if ends and all([e == ends[0] for e in ends]) and ends[0][0] is type(error) and [*ends[0][2:]] == heard:
+        if (
+            ends
+            and all([e == ends[0] for e in ends])
+            and ends[0][0] is type(error)
+            and [*ends[0][2:]] == heard
+        ):
             return
-        what = f"raises {type(error).__name__}" if error is not None else "gives a warning, or a floating-point error,"
+        what = (
+            f"raises {type(error).__name__}"
+            if error is not None
+            else "gives a warning, or a floating-point error,"
+        )
         count = sum([e[0] is not type(None) or len(e) > 2 for e in ends])
-        known = f"for {count} of {len(ends)} samples" if ends and count < len(ends) else "that may differ between samples"
+        known = (
+            f"for {count} of {len(ends)} samples"
+            if ends and count < len(ends)
+            else "that may differ between samples"
+        )
         text = (
-            f"{self.call}: {callers_line()}: {prim} {what} {known}, and the function goes on from there, for all samples at once: "
-            "give tg.vmap(f, chunk=1), which runs each sample by itself, or write the function so that no sample raises or warns"
+            f"{self.call}: {callers_line()}: {prim} {what} {known}, and the function goes on from there, "
+            f"for all samples at once: "
+            "give tg.vmap(f, chunk=1), which runs each sample by itself, or write the function so that no "
+            "sample raises or warns"
         )
         self.doubts.append(text)
         BatchError(text)  # raised after the function, if it returns
@@ -317,7 +375,10 @@ class Batch(Trace):
         error = None
         with ErrorListener(True) as told:
             try:
-                samples = [v if t is None else self.sample(variable(None, self, t), k) for v, t in zip(inputs, slots, strict=True)]
+                samples = [
+                    v if t is None else self.sample(variable(None, self, t), k)
+                    for v, t in zip(inputs, slots, strict=True)
+                ]
                 bind(prim, samples, params)
             except Exception as e:
                 error = e
@@ -340,13 +401,19 @@ class Batch(Trace):
             target.marks.met(prim, params, 0)
         if True not in [batched for _, batched in given]:
             return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
-        out = NotImplemented if prim.batch is None and prim not in OWN else way_of(prim)(self, prim, given, params)
+        out = (
+            NotImplemented
+            if prim.batch is None and prim not in OWN
+            else way_of(prim)(self, prim, given, params)
+        )
         if out is NotImplemented:
             out = sequential_rule(self, prim, given, params)
         elif (
             is_gathered(params["at"])
             if prim is READ
-            else type(prim.batch) is not CustomRule and prim.batch != "elementwise" and (prim not in OWN or prim in JOINED)
+            else type(prim.batch) is not CustomRule
+            and prim.batch != "elementwise"
+            and (prim not in OWN or prim in JOINED)
         ):
             out = laid_as_one(self, prim, out, given, params)
         if type(out) is tuple:

@@ -106,10 +106,14 @@ def apply_watched(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) 
 def watched_class(kind: type, name: str) -> type:
     """The class of traces of this kind whose operations are told, by this method."""
     way = getattr(kind, name)
-    return type(f"Watched{kind.__name__}", (kind,), {"__slots__": (), name: lambda *args: apply_watched(way, *args)})
+    return type(
+        f"Watched{kind.__name__}", (kind,), {"__slots__": (), name: lambda *args: apply_watched(way, *args)}
+    )
 
 
-WATCHED: dict = {kind: watched_class(kind, name) for kind, name in ((Tape, "apply"), (Dual, "apply"), (Batch, "step"))}
+WATCHED: dict = {
+    kind: watched_class(kind, name) for kind, name in ((Tape, "apply"), (Dual, "apply"), (Batch, "step"))
+}
 
 
 class Watcher:

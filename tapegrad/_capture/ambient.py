@@ -74,7 +74,12 @@ class AmbientCapture(Capture):
         `OSError` has)."""
         kind = type(x)
         builtin = next(c for c in kind.__mro__ if not c.__flags__ & HEAP)
-        if x.__traceback__ or x.__context__ or x.__cause__ or builtin.__basicsize__ != BaseException.__basicsize__:
+        if (
+            x.__traceback__
+            or x.__context__
+            or x.__cause__
+            or builtin.__basicsize__ != BaseException.__basicsize__
+        ):
             return self.leave(x)
         args, state = self(x.args), state_of(x)
         before = {name: self(value) for name, value in state.items()}

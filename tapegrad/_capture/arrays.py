@@ -21,7 +21,8 @@ from .threads import THREADS, WRITERS
 
 # What a subclass of ndarray may define and still act as one.
 OWN_NAMES = frozenset((
-    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__",
+    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__",
+    "__doc__", "__dict__",
     "__weakref__", "__array_priority__", "__slots__",
     "__static_attributes__", "__firstlineno__",
 ))  # fmt: skip
@@ -243,7 +244,8 @@ class ArrayCapture(Capture):
         both = tuple([getattr(v, "_base", v) for v in both])
         if any(getattr(v, "_version", 0) for v in both):
             raise AliasError(
-                "a captured array was written whose memory another captured array shares, with another dtype or by a way that cannot "
+                "a captured array was written whose memory another captured array shares, with another "
+                "dtype or by a way that cannot "
                 "be followed: make the one from the other inside the function, a.view(dtype) for example"
             )
         OPEN.aliased = {**OPEN.aliased, **{id(v): v for v in both}}
@@ -264,7 +266,11 @@ def elements_of_root(whole: Variable, root: Any, x: Any, offset: int) -> View | 
 def bytes_of(owner: Any) -> Any:
     """All memory of its owner as an array of bytes; None if it does not give it."""
     if isinstance(owner, np.ndarray):
-        return owner.view(np.ndarray).reshape(-1).view(np.uint8) if owner.flags.c_contiguous and owner.dtype.kind != "O" else None
+        return (
+            owner.view(np.ndarray).reshape(-1).view(np.uint8)
+            if owner.flags.c_contiguous and owner.dtype.kind != "O"
+            else None
+        )
     try:
         return np.frombuffer(owner, np.uint8)
     except (TypeError, ValueError, BufferError):

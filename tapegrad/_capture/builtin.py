@@ -96,7 +96,9 @@ class ModuleGlobals(dict):
     def __contains__(self, name):
         return dict.__contains__(self, name) or (name in self.real and name not in self.first)
 
-    __iter__, __len__, keys, values, items = map(of_all_names, ("__iter__", "__len__", "keys", "values", "items"))
+    __iter__, __len__, keys, values, items = map(
+        of_all_names, ("__iter__", "__len__", "keys", "values", "items")
+    )
 
     def copy(self):
         return dict(dict.items(self.fill()))
@@ -127,7 +129,11 @@ class GlobalNames(Holder):
     def bound(space: ModuleGlobals) -> list:
         """(name, value) of those that were bound; `EMPTY` for a value that was deleted."""
         first, values = space.first, dict.values(space)
-        if len(values) == len(first) and all(map(operator.is_, values, first.values())) and all(map(operator.is_, dict.keys(space), first)):
+        if (
+            len(values) == len(first)
+            and all(map(operator.is_, values, first.values()))
+            and all(map(operator.is_, dict.keys(space), first))
+        ):
             return []
         found = [(name, EMPTY) for name in first if not dict.__contains__(space, name)]
         return found + [(n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
@@ -144,7 +150,9 @@ class GlobalNames(Holder):
     def other(space: ModuleGlobals) -> set:
         """The names that f, or something else, has bound."""
         real = space.real
-        return {name for name, _ in GlobalNames.bound(space)} | {n for n, v in space.met.items() if real.get(n, EMPTY) is not v}
+        return {name for name, _ in GlobalNames.bound(space)} | {
+            n for n, v in space.met.items() if real.get(n, EMPTY) is not v
+        }
 
     @staticmethod
     def undo(back: Any, change: tuple) -> None:
@@ -322,7 +330,10 @@ def scope(frame: Any, source: Any, mode: str, globals: Any, locals: Any) -> tupl
             locals = dict(frame.f_locals) if frame.f_code.co_flags & 1 else frame.f_locals
     if not isinstance(source, types.CodeType):
         source = compile(
-            source.lstrip(" \t") if mode == "eval" and isinstance(source, str) else source, "<string>", mode, dont_inherit=True
+            source.lstrip(" \t") if mode == "eval" and isinstance(source, str) else source,
+            "<string>",
+            mode,
+            dont_inherit=True,
         )
     if type(globals) is ModuleGlobals:
         globals.touch(source)
@@ -378,7 +389,18 @@ def issubclass_(c, kinds, /):
 
 
 # Python's own C code takes these from the dict itself, past `__missing__`.
-TAKEN = ("iter", "reversed", "getattr", "next", "range", "zip", "map", "filter", "enumerate", "__build_class__")
+TAKEN = (
+    "iter",
+    "reversed",
+    "getattr",
+    "next",
+    "range",
+    "zip",
+    "map",
+    "filter",
+    "enumerate",
+    "__build_class__",
+)
 BUILTINS = BuiltinStandIns(
     {name: vars(builtins)[name] for name in TAKEN},
     __import__=import_,
@@ -399,4 +421,7 @@ LIBRARY = {
     inspect: PatchedModule(inspect, getattr_static=getattr_static),
     sys: PatchedModule(sys, modules=ModuleTable()),
 }
-FUNCTIONS = {importlib.import_module: import_module, inspect.getattr_static: getattr_static}  # bound by `from ... import`
+FUNCTIONS = {
+    importlib.import_module: import_module,
+    inspect.getattr_static: getattr_static,
+}  # bound by `from ... import`

@@ -18,7 +18,8 @@ class CacheCapture:
     """Stands for the cache of a function.
 
     The user's cache is asked if all arguments are the user's own objects, and what it gives is shadowed.  The
-    rebuilt function runs instead if an argument is a Variable, or if the cache has no answer yet and the function
+    rebuilt function runs instead if an argument is a Variable, or if the cache has no answer yet and the
+    function
     may read what this call has written.  Such a result is kept for this call only: a cache keeps no Variable.  A function that runs for the
     cache must not change what the shadow has met."""
 
@@ -62,7 +63,12 @@ class CacheCapture:
             return False
         key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else tuple(args)
         try:
-            return any([type(d) is dict and d is not self.cache.__dict__ and key in d for d in gc.get_referents(self.cache)])
+            return any(
+                [
+                    type(d) is dict and d is not self.cache.__dict__ and key in d
+                    for d in gc.get_referents(self.cache)
+                ]
+            )
         except TypeError:
             return False
 
@@ -72,10 +78,14 @@ class CacheCapture:
         shadow = self.shadow
         before = self.altered()
         value = self.cache(*args, **kwargs)
-        if shadow.seen is not None and (new := [words for key, words in self.altered().items() if key not in before]):
+        if shadow.seen is not None and (
+            new := [words for key, words in self.altered().items() if key not in before]
+        ):
             raise RouteError(
-                f"{callers_line()}: {self.__name__} of functools.lru_cache, called for the first time, alters {new[0]}, which the function "
-                "has read before: it has seen the old contents. Call it once before the transform, or leave out the cache"
+                f"{callers_line()}: {self.__name__} of functools.lru_cache, called for the first time, "
+                f"alters {new[0]}, which the function "
+                "has read before: it has seen the old contents. Call it once before the transform, or leave "
+                "out the cache"
             )
         return value
 
@@ -114,4 +124,6 @@ def reaches_written(shadow: Any, starts: list, cache: Any) -> bool:
     changed = altered(shadow)
     if not changed and not any(map(is_written, shadow.seen.values())):
         return False
-    return any(leads(x, changed) or is_written(shadow.seen.get(id(x))) for x in walk(starts, {id(cache): None}))
+    return any(
+        leads(x, changed) or is_written(shadow.seen.get(id(x))) for x in walk(starts, {id(cache): None})
+    )

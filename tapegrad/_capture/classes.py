@@ -91,7 +91,11 @@ class Members(Holder):
         space = space_of(new)
         if space[SOURCE].is_untouched():
             return {}
-        return {n: v for n, v in space.items() if v is not before.get(n) and n not in SPECIAL and type(v) not in DEFERRED}
+        return {
+            n: v
+            for n, v in space.items()
+            if v is not before.get(n) and n not in SPECIAL and type(v) not in DEFERRED
+        }
 
     @staticmethod
     def named(change: tuple) -> list:
@@ -103,7 +107,9 @@ class Members(Holder):
         if space_of(new)[SOURCE].is_untouched():
             return False
         own = [(space_of(c).get(name, EMPTY), v) for name, v in before.items() if type(v) not in DEFERRED]
-        past = any([v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own])
+        past = any(
+            [v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own]
+        )
         return past or bool(Members.bound(new, before))
 
     @staticmethod
@@ -123,11 +129,17 @@ class InstanceState(Holder):
     def bound(now: dict, before: dict) -> dict:
         """Those that f has bound, and as `EMPTY` those that it has deleted."""
         found = {name: v for name, v in now.items() if v is not before.get(name, EMPTY)}
-        return found if len(now) - len(found) == len(before) else found | {name: EMPTY for name in before if name not in now}
+        return (
+            found
+            if len(now) - len(found) == len(before)
+            else found | {name: EMPTY for name in before if name not in now}
+        )
 
     @staticmethod
     def named(change: tuple) -> list:
-        return [] if is_unread(change[2]) else list(InstanceState.bound(state_of(change[2]), change[3]).items())
+        return (
+            [] if is_unread(change[2]) else list(InstanceState.bound(state_of(change[2]), change[3]).items())
+        )
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -274,7 +286,9 @@ class ClassCapture:
                     read(new)
 
     def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
-        before = {name: self(value) for name, value in state_of(x, type(new)).items() if name not in other} | other
+        before = {
+            name: self(value) for name, value in state_of(x, type(new)).items() if name not in other
+        } | other
         put_state(new, before)
         self.changes.append((InstanceState, x, new, before))
 
@@ -291,7 +305,14 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
         if not issubclass(c, type) and not c.__dict__.get("_is_protocol"):
             type.__setattr__(c, "__subclasses__", classmethod(subclasses))
     slots = slots_of(c)
-    space = {"__slots__": (), "__module__": module_of(c), "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots}
+    space = {
+        "__slots__": (),
+        "__module__": module_of(c),
+        "__qualname__": c.__qualname__,
+        "__doc__": c.__doc__,
+        REAL: c,
+        SLOTS: slots,
+    }
     space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
     if issubclass(c, type) and not issubclass(c, ShadowMeta):
         bases = (*bases, ShadowMeta)

@@ -33,13 +33,19 @@ class Contents(Holder):
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, x, new, first = change
-        return first is not None and (differ(new, first) or not is_unchanged(shadow, kind_of(x).parts(x), first))
+        return first is not None and (
+            differ(new, first) or not is_unchanged(shadow, kind_of(x).parts(x), first)
+        )
 
     @staticmethod
     def undo(back: Any, change: tuple) -> None:
         _, x, new, first = change
         kind = type(x)
-        if first is None and (kind is list or kind is dict) and IMMUTABLE.issuperset(map(type, x.values() if kind is dict else x)):
+        if (
+            first is None
+            and (kind is list or kind is dict)
+            and IMMUTABLE.issuperset(map(type, x.values() if kind is dict else x))
+        ):
             return  # it holds only numbers and strings still
         base = kind_of(x)
         there = base if type(new) is kind else kind_of(new)
@@ -97,7 +103,9 @@ class ContainerCapture(Capture):
         new: dict = {}
         self.seen[id(x)] = new
         self.hold.append(x)
-        new.update(zip(x, self.each(x.values()), strict=True) if named else {self(k): self(v) for k, v in x.items()})
+        new.update(
+            zip(x, self.each(x.values()), strict=True) if named else {self(k): self(v) for k, v in x.items()}
+        )
         self.changes.append((Contents, x, new, [*itertools.chain.from_iterable(new.items())]))
         return new
 
@@ -107,7 +115,12 @@ class ContainerCapture(Capture):
         flat = base.parts(x)
         kind = type(x)
         c = self(kind) if is_user_class(kind) else kind
-        if c is kind and kind is base.kind and IMMUTABLE.issuperset(map(type, (*flat, *base.settings(x)))) and not dict_of(x):
+        if (
+            c is kind
+            and kind is base.kind
+            and IMMUTABLE.issuperset(map(type, (*flat, *base.settings(x))))
+            and not dict_of(x)
+        ):
             return self.as_it_is(x)
         new = base.kind.__new__(c)
         self.remember(x, new)
@@ -120,7 +133,11 @@ class ContainerCapture(Capture):
     def weak(self, x: Any) -> Any:
         """A Variable cannot be referred to weakly: seen from f, such a table is an ordinary one."""
         base = kind_of(x)
-        return self.leave(x) if unlisted(x, base) else self.replaced(x, {} if base.pairs else set(), base.parts(x))
+        return (
+            self.leave(x)
+            if unlisted(x, base)
+            else self.replaced(x, {} if base.pairs else set(), base.parts(x))
+        )
 
     def objects_of(self, x: np.ndarray) -> Any:
         """An object array."""

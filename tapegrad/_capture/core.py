@@ -87,7 +87,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         self.classes: dict = {}  # shadow class -> class
         self.hold, self.arrays, self.changes, self.strangers, self.walked = [], [], [], [], []
         self.left: list = []  # objects that were left alone
-        self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave_unshadowed`
+        # (what one of them led to when it was met, from where): `routes.leave_unshadowed`
+        self.near: list = []
         self.theirs: list = []  # Variables of outer transforms there
 
     def made_outside(self) -> set:
@@ -163,7 +164,9 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         if self.on:
             try:
                 if self.verdict is None:
-                    self.verdict = (finding(self) if self.left or self.sums or self.reached or self.walked else None,)
+                    self.verdict = (
+                        finding(self) if self.left or self.sums or self.reached or self.walked else None,
+                    )
                 (found,) = self.verdict
                 restore(self, undo=found is not None)
             except RouteError as late:
@@ -244,7 +247,11 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         else:
             make = MAKERS.get(kind)
             if make is None:
-                if is_user_class(kind) and kind not in self.classes and not issubclass(kind, (BaseException, np.ndarray)):
+                if (
+                    is_user_class(kind)
+                    and kind not in self.classes
+                    and not issubclass(kind, (BaseException, np.ndarray))
+                ):
                     self(kind)  # which may lead to x: a member of an enumeration, a registry of instances
                     if id(x) in self.seen:
                         return self.seen[id(x)]
@@ -278,7 +285,9 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
         if is_array(x) and not isinstance(x, np.ndarray):
             return Shadow.array
-        if hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func")):
+        if hasattr(kind, "py_func") or (
+            (module_of(kind) or "").startswith("numba") and hasattr(x, "py_func")
+        ):
             return Shadow.compiled
         if kind.__name__ == "DUFunc" and module_of(kind) == "numba.np.ufunc.dufunc":
             return Shadow.elementwise
@@ -293,7 +302,11 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             return Shadow.instance
         if module_of(kind) == "concurrent.futures._base" and kind.__name__ == "Future":
             return Shadow.future
-        if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
+        if (
+            callable(x)
+            and getattr(x, "__module__", None)
+            and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx")
+        ):
             return Shadow.library
         return None
 
@@ -309,7 +322,9 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
 
 ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
 OWN = IMMUTABLE | DIRECT
-BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), CacheCapture))
+BOUND = frozenset(
+    (types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), CacheCapture)
+)
 
 
 def functions_in(args: list) -> list:
@@ -363,6 +378,8 @@ MAKERS: dict = {
     type: Shadow.klass,
     np.vectorize: Shadow.vectorized,
     ContextVar: Shadow.ambient,
-    **dict.fromkeys(weakref.ProxyTypes, Shadow.proxied),  # which say that they are of the class of their object
+    **dict.fromkeys(
+        weakref.ProxyTypes, Shadow.proxied
+    ),  # which say that they are of the class of their object
     **dict.fromkeys(HELD, Shadow.instance),
 }

@@ -22,8 +22,10 @@ SOURCE = "_abc_tapegrad_source"  # in a shadow class: its `MemberSource`
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT_CLASSES = 16  # of them
 SPECIAL = frozenset((
-    "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
-    "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
+    "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__",
+    "_abc_impl",
+    "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__",
+    "__match_args__",
     "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
     "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE, UNREAD, QUIET,
 )) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
@@ -37,7 +39,11 @@ class ShadowMeta(type):
         """The order of resolution without the classes that stand behind their own shadows."""
         order = mro_of(c)
         behind = {space_of(k).get(REAL) for k in order}
-        return [k for k in order if k not in behind and space_of(k).get(QUIET, k) is not None and READ not in space_of(k)]
+        return [
+            k
+            for k in order
+            if k not in behind and space_of(k).get(QUIET, k) is not None and READ not in space_of(k)
+        ]
 
     def stands(c, kinds: tuple) -> tuple:
         found = {original(k): k for k in ShadowMeta.seen(c)}
@@ -54,9 +60,12 @@ class ShadowMeta(type):
     __mro__ = property(lambda c: tuple(ShadowMeta.seen(c)))
     __base__ = property(lambda c: ShadowMeta.stands(c, (base_of(original(c)),))[0])
     __bases__ = property(
-        lambda c: ShadowMeta.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases)
+        lambda c: ShadowMeta.stands(c, bases_of(original(c))),
+        lambda c, bases: type.__dict__["__bases__"].__set__(c, bases),
     )
-    locals()["__dict__"] = property(lambda c: loaded(c))  # (checkers of types take the name for one of theirs)
+    locals()["__dict__"] = property(
+        lambda c: loaded(c)
+    )  # (checkers of types take the name for one of theirs)
 
 
 def put_member(c: type, name: str, value: Any) -> None:
@@ -155,12 +164,18 @@ class MemberSource:
         kind: Any = type(value)
         if kind in THEMSELVES or (kind in IMMUTABLE and name.startswith("__")):
             return value
-        return (DeferredData if hasattr(kind, "__set__") or hasattr(kind, "__delete__") else DeferredMember)(name, self)
+        return (DeferredData if hasattr(kind, "__set__") or hasattr(kind, "__delete__") else DeferredMember)(
+            name, self
+        )
 
     def holds(self) -> bool:
         """Has the class the same members as before, by name and type?"""
         space = space_of(self.real)
-        return list(space) == self.names and [*map(type, space.values())] == self.types and all([space[name] is v for name, v in self.kept])
+        return (
+            list(space) == self.names
+            and [*map(type, space.values())] == self.types
+            and all([space[name] is v for name, v in self.kept])
+        )
 
     def begin(self, shadow: Any) -> dict:
         """A call begins; gives what each member was made with, now and later."""
@@ -200,8 +215,8 @@ def loaded(c: type) -> Any:
 
 
 class Unread:
-    """What the shadow of an instance holds until code touches it: the instance, the `Shadow` of the call, and the
-    attributes that the shadow is made with, once they are known."""
+    """What the shadow of an instance holds until code touches it: the instance, the `Shadow` of the call, and
+    the attributes that the shadow is made with, once they are known."""
 
     __slots__ = ("before", "real", "shadow")
 
@@ -303,7 +318,12 @@ def new_unread_class(c: type) -> Any:
     spaces = [space_of(k) for k in mro_of(c)]
     first = next((slot for name, slot in slots_of(c).items() if slot.__name__ == name), None)
     raw = next((space["__dict__"] for space in spaces if "__dict__" in space), first)
-    if type(raw) not in THEMSELVES or raw is None or issubclass(c, enum.Enum) or any(["__del__" in space for space in spaces]):
+    if (
+        type(raw) not in THEMSELVES
+        or raw is None
+        or issubclass(c, enum.Enum)
+        or any(["__del__" in space for space in spaces])
+    ):
         return None
     space = {
         **METHODS,
@@ -326,7 +346,9 @@ def without_hooks(c: type, meta: type, bases: tuple, space: dict) -> type:
     """A new class derived from `bases`.  No `__init_subclass__` is called."""
     quiet: Any = None
     if any(["__init_subclass__" in space_of(b) for b in mro_of(c)[:-1]]):  # found first, and harmless
-        quiet = type("quiet", (), {"__slots__": (), QUIET: None, "__init_subclass__": lambda kind, **options: None})
+        quiet = type(
+            "quiet", (), {"__slots__": (), QUIET: None, "__init_subclass__": lambda kind, **options: None}
+        )
         space = {**space, QUIET: quiet}
     new: Any = type.__new__(meta, c.__name__, bases, space)
     if quiet is not None:

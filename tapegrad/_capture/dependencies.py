@@ -55,8 +55,10 @@ from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot, unli
 from .routes import BUFFERS, leads_away
 
 FIXED = (  # what never changes, but for what it is bound to
-    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType,
-    types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype, type(np.mean),
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.GetSetDescriptorType, types.MethodWrapperType,
+    types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype,
+    type(np.mean),
 )  # fmt: skip
 BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 # modules whose objects are told by their text
@@ -66,18 +68,35 @@ HOLDING = frozenset((("concurrent.futures._base", "Future"),))  # but these
 # read by other names
 ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))
 UNSEEN = frozenset((
-    "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe", "get_objects", "get_referrers",
+    "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe",
+    "get_objects", "get_referrers",
 ))  # fmt: skip  # names that lead everywhere
 READERS = frozenset((
-    "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle", "read_sql", "geterr",
+    "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle",
+    "read_sql", "geterr",
 ))  # fmt: skip  # functions of trusted packages that read files or settings
 OUTSIDE = frozenset(("open", "input"))  # builtins that read what lies outside of this process
 CLOCKS = frozenset(("now", "today", "utcnow"))
-NEUTRAL = frozenset((os.fspath, os.putenv, os.unsetenv, time.sleep, sys.exc_info, sys.intern, gc.collect, gc.enable, gc.disable))
+NEUTRAL = frozenset(
+    (
+        os.fspath,
+        os.putenv,
+        os.unsetenv,
+        time.sleep,
+        sys.exc_info,
+        sys.intern,
+        gc.collect,
+        gc.enable,
+        gc.disable,
+    )
+)
 TRUSTED = frozenset((
-    "numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "tapegrad", "math", "cmath", "builtins", "itertools", "functools", "operator",
-    "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "logging", "types", "weakref", "re", "_abc", "pandas",
-    "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings", "_contextvars", "_bisect",
+    "numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "tapegrad", "math", "cmath", "builtins",
+    "itertools", "functools", "operator",
+    "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "logging", "types", "weakref",
+    "re", "_abc", "pandas",
+    "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings",
+    "_contextvars", "_bisect",
     "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
 ))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
 # where ours keep the user's functions
@@ -85,22 +104,30 @@ OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solv
 DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
 MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
 UNASKED = frozenset((
-    "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__", "__firstlineno__", "__del__",
-    "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__", "__dataclass_fields__", "__dataclass_params__",
-    "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
-    "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__", "__replace__", "__annotate__",
-    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__", "__subclasses__", POOL,
+    "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__",
+    "__firstlineno__", "__del__",
+    "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__",
+    "__dataclass_fields__", "__dataclass_params__",
+    "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__",
+    "__setstate__", "__copy__",
+    "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__",
+    "__replace__", "__annotate__",
+    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__",
+    "__subclasses__", POOL,
 )) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
 OF_CLASSES = frozenset(("__dict__", "__weakref__"))  # where what is asked for lies, not what it is
 LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
 SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((
-    "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__", "__rmatmul__",
+    "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__",
+    "__rmatmul__",
     "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
 )) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
 MOST_WALKED_OBJECTS = 20_000  # objects that are compared; above it the walk is unknown
 MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, texts and references to objects
 # how packages copy their classes
-REDUCERS = frozenset([id(copyreg.dispatch_table), *[id(vars(copy)[n]) for n in ("_copy_dispatch", "_deepcopy_dispatch")]])
+REDUCERS = frozenset(
+    [id(copyreg.dispatch_table), *[id(vars(copy)[n]) for n in ("_copy_dispatch", "_deepcopy_dispatch")]]
+)
 
 
 class IdentityKey:
@@ -139,7 +166,9 @@ def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
         steps = list(dis.get_instructions(c))
         for k, i in enumerate(steps):
             if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-                asked = itertools.takewhile(lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])
+                asked = itertools.takewhile(
+                    lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :]
+                )
                 names.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
             elif i.opname == "IMPORT_NAME":
                 modules[i.argval] = None
@@ -151,8 +180,15 @@ def may_catch(roots: list) -> bool:
     walk = walk_with_names(roots, lambda x: x.dtype.kind != "O")
     classes = [c for kind, _ in walk.classes for c in kind.__mro__ if not is_left(c)]
     methods = [c.__dict__[n] for c in classes for n in UNASKED.intersection(c.__dict__)]
-    codes = [code for f in (*walk.hold, *methods) if isinstance(f, types.FunctionType) for code in codes_in(f.__code__)]
-    return walk.unknown is not None or any([i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)])
+    codes = [
+        code
+        for f in (*walk.hold, *methods)
+        if isinstance(f, types.FunctionType)
+        for code in codes_in(f.__code__)
+    ]
+    return walk.unknown is not None or any(
+        [i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)]
+    )
 
 
 def module_root(module: Any) -> str:
@@ -165,7 +201,11 @@ def is_trusted(module: Any) -> bool:
 
 def is_closed(module: Any) -> bool:
     """Is it of a package that a walk does not enter, and that is not trusted?"""
-    return is_foreign(module) and module_root(module) not in TRUSTED and module_root(module) not in sys.stdlib_module_names
+    return (
+        is_foreign(module)
+        and module_root(module) not in TRUSTED
+        and module_root(module) not in sys.stdlib_module_names
+    )
 
 
 def is_left(x: Any) -> bool:
@@ -210,7 +250,12 @@ class DependencyWalk:
         self.lines: list = []
         self.given: dict = {"is_": operator.is_, **NAMES}
         self.todo = list(roots)[::-1]
-        while self.todo and len(self.hold) < MOST_WALKED_OBJECTS and len(self.form) < MOST_WALKED_PARTS and (self.whole or self.is_sure()):
+        while (
+            self.todo
+            and len(self.hold) < MOST_WALKED_OBJECTS
+            and len(self.form) < MOST_WALKED_PARTS
+            and (self.whole or self.is_sure())
+        ):
             try:
                 self.visit(self.todo.pop())
             except Exception as error:
@@ -227,7 +272,9 @@ class DependencyWalk:
         """It cannot be told whether this is as it was; of an object, its class is named."""
         if self.unknown is None:
             kind = type(what)
-            self.unknown = what if kind is str else f"an object of the class {module_of(kind)}.{kind.__qualname__}"
+            self.unknown = (
+                what if kind is str else f"an object of the class {module_of(kind)}.{kind.__qualname__}"
+            )
 
     def name(self, x: Any) -> str:
         key = f"x{len(self.given)}"
@@ -278,18 +325,27 @@ class DependencyWalk:
 
     def fixed(self, x: Any) -> None:
         self.form.append(IdentityKey(x))
-        if isinstance(x, np.ufunc) and not any([getattr(m, x.__name__, None) is x for m in (np, scipy.special)]):
+        if isinstance(x, np.ufunc) and not any(
+            [getattr(m, x.__name__, None) is x for m in (np, scipy.special)]
+        ):
             self.doubt(f"the function that {x!r} was made of")
         owner = getattr(x, "__self__", None)
         module = getattr(x, "__module__", None)
         if isinstance(x, BOUND) and not isinstance(owner, (types.ModuleType, type(None))):
             self.follow([owner])  # such as buffer.fill
-        elif type(x) is types.BuiltinFunctionType and module is not None and not is_trusted(module) and x not in NEUTRAL:
+        elif (
+            type(x) is types.BuiltinFunctionType
+            and module is not None
+            and not is_trusted(module)
+            and x not in NEUTRAL
+        ):
             self.doubt(f"the function {module}.{x.__name__}")
 
     def names_of(self, space: Any) -> list:
         if self.all:
-            return [k for k in space if k in self.names or not (isinstance(k, str) and k[:2] == "__" == k[-2:])]
+            return [
+                k for k in space if k in self.names or not (isinstance(k, str) and k[:2] == "__" == k[-2:])
+            ]
         return sorted(self.names.intersection(space))
 
     def expect_names(self, path: str, holder: Any, names: list, values: list) -> None:
@@ -321,7 +377,9 @@ class DependencyWalk:
             self.follow([m.random] if m.__name__ in ("numpy", "cupy") and "random" in self.names else [])
             if m.__name__ in DRAWING:
                 self.doubt(f"random numbers of {m.__name__}")
-            numbers = sorted([n for n in self.names.intersection(space) if type(space[n]) in (int, float, bool)])
+            numbers = sorted(
+                [n for n in self.names.intersection(space) if type(space[n]) in (int, float, bool)]
+            )
             self.form.append([repr(space[n]) for n in numbers])
             self.expect_names("{0}.__dict__", m, numbers, [space[n] for n in numbers])
             return
@@ -357,7 +415,9 @@ class DependencyWalk:
                 self.doubt(f"what the code reads by `{n}`")
             modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
             everything, self.all = self.all, False
-            self.space("{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here))
+            self.space(
+                "{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here)
+            )
             self.expect_names("{0}", space, modules_here, [space[n] for n in modules_here])
             self.all = everything
             for n in modules_here:
@@ -409,7 +469,9 @@ class DependencyWalk:
     def layout(self, x: Any) -> None:
         self.layouts.append(x)
         self.form.append(IdentityKey(x))
-        self.expect("{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype)
+        self.expect(
+            "{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype
+        )
 
     def array(self, x: np.ndarray) -> None:
         if x.dtype.hasobject:
@@ -421,7 +483,9 @@ class DependencyWalk:
             content = x.tobytes()
             self.arrays.append(x)
             self.form.append((x.shape, x.dtype.str, content))
-            self.expect("{0}.tobytes() == {1} and {0}.shape == {2} and {0}.dtype == {3}", x, content, x.shape, x.dtype)
+            self.expect(
+                "{0}.tobytes() == {1} and {0}.shape == {2} and {0}.dtype == {3}", x, content, x.shape, x.dtype
+            )
         if isinstance(x, np.ma.MaskedArray):
             self.follow([vars(x)[n] for n in ("_mask", "_fill_value", "_hardmask")])
         if not is_left(type(x)):
@@ -452,7 +516,11 @@ class DependencyWalk:
             self.doubt(x)
         elif isinstance(x, GENERATORS):
             self.random(x)
-        elif isinstance(x, PickledByCall) and root == "tapegrad" or (root == "tapegrad" and "point" in getattr(x, "__dict__", ())):
+        elif (
+            isinstance(x, PickledByCall)
+            and root == "tapegrad"
+            or (root == "tapegrad" and "point" in getattr(x, "__dict__", ()))
+        ):
             self.form.append(IdentityKey(x))
             inner = x.__dict__
             self.follow([inner[n] for n in OURS if n in inner])
@@ -481,7 +549,9 @@ class DependencyWalk:
                 self.opaque(x)
 
     def random(self, x: Any) -> None:
-        if isinstance(x, random.SystemRandom) or not self.names.isdisjoint(("state", "get_state", "getstate")):
+        if isinstance(x, random.SystemRandom) or not self.names.isdisjoint(
+            ("state", "get_state", "getstate")
+        ):
             self.doubt(x)
         self.sources.append(x)
         self.form.append(IdentityKey(x))
@@ -562,8 +632,16 @@ class DependencyWalk:
                 for n in asked.intersection(space):
                     self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
                 continue
-            names = [n for n in space if n not in UNASKED and (n in self.names or self.all or n[:2] == "__" == n[-2:])]
-            names += [n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in OF_CLASSES]
+            names = [
+                n
+                for n in space
+                if n not in UNASKED and (n in self.names or self.all or n[:2] == "__" == n[-2:])
+            ]
+            names += [
+                n
+                for n in space
+                if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in OF_CLASSES
+            ]
             self.space("{0}.__dict__", c, space, names, self.names | SYNTAX)
         if not is_left(type(kind)):
             self.class_of(type(kind), made)
@@ -648,7 +726,8 @@ _cached(0)
 # classes of packages whose objects hold what the user put there
 PLAIN = (types.SimpleNamespace, threading.local)
 KNOWN = frozenset((
-    object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict,
+    object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque,
+    collections.OrderedDict,
     collections.defaultdict, BaseException, np.ndarray, np.generic, *PLAIN,
 ))  # fmt: skip  # whose content is compared where it is met
 WORD = tuple.__itemsize__
@@ -658,7 +737,8 @@ LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r
 HANDLERS: Any = (
     (Variable, DependencyWalk.variable), (Const, DependencyWalk.constant), (np.ndarray, DependencyWalk.array),
     (tuple([k.kind for k in KINDS]), DependencyWalk.parts),
-    (types.ModuleType, DependencyWalk.module), (types.FunctionType, DependencyWalk.function), ((CACHE, LINK), DependencyWalk.cache),
+    (types.ModuleType, DependencyWalk.module), (types.FunctionType, DependencyWalk.function), ((CACHE, LINK),
+    DependencyWalk.cache),
     (BaseException, DependencyWalk.raised),
     (type, DependencyWalk.class_), (FIXED, DependencyWalk.fixed),
 )  # fmt: skip
@@ -746,13 +826,20 @@ class Environment:
 
 def differing(a: list, b: list) -> frozenset | None:
     """The places at which two forms differ; None where they have no places in common."""
-    return frozenset([k for k, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]) if len(a) == len(b) else None
+    return (
+        frozenset([k for k, (x, y) in enumerate(zip(a, b, strict=True)) if x != y])
+        if len(a) == len(b)
+        else None
+    )
 
 
 def is_atom(entry: Any) -> bool:
     """Is this entry of a form that of one number or text?"""
     return (
-        type(entry) is tuple and len(entry) == 2 and type(entry[0]) is type and (entry[0] in IMMUTABLE or issubclass(entry[0], np.generic))
+        type(entry) is tuple
+        and len(entry) == 2
+        and type(entry[0]) is type
+        and (entry[0] in IMMUTABLE or issubclass(entry[0], np.generic))
     )
 
 

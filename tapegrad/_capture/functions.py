@@ -84,7 +84,11 @@ class FunctionCapture(Capture):
             face = stand_ins.function_stand_in(f) if foreign or f.__module__ != home else None
             if face is not None:
                 return face
-            if foreign and type(space) is not ModuleGlobals and not f.__code__.co_filename.startswith("<doctest"):
+            if (
+                foreign
+                and type(space) is not ModuleGlobals
+                and not f.__code__.co_filename.startswith("<doctest")
+            ):
                 if not closure or home.partition(".")[0] in NUMERIC:
                     return FUNCTIONS.get(f) or self.library(f)
                 mine = space  # contextmanager and others that wrap a function of the user's
@@ -108,7 +112,9 @@ class FunctionCapture(Capture):
             self.hold.append(f)
         else:
             waiting: list = []
-            g = types.FunctionType(f.__code__, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure]))
+            g = types.FunctionType(
+                f.__code__, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure])
+            )
             self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
             self.hold.append(f)
             for c, new, value in waiting:
@@ -137,7 +143,14 @@ class FunctionCapture(Capture):
             if g is None:
                 code = f.__code__
                 plain = mine is not None and f.__globals__ is space and f.__module__ is home
-                if not plain or f.__closure__ or f.__defaults__ or f.__kwdefaults__ or f.__dict__ or not is_usual(code):
+                if (
+                    not plain
+                    or f.__closure__
+                    or f.__defaults__
+                    or f.__kwdefaults__
+                    or f.__dict__
+                    or not is_usual(code)
+                ):
                     g, space = self(f), f.__globals__
                     mine, home = None if self.outer else seen.get(id(space)), space.get("__name__")
                 else:
@@ -215,7 +228,9 @@ class FunctionCapture(Capture):
 
         def call(*args, **kwargs):
             if any(is_tracked(a) for a in args) or any(is_tracked(a) for a in kwargs.values()):
-                return load("tapegrad.loops.operation").call_numba(d, args, kwargs, lambda: self(d.py_func)(*args, **kwargs))
+                return load("tapegrad.loops.operation").call_numba(
+                    d, args, kwargs, lambda: self(d.py_func)(*args, **kwargs)
+                )
             return d(*lend(args), **lend(kwargs))
 
         return call
@@ -228,7 +243,9 @@ class FunctionCapture(Capture):
                 return load("tapegrad.loops.operation").call_elementwise(u, args, kwargs)
             return u(*lend(args), **lend(kwargs))
 
-        vars(call).update({name: getattr(u, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")})
+        vars(call).update(
+            {name: getattr(u, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")}
+        )
         return call
 
     def ufunc(self, u: np.ufunc) -> Any:

@@ -86,7 +86,8 @@ def is_iterator(kind: type) -> bool:
 def walked_containers(x: Any) -> list | None:
     """The containers along which an iterator walks; None: code of the user's may run for its items.
 
-    Python's collector shows what an iterator holds: containers, other iterators, and, if it calls any, functions."""
+    Python's collector shows what an iterator holds: containers, other iterators, and, if it calls any,
+    functions."""
     found, todo = [], [x]
     for r in todo:
         kind = type(r)
@@ -98,7 +99,9 @@ def walked_containers(x: Any) -> list | None:
         elif (is_iterator(kind) and kind is not types.GeneratorType) or kind.__name__ == "_tee_dataobject":
             todo += [] if kind is itertools.repeat else parts
             if kind is itertools.chain:
-                todo += [v for part in parts for c in gc.get_referents(part) if type(c) in ITERABLE for v in c]
+                todo += [
+                    v for part in parts for c in gc.get_referents(part) if type(c) in ITERABLE for v in c
+                ]
         elif kind not in IMMUTABLE and not isinstance(r, type):
             return None
     return found

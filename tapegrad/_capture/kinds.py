@@ -19,18 +19,22 @@ from .._core.variable import Variable
 
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
 FOREIGN = NUMERIC | sys.stdlib_module_names | {
-    "torch", "jax", "jaxlib", "tensorflow", "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm", "h5py",
+    "torch", "jax", "jaxlib", "tensorflow", "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm",
+    "h5py",
 }  # fmt: skip
 # Classes of the standard library that hold the user's objects as attributes, and nothing else that matters.
 HELD = frozenset((
-    types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
+    types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict,
+    collections.UserList,
     inspect.Signature, inspect.Parameter, functools.partialmethod,
     functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
 ))  # fmt: skip
 OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped", "tapegrad.interop.derived"))
 EMPTY = object()  # what an empty cell holds
 HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
-READ = "_abc_tapegrad_read"  # in the class of instances that were not read yet: their shadow class (deferred.py)
+READ = (
+    "_abc_tapegrad_read"  # in the class of instances that were not read yet: their shadow class (deferred.py)
+)
 SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
 
@@ -51,7 +55,9 @@ def foreign_name(module: str) -> bool:
 
 
 def is_user_class(c: Any) -> bool:
-    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(module_of(c))
+    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(
+        module_of(c)
+    )
 
 
 # Of a class, past what its metaclass says (`Seen` in classes.py).
@@ -134,7 +140,11 @@ class Holder:
 
 def holders(shadow: Any) -> list:
     """The changes but those of functions without attributes, which are most."""
-    return [c for c in shadow.changes if type(c[2]) is not types.FunctionType or c[1].__dict__ or c[2].__dict__ or c[3]]
+    return [
+        c
+        for c in shadow.changes
+        if type(c[2]) is not types.FunctionType or c[1].__dict__ or c[2].__dict__ or c[3]
+    ]
 
 
 def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
@@ -142,7 +152,12 @@ def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
     looked at by itself.)"""
     stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
     pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
-    return all([v is w or stands(v) is w or not (type(v) in IMMUTABLE or isinstance(v, Variable) or is_array(v)) for v, w in pairs])
+    return all(
+        [
+            v is w or stands(v) is w or not (type(v) in IMMUTABLE or isinstance(v, Variable) or is_array(v))
+            for v, w in pairs
+        ]
+    )
 
 
 # --- the attributes of an object, past properties and `__getattr__` ---

@@ -47,7 +47,11 @@ class Kind(NamedTuple):
 
 
 # of texts
-NAMES: dict = {"flat": itertools.chain.from_iterable, "referents": gc.get_referents, "EMPTY": types.CellType()}
+NAMES: dict = {
+    "flat": itertools.chain.from_iterable,
+    "referents": gc.get_referents,
+    "EMPTY": types.CellType(),
+}
 
 
 def kind(c: Any, text: str, put: Callable | None = None, make: Callable | None = None, **more: Any) -> Kind:
@@ -105,7 +109,11 @@ class Reference:
         return self.target
 
 
-VIEWS = {type(getattr(c(), name)()): name for c in (dict, collections.OrderedDict) for name in ("keys", "values", "items")}
+VIEWS = {
+    type(getattr(c(), name)()): name
+    for c in (dict, collections.OrderedDict)
+    for name in ("keys", "values", "items")
+}
 KINDS = (
     mapping(collections.OrderedDict),
     mapping(collections.defaultdict, settings=lambda x: (x.default_factory,)),
@@ -120,12 +128,20 @@ KINDS = (
     kind(tuple, "tuple.__iter__({0})", make=lambda x, parts: tuple.__new__(type(x), parts)),
     kind(frozenset, "frozenset.__iter__({0})", make=lambda x, parts: frozenset.__new__(type(x), parts)),
     kind(slice, "{0}.start, {0}.stop, {0}.step", make=lambda x, parts: slice(*parts)),
-    kind(functools.partial, "{0}.func, {0}.args, {0}.keywords", make=lambda x, parts: functools.partial(parts[0], *parts[1], **parts[2])),
+    kind(
+        functools.partial,
+        "{0}.func, {0}.args, {0}.keywords",
+        make=lambda x, parts: functools.partial(parts[0], *parts[1], **parts[2]),
+    ),
     kind(staticmethod, "{0}.__func__,", make=lambda x, parts: staticmethod(*parts)),
     kind(classmethod, "{0}.__func__,", make=lambda x, parts: classmethod(*parts)),
     kind(types.MappingProxyType, "referents({0})[:1]", make=lambda x, parts: types.MappingProxyType(*parts)),
     kind(weakref.ref, "{0}(), {0}.__callback__", make=lambda x, parts: Reference(*parts)),
-    kind(types.GenericAlias, "{0}.__origin__, *{0}.__args__", make=lambda x, parts: types.GenericAlias(parts[0], tuple(parts[1:]))),
+    kind(
+        types.GenericAlias,
+        "{0}.__origin__, *{0}.__args__",
+        make=lambda x, parts: types.GenericAlias(parts[0], tuple(parts[1:])),
+    ),
     kind(type(typing.List[int]), "{0}.__origin__, *{0}.__args__", make=generic_alias),  # noqa: UP006
     kind(types.UnionType, "{0}.__args__", make=lambda x, parts: functools.reduce(operator.or_, parts)),
     kind(
@@ -140,11 +156,16 @@ KINDS = (
     kind(map, "{0}.__reduce__()[1]", make=lambda x, parts: map(*parts)),
     kind(filter, "{0}.__reduce__()[1]", make=lambda x, parts: filter(*parts)),
     kind(type(iter(int, 1)), "{0}.__reduce__()[1]", make=lambda x, parts: iter(*parts)),
-    *[kind(view, "referents({0})", make=lambda x, parts: getattr(parts[0], VIEWS[type(x)])()) for view in VIEWS],
+    *[
+        kind(view, "referents({0})", make=lambda x, parts: getattr(parts[0], VIEWS[type(x)])())
+        for view in VIEWS
+    ],
 )
 BY_TYPE = {k.kind: k for k in KINDS}
 FILLED = frozenset((collections.OrderedDict, collections.defaultdict, collections.deque, dict, list, set))
-FIXED = frozenset([k.kind for k in KINDS if k.make and k.kind is not weakref.ref])  # whose objects never change
+FIXED = frozenset(
+    [k.kind for k in KINDS if k.make and k.kind is not weakref.ref]
+)  # whose objects never change
 
 
 def kind_of(x: Any) -> Any:
@@ -162,7 +183,9 @@ def parts_of(x: Any) -> list:
 # containers that Python code made: the attributes by which they hold their parts
 WEAK = weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet
 INNER: dict = {c: frozenset(vars(c())) for c in WEAK}
-WRAPPED = frozenset(functools.WRAPPER_ASSIGNMENTS)  # what a static or class method takes over from its function
+WRAPPED = frozenset(
+    functools.WRAPPER_ASSIGNMENTS
+)  # what a static or class method takes over from its function
 
 
 def unlisted(x: Any, kind: Kind) -> list:
@@ -172,7 +195,11 @@ def unlisted(x: Any, kind: Kind) -> list:
     names = space.keys() - INNER.get(kind.kind, WRAPPED if kind.kind in (staticmethod, classmethod) else ())
     held = [r for r in gc.get_referents(x) if r is not space] if kind.kind not in INNER else []
     known = {*map(id, kind.parts(x)), *map(id, kind.settings(x)), id(type(x))}
-    found = [v for v in (*held, *[space[name] for name in names]) if type(v) not in IMMUTABLE and id(v) not in known]
+    found = [
+        v
+        for v in (*held, *[space[name] for name in names])
+        if type(v) not in IMMUTABLE and id(v) not in known
+    ]
     return [v for v in found if type(v) is not tuple or not known.issuperset(map(id, v))]
 
 
@@ -203,7 +230,10 @@ def is_same(x: Any, content: Any) -> bool:
         return x == content
     now = parts_of(x)
     return len(now) == len(content) and all(
-        [a is b or (type(a) in IMMUTABLE and type(a) is type(b) and a == b) for a, b in zip(now, content, strict=True)]
+        [
+            a is b or (type(a) in IMMUTABLE and type(a) is type(b) and a == b)
+            for a, b in zip(now, content, strict=True)
+        ]
     )
 
 

@@ -36,7 +36,9 @@ ONCE = reference_count([np.zeros(1)], 0)  # what is counted of an array to which
 def may_hide_references(kind: Any) -> bool:
     """May an object of this class, made by an extension module, hold references that the collector is not
     told of?"""
-    return kind is CAPSULE or any([is_compiled(c) for c in kind.__mro__ if str(module_of(c)).partition(".")[0] not in HONEST])
+    return kind is CAPSULE or any(
+        [is_compiled(c) for c in kind.__mro__ if str(module_of(c)).partition(".")[0] not in HONEST]
+    )
 
 
 def is_compiled(kind: type) -> bool:
@@ -73,7 +75,9 @@ class References:
         for key in [*referents, *[id(x.base) for x in shadow.hold if is_array(x) and x.base is not None]]:
             if key in held:
                 held[key] += 1
-        self.excess = {id(arrays[k]): reference_count(arrays, k) - ONCE - held[id(arrays[k])] for k in range(len(arrays))}
+        self.excess = {
+            id(arrays[k]): reference_count(arrays, k) - ONCE - held[id(arrays[k])] for k in range(len(arrays))
+        }
 
     def is_followed(self, a: Any) -> bool:
         """Does the array own its memory, and has nobody else a reference to it?"""
@@ -85,8 +89,13 @@ class References:
         long, so its answer is kept while the counts stay."""
         if not EXACT:
             return arrays[0]
-        level = [a for a in arrays if xp_of(a) is np and self.excess[id(a)] > 0 and not self.is_harmless(a, closed)]
-        harmless = [(id(a), weakref.ref(a, functools.partial(HARMLESS.pop, id(a))), self.excess[id(a)], closed) for a in level]
+        level = [
+            a for a in arrays if xp_of(a) is np and self.excess[id(a)] > 0 and not self.is_harmless(a, closed)
+        ]
+        harmless = [
+            (id(a), weakref.ref(a, functools.partial(HARMLESS.pop, id(a))), self.excess[id(a)], closed)
+            for a in level
+        ]
         first = {id(a): k for k, a in enumerate(level)}  # by id, which of these arrays it leads to
         for _ in range(LEVELS if level else 0):  # what refers to an array may itself be kept unseen
             found, leads = referrer_counts(level)

@@ -63,16 +63,22 @@ def restore(shadow: Any, undo: bool = False) -> None:
         raise late
     if lost is not None:
         raise DroppedDerivativeError(
-            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
-            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
+            f"an inner transform wrote a value that an outer transform watches into a plain array of shape "
+            f"{lost.shape}, which "
+            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer "
+            "function"
         )
 
 
 def forget(shadow: Any) -> None:
     """No cycle of references through the shadow is left."""
-    shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = (
+        shadow.hold
+    ) = shadow.left = None
     shadow.back, shadow.near = None, ()
-    shadow.walked = shadow.theirs = shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.stashes = ()
+    shadow.walked = shadow.theirs = shadow.reached = shadow.sums = shadow.given = shadow.fresh = (
+        shadow.stashes
+    ) = ()
 
 
 def clean(x, back):
@@ -122,7 +128,9 @@ class Restorer:
         if self.original is None:
             seen = self.shadow.seen
             self.memo: dict = {}
-            self.original = {id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None}
+            self.original = {
+                id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None
+            }
         old = self.original.get(id(v), EMPTY)
         if old is not EMPTY and not (old is v and isinstance(v, Variable) and id(v) in self.stored):
             return old

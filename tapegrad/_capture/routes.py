@@ -51,15 +51,43 @@ SEARCH_STEPS: Any = 1000  # after which two arrays count as sharing memory
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LEAVES = IMMUTABLE | {
     *HANDLES, ModuleGlobals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
-    types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
     np.bool_, np.float32, np.int32, typing.TypeVar, *LOCKS,
 }  # fmt: skip
-QUIET = frozenset(("logging", "_io", "io", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator", "random"))
+QUIET = frozenset(
+    (
+        "logging",
+        "_io",
+        "io",
+        "numpy.random._generator",
+        "numpy.random.mtrand",
+        "numpy.random.bit_generator",
+        "random",
+    )
+)
 ENGINE = frozenset(
-    f"tapegrad.{m}" for m in ("_transforms.call", "_core.reverse", "_core.forward", "_core.primitive", "_capture.core", "_capture.deferred")
+    f"tapegrad.{m}"
+    for m in (
+        "_transforms.call",
+        "_core.reverse",
+        "_core.forward",
+        "_core.primitive",
+        "_capture.core",
+        "_capture.deferred",
+    )
 )  # their objects know f
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
-BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
+BUFFERS = (
+    bytearray,
+    array.array,
+    mmap.mmap,
+    memoryview,
+    ctypes.Array,
+    ctypes.Structure,
+    ctypes.Union,
+    ctypes._SimpleCData,
+)
 
 
 # --- what an object leads to ---
@@ -80,7 +108,11 @@ def contents(x: Any, most: int | None = None) -> list:
     if kind is dict and "__builtins__" in x and "__name__" in x:
         return []  # the globals of a module
     if issubclass(kind, np.ndarray):
-        return [*(x.ravel()[:most].tolist() if x.dtype.hasobject else ()), x.base, getattr(x, "__dict__", None)]
+        return [
+            *(x.ravel()[:most].tolist() if x.dtype.hasobject else ()),
+            x.base,
+            getattr(x, "__dict__", None),
+        ]
     if kind is np.flatiter:
         return [x.base]
     if kind is np.nditer:
@@ -134,7 +166,11 @@ def of_function(f: Any) -> list:
             elif value is not None:
                 found.append((f"`{n}`", value))
     defaults = f.__defaults__ or ()
-    found += zip([f"`{n}`" for n in f.__code__.co_varnames[f.__code__.co_argcount - len(defaults) :]], defaults, strict=False)
+    found += zip(
+        [f"`{n}`" for n in f.__code__.co_varnames[f.__code__.co_argcount - len(defaults) :]],
+        defaults,
+        strict=False,
+    )
     found += [(f"`{k}`", d) for k, d in (f.__kwdefaults__ or {}).items()]
     return found + [(f"`{k}`", v) for k, v in vars(f).items()]
 
@@ -164,7 +200,10 @@ def walk(starts: list, parents: dict, most: int | None = None, handles: list | N
 
 def is_own(x: Any) -> bool:
     """Is this an object, or a function, of tapegrad's?"""
-    return str(x.__module__ if type(x) is types.FunctionType else type(x).__module__).partition(".")[0] == "tapegrad"
+    return (
+        str(x.__module__ if type(x) is types.FunctionType else type(x).__module__).partition(".")[0]
+        == "tapegrad"
+    )
 
 
 def memory_range(x: Any) -> Any:
@@ -185,7 +224,9 @@ def memory_range(x: Any) -> Any:
 
 def shares_memory_with(x: Any, y: Any) -> bool:
     """Do two arrays, or an array and another holder of memory, share memory?  (In doubt: yes.)"""
-    if type(x) is type(y) is np.ndarray and ((x.flags.owndata and y.flags.owndata and x is not y) or not np.may_share_memory(x, y)):
+    if type(x) is type(y) is np.ndarray and (
+        (x.flags.owndata and y.flags.owndata and x is not y) or not np.may_share_memory(x, y)
+    ):
         return False
     a, b = memory_range(x), memory_range(y)
     if a is None or b is None or a[0] >= b[1] or b[0] >= a[1]:
@@ -204,7 +245,9 @@ def leads_away(kind: Any) -> bool:
         return any([leads_away(field[1]) for c in kind.__mro__ for field in c.__dict__.get("_fields_", ())])
     if issubclass(kind, ctypes.Array):
         return leads_away(kind._type_)
-    return issubclass(kind, ctypes._Pointer) or (issubclass(kind, ctypes._SimpleCData) and kind._type_ in "PzZO")
+    return issubclass(kind, ctypes._Pointer) or (
+        issubclass(kind, ctypes._SimpleCData) and kind._type_ in "PzZO"
+    )
 
 
 # --- what is noted on the way ---
@@ -231,7 +274,13 @@ def leave_unshadowed(shadow: Any, x: Any) -> None:
         return
     shadow.left.append(x)
     shadow.noted(x)
-    if kind is types.FunctionType or module_of(kind) in QUIET or kind is np.ndarray and x.base is None and x.dtype.kind in "biu":
+    if (
+        kind is types.FunctionType
+        or module_of(kind) in QUIET
+        or kind is np.ndarray
+        and x.base is None
+        and x.dtype.kind in "biu"
+    ):
         return
     parents: dict = {}
     near: list = []
@@ -346,8 +395,10 @@ def finding(shadow: Any) -> RouteError | None:
     for a, before in shadow.sums.values() if shadow.sums else ():
         if before is not None and checksum(a) != before:
             return RouteError(
-                f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad does not see (an extension "
-                f"module, a pointer, an object that is left alone): what the function read of it may be old. {KEPT} "
+                f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad "
+                f"does not see (an extension "
+                f"module, a pointer, an object that is left alone): what the function read of it may be "
+                f"old. {KEPT} "
                 "Write it through its own "
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
@@ -358,14 +409,20 @@ def altered(shadow: Any) -> dict:
     """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the
     names.  By a way that was left alone f may have read there what they held before."""
     found = [change for change in holders(shadow) if change[0].altered(shadow, change)]
-    return {id(holder): GlobalNames.other(new) if kind is GlobalNames else None for kind, holder, new, *_ in found}
+    return {
+        id(holder): GlobalNames.other(new) if kind is GlobalNames else None for kind, holder, new, *_ in found
+    }
 
 
 def leads(x: Any, holders: dict) -> bool:
     """Is x one of these holders (as `altered` gives them), or a module or a function that reads one?"""
     kind = type(x)
     if kind is types.FunctionType:
-        return id(x) in holders or any([id(c) in holders for c in x.__closure__ or ()]) or reads_rebound_name(x, holders)
+        return (
+            id(x) in holders
+            or any([id(c) in holders for c in x.__closure__ or ()])
+            or reads_rebound_name(x, holders)
+        )
     if issubclass(kind, types.ModuleType):
         return id(vars(x)) in holders
     return id(x) in holders and holders[id(x)] is None
@@ -394,16 +451,20 @@ def way_of(shadow: Any, way: list) -> str:
 
 def reachable(shadow: Any, a: Any, way: list) -> RouteError:
     return RouteError(
-        f"{describe_place(shadow, a)} was written, and the function can reach the same memory as {way_of(shadow, way)}, a way that is not "
-        f"followed: what it reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or "
+        f"{describe_place(shadow, a)} was written, and the function can reach the same memory as "
+        f"{way_of(shadow, way)}, a way that is not "
+        f"followed: what it reads there is old. {KEPT} Reach the array by one way: through its name, an "
+        f"attribute, a list or a dict; or "
         "wrap what only needs its old numbers as tg.Const(array.copy())"
     )
 
 
 def kept_unseen(shadow: Any, a: Any, way: list) -> RouteError:
     return RouteError(
-        f"{describe_place(shadow, a)} was written, and something that does not show itself keeps it too. The function can reach an object "
-        f"of compiled code, {way_of(shadow, way)}, which may read old numbers there. {KEPT} Give that object a copy of the array, make it "
+        f"{describe_place(shadow, a)} was written, and something that does not show itself keeps it too. "
+        f"The function can reach an object "
+        f"of compiled code, {way_of(shadow, way)}, which may read old numbers there. {KEPT} Give that "
+        f"object a copy of the array, make it "
         "inside the function, or wrap the call by tapegrad.rule"
     )
 
@@ -412,16 +473,20 @@ def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
     own = chain_between([shadow.f], x)
     what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
     return RouteError(
-        f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as {way_of(shadow, way)} too, a way that "
-        f"is not followed: what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: "
+        f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as "
+        f"{way_of(shadow, way)} too, a way that "
+        f"is not followed: what it reads by the one is not what it stored by the other. {KEPT} Reach the "
+        f"object by one way: "
         "through its name, an attribute, a list or a dict"
     )
 
 
 def alias_error(shadow: Any, a: Any) -> AliasError:
     return AliasError(
-        f"{describe_place(shadow, a)} is captured by the function and shares memory with an argument, and one of the two is written: for "
-        "NumPy they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only the captured array, "
+        f"{describe_place(shadow, a)} is captured by the function and shares memory with an argument, and "
+        f"one of the two is written: for "
+        "NumPy they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only "
+        "the captured array, "
         "inside the function"
     )
 
@@ -464,7 +529,9 @@ def function_name(shadow: Any) -> str:
 def describe_place(shadow: Any, a: Any) -> str:
     """The captured array in words: how f reaches it, shape and dtype."""
     way = way_to(shadow.f, a)
-    return f"{function_name(shadow)}: the captured array {way + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
+    return (
+        f"{function_name(shadow)}: the captured array {way + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
+    )
 
 
 def spelled(way: list) -> str:
@@ -502,7 +569,10 @@ def label_of(x: Any, child: Any) -> str | None:
     if issubclass(kind, dict):
         return next((f"item {k!r}" for k, v in x.items() if v is child), "a key")
     if issubclass(kind, (list, tuple, deque)) or issubclass(kind, np.ndarray) and x.dtype == object:
-        return next((f"item {n}" for n, v in enumerate(x.ravel() if isinstance(x, np.ndarray) else x) if v is child), None)
+        return next(
+            (f"item {n}" for n, v in enumerate(x.ravel() if isinstance(x, np.ndarray) else x) if v is child),
+            None,
+        )
     space = own_dict(x)
     if space is not None:
         return next((f"`{k}`" for k, v in space.items() if v is child), None)

@@ -13,7 +13,15 @@ from .._core.registry import load
 from . import objects
 
 CONTAINERS = (list, dict, set, collections.deque)
-CODE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, property, staticmethod, classmethod)
+CODE = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    property,
+    staticmethod,
+    classmethod,
+)
 
 
 class ObjectSnapshot:
@@ -29,9 +37,17 @@ def content_of(x: Any) -> Any:
         return None if x.dtype.kind in "fcO" or mark_immutable(x) else objects.content_of(x)
     if isinstance(x, objects.BYTES) or type(x) in CONTAINERS:
         return objects.content_of(x)
-    return None if is_array(x) or isinstance(x, CODE) or type(x).__module__.startswith("tapegrad.") else ObjectSnapshot(x)
+    return (
+        None
+        if is_array(x) or isinstance(x, CODE) or type(x).__module__.startswith("tapegrad.")
+        else ObjectSnapshot(x)
+    )
 
 
 def is_same(x: Any, before: Any) -> bool:
     """Does x hold this?"""
-    return ObjectSnapshot(x).form == before.form if type(before) is ObjectSnapshot else objects.is_same(x, before)
+    return (
+        ObjectSnapshot(x).form == before.form
+        if type(before) is ObjectSnapshot
+        else objects.is_same(x, before)
+    )

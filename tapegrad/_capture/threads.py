@@ -114,7 +114,9 @@ class MemoryCopy:
         if low < self.low or high > self.high:
             return x
         if xp_of(x) is np:
-            return np.ndarray(x.shape, x.dtype, self.memory, x.__array_interface__["data"][0] - self.low, x.strides)
+            return np.ndarray(
+                x.shape, x.dtype, self.memory, x.__array_interface__["data"][0] - self.low, x.strides
+            )
         return xp_of(x).ndarray(x.shape, x.dtype, self.memory.data + (x.data.ptr - self.low), x.strides)
 
 
@@ -203,7 +205,8 @@ def wait_for_sweeps(shadow: Any, arrays: list) -> None:
     while sweeping := [s.mine for s, _, _ in other_captures(shadow, arrays) if s.mine.sweeps]:
         if own.sweeps and any([m.waits for m in sweeping]):
             raise RouteError(
-                f"two threads share the captured array of shape {arrays[0].shape}: each is within a backward sweep that reads it, and "
+                f"two threads share the captured array of shape {arrays[0].shape}: each is within a "
+                f"backward sweep that reads it, and "
                 f"would write it. {KEPT} Give each thread a copy of its own"
             )
         own.waits = True

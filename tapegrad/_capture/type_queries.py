@@ -70,7 +70,10 @@ class MemoryviewType(type):
 
     def __call__(cls, x):
         if type(x) in HANDLES and is_tracked(x):
-            raise DroppedDerivativeError("memoryview(x) of a tracked value would drop its derivative in silence; write tapegrad.value(x)")
+            raise DroppedDerivativeError(
+                "memoryview(x) of a tracked value would drop its derivative in silence; write "
+                "tapegrad.value(x)"
+            )
         return memoryview(lend(x) if type(x) in HANDLES else x)
 
     def __instancecheck__(cls, x):

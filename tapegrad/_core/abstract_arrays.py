@@ -15,7 +15,8 @@ from .typing import AnyDict, Shape
 def refuse_abstract(what: str) -> Any:
     def method(*args: Any, **kwargs: Any) -> Any:
         raise BatchError(
-            f"{callers_line()}: {what} asks for values, and the function is run once for all samples (tg.vmap) or recorded for other "
+            f"{callers_line()}: {what} asks for values, and the function is run once for all samples "
+            f"(tg.vmap) or recorded for other "
             "points (tg.prepare): write it with numpy's functions on the tracked array, or do without"
         )
 
@@ -23,15 +24,21 @@ def refuse_abstract(what: str) -> Any:
 
 
 OF_VALUES = (
-    "__bool__ __int__ __float__ __complex__ __index__ __round__ __contains__ __iter__ item tolist tobytes tofile dump dumps argsort "
-    "argmax argmin argpartition sort partition searchsorted nonzero round choose __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ "
-    "__truediv__ __rtruediv__ __pow__ __rpow__ __mod__ __rmod__ __floordiv__ __rfloordiv__ __divmod__ __rdivmod__ __matmul__ "
-    "__rmatmul__ __neg__ __pos__ __abs__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ "
+    "__bool__ __int__ __float__ __complex__ __index__ __round__ __contains__ __iter__ item tolist tobytes "
+    "tofile dump dumps argsort "
+    "argmax argmin argpartition sort partition searchsorted nonzero round choose __add__ __radd__ __sub__ "
+    "__rsub__ __mul__ __rmul__ "
+    "__truediv__ __rtruediv__ __pow__ __rpow__ __mod__ __rmod__ __floordiv__ __rfloordiv__ __divmod__ "
+    "__rdivmod__ __matmul__ "
+    "__rmatmul__ __neg__ __pos__ __abs__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ __and__ __rand__ __or__ "
+    "__ror__ __xor__ __rxor__ "
     "__invert__ is_integer as_integer_ratio hex conj conjugate dot sum prod mean any all max min take repeat"
 ).split()
 OF_LAYOUT = {
-    np.shape, np.ndim, np.size, np.broadcast_shapes, np.may_share_memory, np.shares_memory, np.result_type, np.diagonal, np.broadcast_to,
-    np.einsum, np.lib.stride_tricks.sliding_window_view, np.iscomplexobj, np.isrealobj, np.common_type, np.can_cast,
+    np.shape, np.ndim, np.size, np.broadcast_shapes, np.may_share_memory, np.shares_memory, np.result_type,
+    np.diagonal, np.broadcast_to,
+    np.einsum, np.lib.stride_tricks.sliding_window_view, np.iscomplexobj, np.isrealobj, np.common_type,
+    np.can_cast,
 }  # fmt: skip
 LIKE = {np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 BLIND = {name: refuse_abstract(name) for name in OF_VALUES}
@@ -168,5 +175,7 @@ def device_abstract_type(xp: Any) -> type:
     """The class of hollow CuPy arrays. CuPy reads an index array with `take`."""
     kind = POISON.get(xp)
     if kind is None:
-        kind = POISON[xp] = type("Hollow", (xp.ndarray,), {name: f for name, f in BLIND.items() if name != "take"})
+        kind = POISON[xp] = type(
+            "Hollow", (xp.ndarray,), {name: f for name, f in BLIND.items() if name != "take"}
+        )
     return kind

@@ -51,7 +51,13 @@ def is_differentiable(x: Any) -> bool:
 def owned(x: Any) -> Any:
     """A plain array or NumPy scalar as a result for the caller: writable, in memory that nothing else
     uses."""
-    return x if is_scalar(x) or type(x) in NUMBERS else x.copy(order="K") if x.flags.forc else copy_with_layout(x)
+    return (
+        x
+        if is_scalar(x) or type(x) in NUMBERS
+        else x.copy(order="K")
+        if x.flags.forc
+        else copy_with_layout(x)
+    )
 
 
 def to_host(x: Any) -> np.ndarray:
@@ -185,7 +191,9 @@ def unaltered(shape: Shape, strides: Shape, size: int) -> AnyTuple | None:
     return sum([-s * (n - 1) for s, n in zip(steps, shape, strict=True) if s < 0]), tuple(steps), room
 
 
-def room_laid(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
+def room_laid(
+    xp: ModuleType, shape: Shape, strides: Shape, dtype: Any, repeats: bool = False, count: int | None = None
+) -> Any:
     """Empty memory for an array whose layout behaves like one with these strides (`packed_steps`). `count`:
     the length of an additional first axis."""
     size = dtype.itemsize

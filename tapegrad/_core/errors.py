@@ -152,7 +152,11 @@ class ReplayWarning(RuntimeWarning):
 
 # libraries that are left alone
 UNKNOWING = frozenset(("pandas", "torch", "jax", "tensorflow", "matplotlib", "mpl_toolkits", "h5py"))
-LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx"} | UNKNOWING
+LIBRARIES = (
+    frozenset(sys.stdlib_module_names - {"__main__"})
+    | {"tapegrad", "numpy", "scipy", "cupy", "cupyx"}
+    | UNKNOWING
+)
 TEXT = frozenset(("logging", "pprint", "reprlib", "traceback", "pdb", "bdb"))  # what is lost there is text
 
 
@@ -198,7 +202,11 @@ def spelt(place: tuple[str, int]) -> str:
 
 def callers_line() -> str | None:
     """'file:line' of the user's code that is running; None if it only asks for text."""
-    return None if any([package_of_frame(f) in TEXT for f in itertools.takewhile(is_library, stack())]) else spelt(users_place())
+    return (
+        None
+        if any([package_of_frame(f) in TEXT for f in itertools.takewhile(is_library, stack())])
+        else spelt(users_place())
+    )
 
 
 def callers_code() -> str:
@@ -206,7 +214,9 @@ def callers_code() -> str:
     frame = users_frame()
     if frame is None:
         return ""
-    line, last, first_column, last_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    line, last, first_column, last_column = next(
+        itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4
+    )
     if line is None or line != last or first_column is None:
         return ""
     whole = linecache.getline(frame.f_code.co_filename, line)
@@ -233,7 +243,9 @@ def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradErr
     (`SystemError` of scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for
     what it is."""
     kind, text = type(error), str(error)
-    if dropped and (kind is SystemError or kind.__name__ == "error" or text.startswith("setting an array element")):
+    if dropped and (
+        kind is SystemError or kind.__name__ == "error" or text.startswith("setting an array element")
+    ):
         kind, text, place = dropped[-1]
         return kind(f"{place}: {text}")  # type: ignore[no-any-return]
     if kind is not TypeError or not REFUSED.search(text):
@@ -248,8 +260,10 @@ def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradErr
     if raised:
         return None
     return DroppedDerivativeError(
-        f"{place}compiled code, which takes no value that tapegrad follows, refused one ({text}). Write it with numpy's functions, "
-        "operators and indexing (x[i], x[...] = y); or call it in a function f of arrays and use tapegrad.rule(f, vjp=...), or "
+        f"{place}compiled code, which takes no value that tapegrad follows, refused one ({text}). Write it "
+        f"with numpy's functions, "
+        "operators and indexing (x[i], x[...] = y); or call it in a function f of arrays and use "
+        "tapegrad.rule(f, vjp=...), or "
         "tapegrad.rule(f, jvp='differences'); or give it tapegrad.value(x), which has no derivative"
     )
 
@@ -265,13 +279,16 @@ def note_library(error: BaseException) -> None:
             root = root or found
     if root and hasattr(error, "add_note"):
         error.add_note(
-            f"{place}: this came from {root}, which does not know values that tapegrad follows. Use numpy's functions in the function "
-            f"that is differentiated, and {root} outside of it, or on tapegrad.value(x), which has no derivative"
+            f"{place}: this came from {root}, which does not know values that tapegrad follows. Use numpy's "
+            f"functions in the function "
+            f"that is differentiated, and {root} outside of it, or on tapegrad.value(x), which has no "
+            f"derivative"
         )
 
 
 REFUSED = re.compile(
-    r"(?<!unhashable type: )'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View|numpy\.\w+) to|"
+    r"(?<!unhashable type: )'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View|numpy\.\w+) "
+    r"to|"
     "Iterator operand is flagged as writeable|"
     "(float|array) .*required, not (Variable|View)"
 )
@@ -296,7 +313,8 @@ def raise_swallowed(dropped: AnyList) -> None:
     told = (
         f"{text} (an `except` clause has caught this error)"
         if kind is BatchError
-        else f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
+        else f"{place}: an `except` clause caught the following error, and what was computed instead lacks "
+        f"the derivative; where the "
         f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
     )
     error = kind(told)

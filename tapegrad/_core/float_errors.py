@@ -29,7 +29,8 @@ from .typing import AnyDict, AnyList, AnyTuple
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, "<entry of ")
 SYMBOLS = {
-    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "power", "//": "floor_divide", "%": "remainder", "@": "matmul",
+    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "power", "//": "floor_divide",
+    "%": "remainder", "@": "matmul",
 }  # fmt: skip
 SCALAR = frozenset(SYMBOLS.values())
 NUMPYS = {"power_n": "power", "sum": "reduce", "product": "dot"}  # name here -> name in NumPy
@@ -60,7 +61,14 @@ class Handler:
             space = frame.f_globals
             space = getattr(space, "real", space)  # a rebuilt function: the globals of its module
             registry = space.setdefault("__warningregistry__", {})
-            warnings.warn_explicit(text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, space.get("__name__"), registry)
+            warnings.warn_explicit(
+                text,
+                RuntimeWarning,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                space.get("__name__"),
+                registry,
+            )
         elif mode == "print":
             print(f"Warning: {text}", file=sys.stderr)
         elif mode == "log":
@@ -76,13 +84,21 @@ def operation_name(frame: Any) -> str:
     """NumPy's name for the operation of a frame: that of a body, of a wrapper, or of an operator."""
     code, here = frame.f_code, frame.f_locals
     if code.co_filename.startswith(OURS):
-        name = here["self"].__name__ if code.co_name == "__call__" and hasattr(here.get("self"), "__name__") else code.co_name
+        name = (
+            here["self"].__name__
+            if code.co_name == "__call__" and hasattr(here.get("self"), "__name__")
+            else code.co_name
+        )
         name = here["prim"].name if isinstance(here.get("prim"), Primitive) else name  # during recording
         name = NUMPYS.get(name, name)
         numbers = [here[n] for n in ("v", "w", "x", "y", "a", "b") if n in here]
         return f"scalar {name}" if name in SCALAR and not any(np.ndim(v) for v in numbers) else name
     found = next((i for i in dis.get_instructions(code) if i.offset == frame.f_lasti), None)
-    return SYMBOLS.get(found.argrepr.rstrip("="), code.co_name) if found is not None and found.opname == "BINARY_OP" else code.co_name  # type: ignore[no-any-return]
+    return (  # type: ignore[no-any-return]
+        SYMBOLS.get(found.argrepr.rstrip("="), code.co_name)
+        if found is not None and found.opname == "BINARY_OP"
+        else code.co_name
+    )
 
 
 def current() -> Any:
@@ -272,7 +288,10 @@ MISSING = object()
 
 
 def setting_of(handler: Handler, all: Any, modes: AnyDict, call: Any = MISSING) -> Handler:
-    given = {**(dict.fromkeys(handler.modes, all) if all is not None else {}), **{k: v for k, v in modes.items() if v is not None}}
+    given = {
+        **(dict.fromkeys(handler.modes, all) if all is not None else {}),
+        **{k: v for k, v in modes.items() if v is not None},
+    }
     # raises for what NumPy does not accept
     with np.errstate(**given, **({} if call is MISSING else {"call": call})):
         pass
@@ -291,7 +310,11 @@ class errstate(contextlib.ContextDecorator):
     def __enter__(self) -> None:
         now = current()
         if now is None:
-            given = {k: self.given[k] for k in ("call", "all") if self.given[k] is not MISSING and self.given[k] is not None}
+            given = {
+                k: self.given[k]
+                for k in ("call", "all")
+                if self.given[k] is not MISSING and self.given[k] is not None
+            }
             self.context = np.errstate(**given, **self.given["modes"])
         else:
             new = setting_of(now, **self.given)
@@ -302,7 +325,9 @@ class errstate(contextlib.ContextDecorator):
         self.context.__exit__(*error)
 
 
-def seterr(all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None) -> Any:
+def seterr(
+    all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None
+) -> Any:
     now, modes = current(), {"divide": divide, "over": over, "under": under, "invalid": invalid}
     if now is None:
         return np.seterr(all, **modes)

@@ -17,18 +17,25 @@ from .trees import LEAVES, Const, leaves, paths
 from .variable import HANDLES
 
 # Types without a further meaning as arguments or settings (except for object arrays).
-ORDINARY = NUMBERS | HANDLES | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
+ORDINARY = (
+    NUMBERS
+    | HANDLES
+    | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
+)
 OBJECTS = np.dtype(object)
 ARRAY_LIKE = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__", "toarray")
 
 # How to convert an array of another library to NumPy.
 REMEDIES = {
-    "torch": "t.detach().cpu().numpy()", "jax": "numpy.asarray(a)", "jaxlib": "numpy.asarray(a)", "tensorflow": "t.numpy()",
-    "mxnet": "a.asnumpy()", "xarray": "a.to_numpy()", "polars": "s.to_numpy()", "pyarrow": "a.to_numpy()", "dask": "a.compute()",
+    "torch": "t.detach().cpu().numpy()", "jax": "numpy.asarray(a)", "jaxlib": "numpy.asarray(a)",
+    "tensorflow": "t.numpy()",
+    "mxnet": "a.asnumpy()", "xarray": "a.to_numpy()", "polars": "s.to_numpy()", "pyarrow": "a.to_numpy()",
+    "dask": "a.compute()",
     "astropy": "q.value", "sparse": "a.todense()", "pytensor": "a.eval()", "autograd": "a._value",
 }  # fmt: skip
 NEUTRAL = frozenset(
-    "__new__ __init__ __array_finalize__ __module__ __qualname__ __doc__ __dict__ __weakref__ __slots__ __repr__ __str__ __reduce__ "
+    "__new__ __init__ __array_finalize__ __module__ __qualname__ __doc__ __dict__ __weakref__ __slots__ "
+    "__repr__ __str__ __reduce__ "
     "__setstate__ __getnewargs__ __firstlineno__ __static_attributes__ __annotations__ __del__".split()
 )
 # (the `__dict__` of a shadow class contains other names too)
@@ -43,7 +50,9 @@ ASKERS = {
 
 def asked_by() -> str:
     """For an error message: the library that asked for a plain array, if tapegrad does not support it."""
-    homes = [(frame.f_globals.get("__name__") or "") + "." for frame in itertools.takewhile(is_library, stack())]
+    homes = [
+        (frame.f_globals.get("__name__") or "") + "." for frame in itertools.takewhile(is_library, stack())
+    ]
     found = [name for home in homes for name in ASKERS if home.startswith(name + ".")]
     return f" ({found[-1]} asked for it: write {ASKERS[found[-1]]})" if found else ""
 
@@ -61,7 +70,8 @@ def check_constants(what: str, tree: Any) -> None:
         remedy = remedy_of(x)
         if remedy is not None:
             raise ArgumentError(
-                f"{what}{f', at {path},' if path else ''} is of {full_name(type(x))}, whose numbers tapegrad does not differentiate; "
+                f"{what}{f', at {path},' if path else ''} is of {full_name(type(x))}, whose numbers "
+                f"tapegrad does not differentiate; "
                 f"pass {remedy}, or tapegrad.Const(x) where it is a constant"
             )
 
@@ -71,7 +81,9 @@ def remedy_of(x: Any) -> str | None:
     holds no such floats."""
     kind = type(x)
     if kind is np.ndarray:
-        held = x.dtype == OBJECTS and any(type(v) in LEAVES and not isinstance(v, int) or remedy_of(v) for v in x.flat)
+        held = x.dtype == OBJECTS and any(
+            type(v) in LEAVES and not isinstance(v, int) or remedy_of(v) for v in x.flat
+        )
         return "an array of floats, numpy.array([...])" if held else None
     if kind in ORDINARY or issubclass(kind, type) or is_scalar(x) or xp_of(x) is not np:
         return None
@@ -83,7 +95,13 @@ def remedy_of(x: Any) -> str | None:
         if not any("float" in str(d).lower() or "complex" in str(d).lower() for d in dtypes):
             return None
         library = library_of(kind)
-        known = "x.to_numpy()" if library == "pandas" else "x.toarray()" if hasattr(kind, "toarray") else "numpy.asarray(x)"
+        known = (
+            "x.to_numpy()"
+            if library == "pandas"
+            else "x.toarray()"
+            if hasattr(kind, "toarray")
+            else "numpy.asarray(x)"
+        )
         return REMEDIES.get(library, known)
     number = (hasattr(kind, "__float__") or hasattr(kind, "__complex__")) and not hasattr(kind, "__index__")
     return "float(x)" if number else None
@@ -103,7 +121,10 @@ def full_name(kind: type) -> str:
 
 
 def refuse_foreign(x: Any, remedy: str) -> ArgumentError:
-    return ArgumentError(f"an object of type {full_name(type(x))} met a tracked value, which tapegrad cannot compute with; write {remedy}")
+    return ArgumentError(
+        f"an object of type {full_name(type(x))} met a tracked value, which tapegrad cannot compute with; "
+        f"write {remedy}"
+    )
 
 
 def argument(x: Any) -> Any:
@@ -156,7 +177,8 @@ def numbers_of(x: np.ndarray) -> Any:
     y = late.stacked(x.tolist()) if x.ndim else x[()]
     if getattr(y, "dtype", OBJECTS).kind not in "biufc":
         raise ArgumentError(
-            f"an array of dtype object and shape {x.shape} met a tracked value, and not all of its elements are numbers; "
+            f"an array of dtype object and shape {x.shape} met a tracked value, and not all of its elements "
+            f"are numbers; "
             "make an array of floats, numpy.array([...])"
         )
     return y

@@ -69,7 +69,9 @@ class Dual(Trace):
             if tangent is None:
                 return tuple([handle(o) for o in out])
             pairs = zip(out, tangent, strict=True)
-            return tuple([handle(o) if t is None else variable(o, self, unshared_tangent(t, inputs)) for o, t in pairs])
+            return tuple(
+                [handle(o) if t is None else variable(o, self, unshared_tangent(t, inputs)) for o, t in pairs]
+            )
         if tangent is None:
             return handle(out)
         return variable(out, self, unshared_tangent(tangent, inputs))

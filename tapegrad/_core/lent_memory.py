@@ -84,14 +84,19 @@ class MemoryLoan(TransparentTrace):
     def apply(self, prim: Any, args: Any, params: Params) -> Any:
         if prim is READ:
             return handle(prim.run(self.memory, path=params["path"], at=params["at"], copy=True))
-        return bind(prim, [variable(self.now()) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+        return bind(
+            prim,
+            [variable(self.now()) if isinstance(a, Variable) and a._trace is self else a for a in args],
+            params,
+        )
 
     def write(self, prim: Any, x: Any, path: Any, y: Any, at: Any) -> None:
         """Write in place, so that the holder of the memory sees it. Raises for a tracked value, whose
         derivative would be lost."""
         if is_tracked(y):
             raise AliasError(
-                "x[...] = y: x was handed out as a plain array (to numpy.asarray, a compiled function, x.data or x.ctypes), and whoever "
+                "x[...] = y: x was handed out as a plain array (to numpy.asarray, a compiled function, "
+                "x.data or x.ctypes), and whoever "
                 "has it would not see the derivative of y; hand out tapegrad.value(x).copy()"
             )
         if type(y) is View:

@@ -34,8 +34,10 @@ class PickledByCall:
         except Exception as error:
             if not by_value():
                 raise ArgumentError(
-                    f"{getattr(self, '__name__', type(self).__name__)} cannot be pickled, for what it is made of cannot: {error}. "
-                    "Define the functions by def at the top level of a module, and pass what they capture as arguments"
+                    f"{getattr(self, '__name__', type(self).__name__)} cannot be pickled, for what it is "
+                    f"made of cannot: {error}. "
+                    "Define the functions by def at the top level of a module, and pass what they capture "
+                    "as arguments"
                 ) from error
         return make, args
 
@@ -69,4 +71,6 @@ def global_object(module: Any, name: str) -> Any:
 
 def by_value() -> bool:
     """Is the caller a package that pickles functions by value?"""
-    return any([not BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")) for frame in stack()])
+    return any(
+        [not BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")) for frame in stack()]
+    )

@@ -39,8 +39,35 @@ class Primitive:
     A word is a claim: tests/vmap/test_batching_declarations.py proves those of all operations."""
 
     __slots__ = (
-        *("name", "run", "call", "vjp", "jvp", "joint", "pull", "keep_spec", "writes", "multi", "shapes", "_keeps", "infix", "holomorphic"),
-        *("aliases", "same", "linear", "multilinear", "batch", "scalar", "ufunc", "total", "rough", "reduces", "known_as"),
+        *(
+            "name",
+            "run",
+            "call",
+            "vjp",
+            "jvp",
+            "joint",
+            "pull",
+            "keep_spec",
+            "writes",
+            "multi",
+            "shapes",
+            "_keeps",
+            "infix",
+            "holomorphic",
+        ),
+        *(
+            "aliases",
+            "same",
+            "linear",
+            "multilinear",
+            "batch",
+            "scalar",
+            "ufunc",
+            "total",
+            "rough",
+            "reduces",
+            "known_as",
+        ),
         *("declared", "external"),
     )
     vjp: Any
@@ -63,10 +90,21 @@ class Primitive:
         holomorphic: Any = True,
         aliases: Any = False,
     ) -> None:
-        self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
+        self.name, self.run, self.shapes, self.writes, self.multi, self.infix = (
+            name,
+            run,
+            shapes,
+            writes,
+            multi,
+            infix,
+        )
         self.holomorphic, self.aliases, self.known_as = holomorphic and not multi, aliases, name
-        self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = self.reduces = None
-        self.joint = self.same = self.linear = self.multilinear = self.total = self.rough = self.declared = self.external = False
+        self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = (
+            self.reduces
+        ) = None
+        self.joint = self.same = self.linear = self.multilinear = self.total = self.rough = self.declared = (
+            self.external
+        ) = False
         self._keeps = {}
 
     def keeps(self, slots: AnyTuple) -> AnyTuple:
@@ -221,7 +259,9 @@ class Trace:
 
     def step(self, prim: "Primitive", args: Any, inputs: Any, slots: Any, params: Params) -> Any:
         """What `apply` does, with the arguments lowered."""
-        return self.apply(prim, [a if isinstance(a, Variable) else v for a, v in zip(args, inputs, strict=True)], params)
+        return self.apply(
+            prim, [a if isinstance(a, Variable) else v for a, v in zip(args, inputs, strict=True)], params
+        )
 
     def single(self, prim: "Primitive", x: Variable, v: Any, i: Any) -> Any:
         """The same with one argument, of the value v and the slot i, and without settings."""
@@ -261,7 +301,11 @@ class TransparentTrace(Trace):
     __slots__ = ()
 
     def apply(self, prim: Any, args: Any, params: Params) -> Any:
-        return bind(prim, [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
+        return bind(
+            prim,
+            [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args],
+            params,
+        )
 
     def beneath(self, x: Variable) -> Any:
         """The value as which x is read."""
@@ -420,7 +464,10 @@ def is_tracked(x: Any) -> bool:
 
 
 def holds_variable(
-    xs: Any, test: AnyFunction | None = None, others: AnyFunction | None = None, inside: AnyTuple = (list, tuple, dict)
+    xs: Any,
+    test: AnyFunction | None = None,
+    others: AnyFunction | None = None,
+    inside: AnyTuple = (list, tuple, dict),
 ) -> bool:
     """Is a Variable among xs, or in the containers there, which are of the classes `inside`?  If `test` is
     given, only Variables that pass it count.  `others(x)` answers for an object of another class."""
@@ -515,7 +562,8 @@ def own_memory(x: Variable) -> None:
         return
     if id(x) in OPEN.aliased:
         raise AliasError(
-            f"{callers_line()}: {quoted(callers_code())}an argument that shares memory with another argument is written: the other would "
+            f"{callers_line()}: {quoted(callers_code())}an argument that shares memory with another "
+            f"argument is written: the other would "
             "have to change with it; "
             "pass x.copy(), or one array, and take views of it inside the function"
         )

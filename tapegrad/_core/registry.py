@@ -40,19 +40,27 @@ PUBLIC = (
     "testing", "tree",
 )  # fmt: skip
 ON_USE = {
-    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
+    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies",
+    "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "laplace": "tapegrad.sparse", "profile": "tapegrad._debug.profile",
     "propagate": "tapegrad.optimize._propagation", "show_versions": "tapegrad._debug.versions",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
 ELSEWHERE = {  # names of other libraries -> ours
-    "gradient": "grad", "jacfwd": "jacobian(f, mode='forward')", "jacrev": "jacobian(f, mode='reverse')", "jit": "prepare(f, x)",
-    "compile": "prepare(f, x)", "stop_gradient": "value", "detach": "value", "no_grad": "value", "custom_vjp": "rule", "custom_jvp": "rule",
-    "custom_gradient": "rule", "primitive": "rule", "elementwise_grad": "grad(lambda x: f(x).sum())", "GradientTape": "Tape",
-    "Tensor": "Variable", "tensor": "Variable", "pmap": "vmap", "hessian_vector_product": "hvp", "make_jvp": "jvp", "make_vjp": "vjp",
-    "ravel_pytree": "ravel", "remat": "checkpoint", "detect_anomaly": "detect_anomalies", "debug_nans": "detect_anomalies",
-    "register_pytree_node": "register_tree", "gradcheck": "testing.check_grads", "check_grads": "testing.check_grads",
-    "hessian_vector": "hvp", "derivative": "grad", "diff": "grad", "minimize": "optimize.minimize", "fit": "statespace.fit",
+    "gradient": "grad", "jacfwd": "jacobian(f, mode='forward')", "jacrev": "jacobian(f, mode='reverse')",
+    "jit": "prepare(f, x)",
+    "compile": "prepare(f, x)", "stop_gradient": "value", "detach": "value", "no_grad": "value",
+    "custom_vjp": "rule", "custom_jvp": "rule",
+    "custom_gradient": "rule", "primitive": "rule", "elementwise_grad": "grad(lambda x: f(x).sum())",
+    "GradientTape": "Tape",
+    "Tensor": "Variable", "tensor": "Variable", "pmap": "vmap", "hessian_vector_product": "hvp",
+    "make_jvp": "jvp", "make_vjp": "vjp",
+    "ravel_pytree": "ravel", "remat": "checkpoint", "detect_anomaly": "detect_anomalies",
+    "debug_nans": "detect_anomalies",
+    "register_pytree_node": "register_tree", "gradcheck": "testing.check_grads",
+    "check_grads": "testing.check_grads",
+    "hessian_vector": "hvp", "derivative": "grad", "diff": "grad", "minimize": "optimize.minimize",
+    "fit": "statespace.fit",
 }  # fmt: skip
 # tapegrad.scipy.<name> on first use
 SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")
@@ -60,7 +68,8 @@ RANKS = (  # tapegrad.parallel.<name> on first use, for it starts MPI
     "allgather", "bcast", "halo", "hvp", "pmean", "psum", "scatter", "split", "together", "value_and_grad",
 )  # fmt: skip
 MODELS = (  # tapegrad.kernels.<name> on first use
-    "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
+    "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov",
+    "mixture", "regression", "student_t",
 )  # fmt: skip
 
 # module -> the modules that load it
@@ -78,12 +87,20 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
     "tapegrad.sparse": ("__init__", "optimize._constrained"),
-    "tapegrad.sparse._renewed": ("optimize._flat", "optimize._minimize", "optimize._ipopt", "optimize._constrained"),
+    "tapegrad.sparse._renewed": (
+        "optimize._flat",
+        "optimize._minimize",
+        "optimize._ipopt",
+        "optimize._constrained",
+    ),
     # within a transform: it imports what stands for SciPy
     "tapegrad.sparse._tracked": ("sparse._plan",),
     "tapegrad.sparse._cholesky": ("sparse", "optimize._gauss_newton"),
     "tapegrad.sparse._laplace": ("sparse",),
-    **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_elementary", "_discrete", "_integrated")},  # on request
+    **{
+        f"tapegrad.stats.{name}": ("stats",)
+        for name in ("_continuous", "_elementary", "_discrete", "_integrated")
+    },  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     "tapegrad._scipy.followed": ("_scipy.namespaces",),
     "tapegrad._scipy.statistics": ("stats", "stats._families"),
@@ -91,7 +108,11 @@ LOADED: dict[str, AnyTuple] = {
     # a library model: on request, or when one of its kernels is unpickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
     # with the first CuPy array: they cannot be imported without CuPy
-    "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check", "replay.fusion.device"),
+    "tapegrad.kernels.launch.cuda": (
+        "kernels.generated.arguments",
+        "kernels.raw_code.check",
+        "replay.fusion.device",
+    ),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
     "cupyx.scipy.fft": ("_dispatch.faces", "ops.cosine_transforms"),
     "cupyx.scipy.linalg": ("_dispatch.faces", "ops.linalg.factorizations", "ops.linalg.equations"),
@@ -104,9 +125,18 @@ LOADED: dict[str, AnyTuple] = {
         "_scipy.sparse.linear_systems",
         "_scipy.namespaces",
     ),
-    "cupyx.scipy.sparse": ("_dispatch.faces", "_scipy.sparse.matrices", "_scipy.sparse.products", "sparse._plan"),
+    "cupyx.scipy.sparse": (
+        "_dispatch.faces",
+        "_scipy.sparse.matrices",
+        "_scipy.sparse.products",
+        "sparse._plan",
+    ),
     "cupyx.scipy.signal": ("_dispatch.faces", "_scipy.linear_maps"),
-    "cupyx.scipy.interpolate": ("_dispatch.faces", "_scipy.interpolate.piecewise", "_scipy.interpolate.fitpack"),
+    "cupyx.scipy.interpolate": (
+        "_dispatch.faces",
+        "_scipy.interpolate.piecewise",
+        "_scipy.interpolate.fitpack",
+    ),
     "cupyx.scipy.spatial": ("_scipy.interpolate",),
     "cupyx.scipy.ndimage": ("_dispatch.faces", "_scipy.linear_maps"),
     # slow to import
@@ -126,10 +156,17 @@ LOADED: dict[str, AnyTuple] = {
     "numba": ("kernels.raw_code.kernel",),
     # with the first call of a function of Numba's that has loops, or of a device kernel of its
     "tapegrad.loops.operation": ("_capture.functions",),
-    **dict.fromkeys(("numba.cuda.dispatcher", "numba.cuda.descriptor", "numba.cuda.compiler"), ("loops.numba_ir",)),
+    **dict.fromkeys(
+        ("numba.cuda.dispatcher", "numba.cuda.descriptor", "numba.cuda.compiler"), ("loops.numba_ir",)
+    ),
     "scipy.stats": ("stats._families",),
     # optional: pandas for tables of pandas data, a drawing library on request
-    "pandas": ("statespace._labels", "statespace._panel", "statespace.results.archive", "statespace.results.forecast"),
+    "pandas": (
+        "statespace._labels",
+        "statespace._panel",
+        "statespace.results.archive",
+        "statespace.results.forecast",
+    ),
     "matplotlib.pyplot": ("statespace.results.plots", "sparse._pictures"),
     "ipyopt": ("optimize._ipopt",),  # brings Ipopt
 }
@@ -159,7 +196,8 @@ FILLED = {
         "optimize._constrained",
     ),
     **dict.fromkeys(
-        ("_core.variable.Variable", "_core.variable.ArrayVariable", "_core.variable.NumberVariable"), ("ops.variable_methods",)
+        ("_core.variable.Variable", "_core.variable.ArrayVariable", "_core.variable.NumberVariable"),
+        ("ops.variable_methods",),
     ),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
@@ -173,7 +211,8 @@ FILLED = {
 STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")
 # imports what the user's code imports, reads which versions are installed, or puts host memory below CuPy
 FOR_USERS = (
-    "_capture.builtin", "_debug.versions", "testing.hosted", "testing.hosted.routines", "testing.hosted.runtime",
+    "_capture.builtin", "_debug.versions", "testing.hosted", "testing.hosted.routines",
+    "testing.hosted.runtime",
     "testing.hosted.scipy_functions",
 )  # fmt: skip
 
@@ -207,7 +246,9 @@ class TableTransaction:
 def load(name: str) -> ModuleType:
     """Import a module of `LOADED`."""
     if name not in LOADED:
-        raise AssertionError(f"{name} is loaded late, and _core/registry.py does not declare it; please report this")
+        raise AssertionError(
+            f"{name} is loaded late, and _core/registry.py does not declare it; please report this"
+        )
     if name in sys.modules:
         return importlib.import_module(name)
     with TableTransaction():

@@ -22,7 +22,18 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from .arrays import F8, IMMUTABLE, NUMBERS, copy_with_layout, is_array, is_scalar, mark_immutable, same_bits, xp_of, zeros_laid_out
+from .arrays import (
+    F8,
+    IMMUTABLE,
+    NUMBERS,
+    copy_with_layout,
+    is_array,
+    is_scalar,
+    mark_immutable,
+    same_bits,
+    xp_of,
+    zeros_laid_out,
+)
 from .primitive import ADD_AT, READ, Primitive, Trace, bind, handle, layout_of, lower
 from .registry import late
 from .scope import OPEN, lock, now, put, scope_block, setting
@@ -36,7 +47,14 @@ class RecordMark:
     __slots__ = ()
 
 
-MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = RecordMark(), RecordMark(), RecordMark(), RecordMark(), RecordMark(), RecordMark()
+MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = (
+    RecordMark(),
+    RecordMark(),
+    RecordMark(),
+    RecordMark(),
+    RecordMark(),
+    RecordMark(),
+)
 LEAF = (None, None, None, None, None, None, None)
 
 
@@ -307,7 +325,13 @@ def add_cotangents(h: Any, c: Any, slot: int, owned: set[Any]) -> Any:
         return h + c
     if type(h) is type(c) is ndarray and h.size < 64:
         return h + c  # so small that a new array costs no more; it is owned if h was
-    if slot in owned and type(c) is type(h) and type(c) not in HANDLES and c.dtype is h.dtype and c.shape == h.shape:
+    if (
+        slot in owned
+        and type(c) is type(h)
+        and type(c) not in HANDLES
+        and c.dtype is h.dtype
+        and c.shape == h.shape
+    ):
         h += c
         return h
     h = h + c
@@ -460,7 +484,13 @@ def careful_record(record: AnyTuple) -> AnyTuple:
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
         return record
     rule = careful_primitive(rule) if second is MANY else rule and late.careful(rule)
-    return (rule, i, second if second is None or type(second) is RecordMark else late.careful(second), j, *rest)
+    return (
+        rule,
+        i,
+        second if second is None or type(second) is RecordMark else late.careful(second),
+        j,
+        *rest,
+    )
 
 
 def careful_primitive(prim: Primitive) -> Primitive:
@@ -498,7 +528,9 @@ def has_nan(g: Any) -> bool:
     return isinstance(g, (float, complex, np.generic)) and g != g
 
 
-def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: Any, inputs: AnyList, params: Params) -> None:
+def many(
+    G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: Any, inputs: AnyList, params: Params
+) -> None:
     """The general record: one reverse rule for each active input, or one joint rule. It does what
     `AdaptedRule` does for the short records: adjoints of holomorphic rules, and cotangents in the dtype of
     their input."""
@@ -508,7 +540,10 @@ def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: An
     if prim.joint:
         terms = prim.vjp[0](g, out, tuple([s is not None for s in slots]), *inputs, **params)
     else:
-        terms = [None if s is None else rule(g, out, *inputs, **params) for rule, s in zip(prim.vjp, slots, strict=True)]
+        terms = [
+            None if s is None else rule(g, out, *inputs, **params)
+            for rule, s in zip(prim.vjp, slots, strict=True)
+        ]
     for n, (s, c) in enumerate(zip(slots, terms, strict=True)):
         if s is not None and c is not None:
             v = bottom(inputs[n])
@@ -570,7 +605,11 @@ def _bound(prim: Any, buffer: Any, c: Any, path: AnyTuple, at: Any) -> Any:
             c = copied(c)
         one, other = (buffer, c) if type(buffer) in DIRECT else (c, buffer)
         trace = one._trace
-        if type(one) in DIRECT and trace is not None and (other._trace is trace if type(other) in DIRECT else type(other) is not View):
+        if (
+            type(one) in DIRECT
+            and trace is not None
+            and (other._trace is trace if type(other) in DIRECT else type(other) is not View)
+        ):
             return trace.apply(prim, (buffer, c), {"path": path, "at": at})  # as `bind` would choose
         return bind(prim, (buffer, c), {"path": path, "at": at})
     return prim.run(buffer, c, path=path, at=at)

@@ -70,7 +70,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def register_tree(cls: type[T], flatten: Callable[[T], tuple[Sequence[object], R]], unflatten: Callable[[R, list[Any]], T]) -> None:
+def register_tree(
+    cls: type[T], flatten: Callable[[T], tuple[Sequence[object], R]], unflatten: Callable[[R, list[Any]], T]
+) -> None:
     """Register a class whose instances are trees in every transform.
 
     Tuples, lists, dicts, dataclasses and classes of attrs are trees without registration. Subclasses are
@@ -107,11 +109,19 @@ def register_tree(cls: type[T], flatten: Callable[[T], tuple[Sequence[object], R
     (np.float64(6.0), 'a')
     """
     if not isinstance(cls, type):
-        raise ArgumentError(f"register_tree: {cls!r} is not a class; give the class, register_tree(type(x), ..)")
-    if issubclass(cls, (tuple, list, dict)) or issubclass(cls, (np.ndarray, np.generic, float, int, complex, str, Variable)):
-        raise ArgumentError(f"register_tree: {cls.__name__} is a tree or a leaf already, and so are its subclasses")
+        raise ArgumentError(
+            f"register_tree: {cls!r} is not a class; give the class, register_tree(type(x), ..)"
+        )
+    if issubclass(cls, (tuple, list, dict)) or issubclass(
+        cls, (np.ndarray, np.generic, float, int, complex, str, Variable)
+    ):
+        raise ArgumentError(
+            f"register_tree: {cls.__name__} is a tree or a leaf already, and so are its subclasses"
+        )
     if not (callable(flatten) and callable(unflatten)):
-        raise ArgumentError(f"register_tree({cls.__name__}): give two functions, flatten(x) and unflatten(rest, members)")
+        raise ArgumentError(
+            f"register_tree({cls.__name__}): give two functions, flatten(x) and unflatten(rest, members)"
+        )
     REGISTERED[cls] = flatten, unflatten
 
 
@@ -129,7 +139,9 @@ def is_node(x: Any) -> bool:
 def fields_of(x: Any) -> AnyList:
     """The names of the fields of a dataclass or an attrs class."""
     kind = type(x)
-    return [f.name for f in (kind.__attrs_attrs__ if hasattr(kind, "__attrs_attrs__") else dataclasses.fields(x))]
+    return [
+        f.name for f in (kind.__attrs_attrs__ if hasattr(kind, "__attrs_attrs__") else dataclasses.fields(x))
+    ]
 
 
 def flattening_of(kind: type) -> AnyTuple | None:
@@ -145,7 +157,10 @@ def flattened(x: Any) -> AnyTuple:
     assert ways is not None
     found = ways[0](x)
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], (tuple, list))):
-        raise ArgumentError(f"register_tree({type(x).__name__}): flatten(x) must give (members, rest), members in a tuple; got {found!r}")
+        raise ArgumentError(
+            f"register_tree({type(x).__name__}): flatten(x) must give (members, rest), members in a tuple; "
+            f"got {found!r}"
+        )
     return *found, ways[1]
 
 
@@ -195,7 +210,9 @@ def members_like(x: Any, other: Any) -> AnyList | None:
     if isinstance(x, (tuple, list)):
         fields = getattr(x, "_fields", None)
         alike = isinstance(other, (tuple, list)) and len(other) == len(x)
-        return list(other) if alike and (fields is None or getattr(other, "_fields", fields) == fields) else None
+        return (
+            list(other) if alike and (fields is None or getattr(other, "_fields", fields) == fields) else None
+        )
     if original_class(type(x)) is not original_class(type(other)):
         return None
     if flattening_of(type(x)) is None:
@@ -225,7 +242,11 @@ class AuxiliaryData:
         try:
             return a is b or bool(np.all(a == b))
         except Exception:  # an array inside a tuple, or a class whose == raises
-            return type(a) is type(b) and len(leaves(a)) == len(leaves(b)) and all(map(np.array_equal, leaves(a), leaves(b)))
+            return (
+                type(a) is type(b)
+                and len(leaves(a)) == len(leaves(b))
+                and all(map(np.array_equal, leaves(a), leaves(b)))
+            )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -236,7 +257,9 @@ def tree_map(f: AnyFunction, x: Any, *rest: Any) -> Any:
     if is_node(x):
         others: Any = [members_like(x, r) for r in rest]
         if None in others:
-            raise ArgumentError(f"the trees {describe_tree(x)} and {describe_tree(rest[others.index(None)])} are not alike")
+            raise ArgumentError(
+                f"the trees {describe_tree(x)} and {describe_tree(rest[others.index(None)])} are not alike"
+            )
         return rebuilt(x, [tree_map(f, c, *[o[i] for o in others]) for i, c in enumerate(children(x))])
     return f(x, *rest)
 
@@ -273,7 +296,9 @@ def with_leaves(x: Any, members: Iterator[Any]) -> Any:
     """The tree of x with other leaves, in the order of `leaves`; None for surplus leaves of x."""
     if not is_node(x):
         return next(members, None)
-    return rebuilt(x, [next(members, None) if type(c) in LEAVES else with_leaves(c, members) for c in children(x)])
+    return rebuilt(
+        x, [next(members, None) if type(c) in LEAVES else with_leaves(c, members) for c in children(x)]
+    )
 
 
 def is_builtin(x: Any) -> bool:

@@ -176,7 +176,9 @@ class VariableClasses(dict[Any, Any]):
 
 SCALARS = [np.dtype(c).type for c in "?" + np.typecodes["AllInteger"] + np.typecodes["AllFloat"]]
 # the name in messages
-NUMBER_CLASSES = {kind: type(f"numpy.{kind.__name__}", (NumberVariable,), {"__slots__": ()}) for kind in SCALARS}
+NUMBER_CLASSES = {
+    kind: type(f"numpy.{kind.__name__}", (NumberVariable,), {"__slots__": ()}) for kind in SCALARS
+}
 HANDLES = frozenset((ArrayVariable, View, *NUMBER_CLASSES.values()))  # the classes of all Variables
 DIRECT = HANDLES - {View}  # those whose fields are always up to date
 FLOAT: Any = NUMBER_CLASSES[np.float64]  # the usual one

@@ -40,7 +40,9 @@ class Anomalies(Watcher):
                     continue
                 mask = self.made(prim, v, [a for some, _ in given for a in some])
                 if mask is not None:
-                    raise AnomalyError(self.told(f"{prim.known_as} gives", v, mask, [a for some, _ in given for a in some]))
+                    raise AnomalyError(
+                        self.told(f"{prim.known_as} gives", v, mask, [a for some, _ in given for a in some])
+                    )
                 if self.met is None:
                     place = users_place()
                     self.met = f"{spelt(place)}: {prim.known_as} had it among its operands{source(place)}"
@@ -104,10 +106,16 @@ class Anomalies(Watcher):
                 mask = self.mask(v)
                 if mask is not None:
                     which = f"result {n} of " if len(leaves(y)) > 1 else ""
-                    why = f"It came in from outside: {self.met}" if self.met else "No operation made it: it was there, or is a constant"
+                    why = (
+                        f"It came in from outside: {self.met}"
+                        if self.met
+                        else "No operation made it: it was there, or is a constant"
+                    )
                     y0 = host_floats(v)
                     assert y0 is not None
-                    raise AnomalyError(f"{which}{user_name(f)}{where_of(f)} returned {y0[mask].flat[0]}. {why}")
+                    raise AnomalyError(
+                        f"{which}{user_name(f)}{where_of(f)} returned {y0[mask].flat[0]}. {why}"
+                    )
 
     # --- kernels ---
 
@@ -122,7 +130,9 @@ class Anomalies(Watcher):
                 with changed(within=False, sweeping=None):
                     rerun(sample)
             except AnomalyError as error:
-                raise AnomalyError(f"{error}\n  in the kernel of {name}, sample {sample}, called at {spelt(users_place())}") from None
+                raise AnomalyError(
+                    f"{error}\n  in the kernel of {name}, sample {sample}, called at {spelt(users_place())}"
+                ) from None
             except Exception:  # it needs something that only a kernel has
                 pass
             mask = self.mask(v)
@@ -160,9 +170,8 @@ class detect_anomalies:
     >>> import numpy as np, tapegrad as tg
     >>> with tg.detect_anomalies():
     ...     tg.grad(lambda x: np.sqrt(x).sum())(np.array([1.0, 0.0]))
-    Traceback (most recent call last):
-    tapegrad.errors.AnomalyError: ...: the derivative of sqrt, backward, is inf in 1 of 2 elements, first at [1]...
-    """
+    Traceback (most recent call last): tapegrad.errors.AnomalyError: ...: the derivative of sqrt, backward, is
+    inf in 1 of 2 elements, first at [1]..."""
 
     def __init__(self, inf: bool = True):
         self.inf = inf
@@ -212,7 +221,11 @@ def of_operands(operands: list, to: tuple, at: tuple) -> str:
         h = np.asarray(host_floats(v)) if host_floats(v) is not None else None
         if h is None:
             continue
-        told.append(str(np.broadcast_to(h, to)[at]) if has_shape_of(h, np.empty(to)) else f"an array of shape {h.shape}")
+        told.append(
+            str(np.broadcast_to(h, to)[at])
+            if has_shape_of(h, np.empty(to))
+            else f"an array of shape {h.shape}"
+        )
     return f"; operands: {', '.join(told)}" if told else ""
 
 

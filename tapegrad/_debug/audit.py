@@ -23,7 +23,13 @@ from .._transforms.vmap import vmap
 from .._transforms.wrapped import inner_product, partial_call, weighted_output
 from ..ops.declare import dtype
 from ..replay import prepare
-from ..testing.derivative_checks import check_grads, direction_like, displaced, hermitian_part, plain_host_array
+from ..testing.derivative_checks import (
+    check_grads,
+    direction_like,
+    displaced,
+    hermitian_part,
+    plain_host_array,
+)
 from .profile import ArrayRestorer, StateSnapshot, active_numbers, in_bytes, is_float_array, profile, table
 
 CLOSE = 1e-8  # tolerance between two kinds of derivatives, in float64
@@ -32,7 +38,8 @@ DIFFERENCE_STEP = 1e-3
 
 
 LOST = (
-    "each operation by itself is right: the derivative is lost between them, where a value leaves what is followed (tg.value, int(x), "
+    "each operation by itself is right: the derivative is lost between them, where a value leaves what is "
+    "followed (tg.value, int(x), "
     "an array made of plain numbers, compiled code, a pointer)"
 )
 
@@ -68,14 +75,24 @@ class Audit:
         return [c.name for c in self.checks if c.state == "FAILED"]
 
     def __str__(self) -> str:
-        failed = f"{len(self.failures)} of {len(self.checks)} checks FAILED" if self.failures else f"all {len(self.checks)} checks hold"
-        lines = [f"audit({self.name}): {failed}", *["  " + row for row in table([(c.name, c.state, c.detail) for c in self.checks])]]
+        failed = (
+            f"{len(self.failures)} of {len(self.checks)} checks FAILED"
+            if self.failures
+            else f"all {len(self.checks)} checks hold"
+        )
+        lines = [
+            f"audit({self.name}): {failed}",
+            *["  " + row for row in table([(c.name, c.state, c.detail) for c in self.checks])],
+        ]
         if self.culprits:
             lines += ["its operations, each by itself:", *["  " + text for text in self.culprits]]
         elif any("differences" in name for name in self.failures):
             lines += [LOST]
         if self.captured:
-            lines += ["captured:", *["  " + row for row in table([(n, what, "") for n, what in self.captured])]]
+            lines += [
+                "captured:",
+                *["  " + row for row in table([(n, what, "") for n, what in self.captured])],
+            ]
         if self.constants:
             lines += ["constant: " + ", ".join(self.constants)]
         if self.profile is not None:
@@ -86,7 +103,9 @@ class Audit:
 
 
 @entry
-def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None, seed: int = 0) -> Audit:
+def audit(
+    f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None, seed: int = 0
+) -> Audit:
     """Compare the derivatives of a function in all modes with each other and with differences.
 
     f runs plainly, in reverse and forward mode, and with hvp, vmap and prepare. Then it runs in reverse mode
@@ -167,7 +186,11 @@ class AuditRun:
         self.call = partial_call(f, args, nums)
         self.keeper = ArrayRestorer()
         self.written: Any = {}  # id -> name of a captured array that f writes
-        single = any(np.finfo(values_of(v).dtype).bits < 64 for v in leaves(self.x) if hasattr(v, "dtype") and is_float_array(v))
+        single = any(
+            np.finfo(values_of(v).dtype).bits < 64
+            for v in leaves(self.x)
+            if hasattr(v, "dtype") and is_float_array(v)
+        )
         self.slack = 1e5 if single else 1.0
 
     def taken(self, check: Callable) -> list:
@@ -177,7 +200,11 @@ class AuditRun:
             with self.keeper:
                 return list(check(self))
         except Exception as error:  # an error of tapegrad or of f, with its own message
-            kind = "refused" if isinstance(error, (TapegradError, NotImplementedError)) and check is not reverse_mode else "FAILED"
+            kind = (
+                "refused"
+                if isinstance(error, (TapegradError, NotImplementedError)) and check is not reverse_mode
+                else "FAILED"
+            )
             return [AuditCheck(name, kind, f"{type(error).__name__}: {first_line(error)}")]
         finally:
             self.keeper.put_back()
@@ -192,17 +219,26 @@ class AuditRun:
     def phi(self, *xs: Any) -> Any:
         """The function to differentiate, run plainly."""
         return self.run(
-            lambda *xs: plain_host_array(inner_product(self.w, self.call(*xs))) * 1.0, *[tree_map(copied_argument, x) for x in xs]
+            lambda *xs: plain_host_array(inner_product(self.w, self.call(*xs))) * 1.0,
+            *[tree_map(copied_argument, x) for x in xs],
         )
 
     def slope(self, g: Callable, v: Any) -> tuple:
         """(derivative of g along v by differences, estimate of its error)."""
-        scaled = [tree_map(lambda d, a: None if d is None else d * step_scale(a), d, x) for d, x in zip(v, self.x, strict=True)]
-        at = [central_difference(g, self.x, tuple(scaled), h) for h in (DIFFERENCE_STEP, DIFFERENCE_STEP / 2, DIFFERENCE_STEP / 8)]
+        scaled = [
+            tree_map(lambda d, a: None if d is None else d * step_scale(a), d, x)
+            for d, x in zip(v, self.x, strict=True)
+        ]
+        at = [
+            central_difference(g, self.x, tuple(scaled), h)
+            for h in (DIFFERENCE_STEP, DIFFERENCE_STEP / 2, DIFFERENCE_STEP / 8)
+        ]
         best = (4 * at[1] - at[0]) / 3
         return best, float(np.max(np.abs(at[1] - at[2]), initial=0.0)), tuple(scaled)
 
-    def compared(self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0) -> AuditCheck:
+    def compared(
+        self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0
+    ) -> AuditCheck:
         """Compare two trees of numbers."""
         worst, scale, where = 0.0, 0.0, ""
         for n, (u, v) in enumerate(zip(leaves(ours), leaves(theirs), strict=True)):
@@ -219,7 +255,9 @@ class AuditRun:
             gap = np.where(np.isnan(gap), np.inf, gap)
             if gap.max() > worst:
                 worst, at = float(gap.max()), np.unravel_index(int(np.argmax(gap)), gap.shape)
-                where = f"{u[at]:.10g} against {v[at]:.10g}" + (f" at {[int(i) for i in at]}" if u.ndim else "")
+                where = f"{u[at]:.10g} against {v[at]:.10g}" + (
+                    f" at {[int(i) for i in at]}" if u.ndim else ""
+                )
                 where += f" of leaf {n}" if len(leaves(ours)) > 1 else ""
         allowed = tolerance * self.slack * max(scale, 1e-3)
         if worst <= allowed + 2 * unsettled:
@@ -257,30 +295,50 @@ class AuditRun:
         for place, prim, values, params in list(each.found.values())[:MOST_CHECKED_OPERATIONS]:
             active = tuple([n for n, v in enumerate(values) if is_float_array(v)])
             try:
-                check_grads(lambda *xs, prim=prim, params=params: bind(prim, xs, params), tuple(values), argnums=active, order=1)
+                check_grads(
+                    lambda *xs, prim=prim, params=params: bind(prim, xs, params),
+                    tuple(values),
+                    argnums=active,
+                    order=1,
+                )
             except AssertionError as error:
-                told.append(f"{spelt(place)}: {prim.known_as}: {first_line(error).partition('): ')[2]}\n      {source_line(place)}")
+                told.append(
+                    f"{spelt(place)}: {prim.known_as}: {first_line(error).partition('): ')[2]}\n      "
+                    f"{source_line(place)}"
+                )
             except Exception:
                 pass  # the operation cannot be checked in isolation
         return told
 
     def told_captured(self) -> list:
-        names = {id(v): name.strip("`") for name, v in of_function(self.f)} if hasattr(self.f, "__code__") else {}
+        names = (
+            {id(v): name.strip("`") for name, v in of_function(self.f)} if hasattr(self.f, "__code__") else {}
+        )
         found = []
         given = {id(v) for v in leaves(self.args)}
         for key, (array, before) in self.first.items():
             if key in given:
                 continue
             name = names.get(key, "an array")
-            what = f"written: copied, {in_bytes(array.nbytes)}, handed back" if key in self.written else "read, not copied"
+            what = (
+                f"written: copied, {in_bytes(array.nbytes)}, handed back"
+                if key in self.written
+                else "read, not copied"
+            )
             found.append((f"{name} {before.shape}", what))
         return found
 
     def told_constants(self) -> list:
         rest = [
-            f"argument {n} ({describe_tree(a.value if isinstance(a, Const) else a)})" for n, a in enumerate(self.args) if n not in self.nums
+            f"argument {n} ({describe_tree(a.value if isinstance(a, Const) else a)})"
+            for n, a in enumerate(self.args)
+            if n not in self.nums
         ]
-        inside = [f"part of argument {n}" for n in self.nums if not all([is_float_array(values_of(v)) for v in leaves(self.args[n])])]
+        inside = [
+            f"part of argument {n}"
+            for n in self.nums
+            if not all([is_float_array(values_of(v)) for v in leaves(self.args[n])])
+        ]
         return rest + inside
 
 
@@ -320,7 +378,9 @@ def reverse_mode(a: AuditRun):
     value, pullback = vjp(a.call, *a.x)
     a.first = dict(a.keeper.arrays)
     afterwards = {key: array.copy() for key, (array, _) in a.first.items()}
-    a.written = a.keeper.written() | {key for key, (array, before) in a.first.items() if not same_values(array, before)}
+    a.written = a.keeper.written() | {
+        key for key, (array, before) in a.first.items() if not same_values(array, before)
+    }
     a.value, a.w = value, direction_like(value, a.rng)
     a.v = tuple([hermitian_part(x, direction_like(x, a.rng)) for x in a.x])
     pulled = pullback(a.w)
@@ -383,7 +443,11 @@ def hvp_against_differences(a: AuditRun):
     )
     unsettled = float(np.abs(numeric[1] - numeric[2]))
     yield a.compared(
-        "hvp against differences", inner_product(other, product), (4 * numeric[1] - numeric[0]) / 3, CLOSE_DIFFERENCES, unsettled
+        "hvp against differences",
+        inner_product(other, product),
+        (4 * numeric[1] - numeric[0]) / 3,
+        CLOSE_DIFFERENCES,
+        unsettled,
     )
 
 
@@ -403,7 +467,9 @@ def vmap_against_calls(a: AuditRun):
 
 
 def prepare_against_calls(a: AuditRun):
-    yield a.like_plain(" of prepare", a.run(prepare(a.call, *a.x, argnums=tuple(range(len(a.x)))).value, *a.x))
+    yield a.like_plain(
+        " of prepare", a.run(prepare(a.call, *a.x, argnums=tuple(range(len(a.x)))).value, *a.x)
+    )
     phi, other = weighted_output(a.call, a.w), displaced(a.x, a.direction, DIFFERENCE_STEP)
     p = prepare(phi, *a.x, argnums=tuple(range(len(a.x))))
     for x in (a.x, a.x, other):
@@ -423,14 +489,21 @@ def routes(a: AuditRun):
     with Poison(a.written):
         value, pullback = vjp(a.call, *a.x)
         pulled = pullback(a.w)
-    check = a.compared("captured arrays by other ways", (value, pulled), (a.value, a.gradient[0] if len(a.x) == 1 else a.gradient), 1e-12)
+    check = a.compared(
+        "captured arrays by other ways",
+        (value, pulled),
+        (a.value, a.gradient[0] if len(a.x) == 1 else a.gradient),
+        1e-12,
+    )
     if check.state != "ok":
         check.detail += "; f reads what it wrote by a way that is not followed: a pointer, a buffer, an object of compiled code"
     yield check
 
 
 def arguments(a: AuditRun):
-    before = [plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None for v in leaves(a.args)]
+    before = [
+        plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None for v in leaves(a.args)
+    ]
     a.run(lambda: vjp(a.call, *a.x)[1](a.w))
     after = [plain_host_array(values_of(v)) if is_array(values_of(v)) else None for v in leaves(a.args)]
     fine = all([u is None or same_values(u, v) for u, v in zip(before, after, strict=True)])
@@ -438,7 +511,8 @@ def arguments(a: AuditRun):
 
 
 CHECKS = (
-    reverse_mode, routes, gradient_against_differences, jvp_against_differences, hvp_against_differences, vmap_against_calls,
+    reverse_mode, routes, gradient_against_differences, jvp_against_differences, hvp_against_differences,
+    vmap_against_calls,
     prepare_against_calls, arguments,
 )  # fmt: skip
 

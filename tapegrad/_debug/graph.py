@@ -49,7 +49,9 @@ class TapeGraph:
             line = f"{spelt(node.place)}  {source_line(node.place)}" if node.place and node.inputs else ""
             rows.append((f"  %{k}", node.kind, ("result: " if node.result else "") + node.name + of, line))
         width = max([len(row[2]) for row in rows], default=0)
-        rest = [f"  and {len(self.nodes) - MOST_DRAWN_NODES} more"] if len(self.nodes) > MOST_DRAWN_NODES else []
+        rest = (
+            [f"  and {len(self.nodes) - MOST_DRAWN_NODES} more"] if len(self.nodes) > MOST_DRAWN_NODES else []
+        )
         head = f"graph({self.name}): {sum(bool(n.inputs) for n in self.nodes)} operations"
         return "\n".join([head, *table([(a, b, f"{c.ljust(width)}  {d}") for a, b, c, d in rows]), *rest])
 
@@ -68,7 +70,9 @@ class TapeGraph:
         """The drawing: by graphviz if its program `dot` is installed, else a simple layered one."""
         found = shutil.which("dot")
         if found is not None:
-            return subprocess.run([found, "-Tsvg"], input=self.dot(), capture_output=True, text=True, check=True).stdout
+            return subprocess.run(
+                [found, "-Tsvg"], input=self.dot(), capture_output=True, text=True, check=True
+            ).stdout
         return layer_nodes(self.nodes[:MOST_DRAWN_NODES])
 
     _repr_svg_ = svg
@@ -107,7 +111,9 @@ class TapeWatcher(Watcher):
         if not self.results:
             for v in leaves(y):
                 self.meet(v)
-            self.results = tuple([v._slot for v in leaves(y) if isinstance(v, Variable) and v._trace is self.tape])
+            self.results = tuple(
+                [v._slot for v in leaves(y) if isinstance(v, Variable) and v._trace is self.tape]
+            )
 
 
 def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None) -> TapeGraph:
@@ -163,15 +169,25 @@ def nodes_of(seen: TapeWatcher, records: WatchedRecords) -> list:
     nodes = []
     for k, record in enumerate(list(records)):
         prim: Any = primitive_of(record)
-        name = "argument" if record[0] is None and record[2] is None else "part" if record[2] is PART else prim.known_as
-        nodes.append(Node(name, seen.kinds.get(k, ""), inputs_of(record), records.lines[k], k in seen.results))
+        name = (
+            "argument"
+            if record[0] is None and record[2] is None
+            else "part"
+            if record[2] is PART
+            else prim.known_as
+        )
+        nodes.append(
+            Node(name, seen.kinds.get(k, ""), inputs_of(record), records.lines[k], k in seen.results)
+        )
     return nodes
 
 
 def inputs_of(record: tuple) -> tuple:
     """The slots that a record reads."""
     _, i, second, j, *_ = record
-    slots = i if second is MANY else (i,) if second is SETTINGS or second is ELEMENT or second is PART else (i, j)
+    slots = (
+        i if second is MANY else (i,) if second is SETTINGS or second is ELEMENT or second is PART else (i, j)
+    )
     return tuple(dict.fromkeys([s for s in slots if type(s) is int]))
 
 
@@ -190,7 +206,9 @@ def layer_nodes(nodes: list) -> str:
         depth.append(1 + max([depth[i] for i in node.inputs], default=-1))
         rows.setdefault(depth[k], []).append(k)
     for level in sorted(rows):
-        rows[level].sort(key=lambda k: sum([place[i] for i in nodes[k].inputs]) / max(len(nodes[k].inputs), 1))
+        rows[level].sort(
+            key=lambda k: sum([place[i] for i in nodes[k].inputs]) / max(len(nodes[k].inputs), 1)
+        )
         for n, k in enumerate(rows[level]):
             place[k] = n - len(rows[level]) / 2
     middle = max([len(row) for row in rows.values()], default=1) / 2
@@ -198,7 +216,8 @@ def layer_nodes(nodes: list) -> str:
     y = {k: depth[k] * (HIGH + GAP) + GAP for k in place}
     width, height = 2 * middle * (WIDE + GAP) + GAP, (max(rows, default=0) + 1) * (HIGH + GAP) + GAP
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" '
         'font-family="sans-serif" font-size="11" text-anchor="middle">'
     ]
     for k, node in enumerate(nodes):
@@ -208,7 +227,8 @@ def layer_nodes(nodes: list) -> str:
     for k, node in enumerate(nodes):
         heavy = 2 if node.result or not node.inputs else 1
         lines.append(
-            f'<rect x="{x[k]:g}" y="{y[k]:g}" width="{WIDE}" height="{HIGH}" rx="6" fill="#fff" stroke="#333" stroke-width="{heavy}"/>'
+            f'<rect x="{x[k]:g}" y="{y[k]:g}" width="{WIDE}" height="{HIGH}" rx="6" fill="#fff" '
+            f'stroke="#333" stroke-width="{heavy}"/>'
             f'<text x="{x[k] + WIDE / 2:g}" y="{y[k] + 16:g}">{html.escape(node.name)}</text>'
             f'<text x="{x[k] + WIDE / 2:g}" y="{y[k] + 31:g}" fill="#666">{html.escape(node.kind)}</text>'
         )

@@ -129,12 +129,19 @@ class Profile:
     def __str__(self) -> str:
         ratio = f", {self.total / self.plain:.1f} times f alone" if self.plain > 0 else ""
         head = (
-            f"profile({self.name}): {self.operations} operations recorded, {in_bytes(self.kept)} kept; value and gradient take "
+            f"profile({self.name}): {self.operations} operations recorded, {in_bytes(self.kept)} kept; "
+            f"value and gradient take "
             f"{in_time(self.total)}{ratio}"
         )
         rows = [("line", "operations", "forward", "backward", "kept", "")]
         for line in self.lines:
-            cells = (str(line.operations), in_time(line.forward), in_time(line.backward), in_bytes(line.kept), line.text)
+            cells = (
+                str(line.operations),
+                in_time(line.forward),
+                in_time(line.backward),
+                in_bytes(line.kept),
+                line.text,
+            )
             rows.append((spelt(line.place), *cells))
         return "\n".join([head, *table(rows)])
 
@@ -210,7 +217,9 @@ class StateSnapshot:
             kind = type(x)
             if kind is types.FunctionType:
                 if not is_foreign(x.__globals__.get("__name__")):
-                    self.spaces.append((x.__globals__, {n: x.__globals__.get(n, EMPTY) for n in names_in(x.__code__)}))
+                    self.spaces.append(
+                        (x.__globals__, {n: x.__globals__.get(n, EMPTY) for n in names_in(x.__code__)})
+                    )
                 self.others += [(put_back, c, parts_of(c)) for c in x.__closure__ or ()]
             elif isinstance(x, GENERATORS):
                 self.others.append((restore, x, snapshot(x)))
@@ -263,7 +272,10 @@ class ArrayRestorer(Watcher):
 
     def put_back(self) -> None:
         for array, before in self.arrays.values():
-            if not (isinstance(array, np.ndarray) and (not array.flags.writeable or np.array_equal(array, before, equal_nan=True))):
+            if not (
+                isinstance(array, np.ndarray)
+                and (not array.flags.writeable or np.array_equal(array, before, equal_nan=True))
+            ):
                 array[...] = before
 
 
@@ -286,7 +298,9 @@ def active_numbers(what: str, f: Callable, args: tuple, argnums: Any) -> tuple:
         return (argnums,) if isinstance(argnums, int) else tuple(argnums)
     found = tuple([n for n, a in enumerate(args) if any(is_float_array(x) for x in leaves(a))])
     if not found:
-        raise ArgumentError(f"{what}({user_name(f)}): no argument has floats; give {what}(f, x) with a float array x")
+        raise ArgumentError(
+            f"{what}({user_name(f)}): no argument has floats; give {what}(f, x) with a float array x"
+        )
     return found
 
 

@@ -13,7 +13,8 @@ except ImportError:
     cupy = None
 
 PACKAGES = (
-    "tapegrad", "numpy", "scipy", "numba", "llvmlite", "cupy", "cupy-cuda12x", "cupy-cuda13x", "pandas", "matplotlib", "torch",
+    "tapegrad", "numpy", "scipy", "numba", "llvmlite", "cupy", "cupy-cuda12x", "cupy-cuda13x", "pandas",
+    "matplotlib", "torch",
     "jax", "pytensor",
 )  # fmt: skip
 
@@ -31,7 +32,10 @@ def devices() -> str:
         return "CuPy is not installed"
     try:
         count = cupy.cuda.runtime.getDeviceCount()
-        return ", ".join([cupy.cuda.runtime.getDeviceProperties(k)["name"].decode() for k in range(count)]) or "none"
+        return (
+            ", ".join([cupy.cuda.runtime.getDeviceProperties(k)["name"].decode() for k in range(count)])
+            or "none"
+        )
     except Exception as error:  # no driver: the text says so
         return f"none ({error})"
 
@@ -49,7 +53,10 @@ def show_versions() -> None:
     >>> tg.show_versions()  # doctest: +ELLIPSIS
     python       3...
     """
-    rows = [("python", sys.version.split()[0]), ("machine", f"{platform.platform()}, {os.cpu_count()} processors")]
+    rows = [
+        ("python", sys.version.split()[0]),
+        ("machine", f"{platform.platform()}, {os.cpu_count()} processors"),
+    ]
     rows += [(name, version) for name in PACKAGES if (version := installed(name)) is not None]
     rows += [("devices", devices()), ("cache", str(cache.info()))]
     rows += [(name, value) for name, value in sorted(os.environ.items()) if name.startswith("TAPEGRAD_")]

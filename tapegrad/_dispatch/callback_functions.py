@@ -29,7 +29,12 @@ class vectorize(np.vectorize):
         whole = np.broadcast_shapes(*[shape(a) for a in arrays])
         each = [views.broadcast_to(a, whole) if shape(a) != whole else a for a in arrays]
         found = [self.pyfunc(*[a[at] for a in each]) for at in np.ndindex(whole)]
-        if found and self.otypes is not None and all([np.dtype(t) == object for t in self.otypes]) and type(found[0]) is not tuple:
+        if (
+            found
+            and self.otypes is not None
+            and all([np.dtype(t) == object for t in self.otypes])
+            and type(found[0]) is not tuple
+        ):
             cells = np.empty(len(found), object)
             for n, v in enumerate(found):
                 cells[n] = v
@@ -37,7 +42,9 @@ class vectorize(np.vectorize):
         if not holds_variable(found):
             if not found:
                 return super().__call__(*args)
-            return as_variable(np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole)))
+            return as_variable(
+                np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole))
+            )
         if type(found[0]) is tuple:
             return tuple([laid_alike(column, whole, each) for column in zip(*found, strict=True)])
         return laid_alike(found, whole, each)
@@ -47,11 +54,17 @@ class vectorize(np.vectorize):
         cores = self._in_and_out_core_dims[0]
         arrays = [asarray(a) for a in args]
         parts = [shape(a)[len(shape(a)) - len(core) :] for a, core in zip(arrays, cores, strict=True)]
-        lead = np.broadcast_shapes(*[shape(a)[: len(shape(a)) - len(core)] for a, core in zip(arrays, cores, strict=True)])
+        lead = np.broadcast_shapes(
+            *[shape(a)[: len(shape(a)) - len(core)] for a, core in zip(arrays, cores, strict=True)]
+        )
         each = [views.broadcast_to(a, lead + part) for a, part in zip(arrays, parts, strict=True)]
         found = [self.pyfunc(*[a[at] for a in each]) for at in np.ndindex(lead)]
         joined = lambda ys: shaping.reshape(shaping.nested_to_array(list(ys)), to=lead + shape(ys[0]))
-        return tuple([joined(ys) for ys in zip(*found, strict=True)]) if isinstance(found[0], tuple) else joined(found)
+        return (
+            tuple([joined(ys) for ys in zip(*found, strict=True)])
+            if isinstance(found[0], tuple)
+            else joined(found)
+        )
 
 
 class ndenumerate(np.ndenumerate):
@@ -63,13 +76,17 @@ class ndenumerate(np.ndenumerate):
 
 def laid_alike(found, whole, each):
     """The numbers as an array with the memory order of a ufunc's result."""
-    return in_library_layout(shaping.reshape(shaping.nested_to_array(list(found)), to=whole), of_objects, each, {})
+    return in_library_layout(
+        shaping.reshape(shaping.nested_to_array(list(found)), to=whole), of_objects, each, {}
+    )
 
 
 def of_objects(*given):
     """The result of `numpy.vectorize` for such arrays, with other elements; only its memory order is
     used."""
-    return np.frompyfunc(lambda *elements: 0.0, len(given), 1)(*[np.asanyarray(a, dtype=object) for a in given])
+    return np.frompyfunc(lambda *elements: 0.0, len(given), 1)(
+        *[np.asanyarray(a, dtype=object) for a in given]
+    )
 
 
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):
@@ -84,7 +101,9 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     each = shape(y)[1:]
     axis %= len(lead) + 1
     y = views.reshape(y, lead + each)
-    return NUMPY[np.moveaxis](y, tuple(range(len(lead), len(lead) + len(each))), tuple(range(axis, axis + len(each))))
+    return NUMPY[np.moveaxis](
+        y, tuple(range(len(lead), len(lead) + len(each))), tuple(range(axis, axis + len(each)))
+    )
 
 
 def apply_over_axes(func, a, axes):

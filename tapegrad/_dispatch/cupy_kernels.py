@@ -32,7 +32,8 @@ class Kernel:
             kind = type(self._kernel).__name__.removeprefix("_")
             name = getattr(self._kernel, "name", None) or getattr(self._kernel, "__name__", "")
             raise NoRuleError(
-                f"{kind} {name}: a kernel of CuPy's has no derivative of its own; {self.instead}, or give it one with "
+                f"{kind} {name}: a kernel of CuPy's has no derivative of its own; {self.instead}, or give "
+                f"it one with "
                 "tapegrad.rule(kernel, vjp=...), or pass tapegrad.value(x)"
             )
         return self._kernel(*lend(args), **lend(kwargs))
@@ -79,7 +80,8 @@ class FusedFunction(Kernel):
 
 
 KINDS = {
-    "ElementwiseKernel": Kernel, "vectorize": Kernel, "GeneralizedUFunc": Kernel, "ReductionKernel": ReductionKernelFace,
+    "ElementwiseKernel": Kernel, "vectorize": Kernel, "GeneralizedUFunc": Kernel,
+    "ReductionKernel": ReductionKernelFace,
     "RawKernel": RawKernelFace,
     "RawModule": RawModule, "_JitRawKernel": JitKernel, "Fusion": FusedFunction,
 }  # fmt: skip
@@ -97,4 +99,6 @@ class KernelType(type):
 
 
 def kernel_class(real: type) -> type:
-    return KernelType(real.__name__, (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__})
+    return KernelType(
+        real.__name__, (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__}
+    )

@@ -13,7 +13,9 @@ import numpy as np
 from .._core.primitive import is_tracked, primal_of
 from ..ops.declare import NUMPY, shape
 
-exp, log, expm1, log1p, sqrt, where = [NUMPY[f] for f in (np.exp, np.log, np.expm1, np.log1p, np.sqrt, np.where)]
+exp, log, expm1, log1p, sqrt, where = [
+    NUMPY[f] for f in (np.exp, np.log, np.expm1, np.log1p, np.sqrt, np.where)
+]
 
 
 class Law(NamedTuple):
@@ -38,7 +40,9 @@ LAWS = {
     **dict.fromkeys(("normal", "laplace", "logistic", "gumbel"), PLACED),
     **dict.fromkeys(("exponential", "rayleigh"), SCALED),
     "uniform": Law({"low": 0.0, "high": 1.0}, (0.0, 1.0), lambda u, low, high: low + (high - low) * u),
-    "lognormal": Law({"mean": 0.0, "sigma": 1.0}, (0.0, 1.0), lambda y, mean, sigma: exp(mean + sigma * log(y))),
+    "lognormal": Law(
+        {"mean": 0.0, "sigma": 1.0}, (0.0, 1.0), lambda y, mean, sigma: exp(mean + sigma * log(y))
+    ),
     "weibull": Law({"a": ...}, (1.0,), lambda z, a: exp(log(z) / a)),
     "power": Law({"a": ...}, (1.0,), lambda u, a: exp(log(u) / a)),
     "pareto": Law({"a": ...}, (1.0,), lambda y, a: expm1(log1p(y) / a)),
@@ -48,7 +52,10 @@ LAWS = {
 
 
 def parameters_of(name: str, args: tuple, kwargs: dict) -> list:
-    return [args[k] if k < len(args) else kwargs.get(p, default) for k, (p, default) in enumerate(LAWS[name].defaults.items())]
+    return [
+        args[k] if k < len(args) else kwargs.get(p, default)
+        for k, (p, default) in enumerate(LAWS[name].defaults.items())
+    ]
 
 
 def has_formula(name: str, args: tuple, kwargs: dict) -> bool:

@@ -130,20 +130,38 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
     """The face of one function. `key`: NumPy's or SciPy's function of the same meaning, if f is CuPy's."""
     key = f if key is None else key
     if isinstance(key, np.ufunc):
-        return (UfuncFace if function_for(key) is None else {1: UnaryUfunc, 2: BinaryUfunc}.get(key.nin, UfuncFace))(f, key, device)
+        return (
+            UfuncFace
+            if function_for(key) is None
+            else {1: UnaryUfunc, 2: BinaryUfunc}.get(key.nin, UfuncFace)
+        )(f, key, device)
     makes, theirs = key in CREATORS, key is not f
 
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
         c = type(args[0]) if args else None
-        if c is ArrayVariable or c in HANDLES or holds_variable(args) or (kwargs and holds_variable(kwargs.values())):
+        if (
+            c is ArrayVariable
+            or c in HANDLES
+            or holds_variable(args)
+            or (kwargs and holds_variable(kwargs.values()))
+        ):
             adapter = ADAPTERS.get(key)
-            if adapter is not None and not (theirs and makes) and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
+            if (
+                adapter is not None
+                and not (theirs and makes)
+                and len(args) <= adapter.plain
+                and ORDINARY.issuperset(map(type, args))
+            ):
                 try:
                     if not kwargs:
                         return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
                     if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
-                        return room(key, adapter.ours(*args, **kwargs)) if makes else adapter.ours(*args, **kwargs)
+                        return (
+                            room(key, adapter.ours(*args, **kwargs))
+                            if makes
+                            else adapter.ours(*args, **kwargs)
+                        )
                 except MISTAKES as error:
                     if (other := as_the_library(f, args, kwargs, error)) is error:
                         raise
@@ -155,7 +173,9 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
         try:
             if makes:
                 return room(key, as_variable(f(*args, **kwargs), (*args, *kwargs.values())))
-            return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
+            return (
+                f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
+            )
         except ValueError:
             given = with_arrays_of(args)
             if given is None:
@@ -185,7 +205,8 @@ def is_function(f: Any) -> bool:
 
 
 FUNCTION_KINDS = {
-    "function", "builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "_ArrayFunctionDispatcher",
+    "function", "builtin_function_or_method", "cython_function_or_method", "fused_cython_function",
+    "_ArrayFunctionDispatcher",
     "ufunc", "_GUFunc", "ElementwiseKernel", "ReductionKernel", "MultiUFunc", "_UFuncWrapper", "_Function",
 }  # fmt: skip
 
@@ -211,7 +232,9 @@ class ArrayClass(type):
         @functools.wraps(found)
         def method(*args, **kwargs):
             x = args[0] if args else None
-            return getattr(x, name)(*args[1:], **kwargs) if isinstance(x, Variable) else found(*args, **kwargs)
+            return (
+                getattr(x, name)(*args[1:], **kwargs) if isinstance(x, Variable) else found(*args, **kwargs)
+            )
 
         return method
 
@@ -246,10 +269,21 @@ class IndexConcatenator:
             try:
                 given = [int(n) for n in parts[0].split(",")]
             except ValueError:
-                raise ArgumentError(f"numpy.r_[{parts[0]!r}, ...] makes a matrix, which is not supported; use concatenate") from None
-            (axis, ndmin, trans1d), parts = [*given, axis, ndmin, trans1d][: len(given)] + [axis, ndmin, trans1d][len(given) :], parts[1:]
+                raise ArgumentError(
+                    f"numpy.r_[{parts[0]!r}, ...] makes a matrix, which is not supported; use concatenate"
+                ) from None
+            (axis, ndmin, trans1d), parts = (
+                [*given, axis, ndmin, trans1d][: len(given)] + [axis, ndmin, trans1d][len(given) :],
+                parts[1:],
+            )
         xs = [self.arranged(self.range_of(p) if isinstance(p, slice) else p, ndmin, trans1d) for p in parts]
-        return concatenate(xs, axis, np.result_type(*[p if type(p) in NUMBERS else dtype_of(x) for x, p in zip(xs, parts, strict=True)]))
+        return concatenate(
+            xs,
+            axis,
+            np.result_type(
+                *[p if type(p) in NUMBERS else dtype_of(x) for x, p in zip(xs, parts, strict=True)]
+            ),
+        )
 
     @staticmethod
     def range_of(p: slice) -> Any:
@@ -278,10 +312,18 @@ FACES: dict = {}  # a function of these libraries -> its face
 
 
 def names(real: ModuleType) -> list[str]:
-    return sorted({*[n for n in dir(real) if not n.startswith("_")], "__version__", "__all__"} & set(dir(real)))
+    return sorted(
+        {*[n for n in dir(real) if not n.startswith("_")], "__version__", "__all__"} & set(dir(real))
+    )
 
 
-def fill_module(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> None:
+def fill_module(
+    space: dict,
+    real: ModuleType,
+    keys: ModuleType | None = None,
+    device: str | None = None,
+    old: Any = NOTHING,
+) -> None:
     """Make the module with globals `space` the stand-in for `real`.
 
     `keys`: if `real` is CuPy's, the module of NumPy or SciPy with the registry's keys of the same
@@ -313,7 +355,9 @@ def fill_module(space: dict, real: ModuleType, keys: ModuleType | None = None, d
     STAND_INS[real] = sys.modules[space["__name__"]]
 
 
-def faces_of(name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> ModuleType:
+def faces_of(
+    name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING
+) -> ModuleType:
     """A new stand-in for a submodule, importable as `name`."""
     module = ModuleType(name, real.__doc__)
     sys.modules[name] = module

@@ -36,23 +36,29 @@ def remainder(x: Any, y: Any) -> Any:
 
 # functions of math that NumPy has under the same name, with the same arguments
 SAME = (
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "degrees", "exp", "exp2",
-    "expm1", "floor", "fmod", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "modf", "pow", "radians", "sin", "sinh", "sqrt",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh",
+    "degrees", "exp", "exp2",
+    "expm1", "floor", "fmod", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "modf", "pow",
+    "radians", "sin", "sinh", "sqrt",
     "tan", "tanh", "trunc",
 )  # fmt: skip
 # Each function of `math` as one of arrays and of the symbols of kernels.
 MATH = {
-    **{name: getattr(np, name) for name in SAME}, "fabs": np.abs, "lgamma": scipy.special.gammaln, "gamma": scipy.special.gamma,
+    **{name: getattr(np, name) for name in SAME}, "fabs": np.abs, "lgamma": scipy.special.gammaln,
+    "gamma": scipy.special.gamma,
     "erf": scipy.special.erf, "erfc": scipy.special.erfc,
     "log": lambda x, base=None: np.log(x) if base is None else np.log(x) / np.log(base),
-    "hypot": lambda *x: functools.reduce(np.hypot, x), "fsum": sum, "prod": lambda x, *, start=1: functools.reduce(operator.mul, x, start),
+    "hypot": lambda *x: functools.reduce(np.hypot, x), "fsum": sum, "prod": lambda x, *,
+    start=1: functools.reduce(operator.mul, x, start),
     "dist": lambda p, q: functools.reduce(np.hypot, [a - b for a, b in zip(p, q, strict=True)]),
     "sumprod": lambda p, q: sum([a * b for a, b in zip(p, q, strict=True)]),
     "ldexp": lambda x, i: x * 2.0**i, "remainder": remainder,
 }  # fmt: skip
 CMATH = {
-    **{name: MATH[name] for name in dir(cmath) if name in SAME and not name.startswith("is")}, "log": MATH["log"],
-    "phase": np.angle, "polar": lambda z: (np.abs(z), np.angle(z)), "rect": lambda r, phi: r * np.exp(1j * phi),
+    **{name: MATH[name] for name in dir(cmath) if name in SAME and not name.startswith("is")},
+    "log": MATH["log"],
+    "phase": np.angle, "polar": lambda z: (np.abs(z), np.angle(z)), "rect": lambda r,
+    phi: r * np.exp(1j * phi),
 }  # fmt: skip
 
 
@@ -61,12 +67,17 @@ def of_list(f: Callable) -> Callable:
 
 
 STATISTICS = {
-    "mean": of_list(np.mean), "fmean": of_list(lambda xs, weights=None: np.average(xs, weights=weights)), "median": of_list(np.median),
-    "pvariance": of_list(np.var), "variance": of_list(lambda xs: np.var(xs, ddof=1)), "pstdev": of_list(np.std),
-    "stdev": of_list(lambda xs: np.std(xs, ddof=1)), "geometric_mean": of_list(lambda xs: np.exp(np.mean(np.log(xs)))),
+    "mean": of_list(np.mean), "fmean": of_list(lambda xs, weights=None: np.average(xs, weights=weights)),
+    "median": of_list(np.median),
+    "pvariance": of_list(np.var), "variance": of_list(lambda xs: np.var(xs, ddof=1)),
+    "pstdev": of_list(np.std),
+    "stdev": of_list(lambda xs: np.std(xs, ddof=1)),
+    "geometric_mean": of_list(lambda xs: np.exp(np.mean(np.log(xs)))),
     "harmonic_mean": of_list(lambda xs: 1 / np.mean(1 / xs)),
 }  # fmt: skip
-OF_VALUES = frozenset(("ceil", "floor", "trunc", "isfinite", "isinf", "isnan", "isclose", "dump", "dumps"))  # these have derivative zero
+OF_VALUES = frozenset(
+    ("ceil", "floor", "trunc", "isfinite", "isinf", "isnan", "isclose", "dump", "dumps")
+)  # these have derivative zero
 
 
 OF_SEQUENCES = frozenset(("dist", "fsum", "prod", "sumprod", *STATISTICS))
@@ -83,7 +94,11 @@ def number(x: Any, to: type = float) -> Any:
 
 @nested
 def tracked_number(x: Any) -> Any:
-    return number(x, complex if layout_of(x).dtype.kind == "c" else float) if type(x) in HANDLES and is_tracked(x) else x
+    return (
+        number(x, complex if layout_of(x).dtype.kind == "c" else float)
+        if type(x) in HANDLES and is_tracked(x)
+        else x
+    )
 
 
 @nested
@@ -128,7 +143,12 @@ def stand_in(module: types.ModuleType, table: dict) -> types.ModuleType:
     """The module with functions of `table` for its own; other names mean what they mean in the module now."""
     new = types.ModuleType(module.__name__, module.__doc__)
     known = [name for name in (*table, *OF_VALUES) if type(getattr(module, name, None)) in FUNCTIONS]
-    vars(new).update({name: on_numbers(getattr(module, name), None if name in OF_VALUES else table[name]) for name in known})
+    vars(new).update(
+        {
+            name: on_numbers(getattr(module, name), None if name in OF_VALUES else table[name])
+            for name in known
+        }
+    )
     vars(new)["__getattr__"] = functools.partial(getattr, module)
     return new
 
@@ -177,12 +197,17 @@ class NumberType(type):
 
 
 def of_type(f: Any) -> Callable:
-    """A method of the type `float` or `complex`, such as `float.__mul__`, which takes a number that stands for one."""
+    """A method of the type `float` or `complex`, such as `float.__mul__`, which takes a number that stands
+    for one."""
     return lambda x, *more: getattr(x, f.__name__)(*more) if any_tracked((x, *more)) else f(x, *more)
 
 
-SLOTS = [f for kind in (float, complex) for f in vars(kind).values() if type(f) is types.WrapperDescriptorType]
-OPERATORS = {f: of_type(f) for f in SLOTS if f.__name__.strip("_") in dir(operator) or f.__name__.startswith("__r")}
+SLOTS = [
+    f for kind in (float, complex) for f in vars(kind).values() if type(f) is types.WrapperDescriptorType
+]
+OPERATORS = {
+    f: of_type(f) for f in SLOTS if f.__name__.strip("_") in dir(operator) or f.__name__.startswith("__r")
+}
 
 
 def number_type(real: Any) -> Any:
@@ -193,6 +218,8 @@ def number_type(real: Any) -> Any:
     return NumberType(real.__name__, (real,), space)
 
 
-NUMBER_TYPES = {real: number_type(real) for real in (float, complex, np.float64, np.float32, np.complex128, np.complex64)}
+NUMBER_TYPES = {
+    real: number_type(real) for real in (float, complex, np.float64, np.float32, np.complex128, np.complex64)
+}
 pickled: Any = lambda c: (type, (c.theirs(),))
 copyreg.pickle(NumberType, pickled)

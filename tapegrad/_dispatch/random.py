@@ -15,7 +15,16 @@ import numpy as np
 
 from .._core.errors import NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import RECORDED, Primitive, Trace, any_tracked, holds_variable, live, primal_of, values_of
+from .._core.primitive import (
+    RECORDED,
+    Primitive,
+    Trace,
+    any_tracked,
+    holds_variable,
+    live,
+    primal_of,
+    values_of,
+)
 from .._core.scope import OPEN
 from .._core.variable import Variable, variable
 from ..ops.declare import NUMPY, ndim, shape
@@ -60,7 +69,9 @@ class TracedGenerator:
     def has_derivatives(self, xs: Any) -> bool:
         """Does a transform above the trace watch anything in xs?"""
         return any(
-            self.has_derivatives(x) if type(x) in (list, tuple) else isinstance(x, Variable) and live(x)._trace not in (None, self.trace)
+            self.has_derivatives(x)
+            if type(x) in (list, tuple)
+            else isinstance(x, Variable) and live(x)._trace not in (None, self.trace)
             for x in xs
         )
 
@@ -81,7 +92,11 @@ class TracedGenerator:
         if not layout_source(out).flags.c_contiguous or len(args) > (name in SHAPED):
             return self.trace.plainly(self.real, name, args, kwargs)
         rest = {k: v for k, v in kwargs.items() if k != "out"}
-        write_value(out, self.draw(name, args, {"size": shape(out), "dtype": layout_source(out).dtype, **rest}), Ellipsis)
+        write_value(
+            out,
+            self.draw(name, args, {"size": shape(out), "dtype": layout_source(out).dtype, **rest}),
+            Ellipsis,
+        )
         return out
 
 
@@ -114,12 +129,16 @@ def permute_array(real: Any, x: Any, *, axis: int | None = None, out: Any = None
     if out is None:
         return y
     if not isinstance(out, Variable):
-        raise NoRuleError("Generator.permuted: out= is a plain array, which cannot hold a derivative; leave out= away")
+        raise NoRuleError(
+            "Generator.permuted: out= is a plain array, which cannot hold a derivative; leave out= away"
+        )
     write_value(out, y, Ellipsis)
     return out
 
 
-def choice(real: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, **rest: Any) -> Any:
+def choice(
+    real: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, **rest: Any
+) -> Any:
     if type(real) is not TracedGenerator:
         if any_tracked([p]) or not ndim(a):
             raise refusing_draw("choice")
@@ -136,7 +155,8 @@ ORDERS = {"shuffle": shuffle, "permutation": permutation, "permuted": permute_ar
 
 def refusing_draw(name: str) -> NoRuleError:
     return NoRuleError(
-        f"numpy.random: {name}() of a tracked value has no derivative rule in tapegrad; draw standard numbers and transform them, "
+        f"numpy.random: {name}() of a tracked value has no derivative rule in tapegrad; draw standard "
+        f"numbers and transform them, "
         "as in mu + sigma * rng.standard_normal(n), or write tapegrad.value(x)"
     )
 
@@ -158,17 +178,27 @@ def method(name: str) -> Any:
                 drawn = trace if trace.visibility == RECORDED else drawn
         if drawn is not None:
             return (
-                TracedGenerator(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
+                TracedGenerator(drawn, self.real).call(name, args, kwargs)
+                if self.lasts
+                else drawn.plainly(self.real, name, args, kwargs)
             )
         if not holds_variable((args, kwargs)):
             y = f(*args, **kwargs)
             # the caller, a rebuilt function whose globals are no plain dict, may write tracked values
             # into it
-            mine = type(y) is np.ndarray and y.dtype.kind == "f" and y.base is None and OPEN.depth and kwargs.get("out") is None
+            mine = (
+                type(y) is np.ndarray
+                and y.dtype.kind == "f"
+                and y.base is None
+                and OPEN.depth
+                and kwargs.get("out") is None
+            )
             return variable(y) if mine and type(sys._getframe(1).f_globals) is not dict else y
         if not any_tracked((args, kwargs)):
             return given_back(f(*lend(args), **lend(kwargs)), args, kwargs)
-        if has_formula(name, args, kwargs) and not any([isinstance(primal_of(x), Variable) for x in (*args, *kwargs.values())]):
+        if has_formula(name, args, kwargs) and not any(
+            [isinstance(primal_of(x), Variable) for x in (*args, *kwargs.values())]
+        ):
             return reparametrised(lambda args, kwargs: f(*args, **kwargs), name, args, kwargs)
         if name not in ORDERS:
             raise refusing_draw(name)

@@ -52,7 +52,9 @@ def function_stand_in(f: Any) -> Any:
 
 
 NONE = None, None
-FACES: dict = {id(f): (f, ours) for f, ours in (NUMBER_TYPES | OPERATORS).items()}  # id of a function -> (function, its face)
+FACES: dict = {
+    id(f): (f, ours) for f, ours in (NUMBER_TYPES | OPERATORS).items()
+}  # id of a function -> (function, its face)
 
 
 def face_of(f: Any) -> Any:

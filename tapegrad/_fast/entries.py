@@ -324,9 +324,11 @@ SPACE: dict = dict(
     __name__=__name__, both_saved=both_saved,
     Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HANDLES=HANDLES, CLASSES=CLASSES,
     View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
-    settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING,
+    settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS,
+    CONSTANT=CONSTANT, NOTHING=NOTHING,
     NONE=NONE, late=late,
-    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant_text, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=setting_copy,
+    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant_text, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE,
+    fixed=setting_copy,
     ndarray=np.ndarray,
     bottom=bottom, float64=np.float64, complex128=np.complex128,
 )  # fmt: skip
@@ -348,7 +350,9 @@ def text_pieces(signature: Signature, names: list[str]) -> dict:
         settings="{" + ", ".join(f"'{s}': {s}" for s in settings) + "}" if settings else "NOTHING",
         p="".join(f", {s}={s}" if s in signature.named else f", {s}" for s in settings),
         q="".join(f", {s}" for s in settings),
-        settings_tuple="(" + "".join(recorded_setting(signature, s) + ", " for s in settings) + ")" if settings else "None",
+        settings_tuple="(" + "".join(recorded_setting(signature, s) + ", " for s in settings) + ")"
+        if settings
+        else "None",
     )
 
 
@@ -392,7 +396,11 @@ def _install(entry: Any) -> Any:
     entry.__globals__[entry.__name__] = entry
     if signature.varying:
         entry.__kwdefaults__ = dict(
-            zip(signature.settings[len(signature.settings) - len(signature.defaults) :], signature.defaults, strict=True)
+            zip(
+                signature.settings[len(signature.settings) - len(signature.defaults) :],
+                signature.defaults,
+                strict=True,
+            )
         )
     else:
         entry.__defaults__ = signature.defaults or None
@@ -425,11 +433,20 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     name, used = prim.name, reads(prim.vjp[0])
     out, x = used[1], used[2]
     if LOCALS & set(signature.settings):
-        raise TypeError(f"{name}: a setting must not be called {LOCALS & set(signature.settings)}, as in the generated text")
+        raise TypeError(
+            f"{name}: a setting must not be called {LOCALS & set(signature.settings)}, as in the generated "
+            f"text"
+        )
     kept = x and 0 not in prim.shapes and prim.shapes != "*"
     pieces = text_pieces(signature, ["x"])
     p, q = pieces["p"], pieces["q"]
-    forward = f"vjp0(x._slot, out, v{q})" if prim.same else f"{name}(x._slot{p})" if prim.linear else f"jvp((x._slot,), out, v{q})"
+    forward = (
+        f"vjp0(x._slot, out, v{q})"
+        if prim.same
+        else f"{name}(x._slot{p})"
+        if prim.linear
+        else f"jvp((x._slot,), out, v{q})"
+    )
     held = "v" if kept else "Like(v)" if x else None
     rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {held}, None"
     rule = f"records.append((vjp0, x._slot, {rest}))"
@@ -442,7 +459,8 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     single = "trace.single(prim, x, v, x._slot)"
     body = BODIES.get(name) or f"{name}(v{p}) if isinstance(v, Variable) else run(v{p})"
     return UNARY.format(
-        made=MADE, number=NUMBER, rule_of_number=of_number if prim.holomorphic else rule, name=name, body=body, jvp=forward,
+        made=MADE, number=NUMBER, rule_of_number=of_number if prim.holomorphic else rule, name=name,
+        body=body, jvp=forward,
         rule=rule, stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped if p else single,
         low=general if prim.aliases else f"handle(run(v{p}))",
         mark_both="x._saved = y._saved = True" if prim.aliases else "",
@@ -454,7 +472,11 @@ def _joint_text(prim: Primitive) -> str:
     _, out, _, x, y = reads(prim.vjp[0])
 
     def mark(wanted, name, c, value):
-        return f"if {c} is not ndarray: {name}._saved = True\n    else: {value} = keep(trace, {value})" if wanted else ""
+        return (
+            f"if {c} is not ndarray: {name}._saved = True\n    else: {value} = keep(trace, {value})"
+            if wanted
+            else ""
+        )
 
     return JOINT_BINARY.format(
         name=prim.name, out="out" if out else None, mark_y="y._saved = True" if out else "",
@@ -495,15 +517,23 @@ def _binary_text(prim: Primitive) -> str:
         real = f" and {REAL}" if holomorphic else ""
         alike = f"v.shape == w.shape and (d := v.dtype) is w.dtype{real}"
         both = f"if {alike}:\n                    {plain_record}\n                else:\n                    {both}"
-    body = BODIES.get(name) or prim.infix or f"{name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
+    body = (
+        BODIES.get(name)
+        or prim.infix
+        or f"{name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
+    )
     body = f"v {body} w" if len(body) == 1 else body
     return BINARY.format(
         made=MADE, number=NUMBER, elementwise=elementwise, number0=fit_of_number(0, "v", holomorphic),
-        number1=fit_of_number(1, "w", holomorphic), outs=outs, xs=xs, ys=ys, name=name, body_ab="run(a, b)", body=body,
+        number1=fit_of_number(1, "w", holomorphic), outs=outs, xs=xs, ys=ys, name=name, body_ab="run(a, b)",
+        body=body,
         mark_y="y._saved = True" if o0 or o1 else "",
-        mark_a0=mark(x0 and not small[0], "a", "ca"), mark_b0=mark_constant(y0 and not small[1], "b", "cb", "w"),
-        mark_b1=mark(y1 and not small[1], "b", "cb"), mark_a1=mark_constant(x1 and not small[0], "a", "ca", "v"),
-        mark_a=mark((x0 or x1) and not small[0], "a", "ca"), mark_b=mark((y0 or y1) and not small[1], "b", "cb"),
+        mark_a0=mark(x0 and not small[0], "a", "ca"), mark_b0=mark_constant(y0 and not small[1], "b", "cb",
+        "w"),
+        mark_b1=mark(y1 and not small[1], "b", "cb"), mark_a1=mark_constant(x1 and not small[0], "a", "ca",
+        "v"),
+        mark_a=mark((x0 or x1) and not small[0], "a", "ca"), mark_b=mark((y0 or y1) and not small[1], "b",
+        "cb"),
         fold0=fold(0, "v"), fold1=fold(1, "w"), both=both,
         out0="out" if o0 else None, x0=piece(x0, "v", small[0]), y0=piece(y0, "w", small[1]),
         out1="out" if o1 else None, x1=piece(x1, "v", small[0]), y1=piece(y1, "w", small[1]),

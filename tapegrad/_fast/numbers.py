@@ -65,6 +65,12 @@ for _rule, _summed in SUMS.items():
 
 def fit_rule(rule: Any, v: Any, out: Any, holomorphic: bool) -> Any:
     """The rule of an argument v whose shape or dtype differs from the result's."""
-    if type(v) is float64 and type(out) is ndarray and out.dtype is F8 and (0 < out.size <= PAIRWISE or rule in LONG) and rule in SHORT:
+    if (
+        type(v) is float64
+        and type(out) is ndarray
+        and out.dtype is F8
+        and (0 < out.size <= PAIRWISE or rule in LONG)
+        and rule in SHORT
+    ):
         return SHORT[rule]
     return AdaptedRule(rule, v, holomorphic)

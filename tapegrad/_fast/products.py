@@ -25,7 +25,9 @@ LEFT = (
         ),
         (
             None,
-            lambda g, out, x, y: g[:, None].dot(y[None]) if type(g) is ndarray else matmul(column(g), row_vector(y)),
+            lambda g, out, x, y: (
+                g[:, None].dot(y[None]) if type(g) is ndarray else matmul(column(g), row_vector(y))
+            ),
             lambda g, out, x, y: g.dot(y.T) if type(g) is ndarray else matmul(g, y.T),
         ),
     ),
@@ -34,7 +36,9 @@ LEFT = (
         (),
         (
             None,
-            lambda g, out, x, y: y[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(y), row_vector(g)),
+            lambda g, out, x, y: (
+                y[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(y), row_vector(g))
+            ),
             lambda g, out, x, y: y.dot(g.T) if type(g) is ndarray else matmul(y, T(g)),
         ),
     ),
@@ -45,7 +49,9 @@ RIGHT = (
         (
             None,
             lambda g, out, x, y: g * x,
-            lambda g, out, x, y: x[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(x), row_vector(g)),
+            lambda g, out, x, y: (
+                x[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(x), row_vector(g))
+            ),
         ),
         (
             None,
@@ -55,7 +61,13 @@ RIGHT = (
     ),
     (
         (),
-        (None, None, lambda g, out, x, y: g[:, None].dot(x[None]) if type(g) is ndarray else matmul(column(g), row_vector(x))),
+        (
+            None,
+            None,
+            lambda g, out, x, y: (
+                g[:, None].dot(x[None]) if type(g) is ndarray else matmul(column(g), row_vector(x))
+            ),
+        ),
         (None, None, lambda g, out, x, y: g.T.dot(x) if type(g) is ndarray else matmul(T(g), x)),
     ),
 )
@@ -73,7 +85,9 @@ def product_factor(x: View) -> tuple:
     return x._value, x._trace, x._slot, 0
 
 
-for _turned, _rule in [(n, r) for table in (LEFT, RIGHT) for n in (0, 1) for rules in table[n] for r in rules if r is not None]:
+for _turned, _rule in [
+    (n, r) for table in (LEFT, RIGHT) for n in (0, 1) for rules in table[n] for r in rules if r is not None
+]:
     vars(_rule).update(prim=matmul.prim, turned=bool(_turned))
 
 

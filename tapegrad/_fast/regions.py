@@ -100,7 +100,10 @@ def refreshed(y):
     path = y._path
     part = value[path[0][1]] if len(path) == 1 and path[0][0] == "at" else region(value, path)
     y._value = laid_out_copy(part) if hot and type(part) is ndarray else part
-    y._trace, y._slot = trace, None if trace is None else slot_read(trace, base._slot, value, y._path, None, hot)
+    y._trace, y._slot = (
+        trace,
+        None if trace is None else slot_read(trace, base._slot, value, y._path, None, hot),
+    )
     y._seen = base._version
 
 
@@ -118,7 +121,13 @@ def is_region(at: Any, value: Any) -> bool:
     kind = type(at)
     if kind is slice:
         return value.ndim > 0
-    if kind is int and value.ndim > 1 or kind is tuple and SLICED.issuperset(map(type, at)) and slice in map(type, at):
+    if (
+        kind is int
+        and value.ndim > 1
+        or kind is tuple
+        and SLICED.issuperset(map(type, at))
+        and slice in map(type, at)
+    ):
         value[at]
         return True
     return False
@@ -177,7 +186,11 @@ def getitem(x, at):
             elif kind is tuple and SLICED.issuperset(map(type, at)) and slice in map(type, at):
                 value[at]
                 return part_unread(x, at)
-            elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
+            elif (
+                type(x._trace) is Tape
+                and (kind is ndarray or kind is tuple and at)
+                and are_places(at if kind is tuple else (at,))
+            ):
                 trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
                 return variable(taken, trace, slot_read(trace, x._slot, value, (), setting_copy(at), False))
         elif type(value) is Hollow:  # the value of a trace that hides its values
@@ -222,7 +235,12 @@ def pull_one(G, owned, k, g, i, _, layout, path, at):
             G[i] = variable(h, trace, tangent)
             owned.add(i)
             return
-        if type(h) is ArrayVariable and i in owned and h._trace is trace and type(h._value) is type(h._slot) is ndarray:
+        if (
+            type(h) is ArrayVariable
+            and i in owned
+            and h._trace is trace
+            and type(h._value) is type(h._slot) is ndarray
+        ):
             h._value[at] += g._value
             h._slot[at] += g._slot
             return
@@ -267,7 +285,11 @@ def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
     """The same in forward mode. The tangent of the buffer belongs to the handle too, so it is written in
     place like the value."""
     tangent = zeros_of_buffer(x) if x._trace is None else x._slot
-    if type(tangent) is not np.ndarray or tangent.dtype is not F8 or (t is not None and getattr(t, "dtype", None) is not F8):
+    if (
+        type(tangent) is not np.ndarray
+        or tangent.dtype is not F8
+        or (t is not None and getattr(t, "dtype", None) is not F8)
+    ):
         return False
     if isinstance(t, Variable):  # the tangent belongs to another level
         return False
@@ -284,7 +306,13 @@ def takes_over(x: Variable, y: Variable) -> bool:
     """A write of y to all of the buffer x, if x was written before: x takes over the memory and slot of
     y. Both are saved, so a write to either moves it first."""
     value, v = x._value, y._value
-    if not getattr(x, "_version", 0) or v.strides != value.strides or v.shape != value.shape or v.base is not None or not v.flags.writeable:
+    if (
+        not getattr(x, "_version", 0)
+        or v.strides != value.strides
+        or v.shape != value.shape
+        or v.base is not None
+        or not v.flags.writeable
+    ):
         return False
     if x._trace is None:
         y._trace.risen.append(x)
@@ -318,7 +346,13 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
     whole = at is Ellipsis or type(at) is slice and at == ALL
     if whole and type(y) is ArrayVariable and y._trace is trace and takes_over_unseen(x, y):
         return True
-    places = type(at) is int or type(at) is slice or type(at) is tuple and SLICED.issuperset(map(type, at)) and at != ()
+    places = (
+        type(at) is int
+        or type(at) is slice
+        or type(at) is tuple
+        and SLICED.issuperset(map(type, at))
+        and at != ()
+    )
     return places and not whole and y is not x and trace.put(x, y, at)
 
 
@@ -349,7 +383,12 @@ def fast_write(x: Variable, y: Any, at: Any) -> bool:
     slot = like = None
     if type(y) in DIRECT:
         v, other = y._value, y._trace
-        if getattr(v, "dtype", None) is not F8 or isinstance(v, Variable) or y is x or (v.shape != to and v.shape != ()):
+        if (
+            getattr(v, "dtype", None) is not F8
+            or isinstance(v, Variable)
+            or y is x
+            or (v.shape != to and v.shape != ())
+        ):
             return False
         if other is not None:
             if other is not trace and (trace is not None or not (type(other) is Tape or type(other) is Dual)):
@@ -379,16 +418,32 @@ def fast_write(x: Variable, y: Any, at: Any) -> bool:
 def fast_add_at(x, at, y):
     """`np.add.at(x, at, y)` for an owned float64 vector, numbers of one tape and as many positions."""
     value, trace = x._value, getattr(x, "_trace", None)
-    if type(x) is not ArrayVariable or type(y) is not ArrayVariable or type(at) is not ndarray or at.dtype.kind != "i" or y is x:
+    if (
+        type(x) is not ArrayVariable
+        or type(y) is not ArrayVariable
+        or type(at) is not ndarray
+        or at.dtype.kind != "i"
+        or y is x
+    ):
         return False
     v, other = y._value, y._trace
-    if type(value) is not ndarray or type(v) is not ndarray or not (value.dtype is v.dtype is F8) or value.ndim != 1 or v.shape != at.shape:
+    if (
+        type(value) is not ndarray
+        or type(v) is not ndarray
+        or not (value.dtype is v.dtype is F8)
+        or value.ndim != 1
+        or v.shape != at.shape
+    ):
         return False
     if type(other) is not Tape or not (trace is None or trace is other):
         return False
     own_memory(x)
     value, trace = x._value, other
     np.add.at(value, at, v)
-    record_write(x, trace, (pull_add_at, x._slot, REGION, y._slot, trace.layout(value), (v.shape, F8), ((), setting_copy(at))))
+    record_write(
+        x,
+        trace,
+        (pull_add_at, x._slot, REGION, y._slot, trace.layout(value), (v.shape, F8), ((), setting_copy(at))),
+    )
     x._version += 1
     return True

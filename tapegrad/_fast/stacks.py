@@ -28,7 +28,9 @@ def pull_packed(G: list, owned: set, k: int, g: Any, slots: list, _: Any, out: A
     for s, c in zip(slots, parts, strict=True):
         if s is not None:
             h = G[s]
-            G[s] = c if h is None else h + c if type(h) is float64 is type(c) else add_cotangents(h, c, s, owned)
+            G[s] = (
+                c if h is None else h + c if type(h) is float64 is type(c) else add_cotangents(h, c, s, owned)
+            )
 
 
 vars(pull_packed)["prim"] = packed.prim
@@ -72,10 +74,16 @@ def joined(x):
         return joined_generally(x)
     y = new(ArrayVariable)
     below = values[0]._trace if deep and type(values[0]) in DIRECT else None
-    if below is not None and below.visibility == RECORDED and all([type(e) in DIRECT and e._trace is below for e in values]):
+    if (
+        below is not None
+        and below.visibility == RECORDED
+        and all([type(e) in DIRECT and e._trace is below for e in values])
+    ):
         y._value = below.step(packed.prim, values, values, tuple([e._slot for e in values]), {"to": to})
     elif deep:  # numbers of lower levels
-        y._value = joined(values if flat is x else [values[n : n + to[1]] for n in range(0, len(values), to[1])])
+        y._value = joined(
+            values if flat is x else [values[n : n + to[1]] for n in range(0, len(values), to[1])]
+        )
     else:
         y._value = np.array(values).reshape(to)
     y._trace = trace

@@ -44,7 +44,9 @@ class ElementUpdate:
         return self.set(self.x[self.at] / y, **options)
 
 
-def apply_where(condition: Any, args: Any, f: Callable, g: Callable | None = None, /, *, fill_value: Any = None, **_: Any) -> Any:
+def apply_where(
+    condition: Any, args: Any, f: Callable, g: Callable | None = None, /, *, fill_value: Any = None, **_: Any
+) -> Any:
     """`array_api_extra.apply_where` with both branches evaluated, so that the condition may be hidden."""
     xs = args if isinstance(args, (tuple, list)) else (args,)
     with np.errstate(all="ignore"):
@@ -62,8 +64,14 @@ def array_api(library: Any) -> dict[str, Any]:
         "apply_where": apply_where,
         "xp_size": lambda x: x.size,
         "xp_copy": lambda x, xp=None, **_: library.array(x),
-        "_asarray": lambda x, dtype=None, **_: x if getattr(x, "ndim", 0) and x.dtype == (dtype or x.dtype) else library.asarray(x, dtype),
-        **{f"is_{kind}{end}": lambda xp, kind=kind: kind == "numpy" for kind in ARRAY_LIBRARIES for end in ("", "_namespace")},
+        "_asarray": lambda x, dtype=None, **_: (
+            x if getattr(x, "ndim", 0) and x.dtype == (dtype or x.dtype) else library.asarray(x, dtype)
+        ),
+        **{
+            f"is_{kind}{end}": lambda xp, kind=kind: kind == "numpy"
+            for kind in ARRAY_LIBRARIES
+            for end in ("", "_namespace")
+        },
         "is_lazy_array": lambda x: False,
         "xp_result_type": result_type,
         "_demean": lambda a, mean, axis, **_: a - mean,

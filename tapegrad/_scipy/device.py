@@ -39,10 +39,18 @@ def parts_there(x: Any, within: bool = False) -> Any:
     """The same of an argument.  What is listed beside an array of the device is an array there; so is a list
     of numbers that are not all integers, which may be a shape or axes."""
     if type(x) not in (list, tuple):
-        return sys.modules["cupy"].asarray(x) if within and isinstance(x, (int, float, complex, np.generic)) else there(x)
+        return (
+            sys.modules["cupy"].asarray(x)
+            if within and isinstance(x, (int, float, complex, np.generic))
+            else there(x)
+        )
     if on_a_device(x):
         return type(x)([parts_there(v, True) for v in x])
-    if x and (within or any([isinstance(v, (float, complex)) for v in x])) and all([isinstance(v, (int, float, complex)) for v in x]):
+    if (
+        x
+        and (within or any([isinstance(v, (float, complex)) for v in x]))
+        and all([isinstance(v, (int, float, complex)) for v in x])
+    ):
         return sys.modules["cupy"].asarray(x)
     return there(x)
 
@@ -79,7 +87,14 @@ class DeviceConcatenator:
             return there(self.host[at])
         library = sys.modules["cupy"]
         parts = tuple([p if isinstance(p, (str, Variable)) else self.range_of(p) for p in parts])
-        return self.host[tuple([variable(library.asarray(p)) if not isinstance(p, (str, Variable)) else there(p) for p in parts])]
+        return self.host[
+            tuple(
+                [
+                    variable(library.asarray(p)) if not isinstance(p, (str, Variable)) else there(p)
+                    for p in parts
+                ]
+            )
+        ]
 
     def range_of(self, p: Any) -> Any:
         return there(self.host[p]) if isinstance(p, slice) else p

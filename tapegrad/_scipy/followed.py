@@ -30,7 +30,17 @@ from ..ops.creation import as_variable
 from ..ops.nondifferentiable import at_users_line
 from .array_api import array_api
 from .device import lenient, numpy_on_device, plain_on_device, there
-from .namespaces import Carrier, CarrierType, RefusingType, bare, holds_tracked, on_a_device, plain_argument, refusal_text, unchanged
+from .namespaces import (
+    Carrier,
+    CarrierType,
+    RefusingType,
+    bare,
+    holds_tracked,
+    on_a_device,
+    plain_argument,
+    refusal_text,
+    unchanged,
+)
 from .standard_library import MODULES, NUMBERS
 
 
@@ -39,7 +49,15 @@ def is_private(f: types.FunctionType) -> bool:
     return f.__name__.startswith("_") or "_no_deco" in f.__code__.co_varnames
 
 
-DECORATED = {"hypotest_fun_in", "n_samples", "n_outputs", "is_too_small", "kwd_samples", "result_to_tuple", "tuple_to_result"}
+DECORATED = {
+    "hypotest_fun_in",
+    "n_samples",
+    "n_outputs",
+    "is_too_small",
+    "kwd_samples",
+    "result_to_tuple",
+    "tuple_to_result",
+}
 
 
 def statistic_of_samples(g: types.FunctionType) -> Callable:
@@ -73,7 +91,18 @@ def is_clean_sample(x: Any) -> bool:
     return len(values) > 0 and not np.isnan(values.max())
 
 
-SKIPPED = frozenset(("__dict__", "__weakref__", "__slots__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
+SKIPPED = frozenset(
+    (
+        "__dict__",
+        "__weakref__",
+        "__slots__",
+        "__module__",
+        "__qualname__",
+        "__abstractmethods__",
+        "_abc_impl",
+        "__class__",
+    )
+)
 
 
 COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran")
@@ -153,7 +182,14 @@ def theirs_of(v: Any) -> Any:
     """SciPy's library for ours."""
     if v is not faces:
         return None
-    return next((m for name, m in list(sys.modules.items()) if name.startswith("scipy.") and name.endswith(ARRAY_API)), np)
+    return next(
+        (
+            m
+            for name, m in list(sys.modules.items())
+            if name.startswith("scipy.") and name.endswith(ARRAY_API)
+        ),
+        np,
+    )
 
 
 class FunctionOverlay:
@@ -250,9 +286,17 @@ class Follower:
             return stand_ins.function_stand_in(x)
         private = kind is types.FunctionType and self.is_home(x.__module__) and is_private(x)
         ours = None if private else self.face(x)
-        if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
+        if (
+            (ours is None or ours is x)
+            and kind is types.FunctionType
+            and (x.__module__ or "").partition(".")[0] in NUMERIC
+        ):
             ours = self.rebuilt(x)
-        elif ours is None and kind.__name__ in COMPILED and (getattr(x, "__module__", None) or "").startswith("scipy."):
+        elif (
+            ours is None
+            and kind.__name__ in COMPILED
+            and (getattr(x, "__module__", None) or "").startswith("scipy.")
+        ):
             ours = CompiledFunction(x)
         elif ours is None and self.is_instance(x):
             ours = self.instance(x)
@@ -294,7 +338,11 @@ class Follower:
             cells = tuple([self.cell(c) for c in f.__closure__])
         default = lambda v: self(v) if self.is_instance(v) else v  # (singletons are compared by `is`)
         g = types.FunctionType(
-            f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__ and tuple(map(default, f.__defaults__)), cells
+            f.__code__,
+            self.space(f.__globals__),
+            f.__name__,
+            f.__defaults__ and tuple(map(default, f.__defaults__)),
+            cells,
         )
         g.__kwdefaults__ = {name: default(v) for name, v in (f.__kwdefaults__ or {}).items()}
         g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, __name__, f.__doc__
@@ -308,7 +356,11 @@ class Follower:
             return c
 
     def of_class(self, c: type) -> Any:
-        if issubclass(c, (BaseException, dict, list)) or not is_python_class(c) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
+        if (
+            issubclass(c, (BaseException, dict, list))
+            or not is_python_class(c)
+            or not (c.__module__ or "").startswith(tuple(NUMERIC))
+        ):
             return c
         known = self.seen.get(id(c))
         if known is not None:
@@ -322,18 +374,32 @@ class Follower:
 
     def result_class(self, c: type) -> type:
         """A subclass of a tuple with names, with its methods followed."""
-        methods = {n: self.rebuilt(f) for n, f in vars(c).items() if type(f) is types.FunctionType and not n.startswith("_")}
-        return type(c.__name__, (c,), {"__module__": c.__module__, **methods}) if methods and self.is_home(c.__module__) else c
+        methods = {
+            n: self.rebuilt(f)
+            for n, f in vars(c).items()
+            if type(f) is types.FunctionType and not n.startswith("_")
+        }
+        return (
+            type(c.__name__, (c,), {"__module__": c.__module__, **methods})
+            if methods and self.is_home(c.__module__)
+            else c
+        )
 
     def klass(self, c: type) -> Any:
         """A class with the members of c, followed; SciPy's own instances are instances of it too."""
         known = self.seen.get(id(c))
         if known is not None:
             return known[1]
-        bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (FollowedObject,)
+        bases = tuple(
+            [self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]
+        ) or (FollowedObject,)
         if not all([issubclass(FollowedType, type(b)) or type(b) is FollowedType for b in bases]):
             return c  # its base is of another kind
-        new = FollowedType(c.__name__, bases, {"_theirs": c, "_follower": self, "__module__": c.__module__, "__doc__": c.__doc__})
+        new = FollowedType(
+            c.__name__,
+            bases,
+            {"_theirs": c, "_follower": self, "__module__": c.__module__, "__doc__": c.__doc__},
+        )
         if not self.on_device:
             new._on_device = staticmethod(lambda: self.device.of_class(c))
         self.seen[id(c)] = c, new
@@ -371,7 +437,11 @@ class Follower:
     def member(self, m: Any) -> Any:
         kind = type(m)
         if kind is types.FunctionType:
-            return self.rebuilt(m) if self.on_device or (m.__name__.startswith("_") and m.__name__ != "__call__") else self.method(m)
+            return (
+                self.rebuilt(m)
+                if self.on_device or (m.__name__.startswith("_") and m.__name__ != "__call__")
+                else self.method(m)
+            )
         if kind is staticmethod or kind is classmethod:
             f = m.__func__
             return kind(self.rebuilt(f) if type(f) is types.FunctionType and kind is classmethod else self(f))
@@ -416,7 +486,11 @@ class DeviceFollower(Follower):
         self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))} | host.leaves
 
     def library(self, module: Any) -> Any:
-        return lenient(module, module) if module is not None and module is not faces else module and numpy_on_device()
+        return (
+            lenient(module, module)
+            if module is not None and module is not faces
+            else module and numpy_on_device()
+        )
 
     def face(self, x: Any) -> Any:
         ours = stand_ins.function_stand_in(x)
@@ -446,7 +520,9 @@ class DeviceFollower(Follower):
         """An object of a followed class, with its arrays on the device."""
         new = object.__new__(self.of_class(type(x)._theirs))
         for name, v in vars(x).items():
-            vars(new)[name] = rebound_method(v, x, new) or (self.object(v) if isinstance(v, FollowedObject) else there(v))
+            vars(new)[name] = rebound_method(v, x, new) or (
+                self.object(v) if isinstance(v, FollowedObject) else there(v)
+            )
         return new
 
 
@@ -469,7 +545,11 @@ class DeviceRules(DeviceFollower):
             return self.rebuilt(x)
         if kind is types.ModuleType:
             return x if x.__name__ in MODULES else super().stand_in(x, kind)
-        return face_there(x) or (self.face(x) if (getattr(x, "__module__", None) or "").partition(".")[0] == "scipy" else None) or x
+        return (
+            face_there(x)
+            or (self.face(x) if (getattr(x, "__module__", None) or "").partition(".")[0] == "scipy" else None)
+            or x
+        )
 
     def klass(self, c: type) -> type:
         """A helper of the rules."""

@@ -47,7 +47,9 @@ def shared(x: Any, k: int) -> Any:
     """x with axes of length 1 for those before the last k along which it does not vary (a broadcast
     array)."""
     lead = x.ndim - k
-    return x[tuple([slice(0, 1) if x.strides[i] == 0 and x.shape[i] > 1 else slice(None) for i in range(lead)])]
+    return x[
+        tuple([slice(0, 1) if x.strides[i] == 0 and x.shape[i] > 1 else slice(None) for i in range(lead)])
+    ]
 
 
 def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
@@ -55,7 +57,12 @@ def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
     lead = a.ndim - k
     to = np.broadcast_shapes(a.shape[:lead], b.shape[:lead])
     sign = 1 if mode == "full" else -1
-    n = tuple([max(p + sign * (q - 1) if p and q else 0, 0) for p, q in zip(a.shape[lead:], b.shape[lead:], strict=True)])
+    n = tuple(
+        [
+            max(p + sign * (q - 1) if p and q else 0, 0)
+            for p, q in zip(a.shape[lead:], b.shape[lead:], strict=True)
+        ]
+    )
     library = xp_of(a)
     if 0 in (*to, *n, *a.shape, *b.shape):
         return library.zeros((*to, *n), np.result_type(a, b))
@@ -114,8 +121,18 @@ def bilinear_forward(f: Callable) -> Callable:
     return push
 
 
-rules(convolved, lambda g, out, a, b, k: overlap(g, b, k=k), lambda g, out, a, b, k: overlap(g, a, k=k), jvp=bilinear_forward(convolved))
-rules(overlap, lambda t, out, g, b, k: convolved(t, b, k=k), lambda t, out, g, b, k: overlap(g, t, k=k), jvp=bilinear_forward(overlap))
+rules(
+    convolved,
+    lambda g, out, a, b, k: overlap(g, b, k=k),
+    lambda g, out, a, b, k: overlap(g, a, k=k),
+    jvp=bilinear_forward(convolved),
+)
+rules(
+    overlap,
+    lambda t, out, g, b, k: convolved(t, b, k=k),
+    lambda t, out, g, b, k: overlap(g, t, k=k),
+    jvp=bilinear_forward(overlap),
+)
 
 
 # --- y[n] = v[n] - sum_k a[k - 1] y[n - k] ---
@@ -225,7 +242,11 @@ class AxisMap:
     def kept_there(self, library: Any, m: int) -> Any:
         """The matrix of a map that CuPy has; False where it is too large to be kept."""
         if self.there is None:
-            self.there = library.concatenate([rows for _, rows in self.blocks(library)]) if self.n * m <= DENSE_MAP_NUMBERS else False
+            self.there = (
+                library.concatenate([rows for _, rows in self.blocks(library)])
+                if self.n * m <= DENSE_MAP_NUMBERS
+                else False
+            )
         return self.there
 
     def times(self, x: Any, back: bool) -> Any:
@@ -234,17 +255,25 @@ class AxisMap:
         if self.there is None:
             matrix = self.kept()
             if matrix is False:
-                raise ArgumentError(f"scipy: CuPy has no such function, and its matrix, of {self.n} columns, is too large; use x.get()")
+                raise ArgumentError(
+                    f"scipy: CuPy has no such function, and its matrix, of {self.n} columns, is too large; "
+                    f"use x.get()"
+                )
             if scipy.sparse.issparse(matrix):
                 matrix = matrix.tocoo()
-                self.there = tuple([library.asarray(v) for v in (matrix.row, matrix.col, matrix.data)]), matrix.shape
+                self.there = (
+                    tuple([library.asarray(v) for v in (matrix.row, matrix.col, matrix.data)]),
+                    matrix.shape,
+                )
             else:
                 self.there = library.asarray(matrix), matrix.shape
         values, shape = self.there
         if type(values) is tuple:
             rows, columns, data = values
             rows, columns = (rows, columns) if back else (columns, rows)
-            found = library.zeros((shape[0 if back else 1], len(flat)), np.result_type(flat.dtype, data.dtype))
+            found = library.zeros(
+                (shape[0 if back else 1], len(flat)), np.result_type(flat.dtype, data.dtype)
+            )
             library.add.at(found, rows, data[:, None] * flat.T[columns])
             found = found.T
         else:
@@ -296,7 +325,9 @@ class SettingsFunction:
         """The function of the library of x."""
         if xp_of(x) is np:
             return self.f
-        device = "cupyx.scipy.ndimage" if self.f.__module__.startswith("scipy.ndimage") else "cupyx.scipy.signal"
+        device = (
+            "cupyx.scipy.ndimage" if self.f.__module__.startswith("scipy.ndimage") else "cupyx.scipy.signal"
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             found = getattr(load(device), self.f.__name__, None)

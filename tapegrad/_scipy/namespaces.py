@@ -64,7 +64,8 @@ class Carrier:
     def __setattr__(self, name: str, value: Any) -> None:
         if self._captured and not name.startswith("_"):
             raise ArgumentError(
-                f"{callers_line()}: {type(self).__name__}.{name} = ...: the object was made outside of the transform, and a new {name} "
+                f"{callers_line()}: {type(self).__name__}.{name} = ...: the object was made outside of the "
+                f"transform, and a new {name} "
                 "would not be seen there; write into its arrays, x[...] = value, or make another object"
             )
         object.__setattr__(self, name, value)
@@ -74,7 +75,13 @@ def any_of(xs: Any, test: Callable) -> bool:
     def inside(x):
         if isinstance(x, Carrier):
             return test(x)
-        parts = (x.full,) if type(x) is SelectedElements else x.flat if type(x) is np.ndarray and x.dtype == object else ()
+        parts = (
+            (x.full,)
+            if type(x) is SelectedElements
+            else x.flat
+            if type(x) is np.ndarray and x.dtype == object
+            else ()
+        )
         return holds_variable(parts, test, inside)
 
     return holds_variable(xs, test, inside)
@@ -146,9 +153,15 @@ def bare(x: Any) -> Any:
 def refusal_text(name: str, why: str = "", instead: str = "") -> NoRuleError:
     """`instead`: what the user may write."""
     why = f" ({why})" if why else ""
-    also = f"; use {instead}" if instead else "; compose it of other operations, or give it a rule with tapegrad.rule(f, vjp=...)"
+    also = (
+        f"; use {instead}"
+        if instead
+        else "; compose it of other operations, or give it a rule with tapegrad.rule(f, vjp=...)"
+    )
     cut = "tapegrad.value(x), which has no derivative"
-    return NoRuleError(f"{callers_line()}: {name} has no derivative rule in tapegrad{why}{also}; or give it {cut}")
+    return NoRuleError(
+        f"{callers_line()}: {name} has no derivative rule in tapegrad{why}{also}; or give it {cut}"
+    )
 
 
 FUNCTIONS = frozenset((types.FunctionType, types.MethodType))
@@ -165,7 +178,12 @@ def is_public(x: Any, module: str) -> bool:
     home = getattr(x, "__module__", None) or module
     if not (home.startswith(".".join(module.split(".")[:2])) or home == "builtins"):
         return False
-    return is_function(x) and not isinstance(x, np.ufunc) or isinstance(x, type) and not issubclass(x, (BaseException, Warning))
+    return (
+        is_function(x)
+        and not isinstance(x, np.ufunc)
+        or isinstance(x, type)
+        and not issubclass(x, (BaseException, Warning))
+    )
 
 
 class SciPyNamespace:
@@ -214,7 +232,13 @@ class SciPyNamespace:
         """The library's own code, followed, for each public function and class that has no entry yet."""
         for name in dir(self.real):
             x = getattr(self.real, name)
-            if name.startswith("_") or not is_public(x, self.name) or x in self.rules or x in self.constants or x in self.refusals:
+            if (
+                name.startswith("_")
+                or not is_public(x, self.name)
+                or x in self.rules
+                or x in self.constants
+                or x in self.refusals
+            ):
                 continue
             self.rule(x)(follower.klass(x) if isinstance(x, type) else follower.function(x))
 
@@ -243,14 +267,18 @@ class SciPyNamespace:
         for public in dir(self.real):
             x = getattr(self.real, public)
             known = isinstance(x, type) and x in self.rules
-            if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith(self.name.partition(".")[0])):
+            if public.startswith("_") or not (
+                known or (getattr(x, "__module__", None) or "").startswith(self.name.partition(".")[0])
+            ):
                 continue
             # (a module has functions of other modules among its names)
             if is_function(x) and is_public(x, self.name):
                 face = FACES[x] = FACES.get(x) or self.face(x)
                 module.__dict__[public] = face
             elif isinstance(x, type):
-                module.__dict__[public] = self.rules.get(x) or (refusing_class(self, x) if x in self.refusals else x)
+                module.__dict__[public] = self.rules.get(x) or (
+                    refusing_class(self, x) if x in self.refusals else x
+                )
         for x, ours in self.rules.items():
             if isinstance(x, type):  # those that are not public, too: an instance may be met
                 module.__dict__.setdefault(x.__name__, ours)
@@ -266,18 +294,34 @@ class SciPyNamespace:
         def on_variables(*args, **kwargs):
             if guards and OPEN.depth:
                 args, kwargs = self.guarded(args, f), self.guarded(kwargs, f)
-            if not carries(args) and not (kwargs and carries(kwargs.values())) and not (functional and OPEN.depth):
+            if (
+                not carries(args)
+                and not (kwargs and carries(kwargs.values()))
+                and not (functional and OPEN.depth)
+            ):
                 return self.faced(at_users_line(self.function_for(f, args), *args, **kwargs))
             if functional or holds_tracked(args, kwargs):
                 if ours is not None:
                     there = on_a_device((args, kwargs))
                     if there not in adapters:
-                        adapters[there] = Adapter(f, load("tapegrad._scipy.followed").device_rule(ours) if there else ours)
+                        adapters[there] = Adapter(
+                            f, load("tapegrad._scipy.followed").device_rule(ours) if there else ours
+                        )
                     adapter = adapters[there]
-                    args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
+                    args, kwargs = (
+                        tuple([argument(a) for a in args]),
+                        {k: argument(v) for k, v in kwargs.items()},
+                    )
                     if OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding])):
                         attempt = lambda *args, **kwargs: adapter(args, kwargs)
-                        return run_sequentially(name, attempt, args, kwargs, f in self.by_steps, None if functional else on_variables)
+                        return run_sequentially(
+                            name,
+                            attempt,
+                            args,
+                            kwargs,
+                            f in self.by_steps,
+                            None if functional else on_variables,
+                        )
                     return adapter(args, kwargs)
                 if f not in self.constants:
                     raise refusal_text(name, *self.refusals.get(f, ()))
@@ -285,7 +329,9 @@ class SciPyNamespace:
                     plain_setting(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
                 args, kwargs = bare(args), bare(kwargs)
             args = plain_argument(args)
-            return as_variable(self.faced(at_users_line(self.function_for(f, args), *args, **plain_argument(kwargs))))
+            return as_variable(
+                self.faced(at_users_line(self.function_for(f, args), *args, **plain_argument(kwargs)))
+            )
 
         return on_variables
 
@@ -332,7 +378,11 @@ class CarrierType(type):
     _theirs: Any
 
     def __instancecheck__(cls, x):
-        return issubclass(getattr(type(x), "_theirs", object), cls._theirs) if isinstance(x, Carrier) else isinstance(x, cls._theirs)
+        return (
+            issubclass(getattr(type(x), "_theirs", object), cls._theirs)
+            if isinstance(x, Carrier)
+            else isinstance(x, cls._theirs)
+        )
 
     def __subclasscheck__(cls, c):
         return issubclass(getattr(c, "_theirs", c), cls._theirs)
@@ -358,7 +408,11 @@ class RefusingType(CarrierType):
 
 def refusing_class(space: SciPyNamespace, real: type) -> type:
     """A class that takes plain values only."""
-    return RefusingType(real.__name__, (), {"_theirs": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
+    return RefusingType(
+        real.__name__,
+        (),
+        {"_theirs": real, "name": space.public(real), "space": space, "__doc__": real.__doc__},
+    )
 
 
 # --- what rules are written with ---
@@ -394,5 +448,7 @@ def as_integer(x: Any) -> Any:
 def plain_setting(x: Any, name: str, what: str) -> Any:
     """A setting: plain, not tracked."""
     if holds_tracked(x):
-        raise ArgumentError(f"{callers_line()}: {name}: {what}= has no derivative here; give tapegrad.value({what})")
+        raise ArgumentError(
+            f"{callers_line()}: {name}: {what}= has no derivative here; give tapegrad.value({what})"
+        )
     return bare(x)

@@ -69,10 +69,17 @@ FOLLOWED = Follower("numpy.polynomial", "numpy.lib", **OWN, **OWN_TOO)
 
 
 MODULES = [
-    getattr(plain_np.polynomial, n) for n in ("polynomial", "chebyshev", "legendre", "hermite", "hermite_e", "laguerre", "polyutils")
+    getattr(plain_np.polynomial, n)
+    for n in ("polynomial", "chebyshev", "legendre", "hermite", "hermite_e", "laguerre", "polyutils")
 ]
 for _module in MODULES:
-    FOLLOWED.given.update({n: polynomial_product(f) for n, f in vars(_module).items() if n.endswith("mul") and not n.startswith("_")})
+    FOLLOWED.given.update(
+        {
+            n: polynomial_product(f)
+            for n, f in vars(_module).items()
+            if n.endswith("mul") and not n.startswith("_")
+        }
+    )
 
 
 def module_space(real: types.ModuleType) -> types.ModuleType:
@@ -111,10 +118,19 @@ def on_objects(name: str) -> Any:
                 y = y * args[1] + c
             return y
         y = ours(*[a.coeffs if isinstance(a, FollowedObject) else a for a in args], **kwargs)
-        return y if name in ("polyval", "roots") else tuple([poly1d(v) for v in y]) if isinstance(y, tuple) else poly1d(y)
+        return (
+            y
+            if name in ("polyval", "roots")
+            else tuple([poly1d(v) for v in y])
+            if isinstance(y, tuple)
+            else poly1d(y)
+        )
 
     return run
 
 
-OF_COEFFICIENTS = {n: on_objects(n) for n in ("polyadd", "polysub", "polymul", "polydiv", "polyval", "polyder", "polyint", "roots")}
+OF_COEFFICIENTS = {
+    n: on_objects(n)
+    for n in ("polyadd", "polysub", "polymul", "polydiv", "polyval", "polyder", "polyint", "roots")
+}
 FOLLOWED.given.update(OF_COEFFICIENTS)

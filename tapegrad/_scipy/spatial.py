@@ -91,7 +91,11 @@ METRICS = {
 CONSTANT = tuple(
     "dice hamming jaccard kulczynski1 rogerstanimoto russellrao sokalmichener sokalsneath yule".split()
 )  # of truths, or counts
-ALIASES = {name: info.canonical_name for info in sd._METRIC_INFOS for name in info.aka} if hasattr(sd, "_METRIC_INFOS") else {}
+ALIASES = (
+    {name: info.canonical_name for info in sd._METRIC_INFOS for name in info.aka}
+    if hasattr(sd, "_METRIC_INFOS")
+    else {}
+)
 
 
 def of_vectors(name: str) -> Any:
@@ -100,8 +104,13 @@ def of_vectors(name: str) -> Any:
 
     def run(u, v, *args, **kwargs):
         like = next(x for x in (u, v, *args, *kwargs.values()) if holds_tracked(x))
-        given = [as_float_array(x, like) if isinstance(x, (list, tuple)) or hasattr(x, "shape") else x for x in args]
-        kwargs = {k: as_float_array(x, like) if isinstance(x, (list, tuple)) else x for k, x in kwargs.items()}
+        given = [
+            as_float_array(x, like) if isinstance(x, (list, tuple)) or hasattr(x, "shape") else x
+            for x in args
+        ]
+        kwargs = {
+            k: as_float_array(x, like) if isinstance(x, (list, tuple)) else x for k, x in kwargs.items()
+        }
         return f(as_float_array(u, like), as_float_array(v, like), *given, **kwargs)
 
     return run
@@ -129,7 +138,11 @@ def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
             return lambda u, v: each_pair(metric, u, v, given)
     metric = ALIASES.get(metric.lower(), metric.lower())
     if metric not in METRICS:
-        raise refusal_text(f"{name}(metric={metric!r})", "it compares truths" if metric in CONSTANT else "", f"one of {sorted(METRICS)}")
+        raise refusal_text(
+            f"{name}(metric={metric!r})",
+            "it compares truths" if metric in CONSTANT else "",
+            f"one of {sorted(METRICS)}",
+        )
     given = dict(given)
     for key in ("w", "V", "VI"):
         if given.get(key) is not None:
@@ -148,7 +161,9 @@ def each_pair(f: Any, u: Any, v: Any, given: dict) -> Any:
     same."""
     if ndim(u) == 2:
         return np.stack([f(u[k], v[k], **given) for k in range(shape(u)[0])])
-    return np.stack([np.stack([f(u[i, 0], v[0, j], **given) for j in range(shape(v)[1])]) for i in range(shape(u)[0])])
+    return np.stack(
+        [np.stack([f(u[i, 0], v[0, j], **given) for j in range(shape(v)[1])]) for i in range(shape(u)[0])]
+    )
 
 
 @DISTANCE.rule(sd.cdist)
@@ -156,7 +171,9 @@ def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
     like = next((x for x in (XA, XB, *kwargs.values()) if holds_tracked(x)), XA)
     a, b = as_float_array(XA, like), as_float_array(XB, like)
     if ndim(a) != 2 or ndim(b) != 2 or shape(a)[1] != shape(b)[1]:
-        raise ValueError("scipy.spatial.distance.cdist: XA and XB must be two-dimensional, with the same number of columns")
+        raise ValueError(
+            "scipy.spatial.distance.cdist: XA and XB must be two-dimensional, with the same number of columns"
+        )
     y = metric_of(metric, a, b, kwargs, "scipy.spatial.distance.cdist")(a[:, None, :], b[None, :, :])
     return y if out is None else store(out, y)
 
@@ -192,7 +209,9 @@ def squareform(X, force="no", checks=True):
 
 for _name in ("euclidean", "sqeuclidean", "cityblock", "chebyshev", "canberra", "braycurtis", "cosine"):
     DISTANCE.rule(getattr(sd, _name))(weighted_metric(_name))
-DISTANCE.rule(sd.correlation)(lambda u, v, w=None, centered=True: of_vectors("correlation")(u, v, w, centered))
+DISTANCE.rule(sd.correlation)(
+    lambda u, v, w=None, centered=True: of_vectors("correlation")(u, v, w, centered)
+)
 DISTANCE.rule(sd.seuclidean)(lambda u, v, V: of_vectors("seuclidean")(u, v, V))
 DISTANCE.rule(sd.mahalanobis)(lambda u, v, VI: of_vectors("mahalanobis")(u, v, VI))
 
@@ -202,7 +221,15 @@ def minkowski_of(u, v, p=2, w=None):
     return of_vectors("minkowski")(u, v, w, p)
 
 
-OTHERS = ("is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y", "CDistMetricWrapper", "PDistMetricWrapper", "MetricInfo")
+OTHERS = (
+    "is_valid_dm",
+    "is_valid_y",
+    "num_obs_dm",
+    "num_obs_y",
+    "CDistMetricWrapper",
+    "PDistMetricWrapper",
+    "MetricInfo",
+)
 DISTANCE.constant(
     *[getattr(sd, n) for n in OTHERS if hasattr(sd, n)],
 )  # fmt: skip

@@ -55,7 +55,10 @@ class StatisticsFollower(Follower):
 
 # (shapes are no arrays, and lie on no device)
 FOLLOWED = StatisticsFollower(
-    "scipy.stats", get_blas_funcs=blas_function, entr=entropy_term, _broadcast_shapes=_axis_nan_policy._broadcast_shapes
+    "scipy.stats",
+    get_blas_funcs=blas_function,
+    entr=entropy_term,
+    _broadcast_shapes=_axis_nan_policy._broadcast_shapes,
 )
 
 # --- what is compiled in SciPy's code ---
@@ -113,7 +116,9 @@ def repeated_medians(y: Any, x: Any, method: str) -> tuple:
     slope = median(stack([median((y[k] - y[j]) / (x[k] - x[j])) for j, k in enumerate(others)]))
     if method == "hierarchical":
         return slope, median(y - slope * x)
-    return slope, median(stack([median((y[k] * x[j] - y[j] * x[k]) / (x[j] - x[k])) for j, k in enumerate(others)]))
+    return slope, median(
+        stack([median((y[k] * x[j] - y[j] * x[k]) / (x[j] - x[k])) for j, k in enumerate(others)])
+    )
 
 
 def log_kernels(points: Any, values: Any, places: Any, factor: Any, *_: Any) -> Any:
@@ -154,7 +159,8 @@ if hasattr(_stats_pythran, "_poisson_binom"):
 # --- what is followed ---
 
 OF_FUNCTIONS = {
-    "binned_statistic", "binned_statistic_2d", "binned_statistic_dd", "cramervonmises", "ks_1samp", "kstest", "median_abs_deviation"
+    "binned_statistic", "binned_statistic_2d", "binned_statistic_dd", "cramervonmises", "ks_1samp", "kstest",
+    "median_abs_deviation"
 }  # fmt: skip
 for _name in dir(scipy.stats):
     _f = getattr(scipy.stats, _name)
@@ -186,9 +192,16 @@ def followed_law(family: Any) -> Any:
     kind = type(new)
     if "_family" not in vars(kind):
         kind._family = family
-        calls = [name for name, f in inspect.getmembers(type(family)) if getattr(f, "ours", False) and family.knows(name)]
+        calls = [
+            name
+            for name, f in inspect.getmembers(type(family))
+            if getattr(f, "ours", False) and family.knows(name)
+        ]
         formulas = getattr(family, "functions", {})
-        for name, f in [*[(n, getattr(family, n)) for n in calls], *[(f"_{n}", formulas[n]) for n in CALLS if n in formulas]]:
+        for name, f in [
+            *[(n, getattr(family, n)) for n in calls],
+            *[(f"_{n}", formulas[n]) for n in CALLS if n in formulas],
+        ]:
             setattr(kind, name, staticmethod(f))
         if hasattr(kind, "moment"):
             kind.moment = functools.partialmethod(raw_moment, kind.moment)
@@ -200,7 +213,9 @@ def frozen_law(family: Any, args: tuple, given: dict) -> Any:
     law, dist = family.theirs(), followed_law(family)
     if not isinstance(law, (scipy.stats.rv_continuous, scipy.stats.rv_discrete)):
         return FOLLOWED.klass(type(law).__call__.__globals__[f"{family.name}_frozen"])(*args, **given)
-    kind = type(law).freeze.__globals__[f"rv_{'discrete' if isinstance(law, scipy.stats.rv_discrete) else 'continuous'}_frozen"]
+    kind = type(law).freeze.__globals__[
+        f"rv_{'discrete' if isinstance(law, scipy.stats.rv_discrete) else 'continuous'}_frozen"
+    ]
     new = object.__new__(FOLLOWED.klass(kind))
     vars(new).update(args=tuple(args), kwds=given, dist=dist)
     new.a, new.b = dist._get_support(*dist._parse_args(*args, **given)[0])

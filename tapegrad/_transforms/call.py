@@ -14,14 +14,42 @@ import numpy as np
 
 from .._capture import THREADS, Shadow, mine, protect
 from .._core import reverse as reverse
-from .._core.arrays import copy_with_layout, is_array, is_differentiable, may_share_memory, memory_owner, owned, xp_of
-from .._core.errors import ArgumentError, DeviceError, NotScalarError, ShapeError, TapegradError, heard_error, raise_swallowed
+from .._core.arrays import (
+    copy_with_layout,
+    is_array,
+    is_differentiable,
+    may_share_memory,
+    memory_owner,
+    owned,
+    xp_of,
+)
+from .._core.errors import (
+    ArgumentError,
+    DeviceError,
+    NotScalarError,
+    ShapeError,
+    TapegradError,
+    heard_error,
+    raise_swallowed,
+)
 from .._core.float_errors import unwatch, watch_errors
 from .._core.foreign import ASKERS, REMEDIES, argument, check_constants, library_of
 from .._core.forward import Dual
 from .._core.primitive import SAMPLED, Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, scope_block
-from .._core.trees import LEAVES, Const, children, describe_tree, is_builtin, is_node, leaves, members_like, steps, tree_map, with_leaves
+from .._core.trees import (
+    LEAVES,
+    Const,
+    children,
+    describe_tree,
+    is_builtin,
+    is_node,
+    leaves,
+    members_like,
+    steps,
+    tree_map,
+    with_leaves,
+)
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
 from ..ops import shaping
@@ -45,7 +73,8 @@ def where_of(f: Any) -> str:
     return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
 
 
-USAGE = {"vjp": "vjp(f, x)", "jvp": "jvp(f, (x,), (v,))", "hvp": "hvp(f, x, v)", "hmp": "hmp(f, x, V)", "linearize": "linearize(f, x)",
+USAGE = {"vjp": "vjp(f, x)", "jvp": "jvp(f, (x,), (v,))", "hvp": "hvp(f, x, v)", "hmp": "hmp(f, x, V)",
+"linearize": "linearize(f, x)",
          "value_grad_hvp": "value_grad_hvp(f, x, v)", "prepare": "prepare(f, x)", "rule": "rule(f, vjp=..)",
          "inplace": "inplace(f, like)", "stateful": "stateful(f, a)"}  # fmt: skip
 
@@ -55,20 +84,37 @@ def check_function(call: str, f: Any) -> None:
     if callable(f.value if type(f) is Const else f):
         return
     f = f.value if type(f) is Const else f
-    what = describe_tree(f) if isinstance(f, (float, complex, Variable, np.generic)) or is_array(f) else repr(f)[:60]
+    what = (
+        describe_tree(f)
+        if isinstance(f, (float, complex, Variable, np.generic)) or is_array(f)
+        else repr(f)[:60]
+    )
     usage = USAGE.get(call, f"{call}(f)(x)")
-    maybe = ", perhaps a value f(x)" if is_array(layout_of(f)) or isinstance(layout_of(f), (float, complex, np.generic)) else ""
-    raise ArgumentError(f"{call}: the first argument is {what}{maybe}, not a function. Give the function itself: {usage}")
+    maybe = (
+        ", perhaps a value f(x)"
+        if is_array(layout_of(f)) or isinstance(layout_of(f), (float, complex, np.generic))
+        else ""
+    )
+    raise ArgumentError(
+        f"{call}: the first argument is {what}{maybe}, not a function. Give the function itself: {usage}"
+    )
 
 
 def check_argnums(call: str, argnums: Any) -> None:
     if type(argnums) is int:
         return
     several = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
-    if not several or not all([isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in several]):
-        what = repr(argnums) if isinstance(argnums, (str, int, float, bool, tuple, list, type(None))) else describe_tree(argnums)
+    if not several or not all(
+        [isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in several]
+    ):
+        what = (
+            repr(argnums)
+            if isinstance(argnums, (str, int, float, bool, tuple, list, type(None)))
+            else describe_tree(argnums)
+        )
         raise ArgumentError(
-            f"{call}: argnums is {what[:60]}; it is an int, or a tuple of ints: the positions of the arguments to differentiate. "
+            f"{call}: argnums is {what[:60]}; it is an int, or a tuple of ints: the positions of the "
+            f"arguments to differentiate. "
             f"Arguments of f go to what {call} returns: {call}(f)(x)"
         )
 
@@ -109,7 +155,8 @@ def check_operators(what: str, x: Any) -> None:
     for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
         if not OPERATORS.isdisjoint(c.__dict__):
             raise ArgumentError(
-                f"{what} is of {kind.__module__}.{kind.__qualname__}, whose operators are not those of an array, which tapegrad "
+                f"{what} is of {kind.__module__}.{kind.__qualname__}, whose operators are not those of an "
+                f"array, which tapegrad "
                 "differentiates: pass numpy.asarray(x), of a masked array x.filled(...)"
             )
 
@@ -144,17 +191,29 @@ class Inputs:
         if is_node(a):
             return
         if isinstance(a, Const):
-            raise ArgumentError(f"{self.call}: argument {n} is marked Const, and argnums asks for its derivative")
+            raise ArgumentError(
+                f"{self.call}: argument {n} is marked Const, and argnums asks for its derivative"
+            )
         library = library_of(type(a))
         if library in PLAIN_OF:
             raise ArgumentError(
-                f"{self.call}: argument {n} is a {type(a).__name__} of {library}; tapegrad differentiates by arrays of NumPy and CuPy, and "
+                f"{self.call}: argument {n} is a {type(a).__name__} of {library}; tapegrad differentiates "
+                f"by arrays of NumPy and CuPy, and "
                 f"by numbers: pass {PLAIN_OF[library]}"
             )
         known = is_array(layout_of(a)) or isinstance(a, np.generic)
         kind = f"dtype {dtype(a)}" if known else f"type {type(a).__name__}"
-        hint = f"pass float({a!r})" if type(a) in (int, bool) else "pass x.astype(float)" if known else "pass a float array"
-        raise ArgumentError(f"{self.call}: argument {n} has {kind}, which has no derivative; {hint}, or choose others with argnums=")
+        hint = (
+            f"pass float({a!r})"
+            if type(a) in (int, bool)
+            else "pass x.astype(float)"
+            if known
+            else "pass a float array"
+        )
+        raise ArgumentError(
+            f"{self.call}: argument {n} has {kind}, which has no derivative; {hint}, or choose others with "
+            f"argnums="
+        )
 
     def rebuilt(self, a: Any, members: AnyList) -> Any:
         """An argument with these leaves."""
@@ -167,13 +226,20 @@ class Inputs:
 
     def enter(self, watch: AnyFunction) -> AnyList:
         """The arguments with every active leaf replaced by `watch_errors(key, value)`; Const taken off."""
-        if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):
+        if (
+            len(self.args) == 1
+            and type(x := self.args[0]) is np.ndarray
+            and x.dtype.kind in "fc"
+            and self.nums == (0,)
+        ):
             value = self.watched[0] = copy_with_layout(x)
             v = watch(0, value)
             self.given.append((x, v))
             return [v]
         out = list(self.args)
-        shared = overlapping([x for xs in self.flat for x in xs]) if len(out) > 1 or len(self.flat[0]) > 1 else ()
+        shared = (
+            overlapping([x for xs in self.flat for x in xs]) if len(out) > 1 or len(self.flat[0]) > 1 else ()
+        )
         aliased = {}
         key = 0
         for n in self.nums:
@@ -239,8 +305,14 @@ def positions(call: str, argnums: Any, count: int) -> AnyTuple:
     wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in wanted:
         if not isinstance(n, int) or isinstance(n, bool) or not -count <= n < count:
-            hint = "" if count else "; arguments by keyword are constants: pass by position what is to be differentiated"
-            raise ArgumentError(f"{call}: argnums={argnums!r} does not fit a call with {count} positional arguments{hint}")
+            hint = (
+                ""
+                if count
+                else "; arguments by keyword are constants: pass by position what is to be differentiated"
+            )
+            raise ArgumentError(
+                f"{call}: argnums={argnums!r} does not fit a call with {count} positional arguments{hint}"
+            )
     return tuple([n % count for n in wanted])
 
 
@@ -257,7 +329,9 @@ NOTHING: frozenset[Any] = frozenset()
 
 def overlapping(arrays: AnyList) -> Collection[int]:
     """The ids of those plain arrays that share memory with another one of the list."""
-    if len({id(a) for a in arrays}) == len(arrays) and all([getattr(a, "base", None) is None for a in arrays]):
+    if len({id(a) for a in arrays}) == len(arrays) and all(
+        [getattr(a, "base", None) is None for a in arrays]
+    ):
         return NOTHING  # each has memory of its own
     roots: AnyDict = {}
     for a in arrays:
@@ -266,7 +340,12 @@ def overlapping(arrays: AnyList) -> Collection[int]:
         if is_array(a) and a.dtype.kind in "fc":
             roots.setdefault(id(memory_owner(a)), []).append(a)
     groups = [g for g in roots.values() if len(g) > 1]
-    return {id(a) for g in groups for i, a in enumerate(g) if any(may_share_memory(a, b) for b in g[:i] + g[i + 1 :])}
+    return {
+        id(a)
+        for g in groups
+        for i, a in enumerate(g)
+        if any(may_share_memory(a, b) for b in g[:i] + g[i + 1 :])
+    }
 
 
 COPIED_RESULT_BYTES = 4096  # bytes; to copy so little costs less than to ask whether that is needed
@@ -319,7 +398,11 @@ def _plain_out(g: Any, like: Any) -> Any:
     if not is_array(g):
         return xp_of(like).asarray(g, dtype=like.dtype)
     if g.dtype != like.dtype:
-        return g.astype(like.dtype) if like.dtype.kind == "c" or g.dtype.kind != "c" else g.real.astype(like.dtype)
+        return (
+            g.astype(like.dtype)
+            if like.dtype.kind == "c" or g.dtype.kind != "c"
+            else g.real.astype(like.dtype)
+        )
     if g.base is None and g.nbytes > COPIED_RESULT_BYTES and sys.getrefcount(g) <= 5 and g.flags.c_contiguous:
         return g  # nobody else holds it: no copy
     return g.copy()
@@ -364,7 +447,11 @@ def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
 
 def returned(y: Any) -> Any:
     """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
-    return y if type(y) in HANDLES else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
+    return (
+        y
+        if type(y) in HANDLES
+        else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
+    )
 
 
 def has_objects(y: Any) -> bool:
@@ -373,7 +460,13 @@ def has_objects(y: Any) -> bool:
 
 
 def run_once(
-    f: AnyFunction, trace: Trace, inputs: Inputs, args: AnyList, kwargs: AnyDict, read: AnyFunction, lift: AnyFunction | None = None
+    f: AnyFunction,
+    trace: Trace,
+    inputs: Inputs,
+    args: AnyList,
+    kwargs: AnyDict,
+    read: AnyFunction,
+    lift: AnyFunction | None = None,
 ) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be
     called in a block of `scope_block`, which closes the trace if f raises; the shadow that is returned wants
@@ -420,7 +513,8 @@ def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: An
         # CuPy's words
         if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):
             return DeviceError(
-                f"{user_name(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
+                f"{user_name(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with "
+                f"cupy.asarray(a) or a.get()"
             )
         if not callable(f):
             check_function(inputs.call.partition("(")[0], f)
@@ -433,7 +527,8 @@ def note_lists(error: TypeError, args: AnyTuple) -> None:
     for n, a in enumerate(args):
         if type(a) in (list, tuple) and a and all([type(x) in (float, int, complex, list) for x in a]):
             error.add_note(
-                f"argument {n} is a {type(a).__name__}, and each number in it is differentiated by itself; pass numpy.array(x) if the "
+                f"argument {n} is a {type(a).__name__}, and each number in it is differentiated by itself; "
+                f"pass numpy.array(x) if the "
                 "function works on an array"
             )
 
@@ -474,10 +569,14 @@ class RecordedCall:
         def read(y: Any) -> None:
             if has_aux:
                 if not (isinstance(y, tuple) and len(y) == 2):
-                    raise ArgumentError(f"{call}: with has_aux=True, {user_name(f)} must return a pair (value, aux)")
+                    raise ArgumentError(
+                        f"{call}: with has_aux=True, {user_name(f)} must return a pair (value, aux)"
+                    )
                 y, self.aux = y
             self.tree = y = returned(y)
-            self.low = [lowered_leaf(y, tape)] if type(y) in HANDLES else [lowered_leaf(v, tape) for v in leaves(y)]
+            self.low = (
+                [lowered_leaf(y, tape)] if type(y) in HANDLES else [lowered_leaf(v, tape) for v in leaves(y)]
+            )
             tape.outputs = self.low
 
         entered = inputs.enter(watch)
@@ -528,16 +627,23 @@ def scalar_error(call: str, f: AnyFunction, y: Any) -> NotScalarError:
     name, what = user_name(f), call.partition("(")[0]
     if is_node(y):
         pair = " (has_aux=True allows a pair)" if what in ("grad", "value_and_grad") else ""
-        return NotScalarError(f"{call}: {name}{where_of(f)} returned {describe_tree(y)}; {what} needs one real scalar{pair}")
+        return NotScalarError(
+            f"{call}: {name}{where_of(f)} returned {describe_tree(y)}; {what} needs one real scalar{pair}"
+        )
     if y is None or isinstance(y, str):
-        return NotScalarError(f"{call}: {name}{where_of(f)} returned {y!r}; {what} needs a real scalar: is a return missing?")
+        return NotScalarError(
+            f"{call}: {name}{where_of(f)} returned {y!r}; {what} needs a real scalar: is a return missing?"
+        )
     if shape(y) != ():
         one = "`y[0]` or " if np.prod(shape(y)) == 1 else ""
         return NotScalarError(
-            f"{call}: {name}{where_of(f)} returned shape {shape(y)}; {what} needs a scalar. Return {one}`y.sum()`, or use jacobian({name})"
+            f"{call}: {name}{where_of(f)} returned shape {shape(y)}; {what} needs a scalar. Return "
+            f"{one}`y.sum()`, or use jacobian({name})"
         )
     if dtype(y).kind == "O":
-        return NotScalarError(f"{call}: {name}{where_of(f)} returned a {type(y).__name__}; {what} needs a real scalar")
+        return NotScalarError(
+            f"{call}: {name}{where_of(f)} returned a {type(y).__name__}; {what} needs a real scalar"
+        )
     return NotScalarError(
         f"{call}: {name}{where_of(f)} returned a value of dtype {dtype(y)}; {what} needs a real float. "
         f"Return its .real or abs(y)**2, or use jacobian({name})"
@@ -565,15 +671,23 @@ def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
         w = np.float64(w)
     if shape(w) != shape(y):
         of = "value" if what in ("cotangent", "seed") else "primal"
-        raise ShapeError(f"{call}: the {what} has shape {shape(w)}, the {of} has shape {shape(y)}; they must be equal")
+        raise ShapeError(
+            f"{call}: the {what} has shape {shape(w)}, the {of} has shape {shape(y)}; they must be equal"
+        )
     if is_array(layout_of(w)) and is_array(layout_of(y)) and xp(w) is not xp(y):
-        raise ArgumentError(f"{call}: the {what} is a {xp(w).__name__} array, the primal a {xp(y).__name__} array")
+        raise ArgumentError(
+            f"{call}: the {what} is a {xp(w).__name__} array, the primal a {xp(y).__name__} array"
+        )
     check_operators(f"{call}: the {what}", w)
     have, want = dtype(w), dtype(y)
     if have.kind == "c" and want.kind != "c":
-        raise ArgumentError(f"{call}: the {what} is complex, the primal is real ({want}); pass the {what}'s .real")
+        raise ArgumentError(
+            f"{call}: the {what} is complex, the primal is real ({want}); pass the {what}'s .real"
+        )
     if have.kind not in "biufc":
-        raise ArgumentError(f"{call}: the {what} has dtype {have}; it must be a number or an array of numbers")
+        raise ArgumentError(
+            f"{call}: the {what} has dtype {have}; it must be a number or an array of numbers"
+        )
     if isinstance(w, Variable) and w._trace is not None:
         return frozen(w) if have == want else shaping.astype(w, to=want)
     w = values_of(w)
@@ -589,11 +703,16 @@ def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> AnyL
         members = members_like(tree, w) if is_node(w) else None
         if members is None:
             at = f" at {path}" if path else ""
-            raise ArgumentError(f"{call}: the {what}{at} is {form(w)}, the primal is {form(tree)}; they must be alike")
+            raise ArgumentError(
+                f"{call}: the {what}{at} is {form(w)}, the primal is {form(tree)}; they must be alike"
+            )
         places = zip(members, children(tree), steps(tree), strict=True)
         return [leaf for a, b, step in places for leaf in leaves_like(call, what, a, b, path + step)]
     if path and is_node(w) and is_active(tree) and not isinstance(w, (tuple, list)):
-        raise ArgumentError(f"{call}: the {what} at {path} is {form(w)}, the primal is {describe_tree(tree)}; they must be alike")
+        raise ArgumentError(
+            f"{call}: the {what} at {path} is {form(w)}, the primal is {describe_tree(tree)}; they must be "
+            f"alike"
+        )
     return [w]
 
 
@@ -606,7 +725,9 @@ def form(x: Any) -> str:
 # --- forward mode ---
 
 
-def run_forward(call: str, f: AnyFunction, primals: AnyTuple, tangents: AnyTuple, lift: Any = None, rest: AnyTuple = ()) -> AnyTuple:
+def run_forward(
+    call: str, f: AnyFunction, primals: AnyTuple, tangents: AnyTuple, lift: Any = None, rest: AnyTuple = ()
+) -> AnyTuple:
     """(output tree, pairs (value, tangent or None) of its leaves).  `rest`: further arguments of f, without
     tangents."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -615,7 +736,9 @@ def run_forward(call: str, f: AnyFunction, primals: AnyTuple, tangents: AnyTuple
         raise ArgumentError(f"{call}: {len(primals)} primals but {len(tangents)} tangents")
     dual = Dual()
     inputs = Inputs(call, tuple(range(len(primals))), (*primals, *rest))
-    flat = [leaf for p, t in zip(primals, tangents, strict=True) for leaf in leaves_like(call, "tangent", t, p)]
+    flat = [
+        leaf for p, t in zip(primals, tangents, strict=True) for leaf in leaves_like(call, "tangent", t, p)
+    ]
 
     def watch(key: Any, value: Any) -> Any:
         t = flat[key]

@@ -120,7 +120,9 @@ class stateful(PickledByCall, Generic[Y]):
         self.__name__ = f"stateful({user_name(f)})"
         for a in arrays:
             if not (is_array(a) or isinstance(a, Variable)):
-                raise ArgumentError(f"{self.__name__}: name the captured arrays themselves, not {describe_tree(a)}")
+                raise ArgumentError(
+                    f"{self.__name__}: name the captured arrays themselves, not {describe_tree(a)}"
+                )
 
     def _made(self) -> AnyTuple:
         return stateful, (self.f, *self.arrays)
@@ -135,13 +137,17 @@ class stateful(PickledByCall, Generic[Y]):
                 shadow.finish()
             return y, after
         if not isinstance(state, (tuple, list)) or len(state) != len(self.arrays):
-            raise ArgumentError(f"{self.__name__}: the state must be a tuple of {len(self.arrays)} arrays, got {describe_tree(state)}")
+            raise ArgumentError(
+                f"{self.__name__}: the state must be a tuple of {len(self.arrays)} arrays, got "
+                f"{describe_tree(state)}"
+            )
         before = [frozen(a) for a in self.arrays]
         try:
             for a, s in zip(self.arrays, state, strict=True):
                 if shape(s) != shape(a) or dtype(s) != dtype(a):
                     raise ShapeError(
-                        f"{self.__name__}: a state of shape {shape(s)}, {dtype(s)} for an array of shape {shape(a)}, {dtype(a)}"
+                        f"{self.__name__}: a state of shape {shape(s)}, {dtype(s)} for an array of shape "
+                        f"{shape(a)}, {dtype(a)}"
                     )
                 a._become(copy(s) if isinstance(s, Variable) else variable(s.copy()))
             y = self.f(*args, **kwargs)
@@ -222,7 +228,17 @@ def mark(v: Any) -> AnyTuple:
     flat = a.ravel().view(a.real.dtype)
     finite = xp.isfinite(flat)
     flat = xp.where(finite, flat, 0).astype(np.float64)
-    return a.shape, a.dtype, xp.stack([(flat * xp.linspace(1, 2, flat.size)).sum(), abs(flat).sum(), (finite * xp.arange(flat.size)).sum()])
+    return (
+        a.shape,
+        a.dtype,
+        xp.stack(
+            [
+                (flat * xp.linspace(1, 2, flat.size)).sum(),
+                abs(flat).sum(),
+                (finite * xp.arange(flat.size)).sum(),
+            ]
+        ),
+    )
 
 
 def same_mark(first: AnyTuple, now: AnyTuple) -> Any:
@@ -290,7 +306,11 @@ class CheckpointCall:
                 y = g(*args, **kwargs)
             finally:
                 if again:
-                    later += [(r, state) for r, state in shadow.generators if not any([r is known for known, _ in later])]
+                    later += [
+                        (r, state)
+                        for r, state in shadow.generators
+                        if not any([r is known for known, _ in later])
+                    ]
                     for r, state in later:
                         restore(r, state)
                 else:
@@ -304,7 +324,9 @@ class CheckpointCall:
                 for x, before in shadow.state:
                     put_back(x, before)
             shadow.check_all(self.name)
-            handles = [shadow.handles[shadow.places[k]][1] if k in shadow.places else v for k, v in enumerate(inputs)]
+            handles = [
+                shadow.handles[shadow.places[k]][1] if k in shadow.places else v for k, v in enumerate(inputs)
+            ]
             self.written = [getattr(h, "_version", 0) > 0 for h in handles]
             kept_floats = shadow.check(self.name)
             outs = [out_of(v) for v in ys + handles]
@@ -328,8 +350,10 @@ class CheckpointCall:
         for x, before, altered in self.before:
             if not altered and not is_same(x, before):
                 raise GuardError(
-                    f"{self.name}: what the function reads has changed since it was called: {type(x).__name__} "
-                    f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an argument, or give each call "
+                    f"{self.name}: what the function reads has changed since it was called: "
+                    f"{type(x).__name__} "
+                    f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an "
+                    f"argument, or give each call "
                     "its own copy"
                 )
         altered = [(x, before) for x, before, altered in self.before if altered]
@@ -342,12 +366,16 @@ class CheckpointCall:
         stand-ins."""
         if level_of(outs) > level_of(inputs):
             raise ArgumentError(
-                f"{self.name}: the function reads tracked values that lie in an object which a checkpoint does not follow: pass them as "
+                f"{self.name}: the function reads tracked values that lie in an object which a checkpoint "
+                f"does not follow: pass them as "
                 "arguments, or make the object inside"
             )
 
     def check_values(self, marks: AnyList) -> None:
-        same = [len(marks) == len(self.marks), *[same_mark(a, b) for a, b in zip(self.marks, marks, strict=False)]]
+        same = [
+            len(marks) == len(self.marks),
+            *[same_mark(a, b) for a, b in zip(self.marks, marks, strict=False)],
+        ]
         if any([s is False for s in same]):
             self.refuse_values()
         for s in same:
@@ -357,7 +385,8 @@ class CheckpointCall:
 
     def refuse_values(self) -> None:
         raise GuardError(
-            f"{self.name}: run again in the backward sweep, the function gave other values than before. It reads something that has "
+            f"{self.name}: run again in the backward sweep, the function gave other values than before. It "
+            f"reads something that has "
             "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
         )
 
@@ -380,7 +409,9 @@ class CheckpointCall:
             return self.spoiled(terms if len(inputs) > 1 else (terms,))
 
         def forward_rule(t: Any, out: Any, *inputs: Any) -> Any:
-            tangents = tuple([constant_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
+            tangents = tuple(
+                [constant_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)]
+            )
             return self.spoiled(jvp(self, inputs, tangents)[1])
 
         prim.vjp, prim.jvp = (reverse_rule,), forward_rule
@@ -388,7 +419,9 @@ class CheckpointCall:
 
 
 def level_of(values: Any) -> int:
-    return max([v._trace.level for v in values if isinstance(v, Variable) and v._trace is not None], default=0)
+    return max(
+        [v._trace.level for v in values if isinstance(v, Variable) and v._trace is not None], default=0
+    )
 
 
 MAKERS[inplace] = lambda shadow, x: inplace(shadow(x.f), x.like)

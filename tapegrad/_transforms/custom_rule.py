@@ -28,7 +28,9 @@ P = ParamSpec("P")
 Y = TypeVar("Y")
 
 
-def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | str | None = None) -> Callable[P, Y]:
+def rule(
+    f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | str | None = None
+) -> Callable[P, Y]:
     """Give a function a derivative of your own.
 
     Parameters
@@ -93,13 +95,17 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
             return transposed_jvp(jvp, g, out, need, args, params)
         if not OPEN.hiding:
             return checked_terms(name, vjp(g, out, *args, **params), args)
-        return batched_rule(lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args))
+        return batched_rule(
+            lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args)
+        )
 
     def push(t: Any, out: Any, *args: Any, **params: Any) -> Any:
         if jvp is not None:
             if not OPEN.hiding:
                 return jvp(tuple(t), out, *args, **params)
-            return batched_rule(*without_none(lambda t, out, *xs: jvp(t, out, *xs, **params), tuple(t), out, args))
+            return batched_rule(
+                *without_none(lambda t, out, *xs: jvp(t, out, *xs, **params), tuple(t), out, args)
+            )
         return transposed_vjp(vjp, name, t, out, args, params)
 
     return (pull,), push
@@ -119,7 +125,9 @@ class Differences:
         active = [k for k, d in enumerate(t) if d is not None]
 
         def along(*xs: Any) -> Any:
-            y, slopes = self.slopes(xs[: len(args)], params, [dict(zip(active, xs[len(args) :], strict=True))])
+            y, slopes = self.slopes(
+                xs[: len(args)], params, [dict(zip(active, xs[len(args) :], strict=True))]
+            )
             return tree_of(y, slopes[0])
 
         return Rule(along, None, "differences")(*args, *[t[k] for k in active])
@@ -132,8 +140,15 @@ class Differences:
             xs, cotangents = xs[: len(args)], xs[len(args) :]
             units = [{k: unit(xs[k], n)} for k, size in zip(active, sizes, strict=True) for n in range(size)]
             _, slopes = self.slopes(xs, params, units)
-            products = iter([sum([(c * d).sum() for c, d in zip(cotangents, slope, strict=True)]) for slope in slopes])
-            return tuple([filled_like(xs[k], [next(products) for _ in range(size)]) for k, size in zip(active, sizes, strict=True)])
+            products = iter(
+                [sum([(c * d).sum() for c, d in zip(cotangents, slope, strict=True)]) for slope in slopes]
+            )
+            return tuple(
+                [
+                    filled_like(xs[k], [next(products) for _ in range(size)])
+                    for k, size in zip(active, sizes, strict=True)
+                ]
+            )
 
         found = Rule(pulled, None, "differences")(*args, *leaves(g))
         terms: AnyList = [None] * len(args)
@@ -146,7 +161,10 @@ class Differences:
         y = self.f(*xs, **params)
         kinds = {dtype_of(v) for v in (*xs, *leaves(y))}
         if any([kind.kind == "c" for kind in kinds]):
-            raise ArgumentError(f"rule({user_name(self.f)}, jvp='differences'): complex arguments or results need a rule of your own")
+            raise ArgumentError(
+                f"rule({user_name(self.f)}, jvp='differences'): complex arguments or results need a rule of "
+                f"your own"
+            )
         eps = max([float(np.finfo(kind).eps) for kind in kinds if kind.kind == "f"], default=EPS)
         return y, [self.along(xs, params, y, direction, eps) for direction in directions]
 
@@ -159,14 +177,19 @@ class Differences:
             noise = 1e3 * eps * largest(v) / h
             if not largest(a - b) <= AGREEMENT * max(largest(a), largest(b)) + noise:
                 raise ConvergenceError(
-                    f"rule({user_name(self.f)}, jvp='differences'){where_of(self.f)}: the differences at steps {h:.1e} and {h / 2:.1e} "
-                    "disagree: the function has a kink or noise near this point, or changes too fast. Give it a rule of your own"
+                    f"rule({user_name(self.f)}, jvp='differences'){where_of(self.f)}: the differences at "
+                    f"steps {h:.1e} and {h / 2:.1e} "
+                    "disagree: the function has a kink or noise near this point, or changes too fast. Give "
+                    "it a rule of your own"
                 )
         return [(4 * b - a) / 3 for a, b in zip(wide, near, strict=True)]
 
     def central(self, xs: AnyTuple, params: Params, direction: AnyDict, h: float) -> AnyList:
         ahead, behind = [
-            leaves(self.f(*[x + s * direction[k] if k in direction else x for k, x in enumerate(xs)], **params)) for s in (h, -h)
+            leaves(
+                self.f(*[x + s * direction[k] if k in direction else x for k, x in enumerate(xs)], **params)
+            )
+            for s in (h, -h)
         ]
         return [(a - b) / (2 * h) for a, b in zip(ahead, behind, strict=True)]
 
@@ -220,7 +243,9 @@ def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> CustomRule
     prim.holomorphic, prim.joint = False, True
     prim.keep_spec = lambda active: (tuple(range(len(active))), True)
     prim.vjp, prim.jvp = (pull_all,), push_all
-    return CustomRule(lambda trace, _, operands, params: bind(prim, [as_stack(trace, v, b) for v, b in operands], params))
+    return CustomRule(
+        lambda trace, _, operands, params: bind(prim, [as_stack(trace, v, b) for v, b in operands], params)
+    )
 
 
 def per_sample(f: AnyFunction, stacks: AnyTuple) -> Any:
@@ -262,7 +287,9 @@ def batched_rule(f: AnyFunction, args: AnyTuple) -> Any:
     try:
         return f(*args)
     except Exception:
-        traces = [x._trace for x in map(live_one, leaves(args)) if x is not None and x._trace.visibility == SAMPLED]
+        traces = [
+            x._trace for x in map(live_one, leaves(args)) if x is not None and x._trace.visibility == SAMPLED
+        ]
         if not traces:
             raise
         take_back(known)
@@ -281,9 +308,16 @@ def live_one(x: Any) -> Any:
 def is_first(first: Any, together: Any) -> bool:
     """Does what all samples gave begin with what the first one gave?  (Code that asks what it is given may do
     another thing.)"""
-    pairs = [(a, b) for a, b in zip(leaves(first), leaves(together), strict=True) if a is not None or b is not None]
+    pairs = [
+        (a, b) for a, b in zip(leaves(first), leaves(together), strict=True) if a is not None or b is not None
+    ]
     plain = [(np.asarray(values_of(a)), np.asarray(values_of(b)[0])) for a, b in pairs]
-    return all([a.shape == b.shape and np.allclose(a, b, 1e-9, 1e-9 * np.abs(a).max(initial=0.0), equal_nan=True) for a, b in plain])
+    return all(
+        [
+            a.shape == b.shape and np.allclose(a, b, 1e-9, 1e-9 * np.abs(a).max(initial=0.0), equal_nan=True)
+            for a, b in plain
+        ]
+    )
 
 
 def checked_result(f: AnyFunction, y: Any) -> Any:
@@ -291,8 +325,10 @@ def checked_result(f: AnyFunction, y: Any) -> Any:
     way."""
     if any([is_tracked(v) for v in leaves(y)]):
         raise ArgumentError(
-            f"rule({user_name(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open transform watches and the "
-            "function did not get as an argument; its derivative would be lost: pass it as an argument, or take tg.value of it"
+            f"rule({user_name(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open "
+            f"transform watches and the "
+            "function did not get as an argument; its derivative would be lost: pass it as an argument, or "
+            "take tg.value of it"
         )
     return y
 
@@ -304,7 +340,9 @@ class Rule(PickledByCall):
         self.f, self.vjp, self.jvp = f, vjp, jvp
         functools.update_wrapper(self, f)
         self.__name__ = user_name(f)
-        self.prim = prim = Primitive(self.__name__, lambda *args, **params: checked_result(f, f(*args, **params)))
+        self.prim = prim = Primitive(
+            self.__name__, lambda *args, **params: checked_result(f, f(*args, **params))
+        )
         prim.holomorphic, prim.joint = False, True
         prim.keep_spec = lambda active: (tuple(range(len(active))), True)
         if jvp == "differences":
@@ -312,14 +350,17 @@ class Rule(PickledByCall):
             vjp, jvp = vjp or numeric.vjp, numeric.jvp
         prim.vjp, prim.jvp = rules = derivatives(self.__name__, vjp, jvp)
         prim.batch = for_samples(
-            self.__name__, lambda *stacks, **params: checked_result(f, per_sample(lambda *xs: f(*xs, **params), stacks)), rules
+            self.__name__,
+            lambda *stacks, **params: checked_result(f, per_sample(lambda *xs: f(*xs, **params), stacks)),
+            rules,
         )
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         for n, a in enumerate(args):
             if not (is_array(layout_of(a)) or isinstance(layout_of(a), (int, float, complex, np.generic))):
                 raise ArgumentError(
-                    f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
+                    f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; "
+                    f"pass settings by keyword"
                 )
         return bind(self.prim, args, params)
 

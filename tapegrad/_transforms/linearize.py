@@ -13,7 +13,16 @@ from .._core.trees import tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
-from .call import RecordedCall, cast_to_primal, constant_like, derivative_out, leaves_like, lowered_leaf, numpy_number, user_name
+from .call import (
+    RecordedCall,
+    cast_to_primal,
+    constant_like,
+    derivative_out,
+    leaves_like,
+    lowered_leaf,
+    numpy_number,
+    user_name,
+)
 
 Y = TypeVar("Y")
 
@@ -51,9 +60,15 @@ class Products:
 
     def transposed(self) -> AnyTuple:
         tape = watched(reverse.Tape())
-        ws = [tape.watch(constant_like(numpy_number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
+        ws = [
+            tape.watch(constant_like(numpy_number(y), 0)) if is_differentiable(layout_of(y)) else None
+            for y, _ in self.recorded.low
+        ]
         pulled = self.recorded.pull(ws)
-        slots = {key: None if pulled.get(key) is None else lowered_leaf(pulled[key], tape)[1] for key in self.recorded.inputs.watched}
+        slots = {
+            key: None if pulled.get(key) is None else lowered_leaf(pulled[key], tape)[1]
+            for key in self.recorded.inputs.watched
+        }
         tape.close()
         return tape, ws, slots
 
@@ -76,7 +91,10 @@ class RetainedRecord:
             pairs, self.turned = [*zip(i, x, strict=True), *outs], (False,) * (len(x) + len(outs))
         else:
             y_slot = None if second is reverse.SETTINGS or second is None else j
-            pairs, self.turned = [(i, x), (y_slot, y), *outs], (is_turned(rule), is_turned(second), *[False] * len(outs))
+            pairs, self.turned = (
+                [(i, x), (y_slot, y), *outs],
+                (is_turned(rule), is_turned(second), *[False] * len(outs)),
+            )
         self.slots, self.values = [s for s, _ in pairs], [v for _, v in pairs]
 
     def by_slot(self) -> AnyList:
@@ -88,7 +106,10 @@ class RetainedRecord:
         rule, i, second, j, out, x, y = self.record
         if not self.slots:
             return self.record
-        values = [of(*found) if is_kept(*found) else found[1] for found in zip(self.slots, self.values, self.turned, strict=True)]
+        values = [
+            of(*found) if is_kept(*found) else found[1]
+            for found in zip(self.slots, self.values, self.turned, strict=True)
+        ]
         n = len(x) if second is reverse.MANY else 2
         out = tuple(values[n:]) if type(out) is tuple else values[n]
         if second is reverse.MANY:
@@ -100,7 +121,9 @@ LINEAR = (reverse.REGION, reverse.ELEMENT, reverse.PART)  # records that keep no
 
 
 def is_kept(slot: int | None, value: Any, turned: bool) -> bool:
-    return slot is not None and type(value) is not reverse.ShapeStandIn and is_differentiable(layout_of(value))
+    return (
+        slot is not None and type(value) is not reverse.ShapeStandIn and is_differentiable(layout_of(value))
+    )
 
 
 def is_turned(rule: Any) -> bool:
@@ -138,7 +161,8 @@ class SecondOrder:
             if not is_declared(record):
                 name = getattr(reverse.primitive_of(record), "name", "an operation")
                 raise NoRuleError(
-                    f"{call}: the tape holds {name}, whose record does not tell second derivatives; put what was computed into a function "
+                    f"{call}: the tape holds {name}, whose record does not tell second derivatives; put "
+                    f"what was computed into a function "
                     "f, and call tapegrad.hvp(f, x, v)"
                 )
         self.kept = [RetainedRecord(k, record) for k, record in enumerate(records)]
@@ -159,7 +183,9 @@ class SecondOrder:
             # a Variable: rules take no short ways of plain arrays
             seed = dual.watch(constant_like(y, 1), constant_like(y, 0))
             G = reverse.pull(again, [(slot, seed)])
-            found = [None if s >= len(G) or G[s] is None else lowered_leaf(G[s], dual)[1] for s, _ in directions]
+            found = [
+                None if s >= len(G) or G[s] is None else lowered_leaf(G[s], dual)[1] for s, _ in directions
+            ]
         finally:
             dual.close()
             again.close()
@@ -167,12 +193,20 @@ class SecondOrder:
 
     def tangents(self, directions: AnyList) -> AnyDict:
         """slot -> tangent of each value that a record keeps, if it has one."""
-        values = {s: transpose(v, axes=(1, 0)) if turned else v for kept in self.kept for s, v, turned in kept.by_slot()}
+        values = {
+            s: transpose(v, axes=(1, 0)) if turned else v
+            for kept in self.kept
+            for s, v, turned in kept.by_slot()
+        }
         over = watched(reverse.Tape())
         try:
             seeds = [(s, over.watch(constant_like(numpy_number(value), 0))) for s, value in values.items()]
             G = reverse.pull(self.tape, seeds) if seeds else []
-            pulled = [(lowered_leaf(G[s], over)[1], v) for s, v in directions if v is not None and s < len(G) and G[s] is not None]
+            pulled = [
+                (lowered_leaf(G[s], over)[1], v)
+                for s, v in directions
+                if v is not None and s < len(G) and G[s] is not None
+            ]
         finally:
             over.close()
         pulled = [(s, v) for s, v in pulled if s is not None]
@@ -181,7 +215,12 @@ class SecondOrder:
 
 
 def record_linear(
-    call: str, f: AnyFunction, argnums: Any, args: AnyTuple, lift: AnyFunction | None = None, read: AnyFunction | None = None
+    call: str,
+    f: AnyFunction,
+    argnums: Any,
+    args: AnyTuple,
+    lift: AnyFunction | None = None,
+    read: AnyFunction | None = None,
 ) -> RecordedCall:
     """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain
     data again."""
@@ -218,19 +257,34 @@ class LinearMap(Generic[Y]):
         inputs = r.inputs
         if not self.forward:
             if len(given) != 1:
-                raise ArgumentError(f"{self!r}: give one cotangent, in the tree of the value; got {len(given)}")
+                raise ArgumentError(
+                    f"{self!r}: give one cotangent, in the tree of the value; got {len(given)}"
+                )
             ws = leaves_like(repr(self), "cotangent", given[0], r.tree)
-            return inputs.results(self.products.backward(self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])))  # type: ignore[no-any-return]
+            return inputs.results(  # type: ignore[no-any-return]
+                self.products.backward(
+                    self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])
+                )
+            )
         if len(given) != len(inputs.nums):
-            raise ArgumentError(f"{self!r}: give one tangent for each of the {len(inputs.nums)} primals; got {len(given)}")
-        flat = [t for v, n in zip(given, inputs.nums, strict=True) for t in leaves_like(repr(self), "tangent", v, inputs.args[n])]
+            raise ArgumentError(
+                f"{self!r}: give one tangent for each of the {len(inputs.nums)} primals; got {len(given)}"
+            )
+        flat = [
+            t
+            for v, n in zip(given, inputs.nums, strict=True)
+            for t in leaves_like(repr(self), "tangent", v, inputs.args[n])
+        ]
         watched = [inputs.watched.get(key) for key in range(len(flat))]
         tangents = dict(enumerate(self.checked("tangent", flat, watched)))
         each = iter(self.products.forward({key: tangents[key] for key in inputs.watched}))
         return tree_map(lambda _: next(each), r.tree)  # type: ignore[no-any-return]
 
     def checked(self, what: str, given: AnyList, primals: AnyList) -> AnyList:
-        return [None if v is None or p is None else cast_to_primal(repr(self), what, v, p) for v, p in zip(given, primals, strict=True)]
+        return [
+            None if v is None or p is None else cast_to_primal(repr(self), what, v, p)
+            for v, p in zip(given, primals, strict=True)
+        ]
 
     def __repr__(self) -> str:
         return self.name if self.forward else f"{self.name}.T"
@@ -276,9 +330,17 @@ def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
     """
     call = f"linearize({user_name(f)})"
     if OPEN.inside is not None:
-        raise ArgumentError(f"{call}: a kernel has no linear maps that outlive a call; write tg.jvp or tg.vjp there")
+        raise ArgumentError(
+            f"{call}: a kernel has no linear maps that outlive a call; write tg.jvp or tg.vjp there"
+        )
     if not primals:
         raise ArgumentError(f"{call}: give the primals, linearize(f, x)")
     values: AnyList = []
-    r = record_linear(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, read=lambda r: values.append(r.value()))
+    r = record_linear(
+        call,
+        f,
+        0 if len(primals) == 1 else tuple(range(len(primals))),
+        primals,
+        read=lambda r: values.append(r.value()),
+    )
     return values[0], LinearMap(call, Products(r))

@@ -77,7 +77,11 @@ def swept_at_once(call: str, sweep: AnyFunction, rows: AnyList, count: int, at_o
         except (TapegradError, TypeError):  # a rule of the user's, say, that takes plain arrays
             take_back(known)
             return None
-    return parts[0] if len(parts) == 1 else {key: shaping.concatenate(*[p[key] for p in parts], axis=0) for key in parts[0]}
+    return (
+        parts[0]
+        if len(parts) == 1
+        else {key: shaping.concatenate(*[p[key] for p in parts], axis=0) for key in parts[0]}
+    )
 
 
 def basis(x: Any) -> Any:

@@ -55,21 +55,34 @@ class Rebind(Shadow):
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
             kind = type(x)
-            make = Rebind.drawn if is_iterator(kind) else REPLACED.get(kind, Rebind.carried if hasattr(kind, "_handed_back") else None)
+            make = (
+                Rebind.drawn
+                if is_iterator(kind)
+                else REPLACED.get(kind, Rebind.carried if hasattr(kind, "_handed_back") else None)
+            )
             if make is not None and id(x) not in self.seen and kind_of(x) is None and not isinstance(x, type):
                 self.hold.append(x)
                 self.seen[id(x)] = make(self, x)
             if id(x) not in self.seen and isinstance(x, np.vectorize):
                 return self.vectorized(x)
-            if kind is types.MethodType and type(x.__self__) in REPLACED and getattr(type(x.__self__), x.__name__, None) is x.__func__:
+            if (
+                kind is types.MethodType
+                and type(x.__self__) in REPLACED
+                and getattr(type(x.__self__), x.__name__, None) is x.__func__
+            ):
                 return getattr(self(x.__self__), x.__name__)
             # memory in other hands stays plain
             new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)
             if new is x and (type(x) in (list, dict) or is_array(x)):
                 self.state.append((x, content_of(x)))
-            elif new is x and isinstance(x, BaseException) and any([s.seen and x in s.seen.values() for s in OPEN.shadows]):
+            elif (
+                new is x
+                and isinstance(x, BaseException)
+                and any([s.seen and x in s.seen.values() for s in OPEN.shadows])
+            ):
                 raise ArgumentError(
-                    f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised since; reach what it holds by "
+                    f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised "
+                    f"since; reach what it holds by "
                     "a name"
                 )
             elif isinstance(x, GENERATORS) and not any([x is g for g, _ in self.generators]):
@@ -121,7 +134,10 @@ class Rebind(Shadow):
         kind = type(x)
         new = self.seen[id(x)] = object.__new__(kind)  # before what leads back to it
         own = state_of(x, kind)
-        put_state(new, {name: v if stand_ins.of_instance(type(v)) is not None else self(v) for name, v in own.items()})
+        put_state(
+            new,
+            {name: v if stand_ins.of_instance(type(v)) is not None else self(v) for name, v in own.items()},
+        )
         return new
 
     def drawn(self, x: Any) -> Any:
@@ -159,7 +175,8 @@ class Rebind(Shadow):
         if len(self.of.handles) > len(self.values):
             ended(self)
             raise LateVariable(
-                f"{call}: run again, the function reads an array that it did not read at first. It reads something that has changed (an "
+                f"{call}: run again, the function reads an array that it did not read at first. It reads "
+                f"something that has changed (an "
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
 
@@ -170,11 +187,15 @@ class Rebind(Shadow):
         own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
         known = {id(new) for new in self.seen.values()}  # they are handed back as what they stand for
         put = [now for change in self.changes for now in change[0].put(change) if id(now) not in own]
-        found = [v for now in put for v in held_floats(now, known)] + ([*strays(self)[1].values()] if self.near else [])
+        found = [v for now in put for v in held_floats(now, known)] + (
+            [*strays(self)[1].values()] if self.near else []
+        )
         if any([is_tracked(v) for v in found]):
             raise ArgumentError(
-                f"{call}: the function keeps a value with a derivative outside of itself (by a name, an attribute, in a list); it is "
-                "called again for the derivative, so what it returns and what it writes into arrays can be followed: return it, write "
+                f"{call}: the function keeps a value with a derivative outside of itself (by a name, an "
+                f"attribute, in a list); it is "
+                "called again for the derivative, so what it returns and what it writes into arrays can be "
+                "followed: return it, write "
                 "name[...] = value, or keep tapegrad.value(v)"
             )
         return bool(found)
@@ -222,7 +243,9 @@ class RecordedIterator(UserIterator):
         return self.given(kept.given(item) if self.again else item)
 
     def send(self, value: Any) -> None:
-        raise ArgumentError("checkpoint: the function sends values to a generator made outside: make the generator inside")
+        raise ArgumentError(
+            "checkpoint: the function sends values to a generator made outside: make the generator inside"
+        )
 
 
 class FlatSnapshot(FlatIterator):

@@ -189,7 +189,8 @@ def asking(name: str) -> AnyFunction:
 
 
 KEPT = frozenset((*object.__dict__, *Tally.__dict__)) - {
-    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__repr__", "__str__", "__format__", "__reduce__",
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__repr__", "__str__",
+    "__format__", "__reduce__",
     "__reduce_ex__",
 }  # fmt: skip  # what a tally answers by itself
 TALLIES = {
@@ -223,7 +224,12 @@ def frozen_count(x: Any) -> AnyTuple:
 
 def counts_of(change: AnyTuple, trace: Batch) -> AnyList:
     """Those among the values, and in objects and collections of other things."""
-    return [x for v in put_by(change, trace) for x in ([v] if is_count(v) else flatten_graph(v, {})) if is_count(x)]
+    return [
+        x
+        for v in put_by(change, trace)
+        for x in ([v] if is_count(v) else flatten_graph(v, {}))
+        if is_count(x)
+    ]
 
 
 def counts_before(trace: Batch) -> AnyDict:
@@ -294,7 +300,9 @@ def equal(a: Any, b: Any) -> bool:
 
 def same_structure(a: Any, b: Any) -> bool:
     if type(a) is SampleStack or type(b) is SampleStack:
-        a, b = [v.values if type(v) is SampleStack else v if type(v) is tuple else one_for_all(v) for v in (a, b)]
+        a, b = [
+            v.values if type(v) is SampleStack else v if type(v) is tuple else one_for_all(v) for v in (a, b)
+        ]
         # one that is the same for all samples may become one of each, and the same
         if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):
             return shape(a)[1:] == shape(b)[1:] and dtype(a) == dtype(b) and equal(a, b)
@@ -313,9 +321,16 @@ class RunOutcome:
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
     def agrees(self, other: "RunOutcome", adopted: AnyList) -> bool:
-        if len(self.seen) != len(other.seen) or not all([same_structure(a, b) for a, b in zip(self.seen, other.seen, strict=True)]):
+        if len(self.seen) != len(other.seen) or not all(
+            [same_structure(a, b) for a, b in zip(self.seen, other.seen, strict=True)]
+        ):
             return False
-        return all([left_alike(x._slot.marks, a, b) for (x, *_), a, b in zip(adopted, self.arrays, other.arrays, strict=True)])
+        return all(
+            [
+                left_alike(x._slot.marks, a, b)
+                for (x, *_), a, b in zip(adopted, self.arrays, other.arrays, strict=True)
+            ]
+        )
 
 
 def left_alike(marks: Marks, first: AnyTuple, second: AnyTuple) -> bool:
@@ -353,7 +368,11 @@ class DependenceTrace(Dual):
         if not isinstance(y, Variable) or y._trace is not self:
             return y
         t = live(y._slot) if isinstance(y._slot, Variable) else y._slot
-        t = t._slot if isinstance(t, Variable) and t._trace is not None and t._trace.visibility == SAMPLED else t
+        t = (
+            t._slot
+            if isinstance(t, Variable) and t._trace is not None and t._trace.visibility == SAMPLED
+            else t
+        )
         if primal_of(t) is not t:
             return y
         nonzero = (t != 0).any() if ndim(t) else t != 0
@@ -364,12 +383,21 @@ class Counts:
     """The integers, strings and the like that a first run has left in holders."""
 
     def __init__(self, trace: Batch):
-        self.left = [(change, [(name, v) for name, v in change[0].named(change) if is_count(v)]) for change in changes()]
+        self.left = [
+            (change, [(name, v) for name, v in change[0].named(change) if is_count(v)])
+            for change in changes()
+        ]
         found = [*[x for x, _ in trace.noted.values()], *[v for _, pairs in self.left for _, v in pairs]]
         self.noted = [
-            (x, content_of(x)) for x in [*found, *nested_collections([v for x in found for v in parts_of(x)])] if content_of(x) is not None
+            (x, content_of(x))
+            for x in [*found, *nested_collections([v for x in found for v in parts_of(x)])]
+            if content_of(x) is not None
         ]
-        self.mixed = [(new, kind_of(new).parts(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
+        self.mixed = [
+            (new, kind_of(new).parts(new))
+            for kind, _, new, *first in changes()
+            if kind is Contents and first != [None]
+        ]
         self.last = self.now(trace)
         self.asked: AnyList = []
 
@@ -400,7 +428,13 @@ class Counts:
     def went_on(self) -> bool:
         """Are arrays of integers, bytes and the like others after another run?  A loop would leave them as
         they are after many."""
-        return any([not is_same(x, content) for x, content in self.noted if type(content) is ObjectSnapshot or not isinstance(x, COUNTED)])
+        return any(
+            [
+                not is_same(x, content)
+                for x, content in self.noted
+                if type(content) is ObjectSnapshot or not isinstance(x, COUNTED)
+            ]
+        )
 
     def put_back(self) -> None:
         """A function that counts its runs has counted one."""
@@ -428,7 +462,9 @@ def nested_collections(values: AnyList) -> Iterator[Any]:
 
 def objects_in(x: Any) -> AnyList:
     """(ids) What a container holds besides numbers and strings."""
-    return [id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in IMMUTABLE or is_count(v))]
+    return [
+        id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in IMMUTABLE or is_count(v))
+    ]
 
 
 # --- the runs ---
@@ -449,15 +485,25 @@ def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
         met.add(id(base))
         stack = y._slot
         library = xp_of(bottom(stack))
-        stack = bind(READ, (stack,), {"path": (), "at": library.asarray(np.roll(np.arange(trace.count), 1)), "copy": True})
+        stack = bind(
+            READ,
+            (stack,),
+            {"path": (), "at": library.asarray(np.roll(np.arange(trace.count), 1)), "copy": True},
+        )
         varied = told is not None and dtype(stack).kind in "fc"
         if varied:
             stack = primal_of(stack)
-            stack = stack * library.asarray(1 + 0.1 * noise.normal(size=shape(stack))).astype(dtype(stack)) + 0.01
+            stack = (
+                stack * library.asarray(1 + 0.1 * noise.normal(size=shape(stack))).astype(dtype(stack)) + 0.01
+            )
         new = trace.made(like_layout(stack, empty_stack(trace.count, y._value)), is_array(y._value))
         if varied:
             to = shape(new)
-            t = library.asarray(noise.normal(size=to)).astype(dtype(new)) if is_array(y._value) else dtype(new).type(noise.normal())
+            t = (
+                library.asarray(noise.normal(size=to)).astype(dtype(new))
+                if is_array(y._value)
+                else dtype(new).type(noise.normal())
+            )
             new = told.watch(new, t)
         base._become(new)
         base._saved = True
@@ -510,8 +556,10 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
 
 def refusal_of_counts(trace: Batch, where: str) -> BatchError:
     return BatchError(
-        f"{trace.call}: the function counts on in {where}, which outlives the call, and its code may read what it has counted: for "
-        f"{trace.count} samples that cannot be tried (for {MOST_TRIED_SAMPLES} it is). Pass what depends on the number of the sample as an "
+        f"{trace.call}: the function counts on in {where}, which outlives the call, and its code may read "
+        f"what it has counted: for "
+        f"{trace.count} samples that cannot be tried (for {MOST_TRIED_SAMPLES} it is). Pass what depends on "
+        f"the number of the sample as an "
         "argument, "
         "np.arange(n), or count outside"
     )
@@ -520,6 +568,7 @@ def refusal_of_counts(trace: Batch, where: str) -> BatchError:
 def refuse(trace: Batch, where: str) -> None:
     raise BatchError(
         f"{trace.call}: the function keeps a value in {where}, which outlives the call, and what it gives "
-        "depends on what was kept there: a loop over the samples would show it to the next one, and tg.vmap runs the function for all "
+        "depends on what was kept there: a loop over the samples would show it to the next one, and tg.vmap "
+        "runs the function for all "
         "of them at once. Return it, or write it into a captured array, name[...] = value"
     )

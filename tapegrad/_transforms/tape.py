@@ -21,7 +21,17 @@ from ..ops import shaping
 from ..ops import variable_methods as variable_methods  # it gives Variables their methods
 from ..ops.declare import dtype, shape
 from ..ops.linalg.degenerate_spectra import free_of_gauge
-from .call import Inputs, RecordedCall, cast_to_primal, check_scalar, constant_like, derivative_out, enter_leaf, leaves_like, value_out
+from .call import (
+    Inputs,
+    RecordedCall,
+    cast_to_primal,
+    check_scalar,
+    constant_like,
+    derivative_out,
+    enter_leaf,
+    leaves_like,
+    value_out,
+)
 from .linearize import Products, RetainedRecord, SecondOrder
 from .transforms import Mode, check_mode, jacobian_of
 
@@ -61,13 +71,17 @@ class TapeCall(RecordedCall):
         self.low = [tape._found(v) for v in leaves(y)]
         if all([s is None for _, s in self.low]):
             raise ArgumentError(
-                f"{call}: y does not depend on anything that the tape watched. After the with block values are plain: "
+                f"{call}: y does not depend on anything that the tape watched. After the with block values "
+                f"are plain: "
                 "compute y, sums and indexing included, inside it"
             )
         self.slots, self.watched, self.x = {}, {}, x
         for key, v in enumerate(leaves(x)):
             if not isinstance(v, Variable) or v._trace is not trace or v._slot not in tape._leaves:
-                raise ArgumentError(f"{call}: x was not watched by this tape, or was written since; keep what tape.watch returned")
+                raise ArgumentError(
+                    f"{call}: x was not watched by this tape, or was written since; keep what tape.watch "
+                    f"returned"
+                )
             self.slots[key], self.watched[key] = v._slot, tape._leaves[v._slot]
 
     inputs: Any = property(lambda self: self)
@@ -274,7 +288,9 @@ class Tape:
                [0., 6.]])
         """
         check_mode("tape.jacobian", mode)
-        return jacobian_of("tape.jacobian", self.jacobian, TapeCall("tape.jacobian(y, x)", self, y, x), mode, holomorphic)
+        return jacobian_of(
+            "tape.jacobian", self.jacobian, TapeCall("tape.jacobian(y, x)", self, y, x), mode, holomorphic
+        )
 
     def hvp(self, y: Any, x: Y, v: Any) -> Y:
         """Compute H v for the Hessian H of the scalar y with respect to x; v has the tree and shapes of x.
@@ -298,8 +314,12 @@ class Tape:
         r = TapeCall("tape.hvp(y, x, v)", self, y, x)
         tangents = r.cast("tape.hvp", "direction", v, x, list(r.watched.values()))
         ((value, slot),) = r.low
-        found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(value, slot, list(zip(r.slots.values(), tangents, strict=True)))
-        return r.results({key: derivative_out(t, x) for (key, x), t in zip(r.watched.items(), found, strict=True)})  # type: ignore[no-any-return]
+        found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(
+            value, slot, list(zip(r.slots.values(), tangents, strict=True))
+        )
+        return r.results(  # type: ignore[no-any-return]
+            {key: derivative_out(t, x) for (key, x), t in zip(r.watched.items(), found, strict=True)}
+        )
 
 
 def by_hand(x: Variable, name: str) -> Any:
@@ -308,8 +328,10 @@ def by_hand(x: Variable, name: str) -> Any:
     trace = x._trace
     if trace is None or not hasattr(trace, "gradients"):
         raise AttributeError(
-            f"{name} is known under a tape by hand: with tapegrad.Tape() as tape: x = tape.watch(a); y = f(x); then tape.grad(y, x), or "
-            "y.backward() and x.grad. In a function that is differentiated return y, and call tapegrad.grad(f)(x)"
+            f"{name} is known under a tape by hand: with tapegrad.Tape() as tape: x = tape.watch(a); y = "
+            f"f(x); then tape.grad(y, x), or "
+            "y.backward() and x.grad. In a function that is differentiated return y, and call "
+            "tapegrad.grad(f)(x)"
         )
     return trace
 
@@ -326,7 +348,9 @@ class Backward:
     def __call__(self, seed: Any = None) -> None:
         if seed is None:
             check_scalar("y.backward", self, self.y)
-        seed = constant_like(self.y, 1) if seed is None else cast_to_primal("y.backward", "seed", seed, self.y)
+        seed = (
+            constant_like(self.y, 1) if seed is None else cast_to_primal("y.backward", "seed", seed, self.y)
+        )
         G, gradients = reverse.pull(self.trace, [(self.y._slot, seed)]), self.trace.gradients
         for slot, value in self.trace.leaves.items():
             g = derivative_out(G[slot] if slot < len(G) else None, value)
@@ -363,7 +387,11 @@ class Traces:
 
     def holds(self, x: Any) -> bool:
         """May x be a value under these traces?"""
-        return not isinstance(x, Variable) or (x := live(x))._trace is None or x._trace.level < self.traces[0].level
+        return (
+            not isinstance(x, Variable)
+            or (x := live(x))._trace is None
+            or x._trace.level < self.traces[0].level
+        )
 
     def have(self, d: "Dual") -> bool:
         return d.traces == self.traces[: len(d.traces)]
@@ -391,7 +419,11 @@ class DiscardingList(list[Any]):
 def dual_parts(x: Any, traces: AnyTuple) -> AnyList:
     """The values and tangents of all orders that x is made of."""
     x = live(x) if isinstance(x, Variable) else x
-    return dual_parts(x._value, traces) + dual_parts(x._slot, traces) if isinstance(x, Variable) and x._trace in traces else [x]
+    return (
+        dual_parts(x._value, traces) + dual_parts(x._slot, traces)
+        if isinstance(x, Variable) and x._trace in traces
+        else [x]
+    )
 
 
 OF_PLAIN = [Traces(())]  # by order, those of dual numbers of plain arrays
@@ -425,12 +457,15 @@ def apply_to_duals(f: Any, *args: Any, **kwargs: Any) -> Any:
         return handle
 
     def lifted(y: Any) -> Any:
-        return y if not isinstance(y, Variable) else used[id(y)][0] if id(y) in used else Dual._of(y, to.traces)
+        return (
+            y if not isinstance(y, Variable) else used[id(y)][0] if id(y) in used else Dual._of(y, to.traces)
+        )
 
     result = f(*tree_map(lowered, args), **tree_map(lowered, kwargs))
     if any([handle is not x._x and getattr(handle, "_version", 0) for x, handle in used.values()]):
         raise ArgumentError(
-            "a tapegrad.Dual is written with a value of a transform that was opened after it was made; make the one that is written "
+            "a tapegrad.Dual is written with a value of a transform that was opened after it was made; make "
+            "the one that is written "
             "there: tapegrad.Dual(d.value, d.tangent)"
         )
     return tree_map(lifted, result)
@@ -471,10 +506,15 @@ class Dual(Attached):
 
     def __init__(self, value: Any, tangent: Any):
         members = [x for x in (value, tangent) if isinstance(x, (Dual, Variable))]
-        to = common_traces(members, 1 + max([len(x.traces) for x in members if isinstance(x, Dual)], default=0))
+        to = common_traces(
+            members, 1 + max([len(x.traces) for x in members if isinstance(x, Dual)], default=0)
+        )
         value, tangent = [to.moved(x._x, x.traces) if isinstance(x, Dual) else x for x in (value, tangent)]
         value = enter_leaf(Inputs("Dual", 0, (value,)).args[0], "Dual")
-        self._x, self._traces = to.traces[-1].watch(value, cast_to_primal("Dual", "tangent", tangent, value)), to.traces
+        self._x, self._traces = (
+            to.traces[-1].watch(value, cast_to_primal("Dual", "tangent", tangent, value)),
+            to.traces,
+        )
 
     @classmethod
     def _of(cls, x: Variable, traces: AnyTuple) -> "Dual":
@@ -523,7 +563,9 @@ class Dual(Attached):
         return FlatDual(self)
 
     def __setattr__(self, name: str, y: Any) -> None:
-        object.__setattr__(self, name, y) if name in Dual.__slots__ else apply_to_duals(setattr, self, name, y)
+        object.__setattr__(self, name, y) if name in Dual.__slots__ else apply_to_duals(
+            setattr, self, name, y
+        )
 
     def __repr__(self) -> str:
         return f"Dual({self.value!r}, {self.tangent!r})"
@@ -577,7 +619,8 @@ class FlatDual:
 def plain_only(name: str) -> AnyFunction:
     def method(d: Any, *args: Any, **kwargs: Any) -> None:
         raise DroppedDerivativeError(
-            f"{name} of a tapegrad.Dual would drop its tangent in silence; use numpy's functions, which keep it, or d.value"
+            f"{name} of a tapegrad.Dual would drop its tangent in silence; use numpy's functions, which "
+            f"keep it, or d.value"
         )
 
     return method
@@ -678,7 +721,9 @@ def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
     kinds = [type(layout_of(m)) for m in members]
     dtypes = [dtype(m) if a else None for m, a in zip(members, active, strict=True)]
     pieces = [
-        shaping.reshape(m, to=(-1,)) if is_array(layout_of(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a
+        shaping.reshape(m, to=(-1,)) if is_array(layout_of(m)) else np.reshape(m, (1,))
+        for m, a in zip(members, active, strict=True)
+        if a
     ]
     flat = shaping.concatenate(*pieces) if pieces else np.zeros(0)
 

@@ -104,34 +104,60 @@ def _inner(transform: AnyFunction, f: AnyFunction, args: AnyTuple) -> AnyFunctio
     outer one shadows them."""
     wrap = _wrapping(f)
     marked = [type(a) is Const for a in args]
-    return lambda g: lambda x, *given: transform(wrap(g))(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
+    return lambda g: (
+        lambda x, *given: transform(wrap(g))(
+            x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)]
+        )
+    )
 
 
 @overload
 def value_and_grad(
-    f: Callable[Concatenate[X, P], Y], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, P], Y],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, P], tuple[Y, X]]: ...
 @overload
 def value_and_grad(
-    f: Callable[Concatenate[X, P], tuple[Y, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+    f: Callable[Concatenate[X, P], tuple[Y, A]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, P], tuple[tuple[Y, A], X]]: ...
 @overload
 def value_and_grad(
-    f: Callable[Concatenate[X, Z, P], Y], argnums: Literal[1], has_aux: Literal[False] = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, Z, P], Y],
+    argnums: Literal[1],
+    has_aux: Literal[False] = False,
+    *,
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], tuple[Y, Z]]: ...
 @overload
 def value_and_grad(
-    f: Callable[Concatenate[X, Z, P], Y], argnums: Both, has_aux: Literal[False] = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, Z, P], Y],
+    argnums: Both,
+    has_aux: Literal[False] = False,
+    *,
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], tuple[Y, tuple[X, Z]]]: ...
 @overload
 def value_and_grad(
-    f: Callable[Concatenate[X, Z, P], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, Z, P], Y],
+    argnums: int | tuple[int, ...],
+    has_aux: bool = False,
+    *,
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], tuple[Any, Any]]: ...
 @overload
 def value_and_grad(
     f: Callable[[X], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
 ) -> Callable[[X], tuple[Any, Any]]: ...
-def value_and_grad(f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True) -> AnyFunction:
+def value_and_grad(
+    f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function that returns the value and the gradient of a real scalar function.
 
     Parameters
@@ -177,12 +203,16 @@ def value_and_grad(f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = 
     return Transform("value_and_grad", _value_and_grad, f if shadow else Const(f), argnums, has_aux)
 
 
-def _value_and_grad(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> AnyTuple:
+def _value_and_grad(
+    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict
+) -> AnyTuple:
     value, aux, gradient = _pulled(call, f, settings, args, kwargs, True)
     return ((value, aux) if settings[1] else value), gradient
 
 
-def _pulled(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, valued: bool) -> AnyTuple:
+def _pulled(
+    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, valued: bool
+) -> AnyTuple:
     argnums, has_aux = settings
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
@@ -195,27 +225,51 @@ def _pulled(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwarg
 
 @overload
 def grad(
-    f: Callable[Concatenate[X, P], object], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, P], object],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, P], X]: ...
 @overload
 def grad(
-    f: Callable[Concatenate[X, P], tuple[object, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+    f: Callable[Concatenate[X, P], tuple[object, A]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, P], tuple[X, A]]: ...
 @overload
 def grad(
-    f: Callable[Concatenate[X, Z, P], object], argnums: Literal[1], has_aux: Literal[False] = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, Z, P], object],
+    argnums: Literal[1],
+    has_aux: Literal[False] = False,
+    *,
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], Z]: ...
 @overload
 def grad(
-    f: Callable[Concatenate[X, Z, P], object], argnums: Both, has_aux: Literal[False] = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, Z, P], object],
+    argnums: Both,
+    has_aux: Literal[False] = False,
+    *,
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], tuple[X, Z]]: ...
 @overload
 def grad(
-    f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+    f: Callable[Concatenate[X, Z, P], object],
+    argnums: int | tuple[int, ...],
+    has_aux: bool = False,
+    *,
+    shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], Any]: ...
 @overload
-def grad(f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[[X], Any]: ...
-def grad(f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True) -> AnyFunction:
+def grad(
+    f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[[X], Any]: ...
+def grad(
+    f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function that returns the gradient of a real scalar function.
 
     Parameters
@@ -286,7 +340,9 @@ def vjp(f: Callable[Concatenate[X, ...], Y], x: X, /) -> tuple[Y, Callable[[Y], 
 @overload
 def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, /) -> tuple[Y, Callable[[Y], tuple[X, Z]]]: ...
 @overload
-def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, a: A, /, *more: object) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
+def vjp(
+    f: Callable[Concatenate[X, ...], Y], x: X, z: Z, a: A, /, *more: object
+) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
 def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
     """Compute the value of f and its pullback, the product with the conjugate transpose of the Jacobian.
 
@@ -332,7 +388,9 @@ def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
     with scope_block():
-        r = RecordedCall(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False)
+        r = RecordedCall(
+            call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False
+        )
         value = r.value()
         r.shadow.release(r.tape.records)
         r.shadow.finish()
@@ -340,7 +398,8 @@ def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
     def pullback(w: Any) -> Any:
         ws = leaves_like("pullback", "cotangent", w, r.tree)
         gs = [
-            None if s is None or c is None else cast_to_primal("pullback", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)
+            None if s is None or c is None else cast_to_primal("pullback", "cotangent", c, y)
+            for c, (y, s) in zip(ws, r.low, strict=True)
         ]
         return r.inputs.results(r.gradient(gs))
 
@@ -529,19 +588,28 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
     with NamedCall(call, f), scope_block():
         r = RecordedCall(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args))
         rows = leaves_like(call, "matrix V", V, x)
-        sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
+        sizes = {
+            shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None
+        }
         if len(sizes) != 1 or -1 in sizes:
-            raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {describe_tree(V)}")
+            raise ShapeError(
+                f"{call}: every leaf of V needs the same leading axis of directions, got {describe_tree(V)}"
+            )
         count = sizes.pop()
 
         def product(given: Any) -> Any:
             each = iter(given)
-            seeds = [None if v is None else cast_to_primal(call, "direction", next(each), y) for v, (y, _) in zip(rows, r.low, strict=True)]
+            seeds = [
+                None if v is None else cast_to_primal(call, "direction", next(each), y)
+                for v, (y, _) in zip(rows, r.low, strict=True)
+            ]
             return r.gradient(seeds)
 
         results = for_each(call, r, product, [v for v in rows if v is not None]) if count else {}
         r.finish()
-    return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})  # type: ignore[no-any-return]
+    return r.inputs.results(  # type: ignore[no-any-return]
+        {key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()}
+    )
 
 
 FORWARD_BYTES = 1 << 23  # bytes of all directions that are pushed forward in one run
@@ -569,7 +637,11 @@ def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
         tape.close()
 
         def swept(given: Any) -> Any:
-            G = [] if slot is None else reverse.pull(tape, [(slot, cast_to_primal(call, "direction", given[0], x))])
+            G = (
+                []
+                if slot is None
+                else reverse.pull(tape, [(slot, cast_to_primal(call, "direction", given[0], x))])
+            )
             return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, numpy_number(y))}
 
         found = few_or_many(call, r, swept, V)
@@ -584,7 +656,9 @@ def vmp(f: AnyFunction, x: Any, W: Any, args: AnyTuple = ()) -> Any:
     with scope_block():
         r = RecordedCall(call, f, 0, (x, *args), {})
         ((y, _),) = r.low
-        found = few_or_many(call, r, lambda given: r.gradient([cast_to_primal(call, "cotangent", given[0], y)]), W)
+        found = few_or_many(
+            call, r, lambda given: r.gradient([cast_to_primal(call, "cotangent", given[0], y)]), W
+        )
         r.finish()
     return r.inputs.results(found)
 
@@ -629,7 +703,12 @@ def jacobian(
     shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], Any]: ...
 def jacobian(
-    f: AnyFunction, argnums: int | tuple[int, ...] = 0, mode: Mode = "auto", holomorphic: bool = False, *, shadow: bool = True
+    f: AnyFunction,
+    argnums: int | tuple[int, ...] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
 ) -> AnyFunction:
     """Make a function that returns the Jacobian of f; f is recorded once.
 
@@ -686,7 +765,9 @@ def _jacobian_of(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, 
     return _jacobian(call, f, argnums, args, kwargs, mode, holomorphic)
 
 
-def _jacobian(call: Any, f: Any, argnums: Any, args: Any, kwargs: Any, mode: Any, holomorphic: Any, lift: Any = None) -> Any:
+def _jacobian(
+    call: Any, f: Any, argnums: Any, args: Any, kwargs: Any, mode: Any, holomorphic: Any, lift: Any = None
+) -> Any:
     with scope_block():
         r = RecordedCall(call, f, argnums, args, kwargs, lift=lift)
         found = jacobian_of(call, f, r, mode, holomorphic)
@@ -707,11 +788,18 @@ def jacobian_of(call: str, f: AnyFunction, r: RecordedCall, mode: str, holomorph
 
 def _blocks(call: str, f: AnyFunction, r: RecordedCall, mode: str, holomorphic: bool) -> AnyDict:
     for y, _ in r.low:
-        if not (y is None or is_array(layout_of(y)) or isinstance(layout_of(y), (int, float, complex, np.generic))):
-            raise ArgumentError(f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(r.tree)}, not arrays")
+        if not (
+            y is None or is_array(layout_of(y)) or isinstance(layout_of(y), (int, float, complex, np.generic))
+        ):
+            raise ArgumentError(
+                f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(r.tree)}, not arrays"
+            )
     complex_in = any(dtype(x).kind == "c" for x in r.inputs.watched.values())
     if complex_in and any(y is not None and dtype(y).kind == "c" for y, _ in r.low) and not holomorphic:
-        raise ArgumentError(f"{call}: complex function of complex arguments; say holomorphic=True, or split into real and imaginary parts")
+        raise ArgumentError(
+            f"{call}: complex function of complex arguments; say holomorphic=True, or split into real and "
+            f"imaginary parts"
+        )
     n_out = sum(int(np.prod(shape(y))) for y, _ in r.low if y is not None)
     n_in = sum(int(np.prod(shape(x))) for x in r.inputs.watched.values())
     if mode == "forward" or (mode == "auto" and n_in < n_out and not complex_in):
@@ -761,7 +849,10 @@ def _columns(r: RecordedCall) -> AnyDict:
     tape = watched(reverse.Tape())
     ws = [None if y is None else tape.watch(constant_like(numpy_number(y), 0)) for y, _ in r.low]
     pulled = r.pull(ws)
-    outputs = {key: (None, None) if pulled.get(key) is None else lowered_leaf(pulled[key], tape) for key in r.inputs.watched}
+    outputs = {
+        key: (None, None) if pulled.get(key) is None else lowered_leaf(pulled[key], tape)
+        for key in r.inputs.watched
+    }
     tape.close()
     blocks = {}
     for key, x in r.inputs.watched.items():

@@ -16,7 +16,9 @@ def checked_terms(name: str, terms: Any, args: AnyTuple) -> AnyTuple:
         raise ArgumentError(f"rule({name}): vjp returned {len(terms)} cotangents for {len(args)} arguments")
     for n, (c, a) in enumerate(zip(terms, args, strict=True)):
         if c is not None and shape(c) != shape(a):
-            raise ShapeError(f"rule({name}): vjp returned shape {shape(c)} for argument {n} of shape {shape(a)}")
+            raise ShapeError(
+                f"rule({name}): vjp returned shape {shape(c)} for argument {n} of shape {shape(a)}"
+            )
     return terms  # type: ignore[no-any-return]
 
 
@@ -25,7 +27,9 @@ def transposed_vjp(vjp: AnyFunction, name: str, t: AnyTuple, out: Any, args: Any
     outs = out if isinstance(out, tuple) else (out,)
     tape = reverse.Tape()
     ws = [tape.watch(constant_like(o, 0)) for o in outs]
-    terms = checked_terms(name, vjp(tuple(ws) if isinstance(out, tuple) else ws[0], out, *args, **params), args)
+    terms = checked_terms(
+        name, vjp(tuple(ws) if isinstance(out, tuple) else ws[0], out, *args, **params), args
+    )
     seeds = []
     for c, d in zip(terms, t, strict=True):
         _, slot = lowered_leaf(c, tape)
@@ -34,12 +38,17 @@ def transposed_vjp(vjp: AnyFunction, name: str, t: AnyTuple, out: Any, args: Any
     tape.close()
     G = reverse.pull(tape, seeds) if seeds else []
     tangents = tuple(
-        [G[w._slot] if w._slot < len(G) and G[w._slot] is not None else constant_like(o, 0) for w, o in zip(ws, outs, strict=True)]
+        [
+            G[w._slot] if w._slot < len(G) and G[w._slot] is not None else constant_like(o, 0)
+            for w, o in zip(ws, outs, strict=True)
+        ]
     )
     return tangents if isinstance(out, tuple) else tangents[0]
 
 
-def transposed_jvp(jvp: AnyFunction, g: Any, out: Any, need: AnyTuple, args: AnyTuple, params: Params) -> AnyList:
+def transposed_jvp(
+    jvp: AnyFunction, g: Any, out: Any, need: AnyTuple, args: AnyTuple, params: Params
+) -> AnyList:
     """J^T g from t -> J t, likewise."""
     tape = reverse.Tape()
     ts = [tape.watch(constant_like(a, 0)) if n else None for a, n in zip(args, need, strict=True)]

@@ -25,13 +25,25 @@ N = TypeVar("N", bound=Node)
 
 @overload
 def vmap(
-    f: Callable[..., Array | Number], in_axes: object = 0, out_axes: object = 0, chunk: int | None = None, *, shadow: bool = True
+    f: Callable[..., Array | Number],
+    in_axes: object = 0,
+    out_axes: object = 0,
+    chunk: int | None = None,
+    *,
+    shadow: bool = True,
 ) -> Callable[..., Array]: ...
 @overload
 def vmap(
-    f: Callable[..., N], in_axes: object = 0, out_axes: object = 0, chunk: int | None = None, *, shadow: bool = True
+    f: Callable[..., N],
+    in_axes: object = 0,
+    out_axes: object = 0,
+    chunk: int | None = None,
+    *,
+    shadow: bool = True,
 ) -> Callable[..., N]: ...
-def vmap(f: AnyFunction, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True) -> AnyFunction:
+def vmap(
+    f: AnyFunction, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function of many samples from a function of one sample.
 
     f runs once, and each operation runs on the stack of all samples. The results are those of a loop over
@@ -79,8 +91,12 @@ def vmap(f: AnyFunction, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None 
     array([[ 3., 12.],
            [27., 48.]])
     """
-    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1):
-        raise ArgumentError(f"vmap({user_name(f)}): chunk={chunk!r}; it is None, or how many samples to take at a time")
+    if chunk is not None and (
+        isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1
+    ):
+        raise ArgumentError(
+            f"vmap({user_name(f)}): chunk={chunk!r}; it is None, or how many samples to take at a time"
+        )
     return Transform("vmap", _vmap, f if shadow else Const(f), in_axes, out_axes, chunk)
 
 
@@ -95,7 +111,10 @@ def _vmap(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs:
         stop = min(start + chunk, count)
         some = tuple([sample_slice(a, x, start, stop) for a, x in zip(args, axes, strict=True)])
         parts.append(batched(call, f, some, axes, kwargs, stop - start, out_axes))
-    return tree_map(lambda axis, *ys: ys[0] if axis is None else shaping.concatenate(*ys, axis=axis), *out_tree(call, out_axes, parts))
+    return tree_map(
+        lambda axis, *ys: ys[0] if axis is None else shaping.concatenate(*ys, axis=axis),
+        *out_tree(call, out_axes, parts),
+    )
 
 
 def out_tree(call: str, out_axes: Any, parts: AnyList) -> AnyTuple:
@@ -134,20 +153,32 @@ def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> AnyList:
         return [axes] * len(leaves(tree))
     if not is_node(axes):
         raise ArgumentError(f"{call}: {what} is {axes!r}; an axis is an int, or None")
-    alike = is_node(tree) and isinstance(axes, dict) == isinstance(tree, dict) and len(children(axes)) == len(children(tree))
+    alike = (
+        is_node(tree)
+        and isinstance(axes, dict) == isinstance(tree, dict)
+        and len(children(axes)) == len(children(tree))
+    )
     if not alike or (isinstance(axes, dict) and set(axes) != set(tree)):
         raise ArgumentError(f"{call}: {what} is {axes!r}, which does not fit {describe_tree(tree)}")
-    pairs = [(axes[k], tree[k]) for k in tree] if isinstance(tree, dict) else zip(children(axes), children(tree), strict=True)
+    pairs = (
+        [(axes[k], tree[k]) for k in tree]
+        if isinstance(tree, dict)
+        else zip(children(axes), children(tree), strict=True)
+    )
     return [axis for a, t in pairs for axis in axes_of_tree(call, what, a, t)]
 
 
 def axes_of_arguments(call: str, in_axes: Any, args: AnyTuple) -> AnyList:
     if not args:
-        raise ArgumentError(f"{call}: no argument to map over; arguments by keyword are the same for all samples")
+        raise ArgumentError(
+            f"{call}: no argument to map over; arguments by keyword are the same for all samples"
+        )
     if is_axis(in_axes):
         in_axes = (in_axes,) * len(args)
     if not isinstance(in_axes, (tuple, list)) or len(in_axes) != len(args):
-        raise ArgumentError(f"{call}: in_axes={in_axes!r} does not fit a call with {len(args)} positional arguments")
+        raise ArgumentError(
+            f"{call}: in_axes={in_axes!r} does not fit a call with {len(args)} positional arguments"
+        )
     return [
         [None] if isinstance(a, Const) else axes_of_tree(call, f"in_axes of argument {n}", axes, a)
         for n, (a, axes) in enumerate(zip(args, in_axes, strict=True))
@@ -165,7 +196,8 @@ def sample_count(call: str, args: AnyTuple, axes: AnyList) -> int:
             if to is None or not -len(to) <= axis < len(to):
                 have = f"shape {to}" if to is not None else f"{type(x).__name__}, which has no axes"
                 raise ShapeError(
-                    f"{call}: argument {n}: axis {axis} is out of range for {have}; in_axes says where the samples lie, None for an "
+                    f"{call}: argument {n}: axis {axis} is out of range for {have}; in_axes says where the "
+                    f"samples lie, None for an "
                     "argument that is the same for all"
                 )
             sizes.setdefault(to[axis], (n, axis))
@@ -188,12 +220,20 @@ class MappedInputs(Inputs):
         self.given, self.fresh = [], []
         self.constants = [a.value for a in args if type(a) is Const]
         self.outer = OPEN.aliased
-        pairs = [zip(leaves(a), each, strict=True) for a, each in zip(args, axes, strict=True) if not isinstance(a, Const)]
+        pairs = [
+            zip(leaves(a), each, strict=True)
+            for a, each in zip(args, axes, strict=True)
+            if not isinstance(a, Const)
+        ]
         # as the transforms around have them
         self.stacks = [enter_leaf(x, call) for pair in pairs for x, axis in pair if axis is not None]
 
     def enter(self, watch: AnyFunction) -> AnyList:
-        shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()
+        shared = (
+            overlapping([x for a in self.args for x in leaves(a)])
+            if len(self.args) > 1 or is_node(self.args[0])
+            else ()
+        )
         aliased, out, stacks = {}, [], iter(self.stacks)
         for a, each in zip(self.args, self.axes, strict=True):
             if isinstance(a, Const):
@@ -225,7 +265,9 @@ class MappedInputs(Inputs):
         return around.borrow()  # type: ignore[no-any-return]
 
 
-def batched(call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: AnyDict, count: int, out_axes: Any) -> Any:
+def batched(
+    call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: AnyDict, count: int, out_axes: Any
+) -> Any:
     inputs = MappedInputs(call, args, axes)
     found: AnyList = []
 
@@ -257,25 +299,40 @@ def batched(call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: An
         counts = counts_before(trace)
         drawn, known = random.getstate(), heard()
         try:
-            shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
+            shadow = run_once(
+                f,
+                trace,
+                inputs,
+                entered_args,
+                kwargs,
+                lambda y: found or read(y),
+                None if isinstance(f, Const) else lift,
+            )
         except Exception as refused:
             if not isinstance(refused, BatchError):
                 take_back(known, trace.doubts)  # an error that leaves the function would leave a loop, too
-            written = isinstance(refused, (ValueError, TypeError)) and "only" in str(refused) and "read" in str(refused)
+            written = (
+                isinstance(refused, (ValueError, TypeError))
+                and "only" in str(refused)
+                and "read" in str(refused)
+            )
             if written and trace.handed and not isinstance(refused, TapegradError):
                 raise BatchError(
-                    f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a compiled function) would be written "
+                    f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a "
+                    f"compiled function) would be written "
                     "there, for all samples at once: write the array by its name, or loop over the samples"
                 ) from refused
             raise
         if random.getstate() != drawn:
             raise BatchError(
-                f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once "
+                f"{call}: the function draws from Python's `random`, which gives all samples the same "
+                f"numbers, for tg.vmap runs it once "
                 "for all of them: draw the numbers outside and pass them as an argument"
             )
         if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
             raise BatchError(
-                f"{call}: memory that the function handed out by its address (x.ctypes) was written there, for all samples at once: write "
+                f"{call}: memory that the function handed out by its address (x.ctypes) was written there, "
+                f"for all samples at once: write "
                 "the array by its name, or loop over the samples"
             )
         tree, stacks = found[0], iter([value_out(v) for v in found[1]])
@@ -285,7 +342,11 @@ def batched(call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: An
 
 
 def axes_of_results(call: str, out_axes: Any, y: Any) -> AnyList:
-    return [axis for axis, v in zip(axes_of_tree(call, "out_axes", out_axes, y), leaves(y), strict=True) if v is not None]
+    return [
+        axis
+        for axis, v in zip(axes_of_tree(call, "out_axes", out_axes, y), leaves(y), strict=True)
+        if v is not None
+    ]
 
 
 def stacked_result(call: str, f: AnyFunction, trace: Batch, y: Any, axis: int | None) -> Any:
@@ -297,15 +358,23 @@ def stacked_result(call: str, f: AnyFunction, trace: Batch, y: Any, axis: int | 
     else:
         a = y if is_array(y) else np.asarray(y)
         if a.dtype.kind not in "biufc":
-            raise ArgumentError(f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(y)}, of which there is no stack")
+            raise ArgumentError(
+                f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(y)}, of which there is no stack"
+            )
         y = a
     if axis is None:
         if lies_on(y, trace):
-            raise ArgumentError(f"{call}: out_axes=None for a result that depends on the sample; give the axis for its samples")
+            raise ArgumentError(
+                f"{call}: out_axes=None for a result that depends on the sample; give the axis for its "
+                f"samples"
+            )
         return frozen(y) if isinstance(y, Variable) else y
     stack = trace.stacked(y)
     n = ndim(stack)
     if not -n <= axis < n:
-        raise ShapeError(f"{call}: out_axes={axis} is out of range for a result of shape {shape(stack)[1:]} for each sample")
+        raise ShapeError(
+            f"{call}: out_axes={axis} is out of range for a result of shape {shape(stack)[1:]} for each "
+            f"sample"
+        )
     axis %= n
     return shaping.transpose(stack, axes=(*range(1, axis + 1), 0, *range(axis + 1, n))) if axis else stack

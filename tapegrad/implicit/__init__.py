@@ -93,7 +93,9 @@ def root(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve
     return Implicit("root", F, solver, tol, solve)
 
 
-def fixed_point(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+def fixed_point(
+    F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None
+) -> "Implicit":
     """Make a function of the solution of x = F(x, *params), differentiable in the parameters.
 
     Parameters
@@ -133,7 +135,9 @@ def fixed_point(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None
     return Implicit("fixed_point", F, solver, tol, solve)
 
 
-def minimum(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+def minimum(
+    F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None
+) -> "Implicit":
     """Make a function of the minimum of F(x, *params) in x, differentiable in the parameters.
 
     It is the point that the solver finds, at which the gradient of F with respect to x is zero.
@@ -202,12 +206,17 @@ class Implicit(PickledByCall):
         self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
         self.__name__ = f"implicit.{kind}({user_name(F)})"
         if not callable(F) or not callable(solver):
-            raise ArgumentError(f"implicit.{kind}: give two functions, F(x, *params) and solver(F, x0, *params)")
+            raise ArgumentError(
+                f"implicit.{kind}: give two functions, F(x, *params) and solver(F, x0, *params)"
+            )
         if not (tol is None or (isinstance(tol, (int, float)) and not isinstance(tol, bool) and tol >= 0)):
-            raise ArgumentError(f"{self.__name__}: tol={tol!r}; it is the largest residual that is allowed, or None")
+            raise ArgumentError(
+                f"{self.__name__}: tol={tol!r}; it is the largest residual that is allowed, or None"
+            )
         if not (solve is None or solve == "dense" or callable(solve)):
             raise ArgumentError(
-                f"{self.__name__}: solve={solve!r}; it is a function solve(A, b) such as scipy.sparse.linalg.gmres, or 'dense'"
+                f"{self.__name__}: solve={solve!r}; it is a function solve(A, b) such as "
+                f"scipy.sparse.linalg.gmres, or 'dense'"
             )
 
     def _made(self) -> AnyTuple:
@@ -218,14 +227,24 @@ class Implicit(PickledByCall):
 
     def __call__(self, x0: Any, *params: Any) -> Any:
         if OPEN.inside is not None:
-            raise ArgumentError(f"{self.__name__}: a kernel has no solver; call it outside and pass the solution")
+            raise ArgumentError(
+                f"{self.__name__}: a kernel has no solver; call it outside and pass the solution"
+            )
         params = tuple([a.value if isinstance(a, Const) else a for a in params])
         x0 = x0.value if isinstance(x0, Const) else x0
         if not float_leaves(x0):
             kind = f"of dtype {dtype(x0)}" if hasattr(x0, "dtype") else describe_tree(x0)
-            raise ArgumentError(f"{self.__name__}: x0 is {kind}, which has no derivative; give x0 as floats, x0.astype(float) or float(x0)")
+            raise ArgumentError(
+                f"{self.__name__}: x0 is {kind}, which has no derivative; give x0 as floats, "
+                f"x0.astype(float) or float(x0)"
+            )
         if not OPEN.depth:
-            x = self.solved(self.F, self.solver, tree_map(owned_argument, x0), tuple([tree_map(owned_argument, a) for a in params]))
+            x = self.solved(
+                self.F,
+                self.solver,
+                tree_map(owned_argument, x0),
+                tuple([tree_map(owned_argument, a) for a in params]),
+            )
             self.checked(self.residual(self.F, x0, x, params))
             return with_floats(x0, x)
         problem = ImplicitProblem(self, x0, params)
@@ -239,7 +258,8 @@ class Implicit(PickledByCall):
         found, wanted = float_leaves(solver(F, x0, *params)), float_leaves(x0)
         if shapes(found) != shapes(wanted):
             raise ShapeError(
-                f"{self.__name__}: {user_name(solver)}{where_of(solver)} returned floats of {shapes(found)}, and x0 has {shapes(wanted)}; "
+                f"{self.__name__}: {user_name(solver)}{where_of(solver)} returned floats of "
+                f"{shapes(found)}, and x0 has {shapes(wanted)}; "
                 "return the solution in the tree and shapes of x0 (of scipy.optimize.root the .x)"
             )
         return tuple([self.as_x(v, like) for v, like in zip(found, wanted, strict=True)])
@@ -247,13 +267,16 @@ class Implicit(PickledByCall):
     def as_x(self, v: Any, like: Any) -> Any:
         if is_tracked(v):
             raise ArgumentError(
-                f"{self.__name__}: what the solver gave is tracked: it captured a tracked value by a way that is not followed; pass it as "
+                f"{self.__name__}: what the solver gave is tracked: it captured a tracked value by a way "
+                f"that is not followed; pass it as "
                 "a parameter"
             )
         v, want = value_out(v), dtype(like)
         b = values_of(v)
         if dtype(b).kind == "c" and want.kind != "c":
-            raise ArgumentError(f"{self.__name__}: the solution is complex and x0 is real; give x0 as complex numbers")
+            raise ArgumentError(
+                f"{self.__name__}: the solution is complex and x0 is real; give x0 as complex numbers"
+            )
         if is_array(layout_of(like)):
             return xp_of(layout_of(like)).asarray(b, dtype=want)
         return want.type(b)
@@ -263,7 +286,8 @@ class Implicit(PickledByCall):
         found = float_leaves(EQUATIONS[self.kind](F)(with_floats(x0, x), *params))
         if shapes(found) != shapes(x):
             raise ShapeError(
-                f"{self.__name__}: {user_name(F)}{where_of(F)} returned floats of {shapes(found)} for x of {shapes(x)}; there must be one "
+                f"{self.__name__}: {user_name(F)}{where_of(F)} returned floats of {shapes(found)} for x of "
+                f"{shapes(x)}; there must be one "
                 "equation for each unknown, in the shapes of x"
             )
         return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
@@ -273,15 +297,19 @@ class Implicit(PickledByCall):
 
     def size(self, r: AnyTuple) -> float:
         """The largest modulus of an element; nan if an element is nan."""
-        return max([float(abs(values_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s))
+        return max(
+            [float(abs(values_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s)
+        )
 
     def checked(self, r: AnyTuple) -> None:
         size = self.size(r)
         if not size <= self.limit(r):
             what = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient of F"}[self.kind]
             raise ConvergenceError(
-                f"{self.__name__}: {user_name(self.solver)}{where_of(self.solver)} did not solve it: {what} is {size:.3g} there, and "
-                f"{self.limit(r):.3g} is allowed. The derivative is that of a solution: let the solver go on, or allow more with tol="
+                f"{self.__name__}: {user_name(self.solver)}{where_of(self.solver)} did not solve it: {what} "
+                f"is {size:.3g} there, and "
+                f"{self.limit(r):.3g} is allowed. The derivative is that of a solution: let the solver go "
+                f"on, or allow more with tol="
             )
 
 
@@ -338,7 +366,9 @@ class ImplicitProblem:
     def linear(self, adjoint: bool) -> Primitive:
         rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
         prim = implicit_primitive(f"linear system of {self.call}", *rules)
-        prim.batch = CustomRule(lambda trace, _, operands, params: self.linear_of_samples(trace, operands, adjoint))
+        prim.batch = CustomRule(
+            lambda trace, _, operands, params: self.linear_of_samples(trace, operands, adjoint)
+        )
         return prim
 
     def within(self, values: Any, run: AnyFunction) -> Any:
@@ -358,11 +388,15 @@ class ImplicitProblem:
         return out
 
     def residual(self, x: AnyTuple, values: Any) -> AnyTuple:
-        return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))  # type: ignore[no-any-return]
+        return self.within(  # type: ignore[no-any-return]
+            values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)])
+        )
 
     def solution(self) -> Any:
         handles, x = with_all(self.first, lambda values: bind(self.solving(), values, {}))
-        confirm(self.kept_floats, handles, lambda *values: self.residual(tuple([primal_of(v) for v in x]), values))
+        confirm(
+            self.kept_floats, handles, lambda *values: self.residual(tuple([primal_of(v) for v in x]), values)
+        )
         return with_floats(self.x0, [handle(v) for v in x])
 
     def solving(self) -> Primitive:
@@ -385,18 +419,23 @@ class ImplicitProblem:
         if not trace.count or not any([batched for _, batched in (*x, *values)]):
             return NotImplemented  # one system with many right-hand sides
         many = BatchedProblem(self, trace.count, [batched for _, batched in values])
-        return bind(many.linear(adjoint), [*[as_stack(trace, *o) for o in (*b, *x)], *[v for v, _ in values]], {})
+        return bind(
+            many.linear(adjoint), [*[as_stack(trace, *o) for o in (*b, *x)], *[v for v, _ in values]], {}
+        )
 
     # --- the solution: x as a function of the values ---
 
     def run(self, *values: Any) -> AnyTuple:
         def solved(F: Any, solver: Any, x0: Any, params: AnyTuple) -> Any:
             with changed(depth=0):
-                x = self.of.solved(F, solver, tree_map(solver_value, x0), tuple([tree_map(solver_value, a) for a in params]))
+                x = self.of.solved(
+                    F, solver, tree_map(solver_value, x0), tuple([tree_map(solver_value, a) for a in params])
+                )
             r = self.of.residual(F, x0, x, params)
             if any([is_tracked(v) for v in r]):
                 raise ArgumentError(
-                    f"{self.call}: {user_name(F)}{where_of(F)} reads a tracked value by a way that is not followed; pass it as a parameter"
+                    f"{self.call}: {user_name(F)}{where_of(F)} reads a tracked value by a way that is not "
+                    f"followed; pass it as a parameter"
                 )
             self.of.checked(r)
             return x
@@ -448,7 +487,12 @@ class ImplicitProblem:
             _, x, values = self.split(inputs)
             y, n = tuple(out), len(x)
             w = bind(self.linear(not adjoint), [*or_zeros(g, y), *x, *values], {})
-            return (*w, *negative_pullback(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], need[n:], w))
+            return (
+                *w,
+                *negative_pullback(
+                    lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], need[n:], w
+                ),
+            )
 
         return pull
 
@@ -503,7 +547,9 @@ class BatchedProblem(ImplicitProblem):
             b, x, values = self.split(inputs)
             return one(*[sample_of(v, k) for v in (*b, *x)], *self.of_sample(k, values))
 
-        return lambda *inputs: either(lambda: together(*inputs), lambda k: of_sample(k, inputs), self.number, Exception)
+        return lambda *inputs: either(
+            lambda: together(*inputs), lambda k: of_sample(k, inputs), self.number, Exception
+        )
 
 
 def sample_of(v: Any, k: int) -> Any:
@@ -545,7 +591,10 @@ def solver_value(v: Any) -> Any:
 
 def or_zeros(t: Any, like: Any) -> AnyList:
     """Tangents or cotangents, with zeros for None."""
-    return [constant_like(v, 0) if d is None else d for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)]
+    return [
+        constant_like(v, 0) if d is None else d
+        for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)
+    ]
 
 
 def of_some(f: AnyFunction, inputs: Any, wanted: AnyList) -> AnyTuple:

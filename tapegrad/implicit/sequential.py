@@ -29,7 +29,9 @@ SETTLED = (bool, np.bool_, str, type(None))
 APART = object()  # stands for a part of a result that is not a number and differs between samples
 
 
-def run_sequentially(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None) -> Any:
+def run_sequentially(
+    name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None
+) -> Any:
     """f(*args, **kwargs) where a trace hides values. Under `vmap` it runs for one sample after another,
     if it cannot run for all at once.
 
@@ -42,7 +44,12 @@ def run_sequentially(name: str, f: Callable, args: tuple, kwargs: dict, by_steps
     try:
         return f(*args, **kwargs)
     except BatchError:
-        if any([callable(getattr(v, "random", None)) and not isinstance(v, Variable) for v in leaves([list(args), kwargs])]):
+        if any(
+            [
+                callable(getattr(v, "random", None)) and not isinstance(v, Variable)
+                for v in leaves([list(args), kwargs])
+            ]
+        ):
             raise  # it draws random numbers, which the samples would share
         call = Call(name, each or f, args, kwargs, False)
         if not call.first.handles:
@@ -79,7 +86,9 @@ class Call:
         return FunctionPlaceholder(len(self.functions) - 1)
 
     def result(self) -> Any:
-        outs = iter(with_all(self.first, lambda values: bind(sequential_primitive(self.name, self), values, {}))[1])
+        outs = iter(
+            with_all(self.first, lambda values: bind(sequential_primitive(self.name, self), values, {}))[1]
+        )
         self.done = True
         return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
 
@@ -108,14 +117,23 @@ class Call:
     def numbers(self, *values: Any) -> tuple:
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as (functions, ((args, kwargs),)):
-            args, kwargs = tree_map(lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, (args, kwargs))
+            args, kwargs = tree_map(
+                lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, (args, kwargs)
+            )
             with changed(of_one=True):
                 y = self.f(*args, **kwargs)
             numbers = [v for v in leaves(y) if is_float_value(v)]
             self.seen(tree_map(lambda v: OUTPUT if is_float_value(v) else v, y))
-            if any([value_was_written(shadow.handles[n][1], values[k]) for k, n in shadow.places.items() if k < len(values)]):
+            if any(
+                [
+                    value_was_written(shadow.handles[n][1], values[k])
+                    for k, n in shadow.places.items()
+                    if k < len(values)
+                ]
+            ):
                 raise BatchError(
-                    f"{self.where}: {self.name} goes another way for each sample, and its function writes a captured array, which would "
+                    f"{self.where}: {self.name} goes another way for each sample, and its function writes a "
+                    f"captured array, which would "
                     "hand values from one to the next; make the array inside of the function"
                 )
             shadow.check_all(self.name)
@@ -131,18 +149,23 @@ class Call:
         if self.shapes is None:
             self.shapes = found
         if len(found) != len(self.shapes):
-            raise BatchError(f"{self.where}: {self.name}: its result has other parts for each sample; loop over them")
+            raise BatchError(
+                f"{self.where}: {self.name}: its result has other parts for each sample; loop over them"
+            )
         if found != self.shapes:
             a, b = next((a, b) for a, b in zip(self.shapes, found, strict=False) if a != b)
             raise BatchError(
-                f"{self.where}: {self.name} gives shapes that differ between samples, {a} and {b}; ask for the results at given places "
+                f"{self.where}: {self.name} gives shapes that differ between samples, {a} and {b}; ask for "
+                f"the results at given places "
                 "(t_eval= of scipy.integrate.solve_ivp), or loop over the samples"
             )
 
     def seen(self, tree: Any) -> None:
         tree = self.common(tree, tree if self.tree is None else self.tree)
         if tree is APART:
-            raise BatchError(f"{self.where}: {self.name} gives an object for each sample; loop over the samples")
+            raise BatchError(
+                f"{self.where}: {self.name} gives an object for each sample; loop over the samples"
+            )
         if self.done and not same_trees(tree, self.tree):
             raise BatchError(f"{self.where}: {self.name} ends in another way than when it was recorded")
         self.tree = tree
@@ -158,10 +181,17 @@ class Call:
             if any([v is APART for v in found]):
                 k = next(k for k, v in enumerate(found) if v is APART)
                 raise BatchError(
-                    f"{self.where}: {self.name}: item {k} of the result may be another for each sample or call; loop over them"
+                    f"{self.where}: {self.name}: item {k} of the result may be another for each sample or "
+                    f"call; loop over them"
                 )
             return rebuilt(a, found)
-        return a if a is OUTPUT or (raises(a) and raises(b)) or (same(a, b) and (not self.replayed or type(a) in SETTLED)) else APART
+        return (
+            a
+            if a is OUTPUT
+            or (raises(a) and raises(b))
+            or (same(a, b) and (not self.replayed or type(a) in SETTLED))
+            else APART
+        )
 
 
 def value_was_written(x: Variable, before: Any) -> bool:
@@ -196,7 +226,11 @@ def same(a: Any, b: Any) -> bool:
 def same_trees(a: Any, b: Any) -> bool:
     if not is_node(a):
         return a is b or same(a, b) or (raises(a) and raises(b))
-    if type(a) is not type(b) or (isinstance(a, dict) and list(a) != list(b)) or len(children(a)) != len(children(b)):
+    if (
+        type(a) is not type(b)
+        or (isinstance(a, dict) and list(a) != list(b))
+        or len(children(a)) != len(children(b))
+    ):
         return False
     return all([same_trees(v, w) for v, w in zip(children(a), children(b), strict=True)])
 
@@ -230,7 +264,11 @@ def sequential_primitive(name: str, f: Callable) -> Primitive:
             return tuple([out_of(c) for c in (found if len(wanted) > 1 else (found,))])
 
         terms: list = [None] * len(need)
-        for k, c in zip(wanted, bind(sequential_primitive(f"pullback of {name}", swept), [*seeds, *values], {}), strict=True):
+        for k, c in zip(
+            wanted,
+            bind(sequential_primitive(f"pullback of {name}", swept), [*seeds, *values], {}),
+            strict=True,
+        ):
             terms[k] = c
         return terms
 
@@ -241,7 +279,9 @@ def sequential_primitive(name: str, f: Callable) -> Primitive:
             of, some = of_some(f, inputs[len(wanted) :], wanted)
             return tuple([out_of(d) for d in jvp(of, some, inputs[: len(wanted)])[1]])
 
-        return bind(sequential_primitive(f"tangent of {name}", pushed), [*[t[k] for k in wanted], *values], {})
+        return bind(
+            sequential_primitive(f"tangent of {name}", pushed), [*[t[k] for k in wanted], *values], {}
+        )
 
     prim = Primitive(name, f)
     prim.holomorphic, prim.joint = False, True

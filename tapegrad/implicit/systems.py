@@ -35,14 +35,23 @@ class LinearSystem:
     unknowns, whose Jacobian has these blocks."""
 
     def __init__(self, problem: Any, x: tuple, values: tuple):
-        self.of, self.call, self.lead, self.point, self.x = problem.of, problem.call, problem.lead, (*x, *values), x
+        self.of, self.call, self.lead, self.point, self.x = (
+            problem.of,
+            problem.call,
+            problem.lead,
+            (*x, *values),
+            x,
+        )
         nums = 0 if len(x) == 1 else tuple(range(len(x)))
-        self.recorded: RecordedCall = record_linear(self.call, Const(lambda *x: problem.residual(x, values)), nums, x)
+        self.recorded: RecordedCall = record_linear(
+            self.call, Const(lambda *x: problem.residual(x, values)), nums, x
+        )
         self.products = Products(self.recorded)
         self.r = tuple([y for y, _ in self.recorded.low])
         if not self.of.size(self.r) <= 2 * self.of.limit(self.r):
             raise GuardError(
-                f"{self.call}: {user_name(self.of.F)}{where_of(self.of.F)} is not zero any more at the solution: it reads something that "
+                f"{self.call}: {user_name(self.of.F)}{where_of(self.of.F)} is not zero any more at the "
+                f"solution: it reads something that "
                 "has "
                 "changed since (an attribute, a list, a file); pass it as a parameter"
             )
@@ -50,7 +59,8 @@ class LinearSystem:
         self.size = self.vector(x).shape[-1]
         if self.vector(self.r).shape[-1] != self.size:
             raise ShapeError(
-                f"{self.call}: x has {kinds(x)}, {user_name(self.of.F)} gives {kinds(self.r)}: both must be real, or both complex"
+                f"{self.call}: x has {kinds(x)}, {user_name(self.of.F)} gives {kinds(self.r)}: both must be "
+                f"real, or both complex"
             )
         self.inverse: Any = None
 
@@ -74,7 +84,9 @@ class LinearSystem:
         return found
 
     def forward(self, v: Any) -> Any:
-        return self.vector(self.products.forward(dict(enumerate(self.parts(v.reshape(*self.lead, -1), self.x)))))
+        return self.vector(
+            self.products.forward(dict(enumerate(self.parts(v.reshape(*self.lead, -1), self.x))))
+        )
 
     def backward(self, w: Any) -> Any:
         found = self.products.backward(self.parts(w.reshape(*self.lead, -1), self.r))
@@ -97,10 +109,16 @@ class LinearSystem:
     def solution(self, right: Any, adjoint: bool) -> Any:
         dense = self.of.solve == "dense" or (self.of.solve is None and self.size <= DENSE_JACOBIAN_UNKNOWNS)
         if self.lead and (
-            right.size * self.size > MOST_INVERSE_NUMBERS if dense else self.of.solve is not None or self.of.kind != "minimum"
+            right.size * self.size > MOST_INVERSE_NUMBERS
+            if dense
+            else self.of.solve is not None or self.of.kind != "minimum"
         ):
             raise SequentialSystems
-        return self.refined(right, adjoint, self.dense(adjoint), 2) if dense else self.refined(right, adjoint, self.free(adjoint), 8)
+        return (
+            self.refined(right, adjoint, self.dense(adjoint), 2)
+            if dense
+            else self.refined(right, adjoint, self.free(adjoint), 8)
+        )
 
     def refined(self, b: Any, adjoint: bool, solve: Callable, rounds: int) -> Any:
         """Iterative refinement: call a solver that removes most of the error again on the residual."""
@@ -118,13 +136,17 @@ class LinearSystem:
             better = now < left
             if not bool(better.any()):
                 break
-            y, rest, left = [self.xp.where(better, u, v) for u, v in ((new, y), (next_rest, rest), (now, left))]
+            y, rest, left = [
+                self.xp.where(better, u, v) for u, v in ((new, y), (next_rest, rest), (now, left))
+            ]
         solved = left <= eps**0.5 * goal
         if not bool(solved.all()):
             far = float((left / goal)[~solved].max())
             raise ConvergenceError(
-                f"{self.call}: the linear system with its Jacobian was not solved: the residual is {far:.3g} of the right side. Is "
-                "the Jacobian singular at the solution? Else give solve=, a function solve(A, b) with a preconditioner or more iterations, "
+                f"{self.call}: the linear system with its Jacobian was not solved: the residual is "
+                f"{far:.3g} of the right side. Is "
+                "the Jacobian singular at the solution? Else give solve=, a function solve(A, b) with a "
+                "preconditioner or more iterations, "
                 "or solve='dense'"
             )
         return y
@@ -151,9 +173,12 @@ class LinearSystem:
             inverse = self.xp.full_like(A, np.inf)
         condition = float((abs(A).sum(-2).max(-1) * abs(inverse).sum(-2).max(-1)).max())
         if not condition < 0.1 / np.finfo(A.dtype).eps:
-            what = "the Hessian of" if self.of.kind == "minimum" else "the derivative by x of the equations of"
+            what = (
+                "the Hessian of" if self.of.kind == "minimum" else "the derivative by x of the equations of"
+            )
             raise SingularError(
-                f"{self.call}: {what} {user_name(self.of.F)}{where_of(self.of.F)} is singular at the solution (condition {condition:.2g}): "
+                f"{self.call}: {what} {user_name(self.of.F)}{where_of(self.of.F)} is singular at the "
+                f"solution (condition {condition:.2g}): "
                 "the solution is no differentiable function of the parameters there"
             )
         return inverse
@@ -164,14 +189,18 @@ class LinearSystem:
         library = scipy.sparse.linalg if self.xp is np else load("cupyx.scipy.sparse.linalg")
         size = self.vector(self.x).size
         forward, back = [lambda v, product=product: product(v).reshape(-1) for product in pair]
-        A = library.LinearOperator((size, size), matvec=forward, rmatvec=back, dtype=self.vector(self.x).dtype)
+        A = library.LinearOperator(
+            (size, size), matvec=forward, rmatvec=back, dtype=self.vector(self.x).dtype
+        )
         solve = self.of.solve or (library.cg if self.of.kind == "minimum" else library.gmres)
 
         def solved(b):
             y = solve(A, b.reshape(-1))
             y = y[0] if isinstance(y, tuple) else y
             if shape(y) != (size,):
-                raise ShapeError(f"{self.call}: solve(A, b) returned shape {shape(y)} for b of shape {(size,)}")
+                raise ShapeError(
+                    f"{self.call}: solve(A, b) returned shape {shape(y)} for b of shape {(size,)}"
+                )
             return y.reshape(b.shape)
 
         return solved

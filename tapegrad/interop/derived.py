@@ -25,14 +25,23 @@ def evaluate(z: dict) -> Any:
     return z["f"](*args)
 
 
-def point(f: Callable, layout: Layout, operands: Sequence[Any], active: Sequence[int]) -> tuple[dict, list[int]]:
+def point(
+    f: Callable, layout: Layout, operands: Sequence[Any], active: Sequence[int]
+) -> tuple[dict, list[int]]:
     """The argument of `evaluate`, and the places of the arguments that hold active operands."""
     args, places = layout.arranged(operands), sorted({layout.owners[k] for k in active})
     fixed = [None if n in places else a for n, a in enumerate(args)]
-    return {"f": f, "moved": [args[n] for n in places], "places": Const(places), "fixed": Const(fixed)}, places
+    return {
+        "f": f,
+        "moved": [args[n] for n in places],
+        "places": Const(places),
+        "fixed": Const(fixed),
+    }, places
 
 
-def linearized(f: Callable, layout: Layout, operands: Sequence[Any], wanted: tuple[int, ...]) -> tuple[Any, Callable]:
+def linearized(
+    f: Callable, layout: Layout, operands: Sequence[Any], wanted: tuple[int, ...]
+) -> tuple[Any, Callable]:
     """The result of f, and the pullback to the wanted operands: from cotangents of the inexact results."""
     z, places = point(f, layout, operands, wanted)
     y, pull = vjp(evaluate, z)
@@ -70,8 +79,12 @@ def tangent(f: Callable, layout: Layout, active: tuple[int, ...]) -> Callable:
         moved = dict(zip(active, xs[n:], strict=True))
         given = [moved.get(k, np.zeros_like(x) if is_inexact(x) else None) for k, x in enumerate(xs[:n])]
         args = layout.arranged(given, static=False)
-        y, dy = jvp(evaluate, (z,), ({"f": None, "moved": [args[k] for k in places], "places": None, "fixed": None},))
-        return tuple([t for r, t in zip(tree.flatten(y)[0], tree.flatten(dy)[0], strict=True) if is_inexact(r)])
+        y, dy = jvp(
+            evaluate, (z,), ({"f": None, "moved": [args[k] for k in places], "places": None, "fixed": None},)
+        )
+        return tuple(
+            [t for r, t in zip(tree.flatten(y)[0], tree.flatten(dy)[0], strict=True) if is_inexact(r)]
+        )
 
     return run
 
@@ -83,7 +96,12 @@ def batched(f: Callable, layout: Layout, mapped: tuple[bool, ...]) -> Callable:
 
     def run(*xs: Any) -> Any:
         args = list(layout.arranged(xs))
-        z = {"f": f, "moved": args, "places": Const(list(range(len(args)))), "fixed": Const([None] * len(args))}
+        z = {
+            "f": f,
+            "moved": args,
+            "places": Const(list(range(len(args)))),
+            "fixed": Const([None] * len(args)),
+        }
         return vmap(evaluate, in_axes=(at,))(z)
 
     return run

@@ -75,11 +75,12 @@ def with_reverse_rule(value: Callable[[tuple], Any], pullback: Callable) -> Call
     Parameters
     ----------
     value : callable
-        ``value(args)`` calls the foreign function with argument trees of arrays, and returns a tree of arrays.
+        ``value(args)`` calls the foreign function with argument trees of arrays, and returns a tree of
+        arrays.
     pullback : callable
-        ``pullback(layout, wanted)`` returns a function of (cotangents, operands), tuples of arrays, that gives
-        the cotangents of the wanted operands. The cotangents are those of the inexact results. The function has
-        a reverse rule in turn.
+        ``pullback(layout, wanted)`` returns a function of (cotangents, operands), tuples of arrays, that
+        gives the cotangents of the wanted operands. The cotangents are those of the inexact results. The
+        function has a reverse rule in turn.
     """
 
     def of_arrays(*args: Any) -> Any:

@@ -74,17 +74,28 @@ def _jvp(primals: Any, tangents: Any, *, function: HostFunction, outputs: Output
     active = tuple([k for k, t in enumerate(tangents) if type(t) is not ad.Zero])
     moving = tuple([o for o in outputs if is_inexact(o)])
     given = [ad.instantiate_zeros(tangents[k]) for k in active]
-    found = iter(host_call.bind(*primals, *given, function=function.tangent(active), outputs=moving, linear=len(active)))
-    return results, [next(found) if is_inexact(o) else ad.Zero(jax.core.ShapedArray(o[0], jax.dtypes.float0)) for o in outputs]
+    found = iter(
+        host_call.bind(
+            *primals, *given, function=function.tangent(active), outputs=moving, linear=len(active)
+        )
+    )
+    return results, [
+        next(found) if is_inexact(o) else ad.Zero(jax.core.ShapedArray(o[0], jax.dtypes.float0))
+        for o in outputs
+    ]
 
 
 ad.primitive_jvps[host_call] = _jvp
 
 
-def _transpose(cotangents: Any, *operands: Any, function: HostFunction, outputs: Outputs, linear: int) -> list:
+def _transpose(
+    cotangents: Any, *operands: Any, function: HostFunction, outputs: Outputs, linear: int
+) -> list:
     wanted = tuple([k for k, x in enumerate(operands) if ad.is_undefined_primal(x)])
     avals = [operands[k].aval for k in wanted]
-    given = [jax.numpy.zeros(x.aval.shape, x.aval.dtype) if ad.is_undefined_primal(x) else x for x in operands]
+    given = [
+        jax.numpy.zeros(x.aval.shape, x.aval.dtype) if ad.is_undefined_primal(x) else x for x in operands
+    ]
     ws = [ad.instantiate_zeros(w) for w in cotangents]
     pulled = function.pullback(wanted, len(ws), True)
     found = iter(host_call.bind(*given, *ws, function=pulled, outputs=outputs_of(avals), linear=len(ws)))
@@ -113,8 +124,15 @@ def to_jax(f: Callable, out: Any = None) -> Callable:
     @functools.wraps(f)
     def of_jax(*args: Any) -> Any:
         operands = [jax.numpy.asarray(x) for x in tree.flatten(args)[0] if is_number(x)]
-        key = tuple([(path, outputs_of([jax.numpy.asarray(x)]) if is_number(x) else x) for path, x in tree.leaves_with_paths(args)])
-        function, outputs, unflatten = known[key] if key in known else known.setdefault(key, traced(f, args, operands, out))
+        key = tuple(
+            [
+                (path, outputs_of([jax.numpy.asarray(x)]) if is_number(x) else x)
+                for path, x in tree.leaves_with_paths(args)
+            ]
+        )
+        function, outputs, unflatten = (
+            known[key] if key in known else known.setdefault(key, traced(f, args, operands, out))
+        )
         return unflatten(host_call.bind(*operands, function=function, outputs=outputs, linear=0))
 
     return of_jax
@@ -129,7 +147,9 @@ def traced(f: Callable, args: tuple, operands: Sequence[Any], out: Any) -> tuple
         try:
             out = f(*sample)
         except Exception as error:
-            error.add_note("to_jax ran the function at random numbers to find the shape of its result; give it by out=")
+            error.add_note(
+                "to_jax ran the function at random numbers to find the shape of its result; give it by out="
+            )
             raise
     leaves, unflatten = tree.flatten(out)
     outputs = outputs_of([y if hasattr(y, "dtype") else np.asarray(y) for y in leaves])
@@ -141,14 +161,20 @@ def from_jax(f: Callable) -> Callable:
     """See `tapegrad.interop.from_jax`."""
 
     def value(args: tuple) -> Any:
-        return tree.map(lambda y: np.array(y) if isinstance(y, jax.Array) else y, f(*tree.map(to_jax_array, args)))
+        return tree.map(
+            lambda y: np.array(y) if isinstance(y, jax.Array) else y, f(*tree.map(to_jax_array, args))
+        )
 
     def pullback(layout: Layout, wanted: tuple) -> Callable:
         def pulled(cotangents: tuple, operands: tuple) -> Any:
             def at(*moved: Any) -> tuple:
                 placed = dict(zip(wanted, moved, strict=True))
-                results = tree.flatten(f(*layout.arranged([placed.get(k, x) for k, x in enumerate(operands)])))[0]
-                return tuple([y for y in results if jax.numpy.issubdtype(jax.numpy.result_type(y), jax.numpy.inexact)])
+                results = tree.flatten(
+                    f(*layout.arranged([placed.get(k, x) for k, x in enumerate(operands)]))
+                )[0]
+                return tuple(
+                    [y for y in results if jax.numpy.issubdtype(jax.numpy.result_type(y), jax.numpy.inexact)]
+                )
 
             conjugate = jax.numpy.conj
             found = jax.vjp(at, *[operands[k] for k in wanted])[1](tuple([conjugate(w) for w in cotangents]))

@@ -40,7 +40,9 @@ class HostOp(Op):
         results = self.function(*[np.array(x) for x in inputs])  # the function may write into its arguments
         for y, t, storage in zip(results, self.types, output_storage, strict=True):
             if np.ndim(y) != t.ndim:
-                raise errors.ShapeError(f"to_pytensor: a result has {np.ndim(y)} dimensions, out= promised {t.ndim}")
+                raise errors.ShapeError(
+                    f"to_pytensor: a result has {np.ndim(y)} dimensions, out= promised {t.ndim}"
+                )
             storage[0] = np.asarray(y, t.dtype)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list:

@@ -1,5 +1,5 @@
-"""Functions across tapegrad and PyTorch. `autograd.Function` carries the derivatives in one direction, `tg.rule`
-in the other."""
+"""Functions across tapegrad and PyTorch. `autograd.Function` carries the derivatives in one direction,
+`tg.rule` in the other."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -33,7 +33,9 @@ def to_array(t: torch.Tensor) -> Any:
     t = t.detach().resolve_conj().resolve_neg()
     if t.is_cuda:
         if cupy is None:
-            raise errors.DeviceError("a tensor on a GPU needs CuPy: pip install 'tapegrad[cuda13x]', or move it with .cpu()")
+            raise errors.DeviceError(
+                "a tensor on a GPU needs CuPy: pip install 'tapegrad[cuda13x]', or move it with .cpu()"
+            )
         return cupy.from_dlpack(t)
     if t.dtype == torch.bfloat16:
         raise errors.ArgumentError("NumPy has no bfloat16: convert the tensor with .float()")
@@ -50,7 +52,8 @@ def to_tensor(x: Any) -> torch.Tensor:
 
 
 class Call(torch.autograd.Function):
-    """The call of a `HostFunction` of tensors. `kept` holds the pullback of the call, if one may be asked for."""
+    """The call of a `HostFunction` of tensors. `kept` holds the pullback of the call, if one may be asked
+    for."""
 
     @staticmethod
     def forward(function: HostFunction, kept: dict, *tensors: torch.Tensor) -> Any:
@@ -88,7 +91,9 @@ class Call(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         active = tuple([k for k, t in enumerate(tangents[2:]) if t is not None])
-        found = iter(call(ctx.function.tangent(active), [*ctx.saved_tensors, *[tangents[2:][k] for k in active]]))
+        found = iter(
+            call(ctx.function.tangent(active), [*ctx.saved_tensors, *[tangents[2:][k] for k in active]])
+        )
         return tuple([next(found) if d else None for d in ctx.inexact])
 
     @staticmethod
@@ -124,7 +129,9 @@ def from_torch(f: Callable) -> Callable:
 
     def value(args: tuple) -> Any:
         with torch.no_grad():
-            return tree.map(lambda y: to_array(y) if isinstance(y, torch.Tensor) else y, f(*tree.map(as_operand, args)))
+            return tree.map(
+                lambda y: to_array(y) if isinstance(y, torch.Tensor) else y, f(*tree.map(as_operand, args))
+            )
 
     def pullback(layout: Layout, wanted: tuple) -> Callable:
         def pulled(cotangents: tuple, operands: tuple) -> Any:

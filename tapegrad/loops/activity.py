@@ -50,4 +50,6 @@ def is_touched(s: Any, active: set) -> bool:
     """Does the adjoint of this statement do anything?"""
     if isinstance(s, (Store, Allocate, Push)):
         return (s.stack if isinstance(s, Push) else s.array) in active
-    return any(v in active for v in s.outs) or any(is_touched(t, active) for b in s.blocks for t in b.statements)
+    return any(v in active for v in s.outs) or any(
+        is_touched(t, active) for b in s.blocks for t in b.statements
+    )

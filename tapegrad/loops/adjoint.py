@@ -1,8 +1,8 @@
 """Reverse mode: the program that runs a program forwards, saves what is needed, and sweeps backwards.
 
-Loops run backwards. A load becomes an accumulation into the cotangent of its array; a store takes the cotangent
-of its element and clears it. A long loop of loops is swept in segments: the forward sweep keeps the state at the
-beginning of each segment, and the backward sweep runs a segment again before it sweeps it."""
+Loops run backwards. A load becomes an accumulation into the cotangent of its array; a store takes the
+cotangent of its element and clears it. A long loop of loops is swept in segments: the forward sweep keeps the
+state at the beginning of each segment, and the backward sweep runs a segment again before it sweeps it."""
 
 from typing import Any
 
@@ -37,7 +37,8 @@ from .writer import ONE, ZERO, StatementWriter
 def adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
     """The program of the cotangents of the parameters of p with these numbers.
 
-    Its parameters are those of p; then, for each active array (`derived["shadows"]`), its cotangent at the end;
+    Its parameters are those of p; then, for each active array (`derived["shadows"]`), its cotangent at the
+    end;
     then those of the scalars that p yields (floats only).  Its results are the cotangents of the active arrays at
     the beginning, then those of the active scalars."""
     return AdjointWriter(p, wrt).made
@@ -71,7 +72,9 @@ class AdjointWriter:
         start.yields = [bars.get(q) or literal(0, q.type) for q in starts if isinstance(q, Scalar)]
         params = [m[q] for q in p.params] + [self.bars[a] for a in shadows] + seeds
         outs = [self.bars[a] for a in shadows if a in starts]
-        self.made = pruned(LoopProgram(p.name + "_adjoint", params, start, outs, p.file, {"shadows": shadows}))
+        self.made = pruned(
+            LoopProgram(p.name + "_adjoint", params, start, outs, p.file, {"shadows": shadows})
+        )
 
     # --- forwards ---
 
@@ -113,7 +116,9 @@ class AdjointWriter:
         root = w.cast(w.compute("sqrt", w.cast(n, "f8")), "i8")
         length = w.compute("add", root, ONE)
         count = w.compute("floordiv", w.compute("add", n, root), length)
-        states = [w.allocate(a.type, (count, *m.get(a, a).shape), a.name + "_kept") for a in plan.segmented[s]]
+        states = [
+            w.allocate(a.type, (count, *m.get(a, a).shape), a.name + "_kept") for a in plan.segmented[s]
+        ]
         carries = [w.allocate(a.type, (count,), "carry_kept") for a in s.args]
         m[s] = length, count, n, states, carries
 
@@ -135,7 +140,9 @@ class AdjointWriter:
         first = w.compute("mul", h, length)
         return first, w.compute("min", length, w.compute("sub", n, first))
 
-    def run_part(self, s: For, m: dict, first: Scalar, here: Scalar, values: list[Scalar], taped: bool) -> list[Scalar]:
+    def run_part(
+        self, s: For, m: dict, first: Scalar, here: Scalar, values: list[Scalar], taped: bool
+    ) -> list[Scalar]:
         """Run the trips of one segment, from these carried values."""
         w = self.w
         inner = dict(m)
@@ -167,7 +174,9 @@ class AdjointWriter:
         for s in self.plan.again[block]:
             w.put(copied(s, m, lambda *_: Block()))
         for s in self.plan.arrays.get(block, ()):
-            self.bars[s.array] = w.allocate(s.array.type, [m.get(n, n) for n in s.array.shape], s.array.name + "_bar")
+            self.bars[s.array] = w.allocate(
+                s.array.type, [m.get(n, n) for n in s.array.shape], s.array.name + "_bar"
+            )
         for s in reversed(block.statements):
             if is_touched(s, self.active):
                 w.line = s.line
@@ -212,7 +221,11 @@ class AdjointWriter:
         for k, a in enumerate(s.args):
             if a in self.active:
                 share = w.cast(bar, a.type) if s.op == "cast" else write(w, pull(s.op, k), given, s.out.type)
-                self.add(bars, a, share if is_zero is None else w.compute("select", is_zero, zero, share, type=s.out.type))
+                self.add(
+                    bars,
+                    a,
+                    share if is_zero is None else w.compute("select", is_zero, zero, share, type=s.out.type),
+                )
 
     def branch(self, s: If, m: dict, bars: dict) -> None:
         outer = [v for v in captured(s) if v in self.active]
@@ -237,7 +250,11 @@ class AdjointWriter:
         bars.update(zip(changed, results, strict=True))
 
     def loop(self, s: Any, m: dict, bars: dict) -> None:
-        carried = [k for k, (a, r) in enumerate(zip(s.args, s.results, strict=True)) if a in self.active or r in self.active]
+        carried = [
+            k
+            for k, (a, r) in enumerate(zip(s.args, s.results, strict=True))
+            if a in self.active or r in self.active
+        ]
         outer = [v for v in captured(s) if v in self.active]
         inits = [bars.pop(s.results[k], None) or literal(0, s.results[k].type) for k in carried]
         inits += [bars.get(v) or literal(0, v.type) for v in outer]
@@ -252,7 +269,9 @@ class AdjointWriter:
         for k, bar in zip(carried, results, strict=False):
             self.add(bars, s.inits[k], bar)
 
-    def trips_back(self, s: Any, m: dict, carried: list, outer: list, inits: list, first: Scalar, n: Scalar) -> list[Scalar]:
+    def trips_back(
+        self, s: Any, m: dict, carried: list, outer: list, inits: list, first: Scalar, n: Scalar
+    ) -> list[Scalar]:
         """Sweep the trips first + n - 1, ..., first."""
         w = self.w
 

@@ -1,7 +1,7 @@
 """From the graph of a function's blocks to loops and branches.
 
-An edge to a block in `stops` ends a region. A branch joins where all its paths meet. Otherwise the code after it
-stands in both of its sides. A loop with several ways out notes which of them was taken."""
+An edge to a block in `stops` ends a region. A branch joins where all its paths meet. Otherwise the code after
+it stands in both of its sides. A loop with several ways out notes which of them was taken."""
 
 from typing import Any
 

@@ -1,11 +1,25 @@
 """Innermost loops that accumulate into several places are cut, so that LLVM can vectorise each part.
 
-The adjoint of a stencil adds to neighbouring elements in one trip; the trips then depend on each other. A loop that
-only adds to one place in each trip does not. The sums are the same up to the order of their terms."""
+The adjoint of a stencil adds to neighbouring elements in one trip; the trips then depend on each other. A
+loop that only adds to one place in each trip does not. The sums are the same up to the order of their
+terms."""
 
 from collections import Counter
 
-from .program import Accumulate, Allocate, Block, Compute, For, Load, LoopArray, LoopProgram, Scalar, Store, copied, walk
+from .program import (
+    Accumulate,
+    Allocate,
+    Block,
+    Compute,
+    For,
+    Load,
+    LoopArray,
+    LoopProgram,
+    Scalar,
+    Store,
+    copied,
+    walk,
+)
 from .writer import ONE, ZERO
 
 STRAIGHT = 2  # accumulations from which on a loop is cut
@@ -40,19 +54,28 @@ def cut(s: For) -> list:
     moved = [
         t
         for t in body
-        if isinstance(t, Accumulate) and kinds[t.array][False] == 0 and t.value in defined and all(is_plain(i, s, defined) for i in t.index)
+        if isinstance(t, Accumulate)
+        and kinds[t.array][False] == 0
+        and t.value in defined
+        and all(is_plain(i, s, defined) for i in t.index)
     ]
     if len(moved) < STRAIGHT or max(Counter(t.array for t in moved).values()) < STRAIGHT:
         return [s]
     n = s.bounds[1]
     kept = {t.value: LoopArray(t.value.type, [n], "terms") for t in moved}
-    main = [t for t in body if t not in moved] + [Store(a, (s.index,), v, line=s.line) for v, a in kept.items()]
+    main = [t for t in body if t not in moved] + [
+        Store(a, (s.index,), v, line=s.line) for v, a in kept.items()
+    ]
     made: list = [Allocate(a, False, line=s.line) for a in kept.values()]
     made.append(For(s.args, s.inits, Block(main, s.body.yields), s.results, s.index, s.bounds, line=s.line))
     for t in moved:
         index, value = Scalar("i8"), Scalar(t.value.type)
         new = {s.index: index}
-        again = [copied(d, new, lambda *_: Block()) for d in body if isinstance(d, Compute) and needed_by(t, d, defined)]
+        again = [
+            copied(d, new, lambda *_: Block())
+            for d in body
+            if isinstance(d, Compute) and needed_by(t, d, defined)
+        ]
         again += [Load(value, kept[t.value], (index,), line=t.line)]
         again.append(Accumulate(t.array, tuple([new.get(i, i) for i in t.index]), value, line=t.line))
         made.append(For([], [], Block(again), [], index, s.bounds, line=t.line))
@@ -64,7 +87,11 @@ def is_plain(v: Scalar, s: For, defined: dict) -> bool:
     d = defined.get(v)
     if d is None:
         return v not in s.args
-    return isinstance(d, Compute) and d.op in ("add", "sub", "mul") and all(is_plain(a, s, defined) for a in d.args)
+    return (
+        isinstance(d, Compute)
+        and d.op in ("add", "sub", "mul")
+        and all(is_plain(a, s, defined) for a in d.args)
+    )
 
 
 def needed_by(t: Accumulate, d: Compute, defined: dict) -> bool:

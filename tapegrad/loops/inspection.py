@@ -31,7 +31,8 @@ from .tangent import tangent
 
 DERIVATIVES = {"adjoint": adjoint, "tangent": tangent}
 OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=",
+    "gt": ">", "ge": ">=", "eq": "==",
     "ne": "!=", "and": "and", "or": "or",
 }  # fmt: skip
 
@@ -46,7 +47,9 @@ class ProgramPrinter:
         params = [self.name(q) for q in p.params]
         self.lines.append(f"def {p.name}({', '.join(params)}):")
         for a in p.arrays:
-            self.put(1, f"{', '.join(map(self.name, a.shape))}{',' * (len(a.shape) == 1)} = {self.name(a)}.shape") if a.shape else None
+            self.put(
+                1, f"{', '.join(map(self.name, a.shape))}{',' * (len(a.shape) == 1)} = {self.name(a)}.shape"
+            ) if a.shape else None
         self.block(p.body, 1)
         self.put(1, "return " + ", ".join([*map(self.name, p.outs), *map(self.name, p.body.yields)]))
 
@@ -59,7 +62,9 @@ class ProgramPrinter:
         if v not in self.names:
             base = "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
             taken = set(self.names.values())
-            self.names[v] = next(n for n in (base, *[f"{base}_{k}" for k in range(len(taken) + 1)]) if n not in taken)
+            self.names[v] = next(
+                n for n in (base, *[f"{base}_{k}" for k in range(len(taken) + 1)]) if n not in taken
+            )
         return self.names[v]
 
     def at(self, s: Any) -> str:
@@ -87,13 +92,17 @@ class ProgramPrinter:
             case Load():
                 self.put(depth, f"{self.name(s.out)} = {self.at(s)}")
             case Store():
-                self.put(depth, f"{self.at(s)} {'+=' if isinstance(s, Accumulate) else '='} {self.name(s.value)}")
+                self.put(
+                    depth, f"{self.at(s)} {'+=' if isinstance(s, Accumulate) else '='} {self.name(s.value)}"
+                )
             case Push():
                 self.put(depth, f"{self.name(s.stack)}.append({self.name(s.value)})")
             case Pop():
                 self.put(depth, f"{self.name(s.out)} = {self.name(s.stack)}.pop()")
             case Allocate():
-                self.put(depth, f"{self.name(s.array)} = zeros(({', '.join(map(self.name, s.array.shape))},))")
+                self.put(
+                    depth, f"{self.name(s.array)} = zeros(({', '.join(map(self.name, s.array.shape))},))"
+                )
             case If():
                 self.put(depth, f"if {self.name(s.test)}:")
                 for k, b in enumerate(s.blocks):
@@ -108,7 +117,11 @@ class ProgramPrinter:
 
     def loop(self, s: Any, depth: int) -> None:
         self.assign(s.results, s.inits, depth)
-        head = f"for {self.name(s.index)} in range({', '.join(map(self.name, s.bounds))}):" if isinstance(s, For) else "while True:"
+        head = (
+            f"for {self.name(s.index)} in range({', '.join(map(self.name, s.bounds))}):"
+            if isinstance(s, For)
+            else "while True:"
+        )
         self.put(depth, head)
         self.assign(s.args, s.results, depth + 1)
         self.block(s.body, depth + 1)
@@ -120,7 +133,9 @@ class ProgramPrinter:
 def program_of(f: Any, args: tuple, launch: Any) -> tuple[LoopProgram, list]:
     """The program of a function or kernel for these arguments, and their values."""
     if not hasattr(f, "py_func"):
-        raise ArgumentError(f"{getattr(f, '__name__', f)} is no function that numba.njit or numba.cuda.jit made")
+        raise ArgumentError(
+            f"{getattr(f, '__name__', f)} is no function that numba.njit or numba.cuda.jit made"
+        )
     programs = programs_of(f)
     given = programs.arguments(args, {}, launch_sizes(launch) if programs.device else ())
     made, _ = programs.program(f.py_func, given)
@@ -129,7 +144,10 @@ def program_of(f: Any, args: tuple, launch: Any) -> tuple[LoopProgram, list]:
     values += programs.new_arrays(made, values) if made.shapes is not None else []
     if any(isinstance(x, Variable) for x in values):
         raise ArgumentError("a loop program is looked at outside of transforms")
-    arrays = [np.array(x, DTYPES[q.type]) if isinstance(q, LoopArray) else x for q, x in zip(made.program.params, values, strict=True)]
+    arrays = [
+        np.array(x, DTYPES[q.type]) if isinstance(q, LoopArray) else x
+        for q, x in zip(made.program.params, values, strict=True)
+    ]
     return made.program, arrays
 
 
@@ -188,8 +206,8 @@ def source(f: Any, *args: Any, derivative: str | None = None, launch: tuple | No
 def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, seed: int = 0) -> list[str]:
     """Check the loop program of a compiled function, and its derivatives, with these arguments.
 
-    A slow interpreter checks each index. Its results are compared with those of the machine code, the reverse with
-    the forward derivative, and the latter with central differences, in a random direction.
+    A slow interpreter checks each index. Its results are compared with those of the machine code, the reverse
+    with the forward derivative, and the latter with central differences, in a random direction.
 
     Parameters
     ----------
@@ -242,7 +260,11 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
 
     plain = run(p, values)
     compare(
-        f, "the interpreter and the machine code", interpreted(p, [v.copy() if hasattr(v, "copy") else v for v in values]), plain, tight
+        f,
+        "the interpreter and the machine code",
+        interpreted(p, [v.copy() if hasattr(v, "copy") else v for v in values]),
+        plain,
+        tight,
     )
     wrt = floats(p)
     d = [rng.standard_normal(np.shape(values[k])) for k in wrt]
@@ -255,16 +277,27 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     w = [rng.standard_normal(np.shape(t)) for t in tangents]
     weights = dict(zip(results, w, strict=True))
     seeds = [weights.get(q, np.zeros(np.shape(moved[q]))).astype(DTYPES[q.type]) for q in shadows]
-    bars = run(A, [*values, *seeds, *[float(x) for y, x in zip(results, w, strict=True) if isinstance(y, Scalar)]])
+    bars = run(
+        A, [*values, *seeds, *[float(x) for y, x in zip(results, w, strict=True) if isinstance(y, Scalar)]]
+    )
     order = [moved[q] for q in shadows] + scalars
-    forward, reverse = [[sum(np.sum(a * b) for a, b in zip(*x, strict=True))] for x in ((w, tangents), (order, bars))]
+    forward, reverse = [
+        [sum(np.sum(a * b) for a, b in zip(*x, strict=True))] for x in ((w, tangents), (order, bars))
+    ]
     compare(f, "reverse and forward derivatives", forward, reverse, 100 * tight)
     h = 1e-6 if wide else 1e-2
     step = {q: h * t for q, t in moved.items()}
-    ends = [run(p, [shifted(q, v, s * step[q]) if q in step else v for q, v in zip(p.params, values, strict=True)]) for s in (1, -1)]
+    ends = [
+        run(
+            p, [shifted(q, v, s * step[q]) if q in step else v for q, v in zip(p.params, values, strict=True)]
+        )
+        for s in (1, -1)
+    ]
     places = [k for k, q in enumerate([*p.outs, *p.body.yields]) if q in results]
     differences = [(ends[0][k] - ends[1][k]) / (2 * h) for k in places]
-    compare(f, "forward derivatives and central differences", tangents, differences, rtol if wide else 1e3 * rtol)
+    compare(
+        f, "forward derivatives and central differences", tangents, differences, rtol if wide else 1e3 * rtol
+    )
     return [
         "the interpreter and the machine code agree, and all indices are in bounds",
         "reverse and forward derivatives agree",
@@ -281,4 +314,6 @@ def compare(f: Any, what: str, found: list, wanted: list, rtol: float) -> None:
     for a, b in zip(found, wanted, strict=True):
         worst = float(np.max(np.abs(np.subtract(a, b, dtype=float)), initial=0.0))
         if not worst <= rtol * size:
-            raise KernelError(f"{f.__name__}: {what} differ by {worst:.1e}, where the largest of their values is {size:.1e}")
+            raise KernelError(
+                f"{f.__name__}: {what} differ by {worst:.1e}, where the largest of their values is {size:.1e}"
+            )

@@ -1,8 +1,8 @@
 """LLVM text of a loop program, and its run on NumPy arrays.
 
 Each array and stack has memory of its own, which the text says (`alias.scope`), so that LLVM may vectorise.
-Indices are checked: before a loop where they are affine in its index, otherwise at the access. Code that finds a
-wrong index writes nothing more, and its line becomes an error."""
+Indices are checked: before a loop where they are affine in its index, otherwise at the access. Code that
+finds a wrong index writes nothing more, and its line becomes an error."""
 
 import ctypes
 import itertools
@@ -40,7 +40,16 @@ from .program import (
 REGISTER = {"f8": "double", "f4": "float", "i8": "i64", "b1": "i1"}
 STORED = {**REGISTER, "b1": "i8"}
 SIZE = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
-INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl", "shr": "ashr"}
+INTEGER = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "shl": "shl",
+    "shr": "ashr",
+}
 SIGNED = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
 NO_MEMORY = -1
 HEAD = """declare ptr @realloc(ptr, i64)
@@ -70,8 +79,8 @@ end:
 class ProgramText:
     """The text of one program: `void program(ptr numbers, ptr array, ...)`.
 
-    `numbers` holds 8 bytes for each scalar parameter, for each length of an array, for the status, and for each
-    result."""
+    `numbers` holds 8 bytes for each scalar parameter, for each length of an array, for the status, and for
+    each result."""
 
     def __init__(self, p: LoopProgram):
         self.p = p
@@ -79,7 +88,13 @@ class ProgramText:
         self.builders = {"f8": Builder(1, 64), "f4": Builder(1, 32)}
         b = self.b = self.builders["f8"]
         for other in self.builders.values():
-            other.lines, other.slots, other.fresh, other.labels, other.routines = b.lines, b.slots, b.fresh, b.labels, self.routines
+            other.lines, other.slots, other.fresh, other.labels, other.routines = (
+                b.lines,
+                b.slots,
+                b.fresh,
+                b.labels,
+                self.routines,
+            )
         self.names: dict[Any, str] = {}
         self.bases: dict = {}  # array -> its pointer; allocated arrays and stacks have slots
         self.scopes: dict = {}
@@ -132,12 +147,15 @@ class ProgramText:
         )
         return (
             f"{HEAD}{declared}{functions}define void @program(ptr noalias %numbers"
-            f'{"".join(", " + h for h in heads)}) "prefer-vector-width"="512" {{\n{body}\n}}\n{self.metadata()}'
+            f'{"".join(", " + h for h in heads)}) "prefer-vector-width"="512" '
+            f"{{\n{body}\n}}\n{self.metadata()}"
         )
 
     def starts(self) -> list[str]:
         made = [f"  store ptr null, ptr {slot}" for slot in self.frees]
-        return made + [f"  store i64 0, ptr {x}" for _, room, top in self.slotted.values() for x in (room, top)]
+        return made + [
+            f"  store i64 0, ptr {x}" for _, room, top in self.slotted.values() for x in (room, top)
+        ]
 
     def metadata(self) -> str:
         """Each array and stack is a scope; an access is in one of them and in none of the others."""
@@ -146,7 +164,9 @@ class ProgramText:
             return ""
         lines = ["!0 = distinct !{!0}"] + [f"!{k + 1} = distinct !{{!{k + 1}, !0}}" for k in range(n)]
         lines += [f"!{n + 1 + k} = !{{!{k + 1}}}" for k in range(n)]
-        lines += [f"!{2 * n + 1 + k} = !{{{', '.join(f'!{j + 1}' for j in range(n) if j != k)}}}" for k in range(n)]
+        lines += [
+            f"!{2 * n + 1 + k} = !{{{', '.join(f'!{j + 1}' for j in range(n) if j != k)}}}" for k in range(n)
+        ]
         return "\n".join(lines).replace("SCOPES", str(n))
 
     def alias(self, x: Any) -> str:
@@ -214,7 +234,10 @@ class ProgramText:
         return self.slotted[x]
 
     def top(self, x: LoopStack, at: str, kind: str) -> str:
-        return self.b(f"getelementptr inbounds {STORED[kind]}, ptr {self.b(f'load ptr, ptr {self.stack(x)[0]}')}, i64 {at}")
+        return self.b(
+            f"getelementptr inbounds {STORED[kind]}, ptr {self.b(f'load ptr, ptr {self.stack(x)[0]}')}, i64 "
+            f"{at}"
+        )
 
     # --- statements ---
 
@@ -393,7 +416,9 @@ class ProgramText:
         q, r = b(f"sdiv i64 {x}, {y}"), b(f"srem i64 {x}, {y}")
         signs = b(f"xor i64 {r}, {y}")
         odd = b(f"and i1 {b(f'icmp ne i64 {r}, 0')}, {b(f'icmp slt i64 {signs}, 0')}")
-        return b(f"sub i64 {q}, {b(f'zext i1 {odd} to i64')}"), b(f"add i64 {r}, {b(f'select i1 {odd}, i64 {y}, i64 0')}")
+        return b(f"sub i64 {q}, {b(f'zext i1 {odd} to i64')}"), b(
+            f"add i64 {r}, {b(f'select i1 {odd}, i64 {y}, i64 0')}"
+        )
 
     def computed(self, op: str, kind: str, x: list[str], s: Any) -> str:
         b = self.b
@@ -442,7 +467,11 @@ class ProgramText:
             self.routines[key] = name, ""
             result = emit_function(inner, op, *given)
             head, body = ", ".join(f"{f.real} {v}" for v in given), "\n".join([*inner.slots, *inner.lines])
-            self.routines[key] = name, f"define internal {f.real} {name}({head}) noinline {{\nentry:\n{body}\n  ret {f.real} {result}\n}}\n"
+            self.routines[key] = (
+                name,
+                f"define internal {f.real} {name}({head}) noinline {{\nentry:\n{body}\n  ret {f.real} "
+                f"{result}\n}}\n",
+            )
         return f(f"call {f.real} {self.routines[key][0]}({', '.join(f'{f.real} {v}' for v in x)})")
 
     def cast(self, old: str, kind: str, x: str) -> str:
@@ -463,7 +492,9 @@ def finished(t: ProgramText) -> str:
     n, text = len(t.scopes), t.text
     for k in range(n):
         text = text.replace(f"!S{k}S", f"!{n + 1 + k}").replace(f"!N{k}N", f"!{2 * n + 1 + k}")
-    saturating = "".join(f"declare i64 @llvm.fptosi.sat.i64.{s}({f})\n" for s, f in (("f64", "double"), ("f32", "float")))
+    saturating = "".join(
+        f"declare i64 @llvm.fptosi.sat.i64.{s}({f})\n" for s, f in (("f64", "double"), ("f32", "float"))
+    )
     likely = f'\n!{3 * n + 1} = !{{!"branch_weights", i32 2000, i32 1}}\n'
     return saturating + text.replace("!LIKELY", f"!{3 * n + 1}") + likely
 
@@ -473,7 +504,9 @@ def optimised(text: str) -> bytes:
     target = machine()[0](3)
     module = parsed(text)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)  # level 3 takes 3 to 8 times as long, for nothing
+    options = llvm.create_pipeline_tuning_options(
+        speed_level=2
+    )  # level 3 takes 3 to 8 times as long, for nothing
     options.loop_vectorization, options.slp_vectorization = True, False
     builder = llvm.create_pass_builder(target, options)
     builder.getModulePassManager().run(module, builder)
@@ -485,8 +518,12 @@ class LoopCode:
 
     def __init__(self, p: LoopProgram):
         self.p = p
-        self.engine = engine_of("; a loop program\n" + finished(ProgramText(split_accumulations(p))), compiled=optimised)
-        self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(p.arrays)))(self.engine.get_function_address("program"))
+        self.engine = engine_of(
+            "; a loop program\n" + finished(ProgramText(split_accumulations(p))), compiled=optimised
+        )
+        self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(p.arrays)))(
+            self.engine.get_function_address("program")
+        )
 
     def __call__(self, args: Any) -> list:
         """The results for these arguments; its arrays, in C order, are written in place."""
@@ -504,10 +541,13 @@ class LoopCode:
             raise MemoryError(f"{p.name}: not enough memory for the values that its derivative needs")
         if status:
             raise KernelError(
-                f"{p.name}, line {status}{' of ' + p.file if p.file else ''}: an index is out of bounds, a divisor is 0, or a step is 0"
+                f"{p.name}, line {status}{' of ' + p.file if p.file else ''}: an index is out of bounds, a "
+                f"divisor is 0, or a step is 0"
             )
         results = [x for q, x in zip(p.params, args, strict=True) if q in p.outs]
-        return results + [numbers[len(given) + 1 + k :][:1].view(y.type)[0] for k, y in enumerate(p.body.yields)]
+        return results + [
+            numbers[len(given) + 1 + k :][:1].view(y.type)[0] for k, y in enumerate(p.body.yields)
+        ]
 
 
 def code_of(p: LoopProgram) -> LoopCode:

@@ -59,7 +59,13 @@ class KernelFrame(FrameWriter):
                 size = special[f"blockDim.{axis}"]
                 if f.path == "grid":
                     made.append(
-                        self.learned("add", (self.learned("mul", (special[f"blockIdx.{axis}"], size)), special[f"threadIdx.{axis}"]))
+                        self.learned(
+                            "add",
+                            (
+                                self.learned("mul", (special[f"blockIdx.{axis}"], size)),
+                                special[f"threadIdx.{axis}"],
+                            ),
+                        )
                     )
                 else:
                     made.append(self.learned("mul", (special[f"gridDim.{axis}"], size)))
@@ -103,9 +109,15 @@ class KernelFrame(FrameWriter):
             body = Block()
             self.source.shared = set()
             w.scoped(body, NameScope(w.scope), lambda: super(KernelFrame, self).run())
-            given = [s.array for s in walk(w.resolve(body)) if isinstance(s, Store) and s.array not in self.source.shared]
+            given = [
+                s.array
+                for s in walk(w.resolve(body))
+                if isinstance(s, Store) and s.array not in self.source.shared
+            ]
             body = pruned(LoopProgram(self.typed.name, [], body, given)).body
-            split_threads(w, body, index, tuple([special[f"blockDim.{axis}"] for axis in AXES]), self.source.shared)
+            split_threads(
+                w, body, index, tuple([special[f"blockDim.{axis}"] for axis in AXES]), self.source.shared
+            )
 
         block(())
 

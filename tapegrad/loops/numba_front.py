@@ -17,21 +17,33 @@ from .views import ArrayView, Known, Range, Ranges, Slice, TupleMembers
 from .writer import ONE, ZERO, ProgramWriter
 
 BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide, "mod": np.remainder,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+    "floordiv": np.floor_divide, "mod": np.remainder,
     "pow": np.power, "and_": "and", "or_": "or", "xor": "xor", "lshift": "shl", "rshift": "shr",
     **{k: k for k in ("lt", "le", "gt", "ge", "eq", "ne")},
 }  # fmt: skip
-OPERATORS = {getattr(operator, prefix + k.rstrip("_")if prefix else k): v for k, v in BINARY.items() for prefix in ("", "i")
+OPERATORS = {getattr(operator, prefix + k.rstrip("_")if prefix else k): v for k,
+v in BINARY.items() for prefix in ("", "i")
              if hasattr(operator, prefix + k.rstrip("_") if prefix else k)}  # fmt: skip
 MATHS = {
-    "pow": np.power, "fabs": np.absolute, "atan": np.arctan, "atan2": np.arctan2, "asin": np.arcsin, "acos": np.arccos, "asinh": np.arcsinh,
-    "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "erfc": scipy.special.erfc, "lgamma": scipy.special.gammaln,
+    "pow": np.power, "fabs": np.absolute, "atan": np.arctan, "atan2": np.arctan2, "asin": np.arcsin,
+    "acos": np.arccos, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "erfc": scipy.special.erfc,
+    "lgamma": scipy.special.gammaln,
     "gamma": scipy.special.gamma,
 }  # fmt: skip
 CASTS = {
-    float: "f8", int: "i8", bool: "b1", np.float64: "f8", np.float32: "f4", np.int64: "i8", np.intp: "i8", np.int32: "i8", np.bool_: "b1"
+    float: "f8", int: "i8", bool: "b1", np.float64: "f8", np.float32: "f4", np.int64: "i8", np.intp: "i8",
+    np.int32: "i8", np.bool_: "b1"
 }  # fmt: skip
-NEW_ARRAYS = {np.zeros: 0.0, np.empty: 0.0, np.ones: 1.0, np.zeros_like: 0.0, np.empty_like: 0.0, np.ones_like: 1.0}
+NEW_ARRAYS = {
+    np.zeros: 0.0,
+    np.empty: 0.0,
+    np.ones: 1.0,
+    np.zeros_like: 0.0,
+    np.empty_like: 0.0,
+    np.ones_like: 1.0,
+}
 MOST_POWER = 64
 WHICH = " which"
 
@@ -66,7 +78,12 @@ class FunctionSource:
         stacked, numbers = self.layers[members]
         if stacked.type != kind or len(stacked.shape) != len(shape) + 1:
             raise LoopRefused("a name stands for arrays of different types")
-        return ArrayView(stacked, (literal(numbers[origin], "i8"), *[(ZERO, ONE, n) for n in stacked.shape[1:]]), members, True)
+        return ArrayView(
+            stacked,
+            (literal(numbers[origin], "i8"), *[(ZERO, ONE, n) for n in stacked.shape[1:]]),
+            members,
+            True,
+        )
 
     def array(self, kind: str, shape: tuple) -> ArrayView:
         """A new array of zeros."""
@@ -76,7 +93,9 @@ class FunctionSource:
             return whole(array, frozenset((origin,)))
         view = self.layer(origin, kind, shape)
         if self.w.scope.parent is not None or any(a is not b for a, b in zip(shape, view.shape, strict=True)):
-            raise LoopRefused("a name stands for several arrays, of which one is made in a loop or has another shape")
+            raise LoopRefused(
+                "a name stands for several arrays, of which one is made in a loop or has another shape"
+            )
         return view
 
 
@@ -128,7 +147,12 @@ class FrameWriter(ControlFlow):
     # --- of ControlFlow ---
 
     def assigned(self, blocks: Any) -> set:
-        found = {self.prefix + s.target.name for b in blocks for s in self.typed.blocks[b].body if type(s).__name__ == "Assign"}
+        found = {
+            self.prefix + s.target.name
+            for b in blocks
+            for s in self.typed.blocks[b].body
+            if type(s).__name__ == "Assign"
+        }
         names = (x.name for scope in self.w.scopes() for x in scope.names.values() if isinstance(x, Range))
         return found | {n + WHICH for n in found} | set(names)
 
@@ -137,7 +161,11 @@ class FrameWriter(ControlFlow):
         for s in self.typed.blocks[target].body:
             if getattr(getattr(s, "value", None), "op", None) == "phi":
                 for v, b in zip(s.value.incoming_values, s.value.incoming_blocks, strict=True):
-                    if b == source and hasattr(v, "name") and self.w.scope.find(self.prefix + v.name) is not None:
+                    if (
+                        b == source
+                        and hasattr(v, "name")
+                        and self.w.scope.find(self.prefix + v.name) is not None
+                    ):
                         found.append((s.target, self.get(v)))
         for v, x in found:  # all at once: names may be swapped
             self.put(v, x)
@@ -183,7 +211,13 @@ class FrameWriter(ControlFlow):
             if low is not None:
                 self.ranges.least[index] = low
             self.put(first.target, index)
-            self.put_all([s for s in body[body.index(first) + 1 :] if getattr(getattr(s, "value", None), "op", None) != "pair_second"])
+            self.put_all(
+                [
+                    s
+                    for s in body[body.index(first) + 1 :]
+                    if getattr(getattr(s, "value", None), "op", None) != "pair_second"
+                ]
+            )
 
         return r.bounds, enter, end.truebr, end.falsebr
 
@@ -198,7 +232,11 @@ class FrameWriter(ControlFlow):
                 self.assign(s.target, s.value)
             elif kind in ("SetItem", "StaticSetItem"):
                 index = s.index if kind == "SetItem" else s.index_var
-                self.store(self.get(s.target), Known(s.index) if index is None else self.get(index), self.get(s.value))
+                self.store(
+                    self.get(s.target),
+                    Known(s.index) if index is None else self.get(index),
+                    self.get(s.value),
+                )
             elif kind not in ("Jump", "Branch", "Return", "Del", "Raise", "StaticRaise", "StaticTryRaise"):
                 raise self.refuse(kind)
 
@@ -248,7 +286,12 @@ class FrameWriter(ControlFlow):
         return whole(a)
 
     def at(self, x: Any) -> tuple:
-        return tuple([self.scalar(i) if isinstance(i, ArrayView) else i for i in (x.items if isinstance(x, TupleMembers) else (x,))])
+        return tuple(
+            [
+                self.scalar(i) if isinstance(i, ArrayView) else i
+                for i in (x.items if isinstance(x, TupleMembers) else (x,))
+            ]
+        )
 
     def store(self, target: Any, at: Any, value: Any) -> None:
         if not isinstance(target, ArrayView):
@@ -256,7 +299,11 @@ class FrameWriter(ControlFlow):
         view, w = self.ranges.indexed(target, self.at(at)), self.w
         kind = view.array.type
         if isinstance(value, ArrayView) and value.shape and value.array is view.array:  # they may overlap
-            value = self.filled(value.array.type, value.shape, lambda index, value=value: w.load(value.array, place_in(w, value, index)))
+            value = self.filled(
+                value.array.type,
+                value.shape,
+                lambda index, value=value: w.load(value.array, place_in(w, value, index)),
+            )
         shape = view.shape
 
         def axis(index: tuple) -> None:
@@ -276,7 +323,11 @@ class FrameWriter(ControlFlow):
         made = []
         for i, n, m in zip(own, x.shape, shape[len(shape) - len(x.shape) :], strict=True):
             one = ZERO if n.number == 1 else i
-            made.append(one if n is m or n.number is not None else self.w.compute("select", self.w.compute("eq", n, ONE), ZERO, i))
+            made.append(
+                one
+                if n is m or n.number is not None
+                else self.w.compute("select", self.w.compute("eq", n, ONE), ZERO, i)
+            )
         return self.w.load(x.array, place_in(self.w, x, tuple(made)))
 
     def filled(self, kind: str, shape: tuple, element: Callable) -> ArrayView:
@@ -308,7 +359,12 @@ class FrameWriter(ControlFlow):
             return self.learned(f, x)
         if kind in ("i8", "b1"):
             return self.integers(f, tuple([w.cast(v, "i8") for v in x]))
-        if f is np.power and x[1].number is not None and x[1].number == int(x[1].number) and abs(x[1].number) <= MOST_POWER:
+        if (
+            f is np.power
+            and x[1].number is not None
+            and x[1].number == int(x[1].number)
+            and abs(x[1].number) <= MOST_POWER
+        ):
             return self.power(w.cast(x[0], kind), int(x[1].number))
         x = tuple([w.cast(v, kind) for v in x])
         direct = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.true_divide: "div"}.get(f)
@@ -336,7 +392,8 @@ class FrameWriter(ControlFlow):
         return out
 
     def integers(self, f: Any, x: tuple) -> Scalar:
-        name = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.floor_divide: "floordiv", np.remainder: "mod", np.absolute: "abs",
+        name = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.floor_divide: "floordiv",
+        np.remainder: "mod", np.absolute: "abs",
                 np.negative: "neg"}.get(f)  # fmt: skip
         if f is np.power and x[1].number is not None and 0 <= x[1].number <= MOST_POWER:
             made = ONE
@@ -359,7 +416,11 @@ class FrameWriter(ControlFlow):
         if kind is None:
             raise self.refuse(f"an array of Numba's type {t}")
         shape = self.common_shape([x for x in operands if isinstance(x, ArrayView)], t.ndim)
-        return self.filled(kind, shape, lambda index: self.apply(f, tuple([self.element_of(x, index, shape) for x in operands]), kind))
+        return self.filled(
+            kind,
+            shape,
+            lambda index: self.apply(f, tuple([self.element_of(x, index, shape) for x in operands]), kind),
+        )
 
     def common_shape(self, views: list, ndim: int) -> tuple:
         w, made = self.w, []
@@ -417,7 +478,9 @@ class FrameWriter(ControlFlow):
         w, r = self.w, self.get(v.value)
         k, (start, _, step) = w.get(r.name), r.bounds
         w.set(r.name, self.learned("add", (k, ONE)))
-        return TupleMembers((w.compute("add", start, w.compute("mul", k, step)), w.compute("lt", k, w.trips(*r.bounds))))
+        return TupleMembers(
+            (w.compute("add", start, w.compute("mul", k, step)), w.compute("lt", k, w.trips(*r.bounds)))
+        )
 
     def on_pair_first(self, v: Any, t: Any) -> Any:
         return self.get(v.value).items[0]
@@ -490,8 +553,15 @@ class FrameWriter(ControlFlow):
             raise self.refuse("a call by keyword")
         line = self.w.line
         types = self.typed.calltypes[v].args
-        frame = type(self)(self.source, TypedFunction(f.py_func, types, self.typed.device), args, self.callers)
-        frame.args = tuple([self.w.cast(x, kind_of(k) or x.type) if isinstance(x, Scalar) else x for x, k in zip(args, types, strict=True)])
+        frame = type(self)(
+            self.source, TypedFunction(f.py_func, types, self.typed.device), args, self.callers
+        )
+        frame.args = tuple(
+            [
+                self.w.cast(x, kind_of(k) or x.type) if isinstance(x, Scalar) else x
+                for x, k in zip(args, types, strict=True)
+            ]
+        )
         result = frame.run()
         self.w.line = line
         return Known(None) if result is None else result
@@ -509,7 +579,9 @@ class FrameWriter(ControlFlow):
         if cast is not None:
             return w.cast(self.scalar(args[0]), cast)
         if f is len:
-            return literal(len(args[0].items), "i8") if isinstance(args[0], TupleMembers) else args[0].shape[0]
+            return (
+                literal(len(args[0].items), "i8") if isinstance(args[0], TupleMembers) else args[0].shape[0]
+            )
         if f in NEW_ARRAYS:
             return self.new_array(f, args, named, t)
         if f in (min, max) and len(args) >= 2:
@@ -532,7 +604,8 @@ class FrameWriter(ControlFlow):
         found = self.w.cast(self.scalar(args[0]), kind or "f8")
         for a in args[1:]:
             x = self.w.cast(self.scalar(a), kind or "f8")
-            found = self.learned({"lt": "min", "gt": "max"}[op], (found, x)) if kind == "i8" else self.w.compute(
+            found = self.learned({"lt": "min", "gt": "max"}[op], (found,
+            x)) if kind == "i8" else self.w.compute(
                 "select", self.w.compute(op, x, found), x, found
             )  # fmt: skip
         return found
@@ -542,11 +615,21 @@ class FrameWriter(ControlFlow):
         kind = kind_of(self.type_of(t).dtype)
         if given is None or kind is None:
             raise self.refuse(f"a new array of Numba's type {self.type_of(t)}")
-        shape = given.shape if isinstance(given, ArrayView) else given.items if isinstance(given, TupleMembers) else (given,)
+        shape = (
+            given.shape
+            if isinstance(given, ArrayView)
+            else given.items
+            if isinstance(given, TupleMembers)
+            else (given,)
+        )
         shape = tuple([self.scalar(n) for n in shape])
         if NEW_ARRAYS[f]:
             return self.filled(kind, shape, lambda index: literal(NEW_ARRAYS[f], kind))
-        return self.filled(kind, shape, lambda index: literal(0, kind)) if self.source.classes else self.source.array(kind, shape)
+        return (
+            self.filled(kind, shape, lambda index: literal(0, kind))
+            if self.source.classes
+            else self.source.array(kind, shape)
+        )
 
     def method(self, x: Any, name: str, args: tuple, t: Any) -> Any:
         if name == "copy" and not args:

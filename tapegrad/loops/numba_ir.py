@@ -1,7 +1,8 @@
 """Numba's typed intermediate representation of a function, without code generation.
 
-This is the only module that knows Numba's internal names. Numba's passes up to type inference are run by hand. A
-function that is called is typed here, too: Numba would compile it, and for a device it would ask for a driver."""
+This is the only module that knows Numba's internal names. Numba's passes up to type inference are run by
+hand. A function that is called is typed here, too: Numba would compile it, and for a device it would ask for
+a driver."""
 
 import contextlib
 import inspect
@@ -42,7 +43,9 @@ class TypedFunction:
             with LOCK, helpers_typed_only(device):
                 state = typed_state(func, argtypes, device)
         except errors.NumbaError as error:
-            raise LoopRefused(f"Numba cannot type {func.__name__}: {str(error).strip().splitlines()[0]}") from error
+            raise LoopRefused(
+                f"Numba cannot type {func.__name__}: {str(error).strip().splitlines()[0]}"
+            ) from error
         self.blocks, self.typemap, self.calltypes = state.func_ir.blocks, state.typemap, state.calltypes
         self.return_type = state.return_type
         self.flow = graph_of_blocks(self.blocks)
@@ -68,7 +71,9 @@ def typed_state(func: Any, argtypes: tuple, device: bool) -> Any:
     with target_override("cuda" if device else "cpu"):
         target.typing_context.refresh()
         target.target_context.refresh()
-        made = compiler.Compiler(target.typing_context, target.target_context, None, tuple(argtypes), None, flags, {})
+        made = compiler.Compiler(
+            target.typing_context, target.target_context, None, tuple(argtypes), None, flags, {}
+        )
         made.state.func_id = bytecode.FunctionIdentity.from_function(func)
         made.state.status.can_fallback = False
         passes = PassManager("tapegrad")
@@ -91,7 +96,9 @@ def helpers_typed_only(device: bool) -> Iterator[None]:
             return usual(self, args, kws)
         result = typed_state(self.py_func, args, device).return_type
         name = self.py_func.__name__
-        made = make_concrete_template(f"CallTemplate({name})", key=name, signatures=[signature(result, *args)])
+        made = make_concrete_template(
+            f"CallTemplate({name})", key=name, signatures=[signature(result, *args)]
+        )
         return made, inspect.signature(self.py_func), args, kws
 
     owner = threading.get_ident()
@@ -112,7 +119,9 @@ def kind_of(t: Any) -> str | None:
 
 
 def type_of_array(kind: str, ndim: int) -> Any:
-    return types.Array({"f8": types.float64, "f4": types.float32, "i8": types.int64, "b1": types.boolean}[kind], ndim, "C")
+    return types.Array(
+        {"f8": types.float64, "f4": types.float32, "i8": types.int64, "b1": types.boolean}[kind], ndim, "C"
+    )
 
 
 def type_of_scalar(kind: str) -> Any:

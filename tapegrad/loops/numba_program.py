@@ -1,4 +1,5 @@
-"""The loop program of a function of Numba's: its parameters, its results, and names that stand for several arrays."""
+"""The loop program of a function of Numba's: its parameters, its results, and names that stand for several
+arrays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,9 @@ from .writer import Rebound
 class NumbaProgram:
     """The program of a function of Numba's for these types of arguments.
 
-    `params` are the program's parameters for each argument, in order; `result` says what it returns; `alike` lists
-    arrays that must have one shape. `names` are parameters' names, `same` maps arguments that are one array."""
+    `params` are the program's parameters for each argument, in order; `result` says what it returns; `alike`
+    lists arrays that must have one shape. `names` are parameters' names, `same` maps arguments that are one
+    array."""
 
     def __init__(self, func: Any, types: tuple, leaves: list, arguments: Callable, device: bool = False):
         typed = TypedFunction(func, types, device)
@@ -26,11 +28,15 @@ class NumbaProgram:
                 return
             except Rebound as error:
                 found = frozenset(error.args[0])
-                classes = (*[c for c in classes if not c & found], found.union(*[c for c in classes if c & found]))
+                classes = (
+                    *[c for c in classes if not c & found],
+                    found.union(*[c for c in classes if c & found]),
+                )
         raise LoopRefused(f"{func.__name__}: its names stand for too many arrays")
 
     def build(self, typed: TypedFunction, leaves: list, arguments: Callable, classes: tuple) -> None:
-        """`leaves` are kinds, or (kind, number of axes); `arguments` makes the function's arguments of their objects."""
+        """`leaves` are kinds, or (kind, number of axes); `arguments` makes the function's arguments of their
+        objects."""
         source = FunctionSource(classes)
         w, objects, copies = source.w, [], []
         self.params: list = []
@@ -68,7 +74,11 @@ class NumbaProgram:
         params = [*self.params, *[a for a, _ in source.constants], *[a for a, _ in self.returned]]
         count = len(self.yields)
         shapes = Block(body.statements, body.yields[count:])
-        self.shapes = pruned(verified(duplicate(LoopProgram(typed.name, params, shapes, [], typed.file)))) if self.returned else None
+        self.shapes = (
+            pruned(verified(duplicate(LoopProgram(typed.name, params, shapes, [], typed.file))))
+            if self.returned
+            else None
+        )
         body.yields = body.yields[:count]
         self.program = LoopProgram(typed.name, params, body, [], typed.file)
         made = written(self.program)

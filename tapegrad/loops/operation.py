@@ -65,13 +65,19 @@ class LoopOperation:
     def push(self, t: Any, out: Any, *args: Any) -> tuple:
         p = self.p
         made = self.derived(tangent, tuple([k for k, d in enumerate(t) if d is not None]))
-        shadows = [d if d is not None else zeros(q, x) for q, x, d in zip(p.params, args, t, strict=True) if q in made.p.derived["shadows"]]
+        shadows = [
+            d if d is not None else zeros(q, x)
+            for q, x, d in zip(p.params, args, t, strict=True)
+            if q in made.p.derived["shadows"]
+        ]
         scalars = [d for q, d in zip(p.params, t, strict=True) if isinstance(q, Scalar) and d is not None]
         got = iter(made(*args, *shadows, *scalars)) if made.count else iter(())
         active = made.p.derived["shadows"]
         tangents = [next(got) if a in active else None for a in p.outs]
         tangents += [next(got) if y.type in FLOATS else None for y in p.body.yields]
-        return tuple([np.zeros(shape(o), dtype(o)) if d is None else d for d, o in zip(tangents, out, strict=True)])
+        return tuple(
+            [np.zeros(shape(o), dtype(o)) if d is None else d for d, o in zip(tangents, out, strict=True)]
+        )
 
     def pull(self, g: Any, out: Any, need: Any, *args: Any) -> tuple:
         p, wrt = self.p, tuple([k for k, yes in enumerate(need) if yes])
@@ -80,8 +86,14 @@ class LoopOperation:
         bars: dict = dict(zip(p.outs, g, strict=False))
         rest = g[len(p.outs) :]
         shadows = made.p.derived["shadows"]
-        seeds = [zeros(q, x) if bars.get(q) is None else bars[q] for q, x in zip(p.params, args, strict=True) if q in shadows]
-        seeds += [0.0 if c is None else c for y, c in zip(p.body.yields, rest, strict=True) if y.type in FLOATS]
+        seeds = [
+            zeros(q, x) if bars.get(q) is None else bars[q]
+            for q, x in zip(p.params, args, strict=True)
+            if q in shadows
+        ]
+        seeds += [
+            0.0 if c is None else c for y, c in zip(p.body.yields, rest, strict=True) if y.type in FLOATS
+        ]
         got = iter(made(*args, *seeds))
         found: dict = {k: next(got) for k in sorted(wrt, key=lambda k: isinstance(p.params[k], Scalar))}
         return tuple([found.get(k) for k in range(len(args))])
@@ -124,7 +136,13 @@ class LoopArguments:
             if at is None:
                 at = self.add((kind, look.ndim), x)
             return type_of_array(kind, look.ndim), at
-        kind = "b1" if isinstance(look, (bool, np.bool_)) else "i8" if isinstance(look, (int, np.integer)) else None
+        kind = (
+            "b1"
+            if isinstance(look, (bool, np.bool_))
+            else "i8"
+            if isinstance(look, (int, np.integer))
+            else None
+        )
         if isinstance(look, (float, np.floating)):
             kind = "f4" if isinstance(look, np.float32) else "f8"
         if kind is not None and kind_of(type_of_scalar(kind)):
@@ -173,10 +191,19 @@ class NumbaFunction:
         if found is None:
             try:
                 made = NumbaProgram(func, given.types, given.leaves, given.objects, self.device)
-                found = made, LoopOperation(made.program) if made.program.outs or made.program.body.yields else None
+                found = (
+                    made,
+                    LoopOperation(made.program) if made.program.outs or made.program.body.yields else None,
+                )
             except LoopRefused as error:
                 found = str(error)
-            except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:  # unknown to the front end
+            except (
+                AttributeError,
+                LookupError,
+                TypeError,
+                ValueError,
+                RecursionError,
+            ) as error:  # unknown to the front end
                 found = f"{func.__name__} has no loop program ({type(error).__name__}: {error})"
             self.programs[given.key] = found
         if isinstance(found, str):
@@ -211,7 +238,10 @@ class NumbaFunction:
         for (q, x), (r, y) in itertools.combinations(arrays, 2):
             if (q in made.program.outs or r in made.program.outs) and overlap(x, y):
                 raise LoopRefused("an array that is written overlaps with another argument")
-        if any(not np.array_equal(x, then, equal_nan=True) for x, then in zip(made.constants, made.frozen, strict=True)):
+        if any(
+            not np.array_equal(x, then, equal_nan=True)
+            for x, then in zip(made.constants, made.frozen, strict=True)
+        ):
             raise LoopRefused("a global array was changed since the function was first called")
         for q, x in arrays:
             if q in made.program.outs and not isinstance(x, Variable) and not x.flags.writeable:
@@ -275,7 +305,11 @@ def elementwise_loop(u: Any) -> Any:
     element = ", ".join([f"{name}[i]" for name in names])
     head = f"def loop({', '.join(names)}):\n    out = empty(x0.size)\n"
     text = f"{head}    for i in range(x0.size):\n        out[i] = f({element})\n    return out\n"
-    space = {"f": njit(u._dispatcher.py_func), "empty": np.empty, "__name__": u._dispatcher.py_func.__module__}
+    space = {
+        "f": njit(u._dispatcher.py_func),
+        "empty": np.empty,
+        "__name__": u._dispatcher.py_func.__module__,
+    }
     exec(compile(text, f"<numba.vectorize({u.__name__})>", "exec"), space)
     return njit(space["loop"])
 
@@ -284,7 +318,8 @@ def call_elementwise(u: Any, args: tuple, kwargs: dict) -> Any:
     """Call what `numba.vectorize` made with tracked values."""
     if kwargs or len(args) != u.nin:
         raise ArgumentError(
-            f"{callers_line()}: {u.__name__}, made by numba.vectorize, takes its {u.nin} arguments alone for a tracked value"
+            f"{callers_line()}: {u.__name__}, made by numba.vectorize, takes its {u.nin} arguments alone "
+            f"for a tracked value"
         )
     to = np.broadcast_shapes(*map(shape, args))
     loop = elementwise_loop(u)
@@ -295,7 +330,8 @@ def call_elementwise(u: Any, args: tuple, kwargs: dict) -> Any:
 
 
 class DeviceKernel:
-    """A kernel of numba.cuda in followed code: kernel[blocks, threads](...) on NumPy arrays, as a loop program."""
+    """A kernel of numba.cuda in followed code: kernel[blocks, threads](...) on NumPy arrays, as a loop
+    program."""
 
     def __init__(self, d: Any):
         self.kernel, self.__name__ = d, d.py_func.__name__

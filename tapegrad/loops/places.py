@@ -1,4 +1,5 @@
-"""Which indices are known to lie within their arrays, and which are checked before a loop instead of in it."""
+"""Which indices are known to lie within their arrays, and which are checked before a loop instead of in
+it."""
 
 from typing import Any
 
@@ -7,8 +8,8 @@ from .program import Allocate, Block, Compute, For, Load, LoopProgram, Scalar, S
 
 
 class CheckedAccesses:
-    """An index that is affine in the index of the loop around it, in an access of each trip, lies between its first
-    and its last value. These are checked before the loop."""
+    """An index that is affine in the index of the loop around it, in an access of each trip, lies between its
+    first and its last value. These are checked before the loop."""
 
     def __init__(self, p: LoopProgram):
         self.form: dict[Scalar, Affine] = {}
@@ -56,7 +57,13 @@ class CheckedAccesses:
             and self.inside.get(s.array, 0) < depth
         ):
             self.safe.add((s, k))
-            key = (id(s.array), k, factor, fixed.const, tuple(sorted((id(v), c) for v, c in fixed.terms.items())))
+            key = (
+                id(s.array),
+                k,
+                factor,
+                fixed.const,
+                tuple(sorted((id(v), c) for v, c in fixed.terms.items())),
+            )
             found = self.checks.setdefault(loop, [])
             if key not in [other for other, *_ in found]:
                 found.append((key, s, k, factor, fixed))

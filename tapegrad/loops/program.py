@@ -1,4 +1,5 @@
-"""The loop program: typed scalars in single assignment, arrays, loops with bounds known at run time, branches.
+"""The loop program: typed scalars in single assignment, arrays, loops with bounds known at run time,
+branches.
 
 A `LoopProgram` has parameters (scalars and arrays), a body, and results: the final content of some of its
 arrays, then the scalars that the body yields.  No two of its arrays share memory.  Control flow is a tree of
@@ -132,7 +133,8 @@ class Barrier(Statement):
 
 @dataclass(eq=False)
 class Loop(Statement):
-    """`args` are `inits` in the first trip, and in others what the body yielded; the last become `results`."""
+    """`args` are `inits` in the first trip, and in others what the body yielded; the last become
+    `results`."""
 
     args: list[Scalar]
     inits: list[Scalar]
@@ -266,7 +268,9 @@ def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
         case For():
             inits, bounds = list(ms(s.inits)), ms(s.bounds)
             index, args = fresh(s.index), [fresh(a) for a in s.args]
-            return For(args, inits, inner(s, s.body), [fresh(r) for r in s.results], index, bounds, line=s.line)
+            return For(
+                args, inits, inner(s, s.body), [fresh(r) for r in s.results], index, bounds, line=s.line
+            )
         case DoWhile():
             inits, args = list(ms(s.inits)), [fresh(a) for a in s.args]
             body = inner(s, s.body)
@@ -297,7 +301,11 @@ class Liveness:
             return s.stack in self.live
         if isinstance(s, Allocate):
             return s.array in self.live
-        return isinstance(s, Barrier) or any(o in self.live for o in s.outs) or any(self.is_live(t) for b in s.blocks for t in b.statements)
+        return (
+            isinstance(s, Barrier)
+            or any(o in self.live for o in s.outs)
+            or any(self.is_live(t) for b in s.blocks for t in b.statements)
+        )
 
     def visit(self, block: Block) -> None:
         for s in reversed(block.statements):
@@ -314,7 +322,9 @@ class Liveness:
             for b in s.blocks:
                 self.visit(b)
             if self.is_live(s):
-                self.live.update(s.bounds if isinstance(s, For) else (s.test,) if isinstance(s, DoWhile) else s.operands)
+                self.live.update(
+                    s.bounds if isinstance(s, For) else (s.test,) if isinstance(s, DoWhile) else s.operands
+                )
                 if isinstance(s, Load):
                     self.live.add(s.array)
 
@@ -330,7 +340,9 @@ def pruned(p: LoopProgram) -> LoopProgram:
                 if isinstance(s, Loop):
                     k = [a in known.live for a in s.args]
                     s.body = clean(s.body, k)
-                    s.args, s.inits, s.results = ([v for v, yes in zip(x, k, strict=True) if yes] for x in (s.args, s.inits, s.results))
+                    s.args, s.inits, s.results = (
+                        [v for v, yes in zip(x, k, strict=True) if yes] for x in (s.args, s.inits, s.results)
+                    )
                 elif isinstance(s, If):
                     k = [r in known.live for r in s.results]
                     s.then, s.other = clean(s.then, k), clean(s.other, k)
@@ -373,18 +385,34 @@ class Verifier:
         for s in block.statements:
             self.statement(s, visible)
         for v in yields:
-            self.must(v.number is not None or v in visible, f"{v.name or 'a value'} is used where it is not defined", None)
+            self.must(
+                v.number is not None or v in visible,
+                f"{v.name or 'a value'} is used where it is not defined",
+                None,
+            )
 
     def statement(self, s: Any, visible: set) -> None:
         for v in s.operands:
-            self.must(v.number is not None or v in visible, f"{v.name or 'a value'} is used where it is not defined", s)
+            self.must(
+                v.number is not None or v in visible,
+                f"{v.name or 'a value'} is used where it is not defined",
+                s,
+            )
         if isinstance(s, (Load, Store)):
             self.must(s.array in visible, f"the array {s.array.name} is not visible", s)
             self.must(len(s.index) == len(s.array.shape), "an index of another length", s)
             self.must(all(i.type == "i8" for i in s.index), "an index is no integer", s)
-            self.must((s.out if isinstance(s, Load) else s.value).type == s.array.type, "another type than the array's", s)
+            self.must(
+                (s.out if isinstance(s, Load) else s.value).type == s.array.type,
+                "another type than the array's",
+                s,
+            )
         if isinstance(s, (Push, Pop)):
-            self.must((s.out if isinstance(s, Pop) else s.value).type == s.stack.type, "another type than the stack's", s)
+            self.must(
+                (s.out if isinstance(s, Pop) else s.value).type == s.stack.type,
+                "another type than the stack's",
+                s,
+            )
         if isinstance(s, Allocate):
             self.define(s.array, visible, s)
         if isinstance(s, Compute):

@@ -8,12 +8,29 @@ from typing import Any
 import numpy as np
 
 from .._core.errors import KernelError
-from .program import Accumulate, Allocate, Block, Compute, DoWhile, For, If, Load, LoopArray, LoopProgram, Pop, Push, Scalar, Store
+from .program import (
+    Accumulate,
+    Allocate,
+    Block,
+    Compute,
+    DoWhile,
+    For,
+    If,
+    Load,
+    LoopArray,
+    LoopProgram,
+    Pop,
+    Push,
+    Scalar,
+    Store,
+)
 from .scalars import operation
 
 INTEGERS: dict[str, Any] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod, "min": min,
-    "max": max, "neg": operator.neg, "shl": operator.lshift, "shr": operator.rshift, "and": operator.and_, "or": operator.or_,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
+    "mod": operator.mod, "min": min,
+    "max": max, "neg": operator.neg, "shl": operator.lshift, "shr": operator.rshift, "and": operator.and_,
+    "or": operator.or_,
     "xor": operator.xor, "not": operator.not_, "select": lambda c, a, b: a if c else b, "abs": abs,
 }  # fmt: skip
 COMPARED = {k: getattr(operator, k) for k in ("lt", "le", "gt", "ge", "eq", "ne")}
@@ -23,7 +40,15 @@ def computed(op: str, kind: str, x: list) -> Any:
     if op in COMPARED:
         return COMPARED[op](*[np.real(v) for v in x])
     if op == "cast":
-        return bool(x[0]) if kind == "b1" else int(np.real(x[0])) if kind == "i8" else x[0] if isinstance(x[0], complex) else float(x[0])
+        return (
+            bool(x[0])
+            if kind == "b1"
+            else int(np.real(x[0]))
+            if kind == "i8"
+            else x[0]
+            if isinstance(x[0], complex)
+            else float(x[0])
+        )
     if op == "isnan":
         return bool(np.isnan(x[0]))
     if kind in ("i8", "b1") or op in ("select",):
@@ -59,7 +84,10 @@ class Interpreter:
     def place(self, s: Any) -> tuple:
         at = tuple([int(self[i]) for i in s.index])
         if any(not 0 <= i < n for i, n in zip(at, self.env[s.array].shape, strict=True)):
-            raise KernelError(f"line {s.line}: index {at} is outside of {s.array.name or 'an array'} of shape {self.env[s.array].shape}")
+            raise KernelError(
+                f"line {s.line}: index {at} is outside of {s.array.name or 'an array'} of shape "
+                f"{self.env[s.array].shape}"
+            )
         return at
 
     def loop(self, s: Any) -> None:
@@ -95,7 +123,9 @@ class Interpreter:
             case Allocate():
                 kinds = {env[q].dtype for q in env if isinstance(q, LoopArray) and q.type in ("f8", "f4")}
                 wide = complex if any(k.kind == "c" for k in kinds) else s.array.type
-                env[s.array] = np.zeros([self[n] for n in s.array.shape], wide if s.array.type in ("f8", "f4") else s.array.type)
+                env[s.array] = np.zeros(
+                    [self[n] for n in s.array.shape], wide if s.array.type in ("f8", "f4") else s.array.type
+                )
             case For() | DoWhile():
                 self.loop(s)
             case If():

@@ -1,13 +1,30 @@
 """What the backward sweep of a program must know of the forward sweep.
 
-A value is recomputed where that takes only parameters, indices of loops and arrays that are not written later.
-Others are saved on a stack each, at the end of their block; the backward sweep takes them off at the beginning
+A value is recomputed where that takes only parameters, indices of loops and arrays that are not written
+later. Others are saved on a stack each, at the end of their block; the backward sweep takes them off at the
+beginning
 of the same block, so that the order is always right.  Memory that is written later is not read again."""
 
 from typing import Any
 
 from .activity import active_set, is_touched
-from .program import Allocate, Block, Compute, DoWhile, For, If, Load, LoopProgram, LoopStack, Pop, Scalar, Store, captured, walk, written
+from .program import (
+    Allocate,
+    Block,
+    Compute,
+    DoWhile,
+    For,
+    If,
+    Load,
+    LoopProgram,
+    LoopStack,
+    Pop,
+    Scalar,
+    Store,
+    captured,
+    walk,
+    written,
+)
 from .scalars import passes, pull, reads
 from .writer import ZERO
 
@@ -88,7 +105,9 @@ class SavedValues:
         if v not in self.plain:
             s = self.definition.get(v)
             self.plain[v] = (isinstance(s, For) and v is s.index) or (
-                isinstance(s, (Compute, Load)) and (isinstance(s, Compute) or self.stays(s)) and all(map(self.is_free, s.operands))
+                isinstance(s, (Compute, Load))
+                and (isinstance(s, Compute) or self.stays(s))
+                and all(map(self.is_free, s.operands))
             )
         return self.plain[v]
 
@@ -135,8 +154,14 @@ class SavedValues:
                 if v in self.needed and not self.is_free(v):
                     saved.append(v)
             for s in block.statements:
-                outs = [o for o in (*s.outs, *([self.trips[s]] if isinstance(s, DoWhile) else [])) if o in self.needed]
-                cheap = isinstance(s, Compute) and all(a in self.needed or a.number is not None or a not in self.home for a in s.args)
+                outs = [
+                    o
+                    for o in (*s.outs, *([self.trips[s]] if isinstance(s, DoWhile) else []))
+                    if o in self.needed
+                ]
+                cheap = isinstance(s, Compute) and all(
+                    a in self.needed or a.number is not None or a not in self.home for a in s.args
+                )
                 if outs and (cheap or self.is_free(outs[0])):
                     again.append(s)
                 else:
@@ -152,5 +177,7 @@ class SavedValues:
             touched = dict.fromkeys(t.array for t in walk(s.body) if isinstance(t, (Load, Store)))
             self.segmented[s] = [a for a in touched if a in self.written and a not in inside]
         for s in list(self.segmented):
-            if not any(self.saved[b] for t in (s, *walk(s.body)) for b in t.blocks) or any(isinstance(t, Pop) for t in walk(s.body)):
+            if not any(self.saved[b] for t in (s, *walk(s.body)) for b in t.blocks) or any(
+                isinstance(t, Pop) for t in walk(s.body)
+            ):
                 del self.segmented[s]

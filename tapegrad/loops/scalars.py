@@ -20,7 +20,24 @@ from .writer import StatementWriter
 DIVIDE = Operation(NUMPY[np.true_divide].prim, {})  # the graph has reciprocals only
 CONSTANT = frozenset(("floor", "primal"))  # no derivative
 # The derivative of others may be infinite; a zero cotangent or tangent stays zero through it.
-BOUNDED = frozenset(("add", "sub", "neg", "mul", "select", "abs", "sin", "cos", "tanh", "arctan", "exp", "erf", "expit", "times0"))
+BOUNDED = frozenset(
+    (
+        "add",
+        "sub",
+        "neg",
+        "mul",
+        "select",
+        "abs",
+        "sin",
+        "cos",
+        "tanh",
+        "arctan",
+        "exp",
+        "erf",
+        "expit",
+        "times0",
+    )
+)
 
 
 def operation(op: str) -> Any:

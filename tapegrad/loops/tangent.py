@@ -74,7 +74,9 @@ class TangentWriter:
     def doubled(self, owner: Any, block: Block) -> Block:
         """A block of a loop or branch; what it yields has its tangents after it."""
         made = self.block(block)
-        made.yields += [self.of(y) for y, r in zip(block.yields, owner.results, strict=True) if r in self.active]
+        made.yields += [
+            self.of(y) for y, r in zip(block.yields, owner.results, strict=True) if r in self.active
+        ]
         return made
 
     def statements(self, block: Block) -> None:

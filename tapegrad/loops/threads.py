@@ -1,8 +1,8 @@
 """The threads of a block as loops: a barrier ends one loop over the threads and begins another.
 
-What is the same for all threads is computed once for the block. A value of a thread that is used in another loop over
-the threads lives in an array with an element for each thread. A loop or branch with a barrier inside must be the same
-for all threads."""
+What is the same for all threads is computed once for the block. A value of a thread that is used in another
+loop over the threads lives in an array with an element for each thread. A loop or branch with a barrier
+inside must be the same for all threads."""
 
 from typing import Any
 
@@ -92,7 +92,9 @@ class ThreadSplitter:
         on = self.varying
         for s in block.statements:
             free = isinstance(s, Load) and s.array not in self.kept and s.array not in self.shared
-            if isinstance(s, (Compute, Load)) and (any(map(self.differs, s.operands)) or (isinstance(s, Load) and not free)):
+            if isinstance(s, (Compute, Load)) and (
+                any(map(self.differs, s.operands)) or (isinstance(s, Load) and not free)
+            ):
                 on.update(s.outs)
             if isinstance(s, Loop):
                 all_of_them = any(map(self.differs, control_of(s)))
@@ -122,7 +124,11 @@ class ThreadSplitter:
                 if isinstance(s, (Allocate, Load, Store)):
                     found.setdefault(s.array, set()).add((k, isinstance(s, Allocate)))
         own = {a for a, uses in found.items() if any(made for _, made in uses)}
-        return {a: LoopArray(a.type, (self.total, *a.shape), a.name) for a in own if len({k for k, _ in found[a]}) > 1}
+        return {
+            a: LoopArray(a.type, (self.total, *a.shape), a.name)
+            for a in own
+            if len({k for k, _ in found[a]}) > 1
+        }
 
     # --- the plan: segments, statements of the block, and what has a barrier inside ---
 
@@ -141,11 +147,15 @@ class ThreadSplitter:
                 flush()
             elif (isinstance(s, Allocate) and s.array in self.shared) or self.is_common(s):
                 plan.append(s)
-            elif not has_barrier(s) and (any(map(self.differs, control_of(s))) or all(map(self.differs, s.outs))):
+            elif not has_barrier(s) and (
+                any(map(self.differs, control_of(s))) or all(map(self.differs, s.outs))
+            ):
                 waiting.append(s)
             else:
                 if any(map(self.differs, control_of(s))):
-                    raise LoopRefused(f"line {s.line}: a barrier in a loop or branch that differs between threads")
+                    raise LoopRefused(
+                        f"line {s.line}: a barrier in a loop or branch that differs between threads"
+                    )
                 own = [k for k, r in enumerate(s.results) if self.differs(r)]
                 for k in own:
                     cell = LoopArray(s.results[k].type, (), s.results[k].name)
@@ -153,7 +163,9 @@ class ThreadSplitter:
                     if isinstance(s, Loop):
                         self.cells[s.args[k]] = cell
                 cells = [self.cells[s.results[k]] for k in own]
-                flush([(c, s.inits[k]) for c, k in zip(cells, own, strict=True)] if isinstance(s, Loop) else ())
+                flush(
+                    [(c, s.inits[k]) for c, k in zip(cells, own, strict=True)] if isinstance(s, Loop) else ()
+                )
                 inner = [self.inside(b, cells, own) for b in s.blocks]
                 plan.append((s, own, inner))
         flush(self.ending)
@@ -190,20 +202,30 @@ class ThreadSplitter:
             self.w.put(If(s.test, blocks[0], blocks[1], results, line=s.line))
             return
         head = [s.args[k] for k in common], [s.inits[k] for k in common], blocks[0], results
-        self.w.put(For(*head, s.index, s.bounds, line=s.line) if isinstance(s, For) else DoWhile(*head, s.test, line=s.line))
+        self.w.put(
+            For(*head, s.index, s.bounds, line=s.line)
+            if isinstance(s, For)
+            else DoWhile(*head, s.test, line=s.line)
+        )
 
     def threads(self, part: Segment) -> None:
         w = self.w
         new: dict = {}
 
         def inner(_: Any, block: Block) -> Block:
-            made = Block([self.moved(copied(s, new, inner), new) for s in block.statements if not self.is_layer(s)])
+            made = Block(
+                [self.moved(copied(s, new, inner), new) for s in block.statements if not self.is_layer(s)]
+            )
             made.yields = [new.get(y, y) for y in block.yields]
             return made
 
         def thread(z: Scalar, y: Scalar, x: Scalar) -> None:
             new.update(zip(self.index, (z, y, x), strict=True))
-            self.number = w.compute("add", w.compute("mul", w.compute("add", w.compute("mul", z, self.size[1]), y), self.size[2]), x)
+            self.number = w.compute(
+                "add",
+                w.compute("mul", w.compute("add", w.compute("mul", z, self.size[1]), y), self.size[2]),
+                x,
+            )
             for v in part.used:
                 if v in self.cells:
                     new[v] = w.load(self.cells[v], (self.number,))
@@ -216,7 +238,10 @@ class ThreadSplitter:
             for cell, v in [(c, new.get(v, v)) for c, v in part.stores]:
                 w.store(cell, (self.number,), v)
 
-        w.count(self.size[0], lambda z: w.count(self.size[1], lambda y: w.count(self.size[2], lambda x: thread(z, y, x))))
+        w.count(
+            self.size[0],
+            lambda z: w.count(self.size[1], lambda y: w.count(self.size[2], lambda x: thread(z, y, x))),
+        )
 
     def is_layer(self, s: Any) -> bool:
         return isinstance(s, Allocate) and s.array in self.private

@@ -1,4 +1,5 @@
-"""Arrays as a front end sees them: a view of an array of the program, with places that are fixed and ranges."""
+"""Arrays as a front end sees them: a view of an array of the program, with places that are fixed and
+ranges."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +31,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Range:
-    """A range that is iterated over; in a loop with several ways out, `name` holds the number of trips so far."""
+    """A range that is iterated over; in a loop with several ways out, `name` holds the number of trips so
+    far."""
 
     bounds: tuple[Scalar, Scalar, Scalar]
     name: str = ""
@@ -40,8 +42,8 @@ class Range:
 class ArrayView:
     """For each axis of `array` a scalar (fixed), or (start, step, length).
 
-    `origins` says which arrays it may be. In a `layered` view, these are layers of one array, which the first part
-    chooses."""
+    `origins` says which arrays it may be. In a `layered` view, these are layers of one array, which the first
+    part chooses."""
 
     array: LoopArray
     parts: tuple
@@ -70,7 +72,9 @@ class Ranges:
             self.least[out] = low[0] + low[1]
         elif op == "sub" and known and x[1].number is not None:
             self.least[out] = low[0] - x[1].number
-        elif (op in ("mul", "floordiv", "shr") and known and min(low) >= 0) or (op == "mod" and (low[-1] or 0) > 0):
+        elif (op in ("mul", "floordiv", "shr") and known and min(low) >= 0) or (
+            op == "mod" and (low[-1] or 0) > 0
+        ):
             self.least[out] = 0
 
     def place(self, i: Scalar, n: Scalar) -> Scalar:
@@ -99,7 +103,11 @@ class Ranges:
             i, (start, step, n) = given.pop(0), p
             if isinstance(i, Scalar):
                 place = self.place(i, n)
-                parts.append(place if start is ZERO and step is ONE else w.compute("add", start, w.compute("mul", place, step)))
+                parts.append(
+                    place
+                    if start is ZERO and step is ONE
+                    else w.compute("add", start, w.compute("mul", place, step))
+                )
             else:
                 parts.append(self.sliced(p, i))
         return replace(view, parts=tuple(parts))
@@ -108,7 +116,14 @@ class Ranges:
         """A slice (start, stop, step) of scalars, None where nothing is given."""
         w, (start, step, n) = self.w, part
         if isinstance(at, Known) and isinstance(at.object, slice):
-            at = Slice(tuple([None if x is None else literal(x, "i8") for x in (at.object.start, at.object.stop, at.object.step)]))
+            at = Slice(
+                tuple(
+                    [
+                        None if x is None else literal(x, "i8")
+                        for x in (at.object.start, at.object.stop, at.object.step)
+                    ]
+                )
+            )
         if not isinstance(at, Slice) or (at.items[2] is not None and at.items[2].number != 1):
             raise LoopRefused(f"line {w.line}: an index that is no integer and no slice of step 1")
         first, last = (self.cut(x, n, default) for x, default in zip(at.items[:2], (ZERO, n), strict=True))

@@ -130,7 +130,9 @@ class Unmergeable:
     """What a name is after a branch or a loop that leaves different objects."""
 
     def __init__(self, *members: Any):
-        self.members: tuple = tuple([n for m in members for n in (m.members if isinstance(m, Unmergeable) else (m,))])
+        self.members: tuple = tuple(
+            [n for m in members for n in (m.members if isinstance(m, Unmergeable) else (m,))]
+        )
 
 
 class NameScope:
@@ -240,7 +242,9 @@ class ProgramWriter(StatementWriter):
         block, scope, outer = Block(), NameScope(self.scope, changes), self.scope
         index = Scalar("i8")
         test = self.scoped(block, scope, (lambda: body(index)) if bounds is not None else body)
-        s: Any = For([], [], block, [], index, bounds) if bounds is not None else DoWhile([], [], block, [], test)
+        s: Any = (
+            For([], [], block, [], index, bounds) if bounds is not None else DoWhile([], [], block, [], test)
+        )
         self.put(s)
         for name, arg in scope.args.items():
             if name not in scope.assigned or scope.names[name] is arg:

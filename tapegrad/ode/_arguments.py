@@ -45,7 +45,9 @@ class ArgumentLayout:
     def has_constants_of(self, other: "ArgumentLayout") -> bool:
         """Return whether the constants are the same objects, or equal numbers or texts."""
         pairs = zip(self.constants, other.constants, strict=True)
-        return all([a is b or (type(a) is type(b) and isinstance(a, (int, str)) and a == b) for a, b in pairs])
+        return all(
+            [a is b or (type(a) is type(b) and isinstance(a, (int, str)) and a == b) for a, b in pairs]
+        )
 
     def restored(self, numbers: Any) -> Any:
         """Return the arguments, with the numbers in place."""
@@ -77,7 +79,9 @@ class ArgumentLayout:
             return rows
         sizes = [math.prod(s) for s in self.shapes]
         ends, rest = plain_np.cumsum(sizes), tuple(layout_of(rows).shape[1:])
-        return tree_map(lambda k: rows[ends[k] - sizes[k] : ends[k]].reshape(self.shapes[k] + rest), self.tree[0])
+        return tree_map(
+            lambda k: rows[ends[k] - sizes[k] : ends[k]].reshape(self.shapes[k] + rest), self.tree[0]
+        )
 
     def rows(self, tree: Any) -> Any:
         """Return a tree of arrays as rows (numbers, ...)."""
@@ -89,7 +93,9 @@ class ArgumentLayout:
     def _row(shape: tuple, x: Any) -> Any:
         found = tuple(layout_of(x).shape)
         if found[: len(shape)] != shape or len(found) == len(shape):
-            raise ShapeError(f"ode: an amount has shape {found} for a state of shape {shape}; the times follow")
+            raise ShapeError(
+                f"ode: an amount has shape {found} for a state of shape {shape}; the times follow"
+            )
         return np.reshape(x, (math.prod(shape), *found[len(shape) :]))
 
 
@@ -114,9 +120,15 @@ def is_single(y0: Any) -> bool:
     """Return whether a start is that of one trajectory: no array in it has two axes."""
     shapes = [tuple(layout_of(x).shape) for x in leaves(y0)]
     depth = max(map(len, shapes), default=0)
-    if not shapes or depth > 2 or (shapes == [()] and not is_node(y0)) or (depth == 2 and any([len(s) == 1 for s in shapes])):
+    if (
+        not shapes
+        or depth > 2
+        or (shapes == [()] and not is_node(y0))
+        or (depth == 2 and any([len(s) == 1 for s in shapes]))
+    ):
         raise ShapeError(
-            f"ode: y0 has shape {', '.join(map(str, shapes))}; it is (n,), or (n, B) for B trajectories. In a tree "
+            f"ode: y0 has shape {', '.join(map(str, shapes))}; it is (n,), or (n, B) for B trajectories. In "
+            f"a tree "
             "each array is like that, and a number is shared"
         )
     return depth < 2
@@ -146,12 +158,19 @@ def stacked_samples(arrays: list) -> Any:
         if s[-1] not in (1, batch):
             raise ShapeError(
                 f"ode: an array of shape {s} has {s[-1]} samples, and there are {batch}. With y0 (n, B) the "
-                "last axis of each array is that of the samples; give an array that all share as theta[..., None]"
+                "last axis of each array is that of the samples; give an array that all share as theta[..., "
+                "None]"
             )
     rows = [
-        x if len(s) == 2 == layout_of(x).ndim else np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)
+        x if len(s) == 2 == layout_of(x).ndim else np.reshape(x, (math.prod(s[:-1]), s[-1]))
+        for x, s in zip(arrays, shapes, strict=True)
     ]
-    return np.concatenate([x if layout_of(x).shape[1] == batch else np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
+    return np.concatenate(
+        [
+            x if layout_of(x).shape[1] == batch else np.broadcast_to(x, (layout_of(x).shape[0], batch))
+            for x in rows
+        ]
+    )
 
 
 class Intervals:
@@ -178,15 +197,20 @@ class Intervals:
         count = len(where)
         if shape[:2] != (n, count) or len(shape) > 3:
             raise ShapeError(
-                f"ode: doses=(times, amounts): amounts have shape {shape}; for {count} times they are ({n}, {count}), or ({n}, {count}, B)"
+                f"ode: doses=(times, amounts): amounts have shape {shape}; for {count} times they are ({n}, "
+                f"{count}), or ({n}, {count}, B)"
             )
         way = -1.0 if self.times[-1] < plain_times(first)[0] else 1.0
         if not plain_np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
             raise DataError(f"ode: a dose at {where} is not finite, or before the time of y0")
         order = plain_np.argsort(way * plain_np.concatenate([self.times, where]), kind="stable")
-        order = order[: int(plain_np.flatnonzero(order == len(self.times) - 1)[0]) + 1]  # up to the last saved time
+        order = order[
+            : int(plain_np.flatnonzero(order == len(self.times) - 1)[0]) + 1
+        ]  # up to the last saved time
         self.saved = plain_np.flatnonzero(order < len(self.times))
-        number = plain_np.concatenate([[count], order[:-1] - len(self.times)])  # of the dose at the start; else `count`
+        number = plain_np.concatenate(
+            [[count], order[:-1] - len(self.times)]
+        )  # of the dose at the start; else `count`
         number = plain_np.where(number < 0, count, number)
         added = np.concatenate([amounts, plain_np.zeros((n, 1, *shape[2:]))], 1)[:, number]
         grid = np.concatenate([ends, at])[order]

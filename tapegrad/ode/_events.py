@@ -1,8 +1,8 @@
 """Events: zeros of functions along a trajectory, with the exact derivative of their time.
 
-A change of sign between the ends of an accepted step is located by shorter steps from the same start. Newton's
-iteration, kept in a bracket, finds the size of the step without derivatives. Its last steps are then repeated
-with derivatives. A trajectory that meets no event skips this loop."""
+A change of sign between the ends of an accepted step is located by shorter steps from the same start.
+Newton's iteration, kept in a bracket, finds the size of the step without derivatives. Its last steps are then
+repeated with derivatives. A trajectory that meets no event skips this loop."""
 
 import functools
 import operator
@@ -18,7 +18,9 @@ from .._transforms.transforms import jvp
 from ..kernels import loop, while_loop
 
 MOST_ITERATIONS = 128  # to locate an event; bisection alone needs 52
-DERIVATIVE_STEPS = 5  # evaluations at the zero: each after the first multiplies the error of derivatives by that of a step
+DERIVATIVE_STEPS = (
+    5  # evaluations at the zero: each after the first multiplies the error of derivatives by that of a step
+)
 SAME_TIME = 1e-12  # of a step: events closer than this happen together
 LOOKAHEAD = 1e-6  # of a step: an event function that is zero has the sign that it takes so much later
 ROOT_TOLERANCE = 4.0 * float(np.finfo(float).eps)
@@ -64,14 +66,23 @@ class Event:
 
     def __post_init__(self) -> None:
         if not callable(self.function) or not (self.change is None or callable(self.change)):
-            raise ArgumentError(f"ode.Event: function and change are functions (t, y, ...); they are {self.function!r}, {self.change!r}")
+            raise ArgumentError(
+                f"ode.Event: function and change are functions (t, y, ...); they are {self.function!r}, "
+                f"{self.change!r}"
+            )
         if self.terminal < 0 or self.direction not in (0, 1, -1):
-            raise ArgumentError("ode.Event: terminal is True, False or a number of events; direction is 0, 1 or -1")
+            raise ArgumentError(
+                "ode.Event: terminal is True, False or a number of events; direction is 0, 1 or -1"
+            )
 
     @classmethod
     def of(cls, x: Any) -> "Event":
         """Return an event, also of a function with the attributes that SciPy reads."""
-        return x if isinstance(x, cls) else cls(x, getattr(x, "terminal", False), np.sign(getattr(x, "direction", 0)))
+        return (
+            x
+            if isinstance(x, cls)
+            else cls(x, getattr(x, "terminal", False), np.sign(getattr(x, "direction", 0)))
+        )
 
 
 class TracedEvent(NamedTuple):
@@ -186,7 +197,11 @@ class EventSearch:
             change = g / np.where(rate == 0.0, 1.0, rate)
             found, newton, x, full = value(g), value(h - change), value(h), np.abs(value(step.h))
             low, high = np.where(found * sign > 0.0, x, low), np.where(found * sign > 0.0, high, x)
-            fits = (np.abs(newton - 0.5 * (low + high)) <= 0.5 * np.abs(high - low)) & (np.abs(found) <= 0.5 * before) & (rate != 0.0)
+            fits = (
+                (np.abs(newton - 0.5 * (low + high)) <= 0.5 * np.abs(high - low))
+                & (np.abs(found) <= 0.5 * before)
+                & (rate != 0.0)
+            )
             moved = np.where(fits, newton, 0.5 * (low + high))
             close = (found == 0.0) | (np.abs(moved - x) <= ROOT_TOLERANCE * full)
             settled = (refined > 0.0) | close
@@ -217,7 +232,10 @@ class EventSearch:
         crossed = crossed & good
         zeros = [self.located(e, step, state.sign[i], crossed[i]) for i, e in enumerate(self.events)]
         parts = [value(h) / np.where(good, value(step.h), 1.0) for h, _ in zeros]
-        ends = [(s[0] + 1.0 >= e.terminal) if e.terminal else False for e, s in zip(self.events, state.slots, strict=True)]
+        ends = [
+            (s[0] + 1.0 >= e.terminal) if e.terminal else False
+            for e, s in zip(self.events, state.slots, strict=True)
+        ]
         cuts = [crossed[i] & (True if e.change else ends[i]) for i, e in enumerate(self.events)]
         first: Any = 2.0
         for cut, part in zip(cuts, parts, strict=True):
@@ -241,5 +259,7 @@ class EventSearch:
             slope = step.f(step.t + h, y)
             return y, slope, self.signs(step.t + h, y, slope, LOOKAHEAD * value(step.h))
 
-        y, slope, sign = loop(np.where(cut, 1.0, 0.0), once, (y, step.slope, np.where(good, after, state.sign)), max_steps=1)
+        y, slope, sign = loop(
+            np.where(cut, 1.0, 0.0), once, (y, step.slope, np.where(good, after, state.sign)), max_steps=1
+        )
         return EventState(state.base, state.shift, sign, tuple(slots)), (cut, ended & cut, full, h, y, slope)

@@ -16,7 +16,9 @@ def traced_number(g: Callable, state: ArgumentLayout) -> Callable:
     def number(t, y, args):
         found = np.asarray(g(t, state.restored(y.copy())[0], *args))
         if found.shape not in ((), (1,)):
-            raise ShapeError(f"ode: the event {origin(g)} returned shape {tuple(found.shape)}; it returns one number")
+            raise ShapeError(
+                f"ode: the event {origin(g)} returned shape {tuple(found.shape)}; it returns one number"
+            )
         return found.reshape(())
 
     return rebuilt_with(number, g)
@@ -48,7 +50,9 @@ def traced_matrix(g: Callable, state: ArgumentLayout, noises: int) -> Callable:
     def matrix(t, y, args):
         found = np.asarray(g(t, state.restored(y.copy())[0], *args))
         if found.shape != (state.count, noises):
-            raise ShapeError(f"ode: {origin(g)} returned shape {found.shape}; with noises={noises} it is {state.count, noises}")
+            raise ShapeError(
+                f"ode: {origin(g)} returned shape {found.shape}; with noises={noises} it is {state.count, noises}"
+            )
         return found
 
     return rebuilt_with(matrix, g)
@@ -78,4 +82,6 @@ def fills_first(f: Callable, count: int) -> bool:
         except TypeError:
             continue
         return found
-    raise ArgumentError(f"ode: {origin(f)} takes neither (t, y) nor (dy, t, y), followed by the {count} arguments of the call")
+    raise ArgumentError(
+        f"ode: {origin(f)} takes neither (t, y) nor (dy, t, y), followed by the {count} arguments of the call"
+    )

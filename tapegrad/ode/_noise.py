@@ -1,7 +1,7 @@
 """Normal numbers that depend on (seed, trajectory, step) only, by the counter-based generator Philox.
 
-The key of the generator is (seed, trajectory). The word at step * noises + k becomes noise k of a step, by the
-inverse of the normal distribution. So a word is one number, whatever else is drawn."""
+The key of the generator is (seed, trajectory). The word at step * noises + k becomes noise k of a step, by
+the inverse of the normal distribution. So a word is one number, whatever else is drawn."""
 
 import operator
 from typing import Any
@@ -48,7 +48,8 @@ def normal_noise(seed: int, shape: tuple[int, ...], first: int = 0) -> np.ndarra
     seed, first, *sizes = [operator.index(x) for x in (seed, first, *shape)]
     if len(sizes) not in (2, 3) or min(seed, first, *sizes) < 0 or max(seed, first + sizes[-1]) >= 2**64:
         raise ArgumentError(
-            f"ode.normal_noise: seed={seed}, shape={shape}, first={first}; the shape is (noises, steps, B), and all are >= 0"
+            f"ode.normal_noise: seed={seed}, shape={shape}, first={first}; the shape is (noises, steps, B), "
+            f"and all are >= 0"
         )
     noises, steps, batch = [*sizes, 1][:3]
     words = np.empty((batch, steps, noises), np.uint64)

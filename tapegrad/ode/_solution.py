@@ -56,7 +56,11 @@ def event_records(rows: Any, state: ArgumentLayout, events: int, most: int) -> t
     found = []
     for k in range(events):
         size = 1 + most * (1 + state.count)
-        count, times, y = rows[k * size], rows[k * size + 1 : k * size + 1 + most], rows[k * size + 1 + most : (k + 1) * size]
+        count, times, y = (
+            rows[k * size],
+            rows[k * size + 1 : k * size + 1 + most],
+            rows[k * size + 1 + most : (k + 1) * size],
+        )
         count, rest = value(count), tuple(layout_of(times).shape[1:])
         there = xp_of(count).arange(most).reshape(-1, *[1] * len(rest)) < count
         y = np.where(there[:, None], y.reshape((most, state.count, *rest)), plain_np.nan)
@@ -66,7 +70,8 @@ def event_records(rows: Any, state: ArgumentLayout, events: int, most: int) -> t
 
 
 def failure(f: Callable, status: Any, times: Any, reasons: dict, single: bool) -> ConvergenceError:
-    """Return the error for the first trajectory that failed, of arrays (times, B) of its status and time reached."""
+    """Return the error for the first trajectory that failed, of arrays (times, B) of its status and time
+    reached."""
     failed = plain_np.flatnonzero(status[-1] > 0)
     k, count = int(failed[0]), status.shape[1]
     at = status[:, k].argmax()

@@ -1,4 +1,5 @@
-"""solver: a right-hand side becomes a compiled solver of one or thousands of trajectories, with derivatives."""
+"""solver: a right-hand side becomes a compiled solver of one or thousands of trajectories, with
+derivatives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +36,16 @@ REASONS = {
 class Solver:
     """The compiled solver of one right-hand side; `solver` makes it."""
 
-    def __init__(self, f: Callable, method: str, control: StepControl, save_at: Any, events: tuple, most_events: int, nan: bool):
+    def __init__(
+        self,
+        f: Callable,
+        method: str,
+        control: StepControl,
+        save_at: Any,
+        events: tuple,
+        most_events: int,
+        nan: bool,
+    ):
         self.f, self.method, self.control, self.save_at, self.nan = f, method, control, save_at, nan
         self.events, self.most_events = events, most_events
         self.given = None if save_at is None else Intervals(save_at, None)
@@ -44,7 +54,9 @@ class Solver:
     def __repr__(self) -> str:
         return f"<ode.solver of {origin(self.f)}, {self.method}>"
 
-    def __call__(self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None, doses: Any = None) -> Solution:
+    def __call__(
+        self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None, doses: Any = None
+    ) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
         y0 = state_tree(y0)
         single = is_single(y0)
@@ -59,7 +71,10 @@ class Solver:
             intervals = Intervals(self.save_at if save_at is None else save_at, t0, doses, n)
         inside = [x for x in (*state.arrays, *layout.arrays) if isinstance(x, Sym)]
         if inside and not single:
-            raise ShapeError(f"ode: in a kernel function y0 is that of one trajectory; it has shape {tuple(state.arrays[0].shape)}")
+            raise ShapeError(
+                f"ode: in a kernel function y0 is that of one trajectory; it has shape "
+                f"{tuple(state.arrays[0].shape)}"
+            )
         if inside:
             found = self._inlined(state, layout, len(args), intervals)
         else:
@@ -73,8 +88,14 @@ class Solver:
             self._refuse(np.array(report.tolist()).reshape(REPORTED, len(intervals.times), -1), single)
         _, accepted, rejected, last = report[:, -1]
         status = 1.0 * (last < 0) - 1.0 * (last > 0)
-        events = event_records(found[n + REPORTED :, -1], state, len(self.events), self.most_events) if self.events else ()
-        return Solution(state.parts(found[:n]), intervals.times, events, status, status >= 0, accepted, rejected)
+        events = (
+            event_records(found[n + REPORTED :, -1], state, len(self.events), self.most_events)
+            if self.events
+            else ()
+        )
+        return Solution(
+            state.parts(found[:n]), intervals.times, events, status, status >= 0, accepted, rejected
+        )
 
     def _kernel(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> Any:
         """Return the kernel for states and arguments of these shapes."""
@@ -84,7 +105,9 @@ class Solver:
             found = self.kernels[state.key, layout.key] = made, layout
         return found[0]
 
-    def _inlined(self, state: ArgumentLayout, layout: ArgumentLayout, count: int, intervals: Intervals) -> Any:
+    def _inlined(
+        self, state: ArgumentLayout, layout: ArgumentLayout, count: int, intervals: Intervals
+    ) -> Any:
         """Return the result of the kernel as a part of the kernel that is being traced."""
         init, step = self._trajectory(state, layout, count)
         theta = np.concatenate([np.reshape(x, (-1,)) for x in (*state.taken(), *layout.taken())])
@@ -100,10 +123,17 @@ class Solver:
         n = state.count
         slope = traced_states(self.f, state, count, fills_first(self.f, count))
         events = [
-            (traced_number(e.function, state), e.change and traced_states(e.change, state, count, False), int(e.terminal), e.direction)
+            (
+                traced_number(e.function, state),
+                e.change and traced_states(e.change, state, count, False),
+                int(e.terminal),
+                e.direction,
+            )
             for e in self.events
         ]
-        init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored, events, self.most_events)
+        init, step = trajectory(
+            slope, METHODS[self.method], self.control, n, layout.restored, events, self.most_events
+        )
         rebuilt_with(step, self.f).__name__ = getattr(self.f, "__name__", "ode")
         return init, step
 
@@ -111,7 +141,10 @@ class Solver:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
         status, times = report[3], report[0]
         functions = "f, or an event function," if self.events else "f"
-        reasons = {k: v.format(most=self.control.most_steps, events=self.most_events, functions=functions) for k, v in REASONS.items()}
+        reasons = {
+            k: v.format(most=self.control.most_steps, events=self.most_events, functions=functions)
+            for k, v in REASONS.items()
+        }
         raise failure(self.f, status, times, reasons, single)
 
 
@@ -197,8 +230,18 @@ def solver(
     if on_failure not in ("raise", "nan"):
         raise ArgumentError(f"ode: on_failure={on_failure!r}; it is 'raise' or 'nan'")
     atol = np.asarray(atol, float)
-    if not (rtol > 0 and (atol >= 0).all() and min(max_steps, max_events) >= 1 and (first_step is None or first_step > 0)):
-        raise ArgumentError("ode: rtol and first_step are above 0, atol is not below 0, max_steps and max_events are at least 1")
-    control = StepControl(float(rtol), atol if atol.ndim else float(atol), float(first_step or 0.0), int(max_steps))
+    if not (
+        rtol > 0
+        and (atol >= 0).all()
+        and min(max_steps, max_events) >= 1
+        and (first_step is None or first_step > 0)
+    ):
+        raise ArgumentError(
+            "ode: rtol and first_step are above 0, atol is not below 0, max_steps and max_events are at "
+            "least 1"
+        )
+    control = StepControl(
+        float(rtol), atol if atol.ndim else float(atol), float(first_step or 0.0), int(max_steps)
+    )
     found = tuple([Event.of(e) for e in (events if isinstance(events, (list, tuple)) else (events,))])
     return Solver(f, method, control, save_at, found, int(max_events), on_failure == "nan")

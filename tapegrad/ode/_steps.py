@@ -1,8 +1,8 @@
 """Adaptive steps from one saved time to the next, as the step of a kernel.
 
 The derivative is that of the accepted steps with their sizes held constant: sizes, errors and counts pass
-through `tapegrad.value`. A saved time is the end of a step. If an end of an interval moves, so does the end of
-the step there; this gives the derivatives by the times.
+through `tapegrad.value`. A saved time is the end of a step. If an end of an interval moves, so does the end
+of the step there; this gives the derivatives by the times.
 
 The step control is proportional and integral in the logarithm of the error: the size changes by the powers
 -1/8 of the error and 1/16 of the one before, or by -1/4 after a rejection. These are square roots."""
@@ -19,8 +19,17 @@ from ._events import LOOKAHEAD, EventSearch, EventState, Step, TracedEvent, empt
 SAFETY, LEAST, MOST = 0.9, 0.2, 10.0  # factors of the size of a step
 STRETCH = 1.01  # a step this much longer still ends at the saved time
 LEAST_ROOT = 1e-4**0.125
-SMALLEST_ERROR, NO_ERROR = 1e-20, 1e60  # squares, relative to the tolerance; that of a step that is not finite
-STEPS_DONE, STEP_LIMIT, TOO_SMALL, NOT_FINITE, TOO_MANY_EVENTS = 0.0, 1.0, 2.0, 3.0, 4.0  # the status of a trajectory
+SMALLEST_ERROR, NO_ERROR = (
+    1e-20,
+    1e60,
+)  # squares, relative to the tolerance; that of a step that is not finite
+STEPS_DONE, STEP_LIMIT, TOO_SMALL, NOT_FINITE, TOO_MANY_EVENTS = (
+    0.0,
+    1.0,
+    2.0,
+    3.0,
+    4.0,
+)  # the status of a trajectory
 ENDED, BEYOND_END = -1.0, -2.0  # the status after a terminal event: in its interval, and in later ones
 EPSILON = float(np.finfo(float).eps)
 
@@ -37,7 +46,9 @@ class StepControl(NamedTuple):
         """Return the mean square of the error relative to the tolerance."""
         scaled = error / (self.atol + self.rtol * np.maximum(np.abs(y), np.abs(new)))
         found = (scaled * scaled).sum() * (1.0 / len(y))
-        return np.where(found < NO_ERROR, np.maximum(found, SMALLEST_ERROR), NO_ERROR)  # nan is no error below it
+        return np.where(
+            found < NO_ERROR, np.maximum(found, SMALLEST_ERROR), NO_ERROR
+        )  # nan is no error below it
 
     def first_size(self, y: Any, slope: Any, length: Any) -> Any:
         """Return a size for the first step: a hundredth of the time in which y changes by itself."""
@@ -111,11 +122,17 @@ class Interval:
             np.where(over, STEP_LIMIT, why),
             c.events,
         )
-        return self.searched(Step(self.take, self.f, t, c.y, c.slope, h), c, after, values, good) if self.search else after
+        return (
+            self.searched(Step(self.take, self.f, t, c.y, c.slope, h), c, after, values, good)
+            if self.search
+            else after
+        )
 
     def searched(self, step: Step, before: Progress, after: Progress, values: Any, good: Any) -> Progress:
         """Return what is carried after the events of a step."""
-        state, (cut, ended, full, h, y, slope) = self.search.taken(step, before.events, values, good & (value(step.h) != 0.0))
+        state, (cut, ended, full, h, y, slope) = self.search.taken(
+            step, before.events, values, good & (value(step.h) != 0.0)
+        )
         at = np.where(cut, before.at + np.abs(value(h)), after.at)
         moved = step.t + h
         status = np.where(ended, ENDED, np.where(full, TOO_MANY_EVENTS, after.status))
@@ -124,7 +141,9 @@ class Interval:
             y=np.where(cut, y, after.y),
             slope=np.where(cut, slope, after.slope),
             status=status,
-            events=state._replace(base=np.where(cut, at, state.base), shift=np.where(cut, moved - value(moved), state.shift)),
+            events=state._replace(
+                base=np.where(cut, at, state.base), shift=np.where(cut, moved - value(moved), state.shift)
+            ),
         )
 
     def solved(self, carry: tuple) -> tuple:
@@ -154,11 +173,20 @@ class Interval:
         return self.a + self.way * c.at, (c.y, c.size, c.last_root, c.accepted, c.rejected, status, *found)
 
 
-def trajectory(f: Callable, take: Callable, control: StepControl, n: int, arguments: Callable, events: list, most_events: int) -> tuple:
+def trajectory(
+    f: Callable,
+    take: Callable,
+    control: StepControl,
+    n: int,
+    arguments: Callable,
+    events: list,
+    most_events: int,
+) -> tuple:
     """Return `init` and `step` of the recursion over the saved times.
 
     theta is the state followed by the numbers of the arguments; a datum is an interval. A step hands out the
-    state, the time reached, the numbers of accepted and rejected steps, the status, and the slots of events."""
+    state, the time reached, the numbers of accepted and rejected steps, the status, and the slots of
+    events."""
 
     def init(theta: Any) -> tuple:
         return theta[:n], 0.0, 1.0, 0.0, 0.0, STEPS_DONE, *empty_slots(len(events), most_events, n)

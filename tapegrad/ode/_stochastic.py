@@ -1,8 +1,9 @@
-"""stochastic_solver: equations dy = drift dt + diffusion dW by Euler-Maruyama or Milstein, in the sense of Ito.
+"""stochastic_solver: equations dy = drift dt + diffusion dW by Euler-Maruyama or Milstein, in the sense of
+Ito.
 
 Milstein's scheme (P. Kloeden and E. Platen, Numerical Solution of Stochastic Differential Equations, 1992,
-section 10.3) adds the sum over j, k of (D g_k g_j) (dW_j dW_k - [j = k] h) / 2. It needs no iterated integrals
-if the noise commutes, that is, if D g_k g_j = D g_j g_k. The kernel compares them."""
+section 10.3) adds the sum over j, k of (D g_k g_j) (dW_j dW_k - [j = k] h) / 2. It needs no iterated
+integrals if the noise commutes, that is, if D g_k g_j = D g_j g_k. The kernel compares them."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +19,15 @@ from .._transforms.tape import value
 from .._transforms.transforms import jacobian, jvp
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
-from ._arguments import ArgumentLayout, check_order, in_library, is_single, kernel_rows, plain_times, state_tree
+from ._arguments import (
+    ArgumentLayout,
+    check_order,
+    in_library,
+    is_single,
+    kernel_rows,
+    plain_times,
+    state_tree,
+)
 from ._functions import fills_first, traced_matrix, traced_states
 from ._noise import normal_noise
 from ._solution import Solution, failure
@@ -30,7 +39,8 @@ COMMUTING = 1e-8  # the difference of two products, relative to them, that count
 WHOLE_STEPS = 1e-9  # of a step: an interval this much longer than whole steps has no further one
 REASONS = {
     NOT_FINITE: "the state is not finite after that; a smaller step may help",
-    NOT_COMMUTING: "the noise does not commute, so Milstein's scheme would need iterated integrals; method='euler' does not",
+    NOT_COMMUTING: "the noise does not commute, so Milstein's scheme would need iterated integrals; "
+    "method='euler' does not",
 }
 
 
@@ -46,7 +56,9 @@ def milstein_noise(g: Callable, t: Any, y: Any, h: Any, dw: Any) -> tuple:
     if found.ndim == 1:  # noise k acts on component k alone
         products = jacobian(lambda y: g(t, y), mode="forward")(y) * found
         others, own = products * (1.0 - plain_np.eye(len(y))), products.diagonal()
-        return found * dw + 0.5 * own * (dw * dw - h), value(np.abs(others).max() <= COMMUTING * np.abs(own).max())
+        return found * dw + 0.5 * own * (dw * dw - h), value(
+            np.abs(others).max() <= COMMUTING * np.abs(own).max()
+        )
     count = found.shape[1]
     products = [jvp(lambda y: g(t, y), (y,), (found[:, j],))[1] for j in range(count)]
     added, commutes = found @ dw, True
@@ -55,7 +67,9 @@ def milstein_noise(g: Callable, t: Any, y: Any, h: Any, dw: Any) -> tuple:
             added = added + 0.5 * products[j][:, k] * (dw[j] * dw[k] - (h if j == k else 0.0))
             if j < k:
                 a, b = products[j][:, k], products[k][:, j]
-                commutes = commutes & value(np.abs(a - b).max() <= COMMUTING * np.maximum(np.abs(a), np.abs(b)).max())
+                commutes = commutes & value(
+                    np.abs(a - b).max() <= COMMUTING * np.maximum(np.abs(a), np.abs(b)).max()
+                )
     return added, commutes
 
 
@@ -70,10 +84,14 @@ def walk(drift: Callable, diffusion: Callable, added: Callable, n: int, argument
         given, t, h = arguments(theta[n:]), datum[0], datum[1]
         change, holds = added(lambda t, y: diffusion(t, y, given), t, y, h, datum[2:])
         new = y + h * drift(t, y, given) + change
-        why = np.where(plain_np.isfinite(value(new).sum()), np.where(holds, STEPS_DONE, NOT_COMMUTING), NOT_FINITE)
+        why = np.where(
+            plain_np.isfinite(value(new).sum()), np.where(holds, STEPS_DONE, NOT_COMMUTING), NOT_FINITE
+        )
         status = np.where(status == STEPS_DONE, why, status)
         y = np.where(status == STEPS_DONE, new, y)
-        return (y, status), np.concatenate([np.where(status == STEPS_DONE, y, plain_np.nan), np.stack([status])])
+        return (y, status), np.concatenate(
+            [np.where(status == STEPS_DONE, y, plain_np.nan), np.stack([status])]
+        )
 
     return init, step
 
@@ -85,7 +103,10 @@ class StepGrid:
         if save_at is None:
             raise ArgumentError("ode: give the times of the result, save_at=, to stochastic_solver or call")
         if is_tracked(save_at) or is_tracked(t0):
-            raise ArgumentError("ode: a path of a stochastic equation has no derivative by time; give save_at and t0 as plain numbers")
+            raise ArgumentError(
+                "ode: a path of a stochastic equation has no derivative by time; give save_at and t0 as "
+                "plain numbers"
+            )
         self.times = plain_times(plain_np.reshape(plain_np.asarray(value(save_at), float), (-1,)))
         first = self.times[:1] if t0 is None else plain_np.reshape(plain_np.asarray(value(t0), float), (1,))
         check_order(first, self.times)
@@ -104,7 +125,16 @@ class StepGrid:
 class StochasticSolver:
     """The compiled solver of one stochastic equation; `stochastic_solver` makes it."""
 
-    def __init__(self, drift: Callable, diffusion: Callable, method: str, size: float, save_at: Any, noises: int | None, nan: bool):
+    def __init__(
+        self,
+        drift: Callable,
+        diffusion: Callable,
+        method: str,
+        size: float,
+        save_at: Any,
+        noises: int | None,
+        nan: bool,
+    ):
         self.drift, self.diffusion, self.method, self.size = drift, diffusion, method, size
         self.save_at, self.noises, self.nan = save_at, noises, nan
         self.kernels: dict = {}
@@ -133,10 +163,15 @@ class StochasticSolver:
             theta = self._spread(theta, samples)
         shape = (self.noises or state.count, grid.count, *layout_of(theta).shape[1:])
         if (seed is None) is (noise is None):
-            raise ArgumentError("ode: give either seed=, a whole number, or noise=, normal numbers (noises, steps, B)")
+            raise ArgumentError(
+                "ode: give either seed=, a whole number, or noise=, normal numbers (noises, steps, B)"
+            )
         noise = np.asarray(noise) if seed is None else normal_noise(seed, shape, first)
         if tuple(layout_of(noise).shape) != shape:
-            raise ShapeError(f"ode: noise has shape {tuple(layout_of(noise).shape)}; it is (noises, steps, B), here {shape}")
+            raise ShapeError(
+                f"ode: noise has shape {tuple(layout_of(noise).shape)}; it is (noises, steps, B), here "
+                f"{shape}"
+            )
         n, xp = state.count, xp_of(layout_of(theta))
         steps = grid.steps if single else plain_np.broadcast_to(grid.steps[:, :, None], (2, *shape[1:]))
         roots = plain_np.sqrt(steps[1])
@@ -154,14 +189,18 @@ class StochasticSolver:
         """Return the rows of as many trajectories."""
         shape = tuple(layout_of(theta).shape)
         if len(shape) != 2 or shape[1] not in (1, samples):
-            raise ShapeError(f"ode: samples={samples} needs y0 (n, 1) or (n, {samples}), and arguments that fit")
+            raise ShapeError(
+                f"ode: samples={samples} needs y0 (n, 1) or (n, {samples}), and arguments that fit"
+            )
         return np.broadcast_to(theta, (shape[0], samples))
 
     def _kernel(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> Any:
         """Return the kernel for states and arguments of these shapes."""
         found = self.kernels.get((state.key, layout.key))
         if found is None or not found[1].has_constants_of(layout):
-            drift, diffusion = [traced_states(f, state, count, fills_first(f, count)) for f in (self.drift, self.diffusion)]
+            drift, diffusion = [
+                traced_states(f, state, count, fills_first(f, count)) for f in (self.drift, self.diffusion)
+            ]
             if self.noises is not None:
                 diffusion = traced_matrix(self.diffusion, state, self.noises)
             added = milstein_noise if self.method == "milstein" else euler_noise
@@ -174,7 +213,9 @@ class StochasticSolver:
     def _refuse(self, status: Any, grid: StepGrid, single: bool) -> None:
         """Raise for the first trajectory that failed."""
         status = status.reshape(grid.count, -1)
-        raise failure(self.drift, status, plain_np.broadcast_to(grid.steps[0][:, None], status.shape), REASONS, single)
+        raise failure(
+            self.drift, status, plain_np.broadcast_to(grid.steps[0][:, None], status.shape), REASONS, single
+        )
 
 
 def stochastic_solver(
@@ -187,7 +228,8 @@ def stochastic_solver(
     noises: int | None = None,
     on_failure: str = "raise",
 ) -> StochasticSolver:
-    """Compile a solver of the stochastic equation dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW, of Ito.
+    """Compile a solver of the stochastic equation dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW, of
+    Ito.
 
     One call solves one trajectory or thousands, with steps of one size. The derivative is that of the path
     for its normal numbers, to any order. These depend on the seed, the number of the trajectory and the step
@@ -199,8 +241,9 @@ def stochastic_solver(
         ``drift(t, y, *args)`` returns (n,). So does ``diffusion``, and then each component has a noise of its
         own. With `noises` it returns (n, noises).
     method : {'milstein', 'euler'}
-        'milstein' has strong order 1. Its noise must commute: a diagonal one whose component k depends on y[k]
-        only does, and so does a single one. Otherwise it raises. 'euler' has order 1/2 and takes any noise.
+        'milstein' has strong order 1. Its noise must commute: a diagonal one whose component k depends on
+        y[k] only does, and so does a single one. Otherwise it raises. 'euler' has order 1/2 and takes any
+        noise.
     step : float
         The largest size of a step. Saved times are ends of steps.
     save_at : array, optional
@@ -245,5 +288,7 @@ def stochastic_solver(
     if on_failure not in ("raise", "nan"):
         raise ArgumentError(f"ode.stochastic_solver: on_failure={on_failure!r}; it is 'raise' or 'nan'")
     if not (step > 0 and math.isfinite(step) and (noises is None or noises >= 1)):
-        raise ArgumentError(f"ode.stochastic_solver: step={step!r} is above 0, and noises={noises!r} at least 1")
+        raise ArgumentError(
+            f"ode.stochastic_solver: step={step!r} is above 0, and noises={noises!r} at least 1"
+        )
     return StochasticSolver(drift, diffusion, method, float(step), save_at, noises, on_failure == "nan")

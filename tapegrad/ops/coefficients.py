@@ -180,7 +180,10 @@ def polydiv(u, v):
 def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
     """Least squares with columns scaled to equal length, as in NumPy."""
     if full:
-        raise ArgumentError("numpy.polyfit: full=True is not supported on a tracked Variable; write numpy.linalg.lstsq with numpy.vander")
+        raise ArgumentError(
+            "numpy.polyfit: full=True is not supported on a tracked Variable; write numpy.linalg.lstsq with "
+            "numpy.vander"
+        )
     x, order = as_vector(x), operator.index(deg) + 1
     a = vander(x + 0.0, order)
     b = y + 0.0
@@ -256,7 +259,11 @@ for _f in (np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d):
 def unique_of(f: Any) -> None:
     def of(x):
         y = f(values_of(x))
-        return type(y)(elements_with_values(as_vector(x), y[0]), *y[1:]) if isinstance(y, tuple) else elements_with_values(as_vector(x), y)
+        return (
+            type(y)(elements_with_values(as_vector(x), y[0]), *y[1:])
+            if isinstance(y, tuple)
+            else elements_with_values(as_vector(x), y)
+        )
 
     of.__name__ = f.__name__
     implements_special(f)(of)

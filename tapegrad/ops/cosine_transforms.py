@@ -36,7 +36,9 @@ def by_fourier(library: Any, x: Any, sine: bool, kind: int, axis: int) -> Any:
     """Types 1 and 4 on CuPy, which lacks them: by the Fourier transform of the even or odd continuation,
     and of x shifted by an eighth of the period."""
     if x.dtype.kind == "c":
-        return by_fourier(library, x.real, sine, kind, axis) + 1j * by_fourier(library, x.imag, sine, kind, axis)
+        return by_fourier(library, x.real, sine, kind, axis) + 1j * by_fourier(
+            library, x.imag, sine, kind, axis
+        )
     x = library.moveaxis(x, axis, -1)
     n = x.shape[-1]
     if kind == 1 and sine:
@@ -46,7 +48,9 @@ def by_fourier(library: Any, x: Any, sine: bool, kind: int, axis: int) -> Any:
         y = library.fft.rfft(library.concatenate([x, x[..., -2:0:-1]], -1)).real
     else:
         k = library.arange(n)
-        z = library.fft.fft(x * library.exp(-0.5j * math.pi / n * k), 2 * n)[..., :n] * library.exp(-0.25j * math.pi / n * (2 * k + 1))
+        z = library.fft.fft(x * library.exp(-0.5j * math.pi / n * k), 2 * n)[..., :n] * library.exp(
+            -0.25j * math.pi / n * (2 * k + 1)
+        )
         y = -2 * z.imag if sine else 2 * z.real
     return library.ascontiguousarray(library.moveaxis(y, -1, axis).astype(x.dtype, copy=False))
 
@@ -62,7 +66,9 @@ def ends(x, axis, first=1.0, last=1.0):
     w = np.ones(n)
     w[0] *= first
     w[-1] *= last
-    return x * library.asarray(w.astype(dtype(x).type(0).real.dtype)).reshape((n,) + (1,) * (ndim(x) - 1 - axis))
+    return x * library.asarray(w.astype(dtype(x).type(0).real.dtype)).reshape(
+        (n,) + (1,) * (ndim(x) - 1 - axis)
+    )
 
 
 def _transposed(g, out, x, sine, kind, axis):
@@ -110,7 +116,9 @@ def _declare(name, sine, inverse):
     def one(x, type=2, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, orthogonalize=None):
         return transform_axis(x, sine, type, n, axis, norm, orthogonalize, inverse)
 
-    def several(x, type=2, s=None, axes=None, norm=None, overwrite_x=False, workers=None, *, orthogonalize=None):
+    def several(
+        x, type=2, s=None, axes=None, norm=None, overwrite_x=False, workers=None, *, orthogonalize=None
+    ):
         if axes is None:
             axes = range(ndim(x)) if s is None else range(ndim(x) - np.size(s), ndim(x))
         axes = np.atleast_1d(axes).tolist()
@@ -124,7 +132,12 @@ def _declare(name, sine, inverse):
     implements_special(getattr(scipy.fft, name + "n"))(several)
 
 
-for _name, _sine, _inverse in (("dct", False, False), ("idct", False, True), ("dst", True, False), ("idst", True, True)):
+for _name, _sine, _inverse in (
+    ("dct", False, False),
+    ("idct", False, True),
+    ("dst", True, False),
+    ("idst", True, True),
+):
     _declare(_name, _sine, _inverse)
 
 
@@ -132,7 +145,11 @@ for _name, _sine, _inverse in (("dct", False, False), ("idct", False, True), ("d
 
 
 def _axes_of(x, s, axes):
-    axes = tuple(range(ndim(x)) if s is None else range(ndim(x) - len(s), ndim(x))) if axes is None else tuple(axes)
+    axes = (
+        tuple(range(ndim(x)) if s is None else range(ndim(x) - len(s), ndim(x)))
+        if axes is None
+        else tuple(axes)
+    )
     return axes, [None] * len(axes) if s is None else list(s)
 
 
@@ -182,7 +199,10 @@ def _declare_hankel(inverse):
         """Linear in A, with the transforms of the unit vectors."""
         given = (dln, mu, offset, bias)
         if any_tracked(given):
-            raise ArgumentError(f"scipy.fft.{scipys.__name__}: dln, mu, offset and bias have no derivative; pass tapegrad.value of them")
+            raise ArgumentError(
+                f"scipy.fft.{scipys.__name__}: dln, mu, offset and bias have no derivative; pass "
+                f"tapegrad.value of them"
+            )
         return matmul(A, xp(A).asarray(scipys(np.eye(shape(A)[-1]), *given)))
 
     of.__name__ = scipys.__name__

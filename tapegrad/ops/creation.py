@@ -26,21 +26,33 @@ from .shaping import array_of, astype, copy, joined, nested_to_array
 
 # Functions that run in NumPy or CuPy, and whose results become Variables while a transform is open.
 CREATORS = {
-    np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.eye, np.identity, np.tri,
-    np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.copy, np.arange, np.linspace, np.logspace,
-    np.geomspace, np.diag, np.diagflat, np.tril, np.triu, np.frombuffer, np.fromfunction, np.fromiter, np.vander, np.loadtxt,
-    np.genfromtxt, np.meshgrid, np.tile, np.repeat, np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack, np.dstack,
-    np.block, np.astype, np.nan_to_num, np.load, np.require, np.pad, np.asarray_chkfinite, np.outer, np.kron, np.kaiser,
+    np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.eye,
+    np.identity, np.tri,
+    np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.copy, np.arange,
+    np.linspace, np.logspace,
+    np.geomspace, np.diag, np.diagflat, np.tril, np.triu, np.frombuffer, np.fromfunction, np.fromiter,
+    np.vander, np.loadtxt,
+    np.genfromtxt, np.meshgrid, np.tile, np.repeat, np.concatenate, np.stack, np.hstack, np.vstack,
+    np.column_stack, np.dstack,
+    np.block, np.astype, np.nan_to_num, np.load, np.require, np.pad, np.asarray_chkfinite, np.outer, np.kron,
+    np.kaiser,
 }  # fmt: skip
 
 
-BUFFERS: frozenset = frozenset((np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like))
+BUFFERS: frozenset = frozenset(
+    (np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+)
 
 
 def room(f: Any, x: Any) -> Any:
     """A new integer or boolean buffer made by f. Under `vmap` it becomes a Variable, so it can hold
     values that differ between samples."""
-    of_samples = f in BUFFERS and type(x) is np.ndarray and x.dtype.kind in "biu" and any([t.visibility == SAMPLED for t in OPEN.hiding])
+    of_samples = (
+        f in BUFFERS
+        and type(x) is np.ndarray
+        and x.dtype.kind in "biu"
+        and any([t.visibility == SAMPLED for t in OPEN.hiding])
+    )
     return variable(x) if of_samples else x
 
 
@@ -137,7 +149,14 @@ def fromiter(iter, dtype, count=-1, *, like=None):
 
 @implements(np.array, layout="own")
 def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=None):
-    if dtype is None and copy is True and order == "K" and not ndmin and type(object) is list and nests_variable(object):
+    if (
+        dtype is None
+        and copy is True
+        and order == "K"
+        and not ndmin
+        and type(object) is list
+        and nests_variable(object)
+    ):
         return joined(object)
     return in_memory_order(array_with_copy(object, dtype, copy, ndmin), order)
 
@@ -164,7 +183,11 @@ def asfortranarray(a, dtype=None, *, like=None):
 
 def in_memory_order(x: Any, order: str | None) -> Any:
     """x, or a copy if its memory is not in this order."""
-    if order not in ("C", "F") or not getattr(x, "shape", ()) or (x.flags.f_contiguous if order == "F" else x.flags.c_contiguous):
+    if (
+        order not in ("C", "F")
+        or not getattr(x, "shape", ())
+        or (x.flags.f_contiguous if order == "F" else x.flags.c_contiguous)
+    ):
         return x
     return copy(x, order)
 
@@ -186,9 +209,14 @@ def require(a, dtype=None, requirements=None, *, like=None):
     x = in_memory_order(array_with_copy(a, dtype, None, 0), order)
     if "O" in wanted and type(x) in DIRECT and x is a:
         raise ArgumentError(
-            "numpy.require: whether NumPy's array would own its memory is not known of a tracked one; leave out 'O', or write x.copy()"
+            "numpy.require: whether NumPy's array would own its memory is not known of a tracked one; leave "
+            "out 'O', or write x.copy()"
         )
-    return copy(x, order) if ("O" in wanted and type(x) is View) or ("W" in wanted and not x.flags.writeable) else x
+    return (
+        copy(x, order)
+        if ("O" in wanted and type(x) is View) or ("W" in wanted and not x.flags.writeable)
+        else x
+    )
 
 
 IF_NEEDED: dict = {np._CopyMode.ALWAYS: True, np._CopyMode.IF_NEEDED: None, np._CopyMode.NEVER: False}
@@ -260,7 +288,9 @@ def cast(x: Any, to: np.dtype) -> Any:
     if to.kind not in "fc" or not isinstance(x, Variable):
         return astype(primal_of(x), to=to)
     if to.kind == "f" and dtype_of(x).kind == "c":
-        raise ArgumentError("astype: a complex array cast to a real dtype loses its imaginary part; take x.real")
+        raise ArgumentError(
+            "astype: a complex array cast to a real dtype loses its imaginary part; take x.real"
+        )
     return astype(x, to=to)
 
 
@@ -317,7 +347,9 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
     xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
     d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
-    t = xp.asarray(values_of(t), np.dtype(d.char.lower() if d.kind == "c" else d)).reshape((-1,) + (1,) * rank)
+    t = xp.asarray(values_of(t), np.dtype(d.char.lower() if d.kind == "c" else d)).reshape(
+        (-1,) + (1,) * rank
+    )
     y = start * (stop / start) ** t
     if axis != 0:
         y = NUMPY[np.moveaxis](y, 0, axis)

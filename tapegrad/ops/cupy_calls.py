@@ -32,7 +32,10 @@ class Translation:
         self.defaults = {
             self.names[n]: p.default
             for n, p in mine.items()
-            if self.names[n] in others and p.default and isinstance(p.default, OWN) and p.default != others[self.names[n]].default
+            if self.names[n] in others
+            and p.default
+            and isinstance(p.default, OWN)
+            and p.default != others[self.names[n]].default
         }
         # the number of positional arguments with the same meaning
         self.plain = 0 if self.defaults else [*alike, False].index(False)

@@ -53,7 +53,9 @@ def coerced(b: Any, other: Any) -> Any:
     b = operand(b)
     if is_array(b):
         if is_array(layout_of(other)) and xp_of(b) is not xp(other):
-            raise DeviceError("an operation met a NumPy and a CuPy array: move one of them with cupy.asarray(a) or a.get()")
+            raise DeviceError(
+                "an operation met a NumPy and a CuPy array: move one of them with cupy.asarray(a) or a.get()"
+            )
     return b
 
 
@@ -105,7 +107,9 @@ def axes_of(axis: Any, n: int) -> Shape:
     NumPy. None: all."""
     if axis is None:
         return tuple(range(n))
-    axes = tuple([operator.index(k) for k in ((axis,) if hasattr(axis, "__index__") and not np.ndim(axis) else axis)])
+    axes = tuple(
+        [operator.index(k) for k in ((axis,) if hasattr(axis, "__index__") and not np.ndim(axis) else axis)]
+    )
     for k in axes:
         if not -n <= k < n:
             raise np.exceptions.AxisError(k, n)
@@ -248,14 +252,25 @@ def primitive(
     def declare(run: Any) -> Any:
         if run.__name__ in PRIMITIVES:
             raise TypeError(f"there is an operation {run.__name__} already")
-        p: Any = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
-        p.run, p.shapes, p.aliases, p.scalar, p.rough, p.reduces = run, shapes, aliases, scalar, rough, reduces
+        p: Any = (
+            Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
+        )
+        p.run, p.shapes, p.aliases, p.scalar, p.rough, p.reduces = (
+            run,
+            shapes,
+            aliases,
+            scalar,
+            rough,
+            reduces,
+        )
         ufuncs = [f for f in numpy if isinstance(f, np.ufunc) and f.signature is None]
         p.ufunc = next((f for f in ufuncs if getattr(np, f.__name__, None) is f), None)
         p.batch = batch or ("elementwise" if ufuncs else None)
         p.declared, p.external, p.known_as, p.total = True, external, known_as or p.name, total
         signature = signature_of(run)
-        space = dict(__name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired)
+        space = dict(
+            __name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired
+        )
         entry: Any = FunctionType(bound.__code__, space, run.__name__)
         entry.prim, entry.__doc__, p.call, entry.__signature__ = p, run.__doc__, entry, signature.whole
         PRIMITIVES[p.name] = entry
@@ -301,7 +316,10 @@ def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = N
     false."""
     prim = entry.prim
     signature = signature_of(prim.run)
-    prim.joint, prim.vjp = joint is not None, tuple([named_rule(r, prim) for r in (vjp if joint is None else (joint,))])
+    prim.joint, prim.vjp = (
+        joint is not None,
+        tuple([named_rule(r, prim) for r in (vjp if joint is None else (joint,))]),
+    )
     prim.same, prim.linear = jvp is same, jvp is linear
     if prim.same and prim.batch is None:
         prim.batch = "elementwise"
@@ -321,7 +339,9 @@ def named_rule(rule: Any, prim: Primitive) -> Any:
     """The rule as a function of this primitive alone; a record finds its primitive through its rule."""
     if getattr(rule, "prim", prim) is not prim:
         defaults = rule.__kwdefaults__
-        rule = FunctionType(rule.__code__, rule.__globals__, rule.__name__, rule.__defaults__, rule.__closure__)
+        rule = FunctionType(
+            rule.__code__, rule.__globals__, rule.__name__, rule.__defaults__, rule.__closure__
+        )
         rule.__kwdefaults__ = defaults
     rule.prim = prim
     return rule

@@ -23,7 +23,9 @@ def _contract_stacked(run, xs, params):
     """The contraction of stacks, with one more label for the samples."""
     labels, result = params["subscripts"].split("->")
     new = next(c for c in string.ascii_letters if c not in labels)
-    return run(*xs, **params | {"subscripts": ",".join(new + k for k in labels.split(",")) + "->" + new + result})
+    return run(
+        *xs, **params | {"subscripts": ",".join(new + k for k in labels.split(",")) + "->" + new + result}
+    )
 
 
 @primitive(batch=_contract_stacked, total=True, known_as="einsum")
@@ -31,7 +33,10 @@ def contract(*xs, subscripts, optimize):
     """einsum, if every label is unique in its operand and occurs in the result or in another operand."""
     if len(xs) == 2 and type(xs[0]) is type(xs[1]) is ndarray:
         how = as_matrices(subscripts)
-        if how is not None and math.prod(xs[0].shape) * math.prod([xs[1].shape[k] for k in how.free]) > FEW_MULTIPLICATIONS:
+        if (
+            how is not None
+            and math.prod(xs[0].shape) * math.prod([xs[1].shape[k] for k in how.free]) > FEW_MULTIPLICATIONS
+        ):
             return how(*xs)
     return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
 
@@ -50,7 +55,10 @@ class AsMatrices:
         left, right = [a for a in result if a in x and a not in y], [a for a in result if a not in x]
         self.subscripts, self.batch, self.left = subscripts, len(batch), len(left)
         self.free = [y.index(a) for a in right]
-        self.x, self.y = [x.index(a) for a in batch + left + summed], [y.index(a) for a in batch + summed + right]
+        self.x, self.y = (
+            [x.index(a) for a in batch + left + summed],
+            [y.index(a) for a in batch + summed + right],
+        )
         self.to = [(batch + left + right).index(a) for a in result]
         # strides of two operands -> the axes of the result, and their permutation in memory
         self.known: dict = {}
@@ -159,7 +167,11 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     if len(operands) == 3 and type(operands[0]) is str and out is dtype is None:
         y = _product_of(operands[0], *operands[1:])
         if y is not None:
-            return y if not optimize and xp(y) is np else in_library_layout(y, np.einsum, operands, {"optimize": optimize})
+            return (
+                y
+                if not optimize and xp(y) is np
+                else in_library_layout(y, np.einsum, operands, {"optimize": optimize})
+            )
     if type(operands[0]) is str and out is dtype is None and order == "K":
         text = _contracted(operands[0], operands[1:])
         if text is not None:
@@ -193,14 +205,22 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
             x, p = reshape(x, to=tuple([shape(x)[n] for n in kept])), [p[n] for n in kept]
         xs[i], labels[i] = x, p
     for i, p in enumerate(labels):
-        alone = [n for n, a in enumerate(p) if a not in result and not any(a in q for j, q in enumerate(labels) if j != i)]
+        alone = [
+            n
+            for n, a in enumerate(p)
+            if a not in result and not any(a in q for j, q in enumerate(labels) if j != i)
+        ]
         if alone:
             xs[i], labels[i] = sum(xs[i], tuple(alone)), [a for n, a in enumerate(p) if n not in alone]
     if len(xs) == 1:
         y = reordered(xs[0], tuple([labels[0].index(a) for a in result]))
     else:
         letter = dict(zip(size, LETTERS, strict=False))
-        text = ",".join(["".join([letter[a] for a in p]) for p in labels]) + "->" + "".join([letter[a] for a in result])
+        text = (
+            ",".join(["".join([letter[a] for a in p]) for p in labels])
+            + "->"
+            + "".join([letter[a] for a in result])
+        )
         y = contract(*xs, subscripts=text, optimize=optimize)
     y = y if dtype is None else fit_to_shape(y, shape(y), np.dtype(dtype))
     named = {} if dtype is None and order == "K" else {"dtype": dtype, "order": order, "casting": casting}
@@ -264,7 +284,12 @@ AsProduct = namedtuple("AsProduct", "swapped summed_x summed_y ranks")
 def _as_product(text: str) -> AsProduct | None:
     left, arrow, result = text.replace(" ", "").partition("->")
     parts = left.split(",")
-    if not arrow or "." in text or len(parts) != 2 or any(not 0 < len(p) < 3 or len(set(p)) < len(p) for p in parts):
+    if (
+        not arrow
+        or "." in text
+        or len(parts) != 2
+        or any(not 0 < len(p) < 3 or len(set(p)) < len(p) for p in parts)
+    ):
         return None
     x, y = parts
     summed = [a for a in x if a in y]

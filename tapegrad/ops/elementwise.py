@@ -84,7 +84,11 @@ def is_known_finite(r) -> bool:
             return math.isfinite(r.dot(r))
         s: Any = np.vdot(r, r)
         return s - s == 0
-    return issubclass(type(r), (np.generic, float)) and not issubclass(type(r), np.complexfloating) and math.isfinite(r)
+    return (
+        issubclass(type(r), (np.generic, float))
+        and not issubclass(type(r), np.complexfloating)
+        and math.isfinite(r)
+    )
 
 
 def settle(g, r):
@@ -115,7 +119,9 @@ rules(negative, lambda g, out, x: -g, jvp=same)
 # a zero cotangent c stays zero even for infinite g: under a derivative of forward mode, c is a tangent
 rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
 rules(times00, lambda c, out, g, d: times00(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
-rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times00(g, over0(over0(c, d), d)), jvp=same)
+rules(
+    over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times00(g, over0(over0(c, d), d)), jvp=same
+)
 rules(divide, lambda g, out, x, y: over0(g, y), _divisor, jvp=same)
 
 
@@ -212,7 +218,9 @@ def careful(rule: Any) -> Any:
         terms = pulled(g, values)
         if prim.multilinear:
             if any(map(has_nan, terms)):  # an irrelevant factor may be any number
-                found = zip(terms, *[pulled(g, [filled(x, v) for x in values]) for v in (1.0, 2.0)], strict=True)
+                found = zip(
+                    terms, *[pulled(g, [filled(x, v) for x in values]) for v in (1.0, 2.0)], strict=True
+                )
                 terms = [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
         elif getattr(prim.batch, "of_matrices", prim.batch == "matrix"):
             terms = [c if c is None else unreached(g, c) for c in terms]
@@ -224,12 +232,18 @@ def careful(rule: Any) -> Any:
                 mark = select(h == 0, zero, zero + math.nan)
                 if prim.batch == "elementwise":
                     reached = [mark] * len(terms)
-                elif "keepdims" in (given := {**dict(zip(rule.__code__.co_varnames[1:], values, strict=False)), **params}):
-                    reached = [spread_over_axes(mark, shape(c), given["axis"], given["keepdims"]) for c in terms]
+                elif "keepdims" in (
+                    given := {**dict(zip(rule.__code__.co_varnames[1:], values, strict=False)), **params}
+                ):
+                    reached = [
+                        spread_over_axes(mark, shape(c), given["axis"], given["keepdims"]) for c in terms
+                    ]
                 else:
                     reached = pulled(mark, [filled(x, 1.0) for x in plain])
                 found = zip(terms, slopes, reached, strict=True)
-                terms = [c if c is None else select((d - d != 0) & (r == r), zero_of(c), c) for c, d, r in found]
+                terms = [
+                    c if c is None else select((d - d != 0) & (r == r), zero_of(c), c) for c, d, r in found
+                ]
         return terms if prim.joint else terms[0]
 
     return settled if prim else rule
@@ -250,7 +264,9 @@ def absolute(x):
 def sign(x):
     """The sign of real numbers; its derivative is zero."""
     if x.dtype.kind == "c":
-        raise NoRuleError("numpy.sign of complex numbers has no derivative rule in tapegrad; write z / abs(z)")
+        raise NoRuleError(
+            "numpy.sign of complex numbers has no derivative rule in tapegrad; write z / abs(z)"
+        )
     return xp_of(x).sign(x)
 
 
@@ -305,7 +321,9 @@ def _absolute_vjp(g, out, x):
 def _absolute_jvp(t, out, x):
     if dtype(x).kind == "c":
         u = conj(phase_of(x))
-        return note_zero(real(u * t[0]), x, primal_of(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0])
+        return note_zero(
+            real(u * t[0]), x, primal_of(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0]
+        )
     return t[0] * sign(x)
 
 
@@ -349,7 +367,9 @@ def power_in_kernels(x, n):
     size = np.where(a == 1.0, 1.0, np.exp(n * np.log(a)))
     other = np.where(np.logical_or(x == 0.0, np.logical_or(a == np.inf, abs(n) == np.inf)), size, math.nan)
     mirrored = np.where(np.floor(n) == n, np.where(np.floor(half) == half, size, -size), other)
-    return np.where(np.logical_or(n == 0.0, x == 1.0), 1.0, np.where(np.where(x == 0.0, 1.0 / x, x) < 0.0, mirrored, size))
+    return np.where(
+        np.logical_or(n == 0.0, x == 1.0), 1.0, np.where(np.where(x == 0.0, 1.0 / x, x) < 0.0, mirrored, size)
+    )
 
 
 @primitive(scalar=power_in_kernels, rough=True, known_as="power")
@@ -358,7 +378,12 @@ def power_of(x, n):
     return xp_of2(x, n).power(x, n)
 
 
-@primitive(scalar=ComposedScalar(lambda x, *, n: x**n), infix="**", rough=lambda n: n not in range(9), known_as="power")
+@primitive(
+    scalar=ComposedScalar(lambda x, *, n: x**n),
+    infix="**",
+    rough=lambda n: n not in range(9),
+    known_as="power",
+)
 def power_n(x, *, n):
     """x ** n for a Python number n."""
     return x**n
@@ -401,7 +426,10 @@ rules(power_of, _power_x, _power_y, jvp=same)
 
 @implements(np.float_power)
 def float_power(x1, x2):
-    double = [astype(x, to=np.dtype("D" if dtype(x).kind == "c" else "d")) if hasattr(x, "dtype") else x for x in (x1, x2)]
+    double = [
+        astype(x, to=np.dtype("D" if dtype(x).kind == "c" else "d")) if hasattr(x, "dtype") else x
+        for x in (x1, x2)
+    ]
     return power(*double)
 
 
@@ -444,7 +472,9 @@ def _root_slope_jvp(t, out, g, r):
     tangent is infinite, it is neither."""
     gate, (c, e) = unknown_limit(g, r), t
     if seen(gate) is not None and gate.any():
-        if (c is not None and meets_nonzero(c, gate)) or (e is not None and seen(e) is not None and bool((gate & (seen(e) == 0)).any())):
+        if (c is not None and meets_nonzero(c, gate)) or (
+            e is not None and seen(e) is not None and bool((gate & (seen(e) == 0)).any())
+        ):
             warn_nondifferentiable("sqrt", callers_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
@@ -457,7 +487,9 @@ def unknown_limit(g: Any, r: Any) -> Any:
 
 
 def _sqrt_rule(g, out, x):
-    return root_slope(g, out) if isinstance(g, Variable) and isinstance(out, Variable) else over0(0.5 * g, out)
+    return (
+        root_slope(g, out) if isinstance(g, Variable) and isinstance(out, Variable) else over0(0.5 * g, out)
+    )
 
 
 rules(
@@ -605,7 +637,9 @@ rules(tan, lambda g, out, x: g * (1.0 + out * out), jvp=same)
 @primitive()
 def other_leg(x):
     """sqrt(1 - x) sqrt(1 + x), not sqrt(1 - x^2): this has the branch of arcsin in the complex plane."""
-    if getattr(x, "dtype", F8).kind == "c":  # the sign of zero chooses the side of a cut, and 1 - x has not that of x
+    if (
+        getattr(x, "dtype", F8).kind == "c"
+    ):  # the sign of zero chooses the side of a cut, and 1 - x has not that of x
         return sqrt(-(x - 1.0)) * sqrt(-(-x - 1.0))
     return sqrt(1.0 - x) * sqrt(1.0 + x)
 

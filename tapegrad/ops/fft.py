@@ -46,12 +46,16 @@ def weighted(x, *, n, axis, weight):
 rules(dft, lambda g, out, x, axes, inverse: dft(g, axes=axes, inverse=inverse), jvp=linear)
 rules(
     rdft,
-    lambda g, out, x, axis: irdft(weighted(g, n=shape(x)[axis], axis=axis, weight=0.5), n=shape(x)[axis], axis=axis),
+    lambda g, out, x, axis: irdft(
+        weighted(g, n=shape(x)[axis], axis=axis, weight=0.5), n=shape(x)[axis], axis=axis
+    ),
     jvp=linear,
 )
 rules(
     irdft,
-    lambda g, out, x, n, axis: fit_to_shape(weighted(rdft(g, axis=axis), n=n, axis=axis, weight=2.0), shape(x), dtype(x)),
+    lambda g, out, x, n, axis: fit_to_shape(
+        weighted(rdft(g, axis=axis), n=n, axis=axis, weight=2.0), shape(x), dtype(x)
+    ),
     jvp=linear,
 )
 rules(weighted, lambda g, out, x, n, axis, weight: weighted(g, n=n, axis=axis, weight=weight), jvp=linear)

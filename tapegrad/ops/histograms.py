@@ -47,7 +47,9 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
     if density:
         counts = counts / sum(counts)
         for k, e in enumerate(edges):
-            counts = counts / reshape(e[1:] - e[:-1], to=tuple([-1 if j == k else 1 for j in np.arange(len(edges))]))
+            counts = counts / reshape(
+                e[1:] - e[:-1], to=tuple([-1 if j == k else 1 for j in np.arange(len(edges))])
+            )
     return counts, edges
 
 

@@ -86,7 +86,11 @@ def in_library_layout(y: Any, function: Callable, args: tuple, kwargs: dict) -> 
     members = [None if type(m) is View or not hasattr(v := bottom(m), "dtype") else v for m in found]
     given: list = []
     try:
-        key = function, layout_key(args, given), *[None if v is None else (v.shape, v.dtype.char) for v in members]
+        key = (
+            function,
+            layout_key(args, given),
+            *[None if v is None else (v.shape, v.dtype.char) for v in members],
+        )
         if kwargs:
             key = key, *kwargs, layout_key(tuple(kwargs.values()), given)
         known = KNOWN.get(key)
@@ -98,7 +102,10 @@ def in_library_layout(y: Any, function: Callable, args: tuple, kwargs: dict) -> 
         known = KNOWN[key] = library_layout(function, args, kwargs, given)
     if len(known) != len(members):
         return y
-    found = [m if v is None or form is None else like(m, v, *form) for m, v, form in zip(found, members, known, strict=True)]
+    found = [
+        m if v is None or form is None else like(m, v, *form)
+        for m, v, form in zip(found, members, known, strict=True)
+    ]
     return found[0] if not several else type(y)(found) if type(y) in (tuple, list) else type(y)(*found)
 
 
@@ -145,7 +152,10 @@ def library_layout(function: Callable, args: tuple, kwargs: dict, given: list) -
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                y = f(*[library_view(a, least) for a in args], **{k: library_view(v, least) for k, v in kwargs.items()})
+                y = f(
+                    *[library_view(a, least) for a in args],
+                    **{k: library_view(v, least) for k, v in kwargs.items()},
+                )
             break
         except Exception:  # because of the dummy values
             y = ()
@@ -162,7 +172,10 @@ def device_function(function: Callable) -> Any:
     """CuPy's function of the same name, or None."""
     library, dot, rest = (getattr(function, "__module__", None) or "numpy").partition("._")[0].partition(".")
     # (ufuncs do not name their module)
-    homes = [{"numpy": "cupy", "scipy": "cupyx.scipy"}.get(library, library) + dot + rest, "cupyx.scipy.special"]
+    homes = [
+        {"numpy": "cupy", "scipy": "cupyx.scipy"}.get(library, library) + dot + rest,
+        "cupyx.scipy.special",
+    ]
     found = [getattr(sys.modules.get(home), function.__name__, None) for home in homes]
     return found[0] or found[1]
 
@@ -175,11 +188,19 @@ def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -
         y = late.astype(y, to=dtype)
         v = bottom(y)
     if not shape:
-        return y if type(y) not in HANDLES or is_array(v) is (strides is not None) else y[()] if strides is None else late.array_of(y)
+        return (
+            y
+            if type(y) not in HANDLES or is_array(v) is (strides is not None)
+            else y[()]
+            if strides is None
+            else late.array_of(y)
+        )
     size = v.dtype.itemsize
     if strides is not None and dtype.itemsize != size:
         strides = tuple([s * size // dtype.itemsize for s in strides])
-    if v.strides == strides or packed_steps(shape, v.strides, size, True) == packed_steps(shape, strides, size, True):
+    if v.strides == strides or packed_steps(shape, v.strides, size, True) == packed_steps(
+        shape, strides, size, True
+    ):
         return y
     return late.relaid(y, strides=strides)
 
@@ -188,12 +209,16 @@ def stand_in(x: Any, least: int = 0) -> Any:
     """Dummy values in the memory order of x: matrices that have an inverse and a root, and valid indices.
     `least` is added to floats."""
     if not is_array(x):
-        return x.dtype.type(least + 1 if x.dtype.kind in "fc" else 0) if issubclass(type(x), np.generic) else x
+        return (
+            x.dtype.type(least + 1 if x.dtype.kind in "fc" else 0) if issubclass(type(x), np.generic) else x
+        )
     y = room_laid(xp_of(x), x.shape, x.strides, x.dtype, True)
     if x.dtype.kind not in "fc":
         y[...] = 0
     else:
-        y[...] = least + (1 if x.ndim < 2 or 0 in y.strides[-2:] else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype))
+        y[...] = least + (
+            1 if x.ndim < 2 or 0 in y.strides[-2:] else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype)
+        )
         if y.size:  # all rows differ, except repeated ones
             once = y[tuple([slice(1) if stride == 0 else slice(None) for stride in y.strides])]
             once += xp_of(x).arange(once.size).reshape(once.shape).astype(y.real.dtype) * (0.01 / y.size)

@@ -43,23 +43,32 @@ RANDOM = "it resamples at random; write the statistic itself"
 OBJECTS = "it takes or gives SciPy's objects, which hold plain arrays; write it with numpy"
 
 REFUSED = {
-    "numpy": {MATRIX: "asmatrix bmat", "write numpy.histogram(x, n)[1], whose edges have a derivative": "histogram_bin_edges"},
+    "numpy": {
+        MATRIX: "asmatrix bmat",
+        "write numpy.histogram(x, n)[1], whose edges have a derivative": "histogram_bin_edges",
+    },
     "scipy.stats": {
         TEST: "dunnett",
         RANDOM: "bootstrap monte_carlo_test permutation_test power goodness_of_fit sobol_indices",
-        "it is the solution of a linear program; write it for one axis with scipy.stats.wasserstein_distance": "wasserstein_distance_nd",
+        "it is the solution of a linear program; write it for one axis with "
+        "scipy.stats.wasserstein_distance": "wasserstein_distance_nd",
         OBJECTS: "abs exp log truncate make_distribution ecdf order_statistic",
         "it searches for the optimum; write it with tapegrad.implicit.minimum": "fit",
-        "its density or distribution function has no closed form in known functions; give it a rule with tapegrad.rule": """
+        "its density or distribution function has no closed form in known functions; give it a rule with "
+        "tapegrad.rule": """
             levy_stable""",
-        "by its samples and points it is piecewise linear; write numpy.interp(y, numpy.sort(x), p)": "estimated_cdf",
+        "by its samples and points it is piecewise linear; write numpy.interp(y, numpy.sort(x), "
+        "p)": "estimated_cdf",
     },
 }
 
 
 def by_namespace(table: dict) -> dict:
     """namespace -> name -> reason."""
-    return {space: {name: why for why, names in kinds.items() for name in names.split()} for space, kinds in table.items()}
+    return {
+        space: {name: why for why, names in kinds.items() for name in names.split()}
+        for space, kinds in table.items()
+    }
 
 
 WHY = by_namespace(REFUSED)
@@ -69,4 +78,11 @@ NATURE = {space: frozenset(names.split()) for space, names in CONSTANT.items()}
 def reason(public: str) -> str | None:
     """The reason and remedy for a refused function, by its public name."""
     parts = public.split(".")
-    return next((WHY[space][parts[-1]] for space in (".".join(parts[:2]), parts[0]) if parts[-1] in WHY.get(space, ())), None)
+    return next(
+        (
+            WHY[space][parts[-1]]
+            for space in (".".join(parts[:2]), parts[0])
+            if parts[-1] in WHY.get(space, ())
+        ),
+        None,
+    )

@@ -41,7 +41,8 @@ def at_users_line(f: Callable, *args: Any, **kwargs: Any) -> Any:
 
 def warn_nondifferentiable(what: str, line: str) -> None:
     warn_user(
-        f"{what} at zero ({line}): a second derivative does not exist there, or cannot be told; it is taken as 0. If the function is "
+        f"{what} at zero ({line}): a second derivative does not exist there, or cannot be told; it is taken "
+        f"as 0. If the function is "
         "smooth, write it without the root, as (x * x).sum() for norm(x)**2; else keep away from zero",
         NonDifferentiableWarning,
     )
@@ -108,11 +109,15 @@ rules(
     noted,
     lambda g, out, y, x, zero, what, line, pulled, pushed: g,
     lambda g, out, y, x, zero, what, line, pulled, pushed: _noted_vjp(g, zero, what, line, pulled, pushed),
-    jvp=lambda t, out, y, x, zero, what, line, pulled, pushed: _noted_jvp(t, zero, what, line, pulled, pushed),
+    jvp=lambda t, out, y, x, zero, what, line, pulled, pushed: _noted_jvp(
+        t, zero, what, line, pulled, pushed
+    ),
 )
 
 
-def note_zero(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None) -> Any:
+def note_zero(
+    y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None
+) -> Any:
     """`noted` if it can matter: on the host, at a zero length, for a tracked x."""
     if not is_tracked(x):
         return y
@@ -122,5 +127,11 @@ def note_zero(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pul
     elif (found := looked(zero)) is None or not found.any():
         return y
     return noted(
-        y, x, zero=zero, what=what, line=line or callers_line(), pulled=pulled, pushed=None if pushed is None else primal_of(pushed)
+        y,
+        x,
+        zero=zero,
+        what=what,
+        line=line or callers_line(),
+        pulled=pulled,
+        pushed=None if pushed is None else primal_of(pushed),
     )

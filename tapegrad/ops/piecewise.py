@@ -95,9 +95,18 @@ def _hypot_part(g, out, x, y):
     return note_zero(note_zero(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
 
 
-rules(hypot, lambda g, out, x, y: _hypot_part(g, out, x, y), lambda g, out, x, y: _hypot_part(g, out, y, x), jvp=same)
+rules(
+    hypot,
+    lambda g, out, x, y: _hypot_part(g, out, x, y),
+    lambda g, out, x, y: _hypot_part(g, out, y, x),
+    jvp=same,
+)
 
-rules(arcsinh, lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" else sqrt(-(-(x * x) - 1.0))), jvp=same)
+rules(
+    arcsinh,
+    lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" else sqrt(-(-(x * x) - 1.0))),
+    jvp=same,
+)
 
 # --- the angle, whose derivative at the origin is set to zero too ---
 
@@ -129,7 +138,9 @@ def _angle_part(g, x, y):
     return note_zero(note_zero(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
 
-rules(arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -_angle_part(g, y, x), jvp=same)
+rules(
+    arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -_angle_part(g, y, x), jvp=same
+)
 
 # --- maximum and minimum ---
 
@@ -156,12 +167,18 @@ def minimum(x, y):
     return xp_of2(x, y).minimum(x, y)
 
 
-@primitive(np.fmax, scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))))
+@primitive(
+    np.fmax,
+    scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))),
+)
 def fmax(x, y):
     return xp_of2(x, y).fmax(x, y)
 
 
-@primitive(np.fmin, scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))))
+@primitive(
+    np.fmin,
+    scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))),
+)
 def fmin(x, y):
     return xp_of2(x, y).fmin(x, y)
 
@@ -240,7 +257,9 @@ def logaddexp(x, y):
     return xp_of2(x, y).logaddexp(x, y)
 
 
-@primitive(np.logaddexp2, scalar=ComposedScalar(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)), rough=True)
+@primitive(
+    np.logaddexp2, scalar=ComposedScalar(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)), rough=True
+)
 def logaddexp2(x, y):
     return xp_of2(x, y).logaddexp2(x, y)
 
@@ -254,7 +273,12 @@ def logistic_slope(x):
 
 rules(logistic_slope, lambda g, out, x: -(g * out) * tanh(0.5 * x), jvp=same)
 rules(expit, lambda g, out, x: g * logistic_slope(x), jvp=same)
-rules(logaddexp, lambda g, out, x, y: times0(g, expit(x - y)), lambda g, out, x, y: times0(g, expit(y - x)), jvp=same)
+rules(
+    logaddexp,
+    lambda g, out, x, y: times0(g, expit(x - y)),
+    lambda g, out, x, y: times0(g, expit(y - x)),
+    jvp=same,
+)
 rules(
     logaddexp2,
     lambda g, out, x, y: times0(g, expit(LN2 * (x - y))),
@@ -295,8 +319,16 @@ spacing, signbit = _constant(np.spacing), _constant(np.signbit)
 isnan = _constant(np.isnan, "isnan")
 isinf = _constant(np.isinf, ComposedScalar(lambda x: abs(x) == np.inf))
 isfinite = _constant(np.isfinite, ComposedScalar(lambda x: abs(x) < np.inf))  # x - x would be simplified to 0
-less, less_equal, greater = _constant(np.less, "lt"), _constant(np.less_equal, "le"), _constant(np.greater, "gt")
-greater_equal, equal, not_equal = _constant(np.greater_equal, "ge"), _constant(np.equal, "eq"), _constant(np.not_equal, "ne")
+less, less_equal, greater = (
+    _constant(np.less, "lt"),
+    _constant(np.less_equal, "le"),
+    _constant(np.greater, "gt"),
+)
+greater_equal, equal, not_equal = (
+    _constant(np.greater_equal, "ge"),
+    _constant(np.equal, "eq"),
+    _constant(np.not_equal, "ne"),
+)
 logical_and, logical_or = _constant(np.logical_and, "and"), _constant(np.logical_or, "or")
 logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not, "not")
 
@@ -366,7 +398,12 @@ def copysign(x, y):
     return xp_of2(x, y).copysign(x, y)
 
 
-@primitive(np.heaviside, scalar=ComposedScalar(lambda x, y: np.where(x < 0.0, 0.0, np.where(x > 0.0, 1.0, np.where(x == 0.0, y, x)))))
+@primitive(
+    np.heaviside,
+    scalar=ComposedScalar(
+        lambda x, y: np.where(x < 0.0, 0.0, np.where(x > 0.0, 1.0, np.where(x == 0.0, y, x)))
+    ),
+)
 def heaviside(x, y):
     return xp_of2(x, y).heaviside(x, y)
 
@@ -405,7 +442,9 @@ def frexp(x):
 @primitive(np.nan_to_num)
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     if not copy:
-        raise ArgumentError("numpy.nan_to_num: copy=False is not supported; write x[...] = numpy.nan_to_num(x)")
+        raise ArgumentError(
+            "numpy.nan_to_num: copy=False is not supported; write x[...] = numpy.nan_to_num(x)"
+        )
     return xp_of(x).nan_to_num(x, copy=True, nan=nan, posinf=posinf, neginf=neginf)
 
 
@@ -441,14 +480,21 @@ def of_domain(name: str, outside: Callable) -> None:
     implements(getattr(np.emath, name))(run)
 
 
-for _names, _outside in (("sqrt log log2 log10", lambda x: x < 0), ("arccos arcsin arctanh", lambda x: abs(x) > 1)):
+for _names, _outside in (
+    ("sqrt log log2 log10", lambda x: x < 0),
+    ("arccos arcsin arctanh", lambda x: abs(x) > 1),
+):
     for _name in _names.split():
         of_domain(_name, _outside)
 
 
 @implements(np.emath.logn)
 def emath_logn(n, x):
-    return NUMPY[np.emath.log](x) / NUMPY[np.emath.log](n) if isinstance(n, Variable) else NUMPY[np.emath.log](x) / np.emath.log(n)
+    return (
+        NUMPY[np.emath.log](x) / NUMPY[np.emath.log](n)
+        if isinstance(n, Variable)
+        else NUMPY[np.emath.log](x) / np.emath.log(n)
+    )
 
 
 @implements(np.emath.power)

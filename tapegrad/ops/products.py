@@ -159,7 +159,9 @@ def outer(a, b, out=None):
 @implements(np.linalg.outer)
 def linalg_outer(x1, x2, /):
     if ndim(x1) != 1 or ndim(x2) != 1:
-        raise ValueError(f"linalg.outer: both arguments must have one dimension, not {ndim(x1)} and {ndim(x2)}")
+        raise ValueError(
+            f"linalg.outer: both arguments must have one dimension, not {ndim(x1)} and {ndim(x2)}"
+        )
     return outer(x1, x2)
 
 
@@ -174,12 +176,17 @@ def tensordot(a, b, axes=2):
     if isinstance(axes, (int, np.integer)):
         left, right = tuple(range(n - axes, n)), tuple(range(axes))
     else:
-        left, right = [(int(i),) if isinstance(i, (int, np.integer)) else tuple([int(k) for k in i]) for i in axes]
+        left, right = [
+            (int(i),) if isinstance(i, (int, np.integer)) else tuple([int(k) for k in i]) for i in axes
+        ]
         left, right = tuple([i % n for i in left]), tuple([i % m for i in right])
     s, r = shape(a), shape(b)
     if len(left) != len(right) or any(s[i] != r[j] for i, j in zip(left, right, strict=True)):
         raise ValueError(f"tensordot: shapes {s} and {r} do not fit together over axes {left} and {right}")
-    free_a, free_b = tuple([i for i in range(n) if i not in left]), tuple([j for j in range(m) if j not in right])
+    free_a, free_b = (
+        tuple([i for i in range(n) if i not in left]),
+        tuple([j for j in range(m) if j not in right]),
+    )
     out = tuple([s[i] for i in free_a]) + tuple([r[j] for j in free_b])
     k = int(np.prod([s[i] for i in left]))
     x = reshape(reordered(a, free_a + left), to=(int(np.prod([s[i] for i in free_a])), k))
@@ -239,9 +246,14 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
         raise ValueError(f"cross: vectors must have 2 or 3 elements, not {n} and {m}")
     if n == 2 == m:
         c = a * take_last(b, at=(1, 0))
-        return reshape(slice_of(c, axis=ndim(c) - 1, start=0, stop=1) - slice_of(c, axis=ndim(c) - 1, start=1, stop=2), to=shape(c)[:-1])
+        return reshape(
+            slice_of(c, axis=ndim(c) - 1, start=0, stop=1) - slice_of(c, axis=ndim(c) - 1, start=1, stop=2),
+            to=shape(c)[:-1],
+        )
     a, b = [x if k == 3 else put_last(x, at=(0, 1), size=3) for x, k in ((a, n), (b, m))]
-    c = take_last(a, at=(1, 2, 0)) * take_last(b, at=(2, 0, 1)) - take_last(a, at=(2, 0, 1)) * take_last(b, at=(1, 2, 0))
+    c = take_last(a, at=(1, 2, 0)) * take_last(b, at=(2, 0, 1)) - take_last(a, at=(2, 0, 1)) * take_last(
+        b, at=(1, 2, 0)
+    )
     return move_axis(c, -1, axisc)
 
 
@@ -300,7 +312,11 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     t = sum(diagonals(a, offset=int(offset)), n - 2)
     if dtype is None:
         return t
-    return fit_to_shape(t, shape(t), np.dtype(dtype)) if np.dtype(dtype).kind in "fc" else primal_of(t).astype(dtype)
+    return (
+        fit_to_shape(t, shape(t), np.dtype(dtype))
+        if np.dtype(dtype).kind in "fc"
+        else primal_of(t).astype(dtype)
+    )
 
 
 @implements(np.linalg.trace)
@@ -323,14 +339,20 @@ def multi_dot(arrays, *, out=None):
     for k in range(1, n):
         for i in range(n - k):
             j = i + k
-            cost[i, j] = min([(cost[i, m][0] + cost[m + 1, j][0] + d[i] * d[m + 1] * d[j + 1], m) for m in range(i, j)])
+            cost[i, j] = min(
+                [(cost[i, m][0] + cost[m + 1, j][0] + d[i] * d[m + 1] * d[j + 1], m) for m in range(i, j)]
+            )
 
     def product(i, j):
         m = cost[i, j][1]
         return xs[i] if i == j else matmul(product(i, m), product(m + 1, j))
 
     y = product(0, n - 1)
-    return reshape(y, to=() if first and last else (shape(y)[1] if first else shape(y)[0],)) if first or last else y
+    return (
+        reshape(y, to=() if first and last else (shape(y)[1] if first else shape(y)[0],))
+        if first or last
+        else y
+    )
 
 
 # --- convolution and polynomials ---
@@ -347,7 +369,9 @@ def _convolve_stacked(run, xs, params):
     total = None
     for k in range(m):  # the contribution of each element of the shorter one
         share = x * y[:, k : k + 1]
-        share = concatenate(zeros((count, k), share.dtype), share, zeros((count, m - 1 - k), share.dtype), axis=1)
+        share = concatenate(
+            zeros((count, k), share.dtype), share, zeros((count, m - 1 - k), share.dtype), axis=1
+        )
         total = share if total is None else total + share
     return total
 
@@ -358,7 +382,9 @@ def convolve_full(x, y):
 
 
 def _middle(c: Any, start: int, length: int) -> Any:
-    return c if start == 0 and length == shape(c)[0] else slice_of(c, axis=0, start=start, stop=start + length)
+    return (
+        c if start == 0 and length == shape(c)[0] else slice_of(c, axis=0, start=start, stop=start + length)
+    )
 
 
 rules(backwards, lambda g, out, x: backwards(g), jvp=linear)
@@ -366,7 +392,8 @@ rules(
     convolve_full,
     lambda g, out, x, y: _middle(convolve_full(g, backwards(y)), shape(y)[0] - 1, shape(x)[0]),
     lambda g, out, x, y: _middle(convolve_full(g, backwards(x)), shape(x)[0] - 1, shape(y)[0]),
-    jvp=lambda t, out, x, y: convolve_full(t[0], y) if t[1] is None else convolve_full(x, t[1]) if t[0] is None
+    jvp=lambda t, out, x, y: convolve_full(t[0], y) if t[1] is None else convolve_full(x,
+    t[1]) if t[0] is None
     else convolve_full(t[0], y) + convolve_full(x, t[1]),
 )  # fmt: skip
 matmul.prim.multilinear = convolve_full.prim.multilinear = True

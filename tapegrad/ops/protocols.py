@@ -19,7 +19,17 @@ from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError, TapegradError
 from .._core.foreign import argument
 from .._core.lent_memory import lend
-from .._core.primitive import ADD_AT, any_tracked, hook, is_tracked, layout_of, primal_of, seen, values_of, write
+from .._core.primitive import (
+    ADD_AT,
+    any_tracked,
+    hook,
+    is_tracked,
+    layout_of,
+    primal_of,
+    seen,
+    values_of,
+    write,
+)
 from .._core.registry import late, load
 from .._core.variable import HANDLES, ArrayVariable, Variable, View
 from . import creation, scans
@@ -36,11 +46,13 @@ def no_rule(f: Any) -> NoRuleError:
     why = reason(public_name(f))
     if why is not None:
         return NoRuleError(
-            f"{public_name(f)} has no derivative rule in tapegrad: {why}; or give it one with tapegrad.rule(f, vjp=...), or cut the "
+            f"{public_name(f)} has no derivative rule in tapegrad: {why}; or give it one with "
+            f"tapegrad.rule(f, vjp=...), or cut the "
             "derivative with tapegrad.value(x)"
         )
     return NoRuleError(
-        f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one with "
+        f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one "
+        f"with "
         f"tapegrad.rule(f, vjp=...), or cut the derivative with {getattr(f, '__name__', f)}(tapegrad.value(x))"
     )
 
@@ -76,13 +88,17 @@ class Adapter:
         mine = inspect.signature(ours)
         self.theirs = signature_of(f)
         self.varying = any(p.kind is p.VAR_KEYWORD for p in mine.parameters.values())
-        self.names = {n for n, p in mine.parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        self.names = {
+            n for n, p in mine.parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        }
         params = self.theirs.parameters
         self.places = 0  # the number of positional arguments with the same meaning
         for p, q in zip(mine.parameters.values(), params.values(), strict=False):
             if p.kind is p.VAR_POSITIONAL is q.kind:
                 self.places = 99
-            same = p.name == q.name or (p.default is p.empty is q.default and p.name not in params and q.name not in mine.parameters)
+            same = p.name == q.name or (
+                p.default is p.empty is q.default and p.name not in params and q.name not in mine.parameters
+            )
             if p.kind not in PLACED or q.kind not in PLACED or not same or q.name == "out":
                 break
             self.places += 1
@@ -91,7 +107,9 @@ class Adapter:
         by_place = [q.name for q in params.values() if q.kind in PLACED]
         self.out = by_place.index("out") if "out" in by_place else 99
         self.plain = 99 if self.varying else self.places  # the number of arguments that need no translation
-        self.direct = {n for n in self.names - {*self.leading, "out"} if n in params and own_default(params[n].default)}
+        self.direct = {
+            n for n in self.names - {*self.leading, "out"} if n in params and own_default(params[n].default)
+        }
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if self.varying:
@@ -130,7 +148,8 @@ class Adapter:
 PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 NO_VALUE = np._NoValue
 HARMLESS = {
-    "order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_input", "check_finite", "workers",
+    "order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_input",
+    "check_finite", "workers",
     "optimize", "lwork", "driver", "lapack_driver",
 }  # fmt: skip
 
@@ -138,7 +157,12 @@ HARMLESS = {
 def own_default(x: Any) -> bool:
     """Is the default a meaningful value, and not a library's private mark for 'not given'? (NumPy's own
     mark counts as a value.)"""
-    return x is NO_VALUE or x is None or x is inspect.Parameter.empty or isinstance(x, (bool, int, float, str, tuple, type))
+    return (
+        x is NO_VALUE
+        or x is None
+        or x is inspect.Parameter.empty
+        or isinstance(x, (bool, int, float, str, tuple, type))
+    )
 
 
 def same_argument(a: Any, b: Any) -> bool:
@@ -148,7 +172,11 @@ def same_argument(a: Any, b: Any) -> bool:
 def public_name(f: Any) -> str:
     """The name under which users call f, such as numpy.linalg.solve."""
     name = getattr(f, "__name__", str(f))
-    home = "numpy" if not isinstance(f, np.ufunc) or getattr(scipy.special, name, None) is not f else "scipy.special"
+    home = (
+        "numpy"
+        if not isinstance(f, np.ufunc) or getattr(scipy.special, name, None) is not f
+        else "scipy.special"
+    )
     parts = (getattr(f, "__module__", None) or home).split(".")
     return ".".join([*[p for p in parts if not p.startswith("_")], name])
 
@@ -179,7 +207,10 @@ def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Excepti
     if isinstance(error, TapegradError) and not isinstance(error, (ArgumentError, ShapeError)):
         return error
     try:
-        given = [x if x is None else again(x) for x in args], {k: x if x is None else again(x) for k, x in kwargs.items()}
+        given = (
+            [x if x is None else again(x) for x in args],
+            {k: x if x is None else again(x) for k, x in kwargs.items()},
+        )
         with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             f(*given[0], **given[1])
     except UnpassableArgument:
@@ -231,7 +262,9 @@ def call_library(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
         out, args = bound["out"], args[: adapter.out]
         kwargs = {k: v for n, (k, v) in enumerate(bound.items()) if n >= len(args) and k != "out"}
     if key in PIECE_BY_PIECE and out is not None and any([overlaps.lies_in(out, v) for v in args[0]]):
-        y = overlaps.left_in(out, list(args[0]), lambda out, pieces: key(pieces, *args[1:], out=out, **kwargs))
+        y = overlaps.left_in(
+            out, list(args[0]), lambda out, pieces: key(pieces, *args[1:], out=out, **kwargs)
+        )
     else:
         y = adapter(args, kwargs)
     return y if out is None else store(out, y)
@@ -241,7 +274,14 @@ def call_library(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
 PIECE_BY_PIECE = frozenset((np.concatenate, np.stack))
 OPERANDS = NUMBERS | HANDLES | {np.ndarray, np.float64}
 AT = {np.add: 1.0, np.subtract: -1.0}
-REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
+REDUCE = {
+    np.add: np.sum,
+    np.multiply: np.prod,
+    np.maximum: np.max,
+    np.minimum: np.min,
+    np.logical_and: np.all,
+    np.logical_or: np.any,
+}
 ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
@@ -250,7 +290,12 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if method == "at":
         return ufunc_at(ufunc, *inputs)
     # the usual case
-    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is ArrayVariable:
+    if (
+        method == "__call__"
+        and ufunc.nout == 1
+        and len(params) == 1
+        and type(params.get("out")) is ArrayVariable
+    ):
         entry = NUMPY.get(ufunc)
         if entry is not None and len(inputs) == ufunc.nin and OPERANDS.issuperset(map(type, inputs)):
             return store(params["out"], entry(*inputs))
@@ -259,7 +304,9 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if method == "outer" and len(inputs) == 2:
         a, b = [s.nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in inputs]
         rank = len(shape(b))
-        return ufunc_call(ufunc, "__call__", (reshape_any(a, shape(a) + (1,) * rank) if rank else a, b), params)
+        return ufunc_call(
+            ufunc, "__call__", (reshape_any(a, shape(a) + (1,) * rank) if rank else a, b), params
+        )
     if method != "__call__":
         raise no_rule(ufunc)
     if len(inputs) > ufunc.nin:
@@ -274,7 +321,9 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if params.get("axes") is not None and ufunc.signature:
         return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
     if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
-        raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
+        raise ArgumentError(
+            f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable"
+        )
     # (`isinstance` would ask a Variable for its class)
     inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     given = inputs
@@ -291,7 +340,9 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     y = ufunc(*[values_of(x) for x in inputs]) if entry is None else entry(*inputs)
     if out is None or (type(out) is tuple and all(o is None for o in out)):
         if where is not True:
-            raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
+            raise ArgumentError(
+                f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out="
+            )
         layout.update({k: v for k, v in (("dtype", dtype), ("casting", casting)) if v is not None})
         return in_library_layout(y, ufunc, given, layout) if layout else y
     if ufunc.nout > 1:
@@ -303,12 +354,20 @@ def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
     """A function of the last axes, such as matmul, applied to other axes: they are moved to the end, and
     the result's axes back."""
     to = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in axes]
-    for n, (a, x, core) in enumerate(zip(to, inputs, re.findall(r"\(([^)]*)\)", ufunc.signature), strict=False)):
+    for n, (a, x, core) in enumerate(
+        zip(to, inputs, re.findall(r"\(([^)]*)\)", ufunc.signature), strict=False)
+    ):
         needed = min(core.count(",") + 1, len(shape(x))) if "?" in core else core.count(",") + 1
         if len(a) != needed:
-            raise np.exceptions.AxisError(f"{ufunc.__name__}: operand {n} has {needed} core dimensions, and axes= names {len(a)}")
-    moved = [call(np.moveaxis, (x, a, tuple(range(-len(a), 0))), {}) for x, a in zip(inputs, to, strict=False)]
-    y = ufunc_call(ufunc, "__call__", tuple(moved), {k: v for k, v in params.items() if k != "out" or v is not None})
+            raise np.exceptions.AxisError(
+                f"{ufunc.__name__}: operand {n} has {needed} core dimensions, and axes= names {len(a)}"
+            )
+    moved = [
+        call(np.moveaxis, (x, a, tuple(range(-len(a), 0))), {}) for x, a in zip(inputs, to, strict=False)
+    ]
+    y = ufunc_call(
+        ufunc, "__call__", tuple(moved), {k: v for k, v in params.items() if k != "out" or v is not None}
+    )
     last = to[ufunc.nin] if len(to) > ufunc.nin else ()
     return call(np.moveaxis, (y, tuple(range(-len(last), 0)), last), {}) if last else y
 
@@ -336,10 +395,14 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     if known is not None and method != "reduceat":
         for name in [n for n in params if n not in inspect.signature(known).parameters]:
             if params.pop(name) is not None:
-                raise ArgumentError(f"{public_name(ufunc)}.reduce: {name}= is not supported on a tracked Variable")
+                raise ArgumentError(
+                    f"{public_name(ufunc)}.reduce: {name}= is not supported on a tracked Variable"
+                )
         return call(known, inputs[:1], {"axis": 0, **params})
     x, entry = inputs[0], function_for(ufunc)
-    if (ufunc not in scans.FOLLOWED and (known is None or "dd->d" not in ufunc.types)) or not isinstance(x, Variable):
+    if (ufunc not in scans.FOLLOWED and (known is None or "dd->d" not in ufunc.types)) or not isinstance(
+        x, Variable
+    ):
         raise no_rule(ufunc)
     dtype = params.get("dtype")
     x = x if dtype is None else cast_result(x, np.dtype(dtype))
@@ -348,11 +411,19 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
         y = scans.accumulated(ufunc, entry, x, axis)
     elif method == "reduceat":
         one = {"axis": axis, "keepdims": True}
-        y = scans.reduced_at(ufunc, lambda part: ufunc_call(ufunc, "reduce", (part,), dict(one)), x, values_of(params["indices"]), axis)
+        y = scans.reduced_at(
+            ufunc,
+            lambda part: ufunc_call(ufunc, "reduce", (part,), dict(one)),
+            x,
+            values_of(params["indices"]),
+            axis,
+        )
     else:
         scans.refuse_where(ufunc, params.get("where"))
         initial = params.get("initial")
-        y = scans.reduce_axis(ufunc, entry, x, axis, params.get("keepdims", False), None if initial is NO_VALUE else initial)
+        y = scans.reduce_axis(
+            ufunc, entry, x, axis, params.get("keepdims", False), None if initial is NO_VALUE else initial
+        )
     if out is not None:
         return store(out, y)
     given = {k: v for k, v in params.items() if k == "axis" or not (v is None or v is NO_VALUE)}
@@ -362,13 +433,19 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
 def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
     """The inputs in the dtypes of NumPy's loop for dtype= and casting=, and whether the loop passes
     derivatives (an integer loop does not)."""
-    given = [type(x) if type(x) in NUMBERS else getattr(layout_of(x), "dtype", None) or np.asarray(x).dtype for x in inputs]
+    given = [
+        type(x) if type(x) in NUMBERS else getattr(layout_of(x), "dtype", None) or np.asarray(x).dtype
+        for x in inputs
+    ]
     wanted = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)}
     loop = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), casting=casting or "same_kind", **wanted)
     exact = all(d.kind in "fc" or not is_tracked(x) for d, x in zip(loop, inputs, strict=False))
     if exact and function_for(ufunc) is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
-    inputs = [x if given[k] == loop[k] else cast_result(x if exact else primal_of(x), loop[k]) for k, x in enumerate(inputs)]
+    inputs = [
+        x if given[k] == loop[k] else cast_result(x if exact else primal_of(x), loop[k])
+        for k, x in enumerate(inputs)
+    ]
     return inputs, exact
 
 
@@ -389,7 +466,10 @@ def fast_add_at(x: Variable, at: Any, y: Any) -> bool:
 def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
     if not isinstance(x, Variable):
         if is_tracked(y) or (isinstance(y, (list, tuple)) and any_tracked(y)):
-            raise DroppedDerivativeError(f"numpy.{ufunc.__name__}.at(a, i, x): a is a plain array, which cannot hold the derivative of x")
+            raise DroppedDerivativeError(
+                f"numpy.{ufunc.__name__}.at(a, i, x): a is a plain array, which cannot hold the derivative "
+                f"of x"
+            )
         return ufunc.at(x, lend(at), *(() if y is None else (lend(y),)))
     if ufunc is np.add and fast_add_at(x, at, y):
         return None
@@ -438,7 +518,8 @@ def store(out: Any, y: Any, where: Any = True) -> Any:
     if not isinstance(out, Variable):
         if is_tracked(y):
             raise DroppedDerivativeError(
-                "out= is a plain array, which cannot hold a derivative; make it with numpy.zeros(n, like=x), or capture it"
+                "out= is a plain array, which cannot hold a derivative; make it with numpy.zeros(n, "
+                "like=x), or capture it"
             )
         xp_of(out).copyto(out, values_of(y), where=values_of(where))
         return out
@@ -466,10 +547,17 @@ def array_function(self, f, types, args, kwargs):
 
 # --- CuPy's hooks: only the name identifies a kernel ---
 
-PREFIXES = (("cupyx_scipy_special_", scipy.special), ("cupyx_scipy_", scipy.special), ("cupyx_", scipy.special), ("cupy_", np))
+PREFIXES = (
+    ("cupyx_scipy_special_", scipy.special),
+    ("cupyx_scipy_", scipy.special),
+    ("cupyx_", scipy.special),
+    ("cupy_", np),
+)
 RENAMED = {
-    "copy": np.copy, "elementwise_copy": np.copy, "round_ufunc": np.round, "min": np.min, "max": np.max, "array_equal": np.equal,
-    "conjugate": np.conjugate, "negative_": np.negative, "square_": np.square, "nan_to_num_": np.nan_to_num, "fix": np.trunc,
+    "copy": np.copy, "elementwise_copy": np.copy, "round_ufunc": np.round, "min": np.min, "max": np.max,
+    "array_equal": np.equal,
+    "conjugate": np.conjugate, "negative_": np.negative, "square_": np.square, "nan_to_num_": np.nan_to_num,
+    "fix": np.trunc,
     # CuPy exchanged the names of these two
     "ellipk": scipy.special.ellipkm1, "ellipkm1": scipy.special.ellipk,
 }  # fmt: skip

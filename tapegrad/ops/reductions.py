@@ -23,7 +23,18 @@ from .elementwise import add, exp, is_known_finite, log, multiply, select, sign,
 from .layouts import in_library_layout
 from .nondifferentiable import note_zero
 from .piecewise import isnan, maximum, minimum
-from .shaping import astype, broadcast_to, conj, kept_dims, nested_to_array, real, reshape, slice_of, spread_over_axes, transpose
+from .shaping import (
+    astype,
+    broadcast_to,
+    conj,
+    kept_dims,
+    nested_to_array,
+    real,
+    reshape,
+    slice_of,
+    spread_over_axes,
+    transpose,
+)
 from .zero_derivative import any_of
 
 
@@ -104,7 +115,9 @@ def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any
 def float_dtype(name: str, to: Any) -> Any:
     """The dtype= of a mean, which must be a floating-point one."""
     if to is not None and np.dtype(to).kind not in "fc":
-        raise ArgumentError(f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative; take the {name}, then astype")
+        raise ArgumentError(
+            f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative; take the {name}, then astype"
+        )
     return to
 
 
@@ -114,10 +127,15 @@ def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     if where is not True:
         total = sum(a, axis, dtype, keepdims=keepdims, where=where)
         return in_library_layout(
-            total / _number_of(where, total, a, axis, keepdims), np.mean, (a, axis, dtype), {"keepdims": keepdims, "where": where}
+            total / _number_of(where, total, a, axis, keepdims),
+            np.mean,
+            (a, axis, dtype),
+            {"keepdims": keepdims, "where": where},
         )
     if dtype is None and _dtype_of(a).char == "e":
-        return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / element_count(a, axis), to=np.dtype("e"))
+        return astype(
+            s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / element_count(a, axis), to=np.dtype("e")
+        )
     return s.sum(cast_operand(a, dtype), axis, keepdims) / element_count(a, axis)
 
 
@@ -135,9 +153,14 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
         if shape(w) != shape(a):
             axes = reduction_axes(a, axis)
             if axis is None or shape(w) != tuple([shape(a)[k] for k in axes]):
-                raise ArgumentError(f"numpy.average: weights of shape {shape(w)} do not fit a of shape {shape(a)} along axis {axis}")
+                raise ArgumentError(
+                    f"numpy.average: weights of shape {shape(w)} do not fit a of shape {shape(a)} along "
+                    f"axis {axis}"
+                )
             order = tuple([int(k) for k in np.argsort(axes)])
-            w = reshape(transpose(w, axes=order), to=tuple([k if n in axes else 1 for n, k in enumerate(shape(a))]))
+            w = reshape(
+                transpose(w, axes=order), to=tuple([k if n in axes else 1 for n, k in enumerate(shape(a))])
+            )
             w = broadcast_to(w, to=shape(a))
         total = s.sum(w, axis, keepdims)
         r = s.sum(a * w, axis, keepdims) / total
@@ -241,7 +264,11 @@ def var(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=No
     float_dtype("var", dtype)
     d, n = _deviation(a, axis, dtype, where, mean)
     square_d = square(real(d)) + square(s.imag(d)) if _dtype_of(d).kind == "c" else square(d)
-    return cast_operand(s.sum(square_d, axis, keepdims) / _over(n, ddof if correction is None else correction, keepdims, d, axis), dtype)
+    return cast_operand(
+        s.sum(square_d, axis, keepdims)
+        / _over(n, ddof if correction is None else correction, keepdims, d, axis),
+        dtype,
+    )
 
 
 @implements(np.std)
@@ -341,7 +368,9 @@ def _scan_method(f, total):
         if not include_initial:
             return r
         k = reduction_axes(r, axis if axis is not None else 0)[0]
-        first = xp(r).full(tuple([1 if n == k else m for n, m in enumerate(shape(r))]), int(total is cumprod), _dtype_of(r))
+        first = xp(r).full(
+            tuple([1 if n == k else m for n, m in enumerate(shape(r))]), int(total is cumprod), _dtype_of(r)
+        )
         return s.concatenate(first, r, axis=k)
 
     cumulative.__name__ = f.__name__
@@ -416,12 +445,18 @@ def _extreme(reduce, combine, sign, name, a, axis, keepdims, initial, where):
             raise ArgumentError(f"numpy.{name}: where= needs initial=")
         a = select(broadcast_plain(where, shape(a)), a, -sign * np.inf)
     if initial is not None and element_count(a, axis) == 0:
-        return broadcast_to(xp(a).asarray(initial, dtype(a)), to=tuple(np.sum(np.empty(shape(a)), axis=axis, keepdims=keepdims).shape))
+        return broadcast_to(
+            xp(a).asarray(initial, dtype(a)),
+            to=tuple(np.sum(np.empty(shape(a)), axis=axis, keepdims=keepdims).shape),
+        )
     r = reduce(a, axis=axis, keepdims=keepdims)
     if initial is None:
         return r
     return in_library_layout(
-        combine(r, initial), getattr(np, name), (given, axis), {"keepdims": keepdims, "initial": initial, "where": where}
+        combine(r, initial),
+        getattr(np, name),
+        (given, axis),
+        {"keepdims": keepdims, "initial": initial, "where": where},
     )
 
 
@@ -482,13 +517,31 @@ def nanmean(a, axis=None, dtype=None, *, keepdims=False, where=True):
 @implements(np.nanvar)
 def nanvar(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
     a, there = _without_nan(a, 0)
-    return var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=_with(where, there), mean=mean, correction=correction)
+    return var(
+        a,
+        axis,
+        dtype,
+        ddof=ddof,
+        keepdims=keepdims,
+        where=_with(where, there),
+        mean=mean,
+        correction=correction,
+    )
 
 
 @implements(np.nanstd)
 def nanstd(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
     a, there = _without_nan(a, 0)
-    return std(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=_with(where, there), mean=mean, correction=correction)
+    return std(
+        a,
+        axis,
+        dtype,
+        ddof=ddof,
+        keepdims=keepdims,
+        where=_with(where, there),
+        mean=mean,
+        correction=correction,
+    )
 
 
 def _nan_extreme(reduce, fill, a, axis, keepdims, initial, where):
@@ -532,7 +585,11 @@ def _from_top(x: Any, axis: Any) -> tuple:
 def top_of(x, *, axis):
     """The largest real part, or 0 if that is infinite."""
     xp = xp_of(x)
-    top = highest(xp.real(x), axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
+    top = (
+        highest(xp.real(x), axis=axis, keepdims=True)
+        if x.size
+        else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
+    )
     return xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
 
 

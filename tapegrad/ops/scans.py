@@ -29,13 +29,17 @@ def merge_axes(f: Any, x: Any, axis: Any) -> tuple:
     if len(axes) == 1:
         return x, axes[0], kept
     if f not in ASSOCIATIVE:
-        raise ValueError(f"reduction operation '{f.__name__}' is not reorderable, so at most one axis may be specified")
+        raise ValueError(
+            f"reduction operation '{f.__name__}' is not reorderable, so at most one axis may be specified"
+        )
     rest = [a for a in range(n) if a not in axes]
     x = NUMPY[np.transpose](x, (*axes, *rest))
     return reshape(x, to=(-1, *[shape(x)[k] for k in range(len(axes), n)])), 0, kept
 
 
-def reduce_axis(f: Any, entry: Callable, x: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None) -> Any:
+def reduce_axis(
+    f: Any, entry: Callable, x: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None
+) -> Any:
     axes = axes_of(axis, ndim(x))
     x, axis, kept = merge_axes(f, x, axis)
     n = shape(x)[axis]
@@ -61,7 +65,11 @@ def accumulated(f: Any, entry: Callable, x: Any, axis: int = 0) -> Any:
     if f in ASSOCIATIVE:
         k = 1
         while k < n:
-            x = concatenate(axis_slice(x, axis, 0, k), entry(axis_slice(x, axis, 0, n - k), axis_slice(x, axis, k, n)), axis=axis)
+            x = concatenate(
+                axis_slice(x, axis, 0, k),
+                entry(axis_slice(x, axis, 0, n - k), axis_slice(x, axis, k, n)),
+                axis=axis,
+            )
             k *= 2
         return x
     rows = [axis_slice(x, axis, 0, 1)]
@@ -87,5 +95,6 @@ def reduced_at(f: Any, reduce: Callable, x: Any, indices: Any, axis: int = 0) ->
 def refuse_where(f: Any, where: Any) -> None:
     if where is not None and where is not True:
         raise ArgumentError(
-            f"numpy.{f.__name__}.reduce: where= is not supported on a tracked Variable; write numpy.where with its identity"
+            f"numpy.{f.__name__}.reduce: where= is not supported on a tracked Variable; write numpy.where "
+            f"with its identity"
         )

@@ -123,7 +123,12 @@ def sum(x, axis=None, keepdims=False):
 @primitive(shapes=(0,), aliases=True, batch="moves")
 def broadcast_to(x, *, to):
     few = math.prod(to) <= 4096
-    if type(x) is np.ndarray and x.size > LONG // SHORT_ROW_ELEMENTS and x.shape == (*to[:-1], 1) and (few or to[-1] < SHORT_ROW_ELEMENTS):
+    if (
+        type(x) is np.ndarray
+        and x.size > LONG // SHORT_ROW_ELEMENTS
+        and x.shape == (*to[:-1], 1)
+        and (few or to[-1] < SHORT_ROW_ELEMENTS)
+    ):
         return x.reshape(-1).repeat(to[-1]).reshape(to)  # rows of stride 0 would slow down the next product
     if few and xp_of(x) is np:  # for so few elements NumPy's function takes ten times as long as filling
         r = np.empty(to, x.dtype)
@@ -254,13 +259,20 @@ def swapped(x: Any) -> Any:
 
 @primitive(shapes=(0,), batch="moves")
 def rolled(x, *, shift, axis):
-    if type(x) is np.ndarray and x.size and type(shift) is int and (axis is None or type(axis) is int and -x.ndim <= axis < x.ndim):
+    if (
+        type(x) is np.ndarray
+        and x.size
+        and type(shift) is int
+        and (axis is None or type(axis) is int and -x.ndim <= axis < x.ndim)
+    ):
         # for so few elements NumPy's function takes ten times as long as moving them
         y = x.reshape(-1) if axis is None else x
         axis = axis or 0
         cut = -shift % y.shape[axis]
         before = (slice(None),) * (axis % y.ndim)
-        return np.concatenate((y[(*before, slice(cut, None))], y[(*before, slice(cut))]), axis).reshape(x.shape)
+        return np.concatenate((y[(*before, slice(cut, None))], y[(*before, slice(cut))]), axis).reshape(
+            x.shape
+        )
     return xp_of(x).roll(x, shift, axis)
 
 
@@ -314,10 +326,20 @@ def tangent_or_zeros(t: Any, x: Any) -> Any:
 rules(
     concatenate,
     joint=_concatenate_vjp,
-    jvp=lambda t, out, *xs, axis=0: concatenate(*[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
+    jvp=lambda t, out, *xs, axis=0: concatenate(
+        *[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], axis=axis
+    ),
 )
-rules(slice_of, lambda g, out, x, axis, start, stop: embed(g, axis=axis, start=start, size=shape(x)[axis]), jvp=linear)
-rules(embed, lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=start, stop=start + shape(x)[axis]), jvp=linear)
+rules(
+    slice_of,
+    lambda g, out, x, axis, start, stop: embed(g, axis=axis, start=start, size=shape(x)[axis]),
+    jvp=linear,
+)
+rules(
+    embed,
+    lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=start, stop=start + shape(x)[axis]),
+    jvp=linear,
+)
 
 
 def arrays_of(xs: Any) -> list:
@@ -327,13 +349,18 @@ def arrays_of(xs: Any) -> list:
         return xs
     xs = [nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
     library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
-    return [x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x) for x in map(argument, xs)]
+    return [
+        x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x)
+        for x in map(argument, xs)
+    ]
 
 
 def numeric(a: Any, x: Any) -> Any:
     """`a`, made from x, if its elements are numbers."""
     if a.dtype.kind not in "biufc":
-        raise ArgumentError(f"{x!r} ({type(x).__name__}) stands among tracked numbers; dtype=object makes an array of objects")
+        raise ArgumentError(
+            f"{x!r} ({type(x).__name__}) stands among tracked numbers; dtype=object makes an array of objects"
+        )
     return a
 
 
@@ -351,7 +378,11 @@ def _packed_vjp(g, out, need, *xs, to):
     return [g[i] if wanted else None for i, wanted in enumerate(need)]
 
 
-rules(packed, joint=_packed_vjp, jvp=lambda t, out, *xs, to: packed(*[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], to=to))
+rules(
+    packed,
+    joint=_packed_vjp,
+    jvp=lambda t, out, *xs, to: packed(*[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], to=to),
+)
 
 
 @primitive(shapes="*", batch="moves")
@@ -377,8 +408,12 @@ def as_layer(x, *, axis, at, size):
 
 rules(
     layered,
-    joint=lambda g, out, need, *xs, axis: [layer(g, axis=axis, at=i) if wanted else None for i, wanted in enumerate(need)],
-    jvp=lambda t, out, *xs, axis: layered(*[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
+    joint=lambda g, out, need, *xs, axis: [
+        layer(g, axis=axis, at=i) if wanted else None for i, wanted in enumerate(need)
+    ],
+    jvp=lambda t, out, *xs, axis: layered(
+        *[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], axis=axis
+    ),
 )
 rules(layer, lambda g, out, x, axis, at: as_layer(g, axis=axis, at=at, size=shape(x)[axis]), jvp=linear)
 rules(as_layer, lambda g, out, x, axis, at, size: layer(g, axis=axis, at=at), jvp=linear)
@@ -398,7 +433,10 @@ def stack(arrays, axis=0, dtype=None):
     if dtype is None or np.dtype(dtype) == dtype_of(y):
         return y
     if not np.can_cast(dtype_of(y), dtype, "same_kind"):
-        raise ArgumentError(f"numpy.stack: dtype={np.dtype(dtype)} would lose the derivative of {dtype_of(y)}; stack, then astype")
+        raise ArgumentError(
+            f"numpy.stack: dtype={np.dtype(dtype)} would lose the derivative of {dtype_of(y)}; stack, then "
+            f"astype"
+        )
     return astype(y, to=np.dtype(dtype))
 
 

@@ -70,7 +70,11 @@ def take_sorted(x: Any, at: Any, axis: int) -> Any:
 
 
 def taken_back(x: Any, at: Any, axis: int, like: tuple) -> Any:
-    return added_by(x, at, axis=axis, like=like) if isinstance(at, Variable) else added_at(x, at=at, axis=axis, like=like)
+    return (
+        added_by(x, at, axis=axis, like=like)
+        if isinstance(at, Variable)
+        else added_at(x, at=at, axis=axis, like=like)
+    )
 
 
 rules(taken_at, lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)), jvp=linear)
@@ -226,14 +230,27 @@ def places_of_unique(x, *, equal_nan, axis):
 
 
 @implements(np.unique)
-def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
+def unique(
+    ar,
+    return_index=False,
+    return_inverse=False,
+    return_counts=False,
+    axis=None,
+    *,
+    equal_nan=True,
+    sorted=True,
+):
     """Among equal elements, the first gets the derivative."""
     if ndim(ar) == 0:
         raise ArgumentError("numpy.unique: of a tracked number; make it an array of one element")
     axis = None if axis is None else range(ndim(ar))[axis]
-    first, inverse, counts = [values_of(k) for k in places_of_unique(primal_of(ar), equal_nan=equal_nan, axis=axis)]
+    first, inverse, counts = [
+        values_of(k) for k in places_of_unique(primal_of(ar), equal_nan=equal_nan, axis=axis)
+    ]
     values = take_sorted(flat_operand(ar), first, 0) if axis is None else ar[(slice(None),) * axis + (first,)]
-    out = [values] + [k for k, on in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if on]
+    out = [values] + [
+        k for k, on in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if on
+    ]
     return tuple(out) if len(out) > 1 else values
 
 
@@ -247,9 +264,14 @@ def gather_elements(x: Any, at: Any, to: tuple) -> Any:
 def interp(x, xp, fp, left=None, right=None, period=None):
     """Piecewise linear interpolation, constant outside of the range of xp. At a node the slope is that of
     the piece to its right."""
-    x, xp, fp = [a if dtype(a) == F8 or dtype(a).kind == "c" else astype(a, to=F8) for a in arrays_of((x, xp, fp))]
+    x, xp, fp = [
+        a if dtype(a) == F8 or dtype(a).kind == "c" else astype(a, to=F8) for a in arrays_of((x, xp, fp))
+    ]
     if ndim(xp) != 1 or shape(xp) != shape(fp) or not shape(xp)[0]:
-        raise ValueError(f"numpy.interp: xp and fp of shapes {shape(xp)} and {shape(fp)}, which must be vectors of one length, not empty")
+        raise ValueError(
+            f"numpy.interp: xp and fp of shapes {shape(xp)} and {shape(fp)}, which must be vectors of one "
+            f"length, not empty"
+        )
     if period is not None:
         period = abs(period)
         x, xp = x - period * floor(x / period), xp - period * floor(xp / period)

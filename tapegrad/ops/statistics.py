@@ -18,7 +18,18 @@ from .declare import dtype, implements, ndim, shape, xp
 from .elementwise import select, sqrt, zero_of
 from .piecewise import isnan, maximum, minimum
 from .products import flat_operand
-from .reductions import amax, amin, array_operand, cast_operand, cumsum, flatten_axes_last, float_dtype, mean, reduction_axes, restore_axes
+from .reductions import (
+    amax,
+    amin,
+    array_operand,
+    cast_operand,
+    cumsum,
+    flatten_axes_last,
+    float_dtype,
+    mean,
+    reduction_axes,
+    restore_axes,
+)
 from .shaping import arrays_of, conj, real, reshape, slice_of, swapped
 from .sorting import bincount, take_sorted
 
@@ -47,17 +58,25 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
         at = library.asarray(q_value(q) * n - 1 - 0.5 * (method == "closest_observation"))
         low = library.floor(at)
         kept = (at == low) & ((low % 2 == 1) | (method != "closest_observation"))
-        at = library.where(at < 0, 0, low + library.where(kept, 0.5 * (method == "averaged_inverted_cdf"), 1.0))
+        at = library.where(
+            at < 0, 0, low + library.where(kept, 0.5 * (method == "averaged_inverted_cdf"), 1.0)
+        )
     elif method in METHODS:
         at = library.asarray(q_value(q) * (n - 1))
         near = {"lower": library.floor, "higher": library.ceil, "nearest": library.rint}
         at = near[method](at) if method in near else library.floor(at) + 0.5 * (at > library.floor(at))
     else:
-        raise ArgumentError(f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}")
+        raise ArgumentError(
+            f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}"
+        )
     top = library.maximum(n - 1, 0)
     low = library.minimum(library.maximum(library.floor(primal_of(at)), 0), top).astype(int)
     w = at - low
-    w = minimum(maximum(w, 0.0), 1.0) if isinstance(w, Variable) else library.minimum(library.maximum(w, 0.0), 1.0)
+    w = (
+        minimum(maximum(w, 0.0), 1.0)
+        if isinstance(w, Variable)
+        else library.minimum(library.maximum(w, 0.0), 1.0)
+    )
     return low, library.minimum(low + 1, top), w
 
 
@@ -76,9 +95,21 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     """The order found on primal values determines the two elements of each row that are read. `nan`:
     ignore nan, which a sort puts last."""
     a = array_operand(a)
-    if type(q) is float and type(a) is ArrayVariable and not nan and not keepdims and (axis is None or axis == 0):
+    if (
+        type(q) is float
+        and type(a) is ArrayVariable
+        and not nan
+        and not keepdims
+        and (axis is None or axis == 0)
+    ):
         values = primal_of(a)
-        if type(values) is np.ndarray and values.ndim == 1 and values.dtype is F8 and values.size and 0 <= q <= factor:
+        if (
+            type(values) is np.ndarray
+            and values.ndim == 1
+            and values.dtype is F8
+            and values.size
+            and 0 <= q <= factor
+        ):
             return _of_vector(name, a, q / factor, method)
     q = array_operand(q)
     if keepdims and not ndim(a) and not ndim(q):
@@ -99,7 +130,9 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
         r = _of_vector(name, rows, q, method)
         return restore_axes(cast_operand(r, to), a, axis, keepdims)
     gone = isnan(values)
-    order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
+    order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(
+        -1, shape(rows)[-1]
+    )
     # the number of elements that count: one number on the host, unless rows differ in their nan
     n = (~gone).sum(axis=-1).reshape(-1) if nan else np.asarray(shape(rows)[-1])
     low, high, w = _places(name, n, q, method)
@@ -120,7 +153,11 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
 def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
     """The quantile of a vector; its two elements are read as numbers."""
     values, n = values_of(x), shape(x)[0]
-    low, high, w = _places(name, np.asarray(n), q, method) if type(q) is not float or method != "linear" else _place(n, q)
+    low, high, w = (
+        _places(name, np.asarray(n), q, method)
+        if type(q) is not float or method != "linear"
+        else _place(n, q)
+    )
     w = _weight(w, x)
     both = isinstance(w, Variable) or w
     if values.dtype.kind == "f":
@@ -172,7 +209,10 @@ def _weighted(f, a, q, axis, method, keepdims, weights):
     gets the derivative."""
     a, w = array_operand(a), values_of(array_operand(weights))
     if xp(a) is not np:
-        raise ArgumentError(f"numpy.{f.__name__}: weights= is not supported by CuPy; sort, and search in the sum of the weights")
+        raise ArgumentError(
+            f"numpy.{f.__name__}: weights= is not supported by CuPy; sort, and search in the sum of the "
+            f"weights"
+        )
     found = f(values_of(a), values_of(array_operand(q)), axis, method=method, weights=w)
     whole, found = isinstance(found, np.ndarray), np.asarray(found)
     rows, outer = flatten_axes_last(a, axis)
@@ -181,7 +221,11 @@ def _weighted(f, a, q, axis, method, keepdims, weights):
     for values in picked:
         hit = values_of(flat) == values[:, None]
         r = select(hit.any(-1), flat[np.arange(len(values)), hit.argmax(-1)], dtype(a).type(np.nan))
-        rs.append(restore_axes(cast_operand(reshape(r, to=outer) if outer or whole else r[0], found.dtype), a, axis, keepdims))
+        rs.append(
+            restore_axes(
+                cast_operand(reshape(r, to=outer) if outer or whole else r[0], found.dtype), a, axis, keepdims
+            )
+        )
     many = np.ndim(layout_of(q))
     return reshape(s.stack(rs), to=(*np.shape(layout_of(q)), *shape(rs[0]))) if many else rs[0]
 
@@ -233,7 +277,9 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     x = observation_rows(m, rowvar, not rowvar and _turns_one_row())
     if y is not None:
         x = s.concatenate(x, observation_rows(y, rowvar), axis=0)
-    x = cast_operand(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else float_dtype("cov", dtype))
+    x = cast_operand(
+        x, np.result_type(_dtype_of(x), np.float64) if dtype is None else float_dtype("cov", dtype)
+    )
     n = shape(x)[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
@@ -247,11 +293,16 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     else:
         if xp_of(layout_of(x)) is not np:
             raise ArgumentError(
-                "cupy.cov with weights subtracts the mean without weights, unlike numpy.cov; write the one that is meant: "
+                "cupy.cov with weights subtracts the mean without weights, unlike numpy.cov; write the one "
+                "that is meant: "
                 "d = x - x @ w / w.sum(); (d * w) @ d.T / w.sum()"
             )
         total = s.sum(w)
-        norm = total - ddof if aweights is None or ddof == 0 else total - ddof * s.sum(w * array_operand(aweights)) / total
+        norm = (
+            total - ddof
+            if aweights is None or ddof == 0
+            else total - ddof * s.sum(w * array_operand(aweights)) / total
+        )
         d = x - s.sum(x * w, 1, True) / total
         right = conj(swapped(d * w)) if _complex(d) else swapped(d * w)
         c = d @ right / norm
@@ -309,9 +360,14 @@ def ediff1d(ary, to_end=None, to_begin=None):
     for end, place in ((to_begin, 0), (to_end, len(parts) + 1)):
         if end is not None:
             if not np.can_cast(
-                np.result_type(end if type(end) in (int, float, complex) else dtype(array_operand(end))), dtype(a), "same_kind"
+                np.result_type(end if type(end) in (int, float, complex) else dtype(array_operand(end))),
+                dtype(a),
+                "same_kind",
             ):
-                raise TypeError("numpy.ediff1d: the dtype of to_begin and to_end must be compatible with that of the array")
+                raise TypeError(
+                    "numpy.ediff1d: the dtype of to_begin and to_end must be compatible with that of the "
+                    "array"
+                )
             parts.insert(place, cast_operand(reshape(s.arrays_of([a, end])[1], to=(-1,)), dtype(a)))
     return s.concatenate(*parts) if len(parts) > 1 else parts[0]
 
@@ -361,7 +417,9 @@ def gradient(f, *varargs, axis=None, edge_order=1):
 def _gradient(f: Any, h: Any, axis: int, edge_order: int) -> Any:
     n = shape(f)[axis]
     if n < edge_order + 1:
-        raise ValueError(f"numpy.gradient: the axis has {n} elements, edge_order={edge_order} needs {edge_order + 1}")
+        raise ValueError(
+            f"numpy.gradient: the axis has {n} elements, edge_order={edge_order} needs {edge_order + 1}"
+        )
     h = array_operand(h)
     if ndim(h) == 1:
         d = _steps(h, 0)
@@ -374,7 +432,9 @@ def _gradient(f: Any, h: Any, axis: int, edge_order: int) -> Any:
     middle = (a * v + b * u) / (u + v)
     left, right = _cut(slopes, axis, 0, 1), _cut(slopes, axis, n - 2, n - 1)
     if edge_order == 2:
-        left = left + (left - _cut(slopes, axis, 1, 2)) * _cut(d, axis, 0, 1) / (_cut(d, axis, 0, 1) + _cut(d, axis, 1, 2))
+        left = left + (left - _cut(slopes, axis, 1, 2)) * _cut(d, axis, 0, 1) / (
+            _cut(d, axis, 0, 1) + _cut(d, axis, 1, 2)
+        )
         end, before = _cut(d, axis, n - 2, n - 1), _cut(d, axis, n - 3, n - 2)
         right = right + (right - _cut(slopes, axis, n - 3, n - 2)) * end / (end + before)
     return s.concatenate(left, middle, right, axis=axis)
@@ -403,7 +463,8 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
         moved = edges
     elif type(bins) is str:
         raise ArgumentError(
-            f"numpy.histogram: bins={bins!r} chooses the edges by the data, and has no derivative; give their number, or the edges"
+            f"numpy.histogram: bins={bins!r} chooses the edges by the data, and has no derivative; give "
+            f"their number, or the edges"
         )
     else:
         low, high = (amin(a), amax(a)) if range is None else range
@@ -412,7 +473,10 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
     if any_tracked([weights]):
         x, w = x.ravel(), flat_operand(arrays_of([weights])[0])
         if not is_differentiable(layout_of(w)) or layout_of(w).dtype.kind == "c":
-            raise ArgumentError("numpy.histogram: weights of complex numbers; take the histograms of their real and imaginary parts")
+            raise ArgumentError(
+                "numpy.histogram: weights of complex numbers; take the histograms of their real and "
+                "imaginary parts"
+            )
         inside = (x >= edges[0]) & (x <= edges[-1])
         at = xp_of(x).searchsorted(edges, x[inside], "right") - 1
         counts = bincount(at - (at == len(edges) - 1), w[inside], len(edges) - 1)

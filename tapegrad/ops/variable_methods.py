@@ -22,7 +22,18 @@ from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError, is_library
 from .._core.foreign import asked_by
 from .._core.lent_memory import lend
-from .._core.primitive import RECORDED, SAMPLED, EndedTrace, any_tracked, is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._core.primitive import (
+    RECORDED,
+    SAMPLED,
+    EndedTrace,
+    any_tracked,
+    is_tracked,
+    layout_of,
+    live,
+    primal_of,
+    truth_of,
+    values_of,
+)
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
@@ -81,7 +92,8 @@ def _reflected(op: Callable) -> Callable:
 
 
 OPERATORS = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "pow": np.power, "matmul": np.matmul,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "pow": np.power,
+    "matmul": np.matmul,
     "mod": np.remainder, "floordiv": np.floor_divide, "divmod": np.divmod,
 }  # fmt: skip
 for _name, _f in OPERATORS.items():
@@ -93,7 +105,9 @@ for _name, _f in OPERATORS.items():
 V.__neg__ = e.negative
 V.__pos__ = e.positive
 V.__abs__ = _entry(np.absolute)
-V.__round__ = lambda x, digits=None: round(values_of(x)) if digits is None else call(np.round, (x, digits), {})
+V.__round__ = lambda x, digits=None: (
+    round(values_of(x)) if digits is None else call(np.round, (x, digits), {})
+)
 
 
 def is_plain_number(x: Any) -> bool:
@@ -120,9 +134,16 @@ def _primal_operator(op: Callable, f: Any) -> Callable:
 
 
 COMPARISONS = {
-    "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "gt": np.greater,
+    "ge": np.greater_equal,
 }  # fmt: skip
-OF_BITS = {"and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift}
+OF_BITS = {
+    "and_": np.bitwise_and,
+    "or_": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+}
 for _name, _f in COMPARISONS.items():
     setattr(V, f"__{_name}__", _primal_operator(getattr(operator, _name), _f))
 for _name, _f in OF_BITS.items():
@@ -251,7 +272,8 @@ def _method(name: str, f: Any) -> Callable:
 
 
 METHODS = (
-    "all any argmax argmin argpartition argsort choose clip cumprod cumsum diagonal dot max mean min nonzero prod "
+    "all any argmax argmin argpartition argsort choose clip cumprod cumsum diagonal dot max mean min "
+    "nonzero prod "
     "ptp put ravel repeat round searchsorted squeeze std swapaxes take trace var"
 )
 for _name in METHODS.split():
@@ -267,7 +289,9 @@ def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
         raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
     y = call(np.astype, (x, dtype), {"copy": copy})
     if order == "A":
-        order = "F" if layout_source(x).flags.f_contiguous and not layout_source(x).flags.c_contiguous else "C"
+        order = (
+            "F" if layout_source(x).flags.f_contiguous and not layout_source(x).flags.c_contiguous else "C"
+        )
     return creation.in_memory_order(y, order)
 
 
@@ -287,7 +311,9 @@ def own_conj(x):
 
 V.sum, V.astype = _sum, _astype
 V.reshape = lambda x, *to, order="C", copy=None: views.reshape(x, _shape_of(to), order, copy=copy)
-V.transpose = lambda x, *axes: views.transpose(x, None if not axes else axes if isinstance(axes[0], (int, np.integer)) else axes[0])
+V.transpose = lambda x, *axes: views.transpose(
+    x, None if not axes else axes if isinstance(axes[0], (int, np.integer)) else axes[0]
+)
 V.flatten = lambda x, order="C": s.copy(views.ravel(x, order))
 V.compress = lambda x, condition, axis=None, out=None: call(np.compress, (condition, x, axis), {"out": out})
 V.conj = V.conjugate = lambda x, out=None: own_conj(x) if out is None else store(out, s.conj(x))
@@ -318,7 +344,8 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
 
 
 V.__float__ = _dropping(
-    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' % x (write f\"{x}\") or "
+    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' % "
+    "x (write f\"{x}\") or "
     "storing it in a plain array "
     "(numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
 )  # fmt: skip
@@ -359,7 +386,8 @@ V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 def array_method(x, dtype=None, copy=None):
     if is_tracked(x) and layout_of(x).dtype.kind in "biu":
         raise BatchError(
-            "integers or truth values that differ between samples cannot be stored in an array made outside of the function, which holds "
+            "integers or truth values that differ between samples cannot be stored in an array made outside "
+            "of the function, which holds "
             "those of one sample: make it inside, numpy.zeros(n, int), or loop over the samples" + asked_by()
         )
     if is_tracked(x):
@@ -367,8 +395,10 @@ def array_method(x, dtype=None, copy=None):
         if calls_method(frame.f_code, frame.f_lasti, "__array__"):  # not NumPy's own call
             return call(np.array, (x,), {"dtype": dtype, "copy": copy})
         raise DroppedDerivativeError(
-            "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked value in silence; "
-            "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write tapegrad.value(x)" + asked_by()
+            "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked value "
+            "in silence; "
+            "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write "
+            "tapegrad.value(x)" + asked_by()
         )
     a = values_of(x)
     if xp_of(a) is not np:
@@ -402,7 +432,8 @@ def _stored(convert: Callable, what: str) -> Callable:
         frame = sys._getframe(1)
         if dtype_of(x).kind in "fc" and is_store(frame.f_code, frame.f_lasti) and is_tracked(x):
             raise DroppedDerivativeError(
-                f"storing a tracked value in an array of {what} would drop its derivative in silence; make the array "
+                f"storing a tracked value in an array of {what} would drop its derivative in silence; make "
+                f"the array "
                 "of floats, numpy.zeros(n), or store tapegrad.value(x)"
             )
         return convert(x)
@@ -412,7 +443,9 @@ def _stored(convert: Callable, what: str) -> Callable:
 
 V.__bool__ = _stored(truth_of, "truth values")
 V.__int__ = _stored(lambda x: int(values_of(x)), "integers")
-V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(values_of(x)) for f in (math.trunc, math.floor, math.ceil)]
+V.__trunc__, V.__floor__, V.__ceil__ = [
+    lambda x, to=f: to(values_of(x)) for f in (math.trunc, math.floor, math.ceil)
+]
 V.is_integer = lambda x: values_of(x).is_integer()
 V.as_integer_ratio = _dropping("x.as_integer_ratio()", lambda a: a.as_integer_ratio())
 V.hex = _dropping("x.hex()", lambda a: a.hex())
@@ -430,8 +463,15 @@ def _text(write: Callable) -> Callable:
         p = primal_of(x)
         if isinstance(p, Variable):
             t = p._trace
-            if not (t.visibility == RECORDED or isinstance(t, EndedTrace) or t.visibility == SAMPLED and t.is_plain(p)):
-                return AbstractText(f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>")
+            if not (
+                t.visibility == RECORDED
+                or isinstance(t, EndedTrace)
+                or t.visibility == SAMPLED
+                and t.is_plain(p)
+            ):
+                return AbstractText(
+                    f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>"
+                )
             p = values_of(p)
         return write(p, *spec)
 
@@ -449,7 +489,8 @@ def _without_rule(name: str) -> Callable:
             return None  # nothing is written afterwards
         if is_tracked(x) or any_tracked(args):
             raise NoRuleError(
-                f"x.{name}() of a tracked value is not supported by tapegrad; compose it of other operations, or cut the "
+                f"x.{name}() of a tracked value is not supported by tapegrad; compose it of other "
+                f"operations, or cut the "
                 f"derivative with tapegrad.value(x).{name}(){asked_by()}"
             )
         return getattr(lend(x), name)(*lend(args), **lend(kwargs))
@@ -468,7 +509,9 @@ plain_view = _without_rule("view")
 
 def _view(x, dtype=None, type=None):
     """A view for an equal dtype and class, else plain memory."""
-    dtype, type = [None if k is np.ndarray or getattr(k, "real", k) is np.ndarray else k for k in (dtype, type)]
+    dtype, type = [
+        None if k is np.ndarray or getattr(k, "real", k) is np.ndarray else k for k in (dtype, type)
+    ]
     if type is None and (dtype is None or np.dtype(dtype) == dtype_of(x)):
         return views.slice_of(x, (Ellipsis,)) if is_array(layout_source(x)) else x
     return plain_view(x, *[k for k in (dtype, type) if k is not None])

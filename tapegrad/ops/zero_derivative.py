@@ -24,17 +24,22 @@ from .shaping import reshape
 
 OF_LAYOUT = (
     "shape", "ndim", "size", "iscomplexobj", "isrealobj", "result_type", "can_cast", "common_type",
-    "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "isscalar", "broadcast_shapes",
+    "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "isscalar",
+    "broadcast_shapes",
     "einsum_path", "isfortran",
 )  # fmt: skip
 OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices") + (
     "format_float_positional", "format_float_scientific", "save", "savez", "savez_compressed", "savetxt",
 )  # fmt: skip
 OF_PRIMALS = (
-    "all", "any", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "iscomplex", "isreal", "isneginf", "isposinf",
-    "isin", "digitize", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort", "searchsorted", "isnan",
-    "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal", "not_equal", "less",
-    "less_equal", "greater", "greater_equal", "unravel_index", "ravel_multi_index", "fix", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "all", "any", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "iscomplex", "isreal",
+    "isneginf", "isposinf",
+    "isin", "digitize", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort",
+    "searchsorted", "isnan",
+    "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor", "equal",
+    "not_equal", "less",
+    "less_equal", "greater", "greater_equal", "unravel_index", "ravel_multi_index", "fix", "bitwise_and",
+    "bitwise_or", "bitwise_xor",
     "bitwise_count", "invert", "left_shift", "right_shift", "gcd", "lcm", "isnat",
 )  # fmt: skip
 OF_MEMORY = ("may_share_memory", "shares_memory")  # see overlaps.py
@@ -78,8 +83,12 @@ def is_abstract(x: Any) -> bool:
 
 def _stacked_ufunc(run: Callable, stacks: list, params: dict) -> Any:
     given = [*params["args"], *params["kwargs"].values()]
-    rank = max([ndim(x) - 1 for x in stacks] + [np.ndim(a) for a in given if type(a) is not ArgumentPlaceholder])
-    return run(*[reshape(x, to=shape(x)[:1] + (1,) * (rank + 1 - ndim(x)) + shape(x)[1:]) for x in stacks], **params)
+    rank = max(
+        [ndim(x) - 1 for x in stacks] + [np.ndim(a) for a in given if type(a) is not ArgumentPlaceholder]
+    )
+    return run(
+        *[reshape(x, to=shape(x)[:1] + (1,) * (rank + 1 - ndim(x)) + shape(x)[1:]) for x in stacks], **params
+    )
 
 
 BY_ELEMENT = ("isclose", "isneginf", "isposinf", "iscomplex", "isreal", "fix")
@@ -154,7 +163,8 @@ def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
             y = getattr(array_library(given), name, f)(*given, **named)
         if has_floats(y) and f not in STEPS and any_tracked((args, kwargs)):
             raise NoRuleError(
-                f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative rule for them; compose it "
+                f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative "
+                f"rule for them; compose it "
                 "of other operations, or cut the derivative with tapegrad.value(x)"
             )
         return y

@@ -25,20 +25,28 @@ def complementarity_gap(result: OptimizeResult, limits: list) -> float:
     return total
 
 
-def with_small_gap(result: OptimizeResult, again: Callable, constraints: Any, bounds: Any, maxiter: int) -> OptimizeResult:
+def with_small_gap(
+    result: OptimizeResult, again: Callable, constraints: Any, bounds: Any, maxiter: int
+) -> OptimizeResult:
     """Return a result whose `success` holds; `again(x, options)` runs trust-constr from x."""
     given = list(constraints) if isinstance(constraints, (list, tuple)) else [constraints]
     limits = given if bounds is None else [*given, bounds]
     steps, restarts = result.nit, 0
     if result.get("barrier_parameter") is None:  # no inequality
         return result
-    while (gap := complementarity_gap(result, limits)) > (allowed := LARGEST_GAP * max(1.0, abs(result.fun))) and result.status in (1, 2):
+    while (gap := complementarity_gap(result, limits)) > (
+        allowed := LARGEST_GAP * max(1.0, abs(result.fun))
+    ) and result.status in (1, 2):
         if restarts == MOST_RESTARTS or steps >= maxiter:
             result.success, result.status = False, 0
             result.message = f"not converged: the multipliers times the distances to the limits are {gap:.1e}, above {allowed:.1e}"
             break
         barrier = BARRIER_STEP * result.barrier_parameter
-        more = {"initial_barrier_parameter": barrier, "initial_barrier_tolerance": barrier, "maxiter": maxiter - steps}
+        more = {
+            "initial_barrier_parameter": barrier,
+            "initial_barrier_tolerance": barrier,
+            "maxiter": maxiter - steps,
+        }
         result, restarts = again(result.x, more), restarts + 1
         steps += result.nit
     result.nit = result.niter = steps

@@ -17,7 +17,8 @@ TEXTS = {
     ROUNDING: "converged: the value and its gradient are exact to rounding",
     LIMIT: "not converged: maxiter steps were not enough",
     START: "not converged: the function or its gradient is not finite at the start",
-    STUCK: "not converged: no step along the gradient lowers the function, which may have a kink or a wrong derivative here",
+    STUCK: "not converged: no step along the gradient lowers the function, which may have a kink or a wrong "
+    "derivative here",
     CURVATURE: "not converged: the second derivative is not finite at the start",
 }
 FINISHED = 0.2  # share of finished rows at which they are removed
@@ -52,7 +53,13 @@ class BatchState:
     matrix: str  # the matrix that is returned
 
     def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
-        self.value_and_grad, self.xp, self.gtol, self.maxiter, self.dtype = value_and_grad, xp, gtol, maxiter, X.dtype
+        self.value_and_grad, self.xp, self.gtol, self.maxiter, self.dtype = (
+            value_and_grad,
+            xp,
+            gtol,
+            maxiter,
+            X.dtype,
+        )
         self.eps = float(np.finfo(X.dtype).eps)
         p, n = X.shape
         self.which = xp.arange(n)
@@ -124,7 +131,9 @@ class Newton(BatchState):
     own = ("H", "w", "Q", "radius", "D", "bent", "is_bent")
     matrix = "H"
 
-    def __init__(self, value_and_grad: Callable, hessian: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
+    def __init__(
+        self, value_and_grad: Callable, hessian: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int
+    ):
         super().__init__(value_and_grad, X, xp, gtol, maxiter)
         self.hessian = hessian
         n, p = self.x.shape
@@ -206,7 +215,9 @@ class Newton(BatchState):
         remainder r is half the third derivative applied to s twice. The step s - (H + shift)^-1 r follows the
         valley to second order."""
         h = g / self.D
-        r = batched_matvec(self.Q.swapaxes(1, 2), h - self.g / self.D) - self.w * batched_matvec(self.Q.swapaxes(1, 2), s)
+        r = batched_matvec(self.Q.swapaxes(1, 2), h - self.g / self.D) - self.w * batched_matvec(
+            self.Q.swapaxes(1, 2), s
+        )
         c = -r / (self.w + shift[:, None])
         c = self.xp.where(abs(c) <= BEND * self.xp.sqrt(row_dot(s, s))[:, None], c, 0.0)
         expected = f + row_dot(batched_matvec(self.Q.swapaxes(1, 2), h) + 0.5 * self.w * c, c)
@@ -225,15 +236,29 @@ class Newton(BatchState):
         noise = 10 * self.eps * size
         ratio = xp.where(finite, (self.f - f + noise) / (gain + noise), -1.0)
         c, expected = self.bend(s, shift, f, g)
-        again = running & finite & ~bent & (ratio < POOR) & (self.f - expected > HOPE * gain) & (gain > SMALL_GAIN * size)
+        again = (
+            running
+            & finite
+            & ~bent
+            & (ratio < POOR)
+            & (self.f - expected > HOPE * gain)
+            & (gain > SMALL_GAIN * size)
+        )
         self.is_bent, self.bent = again, (s + c) / self.D
         calmer = (row_maximum(g) < 0.5 * row_maximum(self.g)) & (f <= self.f + SMALL_GAIN * size)
-        taken = running & finite & ~again & ((ratio > 1e-4) & (gain > noise) | free & (gain <= SMALL_GAIN * size) & calmer)
+        taken = (
+            running
+            & finite
+            & ~again
+            & ((ratio > 1e-4) & (gain > noise) | free & (gain <= SMALL_GAIN * size) & calmer)
+        )
         fine = self.curved(x, taken)
         taken &= fine
         ratio = xp.where(taken, ratio, -1.0)
         edge = length > 0.9 * self.radius
-        radius = xp.where(ratio < 0.25, 0.25 * length, xp.where((ratio > 0.75) & edge, 2 * self.radius, self.radius))
+        radius = xp.where(
+            ratio < 0.25, 0.25 * length, xp.where((ratio > 0.75) & edge, 2 * self.radius, self.radius)
+        )
         self.radius = xp.where(again, self.radius, radius)
         self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
         self.f = xp.where(taken, f, self.f)
@@ -299,7 +324,10 @@ class Bfgs(BatchState):
         self.update(taken, x - self.x, g - self.g)
         self.bracket(running & ~taken, low_enough, f, finite)
         lower, calmer = taken & (f < self.lowest), taken & (row_maximum(g) < 0.5 * self.calmest)
-        self.lowest, self.calmest = xp.where(lower, f, self.lowest), xp.where(calmer, row_maximum(g), self.calmest)
+        self.lowest, self.calmest = (
+            xp.where(lower, f, self.lowest),
+            xp.where(calmer, row_maximum(g), self.calmest),
+        )
         self.idle = xp.where(lower | calmer, 0, self.idle + taken)
         self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
         self.f = xp.where(taken, f, self.f)

@@ -1,8 +1,8 @@
 """Minima under constraints as differentiable functions of parameters, by the KKT system.
 
-The solution solves stationarity, equalities, and multiplier times gap = mu for each inequality, with mu as the
-interior point left it. So an inequality has the weight multiplier by gap, and no threshold makes it active.
-Where both are small, the solution is not differentiated."""
+The solution solves stationarity, equalities, and multiplier times gap = mu for each inequality, with mu as
+the interior point left it. So an inequality has the weight multiplier by gap, and no threshold makes it
+active. Where both are small, the solution is not differentiated."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,8 @@ def limits_of_constraint(given: Any) -> tuple:
     if isinstance(given, dict) and callable(given.get("fun")) and not given.get("args"):
         return given["fun"], *bounds_of_dict("constrained_minimum", given)
     raise ArgumentError(
-        f"constrained_minimum: a constraint is a {type(given).__name__}; wanted is a NonlinearConstraint, a LinearConstraint or a dict "
+        f"constrained_minimum: a constraint is a {type(given).__name__}; wanted is a NonlinearConstraint, a "
+        f"LinearConstraint or a dict "
         "with type and fun; its function takes the parameters after x"
     )
 
@@ -53,13 +54,13 @@ def limits_of_constraint(given: Any) -> tuple:
 def complementarity(z: Any, gap: Any) -> Any:
     """Return zero, with the derivative of what holds between multiplier and gap.
 
-    That of z gap = mu is z dgap + gap dz = 0. The smaller weight is reduced by the ratio of both once more, as
-    if the interior point had gone further."""
+    That of z gap = mu is z dgap + gap dz = 0. The smaller weight is reduced by the ratio of both once more,
+    as if the interior point had gone further."""
     weight, other = abs(value(z)), abs(value(gap))
     ratio = (weight + 1e-300) / (other + 1e-300)
-    moved = gap * (weight * plain_np.minimum(1.0, ratio)) + z * (other * plain_np.minimum(1.0, 1 / ratio)) * plain_np.sign(
-        value(z) + 1e-300
-    )
+    moved = gap * (weight * plain_np.minimum(1.0, ratio)) + z * (
+        other * plain_np.minimum(1.0, 1 / ratio)
+    ) * plain_np.sign(value(z) + 1e-300)
     return moved - value(moved)
 
 
@@ -76,7 +77,12 @@ class KktSystem:
         self.bounds, self.low, self.high = (low, high), low[self.below], high[self.above]
         sizes = [flatten_result(g(flat(flat.start), *params)).size for g in constraints]
         limits = [
-            plain_np.concatenate([plain_np.zeros(0), *[plain_np.broadcast_to(c[k], m) for c, m in zip(each, sizes, strict=True)]])
+            plain_np.concatenate(
+                [
+                    plain_np.zeros(0),
+                    *[plain_np.broadcast_to(c[k], m) for c, m in zip(each, sizes, strict=True)],
+                ]
+            )
             for k in (0, 1)
         ]
         self.limits, self.equal = limits, limits[0] == limits[1]
@@ -89,14 +95,19 @@ class KktSystem:
         return np.concatenate(parts) if parts else plain_np.zeros(0)
 
     def gaps(self, c: Any, multipliers: Any) -> Any:
-        """Return the distances to the limits that the multipliers belong to; for equalities what is missing."""
+        """Return the distances to the limits that the multipliers belong to; for equalities what is
+        missing."""
         low, high = self.limits
         upper = ~self.equal & plain_np.isfinite(high) & (~plain_np.isfinite(low) | (multipliers > 0))
         return plain_np.where(upper, -1.0, 1.0) * (c - plain_np.where(upper, high, low))
 
     def lagrangian(self, u: Any, multipliers: Any, functions: tuple, *params: Any) -> Any:
         total = functions[0](self.flat.restore(u), *params)
-        return total + (multipliers * self.constraints(u, functions[1:], params)).sum() if len(functions) > 1 else total
+        return (
+            total + (multipliers * self.constraints(u, functions[1:], params)).sum()
+            if len(functions) > 1
+            else total
+        )
 
     def residuals(self, w: tuple, functions: tuple, *params: Any) -> tuple:
         u, multipliers, lower, upper = w
@@ -128,7 +139,8 @@ class KktSystem:
             if unclear.any():
                 k = int(plain_np.argmax(unclear))
                 raise ConvergenceError(
-                    f"constrained_minimum: the distance to {what} number {k} ({gap[k]:.1e}) and its multiplier ({z[k]:.1e}) are both "
+                    f"constrained_minimum: the distance to {what} number {k} ({gap[k]:.1e}) and its "
+                    f"multiplier ({z[k]:.1e}) are both "
                     "small: the solution has a kink in the parameters here, or nearly one, and no derivative"
                 )
 
@@ -146,11 +158,16 @@ class SparseSystem:
         if m:
             c, d = fixed("jacobian", kkt.constraints, u, rest=(functions[1:], params)).places
             parts += [(n + c, d), (d, n + c)]
-        bounded, number = plain_np.concatenate([kkt.below, kkt.above]), n + m + plain_np.arange(lower.size + upper.size)
+        bounded, number = (
+            plain_np.concatenate([kkt.below, kkt.above]),
+            n + m + plain_np.arange(lower.size + upper.size),
+        )
         every = plain_np.arange(n + m + number.size)
         parts += [(bounded, number), (number, bounded), (every, every)]
         rows, columns = [plain_np.concatenate([p[k] for p in parts]) for k in (0, 1)]
-        pattern = scipy.sparse.csr_array((plain_np.ones(rows.size), (rows, columns)), shape=(every.size, every.size))
+        pattern = scipy.sparse.csr_array(
+            (plain_np.ones(rows.size), (rows, columns)), shape=(every.size, every.size)
+        )
         self.rows, self.columns = pattern.nonzero()
         self.colours = load("tapegrad.sparse").coloring(pattern).columns
 
@@ -160,12 +177,22 @@ class SparseSystem:
             seeds[plain_np.arange(A.shape[0]), self.colours] = 1.0
             products = plain_np.stack([A.matvec(seed) for seed in seeds.T], axis=1)
             entries = products[self.rows, self.colours[self.columns]]
-            self.known = A, scipy.sparse.linalg.splu(scipy.sparse.csc_array((entries, (self.rows, self.columns)), shape=A.shape))
+            self.known = (
+                A,
+                scipy.sparse.linalg.splu(
+                    scipy.sparse.csc_array((entries, (self.rows, self.columns)), shape=A.shape)
+                ),
+            )
         return self.known[1].solve(b)
 
 
 def constrained_minimum(
-    f: Callable, *, bounds: Any = None, constraints: Any = (), options: dict | None = None, multipliers: bool = False
+    f: Callable,
+    *,
+    bounds: Any = None,
+    constraints: Any = (),
+    options: dict | None = None,
+    multipliers: bool = False,
 ) -> Callable:
     """Make a function of the minimum of f under constraints, differentiable in the parameters.
 
@@ -188,7 +215,8 @@ def constrained_minimum(
     Returns
     -------
     callable
-        ``g(x0, *params)`` returns the minimum, with the tree of x0; the derivative with respect to x0 is zero.
+        ``g(x0, *params)`` returns the minimum, with the tree of x0; the derivative with respect to x0 is
+        zero.
 
     Raises
     ------
@@ -214,15 +242,26 @@ def constrained_minimum(
     (array([0.5, 1. ]), array([[1., 0.],
            [0., 0.]]))
     """
-    given = [limits_of_constraint(c) for c in (constraints if isinstance(constraints, (list, tuple)) else [constraints])]
-    return ConstrainedMinimum((f, *[g for g, _, _ in given]), [at for _, *at in given], bounds, options or {}, multipliers)
+    given = [
+        limits_of_constraint(c)
+        for c in (constraints if isinstance(constraints, (list, tuple)) else [constraints])
+    ]
+    return ConstrainedMinimum(
+        (f, *[g for g, _, _ in given]), [at for _, *at in given], bounds, options or {}, multipliers
+    )
 
 
 class ConstrainedMinimum:
     """What `constrained_minimum` returns."""
 
     def __init__(self, functions: tuple, limits: list, bounds: Any, options: dict, multipliers: bool):
-        self.functions, self.limits, self.bounds, self.options, self.multipliers = functions, limits, bounds, options, multipliers
+        self.functions, self.limits, self.bounds, self.options, self.multipliers = (
+            functions,
+            limits,
+            bounds,
+            options,
+            multipliers,
+        )
 
     @entry
     def __call__(self, x0: Any, *params: Any) -> Any:
@@ -230,7 +269,12 @@ class ConstrainedMinimum:
         flat = FlatStart(CALL, tree_map(values_of, x0))
         box = bounds_object(flat_bounds(CALL, flat, self.bounds))
         kkt = KktSystem(flat, box, self.functions[1:], self.limits, tuple(plain))
-        start = flat.start, plain_np.ones(kkt.equal.size), plain_np.ones(kkt.below.size), plain_np.ones(kkt.above.size)
+        start = (
+            flat.start,
+            plain_np.ones(kkt.equal.size),
+            plain_np.ones(kkt.below.size),
+            plain_np.ones(kkt.above.size),
+        )
         is_large = sum([v.size for v in start]) > DENSE_JACOBIAN_UNKNOWNS
         solve = SparseSystem(kkt, start, self.functions, tuple(plain)) if is_large and OPEN.depth else None
         solver = InteriorPoint(kkt, self.limits, self.options)
@@ -239,7 +283,9 @@ class ConstrainedMinimum:
         return (x, w[1]) if self.multipliers else x
 
 
-MAKERS[ConstrainedMinimum] = lambda shadow, x: ConstrainedMinimum(shadow(x.functions), x.limits, x.bounds, x.options, x.multipliers)
+MAKERS[ConstrainedMinimum] = lambda shadow, x: ConstrainedMinimum(
+    shadow(x.functions), x.limits, x.bounds, x.options, x.multipliers
+)
 
 
 class InteriorPoint:
@@ -251,12 +297,26 @@ class InteriorPoint:
     def __call__(self, F: Callable, w: tuple, functions: tuple, *params: Any) -> tuple:
         kkt, box = self.kkt, scipy.optimize.Bounds(*self.kkt.bounds)
         rows = [
-            scipy.optimize.NonlinearConstraint(lambda x, g=g: g(x, *params), *at) for g, at in zip(functions[1:], self.limits, strict=True)
+            scipy.optimize.NonlinearConstraint(lambda x, g=g: g(x, *params), *at)
+            for g, at in zip(functions[1:], self.limits, strict=True)
         ]
-        r = minimize(functions[0], kkt.flat.tree, params, "ipopt", bounds=box, constraints=rows, options={**TIGHT, **self.options})
+        r = minimize(
+            functions[0],
+            kkt.flat.tree,
+            params,
+            "ipopt",
+            bounds=box,
+            constraints=rows,
+            options={**TIGHT, **self.options},
+        )
         if not r.success:
             raise ConvergenceError(f"{CALL}({user_name(functions[0])}): {r.message}")
         lower, upper = r.bound_multipliers
-        found = r.flat, plain_np.concatenate([plain_np.zeros(0), *r.multipliers]), lower[kkt.below], upper[kkt.above]
+        found = (
+            r.flat,
+            plain_np.concatenate([plain_np.zeros(0), *r.multipliers]),
+            lower[kkt.below],
+            upper[kkt.above],
+        )
         kkt.check_clear(found, functions, params)
         return found

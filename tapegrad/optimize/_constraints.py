@@ -35,7 +35,9 @@ class Constraints:
     def __init__(self, call: str, flat: FlatStart, given: Any, sparse: bool, second: bool):
         self.call, self.flat, self.takes_sparse, self.second = call, flat, sparse, second
         self.sparse = False  # whether one Jacobian is sparse
-        self.given = [self.converted(c) for c in given] if isinstance(given, (list, tuple)) else self.converted(given)
+        self.given = (
+            [self.converted(c) for c in given] if isinstance(given, (list, tuple)) else self.converted(given)
+        )
 
     def converted(self, given: Any) -> Any:
         if isinstance(given, dict) and callable(given.get("fun")):
@@ -56,7 +58,9 @@ class Constraints:
     def nonlinear(self, g: Values, low: Any, high: Any, jac: Any, hess: Any, keep_feasible: Any) -> Any:
         jac = jac if callable(jac) else self.jacobian(g)
         hess = hess if callable(hess) or not self.second else g.hessian_of_form()
-        return scipy.optimize.NonlinearConstraint(g, low, high, jac, hess or scipy.optimize.BFGS(), keep_feasible)
+        return scipy.optimize.NonlinearConstraint(
+            g, low, high, jac, hess or scipy.optimize.BFGS(), keep_feasible
+        )
 
     def jacobian(self, g: Values) -> Any:
         found, is_sparse = g.jacobian_of_form(self.takes_sparse)

@@ -1,7 +1,7 @@
 """What a fit tells: estimates, standard errors, intervals, predictions.
 
-`Estimates` reads an objective, which is minus a log-likelihood up to a constant: the function that was minimised,
-or half a sum of squares by its variance."""
+`Estimates` reads an objective, which is minus a log-likelihood up to a constant: the function that was
+minimised, or half a sum of squares by its variance."""
 
 import inspect
 from collections.abc import Callable
@@ -69,8 +69,18 @@ class Estimates:
     curve_fit, least_squares, minimize : Their results have `estimates`.
     """
 
-    def __init__(self, flat: FlatStart, u: np.ndarray, objective: Any, held: np.ndarray, names: list, scale: float, degrees: float):
-        """`objective(u)` gives value and gradient, `objective.hessian(u)` the curvature; both are divided by `scale`."""
+    def __init__(
+        self,
+        flat: FlatStart,
+        u: np.ndarray,
+        objective: Any,
+        held: np.ndarray,
+        names: list,
+        scale: float,
+        degrees: float,
+    ):
+        """`objective(u)` gives value and gradient, `objective.hessian(u)` the curvature; both are divided by
+        `scale`."""
         self._flat, self._objective, self._held, self._scale = flat, objective, held, scale
         self.x, self.flat, self.names, self.degrees_of_freedom = flat(u), np.array(u, float), names, degrees
         self.cov = np.full((u.size, u.size), np.nan)
@@ -92,7 +102,11 @@ class Estimates:
         if not self.degrees_of_freedom > 0:
             return np.inf
         p = 1 - alpha / 2
-        return float(special.ndtri(p) if np.isinf(self.degrees_of_freedom) else special.stdtrit(self.degrees_of_freedom, p))
+        return float(
+            special.ndtri(p)
+            if np.isinf(self.degrees_of_freedom)
+            else special.stdtrit(self.degrees_of_freedom, p)
+        )
 
     def conf_int(self, alpha: float = 0.05, method: str = "wald") -> np.ndarray:
         """Return intervals that hold each parameter with probability 1 - alpha, of shape (n, 2).
@@ -111,8 +125,13 @@ class Estimates:
             return np.stack([self.flat - half, self.flat + half], axis=1)
         if method != "profile":
             raise ArgumentError(f"estimates: method={method!r}; it is 'wald' or 'profile'")
-        profile = Profile(self._objective, self.flat, self.standard_errors, self._scale, 0.5 * q * q, self.names)
-        ends = [[np.nan] * 2 if held else [profile.end(k, side) for side in (-1, 1)] for k, held in enumerate(self._held)]
+        profile = Profile(
+            self._objective, self.flat, self.standard_errors, self._scale, 0.5 * q * q, self.names
+        )
+        ends = [
+            [np.nan] * 2 if held else [profile.end(k, side) for side in (-1, 1)]
+            for k, held in enumerate(self._held)
+        ]
         return np.array(ends, float).reshape(-1, 2)
 
     def predict(self, f: Callable, alpha: float = 0.05) -> Predictions:
@@ -128,7 +147,11 @@ class Estimates:
         free, fixed = np.flatnonzero(~self._held), np.where(self._held, self.flat, 0.0)
         spread = np.eye(self.flat.size)[free]
         with np.errstate(all="ignore"):
-            found = propagate(lambda v: f(self._flat.restore(v @ spread + fixed)), self.flat[free], self.cov[np.ix_(free, free)])
+            found = propagate(
+                lambda v: f(self._flat.restore(v @ spread + fixed)),
+                self.flat[free],
+                self.cov[np.ix_(free, free)],
+            )
             mean, back = flat_and_back(found.value)
             half = self._quantile(alpha) * np.sqrt(np.diag(found.cov))
         return Predictions(found.value, found.standard_errors, back(mean - half), back(mean + half))
@@ -146,9 +169,16 @@ class Estimates:
         C = self.correlations
         large = [(abs(C[i, j]), i, j) for i in range(len(C)) for j in range(i) if abs(C[i, j]) > 0.5]
         if large:
-            shown = [f"{self.names[j]}, {self.names[i]}: {C[i, j]:.3f}" for _, i, j in sorted(large, reverse=True)[:10]]
+            shown = [
+                f"{self.names[j]}, {self.names[i]}: {C[i, j]:.3f}"
+                for _, i, j in sorted(large, reverse=True)[:10]
+            ]
             lines += ["correlations above 0.5: " + "; ".join(shown)]
-        known = "normal" if np.isinf(self.degrees_of_freedom) else f"Student's, {self.degrees_of_freedom:g} degrees of freedom"
+        known = (
+            "normal"
+            if np.isinf(self.degrees_of_freedom)
+            else f"Student's, {self.degrees_of_freedom:g} degrees of freedom"
+        )
         return "\n".join([*lines, f"intervals: {known}"])
 
     def __repr__(self) -> str:
@@ -163,7 +193,11 @@ def flat_and_back(tree: Any) -> tuple:
 def inverse_of(H: np.ndarray) -> np.ndarray:
     """Return the inverse of a symmetric matrix, inf if it is not positive definite to rounding."""
     size = np.sqrt(np.diag(H)) if (np.diag(H) > 0).all() else np.full(len(H), np.nan)
-    w, Q = np.linalg.eigh(H / np.multiply.outer(size, size)) if np.isfinite(size).all() else (np.zeros(len(H)), np.eye(len(H)))
+    w, Q = (
+        np.linalg.eigh(H / np.multiply.outer(size, size))
+        if np.isfinite(size).all()
+        else (np.zeros(len(H)), np.eye(len(H)))
+    )
     if len(w) and not w[0] > len(w) * np.finfo(float).eps:
         return np.full(H.shape, np.inf)
     return (Q / w) @ Q.T / np.multiply.outer(size, size)
@@ -172,7 +206,9 @@ def inverse_of(H: np.ndarray) -> np.ndarray:
 class Profile:
     """The objective as a function of one parameter, at its minimum over the others."""
 
-    def __init__(self, objective: Any, u: np.ndarray, errors: np.ndarray, scale: float, rise: float, names: list):
+    def __init__(
+        self, objective: Any, u: np.ndarray, errors: np.ndarray, scale: float, rise: float, names: list
+    ):
         self.objective, self.u, self.scale, self.rise, self.names = objective, u, scale, rise, names
         self.errors = np.where(np.isfinite(errors), errors, np.maximum(abs(u), 1.0))
         self.held = np.isnan(errors)
@@ -194,16 +230,27 @@ class Profile:
             return f / self.scale, g[rest] * size / self.scale
 
         def curvature(w: np.ndarray) -> np.ndarray:
-            return self.objective.hessian(at(w))[np.ix_(rest, rest)] * np.multiply.outer(size, size) / self.scale
+            return (
+                self.objective.hessian(at(w))[np.ix_(rest, rest)] * np.multiply.outer(size, size) / self.scale
+            )
 
         if not rest.size:
             return value(np.zeros(0))[0], v
         zero = np.zeros(rest.size)
         if not np.isfinite(value(zero)[0]):
             return np.inf, v
-        found = scipy.optimize.minimize(value, zero, jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-7, "maxiter": 200})
+        found = scipy.optimize.minimize(
+            value,
+            zero,
+            jac=True,
+            hess=curvature,
+            method="trust-exact",
+            options={"gtol": 1e-7, "maxiter": 200},
+        )
         if not (found.success or abs(found.jac).max() < 1e-4):
-            raise ConvergenceError(f"conf_int: the fit with {self.names[k]} = {t:.6g} does not converge: {found.message}")
+            raise ConvergenceError(
+                f"conf_int: the fit with {self.names[k]} = {t:.6g} does not converge: {found.message}"
+            )
         return float(found.fun), at(found.x)
 
     def end(self, k: int, side: int) -> float:
@@ -217,7 +264,8 @@ class Profile:
             value, point = self.minimum(k, t, last[0])
             if value < self.least - LOWER * self.rise:
                 raise ConvergenceError(
-                    f"conf_int: with {self.names[k]} = {t:.6g} the fit is better than at the estimates: fit again from there"
+                    f"conf_int: with {self.names[k]} = {t:.6g} the fit is better than at the estimates: fit "
+                    f"again from there"
                 )
             if np.isfinite(value):
                 last[0] = point
@@ -291,7 +339,9 @@ def argument_names(f: Callable, count: int) -> list[str]:
     """Return the names of the parameters of a model f(x, a, b, ...)."""
     try:
         names = [
-            p.name for p in list(inspect.signature(f).parameters.values())[1:] if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            p.name
+            for p in list(inspect.signature(f).parameters.values())[1:]
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
     except (TypeError, ValueError):
         names = []
@@ -314,7 +364,9 @@ class FitResult(OptimizeResult):
         """Return the estimates with standard errors, intervals and predictions."""
         make = self.__dict__.get("source")
         if make is None:
-            raise ArgumentError("estimates: this is a copy, or from another process, and lacks its function: fit again here")
+            raise ArgumentError(
+                "estimates: this is a copy, or from another process, and lacks its function: fit again here"
+            )
         return make()
 
     def __reduce__(self) -> tuple:
@@ -342,7 +394,9 @@ class CurveFit(tuple):
         return self.estimates().summary()
 
 
-def estimates_of_residuals(values: Values, u: np.ndarray, bounds: Any, names: list, options: dict, absolute: bool = False) -> Estimates:
+def estimates_of_residuals(
+    values: Values, u: np.ndarray, bounds: Any, names: list, options: dict, absolute: bool = False
+) -> Estimates:
     """Return the estimates of a fit of least squares; `absolute`: the residuals have variance one."""
     loss = options.get("loss", "linear")
     if callable(loss):
@@ -357,9 +411,13 @@ def estimates_of_residuals(values: Values, u: np.ndarray, bounds: Any, names: li
 def estimates_of_likelihood(objective: Any, u: np.ndarray, bounds: Any, constraints: Any) -> Estimates:
     """Return the estimates of a minimum of minus a log-likelihood."""
     if np.size(constraints) or isinstance(constraints, dict):
-        raise ArgumentError("estimates: standard errors are not defined with constraints; write them into the parameters")
+        raise ArgumentError(
+            "estimates: standard errors are not defined with constraints; write them into the parameters"
+        )
     names = parameter_names(objective.flat.tree)
-    return Estimates(objective.flat, u, Likelihood(objective, bounds), at_bound(u, bounds), names, 1.0, np.inf)
+    return Estimates(
+        objective.flat, u, Likelihood(objective, bounds), at_bound(u, bounds), names, 1.0, np.inf
+    )
 
 
 def curve_residuals(f: Callable, data: tuple, flat: FlatStart, named: bool, nan_policy: str | None) -> Values:
@@ -370,7 +428,13 @@ def curve_residuals(f: Callable, data: tuple, flat: FlatStart, named: bool, nan_
         x = np.asarray(x, float)
         keep = ~(np.isnan(y) | np.isnan(x).any(axis=tuple(range(x.ndim - 1))))
         x, y = x[..., keep], y[keep]
-        sigma = sigma if sigma is None or sigma.ndim == 0 else sigma[keep] if sigma.ndim == 1 else sigma[np.ix_(keep, keep)]
+        sigma = (
+            sigma
+            if sigma is None or sigma.ndim == 0
+            else sigma[keep]
+            if sigma.ndim == 1
+            else sigma[np.ix_(keep, keep)]
+        )
     root = np.linalg.cholesky(sigma) if sigma is not None and sigma.ndim == 2 else None
 
     def call(f: Callable, x: Any, p: Any = flat.tree) -> Any:
@@ -380,7 +444,9 @@ def curve_residuals(f: Callable, data: tuple, flat: FlatStart, named: bool, nan_
         r = flatten_result(call(f, x, p)) - y.reshape(-1)
         return r if sigma is None else r / sigma if root is None else np.linalg.solve(root, r)
 
-    return Values("curve_fit", residuals, flat, (f, ArraysOfPandas()(x, lambda x: flatten_result(call(f, x)))))
+    return Values(
+        "curve_fit", residuals, flat, (f, ArraysOfPandas()(x, lambda x: flatten_result(call(f, x))))
+    )
 
 
 def with_estimates(result: OptimizeResult, make: Callable) -> FitResult:

@@ -30,9 +30,15 @@ def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:
     """Raise for keywords that give derivatives; with `all_else`, for any keyword."""
     for name in given:
         if name in DIFFERENCES:
-            raise ArgumentError(f"{call}: {name}= is for derivatives by hand or by differences; here they are exact: leave it away")
+            raise ArgumentError(
+                f"{call}: {name}= is for derivatives by hand or by differences; here they are exact: leave "
+                f"it away"
+            )
         if all_else:
-            raise ArgumentError(f"{call}: {name}= is no argument; what is for the method alone goes into options={{{name!r}: ...}}")
+            raise ArgumentError(
+                f"{call}: {name}= is no argument; what is for the method alone goes into "
+                f"options={{{name!r}: ...}}"
+            )
 
 
 class FlatStart:
@@ -42,11 +48,20 @@ class FlatStart:
         self.tree = started(call, x0)
         flat, restore = ravel(self.tree)
         marked = any(type(v) is Const for v in leaves(self.tree))
-        self.restore = (lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u))) if marked else restore
+        self.restore = (
+            (lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u)))
+            if marked
+            else restore
+        )
         if not flat.size:
-            raise ArgumentError(f"{call}: x0 = {describe_tree(x0)} holds no number to be varied: integers in a tree are constants")
+            raise ArgumentError(
+                f"{call}: x0 = {describe_tree(x0)} holds no number to be varied: integers in a tree are "
+                f"constants"
+            )
         if flat.dtype.kind == "c":
-            raise ArgumentError(f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts")
+            raise ArgumentError(
+                f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts"
+            )
         self.xp: ModuleType = xp_of(layout_of(flat))
         self.start, self.dtype = host_result(flat).astype(np.float64), flat.dtype
 
@@ -63,7 +78,8 @@ def plain_result(x: Any) -> Any:
     """Return a plain array; raise if a transform tracks it."""
     if is_tracked(x):
         raise ArgumentError(
-            "tapegrad.optimize within a transform: what is searched depends on a value that the transform follows, and its derivative "
+            "tapegrad.optimize within a transform: what is searched depends on a value that the transform "
+            "follows, and its derivative "
             "would be lost: call scipy.optimize there, which is differentiated, or tapegrad.implicit.minimum"
         )
     return values_of(x)
@@ -85,7 +101,9 @@ def started(call: str, x0: Any) -> Any:
     try:
         x = x0 if is_array(layout_of(x0)) or isinstance(x0, Variable) else np.asarray(x0)[()]
     except ValueError as error:
-        raise ArgumentError(f"{call}: x0 is a list of rows of different lengths; for a tree of arrays make each by np.array") from error
+        raise ArgumentError(
+            f"{call}: x0 is a list of rows of different lengths; for a tree of arrays make each by np.array"
+        ) from error
     kind = getattr(layout_of(x), "dtype", np.dtype(object)).kind
     if kind == "b":
         raise ArgumentError(f"{call}: x0 holds {x0!r}; starting values are real numbers")
@@ -123,7 +141,9 @@ class ArraysOfPandas:
         if self.works is None:
             try:
                 a, b = [np.asarray(f(v), float) for v in (made, x)]
-                self.works = a.shape == b.shape and np.allclose(a, b, 1e-10, 1e-12 * np.nanmax(abs(b), initial=0.0), equal_nan=True)
+                self.works = a.shape == b.shape and np.allclose(
+                    a, b, 1e-10, 1e-12 * np.nanmax(abs(b), initial=0.0), equal_nan=True
+                )
             except Exception:  # such as x.values of an array
                 self.works = False
         return made if self.works else x
@@ -163,14 +183,17 @@ class Values:
             return np.full(self._size, np.nan)
         if y.dtype.kind == "c":
             raise ArgumentError(
-                f"{self.call}: the function returned complex numbers; give real and imaginary parts, numpy.stack([y.real, y.imag])"
+                f"{self.call}: the function returned complex numbers; give real and imaginary parts, "
+                f"numpy.stack([y.real, y.imag])"
             )
         self._size = y.size
         return y.astype(np.float64)
 
     def jacobian(self, u: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return host_result(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
+            return host_result(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(
+                np.float64
+            )
 
     def sparse_jacobian(self, pattern: Any) -> Callable:
         """Return a function that computes the Jacobian as a sparse matrix."""
@@ -198,11 +221,17 @@ class Values:
 
     @functools.cached_property
     def planned_jacobian(self) -> Callable | None:
-        plan = load("tapegrad.sparse._renewed").plan_if_sparse("jacobian", self._f, self.flat.place(self.flat.start), rest=self.args)
+        plan = load("tapegrad.sparse._renewed").plan_if_sparse(
+            "jacobian", self._f, self.flat.place(self.flat.start), rest=self.args
+        )
         return None if plan is None else self.planned(plan)
 
     def dense_jacobian(self, u: np.ndarray) -> np.ndarray:
-        return self.jacobian(u) if u.size < FEW_UNKNOWNS or self.planned_jacobian is None else self.planned_jacobian(u).toarray()
+        return (
+            self.jacobian(u)
+            if u.size < FEW_UNKNOWNS or self.planned_jacobian is None
+            else self.planned_jacobian(u).toarray()
+        )
 
     def hessian_of_form(self) -> Callable:
         """Return the Hessian of v times the values: sparse if that pays, dense if small, otherwise
@@ -211,7 +240,9 @@ class Values:
         if start.size < FEW_UNKNOWNS:
             return self.hessian
         weights = self.flat.place(np.ones(self(self.flat.start).size))
-        plan = load("tapegrad.sparse._renewed").plan_if_sparse("hessian", self._weighted, start, weights, rest=self.args)
+        plan = load("tapegrad.sparse._renewed").plan_if_sparse(
+            "hessian", self._weighted, start, weights, rest=self.args
+        )
         return self.hessian_operator if plan is None else self.planned(plan)
 
     def hessian_operator(self, u: np.ndarray, v: np.ndarray) -> LinearOperator:
@@ -237,7 +268,9 @@ def flat_bounds(call: str, flat: FlatStart, bounds: Any) -> Any:
     if not isinstance(bounds, dict):
         return bounds
     if not isinstance(flat.tree, dict):
-        raise ArgumentError(f"{call}: bounds is a dict of names, so x0 must be a dict, too; it is {describe_tree(flat.tree)}")
+        raise ArgumentError(
+            f"{call}: bounds is a dict of names, so x0 must be a dict, too; it is {describe_tree(flat.tree)}"
+        )
     low, high = _limits(call, "bounds", flat.tree, bounds)
     return scipy.optimize.Bounds(np.concatenate(low), np.concatenate(high))
 
@@ -247,7 +280,9 @@ def bounds_object(bounds: Any) -> Any:
     if bounds is None or isinstance(bounds, scipy.optimize.Bounds):
         return bounds
     low, high = zip(*bounds, strict=True)
-    return scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
+    return scipy.optimize.Bounds(
+        [-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high]
+    )
 
 
 def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
@@ -260,10 +295,15 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
     elif is_node(tree) and given is None:
         parts = [_limits(call, path, member, None) for member in children(tree)]
     elif is_node(tree):
-        raise ArgumentError(f"{call}: {path} must be a dict of names to (low, high), for x0 has {describe_tree(tree)} there")
+        raise ArgumentError(
+            f"{call}: {path} must be a dict of names to (low, high), for x0 has {describe_tree(tree)} there"
+        )
     elif not is_differentiable(tree):
         if given is not None:
-            raise ArgumentError(f"{call}: {path} is for a constant of x0, {describe_tree(tree)}; a number that is varied is a float")
+            raise ArgumentError(
+                f"{call}: {path} is for a constant of x0, {describe_tree(tree)}; a number that is varied is "
+                f"a float"
+            )
         return [], []
     else:
         try:
@@ -272,7 +312,8 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
             return [_limit(low, -np.inf, shape)], [_limit(high, np.inf, shape)]
         except (TypeError, ValueError):
             raise ArgumentError(
-                f"{call}: {path} = {given!r}; wanted (low, high), each a number, None, or an array that fits shape {np.shape(tree)}"
+                f"{call}: {path} = {given!r}; wanted (low, high), each a number, None, or an array that "
+                f"fits shape {np.shape(tree)}"
             ) from None
     return sum([a for a, _ in parts], []), sum([b for _, b in parts], [])
 
@@ -288,7 +329,11 @@ def callback_of(flat: FlatStart, callback: Callable | None) -> Callable | None:
     if set(inspect.signature(callback).parameters) == {"intermediate_result"}:
 
         def shown(intermediate_result: Any) -> Any:
-            return callback(intermediate_result=type(intermediate_result)({**intermediate_result, "x": flat(intermediate_result.x)}))
+            return callback(
+                intermediate_result=type(intermediate_result)(
+                    {**intermediate_result, "x": flat(intermediate_result.x)}
+                )
+            )
 
         return shown
     return lambda x, *state: callback(flat(x), *state)

@@ -1,7 +1,7 @@
 """Gauss-Newton with damping for one large problem: a sparse Jacobian, and a factorisation of J'J.
 
-SciPy's `least_squares` solves with a sparse Jacobian by LSMR, whose steps are not exact. The damping is that of
-`_marquardt`."""
+SciPy's `least_squares` solves with a sparse Jacobian by LSMR, whose steps are not exact. The damping is that
+of `_marquardt`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,15 @@ def sparse_gauss_newton(
     cholesky = load("tapegrad.sparse._cholesky").cholesky
     at = NormalEquations(values, jacobian, phi, start)
     at.differentiate()
-    damping, growth, D, evaluations, jacobians, status, steps = FIRST_DAMPING, 2.0, at.diagonal, 1, 1, LIMIT, 0
+    damping, growth, D, evaluations, jacobians, status, steps = (
+        FIRST_DAMPING,
+        2.0,
+        at.diagonal,
+        1,
+        1,
+        LIMIT,
+        0,
+    )
     if at.cosine <= gtol or at.cost == 0:
         status, maxiter = GRADIENT, 0
     while steps < maxiter:
@@ -57,7 +65,11 @@ def sparse_gauss_newton(
             s = np.zeros_like(at.x)
         new = NormalEquations(values, jacobian, phi, at.x + s)
         evaluations += 1
-        expected, gain, noise = -float(s @ (at.g + 0.5 * (at.A @ s))), at.cost - new.cost, NOISE * EPS * at.cost
+        expected, gain, noise = (
+            -float(s @ (at.g + 0.5 * (at.A @ s))),
+            at.cost - new.cost,
+            NOISE * EPS * at.cost,
+        )
         short = damping < 1 and D @ s**2 <= SHORT_STEP**2 * (D @ new.x**2)
         hidden = expected <= SMALL_GAIN * at.cost and new.cost <= (1 + SMALL_GAIN) * at.cost
         taken = bool(gain > max(1e-4 * expected, noise))
@@ -81,13 +93,17 @@ def sparse_gauss_newton(
             continue
         break
     return OptimizeResult(
-        x=at.x, cost=at.cost, fun=at.r, jac=at.J, grad=at.g, optimality=float(np.max(abs(at.g), initial=0.0)), nfev=evaluations,
-        njev=jacobians, nit=steps, status=status, success=status in (GRADIENT, ROUNDING), message=TEXTS[status],
+        x=at.x, cost=at.cost, fun=at.r, jac=at.J, grad=at.g, optimality=float(np.max(abs(at.g), initial=0.0)),
+        nfev=evaluations,
+        njev=jacobians, nit=steps, status=status, success=status in (GRADIENT, ROUNDING),
+        message=TEXTS[status],
         active_mask=np.zeros(at.x.size, int),
     )  # fmt: skip
 
 
-def by_gauss_newton(values: Callable, jacobian: Callable, start: np.ndarray, bounds: Any, options: dict) -> OptimizeResult:
+def by_gauss_newton(
+    values: Callable, jacobian: Callable, start: np.ndarray, bounds: Any, options: dict
+) -> OptimizeResult:
     """Run `sparse_gauss_newton` with the options of `least_squares`."""
     call = f"least_squares with method={METHOD!r}"
     given: dict[str, Any] = {"gtol": 1e-10, "max_nfev": 500, "loss": "linear", "f_scale": 1.0}

@@ -19,7 +19,8 @@ INFINITE = 2e19  # a bound that Ipopt takes for none
 STATUSES = {
     0: "Ipopt converged to the tolerance",
     1: "not converged: Ipopt stopped at its acceptable level, which is above tol",
-    2: "not converged: Ipopt found a point that is locally infeasible; the constraints may contradict each other",
+    2: "not converged: Ipopt found a point that is locally infeasible; the constraints may contradict each "
+    "other",
     3: "not converged: the search direction became too small",
     4: "not converged: the iterates diverge",
     5: "stopped by the user",
@@ -41,23 +42,33 @@ class ConstraintBlock:
     def __init__(self, flat: FlatStart, given: Any):
         self.values: Values | None = None
         if isinstance(given, scipy.optimize.LinearConstraint):
-            self.matrix = scipy.sparse.csr_array(np.atleast_2d(given.A) if not scipy.sparse.issparse(given.A) else given.A)
+            self.matrix = scipy.sparse.csr_array(
+                np.atleast_2d(given.A) if not scipy.sparse.issparse(given.A) else given.A
+            )
             low, high, self.size = given.lb, given.ub, self.matrix.shape[0]
             if self.matrix.shape[1] != flat.start.size:
-                raise ArgumentError(f"minimize: a LinearConstraint has {self.matrix.shape[1]} columns for {flat.start.size} unknowns")
+                raise ArgumentError(
+                    f"minimize: a LinearConstraint has {self.matrix.shape[1]} columns for {flat.start.size} "
+                    f"unknowns"
+                )
             rows = np.repeat(np.arange(self.size), np.diff(self.matrix.indptr))
             self.places = rows, self.matrix.indices
         else:
             fun, args, low, high, own = constraint_parts(given)
             if callable(own):
-                raise ArgumentError("minimize: method='ipopt' takes exact derivatives of constraints; leave jac away")
+                raise ArgumentError(
+                    "minimize: method='ipopt' takes exact derivatives of constraints; leave jac away"
+                )
             self.values = Values("minimize", fun, flat, args)
             self.size = self.values(flat.start).size
             self.plan = load("tapegrad.sparse._renewed").FixedPattern(
                 "jacobian", self.values._f, flat.place(flat.start), rest=self.values.args
             )
             self.places = self.plan.places
-        self.low, self.high = [np.clip(np.broadcast_to(np.asarray(b, float), self.size), -INFINITE, INFINITE) for b in (low, high)]
+        self.low, self.high = [
+            np.clip(np.broadcast_to(np.asarray(b, float), self.size), -INFINITE, INFINITE)
+            for b in (low, high)
+        ]
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         return self.matrix @ u if self.values is None else self.values(u)
@@ -76,7 +87,8 @@ def constraint_parts(given: Any) -> tuple:
     if isinstance(given, dict) and callable(given.get("fun")):
         return given["fun"], given.get("args", ()), *bounds_of_dict("minimize", given), given.get("jac")
     raise ArgumentError(
-        f"minimize: a constraint is a {type(given).__name__}; wanted is a dict, a LinearConstraint or a NonlinearConstraint"
+        f"minimize: a constraint is a {type(given).__name__}; wanted is a dict, a LinearConstraint or a "
+        f"NonlinearConstraint"
     )
 
 
@@ -92,14 +104,20 @@ class IpoptProblem:
         self.ends = np.cumsum([0, *[b.size for b in self.blocks]])
         self.low, self.high = np.full(n, -INFINITE), np.full(n, INFINITE)
         if bounds is not None:
-            self.low, self.high = [np.clip(np.broadcast_to(b, n), -INFINITE, INFINITE) for b in (bounds.lb, bounds.ub)]
+            self.low, self.high = [
+                np.clip(np.broadcast_to(b, n), -INFINITE, INFINITE) for b in (bounds.lb, bounds.ub)
+            ]
         self.joined: list[np.ndarray] = [
-            np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]]) for name in ("low", "high")
+            np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]])
+            for name in ("low", "high")
         ]
         below, above = self.joined
         for low, high, what in ((self.low, self.high, "bounds"), (below, above, "constraints")):
             if (low > high).any():
-                raise ArgumentError(f"minimize: the {what} number {int(np.argmax(low > high))} have a lower limit above the upper one")
+                raise ArgumentError(
+                    f"minimize: the {what} number {int(np.argmax(low > high))} have a lower limit above the "
+                    f"upper one"
+                )
         nonlinear = [b.values for b in self.blocks if b.values is not None]
         at = np.cumsum([0, *[len(a) for a in (objective.args, *[g.args for g in nonlinear])]])
         functions, spans = [g._f for g in nonlinear], list(zip(at[1:], at[2:], strict=False))
@@ -111,10 +129,14 @@ class IpoptProblem:
                 total = total + (v[sizes[k] : sizes[k + 1]] * f(u, *args[a:b])).sum()
             return total
 
-        self.curved = np.concatenate([np.zeros(0, int), *[np.arange(a, b) for g, a, b in self.spans() if g.values is not None]])
+        self.curved = np.concatenate(
+            [np.zeros(0, int), *[np.arange(a, b) for g, a, b in self.spans() if g.values is not None]]
+        )
         rest = (*objective.args, *[a for g in nonlinear for a in g.args])
         weights = self.place(np.ones(self.curved.size)), 1.0
-        self.hessian = load("tapegrad.sparse._renewed").FixedPattern("hessian", lagrangian, self.place(flat.start), *weights, rest=rest)
+        self.hessian = load("tapegrad.sparse._renewed").FixedPattern(
+            "hessian", lagrangian, self.place(flat.start), *weights, rest=rest
+        )
         rows, cols = self.hessian.places
         self.lower = np.flatnonzero(rows >= cols)
         self.lower_places = rows[self.lower], cols[self.lower]
@@ -149,7 +171,9 @@ class IpoptProblem:
 
     def jacobian_places(self) -> tuple[np.ndarray, np.ndarray]:
         rows = [block.places[0] + a for block, a, _ in self.spans()]
-        return np.concatenate([np.zeros(0, int), *rows]), np.concatenate([np.zeros(0, int), *[b.places[1] for b in self.blocks]])
+        return np.concatenate([np.zeros(0, int), *rows]), np.concatenate(
+            [np.zeros(0, int), *[b.places[1] for b in self.blocks]]
+        )
 
     def guarded(self, f: Callable) -> Callable:
         """Return f for Ipopt, which must not see an exception: the first one is kept, and Ipopt gets nan."""
@@ -168,7 +192,13 @@ class IpoptProblem:
 
     def solved(self, start: np.ndarray, tol: float | None, options: dict | None) -> OptimizeResult:
         # bounds that Ipopt relaxes while it runs, and restores at the end, leave constraints violated there
-        settings = {"print_level": 0, "sb": "yes", "print_user_options": "no", "bound_relax_factor": 0.0, **(options or {})}
+        settings = {
+            "print_level": 0,
+            "sb": "yes",
+            "print_user_options": "no",
+            "bound_relax_factor": 0.0,
+            **(options or {}),
+        }
         warm = settings.pop("warm_start", None)
         if "maxiter" in settings:
             settings["max_iter"] = settings.pop("maxiter")
@@ -185,13 +215,27 @@ class IpoptProblem:
             steps[0] = iteration
             return self.error is None
 
-        calls = [self.guarded(f) for f in (self.value, self.gradient, self.constraint_values, self.jacobian, self.lower_hessian)]
+        calls = [
+            self.guarded(f)
+            for f in (self.value, self.gradient, self.constraint_values, self.jacobian, self.lower_hessian)
+        ]
         try:
             problem = load("ipyopt").Problem(
-                n, self.low, self.high, m, *self.joined, self.jacobian_places(), self.lower_places, *calls, count, ipopt_options=settings
+                n,
+                self.low,
+                self.high,
+                m,
+                *self.joined,
+                self.jacobian_places(),
+                self.lower_places,
+                *calls,
+                count,
+                ipopt_options=settings,
             )
         except ModuleNotFoundError as error:
-            raise ArgumentError("minimize: method='ipopt' needs the package ipyopt: pip install ipyopt, or 'tapegrad[ipopt]'") from error
+            raise ArgumentError(
+                "minimize: method='ipopt' needs the package ipyopt: pip install ipyopt, or 'tapegrad[ipopt]'"
+            ) from error
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"minimize: Ipopt refuses the problem or an option: {error}") from error
         x, fun, status = problem.solve(start.copy(), mult_g=multipliers, mult_x_L=lower, mult_x_U=upper)
@@ -199,10 +243,15 @@ class IpoptProblem:
             raise self.error
         values = np.zeros(m)
         self.constraint_values(x, values)
-        violation = max(0.0, float(np.max(self.joined[0] - values, initial=0.0)), float(np.max(values - self.joined[1], initial=0.0)))
+        violation = max(
+            0.0,
+            float(np.max(self.joined[0] - values, initial=0.0)),
+            float(np.max(values - self.joined[1], initial=0.0)),
+        )
         message = STATUSES.get(status, f"not converged: Ipopt ended with status {status}")
         return OptimizeResult(
-            x=x, fun=float(fun), success=status == 0, status=int(status), message=message, nit=steps[0], constr_violation=violation,
+            x=x, fun=float(fun), success=status == 0, status=int(status), message=message, nit=steps[0],
+            constr_violation=violation,
             multipliers=[multipliers[a:b] for _, a, b in self.spans()], bound_multipliers=(lower, upper),
         )  # fmt: skip
 
@@ -213,9 +262,12 @@ def warm_point(warm: Any, n: int, m: int) -> tuple:
         lower, upper = [np.array(v, float) for v in warm.bound_multipliers]
         found = np.array(warm.flat, float), np.concatenate([np.zeros(0), *warm.multipliers]), lower, upper
     except AttributeError as error:
-        raise ArgumentError("minimize: options['warm_start'] is a result of an earlier minimize(method='ipopt')") from error
+        raise ArgumentError(
+            "minimize: options['warm_start'] is a result of an earlier minimize(method='ipopt')"
+        ) from error
     if found[0].size != n or found[1].size != m:
         raise ArgumentError(
-            f"minimize: options['warm_start'] has {found[0].size} unknowns and {found[1].size} constraints, not {n} and {m}"
+            f"minimize: options['warm_start'] has {found[0].size} unknowns and {found[1].size} constraints, "
+            f"not {n} and {m}"
         )
     return found

@@ -158,12 +158,16 @@ def minimize_many(
 PROBLEMS_OF_PART = 1024
 
 
-def _minimized(f: Callable, method: str, vectorized: bool, gtol: Any, maxiter: Any, part: tuple) -> ManyResult:
+def _minimized(
+    f: Callable, method: str, vectorized: bool, gtol: Any, maxiter: Any, part: tuple
+) -> ManyResult:
     """Return the results of some of the problems, a pair of starts and arguments."""
     X0, args = part
     rows, restore = start_columns(X0)
     objective = _objective(f, rows, restore, args, vectorized)
-    return solve_many(objective.value_and_grad, objective.hessian, rows, method, gtol=gtol, maxiter=maxiter, restore=restore)
+    return solve_many(
+        objective.value_and_grad, objective.hessian, rows, method, gtol=gtol, maxiter=maxiter, restore=restore
+    )
 
 
 def _parts(X0: Any, args: tuple) -> list:
@@ -172,14 +176,19 @@ def _parts(X0: Any, args: tuple) -> list:
     ranges = [slice(k, k + PROBLEMS_OF_PART) for k in range(0, rows.shape[1], PROBLEMS_OF_PART)]
     given = [to_host(a) for a in plain_call(args)]
     host = tree_map(to_host, X0)
-    return [(tree_map(lambda x, at=at: x[..., at], host), tuple([a[..., at] if a.ndim else a for a in given])) for at in ranges]
+    return [
+        (tree_map(lambda x, at=at: x[..., at], host), tuple([a[..., at] if a.ndim else a for a in given]))
+        for at in ranges
+    ]
 
 
 def _joined(results: list) -> ManyResult:
     """Return the results of all parts together."""
 
     def joined(trees: list, axis: int) -> Any:
-        columns = iter([np.concatenate(column, axis=axis) for column in zip(*map(leaves, trees), strict=True)])
+        columns = iter(
+            [np.concatenate(column, axis=axis) for column in zip(*map(leaves, trees), strict=True)]
+        )
         return tree_map(lambda _: next(columns), trees[0])
 
     fields = {name: [getattr(r, name) for r in results] for name in ManyResult.__dataclass_fields__}
@@ -237,13 +246,16 @@ def _inverse(xp: Any, H: Any) -> Any:
 
 def start_columns(X0: Any, call: str = "minimize_many", single: str = "minimize") -> tuple:
     """Return the starting points as rows, (p, B), and the function from rows to a tree like X0."""
-    tree = X0 if isinstance(X0, dict) or hasattr(X0, "_fields") or hasattr(X0, "__dataclass_fields__") else None
+    tree = (
+        X0 if isinstance(X0, dict) or hasattr(X0, "_fields") or hasattr(X0, "__dataclass_fields__") else None
+    )
     parts = [as_float(plain_result(x), f"{call}: X0") for x in (leaves(X0) if tree is not None else [X0])]
     if tree is None:
         (rows,) = parts
         if rows.ndim != 2:
             raise ShapeError(
-                f"{call}: X0 has shape {tuple(rows.shape)}; wanted is (p, B), a row for each parameter and a column for each "
+                f"{call}: X0 has shape {tuple(rows.shape)}; wanted is (p, B), a row for each parameter and "
+                f"a column for each "
                 f"problem. For a single problem use tapegrad.optimize.{single}"
             )
         return rows.copy(), lambda rows: rows
@@ -262,7 +274,8 @@ def check_problems(what: str, given: list, batch: int) -> None:
     for k, a in enumerate(given):
         if a.ndim and a.shape[-1] != batch:
             raise ShapeError(
-                f"{what}[{k}] has shape {tuple(a.shape)}; its last axis is the problem, and X0 has {batch}. What all "
+                f"{what}[{k}] has shape {tuple(a.shape)}; its last axis is the problem, and X0 has {batch}. "
+                f"What all "
                 f"problems share is captured: leave it out of {what.split()[-1]}"
             )
 
@@ -271,7 +284,9 @@ def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorize
     given, batch = float_arrays("minimize_many: args", args, rows), rows.shape[1]
     if isinstance(f, GeneratedKernel) and not vectorized:
         if len(given) != 1:
-            raise ArgumentError(f"minimize_many: {f!r} takes its data by args=(data,), and got {len(given)} arguments")
+            raise ArgumentError(
+                f"minimize_many: {f!r} takes its data by args=(data,), and got {len(given)} arguments"
+            )
         return KernelProblem(f, given[0])
     check_problems("minimize_many: args", given, batch)
     if vectorized:
@@ -288,11 +303,14 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> 
     cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
 
     def one(theta: Any, datum: Any) -> Any:
-        given = [datum[a:b].reshape(s) if s else datum[a] for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)]
+        given = [
+            datum[a:b].reshape(s) if s else datum[a] for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)
+        ]
         y = f(restore(theta), *given)
         if isinstance(y, Sym) and y.size != 1:
             raise NotScalarError(
-                f"minimize_many: {kernel_name(f)} returned shape {y.shape}; it gives one number for one problem, such as y.sum()"
+                f"minimize_many: {kernel_name(f)} returned shape {y.shape}; it gives one number for one "
+                f"problem, such as y.sum()"
             )
         return y
 
@@ -336,7 +354,8 @@ class VectorizedProblem:
         f = plain_result(f)
         if tuple(f.shape) != X.shape[1:]:
             raise ShapeError(
-                f"minimize_many: with vectorized=True f returned shape {tuple(f.shape)} for {X.shape[1]} problems, wanted ({X.shape[1]},)"
+                f"minimize_many: with vectorized=True f returned shape {tuple(f.shape)} for {X.shape[1]} "
+                f"problems, wanted ({X.shape[1]},)"
             )
         g = pullback(xp_of(f).ones(f.shape, f.dtype))
         return f, g[0] if self.args else g
@@ -345,4 +364,6 @@ class VectorizedProblem:
         p, n = X.shape
         xp = xp_of(X)
         units = xp.broadcast_to(xp.eye(p, dtype=X.dtype)[:, :, None], (p, p, n))
-        return hmp(lambda X, *args: self.f(X, *args).sum(), X, units, tuple(self.of(which))).transpose((2, 0, 1))
+        return hmp(lambda X, *args: self.f(X, *args).sum(), X, units, tuple(self.of(which))).transpose(
+            (2, 0, 1)
+        )

@@ -62,7 +62,8 @@ def at_bounds(x: Any, g: Any, low: Any, high: Any) -> Any:
 
 
 def cosine(f: Any, g: Any, A: Any, fixed: Any) -> Any:
-    """Return the largest cosine between the residuals and a column of the Jacobian, of the free parameters."""
+    """Return the largest cosine between the residuals and a column of the Jacobian, of the free
+    parameters."""
     return np.max(np.where(fixed | (g == 0), 0.0, abs(g) / np.sqrt(2 * f * np.diag(A))))
 
 
@@ -91,9 +92,10 @@ def damped_step(x: Any, g: Any, A: Any, damping: Any, D: Any, bounds: tuple | No
 def step_kernel(p: int, bounded: bool) -> MapKernel:
     """Return the kernel of what a problem does between two evaluations.
 
-    It takes the state, the new point with its cost, gradient and matrix, gtol, maxiter and eps. It returns the
-    new state and the next point. The state is the rows x, g, D (p each), A (packed), cost, damping, its growth,
-    status and the number of steps, which is -1 before the first evaluation; and the bounds, if any."""
+    It takes the state, the new point with its cost, gradient and matrix, gtol, maxiter and eps. It returns
+    the new state and the next point. The state is the rows x, g, D (p each), A (packed), cost, damping, its
+    growth, status and the number of steps, which is -1 before the first evaluation; and the bounds, if
+    any."""
     q = p * (p + 1) // 2
     ends = np.cumsum([0, p, p, p, q])
 
@@ -138,11 +140,13 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
     return MapKernel(after)
 
 
-def fitted(evaluate: Callable, X: Any, bounds: tuple | None, xp: ModuleType, gtol: float, maxiter: int) -> dict[str, Any]:
+def fitted(
+    evaluate: Callable, X: Any, bounds: tuple | None, xp: ModuleType, gtol: float, maxiter: int
+) -> dict[str, Any]:
     """Solve all problems from the starts X (p, n), and return the last point of each.
 
-    `evaluate(X, which)` returns costs (b,), gradients (p, b) and matrices (packed, b) at points of the problems
-    with the numbers `which`. The bounds are arrays (p, n)."""
+    `evaluate(X, which)` returns costs (b,), gradients (p, b) and matrices (packed, b) at points of the
+    problems with the numbers `which`. The bounds are arrays (p, n)."""
     p, n = X.shape
     kernel = step_kernel(p, bounds is not None)
     limits = xp.zeros((0, n)) if bounds is None else xp.concatenate(bounds)
@@ -150,7 +154,11 @@ def fitted(evaluate: Callable, X: Any, bounds: tuple | None, xp: ModuleType, gto
     found, which, x = xp.zeros(state.shape), xp.arange(n), X.astype(np.float64)
     state[:p], state[-4:] = x, xp.array([FIRST_DAMPING, 2.0, RUNNING, -1.0])[:, None]
     while len(which):
-        x = xp.clip(x.astype(X.dtype).astype(np.float64), limits[:p], limits[p:]) if bounds else x.astype(X.dtype)
+        x = (
+            xp.clip(x.astype(X.dtype).astype(np.float64), limits[:p], limits[p:])
+            if bounds
+            else x.astype(X.dtype)
+        )
         f, g, A = evaluate(xp.ascontiguousarray(x, dtype=X.dtype), which)
         new = xp.concatenate([x, f[None], g, A])
         state, x = kernel(state, new, limits, gtol, float(maxiter), float(np.finfo(X.dtype).eps))
@@ -162,4 +170,11 @@ def fitted(evaluate: Callable, X: Any, bounds: tuple | None, xp: ModuleType, gto
             state, x, limits, which = [a.take(left, axis=-1) for a in (state, x, limits, which)]
     ends = np.cumsum([0, p, p, p, len(found) - 3 * p - 5])
     x, g, _, A = [found[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-    return {"x": x, "g": g, "A": A, "f": found[-5], "status": found[-2].astype(int), "iterations": found[-1].astype(int)}
+    return {
+        "x": x,
+        "g": g,
+        "A": A,
+        "f": found[-5],
+        "status": found[-2].astype(int),
+        "iterations": found[-1].astype(int),
+    }

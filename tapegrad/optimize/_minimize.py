@@ -14,7 +14,16 @@ from .._transforms.transforms import hessian, hvp, value_and_grad
 from ._barrier import with_small_gap
 from ._constraints import Constraints
 from ._estimates import estimates_of_likelihood, with_estimates
-from ._flat import FEW_UNKNOWNS, FlatStart, bounds_object, callback_of, flat_bounds, host_result, plain_call, refuse_derivatives
+from ._flat import (
+    FEW_UNKNOWNS,
+    FlatStart,
+    bounds_object,
+    callback_of,
+    flat_bounds,
+    host_result,
+    plain_call,
+    refuse_derivatives,
+)
 from ._ipopt import IpoptProblem
 
 # The derivatives that each of SciPy's methods needs.
@@ -66,7 +75,9 @@ class Objective:
 
     def record(self) -> None:
         """Replay value and gradient from a recording."""
-        self._value_and_grad = load("tapegrad.replay").prepare(self._f, self.place(self.start), *self.args).value_and_grad
+        self._value_and_grad = (
+            load("tapegrad.replay").prepare(self._f, self.place(self.start), *self.args).value_and_grad
+        )
 
     def value(self, u: np.ndarray) -> float:
         """Compute the value without derivatives, by a plain call."""
@@ -78,7 +89,9 @@ class Objective:
         except np.linalg.LinAlgError:
             return np.inf
         if y.size != 1 or y.dtype.kind not in "fiu":
-            raise NotScalarError(f"minimize: the function returned shape {y.shape}, dtype {y.dtype}; wanted is one real number")
+            raise NotScalarError(
+                f"minimize: the function returned shape {y.shape}, dtype {y.dtype}; wanted is one real number"
+            )
         return float(y.reshape(())) if np.isfinite(y).all() else np.inf
 
     def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -137,16 +150,22 @@ class Objective:
         if method not in WITH_PRODUCT:
             return {}
         if hess == "auto" and method == "trust-constr":
-            hess = "dense" if self.start.size < FEW_UNKNOWNS else "sparse" if self.found_sparse() else "product"
+            hess = (
+                "dense" if self.start.size < FEW_UNKNOWNS else "sparse" if self.found_sparse() else "product"
+            )
         if hess == "dense":
             return {"hess": self.hessian}
         if hess == "sparse":  # SciPy's other methods take no sparse matrix
-            return {"hess": self.sparse_hessian} if method == "trust-constr" else {"hessp": self.sparse_product}
+            return (
+                {"hess": self.sparse_hessian} if method == "trust-constr" else {"hessp": self.sparse_product}
+            )
         return {"hessp": self.product}
 
     def found_sparse(self) -> bool:
         """Return whether a sparse plan of the Hessian pays; keep it if so."""
-        self._sparse = load("tapegrad.sparse._renewed").plan_if_sparse("hessian", self._f, self.place(self.start), rest=self.args)
+        self._sparse = load("tapegrad.sparse._renewed").plan_if_sparse(
+            "hessian", self._f, self.place(self.start), rest=self.args
+        )
         return self._sparse is not None
 
     def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -159,7 +178,9 @@ class Objective:
 
     def _require_finite(self, derivative: np.ndarray, u: np.ndarray) -> None:
         if not np.isfinite(derivative).all():
-            raise ConvergenceError(f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere")
+            raise ConvergenceError(
+                f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere"
+            )
 
 
 @entry
@@ -209,9 +230,9 @@ def minimize(
     scipy.optimize.OptimizeResult
         SciPy's result with `x` a tree like x0, `flat` the vector of shape (n,), and the counts `evaluations`,
         `hessians` and `products`. As in SciPy, check `success`. If f is minus a log-likelihood, the method
-        `estimates` gives standard errors, intervals and predictions. Ipopt adds `constr_violation`, `multipliers`
-        (an array for each constraint) and `bound_multipliers`. Its ``options={"warm_start": result}`` starts
-        at an earlier result.
+        `estimates` gives standard errors, intervals and predictions. Ipopt adds `constr_violation`,
+        `multipliers` (an array for each constraint) and `bound_multipliers`. Its ``options={"warm_start":
+        result}`` starts at an earlier result.
 
     Raises
     ------
@@ -239,7 +260,13 @@ def minimize(
     refuse_derivatives("minimize", unknown, all_else=True)
     objective = Objective(f, x0, args)
     if method is None:
-        method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
+        method = (
+            "SLSQP"
+            if np.size(constraints) or isinstance(constraints, dict)
+            else "trust-exact"
+            if bounds is None
+            else "L-BFGS-B"
+        )
     if str(method).lower() == IPOPT:
         result = minimize_by_ipopt(objective, bounds, constraints, hess, tol, callback, options)
         return told(result, objective, bounds, constraints)
@@ -260,20 +287,33 @@ def minimize(
 def told(result: OptimizeResult, objective: Objective, bounds: Any, constraints: Any) -> OptimizeResult:
     """Return a result that can tell estimates."""
     limits = bounds_object(flat_bounds("minimize", objective.flat, bounds))
-    return with_estimates(result, lambda: estimates_of_likelihood(objective, result.flat, limits, constraints))
+    return with_estimates(
+        result, lambda: estimates_of_likelihood(objective, result.flat, limits, constraints)
+    )
 
 
 def minimize_by_ipopt(
-    objective: Objective, bounds: Any, constraints: Any, hess: str, tol: float | None, callback: Any, options: dict | None
+    objective: Objective,
+    bounds: Any,
+    constraints: Any,
+    hess: str,
+    tol: float | None,
+    callback: Any,
+    options: dict | None,
 ) -> OptimizeResult:
     """Run Ipopt with a recorded objective and exact sparse derivatives."""
     if callback is not None or hess != "auto":
-        raise ArgumentError("minimize: method='ipopt' takes no callback=, and its Hessian is exact and sparse: leave hess away")
+        raise ArgumentError(
+            "minimize: method='ipopt' takes no callback=, and its Hessian is exact and sparse: leave hess "
+            "away"
+        )
     limits = bounds_object(flat_bounds("minimize", objective.flat, bounds))
     start = moved_inside_bounds(objective.start, limits)
     objective.record()
     if not np.isfinite(objective(start)[0]):
-        raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
+        raise ConvergenceError(
+            f"minimize: the function is not finite at the starting point {start}; start elsewhere"
+        )
     result = IpoptProblem(objective, limits, constraints).solved(start, tol, options)
     result.flat = np.asarray(result.x)
     result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, 0
@@ -281,21 +321,29 @@ def minimize_by_ipopt(
     return result
 
 
-def minimize_flat(objective: Objective, method: str | Callable, hess: str = "auto", **options: Any) -> OptimizeResult:
+def minimize_flat(
+    objective: Objective, method: str | Callable, hess: str = "auto", **options: Any
+) -> OptimizeResult:
     """Run `minimize` on flat vectors."""
     name = "" if callable(method) else str(method).lower()
     known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
     if callable(method):
         name = "dogleg"  # it gets the whole Hessian
     elif name not in known:
-        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known | {IPOPT}))}")
+        raise ArgumentError(
+            f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known | {IPOPT}))}"
+        )
     if not isinstance(hess, str) or hess not in ("auto", "dense", "product", "sparse"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense', 'product' or 'sparse'")
     if hess == "sparse" and name not in WITH_PRODUCT:
-        raise ArgumentError(f"hess='sparse' with method={method!r}: those that take a sparse matrix are {', '.join(sorted(WITH_PRODUCT))}")
+        raise ArgumentError(
+            f"hess='sparse' with method={method!r}: those that take a sparse matrix are {', '.join(sorted(WITH_PRODUCT))}"
+        )
     start = moved_inside_bounds(objective.start, options.get("bounds"))
     if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):
-        raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
+        raise ConvergenceError(
+            f"minimize: the function is not finite at the starting point {start}; start elsewhere"
+        )
     derivatives = objective.second_derivatives(name, hess)
     fun, jac = (objective.value, None) if name in WITHOUT else (objective, True)
     result = scipy.optimize.minimize(fun, start, jac=jac, method=method, **derivatives, **options)
@@ -303,13 +351,23 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
         given = options.pop("options", None) or {}
 
         def again(x: np.ndarray, more: dict) -> OptimizeResult:
-            return scipy.optimize.minimize(fun, x, jac=jac, method=method, options={**given, **more}, **derivatives, **options)
+            return scipy.optimize.minimize(
+                fun, x, jac=jac, method=method, options={**given, **more}, **derivatives, **options
+            )
 
         result = with_small_gap(
-            result, again, options.get("constraints", ()), bounds_object(options.get("bounds")), given.get("maxiter", 1000)
+            result,
+            again,
+            options.get("constraints", ()),
+            bounds_object(options.get("bounds")),
+            given.get("maxiter", 1000),
         )
     result.flat = np.asarray(result.x)
-    result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, objective.products
+    result.evaluations, result.hessians, result.products = (
+        objective.evaluations,
+        objective.hessians,
+        objective.products,
+    )
     return result
 
 

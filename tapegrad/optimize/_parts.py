@@ -8,7 +8,9 @@ from typing import Any
 from .._core.arrays import xp_of
 
 
-def in_parts(run: Callable[[slice], dict], count: int, size: int, each: Callable[[Callable, Iterable], Iterable] = map) -> dict[str, Any]:
+def in_parts(
+    run: Callable[[slice], dict], count: int, size: int, each: Callable[[Callable, Iterable], Iterable] = map
+) -> dict[str, Any]:
     """Solve the problems 0 to count - 1 in parts of at most `size`, and join the results.
 
     `run(part)` solves the problems of a slice. It returns a dict of arrays whose last axis is the problem.

@@ -96,7 +96,9 @@ def checked_covariance(cov: Any, flat: Any) -> Any:
     if cov.size == n * n == 1:
         cov = cov.reshape((1, 1))
     if tuple(cov.shape) != (n, n):
-        raise ShapeError(f"propagate: cov has shape {tuple(cov.shape)}; wanted is ({n}, {n}), or ({n},) for variances")
+        raise ShapeError(
+            f"propagate: cov has shape {tuple(cov.shape)}; wanted is ({n}, {n}), or ({n},) for variances"
+        )
     if bool((np.diagonal(cov) < 0).any()):
         raise ArgumentError("propagate: cov has a negative variance")
     if bool((abs(cov - cov.T) > 1e-8 * abs(cov).max()).any()):

@@ -58,12 +58,17 @@ def acts_by_datum(residuals: Callable, p: int, arrays: list, count: int) -> bool
     inputs = [t.inputs("th", 0, int(a), s) for a, s in zip(starts, shapes, strict=False)]
 
     def both(theta: Any, *given: Any) -> tuple:
-        each = [flat_residuals(residuals(theta, *[g[i : i + 1] if g.shape else g for g in given])) for i in range(count)]
+        each = [
+            flat_residuals(residuals(theta, *[g[i : i + 1] if g.shape else g for g in given]))
+            for i in range(count)
+        ]
         return flat_residuals(residuals(theta, *given)), each
 
     try:
         whole, each = t.run(rebuilt_with(both, residuals), t.inputs("th", 0, 0, (p,)), *inputs)
-        return whole.shape == (count,) and all([y.shape == (1,) and y.ids[0] == i for y, i in zip(each, whole.ids, strict=True)])
+        return whole.shape == (count,) and all(
+            [y.shape == (1,) and y.ids[0] == i for y, i in zip(each, whole.ids, strict=True)]
+        )
     except Exception:  # what the function cannot do is said where its kernel is traced
         return False
 
@@ -71,9 +76,12 @@ def acts_by_datum(residuals: Callable, p: int, arrays: list, count: int) -> bool
 class CompiledResiduals:
     """Residuals of one problem as a kernel that gives cost, gradient and Gauss-Newton matrix of many.
 
-    Where residual i reads datum i alone, the kernel is a loop over the data. Otherwise it is one long step."""
+    Where residual i reads datum i alone, the kernel is a loop over the data. Otherwise it is one long
+    step."""
 
-    def __init__(self, call: str, residuals: Callable, restore: Callable, data: list, rows: Any, phi: Callable):
+    def __init__(
+        self, call: str, residuals: Callable, restore: Callable, data: list, rows: Any, phi: Callable
+    ):
         self.data, self.dtype = data, rows.dtype
         of_rows = rebuilt_with(lambda theta, *given: residuals(restore(theta), *given), residuals)
         counts = {a.shape[0] for a in data if a.ndim > 1}
@@ -81,20 +89,28 @@ class CompiledResiduals:
         if self.steps > 1 and not acts_by_datum(of_rows, len(rows), data, self.steps):
             self.steps = 1
         split = self.steps > 1
-        shapes = [(1, *a.shape[1:-1]) if split and a.ndim > 1 else tuple(a.shape[:-1]) if a.ndim else () for a in data]
+        shapes = [
+            (1, *a.shape[1:-1]) if split and a.ndim > 1 else tuple(a.shape[:-1]) if a.ndim else ()
+            for a in data
+        ]
         cuts = [int(c) for c in np.cumsum([0, *[math.prod(s) for s in shapes]])]
         p, self.width, self.xp = len(rows), cuts[-1] * self.steps, xp_of(rows)
 
         def one(theta: Any, datum: Any) -> Any:
-            given = [datum[a:b].reshape(s) if s else datum[a] for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)]
+            given = [
+                datum[a:b].reshape(s) if s else datum[a]
+                for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)
+            ]
             return flat_residuals(of_rows(theta, *given))
 
         def step(carry: Any, theta: Any, datum: Any) -> tuple:
             r = one(theta, datum)
             if r.size > MOST_UNROLLED:
                 raise ArgumentError(
-                    f"{call}: {kernel_name(residuals)} returned {r.size} residuals that are not one function of one datum each; above "
-                    f"{MOST_UNROLLED} this takes too long to compile. Pass data as arguments, or use vectorized=True"
+                    f"{call}: {kernel_name(residuals)} returned {r.size} residuals that are not one "
+                    f"function of one datum each; above "
+                    f"{MOST_UNROLLED} this takes too long to compile. Pass data as arguments, or use "
+                    f"vectorized=True"
                 )
             J = jacobian(one, mode="forward")(theta, datum)
             cost, slope, curvature = weights(phi, r, np.ones(r.shape))
@@ -113,11 +129,21 @@ class CompiledResiduals:
         arrays = [a if a.ndim == 0 or a.shape[-1] == 1 else a[..., at] for a in self.data]
         if self.steps > 1:
             inner = [math.prod(a.shape[1:-1]) for a in arrays]
-            arrays = [a.reshape((self.steps if a.ndim > 1 else 1, d, -1 if a.size else 0)) for a, d in zip(arrays, inner, strict=True)]
+            arrays = [
+                a.reshape((self.steps if a.ndim > 1 else 1, d, -1 if a.size else 0))
+                for a, d in zip(arrays, inner, strict=True)
+            ]
             arrays = [self.xp.broadcast_to(a.swapaxes(0, 1), (a.shape[1], self.steps, count)) for a in arrays]
         else:
-            arrays = [self.xp.broadcast_to(a, (*a.shape[:-1], count)).reshape((-1 if a.size else 0, 1, count)) for a in arrays]
-        data = self.xp.concatenate(arrays).astype(self.dtype, copy=False) if arrays else self.xp.zeros((1, 1, count), self.dtype)
+            arrays = [
+                self.xp.broadcast_to(a, (*a.shape[:-1], count)).reshape((-1 if a.size else 0, 1, count))
+                for a in arrays
+            ]
+        data = (
+            self.xp.concatenate(arrays).astype(self.dtype, copy=False)
+            if arrays
+            else self.xp.zeros((1, 1, count), self.dtype)
+        )
         return CompiledPart(self, constant(data))
 
 
@@ -144,7 +170,8 @@ class CompiledPart:
 
 
 def weights(phi: Callable, r: Any, ones: Any) -> tuple:
-    """Return the sum of phi over residuals, phi', and phi'' where it is positive (as in SciPy's robust losses)."""
+    """Return the sum of phi over residuals, phi', and phi'' where it is positive (as in SciPy's robust
+    losses)."""
 
     def total(r: Any) -> Any:
         return phi(r).sum()
@@ -154,7 +181,8 @@ def weights(phi: Callable, r: Any, ones: Any) -> tuple:
 
 
 class VectorizedResiduals:
-    """Residuals as a differentiable function of the whole batch; column b depends on column b of the parameters alone."""
+    """Residuals as a differentiable function of the whole batch; column b depends on column b of the
+    parameters alone."""
 
     width = 1
 
@@ -184,7 +212,8 @@ class VectorizedPart:
         r = plain_result(pushed[0][0])
         if r.ndim != 2 or r.shape[1] != X.shape[1]:
             raise ShapeError(
-                f"{whole.call}: with vectorized=True the function returned shape {tuple(r.shape)} for {X.shape[1]} problems; "
+                f"{whole.call}: with vectorized=True the function returned shape {tuple(r.shape)} for "
+                f"{X.shape[1]} problems; "
                 f"wanted is (m, {X.shape[1]})"
             )
         self.counts = len(r)

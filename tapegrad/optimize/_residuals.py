@@ -21,7 +21,16 @@ from ._estimates import (
     parameter_names,
     with_estimates,
 )
-from ._flat import ArraysOfPandas, FlatStart, Values, callback_of, flat_bounds, flatten_result, host_result, refuse_derivatives
+from ._flat import (
+    ArraysOfPandas,
+    FlatStart,
+    Values,
+    callback_of,
+    flat_bounds,
+    flatten_result,
+    host_result,
+    refuse_derivatives,
+)
 from ._gauss_newton import METHOD, by_gauss_newton
 
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
@@ -88,13 +97,20 @@ def least_squares(
     f = Values("least_squares", fun, flat, args, kwargs)
     first = f(flat.start)
     if not np.isfinite(first).all():
-        raise ConvergenceError(f"least_squares: residual {int(np.argmin(np.isfinite(first)))} is not finite at x0; start elsewhere")
+        raise ConvergenceError(
+            f"least_squares: residual {int(np.argmin(np.isfinite(first)))} is not finite at x0; start "
+            f"elsewhere"
+        )
     limits = flat_bounds("least_squares", flat, bounds)
     options["callback"] = callback_of(flat, options.get("callback"))
     if options["callback"] is None:
         del options["callback"]
     large = options.get("method") == METHOD
-    jac = f.jacobian if sparse is False and not large else f.sparse_jacobian(None if isinstance(sparse, bool) else sparse)
+    jac = (
+        f.jacobian
+        if sparse is False and not large
+        else f.sparse_jacobian(None if isinstance(sparse, bool) else sparse)
+    )
     if large:
         given = {name: value for name, value in options.items() if name != "method"}
         result = by_gauss_newton(f, jac, flat.start, limits, given)
@@ -170,7 +186,9 @@ def root(
         raise ConvergenceError("root: the function is not finite at x0; start elsewhere")
     jac = f.jacobian if str(method).lower() in ROOT_BY_JACOBIAN else None
     shown = None if callback is None else lambda x, *state: callback(flat(x), *state)
-    result = scipy.optimize.root(f, flat.start, method=method, jac=jac, tol=tol, callback=shown, options=options)
+    result = scipy.optimize.root(
+        f, flat.start, method=method, jac=jac, tol=tol, callback=shown, options=options
+    )
     result.flat, result.x = np.asarray(result.x), flat(np.asarray(result.x))
     return result
 
@@ -235,8 +253,15 @@ def curve_fit(
     refuse_derivatives("curve_fit", options)
     for name, x in (("xdata", xdata), ("ydata", ydata), ("sigma", sigma)):
         if xp_of(x) is not np:
-            raise ArgumentError(f"curve_fit: {name} is a CuPy array, and SciPy's curve_fit computes on the host: pass {name}.get()")
-    flat = FlatStart("curve_fit", p0) if is_node(p0) and not isinstance(p0, (list, tuple)) or hasattr(p0, "_fields") else None
+            raise ArgumentError(
+                f"curve_fit: {name} is a CuPy array, and SciPy's curve_fit computes on the host: pass "
+                f"{name}.get()"
+            )
+    flat = (
+        FlatStart("curve_fit", p0)
+        if is_node(p0) and not isinstance(p0, (list, tuple)) or hasattr(p0, "_fields")
+        else None
+    )
 
     def model(p: Any, f: Callable, x: Any) -> Any:
         return flatten_result(f(x, *p) if flat is None else f(x, flat.restore(p)))
@@ -251,7 +276,9 @@ def curve_fit(
 
     def jac(x: Any, *p: float) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return host_result(by_parameters(np.array(p, float), f, columns(x, lambda x: at(x, p)))).astype(np.float64)
+            return host_result(by_parameters(np.array(p, float), f, columns(x, lambda x: at(x, p)))).astype(
+                np.float64
+            )
 
     start, limits = p0, bounds
     if flat is not None:
@@ -259,7 +286,9 @@ def curve_fit(
     of = f if flat is None else fitted  # SciPy counts the parameters of f if p0 is not given
     given = {"check_finite": check_finite, "nan_policy": nan_policy, "full_output": full_output, **options}
     try:
-        found = scipy.optimize.curve_fit(of, xdata, ydata, start, sigma, absolute_sigma, bounds=limits, method=method, jac=jac, **given)
+        found = scipy.optimize.curve_fit(
+            of, xdata, ydata, start, sigma, absolute_sigma, bounds=limits, method=method, jac=jac, **given
+        )
     except RuntimeError as error:
         if type(error) is not RuntimeError:
             raise
@@ -270,7 +299,9 @@ def curve_fit(
         at = FlatStart("curve_fit", u) if flat is None else flat
         names = argument_names(f, u.size) if flat is None else parameter_names(flat.tree)
         values = curve_residuals(f, (xdata, ydata, sigma), at, flat is not None, nan_policy)
-        return estimates_of_residuals(values, u, limits_of(limits), names, options, absolute_sigma and sigma is not None)
+        return estimates_of_residuals(
+            values, u, limits_of(limits), names, options, absolute_sigma and sigma is not None
+        )
 
     fit = CurveFit(found if flat is None else (flat(found[0]), *found[1:]))
     fit.estimates_of = estimates

@@ -137,7 +137,9 @@ def least_squares_many(
     options = {"bounds": bounds, "loss": loss, "f_scale": f_scale, "gtol": gtol, "maxiter": maxiter}
     fits = Fits(call, rows, restore, X0, options)
     if vectorized:
-        return fits.solved(VectorizedResiduals(call, lambda X, *more: residuals(restore(X), *more), given, rows, fits.phi))
+        return fits.solved(
+            VectorizedResiduals(call, lambda X, *more: residuals(restore(X), *more), given, rows, fits.phi)
+        )
     return fits.solved(CompiledResiduals(call, residuals, restore, given, rows, fits.phi))
 
 
@@ -210,11 +212,17 @@ def curve_fit_many(
     xp, named = xp_of(rows), is_tree(P0)
     x, Y = as_float(plain_result(x), f"{call}: x"), as_float(plain_result(Y), f"{call}: Y")
     if Y.ndim != 2 or Y.shape[1] != batch:
-        raise ShapeError(f"{call}: Y has shape {tuple(Y.shape)}; wanted is (N, B), a column for each of the {batch} sets of P0")
+        raise ShapeError(
+            f"{call}: Y has shape {tuple(Y.shape)}; wanted is (N, B), a column for each of the {batch} sets "
+            f"of P0"
+        )
     count = Y.shape[0]
     x = x[..., None] if x.ndim and x.shape[-1] == count and x.shape[-2:] != Y.shape else x
     if x.ndim < 2 or x.shape[-2] != count or x.shape[-1] not in (1, batch):
-        raise ShapeError(f"{call}: x has shape {tuple(x.shape)}; wanted is (N,), (k, N), (N, B) or (k, N, B) with N = {count}, B = {batch}")
+        raise ShapeError(
+            f"{call}: x has shape {tuple(x.shape)}; wanted is (N,), (k, N), (N, B) or (k, N, B) with N = "
+            f"{count}, B = {batch}"
+        )
     points = x[None] if x.ndim == 2 else x.reshape((-1, *x.shape[-2:]))
     dims = x.shape[:-2]
     missing = xp.isnan(Y)
@@ -235,7 +243,8 @@ def curve_fit_many(
         found = f(at, params) if named else f(at, *[params[i] for i in range(p)])
         if np.shape(found) != np.shape(columns[1][:, 0]):
             raise ShapeError(
-                f"{call}: {kernel_name(f)} returned shape {np.shape(found)} for {len(columns[1])} data; wanted is one number for each"
+                f"{call}: {kernel_name(f)} returned shape {np.shape(found)} for {len(columns[1])} data; "
+                f"wanted is one number for each"
             )
         r = found - columns[1][:, 0]
         return np.where(columns[2][:, 0] > 0, r * columns[2][:, 0], 0.0) if weighted else r
@@ -244,14 +253,21 @@ def curve_fit_many(
     data = [xp.broadcast_to(d, (count, k if n == 0 else 1, d.shape[-1])) for n, d in enumerate(data)]
     options = {"bounds": bounds, "loss": loss, "f_scale": f_scale, "gtol": gtol, "maxiter": maxiter}
     fits = Fits(call, rows, restore, P0, options)
-    return fits.solved(CompiledResiduals(call, misfit, lambda theta: theta, data, rows, fits.phi), (~missing).sum(axis=0), absolute_sigma)
+    return fits.solved(
+        CompiledResiduals(call, misfit, lambda theta: theta, data, rows, fits.phi),
+        (~missing).sum(axis=0),
+        absolute_sigma,
+    )
 
 
 def column_of(call: str, sigma: Any, count: int) -> Any:
     """Return sigma as an array that fits (N, B)."""
     sigma = as_float(plain_result(sigma), f"{call}: sigma")
     if sigma.ndim > 2 or sigma.ndim and sigma.shape[0] != count:
-        raise ShapeError(f"{call}: sigma has shape {tuple(sigma.shape)}; wanted is a number, (N,) or (N, B) with N = {count}")
+        raise ShapeError(
+            f"{call}: sigma has shape {tuple(sigma.shape)}; wanted is a number, (N,) or (N, B) with N = "
+            f"{count}"
+        )
     if not bool((sigma > 0).all()):
         raise ArgumentError(f"{call}: sigma holds numbers that are not positive")
     return sigma[:, None] if sigma.ndim == 1 else sigma
@@ -275,9 +291,13 @@ class Fits:
             low, high = (given.lb, given.ub) if isinstance(given, scipy.optimize.Bounds) else given
         try:
             low, high = [self.xp.asarray(b, float) for b in (low, high)]
-            low, high = [self.xp.broadcast_to(b[:, None] if b.ndim == 1 else b, self.rows.shape) for b in (low, high)]
+            low, high = [
+                self.xp.broadcast_to(b[:, None] if b.ndim == 1 else b, self.rows.shape) for b in (low, high)
+            ]
         except ValueError as error:
-            raise ShapeError(f"{call}: bounds are numbers, {len(self.rows)} numbers, or arrays {self.rows.shape}: {error}") from None
+            raise ShapeError(
+                f"{call}: bounds are numbers, {len(self.rows)} numbers, or arrays {self.rows.shape}: {error}"
+            ) from None
         for wrong, text in (
             (low > high, "the lower bound is above the upper one"),
             ((self.rows < low) | (self.rows > high), "the start is outside of the bounds"),
@@ -297,7 +317,9 @@ class Fits:
             found = fitted(part, self.rows[:, at], limits, xp, self.gtol, self.maxiter)
             sizes = part.counts if counts is None else counts[at]
             free = xp.maximum(sizes - p, 0)
-            scale = 1.0 if absolute else xp.where(free > 0, 2 * found["f"] / xp.where(free > 0, free, 1), np.inf)
+            scale = (
+                1.0 if absolute else xp.where(free > 0, 2 * found["f"] / xp.where(free > 0, free, 1), np.inf)
+            )
             inverse = inverse_kernel(p)(found.pop("A"))
             return {**found, "cov": xp.where(xp.isfinite(inverse).all(axis=(0, 1)), inverse * scale, np.inf)}
 
@@ -310,7 +332,8 @@ class Fits:
             active = xp.where(x >= self.bounds[1], 1, xp.where(x <= self.bounds[0], -1, 0))
         return ManyFits(
             x=self.restore(x), cost=found["f"], gradient=self.restore(found["g"]), cov=cov,
-            standard_errors=self.restore(xp.sqrt(xp.einsum("kkn->kn", cov))), active_mask=self.restore(active),
+            standard_errors=self.restore(xp.sqrt(xp.einsum("kkn->kn", cov))),
+            active_mask=self.restore(active),
             converged=(found["status"] == GRADIENT) | (found["status"] == ROUNDING),
             status=found["status"], iterations=found["iterations"], evaluations=found["iterations"] + 1,
         )  # fmt: skip

@@ -26,8 +26,8 @@ from .sums import exact_bins, rounded
 def exchanged(x: Any, ranks: Ranks, what: str, where: str, prepared: AnyFunction, rows: bool = False) -> Any:
     """What all ranks together make of the contiguous host array of x.
 
-    `prepared(host)` does what may fail, and returns the exchange, for after all ranks have agreed. `rows`: the
-    length of the first axis may differ."""
+    `prepared(host)` does what may fail, and returns the exchange, for after all ranks have agreed. `rows`:
+    the length of the first axis may differ."""
     host = np.ascontiguousarray(to_host(x)).reshape(np.shape(x))
     exchange = prepared(host)
     ranks.agree(f"{what} of {host.dtype} {host.shape[rows:]} at {where}")
@@ -61,7 +61,9 @@ def sum_over_ranks(x: Any, *, ranks: Any, where: str, exact: bool) -> Any:
 
         return exchange
 
-    return x if ranks.size == 1 else exchanged(x, ranks, "an exact psum" if exact else "psum", where, prepared)
+    return (
+        x if ranks.size == 1 else exchanged(x, ranks, "an exact psum" if exact else "psum", where, prepared)
+    )
 
 
 rules(
@@ -85,7 +87,9 @@ def rows_over_ranks(x: Any, *, ranks: Any, where: str) -> Any:
 
 rules(
     rows_over_ranks,
-    lambda g, out, x, ranks, where: broadcast_to(bound(sum_over_ranks, g, ranks, pulled(where), exact=False), to=shape(x)),
+    lambda g, out, x, ranks, where: broadcast_to(
+        bound(sum_over_ranks, g, ranks, pulled(where), exact=False), to=shape(x)
+    ),
     jvp=lambda t, out, x, ranks, where: bound(rows_over_ranks, t[0], ranks, pushed(where)),
 )
 
@@ -95,7 +99,9 @@ def shifted(x: Any, *, ranks: Any, where: str, by: int, periodic: bool) -> Any:
     """The array of the rank `by` before this one; zeros where there is none."""
 
     ends = [ranks.rank - by, ranks.rank + by]
-    source, target = [r % ranks.size if periodic else r if 0 <= r < ranks.size else MPI.PROC_NULL for r in ends]
+    source, target = [
+        r % ranks.size if periodic else r if 0 <= r < ranks.size else MPI.PROC_NULL for r in ends
+    ]
 
     def prepared(host: Any) -> Any:
         found = np.zeros_like(host)
@@ -111,8 +117,12 @@ def shifted(x: Any, *, ranks: Any, where: str, by: int, periodic: bool) -> Any:
 
 rules(
     shifted,
-    lambda g, out, x, ranks, where, by, periodic: bound(shifted, g, ranks, pulled(where), by=-by, periodic=periodic),
-    jvp=lambda t, out, x, ranks, where, by, periodic: bound(shifted, t[0], ranks, pushed(where), by=by, periodic=periodic),
+    lambda g, out, x, ranks, where, by, periodic: bound(
+        shifted, g, ranks, pulled(where), by=-by, periodic=periodic
+    ),
+    jvp=lambda t, out, x, ranks, where, by, periodic: bound(
+        shifted, t[0], ranks, pushed(where), by=by, periodic=periodic
+    ),
 )
 
 
@@ -174,7 +184,8 @@ def operand(x: Any) -> Any:
         x = b = np.asarray(x)[()]
     if b.dtype.kind not in "biufc" or b.dtype.itemsize > 16 or b.dtype.char in "egG":
         raise ArgumentError(
-            f"tapegrad.parallel: an array of dtype {b.dtype} does not go over ranks; pass numbers of single or double precision"
+            f"tapegrad.parallel: an array of dtype {b.dtype} does not go over ranks; pass numbers of single "
+            f"or double precision"
         )
     return x
 
@@ -191,7 +202,8 @@ def mark(trace: Any, ranks: Ranks) -> None:
         trace.over_ranks = SharedArguments(ranks)
     elif not contains(other, ranks):
         raise ArgumentError(
-            "a function that is differentiated combines values over two communicators of which neither holds the other; "
+            "a function that is differentiated combines values over two communicators of which neither "
+            "holds the other; "
             "combine its result over one that holds both"
         )
 
@@ -217,7 +229,9 @@ class SharedArguments:
 
         None if a rank has a nan among them, and `first`."""
         leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
-        nan = any([v is not None and bool(np.isnan(v).any()) for v in [host_values(G[slot]) for slot in leaves]])
+        nan = any(
+            [v is not None and bool(np.isnan(v).any()) for v in [host_values(G[slot]) for slot in leaves]]
+        )
         values = [*leaves.values(), *[v for v, slot in getattr(trace, "outputs", ()) if slot is not None]]
         if trace.swept_in is None:
             values += [g for _, g in seeds]

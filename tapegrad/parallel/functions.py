@@ -375,7 +375,9 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
 
     @functools.wraps(f)
     def of_all(x: Any, *args: Any) -> Any:
-        return combined(share, "value_and_grad", (x,), args, comm, blocks, lambda: (0.0, tree_map(lambda v: 0.0 * v, x)))
+        return combined(
+            share, "value_and_grad", (x,), args, comm, blocks, lambda: (0.0, tree_map(lambda v: 0.0 * v, x))
+        )
 
     return of_all
 
@@ -430,7 +432,9 @@ def fastest(f: Callable, method: str, other: Callable) -> Callable:
     return lambda *args: (other if any_tracked(args) else own)(*args)
 
 
-def combined(share: Callable, call: str, points: tuple, args: tuple, comm: Any, blocks: Sequence | None, like: Callable) -> Any:
+def combined(
+    share: Callable, call: str, points: tuple, args: tuple, comm: Any, blocks: Sequence | None, like: Callable
+) -> Any:
     """The sum of what `share` gives on each rank, or for each block of each rank.
 
     `like` gives zeros like one of them."""
@@ -442,10 +446,20 @@ def combined(share: Callable, call: str, points: tuple, args: tuple, comm: Any, 
         else:
             shares = [ravel(share(*points, block, *args)) for block in blocks]
             empty, restore = ravel(like())
-            flat = stack([row for row, _ in shares]) if shares else np.zeros((0, *shape(empty)), layout_of(empty).dtype)
+            flat = (
+                stack([row for row, _ in shares])
+                if shares
+                else np.zeros((0, *shape(empty)), layout_of(empty).dtype)
+            )
         if ranks.tracked > met:
             raise ArgumentError(
-                f"parallel.{call}: the function calls a collective on what is differentiated. It gives the share of one rank, which "
-                f"parallel.{call} adds up; or use tapegrad.{call}, which gives the whole derivative of a function with collectives"
+                f"parallel.{call}: the function calls a collective on what is differentiated. It gives the "
+                f"share of one rank, which "
+                f"parallel.{call} adds up; or use tapegrad.{call}, which gives the whole derivative of a "
+                f"function with collectives"
             )
-    return restore(called(sum_over_ranks, flat, comm, exact=False) if blocks is None else called(rows_over_ranks, flat, comm))
+    return restore(
+        called(sum_over_ranks, flat, comm, exact=False)
+        if blocks is None
+        else called(rows_over_ranks, flat, comm)
+    )

@@ -11,9 +11,8 @@ pullback here is the exact adjoint of that function. So the R sweeps, each start
 the gradient of R f by the R copies. The gradient of f by one common x is their mean. `SharedArguments` takes
 this mean at the arguments of each transform that has met a collective (`Trace.over_ranks`). The rule is the
 same at each level of nested transforms, because the mean is an operation like the others. A sum over ranks is
-its own adjoint, and the mean of equal gradients changes nothing. `SharedArguments` also compares arguments and
-values over the ranks, and raises where they differ.
-"""
+its own adjoint, and the mean of equal gradients changes nothing. `SharedArguments` also compares arguments
+and values over the ranks, and raises where they differ."""
 
 import atexit
 import hashlib
@@ -42,7 +41,8 @@ def require_mpi() -> None:
     """Raise if there is no MPI."""
     if MPI is None:
         raise ImportError(
-            "tapegrad.parallel needs mpi4py and an MPI library: pip install 'tapegrad[mpi]', then start the program on "
+            "tapegrad.parallel needs mpi4py and an MPI library: pip install 'tapegrad[mpi]', then start the "
+            "program on "
             "several ranks with: mpiexec -n 4 python program.py"
         )
 
@@ -137,8 +137,10 @@ class Ranks:
         high, low, size = found[1:].reshape(3, -1)
         for k in np.flatnonzero(high + low > SAME * size):
             raise RankError(
-                f"{callers_line()}: a function that combines values over {self.size} ranks has arguments or a value (number {k}) "
-                "that differ between ranks; pass the same arguments on all ranks, and return what tapegrad.parallel.psum gives"
+                f"{callers_line()}: a function that combines values over {self.size} ranks has arguments or "
+                f"a value (number {k}) "
+                "that differ between ranks; pass the same arguments on all ranks, and return what "
+                "tapegrad.parallel.psum gives"
             )
         return bool(found[0])
 
@@ -157,7 +159,8 @@ def difference(tags: AnyList) -> str:
     head = {t.partition(", of a value in ")[0] for t in tags}
     if len(head) == 1:
         return (
-            f"{head.pop()}: the argument depends on what is differentiated on some ranks only; let a rank without data "
+            f"{head.pop()}: the argument depends on what is differentiated on some ranks only; let a rank "
+            f"without data "
             "give an empty sum of the same arguments, such as 0.0 * x.sum(). " + listed(tags)
         )
     return "the ranks do not do the same: " + listed(tags)
@@ -167,7 +170,9 @@ def listed(tags: AnyList) -> str:
     groups: AnyDict = {}
     for r, tag in enumerate(tags):
         groups.setdefault(tag, []).append(str(r))
-    return "; ".join([f"rank{'s' if len(rs) > 1 else ''} {', '.join(rs)}: {tag}" for tag, rs in groups.items()])
+    return "; ".join(
+        [f"rank{'s' if len(rs) > 1 else ''} {', '.join(rs)}: {tag}" for tag, rs in groups.items()]
+    )
 
 
 def finished(requests: AnyList, seconds: float | None) -> int:
@@ -197,7 +202,10 @@ def ranks_of(comm: Any = None) -> Ranks:
     require_mpi()
     comm = MPI.COMM_WORLD if comm is None else comm
     if not isinstance(comm, MPI.Intracomm):
-        raise ArgumentError(f"tapegrad.parallel: comm is a {type(comm).__name__}; pass a communicator of mpi4py, such as MPI.COMM_WORLD")
+        raise ArgumentError(
+            f"tapegrad.parallel: comm is a {type(comm).__name__}; pass a communicator of mpi4py, such as "
+            f"MPI.COMM_WORLD"
+        )
     return known(comm)
 
 

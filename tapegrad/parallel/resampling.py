@@ -68,9 +68,14 @@ def bootstrap(
     if not operator.index(samples) > 0:
         raise ArgumentError(f"bootstrap: samples={samples!r}; it is a whole number above 0")
     if len({x.shape[:1] for x in arrays}) != 1 or not arrays[0].size:
-        raise ShapeError(f"bootstrap: the data have shapes {[x.shape for x in arrays]}; wanted one number of observations above 0")
+        raise ShapeError(
+            f"bootstrap: the data have shapes {[x.shape for x in arrays]}; wanted one number of "
+            f"observations above 0"
+        )
     parts = [(k, min(k + SAMPLES_OF_PART, samples)) for k in range(0, samples, SAMPLES_OF_PART)]
-    found = run_parts(functools.partial(resampled, statistic, arrays, seed), parts, client, store=store, progress=progress)
+    found = run_parts(
+        functools.partial(resampled, statistic, arrays, seed), parts, client, store=store, progress=progress
+    )
     return np.concatenate(found)
 
 

@@ -119,7 +119,8 @@ def dumped(x: Any, what: str) -> bytes:
         return bytes(pickle.dumps(x) if cloudpickle is None else cloudpickle.dumps(x))
     except Exception as error:
         raise ArgumentError(
-            f"run_parts: {what} cannot be pickled, so no other process can have it: {type(error).__name__}: {error}. Define functions by "
+            f"run_parts: {what} cannot be pickled, so no other process can have it: {type(error).__name__}: "
+            f"{error}. Define functions by "
             "def at the top level of a module, and pass open files and communicators by name"
         ) from error
 
@@ -168,7 +169,9 @@ class Tasks:
         count = 1 if self.seconds is None else max(1, min(share, int(TASK_SECONDS / max(self.seconds, 1e-9))))
         numbers = [self.left.pop() for _ in range(min(count, len(self.left)))]
         try:
-            future = self.executor.submit(run_task, self.f, dumped([self.parts[n] for n in numbers], "a part"))
+            future = self.executor.submit(
+                run_task, self.f, dumped([self.parts[n] for n in numbers], "a part")
+            )
         except BaseException:
             self.left += numbers[::-1]
             raise
@@ -207,7 +210,8 @@ def executor_of(client: Any) -> tuple[Any, int]:
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         return client.get_executor(pure=False), max(1, sum([w["nthreads"] for w in workers]))
     raise ArgumentError(
-        f"client is a {type(client).__name__}; pass a dask.distributed.Client or a concurrent.futures.Executor, such as "
+        f"client is a {type(client).__name__}; pass a dask.distributed.Client or a "
+        f"concurrent.futures.Executor, such as "
         "ProcessPoolExecutor()"
     )
 
@@ -265,7 +269,11 @@ class ProgressBar:
         if progress not in (True, False, "auto"):
             raise ArgumentError(f"progress={progress!r}; it is True, False or 'auto'")
         wanted = progress is True or (progress == "auto" and sys.stderr.isatty())
-        self.bar = tqdm(total=total, initial=done, delay=0 if progress is True else 2, unit="part") if wanted and tqdm is not None else None
+        self.bar = (
+            tqdm(total=total, initial=done, delay=0 if progress is True else 2, unit="part")
+            if wanted and tqdm is not None
+            else None
+        )
 
     def __enter__(self) -> "ProgressBar":
         return self

@@ -10,7 +10,12 @@ def product_text(subscripts: str, x: str, y: str, shapes: list, given: Callable)
     one, or in one alone."""
     inputs, out = subscripts.split("->")
     a, b = inputs.split(",")
-    if any([len(set(s)) < len(s) for s in (a, b, out)]) or set(out) != set(a) ^ set(b) or not out or "." in subscripts:
+    if (
+        any([len(set(s)) < len(s) for s in (a, b, out)])
+        or set(out) != set(a) ^ set(b)
+        or not out
+        or "." in subscripts
+    ):
         return None
     if out[0] in b:
         a, b, x, y, shapes = b, a, y, x, shapes[::-1]

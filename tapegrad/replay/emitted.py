@@ -49,7 +49,17 @@ from .interpreter.blocks import InstructionBlock
 from .interpreter.instruction_kinds import InstructionKinds, block_ranges
 from .interpreter.loop_rerolling import is_small, reroll_blocks
 from .interpreter.program_loops import is_all, program_loops
-from .program import GROUP, HEARD, LAID, PART, Instruction, Program, copy_with_strides, guard_holds, setting_of
+from .program import (
+    GROUP,
+    HEARD,
+    LAID,
+    PART,
+    Instruction,
+    Program,
+    copy_with_strides,
+    guard_holds,
+    setting_of,
+)
 from .record.instructions import is_pure, ufunc_of
 
 
@@ -76,7 +86,14 @@ class EmittedProgram:
     """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it
     have those?"""
 
-    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True, rolled: bool = True, kinds: Any = None):
+    def __init__(
+        self,
+        program: Program,
+        compiled: bool = False,
+        blocks: bool = True,
+        rolled: bool = True,
+        kinds: Any = None,
+    ):
         self.groups: list = []
         self.alone: dict = {}
         self.in_blocks = blocks
@@ -90,7 +107,9 @@ class EmittedProgram:
         self.storage: dict = {}
         self.frames = Frames(self.storage)
         # nobody else sees a value
-        self.closed = bool(self.groups) and all([type(i.prim) is str or is_pure(i.prim) for _, i in program.code])
+        self.closed = bool(self.groups) and all(
+            [type(i.prim) is str or is_pure(i.prim) for _, i in program.code]
+        )
         self.lines: list = []
         for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
             self.storage[k] = Storage(k, END, True)
@@ -127,13 +146,21 @@ class EmittedProgram:
         if any([shown[0] is False for shown in self.shown.values()]):
             return math.inf  # kernels for a device are made when they are asked for
         loops = [loop for found in self.rolled.values() for loop in found if is_small(loop)]
-        looped, building = sum([loop.stop - loop.start for loop in loops]), LOOP_BUILD_NS * sum([loop.period for loop in loops])
+        looped, building = (
+            sum([loop.stop - loop.start for loop in loops]),
+            LOOP_BUILD_NS * sum([loop.period for loop in loops]),
+        )
         table, saved = self.table, 0.0
         counts = np.bincount(table.classes[self.within], minlength=len(table.example))
-        for n, inside, count in zip(table.example.tolist(), counts.tolist(), table.counts.tolist(), strict=True):
+        for n, inside, count in zip(
+            table.example.tolist(), counts.tolist(), table.counts.tolist(), strict=True
+        ):
             size = math.prod(self.shown[self.program.code[n][0]][1])
             if size >= GROUPED_ELEMENTS:
-                saved += inside * (BLOCK_ELEMENT_NS * size - GROUP_SHARE_NS) + (count - inside) * TEXT_ELEMENT_NS * size
+                saved += (
+                    inside * (BLOCK_ELEMENT_NS * size - GROUP_SHARE_NS)
+                    + (count - inside) * TEXT_ELEMENT_NS * size
+                )
         saved = max(saved, 0.0) + LOOPED_ROW_NS * looped + REREAD_BYTE_NS * self.read_again()
         return (compiling + building) / saved if saved else math.inf
 
@@ -161,7 +188,11 @@ class EmittedProgram:
     def large(self, k: int) -> Any:
         """The layout of a large array of NumPy that is all of its memory; else None."""
         numpys, shape, strides, dtype, owns = self.shown[k]
-        return (shape, strides, dtype) if numpys and owns and math.prod(shape) * dtype.itemsize >= REUSED_BYTES else None
+        return (
+            (shape, strides, dtype)
+            if numpys and owns and math.prod(shape) * dtype.itemsize >= REUSED_BYTES
+            else None
+        )
 
     def release(self, n: int) -> None:
         """The memory and the names of what is read by instruction n for the last time."""
@@ -171,7 +202,12 @@ class EmittedProgram:
             storage, name = self.storage[k], self.name[k]
             root = storage.members[0]
             layout = self.large(root)
-            free = layout is not None and root not in self.moved and not storage.framed and self.wanted[layout] > 0
+            free = (
+                layout is not None
+                and root not in self.moved
+                and not storage.framed
+                and self.wanted[layout] > 0
+            )
             if free and self.is_dead(storage, n) and (self.last[root] >= n or self.taken_up(root)):
                 storage.outside = True  # it is given away once
                 self.moved.add(root)
@@ -252,7 +288,9 @@ class EmittedProgram:
                 continue
             if i.watched != watched:
                 setting = self.given(setting_of(i.watched), "S")
-                self.lines += ([] if watched is not None else ["before = now()", "try:"]) + [f"put({setting})"]
+                self.lines += ([] if watched is not None else ["before = now()", "try:"]) + [
+                    f"put({setting})"
+                ]
                 watched = i.watched
             self.called[str(i.prim)] += 1
             self.instruction(n, k, i)
@@ -260,7 +298,12 @@ class EmittedProgram:
         names = [f"v{k}" for k in program.arguments]
         results = ", ".join([self.result(k, leaf) for k, leaf in program.outputs])
         left = [self.name[k] + ".copy()" * self.storage[k].framed for _, k in program.written]
-        written = ", ".join([f"({self.given(array, 'w')}, {name})" for (array, _), name in zip(program.written, left, strict=True)])
+        written = ", ".join(
+            [
+                f"({self.given(array, 'w')}, {name})"
+                for (array, _), name in zip(program.written, left, strict=True)
+            ]
+        )
         body = [*self.lines, f"return [{results}], [{written}]"]
         head, end = ["H.shown = H.unsafe = None"], []
         if self.frames.makers:
@@ -279,7 +322,13 @@ class EmittedProgram:
             body[-1:] = [f"R = [{results}], [{written}]", *end, "return R"]
         if watched is not None:
             first = body.index("try:") + 1
-            body = [*head, *body[:first], *["    " + line for line in body[first:]], "finally:", "    put(before)"]
+            body = [
+                *head,
+                *body[:first],
+                *["    " + line for line in body[first:]],
+                "finally:",
+                "    put(before)",
+            ]
         else:
             body = head + body
         self.text = f"def replay({', '.join(names)}):\n" + "".join([f"    {line}\n" for line in body])
@@ -308,7 +357,9 @@ class EmittedProgram:
         return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
-        block = InstructionBlock(self.arena, start, stop, self.outside, self.kinds, self.rolled[start], self.rolling)
+        block = InstructionBlock(
+            self.arena, start, stop, self.outside, self.kinds, self.rolled[start], self.rolling
+        )
         self.made.append(block)
         self.inside += stop - start
         call = f"{self.given(block, 'b')}({', '.join(['M', *[self.name[k] for k in block.given]])})"
@@ -355,7 +406,9 @@ class EmittedProgram:
                 return
         flat = ufunc_of(i)
         if flat is not None:
-            names = [args[a.k] if type(a) is ArgumentPlaceholder else self.given(a, "c") for a in i.params["args"]]
+            names = [
+                args[a.k] if type(a) is ArgumentPlaceholder else self.given(a, "c") for a in i.params["args"]
+            ]
             self.storage[k] = Storage(k, self.last[k])
             self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
         elif prim is PART:
@@ -384,11 +437,20 @@ class EmittedProgram:
         prim, shown = i.prim, [self.shown[a] for a in i.args]
         if not all([numpys for numpys, *_ in shown]):
             return None
-        if prim.reduces == "products" and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
+        if prim.reduces == "products" and all(
+            [len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]
+        ):
             memory = self.framed(n, k)
             return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
-        if prim is contract.prim and len(args) == 2 and self.is_packed(k) and all([d == F8 for _, _, _, d, _ in shown]):
-            return product_text(i.params["subscripts"], *args, [s for _, s, *_ in shown], lambda c: self.given(c, "c"))
+        if (
+            prim is contract.prim
+            and len(args) == 2
+            and self.is_packed(k)
+            and all([d == F8 for _, _, _, d, _ in shown])
+        ):
+            return product_text(
+                i.params["subscripts"], *args, [s for _, s, *_ in shown], lambda c: self.given(c, "c")
+            )
         if prim in VIEWS:
             return args[0] + self.steps(((VIEWS[prim], *i.params.values()),), ("transpose", "reshape"))
         if prim.scalar == "select" and self.shown[k][0]:
@@ -411,9 +473,16 @@ class EmittedProgram:
     def is_of_columns(self, k: int, i: Instruction) -> bool:
         """Is a result of short rows made of arrays of other shapes, so that NumPy loops anew for each row?"""
         numpys, shape, _, dtype, _ = self.shown[k]
-        short = bool(numpys) and len(shape) > 1 and 1 < shape[-1] < COLUMNS and math.prod(shape) > shaping.LONG
+        short = (
+            bool(numpys) and len(shape) > 1 and 1 < shape[-1] < COLUMNS and math.prod(shape) > shaping.LONG
+        )
         given = [self.shown[a] for a in i.args]
-        fit = short and dtype == F8 and self.is_packed(k) and all([n and s and d == F8 for n, s, _, d, _ in given])
+        fit = (
+            short
+            and dtype == F8
+            and self.is_packed(k)
+            and all([n and s and d == F8 for n, s, _, d, _ in given])
+        )
         return fit and any([s != shape for _, s, *_ in given])
 
     def is_packed(self, k: int) -> bool:
@@ -421,7 +490,9 @@ class EmittedProgram:
         return in_c_order(shape, strides, dtype.itemsize)
 
     def transposed(self, axes: tuple) -> str:
-        return ".T" if tuple(axes) == tuple(range(len(axes)))[::-1] else f".transpose({self.given(axes, 'c')})"
+        return (
+            ".T" if tuple(axes) == tuple(range(len(axes)))[::-1] else f".transpose({self.given(axes, 'c')})"
+        )
 
     def steps(self, path: tuple, kinds: tuple) -> str | None:
         """The view by these steps, if they are of these kinds."""
@@ -483,7 +554,9 @@ class EmittedProgram:
         if not step or (copy and not is_number and 0 in self.shown[k][2]):
             self.lines.append(f"{self.target(k)} = {self.body(READ, i.params)}({x})")
         else:
-            self.lines.append(f"{self.target(k)} = {x}{step}" + ("" if is_number or not copy else ".copy('K')"))
+            self.lines.append(
+                f"{self.target(k)} = {x}{step}" + ("" if is_number or not copy else ".copy('K')")
+            )
 
     def write(self, n: int, k: int, i: Instruction, args: list) -> None:
         path, at = i.params["path"], i.params["at"]
@@ -506,14 +579,21 @@ class EmittedProgram:
             x = self.target(k)
             unread = i.prim is ASSIGN and is_all(path, at) and self.shown[base][0]
             self.lines.append(
-                f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(copy_with_layout, 'u')}({args[0]})"
+                f"{x} = {self.given(room_like, 'u')}({args[0]})"
+                if unread
+                else f"{x} = {self.given(copy_with_layout, 'u')}({args[0]})"
             )
             self.put(i, x, args, path, at)
 
     def is_given_up(self, y: int, base: int, n: int) -> bool:
         """Does nobody read y after instruction n, and is it laid out as the buffer is?"""
         storage = self.storage[y]
-        return self.shown[y] == self.shown[base] and self.shown[y][4] and bool(self.shown[y][0]) and self.is_dead(storage, n)
+        return (
+            self.shown[y] == self.shown[base]
+            and self.shown[y][4]
+            and bool(self.shown[y][0])
+            and self.is_dead(storage, n)
+        )
 
     def put(self, i: Instruction, x: str, args: list, path: tuple, at: Any) -> None:
         """The write itself, where x may be altered."""
@@ -539,7 +619,10 @@ def is_repeated(kinds: InstructionKinds) -> bool:
 
 def is_rolled(table: InstructionTable, start: int, stop: int) -> bool:
     """Is most of the work of these small instructions in loops?"""
-    return 2 * sum([loop.stop - loop.start for loop in program_loops(table, start, stop) if is_small(loop)]) > stop - start
+    return (
+        2 * sum([loop.stop - loop.start for loop in program_loops(table, start, stop) if is_small(loop)])
+        > stop - start
+    )
 
 
 def with_groups(program: Program) -> tuple:
@@ -547,7 +630,9 @@ def with_groups(program: Program) -> tuple:
     kinds = InstructionKinds(program)
     found = block_ranges(kinds)
     within = {k for start, stop in found for k, _ in program.code[start:stop]}
-    looped = {k for start, stop in found if is_rolled(kinds.table, start, stop) for k, _ in program.code[start:stop]}
+    looped = {
+        k for start, stop in found if is_rolled(kinds.table, start, stop) for k, _ in program.code[start:stop]
+    }
     reader = load("tapegrad.replay.fusion.groups").read_groups(program, looped, within)
     if not reader.groups:
         return program, [], reader.alone
@@ -588,7 +673,9 @@ def describe_program(emitted: EmittedProgram) -> str:
     for group in emitted.groups:
         for _, name in group.names:
             names[name] = names.get(name, 0) + 1
-    inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
+    inside, outside = [
+        ", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)
+    ]
     if names:
         return (
             f"; {count_phrase('compiled loop', len(emitted.groups))} with {inside}"
@@ -596,7 +683,9 @@ def describe_program(emitted: EmittedProgram) -> str:
             + of_python
         )
     return (
-        f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops" * (not trips)
+        f"; no compiled loops, for these are no elementwise ones or too few: {outside}"
+        if outside
+        else "; no compiled loops" * (not trips)
     ) + of_python
 
 

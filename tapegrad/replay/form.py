@@ -23,8 +23,28 @@ from .._core.trees import Const, is_node, leaves, tree_map, with_leaves
 from .._core.variable import Variable, frozen
 from .._dispatch.random import DRAW
 from .._transforms.call import RecordedCall as Swept
-from .._transforms.call import cast_to_primal, leaves_like, overlapping, run_forward, user_name, value_and_tangent, value_out, where_of
-from .._transforms.transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
+from .._transforms.call import (
+    cast_to_primal,
+    leaves_like,
+    overlapping,
+    run_forward,
+    user_name,
+    value_and_tangent,
+    value_out,
+    where_of,
+)
+from .._transforms.transforms import (
+    _wrapping,
+    grad,
+    hessian,
+    hmp,
+    hvp,
+    jacobian,
+    jmp,
+    value_and_grad,
+    value_grad_hvp,
+    vmp,
+)
 from ..ops.linalg.factorizations import is_finite
 from .costs import (
     CHANGING_RECORDINGS,
@@ -55,7 +75,9 @@ def value_form(f: Callable, argnums: Any) -> Callable:
 
 
 def _jvp(f: Callable, argnums: Any) -> Callable:
-    return lambda x, v, *args: value_and_tangent(*run_forward(f"jvp({user_name(f)})", f, (x,), (v,), None, args))
+    return lambda x, v, *args: value_and_tangent(
+        *run_forward(f"jvp({user_name(f)})", f, (x,), (v,), None, args)
+    )
 
 
 def _vjp(f: Callable, argnums: Any) -> Callable:
@@ -63,7 +85,10 @@ def _vjp(f: Callable, argnums: Any) -> Callable:
         with scope_block():
             r = Swept(f"vjp({user_name(f)})", f, 0, (x, *args), {})
             ws = leaves_like("vjp", "cotangent", w, r.tree)
-            gs = [None if s is None or c is None else cast_to_primal("vjp", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
+            gs = [
+                None if s is None or c is None else cast_to_primal("vjp", "cotangent", c, y)
+                for c, (y, s) in zip(ws, r.low, strict=True)
+            ]
             return r.value(), r.inputs.results(r.gradient(gs))
 
     return pulled
@@ -92,7 +117,10 @@ def call_arguments(args: tuple, themselves: bool) -> list:
     """As f gets them: values, which it may write, and not the caller's arrays.  `themselves`: those, for they
     share memory with what f writes."""
     kept: dict = {}  # one that is given twice is one
-    return [a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: result_value(x, kept), a) for a in args]
+    return [
+        a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: result_value(x, kept), a)
+        for a in args
+    ]
 
 
 def result_value(x: Any, kept: dict) -> Any:
@@ -139,7 +167,9 @@ class TransformForm:
         if self.method == "value" and watching() and not isinstance(f, Const):
             with scope_block():
                 return Swept(self.name, f, self.owner.argnums, args, {}).value()  # where it is seen
-        y = METHODS[self.method](f, self.owner.argnums)(*(call_arguments(args, themselves) if self.method == "value" else args))
+        y = METHODS[self.method](f, self.owner.argnums)(
+            *(call_arguments(args, themselves) if self.method == "value" else args)
+        )
         return tree_map(value_out, y) if self.method == "value" else y
 
     def __call__(self, args: tuple) -> Any:
@@ -168,7 +198,11 @@ class TransformForm:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
             return found
-        if self.owner.on_change == "raise" and type(failed) is not Departure and any([kept.is_of_setting() for kept in self.programs]):
+        if (
+            self.owner.on_change == "raise"
+            and type(failed) is not Departure
+            and any([kept.is_of_setting() for kept in self.programs])
+        ):
             raise GuardError(self.complaint(args, failed))
         if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
@@ -200,7 +234,9 @@ class TransformForm:
         owner = self.owner
         example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
         if owner.on_change == "raise" and example.values(of_f) is None:
-            raise GuardError(f"{self.name}: the call has {example.difference(of_f)}, which was given to prepare")
+            raise GuardError(
+                f"{self.name}: the call has {example.difference(of_f)}, which was given to prepare"
+            )
         active = tuple([k in owner.nums or (k == 1 and self.method in PRODUCTS) for k in range(len(args))])
         # at first a number is what it is: once another comes, and the function is known to be recorded, it is
         # an input
@@ -225,7 +261,15 @@ class TransformForm:
         catches = warned() != "error" or may_catch(roots)
         try:
             with ErrorListener() as told:
-                recorded = Recording(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
+                recorded = Recording(
+                    self.name,
+                    f,
+                    lift,
+                    args,
+                    signature.chosen,
+                    catches,
+                    lambda trace: self.check(args, trace, before),
+                )
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(self.refusal(str(error))) from error
@@ -244,7 +288,10 @@ class TransformForm:
         program = Program(recorded)
         reason = surroundings.settle(recorded.arrays, program, drawn) or recorded.trace.drawn
         if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
-            self.eager, self.programs = f"a replay of it failed: {type(failed.error).__name__}: {failed.error}", []
+            self.eager, self.programs = (
+                f"a replay of it failed: {type(failed.error).__name__}: {failed.error}",
+                [],
+            )
             broken(self.name, failed.error, "the function is run as it is from now on")
             return y
         self.recordings += 1
@@ -257,12 +304,18 @@ class TransformForm:
             self.branched()
             return y
         if reason is None and self.vain >= VAIN_RECORDINGS:
-            reason = unkept or f"each of the last {self.vain} recordings took another way, and none was replayed"
+            reason = (
+                unkept or f"each of the last {self.vain} recordings took another way, and none was replayed"
+            )
         if reason is None and self.recordings > 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
             if owner.on_change == "record":
                 self.full = failed is None and len(self.programs) == PROGRAMS_KEPT
-                then = f"the last {PROGRAMS_KEPT} of them are replayed, and others run as they are" if self.full else "it is run as it is"
+                then = (
+                    f"the last {PROGRAMS_KEPT} of them are replayed, and others run as they are"
+                    if self.full
+                    else "it is run as it is"
+                )
                 many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
                 told = f"{self.name}: {reason}, for {many}. Prepare it once for each shape, or pad the arrays to a few shapes"
                 warnings.warn(ReplayWarning(told), stacklevel=5)
@@ -275,7 +328,10 @@ class TransformForm:
             # it was about tangents, of which no plain call tells
             failed.kept.deaf = owner.on_change == "record"
             return y
-        self.programs = [CachedProgram(signature, surroundings, program, owner), *self.programs[: PROGRAMS_KEPT - 1]]
+        self.programs = [
+            CachedProgram(signature, surroundings, program, owner),
+            *self.programs[: PROGRAMS_KEPT - 1],
+        ]
         return y
 
     def check(self, args: tuple, trace: Any, before: "CachedProgram | None") -> None:
@@ -300,7 +356,12 @@ class TransformForm:
         if self.eager is not None:
             return [f"run as it is, not recorded: {self.eager}"]
         paused = (
-            [f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways each"] if self.pause > 0 else []
+            [
+                f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways "
+                f"each"
+            ]
+            if self.pause > 0
+            else []
         )
         others = ["calls of other kinds are run as they are"] if self.full else []
         return [*paused, *others, *[kept.report() for kept in self.programs]]
@@ -325,7 +386,9 @@ class Departure:
     def is_fault(self) -> bool:
         """May it be one of ours?"""
         of_values = self.error is None or isinstance(self.error, OF_VALUES)
-        return not of_values and all([type(i.prim) is str or is_pure(i.prim) for _, i in self.kept.program.code])
+        return not of_values and all(
+            [type(i.prim) is str or is_pure(i.prim) for _, i in self.kept.program.code]
+        )
 
 
 FAILED = (Guard, Departure)
@@ -334,7 +397,8 @@ FAILED = (Guard, Departure)
 def broken(name: str, failure: Exception, then: str) -> None:
     """A fault of ours that costs time only is shown, once."""
     shown = ReplayWarning(
-        f"{name}: a replay failed where a plain call does not, by a fault of tapegrad: {type(failure).__name__}: {failure}; {then}. "
+        f"{name}: a replay failed where a plain call does not, by a fault of tapegrad: "
+        f"{type(failure).__name__}: {failure}; {then}. "
         "Results are right; please report it"
     )
     shown.__cause__ = failure
@@ -394,7 +458,9 @@ class CachedProgram:
         """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or
         arrays share memory."""
         program = self.program
-        if not self.is_apart(values) or (program.finite and not is_finite([*values, *[array for _, array in program.captured]])):
+        if not self.is_apart(values) or (
+            program.finite and not is_finite([*values, *[array for _, array in program.captured]])
+        ):
             return None
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
@@ -478,7 +544,11 @@ class CachedProgram:
                 return Departure(self, error)
             if failure is not None:
                 self.stop(failure)
-            elif self.emitted is not None and (self.emitted.groups or self.emitted.blocks) and HEARD.shown is None:
+            elif (
+                self.emitted is not None
+                and (self.emitted.groups or self.emitted.blocks)
+                and HEARD.shown is None
+            ):
                 self.refuse()
         if HEARD.shown is None or type(found) is Guard:
             return found
@@ -510,15 +580,17 @@ class CachedProgram:
         way += f" (no CUDA graph: {self.graphless})" if self.graphless else ""
         sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
         drawn = sum([i.prim is DRAW for _, i in self.program.code])
-        anew = f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written" + (
-            f", random numbers drawn {drawn} times" if drawn else ""
+        anew = (
+            f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written"
+            + (f", random numbers drawn {drawn} times" if drawn else "")
         )
         looped = self.program.by_samples
         looped = f"; under vmap one sample after the other: {', '.join(looped)}" if looped else ""
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
             f"{sizes}; {anew}, {guards} values and conditions guarded; "
-            f"{self.surroundings.compared()} bytes of other arrays compared at each call{looped}{self.fused()}"
+            f"{self.surroundings.compared()} bytes of other arrays compared at each "
+            f"call{looped}{self.fused()}"
         )
 
     def fused(self) -> str:

@@ -20,8 +20,9 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class InstructionTable:
-    """`made`: number of the value of each instruction; `operands`: those of its operands, from `starts[n]` on;
-    `position`, `last`, `reads`: of a value its instruction, its last reader, how many there are (-1: none).
+    """`made`: number of the value of each instruction; `operands`: those of its operands, from `starts[n]`
+    on; `position`, `last`, `reads`: of a value its instruction, its last reader, how many there are (-1:
+    none).
 
     `classes`: instructions of one class differ in the values that they read, and in numbers of an index."""
 
@@ -63,10 +64,18 @@ class InstructionTable:
         ids = np.fromiter(map(id, self.shown.values()), np.uint64, len(self.shown))
         looks[np.fromiter(self.shown, np.int64, len(self.shown))] = ids * FACTOR
         looks[self.constant] += np.uint64(1)
-        looks[[k for k, v in self.program.constants.items() if is_whole(v) and not np.all(np.abs(v) < WHOLE)]] += np.uint64(2)
+        looks[
+            [k for k, v in self.program.constants.items() if is_whole(v) and not np.all(np.abs(v) < WHOLE)]
+        ] += np.uint64(2)
         self.looks = looks
         what = np.zeros(len(self.code), np.uint64)
-        for n, column in enumerate(([i.params for _, i in self.code], [i.watched for _, i in self.code], [i.prim for _, i in self.code])):
+        for n, column in enumerate(
+            (
+                [i.params for _, i in self.code],
+                [i.watched for _, i in self.code],
+                [i.prim for _, i in self.code],
+            )
+        ):
             found = np.fromiter(map(id, column), np.uint64, len(column))
             if not n:
                 self.params = params = found
@@ -79,14 +88,20 @@ class InstructionTable:
             params_of = self.code[m][1].params
             form, self.indices[id(params_of)] = index_form(params_of)
             forms[n] = known.setdefault(form, len(known))
-        watched = np.fromiter([id(self.code[m][1].watched) for m in regional.tolist()], np.uint64, len(regional))
+        watched = np.fromiter(
+            [id(self.code[m][1].watched) for m in regional.tolist()], np.uint64, len(regional)
+        )
         what[regional] = ((forms[inverse] + found[regional]) * FACTOR + watched) * FACTOR
         for k, guards in self.program.guards.items():
             if self.position[k] >= 0:
-                what[self.position[k]] += np.uint64(sum([3 + 2 * g.truth + bool(g.value) if g.truth else 1 for g in guards]))
+                what[self.position[k]] += np.uint64(
+                    sum([3 + 2 * g.truth + bool(g.value) if g.truth else 1 for g in guards])
+                )
         which = (np.arange(len(self.operands)) - self.starts[self.reader]).astype(np.uint64)
         mixed = (looks[self.operands] + np.uint64(1)) * (FACTOR + which)
-        total = np.concatenate([np.zeros(1, np.uint64), (mixed ^ (mixed >> np.uint64(29))).cumsum(dtype=np.uint64)])
+        total = np.concatenate(
+            [np.zeros(1, np.uint64), (mixed ^ (mixed >> np.uint64(29))).cumsum(dtype=np.uint64)]
+        )
         read = total[self.starts[1:]] - total[self.starts[:-1]]
         key = (what ^ (what >> np.uint64(31))) * FACTOR + looks[self.made] + read * np.uint64(3)
         _, example, classes = np.unique(key, return_index=True, return_inverse=True)

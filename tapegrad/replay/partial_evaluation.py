@@ -22,8 +22,16 @@ def filled_out(call: str, y: Any, out: Any) -> Any:
         if not is_node(out) or len(leaves(out)) != len(leaves(y)):
             raise ArgumentError(f"{call}: out= is {describe_tree(out)}, the result is {describe_tree(y)}")
         return tree_map(lambda v, o: filled_out(call, v, o) if v is not None else o, y, out)
-    if not is_array(out) or not is_array(y) or out.shape != y.shape or out.dtype != y.dtype or xp_of(out) is not xp_of(y):
-        raise ShapeError(f"{call}: out= is {describe_tree(out)}, the result is {describe_tree(y)} of dtype {getattr(y, 'dtype', None)}")
+    if (
+        not is_array(out)
+        or not is_array(y)
+        or out.shape != y.shape
+        or out.dtype != y.dtype
+        or xp_of(out) is not xp_of(y)
+    ):
+        raise ShapeError(
+            f"{call}: out= is {describe_tree(out)}, the result is {describe_tree(y)} of dtype {getattr(y, 'dtype', None)}"
+        )
     out[...] = y
     return out
 
@@ -35,12 +43,18 @@ class FoldedProgram:
         self.kept, self.program = kept, program
         self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.run = load(EMITTER).EmittedProgram(program, bool(kept.emitted is not None and kept.emitted.groups)).run
+        self.run = (
+            load(EMITTER).EmittedProgram(program, bool(kept.emitted is not None and kept.emitted.groups)).run
+        )
 
     def __call__(self, args: tuple) -> Any:
         """The result; None where the whole is to be asked."""
         values = self.kept.values(args)
-        if values is None or self.kept.surroundings.changed() or not all([guard_holds(a, b) for a, b in self.used]):
+        if (
+            values is None
+            or self.kept.surroundings.changed()
+            or not all([guard_holds(a, b) for a, b in self.used])
+        ):
             return None
         free = [values[n] for n in self.free]
         try:
@@ -53,7 +67,13 @@ class FoldedProgram:
             self.run = lambda *free: self.program.run(list(free))
             broken(self.kept.name, failure, "its operations are called one after the other from now on")
             return None
-        if found is None or type(found) is Guard or HEARD.shown is not None or HEARD.unsafe is not None or any(map(has_nan, found[0])):
+        if (
+            found is None
+            or type(found) is Guard
+            or HEARD.shown is not None
+            or HEARD.unsafe is not None
+            or any(map(has_nan, found[0]))
+        ):
             return None
         each = iter(found[0])
         return tree_map(lambda _: next(each), self.program.tree)
@@ -74,7 +94,11 @@ class FixedPointProduct:
     def product(self, method: str, v: Any, out: Any, place: int | None) -> Any:
         form, args = self.p.forms[method], (self.x, v, *self.args)
         folded = self.folded.get(method)
-        y = None if folded is None or watching() or OPEN.depth or OPEN.inside is not None or any_variable(args) else folded(args)
+        y = (
+            None
+            if folded is None or watching() or OPEN.depth or OPEN.inside is not None or any_variable(args)
+            else folded(args)
+        )
         if y is None:
             y = self.p.product(method, self.x, v, self.args)
             self.folded[method] = self.fold(form, args)
@@ -99,7 +123,9 @@ class FixedPointProduct:
             return None
         program, owners = kept.program, kept.signature.owners
         try:
-            fixed = program.fixed({k: v for k, v, owner in zip(program.arguments, values, owners, strict=True) if owner != 1})
+            fixed = program.fixed(
+                {k: v for k, v, owner in zip(program.arguments, values, owners, strict=True) if owner != 1}
+            )
         except Exception:
             return None  # an operation's, as in the call before, which dealt with it
         return None if fixed is None else FoldedProgram(kept, fixed)

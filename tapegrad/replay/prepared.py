@@ -27,7 +27,15 @@ class Prepared(PickledByCall, Generic[X, Y]):
     prepare : Makes it, with an example.
     """
 
-    def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str, compile: Any = "auto", cuda_graph: bool = False):
+    def __init__(
+        self,
+        f: Callable,
+        args: tuple,
+        argnums: Any,
+        on_change: str,
+        compile: Any = "auto",
+        cuda_graph: bool = False,
+    ):
         self.args, self.compile, self.cuda_graph = args, compile, cuda_graph
         self.of, self.argnums, self.on_change = f, argnums, on_change
         self.f = f
@@ -84,7 +92,9 @@ class Prepared(PickledByCall, Generic[X, Y]):
         """Compute H times each direction in V, of shape (k, *x.shape)."""
         return self.given("hmp", self.product("hmp", x, V, args), out)
 
-    def value_grad_hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X, X]:
+    def value_grad_hvp(
+        self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None
+    ) -> tuple[Y, X, X]:
         """Compute (value, gradient, H v); `out` is for H v."""
         value, gradient, hv = self.product("value_grad_hvp", x, v, args)
         return value, gradient, self.given("value_grad_hvp", hv, out)
@@ -94,7 +104,10 @@ class Prepared(PickledByCall, Generic[X, Y]):
 
     def product(self, method: str, x: Any, v: Any, args: tuple) -> Any:
         if self.nums != (0,):
-            raise ArgumentError(f"{self.name}.{method}: a product is that of argument 0; prepare with argnums=0, not {self.argnums!r}")
+            raise ArgumentError(
+                f"{self.name}.{method}: a product is that of argument 0; prepare with argnums=0, not "
+                f"{self.argnums!r}"
+            )
         return self.forms[method]((x, v, *args))
 
     def at(self, x: X, *args: object) -> FixedPointProduct:
@@ -213,7 +226,9 @@ def prepare(
     check_function("prepare", f)
     check_argnums("prepare", argnums)
     if not args:
-        raise ArgumentError(f"prepare({user_name(f)}): give arguments like those of the calls to come: prepare(f, x)")
+        raise ArgumentError(
+            f"prepare({user_name(f)}): give arguments like those of the calls to come: prepare(f, x)"
+        )
     if on_change not in ("record", "raise"):
         raise ArgumentError(f"prepare({user_name(f)}): on_change={on_change!r}; it is 'record' or 'raise'")
     if not (type(compile) is bool or compile == "auto"):

@@ -79,7 +79,9 @@ class Program:
         trace = recorded.trace
         what, operands, known, same = trace.what, trace.operands, trace.known, trace.same
         self.tree, self.recorded, self.by_samples = recorded.tree, len(what), [*trace.by_samples]
-        self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
+        self.outputs = [
+            (same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)
+        ]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.pulled = trace.pulled
         self.finite = trace.finite  # only for inputs without nan and infinity
@@ -89,7 +91,11 @@ class Program:
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         self.size = len(what)
         self.needed = needed = [False] * self.size
-        for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards):
+        for k in (
+            *[k for k, _ in self.outputs if k is not None],
+            *[k for _, k in self.written],
+            *self.guards,
+        ):
             needed[k] = True
         drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
         for k in drawn:
@@ -114,10 +120,19 @@ class Program:
                 elif what[k][0] is CAPTURED:
                     self.captured.append((k, known[k]))
         numbers.reverse()
-        self.numbers, self.what, self.operands = numbers, [what[k] for k in numbers], [operands[k] for k in numbers]
-        self.looks, self.views = trace.looks, {k for k, v in enumerate(known) if getattr(v, "base", None) is not None}
+        self.numbers, self.what, self.operands = (
+            numbers,
+            [what[k] for k in numbers],
+            [operands[k] for k in numbers],
+        )
+        self.looks, self.views = (
+            trace.looks,
+            {k for k, v in enumerate(known) if getattr(v, "base", None) is not None},
+        )
         at = {k for k in self.arguments if len(self.arguments) > 1}
-        writes = [k for k, (prim, *_) in enumerate(what) if type(prim) is Primitive and prim.writes] if at else []
+        writes = (
+            [k for k, (prim, *_) in enumerate(what) if type(prim) is Primitive and prim.writes] if at else []
+        )
         self.writes_arguments = any([operands[k][0] in at for k in writes])
         self.generators = list({id(real): real for real in [what[k][1]["real"] for k in drawn]}.values())
 
@@ -178,8 +193,14 @@ class Program:
                     env[k] = prim.run(*args, **i.params) if in_place else run_instruction(i, args)
                     own.add(k)
                 else:
-                    env[k] = prim.run(*args, **i.params) if type(prim) is Primitive else run_instruction(i, args)
-                    if own and (type(prim) is str or prim is READ or prim.aliases or not prim.declared) and is_of_another(env[k], args):
+                    env[k] = (
+                        prim.run(*args, **i.params) if type(prim) is Primitive else run_instruction(i, args)
+                    )
+                    if (
+                        own
+                        and (type(prim) is str or prim is READ or prim.aliases or not prim.declared)
+                        and is_of_another(env[k], args)
+                    ):
                         own.difference_update(ks)
                 failed = self.failing(k, env[k]) if k in guards else None
                 if failed is not None:
@@ -211,7 +232,9 @@ class Program:
                     put(before)
             else:
                 rest.code.append((k, i))
-        if HEARD.shown is not None or any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
+        if HEARD.shown is not None or any(
+            [self.failing(k, env[k]) is not None for k in self.guards if k in env]
+        ):
             return None
         rest.asked = [k for k in self.asked if k not in env]
         rest.guards = {k: g for k, g in self.guards.items() if k not in env}
@@ -224,7 +247,9 @@ class Program:
         the same."""
         for g, h in itertools.zip_longest(self.conditions, conditions):
             if g is None or (h is not None and h.raised and g.place != h.place):
-                return f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
+                return (
+                    f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
+                )
             if h is None or g.place != h.place or not guard_holds(g.value, h.value):
                 return str(g)
         return None
@@ -243,12 +268,21 @@ def checked_instructions(trace: Any) -> set:
     for (prim, *_), ks in zip(what, operands, strict=True):
         if ks is not None and prim not in known:
             known[prim] = not is_total(prim)
-    places = {k for k, look in enumerate(looks) if look[5] is not None and look[5].kind in "iu" and what[k][0] is not CONSTANT}
-    by_places = {prim for prim in known if type(prim) is Primitive and prim.batch != "elementwise"} if places else set()
+    places = {
+        k
+        for k, look in enumerate(looks)
+        if look[5] is not None and look[5].kind in "iu" and what[k][0] is not CONSTANT
+    }
+    by_places = (
+        {prim for prim in known if type(prim) is Primitive and prim.batch != "elementwise"}
+        if places
+        else set()
+    )
     return {
         same.get(k, k)
         for k, ((prim, _, watched), ks) in enumerate(zip(what, operands, strict=True))
-        if ks is not None and (LOUD in watched or known[prim] or (prim in by_places and not places.isdisjoint(ks)))
+        if ks is not None
+        and (LOUD in watched or known[prim] or (prim in by_places and not places.isdisjoint(ks)))
     }
 
 

@@ -60,7 +60,9 @@ def scalar_of(g: Exact, i: Instruction, x: list, gates: bool = True) -> int:
     g.reciprocals.clear()
     flat, f, given = ufunc_of(i), i.prim.scalar, [Sym(g, n) for n in x]
     if flat is not None:
-        return settled(g, flat(*[given[a.k] if type(a) is ArgumentPlaceholder else a for a in i.params["args"]]))
+        return settled(
+            g, flat(*[given[a.k] if type(a) is ArgumentPlaceholder else a for a in i.params["args"]])
+        )
     if i.prim in ARRAYS:
         return settled(g, ARRAYS[i.prim](*given, **i.params))
     if isinstance(f, (str, tuple)):
@@ -82,9 +84,18 @@ def of_graph(ask: Callable, i: Instruction, truths: tuple, gates: bool = True) -
     if type(prim) is str:
         return None
     flat = ufunc_of(i) is not None
-    if not flat and (prim.scalar is None or prim.multi or prim.writes or (prim.rough(**i.params) if callable(prim.rough) else prim.rough)):
+    if not flat and (
+        prim.scalar is None
+        or prim.multi
+        or prim.writes
+        or (prim.rough(**i.params) if callable(prim.rough) else prim.rough)
+    ):
         return None
-    setting = repr([a.k if type(a) is ArgumentPlaceholder else a for a in i.params["args"]] if flat else i.params) if i.params else None
+    setting = (
+        repr([a.k if type(a) is ArgumentPlaceholder else a for a in i.params["args"]] if flat else i.params)
+        if i.params
+        else None
+    )
     key = ask, prim, setting, truths
     if key not in KNOWN:
         g = Exact()
@@ -103,7 +114,11 @@ BOUNDED = frozenset(("sin", "cos"))  # functions that end, with nan, where NumPy
 
 def steps_of(op: str) -> list:
     """The operations that a node is written out as."""
-    form = None if op in SLOW or op in elementary.FUNCTIONS or not elementary.is_expanded(op) else OPERATIONS[op].form
+    form = (
+        None
+        if op in SLOW or op in elementary.FUNCTIONS or not elementary.is_expanded(op)
+        else OPERATIONS[op].form
+    )
     return [op] if form is None else [step for name, _ in form.steps for step in steps_of(name)]
 
 

@@ -8,8 +8,26 @@ import numpy as np
 from .._capture.arrays import acts_as_array
 from .._capture.dependencies import Environment, Status, state, walk_with_names
 from .._capture.objects import restore
-from .._core.arrays import IMMUTABLE, checksum, copy_with_layout, is_array, is_scalar, mark_immutable, may_share_memory, xp_of
-from .._core.trees import AuxiliaryData, Const, children, describe_tree, flattened, flattening_of, is_node, leaves
+from .._core.arrays import (
+    IMMUTABLE,
+    checksum,
+    copy_with_layout,
+    is_array,
+    is_scalar,
+    mark_immutable,
+    may_share_memory,
+    xp_of,
+)
+from .._core.trees import (
+    AuxiliaryData,
+    Const,
+    children,
+    describe_tree,
+    flattened,
+    flattening_of,
+    is_node,
+    leaves,
+)
 from .._transforms.call import numpy_number
 from .record.recorder import WEAK, is_single
 
@@ -32,7 +50,13 @@ def tree_of(x: Any) -> Any:
     """What two trees share that are alike."""
     if not is_node(x):
         return None
-    beside = tuple(x) if isinstance(x, dict) else None if flattening_of(type(x)) is None else AuxiliaryData(flattened(x)[1])
+    beside = (
+        tuple(x)
+        if isinstance(x, dict)
+        else None
+        if flattening_of(type(x)) is None
+        else AuxiliaryData(flattened(x)[1])
+    )
     return type(x), beside, tuple([tree_of(c) for c in children(x)])
 
 
@@ -90,7 +114,11 @@ class CallSignature:
         # of each input the number of its argument
         self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]
         self.single = all([t is None for t in self.trees])
-        self.static = [x for (x, _), chosen in zip(pairs, self.chosen, strict=True) if not chosen and type(x) is not Const]
+        self.static = [
+            x
+            for (x, _), chosen in zip(pairs, self.chosen, strict=True)
+            if not chosen and type(x) is not Const
+        ]
 
     def values(self, args: tuple) -> list | None:
         """The inputs of a call, None if it is another kind of call."""
@@ -108,7 +136,9 @@ class CallSignature:
             if not leaf.holds(x):
                 return None
             if leaf.chosen:
-                found.append(numpy_number(x) if leaf.layout is None else x if leaf.packed else copy_with_layout(x))
+                found.append(
+                    numpy_number(x) if leaf.layout is None else x if leaf.packed else copy_with_layout(x)
+                )
         return found
 
     def difference(self, args: tuple) -> str:
@@ -161,7 +191,9 @@ class ReadEnvironment:
         for x, before in self.sources:
             if first.get(id(bits_of(x)), (x, state(x))) != (x, before):
                 return "a call draws random numbers"
-        if anew is not None and any([id(x) not in anew and checksum(x) != before for x, before in self.content]):
+        if anew is not None and any(
+            [id(x) not in anew and checksum(x) != before for x, before in self.content]
+        ):
             return "a call writes an array that the recording does not follow"
         return None
 
@@ -185,7 +217,11 @@ class ReadEnvironment:
         return reason
 
     def unsure(self) -> str | None:
-        return None if self.unknown is None else f"it reads {self.unknown}, and nothing tells whether that has changed"
+        return (
+            None
+            if self.unknown is None
+            else f"it reads {self.unknown}, and nothing tells whether that has changed"
+        )
 
     def changed(self) -> bool:
         return self.environment.status() is not Status.UNCHANGED

@@ -22,9 +22,16 @@ from ._plan import prepare_hessian as prepare_hessian
 from ._plan import prepare_jacobian as prepare_jacobian
 from ._renewed import Renewed as Renewed
 
-_LATE = {"Cholesky": "_cholesky", "cholesky": "_cholesky", "Laplace": "_laplace", "laplace": "_laplace", "prepare_laplace": "_laplace"}
+_LATE = {
+    "Cholesky": "_cholesky",
+    "cholesky": "_cholesky",
+    "Laplace": "_laplace",
+    "laplace": "_laplace",
+    "prepare_laplace": "_laplace",
+}
 __all__ = [
-    "Cholesky", "Coloring", "Laplace", "Plan", "Renewed", "cholesky", "coloring", "hessian", "jacobian", "pattern", "prepare_hessian",
+    "Cholesky", "Coloring", "Laplace", "Plan", "Renewed", "cholesky", "coloring", "hessian", "jacobian",
+    "pattern", "prepare_hessian",
     "prepare_jacobian", "prepare_laplace",
 ]  # fmt: skip
 

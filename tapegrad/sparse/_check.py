@@ -18,9 +18,9 @@ def require_entries(plan: Any, args: tuple) -> None:
     x, *rest = args
     library = xp_of(x)
     random = np.random.default_rng(0)
-    nudged = x + library.asarray(random.uniform(-SECOND_POINT_SHIFT, SECOND_POINT_SHIFT, x.shape).astype(x.real.dtype)) * (
-        1 + library.abs(x)
-    )
+    nudged = x + library.asarray(
+        random.uniform(-SECOND_POINT_SHIFT, SECOND_POINT_SHIFT, x.shape).astype(x.real.dtype)
+    ) * (1 + library.abs(x))
     v = library.asarray(random.uniform(0.5, 1.5, x.shape).astype(x.dtype))
     for point in (x, nudged):
         with np.errstate(all="ignore"):
@@ -55,7 +55,11 @@ def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
         if missing.size:
             break
     places = ", ".join([f"({row}, {j})" for j in missing[:4]]) + (", .." if missing.size > 4 else "")
-    lacks = f"misses {'entries' if missing.size > 1 else 'entry'} {places}" if missing.size else f"does not hold what row {row} needs"
+    lacks = (
+        f"misses {'entries' if missing.size > 1 else 'entry'} {places}"
+        if missing.size
+        else f"does not hold what row {row} needs"
+    )
     value = f", where the derivative is {whole[missing[0]]}" if missing.size else ""
     raise ArgumentError(f"{plan.call}: the pattern {lacks}{value}; leave pattern= away, and it is found")
 

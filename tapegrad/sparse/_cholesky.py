@@ -79,13 +79,17 @@ def pull_to_directions(g, out, values, directions, analysis):
     count = shape(directions)[0]
     if not count:
         return 0.0 * directions
-    return np.stack([logdet_derivative(values, with_row(directions, k, g), analysis=analysis) for k in range(count)])
+    return np.stack(
+        [logdet_derivative(values, with_row(directions, k, g), analysis=analysis) for k in range(count)]
+    )
 
 
 rules(
     sparse_logdet,
     lambda g, out, values, analysis: g * logdet_derivative(values, no_directions(values), analysis=analysis),
-    jvp=lambda t, out, values, analysis: (t[0] * logdet_derivative(values, no_directions(values), analysis=analysis)).sum(),
+    jvp=lambda t, out, values, analysis: (
+        t[0] * logdet_derivative(values, no_directions(values), analysis=analysis)
+    ).sum(),
 )
 rules(
     logdet_derivative,
@@ -121,7 +125,9 @@ def solution_forward(t, out, values, b, analysis):
 
 rules(
     cholesky_solution,
-    lambda g, out, values, b, analysis: -symmetric_outer(cholesky_solution(values, g, analysis=analysis), out, analysis=analysis),
+    lambda g, out, values, b, analysis: (
+        -symmetric_outer(cholesky_solution(values, g, analysis=analysis), out, analysis=analysis)
+    ),
     lambda g, out, values, b, analysis: cholesky_solution(values, g, analysis=analysis),
     jvp=solution_forward,
 )
@@ -161,8 +167,14 @@ class Cholesky:
         if m != n:
             raise ShapeError(f"sparse.cholesky: the matrix has shape {A.shape}, which is not square")
         if layout_of(entries).dtype.kind != "f":
-            raise ArgumentError(f"sparse.cholesky: the matrix has dtype {layout_of(entries).dtype}; wanted is a matrix of floats")
-        self.entries, self.analysis = entries, analysis_of(n, plain_np.asarray(indptr), plain_np.asarray(indices))
+            raise ArgumentError(
+                f"sparse.cholesky: the matrix has dtype {layout_of(entries).dtype}; wanted is a matrix of "
+                f"floats"
+            )
+        self.entries, self.analysis = (
+            entries,
+            analysis_of(n, plain_np.asarray(indptr), plain_np.asarray(indices)),
+        )
         if not holds_tracked(entries):
             factored(self.analysis, plain_np.asarray(entries))  # raise here if it is not positive definite
 
@@ -179,12 +191,17 @@ class Cholesky:
         """Return A^-1 b for b of shape (n,) or (n, k)."""
         b = b if is_array(layout_of(b)) else plain_np.asarray(b, float)
         if not 1 <= ndim(b) <= 2 or shape(b)[0] != self.analysis.n:
-            raise ShapeError(f"sparse.cholesky(A).solve: the matrix has {self.analysis.n} rows, and b has shape {shape(b)}")
+            raise ShapeError(
+                f"sparse.cholesky(A).solve: the matrix has {self.analysis.n} rows, and b has shape {shape(b)}"
+            )
         if ndim(b) == 1:
             return applied(cholesky_solution, self.entries, b, analysis=self.analysis)
         tracked = holds_tracked(self.entries, b)
         x = applied(
-            cholesky_solution, self.entries, np.transpose(b) if tracked else plain_np.ascontiguousarray(b.T), analysis=self.analysis
+            cholesky_solution,
+            self.entries,
+            np.transpose(b) if tracked else plain_np.ascontiguousarray(b.T),
+            analysis=self.analysis,
         )
         return np.transpose(x) if tracked else plain_np.ascontiguousarray(x.T)
 
@@ -194,8 +211,14 @@ class Cholesky:
         Its diagonal holds the variances if the matrix is the precision of a Gaussian."""
         a = self.analysis
         found = applied(logdet_derivative, self.entries, no_directions(self.entries), analysis=a)
-        make = lambda data: scipy.sparse.csr_array((data, a.indices.copy(), a.indptr.copy()), shape=self.shape)
-        return of_places(found, make(plain_np.arange(1.0, 1.0 + a.indices.size))) if holds_tracked(found) else make(found)
+        make = lambda data: scipy.sparse.csr_array(
+            (data, a.indices.copy(), a.indptr.copy()), shape=self.shape
+        )
+        return (
+            of_places(found, make(plain_np.arange(1.0, 1.0 + a.indices.size)))
+            if holds_tracked(found)
+            else make(found)
+        )
 
     def sample(self, rng: Any) -> Any:
         """Return a draw of a Gaussian with mean zero whose precision is the matrix.
@@ -215,8 +238,13 @@ class Cholesky:
             If the matrix carries derivatives, which a draw does not.
         """
         if holds_tracked(self.entries):
-            raise ArgumentError("sparse.cholesky(A).sample: a draw carries no derivative by A; take the matrix as tapegrad.value gives it")
-        return factored(self.analysis, plain_np.asarray(self.entries)).sample(rng.standard_normal(self.analysis.n))
+            raise ArgumentError(
+                "sparse.cholesky(A).sample: a draw carries no derivative by A; take the matrix as "
+                "tapegrad.value gives it"
+            )
+        return factored(self.analysis, plain_np.asarray(self.entries)).sample(
+            rng.standard_normal(self.analysis.n)
+        )
 
 
 def cholesky(A: Any) -> Cholesky:
@@ -259,7 +287,16 @@ def cholesky(A: Any) -> Cholesky:
     1.0
     """
     if not (isinstance(A, SparseMatrix) or scipy.sparse.issparse(A) or type(A) in FACES.values()):
-        if type(A).__module__.startswith("cupyx.") or is_array(layout_of(A)) and xp_of(layout_of(A)) is not plain_np:
-            raise ArgumentError("sparse.cholesky: matrices on a device are not factorised; use cupyx.scipy.sparse.linalg.splu, or A.get()")
-        raise ArgumentError(f"sparse.cholesky: A is a {type(A).__name__}, which is not sparse; use numpy.linalg.cholesky")
+        if (
+            type(A).__module__.startswith("cupyx.")
+            or is_array(layout_of(A))
+            and xp_of(layout_of(A)) is not plain_np
+        ):
+            raise ArgumentError(
+                "sparse.cholesky: matrices on a device are not factorised; use "
+                "cupyx.scipy.sparse.linalg.splu, or A.get()"
+            )
+        raise ArgumentError(
+            f"sparse.cholesky: A is a {type(A).__name__}, which is not sparse; use numpy.linalg.cholesky"
+        )
     return Cholesky(A if scipy.sparse.issparse(A) else sparse(A))

@@ -95,7 +95,10 @@ class LinearCoefficients:
         leaves = dict.fromkeys([*(x[1] or ()), *(x[2] or ())])
         one, two = [p or {} for p in x[1:]]
         zero = self.g.zero
-        return {leaf: self.g.select(self.under(args[0], leaf), one.get(leaf, zero), two.get(leaf, zero)) for leaf in leaves}
+        return {
+            leaf: self.g.select(self.under(args[0], leaf), one.get(leaf, zero), two.get(leaf, zero))
+            for leaf in leaves
+        }
 
 
 RULES = {

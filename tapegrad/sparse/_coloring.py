@@ -343,7 +343,9 @@ def coloring_of(p: scipy.sparse.csr_array, kind: str, order: str) -> Coloring:
     if kind == "both":
         columns, rows = two_sided_coloring(p, order)
         turned = two_sided_coloring(csr(p.T), order)
-        if turned[0].max(initial=-1) + turned[1].max(initial=-1) < columns.max(initial=-1) + rows.max(initial=-1):
+        if turned[0].max(initial=-1) + turned[1].max(initial=-1) < columns.max(initial=-1) + rows.max(
+            initial=-1
+        ):
             rows, columns = turned
         return Coloring(kind, order, columns, rows)
     graph = without_diagonal(p)
@@ -423,7 +425,9 @@ def coloring(pattern: Any, kind: str = "columns", order: str = "natural") -> Col
     checked_words("coloring", kind, KINDS, order)
     p = given_pattern("coloring", pattern, np.shape(pattern))
     if kind in ("star", "acyclic") and (p.shape[0] != p.shape[1] or (p != p.T).nnz):
-        raise ArgumentError(f"coloring: kind={kind!r} is for a symmetric pattern; this one, of shape {p.shape}, is not")
+        raise ArgumentError(
+            f"coloring: kind={kind!r} is for a symmetric pattern; this one, of shape {p.shape}, is not"
+        )
     return coloring_of(p, kind, order)
 
 

@@ -100,7 +100,9 @@ class Entries:
         self.table: Any = None
         order = None
         if format == "csc":
-            numbered = scipy.sparse.csr_array((np.arange(pattern.nnz), pattern.indices, pattern.indptr), shape=pattern.shape).tocsc()
+            numbered = scipy.sparse.csr_array(
+                (np.arange(pattern.nnz), pattern.indices, pattern.indptr), shape=pattern.shape
+            ).tocsc()
             order, self.structure = numbered.data, (numbered.indices, numbered.indptr)
         elif format == "coo":
             row = np.repeat(np.arange(pattern.shape[0], dtype=pattern.indices.dtype), np.diff(pattern.indptr))
@@ -112,7 +114,9 @@ class Entries:
                 np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)),
                 mirror_positions(pattern.indptr, pattern.indices),
             )
-            self.steps = peeled(pattern.indptr, pattern.indices, rows, mirror, coloring.columns, coloring.counts()[0])
+            self.steps = peeled(
+                pattern.indptr, pattern.indices, rows, mirror, coloring.columns, coloring.counts()[0]
+            )
         else:
             self.table = direct(pattern, coloring)
             self.table = self.table if order is None else self.table[order]
@@ -145,7 +149,9 @@ class Entries:
         """Return a sparse matrix of these entries, in memory of its own."""
         if module is scipy.sparse:
             if self.empty is None:
-                self.empty = getattr(scipy.sparse, f"{self.format}_array")(self.pattern.shape, dtype=data.dtype)
+                self.empty = getattr(scipy.sparse, f"{self.format}_array")(
+                    self.pattern.shape, dtype=data.dtype
+                )
             found = copy.copy(self.empty)  # a new SciPy matrix would check all indices
             found.data = data
             if self.format == "coo":
@@ -156,4 +162,6 @@ class Entries:
             return found
         made = getattr(module, f"{self.format}_matrix")
         structure = [a.copy() for a in self.on_device(xp_of(data))[1]]
-        return made((data, structure) if self.format == "coo" else (data, *structure), shape=self.pattern.shape)
+        return made(
+            (data, structure) if self.format == "coo" else (data, *structure), shape=self.pattern.shape
+        )

@@ -52,7 +52,9 @@ class Entry:
     def __init__(self, node: int, places: np.ndarray):
         self.node, self.places = node, places
         self.first = int(places.flat[0])
-        ahead = [(0,) * d + (min(1, n - 1),) + (0,) * (places.ndim - d - 1) for d, n in enumerate(places.shape)]
+        ahead = [
+            (0,) * d + (min(1, n - 1),) + (0,) * (places.ndim - d - 1) for d, n in enumerate(places.shape)
+        ]
         self.steps = tuple([int(places[at]) - self.first for at in ahead])
         self.is_regular = bool((places == affine(self.first, self.steps, places.shape)).all())
 
@@ -67,7 +69,9 @@ def affine(first: int, steps: tuple, extents: tuple) -> np.ndarray:
 class CoefficientCode(GroupCode):
     """The code of a group that writes coefficients in place of values."""
 
-    def __init__(self, rows: RowwiseValues, part: GroupPart, outputs: list, keys: np.ndarray, n: int, direction: int):
+    def __init__(
+        self, rows: RowwiseValues, part: GroupPart, outputs: list, keys: np.ndarray, n: int, direction: int
+    ):
         self.group, self.shown, self.values, self.sums = part, part.shown, part.values, {}
         self.g, self.nests, self.direction, self.gathered = Exact(), {}, direction, rows.gathered
         self.is_sum = any([type(row) is np.ndarray for _, _, row in outputs])  # parts may add up
@@ -82,12 +86,20 @@ class CoefficientCode(GroupCode):
         for k in part.stored:
             self.store(k)
         for nest in self.nests.values():
-            nest.checks = list(dict.fromkeys([m for c in nest.checks for m in (self.linear.of(c).values() or [c])]))
+            nest.checks = list(
+                dict.fromkeys([m for c in nest.checks for m in (self.linear.of(c).values() or [c])])
+            )
         if len(self.g.op) > MOST_TEXT_NODES:
             raise NotRowwise(f"texts of {len(self.g.op)} operations")
 
     def finish(self, data: int, loose: int) -> None:
-        self.shown[loose] = (True, (sum([p.size for p in self.loose]),), (self.group.dtype.itemsize,), self.group.dtype, True)
+        self.shown[loose] = (
+            True,
+            (sum([p.size for p in self.loose]),),
+            (self.group.dtype.itemsize,),
+            self.group.dtype,
+            True,
+        )
         self.compile([])
 
     def leaf(self, nest: Any, a: int, place: tuple, form: tuple | None = None) -> int:
@@ -95,7 +107,12 @@ class CoefficientCode(GroupCode):
             return super().leaf(nest, a, place, form)
         strides = packed(self.shown[a][1], 1)
         first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-        steps = tuple([sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)]) for d in range(len(nest.extents))])
+        steps = tuple(
+            [
+                sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)])
+                for d in range(len(nest.extents))
+            ]
+        )
         return self.g.input(DIRECTION, 0, (a, first, steps))
 
     def columns(self, leaf: int, extents: tuple) -> np.ndarray:
@@ -117,11 +134,17 @@ class CoefficientCode(GroupCode):
             for leaf, c in self.linear.of(node).items():
                 if c != self.g.zero:
                     found.append(Entry(c, self.places(rows, self.columns(leaf, nest.extents))))
-            met = self.is_sum or len(found) > 1 and bool((np.diff(np.sort(np.stack([e.places for e in found]), axis=0), axis=0) == 0).any())
+            met = (
+                self.is_sum
+                or len(found) > 1
+                and bool((np.diff(np.sort(np.stack([e.places for e in found]), axis=0), axis=0) == 0).any())
+            )
             for e in found:
                 self.covered[e.places] = True
                 if e.is_regular and not met:
-                    access = ArrayAccess(self.table[self.group.left[0]], e.first * size, tuple([s * size for s in e.steps]))
+                    access = ArrayAccess(
+                        self.table[self.group.left[0]], e.first * size, tuple([s * size for s in e.steps])
+                    )
                 else:
                     begin = sum([p.size for p in self.loose])
                     inner = [size * math.prod(nest.extents[d + 1 :]) for d in range(len(nest.extents))]
@@ -155,7 +178,10 @@ class DirectEntries:
         outputs = rows.parts(k)
         if any([rows.cuts.get(a, ()) is None for a, _, _ in outputs]):
             raise NotRowwise("a reshape of what is made of parts")
-        if sum([math.prod([len(c) + 1 for c in rows.cuts.get(a, ())]) for a, _, _ in outputs]) > MOST_ENTRY_TEXTS:
+        if (
+            sum([math.prod([len(c) + 1 for c in rows.cuts.get(a, ())]) for a, _, _ in outputs])
+            > MOST_ENTRY_TEXTS
+        ):
             raise NotRowwise("too many parts")
         stored = [n for n in dict.fromkeys(written) if self.is_stored(rows, n, before)]
         values, given = rows.used([a for a, _, _ in outputs] + stored, before)
@@ -199,7 +225,8 @@ class DirectEntries:
         return rows.held[k] == rows.shape(k) and k not in rows.depends
 
     def __call__(self, values: list, out: Any = None) -> Any:
-        """Return the entries row by row, in `out` if its dtype fits; None if only products can compute them."""
+        """Return the entries row by row, in `out` if its dtype fits; None if only products can compute
+        them."""
         program = self.kept.program
         if not self.kept.is_apart(values):
             return None
@@ -219,7 +246,9 @@ class DirectEntries:
         except IndexError:
             state = CallMemory(self.part)
         place = None if out is None or out.dtype != self.part.dtype else out
-        made = self.code.call(state, *[env[a] for a in self.given], place, *[None] * (len(self.part.written) - 1))
+        made = self.code.call(
+            state, *[env[a] for a in self.given], place, *[None] * (len(self.part.written) - 1)
+        )
         self.pool.append(state)
         if made is None:
             return None

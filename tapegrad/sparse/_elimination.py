@@ -27,7 +27,11 @@ def upper_part(ptr, idx, place):  # pragma: no cover (compiled)
             if place[idx[p]] <= place[j]:
                 starts[place[j] + 1] += 1
     starts = np.cumsum(starts)
-    rows, entries, following = np.empty(starts[n], np.int64), np.empty(starts[n], np.int64), starts[:-1].copy()
+    rows, entries, following = (
+        np.empty(starts[n], np.int64),
+        np.empty(starts[n], np.int64),
+        starts[:-1].copy(),
+    )
     for j in range(n):
         for p in range(ptr[j], ptr[j + 1]):
             i, k = place[idx[p]], place[j]
@@ -95,11 +99,14 @@ class Analysis:
         if unequal.any():
             k = int(np.argmax(unequal))
             raise ArgumentError(
-                f"sparse.cholesky: the pattern is not symmetric: near entry ({self.rows[k]}, {indices[k]}) the mirror image is missing"
+                f"sparse.cholesky: the pattern is not symmetric: near entry ({self.rows[k]}, {indices[k]}) "
+                f"the mirror image is missing"
             )
         missing = np.setdiff1d(np.arange(n), self.rows[self.rows == indices])
         if missing.size:
-            raise NotPositiveDefiniteError(f"sparse.cholesky: the matrix is not positive definite: diagonal entry {missing[0]} is zero")
+            raise NotPositiveDefiniteError(
+                f"sparse.cholesky: the matrix is not positive definite: diagonal entry {missing[0]} is zero"
+            )
         self.place = self.ordering()
         self.order = np.argsort(self.place)
         ptr, idx = indptr.astype(np.int64), indices.astype(np.int64)
@@ -114,7 +121,9 @@ class Analysis:
         data = np.where(self.rows == self.indices, degree[self.rows].astype(float) + 1.0, -1.0)
         A = scipy.sparse.csc_array((data, self.indices, self.indptr), shape=(self.n, self.n))
         settings = dict(SymmetricMode=True, DiagPivotThresh=0.0)
-        return scipy.sparse.linalg.splu(A, permc_spec="MMD_AT_PLUS_A", options=settings).perm_c.astype(np.int64)
+        return scipy.sparse.linalg.splu(A, permc_spec="MMD_AT_PLUS_A", options=settings).perm_c.astype(
+            np.int64
+        )
 
     @property
     def fill(self) -> int:

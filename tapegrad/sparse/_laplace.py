@@ -62,11 +62,12 @@ class LatentMode:
             self.analysis = analysis_of(z0.size, pattern.indptr, pattern.indices)
         except NotPositiveDefiniteError as error:
             raise NotPositiveDefiniteError(
-                f"{name}: the log-joint is not strictly concave in all latents, some of which it does not hold: {error}"
+                f"{name}: the log-joint is not strictly concave in all latents, some of which it does not "
+                f"hold: {error}"
             ) from error
         self.last = z0
-        # The entries are one operation: forward by the plan, backward by a recorded sweep. f is an argument of
-        # each transform, so its captured arrays and its libraries are followed.
+        # The entries are one operation: forward by the plan, backward by a recorded sweep. f is an argument
+        # of each transform, so its captured arrays and its libraries are followed.
         seeds, table = self.plan.seeds[0], self.plan.entries.table
         products = forms()["smp"](energy, 0)
 
@@ -89,7 +90,11 @@ class LatentMode:
         def push(v: tuple, out: Any, z: Any, t: Any) -> Any:
             with plain_np.errstate(all="ignore"):
                 by_z = None if v[0] is None else along_of(entries)(z, v[0], t, *rest)[1]
-                by_t = None if v[1] is None else along_of(lambda t, z, *rest: entries(z, t, *rest))(t, v[1], z, *rest)[1]
+                by_t = (
+                    None
+                    if v[1] is None
+                    else along_of(lambda t, z, *rest: entries(z, t, *rest))(t, v[1], z, *rest)[1]
+                )
             return by_t if by_z is None else by_z if by_t is None else by_z + by_t
 
         self.entries = rule(self.plain_entries, vjp=pull, jvp=push)
@@ -108,12 +113,17 @@ class LatentMode:
         """Return a descent direction, and whether it is Newton's."""
         H = self.plain_entries(z, t)
         if not plain_np.isfinite(H).all():
-            raise ConvergenceError(f"{self.name}: the Hessian of the log-joint is not finite on the way to the mode; start elsewhere")
+            raise ConvergenceError(
+                f"{self.name}: the Hessian of the log-joint is not finite on the way to the mode; start "
+                f"elsewhere"
+            )
         diagonal = self.analysis.rows == self.analysis.indices
         shift = 0.0
         while True:
             try:
-                return Factor(self.analysis, H + shift * diagonal if shift else H).solve(-g[None])[0], shift == 0.0
+                return Factor(self.analysis, H + shift * diagonal if shift else H).solve(-g[None])[
+                    0
+                ], shift == 0.0
             except NotPositiveDefiniteError:
                 largest = float(abs(H).max()) or 1.0
                 shift = max(FIRST_SHIFT * largest, SHIFT_FACTOR * shift)
@@ -122,10 +132,15 @@ class LatentMode:
 
     def start(self, t: Any) -> tuple:
         """Return (point, value, gradient) of the better one of z0 and the last mode."""
-        found = [(z, *self.value_and_gradient(z, t)) for z in ([self.z0] if self.last is self.z0 else [self.z0, self.last])]
+        found = [
+            (z, *self.value_and_gradient(z, t))
+            for z in ([self.z0] if self.last is self.z0 else [self.z0, self.last])
+        ]
         good = [s for s in found if plain_np.isfinite(s[1]) and plain_np.isfinite(s[2]).all()]
         if not good:
-            raise ConvergenceError(f"{self.name}: the log-joint or its gradient is not finite at z0; start elsewhere")
+            raise ConvergenceError(
+                f"{self.name}: the log-joint or its gradient is not finite at z0; start elsewhere"
+            )
         return min(good, key=lambda s: s[1])
 
     def __call__(self, t: Any) -> plain_np.ndarray:
@@ -148,29 +163,41 @@ class LatentMode:
                 length *= 0.5
                 if length < SHORTEST:
                     raise ConvergenceError(
-                        f"{self.name}: no step raises the log-joint, whose gradient there is up to {abs(g).max():.1e}; "
+                        f"{self.name}: no step raises the log-joint, whose gradient there is up to "
+                        f"{abs(g).max():.1e}; "
                         "it may have a kink or a wrong derivative in the latents"
                     )
             z, value, g = trial, new, new_g
-        raise ConvergenceError(f"{self.name}: the mode was not found in {MOST_STEPS} Newton steps; start closer, or it has no mode")
+        raise ConvergenceError(
+            f"{self.name}: the mode was not found in {MOST_STEPS} Newton steps; start closer, or it has no "
+            f"mode"
+        )
 
 
 class Laplace(PickledByCall):
-    """The marginal log-likelihood of parameters, made by `prepare_laplace`; call it as ``marginal(theta)``."""
+    """The marginal log-likelihood of parameters, made by `prepare_laplace`; call it as
+    ``marginal(theta)``."""
 
     def __init__(self, f: Callable, theta: Any, z0: Any, data: tuple):
         self.given = f, theta, z0, data
         self.name = f"laplace({user_name(f)})"
         if any([is_tracked(x) for x in leaves(data)]):
-            raise ArgumentError(f"{self.name}: data carry derivatives; make what is differentiated part of theta")
+            raise ArgumentError(
+                f"{self.name}: data carry derivatives; make what is differentiated part of theta"
+            )
         plain = tree_map(plain_point, theta)
         z0 = plain_point(z0)
         if any([x is None for x in leaves(plain)]) or z0 is None:
-            raise ArgumentError(f"{self.name}: vmap and recording hide theta or z0; make it by sparse.prepare_laplace outside")
+            raise ArgumentError(
+                f"{self.name}: vmap and recording hide theta or z0; make it by sparse.prepare_laplace outside"
+            )
         z0 = plain_np.array(z0, float) if xp_of(z0) is plain_np else None
         t0, restore = ravel(plain)
         if z0 is None or xp_of(layout_of(t0)) is not plain_np:
-            raise ArgumentError(f"{self.name}: arrays on a device are not taken; sparse factorisations are computed on the host")
+            raise ArgumentError(
+                f"{self.name}: arrays on a device are not taken; sparse factorisations are computed on the "
+                f"host"
+            )
         if not z0.size or not t0.size:
             raise ArgumentError(f"{self.name}: theta or z0 holds no number")
 
@@ -185,13 +212,20 @@ class Laplace(PickledByCall):
         slope = along_of(energy)
 
         def pull(g: Any, out: Any, t: Any) -> Any:
-            along = applied(cholesky_solution, mode.entries(out, t), np.reshape(g, (-1,)), analysis=mode.analysis)
-            return -grad(lambda q, *more: slope(*more[:2], q, *more[2:])[1])(t, out, np.reshape(along, mode.shape), *rest)
+            along = applied(
+                cholesky_solution, mode.entries(out, t), np.reshape(g, (-1,)), analysis=mode.analysis
+            )
+            return -grad(lambda q, *more: slope(*more[:2], q, *more[2:])[1])(
+                t, out, np.reshape(along, mode.shape), *rest
+            )
 
         def push(dt: tuple, out: Any, t: Any) -> Any:
             moved = along_of(lambda q, out, *more: grad(energy)(out, q, *more))(t, dt[0], out, *rest)[1]
             return -np.reshape(
-                applied(cholesky_solution, mode.entries(out, t), np.reshape(moved, (-1,)), analysis=mode.analysis), mode.shape
+                applied(
+                    cholesky_solution, mode.entries(out, t), np.reshape(moved, (-1,)), analysis=mode.analysis
+                ),
+                mode.shape,
             )
 
         self.star = rule(mode.__call__, vjp=pull, jvp=push)
@@ -220,13 +254,18 @@ class Laplace(PickledByCall):
         """Return the marginal log-likelihood; with `has_aux` also (the mode, its standard errors)."""
         t = ravel(theta)[0]
         if not self.is_of_form(theta):
-            raise ArgumentError(f"{self.name}: theta differs from that of prepare_laplace in its tree, its shapes or its constants")
+            raise ArgumentError(
+                f"{self.name}: theta differs from that of prepare_laplace in its tree, its shapes or its "
+                f"constants"
+            )
         z = self.star(t)
         H, a = self.mode.entries(z, t), self.mode.analysis
         try:
             value = -self.followed_energy(z, t) - 0.5 * applied(sparse_logdet, H, analysis=a)
         except NotPositiveDefiniteError as error:
-            raise ConvergenceError(f"{self.name}: the Hessian at the mode is not positive definite: {error}") from error
+            raise ConvergenceError(
+                f"{self.name}: the Hessian at the mode is not positive definite: {error}"
+            ) from error
         value = value + 0.5 * self.mode.z0.size * math.log(2 * math.pi)
         if not has_aux:
             return value
@@ -248,8 +287,8 @@ def prepare_laplace(log_joint: Callable, theta: Any, z0: Any, *data: Any) -> Lap
     Returns
     -------
     Laplace
-        ``marginal(theta)`` is the marginal log-likelihood, ``marginal(theta, has_aux=True)`` adds the mode and
-        its standard errors. Every transform takes it.
+        ``marginal(theta)`` is the marginal log-likelihood, ``marginal(theta, has_aux=True)`` adds the mode
+        and its standard errors. Every transform takes it.
 
     See Also
     --------

@@ -1,8 +1,8 @@
 """The factor L D L' of a symmetric positive definite matrix, solutions, and its selected inverse.
 
 The factor is computed row by row, the selected inverse by Takahashi's recursion. `factor_of_lanes` and
-`inverse_of_lanes` do the same for truncated polynomials in several directions, which gives derivatives. Lane s
-of a number is its derivative along the directions whose bits are set in s."""
+`inverse_of_lanes` do the same for truncated polynomials in several directions, which gives derivatives. Lane
+s of a number is its derivative along the directions whose bits are set in s."""
 
 from typing import Any
 
@@ -214,9 +214,13 @@ class Factor:
 
     def __init__(self, analysis: Analysis, values: np.ndarray):
         self.analysis, a = analysis, analysis
-        self.lower, self.d, bad = factor(a.starts, a.upper_rows, values[a.entries], a.parent, a.columns, a.below)
+        self.lower, self.d, bad = factor(
+            a.starts, a.upper_rows, values[a.entries], a.parent, a.columns, a.below
+        )
         if bad >= 0:
-            raise NotPositiveDefiniteError(f"sparse.cholesky: the matrix is not positive definite: the pivot of row {a.order[bad]} fails")
+            raise NotPositiveDefiniteError(
+                f"sparse.cholesky: the matrix is not positive definite: the pivot of row {a.order[bad]} fails"
+            )
         self.inverse: Any = None
 
     def logdet(self) -> float:
@@ -255,7 +259,8 @@ def factored(analysis: Analysis, values: np.ndarray) -> Factor:
     if difference.size and difference.max() > ASYMMETRY * abs(values).max():
         k = int(np.argmax(difference))
         raise ArgumentError(
-            f"sparse.cholesky: the matrix is not symmetric: entries ({analysis.rows[k]}, {analysis.indices[k]}) and its mirror image "
+            f"sparse.cholesky: the matrix is not symmetric: entries ({analysis.rows[k]}, "
+            f"{analysis.indices[k]}) and its mirror image "
             f"are {values[k]} and {values[analysis.mirror[k]]}"
         )
     found = Factor(analysis, whole)

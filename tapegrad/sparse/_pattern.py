@@ -48,11 +48,16 @@ class DependencySets:
         self.sets = IndexSets(int(np.prod(np.shape(x))))
         self.names: dict = {program.arguments[0]: self.sets.singles(np.shape(x))}
         # the captured arrays that each value is made of; None: it depends on arguments
-        self.sources: dict = {**dict.fromkeys(program.arguments), **{k: frozenset((k,)) for k, _ in program.captured}}
+        self.sources: dict = {
+            **dict.fromkeys(program.arguments),
+            **{k: frozenset((k,)) for k, _ in program.captured},
+        }
         self.sources.update(dict.fromkeys(program.constants, frozenset()))
         self.drawn: set = set()  # values that random generators draw anew at each call
         # values that change only with integer arguments; they serve as indices
-        self.placing = {k for k, v in zip(program.arguments, values, strict=True) if is_array(v) and v.dtype.kind in "iu"}
+        self.placing = {
+            k for k, v in zip(program.arguments, values, strict=True) if is_array(v) and v.dtype.kind in "iu"
+        }
         self.relied: set = set()
         self.conditions: set = set()
         for k, i in program.code:
@@ -63,7 +68,9 @@ class DependencySets:
         self.sources[k] = None if None in sources or i.prim is DRAW else frozenset().union(*sources)
         if i.prim is DRAW or not self.drawn.isdisjoint(i.args):
             self.drawn.add(k)
-        elif None in sources and all([s is not None or j in self.placing for j, s in zip(i.args, sources, strict=True)]):
+        elif None in sources and all(
+            [s is not None or j in self.placing for j, s in zip(i.args, sources, strict=True)]
+        ):
             self.placing.add(k)
         sets = [self.names.get(j) for j in i.args]
         if all([s is None for s in sets]):
@@ -160,7 +167,10 @@ def given_pattern(call: str, pattern: Any, shape: tuple) -> scipy.sparse.csr_arr
     else:
         pattern = pattern.get() if is_array(pattern) and xp_of(pattern) is not np else np.asarray(pattern)
         if pattern.ndim != 2 or pattern.dtype.kind not in "biufc":
-            raise ArgumentError(f"{call}: a pattern is a matrix, sparse or of booleans; got shape {pattern.shape}, {pattern.dtype}")
+            raise ArgumentError(
+                f"{call}: a pattern is a matrix, sparse or of booleans; got shape {pattern.shape}, "
+                f"{pattern.dtype}"
+            )
         found = scipy.sparse.csr_array(pattern != 0)
     if found.shape != shape:
         raise ArgumentError(f"{call}: the pattern has shape {found.shape}, the matrix of derivatives {shape}")

@@ -15,9 +15,14 @@ def plot_pattern(pattern: Any, coloring: Any, title: str, ax: Any) -> Any:
     try:
         pyplot = load("matplotlib.pyplot")
     except ImportError as error:
-        raise ArgumentError("a picture needs the package matplotlib: pip install matplotlib, or 'tapegrad[plot]'") from error
+        raise ArgumentError(
+            "a picture needs the package matplotlib: pip install matplotlib, or 'tapegrad[plot]'"
+        ) from error
     if ax is None:
-        ax = pyplot.subplots(figsize=(6.0, 6.0 * min(max(pattern.shape[0] / max(pattern.shape[1], 1), 0.4), 1.6)), layout="constrained")[1]
+        ax = pyplot.subplots(
+            figsize=(6.0, 6.0 * min(max(pattern.shape[0] / max(pattern.shape[1], 1), 0.4), 1.6)),
+            layout="constrained",
+        )[1]
     m, n = pattern.shape
     row, column = np.repeat(np.arange(m), np.diff(pattern.indptr)), pattern.indices
     colours = np.zeros(pattern.nnz, int)
@@ -26,7 +31,9 @@ def plot_pattern(pattern: Any, coloring: Any, title: str, ax: Any) -> Any:
         colours = -1 + np.zeros(pattern.nnz, int) if coloring.columns is None else coloring.columns[column]
         if coloring.rows is not None:
             by_rows = coloring.rows[row]
-            colours = np.where((colours < 0) | ((by_rows >= 0) & (coloring.columns is None)), by_rows + of_columns, colours)
+            colours = np.where(
+                (colours < 0) | ((by_rows >= 0) & (coloring.columns is None)), by_rows + of_columns, colours
+            )
     count = 1 if coloring is None else max(len(coloring), 1)
     side = 72 * min(ax.figure.get_size_inches()) * 0.8
     size = np.clip(side / max(m, n, 1), 0.4, POINT) ** 2

@@ -57,7 +57,10 @@ class FoundPattern:
         check(self.value)
         self.kept = form.programs[0]
         if self.kept.program.generators:
-            raise GuardError(f"{call}: the function draws random numbers, others for each product; draw them outside, as an argument")
+            raise GuardError(
+                f"{call}: the function draws random numbers, others for each product; draw them outside, as "
+                f"an argument"
+            )
         self.shape = (np.size(args[0]) if second else leaf_size(self.value), np.size(args[0]))
         carried = self.carried(args)
         self.pattern = self.read(carried)
@@ -97,9 +100,12 @@ class FoundPattern:
                 found = asked.run(values)
             except Exception:
                 return  # an operation raised; the products report it
-            if type(found) is Guard or not all([guard_holds(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
+            if type(found) is Guard or not all(
+                [guard_holds(a, b) for a, b in zip(found[0], self.conditions, strict=True)]
+            ):
                 raise GuardError(
-                    "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
+                    "a branch or an index differs from that at the point of the pattern, which has "
+                    "scope='local' (scope='global' is for "
                     "all branches of numpy.where)"
                     if self.scope == "local"
                     else f"{found}"
@@ -146,10 +152,20 @@ class Plan(PickledByCall):
         self.others: dict = {}  # plans for arrays with another memory layout
         pattern = settings["pattern"]
         with changed(depth=0):
-            self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
+            self.prepared = Prepared(
+                self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"]
+            )
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
-            self.found = None if pattern is not None else FoundPattern(call, self.prepared, args, second, settings["scope"], check)
-            value = self.found.value if self.found is not None else self.asked("grad" if second else "value", *args)
+            self.found = (
+                None
+                if pattern is not None
+                else FoundPattern(call, self.prepared, args, second, settings["scope"], check)
+            )
+            value = (
+                self.found.value
+                if self.found is not None
+                else self.asked("grad" if second else "value", *args)
+            )
             check(value)
             self.like = value
             shape = (np.size(args[0]) if second else leaf_size(value), np.size(args[0]))
@@ -193,7 +209,10 @@ class Plan(PickledByCall):
             return coloring_of(self.pattern, kind or "star", order)
         if leaf_dtype(self.like) == "c" and self.dtype.kind != "c":  # J^H w has no imaginary part
             if kind not in (None, "columns"):
-                raise ArgumentError(f"{self.call}: a complex function of real numbers is differentiated by columns; not kind={kind!r}")
+                raise ArgumentError(
+                    f"{self.call}: a complex function of real numbers is differentiated by columns; not "
+                    f"kind={kind!r}"
+                )
             kind = "columns"
         return best_coloring(self.pattern, order) if kind is None else coloring_of(self.pattern, kind, order)
 
@@ -217,7 +236,9 @@ class Plan(PickledByCall):
         """Return a result of the prepared function; raise if it depends on an open transform."""
         y = self.prepared.forms[method](args)
         if is_tracked(y):
-            raise ArgumentError(f"{self.call}: f captures a value that an open transform follows; make it an argument of f")
+            raise ArgumentError(
+                f"{self.call}: f captures a value that an open transform follows; make it an argument of f"
+            )
         return y
 
     def products(self, args: tuple) -> Any:
@@ -271,10 +292,14 @@ class Plan(PickledByCall):
         args = self.counted(args)
         if any_variable(args) and any_variable(args := self.entered(args)):
             if out is not None:
-                raise ArgumentError(f"{self.call}: out= takes no derivatives; leave it away within a transform")
+                raise ArgumentError(
+                    f"{self.call}: out= takes no derivatives; leave it away within a transform"
+                )
             self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
             return self.tracked.values(args)
-        if out is not None and (xp_of(out) is not self.library or out.shape != (self.pattern.nnz,) or out.dtype.kind not in "fc"):
+        if out is not None and (
+            xp_of(out) is not self.library or out.shape != (self.pattern.nnz,) or out.dtype.kind not in "fc"
+        ):
             raise ArgumentError(f"{self.call}: out= must be an array of {self.pattern.nnz} floats")
         return self.evaluated(args, out)[1]
 
@@ -299,7 +324,10 @@ class Plan(PickledByCall):
             except GuardError as error:
                 what = str(error).removeprefix(self.prepared.name).partition("; with on_change")[0]
                 what = what.partition(": ")[2] if what.startswith(".") else what
-                raise GuardError(f"{self.call}: {what}; the plan is for points where that is otherwise: prepare one for this") from error
+                raise GuardError(
+                    f"{self.call}: {what}; the plan is for points where that is otherwise: prepare one for "
+                    f"this"
+                ) from error
             if out is not None and data is not out:
                 out[...] = data
                 data = out
@@ -329,7 +357,14 @@ class Plan(PickledByCall):
         values = kept.values((x, self.direct.zeros, *rest))
         if values is None or kept.surroundings.changed():
             return None
-        place = out if self.entries.order is None and out is not None and out.flags.c_contiguous and out.flags.writeable else None
+        place = (
+            out
+            if self.entries.order is None
+            and out is not None
+            and out.flags.c_contiguous
+            and out.flags.writeable
+            else None
+        )
         data = self.direct(values, place)
         return None if data is None else self.entries.ordered(data)
 
@@ -371,7 +406,8 @@ class Plan(PickledByCall):
         if n > SMALL_SYSTEM_UNKNOWNS and full and 2 * self.colors >= min(m, n):
             what = "hessian" if self.second else "jacobian"
             warn_user(
-                f"{self.call}: {full} of the {m} rows depend on at least half of the {n} unknowns, so a sparse matrix takes "
+                f"{self.call}: {full} of the {m} rows depend on at least half of the {n} unknowns, so a "
+                f"sparse matrix takes "
                 f"{self.colors} products; tapegrad.{what} does it as well",
                 DenseWarning,
             )
@@ -388,7 +424,9 @@ class Plan(PickledByCall):
         -------
         matplotlib.axes.Axes
         """
-        return plot_pattern(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
+        return plot_pattern(
+            self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax
+        )
 
 
 def argnum_of(call: str, argnum: Any, args: tuple) -> int:
@@ -408,7 +446,11 @@ def enter_arguments(args: tuple, argnum: int, dtype: Any) -> tuple:
         x = np.asarray(x, dtype)
     elif dtype is not None and x.dtype.kind in "iu":
         x = x.astype(dtype)
-    rest = [x.dtype.type(a) if type(a) is float and x.dtype.kind in "fc" else a for k, a in enumerate(args) if k != argnum]
+    rest = [
+        x.dtype.type(a) if type(a) is float and x.dtype.kind in "fc" else a
+        for k, a in enumerate(args)
+        if k != argnum
+    ]
     return (x, *rest)
 
 
@@ -434,20 +476,29 @@ def checked_input(call: str, x: Any) -> None:
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentError(f"{call}: x is a masked array, and masks have no derivative; pass x.filled(v)")
     if x.dtype.kind not in "fc":
-        raise ArgumentError(f"{call}: x has dtype {x.dtype}, which has no derivative; pass an array of floats, x.astype(float)")
+        raise ArgumentError(
+            f"{call}: x has dtype {x.dtype}, which has no derivative; pass an array of floats, "
+            f"x.astype(float)"
+        )
 
 
 def checked_output(call: str, f: Callable, dtype: Any, holomorphic: bool, y: Any) -> None:
     if not (is_array(y) or isinstance(y, (np.generic, float, complex))):
         raise ArgumentError(
-            f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(y)}, {len(leaves(y))} leaves; a sparse matrix is that of one "
+            f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(y)}, {len(leaves(y))} leaves; a "
+            f"sparse matrix is that of one "
             "array: "
             "join them by numpy.concatenate"
         )
     if dtype.kind == "c" and not (
-        holomorphic and np.asarray(y).dtype.kind == "c" if not is_array(y) else holomorphic and y.dtype.kind == "c"
+        holomorphic and np.asarray(y).dtype.kind == "c"
+        if not is_array(y)
+        else holomorphic and y.dtype.kind == "c"
     ):
-        raise ArgumentError(f"{call}: a function of complex arguments needs holomorphic=True, and a complex value; else split it in two")
+        raise ArgumentError(
+            f"{call}: a function of complex arguments needs holomorphic=True, and a complex value; else "
+            f"split it in two"
+        )
 
 
 def leaf_dtype(y: Any) -> str:
@@ -462,11 +513,15 @@ def make_plan(call: str, f: Callable, args: tuple, second: bool, settings: dict)
     checked_words(call, settings["kind"], kinds, settings["order"])
     for name, words in (("scope", SCOPES), ("format", FORMATS)):
         if settings[name] not in words:
-            raise ArgumentError(f"{call}: {name}={settings[name]!r}; it is one of {', '.join(map(repr, words))}")
+            raise ArgumentError(
+                f"{call}: {name}={settings[name]!r}; it is one of {', '.join(map(repr, words))}"
+            )
     if settings["compile"] not in (True, False, "auto"):
         raise ArgumentError(f"{call}: compile={settings['compile']!r}; it is True, False or 'auto'")
     if settings["check"] and settings["pattern"] is None:
-        raise ArgumentError(f"{call}: check=True is for a pattern that is given; the one that is found needs no check")
+        raise ArgumentError(
+            f"{call}: check=True is for a pattern that is given; the one that is found needs no check"
+        )
     plan = Plan(call, f, plain_point_of(call, args), second, settings)
     plan.warn_if_dense()
     return plan
@@ -603,7 +658,14 @@ def prepare_hessian(
 
 
 WHERE = {"argnum": 0, "pattern": None, "check": False, "scope": "global"}
-OPTIONS = {**WHERE, "kind": None, "order": "natural", "format": "csr", "compile": "auto", "holomorphic": False}
+OPTIONS = {
+    **WHERE,
+    "kind": None,
+    "order": "natural",
+    "format": "csr",
+    "compile": "auto",
+    "holomorphic": False,
+}
 
 
 def settings_of(given: dict) -> dict:
@@ -613,7 +675,9 @@ def settings_of(given: dict) -> dict:
 def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict) -> Any:
     for name in options:
         if name not in OPTIONS or (second and name == "holomorphic"):
-            raise ArgumentError(f"sparse.{call}({user_name(f)}): there is no option {name!r}; see sparse.prepare_{call}")
+            raise ArgumentError(
+                f"sparse.{call}({user_name(f)}): there is no option {name!r}; see sparse.prepare_{call}"
+            )
     plan = make_plan(call, f, args, second, settings_of(options))
     return plan(*args) if any_variable(args) else plan.matrix(plan.first)
 
@@ -714,7 +778,11 @@ def hessian(f: Callable, *args: Any, **options: Any) -> Any:
 
 
 def pattern(
-    f: Callable, *args: Any, argnum: int = 0, scope: Literal["global", "local"] = "global", second: bool = False
+    f: Callable,
+    *args: Any,
+    argnum: int = 0,
+    scope: Literal["global", "local"] = "global",
+    second: bool = False,
 ) -> scipy.sparse.csr_array:
     """Find the entries of a Jacobian or a Hessian that can differ from zero.
 
@@ -765,5 +833,10 @@ def pattern(
     with changed(depth=0):
         check = functools.partial(checked_output, call, f, np.dtype(float), True)
         return FoundPattern(
-            call, Prepared(f if k == 0 else with_argument_first(f, k), args, 0, "raise"), args, second, scope, check
+            call,
+            Prepared(f if k == 0 else with_argument_first(f, k), args, 0, "raise"),
+            args,
+            second,
+            scope,
+            check,
         ).pattern

@@ -27,7 +27,13 @@ class Renewed:
         """Return a plan for this point; `quiet` leaves out the warning that the matrix is dense."""
         settings = settings_of({"pattern": self.pattern})
         made = Plan if quiet else make_plan
-        self.plan = made(f"{self.call}({user_name(self.f)})" if quiet else self.call, self.f, (x, *more, *self.rest), self.second, settings)
+        self.plan = made(
+            f"{self.call}({user_name(self.f)})" if quiet else self.call,
+            self.f,
+            (x, *more, *self.rest),
+            self.second,
+            settings,
+        )
         return self.plan
 
     def __call__(self, x: Any, *more: Any) -> Any:
@@ -40,7 +46,9 @@ class Renewed:
         return self.at(x, *more, quiet=self.renewals > 0)(x, *more, *self.rest)
 
 
-def plan_if_sparse(what: Literal["jacobian", "hessian"], f: Callable, x: Any, *more: Any, rest: tuple) -> Renewed | None:
+def plan_if_sparse(
+    what: Literal["jacobian", "hessian"], f: Callable, x: Any, *more: Any, rest: tuple
+) -> Renewed | None:
     """Return a plan if its matrix is sparse enough to pay, otherwise None."""
     if np.size(x) < FEWEST_SPARSE_UNKNOWNS:
         return None
@@ -68,7 +76,10 @@ class FixedPattern:
             shape = np.shape(to_host(self.transform(x, *more, *rest)))
             rows, cols = np.indices((int(np.prod(shape[: len(shape) - x.ndim])), x.size)).reshape(2, -1)
         else:
-            rows, cols = np.repeat(np.arange(plan.shape[0]), np.diff(plan.pattern.indptr)), plan.pattern.indices
+            rows, cols = (
+                np.repeat(np.arange(plan.shape[0]), np.diff(plan.pattern.indptr)),
+                plan.pattern.indices,
+            )
         self.places, self.width = (rows.astype(np.int64), cols.astype(np.int64)), x.size
 
     def fill(self, out: np.ndarray, x: Any, *more: Any) -> None:
@@ -81,11 +92,15 @@ class FixedPattern:
         except GuardError:
             plan = self.plan.at(x, *more, quiet=True)
             keys = self.places[0] * self.width + self.places[1]
-            asked = np.repeat(np.arange(plan.shape[0]) * self.width, np.diff(plan.pattern.indptr)) + plan.pattern.indices
+            asked = (
+                np.repeat(np.arange(plan.shape[0]) * self.width, np.diff(plan.pattern.indptr))
+                + plan.pattern.indices
+            )
             self.table = np.searchsorted(keys, asked)
             if (keys.take(self.table, mode="clip") != asked).any():
                 raise GuardError(
-                    f"{plan.call}: this branch of the function has entries that the branch at the start lacks, and the "
+                    f"{plan.call}: this branch of the function has entries that the branch at the start "
+                    f"lacks, and the "
                     "solver fixes the pattern there; use numpy.where, or method='trust-constr'"
                 ) from None
             self.put(out, plan, x, *more)

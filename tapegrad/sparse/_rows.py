@@ -17,7 +17,18 @@ from ..ops.shaping import reshape
 from ..replay.buffer_pool import packed
 from ..replay.costs import COSTLY_OPERATIONS
 from ..replay.fusion.groups import GroupDefinitions
-from ..replay.fusion.regions import STEPS, Element, RegionPiece, RegionView, WrittenSum, cuts_of, identity_map, of_view, reach, spread_of
+from ..replay.fusion.regions import (
+    STEPS,
+    Element,
+    RegionPiece,
+    RegionView,
+    WrittenSum,
+    cuts_of,
+    identity_map,
+    of_view,
+    reach,
+    spread_of,
+)
 from ..replay.program import LAID, Instruction, Program
 
 UNMOVED = frozenset((reshape.prim, copied.prim, LAID))  # what leaves elements where they are, in C order
@@ -41,7 +52,10 @@ class ReshapedValue:
 
     def needs(self, place: tuple, extents: tuple) -> list:
         first = sum([s * start for s, (start, _) in zip(self.strides, place, strict=True)])
-        steps = [sum([s * own[d] for s, (_, own) in zip(self.strides, place, strict=True)]) for d in range(len(extents))]
+        steps = [
+            sum([s * own[d] for s, (_, own) in zip(self.strides, place, strict=True)])
+            for d in range(len(extents))
+        ]
         found = []
         for n, stride in zip(self.shape, self.steps, strict=True):
             here = tuple([s // stride if stride and s % stride == 0 else 0 for s in steps])
@@ -66,7 +80,11 @@ class ReshapedValue:
         if any(known[1:]) or not self.to:
             return None
         flat, stride = [c * self.steps[0] for c in known[0]], self.strides[0]
-        return None if any([c % stride for c in flat]) else (tuple([c // stride for c in flat]), *((),) * (len(self.to) - 1))
+        return (
+            None
+            if any([c % stride for c in flat])
+            else (tuple([c // stride for c in flat]), *((),) * (len(self.to) - 1))
+        )
 
 
 class RowwiseValues:
@@ -126,7 +144,11 @@ class RowwiseValues:
             self.cuts[k], self.spread[k] = None, {}
         else:
             self.cuts[k] = cuts_of(d, held, self.cuts)
-            spread = {} if any([type(self.values.get(s)) is ReshapedValue for s in sources]) else spread_of(d, held, self.spread)
+            spread = (
+                {}
+                if any([type(self.values.get(s)) is ReshapedValue for s in sources])
+                else spread_of(d, held, self.spread)
+            )
             if d.cost >= COSTLY_OPERATIONS and k not in self.depends:
                 spread[k] = {(0,) * len(held)}
             self.spread[k] = spread
@@ -166,7 +188,9 @@ class RowwiseValues:
 
     def moved(self, k: int, d: RegionView, shape: tuple) -> None:
         form = lambda a: d.form if d.form and a == d.base else self.shape(a)
-        pieces = [RegionPiece(p.box, *[(self.counted(a, form(a)), m) for a, m in p.sources]) for p in d.pieces]
+        pieces = [
+            RegionPiece(p.box, *[(self.counted(a, form(a)), m) for a, m in p.sources]) for p in d.pieces
+        ]
         self.add(k, RegionView(*pieces), d.form if d.form and d.turned else shape)
 
     def is_view(self, kind: str, what: Any) -> bool:
@@ -178,7 +202,9 @@ class RowwiseValues:
         path += [] if at is None else [("at", at)]
         if self.kinds.bits(k) is None or self.shown[i.args[0]][3] != self.shown[k][3]:
             return
-        if i.args == (self.direction,) and not all([kind == "reshape" or self.is_view(kind, what) for kind, what in path]):
+        if i.args == (self.direction,) and not all(
+            [kind == "reshape" or self.is_view(kind, what) for kind, what in path]
+        ):
             self.gathered[k] = self.table(self.direction, i)
             return
         now, shape, n = i.args[0], self.shape(i.args[0]), 0
@@ -236,7 +262,13 @@ class RowwiseValues:
         these."""
         found: set = set()
         for k in outputs:
-            found.update([v for v, shifts in self.spread.get(self.root(k), {}).items() if v is not None and len(shifts) > 1])
+            found.update(
+                [
+                    v
+                    for v, shifts in self.spread.get(self.root(k), {}).items()
+                    if v is not None and len(shifts) > 1
+                ]
+            )
         return {v for v in found if v < self.program.size}
 
     def parts(self, k: int) -> list:

@@ -82,7 +82,9 @@ def fresh_names(out: Any, names: Any) -> np.ndarray:
 
 def everything(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """Each element depends on all elements of all operands."""
-    name = functools.reduce(c.sets.union, [c.sets.groups(np.array([0, s.size]), s.reshape(-1)) for s in sets if s is not None])
+    name = functools.reduce(
+        c.sets.union, [c.sets.groups(np.array([0, s.size]), s.reshape(-1)) for s in sets if s is not None]
+    )
     if type(out) is tuple or type(out) is list:
         return tuple([fresh_names(o, name[0]) for o in out])
     return fresh_names(out, name[0])
@@ -137,7 +139,9 @@ def linear_dependence(c: Any, i: Any, sets: list, values: list, out: Any) -> Any
     except Exception:  # a body that takes only its own kind of arrays
         pass
     return (
-        WORDS.get(i.prim.batch, everything)(c, i, sets, values, out) if type(i.prim.batch) is str else everything(c, i, sets, values, out)
+        WORDS.get(i.prim.batch, everything)(c, i, sets, values, out)
+        if type(i.prim.batch) is str
+        else everything(c, i, sets, values, out)
     )
 
 
@@ -253,12 +257,18 @@ def _added_by(c, i, sets, values, out):
     axis, like = i.params["axis"] % len(i.params["like"]), i.params["like"]
     if c.known(i.args[1], local=True):
         return add_along_axis(c, s, np.asarray(host_setting(c.value(i.args[1]))), axis, like)
-    return fresh_names(out, c.sets.over(s, (axis,))) if s.ndim == len(like) else everything(c, i, sets, values, out)
+    return (
+        fresh_names(out, c.sets.over(s, (axis,)))
+        if s.ndim == len(like)
+        else everything(c, i, sets, values, out)
+    )
 
 
 @dependence_rule("added_at")
 def _added_at(c, i, sets, values, out):
-    return add_along_axis(c, sets[0], np.asarray(host_setting(i.params["at"])), i.params["axis"], i.params["like"])
+    return add_along_axis(
+        c, sets[0], np.asarray(host_setting(i.params["at"])), i.params["axis"], i.params["like"]
+    )
 
 
 def add_along_axis(c: Any, s: np.ndarray, at: np.ndarray, axis: int, like: tuple) -> np.ndarray:
@@ -319,7 +329,9 @@ def _add_at(c, i, sets, values, out):
             part[...] = c.sets.union(part, spread_names(y, part.shape))
             return x
     numbers = np.arange(x.size).reshape(x.shape)
-    places = np.asarray(PRIMITIVES["read"].prim.run(numbers, path=params["path"], at=params["at"], copy=False))
+    places = np.asarray(
+        PRIMITIVES["read"].prim.run(numbers, path=params["path"], at=params["at"], copy=False)
+    )
     y = spread_names(y, places.shape).reshape(-1)
     flat, places = x.reshape(-1), places.reshape(-1)
     count = np.bincount(places, minlength=x.size)
@@ -400,7 +412,11 @@ def product_names(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np
     bounds = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=matrix.shape[0]))])
     # each column of each z
     columns = np.moveaxis(z.reshape(-1, *z.shape[-2:]), 1, 2).reshape(-1, z.shape[-2])
-    found = np.stack([c.sets.groups(bounds, one[column]) for one in columns]) if len(columns) else np.zeros((0, len(matrix)), np.int64)
+    found = (
+        np.stack([c.sets.groups(bounds, one[column]) for one in columns])
+        if len(columns)
+        else np.zeros((0, len(matrix)), np.int64)
+    )
     found = found.reshape(*stack, z.shape[-1], len(matrix))
     return found if turned else np.swapaxes(found, -1, -2)
 
@@ -416,7 +432,14 @@ def _contract(c, i, sets, values, out):
             left = [label for label in mine if label in result]
             s = s.reshape([n for k, n in enumerate(s.shape) if k not in gone])
             s = s.transpose([left.index(label) for label in result if label in left])
-            parts.append(s.reshape([s.shape[[r for r in result if r in left].index(label)] if label in left else 1 for label in result]))
+            parts.append(
+                s.reshape(
+                    [
+                        s.shape[[r for r in result if r in left].index(label)] if label in left else 1
+                        for label in result
+                    ]
+                )
+            )
     return fresh_names(out, functools.reduce(c.sets.union, parts))
 
 
@@ -432,4 +455,8 @@ def _solve(c, i, sets, values, out):
         whole = c.sets.over(a, (a.ndim - 2, a.ndim - 1))
         parts.append(whole[..., 0] if len(to) < a.ndim else whole)
     name = functools.reduce(c.sets.union, parts)
-    return fresh_names(out, name) if np.broadcast_shapes(name.shape, to) == to else everything(c, i, sets, values, out)
+    return (
+        fresh_names(out, name)
+        if np.broadcast_shapes(name.shape, to) == to
+        else everything(c, i, sets, values, out)
+    )

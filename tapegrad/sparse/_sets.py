@@ -171,9 +171,16 @@ class IndexSets:
             return a
         a, b = np.broadcast_arrays(a, b)
         shape = a.shape
-        a, b, out, k = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1), np.empty(a.size, np.int64), 0
+        a, b, out, k = (
+            np.ascontiguousarray(a).reshape(-1),
+            np.ascontiguousarray(b).reshape(-1),
+            np.empty(a.size, np.int64),
+            0,
+        )
         while True:
-            k, self.count = unite(a, b, out, k, self.start, self.items, self.count, self.keys, self.names, self.full, self.n)
+            k, self.count = unite(
+                a, b, out, k, self.start, self.items, self.count, self.keys, self.names, self.full, self.n
+            )
             if k == DONE:
                 return out.reshape(shape)
             self.grown()
@@ -184,7 +191,18 @@ class IndexSets:
         out, k = np.empty(bounds.size - 1, np.int64), 0
         while True:
             k, self.count, self.stamp = gather(
-                bounds, members, out, k, self.start, self.items, self.count, self.full, self.n, self.mark, self.met, self.stamp
+                bounds,
+                members,
+                out,
+                k,
+                self.start,
+                self.items,
+                self.count,
+                self.full,
+                self.n,
+                self.mark,
+                self.met,
+                self.stamp,
             )
             if k == DONE:
                 return out
@@ -194,7 +212,9 @@ class IndexSets:
         """Return the unions over some axes, kept with length 1."""
         kept = [k for k in range(names.ndim) if k not in axes]
         rows = int(np.prod([names.shape[k] for k in kept]))
-        moved = names.transpose([*kept, *axes]).reshape(rows, -1) if names.size else np.zeros((rows, 0), np.int64)
+        moved = (
+            names.transpose([*kept, *axes]).reshape(rows, -1) if names.size else np.zeros((rows, 0), np.int64)
+        )
         bounds = np.arange(rows + 1) * moved.shape[1]
         out = self.groups(bounds, moved.reshape(-1))
         return out.reshape([1 if k in axes else s for k, s in enumerate(names.shape)])

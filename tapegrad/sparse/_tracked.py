@@ -21,7 +21,10 @@ class TrackedEntries:
 
     def __init__(self, plan: Any):
         if plan.entries.table is None:
-            raise ArgumentError(f"{plan.call}: kind='acyclic' subtracts products in turn, which is not followed; use kind='star'")
+            raise ArgumentError(
+                f"{plan.call}: kind='acyclic' subtracts products in turn, which is not followed; use "
+                f"kind='star'"
+            )
         self.plan = plan
         self.places = plan.entries.matrix(plain_np.arange(1.0, 1.0 + plan.pattern.nnz))
         coo = self.places.tocoo()
@@ -51,7 +54,9 @@ class TrackedEntries:
         """Raise if the pattern does not hold at this point."""
         plan = self.plan
         if layout_of(args[0]).shape != plan.shape_in:
-            raise GuardError(f"{plan.call}: x has shape {layout_of(args[0]).shape}, and the plan is for {plan.shape_in}")
+            raise GuardError(
+                f"{plan.call}: x has shape {layout_of(args[0]).shape}, and the plan is for {plan.shape_in}"
+            )
         if plan.found is None:
             return
         point = tuple([plain_point(a) for a in args])

@@ -33,5 +33,7 @@ class BoundModel:
     ) -> FitResult:
         """The maximum of the likelihood.  start, constraints, prior, fixed are dicts of some parameters; the
         rest as in `ss.fit`."""
-        problem = self.model.problem(self.data, start, constraints, joseph, None if prior is None else Prior(prior), fixed)
+        problem = self.model.problem(
+            self.data, start, constraints, joseph, None if prior is None else Prior(prior), fixed
+        )
         return maximise(problem, method, options=options, progress=progress)

@@ -33,8 +33,8 @@ class Sample:
 class ComponentStates:
     """The states of a component.
 
-    T is (k, k), z is (k,) or over time (n, k), R is (k, r), with variances of r noises. cov (k, k) is that of a
-    known start; it is None for a diffuse one."""
+    T is (k, k), z is (k,) or over time (n, k), R is (k, r), with variances of r noises. cov (k, k) is that of
+    a known start; it is None for a diffuse one."""
 
     T: Any
     z: numpy.ndarray
@@ -45,7 +45,10 @@ class ComponentStates:
 
 def checked_variance(call: str, var: float | None) -> None:
     if var is not None and not (numpy.isscalar(var) and numpy.isfinite(var) and var >= 0):
-        raise ArgumentError(f"{call}(var={var!r}): wanted None, for a variance that is estimated, or a number that is not negative")
+        raise ArgumentError(
+            f"{call}(var={var!r}): wanted None, for a variance that is estimated, or a number that is not "
+            f"negative"
+        )
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,19 @@ class Level(ModelComponent):
         if self.slope is None:
             return ComponentStates(numpy.eye(1), numpy.ones(1), numpy.eye(1), [self.variance_of(p)])
         variances = [self.variance_of(p), self.slope.variance_of(p)]
-        return ComponentStates(numpy.array([[1.0, 1.0], [0.0, 1.0]]), numpy.array([1.0, 0.0]), numpy.eye(2), variances)
+        return ComponentStates(
+            numpy.array([[1.0, 1.0], [0.0, 1.0]]), numpy.array([1.0, 0.0]), numpy.eye(2), variances
+        )
 
     def state_names(self, k: int) -> list[str]:
         return [self.name, self.slope.name] if self.slope else [self.name]
 
     def readings(self, s: ComponentStates) -> list[tuple[str, Any]]:
-        return [(part.name, row) for part, row in zip([self, self.slope], numpy.eye(2), strict=True)] if self.slope else [(self.name, s.z)]
+        return (
+            [(part.name, row) for part, row in zip([self, self.slope], numpy.eye(2), strict=True)]
+            if self.slope
+            else [(self.name, s.z)]
+        )
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,9 @@ class Cycle(ModelComponent):
         found = self.variance_block(sample.s2 / 8)
         if not numpy.isscalar(self.period):
             low, high = self.period
-            found[f"period.{self.name}"] = ParameterBlock(_main_period(sample.y, low, high), interval(low, high))
+            found[f"period.{self.name}"] = ParameterBlock(
+                _main_period(sample.y, low, high), interval(low, high)
+            )
         if self.damping is None:
             found[f"damping.{self.name}"] = ParameterBlock(0.9, interval(0.0, 1.0))
         return found
@@ -199,14 +210,19 @@ class AutoregressiveComponent(ModelComponent):
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k, phi, var = self.order, p[self.name], self.variance_of(p)
-        T = np.concatenate([phi[None, :], _beside(phi, numpy.eye(k - 1, k))], axis=0) if k > 1 else phi[:, None]
+        T = (
+            np.concatenate([phi[None, :], _beside(phi, numpy.eye(k - 1, k))], axis=0)
+            if k > 1
+            else phi[:, None]
+        )
         first = numpy.eye(k)[0]
         return ComponentStates(T, first, first[:, None], [var], var * autocovariances(phi))
 
 
 @dataclass(frozen=True)
 class RegressionComponent(ModelComponent):
-    """X times coefficients: constant ones are parameters, varying ones are random walks with a diffuse start."""
+    """X times coefficients: constant ones are parameters, varying ones are random walks with a diffuse
+    start."""
 
     X: numpy.ndarray = field(repr=False, compare=False)
     columns: tuple[str, ...]
@@ -226,7 +242,11 @@ class RegressionComponent(ModelComponent):
         if self.var is not None:
             return {}
         size = numpy.maximum(numpy.mean(self.X**2, axis=0), 1e-300)
-        return {self.variance: ParameterBlock(sample.s2 / (100 * size), positive(), [f"sigma2.{label}" for label in self.labels])}
+        return {
+            self.variance: ParameterBlock(
+                sample.s2 / (100 * size), positive(), [f"sigma2.{label}" for label in self.labels]
+            )
+        }
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k = self.X.shape[1]

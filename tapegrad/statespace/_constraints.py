@@ -111,7 +111,13 @@ def positive() -> Constraint:
     >>> print(ss.positive().natural(np.array([0.0])))
     [1.]
     """
-    return Constraint("positive()", "numbers above 0", exponential_constraint, numpy.log, partial(logit_interval, 0.0, numpy.inf))
+    return Constraint(
+        "positive()",
+        "numbers above 0",
+        exponential_constraint,
+        numpy.log,
+        partial(logit_interval, 0.0, numpy.inf),
+    )
 
 
 def correlation() -> Constraint:
@@ -248,7 +254,9 @@ def constraint_named(name: str) -> Constraint:
     return known[call](*[float(x) for x in numbers.split(",") if x])
 
 
-def partly_fixed(rule: Constraint, known: numpy.ndarray, shape: tuple[int, ...], labels: list[str]) -> Constraint:
+def partly_fixed(
+    rule: Constraint, known: numpy.ndarray, shape: tuple[int, ...], labels: list[str]
+) -> Constraint:
     """Return the map from the free elements (k,) of a block to the whole block.
 
     `known` has the other elements, and nan for these. A map that mixes elements cannot be split."""
@@ -256,11 +264,15 @@ def partly_fixed(rule: Constraint, known: numpy.ndarray, shape: tuple[int, ...],
     f = getattr(rule.natural, "func", rule.natural)
     if free.any() and (f not in MAPS or f is _stationary):
         raise ArgumentError(
-            f"fixed: {', '.join([x for x, moves in zip(labels, free, strict=True) if not moves])} belongs with "
-            f"{', '.join([x for x, moves in zip(labels, free, strict=True) if moves])} by {rule.name}: fix all of them, or give "
+            f"fixed: {', '.join([x for x, moves in zip(labels, free, strict=True) if not moves])} belongs "
+            f"with "
+            f"{', '.join([x for x, moves in zip(labels, free, strict=True) if moves])} by {rule.name}: fix "
+            f"all of them, or give "
             "the block unconstrained() in constraints"
         )
-    natural = partial(_completed_block, rule.natural, numpy.nan_to_num(known), numpy.eye(known.size)[:, free], shape)
+    natural = partial(
+        _completed_block, rule.natural, numpy.nan_to_num(known), numpy.eye(known.size)[:, free], shape
+    )
     return Constraint(rule.name, rule.wanted, natural, rule.unconstrained, rule.inside)
 
 
@@ -283,7 +295,9 @@ def logit_interval(low: float, high: float, x: numpy.ndarray) -> bool:
     return bool(((low < x) & (x < high)).all())
 
 
-def _completed_block(natural: Callable, known: numpy.ndarray, places: numpy.ndarray, shape: tuple[int, ...], u: Any) -> Any:
+def _completed_block(
+    natural: Callable, known: numpy.ndarray, places: numpy.ndarray, shape: tuple[int, ...], u: Any
+) -> Any:
     xp = xp_of(value(u))
     whole = xp.asarray(known)
     return (whole + xp.asarray(places) @ natural(u) if places.size else whole).reshape(shape)

@@ -96,7 +96,10 @@ def fit(
     if isinstance(build, Structural):
         problem = build.problem(data, start, constraints, joseph, prior, fixed)
     elif start is None:
-        raise ArgumentError("fit: start is missing; wanted a dict of the names of the parameters to numbers or arrays, or a vector")
+        raise ArgumentError(
+            "fit: start is missing; wanted a dict of the names of the parameters to numbers or arrays, or a "
+            "vector"
+        )
     else:
         problem = FitProblem(build, data, Parameters(start, constraints, fixed=fixed), joseph, prior)
         require_model("fit", build, problem.parameters, data.xp)
@@ -106,9 +109,14 @@ def fit(
 def require_function(call: str, build: Any, y: Any) -> None:
     """Raise if the model is not a function, or the arguments are in the wrong order."""
     if not isinstance(build, Structural) and not callable(build):
-        swapped = "; the model function comes first, then the data" if callable(y) or isinstance(y, Structural) else ""
+        swapped = (
+            "; the model function comes first, then the data"
+            if callable(y) or isinstance(y, Structural)
+            else ""
+        )
         raise ArgumentError(
-            f"{call}: build is a {type(build).__name__}; wanted a function from the parameters to a LinearGaussian{swapped}"
+            f"{call}: build is a {type(build).__name__}; wanted a function from the parameters to a "
+            f"LinearGaussian{swapped}"
         )
 
 
@@ -119,8 +127,17 @@ def require_model(call: str, build: Callable, parameters: Parameters, xp: Module
         model = build(given)
     except KeyError as error:
         if parameters.keyed and error.args and error.args[0] not in given:
-            raise ArgumentError(f"{call}: build asks for the parameter {error.args[0]!r}; start has {', '.join(given)}") from error
+            raise ArgumentError(
+                f"{call}: build asks for the parameter {error.args[0]!r}; start has {', '.join(given)}"
+            ) from error
         raise
     if not isinstance(model, LinearGaussian):
-        sums = f": a sum of parts has its parameters itself, ss.{call}({model}, y)" if hasattr(model, "parts") else ""
-        raise ArgumentError(f"{call}: build returned a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives{sums}")
+        sums = (
+            f": a sum of parts has its parameters itself, ss.{call}({model}, y)"
+            if hasattr(model, "parts")
+            else ""
+        )
+        raise ArgumentError(
+            f"{call}: build returned a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) "
+            f"gives{sums}"
+        )

@@ -52,13 +52,22 @@ class Labels:
 
     def require_same_dates(self, what: str, index: Any) -> None:
         """Raise `DataError` if regressors have other dates or row labels than the data, if both have any."""
-        if any([x is None or callable(x) or _is_count(x) for x in (self.index, index)]) or self.index.equals(index):
+        if any([x is None or callable(x) or _is_count(x) for x in (self.index, index)]) or self.index.equals(
+            index
+        ):
             return
-        raise DataError(f"{what} has other {'dates' if is_dates(index) else 'labels of rows'} than y; write X.reindex(y.index)")
+        raise DataError(
+            f"{what} has other {'dates' if is_dates(index) else 'labels of rows'} than y; write "
+            f"X.reindex(y.index)"
+        )
 
     def require_next_dates(self, index: Any, steps: int) -> None:
         """Raise `DataError` if the regressors of the steps ahead have other dates than these."""
-        following = _following(self.index, steps) if is_dates(self.index) and is_dates(index) and len(index) == steps else None
+        following = (
+            _following(self.index, steps)
+            if is_dates(self.index) and is_dates(index) and len(index) == steps
+            else None
+        )
         if following is not None and not following.equals(index):
             asked, wanted = (" to ".join([date_text(x[k]) for k in (0, -1)]) for x in (index, following))
             raise DataError(f"forecast: exog is for {asked}, and the steps ahead are {wanted}")
@@ -84,9 +93,14 @@ class Labels:
                 longer, more = self.index.append(following), 4 * more
             first, last = longer.slice_locs(where, where)
         except (TypeError, ValueError, KeyError) as error:
-            raise ArgumentError(f"{call}={where!r}: {error}; wanted a number or a date of the form of y's index") from error
+            raise ArgumentError(
+                f"{call}={where!r}: {error}; wanted a number or a date of the form of y's index"
+            ) from error
         if first >= last:
-            raise DataError(f"{call}={where!r}: no step has this date; y has {date_text(self.index[0])} to {date_text(self.index[-1])}")
+            raise DataError(
+                f"{call}={where!r}: no step has this date; y has {date_text(self.index[0])} to "
+                f"{date_text(self.index[-1])}"
+            )
         return last - 1 if end else first
 
     def continued(self, call: str, new: "Labels", steps: int) -> Any:
@@ -97,12 +111,18 @@ class Labels:
         if new.index is None or _is_count(new.index):
             return self.index.append(self.after(len(self.index), steps) if following is None else following)
         if following is None:
-            good = is_dates(new.index) == is_dates(self.index) and (not is_dates(self.index) or new.index[0] > self.index[-1])
+            good = is_dates(new.index) == is_dates(self.index) and (
+                not is_dates(self.index) or new.index[0] > self.index[-1]
+            )
         else:
             good = following.equals(new.index)
         if not good:
             asked = " to ".join([date_text(new.index[k]) for k in (0, -1)])
-            wanted = "" if following is None else f", and the next steps are {' to '.join([date_text(following[k]) for k in (0, -1)])}"
+            wanted = (
+                ""
+                if following is None
+                else f", and the next steps are {' to '.join([date_text(following[k]) for k in (0, -1)])}"
+            )
             raise DataError(f"{call}: y is for {asked}; the data end at {date_text(self.index[-1])}{wanted}")
         whole = self.index.append(new.index)
         return type(whole)(whole, freq=following.freq) if is_dates(following) else whole
@@ -120,8 +140,10 @@ class Labels:
         if following is not None:
             return following
         warn_user(
-            f"the index of y ({type(self.index).__name__}) has no constant step, so that the dates of the forecasts are not known: "
-            f"they are numbered from {n}.  Give y an index with a freq (y.asfreq('MS')), or the forecasts their dates=",
+            f"the index of y ({type(self.index).__name__}) has no constant step, so that the dates of the "
+            f"forecasts are not known: "
+            f"they are numbered from {n}.  Give y an index with a freq (y.asfreq('MS')), or the forecasts "
+            f"their dates=",
             UserWarning,
         )
         return load("pandas").RangeIndex(n, n + steps)
@@ -132,9 +154,14 @@ def labels_of(y: Any, shape: tuple[int, ...]) -> Labels:
     single = len(shape) == 1
     index = getattr(y, "index", None)
     if index is None or callable(index) or not hasattr(y, "to_numpy"):
-        return Labels(None, ("y",) if single or shape[-1] == 1 else tuple(f"y{i + 1}" for i in range(shape[-1])), single)
+        return Labels(
+            None, ("y",) if single or shape[-1] == 1 else tuple(f"y{i + 1}" for i in range(shape[-1])), single
+        )
     if is_dates(index) and not (index.is_monotonic_increasing and index.is_unique):
-        raise DataError("y: its dates do not increase from row to row; write y.sort_index(), and keep one row for each date")
+        raise DataError(
+            "y: its dates do not increase from row to row; write y.sort_index(), and keep one row for each "
+            "date"
+        )
     if single:
         return Labels(index, ("y" if y.name is None else str(y.name),), True)
     return Labels(index, tuple(map(str, y.columns)), False)
@@ -158,7 +185,11 @@ def _following(index: Any, steps: int) -> Any:
     """Return the next `steps` positions of an index by its own step, or None."""
     if is_dates(index):
         step = _step(index)
-        return None if step is None else type(index)([index[-1] + k * step for k in range(1, steps + 1)], freq=step)
+        return (
+            None
+            if step is None
+            else type(index)([index[-1] + k * step for k in range(1, steps + 1)], freq=step)
+        )
     if len(index) < 2 or getattr(index.dtype, "kind", "O") not in "iuf":
         return None
     gaps = numpy.diff(index)

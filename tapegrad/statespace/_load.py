@@ -7,7 +7,16 @@ from typing import Any
 import numpy
 
 from .._core.errors import ArgumentError
-from ._components import AutoregressiveComponent, Cycle, Harmonics, Level, Noise, RegressionComponent, Seasonal, Trend
+from ._components import (
+    AutoregressiveComponent,
+    Cycle,
+    Harmonics,
+    Level,
+    Noise,
+    RegressionComponent,
+    Seasonal,
+    Trend,
+)
 from ._model import Observations, Start
 from ._multivariate import DynamicFactor, VectorAutoregression
 from ._parameters import parameters_from
@@ -19,7 +28,10 @@ from .results.continued import with_estimates
 from .results.result import FitResult, fit_result
 
 COMPONENTS = (AutoregressiveComponent, Cycle, Harmonics, Level, Noise, RegressionComponent, Seasonal, Trend)
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (Arima, AssembledModel, DynamicFactor, Start, VectorAutoregression, *COMPONENTS)}
+KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (Arima, AssembledModel, DynamicFactor, Start, VectorAutoregression, *COMPONENTS)
+}
 
 
 def load(path: Any, build: Callable | None = None, prior: Any = None) -> FitResult:
@@ -68,7 +80,9 @@ def _restored(saved: dict[str, Any], build: Callable | None, prior: Prior | None
     given: dict[str, Any] = {"build": build, "prior": prior}
     for name in saved["needs"]:
         if given[name] is None:
-            raise ArgumentError(f"load: the file cannot hold the function {name}; write ss.load(path, {name}={name})")
+            raise ArgumentError(
+                f"load: the file cannot hold the function {name}; write ss.load(path, {name}={name})"
+            )
     described, stop = saved["described"], Stop(**saved["stop"])
     data, parameters = Observations(stored_frame(saved)), parameters_from(saved["parameters"])
     if described is None:
@@ -82,5 +96,8 @@ def _restored(saved: dict[str, Any], build: Callable | None, prior: Prior | None
         return with_estimates(_restored(saved["origin"], build, prior), problem)
     fit = fit_result(problem, stop)
     if not numpy.isclose(problem.objective()(stop.u)[0], stop.value, rtol=1e-6, atol=1e-6):
-        raise ArgumentError("load: the log-likelihood at the estimates is not the saved one; is build or prior another function?")
+        raise ArgumentError(
+            "load: the log-likelihood at the estimates is not the saved one; is build or prior another "
+            "function?"
+        )
     return fit

@@ -149,7 +149,9 @@ def local_level(observation_var: Any, level_var: Any, start: Start = Start(diffu
     return LinearGaussian(1.0, 1.0, level_var, observation_var, start=start)
 
 
-def local_linear_trend(observation_var: Any, level_var: Any, slope_var: Any, start: Start = Start(diffuse=True)) -> LinearGaussian:
+def local_linear_trend(
+    observation_var: Any, level_var: Any, slope_var: Any, start: Start = Start(diffuse=True)
+) -> LinearGaussian:
     """Make a model of level and slope, both random walks (DK 3.2.1).
 
     The states are (mu, nu), with mu[t+1] = mu[t] + nu[t] + xi[t].
@@ -178,10 +180,14 @@ def local_linear_trend(observation_var: Any, level_var: Any, slope_var: Any, sta
            [6.]])
     """
     T = numpy.array([[1.0, 1.0], [0.0, 1.0]])
-    return LinearGaussian(T, numpy.array([1.0, 0.0]), np.stack([level_var, slope_var]), observation_var, start=start)
+    return LinearGaussian(
+        T, numpy.array([1.0, 0.0]), np.stack([level_var, slope_var]), observation_var, start=start
+    )
 
 
-def arma(ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var: Any = 0.0) -> LinearGaussian:
+def arma(
+    ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var: Any = 0.0
+) -> LinearGaussian:
     """Make a stationary ARMA process about a mean, perhaps observed with noise (Harvey's form, DK 3.4).
 
     The process is y[t] = ar[0] y[t-1] + ... + e[t] + ma[0] e[t-1] + ...
@@ -280,7 +286,9 @@ class Observations(LibraryBound):
         if host.dtype.kind != "f":
             raise ArgumentError(f"y: dtype {host.dtype}; wanted real floating point")
         for t, i in numpy.argwhere(numpy.isinf(host))[:1]:
-            raise DataError(f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value")
+            raise DataError(
+                f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value"
+            )
         missing = numpy.isnan(host)
         self.steps, self.width = host.shape
         self.count = int((~missing).sum())
@@ -291,7 +299,10 @@ class Observations(LibraryBound):
         self.values = np.where(self.xp.asarray(missing), 0.0, y) if missing.any() else y
         everything = list(range(self.width))
         full = (~missing.any(axis=1)).tolist()
-        self.rows = [everything if all_there else numpy.flatnonzero(~gap).tolist() for all_there, gap in zip(full, missing, strict=True)]
+        self.rows = [
+            everything if all_there else numpy.flatnonzero(~gap).tolist()
+            for all_there, gap in zip(full, missing, strict=True)
+        ]
 
     def first(self, steps: int) -> "Observations":
         """Return the first rows."""
@@ -322,7 +333,9 @@ class Observations(LibraryBound):
     def since(self, step: int) -> "Observations":
         """Return the rows from a step on, with their dates."""
         raw = self.raw[step:, 0] if self.labels.single else self.raw[step:]
-        return Observations(raw if self.labels.index is None else self.labels.frame(raw, self.labels.index[step:]))
+        return Observations(
+            raw if self.labels.index is None else self.labels.frame(raw, self.labels.index[step:])
+        )
 
     def in_form(self, values: Any, index: Any = None) -> Any:
         """Return values (n, p) on the host in the form of the data: (n,), (n, p), a Series or a DataFrame."""
@@ -342,7 +355,9 @@ class RegressionOffset:
     def array(self) -> Any:
         """Return the offsets (n, size)."""
         n, size, k = self.X.shape
-        return (xp_of(value(self.coefficients)).asarray(self.X.reshape(n * size, k)) @ self.coefficients).reshape((n, size))
+        return (
+            xp_of(value(self.coefficients)).asarray(self.X.reshape(n * size, k)) @ self.coefficients
+        ).reshape((n, size))
 
     def rows(self, at: slice) -> "RegressionOffset":
         return replace(self, X=self.X[at])
@@ -369,8 +384,8 @@ def model_after(model: LinearGaussian, steps: int, start: Start) -> LinearGaussi
 class ModelMatrices:
     """A model with all matrices in one form; `at(t, name)` reads a field.
 
-    Fields in `varying` have a time axis in front. `zeros` marks structural zeros of covariances. `inputs` holds
-    the offsets of which only the regressors vary."""
+    Fields in `varying` have a time axis in front. `zeros` marks structural zeros of covariances. `inputs`
+    holds the offsets of which only the regressors vary."""
 
     T: Any
     Z: Any
@@ -407,7 +422,8 @@ def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
     """Return the data of a call; raise if its model is not one."""
     if not isinstance(model, LinearGaussian):
         raise ArgumentError(
-            f"{call}: the model is a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives, and then the data"
+            f"{call}: the model is a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) "
+            f"gives, and then the data"
         )
     return y if isinstance(y, Observations) else Observations(y)
 
@@ -440,7 +456,9 @@ def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
     """Check the shapes of a model against data, and bring its matrices into one form."""
     field, m = checked_fields(model, data)
     p, xp = data.width, data.xp
-    varying = {_LETTER[name] for name, axes in _FIELDS.items() if getattr(field[_LETTER[name]], "ndim", 0) > axes}
+    varying = {
+        _LETTER[name] for name, axes in _FIELDS.items() if getattr(field[_LETTER[name]], "ndim", 0) > axes
+    }
     T, Z, R = matrix_field(field["T"], m, m, xp), matrix_field(field["Z"], p, m, xp), field["R"]
     Q = _covariance(field["Q"], m if R is None else R.shape[-1], xp)
     if R is not None:
@@ -455,7 +473,23 @@ def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
         raise ShapeError(f"state_names: {names}; wanted {m} names, one for each state")
     given = {"c": model.transition_offset, "d": model.observation_offset}
     inputs = {name: x.rows(slice(data.steps)) for name, x in given.items() if isinstance(x, RegressionOffset)}
-    return ModelMatrices(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp, zeros, names, inputs)
+    return ModelMatrices(
+        T,
+        Z,
+        Q,
+        H,
+        field["c"],
+        field["d"],
+        mean,
+        cov,
+        diffuse,
+        first,
+        frozenset(varying),
+        xp,
+        zeros,
+        names,
+        inputs,
+    )
 
 
 def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
@@ -467,7 +501,9 @@ def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
         zeros["Q"] = ~numpy.eye(m, dtype=bool).ravel()
     elif type(R) is numpy.ndarray and R.ndim == 2:
         spread = R != 0
-        zeros["Q"] = ~(spread @ spread.T if field["Q"].ndim < 2 else numpy.outer(spread.any(axis=1), spread.any(axis=1))).ravel()
+        zeros["Q"] = ~(
+            spread @ spread.T if field["Q"].ndim < 2 else numpy.outer(spread.any(axis=1), spread.any(axis=1))
+        ).ravel()
     return zeros
 
 
@@ -476,24 +512,36 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
     (m,)."""
     mark = numpy.asarray(start.diffuse, bool)
     if mark.shape not in ((), (m,)):
-        raise ShapeError(f"start.diffuse: shape {mark.shape}; wanted one boolean or ({m},), for the model has {m} states")
+        raise ShapeError(
+            f"start.diffuse: shape {mark.shape}; wanted one boolean or ({m},), for the model has {m} states"
+        )
     p = data.width
     mean = _check("start.mean", in_library_of_data("start.mean", start.mean, data.xp), [(m,), ()], 0, m, p)
-    cov = _check("start.cov", in_library_of_data("start.cov", start.cov, data.xp), [(m, m), (m,), ()], 0, m, p)
+    cov = _check(
+        "start.cov", in_library_of_data("start.cov", start.cov, data.xp), [(m, m), (m,), ()], 0, m, p
+    )
     cov = _required_covariance("start.cov", cov)
     return mean, cov, numpy.broadcast_to(mark, (m,))
 
 
-def _first_state(start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, data: Observations) -> tuple[Any, Any, numpy.ndarray]:
+def _first_state(
+    start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, data: Observations
+) -> tuple[Any, Any, numpy.ndarray]:
     """Return mean (m,), covariance (m, m) of the finite part, and the marks of the diffuse elements."""
     xp = data.xp
     mean, cov, mark = checked_start(start, m, data)
     if start.stationary:
         if mark.any() or varying:
-            raise ArgumentError("start.stationary: the start is diffuse too, or the transition varies; give mean and cov")
+            raise ArgumentError(
+                "start.stationary: the start is diffuse too, or the transition varies; give mean and cov"
+            )
         # The stationary moments: a = T a + c and P = T P T' + Q (DK 5.6.2).
         still = not is_tracked(c) and not to_host(value(c)).any()
-        return xp.zeros(m) if still else np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), stationary_covariance(T, Q, xp), mark
+        return (
+            xp.zeros(m) if still else np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)),
+            stationary_covariance(T, Q, xp),
+            mark,
+        )
     mean, cov = mean + xp.zeros(m), _covariance(cov, m, xp)
     if mark.any():
         keep = xp.asarray(~mark, float)
@@ -512,7 +560,11 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
         if shown is not None and not _settles(shown):
             raise _not_stationary(shown)
         P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
-        return _nan_unless(lambda T: np.max(np.abs(np.linalg.eigvals(np.where(np.isfinite(T), T, 2.0)))) < 1.0, T, (P + P.T) * 0.5)
+        return _nan_unless(
+            lambda T: np.max(np.abs(np.linalg.eigvals(np.where(np.isfinite(T), T, 2.0)))) < 1.0,
+            T,
+            (P + P.T) * 0.5,
+        )
     A, P = T, Q
     for _ in range(60):
         size = numpy.linalg.norm(to_host(value(A)))
@@ -538,7 +590,8 @@ def _settles(T: numpy.ndarray) -> bool:
 def _not_stationary(T: numpy.ndarray) -> NotPositiveDefiniteError:
     largest = abs(numpy.linalg.eigvals(T)).max() if numpy.isfinite(T).all() else numpy.nan
     return NotPositiveDefiniteError(
-        f"start.stationary: an eigenvalue of the transition has size {largest:.6g}, and only below 1 is there a stationary state; "
+        f"start.stationary: an eigenvalue of the transition has size {largest:.6g}, and only below 1 is "
+        f"there a stationary state; "
         "keep the parameters there by a constraint such as stationary(), or give start a mean and cov"
     )
 
@@ -561,19 +614,26 @@ def _with_gaps(y: Any) -> Any:
     if isinstance(y, numpy.ma.MaskedArray):
         return numpy.ma.asarray(y, float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
     if isinstance(y, (str, bytes, dict, set)):
-        raise ArgumentError(f"y: a {type(y).__name__}; wanted numbers (n,) or (n, p), or a Series or DataFrame")
+        raise ArgumentError(
+            f"y: a {type(y).__name__}; wanted numbers (n,) or (n, p), or a Series or DataFrame"
+        )
     try:
         if hasattr(y, "to_numpy"):
             return y.to_numpy(dtype=float, na_value=numpy.nan)
         return numpy.asarray(y, dtype=float) if isinstance(y, (list, tuple)) and not nests_variable(y) else y
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"y: a {type(y).__name__} that does not hold real numbers alone: {error}") from error
+        raise ArgumentError(
+            f"y: a {type(y).__name__} that does not hold real numbers alone: {error}"
+        ) from error
 
 
 def _given(x: Any) -> Any:
     """Return x as an array or number, tracked or plain; lists may hold tracked numbers."""
     if issubclass(type(x), numpy.ma.MaskedArray):
-        raise ArgumentError("a masked array among the parameters of a model: masks have no meaning there; pass x.filled(value)")
+        raise ArgumentError(
+            "a masked array among the parameters of a model: masks have no meaning there; pass "
+            "x.filled(value)"
+        )
     if isinstance(x, (list, tuple)):
         return numpy.asarray(x, dtype=float) if _of_numbers(x) else np.stack([_given(item) for item in x])
     if type(x) in (int, float, bool):
@@ -599,7 +659,9 @@ def in_library_of_data(name: str, x: Any, xp: ModuleType) -> Any:
     try:
         x = _given(x)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"{name}: a {type(x).__name__} that is no real number, or array or list of such: {error}") from error
+        raise ArgumentError(
+            f"{name}: a {type(x).__name__} that is no real number, or array or list of such: {error}"
+        ) from error
     if x.dtype.kind != "f":
         raise ArgumentError(f"{name}: dtype {x.dtype}; wanted real numbers")
     return xp.asarray(x) if xp is not numpy and issubclass(type(x), numpy.ndarray) else x
@@ -617,7 +679,10 @@ def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int,
     wanted = [str(s) if s else "a scalar" for s in shapes]
     if n:
         wanted.append(f"({n} or more, {', '.join(map(str, matrix))}) for one that varies over time")
-    raise ShapeError(f"{name}: shape {shape}; wanted {' or '.join(wanted)} (the model has {m} states and {p} observations a step)")
+    raise ShapeError(
+        f"{name}: shape {shape}; wanted {' or '.join(wanted)} (the model has {m} states and {p} "
+        f"observations a step)"
+    )
 
 
 def _required_covariance(name: str, x: Any) -> Any:
@@ -630,11 +695,15 @@ def _required_covariance(name: str, x: Any) -> Any:
         return _nan_unless(_is_covariance, x, x) if x.ndim < 3 else x
     if x.ndim < 2:
         if (shown < 0.0).any() if x.ndim else shown < 0.0:
-            raise NotPositiveDefiniteError(f"{name}: a variance of {numpy.min(shown):.6g}; wanted none below 0")
+            raise NotPositiveDefiniteError(
+                f"{name}: a variance of {numpy.min(shown):.6g}; wanted none below 0"
+            )
     elif numpy.isfinite(shown).all():
         size = numpy.linalg.eigvalsh(shown + shown.T) / 2
         if size[0] < -ROUNDING * abs(size).max():
-            raise NotPositiveDefiniteError(f"{name}: a covariance with the eigenvalue {size[0]:.6g}; wanted none below 0")
+            raise NotPositiveDefiniteError(
+                f"{name}: a covariance with the eigenvalue {size[0]:.6g}; wanted none below 0"
+            )
     return x
 
 

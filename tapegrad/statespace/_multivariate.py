@@ -67,7 +67,9 @@ def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> BoundMode
     return _bound("var", VectorAutoregression, data, order, trend, exog)
 
 
-def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c", exog: Any = None) -> BoundModel:
+def dynamic_factor(
+    Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c", exog: Any = None
+) -> BoundModel:
     """Make a dynamic factor model, to be fitted with ``.fit()``.
 
     The model is y = mean + loadings f + beta x + e. f is a vector autoregression whose noise has unit
@@ -116,23 +118,35 @@ def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 
     """
     data = _several("dynamic_factor", Y)
     if not (_is_positive(factors) and factors < data.width):
-        raise ArgumentError(f"dynamic_factor: factors={factors!r} for {data.width} series; wanted at least 1, and fewer than series")
+        raise ArgumentError(
+            f"dynamic_factor: factors={factors!r} for {data.width} series; wanted at least 1, and fewer "
+            f"than series"
+        )
     if not (error_order == 0 or _is_positive(error_order)):
-        raise ArgumentError(f"dynamic_factor: error_order={error_order!r}; wanted a whole number, 0 for noise")
+        raise ArgumentError(
+            f"dynamic_factor: error_order={error_order!r}; wanted a whole number, 0 for noise"
+        )
     return _bound("dynamic_factor", DynamicFactor, data, order, trend, exog, int(factors), int(error_order))
 
 
-def _bound(call: str, kind: type, data: Observations, order: int, trend: str, exog: Any, *more: int) -> BoundModel:
+def _bound(
+    call: str, kind: type, data: Observations, order: int, trend: str, exog: Any, *more: int
+) -> BoundModel:
     """Return a model of this kind with its data, after the checks that both kinds have."""
     if not _is_positive(order):
         raise ArgumentError(f"{call}: order={order!r}; wanted a whole number, at least 1")
     if trend not in ("c", "n"):
         raise ArgumentError(f"{call}: trend={trend!r}; wanted 'c' or 'n'")
-    model = kind(data.labels.columns, int(order), trend, data.xp, *_regressors(call, exog, data, trend), *more)
+    model = kind(
+        data.labels.columns, int(order), trend, data.xp, *_regressors(call, exog, data, trend), *more
+    )
     complete = sum([len(rows) == data.width for rows in data.rows])
     wanted = data.width * model.order + 2
     if complete < wanted:
-        raise DataError(f"{call}: {complete} steps without missing values are too few for {model.title}; wanted {wanted} at least")
+        raise DataError(
+            f"{call}: {complete} steps without missing values are too few for {model.title}; wanted "
+            f"{wanted} at least"
+        )
     return BoundModel(model, data)
 
 
@@ -143,7 +157,9 @@ def _several(call: str, Y: Any) -> Observations:
     return data
 
 
-def _regressors(call: str, exog: Any, data: Observations, trend: str) -> tuple[numpy.ndarray, tuple[str, ...]]:
+def _regressors(
+    call: str, exog: Any, data: Observations, trend: str
+) -> tuple[numpy.ndarray, tuple[str, ...]]:
     """Return regressors (n, r) and their names; without any, r = 0."""
     if exog is None:
         return numpy.zeros((data.steps, 0)), ()
@@ -188,7 +204,9 @@ class _Process(LibraryBound):
         labels = [f"beta.{x}.{name}" for name in self.columns for x in self.regressors]
         return {"beta": ParameterBlock(start, unconstrained(), labels)} if self.regressors else {}
 
-    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None) -> FitProblem:
+    def problem(
+        self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
+    ) -> FitProblem:
         blocks = self.start(to_host(value(data.raw)))
         return self.on(data, parameters_of(self.title, blocks, start, constraints, fixed), joseph, prior)
 
@@ -206,7 +224,9 @@ class _Process(LibraryBound):
 class VectorAutoregression(_Process):
     @property
     def title(self) -> str:
-        return f"VAR({self.order}) of {len(self.columns)} series" + "".join(f" + {name}" for name in self.regressors)
+        return f"VAR({self.order}) of {len(self.columns)} series" + "".join(
+            f" + {name}" for name in self.regressors
+        )
 
     def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
         """Start from least squares, pulled inside the stationary region."""
@@ -217,16 +237,29 @@ class VectorAutoregression(_Process):
         A_sum = sum([A[:, i * k : i * k + k] for i in range(self.order)])
         below = [(i, j) for i in range(k) for j in range(i)]
         blocks = (
-            {"intercept": ParameterBlock(mean - A_sum @ mean, unconstrained(), [f"intercept.{n}" for n in names])}
+            {
+                "intercept": ParameterBlock(
+                    mean - A_sum @ mean, unconstrained(), [f"intercept.{n}" for n in names]
+                )
+            }
             if self.trend == "c"
             else {}
         )
         blocks |= self._beta(beta - A_sum @ beta)
-        labels = [f"L{lag}.{source}.{target}" for target in names for lag in range(1, self.order + 1) for source in names]
+        labels = [
+            f"L{lag}.{source}.{target}"
+            for target in names
+            for lag in range(1, self.order + 1)
+            for source in names
+        ]
         blocks["coefficients"] = ParameterBlock(A, unconstrained(), labels)
-        blocks["sqrt.var"] = ParameterBlock(numpy.diag(L).copy(), positive(), [f"sqrt.var.{n}" for n in names])
+        blocks["sqrt.var"] = ParameterBlock(
+            numpy.diag(L).copy(), positive(), [f"sqrt.var.{n}" for n in names]
+        )
         covs = numpy.array([L[i, j] for i, j in below])
-        blocks["sqrt.cov"] = ParameterBlock(covs, unconstrained(), [f"sqrt.cov.{names[j]}.{names[i]}" for i, j in below])
+        blocks["sqrt.cov"] = ParameterBlock(
+            covs, unconstrained(), [f"sqrt.cov.{names[j]}.{names[i]}" for i, j in below]
+        )
         return blocks
 
     def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
@@ -284,27 +317,51 @@ class DynamicFactor(_Process):
         loadings = numpy.linalg.lstsq(f @ W.T, full, rcond=None)[0].T
         turn = numpy.linalg.qr(loadings[:r].T)[0]
         W, loadings = turn.T @ W, loadings @ turn
-        A = numpy.concatenate([W @ A[:, i * r : i * r + r] @ numpy.linalg.inv(W) for i in range(self.order)], axis=1)
+        A = numpy.concatenate(
+            [W @ A[:, i * r : i * r + r] @ numpy.linalg.inv(W) for i in range(self.order)], axis=1
+        )
         rest = full - f @ W.T @ loadings.T
-        blocks = {"mean": ParameterBlock(mean, unconstrained(), [f"mean.{n}" for n in names])} if self.trend == "c" else {}
+        blocks = (
+            {"mean": ParameterBlock(mean, unconstrained(), [f"mean.{n}" for n in names])}
+            if self.trend == "c"
+            else {}
+        )
         blocks |= self._beta(beta)
         entries = numpy.array([loadings[i, j] for i, j in self._loaded])
-        blocks["loadings"] = ParameterBlock(entries, unconstrained(), [f"loading.f{j + 1}.{names[i]}" for i, j in self._loaded])
+        blocks["loadings"] = ParameterBlock(
+            entries, unconstrained(), [f"loading.f{j + 1}.{names[i]}" for i, j in self._loaded]
+        )
         variances = numpy.maximum(rest.var(axis=0), 0.05 * scale**2)
         blocks["sigma2"] = ParameterBlock(variances, positive(), [f"sigma2.{n}" for n in names])
-        labels = [f"L{lag}.f{b + 1}.f{a + 1}" for a in range(r) for lag in range(1, self.order + 1) for b in range(r)]
-        blocks["transition"] = ParameterBlock(A[0], stationary(), labels) if r == 1 else ParameterBlock(A, unconstrained(), labels)
+        labels = [
+            f"L{lag}.f{b + 1}.f{a + 1}"
+            for a in range(r)
+            for lag in range(1, self.order + 1)
+            for b in range(r)
+        ]
+        blocks["transition"] = (
+            ParameterBlock(A[0], stationary(), labels)
+            if r == 1
+            else ParameterBlock(A, unconstrained(), labels)
+        )
         if self.error_order:
             for name, e in zip(names, rest.T, strict=True):
                 labels = [f"L{lag}.e({name}).e({name})" for lag in range(1, self.error_order + 1)]
-                blocks[f"error_ar.{name}"] = ParameterBlock(_autoregression(e[:, None], self.error_order)[0][0], stationary(), labels)
+                blocks[f"error_ar.{name}"] = ParameterBlock(
+                    _autoregression(e[:, None], self.error_order)[0][0], stationary(), labels
+                )
         return blocks
 
     def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
         k, r, xp = len(self.columns), self.factors, self.xp
         at = {place: n for n, place in enumerate(self._loaded)}
         zero = xp.zeros(())
-        loadings = np.stack([np.stack([p["loadings"][at[i, j]] if (i, j) in at else zero for j in range(r)]) for i in range(k)])
+        loadings = np.stack(
+            [
+                np.stack([p["loadings"][at[i, j]] if (i, j) in at else zero for j in range(r)])
+                for i in range(k)
+            ]
+        )
         Z, T, m = loadings, _companion(p["transition"].reshape((r, r * self.order)), xp), r * self.order
         if m > r:
             Z = np.concatenate([Z, xp.zeros((k, m - r))], axis=1)
@@ -312,7 +369,9 @@ class DynamicFactor(_Process):
         if self.regressors:
             X = numpy.hstack([numpy.ones((len(self.X), int(self.trend == "c"))), self.X])
             rows = np.concatenate(([mean[:, None]] if self.trend == "c" else []) + [p["beta"]], axis=1)
-            mean = RegressionOffset(numpy.stack([numpy.kron(numpy.eye(k), x) for x in X]), rows.reshape((-1,)))
+            mean = RegressionOffset(
+                numpy.stack([numpy.kron(numpy.eye(k), x) for x in X]), rows.reshape((-1,))
+            )
         if not self.error_order:
             return LinearGaussian(T, Z, np.asarray(xp.ones(r)), p["sigma2"], xp.eye(m, r), 0.0, mean, start)
         # The errors at each lag are further states
@@ -323,7 +382,9 @@ class DynamicFactor(_Process):
         Z = np.concatenate([Z, eye] + ([xp.zeros((k, k * (e - 1)))] if e > 1 else []), axis=1)
         R = numpy.zeros((m + k * e, r + k))
         R[:r, :r], R[m : m + k, r:] = numpy.eye(r), numpy.eye(k)
-        return LinearGaussian(T, Z, np.concatenate([xp.ones(r), p["sigma2"]]), 0.0, xp.asarray(R), 0.0, mean, start)
+        return LinearGaussian(
+            T, Z, np.concatenate([xp.ones(r), p["sigma2"]]), 0.0, xp.asarray(R), 0.0, mean, start
+        )
 
 
 def _companion(A: Any, xp: ModuleType) -> Any:
@@ -353,7 +414,10 @@ def _autoregression(x: numpy.ndarray, order: int) -> tuple[numpy.ndarray, numpy.
     cov = left.T @ left / len(left) + 1e-9 * numpy.diag(numpy.maximum(numpy.nanvar(x, axis=0), 1e-300))
     powers = numpy.repeat(numpy.arange(1, order + 1), k)
     for _ in range(100):
-        if abs(numpy.linalg.eigvals(numpy.concatenate([A, numpy.eye(k * order - k, k * order)]))).max() < 0.97:
+        if (
+            abs(numpy.linalg.eigvals(numpy.concatenate([A, numpy.eye(k * order - k, k * order)]))).max()
+            < 0.97
+        ):
             break
         A = A * 0.95**powers
     return A, cov

@@ -43,7 +43,12 @@ class CompiledObjective:
     def __init__(self, name: str | None, p: ModelPattern, build: Callable, data: Observations, offset: float):
         parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
         maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
-        if name is None or p.begins is not None or p.numbers.head is not None or None in [key for *_, key in maps]:
+        if (
+            name is None
+            or p.begins is not None
+            or p.numbers.head is not None
+            or None in [key for *_, key in maps]
+        ):
             raise NotCompiled("its name would have to hold functions or data")
         init, step = definition(p.layout)
         one = data.first(1)  # the numbers are those of any step
@@ -55,9 +60,13 @@ class CompiledObjective:
                 raise NotCompiled("numbers that were taken for constants depend on the parameters")
             return p.constant + p.slope @ x[p.used]
 
-        affine = hashlib.sha256(b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used)])).hexdigest()
+        affine = hashlib.sha256(
+            b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used)])
+        ).hexdigest()
         key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine}"
-        self.kernel = named_recursion(key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row))
+        self.kernel = named_recursion(
+            key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row)
+        )
         self.rows, self.offset = p.rows, offset
         self.value_and_grad(parameters.start)  # traces it, unless it is on disk
 
@@ -97,8 +106,12 @@ class ModelObjective(Objective):
         self.lowest = numpy.inf, self.start  # the lowest value so far, and its point
         self._xp, self._data = data.xp, host_data(data)
         built = build if data.xp is numpy else lambda params: model_of(build, params, data.xp)
-        self._pattern_at = lambda u, depends=None: model_pattern(built, parameters, self._data, joseph, u, depends)
-        self._whole_of = lambda p: CompiledObjective(name if prior is None and data.xp is numpy else None, p, build, data, offset)
+        self._pattern_at = lambda u, depends=None: model_pattern(
+            built, parameters, self._data, joseph, u, depends
+        )
+        self._whole_of = lambda p: CompiledObjective(
+            name if prior is None and data.xp is numpy else None, p, build, data, offset
+        )
         self._adopt(self.start)
 
     def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
@@ -107,7 +120,9 @@ class ModelObjective(Objective):
             self.pattern = p = self._pattern_at(u, depends)
             self.kernel, self._f = compile_layout(p.layout), self._by_kernel
             q, n = p.constant.size, p.numbers.data.steps
-            self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {p.rows.shape[1]} of {n} steps"
+            self.way = (
+                f"compiled filter: {p.layout.states} states, {q} numbers, {p.rows.shape[1]} of {n} steps"
+            )
         except (NotCompiled, KernelError) as error:
             self._without_pattern(u, error)
         self._differentiate()
@@ -143,7 +158,9 @@ class ModelObjective(Objective):
             self._f, self.way = self._on_arrays, f"filter on arrays: {error}"
 
     def _run(self, build: Callable, params: Any) -> CompiledFilter:
-        return run_filter(system(model_of(build, params, self._xp), self._data), self._data, self._joseph, always=True)
+        return run_filter(
+            system(model_of(build, params, self._xp), self._data), self._data, self._joseph, always=True
+        )
 
     def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
         """Return minus the log-likelihood, with a kernel put together for each model."""
@@ -187,7 +204,11 @@ class ModelObjective(Objective):
             if p.numbers.head is None:  # if each gain is constant, so is the term
                 first = numpy.zeros(steps)
             else:
-                first = kalman_filter(model, data.first(steps), p.numbers.joseph).loglik_terms if steps else numpy.zeros(0)
+                first = (
+                    kalman_filter(model, data.first(steps), p.numbers.joseph).loglik_terms
+                    if steps
+                    else numpy.zeros(0)
+                )
             return np.concatenate([first, later])
 
         return to_host(jacobian(terms, mode="forward")(self.place(u), build))

@@ -65,10 +65,15 @@ class ManyFits:
     @property
     def failures(self) -> dict[Any, str]:
         """The messages of the series that have not converged, by the names of the series."""
-        return {name: text for name, good, text in zip(self.series, self.converged, self.message, strict=True) if not good}
+        return {
+            name: text
+            for name, good, text in zip(self.series, self.converged, self.message, strict=True)
+            if not good
+        }
 
     def frame(self) -> Any:
-        """Return a DataFrame with a row for each series: estimates, standard errors, log-likelihood, success."""
+        """Return a DataFrame with a row for each series: estimates, standard errors, log-likelihood,
+        success."""
         columns = dict(zip(self.names, self.estimates.T, strict=True))
         columns |= {f"se({name})": x for name, x in zip(self.names, self.standard_errors.T, strict=True)}
         columns |= {"loglik": self.loglik, "converged": self.converged}
@@ -84,7 +89,13 @@ class ManyFits:
 
 @entry
 def fit_many(
-    build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constraints: Any = None, *, client: Any = None, store: Any = None
+    build: Callable[[Any], LinearGaussian],
+    Y: Any,
+    start: Any,
+    constraints: Any = None,
+    *,
+    client: Any = None,
+    store: Any = None,
 ) -> ManyFits:
     """Estimate one model for many series at once.
 
@@ -139,7 +150,9 @@ def fit_many(
     """
     require_function("fit_many", build, Y)
     if isinstance(build, Structural):
-        raise ArgumentError("fit_many: build is a sum of parts; wanted a function from the parameters to a LinearGaussian")
+        raise ArgumentError(
+            "fit_many: build is a sum of parts; wanted a function from the parameters to a LinearGaussian"
+        )
     series = padded_series(Y)
     parameters = Parameters(start, constraints)
     require_model("fit_many", build, parameters)
@@ -147,9 +160,13 @@ def fit_many(
         found, way = fitted(build, start, constraints, series)
     else:
         parts = [series[k : k + SERIES_OF_PART] for k in range(0, len(series), SERIES_OF_PART)]
-        each = load("tapegrad.parallel.workers").run_parts(partial(fitted, build, start, constraints), parts, client, store=store)
+        each = load("tapegrad.parallel.workers").run_parts(
+            partial(fitted, build, start, constraints), parts, client, store=store
+        )
         found = [numpy.concatenate(column) for column in zip(*[columns for columns, _ in each], strict=True)]
-        way = "\n".join([f"{len(each)} parts of up to {SERIES_OF_PART} series", *dict.fromkeys([way for _, way in each])])
+        way = "\n".join(
+            [f"{len(each)} parts of up to {SERIES_OF_PART} series", *dict.fromkeys([way for _, way in each])]
+        )
     return ManyFits(parameters.names, *found, way, names_of_series(Y))
 
 
@@ -169,7 +186,11 @@ def fitted(build: Callable, start: Any, constraints: Any, series: numpy.ndarray)
                 least = min(2 * together.groups[0].steps, series.shape[1])
         rest, way = together.rest, together.way
     except (NotCompiled, KernelError) as error:
-        found, rest, way = _nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
+        found, rest, way = (
+            _nothing(len(series), parameters),
+            range(len(series)),
+            f"series by series, for {error}",
+        )
     for b in rest:
         fit_one_series(found, b, build, series[b], start, constraints)
     return found, way
@@ -182,18 +203,25 @@ def padded_series(Y: Any) -> numpy.ndarray:
         rows = [numpy.asarray(y, float) for y in ([Y[name] for name in Y] if named else Y)]
     except (TypeError, ValueError) as error:
         raise ArgumentError(
-            f"fit_many: Y is a {type(Y).__name__}; wanted (k, T) numbers, a row for each series, or a list of series"
+            f"fit_many: Y is a {type(Y).__name__}; wanted (k, T) numbers, a row for each series, or a list "
+            f"of series"
         ) from error
     if not rows or any(y.ndim != 1 or not y.size for y in rows):
         shape = getattr(Y, "shape", None) or [y.shape for y in rows][:3]
-        raise ShapeError(f"fit_many: Y has shape {shape}; wanted (k, T), a row for each series, or a list of series (T,)")
+        raise ShapeError(
+            f"fit_many: Y has shape {shape}; wanted (k, T), a row for each series, or a list of series (T,)"
+        )
     made = numpy.full((len(rows), max(y.size for y in rows)), numpy.nan)
     for row, y in zip(made, rows, strict=True):
         row[: y.size] = y
     for b, t in numpy.argwhere(numpy.isinf(made))[:1]:
-        raise DataError(f"Y[{b}, {t}] is {made[b, t]}: infinite values cannot be filtered; nan means a missing value")
+        raise DataError(
+            f"Y[{b}, {t}] is {made[b, t]}: infinite values cannot be filtered; nan means a missing value"
+        )
     for b in numpy.flatnonzero(numpy.isnan(made).all(axis=1))[:1]:
-        raise DataError(f"fit_many: all observations of series {b} are missing (nan); there is nothing to fit")
+        raise DataError(
+            f"fit_many: all observations of series {b} are missing (nan); there is nothing to fit"
+        )
     return made
 
 
@@ -206,10 +234,19 @@ def _nothing(k: int, parameters: Parameters) -> list[numpy.ndarray]:
     """Return empty results of k series: estimates, standard_errors, loglik, converged, unconstrained,
     message."""
     unknown = numpy.full((k, parameters.start.size), numpy.nan)
-    return [unknown, unknown.copy(), numpy.full(k, numpy.nan), numpy.zeros(k, bool), unknown.copy(), numpy.full(k, "", object)]
+    return [
+        unknown,
+        unknown.copy(),
+        numpy.full(k, numpy.nan),
+        numpy.zeros(k, bool),
+        unknown.copy(),
+        numpy.full(k, "", object),
+    ]
 
 
-def fit_one_series(found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, start: Any, constraints: Any) -> None:
+def fit_one_series(
+    found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, start: Any, constraints: Any
+) -> None:
     """Fit one series by itself."""
     estimates, errors, loglik, converged, unconstrained, message = found
     try:
@@ -230,7 +267,12 @@ class SeriesGroup:
     of the filter over their first rows."""
 
     def __init__(
-        self, members: numpy.ndarray, p: ModelPattern, series: numpy.ndarray, numbers: MapKernel, begins: Sequence[BeginPhase] = ()
+        self,
+        members: numpy.ndarray,
+        p: ModelPattern,
+        series: numpy.ndarray,
+        numbers: MapKernel,
+        begins: Sequence[BeginPhase] = (),
     ):
         self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
         self.steps = p.numbers.data.steps - p.rows.shape[1]
@@ -242,8 +284,13 @@ class SeriesGroup:
         if self.start:
             A = self.start.columns
             centres = numpy.stack([A @ begin.start.centre for begin in begins], axis=1)
-            spreads = numpy.stack([((A * begin.start.spread) @ A.T).ravel()[triangle_places(m)[0]] for begin in begins], axis=1)
-            self.known, self.rows = numpy.concatenate([centres, spreads]), rows_of_series(p, series[members], 0)[:, : self.steps + 1]
+            spreads = numpy.stack(
+                [((A * begin.start.spread) @ A.T).ravel()[triangle_places(m)[0]] for begin in begins], axis=1
+            )
+            self.known, self.rows = (
+                numpy.concatenate([centres, spreads]),
+                rows_of_series(p, series[members], 0)[:, : self.steps + 1],
+            )
 
     def theta(self, which: numpy.ndarray) -> Callable:
         """Return the function from U (p, b) of these members to (q + 1, b).
@@ -256,7 +303,11 @@ class SeriesGroup:
         if not self.start:
             return lambda U: np.concatenate([self.numbers(U), numpy.zeros((1, which.size))])
         m, k, columns, whole = p.layout.states, self.steps, 1 + self.start.rank, not p.rows.shape[1]
-        path, rows, known = path_of(p.layout, columns), numpy.ascontiguousarray(self.rows[:, :, which]), Const(self.known[:, which])
+        path, rows, known = (
+            path_of(p.layout, columns),
+            numpy.ascontiguousarray(self.rows[:, :, which]),
+            Const(self.known[:, which]),
+        )
 
         def theta(U: Any) -> Any:
             x = self.numbers(U, known)
@@ -301,11 +352,20 @@ class KernelGroup:
         if p.numbers.head is not None:
             return [self._one_group(series, gaps, p)]
         if p.begins is None:
-            return [SeriesGroup(numpy.arange(self.total), p, series, map_(trace_build(self.build, self.parameters, p)))]
-        s = system(self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0])))
+            return [
+                SeriesGroup(
+                    numpy.arange(self.total), p, series, map_(trace_build(self.build, self.parameters, p))
+                )
+            ]
+        s = system(
+            self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0]))
+        )
         members: dict[bytes, list[int]] = {}
         for b, here in enumerate(~numpy.isnan(series)):
-            key = next((here[:n].tobytes() for n in {len(key) for key in members} if here[:n].tobytes() in members), None)
+            key = next(
+                (here[:n].tobytes() for n in {len(key) for key in members} if here[:n].tobytes() in members),
+                None,
+            )
             if key is None:
                 begin = begin_of(s, Observations(series[b]), False, False)
                 if begin.constants is None or begin.constants.loglik != p.begun:
@@ -342,12 +402,16 @@ class KernelGroup:
             begins.append(begin)
         steps = max([begin.steps for begin in begins])
         p = self._pattern(series[members[0]], gaps, replace(head, steps=max(steps, self.least)))
-        return SeriesGroup(numpy.array(members), p, series, map_(trace_build(self.build, self.parameters, p)), begins)
+        return SeriesGroup(
+            numpy.array(members), p, series, map_(trace_build(self.build, self.parameters, p)), begins
+        )
 
     def _pattern(self, y: numpy.ndarray, gaps: bool, begin: BeginPhase | None = None) -> ModelPattern:
         y = y.copy()
         y[-1] = numpy.nan if gaps else y[-1]
-        return model_pattern(self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin)
+        return model_pattern(
+            self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin
+        )
 
     def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
         """Return the data rows of all series after their first steps, padded with missing steps to one
@@ -371,7 +435,9 @@ class KernelGroup:
             errors = self._errors(r.x, r.hessian)
             natural = numpy.asarray(self.natural(r.x)).T
             flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
-        message[flat] = "its observed values do not determine the parameters: the log-likelihood does not depend on them"
+        message[flat] = (
+            "its observed values do not determine the parameters: the log-likelihood does not depend on them"
+        )
         converged = r.converged & ~flat
         errors[~converged] = numpy.nan
         for whole, part in zip(found, (natural, errors, -r.fun, converged, r.x.T, message), strict=True):
@@ -422,12 +488,24 @@ class KernelGroup:
         units = [numpy.repeat(e[:, None], b, axis=1) for e in numpy.eye(k)]
         with numpy.errstate(all="ignore"):
             theta = self._joined([(at, f(U[:, at])) for at, f in parts], b)
-            D = numpy.stack([self._joined([(at, jvp(f, (U[:, at],), (e[:, at],))[1]) for at, f in parts], b) for e in units])
+            D = numpy.stack(
+                [
+                    self._joined([(at, jvp(f, (U[:, at],), (e[:, at],))[1]) for at, f in parts], b)
+                    for e in units
+                ]
+            )
             many = numpy.tile(which, k)
             repeated, rows = numpy.tile(theta[:-1], k), self.rows[:, :, many]
-            curved = self.kernel.hvp(repeated, numpy.concatenate(list(D[:, :-1]), axis=1), rows).reshape(-1, k, b)
+            curved = self.kernel.hvp(repeated, numpy.concatenate(list(D[:, :-1]), axis=1), rows).reshape(
+                -1, k, b
+            )
             w = numpy.concatenate([self.kernel.grad(theta[:-1], rows[:, :, :b]), numpy.ones((1, b))])
-            bent = numpy.stack([self._joined([(at, _bent(f, U[:, at], e[:, at], w[:, at])) for at, f in parts], b) for e in units])
+            bent = numpy.stack(
+                [
+                    self._joined([(at, _bent(f, U[:, at], e[:, at], w[:, at])) for at, f in parts], b)
+                    for e in units
+                ]
+            )
         H = -(numpy.einsum("iqb,qjb->bij", D[:, :-1], curved) + bent.transpose(2, 0, 1))
         return (H + H.transpose(0, 2, 1)) / 2
 
@@ -435,10 +513,14 @@ class KernelGroup:
         """Return standard errors of the constrained parameters from the inverse of H; nan at a bound."""
         k, b = U.shape
         # (i, parameter, b)
-        J = numpy.stack([jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)])
+        J = numpy.stack(
+            [jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)]
+        )
         curvature = numpy.einsum("bii->bi", H)
         bound = self.parameters.bounded & (curvature < FLAT_CURVATURE)
-        free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[:, :, None] * numpy.eye(k)
+        free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[
+            :, :, None
+        ] * numpy.eye(k)
         good = numpy.isfinite(free).all(axis=(1, 2))
         good[good] = numpy.linalg.eigvalsh(free[good])[:, 0] > 0
         errors = numpy.full((b, k), numpy.nan)
@@ -471,15 +553,28 @@ def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) ->
         Q = covariance_of(model.transition_cov, m if R is None else numpy.shape(R)[-1])
         Q = Q if R is None else R @ Q @ numpy.swapaxes(R, 0, 1)
         offsets = {"c": model.transition_offset, "d": model.observation_offset}
-        inputs = {INPUT[name]: x.coefficients for name, x in offsets.items() if isinstance(x, RegressionOffset)}
+        inputs = {
+            INPUT[name]: x.coefficients for name, x in offsets.items() if isinstance(x, RegressionOffset)
+        }
         c = numpy.zeros(m) if INPUT["c"] in inputs else model.transition_offset * numpy.ones(m)
         mean, cov = model.start.mean * keep, covariance_of(model.start.cov, m) * numpy.outer(keep, keep)
         if model.start.stationary:
             mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), stationary_covariance(T, Q, m, passes)
         Z = model.observation * numpy.ones(m)
-        fields = {"mean": mean, "cov": cov, "T": T, "Z": Z, "Q": Q, "H": model.observation_cov, "c": c, "d": offsets["d"]}
+        fields = {
+            "mean": mean,
+            "cov": cov,
+            "T": T,
+            "Z": Z,
+            "Q": Q,
+            "H": model.observation_cov,
+            "c": c,
+            "d": offsets["d"],
+        }
         fields |= inputs
-        flat = numpy.concatenate([numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()])
+        flat = numpy.concatenate(
+            [numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()]
+        )
         if head is None:
             return flat[used]
         if head.start is not None:
@@ -518,7 +613,8 @@ def _passes(found: ModelPattern, model: LinearGaussian, m: int) -> int:
         return 0
     if found.free[found.numbers.at["T"]].any():
         raise NotCompiled(
-            f"it starts in a stationary state of more than {SMALL_STATE_COUNT} elements with a transition that depends on the parameters"
+            f"it starts in a stationary state of more than {SMALL_STATE_COUNT} elements with a transition "
+            f"that depends on the parameters"
         )
     A, passes = numpy.reshape(model.transition, (m, m)), 0
     while numpy.linalg.norm(A) >= 1e-9:

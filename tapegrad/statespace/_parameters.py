@@ -28,7 +28,13 @@ class Parameters:
     Elements in `fixed`, by block or by element name, have a given value and no position: `names` leaves them
     out."""
 
-    def __init__(self, start: Any, constraints: Any, labels: Mapping[str, list[str]] | None = None, fixed: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        start: Any,
+        constraints: Any,
+        labels: Mapping[str, list[str]] | None = None,
+        fixed: Mapping[str, Any] | None = None,
+    ):
         self.given = start
         self.keyed = isinstance(start, Mapping)
         blocks = dict(start) if self.keyed else _elements(start, constraints)
@@ -42,7 +48,9 @@ class Parameters:
             x = to_host(x)
             if x.dtype.kind not in "iuf":
                 raise ArgumentError(f"start of {name}: dtype {x.dtype}; wanted real numbers")
-            own = (labels or {}).get(name) or [name + (f"[{', '.join(map(str, i))}]" if i else "") for i in numpy.ndindex(x.shape)]
+            own = (labels or {}).get(name) or [
+                name + (f"[{', '.join(map(str, i))}]" if i else "") for i in numpy.ndindex(x.shape)
+            ]
             self._whole.append((name, x.astype(float), constraint[name], own))
         self._place(fixed or {})
 
@@ -57,7 +65,9 @@ class Parameters:
         for name, x, rule, labels in self._whole:
             held = known[name]
             free = numpy.isnan(held)
-            self.fixed |= {label: float(v) for label, v in zip(labels, held, strict=True) if not numpy.isnan(v)}
+            self.fixed |= {
+                label: float(v) for label, v in zip(labels, held, strict=True) if not numpy.isnan(v)
+            }
             start, shape = x, x.shape
             if not free.all():
                 rule, shape = partly_fixed(rule, held, x.shape, labels), (int(free.sum()),)
@@ -68,7 +78,9 @@ class Parameters:
             self.constraint_of += [rule] * start.size
         self.start = numpy.concatenate(starts)
         if not self.start.size:
-            raise ArgumentError("fixed: every parameter has a value, so that there is nothing to estimate; leave one out")
+            raise ArgumentError(
+                "fixed: every parameter has a value, so that there is nothing to estimate; leave one out"
+            )
 
     def _values_of(self, fixed: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
         """Return the fixed values of each block, nan where an element is free."""
@@ -139,20 +151,29 @@ class Parameters:
 def parameters_from(stored: dict[str, Any]) -> Parameters:
     """Return parameters from plain data."""
     blocks = stored["blocks"]
-    start, rules = {name: x for name, x, *_ in blocks}, {name: constraint_named(rule) for name, _, rule, _ in blocks}
+    start, rules = (
+        {name: x for name, x, *_ in blocks},
+        {name: constraint_named(rule) for name, _, rule, _ in blocks},
+    )
     found = Parameters(start, rules, {name: labels for name, *_, labels in blocks}, stored["fixed"])
     found.keyed = stored["keyed"]
     return found
 
 
 def parameters_of(
-    title: str, blocks: Mapping[str, ParameterBlock], start: Any, constraints: Any, fixed: Mapping[str, Any] | None
+    title: str,
+    blocks: Mapping[str, ParameterBlock],
+    start: Any,
+    constraints: Any,
+    fixed: Mapping[str, Any] | None,
 ) -> Parameters:
     """Return the parameters of a library model, with the user's starts, constraints and fixed values."""
     given = dict(start or {})
     for name in given:
         if name not in blocks:
-            raise ArgumentError(f"start: {name!r} is not a parameter of {title}, which has {', '.join(blocks)}")
+            raise ArgumentError(
+                f"start: {name!r} is not a parameter of {title}, which has {', '.join(blocks)}"
+            )
     if isinstance(constraints, Constraint):
         constraints = dict.fromkeys(blocks, constraints)
     rules = {name: block.constraint for name, block in blocks.items()} | dict(constraints or {})
@@ -164,9 +185,13 @@ def _elements(start: Any, constraints: Any) -> dict[str, Any]:
     """Split a vector of parameters into numbers named theta[i]."""
     vector = to_host(start)
     if vector.ndim != 1:
-        raise ArgumentError(f"start: shape {vector.shape}; wanted a vector, or a dict of names to numbers or arrays")
+        raise ArgumentError(
+            f"start: shape {vector.shape}; wanted a vector, or a dict of names to numbers or arrays"
+        )
     if isinstance(constraints, Sequence) and len(constraints) != vector.size:
-        raise ArgumentError(f"constraints: {len(constraints)} for {vector.size} parameters; wanted one for each")
+        raise ArgumentError(
+            f"constraints: {len(constraints)} for {vector.size} parameters; wanted one for each"
+        )
     if isinstance(constraints, Mapping):
         raise ArgumentError("constraints: a dict names parameters, so start must be a dict too")
     return {f"theta[{i}]": x for i, x in enumerate(vector)}

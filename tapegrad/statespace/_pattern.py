@@ -22,11 +22,24 @@ from .._transforms.tape import value
 from ._model import LinearGaussian, ModelMatrices, Observations, system
 from ._parameters import Parameters
 from .filters.arrays import NotCompiled
-from .filters.data_rows import codes_of_series, constant_fields, form_of_codes, kernel_data_rows, upper, vector_of
+from .filters.data_rows import (
+    codes_of_series,
+    constant_fields,
+    form_of_codes,
+    kernel_data_rows,
+    upper,
+    vector_of,
+)
 from .filters.diffuse_start import BeginPhase, Constants, begin_of
 from .filters.step_kernel import FIELDS, LETTERS, EntryLayout, KernelForm, constant_codes, triangle_places
 
-NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
+NAMES = {
+    "T": "transition",
+    "Z": "observation",
+    "Q": "transition_cov",
+    "H": "observation_cov",
+    "c": "transition_offset",
+}
 NAMES |= {"d": "observation_offset"}
 
 
@@ -121,7 +134,9 @@ def _refuse(s: ModelMatrices, data: Observations) -> None:
         raise NotCompiled("the data are under differentiation")
 
 
-def _examined(numbers: ConstantFields, s: ModelMatrices, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _examined(
+    numbers: ConstantFields, s: ModelMatrices, build: Callable, u: numpy.ndarray
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the numbers at u, and which of them change at points around u.
 
     A number may depend on u only elsewhere. The objective, which compares at each point, finds that. Raise if
@@ -140,18 +155,28 @@ def _examined(numbers: ConstantFields, s: ModelMatrices, build: Callable, u: num
             if name not in other.varying or (value(getattr(s, name)) != value(getattr(other, name))).any():
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
     if not looked:
-        raise NotCompiled("there is no model at the points around the start, so it cannot be seen what depends on the parameters")
+        raise NotCompiled(
+            "there is no model at the points around the start, so it cannot be seen what depends on the "
+            "parameters"
+        )
     return known, free
 
 
-def form_of_pattern(s: ModelMatrices, numbers: ConstantFields, known: numpy.ndarray, free: numpy.ndarray) -> KernelForm:
+def form_of_pattern(
+    s: ModelMatrices, numbers: ConstantFields, known: numpy.ndarray, free: numpy.ndarray
+) -> KernelForm:
     codes = {name: codes_of_series(s, name, numbers.data.steps) for name in s.varying}
     codes |= {name: constant_codes(known[at], free[at]) for name, at in numbers.at.items()}
     return form_of_codes(s, numbers.data, numbers.joseph, [codes[name] for name in LETTERS])
 
 
 def _laid_out(
-    s: ModelMatrices, numbers: ConstantFields, form: KernelForm, known: numpy.ndarray, free: numpy.ndarray, begin: BeginPhase | None
+    s: ModelMatrices,
+    numbers: ConstantFields,
+    form: KernelForm,
+    known: numpy.ndarray,
+    free: numpy.ndarray,
+    begin: BeginPhase | None,
 ) -> ModelPattern:
     m, data, steps = numbers.states, numbers.data, begin.steps if begin else 0
     k = m + triangle_places(m)[0].size
@@ -169,5 +194,15 @@ def _laid_out(
         total = begins.loglik
     rows = numpy.ascontiguousarray(kernel_data_rows(form, s, data, 0))
     return ModelPattern(
-        numbers, form.layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(rows[:, steps:]), rows, begins
+        numbers,
+        form.layout,
+        known,
+        free,
+        used,
+        constant,
+        slope,
+        total,
+        numpy.ascontiguousarray(rows[:, steps:]),
+        rows,
+        begins,
     )

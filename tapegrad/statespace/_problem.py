@@ -25,7 +25,10 @@ class Prior:
         parts = given.values() if isinstance(given, Mapping) else [given]
         for part in parts:
             if not callable(part) and not hasattr(part, "logpdf"):
-                raise ArgumentError(f"prior: {part!r}; wanted a function to a log density, or a dict of names to such or to distributions")
+                raise ArgumentError(
+                    f"prior: {part!r}; wanted a function to a log density, or a dict of names to such or to "
+                    f"distributions"
+                )
 
     def __call__(self, params: Any) -> Any:
         if not isinstance(self.given, Mapping):
@@ -33,7 +36,12 @@ class Prior:
         for name in self.given:
             if not isinstance(params, Mapping) or name not in params:
                 raise ArgumentError(f"prior: {name!r} is not a parameter; the model has {', '.join(params)}")
-        return sum([np.sum((g.logpdf if hasattr(g, "logpdf") else g)(params[name])) for name, g in self.given.items()])
+        return sum(
+            [
+                np.sum((g.logpdf if hasattr(g, "logpdf") else g)(params[name]))
+                for name, g in self.given.items()
+            ]
+        )
 
 
 class LostFunction:
@@ -44,7 +52,8 @@ class LostFunction:
 
     def __call__(self, *_: Any) -> Any:
         raise ArgumentError(
-            f"this fit was pickled without its {self.name}, which pickle cannot find by name; define it by def at the top level of a module"
+            f"this fit was pickled without its {self.name}, which pickle cannot find by name; define it by "
+            f"def at the top level of a module"
         )
 
 
@@ -93,7 +102,9 @@ class FitProblem:
         """Return the description that covers the next steps too, None for a function of the user."""
         if self.described is None:
             if exog is not None:
-                raise ArgumentError("exog is for models of the library; let build return matrices for the steps ahead too")
+                raise ArgumentError(
+                    "exog is for models of the library; let build return matrices for the steps ahead too"
+                )
             return None
         return self.described.extended(steps, exog)
 
@@ -109,7 +120,9 @@ class FitProblem:
         """Return minus the log-likelihood and log prior as a function of the free parameters."""
         if self.quick is not None:
             return replace(self.quick, parameters=self.parameters).objective()
-        return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name)
+        return ModelObjective(
+            self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name
+        )
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
         """Return the derivatives of the log-likelihood terms with respect to the free parameters, (n, k)."""

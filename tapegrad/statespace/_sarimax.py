@@ -22,7 +22,15 @@ from .._transforms.tape import value
 from ._bound_model import BoundModel
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._labels import LibraryBound
-from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, RegressionOffset, Start, arma, stationary_covariance
+from ._model import (
+    SMALL_STATE_COUNT,
+    LinearGaussian,
+    Observations,
+    RegressionOffset,
+    Start,
+    arma,
+    stationary_covariance,
+)
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
@@ -92,9 +100,14 @@ def sarimax(
     data = y if isinstance(y, Observations) else Observations(y)
     if data.width != 1:
         raise ShapeError(f"sarimax: y has {data.width} series; wanted one (ss.var for several)")
-    order, seasonal = _orders("order", order, "(p, d, q)"), _orders("seasonal_order", seasonal_order, "(P, D, Q, s)")
+    order, seasonal = (
+        _orders("order", order, "(p, d, q)"),
+        _orders("seasonal_order", seasonal_order, "(P, D, Q, s)"),
+    )
     if any(seasonal[:3]) and seasonal[3] < 2:
-        raise ArgumentError(f"sarimax: seasonal_order={seasonal_order}; its last number is the steps of a season, at least 2")
+        raise ArgumentError(
+            f"sarimax: seasonal_order={seasonal_order}; its last number is the steps of a season, at least 2"
+        )
     X, columns = (None, ()) if exog is None else checked_regressors("sarimax", exog)
     if X is not None and len(X) != data.steps:
         raise ShapeError(f"sarimax: exog has {len(X)} rows and y has {data.steps}; wanted one for each step")
@@ -122,12 +135,18 @@ def _orders(name: str, given: Any, form: str) -> tuple:
         if k in (0, 2) and isinstance(x, (tuple, list, numpy.ndarray)):
             lags = tuple(sorted(x))
             if not all([is_order(lag) and lag > 0 for lag in lags]) or len(set(lags)) < len(lags):
-                raise ArgumentError(f"sarimax: {name}={given!r}; a list of lags holds different whole numbers, from 1 on")
-            found.append(len(lags) if lags == tuple(range(1, len(lags) + 1)) else tuple([int(lag) for lag in lags]))
+                raise ArgumentError(
+                    f"sarimax: {name}={given!r}; a list of lags holds different whole numbers, from 1 on"
+                )
+            found.append(
+                len(lags) if lags == tuple(range(1, len(lags) + 1)) else tuple([int(lag) for lag in lags])
+            )
         elif is_order(x):
             found.append(int(x))
         else:
-            raise ArgumentError(wanted + (", or lists of lags in place of the first and the third" if k in (0, 2) else ""))
+            raise ArgumentError(
+                wanted + (", or lists of lags in place of the first and the third" if k in (0, 2) else "")
+            )
     return tuple(found)
 
 
@@ -135,10 +154,14 @@ def _powers(trend: Any) -> tuple[int, ...]:
     """Return the powers of time in a trend."""
     if isinstance(trend, (tuple, list, numpy.ndarray)):
         if not all([is_order(x) and x <= 1 for x in trend]):
-            raise ArgumentError(f"sarimax: trend={trend!r}; wanted a 1 for each power of time that there is, and else 0")
+            raise ArgumentError(
+                f"sarimax: trend={trend!r}; wanted a 1 for each power of time that there is, and else 0"
+            )
         return tuple([k for k, x in enumerate(trend) if x])
     if not (trend is None or isinstance(trend, str)) or trend not in TRENDS:
-        raise ArgumentError(f"sarimax: trend={trend!r}; wanted one of {', '.join(map(repr, TRENDS))}, or a list as [1, 0, 1]")
+        raise ArgumentError(
+            f"sarimax: trend={trend!r}; wanted one of {', '.join(map(repr, TRENDS))}, or a list as [1, 0, 1]"
+        )
     return TRENDS[trend]
 
 
@@ -163,14 +186,24 @@ class Arima(LibraryBound):
     def title(self) -> str:
         season = f"({', '.join(map(str, self.seasonal))})" if any(self.seasonal[:3]) else ""
         known = {powers: name for name, powers in TRENDS.items()}
-        trend = f" + trend {known.get(self.powers) or [int(k in self.powers) for k in range(self.degree + 1)]}" if self.powers else ""
+        trend = (
+            f" + trend {known.get(self.powers) or [int(k in self.powers) for k in range(self.degree + 1)]}"
+            if self.powers
+            else ""
+        )
         more = "".join([f" + {x}" for x in (*self.columns, *["measurement error"] * self.noisy)])
         return f"ARIMA({', '.join(map(str, self.order))}){season}{trend}{more}"
 
     @property
     def parameters(self) -> int:
         """Return the number of parameters."""
-        return sum([len(lags) for lags in self.lags.values()]) + len(self.columns) + len(self.powers) + 1 + self.noisy
+        return (
+            sum([len(lags) for lags in self.lags.values()])
+            + len(self.columns)
+            + len(self.powers)
+            + 1
+            + self.noisy
+        )
 
     @property
     def lags(self) -> dict[str, tuple[int, ...]]:
@@ -190,14 +223,21 @@ class Arima(LibraryBound):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        return (f"log-likelihood of the differenced series: {self.lost} observations begin the differences",) if self.lost else ()
+        return (
+            (f"log-likelihood of the differenced series: {self.lost} observations begin the differences",)
+            if self.lost
+            else ()
+        )
 
     @property
     def delta(self) -> numpy.ndarray:
         """Return the coefficients of (1 - B)^d (1 - B^s)^D, from power 0 on."""
         d, (_, D, _, s) = self.order[1], self.seasonal
         result = numpy.ones(1)
-        for factor, times in ((numpy.array([1.0, -1.0]), d), (numpy.r_[1.0, numpy.zeros(max(s - 1, 0)), -1.0], D)):
+        for factor, times in (
+            (numpy.array([1.0, -1.0]), d),
+            (numpy.r_[1.0, numpy.zeros(max(s - 1, 0)), -1.0], D),
+        ):
             for _ in range(times):
                 result = numpy.convolve(result, factor)
         return result
@@ -243,7 +283,9 @@ class Arima(LibraryBound):
         s, all_lags = self.seasonal[3], self.lags
         w, coefficients = self.regressed(data)
         steps = {name: s if name.startswith("seasonal") else 1 for name in all_lags}
-        found, var = _hannan_rissanen(w, {name: [steps[name] * lag for lag in lags] for name, lags in all_lags.items()})
+        found, var = _hannan_rissanen(
+            w, {name: [steps[name] * lag for lag in lags] for name, lags in all_lags.items()}
+        )
         one, other = found["ar"].sum(), found["seasonal_ar"].sum()
         share = 1.0 - one - other + one * other
         blocks: dict[Any, Any] = {}
@@ -260,24 +302,42 @@ class Arima(LibraryBound):
             lags = all_lags[name]
             if lags:
                 rule = unconstrained() if self._has_gaps(name) else rule
-                blocks[name] = ParameterBlock(found[name], rule, [f"{label}{steps[name] * lag}" for lag in lags])
+                blocks[name] = ParameterBlock(
+                    found[name], rule, [f"{label}{steps[name] * lag}" for lag in lags]
+                )
         blocks["sigma2"] = ParameterBlock(var, positive())
         return blocks | ({"sigma2.measurement": ParameterBlock(var / 10, positive())} if self.noisy else {})
 
-    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None) -> FitProblem:
-        return self.on(data, parameters_of(self.title, self.start(data), start, constraints, fixed), joseph, prior)
+    def problem(
+        self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
+    ) -> FitProblem:
+        return self.on(
+            data, parameters_of(self.title, self.start(data), start, constraints, fixed), joseph, prior
+        )
 
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""
         name = None if self.lost else self._name
         linear, scale = (*self.trends.values(), *self.columns), None if self.noisy else "sigma2"
         whole = FitProblem(
-            self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name, scale=scale, linear=linear
+            self,
+            data,
+            parameters,
+            joseph,
+            prior,
+            self,
+            self.lost * LOG_2PI / 2,
+            self.lost,
+            name=name,
+            scale=scale,
+            linear=linear,
         )
         if data.count < data.steps or not 0 < self.lost < data.steps or self.noisy:
             return whole
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
-        quick = FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2", linear=linear)
+        quick = FitProblem(
+            self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2", linear=linear
+        )
         return replace(whole, quick=quick)
 
     @property
@@ -285,9 +345,15 @@ class Arima(LibraryBound):
         """Identify what `of_differences` depends on, except for the parameters and the numbers of the data.
 
         Return None if a loop that reads numbers finds the start."""
-        last = {name: lags[-1] * (self.seasonal[3] if name.startswith("seasonal") else 1) for name, lags in self.lags.items() if lags}
+        last = {
+            name: lags[-1] * (self.seasonal[3] if name.startswith("seasonal") else 1)
+            for name, lags in self.lags.items()
+            if lags
+        }
         ar, ma = (last.get(name, 0) + last.get(f"seasonal_{name}", 0) for name in ("ar", "ma"))
-        if ar and (max(ar, ma + 1) > SMALL_STATE_COUNT or self._has_gaps("ar") or self._has_gaps("seasonal_ar")):
+        if ar and (
+            max(ar, ma + 1) > SMALL_STATE_COUNT or self._has_gaps("ar") or self._has_gaps("seasonal_ar")
+        ):
             return None
         return f"arima {self.order} {self.seasonal} {self.powers} {self.noisy} {0 if self.X is None else self.X.shape[1]}"
 
@@ -307,7 +373,9 @@ class Arima(LibraryBound):
                 at[numpy.array(lags) - 1, numpy.arange(len(lags))] = 1.0
                 whole[name] = xp.asarray(at) @ p[name]
                 if name.endswith("ar") and not stationary().inside(to_host(value(whole[name]))):
-                    raise NotPositiveDefiniteError(f"sarimax: the coefficients {name} are not those of a stationary process")
+                    raise NotPositiveDefiniteError(
+                        f"sarimax: the coefficients {name} are not those of a stationary process"
+                    )
         return (
             lag_product(whole["ar"], whole["seasonal_ar"], s, -1.0, xp),
             lag_product(whole["ma"], whole["seasonal_ma"], s, 1.0, xp),
@@ -368,13 +436,17 @@ class Arima(LibraryBound):
             times = numpy.arange(0.0, self.steps)[:, None] ** numpy.arange(self.degree + 1)
             shift = RegressionOffset(times[:, None, :] * entry[:, None], line)
         start = Start(0.0, cov, [False] * m + [True] * k)
-        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], self._noise(p), R, shift, self._offset(line, p, 0), start)
+        return LinearGaussian(
+            T, xp.asarray(Z), p["sigma2"], self._noise(p), R, shift, self._offset(line, p, 0), start
+        )
 
     def extended(self, steps: int, exog: Any, keep: int | None = None) -> "Arima":
         """Return the model with regressors for `steps` more, after the first `keep` (default: all)."""
         keep = self.steps if keep is None else keep
         new = future_regressors(exog, [] if self.X is None else [self.columns], steps)
-        return replace(self, steps=keep + steps, X=numpy.concatenate([self.X[:keep], new[0]]) if new else None)
+        return replace(
+            self, steps=keep + steps, X=numpy.concatenate([self.X[:keep], new[0]]) if new else None
+        )
 
 
 def lag_product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
@@ -403,20 +475,31 @@ def _hannan_rissanen(w: numpy.ndarray, lags: dict[str, list[int]]) -> tuple[dict
     every = sum(lags.values(), [])
     if every:
         long = min(max(2 * max(every), 4), max(w.size // 3, 1))
-        noise = _residuals(w, [(w, k) for k in range(1, long + 1)])[0] if lags["ma"] or lags["seasonal_ma"] else w
+        noise = (
+            _residuals(w, [(w, k) for k in range(1, long + 1)])[0] if lags["ma"] or lags["seasonal_ma"] else w
+        )
         columns = [(noise if name.endswith("ma") else w, k) for name, x in lags.items() for k in x]
         left, found = _residuals(w, columns)
         if found is not None:
             cuts = numpy.cumsum([len(x) for x in lags.values()])[:-1]
             parts = dict(zip(lags, numpy.split(found, cuts), strict=True))
             variance = float(numpy.nanvar(left)) or variance
-    return {name: _shrunk(x, lags[name], -1.0 if name.endswith("ma") else 1.0) for name, x in parts.items()}, variance
+    return {
+        name: _shrunk(x, lags[name], -1.0 if name.endswith("ma") else 1.0) for name, x in parts.items()
+    }, variance
 
 
-def _residuals(w: numpy.ndarray, columns: list[tuple[numpy.ndarray, int]]) -> tuple[numpy.ndarray, numpy.ndarray | None]:
+def _residuals(
+    w: numpy.ndarray, columns: list[tuple[numpy.ndarray, int]]
+) -> tuple[numpy.ndarray, numpy.ndarray | None]:
     """Return residuals of a regression of w on lagged series (nan where lags are missing), and
     coefficients."""
-    design = numpy.column_stack([numpy.r_[numpy.full(k, numpy.nan), x[: x.size - k]] if k < x.size else x * numpy.nan for x, k in columns])
+    design = numpy.column_stack(
+        [
+            numpy.r_[numpy.full(k, numpy.nan), x[: x.size - k]] if k < x.size else x * numpy.nan
+            for x, k in columns
+        ]
+    )
     good = ~numpy.isnan(design).any(1) & ~numpy.isnan(w)
     if good.sum() <= len(columns):
         return w, None
@@ -431,7 +514,9 @@ def _shrunk(x: numpy.ndarray, lags: list[int], sign: float) -> numpy.ndarray:
     for _ in range(200):
         phi = numpy.zeros(places.max(initial=0))
         phi[places - 1] = sign * x
-        if not phi.size or (stationary().inside(phi) and abs(numpy.tanh(stationary().unconstrained(phi))).max() < 0.97):
+        if not phi.size or (
+            stationary().inside(phi) and abs(numpy.tanh(stationary().unconstrained(phi))).max() < 0.97
+        ):
             return x
         x = x * 0.95**places
     return numpy.zeros(x.size)

@@ -63,10 +63,15 @@ class Curvature(Spectrum):
             flat &= numpy.linalg.norm(left, axis=0) > CANCELS * numpy.linalg.norm(parts, axis=0)
         if flat.any():
             shares = numpy.linalg.norm(self.directions[:, flat], axis=1)
-            names = [parameters.names[self.at[k]] for k in numpy.flatnonzero(shares >= min(0.05, numpy.sort(shares)[-2:][0]))]
+            names = [
+                parameters.names[self.at[k]]
+                for k in numpy.flatnonzero(shares >= min(0.05, numpy.sort(shares)[-2:][0]))
+            ]
             raise DataError(
-                f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on "
-                f"{', '.join(names[:-1])} and {names[-1]} one by one, only on some combination of them; leave one out, or give it a value"
+                f"fit: {count} observed values do not determine the parameters: the log-likelihood does not "
+                f"depend on "
+                f"{', '.join(names[:-1])} and {names[-1]} one by one, only on some combination of them; "
+                f"leave one out, or give it a value"
             )
 
 
@@ -180,7 +185,11 @@ class _Search:
     @property
     def _moving(self) -> numpy.ndarray:
         """Return the positions of the parameters that are not at a bound; of all if all are."""
-        arrived = self.bounded & (abs(numpy.diag(self.hessian)) < FLAT_CURVATURE) & (abs(self.gradient) <= self.wanted)
+        arrived = (
+            self.bounded
+            & (abs(numpy.diag(self.hessian)) < FLAT_CURVATURE)
+            & (abs(self.gradient) <= self.wanted)
+        )
         return numpy.flatnonzero(~arrived | arrived.all())
 
     def _step(self) -> bool:
@@ -190,7 +199,13 @@ class _Search:
         # Near a bound the function falls as exp(-r u) with r = |second / first derivative|. A Newton step
         # moves only 1 / r, so such a parameter goes all the way at once.
         slope = abs(self.gradient)
-        away = self.bounded & (curvature < FLAT_CURVATURE) & (slope > self.wanted) & (curvature > 0.5 * slope) & (curvature < 5 * slope)
+        away = (
+            self.bounded
+            & (curvature < FLAT_CURVATURE)
+            & (slope > self.wanted)
+            & (curvature > 0.5 * slope)
+            & (curvature < 5 * slope)
+        )
         step[away] = self.gradient[away] / curvature[away] * (1 + numpy.log(slope[away] / self.wanted))
         self.taken += 1
         for _ in range(10):
@@ -212,7 +227,11 @@ class _Search:
             along = shape.directions.T @ (gradient[shape.at] / shape.scale)
             level = abs(shape.sizes) < RIDGE
             others = numpy.delete(gradient, shape.at)
-            if not level.any() or (shape.sizes[~level] < 0).any() or abs(others).max(initial=0.0) > FLAT_CURVATURE:
+            if (
+                not level.any()
+                or (shape.sizes[~level] < 0).any()
+                or abs(others).max(initial=0.0) > FLAT_CURVATURE
+            ):
                 return None
             inner = along[~level] / shape.sizes[~level]
             if along[~level] @ inner < 1e-12:
@@ -227,7 +246,13 @@ class _Search:
         return None
 
 
-def maximised(objective: ModelObjective, parameters: Parameters, method: str, hess: str, options: Mapping[str, Any] | None) -> Stop:
+def maximised(
+    objective: ModelObjective,
+    parameters: Parameters,
+    method: str,
+    hess: str,
+    options: Mapping[str, Any] | None,
+) -> Stop:
     """Minimise the objective.
 
     Method 'auto' is BFGS, whose steps cost a gradient each. 'trust-exact' follows if BFGS ends far from a
@@ -278,9 +303,12 @@ def near_maximum(objective: ModelObjective, u: numpy.ndarray) -> tuple[float, nu
 def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: str) -> Exception:
     """Return the error of a search that ended without a maximum; it holds the last parameters."""
     error: Exception = ConvergenceError(
-        f"fit: no maximum reached.  {message}  Stopped after {iterations} iterations and {search.taken} Newton steps at unconstrained "
-        f"parameters {search.u}, log-likelihood {-search.value:.10g}, where the largest entry of the gradient is {search.size:.3g} (wanted "
-        f"{search.wanted:.1g}).  Start elsewhere, give options={{'maxiter': ...}}, or another method; the error holds the last parameters "
+        f"fit: no maximum reached.  {message}  Stopped after {iterations} iterations and {search.taken} "
+        f"Newton steps at unconstrained "
+        f"parameters {search.u}, log-likelihood {-search.value:.10g}, where the largest entry of the "
+        f"gradient is {search.size:.3g} (wanted "
+        f"{search.wanted:.1g}).  Start elsewhere, give options={{'maxiter': ...}}, or another method; the "
+        f"error holds the last parameters "
         "as .params, and as .unconstrained"
     )
     try:

@@ -26,7 +26,13 @@ HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
 NEARLY_ONE = 4.0  # arctanh of a partial autocorrelation near a unit root: others may give a higher maximum
 
 
-def highest_stop(problem: FitProblem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> Stop:
+def highest_stop(
+    problem: FitProblem,
+    method: str = "auto",
+    hess: str = "auto",
+    options: Any = None,
+    progress: bool | str = "auto",
+) -> Stop:
     """Return the point of the maximum of a problem; raise if the data do not determine it.
 
     A search that fails, or ends at the bound of a constraint, is followed by others from other starts. A
@@ -58,8 +64,8 @@ def highest_stop(problem: FitProblem, method: str = "auto", hess: str = "auto", 
 
 
 class _Searches:
-    """The searches so far: the points where they stopped, the errors of the others, and the ends of those that
-    were to a few digits."""
+    """The searches so far: the points where they stopped, the errors of the others, and the ends of those
+    that were to a few digits."""
 
     def __init__(self, objective: ModelObjective, parameters: Parameters, settings: tuple):
         self.objective, self.parameters, self.settings = objective, parameters, settings
@@ -90,7 +96,8 @@ class _Searches:
                 self.begin(u)
 
     def _failed(self) -> list[Any]:
-        """Return the errors of the failed searches, the highest first, and of equal ones that which says most."""
+        """Return the errors of the failed searches, the highest first, and of equal ones that which says
+        most."""
         known = [e for e in self.errors if hasattr(e, "unconstrained")]
         return sorted(known, key=lambda e: (-round(e.loglik, 5), not isinstance(e, DataError)))
 
@@ -115,17 +122,26 @@ class _Searches:
         if not self.stops:
             error = (failed or self.errors)[0]
             if self.near:
-                error.add_note(f"From {len(self.near)} other starts no search ends higher, the best a lower one: {-self.near[0][0]:.10g}")
+                error.add_note(
+                    f"From {len(self.near)} other starts no search ends higher, the best a lower one: "
+                    f"{-self.near[0][0]:.10g}"
+                )
             raise error
         stop = min(self.stops, key=lambda stop: stop.value)
         if failed and failed[0].loglik > 1e-6 * max(1.0, abs(stop.value)) - stop.value:
-            failed[0].add_note(f"From another start the search finds a maximum, but a lower one: log-likelihood {-stop.value:.10g}")
+            failed[0].add_note(
+                f"From another start the search finds a maximum, but a lower one: log-likelihood "
+                f"{-stop.value:.10g}"
+            )
             raise failed[0]
         return replace(stop, starts=1 + len(self.near))
 
 
-def _profiled(problem: FitProblem, objective: ModelObjective, u: numpy.ndarray) -> tuple[float, numpy.ndarray] | None:
-    """Return value and point where the coefficients of regressors and then the scale are best, given the others.
+def _profiled(
+    problem: FitProblem, objective: ModelObjective, u: numpy.ndarray
+) -> tuple[float, numpy.ndarray] | None:
+    """Return value and point where the coefficients of regressors and then the scale are best, given the
+    others.
 
     The log-likelihood is quadratic in the coefficients. With the scale s of all covariances it is
     -(n log s + S / s) / 2 but for a constant, so that the derivative by log s gives S."""
@@ -150,7 +166,9 @@ def _profiled(problem: FitProblem, objective: ModelObjective, u: numpy.ndarray) 
     return value + gradient[k] + 0.5 * n * numpy.log(ratio), u
 
 
-def _curvature_of(objective: ModelObjective, u: numpy.ndarray, gradient: numpy.ndarray, linear: numpy.ndarray) -> numpy.ndarray:
+def _curvature_of(
+    objective: ModelObjective, u: numpy.ndarray, gradient: numpy.ndarray, linear: numpy.ndarray
+) -> numpy.ndarray:
     """Return the second derivatives by coefficients, which are differences of gradients: these are linear in
     them."""
     rows = []
@@ -179,13 +197,24 @@ def _require_determined(problem: FitProblem, stop: Stop) -> None:
     count = problem.data.count
     try:
         if not stop.hessian.any():
-            raise DataError(f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on them")
+            raise DataError(
+                f"fit: {count} observed values do not determine the parameters: the log-likelihood does not "
+                f"depend on them"
+            )
         starts = [p.start for p in (problem.parameters, *problem.others)]
-        still = ~stop.hessian.any(axis=1) & (stop.gradient == 0) & numpy.any([stop.u == u for u in starts], axis=0)
+        still = (
+            ~stop.hessian.any(axis=1)
+            & (stop.gradient == 0)
+            & numpy.any([stop.u == u for u in starts], axis=0)
+        )
         if still.any():  # otherwise a parameter would run into a bound
             names = ", ".join([problem.parameters.names[k] for k in numpy.flatnonzero(still)])
-            raise DataError(f"fit: the log-likelihood does not depend on {names}; leave it out, or use it in the model")
-        Curvature(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, stop.u, count, SINGULAR)
+            raise DataError(
+                f"fit: the log-likelihood does not depend on {names}; leave it out, or use it in the model"
+            )
+        Curvature(stop.hessian, problem.parameters.bounded).require_determined(
+            problem.parameters, stop.u, count, SINGULAR
+        )
     except DataError as error:
         holding(error, problem.parameters, stop.u, stop.value)
         raise
@@ -195,7 +224,9 @@ def _refuse_start(problem: FitProblem) -> None:
     """Raise the error that describes an invalid start."""
     u = problem.data.xp.asarray(problem.parameters.start)
     first = float(to_host(loglik(problem.build(problem.parameters.tree(u)), problem.data, problem.joseph)))
-    raise ArgumentError(f"fit: the log-likelihood at start = {problem.parameters.given} is {first}; start elsewhere")
+    raise ArgumentError(
+        f"fit: the log-likelihood at start = {problem.parameters.given} is {first}; start elsewhere"
+    )
 
 
 class _Bar:

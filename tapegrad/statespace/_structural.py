@@ -110,7 +110,9 @@ def trend(var: float | None = None, name: str = "trend") -> "Structural":
     return Structural((Trend(name, var, "trend"),))
 
 
-def seasonal(period: int, var: float | None = None, harmonics: int | None = None, name: str = "seasonal") -> "Structural":
+def seasonal(
+    period: int, var: float | None = None, harmonics: int | None = None, name: str = "seasonal"
+) -> "Structural":
     """A component: a pattern that repeats and changes slowly.
 
     Parameters
@@ -147,14 +149,22 @@ def seasonal(period: int, var: float | None = None, harmonics: int | None = None
     checked_variance("seasonal", var)
     if harmonics is None:
         if not (isinstance(period, (int, numpy.integer)) and period >= 2):
-            raise ArgumentError(f"seasonal({period!r}): wanted a whole number of steps, at least 2; harmonics= allows others")
+            raise ArgumentError(
+                f"seasonal({period!r}): wanted a whole number of steps, at least 2; harmonics= allows others"
+            )
         return Structural((Seasonal(name, var, f"seasonal({period})", int(period)),))
     if not (isinstance(harmonics, (int, numpy.integer)) and 1 <= harmonics <= period / 2):
-        raise ArgumentError(f"seasonal({period}, harmonics={harmonics!r}): wanted a whole number from 1 to half the period")
-    return Structural((Harmonics(name, var, f"seasonal({period}, harmonics={harmonics})", period, int(harmonics)),))
+        raise ArgumentError(
+            f"seasonal({period}, harmonics={harmonics!r}): wanted a whole number from 1 to half the period"
+        )
+    return Structural(
+        (Harmonics(name, var, f"seasonal({period}, harmonics={harmonics})", period, int(harmonics)),)
+    )
 
 
-def cycle(period: Any = None, damping: float | None = None, var: float | None = None, name: str = "cycle") -> "Structural":
+def cycle(
+    period: Any = None, damping: float | None = None, var: float | None = None, name: str = "cycle"
+) -> "Structural":
     """A component: a stochastic cycle.
 
     Parameters
@@ -192,8 +202,12 @@ def cycle(period: Any = None, damping: float | None = None, var: float | None = 
     checked_variance("cycle", var)
     if damping is not None and not 0 < damping <= 1:
         raise ArgumentError(f"cycle(damping={damping!r}): wanted a number above 0 and at most 1, or None")
-    if period is not None and not (period > 0 if numpy.isscalar(period) else len(period) == 2 and 0 < period[0] < period[1]):
-        raise ArgumentError(f"cycle(period={period!r}): wanted a positive number, or (low, high) with 0 < low < high")
+    if period is not None and not (
+        period > 0 if numpy.isscalar(period) else len(period) == 2 and 0 < period[0] < period[1]
+    ):
+        raise ArgumentError(
+            f"cycle(period={period!r}): wanted a positive number, or (low, high) with 0 < low < high"
+        )
     return Structural((Cycle(name, var, "cycle", period, damping),))
 
 
@@ -276,7 +290,17 @@ def regression(X: Any, varying: bool = False, var: float | None = None, name: st
     checked_variance("regression", var)
     values, columns = checked_regressors("regression", X)
     return Structural(
-        (RegressionComponent(name, var, f"regression({', '.join(columns)})", values, columns, bool(varying), getattr(X, "index", None)),)
+        (
+            RegressionComponent(
+                name,
+                var,
+                f"regression({', '.join(columns)})",
+                values,
+                columns,
+                bool(varying),
+                getattr(X, "index", None),
+            ),
+        )
     )
 
 
@@ -319,7 +343,9 @@ def checked_regressors(call: str, X: Any) -> tuple[numpy.ndarray, tuple[str, ...
     try:
         values = numpy.asarray(X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else to_host(X), dtype=float)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"{call}: X is a {type(X).__name__} that does not hold real numbers alone: {error}") from error
+        raise ArgumentError(
+            f"{call}: X is a {type(X).__name__} that does not hold real numbers alone: {error}"
+        ) from error
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or values.size == 0:
@@ -349,7 +375,9 @@ class Structural:
 
     def __add__(self, other: Any) -> "Structural":
         if not isinstance(other, Structural):
-            raise ArgumentError(f"{self} + a {type(other).__name__}: wanted another part of the model, as ss.seasonal(12)")
+            raise ArgumentError(
+                f"{self} + a {type(other).__name__}: wanted another part of the model, as ss.seasonal(12)"
+            )
         return Structural(self.parts + other.parts)
 
     __radd__ = __add__
@@ -374,7 +402,9 @@ class Structural:
         blocks = whole.blocks(_sample(parts, data))
         _require_identified(self, parts, blocks, data)
         if not blocks:
-            raise ArgumentError(f"fit: every variance of {self} is given, so that there is nothing to estimate")
+            raise ArgumentError(
+                f"fit: every variance of {self} is given, so that there is nothing to estimate"
+            )
         starts = [start]
         if not start:
             starts = _starts(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
@@ -387,7 +417,9 @@ class Structural:
         kinds = {kind: [p for p in self.parts if isinstance(p, kind)] for kind in (Noise, Level, Trend)}
         for found in kinds.values():
             if len(found) > 1:
-                raise ArgumentError(f"{self}: two parts of one kind ({found[0].title}) cannot be told apart; write one")
+                raise ArgumentError(
+                    f"{self}: two parts of one kind ({found[0].title}) cannot be told apart; write one"
+                )
         parts = [*(kinds[Noise] or [Noise("irregular", None, "noise")])]
         if kinds[Level] or kinds[Trend]:
             base = (kinds[Level] or [Level("level", 0.0, "level")])[0]
@@ -400,14 +432,19 @@ class Structural:
             if isinstance(p, Cycle) and p.period is None:
                 parts[i] = replace(p, period=(2.0, float(max(data.steps, 3))))
             if isinstance(p, RegressionComponent) and len(p.X) != data.steps:
-                raise ShapeError(f"fit: regression has {len(p.X)} rows and y has {data.steps}; wanted one for each step")
+                raise ShapeError(
+                    f"fit: regression has {len(p.X)} rows and y has {data.steps}; wanted one for each step"
+                )
             if isinstance(p, RegressionComponent):
                 data.labels.require_same_dates("fit: regression", p.index)
         return tuple(parts)
 
 
 def _require_identified(
-    model: Structural, parts: tuple[ModelComponent, ...], blocks: Mapping[str, ParameterBlock], data: Observations
+    model: Structural,
+    parts: tuple[ModelComponent, ...],
+    blocks: Mapping[str, ParameterBlock],
+    data: Observations,
 ) -> None:
     """Raise `DataError` where the data cannot tell the parameters apart, whatever they say."""
     levels = [p for p in parts if isinstance(p, Level)]
@@ -416,20 +453,31 @@ def _require_identified(
     regressors = [p.X for p in parts if isinstance(p, RegressionComponent)]
     if regressors:
         names = [name for p in parts if isinstance(p, RegressionComponent) for name in p.columns]
-        require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, names, "level" if columns else "")
+        require_rank(
+            "fit", numpy.hstack([*columns, *regressors]), data.rows, names, "level" if columns else ""
+        )
     plain = {name: numpy.asarray(block.start, float) for name, block in blocks.items()}
     diffuse = sum([len(s.T) for s in (p.states(plain) for p in _with_states(parts)) if s.cov is None])
     count = sum([numpy.size(block.start) for block in blocks.values()])
     if data.count < diffuse + count:
         values = "value is" if data.count == 1 else "values are"
-        raise DataError(f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} parameters")
+        raise DataError(
+            f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} "
+            f"parameters"
+        )
 
 
 def _with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
-    return [p for p in parts if not isinstance(p, Noise) and not (isinstance(p, RegressionComponent) and not p.varying)]
+    return [
+        p
+        for p in parts
+        if not isinstance(p, Noise) and not (isinstance(p, RegressionComponent) and not p.varying)
+    ]
 
 
-def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], names: Sequence[str], other: str) -> None:
+def require_rank(
+    call: str, X: numpy.ndarray, rows: list[list[int]], names: Sequence[str], other: str
+) -> None:
     """Raise `DataError` if the columns of X (n, k) depend on each other at the steps with data.
 
     The last of them are the regressors with these names."""
@@ -442,7 +490,8 @@ def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], names: Sequ
         found = ", ".join([name for name, more in zip(names, added, strict=True) if not more])
         beside = f", or belongs to the {other}" if other else ""
         raise DataError(
-            f"{call}: regressors are collinear: where there are data, {found} is a sum of those before, or 0{beside}; leave it out"
+            f"{call}: regressors are collinear: where there are data, {found} is a sum of those before, or "
+            f"0{beside}; leave it out"
         )
 
 
@@ -459,7 +508,9 @@ def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
     return Sample(y, s2)
 
 
-def _starts(whole: "AssembledModel", plain: dict[str, Any], data: Observations, joseph: bool) -> list[dict[str, Any]]:
+def _starts(
+    whole: "AssembledModel", plain: dict[str, Any], data: Observations, joseph: bool
+) -> list[dict[str, Any]]:
     """A few divisions of the variance, the one with the highest log-likelihood first."""
     found = []
     for noise_share, level_share, other in SHARES:
@@ -483,17 +534,27 @@ class AssembledModel(LibraryBound):
         self.noise, *self.parts = terms
         self.offsets = [p for p in self.parts if isinstance(p, RegressionComponent) and not p.varying]
         self.moving = _with_states(terms)
-        titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
+        titles = [
+            title
+            for p in self.parts
+            for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])
+        ]
         self.title = " + ".join(titles) or "noise"
 
     def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
-        return {name: block for part in (self.noise, *self.parts) for name, block in part.blocks(sample).items()}
+        return {
+            name: block for part in (self.noise, *self.parts) for name, block in part.blocks(sample).items()
+        }
 
     def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
         states, xp = self._states(p), self.xp
         known = [s.cov is not None for s in states]
         mark = numpy.repeat([not k for k in known], [len(s.T) for s in states])
-        cov = self._diagonal([numpy.zeros(s.T.shape) if s.cov is None else s.cov for s in states]) if any(known) else 0.0
+        cov = (
+            self._diagonal([numpy.zeros(s.T.shape) if s.cov is None else s.cov for s in states])
+            if any(known)
+            else 0.0
+        )
         variances = [v for s in states for v in s.variances]
         R = scipy.linalg.block_diag(*[s.R for s in states])
         live = [i for i, v in enumerate(variances) if not is_known_number(v, 0.0)] or [0]
@@ -510,7 +571,9 @@ class AssembledModel(LibraryBound):
 
     def _names(self, states: list[ComponentStates]) -> list[str]:
         """Of the states; one that stays 0 has none."""
-        found = [name for part, s in zip(self.moving, states, strict=False) for name in part.state_names(len(s.T))]
+        found = [
+            name for part, s in zip(self.moving, states, strict=False) for name in part.state_names(len(s.T))
+        ]
         return found + [""] * (len(states) - len(self.moving))
 
     def _states(self, p: Mapping[str, Any]) -> list[ComponentStates]:
@@ -540,7 +603,9 @@ class AssembledModel(LibraryBound):
         """The model with regressors for `steps` more, after the first `keep` (default: all)."""
         wanted = [p for p in self.parts if isinstance(p, RegressionComponent)]
         new = future_regressors(exog, [p.columns for p in wanted], steps)
-        longer = {id(p): replace(p, X=numpy.concatenate([p.X[:keep], X])) for p, X in zip(wanted, new, strict=True)}
+        longer = {
+            id(p): replace(p, X=numpy.concatenate([p.X[:keep], X])) for p, X in zip(wanted, new, strict=True)
+        }
         return AssembledModel((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
 
     def components(self, fit: Any) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
@@ -553,8 +618,13 @@ class AssembledModel(LibraryBound):
             inside = slice(at, at + len(s.T))
             at = inside.stop
             for name, z in part.readings(s):
-                z = numpy.broadcast_to(z[fit.problem.past :] if numpy.ndim(z) == 2 else z, (len(mean), len(s.T)))
-                found[name] = (z * mean[:, inside]).sum(1), numpy.einsum("ti,tij,tj->t", z, cov[:, inside, inside], z)
+                z = numpy.broadcast_to(
+                    z[fit.problem.past :] if numpy.ndim(z) == 2 else z, (len(mean), len(s.T))
+                )
+                found[name] = (
+                    (z * mean[:, inside]).sum(1),
+                    numpy.einsum("ti,tij,tj->t", z, cov[:, inside, inside], z),
+                )
         for part in self.offsets:
             places = [i for i, name in enumerate(fit.names) if name in part.labels]
             X = part.X[fit.problem.past :]
@@ -565,7 +635,10 @@ class AssembledModel(LibraryBound):
             )
         if self.noise.var != 0:
             left = to_host(value(fit.data.raw))[:, 0] - to_host(fit.smoothed.signal)[:, 0]
-            found[self.noise.name] = left, numpy.where(numpy.isnan(left), numpy.nan, to_host(fit.smoothed.signal_cov)[:, 0, 0])
+            found[self.noise.name] = (
+                left,
+                numpy.where(numpy.isnan(left), numpy.nan, to_host(fit.smoothed.signal_cov)[:, 0, 0]),
+            )
         return found
 
 
@@ -578,13 +651,18 @@ def future_regressors(exog: Any, columns: list[tuple[str, ...]], steps: int) -> 
         raise ArgumentError("exog is given, and the model has no regressors")
     if exog is None:
         named = ", ".join([name for part in columns for name in part])
-        raise ArgumentError(f"the model has regressors; give their values at the steps ahead, exog=X of {steps} rows: {named}")
+        raise ArgumentError(
+            f"the model has regressors; give their values at the steps ahead, exog=X of {steps} rows: {named}"
+        )
     X, names = checked_regressors("exog", exog)
     wanted = tuple([name for part in columns for name in part])
     if hasattr(exog, "columns") and not any(part == _numbered(len(part)) for part in columns):
         absent = [name for name in wanted if name not in names]
         if absent:
-            raise DataError(f"exog has the columns {', '.join(names)}, and the regressors are {', '.join(wanted)}: no {', '.join(absent)}")
+            raise DataError(
+                f"exog has the columns {', '.join(names)}, and the regressors are {', '.join(wanted)}: no "
+                f"{', '.join(absent)}"
+            )
         X = X[:, [names.index(name) for name in wanted]]
     X = X.T if X.shape == (sum(widths), 1) and steps == 1 else X
     if X.shape != (steps, sum(widths)):

@@ -105,21 +105,33 @@ beta = Continuous(
     ppf=lambda q, a, b: inc.betaincinv(a, b, q),
     isf=lambda q, a, b: 1.0 - inc.betaincinv(b, a, q),
 )
-uniform = Continuous("uniform", low=0.0, high=1.0, logpdf=lambda z: 0.0 * z, cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: q)
+uniform = Continuous(
+    "uniform",
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z: 0.0 * z,
+    cdf=lambda z: z,
+    sf=lambda z: 1.0 - z,
+    ppf=lambda q: q,
+)
 
 
 def half_step(a):
     """log(gamma(a + 1/2) / gamma(a)), for large a by its asymptotic series."""
     far = primal_of(a) > 20.0
     r = 1.0 / select(far, a, 20.0)
-    series = 0.5 * log(a) - r * (0.125 - square(r) * (1.0 / 192.0 - square(r) * (1.0 / 640.0 - square(r) * (17.0 / 14336.0))))
+    series = 0.5 * log(a) - r * (
+        0.125 - square(r) * (1.0 / 192.0 - square(r) * (1.0 / 640.0 - square(r) * (17.0 / 14336.0)))
+    )
     return select(far, series, ga.gammaln(a + 0.5) - ga.gammaln(a))
 
 
 t = Continuous(
     "t",
     "df",
-    logpdf=lambda z, df: half_step(0.5 * df) - 0.5 * (log(df) + LOG_PI) - 0.5 * (df + 1.0) * log1p(square(z) / df),
+    logpdf=lambda z, df: (
+        half_step(0.5 * df) - 0.5 * (log(df) + LOG_PI) - 0.5 * (df + 1.0) * log1p(square(z) / df)
+    ),
     cdf=lambda z, df: inc.stdtr(df, z),
     sf=lambda z, df: inc.stdtr(df, -z),
 )
@@ -163,11 +175,21 @@ poisson = Discrete(
 binom = Discrete(
     "binom",
     "n p",
-    lambda k, n, p: ga.gammaln(n + 1.0) - ga.gammaln(k + 1.0) - ga.gammaln(n - k + 1.0) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
+    lambda k, n, p: (
+        ga.gammaln(n + 1.0)
+        - ga.gammaln(k + 1.0)
+        - ga.gammaln(n - k + 1.0)
+        + sp.xlogy(k, p)
+        + sp.xlog1py(n - k, -p)
+    ),
     lambda k, n, p: (k >= 0) & (k <= n),
     valid=lambda n, p: (n >= 0) & (n == np.floor(n)) & (p >= 0) & (p <= 1),
-    cdf=lambda k, n, p: select(k >= primal_of(n), 1.0, inc.betainc(select(k >= primal_of(n), 1.0, n - k), k + 1.0, 1.0 - p)),
-    sf=lambda k, n, p: select(k >= primal_of(n), 0.0, inc.betainc(k + 1.0, select(k >= primal_of(n), 1.0, n - k), p)),
+    cdf=lambda k, n, p: select(
+        k >= primal_of(n), 1.0, inc.betainc(select(k >= primal_of(n), 1.0, n - k), k + 1.0, 1.0 - p)
+    ),
+    sf=lambda k, n, p: select(
+        k >= primal_of(n), 0.0, inc.betainc(k + 1.0, select(k >= primal_of(n), 1.0, n - k), p)
+    ),
 )
 bernoulli = Discrete(
     "bernoulli",

@@ -5,7 +5,21 @@ Distributions"; SciPy's parameters."""
 import math
 
 from .._core.primitive import primal_of
-from ..ops.elementwise import absolute, arcsinh, exp, expm1, log, log1p, power, select, sin, sinh, sqrt, square, tanh
+from ..ops.elementwise import (
+    absolute,
+    arcsinh,
+    exp,
+    expm1,
+    log,
+    log1p,
+    power,
+    select,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    tanh,
+)
 from ..ops.piecewise import expit, hypot, logaddexp
 from ..ops.special import error_functions as sp
 from ..ops.special import gamma as ga
@@ -30,8 +44,12 @@ def as_floats(x):
 
 # --- a tail, and where it has a given logarithm ---
 
-gumbel_r = Continuous("gumbel_r", logpdf=lambda z: -z - exp(-z), logcdf=lambda z: -exp(-z), from_logcdf=lambda y: -log(-y))
-gumbel_l = Continuous("gumbel_l", logpdf=lambda z: z - exp(z), logsf=lambda z: -exp(z), from_logsf=lambda y: log(-y))
+gumbel_r = Continuous(
+    "gumbel_r", logpdf=lambda z: -z - exp(-z), logcdf=lambda z: -exp(-z), from_logcdf=lambda y: -log(-y)
+)
+gumbel_l = Continuous(
+    "gumbel_l", logpdf=lambda z: z - exp(z), logsf=lambda z: -exp(z), from_logsf=lambda y: log(-y)
+)
 genextreme = Continuous(
     "genextreme",
     "c",
@@ -76,7 +94,11 @@ lomax = Continuous(
     from_logsf=lambda y, c: expm1(-y / c),
 )
 rayleigh = Continuous(
-    "rayleigh", low=0.0, logpdf=lambda z: log(z) - 0.5 * square(z), logsf=lambda z: -0.5 * square(z), from_logsf=lambda y: sqrt(-2.0 * y)
+    "rayleigh",
+    low=0.0,
+    logpdf=lambda z: log(z) - 0.5 * square(z),
+    logsf=lambda z: -0.5 * square(z),
+    from_logsf=lambda y: sqrt(-2.0 * y),
 )
 gompertz = Continuous(
     "gompertz",
@@ -115,7 +137,9 @@ exponweib = Continuous(
     "exponweib",
     "a c",
     low=0.0,
-    logpdf=lambda z, a, c: log(a) + log(c) + (a - 1.0) * log1mexp(-power(z, c)) - power(z, c) + sp.xlogy(c - 1.0, z),
+    logpdf=lambda z, a, c: (
+        log(a) + log(c) + (a - 1.0) * log1mexp(-power(z, c)) - power(z, c) + sp.xlogy(c - 1.0, z)
+    ),
     logcdf=lambda z, a, c: a * log1mexp(-power(z, c)),
     from_logcdf=lambda y, a, c: power(-log1mexp(y / a), 1.0 / c),
 )
@@ -143,7 +167,9 @@ burr = Continuous(
     "burr",
     "c d",
     low=0.0,
-    logpdf=lambda z, c, d: log(c) + log(d) - log(z) + d * sp.log_expit(c * log(z)) + sp.log_expit(-c * log(z)),
+    logpdf=lambda z, c, d: (
+        log(c) + log(d) - log(z) + d * sp.log_expit(c * log(z)) + sp.log_expit(-c * log(z))
+    ),
     logcdf=lambda z, c, d: d * sp.log_expit(c * log(z)),
     from_logcdf=lambda y, c, d: exp((y / d - log1mexp(y / d)) / c),
 )
@@ -151,7 +177,9 @@ burr12 = Continuous(
     "burr12",
     "c d",
     low=0.0,
-    logpdf=lambda z, c, d: log(c) + log(d) - log(z) + sp.log_expit(c * log(z)) + d * sp.log_expit(-c * log(z)),
+    logpdf=lambda z, c, d: (
+        log(c) + log(d) - log(z) + sp.log_expit(c * log(z)) + d * sp.log_expit(-c * log(z))
+    ),
     logsf=lambda z, c, d: d * sp.log_expit(-c * log(z)),
     from_logsf=lambda y, c, d: exp((log1mexp(y / d) - y / d) / c),
 )
@@ -199,7 +227,9 @@ powerlognorm = Continuous(
     "powerlognorm",
     "c s",
     low=0.0,
-    logpdf=lambda z, c, s: log(c) - log(z) - log(s) + log_phi(log(z) / s) + (c - 1.0) * sp.log_ndtr(-log(z) / s),
+    logpdf=lambda z, c, s: (
+        log(c) - log(z) - log(s) + log_phi(log(z) / s) + (c - 1.0) * sp.log_ndtr(-log(z) / s)
+    ),
     logsf=lambda z, c, s: c * sp.log_ndtr(-log(z) / s),
     from_logsf=lambda y, c, s: exp(-s * sp.ndtri_exp(y / c)),
 )
@@ -208,7 +238,9 @@ genhalflogistic = Continuous(
     "c",
     low=0.0,
     high=lambda c: 1.0 / c,
-    logpdf=lambda z, c: LOG_2 + (1.0 - c) * extreme_value_term(z, c) - 2.0 * log1p(exp(extreme_value_term(z, c))),
+    logpdf=lambda z, c: (
+        LOG_2 + (1.0 - c) * extreme_value_term(z, c) - 2.0 * log1p(exp(extreme_value_term(z, c)))
+    ),
     sf=lambda z, c: 2.0 * expit(extreme_value_term(z, c)),
     cdf=lambda z, c: -tanh(0.5 * extreme_value_term(z, c)),
     logsf=lambda z, c: LOG_2 + sp.log_expit(extreme_value_term(z, c)),
@@ -308,17 +340,27 @@ invgauss = Continuous(
     "mu",
     low=0.0,
     logpdf=lambda z, mu: -0.5 * LOG_2PI - 1.5 * log(z) - 0.5 * square(z / mu - 1.0) / z,
-    cdf=lambda z, mu: sp.ndtr((z / mu - 1.0) / sqrt(z)) + exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z))),
-    sf=lambda z, mu: sp.ndtr((1.0 - z / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z))),
+    cdf=lambda z, mu: (
+        sp.ndtr((z / mu - 1.0) / sqrt(z)) + exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z)))
+    ),
+    sf=lambda z, mu: (
+        sp.ndtr((1.0 - z / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z)))
+    ),
 )
-wald = Continuous("wald", low=0.0, **{k: lambda z, f=invgauss.functions[k]: f(z, 1.0) for k in ("logpdf", "cdf", "sf")})
+wald = Continuous(
+    "wald", low=0.0, **{k: lambda z, f=invgauss.functions[k]: f(z, 1.0) for k in ("logpdf", "cdf", "sf")}
+)
 recipinvgauss = Continuous(
     "recipinvgauss",
     "mu",
     low=0.0,
     logpdf=lambda z, mu: -0.5 * LOG_2PI - 0.5 * log(z) - 0.5 * square(1.0 / mu - z) / z,
-    cdf=lambda z, mu: sp.ndtr((z - 1.0 / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(1.0 / mu + z) / sqrt(z))),
-    sf=lambda z, mu: sp.ndtr((1.0 / mu - z) / sqrt(z)) + exp(2.0 / mu + sp.log_ndtr(-(1.0 / mu + z) / sqrt(z))),
+    cdf=lambda z, mu: (
+        sp.ndtr((z - 1.0 / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(1.0 / mu + z) / sqrt(z)))
+    ),
+    sf=lambda z, mu: (
+        sp.ndtr((1.0 / mu - z) / sqrt(z)) + exp(2.0 / mu + sp.log_ndtr(-(1.0 / mu + z) / sqrt(z)))
+    ),
 )
 levy = Continuous(
     "levy",
@@ -371,7 +413,9 @@ chi = Continuous(
     "chi",
     "df",
     low=0.0,
-    logpdf=lambda z, df: (1.0 - 0.5 * df) * LOG_2 - ga.gammaln(0.5 * df) + sp.xlogy(df - 1.0, z) - 0.5 * square(z),
+    logpdf=lambda z, df: (
+        (1.0 - 0.5 * df) * LOG_2 - ga.gammaln(0.5 * df) + sp.xlogy(df - 1.0, z) - 0.5 * square(z)
+    ),
     cdf=lambda z, df: inc.gammainc(0.5 * df, 0.5 * square(z)),
     sf=lambda z, df: inc.gammaincc(0.5 * df, 0.5 * square(z)),
     ppf=lambda q, df: sqrt(2.0 * inc.gammaincinv(0.5 * df, q)),
@@ -381,7 +425,9 @@ nakagami = Continuous(
     "nakagami",
     "nu",
     low=0.0,
-    logpdf=lambda z, nu: LOG_2 + sp.xlogy(nu, nu) - ga.gammaln(nu) + sp.xlogy(2.0 * nu - 1.0, z) - nu * square(z),
+    logpdf=lambda z, nu: (
+        LOG_2 + sp.xlogy(nu, nu) - ga.gammaln(nu) + sp.xlogy(2.0 * nu - 1.0, z) - nu * square(z)
+    ),
     cdf=lambda z, nu: inc.gammainc(nu, nu * square(z)),
     sf=lambda z, nu: inc.gammaincc(nu, nu * square(z)),
     ppf=lambda q, nu: sqrt(inc.gammaincinv(nu, q) / nu),
@@ -395,8 +441,12 @@ gengamma = Continuous(
     logpdf=lambda z, a, c: log(absolute(c)) + sp.xlogy(c * a - 1.0, z) - power(z, c) - ga.gammaln(a),
     cdf=lambda z, a, c: select(primal_of(c) > 0, inc.gammainc(a, power(z, c)), inc.gammaincc(a, power(z, c))),
     sf=lambda z, a, c: select(primal_of(c) > 0, inc.gammaincc(a, power(z, c)), inc.gammainc(a, power(z, c))),
-    ppf=lambda q, a, c: power(select(primal_of(c) > 0, inc.gammaincinv(a, q), inc.gammainccinv(a, q)), 1.0 / c),
-    isf=lambda q, a, c: power(select(primal_of(c) > 0, inc.gammainccinv(a, q), inc.gammaincinv(a, q)), 1.0 / c),
+    ppf=lambda q, a, c: power(
+        select(primal_of(c) > 0, inc.gammaincinv(a, q), inc.gammainccinv(a, q)), 1.0 / c
+    ),
+    isf=lambda q, a, c: power(
+        select(primal_of(c) > 0, inc.gammainccinv(a, q), inc.gammaincinv(a, q)), 1.0 / c
+    ),
 )
 loggamma = Continuous(
     "loggamma",
@@ -473,7 +523,10 @@ f = Continuous(
     "dfn dfd",
     low=0.0,
     logpdf=lambda z, n, m: (
-        0.5 * (n * log(n) + m * log(m)) + sp.xlogy(0.5 * n - 1.0, z) - 0.5 * (n + m) * log(m + n * z) - ga.betaln(0.5 * n, 0.5 * m)
+        0.5 * (n * log(n) + m * log(m))
+        + sp.xlogy(0.5 * n - 1.0, z)
+        - 0.5 * (n + m) * log(m + n * z)
+        - ga.betaln(0.5 * n, 0.5 * m)
     ),
     cdf=lambda z, n, m: fdtr(n, m, z),
     sf=lambda z, n, m: fdtrc(n, m, z),
@@ -485,7 +538,10 @@ ncx2 = Continuous(
     valid=lambda df, nc: (df > 0) & (nc >= 0),
     low=0.0,
     logpdf=lambda z, df, nc: (
-        -LOG_2 - 0.5 * square(sqrt(z) - sqrt(nc)) + (0.25 * df - 0.5) * log(z / nc) + log(ive(0.5 * df - 1.0, sqrt(z * nc)))
+        -LOG_2
+        - 0.5 * square(sqrt(z) - sqrt(nc))
+        + (0.25 * df - 0.5) * log(z / nc)
+        + log(ive(0.5 * df - 1.0, sqrt(z * nc)))
     ),
     cdf=lambda z, df, nc: chndtr(z, df, nc),
 )
@@ -502,7 +558,13 @@ norminvgauss = Continuous(
     "a b",
     valid=lambda a, b: a > abs(b),
     logpdf=lambda z, a, b: (
-        log(a) - LOG_PI + log(k1e(a * hypot(1.0, z))) - a * hypot(1.0, z) + sqrt((a - b) * (a + b)) + b * z - log(hypot(1.0, z))
+        log(a)
+        - LOG_PI
+        + log(k1e(a * hypot(1.0, z)))
+        - a * hypot(1.0, z)
+        + sqrt((a - b) * (a + b))
+        + b * z
+        - log(hypot(1.0, z))
     ),
 )
 vonmises = Continuous(

@@ -54,7 +54,12 @@ boltzmann = Discrete(
     cdf=lambda k, a, N: expm1(-a * (k + 1.0)) / expm1(-a * N),
 )
 logser = Discrete(
-    "logser", "p", lambda k, p: k * log(p) - log(k) - log(-log1p(-p)), lambda k, p: k >= 1, valid=lambda p: (p > 0) & (p < 1), first=1
+    "logser",
+    "p",
+    lambda k, p: k * log(p) - log(k) - log(-log1p(-p)),
+    lambda k, p: k >= 1,
+    valid=lambda p: (p > 0) & (p < 1),
+    first=1,
 )
 yulesimon = Discrete(
     "yulesimon",
@@ -67,7 +72,9 @@ yulesimon = Discrete(
 betabinom = Discrete(
     "betabinom",
     "n a b",
-    lambda k, n, a, b: -log(n + 1.0) - ga.betaln(n - k + 1.0, k + 1.0) + ga.betaln(k + a, n - k + b) - ga.betaln(a, b),
+    lambda k, n, a, b: (
+        -log(n + 1.0) - ga.betaln(n - k + 1.0, k + 1.0) + ga.betaln(k + a, n - k + b) - ga.betaln(a, b)
+    ),
     lambda k, n, a, b: (k >= 0) & (k <= n),
     valid=lambda n, a, b: (n >= 0) & (n == np.floor(n)) & (a > 0) & (b > 0),
 )
@@ -82,9 +89,18 @@ skellam = Discrete(
     "skellam",
     "mu1 mu2",
     lambda k, mu1, mu2: (
-        -((sqrt(mu1) - sqrt(mu2)) ** 2) + 0.5 * k * (log(mu1) - log(mu2)) + log(ive(abs(primal_of(k)), 2.0 * sqrt(mu1 * mu2)))
+        -((sqrt(mu1) - sqrt(mu2)) ** 2)
+        + 0.5 * k * (log(mu1) - log(mu2))
+        + log(ive(abs(primal_of(k)), 2.0 * sqrt(mu1 * mu2)))
     ),
     lambda k, mu1, mu2: k == k,
     first=-math.inf,
 )
-zipf = Discrete("zipf", "a", lambda k, a: -a * log(k) - log(hurwitz(a, 1.0)), lambda k, a: k >= 1, valid=lambda a: a > 1, first=1)
+zipf = Discrete(
+    "zipf",
+    "a",
+    lambda k, a: -a * log(k) - log(hurwitz(a, 1.0)),
+    lambda k, a: k >= 1,
+    valid=lambda a: a > 1,
+    first=1,
+)

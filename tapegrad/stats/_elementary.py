@@ -3,7 +3,23 @@
 import math
 
 from .._core.primitive import primal_of
-from ..ops.elementwise import absolute, arcsin, arctan, cos, exp, expm1, log, log1p, power, select, sign, sin, sqrt, square, tan
+from ..ops.elementwise import (
+    absolute,
+    arcsin,
+    arctan,
+    cos,
+    exp,
+    expm1,
+    log,
+    log1p,
+    power,
+    select,
+    sign,
+    sin,
+    sqrt,
+    square,
+    tan,
+)
 from ..ops.piecewise import arctan2, hypot, logaddexp, maximum, minimum
 from ..ops.special import error_functions as sp
 from ..ops.special import gamma as ga
@@ -54,7 +70,9 @@ loguniform = Continuous(
     ppf=lambda q, a, b: a * exp(q * log(b / a)),
     isf=lambda q, a, b: b * exp(-q * log(b / a)),
 )
-reciprocal = Continuous("reciprocal", "a b", loguniform.low, loguniform.high, valid=loguniform.valid, **loguniform.functions)
+reciprocal = Continuous(
+    "reciprocal", "a b", loguniform.low, loguniform.high, valid=loguniform.valid, **loguniform.functions
+)
 arcsine = Continuous(
     "arcsine",
     low=0.0,
@@ -125,8 +143,12 @@ loglaplace = Continuous(
     "c",
     low=0.0,
     logpdf=lambda z, c: log(0.5 * c) - log(z) - c * absolute(log(z)),
-    cdf=lambda z, c: select(primal_of(z) < 1, 0.5 * power(minimum(z, 1.0), c), 1.0 - 0.5 * power(maximum(z, 1.0), -c)),
-    sf=lambda z, c: select(primal_of(z) < 1, 1.0 - 0.5 * power(minimum(z, 1.0), c), 0.5 * power(maximum(z, 1.0), -c)),
+    cdf=lambda z, c: select(
+        primal_of(z) < 1, 0.5 * power(minimum(z, 1.0), c), 1.0 - 0.5 * power(maximum(z, 1.0), -c)
+    ),
+    sf=lambda z, c: select(
+        primal_of(z) < 1, 1.0 - 0.5 * power(minimum(z, 1.0), c), 0.5 * power(maximum(z, 1.0), -c)
+    ),
     ppf=lambda q, c: select(primal_of(q) < 0.5, power(2.0 * q, 1.0 / c), power(2.0 * (1.0 - q), -1.0 / c)),
     isf=lambda q, c: select(primal_of(q) < 0.5, power(2.0 * q, -1.0 / c), power(2.0 * (1.0 - q), 1.0 / c)),
 )
@@ -134,8 +156,14 @@ laplace_asymmetric = Continuous(
     "laplace_asymmetric",
     "kappa",
     logpdf=lambda z, k: select(primal_of(z) < 0, z / k, -z * k) - log(k + 1.0 / k),
-    cdf=lambda z, k: select(primal_of(z) < 0, k * k * exp(minimum(z, 0.0) / k), 1.0 + k * k - exp(-maximum(z, 0.0) * k)) / (1.0 + k * k),
-    sf=lambda z, k: select(primal_of(z) < 0, 1.0 + k * k - k * k * exp(minimum(z, 0.0) / k), exp(-maximum(z, 0.0) * k)) / (1.0 + k * k),
+    cdf=lambda z, k: (
+        select(primal_of(z) < 0, k * k * exp(minimum(z, 0.0) / k), 1.0 + k * k - exp(-maximum(z, 0.0) * k))
+        / (1.0 + k * k)
+    ),
+    sf=lambda z, k: (
+        select(primal_of(z) < 0, 1.0 + k * k - k * k * exp(minimum(z, 0.0) / k), exp(-maximum(z, 0.0) * k))
+        / (1.0 + k * k)
+    ),
 )
 triang = Continuous(
     "triang",
@@ -147,7 +175,9 @@ triang = Continuous(
     cdf=lambda z, c: select(primal_of(z) < primal_of(c), square(z) / c, 1.0 - square(1.0 - z) / (1.0 - c)),
     sf=lambda z, c: select(primal_of(z) < primal_of(c), 1.0 - square(z) / c, square(1.0 - z) / (1.0 - c)),
     ppf=lambda q, c: select(primal_of(q) < primal_of(c), sqrt(c * q), 1.0 - sqrt((1.0 - c) * (1.0 - q))),
-    isf=lambda q, c: select(primal_of(q) > 1.0 - primal_of(c), sqrt(c * (1.0 - q)), 1.0 - sqrt((1.0 - c) * q)),
+    isf=lambda q, c: select(
+        primal_of(q) > 1.0 - primal_of(c), sqrt(c * (1.0 - q)), 1.0 - sqrt((1.0 - c) * q)
+    ),
 )
 skewcauchy = Continuous(
     "skewcauchy",
@@ -204,7 +234,11 @@ trapezoid = Continuous(
     logpdf=lambda z, c, d: (
         LOG_2
         - log(1.0 + d - c)
-        + select(primal_of(z) < primal_of(c), log(z) - log(c), select(primal_of(z) > primal_of(d), log1p(-z) - log1p(-d), 0.0 * z))
+        + select(
+            primal_of(z) < primal_of(c),
+            log(z) - log(c),
+            select(primal_of(z) > primal_of(d), log1p(-z) - log1p(-d), 0.0 * z),
+        )
     ),
     cdf=lambda z, c, d: (
         select(
@@ -221,14 +255,18 @@ truncweibull_min = Continuous(
     valid=lambda c, a, b: (c > 0) & (a >= 0) & (b > a),
     low=lambda c, a, b: a,
     high=lambda c, a, b: b,
-    logpdf=lambda z, c, a, b: log(c) + sp.xlogy(c - 1.0, z) - power(z, c) + power(a, c) - log1mexp(power(a, c) - power(b, c)),
+    logpdf=lambda z, c, a, b: (
+        log(c) + sp.xlogy(c - 1.0, z) - power(z, c) + power(a, c) - log1mexp(power(a, c) - power(b, c))
+    ),
     cdf=lambda z, c, a, b: expm1(power(a, c) - power(z, c)) / expm1(power(a, c) - power(b, c)),
 )
 pearson3 = Continuous(
     "pearson3",
     "skew",
     valid=lambda skew: skew == skew,
-    logpdf=lambda z, k: log(2.0 / absolute(k)) + gamma.functions["logpdf"](2.0 / k * (z + 2.0 / k), square(2.0 / k)),
+    logpdf=lambda z, k: (
+        log(2.0 / absolute(k)) + gamma.functions["logpdf"](2.0 / k * (z + 2.0 / k), square(2.0 / k))
+    ),
     cdf=lambda z, k: select(
         primal_of(k) > 0,
         inc.gammainc(square(2.0 / k), 2.0 / k * (z + 2.0 / k)),
@@ -283,10 +321,18 @@ genhyperbolic = Continuous(
     ),
 )
 tukeylambda = Continuous(
-    "tukeylambda", "lam", valid=lambda lam: abs(lam) < math.inf, ppf=lambda q, lam: boxcox(q, lam) - boxcox(1.0 - q, lam)
+    "tukeylambda",
+    "lam",
+    valid=lambda lam: abs(lam) < math.inf,
+    ppf=lambda q, lam: boxcox(q, lam) - boxcox(1.0 - q, lam),
 )
 vonmises_line = Continuous(
-    "vonmises_line", "kappa", valid=lambda kappa: kappa >= 0, low=-math.pi, high=math.pi, logpdf=vonmises.functions["logpdf"]
+    "vonmises_line",
+    "kappa",
+    valid=lambda kappa: kappa >= 0,
+    low=-math.pi,
+    high=math.pi,
+    logpdf=vonmises.functions["logpdf"],
 )
 
 
@@ -295,7 +341,9 @@ def ball_norm(beta, m):
 
 
 def ball_tail(z, beta, m, power_of):
-    return power(m / beta, m) * exp(-0.5 * square(beta)) * power(m / beta - beta - minimum(z, -beta), -power_of)
+    return (
+        power(m / beta, m) * exp(-0.5 * square(beta)) * power(m / beta - beta - minimum(z, -beta), -power_of)
+    )
 
 
 crystalball = Continuous(
@@ -303,10 +351,14 @@ crystalball = Continuous(
     "beta m",
     valid=lambda beta, m: (beta > 0) & (m > 1),
     logpdf=lambda z, beta, m: (
-        select(primal_of(z) > -primal_of(beta), -0.5 * square(z), log(ball_tail(z, beta, m, m))) - log(ball_norm(beta, m))
+        select(primal_of(z) > -primal_of(beta), -0.5 * square(z), log(ball_tail(z, beta, m, m)))
+        - log(ball_norm(beta, m))
     ),
     cdf=lambda z, beta, m: (
-        (ball_tail(z, beta, m, m - 1.0) / (m - 1.0) + math.sqrt(2 * math.pi) * (sp.ndtr(maximum(z, -beta)) - sp.ndtr(-beta)))
+        (
+            ball_tail(z, beta, m, m - 1.0) / (m - 1.0)
+            + math.sqrt(2 * math.pi) * (sp.ndtr(maximum(z, -beta)) - sp.ndtr(-beta))
+        )
         / ball_norm(beta, m)
     ),
 )

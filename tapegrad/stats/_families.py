@@ -45,7 +45,12 @@ def wide(x: Any) -> Any:
     if type(x) in (np.float64, FLOAT):
         return x
     below = layout_of(x)
-    if xp_of(below) is not np or not (is_array(below) or is_scalar(below)) or below.dtype.kind not in "fiub" or below.dtype.itemsize >= 8:
+    if (
+        xp_of(below) is not np
+        or not (is_array(below) or is_scalar(below))
+        or below.dtype.kind not in "fiub"
+        or below.dtype.itemsize >= 8
+    ):
         return x
     return shaping.astype(x, to=np.float64)
 
@@ -218,7 +223,9 @@ class Frozen:
         if getattr(getattr(type(family), call, None), "ours", False):
             return lambda *xs, **more: getattr(family, call)(*xs, *args, **given, **more)
         followed = lambda: laws().frozen_law(family, args, given)
-        return getattr(followed(), call) if self._theirs is None else law_attribute(self._theirs, call, followed)
+        return (
+            getattr(followed(), call) if self._theirs is None else law_attribute(self._theirs, call, followed)
+        )
 
 
 CALLS = ("logpdf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf")
@@ -264,7 +271,15 @@ class Continuous(Distribution):
     the support and where a formula is not finite, the value is what SciPy's distribution gives; see
     `_as_scipy`."""
 
-    def __init__(self, name: str, shapes: str = "", low: Any = -math.inf, high: Any = math.inf, valid: Callable = is_positive, **functions):
+    def __init__(
+        self,
+        name: str,
+        shapes: str = "",
+        low: Any = -math.inf,
+        high: Any = math.inf,
+        valid: Callable = is_positive,
+        **functions,
+    ):
         self.name, self._shapes, self.valid = name, shapes.split(), valid
         self.low, self.high = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
         self.functions, self._nan_at = completed(functions), {}
@@ -316,7 +331,9 @@ class Continuous(Distribution):
             shapes = np.arange(2.0, 2.0 + len(self._shapes))
             ends = zip((np.less, np.greater), self._limits(tuple(shapes)), strict=True)
             f = self._function(call)
-            self._nan_at[call] = [before for before, end in ends if end is not None and np.isnan(f(np.float64(end), *shapes))]
+            self._nan_at[call] = [
+                before for before, end in ends if end is not None and np.isnan(f(np.float64(end), *shapes))
+            ]
         return self._nan_at[call]
 
     def allowed(self, *params: Any) -> Any:
@@ -341,7 +358,9 @@ class Continuous(Distribution):
             inside = (z < high) & inside
         return ok & inside
 
-    def _answer(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict, below: float, above: float) -> Any:
+    def _answer(
+        self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict, below: float, above: float
+    ) -> Any:
         x, shapes, loc, scale = self._parameters(call, x, args, loc, scale, given)
         before = now()
         put(QUIET)
@@ -373,7 +392,9 @@ class Continuous(Distribution):
         first order, the second to third order."""
         direct = self._function("cdf" if call == "ppf" else "sf")
         if xp(q) is not np:
-            raise ArgumentError(f"scipy.stats.{self.name}.{call}: CuPy has no such function; move the arguments with a.get()")
+            raise ArgumentError(
+                f"scipy.stats.{self.name}.{call}: CuPy has no such function; move the arguments with a.get()"
+            )
         z = found = quantiles(*[primal_of(v) for v in (q, *shapes)], name=self.name, call=call)
         if any_tracked((q, *shapes)):
             for _ in range(2):
@@ -434,9 +455,22 @@ class Discrete(Distribution):
     `first`."""
 
     def __init__(
-        self, name: str, shapes: str, logpmf: Callable, inside: Callable, first: float = 0, valid: Callable = is_positive, **functions
+        self,
+        name: str,
+        shapes: str,
+        logpmf: Callable,
+        inside: Callable,
+        first: float = 0,
+        valid: Callable = is_positive,
+        **functions,
     ):
-        self.name, self._shapes, self._logpmf, self._inside, self._first = name, shapes.split(), logpmf, inside, first
+        self.name, self._shapes, self._logpmf, self._inside, self._first = (
+            name,
+            shapes.split(),
+            logpmf,
+            inside,
+            first,
+        )
         self.valid, self.functions = valid, completed(functions)
         FAMILIES[name] = self
 
@@ -445,8 +479,15 @@ class Discrete(Distribution):
         args, loc = (args[:-1], args[-1]) if len(args) == len(self._shapes) + 1 else (args, loc)
         if given or len(args) != len(self._shapes):
             more = f" and {', '.join(given)}" if given else ""
-            raise ArgumentError(f"{self.name}.{call} takes (k, {', '.join(self._shapes)}, loc=0); got {1 + len(args)} arguments{more}")
-        return primal_of(array_argument(k)), primal_of(array_argument(loc)), tuple([wide(array_argument(a)) for a in args])
+            raise ArgumentError(
+                f"{self.name}.{call} takes (k, {', '.join(self._shapes)}, loc=0); got {1 + len(args)} "
+                f"arguments{more}"
+            )
+        return (
+            primal_of(array_argument(k)),
+            primal_of(array_argument(loc)),
+            tuple([wide(array_argument(a)) for a in args]),
+        )
 
     def knows(self, call: str) -> bool:
         return call in ("logpmf", "pmf", *self.functions)
@@ -469,11 +510,14 @@ class Discrete(Distribution):
             y = exp(y) if call == "pmf" else y
         return as_scipy(self, call, y, k, *args, loc)
 
-    def _of_value(self, call: str, k: Any, args: tuple, loc: Any, given: dict, below: float, above: float) -> Any:
+    def _of_value(
+        self, call: str, k: Any, args: tuple, loc: Any, given: dict, below: float, above: float
+    ) -> Any:
         k, loc, args = self._parameters(call, k, args, loc, given)
         if call not in self.functions:
             raise NoRuleError(
-                f"{self.name}.{call} has no derivative in tapegrad; sum {self.name}.pmf, or cut the derivative with tapegrad.value"
+                f"{self.name}.{call} has no derivative in tapegrad; sum {self.name}.pmf, or cut the "
+                f"derivative with tapegrad.value"
             )
         at = np.floor(k - loc) * 1.0
         with np.errstate(all="ignore"):
@@ -484,4 +528,7 @@ class Discrete(Distribution):
 
     logpmf, pmf = of_count("logpmf", _mass), of_count("pmf", _mass)
     cdf, sf = of_count("cdf", _of_value, 0.0, 1.0), of_count("sf", _of_value, 1.0, 0.0)
-    logcdf, logsf = of_count("logcdf", _of_value, -math.inf, 0.0), of_count("logsf", _of_value, 0.0, -math.inf)
+    logcdf, logsf = (
+        of_count("logcdf", _of_value, -math.inf, 0.0),
+        of_count("logsf", _of_value, 0.0, -math.inf),
+    )

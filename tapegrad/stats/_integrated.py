@@ -26,10 +26,15 @@ kappa4 = Continuous(
     "h k",
     valid=lambda h, k: abs(h) + abs(k) < math.inf,
     low=lambda h, k: select(
-        h > 0, log(select(h > 0, h, 1.0)) * exprel(-k * log(select(h > 0, h, 1.0))), select(k < 0, 1.0 / select(k < 0, k, -1.0), -math.inf)
+        h > 0,
+        log(select(h > 0, h, 1.0)) * exprel(-k * log(select(h > 0, h, 1.0))),
+        select(k < 0, 1.0 / select(k < 0, k, -1.0), -math.inf),
     ),
     high=lambda h, k: select(k > 0, 1.0 / select(k > 0, k, 1.0), math.inf),
-    logpdf=lambda z, h, k: (1.0 - k) * extreme_value_term(z, k) + (1.0 - h) * extreme_value_term(exp(extreme_value_term(z, k)), h),
+    logpdf=lambda z, h, k: (
+        (1.0 - k) * extreme_value_term(z, k)
+        + (1.0 - h) * extreme_value_term(exp(extreme_value_term(z, k)), h)
+    ),
     logcdf=lambda z, h, k: extreme_value_term(exp(extreme_value_term(z, k)), h),
     from_logcdf=lambda y, h, k: -log(-y * exprel(h * y)) * exprel(k * log(-y * exprel(h * y))),
 )
@@ -182,7 +187,9 @@ gausshyper = Continuous(
     valid=lambda a, b, c, z: (a > 0) & (b > 0) & (z > -1),
     low=0.0,
     high=1.0,
-    logpdf=lambda x, a, b, c, z: xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - c * log1p(z * x) - gausshyper_norm(a, b, c, z),
+    logpdf=lambda x, a, b, c, z: (
+        xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - c * log1p(z * x) - gausshyper_norm(a, b, c, z)
+    ),
 )
 
 NORMAL = np.linspace(-8.5, 8.5, 60)
@@ -207,7 +214,9 @@ def ranges(w, k):
 
 def range_density(w, k):
     k, gap = with_last_axis(k), between(w)
-    return STEP * sum(k * (k - 1.0) * exp(log_phi(NORMAL) + log_phi(NORMAL + with_last_axis(w))) * power(gap, k - 2.0), -1)
+    return STEP * sum(
+        k * (k - 1.0) * exp(log_phi(NORMAL) + log_phi(NORMAL + with_last_axis(w))) * power(gap, k - 2.0), -1
+    )
 
 
 studentized_range = Continuous(
@@ -215,8 +224,12 @@ studentized_range = Continuous(
     "k df",
     valid=lambda k, df: (k > 1) & (df > 0),
     low=0.0,
-    logpdf=lambda z, k, df: log(noncentral.over_chi(lambda s, w: s * range_density(w, with_last_axis(k)), df, 0.0, z, points=120)),
-    cdf=lambda z, k, df: noncentral.over_chi(lambda s, w: ranges(w, with_last_axis(k)), df, 0.0, z, points=120),
+    logpdf=lambda z, k, df: log(
+        noncentral.over_chi(lambda s, w: s * range_density(w, with_last_axis(k)), df, 0.0, z, points=120)
+    ),
+    cdf=lambda z, k, df: noncentral.over_chi(
+        lambda s, w: ranges(w, with_last_axis(k)), df, 0.0, z, points=120
+    ),
 )
 
 LINE = np.arange(0.5, 400.0) * 0.05  # of the contour; beyond it exp(-pi y / 2) is nothing
@@ -244,7 +257,11 @@ def landau_parts(z: Any, over: bool) -> tuple:
     value = cos(turn - angle) * exp(-radius) if over else cos(turn)
     u, w = RIGHT
     sines = w * math.pi * np.sinc(u) * (1.0 if over else u)
-    return left, sum(up * value * size, -1) * 0.05 / math.pi, sum(sines * exp(-u * np.log(u) - far * u), -1) / math.pi
+    return (
+        left,
+        sum(up * value * size, -1) * 0.05 / math.pi,
+        sum(sines * exp(-u * np.log(u) - far * u), -1) / math.pi,
+    )
 
 
 def landau_density(z):
@@ -307,7 +324,9 @@ def plain_rule(*xs):
 def fisher_log(k, M, n, N, odds):
     M, n, N = plain_rule(M, n, N)
     every = np.arange(largest_integer(np.minimum(n, N)) + 1.0)
-    total = logsumexp(log_draws(every, M[..., None], n[..., None], N[..., None]) + every * log(with_last_axis(odds)), -1)
+    total = logsumexp(
+        log_draws(every, M[..., None], n[..., None], N[..., None]) + every * log(with_last_axis(odds)), -1
+    )
     return log_draws(primal_of(k), M, n, N) + k * log(odds) - total
 
 
@@ -336,4 +355,6 @@ def possible_draws(M, n, N, odds):
 
 
 nchypergeom_fisher = Discrete("nchypergeom_fisher", "M n N odds", fisher_log, possible, valid=possible_draws)
-nchypergeom_wallenius = Discrete("nchypergeom_wallenius", "M n N odds", wallenius_log, possible, valid=possible_draws)
+nchypergeom_wallenius = Discrete(
+    "nchypergeom_wallenius", "M n N odds", wallenius_log, possible, valid=possible_draws
+)

@@ -20,7 +20,9 @@ from ._families import Distribution, array_argument, number_like, scipy_stats, t
 @primitive()
 def scipys_law(*xs, name, call, singular=False):
     """What SciPy's law of this name gives for plain values."""
-    return np.asarray(getattr(getattr(scipy_stats(), name), call)(*xs, **({"allow_singular": True} if singular else {})))[()]
+    return np.asarray(
+        getattr(getattr(scipy_stats(), name), call)(*xs, **({"allow_singular": True} if singular else {}))
+    )[()]
 
 
 class MultivariateNormal(Distribution):
@@ -36,7 +38,11 @@ class MultivariateNormal(Distribution):
 
     def parameters(self, frozen: Any) -> dict:
         """Those of SciPy's frozen law."""
-        return {"mean": frozen.mean, "cov": frozen.cov_object.covariance, "allow_singular": frozen.allow_singular}
+        return {
+            "mean": frozen.mean,
+            "cov": frozen.cov_object.covariance,
+            "allow_singular": frozen.allow_singular,
+        }
 
     @tracked_method
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
@@ -70,7 +76,9 @@ class MultivariateNormal(Distribution):
         """(The log density, is it that of a singular cov?)."""
         d = shape(cov)[-1] if ndim(cov) else shape(mean)[-1] if ndim(mean) else 1
         if ndim(cov) >= 2 and shape(cov)[-2] != d:
-            raise ShapeError(f"multivariate_normal.logpdf: cov has shape {shape(cov)}; its last two axes must be equal")
+            raise ShapeError(
+                f"multivariate_normal.logpdf: cov has shape {shape(cov)}; its last two axes must be equal"
+            )
         r = x - mean
         if d == 1 and (ndim(r) == 0 or shape(r)[-1] != 1):
             r = shaping.reshape(r, to=(*shape(r), 1))
@@ -84,7 +92,9 @@ class MultivariateNormal(Distribution):
                 cov = shaping.broadcast_to(cov, to=(d,))
             variances = primal_of(cov)
             if issubclass(type(variances), (np.ndarray, float)) and not np.all(variances > 0):
-                raise NotPositiveDefiniteError("multivariate_normal.logpdf: cov has a variance that is not positive")
+                raise NotPositiveDefiniteError(
+                    "multivariate_normal.logpdf: cov has a variance that is not positive"
+                )
             return -0.5 * shaping.sum(square(r) / cov + log(cov) + LOG_2PI, -1), False
         if allow_singular and ndim(cov) == 2 and not is_tracked(cov):
             y = self._of_singular(r, values_of(cov))

@@ -56,7 +56,11 @@ def hermitian_part(tree: Any, v: Any) -> Any:
         if d is None or np.ndim(x) < 2 or not 1 < x.shape[-1] == x.shape[-2]:
             return d
         alike = plain_host_array(symmetric(x))
-        return xp_of(x).where(xp_of(x).asarray(alike), (d + d.swapaxes(-1, -2).conj()) * 0.5, d).astype(d.dtype) if alike.any() else d
+        return (
+            xp_of(x).where(xp_of(x).asarray(alike), (d + d.swapaxes(-1, -2).conj()) * 0.5, d).astype(d.dtype)
+            if alike.any()
+            else d
+        )
 
     return tree_map(leaf, tree, v)
 
@@ -85,7 +89,11 @@ def differences(f: AnyFunction, x: AnyTuple, v: AnyTuple, h: float) -> Any:
 
     def central(h: Any) -> Any:
         up, down = f(*displaced(x, v, h)), f(*displaced(x, v, -h))
-        return tree_map(lambda a, b: (plain_host_array(values_of(a)) * 1.0 - plain_host_array(values_of(b))) / (2 * h), up, down)
+        return tree_map(
+            lambda a, b: (plain_host_array(values_of(a)) * 1.0 - plain_host_array(values_of(b))) / (2 * h),
+            up,
+            down,
+        )
 
     return tree_map(lambda a, b: (4 * b - a) / 3, central(h), central(h / 2))
 
@@ -102,7 +110,10 @@ class _Check:
                 continue
             u, v = plain_host_array(values_of(u)), plain_host_array(values_of(v))
             if u.shape != v.shape:
-                raise AssertionError(f"check_grads({self.name}): {what}: {names[0]} has shape {u.shape}, {names[1]} has shape {v.shape}")
+                raise AssertionError(
+                    f"check_grads({self.name}): {what}: {names[0]} has shape {u.shape}, {names[1]} has "
+                    f"shape {v.shape}"
+                )
             if u.size == 0:
                 continue
             scale = np.max(np.abs(np.where(np.isfinite(v), v, 0.0)))
@@ -112,7 +123,9 @@ class _Check:
             gap = np.where(np.isnan(gap), np.inf, gap)
             if np.max(gap) > bound:
                 at = np.unravel_index(int(np.argmax(gap)), u.shape)
-                place = f" in leaf {n}" * (len(leaves(a)) > 1) + f" at {tuple(int(i) for i in at)}" * (u.ndim > 0)
+                place = f" in leaf {n}" * (len(leaves(a)) > 1) + f" at {tuple(int(i) for i in at)}" * (
+                    u.ndim > 0
+                )
                 raise AssertionError(
                     f"check_grads({self.name}): {what} differ by {np.max(gap):.3g}{place}: "
                     f"{names[0]} {u[at]!r}, {names[1]} {v[at]!r}; allowed {bound:.3g}"
@@ -120,7 +133,10 @@ class _Check:
 
     def bits(self, what: str, a: Any, b: Any) -> None:
         for u, v in zip(leaves(a), leaves(b), strict=True):
-            if u is not None and plain_host_array(values_of(u)).tobytes() != plain_host_array(values_of(v)).tobytes():
+            if (
+                u is not None
+                and plain_host_array(values_of(u)).tobytes() != plain_host_array(values_of(v)).tobytes()
+            ):
                 raise AssertionError(f"check_grads({self.name}): {what}")
 
 
@@ -191,7 +207,9 @@ def check_grads(
     """
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     if argnums is None:
-        argnums = tuple([n for n, a in enumerate(args) if any(is_differentiable(values_of(x)) for x in leaves(a))])
+        argnums = tuple(
+            [n for n, a in enumerate(args) if any(is_differentiable(values_of(x)) for x in leaves(a))]
+        )
     nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not nums:
         raise ArgumentError(f"check_grads({user_name(f)}): no argument has float or complex leaves")
@@ -208,7 +226,9 @@ def check_grads(
 
     call = partial_call(f, args, nums)
     check = _Check(user_name(f), rtol, atol)
-    before = tree_map(lambda v: plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None, args)
+    before = tree_map(
+        lambda v: plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None, args
+    )
     rng = np.random.default_rng(seed)
     value = vjp(call, *x)[0]
     by_hand = _check_value(check, call, x, value)
@@ -216,11 +236,17 @@ def check_grads(
 
     phi = weighted_output(call, w)
     anywhere = direction_like(x, rng)
-    directions = [hermitian_part(x, v) for v in (anywhere, *[direction_like(x, rng) for _ in range(order - 1)])]
+    directions = [
+        hermitian_part(x, v) for v in (anywhere, *[direction_like(x, rng) for _ in range(order - 1)])
+    ]
     if all(c is None for c in leaves(w)):
-        raise ArgumentError(f"check_grads({user_name(f)}): the value is {describe_tree(value)}, which has no derivative")
+        raise ArgumentError(
+            f"check_grads({user_name(f)}): the value is {describe_tree(value)}, which has no derivative"
+        )
     _check_first(check, call, by_hand, x, directions[0], w, value, letters, eps, slack)
-    if len(letters) > 1 and any(u is not v for u, v in zip(leaves(anywhere), leaves(directions[0]), strict=True)):
+    if len(letters) > 1 and any(
+        u is not v for u, v in zip(leaves(anywhere), leaves(directions[0]), strict=True)
+    ):
         # along a direction that leaves the Hermitian matrices there are no differences to compare with
         pushed, pulled = jvp(call, x, anywhere)[1], vjp(call, *x)[1](w)
         pulled = pulled if len(x) > 1 else (pulled,)
@@ -257,15 +283,31 @@ def _check_value(check: _Check, call: AnyFunction, x: AnyTuple, value: Any) -> A
             direct = call(*tree_map(lambda v: v.copy() if is_array(v) else v, x))
     except (TypeError, AttributeError, NotImplementedError):
         return lambda *xs: vjp(call, *xs)[0]
-    numbers = tree_map(lambda v: v if hasattr(values_of(v), "dtype") or isinstance(v, (int, float, complex)) else None, direct)
+    numbers = tree_map(
+        lambda v: v if hasattr(values_of(v), "dtype") or isinstance(v, (int, float, complex)) else None,
+        direct,
+    )
     check.same("value against plain call", value, numbers, ("value", "plain"))
     for u, v in zip(leaves(value), leaves(numbers), strict=True):
         if v is not None and dtype(u) != dtype(v):
-            raise AssertionError(f"check_grads({check.name}): the value has dtype {dtype(u)}, that of a plain call {dtype(v)}")
+            raise AssertionError(
+                f"check_grads({check.name}): the value has dtype {dtype(u)}, that of a plain call {dtype(v)}"
+            )
     return call
 
 
-def _check_first(check: Any, call: Any, by_hand: Any, x: Any, v: Any, w: Any, value: Any, letters: Any, eps: Any, slack: Any) -> None:
+def _check_first(
+    check: Any,
+    call: Any,
+    by_hand: Any,
+    x: Any,
+    v: Any,
+    w: Any,
+    value: Any,
+    letters: Any,
+    eps: Any,
+    slack: Any,
+) -> None:
     pushed = pulled = None
     if "F" in letters:
         out, pushed = jvp(call, x, v)
@@ -286,9 +328,15 @@ def _check_first(check: Any, call: Any, by_hand: Any, x: Any, v: Any, w: Any, va
         pulled = pulled if len(x) > 1 else (pulled,)
         for a, c in zip(leaves(x), leaves(pulled), strict=True):
             if c is not None and np.shape(a) != np.shape(c):
-                raise AssertionError(f"check_grads({check.name}): reverse: a gradient has shape {np.shape(c)}, its argument {np.shape(a)}")
+                raise AssertionError(
+                    f"check_grads({check.name}): reverse: a gradient has shape {np.shape(c)}, its argument "
+                    f"{np.shape(a)}"
+                )
             if c is not None and hasattr(a, "dtype") and a.dtype != c.dtype:
-                raise AssertionError(f"check_grads({check.name}): reverse: a gradient has dtype {c.dtype}, its argument {a.dtype}")
+                raise AssertionError(
+                    f"check_grads({check.name}): reverse: a gradient has dtype {c.dtype}, its argument "
+                    f"{a.dtype}"
+                )
         if pushed is not None:
             check.same(
                 "order 1, reverse against forward by dot product",
@@ -298,11 +346,19 @@ def _check_first(check: Any, call: Any, by_hand: Any, x: Any, v: Any, w: Any, va
             )
         else:
             numeric = differences(lambda *xs: inner_product(w, by_hand(*xs)), x, v, eps)
-            check.same("order 1, reverse against differences", inner_product(v, pulled), numeric, ("reverse", "differences"), slack)
+            check.same(
+                "order 1, reverse against differences",
+                inner_product(v, pulled),
+                numeric,
+                ("reverse", "differences"),
+                slack,
+            )
 
 
 def _check_memory(check: _Check, what: str, x: Any, result: Any) -> None:
     for a in leaves(x):
         for b in leaves(result):
             if a is not None and b is not None and may_share_memory(values_of(a), values_of(b)):
-                raise AssertionError(f"check_grads({check.name}): {what}: a result shares memory with an argument")
+                raise AssertionError(
+                    f"check_grads({check.name}): {what}: a result shares memory with an argument"
+                )

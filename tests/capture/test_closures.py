@@ -217,7 +217,11 @@ def test_c1_rebound_names():
         assert total == 1.5 * k
         assert not isinstance(total, tg.Variable)
     assert history == [3.0, 3.0, 3.0] and not any(isinstance(h, tg.Variable) for h in history)
-    assert TOTALS["last"] == 2.25 and TOTALS["calls"] == calls + 3 and not isinstance(TOTALS["last"], tg.Variable)
+    assert (
+        TOTALS["last"] == 2.25
+        and TOTALS["calls"] == calls + 3
+        and not isinstance(TOTALS["last"], tg.Variable)
+    )
 
 
 # --- C2: a network that nothing active reaches ---

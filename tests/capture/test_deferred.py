@@ -151,7 +151,11 @@ def test_what_changes_between_calls_is_seen():
         change()
         np.testing.assert_allclose(g(X), slope)
         np.testing.assert_allclose(g(X), slope)
-    before = {"scale": np.array([2.0, 3.0]), "value": value_of_a_model, "doubled": property(lambda self: 2.0 * self.weights)}
+    before = {
+        "scale": np.array([2.0, 3.0]),
+        "value": value_of_a_model,
+        "doubled": property(lambda self: 2.0 * self.weights),
+    }
     for name, member in before.items():
         setattr(Model, name, member)
 
@@ -207,7 +211,9 @@ def test_an_instance_made_inside_is_the_users_afterwards():
 def test_the_namespace_of_a_class():
     def f(x):
         members = vars(Model)
-        named = {name for name, v in Model.__dict__.items() if inspect.isfunction(v) or isinstance(v, property)}
+        named = {
+            name for name, v in Model.__dict__.items() if inspect.isfunction(v) or isinstance(v, property)
+        }
         assert named == {"__init__", "value", "doubled"}
         assert set(members) >= named
         return np.sum(members["scale"] * members["doubled"].fget(Model()) * x)

@@ -159,12 +159,18 @@ def first(h, v):
 
 KINDS = {
     "frame, at": held(frame, lambda h: h.at[0, "w"], lambda h, v: h.__setitem__("w", [v, 2.0])),
-    "frame, to_numpy": held(frame, lambda h: h["w"].to_numpy()[0], lambda h, v: h.loc.__setitem__((0, "w"), v)),
+    "frame, to_numpy": held(
+        frame, lambda h: h["w"].to_numpy()[0], lambda h, v: h.loc.__setitem__((0, "w"), v)
+    ),
     "frame, whole": held(frame, lambda h: h["n"].sum(), lambda h, v: h.__setitem__("n", [3, int(v)])),
-    "frame, index": held(lambda: frame(index=[1.5, 2.0]), lambda h: h.index[0], lambda h, v: setattr(h, "index", [v, 2.0])),
+    "frame, index": held(
+        lambda: frame(index=[1.5, 2.0]), lambda h: h.index[0], lambda h, v: setattr(h, "index", [v, 2.0])
+    ),
     "frame, columns": held(frame, lambda h: float(len(h.columns)), lambda h, v: h.__setitem__(f"c{v}", v)),
     "frame, attrs": held(frame, lambda h: h.attrs.get("a", 1.5), lambda h, v: h.attrs.update(a=v)),
-    "frame in a subclass": held(lambda: Table({"w": [1.5]}), lambda h: h["w"][0], lambda h, v: h.__setitem__("w", [v])),
+    "frame in a subclass": held(
+        lambda: Table({"w": [1.5]}), lambda h: h["w"][0], lambda h, v: h.__setitem__("w", [v])
+    ),
     "series": held(lambda: pandas.Series([1.5, 2.0]), lambda h: h.iloc[0], first),
     "series, mean": held(lambda: pandas.Series([1.5, 2.0]), lambda h: h.mean(), first),
     "environ": held(
@@ -177,11 +183,19 @@ KINDS = {
         lambda h: float(os.getenv("OF_A_KIND", "1.5")),
         lambda h, v: h.environ.update(OF_A_KIND=str(v + float(h.environ["OF_A_KIND"]))),
     ),
-    "frozen, args": held(lambda: scipy.stats.norm(1.5, 1.0), lambda h: h.args[0], lambda h, v: setattr(h, "args", (v, 1.0))),
-    "frozen, mean": held(lambda: scipy.stats.gamma(1.5), lambda h: float(h.mean()), lambda h, v: setattr(h, "args", (v,))),
-    "frozen, keywords": held(lambda: scipy.stats.norm(loc=1.5), lambda h: float(h.mean()), lambda h, v: h.kwds.update(loc=v)),
+    "frozen, args": held(
+        lambda: scipy.stats.norm(1.5, 1.0), lambda h: h.args[0], lambda h, v: setattr(h, "args", (v, 1.0))
+    ),
+    "frozen, mean": held(
+        lambda: scipy.stats.gamma(1.5), lambda h: float(h.mean()), lambda h, v: setattr(h, "args", (v,))
+    ),
+    "frozen, keywords": held(
+        lambda: scipy.stats.norm(loc=1.5), lambda h: float(h.mean()), lambda h, v: h.kwds.update(loc=v)
+    ),
     "frozen of vectors": held(
-        lambda: scipy.stats.multivariate_normal(np.ones(2)), lambda h: float(h.mean[0]), lambda h, v: first(h.mean, v)
+        lambda: scipy.stats.multivariate_normal(np.ones(2)),
+        lambda h: float(h.mean[0]),
+        lambda h, v: first(h.mean, v),
     ),
     "array.array": held(lambda: array.array("d", [1.5]), lambda h: h[0], first),
     "bytearray": held(lambda: bytearray(b"3"), lambda h: float(h[0]), lambda h, v: first(h, int(v))),
@@ -190,78 +204,150 @@ KINDS = {
     "memoryview": held(lambda: view_of(np.array([1.5])), lambda h: h[1][0], lambda h, v: first(h[0], v)),
     "mmap": held(in_memory, lambda h: float(h[0]), lambda h, v: first(h, int(v))),
     "read-only view": held(read_only, lambda h: float(h[1][0]), lambda h, v: first(h[0], v)),
-    "masked array": held(masked, lambda h: float(h.filled(1.0).sum()), lambda h, v: h.__setitem__(int(v) % 2, v)),
-    "mask": held(masked, lambda h: float(h.mask.sum()) + 1.0, lambda h, v: setattr(h, "mask", [v > 5, v > 5])),
+    "masked array": held(
+        masked, lambda h: float(h.filled(1.0).sum()), lambda h, v: h.__setitem__(int(v) % 2, v)
+    ),
+    "mask": held(
+        masked, lambda h: float(h.mask.sum()) + 1.0, lambda h, v: setattr(h, "mask", [v > 5, v > 5])
+    ),
     "fill value": held(masked, lambda h: float(h.filled()[1]), put("fill_value")),
     "structured array": held(structured, lambda h: float(h["a"][0]), lambda h, v: first(h["a"], v)),
     "array of objects": held(lambda: np.array([1.5, None], object), lambda h: h[0], first),
     "array of integers": held(lambda: np.array([3, 4]), lambda h: int(h[0]), lambda h, v: first(h, int(v))),
     "dates": held(
-        lambda: np.array(["1980-01-02"], "M8[D]"), lambda h: int(h[0].astype(int)), lambda h, v: first(h, np.datetime64(int(v), "D"))
+        lambda: np.array(["1980-01-02"], "M8[D]"),
+        lambda h: int(h[0].astype(int)),
+        lambda h, v: first(h, np.datetime64(int(v), "D")),
     ),
     "sparse matrix": held(
-        lambda: scipy.sparse.csr_array([[3.0, 0.0]]), lambda h: int(h.indices[0]) + 1.0, lambda h, v: first(h.indices, 1 - h.indices[0])
+        lambda: scipy.sparse.csr_array([[3.0, 0.0]]),
+        lambda h: int(h.indices[0]) + 1.0,
+        lambda h, v: first(h.indices, 1 - h.indices[0]),
     ),
     "spline": held(
-        lambda: scipy.interpolate.BSpline([0, 0, 1, 1], [1.5, 2.0], 1), lambda h: h.k + h.t[-1] * 1.0, lambda h, v: first(h.t[-1:], v)
+        lambda: scipy.interpolate.BSpline([0, 0, 1, 1], [1.5, 2.0], 1),
+        lambda h: h.k + h.t[-1] * 1.0,
+        lambda h, v: first(h.t[-1:], v),
     ),
     "random, attribute": held(random_own, lambda h: h.rate, put("rate")),
-    "random, state": held(lambda: random.Random(1), lambda h: float(h.getstate()[1][-1]), lambda h, v: h.random()),
+    "random, state": held(
+        lambda: random.Random(1), lambda h: float(h.getstate()[1][-1]), lambda h, v: h.random()
+    ),
     "eval": held(lambda: globals(), lambda h: eval("LEVEL"), lambda h, v: h.update(LEVEL=v)),
     "globals()": held(lambda: globals(), lambda h: globals()["LEVEL"], lambda h, v: h.update(LEVEL=v)),
-    "globals().get": held(lambda: globals(), lambda h: globals().get("LEVEL"), lambda h, v: h.update(LEVEL=v)),
-    "sys.modules": held(lambda: globals(), lambda h: sys.modules[__name__].LEVEL, lambda h, v: h.update(LEVEL=v)),
+    "globals().get": held(
+        lambda: globals(), lambda h: globals().get("LEVEL"), lambda h, v: h.update(LEVEL=v)
+    ),
+    "sys.modules": held(
+        lambda: globals(), lambda h: sys.modules[__name__].LEVEL, lambda h, v: h.update(LEVEL=v)
+    ),
     "vars": held(lambda: Box(1.5), lambda h: vars(h)["x"], put("x")),
     "getattr": held(lambda: Box(1.5), lambda h: getattr(h, "".join("x")), put("x")),
     "attrgetter": held(lambda: Box(1.5), operator.attrgetter("x"), put("x")),
     "slots": held(lambda: Slotted(1.5), lambda h: h.x, put("x")),
     "format": held(lambda: Box(1.5), lambda h: float(f"{h.x}"), put("x")),
     "proxy": held(lambda: view_of_object(weakref.proxy), lambda h: h[1].x, lambda h, v: put("x")(h[0], v)),
-    "reference": held(lambda: view_of_object(weakref.ref), lambda h: h[1]().x, lambda h, v: put("x")(h[0], v)),
+    "reference": held(
+        lambda: view_of_object(weakref.ref), lambda h: h[1]().x, lambda h, v: put("x")(h[0], v)
+    ),
     "weak values": held(
-        lambda: view_of_object(lambda b: weakref.WeakValueDictionary(a=b)), lambda h: h[1]["a"].x, lambda h, v: put("x")(h[0], v)
+        lambda: view_of_object(lambda b: weakref.WeakValueDictionary(a=b)),
+        lambda h: h[1]["a"].x,
+        lambda h, v: put("x")(h[0], v),
     ),
     "context variable": held(variable, lambda h: h.get(), lambda h, v: h.set(v)),
     "thread's own": held(local, lambda h: h.a, put("a")),
-    "view of a dict": held(lambda: view_of_dict(dict.values), lambda h: sum(h[1]), lambda h, v: h[0].update(a=v)),
-    "proxy of a dict": held(lambda: view_of_dict(types.MappingProxyType), lambda h: h[1]["a"], lambda h, v: h[0].update(a=v)),
-    "chain": held(lambda: collections.ChainMap({}, {"a": 1.5}), lambda h: h["a"], lambda h, v: h.maps[1].update(a=v)),
-    "counter": held(lambda: collections.Counter(a=3), lambda h: float(h["a"]), lambda h, v: h.update(a=int(v))),
+    "view of a dict": held(
+        lambda: view_of_dict(dict.values), lambda h: sum(h[1]), lambda h, v: h[0].update(a=v)
+    ),
+    "proxy of a dict": held(
+        lambda: view_of_dict(types.MappingProxyType), lambda h: h[1]["a"], lambda h, v: h[0].update(a=v)
+    ),
+    "chain": held(
+        lambda: collections.ChainMap({}, {"a": 1.5}), lambda h: h["a"], lambda h, v: h.maps[1].update(a=v)
+    ),
+    "counter": held(
+        lambda: collections.Counter(a=3), lambda h: float(h["a"]), lambda h, v: h.update(a=int(v))
+    ),
     "user's dict": held(lambda: collections.UserDict(a=1.5), lambda h: h["a"], lambda h, v: h.update(a=v)),
     "queue": held(queued, lambda h: h.queue[0], lambda h, v: first(h.queue, v)),
     "simple queue": held(queue.SimpleQueue, lambda h: h.qsize() + 1.5, lambda h, v: h.put(v)),
-    "event": held(threading.Event, lambda h: 2.5 if h.is_set() else 1.5, lambda h, v: h.clear() if h.is_set() else h.set()),
-    "text in memory": held(lambda: io.StringIO("   1.5"), lambda h: float(h.getvalue()), rewritten),
-    "file, path": held(lambda: stored("path"), lambda h: float(h.read_text()), lambda h, v: h.write_text(str(v))),
-    "file, open": held(lambda: stored("open"), lambda h: closed(open(h)), lambda h, v: h.write_text(str(v))),
-    "file, loadtxt": held(lambda: stored("loadtxt"), lambda h: float(np.loadtxt(h)), lambda h, v: h.write_text(str(v))),
-    "file, size": held(lambda: stored("size"), lambda h: float(os.path.getsize(h)), lambda h, v: h.write_text("1" * int(v))),
-    "partial": held(lambda: functools.partial(dict.get, {"a": 1.5}), lambda h: h("a"), lambda h, v: h.args[0].update(a=v)),
-    "cached": held(
-        lambda: functools.lru_cache(lambda: LEVELS["level"]), lambda h: h(), lambda h, v: (LEVELS.update(level=v), h.cache_clear())
+    "event": held(
+        threading.Event,
+        lambda h: 2.5 if h.is_set() else 1.5,
+        lambda h, v: h.clear() if h.is_set() else h.set(),
     ),
-    "iterator": held(lambda: view_of_list(iter), lambda h: h[1].__reduce__()[1][0][0], lambda h, v: first(h[0], v)),
-    "fraction": held(lambda: [fractions.Fraction(3, 2)], lambda h: float(h[0]), lambda h, v: first(h, fractions.Fraction(int(v), 2))),
-    "decimal": held(lambda: [decimal.Decimal("1.5")], lambda h: float(h[0]), lambda h, v: first(h, decimal.Decimal(str(v)))),
+    "text in memory": held(lambda: io.StringIO("   1.5"), lambda h: float(h.getvalue()), rewritten),
+    "file, path": held(
+        lambda: stored("path"), lambda h: float(h.read_text()), lambda h, v: h.write_text(str(v))
+    ),
+    "file, open": held(lambda: stored("open"), lambda h: closed(open(h)), lambda h, v: h.write_text(str(v))),
+    "file, loadtxt": held(
+        lambda: stored("loadtxt"), lambda h: float(np.loadtxt(h)), lambda h, v: h.write_text(str(v))
+    ),
+    "file, size": held(
+        lambda: stored("size"), lambda h: float(os.path.getsize(h)), lambda h, v: h.write_text("1" * int(v))
+    ),
+    "partial": held(
+        lambda: functools.partial(dict.get, {"a": 1.5}), lambda h: h("a"), lambda h, v: h.args[0].update(a=v)
+    ),
+    "cached": held(
+        lambda: functools.lru_cache(lambda: LEVELS["level"]),
+        lambda h: h(),
+        lambda h, v: (LEVELS.update(level=v), h.cache_clear()),
+    ),
+    "iterator": held(
+        lambda: view_of_list(iter), lambda h: h[1].__reduce__()[1][0][0], lambda h, v: first(h[0], v)
+    ),
+    "fraction": held(
+        lambda: [fractions.Fraction(3, 2)],
+        lambda h: float(h[0]),
+        lambda h, v: first(h, fractions.Fraction(int(v), 2)),
+    ),
+    "decimal": held(
+        lambda: [decimal.Decimal("1.5")],
+        lambda h: float(h[0]),
+        lambda h, v: first(h, decimal.Decimal(str(v))),
+    ),
     "decimal context": held(
         lambda: decimal.Context(prec=2),
         lambda h: float(h.divide(decimal.Decimal(1), decimal.Decimal(3))),
         lambda h, v: setattr(h, "prec", int(v)),
     ),
     "pattern": held(
-        lambda: [re.compile("1+")], lambda h: float(h[0].match("11222").end()), lambda h, v: first(h, re.compile(f".{{{int(v) % 4}}}"))
+        lambda: [re.compile("1+")],
+        lambda h: float(h[0].match("11222").end()),
+        lambda h, v: first(h, re.compile(f".{{{int(v) % 4}}}")),
     ),
-    "vectorised": held(lambda: np.vectorize(lambda k: LEVELS["level"]), lambda h: float(h(0.0)), lambda h, v: LEVELS.update(level=v)),
-    "frompyfunc": held(lambda: np.frompyfunc(lambda k: LEVELS["level"], 1, 1), lambda h: float(h(0)), lambda h, v: LEVELS.update(level=v)),
+    "vectorised": held(
+        lambda: np.vectorize(lambda k: LEVELS["level"]),
+        lambda h: float(h(0.0)),
+        lambda h, v: LEVELS.update(level=v),
+    ),
+    "frompyfunc": held(
+        lambda: np.frompyfunc(lambda k: LEVELS["level"], 1, 1),
+        lambda h: float(h(0)),
+        lambda h, v: LEVELS.update(level=v),
+    ),
     "polynomial": held(
-        lambda: Box(np.poly1d([1.5, 1.0])), lambda h: float(h.x.order) + 1.0, lambda h, v: put("x")(h, np.poly1d(np.ones(int(v))))
+        lambda: Box(np.poly1d([1.5, 1.0])),
+        lambda h: float(h.x.order) + 1.0,
+        lambda h, v: put("x")(h, np.poly1d(np.ones(int(v)))),
     ),
     "class by its metaclass": held(lambda: Named, lambda h: h.level, lambda h, v: LEVELS.update(level=v)),
-    "recursion limit": held(lambda: sys, lambda h: float(sys.getrecursionlimit()), lambda h, v: h.setrecursionlimit(1000 + int(v))),
-    "errstate": held(
-        lambda: np, lambda h: 1.5 if np.geterr()["under"] == "ignore" else 3.5, lambda h, v: h.seterr(under="warn" if v < 6 else "ignore")
+    "recursion limit": held(
+        lambda: sys, lambda h: float(sys.getrecursionlimit()), lambda h, v: h.setrecursionlimit(1000 + int(v))
     ),
-    "one of ours": held(lambda: view_of(np.array([1.5, 2.0])), lambda h: float(tg.value(h[0]).max()), lambda h, v: first(h[0], v)),
+    "errstate": held(
+        lambda: np,
+        lambda h: 1.5 if np.geterr()["under"] == "ignore" else 3.5,
+        lambda h, v: h.seterr(under="warn" if v < 6 else "ignore"),
+    ),
+    "one of ours": held(
+        lambda: view_of(np.array([1.5, 2.0])),
+        lambda h: float(tg.value(h[0]).max()),
+        lambda h, v: first(h[0], v),
+    ),
 }
 
 
@@ -313,9 +399,12 @@ def by_module(h, read):
 
 
 ROUTES = (
-    lambda h, read: lambda: read(h), lambda h, read: functools.partial(read, h), lambda h, read: Reader(h, read),
-    lambda h, read: Reader(h, read).get, by_default, by_module, lambda h, read: (lambda b: lambda: read(b.x))(Box(h)),
-    lambda h, read: (lambda b: lambda: read(b[0]))([h]), lambda h, read: (lambda b: lambda: read(b["a"]["b"]))({"a": {"b": h}}),
+    lambda h, read: lambda: read(h), lambda h, read: functools.partial(read, h), lambda h, read: Reader(h,
+    read),
+    lambda h, read: Reader(h, read).get, by_default, by_module, lambda h,
+    read: (lambda b: lambda: read(b.x))(Box(h)),
+    lambda h, read: (lambda b: lambda: read(b[0]))([h]), lambda h,
+    read: (lambda b: lambda: read(b["a"]["b"]))({"a": {"b": h}}),
     lambda h, read: (lambda r: lambda: r.now)(Reader(h, read)),
 )  # fmt: skip
 
@@ -431,8 +520,31 @@ def test_a_class_is_searched_only_where_all_of_its_memory_is_known():
     """Classes made at random: those with a class of C among their bases that keeps more are not open, however
     many lie between."""
     rng = np.random.default_rng(0)
-    known = [object, int, float, str, bytes, tuple, list, dict, set, Exception, types.SimpleNamespace, np.ndarray, collections.deque]
-    more = [array.array, io.StringIO, random.Random, operator.attrgetter, io.BytesIO, decimal.Decimal, itertools.count, ctypes.c_double]
+    known = [
+        object,
+        int,
+        float,
+        str,
+        bytes,
+        tuple,
+        list,
+        dict,
+        set,
+        Exception,
+        types.SimpleNamespace,
+        np.ndarray,
+        collections.deque,
+    ]
+    more = [
+        array.array,
+        io.StringIO,
+        random.Random,
+        operator.attrgetter,
+        io.BytesIO,
+        decimal.Decimal,
+        itertools.count,
+        ctypes.c_double,
+    ]
     for n in range(400):
         base = (known, more)[n % 2][int(rng.integers(len((known, more)[n % 2])))]
         if base is operator.attrgetter:

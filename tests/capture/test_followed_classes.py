@@ -141,7 +141,13 @@ def enums():
 
     def f(x):
         w[:] = x**2
-        assert M["A"] is M.A and M((1,)) is M.A and list(M) == [M.A, M.B] and M.A.name == "A" and isinstance(M.A, M)
+        assert (
+            M["A"] is M.A
+            and M((1,)) is M.A
+            and list(M) == [M.A, M.B]
+            and M.A.name == "A"
+            and isinstance(M.A, M)
+        )
         return M.A.r(x) + M.B.r(x)
 
     return f
@@ -243,7 +249,11 @@ def dataclass_():
     def f(x):
         d.b[:] = x**2
         e = dataclasses.replace(d, k=3.0)
-        return (e.b * x).sum() * e.k + D().b.sum() + sum(v.sum() if hasattr(v, "sum") else v for v in dataclasses.asdict(d).values())
+        return (
+            (e.b * x).sum() * e.k
+            + D().b.sum()
+            + sum(v.sum() if hasattr(v, "sum") else v for v in dataclasses.asdict(d).values())
+        )
 
     return f
 
@@ -597,12 +607,16 @@ PLACES = {
     "inspect": lambda x: inspect.getmro(Leaf)[2].scale * x,
     "how many": lambda x: len(Leaf.__mro__) * len(Leaf.__bases__) * x,
     "the same": lambda x: (Leaf.__mro__[2] is Root) * (Leaf.__base__ is Middle) * (type(Leaf) == type) * x,  # noqa: E721
-    "namespaces in order": lambda x: [c.__dict__["scale"] for c in Leaf.__mro__ if "scale" in c.__dict__][-1] * x,
+    "namespaces in order": lambda x: (
+        [c.__dict__["scale"] for c in Leaf.__mro__ if "scale" in c.__dict__][-1] * x
+    ),
     "namespace": lambda x: sum(v for k, v in vars(Root).items() if k == "scale") * x,
     "name in a namespace": lambda x: ("scale" in Middle.__dict__) * x,
     "bound anew, by base": rebound(lambda: Middle.__base__.scale),
     "bound anew, by bases": rebound(lambda: Leaf.__bases__[0].__bases__[0].scale),
-    "bound anew, in order": rebound(lambda: [c.__dict__["scale"] for c in Leaf.mro() if "scale" in c.__dict__][-1]),
+    "bound anew, in order": rebound(
+        lambda: [c.__dict__["scale"] for c in Leaf.mro() if "scale" in c.__dict__][-1]
+    ),
     "bound anew, by getattr": rebound(lambda: getattr(Middle, "__base__").scale),  # noqa: B009
 }
 
@@ -691,15 +705,19 @@ def test_copies_of_instances_with_slots():
 
 MEMBERS = {
     "enumeration": ("class L(enum.Enum):\n    a = 1\nl = L.a", "l is L.a", "L.a is l"),
-    "flag": ("class L(enum.Flag):\n    a = 1\n    b = 2\nl = L.b", "l is L.b and l in (L.a | l)", "L.b is l and {L.b: 1}[l]"),
+    "flag": ("class L(enum.Flag):\n    a = 1\n    b = 2\nl = L.b", "l is L.b and l in (L.a | l)",
+    "L.b is l and {L.b: 1}[l]"),
     "attribute": ("class L: pass\nl = L.one = L()", "l is L.one", "L.one is l"),
     "slots": ("class L:\n    __slots__ = 'a'\nl = L.one = L()", "l is L.one", "L.one is l"),
-    "registry": ("class L(list):\n    all = []\nl = L([1.0])\nL.all.append(l)", "l is L.all[0]", "L.all[0] is l"),
+    "registry": ("class L(list):\n    all = []\nl = L([1.0])\nL.all.append(l)", "l is L.all[0]",
+    "L.all[0] is l"),
     "mapping": ("class L(dict): pass\nl = L(a=1.0)\nL.all = {'l': l}", "l is L.all['l']", "L.all['l'] is l"),
     "queue": ("class L(collections.deque): pass\nl = L.one = L([1.0])", "l is L.one", "L.one is l"),
     "tuple": ("class L(tuple): pass\nl = L.one = L([[1.0]])", "l is L.one", "L.one is l"),
-    "base": ("class L:\n    def __init_subclass__(c): L.one = c\nclass l(L): pass", "l is L.one", "L.one is l"),
-    "metaclass": ("class L(type):\n    all = []\nclass l(metaclass=L): pass\nL.all.append(l)", "l is L.all[0]", "L.all[0] is l"),
+    "base": ("class L:\n    def __init_subclass__(c): L.one = c\nclass l(L): pass", "l is L.one",
+    "L.one is l"),
+    "metaclass": ("class L(type):\n    all = []\nclass l(metaclass=L): pass\nL.all.append(l)",
+    "l is L.all[0]", "L.all[0] is l"),
     "partial": ("class L(functools.partial): pass\nl = L.one = L(max)", "l is L.one", "L.one is l"),
 }  # fmt: skip
 
@@ -710,7 +728,10 @@ def test_an_object_to_which_its_class_leads_is_one(kind, order):
     """Whichever of the two is met first, for each of them leads to the other."""
     text = MEMBERS[kind]
     space = {"enum": enum, "collections": collections, "functools": functools, "__name__": "user"}
-    exec(text[0] + f"\ndef f(x):\n    assert {text[1 + order]}\n    return x * x if {text[2 - order]} else x", space)
+    exec(
+        text[0] + f"\ndef f(x):\n    assert {text[1 + order]}\n    return x * x if {text[2 - order]} else x",
+        space,
+    )
     assert tg.grad(space["f"])(3.0) == 6.0
     assert tg.jvp(space["f"], (3.0,), (1.0,))[1] == 6.0
 

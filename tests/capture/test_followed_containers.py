@@ -34,7 +34,17 @@ def counter_like():
 @case
 def many_arrays_of_all_kinds():
     buf, other = np.zeros(3), np.full(3, 0.5)
-    pages = [buf, other, buf, np.ones(4)[1:], buf[1:], np.ones(3, ">f8"), np.arange(3), other, np.ones(3, np.float32)]
+    pages = [
+        buf,
+        other,
+        buf,
+        np.ones(4)[1:],
+        buf[1:],
+        np.ones(3, ">f8"),
+        np.arange(3),
+        other,
+        np.ones(3, np.float32),
+    ]
     named = {"a": other, "b": buf, "c": np.ones(3)}
     fixed = (buf, (other, buf), np.ones(3))
 
@@ -45,7 +55,10 @@ def many_arrays_of_all_kinds():
         assert pages[0] is buf is named["b"] is fixed[1][1]
         assert pages[7] is other
         return (
-            (buf * W).sum() + (pages[1] * fixed[1][0] * pages[5] * pages[8]).sum() + (pages[3][1:] * pages[4]).sum() + (fixed[2] * x).sum()
+            (buf * W).sum()
+            + (pages[1] * fixed[1][0] * pages[5] * pages[8]).sum()
+            + (pages[3][1:] * pages[4]).sum()
+            + (fixed[2] * x).sum()
         )
 
     return f

@@ -414,7 +414,9 @@ def missing():
 """
 
 
-@pytest.mark.parametrize("name, left", [("unread", "kept"), ("bound", "made"), ("written", "read"), ("again", None)])
+@pytest.mark.parametrize(
+    "name, left", [("unread", "kept"), ("bound", "made"), ("written", "read"), ("again", None)]
+)
 def test_names_that_are_deleted(name, left):
     plain, ours = module("plain_names", NAMES), module("our_names", NAMES)
     value, gradient = tg.value_and_grad(getattr(ours, name))(X)

@@ -115,7 +115,9 @@ def test_a_list_that_is_altered_under_its_iterator_raises():
         next(turn)
         return (next(turn) * v).sum()
 
-    with pytest.raises(tg.errors.RouteError, match="the list .*was given other contents.*the list_iterator `turn`"):
+    with pytest.raises(
+        tg.errors.RouteError, match="the list .*was given other contents.*the list_iterator `turn`"
+    ):
         tg.grad(f)(x)
     assert things[1].tolist() == [1.0, 1.0, 1.0]
 

@@ -186,7 +186,12 @@ def local_hot():
     return begin, np.zeros(0)
 
 
-BUFFERS = {"captured": captured, "row of a captured array": captured_part, "local": local, "local and hot": local_hot}
+BUFFERS = {
+    "captured": captured,
+    "row of a captured array": captured_part,
+    "local": local,
+    "local and hot": local_hot,
+}
 
 
 def differences(f, x, h=1e-4):
@@ -323,7 +328,9 @@ def test_what_was_only_read_is_as_if_it_had_not_been_handed_out():
     seen = []
 
     def f(x):
-        level = scipy.integrate.simpson(heights) + tail(heights).sum() + pickle.loads(pickle.dumps(heights))[1]
+        level = (
+            scipy.integrate.simpson(heights) + tail(heights).sum() + pickle.loads(pickle.dumps(heights))[1]
+        )
         seen.append((heights._version, tg._core.variable.bottom(heights)))
         return (heights * x[0] ** 2).sum() * level
 
@@ -369,7 +376,12 @@ def test_generators_give_the_streams_of_a_plain_call():
         c, d = r.choice(x, 2), old.permutation(x[0])
         noise = rng.standard_normal(3) * old.standard_normal() * np.random.rand()
         assert isinstance(r, np.random.Generator) and isinstance(rng, np.random.Generator)
-        return (y * np.arange(9.0).reshape(3, 3)).sum() + (z * w * noise).sum() + (c * c).sum() + (d * noise).sum()
+        return (
+            (y * np.arange(9.0).reshape(3, 3)).sum()
+            + (z * w * noise).sum()
+            + (c * c).sum()
+            + (d * noise).sum()
+        )
 
     def begun_again(x):
         rng.bit_generator.state, (name, *state) = start[0], start[1]
@@ -387,7 +399,11 @@ def test_generators_give_the_streams_of_a_plain_call():
 
 def test_a_draw_with_a_tracked_parameter():
     rng = np.random.default_rng(0)
-    for draw in (lambda x: rng.gamma(x, 1.0), lambda x: np.random.vonmises(0.0, x), lambda x: np.random.default_rng(1).choice(3, p=x)):
+    for draw in (
+        lambda x: rng.gamma(x, 1.0),
+        lambda x: np.random.vonmises(0.0, x),
+        lambda x: np.random.default_rng(1).choice(3, p=x),
+    ):
         with pytest.raises((NoRuleError, DroppedDerivativeError), match=r"gamma|vonmises|choice"):
             tg.grad(lambda x, draw=draw: (x * draw(x)).sum())(np.array([0.2, 0.3, 0.5]))
 
@@ -402,7 +418,11 @@ def sequence(seed):
     begin, held = list(BUFFERS.values())[rng.integers(len(BUFFERS))]()
     # (left out: what wants contiguous memory)
     views = (lambda b: b, lambda b: b[::-1], lambda b: b[...], lambda b: b.reshape(3, 1)[:, 0])
-    names = [n for n in ROUTES if n not in ("by_draws", "by_ndarray", "by_python_shuffle", "by_ctypes", "by_address", "by_strided")]
+    names = [
+        n
+        for n in ROUTES
+        if n not in ("by_draws", "by_ndarray", "by_python_shuffle", "by_ctypes", "by_address", "by_strided")
+    ]
     steps = []
     for n in range(12):
         kind = rng.choice(5, p=[0.25, 0.2, 0.05, 0.25, 0.25])
@@ -412,7 +432,9 @@ def sequence(seed):
         elif kind == 1:
             steps.append((lambda b, x, t, see=see: t + np.inner(np.outer(see(b), W), np.outer(x, x)).sum()))
         elif kind == 2:
-            steps.append((lambda b, x, t, see=see, n=n: (see(b).__setitem__(n % 3, np.tanh(x[n % 3] * t)), t)[1]))
+            steps.append(
+                (lambda b, x, t, see=see, n=n: (see(b).__setitem__(n % 3, np.tanh(x[n % 3] * t)), t)[1])
+            )
         elif kind == 3:
             steps.append((lambda b, x, t, see=see, n=n: (see(b).__imul__(0.5 + 0.1 * n), t)[1]))
         else:

@@ -159,7 +159,9 @@ def test_an_incomplete_row_is_seen():
 
 
 def test_an_incomplete_row_is_no_wrong_number(monkeypatch):
-    without = objects.kind(functools.partial, "{0}.func, {0}.args", make=lambda x, parts: functools.partial(parts[0], *parts[1]))
+    without = objects.kind(
+        functools.partial, "{0}.func, {0}.args", make=lambda x, parts: functools.partial(parts[0], *parts[1])
+    )
     monkeypatch.setitem(objects.BY_TYPE, functools.partial, without)
     buffer, new = np.zeros(3), np.zeros(3)
     p = functools.partial(lambda b=new: b[1], b=buffer)
@@ -365,7 +367,9 @@ class Held:
     value = np.zeros(2)
 
 
-@pytest.mark.parametrize("kind", [Held | None, collections.abc.Callable[[int], Held], collections.abc.Callable[..., Held]])
+@pytest.mark.parametrize(
+    "kind", [Held | None, collections.abc.Callable[[int], Held], collections.abc.Callable[..., Held]]
+)
 def test_an_array_written_behind_an_annotation(kind):
     def f(x):
         Held.value[:] = x**2

@@ -359,7 +359,11 @@ def test_none_alone_as_an_index():
     u, du, ddu = x + x * x, 1 + 2 * x, 2.0
     np.testing.assert_allclose(tg.grad(f)(x), 3 * u**2 * du + 3 * x**2)
     bend = 6 * u * du**2 + 3 * u**2 * ddu + 6 * x
-    for h in (tg.hvp(f, x, np.ones(3)), tg.grad(lambda x: tg.grad(f)(x).sum())(x), tg.jvp(tg.grad(f), (x,), (np.ones(3),))[1]):
+    for h in (
+        tg.hvp(f, x, np.ones(3)),
+        tg.grad(lambda x: tg.grad(f)(x).sum())(x),
+        tg.jvp(tg.grad(f), (x,), (np.ones(3),))[1],
+    ):
         np.testing.assert_allclose(h, bend)
 
 

@@ -95,7 +95,9 @@ def test_tracked_value_into_a_captured_read_only_array(xp, transform):
 
 
 @transforms
-@pytest.mark.parametrize("view", [np.diagonal, lambda m: np.broadcast_to(m[0], (3, 2))], ids=["diagonal", "broadcast"])
+@pytest.mark.parametrize(
+    "view", [np.diagonal, lambda m: np.broadcast_to(m[0], (3, 2))], ids=["diagonal", "broadcast"]
+)
 def test_read_only_views(transform, view):
     def f(x):
         m = np.outer(x, x)

@@ -92,7 +92,13 @@ def views(y, z, r):
         a = found[r.integers(len(found))]
         k = r.integers(5)
         found.append(
-            [lambda a: a[1:], lambda a: a[::2], lambda a: a[: len(a) // 2 + 1], lambda a: a.reshape(-1)[::-1], lambda a: a.copy()][k](a)
+            [
+                lambda a: a[1:],
+                lambda a: a[::2],
+                lambda a: a[: len(a) // 2 + 1],
+                lambda a: a.reshape(-1)[::-1],
+                lambda a: a.copy(),
+            ][k](a)
         )
     return found
 
@@ -111,7 +117,11 @@ def test_whether_two_arrays_share_memory(asked, mode):
             for _ in range(3):
                 several = [*views(y, z, r), state, late, early, late[1:], x]
                 said += [asked(a, b) for a, b in itertools.product(several, several)]
-                [lambda: y.fill(2.0), lambda: z.__setitem__(slice(2), x[:2]), lambda: early.__setitem__(slice(4), x)][r.integers(3)]()
+                [
+                    lambda: y.fill(2.0),
+                    lambda: z.__setitem__(slice(2), x[:2]),
+                    lambda: early.__setitem__(slice(4), x),
+                ][r.integers(3)]()
                 y[r.integers(4)] = x[0]
             return (x * np.cos(np.arange(len(said)) * np.array(said)).sum()).sum()
 
@@ -125,7 +135,12 @@ def test_an_argument_shares_memory_with_what_it_shared_it_with_outside():
     apart = np.arange(6.0)
 
     def f(x, y, z):
-        return float(np.shares_memory(x, y)) + 10 * np.shares_memory(x, a) + 100 * np.shares_memory(x, z) + 0 * x.sum()
+        return (
+            float(np.shares_memory(x, y))
+            + 10 * np.shares_memory(x, a)
+            + 100 * np.shares_memory(x, z)
+            + 0 * x.sum()
+        )
 
     given = a[:4], a[2:], apart
     assert tg.value_and_grad(f, (0, 1, 2))(*given)[0] == f(*given) == 11.0

@@ -69,7 +69,11 @@ def one_route(name: str, expression: str, back: bool) -> Text:
     lines = random_graphs.KINDS[name][0].format(n="c2", v="c1", i=2)
     ways = ["c1", expression.format(o="c2", n="c2", i=2)]
     a, b = ways[::-1] if back else ways
-    return Text(("c1 = np.linspace(0.2, 0.6, 3)", lines), (f"({a})[...] = x * x", f"s = s + red({b}) * x[0]"), (ways[1],))
+    return Text(
+        ("c1 = np.linspace(0.2, 0.6, 3)", lines),
+        (f"({a})[...] = x * x", f"s = s + red({b}) * x[0]"),
+        (ways[1],),
+    )
 
 
 def both(names, *ids: str):
@@ -147,7 +151,9 @@ def test_what_is_left_is_seen(monkeypatch):
     assert judge(SOUND, deep=False).wrong[0][0] == "grad, left in buf"
     monkeypatch.setattr(tg, "value_and_grad", careless(lambda space, x: x.fill(0.0)))
     assert judge(SOUND, deep=False).wrong[0][0] == "grad"
-    monkeypatch.setattr(tg, "value_and_grad", careless(lambda space, x: space["f"].__dict__.update(kept=[tg.Variable(x)])))
+    monkeypatch.setattr(
+        tg, "value_and_grad", careless(lambda space, x: space["f"].__dict__.update(kept=[tg.Variable(x)]))
+    )
     assert judge(SOUND, deep=False).wrong[0][:2] == ("grad, left", "a Variable at /dict/function/dict/list")
 
 
@@ -174,8 +180,16 @@ def test_programs_that_numpy_refuses_are_not_judged():
 
 def test_programs_are_shrunk_to_what_fails(monkeypatch):
     """Of a long text, the lines that matter stay."""
-    monkeypatch.setattr(judged_routes, "judged", lambda text, deep: Verdict(wrong=[("grad", 1.0, 2.0)] if "t = x[0]" in text.body else []))
-    long = Text(tuple(f"a{k} = {k}" for k in range(9)), ("s = s + x[1]", "t = x[0]", "s = s + t", "s = s * 2.0"), ("a1",))
+    monkeypatch.setattr(
+        judged_routes,
+        "judged",
+        lambda text, deep: Verdict(wrong=[("grad", 1.0, 2.0)] if "t = x[0]" in text.body else []),
+    )
+    long = Text(
+        tuple(f"a{k} = {k}" for k in range(9)),
+        ("s = s + x[1]", "t = x[0]", "s = s + t", "s = s * 2.0"),
+        ("a1",),
+    )
     assert shrunk(long) == Text((), ("t = x[0]",), ())
 
 
@@ -188,6 +202,16 @@ def test_links_are_views():
     """The links of view chains share memory with what they are given: some that every user knows are among
     them."""
     found = {text for texts in random_views.links() for text in texts}
-    assert {"{a}.T", "np.ravel({a})", "{a}.view()", "np.diagonal({a})", "np.real({a})", "{a}.conj()", "np.einsum('ii->i', {a})"} <= found
+    assert {
+        "{a}.T",
+        "np.ravel({a})",
+        "{a}.view()",
+        "np.diagonal({a})",
+        "np.real({a})",
+        "{a}.conj()",
+        "np.einsum('ii->i', {a})",
+    } <= found
     a = np.full((3, 3), 0.5)
-    assert all(np.shares_memory(a, eval(text.replace("{a}", "a"))) for text in ("np.flip(a)", "a.swapaxes(0, 1)"))
+    assert all(
+        np.shares_memory(a, eval(text.replace("{a}", "a"))) for text in ("np.flip(a)", "a.swapaxes(0, 1)")
+    )

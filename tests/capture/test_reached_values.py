@@ -13,12 +13,22 @@ import tapegrad as tg
 x, v = np.array([0.7, -1.3, 2.1]), np.array([0.3, 0.5, -0.2])
 
 READERS = {
-    "rule": lambda read: lambda a: tg.rule(lambda x: x * read(), vjp=lambda g, out, x: g, jvp=lambda t, out, x: t[0])(a).sum(),
-    "rule of a sum": lambda read: lambda a: tg.rule(lambda x: [x.sum(), (read() ** 2).sum()], vjp=lambda g, out, x: g[0])(a)[1],
-    "root": lambda read: lambda a: tg.implicit.root(lambda u, p: u - p * read(), lambda F, u, p: u - F(u, p))(np.zeros(3), a).sum(),
+    "rule": lambda read: (
+        lambda a: tg.rule(lambda x: x * read(), vjp=lambda g, out, x: g, jvp=lambda t, out, x: t[0])(a).sum()
+    ),
+    "rule of a sum": lambda read: (
+        lambda a: tg.rule(lambda x: [x.sum(), (read() ** 2).sum()], vjp=lambda g, out, x: g[0])(a)[1]
+    ),
+    "root": lambda read: (
+        lambda a: tg.implicit.root(lambda u, p: u - p * read(), lambda F, u, p: u - F(u, p))(
+            np.zeros(3), a
+        ).sum()
+    ),
     "checkpoint": lambda read: lambda a: (tg.checkpoint(lambda z: z * read())(a)).sum(),
     "sparse Jacobian": lambda read: lambda a: tg.sparse.jacobian(lambda z: z**2 * read(), np.ones(3)).sum(),
-    "sparse Hessian": lambda read: lambda a: tg.sparse.hessian(lambda z: (z**3 * read()).sum(), np.ones(3), pattern=np.eye(3) > 0).sum(),
+    "sparse Hessian": lambda read: (
+        lambda a: tg.sparse.hessian(lambda z: (z**3 * read()).sum(), np.ones(3), pattern=np.eye(3) > 0).sum()
+    ),
     "prepare": lambda read: lambda a: tg.prepare(lambda z: (z * read()).sum(), np.ones(3))(a * 1.0),
 }
 
@@ -86,7 +96,9 @@ def test_a_tracked_value_that_a_function_keeps(keeper):
     done = 0
     for seed in range(12):
         used, mode = bool(seed % 2), ("reverse", "forward")[seed // 2 % 2]
-        done += right_or_loud(kept(KEEPERS[keeper], used, seed), mode, nested(x, np.random.default_rng(seed))[0])
+        done += right_or_loud(
+            kept(KEEPERS[keeper], used, seed), mode, nested(x, np.random.default_rng(seed))[0]
+        )
     assert done >= (12 if keeper == "none" else 0)
 
 
@@ -99,7 +111,9 @@ def test_many_ways(what):
             f = lambda a, seed=seed: READERS[what](nested(a * 2.0, np.random.default_rng(seed))[1])(a)
         else:
             f = kept(KEEPERS[what], bool(seed % 2), seed)
-        right_or_loud(f, ("reverse", "forward", "nested")[r.integers(3)], nested(x, np.random.default_rng(seed))[0])
+        right_or_loud(
+            f, ("reverse", "forward", "nested")[r.integers(3)], nested(x, np.random.default_rng(seed))[0]
+        )
 
 
 def test_what_is_kept_and_has_no_derivative_is_allowed():
@@ -125,7 +139,9 @@ def test_a_rule_names_the_way():
         read = HOLDERS["namespace"](a)
         return tg.rule(lambda z: (z * read()).sum(), vjp=lambda g, out, z: g * z)(a)
 
-    with pytest.raises(tg.errors.ArgumentError, match=r"test_reached_values.*`held` of .*pass it as an argument"):
+    with pytest.raises(
+        tg.errors.ArgumentError, match=r"test_reached_values.*`held` of .*pass it as an argument"
+    ):
         tg.grad(f)(x)
     cut = lambda a: tg.rule(lambda z: (z * tg.value(a)).sum(), vjp=lambda g, out, z: g * x)(a)
     assert np.array_equal(tg.grad(cut)(x), x)

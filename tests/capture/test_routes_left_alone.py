@@ -40,7 +40,11 @@ def foreign(name, bases=(), **members):
 
 Dataset = foreign("Dataset", read=lambda self: self.data)
 Registry = foreign("Registry")
-Proxy = foreign("Proxy", __init__=lambda self, o: self.__dict__.update(o=o), __getattr__=lambda self, n: getattr(self.__dict__["o"], n))
+Proxy = foreign(
+    "Proxy",
+    __init__=lambda self, o: self.__dict__.update(o=o),
+    __getattr__=lambda self, n: getattr(self.__dict__["o"], n),
+)
 
 
 def dataset(buf):
@@ -157,8 +161,14 @@ HOLDERS = {
     "nditer": (lambda b: np.nditer(b), lambda c: c.operands[0]),
     "integers over the same memory": (lambda b: b.view(np.int64), lambda c: c.view(float)),
     "masked array": (lambda b: np.ma.masked_array(b, [False, False, False]), lambda c: c.data),
-    "foreign holder of an object array": (lambda b: dataset(np.array([b, None], object)), lambda c: c.data[0]),
-    "mapping proxy of a foreign dictionary": (lambda b: dataset(types.MappingProxyType({"a": b})), lambda c: c.data["a"]),
+    "foreign holder of an object array": (
+        lambda b: dataset(np.array([b, None], object)),
+        lambda c: c.data[0],
+    ),
+    "mapping proxy of a foreign dictionary": (
+        lambda b: dataset(types.MappingProxyType({"a": b})),
+        lambda c: c.data["a"],
+    ),
     "ctypes array": (lambda b: np.ctypeslib.as_ctypes(b), lambda c: np.ctypeslib.as_array(c)),
     "pointer": (
         lambda b: b.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
@@ -226,7 +236,9 @@ def test_written_by_name_and_read_behind_a_holder(name):
 def test_a_reference_that_nobody_shows_raises(name):
     f, buf, _ = writes_then_reads(name)
     also = [buf, {"a": buf}, buf[1:]]
-    with pytest.raises(tg.errors.RouteError, match=r"captured array `buf` .* does not show itself keeps it too"):
+    with pytest.raises(
+        tg.errors.RouteError, match=r"captured array `buf` .* does not show itself keeps it too"
+    ):
         tg.grad(f)(x)
     assert buf.tolist() == also[2].tolist() + [1.0]
 
@@ -341,7 +353,11 @@ def test_nothing_is_handed_back_after_the_error():
         pass
 
     helper.note = 4.0
-    model, things, buf = types.SimpleNamespace(a=np.ones(3)), [np.ones(3), {"k": None, "a": np.ones(3)}], np.ones(3)
+    model, things, buf = (
+        types.SimpleNamespace(a=np.ones(3)),
+        [np.ones(3), {"k": None, "a": np.ones(3)}],
+        np.ones(3),
+    )
     held, first = forever(buf), list(things)
 
     def f(v):
@@ -359,7 +375,12 @@ def test_nothing_is_handed_back_after_the_error():
             transform(x)
         assert (bound, cell, Table.rows, vars(helper)) == (1.0, 2.0, 3.0, {"note": 4.0})
         assert model.a.tolist() == buf.tolist() == [1.0, 1.0, 1.0] and not hasattr(model, "b")
-        assert len(things) == 2 and things[0] is first[0] and list(things[1]) == ["k", "a"] and things[1]["k"] is None
+        assert (
+            len(things) == 2
+            and things[0] is first[0]
+            and list(things[1]) == ["k", "a"]
+            and things[1]["k"] is None
+        )
 
 
 def test_changed_through_an_address():
@@ -372,7 +393,9 @@ def test_changed_through_an_address():
         ctypes.memmove(address + 8, np.array([5.0]).ctypes.data, 8)
         return (buf * W).sum()
 
-    with pytest.raises(tg.errors.RouteError, match="was changed while the function ran, by a way that tapegrad does not see"):
+    with pytest.raises(
+        tg.errors.RouteError, match="was changed while the function ran, by a way that tapegrad does not see"
+    ):
         tg.grad(f)(x)
     assert buf.tolist() == [1.0, 5.0, 1.0]
 
@@ -411,7 +434,10 @@ def test_captured_and_an_argument(part, which, argnums):
         expected = 2 * given if argnums else np.full(3, 2.0)
         assert tg.grad(f, argnums)(np.ones(3), given).tolist() == expected.tolist()
     else:
-        with pytest.raises(tg.errors.AliasError, match=r"f: the captured array .*shares memory with an argument.*Pass x.copy\(\)"):
+        with pytest.raises(
+            tg.errors.AliasError,
+            match=r"f: the captured array .*shares memory with an argument.*Pass x.copy\(\)",
+        ):
             tg.grad(f, argnums)(np.ones(3), given)
     assert buf.tolist() == [1.0, 2.0, 3.0]
     assert getattr(OPEN, "depth", 0) == 0
@@ -496,7 +522,12 @@ class Owner:
 def test_references_that_are_all_known_end_the_search(where, monkeypatch):
     """With a logger in reach, which leads to much, nothing is searched where no other object can refer to the
     array."""
-    log, owner, table, cell = logging.getLogger("tapegrad.test.routes"), Owner(np.zeros(3)), {"a": np.zeros(3)}, np.zeros(3)
+    log, owner, table, cell = (
+        logging.getLogger("tapegrad.test.routes"),
+        Owner(np.zeros(3)),
+        {"a": np.zeros(3)},
+        np.zeros(3),
+    )
 
     def f(v, of=np.zeros(3)):  # noqa: B008
         log.debug("at work")

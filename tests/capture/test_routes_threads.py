@@ -72,7 +72,13 @@ def writer(xp):
 def buf(request, xp):
     """A captured array, owning its memory or a view, in any layout."""
     b = xp.asarray(np.arange(1.0, 13.0).reshape(3, 4))
-    return {"whole": b, "row": b[1], "reversed": b[::-1, ::-1], "column": b[:, 1], "zero_d": xp.asarray(np.array(2.0))}[request.param]
+    return {
+        "whole": b,
+        "row": b[1],
+        "reversed": b[::-1, ::-1],
+        "column": b[:, 1],
+        "zero_d": xp.asarray(np.array(2.0)),
+    }[request.param]
 
 
 def numbers(a):
@@ -251,7 +257,10 @@ def test_two_sweeps_that_wait_for_each_other_are_told():
         assert not t.is_alive()
     errors = [r for r in results if isinstance(r, tg.errors.RouteError)]
     assert errors
-    assert any("two threads share the captured array of shape (2,)" in str(e) or "was changed while" in str(e) for e in errors)
+    assert any(
+        "two threads share the captured array of shape (2,)" in str(e) or "was changed while" in str(e)
+        for e in errors
+    )
     assert threads.THREADS == set()
 
 

@@ -33,7 +33,13 @@ def test_a_long_path_is_shortened_to_elements(a):
             y, there = view(y, step), region(there, (step,))
     path = shortened(x, y._path)
     assert len(path) <= 2
-    for like in (a, np.ascontiguousarray(a), np.asfortranarray(a), np.repeat(a, 2, axis=0)[::2], a.astype(np.complex64)):
+    for like in (
+        a,
+        np.ascontiguousarray(a),
+        np.asfortranarray(a),
+        np.repeat(a, 2, axis=0)[::2],
+        a.astype(np.complex64),
+    ):
         np.testing.assert_array_equal(region(like, path), region(like, y._path))
 
 
@@ -67,7 +73,8 @@ def test_views_of_one_array_in_any_order(order):
     np.testing.assert_allclose(ran(lambda: tg.hvp(f, x, x)), h @ x, rtol=1e-12)
     step = 1e-6
     by_differences = [
-        (ran(lambda e=e: tg.grad(f)(x + step * e)) - ran(lambda e=e: tg.grad(f)(x - step * e))) / (2 * step) for e in np.eye(2)
+        (ran(lambda e=e: tg.grad(f)(x + step * e)) - ran(lambda e=e: tg.grad(f)(x - step * e))) / (2 * step)
+        for e in np.eye(2)
     ]
     np.testing.assert_allclose(h, by_differences, rtol=1e-6, atol=1e-7)
 
@@ -119,7 +126,9 @@ def with_late_writes(x):
 WINDOWS = {
     "filtered": lambda x: (sliding_window_view(x.reshape(-1), 3) * np.arange(3)).sum(-1) @ np.ones(10) ** 2,
     "planes": lambda x: (sliding_window_view(x, (2, 3)) ** 2 * np.arange(3)).sum(),
-    "along an axis": lambda x: (sliding_window_view(x, 2, axis=1)[..., 0] * sliding_window_view(x, 2, 1)[..., 1]).sum(),
+    "along an axis": lambda x: (
+        sliding_window_view(x, 2, axis=1)[..., 0] * sliding_window_view(x, 2, 1)[..., 1]
+    ).sum(),
     "twice along it": lambda x: (sliding_window_view(x, (2, 2), axis=(0, 0)) ** 3).sum(),
     "of a transpose": lambda x: sliding_window_view(x.T[1:], (2, 2)).max(axis=(-1, -2)).sum(),
     "of windows": lambda x: (sliding_window_view(sliding_window_view(x[0], 2), 2, axis=0) ** 2).sum(),
@@ -164,10 +173,14 @@ def test_windows_are_read_only():
 
 
 LINKS = {
-    "windows": lambda v: sliding_window_view(v, 2, 0), "last": lambda v: sliding_window_view(v, 2, -1), "real": lambda v: v.real,
-    "imag": lambda v: v.imag, "T": lambda v: v.T, "part": lambda v: v[1:], "step": lambda v: v[..., ::-1], "row": lambda v: v[0],
-    "new": lambda v: v[None], "places": lambda v: v[[0, -1, 0]], "repeated": lambda v: np.broadcast_to(v, (2, *v.shape)),
-    "reshape": lambda v: v.reshape(v.shape[0], -1), "conj": lambda v: v.conj(), "diagonal": lambda v: v.diagonal(),
+    "windows": lambda v: sliding_window_view(v, 2, 0), "last": lambda v: sliding_window_view(v, 2, -1),
+    "real": lambda v: v.real,
+    "imag": lambda v: v.imag, "T": lambda v: v.T, "part": lambda v: v[1:], "step": lambda v: v[..., ::-1],
+    "row": lambda v: v[0],
+    "new": lambda v: v[None], "places": lambda v: v[[0, -1, 0]], "repeated": lambda v: np.broadcast_to(v, (2,
+    *v.shape)),
+    "reshape": lambda v: v.reshape(v.shape[0], -1), "conj": lambda v: v.conj(),
+    "diagonal": lambda v: v.diagonal(),
 }  # fmt: skip
 
 
@@ -178,7 +191,11 @@ def linear(seed):
     a = rng.normal(size=(4, 3, 3)) + 1j * rng.normal(size=(4, 3, 3))
     chain = []
     v = a
-    for name in [*rng.choice(["real", "imag"], 1), *rng.choice(["windows", "last"], 1), *rng.choice(list(LINKS), 3)]:
+    for name in [
+        *rng.choice(["real", "imag"], 1),
+        *rng.choice(["windows", "last"], 1),
+        *rng.choice(list(LINKS), 3),
+    ]:
         chain.insert(int(rng.integers(0, len(chain) + 1)), str(name))
     kept = []
     for name in chain:
@@ -210,13 +227,17 @@ def test_parts_and_windows_in_any_order(seeds):
         np.testing.assert_allclose(np.vdot(g, d), wanted, rtol=1e-9, atol=1e-9, err_msg=str(chain))
         np.testing.assert_allclose(tg.jvp(f, (x,), (d,))[1], wanted, rtol=1e-9, atol=1e-9, err_msg=str(chain))
         if seed % 4 == 0:
-            np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([x, d]))[1], g, rtol=1e-9, atol=1e-9, err_msg=str(chain))
+            np.testing.assert_allclose(
+                tg.vmap(tg.grad(f))(np.stack([x, d]))[1], g, rtol=1e-9, atol=1e-9, err_msg=str(chain)
+            )
             np.testing.assert_allclose(tg.prepare(f, x).grad(d), g, rtol=1e-9, atol=1e-9, err_msg=str(chain))
 
 
 VIEWS_OF = {
-    "transposed": lambda v: v.T, "slice": lambda v: v[1:], "diagonal": np.diagonal, "broadcast": lambda v: np.broadcast_to(v, (2, 3, 3)),
-    "windows": lambda v: np.lib.stride_tricks.sliding_window_view(v, 2, 0), "reshaped": lambda v: v.reshape(9),
+    "transposed": lambda v: v.T, "slice": lambda v: v[1:], "diagonal": np.diagonal,
+    "broadcast": lambda v: np.broadcast_to(v, (2, 3, 3)),
+    "windows": lambda v: np.lib.stride_tricks.sliding_window_view(v, 2, 0),
+    "reshaped": lambda v: v.reshape(9),
     "strided": lambda v: np.lib.stride_tricks.as_strided(v, (2, 2), (8, 8)), "turned": np.rot90,
     "buffer": lambda v: np.asarray(memoryview(v)),
 }  # fmt: skip

@@ -33,9 +33,12 @@ STANDS = {
     "empty": lambda x: x[:0],
 }
 CLASSES = [
-    float, int, complex, bool, str, list, tuple, object, np.ndarray, np.generic, np.number, np.inexact, np.floating, np.complexfloating,
-    np.integer, np.float64, np.float32, np.complex128, np.complex64, numbers.Number, numbers.Complex, numbers.Real, numbers.Rational,
-    numbers.Integral, collections.abc.Sequence, collections.abc.Mapping, collections.abc.Callable, type, np.memmap,
+    float, int, complex, bool, str, list, tuple, object, np.ndarray, np.generic, np.number, np.inexact,
+    np.floating, np.complexfloating,
+    np.integer, np.float64, np.float32, np.complex128, np.complex64, numbers.Number, numbers.Complex,
+    numbers.Real, numbers.Rational,
+    numbers.Integral, collections.abc.Sequence, collections.abc.Mapping, collections.abc.Callable, type,
+    np.memmap,
 ]  # fmt: skip
 
 
@@ -79,12 +82,17 @@ def test_calls_that_ask(name):
         return run
 
     questions = [
-        len, callable, np.ndim, np.shape, np.size, np.isscalar, np.iterable, operator.length_hint, np.isrealobj, np.iscomplexobj,
-        lambda v: len(list(v)), lambda v: len([*v]), lambda v: sum(1 for _ in v), lambda v: 1.0 in v, lambda v: v[0] is None,
-        lambda v: v[:0].shape, lambda v: v[()].shape, lambda v: range(v), lambda v: [1, 2, 3][v], lambda v: v(), operator.index,
-        lambda v: (lambda *a: len(a))(*v), lambda v: len(tuple(zip(v, v, strict=True))), lambda v: len(dict.fromkeys(range(len(v)))),
+        len, callable, np.ndim, np.shape, np.size, np.isscalar, np.iterable, operator.length_hint,
+        np.isrealobj, np.iscomplexobj,
+        lambda v: len(list(v)), lambda v: len([*v]), lambda v: sum(1 for _ in v), lambda v: 1.0 in v,
+        lambda v: v[0] is None,
+        lambda v: v[:0].shape, lambda v: v[()].shape, lambda v: range(v), lambda v: [1, 2, 3][v],
+        lambda v: v(), operator.index,
+        lambda v: (lambda *a: len(a))(*v), lambda v: len(tuple(zip(v, v, strict=True))),
+        lambda v: len(dict.fromkeys(range(len(v)))),
         lambda v: getattr(v, "__len__", None) is None, lambda v: getattr(v, "__iter__", None) is None,
-        lambda v: copy.copy(v).shape, lambda v: copy.deepcopy(v).dtype, lambda v: isinstance(v, type), lambda v: repr(v.dtype),
+        lambda v: copy.copy(v).shape, lambda v: copy.deepcopy(v).dtype, lambda v: isinstance(v, type),
+        lambda v: repr(v.dtype),
     ]  # fmt: skip
     for n, question in enumerate(questions):
         answers = asked(outcome(question), STANDS[name])
@@ -192,8 +200,10 @@ def test_random_questions_of_numbers():
     value."""
     rng = np.random.default_rng(5)
     steps = [
-        lambda v: v + 1, lambda v: 2.5 * v, lambda v: v**2, lambda v: -v, abs, lambda v: v / 3, np.sin, np.float64(2.0).__mul__,
-        lambda v: v.real, lambda v: v - np.float32(0.5), lambda v: np.multiply(v, 2), lambda v: round(v, 3), lambda v: v % 2,
+        lambda v: v + 1, lambda v: 2.5 * v, lambda v: v**2, lambda v: -v, abs, lambda v: v / 3, np.sin,
+        np.float64(2.0).__mul__,
+        lambda v: v.real, lambda v: v - np.float32(0.5), lambda v: np.multiply(v, 2), lambda v: round(v, 3),
+        lambda v: v % 2,
         lambda v: v // 0.3, lambda v: v.conj(), lambda v: v.astype(np.float32), lambda v: v.astype(float),
         lambda v: np.array([v, 1.0])[0], lambda v: v.sum(), lambda v: np.sum([v, v]), lambda v: max(v, 0.1),
         lambda v: np.where(True, v, 0.0)[()], copy.copy, lambda v: v.reshape(1)[0], lambda v: sum([v, v]),
@@ -226,7 +236,9 @@ def test_the_engine_knows_a_variable_from_an_array():
 
     def f(x):
         for v in (x, x[0], x[1:]):
-            assert type(v) in (np.float64, np.ndarray) and isinstance(v, Variable) and isinstance(v, tg.Variable)
+            assert (
+                type(v) in (np.float64, np.ndarray) and isinstance(v, Variable) and isinstance(v, tg.Variable)
+            )
             assert not is_array(v) and not is_scalar(v) and not is_differentiable(v)
             seen.append(v)
         return x.sum()
@@ -305,7 +317,13 @@ def test_the_twin_of_type_makes_classes():
     class Thing(metaclass=Meta):
         pass
 
-    assert Thing().marked and isinstance(Thing, Meta) and isinstance(Thing, type) and isinstance(Thing, ask) and not isinstance(3, ask)
+    assert (
+        Thing().marked
+        and isinstance(Thing, Meta)
+        and isinstance(Thing, type)
+        and isinstance(Thing, ask)
+        and not isinstance(3, ask)
+    )
     assert issubclass(Meta, ask) and issubclass(type, ask) and not issubclass(int, ask)
     assert {type: 1}[ask] == 1 and hash(ask) == hash(type) and ask(int) is type and ask(Thing) is Meta
     with pytest.raises(TypeError):

@@ -136,8 +136,12 @@ def test_a_number_among_large_arrays(size):
     assert np.isclose(ga, (A * B).sum() + A.sum(), rtol=1e-12, atol=1e-12)
     assert np.isclose(gb, (A * B).sum() - (A / 0.25).sum(), rtol=1e-12, atol=1e-12)
     A[size // 2] = np.inf  # where no product is finite the safe rule is asked
-    assert np.isnan(tg.grad(lambda a: np.where(np.isfinite(A), a * A, 0.0).sum() * 0.0)(2.0)) == np.isnan(0.0 * A[np.isfinite(A)].sum())
-    assert np.isclose(tg.grad(lambda a: np.where(np.isfinite(A), a * A, 0.0).sum())(2.0), A[np.isfinite(A)].sum())
+    assert np.isnan(tg.grad(lambda a: np.where(np.isfinite(A), a * A, 0.0).sum() * 0.0)(2.0)) == np.isnan(
+        0.0 * A[np.isfinite(A)].sum()
+    )
+    assert np.isclose(
+        tg.grad(lambda a: np.where(np.isfinite(A), a * A, 0.0).sum())(2.0), A[np.isfinite(A)].sum()
+    )
 
 
 # --- random programs ---
@@ -154,18 +158,32 @@ def program(seed):
 
     def term():
         a, b = draw.choice(values + buffers), draw.choice(values + buffers)
-        forms = [f"{a} * {b}", f"np.sin({a})", f"{a} + 0.5 * {b}", a, f"{a} - {b} * {b}", f"-{a}", f"{a}.copy()", f"0.5 * {a}"]
+        forms = [
+            f"{a} * {b}",
+            f"np.sin({a})",
+            f"{a} + 0.5 * {b}",
+            a,
+            f"{a} - {b} * {b}",
+            f"-{a}",
+            f"{a}.copy()",
+            f"0.5 * {a}",
+        ]
         return draw.choice(forms + ([f"{a} @ {b}", f"{a}.T"] if matrix else []))
 
     for k in range(draw.randrange(4, 14)):
-        kind, at = draw.choice(["whole", "whole", "in place", "part", "view", "through", "value", "out"]), draw.choice(places)
+        kind, at = (
+            draw.choice(["whole", "whole", "in place", "part", "view", "through", "value", "out"]),
+            draw.choice(places),
+        )
         target = draw.choice(buffers + values[1:])
         if kind == "whole":
             lines.append(f"{draw.choice(buffers)}[{draw.choice([':', '...'])}] = {term()}")
         elif kind == "in place":
             lines.append(f"{target} {draw.choice(['+=', '-=', '*='])} {term()}")
         elif kind == "part":
-            lines.append(f"{target}[{at}] = {draw.choice(['0.75', f'x[{at}] * 1.5', f'{draw.choice(buffers)}[{at}] * x[{at}]'])}")
+            lines.append(
+                f"{target}[{at}] = {draw.choice(['0.75', f'x[{at}] * 1.5', f'{draw.choice(buffers)}[{at}] * x[{at}]'])}"
+            )
         elif kind == "view" and (":" in at or matrix) and at != "1, 1":
             lines.append(f"v{k} = {target}[{at}]")
             views.append(f"v{k}")
@@ -177,7 +195,10 @@ def program(seed):
             lines.append(f"y{k} = {term()}")
             values.append(f"y{k}")
         elif kind == "out":
-            lines.append(f"np.multiply({draw.choice(buffers)}, {draw.choice(values + buffers)}, out={draw.choice(buffers)})")
+            lines.append(
+                f"np.multiply({draw.choice(buffers)}, {draw.choice(values + buffers)}, "
+                f"out={draw.choice(buffers)})"
+            )
     end = " + ".join([f"({v} ** 2).sum() * {j + 1}.0" for j, v in enumerate(values + buffers + views)])
     start = ["global c0, c1", f"b0 = np.zeros({shape}, x.dtype{order})", "b1 = b0 + 0.25"]
     return "def f(x):\n    " + "\n    ".join([*start, *lines, f"return 0.01 * ({end})"]) + "\n", shape
@@ -189,7 +210,12 @@ def judged(seed):
     captured, (x, v) = 0.3 * rng.standard_normal((2, *shape)), 0.4 * rng.standard_normal((2, *shape))
 
     def made(dtype):
-        space = {"np": np, "__name__": "model", "c0": captured[0].astype(dtype), "c1": captured[1].astype(dtype)}
+        space = {
+            "np": np,
+            "__name__": "model",
+            "c0": captured[0].astype(dtype),
+            "c1": captured[1].astype(dtype),
+        }
         exec(text, space)
         return space
 
@@ -204,14 +230,20 @@ def judged(seed):
         for d in ((g * v).sum(), tg.jvp(forward["f"], (x,), (v,))[1]):
             assert np.isclose(d, slope, rtol=1e-8, atol=1e-10), f"seed {seed}: {d} instead of {slope}\n{text}"
         for name in ("c0", "c1"):
-            assert np.allclose(reverse[name], plain[name], rtol=1e-12, atol=1e-14), f"seed {seed}: {name}\n{text}"
-            assert np.allclose(forward[name], plain[name], rtol=1e-12, atol=1e-14), f"seed {seed}: {name}\n{text}"
+            assert np.allclose(reverse[name], plain[name], rtol=1e-12, atol=1e-14), (
+                f"seed {seed}: {name}\n{text}"
+            )
+            assert np.allclose(forward[name], plain[name], rtol=1e-12, atol=1e-14), (
+                f"seed {seed}: {name}\n{text}"
+            )
         twice = tg.hvp(made(float)["f"], x, v) if seed % 5 == 0 else None
         if twice is not None:
             h = 1e-6
             near = [tg.grad(made(float)["f"])(x + s * h * v) for s in (1, -1)]
             difference = (near[0] - near[1]) / (2 * h)
-            assert np.allclose(twice, difference, rtol=1e-4, atol=1e-5 * (1 + abs(difference).max())), f"seed {seed}\n{text}"
+            assert np.allclose(twice, difference, rtol=1e-4, atol=1e-5 * (1 + abs(difference).max())), (
+                f"seed {seed}\n{text}"
+            )
     return "right"
 
 

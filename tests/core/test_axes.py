@@ -67,7 +67,11 @@ def caught(seed):
         warnings.simplefilter("ignore")
         test_caught_exceptions.of_plain(program)
         test_caught_exceptions.judged(
-            program, forms[seed % len(forms)], ("record", "raise")[seed % 2], test_caught_exceptions.FILTERS[seed % 3], found
+            program,
+            forms[seed % len(forms)],
+            ("record", "raise")[seed % 2],
+            test_caught_exceptions.FILTERS[seed % 3],
+            found,
         )
         test_caught_exceptions.batched(program, found)
         if seed % 4 == 0:
@@ -92,7 +96,9 @@ def interrupts(seed):
         f, show, reset = make()
 
         def check():
-            assert not any([isinstance(v, Variable) for v in show()]), f"{name}, a Variable is left\n{source(program).text}"
+            assert not any([isinstance(v, Variable) for v in show()]), (
+                f"{name}, a Variable is left\n{source(program).text}"
+            )
 
         def call():
             reset()
@@ -108,12 +114,15 @@ def interrupts(seed):
         if not np.all(np.isfinite(expected)):
             return "unjudged"
         count = test_interrupts.struck(begun, None)[0].count
-        test_interrupts.strike(f"{name}\n{source(program).text}", begun, expected, int(r.integers(1, count + 1)))
+        test_interrupts.strike(
+            f"{name}\n{source(program).text}", begun, expected, int(r.integers(1, count + 1))
+        )
     return "right"
 
 
 AXES = {
-    "dtypes": dtypes, "exceptions and warnings": caught, "hashing and equality": hashing, "foreign objects": routes(random_foreign.draw),
+    "dtypes": dtypes, "exceptions and warnings": caught, "hashing and equality": hashing,
+    "foreign objects": routes(random_foreign.draw),
     "object graphs": routes(random_graphs.draw), "views": routes(random_views.draw), "interrupts": interrupts,
 }  # fmt: skip
 
@@ -143,7 +152,11 @@ def test_ten_thousand_programs(name, seeds):
 
 
 def test_a_wrong_derivative_is_seen(monkeypatch):
-    typed = next(t for t in map(typed_programs.drawn, range(100)) if not t.digits and "tg" not in source(t.program).text)
+    typed = next(
+        t
+        for t in map(typed_programs.drawn, range(100))
+        if not t.digits and "tg" not in source(t.program).text
+    )
     assert typed_programs.judge(typed) == ([], [])
     exact = tg.jvp
     monkeypatch.setattr(tg, "jvp", lambda *args: (lambda y, t: (y, t * (1 + 1e-5)))(*exact(*args)))
@@ -156,7 +169,10 @@ def test_a_wrong_derivative_is_seen(monkeypatch):
 def test_every_form_is_drawn():
     """Of real and of complex numbers."""
     found = {
-        (t.complex, form) for t in map(typed_programs.drawn, range(300)) for form in t.forms if form in typed_programs.text_of(t, False)
+        (t.complex, form)
+        for t in map(typed_programs.drawn, range(300))
+        for form in t.forms
+        if form in typed_programs.text_of(t, False)
     }
     assert found == {(c, form) for c in (False, True) for form in typed_programs.FORMS}
 

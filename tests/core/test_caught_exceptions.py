@@ -21,7 +21,10 @@ FORMS = {
     "grad": (tg.grad, lambda p: p.grad),
     "jvp": (lambda f: lambda x: tg.jvp(f, (x,), (V,))[1], lambda p: lambda x: p.jvp(x, V)[1]),
     "hvp": (lambda f: lambda x: tg.hvp(f, x, V), lambda p: lambda x: p.hvp(x, V)),
-    "at": (lambda f: lambda x: tg.hvp(f, x, V), lambda p: lambda x: [here := p.at(x), here.hvp(-V), here.hvp(V)][-1]),
+    "at": (
+        lambda f: lambda x: tg.hvp(f, x, V),
+        lambda p: lambda x: [here := p.at(x), here.hvp(-V), here.hvp(V)][-1],
+    ),
     "nested": (lambda f: tg.grad(lambda x: tg.jvp(f, (x,), (V,))[1]), None),
     "vmap": (lambda f: lambda x: tg.vmap(f)(np.stack([x, x, x]))[1], None),
 }
@@ -39,7 +42,11 @@ def outcome(f, x):
 
 def agree(got, want, rtol=1e-9):
     if isinstance(got, Exception) or isinstance(want, Exception):
-        return isinstance(got, Exception) and isinstance(want, Exception) and (isinstance(got, type(want)) or type(want) is type(got))
+        return (
+            isinstance(got, Exception)
+            and isinstance(want, Exception)
+            and (isinstance(got, type(want)) or type(want) is type(got))
+        )
     return got.shape == want.shape and np.allclose(got, want, rtol, rtol, equal_nan=True)
 
 
@@ -90,19 +97,28 @@ def of_plain(program):
         want, (got, _) = outcome(f, x), plainly("value", program.make, x)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = outcome(tg.value_and_grad(program.make()[0]), x) if not isinstance(want, Exception) else None
+            found = (
+                outcome(tg.value_and_grad(program.make()[0]), x) if not isinstance(want, Exception) else None
+            )
             assert agree(got, want)
             if found is None:
                 continue
             value, gradient = tg.value_and_grad(program.make()[0])(x.copy())
             steps = [(x - 1e-6 * e, x + 1e-6 * e) for e in np.eye(2)]
-            same = np.isfinite(want) and all([program.ways(z) == program.ways(x) for pair in steps for z in pair])
+            same = np.isfinite(want) and all(
+                [program.ways(z) == program.ways(x) for pair in steps for z in pair]
+            )
             sides = [(program.make()[0](a), program.make()[0](b)) for a, b in steps] if same else []
             # no kink, as of a root at zero
             same = same and all([abs(a + b - 2 * want) <= 1e-7 * (1 + abs(want)) for a, b in sides])
             differences = [(b - a) / 2e-6 for a, b in sides] if same else gradient
         assert np.allclose(value, want, 1e-12, equal_nan=True), program.text
-        assert not x.all() or np.allclose(gradient, differences, 2e-4, 2e-4, equal_nan=True), (x, gradient, differences, program.text)
+        assert not x.all() or np.allclose(gradient, differences, 2e-4, 2e-4, equal_nan=True), (
+            x,
+            gradient,
+            differences,
+            program.text,
+        )
 
 
 def batched(program, found):
@@ -126,9 +142,9 @@ def batched(program, found):
             # a sample that is no model is nan
             elif failed and program.kind == "state space" and not isinstance(got, Exception):
                 for y, w in zip(got, want, strict=True):
-                    assert np.isnan(y).any() if isinstance(w, Exception) else agree(y, w) or np.isnan(y).any(), (
-                        f"{got}, {want}\n{program.text}"
-                    )
+                    assert (
+                        np.isnan(y).any() if isinstance(w, Exception) else agree(y, w) or np.isnan(y).any()
+                    ), f"{got}, {want}\n{program.text}"
                 found["right"] += 1
             elif failed:
                 assert isinstance(got, Exception), f"{got} instead of {failed}\n{program.text}"
@@ -151,14 +167,18 @@ def planned(program, found, compile="auto"):
             assert agree(plan, want) or isinstance(plan, GuardError), (plan, want, program.text)
             found["refused"] += 1
             continue
-        for x, setting in itertools.product([x for x in (*POINTS, *POINTS[:2]) if x.all()], ({}, {"divide": "ignore"})):
+        for x, setting in itertools.product(
+            [x for x in (*POINTS, *POINTS[:2]) if x.all()], ({}, {"divide": "ignore"})
+        ):
             with np.errstate(**setting):
                 want = outcome(tg.jacobian(make()), x)
                 got = outcome(lambda x: plan[0](x).toarray(), x)
             if isinstance(got, GuardError):
                 found["refused"] += 1
                 continue
-            assert agree(got, want), f"{x}, planned at {POINTS[k]}: {got!r} instead of {want!r}\n{program.text}"
+            assert agree(got, want), (
+                f"{x}, planned at {POINTS[k]}: {got!r} instead of {want!r}\n{program.text}"
+            )
             found["right"] += 1
 
 

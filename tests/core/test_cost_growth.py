@@ -60,7 +60,9 @@ def steps(draw, shape, n):
                 return b.reshape(to)
         else:
             axis = draw.randrange(a.ndim)
-            at = (slice(None),) * axis + (draw.choice([slice(1, None), slice(None, None, -1), slice(None, None, 2), slice(0, -1)]),)
+            at = (slice(None),) * axis + (
+                draw.choice([slice(1, None), slice(None, None, -1), slice(None, None, 2), slice(0, -1)]),
+            )
             if 0 in a[at].shape or a[at].size < 4:
                 at = (Ellipsis,)
 
@@ -296,7 +298,9 @@ def test_a_function_with_captured_buffers_as_an_argument(wrap):
 
 def test_minimize_with_such_an_argument():
     f, _ = filling()
-    found = tg.optimize.minimize(lambda x, f: f(x - 1.0) + ((x - 1.0) ** 2).sum(), X, (f,), method="trust-ncg")
+    found = tg.optimize.minimize(
+        lambda x, f: f(x - 1.0) + ((x - 1.0) ** 2).sum(), X, (f,), method="trust-ncg"
+    )
     assert found.success
     assert np.allclose(found.x, 1.0, atol=1e-6)
 
@@ -383,7 +387,9 @@ def test_bad_forward_writes_harm_nothing():
 # --- floating-point settings ---
 
 
-@pytest.mark.parametrize("now, put", [(scope.now, scope.put), (scope._told, scope._put)], ids=["variable", "functions"])
+@pytest.mark.parametrize(
+    "now, put", [(scope.now, scope.put), (scope._told, scope._put)], ids=["variable", "functions"]
+)
 def test_settings_are_as_errstate_has_them(now, put):
     before, first = np.geterr(), now()
     seen = []

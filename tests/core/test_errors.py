@@ -68,7 +68,9 @@ def test_integer_or_boolean_array(xp, dtype):
 
 @pytest.mark.parametrize("x", [3, True, "text", None, object()])
 def test_argument_that_is_no_array(x):
-    message = raised(ArgumentError, lambda: tg.grad(square)(x), "grad(square)", "argument 0", type(x).__name__)
+    message = raised(
+        ArgumentError, lambda: tg.grad(square)(x), "grad(square)", "argument 0", type(x).__name__
+    )
     if x == 3:
         assert "float(3)" in message
     assert issubclass(ArgumentError, TypeError)
@@ -92,7 +94,9 @@ def test_output_that_is_not_a_scalar(xp):
     def pair(x):
         return x * 2
 
-    message = raised(NotScalarError, lambda: tg.grad(pair)(xp.ones(3)), "grad(pair)", "(3,)", "y.sum()", "jacobian(pair)")
+    message = raised(
+        NotScalarError, lambda: tg.grad(pair)(xp.ones(3)), "grad(pair)", "(3,)", "y.sum()", "jacobian(pair)"
+    )
     assert "test_errors.py" in message
     raised(NotScalarError, lambda: tg.grad(pair)(xp.ones(1)), "(1,)", "y[0]", "y.sum()")
     raised(NotScalarError, lambda: tg.grad(pair)(xp.ones((1, 1))), "(1, 1)", "y.sum()")
@@ -107,7 +111,9 @@ def test_output_that_is_not_a_scalar(xp):
 def test_complex_output_of_a_real_gradient(xp):
     f = lambda x: (x * (1 + 2j)).sum()
     raised(NotScalarError, lambda: tg.grad(f)(xp.ones(2)), "complex128", ".real", "abs(y)**2")
-    raised(NotScalarError, lambda: tg.grad(lambda z: (z * z).sum())(xp.ones(2) * 1j), "complex128", "jacobian")
+    raised(
+        NotScalarError, lambda: tg.grad(lambda z: (z * z).sum())(xp.ones(2) * 1j), "complex128", "jacobian"
+    )
     raised(ArgumentError, lambda: tg.jacobian(lambda z: z * z)(xp.ones(2) * 1j), "holomorphic=True")
 
 
@@ -130,7 +136,9 @@ def test_tangent_of_another_dtype(xp):
     raised(ArgumentError, lambda: tg.jvp(square, (x,), (x * 1j,)), "tangent", "complex", "real")
     _, pullback = tg.vjp(lambda x: x * 2, x)
     raised(ArgumentError, lambda: pullback(x * 1j), "cotangent", "complex", ".real")
-    raised(ArgumentError, lambda: tg.jvp(square, (np.ones(3),), (np.array(["a", "b", "c"]),)), "tangent", "dtype")
+    raised(
+        ArgumentError, lambda: tg.jvp(square, (np.ones(3),), (np.array(["a", "b", "c"]),)), "tangent", "dtype"
+    )
     # Widths are cast, and integers too.
     close(tg.jvp(square, (x,), (xp.ones(3, dtype=np.float32),))[1], 6.0)
     close(tg.jvp(square, (x,), (xp.ones(3, dtype=int),))[1], 6.0)
@@ -173,7 +181,9 @@ def test_operation_without_a_rule():
     def call(x):
         return np.histogram_bin_edges(x).sum()
 
-    message = raised(NoRuleError, lambda: tg.grad(call)(x), f"numpy.{name}", "tapegrad.rule", "tapegrad.value")
+    message = raised(
+        NoRuleError, lambda: tg.grad(call)(x), f"numpy.{name}", "tapegrad.rule", "tapegrad.value"
+    )
     assert "derivative" in message
     raised(NotImplementedError, lambda: tg.jvp(call, (x,), (x,)), name)
     with tg.Tape() as tape:
@@ -426,7 +436,9 @@ def test_every_error_is_a_builtin_too():
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
-@pytest.mark.parametrize("made", [np.matrix, lambda a: np.ma.masked_array(a, a > 3)], ids=["matrix", "masked"])
+@pytest.mark.parametrize(
+    "made", [np.matrix, lambda a: np.ma.masked_array(a, a > 3)], ids=["matrix", "masked"]
+)
 def test_arrays_with_operators_of_their_own(made):
     """What such operators compute is not what the rules of arrays differentiate."""
     a = np.array([[1.0, 2.0], [3.0, 4.0]])

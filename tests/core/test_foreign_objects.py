@@ -131,28 +131,35 @@ RIGHT = {
     "fromfunction": lambda x: np.fromfunction(lambda i, j: x[i.astype(int)] * x[j.astype(int)], (3, 2)).sum(),
     "vectorize": lambda x: np.vectorize(lambda a, b: a * a if a > 1 else b)(x, C).sum(),
     "vectorize of a closure": lambda x: (np.vectorize(lambda i: x[i] ** 2)(np.arange(3)) * C).sum(),
-    "vectorize, two results": lambda x: (lambda a, b: (a * b).sum())(*np.vectorize(lambda v: (v * v, 3 * v))(x)),
+    "vectorize, two results": lambda x: (lambda a, b: (a * b).sum())(*np.vectorize(lambda v: (v * v,
+    3 * v))(x)),
     "vectorize, a matrix": lambda x: np.vectorize(lambda a, b: a * b)(x[:, None], x[None]).sum(),
     "frompyfunc": lambda x: np.frompyfunc(lambda v: v * v, 1, 1)(x)[:2].sum(),
     "frompyfunc of two": lambda x: np.frompyfunc(lambda v, w: v * w, 2, 1)(x, C).sum(),
     "frompyfunc of a closure": lambda x: np.frompyfunc(lambda i: x[int(i)] ** 2, 1, 1)(np.arange(3)).sum(),
     "frompyfunc of a number": lambda x: np.frompyfunc(lambda v: v**3, 1, 1)(x[1]),
-    "apply_along_axis": lambda x: (np.apply_along_axis(lambda r: r * r[0], 1, np.outer(x, x)) * np.arange(9.0).reshape(3, 3)).sum(),
-    "apply_along_axis of plain rows": lambda x: np.apply_along_axis(lambda r: (r * x).sum(), 0, np.arange(6.0).reshape(3, 2))[1],
-    "apply_along_axis to matrices": lambda x: np.apply_along_axis(lambda r: np.outer(r, r), 0, np.outer(x, C))[1, :, 2].sum(),
+    "apply_along_axis": lambda x: (np.apply_along_axis(lambda r: r * r[0], 1, np.outer(x,
+    x)) * np.arange(9.0).reshape(3, 3)).sum(),
+    "apply_along_axis of plain rows": lambda x: np.apply_along_axis(lambda r: (r * x).sum(), 0,
+    np.arange(6.0).reshape(3, 2))[1],
+    "apply_along_axis to matrices": lambda x: np.apply_along_axis(lambda r: np.outer(r, r), 0, np.outer(x,
+    C))[1, :, 2].sum(),
     "apply_over_axes": lambda x: np.apply_over_axes(np.sum, np.outer(x, x * x), [0, 1])[0, 0],
     "a plain subclass": lambda x: (C.view(Labelled) * x).sum() + (x / C.view(Labelled)).sum(),
     "a memory map": lambda x: np.dot(x, MAPPED) + (MAPPED * x).sum(),
     "a subclass of float": lambda x: (Length(2.0) * x - x**2 / Length(3.0)).sum() + x[0] * Length(2.0),
-    "an array-like": lambda x: (x * Proxy([1.0, 2.0, 3.0])).sum() + np.multiply(Proxy(C), x).sum() + np.dot(Proxy(C), x),
+    "an array-like": lambda x: (x * Proxy([1.0, 2.0, 3.0])).sum() + np.multiply(Proxy(C),
+    x).sum() + np.dot(Proxy(C), x),
     "an operator": lambda x: (x * Operator(3.0)).sum() + x @ Operator(2.0) + x[0] * Operator(4.0),
     "an urgent operand": lambda x: (x + Urgent()).sum(),
     "Series in dot": lambda x: np.dot(pd.Series(C), x) + np.interp(x[0], pd.Series(C), pd.Series(C * C)),
-    "Series in where and concatenate": lambda x: np.where(pd.Series(C) > 1, x, 0).sum() + (np.concatenate([x, pd.Series(C)]) ** 2).sum(),
+    "Series in where and concatenate": lambda x: np.where(pd.Series(C) > 1, x, 0).sum() + (np.concatenate([x,
+    pd.Series(C)]) ** 2).sum(),
     "Series as a mask": lambda x: x[(pd.Series(C) > 1).to_numpy()].sum() * x[pd.Series(C) > 1].prod(),
     "Series of tracked": lambda x: pd.Series([x[0] * x[1], x[1]]).sum(),
     "values of a frame": lambda x: (pd.DataFrame({"a": C, "b": C}).to_numpy().T @ x).sum(),
-    "Series stored": lambda x: (lambda b: (b.__setitem__(slice(None), pd.Series(C)), (b * x).sum())[1])(np.zeros(3)),
+    "Series stored": lambda x: (lambda b: (b.__setitem__(slice(None), pd.Series(C)),
+    (b * x).sum())[1])(np.zeros(3)),
     "sorted, sum, max": lambda x: sorted(x)[0] * 2 + sum(x) + max(x) * min(x),
     "Const inside": lambda x: 3.0 * x[0],
 }  # fmt: skip
@@ -208,7 +215,8 @@ LOUD = {
     "words times tracked": (lambda x: (x * np.array(["a", 1, 2], dtype=object)).sum(), "dtype object"),
 }  # fmt: skip
 REMEDIES = {
-    "torch": ".detach()", "jaxlib._jax": "numpy.asarray", "jax._src.array": "numpy.asarray", "tensorflow.python": ".numpy()",
+    "torch": ".detach()", "jaxlib._jax": "numpy.asarray", "jax._src.array": "numpy.asarray",
+    "tensorflow.python": ".numpy()",
     "xarray.core": ".to_numpy()", "polars.series": ".to_numpy()",
 }  # fmt: skip
 for _module in REMEDIES:
@@ -241,7 +249,9 @@ def test_what_f_returns_in_objects():
     value, tangent = tg.jvp(lambda x: (x * x).astype(object), (X,), (C,))
     np.testing.assert_allclose(value.astype(float), X * X)
     np.testing.assert_allclose(tangent, 2 * X * C)
-    np.testing.assert_allclose(tg.jacobian(lambda x: np.array([x[0] * x[1], x[2]], dtype=object))(X), [[X[1], X[0], 0], [0, 0, 1]])
+    np.testing.assert_allclose(
+        tg.jacobian(lambda x: np.array([x[0] * x[1], x[2]], dtype=object))(X), [[X[1], X[0], 0], [0, 0, 1]]
+    )
     (_, aux), _ = tg.value_and_grad(lambda x: (x.sum(), x.astype(object)), has_aux=True)(X)
     assert aux.dtype == object and all(type(e) is np.float64 for e in aux)
     with pytest.raises(NotScalarError):
@@ -292,7 +302,11 @@ def plainly(y):
 
 
 # Python's and NumPy's own words for what they cannot do with a Variable, or with another library's array.
-WORDS = ("a number cannot be written in place", "__array__ method not producing an array", "'Tensor' object has no attribute")
+WORDS = (
+    "a number cannot be written in place",
+    "__array__ method not producing an array",
+    "'Tensor' object has no attribute",
+)
 
 
 def loud(error):
@@ -344,10 +358,14 @@ def searched(c, p, q, kind):
             continue
         rough = 1e-5 * max(1.0, abs(y).max(initial=0))
         assert np.shape(mine) == y.shape or np.size(mine) == y.size, (c.name, kind, np.shape(mine), y.shape)
-        np.testing.assert_allclose(np.ravel(mine), y.ravel(), rtol=1e-9, atol=1e-12, err_msg=f"{c.name} [{kind} at {p}]")
+        np.testing.assert_allclose(
+            np.ravel(mine), y.ravel(), rtol=1e-9, atol=1e-12, err_msg=f"{c.name} [{kind} at {p}]"
+        )
         difference = ((up - down) / (2 * h)).ravel()
         slope = np.zeros(y.size) if slope is None else np.ravel(slope)
-        np.testing.assert_allclose(slope, difference, rtol=1e-4, atol=rough, err_msg=f"{c.name} [{kind} at {p}]")
+        np.testing.assert_allclose(
+            slope, difference, rtol=1e-4, atol=rough, err_msg=f"{c.name} [{kind} at {p}]"
+        )
     return "right"
 
 
@@ -371,7 +389,12 @@ def test_search_whole(kind):
 
 
 PARTS = ("real", "imaginary")  # of objects these are themselves and 0
-ONE = [(c, q) for c in all_cases() for q, b in enumerate(c.inputs) if is_float(b) and c.order and c.name not in PARTS]
+ONE = [
+    (c, q)
+    for c in all_cases()
+    for q, b in enumerate(c.inputs)
+    if is_float(b) and c.order and c.name not in PARTS
+]
 
 
 def test_search_of_tracked_objects():
@@ -401,10 +424,16 @@ def test_search_of_tracked_objects():
                 continue
             if plain is None or isinstance(value, tuple):
                 continue
-            direct = tg.jvp(lambda x, c=c, q=q: c.f(*[x if n == q else a for n, a in enumerate(c.inputs)]), (x,), (v,))
-        np.testing.assert_allclose(np.ravel(value).astype(complex), plain[0].ravel(), rtol=1e-9, atol=1e-12, err_msg=c.name)
+            direct = tg.jvp(
+                lambda x, c=c, q=q: c.f(*[x if n == q else a for n, a in enumerate(c.inputs)]), (x,), (v,)
+            )
+        np.testing.assert_allclose(
+            np.ravel(value).astype(complex), plain[0].ravel(), rtol=1e-9, atol=1e-12, err_msg=c.name
+        )
         if tangent is not None:
-            np.testing.assert_allclose(np.ravel(tangent).astype(complex), np.ravel(direct[1]), rtol=1e-8, atol=1e-10, err_msg=c.name)
+            np.testing.assert_allclose(
+                np.ravel(tangent).astype(complex), np.ravel(direct[1]), rtol=1e-8, atol=1e-10, err_msg=c.name
+            )
         counts["right"] += 1
     print(counts)
     assert counts["right"] > 40
@@ -480,7 +509,8 @@ def fallback_finally(x):
 
 
 SWALLOWING = [
-    fallback_float, fallback_suppressed, fallback_any, fallback_not_implemented, fallback_store, fallback_in_a_helper,
+    fallback_float, fallback_suppressed, fallback_any, fallback_not_implemented, fallback_store,
+    fallback_in_a_helper,
     fallback_statistics, fallback_finally,
 ]  # fmt: skip
 
@@ -488,7 +518,13 @@ SWALLOWING = [
 @pytest.mark.parametrize("f", SWALLOWING, ids=lambda f: f.__name__)
 def test_a_swallowed_error_is_raised_again(f):
     first = f.__code__.co_firstlineno
-    calls = [lambda: tg.grad(f)(X), lambda: tg.jvp(f, (X,), (C,)), lambda: tg.vjp(f, X), lambda: tg.hessian(f)(X), lambda: tg.hvp(f, X, C)]
+    calls = [
+        lambda: tg.grad(f)(X),
+        lambda: tg.jvp(f, (X,), (C,)),
+        lambda: tg.vjp(f, X),
+        lambda: tg.hessian(f)(X),
+        lambda: tg.hvp(f, X, C),
+    ]
     for call in [*calls, lambda: tg.grad(tg.Const(f))(X)]:
         with pytest.raises((DroppedDerivativeError, NoRuleError), match=r"tapegrad\.value\(x\)") as caught:
             call()
@@ -666,7 +702,11 @@ OUTSIDE = {
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_what_compiled_code_refuses_is_an_error_of_ours(name):
     f, here = OUTSIDE[name], inspect.getsourcelines(OUTSIDE[name])[1]
-    for call in (tg.grad(f), lambda v: tg.jvp(f, (v,), (v,)), lambda v: tg.grad(lambda u: tg.grad(f)(u)[0])(v)):
+    for call in (
+        tg.grad(f),
+        lambda v: tg.jvp(f, (v,), (v,)),
+        lambda v: tg.grad(lambda u: tg.grad(f)(u)[0])(v),
+    ):
         with pytest.raises(tg.errors.DroppedDerivativeError, match=r"tapegrad\.value\(x\)") as caught:
             call(np.array([0.7, -0.6, 0.9]))
         assert any(f"test_foreign_objects.py:{line}: " in str(caught.value) for line in (here, here + 1))
@@ -675,7 +715,12 @@ def test_what_compiled_code_refuses_is_an_error_of_ours(name):
 
 @pytest.mark.parametrize(
     "error",
-    [TypeError("what is a 'Variable'?"), SystemError("mine"), type("error", (Exception,), {})("mine"), TypeError("not Variable")],
+    [
+        TypeError("what is a 'Variable'?"),
+        SystemError("mine"),
+        type("error", (Exception,), {})("mine"),
+        TypeError("not Variable"),
+    ],
 )
 def test_errors_of_the_function_itself_pass(error):
     def f(x):

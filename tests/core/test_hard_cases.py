@@ -17,7 +17,17 @@ import numpy as np
 import pytest
 import scipy.interpolate
 import scipy.special
-from _modes import check_first, check_second, complex_step, derivative, differences, first_orders, nested, second_difference, second_orders
+from _modes import (
+    check_first,
+    check_second,
+    complex_step,
+    derivative,
+    differences,
+    first_orders,
+    nested,
+    second_difference,
+    second_orders,
+)
 from comparison import close, host, library
 
 import tapegrad as tg
@@ -63,7 +73,11 @@ def test_case_04_sqrt_at_zero(xp):
 def test_case_05_norm_at_zero(xp):
     f = lambda x: xp.linalg.norm(x)
     check_first(f, xp.zeros(3), np.zeros(3))
-    with pytest.warns(tg.errors.NonDifferentiableWarning, match="^norm at zero") if xp is np else contextlib.nullcontext():
+    with (
+        pytest.warns(tg.errors.NonDifferentiableWarning, match="^norm at zero")
+        if xp is np
+        else contextlib.nullcontext()
+    ):
         check_second(f, xp.zeros(3), xp.ones(3), np.zeros(3))
 
 
@@ -679,7 +693,14 @@ def test_case_40_caller_overwrites_before_the_pullback(xp):
 
 
 @pytest.mark.parametrize(
-    "convert", [float, lambda x: complex(x).real, lambda x: complex(0.0, x).imag, lambda x: x.item(), lambda x: x.tolist()]
+    "convert",
+    [
+        float,
+        lambda x: complex(x).real,
+        lambda x: complex(0.0, x).imag,
+        lambda x: x.item(),
+        lambda x: x.tolist(),
+    ],
 )
 def test_case_41_float_of_a_tracked_value(xp, convert):
     close(tg.grad(lambda x: convert(x) * 2.0 * x)(xp.asarray(2.0)), 8.0)
@@ -753,7 +774,9 @@ def test_case_47_function_without_a_rule():
     with pytest.raises(NotImplementedError, match="histogram_bin_edges"):
         tg.jvp(f, (np.array([1.0, 9.0]),), (np.ones(2),))
     c = np.histogram_bin_edges(np.array([1.0, 9.0]), 3).sum()
-    close(tg.grad(lambda x: x.sum() * np.histogram_bin_edges(np.array([1.0, 9.0]), 3).sum())(np.ones(2)), [c, c])
+    close(
+        tg.grad(lambda x: x.sum() * np.histogram_bin_edges(np.array([1.0, 9.0]), 3).sum())(np.ones(2)), [c, c]
+    )
 
 
 def test_case_48_scipy_special():
@@ -969,7 +992,9 @@ def test_case_60_constant_function(xp):
 def test_case_61_cast_to_int(xp):
     f = lambda x: (x.astype(int) * x).sum()
     check_first(f, xp.array([1.7, -2.2]), [1.0, -2.0])
-    check_first(lambda x: x.astype(np.float32).sum() + x.astype(float).sum(), xp.array([1.0]), [2.0], rtol=1e-6)
+    check_first(
+        lambda x: x.astype(np.float32).sum() + x.astype(float).sum(), xp.array([1.0]), [2.0], rtol=1e-6
+    )
 
 
 def test_case_62_complex_inside(xp):

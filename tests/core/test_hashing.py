@@ -62,7 +62,9 @@ def ordered(v):
 
 
 def frozen(v):
-    return v[0] * v[1] * (2.0 if frozenset((v[0], v[1])) == {0.5, 1.5} else 3.0) + v[3] * len(frozenset(v) & {0.5, 2.5})
+    return v[0] * v[1] * (2.0 if frozenset((v[0], v[1])) == {0.5, 1.5} else 3.0) + v[3] * len(
+        frozenset(v) & {0.5, 2.5}
+    )
 
 
 def places(v):
@@ -71,7 +73,13 @@ def places(v):
 
 
 PIECES = [distinct, table, member, seen, memo, counted, groups, ordered, frozen, places]
-INNER = [lambda x: x, lambda x: x * 1.0, lambda x: np.maximum(x, 0.6), lambda x: np.floor(x) + 0.5, lambda x: np.where(x > 1, x, 1.5)]
+INNER = [
+    lambda x: x,
+    lambda x: x * 1.0,
+    lambda x: np.maximum(x, 0.6),
+    lambda x: np.floor(x) + 0.5,
+    lambda x: np.where(x > 1, x, 1.5),
+]
 
 
 def program(rng):
@@ -167,7 +175,11 @@ def test_many_programs_with_numbers_in_sets_and_dicts():
         judge(seed)
 
 
-@pytest.mark.parametrize("make", [lambda x: x * 2, lambda x: x[1:], lambda x: np.array(x[0]), lambda x: np.outer(x, x).T], ids=range(4))
+@pytest.mark.parametrize(
+    "make",
+    [lambda x: x * 2, lambda x: x[1:], lambda x: np.array(x[0]), lambda x: np.outer(x, x).T],
+    ids=range(4),
+)
 def test_arrays_are_not_hashed(make):
     def f(x):
         for ask in (hash, lambda y: {y}, lambda y: {y: 1}, lambda y: y in {1.0}):

@@ -35,7 +35,9 @@ def near(x):
 def same(got, want):
     got, want = [[v for v in leaves(tree) if v is not None] for tree in (got, want)]
     return len(got) == len(want) and all(
-        np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype and np.allclose(a, b, 1e-7, 1e-9, equal_nan=True)
+        np.shape(a) == np.shape(b)
+        and np.asarray(a).dtype == np.asarray(b).dtype
+        and np.allclose(a, b, 1e-7, 1e-9, equal_nan=True)
         for a, b in zip(got, want, strict=True)
     )
 
@@ -48,7 +50,11 @@ def outcome(make, first, second):
             got = at_both(make(), first, second)
         except Exception as e:
             return "loud", f"{type(e).__name__}: {e}"
-    return ("right", "") if all(same(a, b) for a, b in zip(got, want, strict=True)) else ("wrong", f"{got} instead of {want}")
+    return (
+        ("right", "")
+        if all(same(a, b) for a, b in zip(got, want, strict=True))
+        else ("wrong", f"{got} instead of {want}")
+    )
 
 
 # --- random mutating programs ---
@@ -91,7 +97,9 @@ def between(seeds):
         with np.errstate(all="ignore"):
             for form, lift in FORMS.items():
                 got, want = lift(hidden(make()[0]), v)(x), lift(known, v)(x)
-                assert same(got, want), f"seed {seed}, {form}: {got} instead of {want}\n{source(draw(seed)).text}"
+                assert same(got, want), (
+                    f"seed {seed}, {form}: {got} instead of {want}\n{source(draw(seed)).text}"
+                )
 
 
 def test_programs_between_transforms():
@@ -154,7 +162,9 @@ def of_matrix(a):
 
 
 @pytest.mark.filterwarnings("ignore:a derivative of eigenvectors")
-@pytest.mark.parametrize("f", [of_matrix, lambda a: np.linalg.eigh(a)[0][0] * 2.0, lambda a: np.linalg.svd(a)[1].sum()])
+@pytest.mark.parametrize(
+    "f", [of_matrix, lambda a: np.linalg.eigh(a)[0][0] * 2.0, lambda a: np.linalg.svd(a)[1].sum()]
+)
 def test_equal_eigenvalues_are_right_or_nan(f):
     """Nobody can see here that they are equal."""
     a = np.diag([1.0, 1.0, 2.0])
@@ -217,13 +227,17 @@ def test_text_of_hidden_values_is_of_their_kind():
 
 def test_text_of_hidden_values_is_not_read():
     readers = [
-        lambda t: t == "2.0", lambda t: float(t), lambda t: int(t), lambda t: len(t), lambda t: {"2.0": 1.0}.get(t), lambda t: t.split(),
-        lambda t: "2" in t, lambda t: bool(t), lambda t: ("x" + t) < "y", lambda t: (t + "x")[0], lambda t: "2.0" != str(t),
+        lambda t: t == "2.0", lambda t: float(t), lambda t: int(t), lambda t: len(t),
+        lambda t: {"2.0": 1.0}.get(t), lambda t: t.split(),
+        lambda t: "2" in t, lambda t: bool(t), lambda t: ("x" + t) < "y", lambda t: (t + "x")[0],
+        lambda t: "2.0" != str(t),
         lambda t: hash(t),
     ]  # fmt: skip
     for read in readers:
         for write in (str, repr, lambda x: format(x, "20"), lambda x: f"{x}"):
-            with pytest.raises(tg.errors.BatchError, match=r"test_hidden_values.py:\d+: reading the text of a tracked value"):
+            with pytest.raises(
+                tg.errors.BatchError, match=r"test_hidden_values.py:\d+: reading the text of a tracked value"
+            ):
                 tg.vmap(lambda x, read=read, write=write: (read(write(x)), x)[1])(X)
 
 
@@ -234,7 +248,9 @@ def test_no_number_is_found_in_a_longer_text(stack, dtype):
     texts = []
 
     def f(x):
-        texts.extend([f"x is {x}", f"{x!r} is x", f"x {x:.3f}", f"{x} {x}", str([x]), str((x, None)), repr({"x": x})])
+        texts.extend(
+            [f"x is {x}", f"{x!r} is x", f"x {x:.3f}", f"{x} {x}", str([x]), str((x, None)), repr({"x": x})]
+        )
         return x
 
     tg.vmap(f)(stack.astype(dtype))

@@ -80,7 +80,9 @@ BINARY = (
     "minimum fmax fmin arctan2 hypot logaddexp logaddexp2 copysign heaviside nextafter less less_equal "
     "greater greater_equal equal not_equal logical_and logical_or logical_xor"
 ).split()
-INTEGER = "add subtract multiply floor_divide remainder power bitwise_and bitwise_or bitwise_xor gcd lcm".split()
+INTEGER = (
+    "add subtract multiply floor_divide remainder power bitwise_and bitwise_or bitwise_xor gcd lcm".split()
+)
 INEXACT = {"around", "i0", "sinc"}
 
 
@@ -151,7 +153,9 @@ OPERATORS = {
     "modf": lambda xp, c: xp.modf(c(X)),
     "frexp": lambda xp, c: xp.frexp(c(X)),
     "ldexp": lambda xp, c: xp.ldexp(c(X), c(I)),
-    "nan_to_num": lambda xp, c: xp.nan_to_num(c(np.array([np.nan, np.inf, -np.inf, 1.0])), nan=2.0, posinf=3.0),
+    "nan_to_num": lambda xp, c: xp.nan_to_num(
+        c(np.array([np.nan, np.inf, -np.inf, 1.0])), nan=2.0, posinf=3.0
+    ),
     "real and imag": lambda xp, c: (c(Z).real.copy(), c(Z).imag + 1, c(Z).conj()),
     "complex product": lambda xp, c: c(Z) * c(X),
     "0-d": lambda xp, c: c(np.array(2.0)) * 3 + c(np.array(1.0)),
@@ -432,7 +436,9 @@ INDEXING = {
     "lexsort": lambda xp, c: xp.lexsort(c(np.array([[2, 1, 2, 0], [1, 1, 0, 0]]))),
     "partition": lambda xp, c: xp.sort(xp.partition(c(Y), 2)[:3]),
     "unique": lambda xp, c: xp.unique(c(I)),
-    "unique and more": lambda xp, c: xp.unique(c(I.ravel()), return_index=True, return_inverse=True, return_counts=True),
+    "unique and more": lambda xp, c: xp.unique(
+        c(I.ravel()), return_index=True, return_inverse=True, return_counts=True
+    ),
     "interp": lambda xp, c: xp.interp(c(X), c(np.sort(Y)), c(Y)),
 }
 
@@ -444,7 +450,9 @@ def test_indexing(f):
 
 def set_index(index, value):
     def change(a, xp, c):
-        a[c(index) if isinstance(index, np.ndarray) else index] = c(value) if isinstance(value, np.ndarray) else value
+        a[c(index) if isinstance(index, np.ndarray) else index] = (
+            c(value) if isinstance(value, np.ndarray) else value
+        )
 
     return change
 

@@ -76,11 +76,18 @@ class Place:
     def check(self):
         """Every object is there, and plain; an array holds what it held, or what f writes."""
         m = self.module
-        assert {name: id(v) for name, v in self.names.items()} == {n: id(v) for n, v in vars(m).items() if n != "last"}
+        assert {name: id(v) for name, v in self.names.items()} == {
+            n: id(v) for n, v in vars(m).items() if n != "last"
+        }
         plain = [m.buffer, m.rows[0], m.table["a"], m.box.weight, *([m.last] if hasattr(m, "last") else [])]
         for v in (*plain, m.box.kept, m.table["n"], m.rows[1]):
             assert not isinstance(v, Variable)
-        assert len(m.rows) == 2 and m.rows[1] == 1.5 and list(m.table) == ["a", "n"] and sorted(vars(m.box)) == ["kept", "weight"]
+        assert (
+            len(m.rows) == 2
+            and m.rows[1] == 1.5
+            and list(m.table) == ["a", "n"]
+            and sorted(vars(m.box)) == ["kept", "weight"]
+        )
         assert np.array_equal(m.buffer, np.zeros(3)) or np.allclose(m.buffer, X, rtol=1e-12)
         assert np.array_equal(m.table["a"], np.full(3, 2.0)) or np.allclose(m.table["a"], [2.0, X[0], 2.0])
         assert np.array_equal(m.rows[0], np.ones(3)) and m.box.kept is None or np.isclose(m.box.kept, X.sum())
@@ -139,7 +146,9 @@ def checkpointed():
 def kernel():
     shift = TODAY.random()
     k = tg.kernels.likelihood(lambda t, y: -((y - t[0] - shift) ** 2))
-    return lambda: k.value_and_grad(np.array([[0.5]]), np.array([1.0, 2.0]))[1][0, 0] + 4 * shift - 4.0 + gradient(X)
+    return lambda: (
+        k.value_and_grad(np.array([[0.5]]), np.array([1.0, 2.0]))[1][0, 0] + 4 * shift - 4.0 + gradient(X)
+    )
 
 
 def fitted():
@@ -156,7 +165,14 @@ PROGRAMS = {  # name -> (program, what it gives)
     "hvp": (of_place(lambda f: tg.hvp(f, X, V)), H @ V),
     "gradient of a gradient": (of_place(lambda f: tg.grad(lambda x: (tg.grad(f)(x) * V).sum())(X)), H @ V),
     "hessian": (of_place(lambda f: tg.hessian(f)(X)), H),
-    "vmap": (unplaced(lambda: lambda: tg.vmap(tg.grad(lambda x: 2.0 * (x * x * x).sum() + 2.0 * x[1]))(np.stack([X, X]))[1]), gradient(X)),
+    "vmap": (
+        unplaced(
+            lambda: (
+                lambda: tg.vmap(tg.grad(lambda x: 2.0 * (x * x * x).sum() + 2.0 * x[1]))(np.stack([X, X]))[1]
+            )
+        ),
+        gradient(X),
+    ),
     "checkpoint": (unplaced(checkpointed), gradient(X)),
     "linearize": (of_place(lambda f: tg.linearize(f, X)[1].T(1.0)), gradient(X)),
     "pullback": (unplaced(pulled), gradient(X)),
@@ -164,7 +180,12 @@ PROGRAMS = {  # name -> (program, what it gives)
     "anomalies": (of_place(watched), gradient(X)),
     "replay": (unplaced(prepared), gradient(X)),
     "kernel": (unplaced(kernel), gradient(X)),
-    "minimize": (unplaced(lambda: lambda: tg.optimize.minimize(lambda x: ((x - X) ** 2).sum(), np.zeros(3), method="bfgs").x), X),
+    "minimize": (
+        unplaced(
+            lambda: lambda: tg.optimize.minimize(lambda x: ((x - X) ** 2).sum(), np.zeros(3), method="bfgs").x
+        ),
+        X,
+    ),
     "fit": (unplaced(fitted), X),
     "audit": (of_place(lambda f: tg.audit(f, X).ok * gradient(X)), gradient(X)),
 }
@@ -182,7 +203,9 @@ def settings():
 def check_closed(before):
     assert settings() == before
     state = scope.OPEN.__dict__
-    assert {name: state[name] for name in scope.CLOSED if name != "outside"} == {k: v for k, v in scope.CLOSED.items() if k != "outside"}
+    assert {name: state[name] for name in scope.CLOSED if name != "outside"} == {
+        k: v for k, v in scope.CLOSED.items() if k != "outside"
+    }
     assert not threads.THREADS and not threads.WRITERS and not scope.WATCHERS and not COLLECTOR.pausing
 
 

@@ -51,7 +51,10 @@ def put(y, bad):
 
 
 ENDINGS = {
-    **{f.__name__: lambda y, bad, f=f: (y := y * 1.0, f(y, bad), y.sum())[-1] for f in (assigned, copied, put)},
+    **{
+        f.__name__: lambda y, bad, f=f: (y := y * 1.0, f(y, bad), y.sum())[-1]
+        for f in (assigned, copied, put)
+    },
     "where": lambda y, bad: np.where(bad, 0.25, y).sum(),
     "index": lambda y, bad: y[~bad].sum(),
     "nansum": lambda y, bad: np.nansum(np.where(np.isinf(y), np.nan, y)),
@@ -62,7 +65,11 @@ ENDINGS = {
 def program(seed):
     """(The function, that of the good rows alone)."""
     r = random.Random(seed)
-    steps, ending, X = [r.choice(list(STEPS)) for _ in range(r.randint(2, 4))], r.choice(list(ENDINGS)), data(seed)
+    steps, ending, X = (
+        [r.choice(list(STEPS)) for _ in range(r.randint(2, 4))],
+        r.choice(list(ENDINGS)),
+        data(seed),
+    )
 
     def f(w):
         t = X @ w
@@ -94,7 +101,10 @@ def check(seed):
         }.items():
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=f"{form} of {name}")
         expected = tg.hessian(good)(W)
-        for form, found in {"hessian": tg.hessian(f)(W), "hvp": np.stack([tg.hvp(f, W, e) for e in np.eye(3)])}.items():
+        for form, found in {
+            "hessian": tg.hessian(f)(W),
+            "hvp": np.stack([tg.hvp(f, W, e) for e in np.eye(3)]),
+        }.items():
             np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10, err_msg=f"{form} of {name}")
 
 
@@ -144,7 +154,11 @@ def test_products_at_a_point():
     p = tg.prepare(f, np.ones(2))
     with np.errstate(all="ignore"):
         p.hvp(np.array([0.5, 2.0]), np.ones(2))
-        assert p.at(np.array([0.0, 2.0])).hvp(np.ones(2)).tolist() == tg.hvp(f, np.array([0.0, 2.0]), np.ones(2)).tolist() == [0.0, 0.5]
+        assert (
+            p.at(np.array([0.0, 2.0])).hvp(np.ones(2)).tolist()
+            == tg.hvp(f, np.array([0.0, 2.0]), np.ones(2)).tolist()
+            == [0.0, 0.5]
+        )
 
 
 def test_buffers_are_written_once():
@@ -164,7 +178,11 @@ def test_buffers_are_written_once():
     np.testing.assert_allclose(buffer, [0.0, 0.0, np.exp(0.2), np.exp(2.0)])
 
 
-@pytest.mark.parametrize("f", [lambda A: np.linalg.norm(A, axis=1), lambda A: A.max(1), lambda A: A.std(1)], ids=["norm", "max", "std"])
+@pytest.mark.parametrize(
+    "f",
+    [lambda A: np.linalg.norm(A, axis=1), lambda A: A.max(1), lambda A: A.std(1)],
+    ids=["norm", "max", "std"],
+)
 def test_rows(f):
     A = np.array([[3.0, 4.0], [np.nan, 1.0], [6.0, 8.0]])
 
@@ -182,7 +200,12 @@ def test_rows(f):
 def test_of_numbers():
     f = lambda x: np.where(x > 0, np.exp(np.sqrt(x)), 0.0) * x
     with np.errstate(all="ignore"):
-        assert tg.grad(f)(-1.0) == tg.jvp(f, (-1.0,), (1.0,))[1] == tg.grad(lambda x: f(x[0]))(np.array([-1.0]))[0] == 0.0
+        assert (
+            tg.grad(f)(-1.0)
+            == tg.jvp(f, (-1.0,), (1.0,))[1]
+            == tg.grad(lambda x: f(x[0]))(np.array([-1.0]))[0]
+            == 0.0
+        )
 
 
 def test_a_given_zero_that_varies():
@@ -193,7 +216,9 @@ def test_a_given_zero_that_varies():
             _, pull = tg.vjp(f, np.ones(3))
             found = tg.jvp(pull, (np.zeros(3),), (np.ones(3),))[1]
             np.testing.assert_array_equal(np.isnan(found), np.isnan(pull(np.ones(3))))
-            forward, reverse = [np.isnan(np.diag(tg.jacobian(f, mode=mode)(np.ones(3)))) for mode in ("forward", "reverse")]
+            forward, reverse = [
+                np.isnan(np.diag(tg.jacobian(f, mode=mode)(np.ones(3)))) for mode in ("forward", "reverse")
+            ]
         assert forward[1] and reverse[1]
 
 

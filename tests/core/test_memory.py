@@ -99,14 +99,18 @@ def program(f, args, kwargs, kind, tracked, xp):
             made = captured
         else:
             make = BUFFERS[kind]
-            made = [(fresh if kind == "a plain array" and n == tracked else make)(n, x) for n, x in enumerate(xs)]
+            made = [
+                (fresh if kind == "a plain array" and n == tracked else make)(n, x) for n, x in enumerate(xs)
+            ]
         operands = iter(made)
         a = rebuilt(args, operands, xp)
         k = {name: rebuilt(v, operands, xp) for name, v in kwargs.items()}
         out = f(*a, **k)  # in the shadow, f is its face
         ys = floats(out)
         if not weights:
-            weights.extend([xp.asarray(np.random.default_rng(n).standard_normal(np.shape(y))) for n, y in enumerate(ys)])
+            weights.extend(
+                [xp.asarray(np.random.default_rng(n).standard_normal(np.shape(y))) for n, y in enumerate(ys)]
+            )
         total = 0.0
         for w, y in zip(weights, ys, strict=True):
             total = total + (w * y * y).sum().real
@@ -140,7 +144,9 @@ def grid():
         if not n or not floats_out(f, args, kwargs):
             continue
         for kind, large in itertools.product(BUFFERS, (False, True)):
-            rows += [(f, args, kwargs, kind, t, large) for t in (range(n) if kind == "a plain array" else (0,))]
+            rows += [
+                (f, args, kwargs, kind, t, large) for t in (range(n) if kind == "a plain array" else (0,))
+            ]
     return rows
 
 
@@ -167,7 +173,10 @@ def run_grid(rows, monkeypatch, xp=np):
             sizes = [np.shape(a) for a in floats((args, list(kwargs.values())))]
             place = f"{f.__name__} of {sizes} {kwargs}, {kind} {tracked}{', large' if large else ''}"
             wrong.append(f"{place}: {type(error).__name__} {str(error).strip()[:300]}")
-    print(f"{len(rows)} programs with {arrays} arrays of {len({row[0] for row in rows})} functions, {refused} refused")
+    print(
+        f"{len(rows)} programs with {arrays} arrays of {len({row[0] for row in rows})} functions, {refused} "
+        f"refused"
+    )
     assert refused < 0.5 * len(rows)
     assert not wrong, f"{len(wrong)} of {len(rows)}:\n" + "\n".join(wrong)
 
@@ -203,13 +212,20 @@ def test_the_grid_finds_an_operation_that_does_not_say_that_it_shares_memory(ope
     np.inner(Variable(np.ones((2, 2))), np.ones((2, 2)))  # the first call writes the code of both
     before, made = entry.__code__, {}
     if hasattr(entry, "text"):
-        exec("\n".join([t for t in entry.text.splitlines() if "x._saved = y._saved" not in t]), entry.__globals__, made)
+        exec(
+            "\n".join([t for t in entry.text.splitlines() if "x._saved = y._saved" not in t]),
+            entry.__globals__,
+            made,
+        )
         entry.__globals__[name] = entry
     try:
         entry.__code__ = made[name].__code__ if made else before
         monkeypatch.setattr(entry.prim, "aliases", False)
         with pytest.raises(AssertionError, match="inner of"):
-            run_grid([row for row in grid() if row[0].__name__ in ("inner", "dot", "tensordot", "kron")], monkeypatch)
+            run_grid(
+                [row for row in grid() if row[0].__name__ in ("inner", "dot", "tensordot", "kron")],
+                monkeypatch,
+            )
     finally:
         entry.__code__ = before
 
@@ -239,7 +255,11 @@ def test_settings_are_kept_like_operands():
     def nodes(x):
         g, p = np.linspace(-2.0, 3.0, 6), np.array([0.3, 0.6])
         h, k = g**2, np.ones(2)
-        y = np.interp(x, g, h).sum() + np.quantile(x, p).sum() + np.convolve(x, k)[1] * np.average(x, weights=w * w)
+        y = (
+            np.interp(x, g, h).sum()
+            + np.quantile(x, p).sum()
+            + np.convolve(x, k)[1] * np.average(x, weights=w * w)
+        )
         axes, to = [0], [1, 3]
         z = np.fft.fftn(np.reshape(x, to), axes=axes).real
         g[:], h[:], p[:], k[:], axes[0], to[0] = 0, 1, 0.9, 0, 1, 9
@@ -258,9 +278,16 @@ def test_what_a_rule_reads():
     no reading."""
 
     def by_dis(rule):
-        lines = [i for i in dis.get_instructions(rule) if any([kind in i.opname for kind in ("FAST", "DEREF", "CLOSURE", "CELL")])]
+        lines = [
+            i
+            for i in dis.get_instructions(rule)
+            if any([kind in i.opname for kind in ("FAST", "DEREF", "CLOSURE", "CELL")])
+        ]
         seen = {n for i in lines for n in (i.argval if isinstance(i.argval, tuple) else (i.argval,))}
-        return [name in seen or p.kind is p.VAR_POSITIONAL for name, p in inspect.signature(rule).parameters.items()]
+        return [
+            name in seen or p.kind is p.VAR_POSITIONAL
+            for name, p in inspect.signature(rule).parameters.items()
+        ]
 
     def written(g, out, x, y, *, k=1):
         a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = 1
@@ -268,7 +295,11 @@ def test_what_a_rule_reads():
         return a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11
 
     space = {}
-    exec(f"def long(g, out, {', '.join([f'q{i}' for i in range(300)])}): return q5 + q270 + (lambda: q299 + q3)()", space)
+    exec(
+        f"def long(g, out, {', '.join([f'q{i}' for i in range(300)])}): return q5 + q270 + (lambda: q299 + "
+        f"q3)()",
+        space,
+    )
     own = [
         written,
         space["long"],

@@ -36,7 +36,9 @@ def searched(lines, modes, deep=(False, True)):
                 continue
             for mode in modes:
                 wrong = compared(call, kind, k + n, MODES[mode], deep[(k + n) % len(deep)])
-                assert not wrong, f"{call}, operands {kind}, {mode}: strides {wrong[0][0]} instead of {wrong[0][1]}"
+                assert not wrong, (
+                    f"{call}, operands {kind}, {mode}: strides {wrong[0][0]} instead of {wrong[0][1]}"
+                )
                 found[mode if wrong is not None else "not compared"] += 1
     print(dict(found))
     return found
@@ -47,7 +49,9 @@ def every_call():
 
 
 def test_some_calls():
-    found = searched([*every_call()][::97], ["forward", "backward"]) + searched([*every_call()][11::197], ["recorded", "batched"])
+    found = searched([*every_call()][::97], ["forward", "backward"]) + searched(
+        [*every_call()][11::197], ["recorded", "batched"]
+    )
     assert min(found[mode] for mode in MODES) > 30
 
 
@@ -61,7 +65,11 @@ def test_every_call(mode, deep):
 @pytest.mark.parametrize("mode", MODES)
 def test_arrays_that_are_settings(mode):
     """Masks and places that an operation is given beside its operands, which a record keeps a copy of."""
-    of_settings = [c for c in every_call() if any(isinstance(v, np.ndarray) and v.dtype.kind in "bi" for v in c.kwargs.values())]
+    of_settings = [
+        c
+        for c in every_call()
+        if any(isinstance(v, np.ndarray) and v.dtype.kind in "bi" for v in c.kwargs.values())
+    ]
     assert len(of_settings) > 50
     assert searched(of_settings, [mode], [True])[mode] > 100
 
@@ -88,24 +96,37 @@ LIES = {
     "repeated": lambda x: np.broadcast_to(x[0], (2, 3)),
 }
 OPERATIONS = {
-    "sort": lambda y: np.sort(y, 0), "partition": lambda y: np.partition(y, 1, 1), "cumprod": lambda y: np.cumprod(y, 1),
-    "cumsum": lambda y: np.cumsum(y, 0), "take": lambda y: np.take(y, [1, 0], 1), "compress": lambda y: y.compress([True, False], 0),
-    "stack": lambda y: np.stack([y, y * 2]), "select": lambda y: np.select([y > 0], [y], 0.0), "roll": lambda y: np.roll(y, 1, 0),
-    "insert": lambda y: np.insert(y, 1, 0.4, 0), "delete": lambda y: np.delete(y, 0, 1), "gradient": lambda y: np.gradient(y, axis=0),
-    "full_like": lambda y: np.full_like(y, y[0, 0]), "angle": lambda y: np.angle(y + 1j), "tile": lambda y: np.tile(y, (1, 2)),
-    "median": lambda y: np.median(y[..., None] * np.arange(1, 4), 2), "meshgrid": lambda y: np.meshgrid(y[0], y[1])[0],
-    "padded fft": lambda y: abs(np.fft.rfft(y, 5, axis=0)), "scipy.fft": lambda y: abs(scipy.fft.fft(y, axis=0)),
-    "order=": lambda y: np.sin(y, order="C"), "order=F": lambda y: np.add(y, 1.0, order="F"), "pad": lambda y: np.pad(y, 1, "wrap"),
-    "astype": lambda y: y.astype(float, order="C"), "copy": lambda y: y.copy("K"), "zeros_like": lambda y: np.zeros_like(y, order="F") + y,
-    "require": lambda y: np.require(y, requirements="F") * 1.0, "ascontiguousarray": lambda y: np.ascontiguousarray(y).T * 2,
-    "array": lambda y: np.array(y, order="F"), "flatten": lambda y: y.flatten("K") * y.ravel("A"), "outer": lambda y: np.outer(y, y[0]),
+    "sort": lambda y: np.sort(y, 0), "partition": lambda y: np.partition(y, 1, 1),
+    "cumprod": lambda y: np.cumprod(y, 1),
+    "cumsum": lambda y: np.cumsum(y, 0), "take": lambda y: np.take(y, [1, 0], 1),
+    "compress": lambda y: y.compress([True, False], 0),
+    "stack": lambda y: np.stack([y, y * 2]), "select": lambda y: np.select([y > 0], [y], 0.0),
+    "roll": lambda y: np.roll(y, 1, 0),
+    "insert": lambda y: np.insert(y, 1, 0.4, 0), "delete": lambda y: np.delete(y, 0, 1),
+    "gradient": lambda y: np.gradient(y, axis=0),
+    "full_like": lambda y: np.full_like(y, y[0, 0]), "angle": lambda y: np.angle(y + 1j),
+    "tile": lambda y: np.tile(y, (1, 2)),
+    "median": lambda y: np.median(y[..., None] * np.arange(1, 4), 2), "meshgrid": lambda y: np.meshgrid(y[0],
+    y[1])[0],
+    "padded fft": lambda y: abs(np.fft.rfft(y, 5, axis=0)), "scipy.fft": lambda y: abs(scipy.fft.fft(y,
+    axis=0)),
+    "order=": lambda y: np.sin(y, order="C"), "order=F": lambda y: np.add(y, 1.0, order="F"),
+    "pad": lambda y: np.pad(y, 1, "wrap"),
+    "astype": lambda y: y.astype(float, order="C"), "copy": lambda y: y.copy("K"),
+    "zeros_like": lambda y: np.zeros_like(y, order="F") + y,
+    "require": lambda y: np.require(y, requirements="F") * 1.0,
+    "ascontiguousarray": lambda y: np.ascontiguousarray(y).T * 2,
+    "array": lambda y: np.array(y, order="F"), "flatten": lambda y: y.flatten("K") * y.ravel("A"),
+    "outer": lambda y: np.outer(y, y[0]),
     "where": lambda y: np.where(y > 0.1, y, 0.3), "clip": lambda y: np.clip(y, -0.3, 0.6),
     "cholesky": lambda y: scipy.linalg.cholesky(y @ y.T + np.eye(len(y))),
     "solve": lambda y: np.linalg.solve(np.asfortranarray(y @ y.T + np.eye(len(y))), y),
     "solve vector": lambda y: np.linalg.solve(y @ y.T + np.eye(len(y)), y[:, 1]),
     "solve batch": lambda y: np.linalg.solve((y @ y.T + np.eye(len(y)))[None] * np.ones((3, 1, 1)), y),
-    "qr": lambda y: scipy.linalg.qr(y @ y.T + np.eye(len(y)))[1], "einsum": lambda y: np.einsum("ij,kj->kij", y, y),
-    "nanmean": lambda y: np.nanmean(y[..., None] * np.ones(2), 2), "vecdot": lambda y: np.linalg.vecdot(y[None] * y[:, None], y),
+    "qr": lambda y: scipy.linalg.qr(y @ y.T + np.eye(len(y)))[1], "einsum": lambda y: np.einsum("ij,kj->kij",
+    y, y),
+    "nanmean": lambda y: np.nanmean(y[..., None] * np.ones(2), 2),
+    "vecdot": lambda y: np.linalg.vecdot(y[None] * y[:, None], y),
 }  # fmt: skip
 
 
@@ -142,7 +163,13 @@ def slopes(f, x, step=1e-3):
 def forms_of(f, x):
     """Every way in which the gradient and value of f are found."""
     yield "grad", tg.value_and_grad(f)(x)
-    yield "jvp", (tg.jvp(f, (x,), (np.ones(x.shape),))[0], np.array([tg.jvp(f, (x,), (e,))[1] for e in units(x)]).reshape(x.shape))
+    yield (
+        "jvp",
+        (
+            tg.jvp(f, (x,), (np.ones(x.shape),))[0],
+            np.array([tg.jvp(f, (x,), (e,))[1] for e in units(x)]).reshape(x.shape),
+        ),
+    )
     p = tg.prepare(f, x)
     yield "prepared", [p.value_and_grad(copy_with_layout(x)) for _ in range(4)][-1]
     with_samples = tg.vmap(lambda z: tg.value_and_grad(f)(z))(np.stack([x, x * 0.9]))
@@ -207,13 +234,17 @@ def run_programs(seeds, ways=WAYS):
         value = f(copy_with_layout(x))
         for way in ways:
             got = WAYS[way](f, x)
-            assert np.isclose(got, value, rtol=1e-8), f"seed {seed}, {way}: {got} instead of {value}, strides {x.strides}: {lines}"
+            assert np.isclose(got, value, rtol=1e-8), (
+                f"seed {seed}, {way}: {got} instead of {value}, strides {x.strides}: {lines}"
+            )
             found[way] += 1
         if seed % 4:
             continue
         g, coarse = slopes(f, x), slopes(f, x, 3e-3)
         if np.allclose(g, coarse, rtol=1e-5, atol=1e-7):
-            np.testing.assert_allclose(tg.grad(f)(x), g, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}: {lines}")
+            np.testing.assert_allclose(
+                tg.grad(f)(x), g, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}: {lines}"
+            )
             found["gradients"] += 1
     print(dict(found))
     return found
@@ -244,7 +275,9 @@ def test_programs_by_library(xp, way):
             got = tg.value_and_grad(f)(z)[0] if way == "grad" else tg.jvp(f, (z,), (xp.ones(x.shape),))[0]
         except TapegradError:  # cupy.r_ and others that are not supported
             continue
-        assert np.isclose(float(got), value, rtol=1e-8), f"seed {seed}: {got} instead of {value}, strides {x.strides}: {lines}"
+        assert np.isclose(float(got), value, rtol=1e-8), (
+            f"seed {seed}: {got} instead of {value}, strides {x.strides}: {lines}"
+        )
         right += 1
     assert right > 30
 
@@ -258,7 +291,11 @@ def on_device(xp, x):
 def test_full_of_objects():
     """A tracked number that fills an array of objects stays tracked, whatever was called before."""
     o = np.array([1.0, 2.0], object)
-    for make in (lambda x: np.full_like(x, x[0]), lambda x: np.full_like(o, x[0]), lambda x: np.full(2, x[0], dtype=object)):
+    for make in (
+        lambda x: np.full_like(x, x[0]),
+        lambda x: np.full_like(o, x[0]),
+        lambda x: np.full(2, x[0], dtype=object),
+    ):
 
         def f(x, make=make):
             y = make(x)
@@ -318,7 +355,9 @@ def test_samples_lie_as_in_a_loop():
         for axis in range(stack.ndim):
             many = np.moveaxis(stack, 0, axis)
             want = [through_its_reshapes(copy_with_layout(s)) for s in np.moveaxis(many, axis, 0)]
-            np.testing.assert_allclose(tg.vmap(through_its_reshapes, in_axes=axis)(many), want, rtol=1e-12, err_msg=f"{kind}, {axis}")
+            np.testing.assert_allclose(
+                tg.vmap(through_its_reshapes, in_axes=axis)(many), want, rtol=1e-12, err_msg=f"{kind}, {axis}"
+            )
 
 
 def test_a_copy_that_lies_alike():
@@ -331,7 +370,12 @@ def test_a_copy_that_lies_alike():
         b = copy_with_layout(a)
         np.testing.assert_array_equal(a, b)
         assert lies(a) == lies(b) and np.exp(a).strides == np.exp(b).strides
-        questions = [lambda v: v.reshape(-1), lambda v: v.ravel("K"), lambda v: v.ravel("F"), lambda v: v.reshape(v.shape[0], -1)]
+        questions = [
+            lambda v: v.reshape(-1),
+            lambda v: v.ravel("K"),
+            lambda v: v.ravel("F"),
+            lambda v: v.reshape(v.shape[0], -1),
+        ]
         for q in questions:
             np.testing.assert_array_equal(q(a), q(b))
             assert np.shares_memory(q(a), a) == np.shares_memory(q(b), b)
@@ -386,11 +430,19 @@ def test_an_argument_with_gaps_is_written_as_it_lies(columns, step):
 
         def moved(e, x=x):
             memory = whole.copy()
-            at = np.ndarray(x.shape, float, memory, x.__array_interface__["data"][0] - whole.__array_interface__["data"][0], x.strides)
+            at = np.ndarray(
+                x.shape,
+                float,
+                memory,
+                x.__array_interface__["data"][0] - whole.__array_interface__["data"][0],
+                x.strides,
+            )
             at += e
             return f(at)
 
-        np.testing.assert_allclose(g.ravel(), [(moved(e) - moved(-e)) / 2e-6 for e in steps], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            g.ravel(), [(moved(e) - moved(-e)) / 2e-6 for e in steps], rtol=1e-6, atol=1e-8
+        )
 
 
 def test_products_of_a_recording_lie_as_those_of_numpy_do():
@@ -400,8 +452,20 @@ def test_products_of_a_recording_lie_as_those_of_numpy_do():
     def arrays(m, k):
         a = rng.normal(size=(m, k))
         wide = rng.normal(size=(2 * m, 2 * k))
-        yield from (a, np.asfortranarray(a), rng.normal(size=(k, m)).T, wide[::2, 1::2], wide.T.reshape(2 * m, 2 * k, order="F")[m:, ::-2])
-        yield from (np.broadcast_to(rng.normal(size=k), (m, k)), a.astype(np.float32), a + 1j, a.astype(int), a > 0)
+        yield from (
+            a,
+            np.asfortranarray(a),
+            rng.normal(size=(k, m)).T,
+            wide[::2, 1::2],
+            wide.T.reshape(2 * m, 2 * k, order="F")[m:, ::-2],
+        )
+        yield from (
+            np.broadcast_to(rng.normal(size=k), (m, k)),
+            a.astype(np.float32),
+            a + 1j,
+            a.astype(int),
+            a > 0,
+        )
         yield from (rng.normal(size=k), rng.normal(size=2 * k)[::-2], rng.normal(size=k) > 0)
 
     sizes = (0, 1, 2, 5, 9)

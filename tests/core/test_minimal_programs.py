@@ -136,7 +136,12 @@ class Quantity:
 def objects_with_arrays(x):
     fixed, own, y = Quantity(np.linspace(0.2, 1.0, 5)), Quantity(x * x), np.zeros(5)
     y[1:] = Quantity(x[:-1])
-    return (np.asarray(own) ** 2).sum() + np.sum(own) * np.dot(x, fixed) + np.sqrt(Quantity(x * x + 1.0)).sum() + (y * np.add(own, x)).sum()
+    return (
+        (np.asarray(own) ** 2).sum()
+        + np.sum(own) * np.dot(x, fixed)
+        + np.sqrt(Quantity(x * x + 1.0)).sum()
+        + (y * np.add(own, x)).sum()
+    )
 
 
 def enumerated_elements(x):

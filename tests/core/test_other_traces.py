@@ -72,7 +72,9 @@ def test_a_third_trace_nests_with_derivatives(place):
     np.testing.assert_allclose(tg.value(below(lambda x: tg.hvp(f, x, W))(X)), right[2], rtol=1e-13)
 
 
-@pytest.mark.parametrize("f", [lambda x: np.sin(x), lambda x: x * x, lambda x: x * 2.0, lambda x: x.sum(), lambda x: W * x])
+@pytest.mark.parametrize(
+    "f", [lambda x: np.sin(x), lambda x: x * x, lambda x: x * 2.0, lambda x: x.sum(), lambda x: W * x]
+)
 def test_a_third_trace_gets_a_generated_entry(f):
     """The arguments come lowered: `bind` looks at none of them.  (Through NumPy's protocol there is more on
     the way.)"""
@@ -112,16 +114,26 @@ def test_slots_are_told_apart_by_the_trace():
         kept = x * 1.0 if isinstance(trace, Counting) else x._slot
         x._saved = True
         x[0] = 5.0  # x moves
-        assert (x._slot == "assign") if isinstance(trace, Counting) else (x._slot is not kept and kept[0] == W[0])
+        assert (
+            (x._slot == "assign")
+            if isinstance(trace, Counting)
+            else (x._slot is not kept and kept[0] == W[0])
+        )
         trace.close()
 
 
 def test_the_table_of_states_has_a_row_for_each_field():
-    rows = {line.split()[0] for line in sys.modules["tapegrad._core.variable"].__doc__.splitlines() if line.startswith("  _")}
+    rows = {
+        line.split()[0]
+        for line in sys.modules["tapegrad._core.variable"].__doc__.splitlines()
+        if line.startswith("  _")
+    }
     assert rows == {*tg.Variable.__slots__, *View.__slots__}
 
 
-@pytest.mark.parametrize("order", [lambda f, x: tg.grad(f)(x), lambda f, x: tg.grad(lambda x: tg.grad(f)(x)[0])(x)])
+@pytest.mark.parametrize(
+    "order", [lambda f, x: tg.grad(f)(x), lambda f, x: tg.grad(lambda x: tg.grad(f)(x)[0])(x)]
+)
 def test_a_nan_of_hidden_values_repeats_the_sweep(order):
     """0 times inf is met by the values that the trace holds, not by the ones that it shows."""
     mask = np.array([True, False, True])
@@ -182,7 +194,10 @@ def short_ways(name, tree):
             asked = [getattr(c, "id", getattr(c, "attr", None)) for c in node.comparators]
             if "Tape" in asked or "Dual" in asked:
                 yield node.lineno
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", None)) == "exec":
+        elif (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "id", getattr(node.func, "attr", None)) == "exec"
+        ):
             if not name.startswith("kernels/"):  # kernels have texts of their own
                 yield node.lineno
 
@@ -212,7 +227,11 @@ def test_without_short_ways_this_file_passes():
         assert done.returncode == 0, done.stdout[-3000:]
 
 
-FILES = sorted(path.relative_to(TESTS.parent) for path in TESTS.parent.rglob("test_*.py") if path.name != "test_other_traces.py")
+FILES = sorted(
+    path.relative_to(TESTS.parent)
+    for path in TESTS.parent.rglob("test_*.py")
+    if path.name != "test_other_traces.py"
+)
 
 
 @pytest.mark.long

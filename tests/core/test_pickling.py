@@ -111,10 +111,18 @@ both = kernels.likelihood(normal)
 
 def kernel_cases():
     yield "likelihood", both, lambda k: k.value_and_grad(THETA, DATA)
-    yield "settings", kernels.likelihood(normal, invalid="nan", missing="step", sums=np.float64), lambda k: k(-THETA, DATA)
+    yield (
+        "settings",
+        kernels.likelihood(normal, invalid="nan", missing="step", sums=np.float64),
+        lambda k: k(-THETA, DATA),
+    )
     yield "recursion", kernels.recursion(start, step), lambda k: k.value_and_grad(THETA, DATA)
     holes = np.array([0.4, np.nan, 1.0])
-    yield "recursion with missing data", kernels.recursion(start, step, missing=unobserved), lambda k: k(THETA, holes)
+    yield (
+        "recursion with missing data",
+        kernels.recursion(start, step, missing=unobserved),
+        lambda k: k(THETA, holes),
+    )
     yield "map", kernels.map(product), lambda k: k(X, X)
     yield "decorated", decorated, lambda k: k(THETA, DATA)
     yield "of a method", kernels.likelihood(Model(3.0).loglik), lambda k: k(THETA, DATA)
@@ -202,7 +210,9 @@ def test_the_library(module):
 ])  # fmt: skip
 def test_functions_without_a_name(make):
     x = make(lambda x: x)
-    with pytest.raises(ArgumentError, match=r"cannot be pickled.*lambda.*\n?.*def at the top level of a module"):
+    with pytest.raises(
+        ArgumentError, match=r"cannot be pickled.*lambda.*\n?.*def at the top level of a module"
+    ):
         pickle.dumps(x)
     assert copy.deepcopy(x).__name__ == x.__name__  # copies need no name
 
@@ -263,7 +273,11 @@ def test_results():
         for field in dataclasses.fields(fit.model):
             a, b = getattr(fit.model, field.name), getattr(again.model, field.name)
             assert type(a) is type(b) and (not isinstance(a, np.ndarray) or same(a, b))
-        assert same(other.x, found.x) and other.evaluations == found.evaluations and other.success == found.success
+        assert (
+            same(other.x, found.x)
+            and other.evaluations == found.evaluations
+            and other.success == found.success
+        )
 
 
 def value_of(given):
@@ -278,12 +292,22 @@ def test_processes(method):
     before."""
     big = np.abs(np.random.default_rng(0).normal(size=(2, 3000))) + 0.5
     kernel = functools.partial(both, data=np.linspace(-1, 1, 500))
-    work = [(kernel, big), (kernel, big[:, :3]), (tg.grad(quadratic), X), (decorated_on_data, THETA), (tg.hessian(quadratic), X)]
+    work = [
+        (kernel, big),
+        (kernel, big[:, :3]),
+        (tg.grad(quadratic), X),
+        (decorated_on_data, THETA),
+        (tg.hessian(quadratic), X),
+    ]
     expected = [value_of(w) for w in work]
     with multiprocessing.get_context(method).Pool(1) as pool:
         for a, b in zip(pool.map(value_of, work), expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-13)  # a kernel's own history may change its last bit
-        for a, b in zip(pool.map(tg.grad(quadratic), [X, 2 * X]), [tg.grad(quadratic)(X), tg.grad(quadratic)(2 * X)], strict=True):
+        for a, b in zip(
+            pool.map(tg.grad(quadratic), [X, 2 * X]),
+            [tg.grad(quadratic)(X), tg.grad(quadratic)(2 * X)],
+            strict=True,
+        ):
             assert same(a, b)
 
 

@@ -76,7 +76,9 @@ def test_1_unshadowed_buffer_is_loud():
         with pytest.raises((TypeError, ValueError)) as caught:
             call()
         found = caught.value
-        assert isinstance(found, DroppedDerivativeError) or isinstance(found.__cause__, DroppedDerivativeError)
+        assert isinstance(found, DroppedDerivativeError) or isinstance(
+            found.__cause__, DroppedDerivativeError
+        )
     assert not buf.any()
 
 

@@ -1,5 +1,5 @@
-"""`float`, `math`, `statistics`, classes of numbers and texts in code that is followed: values and errors of a
-plain call, derivatives against differences."""
+"""`float`, `math`, `statistics`, classes of numbers and texts in code that is followed: values and errors of
+a plain call, derivatives against differences."""
 
 import cmath
 import functools
@@ -28,19 +28,36 @@ def difference(f, x):
 FUNCTIONS = {
     **{
         name: functools.partial(lambda f, x: f(x[0]) * x[1], getattr(math, name))
-        for name in "acos asin asinh atan atanh cbrt cos cosh degrees erf erfc exp exp2 expm1 fabs gamma lgamma log10 log1p log2 "
+        for name in "acos asin asinh atan atanh cbrt cos cosh degrees erf erfc exp exp2 expm1 fabs gamma "
+        "lgamma log10 log1p log2 "
         "radians sin sinh sqrt tan tanh".split()
     },
     "acosh": lambda x: math.acosh(x[1]) * x[0],
-    "atan2, hypot, pow, fmod": lambda x: math.atan2(x[0], x[1]) * math.hypot(*x) + math.pow(x[0], x[1]) + math.fmod(x[1], 0.5),
+    "atan2, hypot, pow, fmod": lambda x: (
+        math.atan2(x[0], x[1]) * math.hypot(*x) + math.pow(x[0], x[1]) + math.fmod(x[1], 0.5)
+    ),
     "log with a base": lambda x: math.log(x[1], 10) + ln(x[0]) * sqrt(x[1]),
-    "copysign, modf, ldexp": lambda x: math.copysign(x[0], -1) + math.modf(x[1])[0] ** 2 + math.ldexp(x[0], 3),
-    "of sequences": lambda x: math.fsum(v * v for v in x) + math.dist(x, [0.0, 1.0]) + math.prod(x) + sum(map(float, x)),
+    "copysign, modf, ldexp": lambda x: (
+        math.copysign(x[0], -1) + math.modf(x[1])[0] ** 2 + math.ldexp(x[0], 3)
+    ),
+    "of sequences": lambda x: (
+        math.fsum(v * v for v in x) + math.dist(x, [0.0, 1.0]) + math.prod(x) + sum(map(float, x))
+    ),
     "of values": lambda x: (math.floor(x[1]) + math.isfinite(x[0]) + math.isclose(x[0], 9.0)) * x[0],
-    "complex": lambda x: abs(cmath.exp(1j * x[0]) + complex(x[0], x[1])) + cmath.phase(x[0] + 1j) + abs(cmath.sqrt(-x[1]) + cmath.rect(*x)),
-    "statistics": lambda x: statistics.fmean(x) * statistics.stdev(list(x)) + statistics.median(x) + statistics.geometric_mean(x),
-    "float, item, tolist": lambda x: float(x[0]) * x[1].item() + x.item(0) * sum(x.tolist()) + x.__array__()[1] + float(x[:1].sum()),
-    "classes of numbers": lambda x: np.float64(x[0]) * np.float64([x[1], 2.0]).sum() + np.complex128(x[0]).real,
+    "complex": lambda x: (
+        abs(cmath.exp(1j * x[0]) + complex(x[0], x[1]))
+        + cmath.phase(x[0] + 1j)
+        + abs(cmath.sqrt(-x[1]) + cmath.rect(*x))
+    ),
+    "statistics": lambda x: (
+        statistics.fmean(x) * statistics.stdev(list(x)) + statistics.median(x) + statistics.geometric_mean(x)
+    ),
+    "float, item, tolist": lambda x: (
+        float(x[0]) * x[1].item() + x.item(0) * sum(x.tolist()) + x.__array__()[1] + float(x[:1].sum())
+    ),
+    "classes of numbers": lambda x: (
+        np.float64(x[0]) * np.float64([x[1], 2.0]).sum() + np.complex128(x[0]).real
+    ),
     "methods of a class": lambda x: float.__mul__(x[0], x[1]) + float.__rsub__(x[0], 2.0),
 }
 
@@ -64,7 +81,8 @@ def test_a_sum_without_rounding():
 @pytest.mark.parametrize(
     "f",
     [
-        lambda x: math.sqrt(-x[0]), lambda x: math.log(x[0] - x[0]), lambda x: math.exp(2000 * x[0]), lambda x: float(x),
+        lambda x: math.sqrt(-x[0]), lambda x: math.log(x[0] - x[0]), lambda x: math.exp(2000 * x[0]),
+        lambda x: float(x),
         lambda x: math.sin(x), lambda x: x.item(), lambda x: x.item(5), lambda x: math.gcd(x[0], 2),
     ],
 )  # fmt: skip
@@ -83,10 +101,21 @@ def test_the_names_are_classes_still():
         class Own(float):
             pass
 
-        assert [type(v) is float for v in (1.0, 1)] == [True, False] and kind is float and {float: 1, complex: 2}[complex] == 2
+        assert (
+            [type(v) is float for v in (1.0, 1)] == [True, False]
+            and kind is float
+            and {float: 1, complex: 2}[complex] == 2
+        )
         assert isinstance(kind(x[0]), float) and type(Own(2.0)) is Own and issubclass(Own, float)
-        assert np.dtype(float) == np.zeros(2, dtype=float).dtype == np.float64 and np.dtype("f") in [np.int8, np.float32]
-        assert type(np.float32(1)) is np.float32 and np.finfo(np.float32).eps > 1e-8 and issubclass(np.float64, np.floating)
+        assert np.dtype(float) == np.zeros(2, dtype=float).dtype == np.float64 and np.dtype("f") in [
+            np.int8,
+            np.float32,
+        ]
+        assert (
+            type(np.float32(1)) is np.float32
+            and np.finfo(np.float32).eps > 1e-8
+            and issubclass(np.float64, np.floating)
+        )
         assert pickle.loads(pickle.dumps([float, np.float64])) == [float, np.float64]
         match x[0]:
             case float(v):
@@ -137,7 +166,9 @@ def test_a_vectorized_function_of_parts():
 
 @pytest.mark.parametrize("strides", [(8, 8), (16, 8), (0, 16)])
 def test_as_strided(strides):
-    f = lambda x: (np.lib.stride_tricks.as_strided(x, (2, 2), strides) * [[1.0, 2.0], [3.0, 4.0]] * x[0]).sum()
+    f = lambda x: (
+        np.lib.stride_tricks.as_strided(x, (2, 2), strides) * [[1.0, 2.0], [3.0, 4.0]] * x[0]
+    ).sum()
     x = np.array([0.7, 1.3, -0.4, 2.0])
     np.testing.assert_allclose(tg.grad(f)(x), difference(f, x), rtol=1e-7)
 
@@ -164,7 +195,9 @@ class Base(metaclass=Meta):
 
 def test_a_class_whose_metaclass_has_properties():
     for _ in range(3):
-        f = lambda x: Base(2.0).value(x) * len(Base.name) * (Base(1.0).name == "a member that the metaclass hides")
+        f = lambda x: (
+            Base(2.0).value(x) * len(Base.name) * (Base(1.0).name == "a member that the metaclass hides")
+        )
         np.testing.assert_allclose(tg.grad(f)(X), difference(f, X), rtol=1e-7)
     with warnings.catch_warnings(action="error"):
         assert Base.name == "Base" and vars(Base)["name"].startswith("a member")

@@ -26,20 +26,26 @@ HIDING = ("recorded", "batched")  # values are not shown: an error that says so 
 
 # What is deliberately otherwise: "question | value that is asked", and why.
 DIFFERENT = {
-    r"(float|complex|\.item\(.*\)|__float__\(\)|__complex__\(.*\)) \|": "numpy.float64, numpy.complex128; by the method an error",
-    r"(bytes|bytearray|memoryview|__dlpack__\(\)|__buffer__\(.*\)) \|": "memory in other hands drops the derivative: an error",
+    r"(float|complex|\.item\(.*\)|__float__\(\)|__complex__\(.*\)) \|": "numpy.float64, numpy.complex128; "
+    "by the method an error",
+    r"(bytes|bytearray|memoryview|__dlpack__\(\)|__buffer__\(.*\)) \|": "memory in other hands drops the "
+    "derivative: an error",
     r"ascii \|": "repr shows that a value is tracked",
     r"(__getnewargs__|__setstate__|__getformat__)\(.*\) \|": "of pickling",
     r"hasattr mT \|": "hasattr asks the class; of a vector NumPy's raises ValueError",
     r"__iter__\(.*\) \| (float|long|comp|clong)": "None of a number, so that iter() raises",
     r"__(floor|ceil|trunc)__\(.*\) \|": "of all numbers, as math.floor would ask for a plain float",
-    r"__r?(divmod|floordiv|mod)__\(2,\) \| c": "the operation raises before NumPy's scalar leaves it to the other operand",
+    r"__r?(divmod|floordiv|mod)__\(2,\) \| c": "the operation raises before NumPy's scalar leaves it to the "
+    "other operand",
     r"__deepcopy__\(2,\) \|": "the memo is used",
-    r"(repeat|mul (\[.*\]|\(\))( reflected)?) \| (float|long|comp|clong)": "a number times a list is an array, as by numpy.multiply",
+    r"(repeat|mul (\[.*\]|\(\))( reflected)?) \| (float|long|comp|clong)": "a number times a list is an "
+    "array, as by numpy.multiply",
     r"\w+ 1j reflected \| float64": "numpy.complex128 where Python's complex gives Python's",
-    r".* \| empty": "an array of no elements meets None or a text: NumPy gives an array of objects or texts, or no error",
+    r".* \| empty": "an array of no elements meets None or a text: NumPy gives an array of objects or "
+    "texts, or no error",
     r"set dtype \|": "the dtype of a tracked array cannot be set: AttributeError",
-    r"matmul (None|{}|<class 'object'>)( reflected)? \|": "TypeError, as with other operators: NumPy makes an array of objects of it",
+    r"matmul (None|{}|<class 'object'>)( reflected)? \|": "TypeError, as with other operators: NumPy makes "
+    "an array of objects of it",
     r"imatmul (1j|np.float32\(2.0\)) \|": "two mistakes: NumPy names another first",
     r"\[True\] \| (float|long|comp|clong)": "refused under vmap",
     r"\.ptp\(": "arrays of CuPy have it",
@@ -56,7 +62,12 @@ def form(x):
         kind = "ndarray" if isinstance(x, np.ndarray) else x.__class__.__name__
         if v.dtype.kind not in "fc":
             return kind, v.dtype, v.shape, v.tobytes()
-        return kind, v.dtype, v.shape, [None if e != e else PLAIN(np.round(e, 3)) for e in v.ravel().astype(complex)]
+        return (
+            kind,
+            v.dtype,
+            v.shape,
+            [None if e != e else PLAIN(np.round(e, 3)) for e in v.ravel().astype(complex)],
+        )
     if isinstance(x, (set, frozenset)):
         return type(x).__name__, sorted(map(repr, map(form, x)))
     if isinstance(x, (tuple, list)):
@@ -116,8 +127,14 @@ def differs(plain, found):
     if how == as_well == "gives":
         return None if a == b else f"gives {b}, NumPy's {a}"
     if how == as_well:
-        axis = [getattr(e, "axis", None) for e in (a, b)] if isinstance(a, np.exceptions.AxisError) else (0, 0)
-        return None if isinstance(b, expected(a)) and axis[0] == axis[1] else f"raises {b!r:.99}, NumPy's {a!r:.99}"
+        axis = (
+            [getattr(e, "axis", None) for e in (a, b)] if isinstance(a, np.exceptions.AxisError) else (0, 0)
+        )
+        return (
+            None
+            if isinstance(b, expected(a)) and axis[0] == axis[1]
+            else f"raises {b!r:.99}, NumPy's {a!r:.99}"
+        )
     return f"{as_well} {b!r:.99}, NumPy's {how} {a!r:.99}"
 
 

@@ -51,7 +51,9 @@ def run(seeds, xp=np, **settings):
     assert n - done["judged"] <= n // 20, done
     assert all(done[check] >= done["judged"] for check in CHECKS), done
     assert done["value by jets"] >= (done["judged"] if xp is np else 0.9 * n), done
-    assert done["gradient by differences"] >= 0.8 * n and done["second order by differences"] >= 0.25 * n, done
+    assert done["gradient by differences"] >= 0.8 * n and done["second order by differences"] >= 0.25 * n, (
+        done
+    )
 
 
 def batches(first, number):
@@ -137,7 +139,9 @@ def setting():
 def test_rounding_is_told_from_a_mistake(monkeypatch, factor, expected):
     """The gradient of this program has about seven digits: an error below them is not judged, one above is
     wrong."""
-    monkeypatch.setattr(random_programs, "source", lambda program: random_programs.Source(CANCELLING, False, ["x"]))
+    monkeypatch.setattr(
+        random_programs, "source", lambda program: random_programs.Source(CANCELLING, False, ["x"])
+    )
     off_by(monkeypatch, factor)
     assert outcome(judge(Program((), 1))) == expected
 

@@ -31,13 +31,18 @@ KINDS = [*[(rank, None) for rank in RANKS], *itertools.product(["as they are", "
 # said of one part of complex results only; what of them is left out.
 SP = scipy.special
 LEFT_OUT = {
-    SP.cbrt: "e", SP.exp2: "e", SP.expm1: "e", SP.log1p: "e", SP.huber: "e", SP.pseudo_huber: "e", SP.factorial: "f",
+    SP.cbrt: "e", SP.exp2: "e", SP.expm1: "e", SP.log1p: "e", SP.huber: "e", SP.pseudo_huber: "e",
+    SP.factorial: "f",
     np.average: "FD", np.histogram: "FD", SP.logsumexp: "FD", scipy.linalg.norm: "fF",
 }  # fmt: skip
 
 
 def is_left_out(call, rank, dtype):
-    if call.f is SP.logsumexp and call.kwargs.get("keepdims") and rank not in ("as they are", "vectors", "one row"):
+    if (
+        call.f is SP.logsumexp
+        and call.kwargs.get("keepdims")
+        and rank not in ("as they are", "vectors", "one row")
+    ):
         return True  # SciPy gives one axis
     f = getattr(call.f, "__self__", None) if call.ufunc else call.f
     return "out" in call.kwargs or (dtype is not None and dtype in LEFT_OUT.get(f, ""))
@@ -53,7 +58,15 @@ def operands(call, rank, dtype):
             v = RANKS[rank](v)
         if dtype is None or not is_float(v):
             return v
-        return v.astype(dtype if v.dtype.kind == "f" else dtype.upper() if dtype in "fd" else "F" if dtype == "e" else dtype)
+        return v.astype(
+            dtype
+            if v.dtype.kind == "f"
+            else dtype.upper()
+            if dtype in "fd"
+            else "F"
+            if dtype == "e"
+            else dtype
+        )
 
     return mapped((call.args, call.kwargs), of)
 
@@ -79,13 +92,21 @@ def compared(call, rank, dtype, transform):
     def g(*xs):
         left = iter(xs)
         args, kwargs = mapped(given, lambda v: next(left) if is_float(v) else v)
-        seen[:] = [form(shown(v)) for v in members(run(call, Host.face(call), args, kwargs, Host.faced_zeros)) if is_float(shown(v))]
+        seen[:] = [
+            form(shown(v))
+            for v in members(run(call, Host.face(call), args, kwargs, Host.faced_zeros))
+            if is_float(shown(v))
+        ]
         return xs[0] * 1
 
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            plain = [form(v) for v in members(run(call, call.f, *operands(call, rank, dtype), np.zeros)) if is_float(v)]
+            plain = [
+                form(v)
+                for v in members(run(call, call.f, *operands(call, rank, dtype), np.zeros))
+                if is_float(v)
+            ]
             transform(g, values)
     except Exception:
         return None
@@ -95,7 +116,11 @@ def compared(call, rank, dtype, transform):
 
 
 def every_call():
-    return [c for c in itertools.chain(calls(), ufunc_calls(), method_calls()) if floats((c.args, c.kwargs)) and c.f not in IN_PLACE]
+    return [
+        c
+        for c in itertools.chain(calls(), ufunc_calls(), method_calls())
+        if floats((c.args, c.kwargs)) and c.f not in IN_PLACE
+    ]
 
 
 def searched(lines, mode, kinds):
@@ -128,15 +153,22 @@ def test_every_call(mode, kind):
 
 X = np.array([0.7, 0.4, 1.1])
 RESULTS = {
-    "inner": lambda x: np.inner(x, x), "multi_dot": lambda x: np.linalg.multi_dot([x, np.eye(3), x]), "vdot": lambda x: np.vdot(x, x),
-    "tensordot": lambda x: np.tensordot(x, x, 1), "where": lambda x: np.where(x[0] > 0.5, x[0], x[1]), "plus": lambda x: +np.asarray(x[0]),
-    "select": lambda x: np.select([x[0] > 0.5], [x[0]], 0.0), "imag": lambda x: np.imag(x[0]) + x[0], "cov": np.cov,
+    "inner": lambda x: np.inner(x, x), "multi_dot": lambda x: np.linalg.multi_dot([x, np.eye(3), x]),
+    "vdot": lambda x: np.vdot(x, x),
+    "tensordot": lambda x: np.tensordot(x, x, 1), "where": lambda x: np.where(x[0] > 0.5, x[0], x[1]),
+    "plus": lambda x: +np.asarray(x[0]),
+    "select": lambda x: np.select([x[0] > 0.5], [x[0]], 0.0), "imag": lambda x: np.imag(x[0]) + x[0],
+    "cov": np.cov,
     "broadcast": lambda x: np.broadcast_arrays(x[0], 2.0)[0] * 1.0, "i0": lambda x: np.i0(x[0]),
     "flip": lambda x: np.flip(np.asarray(x[0])),
-    "real_if_close": lambda x: np.real_if_close(x[0]), "choose": lambda x: np.choose(np.array(0), [np.asarray(x[0]), x[1]]),
-    "reshape": lambda x: np.reshape(x[0], ()), "squeeze": lambda x: np.squeeze(x[0]), "kron": lambda x: np.kron(x[0], x[1]),
-    "median": lambda x: np.median(x[0], keepdims=True), "fftn": lambda x: np.fft.fftn(x[0]).real, "asarray": lambda x: np.asarray(x[0]),
-    "element": lambda x: x[0], "ellipsis": lambda x: x[0, ...], "copy": lambda x: x[0].copy(), "clip": lambda x: np.asarray(x[0]).clip(),
+    "real_if_close": lambda x: np.real_if_close(x[0]), "choose": lambda x: np.choose(np.array(0),
+    [np.asarray(x[0]), x[1]]),
+    "reshape": lambda x: np.reshape(x[0], ()), "squeeze": lambda x: np.squeeze(x[0]),
+    "kron": lambda x: np.kron(x[0], x[1]),
+    "median": lambda x: np.median(x[0], keepdims=True), "fftn": lambda x: np.fft.fftn(x[0]).real,
+    "asarray": lambda x: np.asarray(x[0]),
+    "element": lambda x: x[0], "ellipsis": lambda x: x[0, ...], "copy": lambda x: x[0].copy(),
+    "clip": lambda x: np.asarray(x[0]).clip(),
 }  # fmt: skip
 
 
@@ -154,7 +186,11 @@ def test_written_under_another_name(name):
     value, g = tg.value_and_grad(f)(X)
     with_samples = tg.vmap(tg.value_and_grad(f))(np.stack([X, X]))
     prepared = tg.prepare(f, X)
-    for v, d in ((value, g), (with_samples[0][1], with_samples[1][1]), *[prepared.value_and_grad(X) for _ in range(3)]):
+    for v, d in (
+        (value, g),
+        (with_samples[0][1], with_samples[1][1]),
+        *[prepared.value_and_grad(X) for _ in range(3)],
+    ):
         np.testing.assert_allclose(v, f(X), rtol=1e-12)
         np.testing.assert_allclose(d, slope, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(tg.jvp(f, (X,), (X,))[1], slope @ X, rtol=1e-6)
@@ -164,7 +200,8 @@ def test_written_under_another_name(name):
 
 REDUCTIONS = [
     *[getattr(np, name) for name in "sum max min prod ptp nansum nanmean nanmax nanvar any argmax".split()],
-    scipy.special.logsumexp, scipy.special.softmax, scipy.special.log_softmax, np.add.reduce, np.maximum.reduce,
+    scipy.special.logsumexp, scipy.special.softmax, scipy.special.log_softmax, np.add.reduce,
+    np.maximum.reduce,
     lambda x, axis: x - np.max(x, axis=axis), np.sort, np.cumsum, np.median, np.mean, np.fft.fft,
 ]  # fmt: skip
 
@@ -260,13 +297,20 @@ def test_nothing_is_written_for_each_sample():
 # --- arrays made of a number ---
 
 MADE = {
-    "none": lambda v: v[None], "ellipsis": lambda v: v[...], "both": lambda v: v[..., None], "reshape": lambda v: v.reshape(1),
-    "atleast_1d": np.atleast_1d, "asarray": np.asarray, "expand_dims": lambda v: np.expand_dims(v, 0), "ravel": lambda v: v.ravel(),
-    "array": lambda v: np.array(v, ndmin=1), "broadcast": lambda v: np.broadcast_to(v, (1,)).copy(), "stack": lambda v: np.stack([v]),
+    "none": lambda v: v[None], "ellipsis": lambda v: v[...], "both": lambda v: v[..., None],
+    "reshape": lambda v: v.reshape(1),
+    "atleast_1d": np.atleast_1d, "asarray": np.asarray, "expand_dims": lambda v: np.expand_dims(v, 0),
+    "ravel": lambda v: v.ravel(),
+    "array": lambda v: np.array(v, ndmin=1), "broadcast": lambda v: np.broadcast_to(v, (1,)).copy(),
+    "stack": lambda v: np.stack([v]),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [lambda x: x[0], np.sum, lambda x: np.mean(np.argsort(x)) + 0.5], ids=["element", "sum", "integers"])
+@pytest.mark.parametrize(
+    "number",
+    [lambda x: x[0], np.sum, lambda x: np.mean(np.argsort(x)) + 0.5],
+    ids=["element", "sum", "integers"],
+)
 @pytest.mark.parametrize("name", MADE)
 def test_an_array_of_a_number_is_its_own(name, number):
     def f(x):

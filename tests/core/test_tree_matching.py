@@ -34,7 +34,11 @@ class Bag:
         self.held = held
 
 
-tg.register_tree(Bag, lambda x: (tuple(x.held.values()), tuple(x.held)), lambda keys, members: Bag(dict(zip(keys, members, strict=True))))
+tg.register_tree(
+    Bag,
+    lambda x: (tuple(x.held.values()), tuple(x.held)),
+    lambda keys, members: Bag(dict(zip(keys, members, strict=True))),
+)
 NODES = (
     lambda a, b: {"a": a, "b": b},
     lambda a, b: (a, b),
@@ -48,7 +52,9 @@ NODES = (
 def random_tree(rng, leaf, depth=0):
     if depth == 3 or (depth and rng.random() < 0.3):
         return leaf()
-    return NODES[rng.integers(len(NODES))](random_tree(rng, leaf, depth + 1), random_tree(rng, leaf, depth + 1))
+    return NODES[rng.integers(len(NODES))](
+        random_tree(rng, leaf, depth + 1), random_tree(rng, leaf, depth + 1)
+    )
 
 
 def other_order(x):
@@ -128,20 +134,42 @@ FLOATS = {
     "csr_array": scipy.sparse.csr_array(np.eye(2)),
     "ndarray": np.array([1.0, 2.0], object),
 }
-CONSTANTS = (None, "text", 3, True, np.arange(3), np.array(["a"]), pandas.Series([1, 2]), pandas.Timestamp("2020-01-01"), range(3), np.sin)
+CONSTANTS = (
+    None,
+    "text",
+    3,
+    True,
+    np.arange(3),
+    np.array(["a"]),
+    pandas.Series([1, 2]),
+    pandas.Timestamp("2020-01-01"),
+    range(3),
+    np.sin,
+)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_foreign_floats_anywhere_in_a_tree_are_refused(seed):
     rng = np.random.default_rng(seed)
     name = list(FLOATS)[seed % len(FLOATS)]
-    tree = {"first": np.ones(2), "then": random_tree(rng, lambda: [1.0, CONSTANTS[rng.integers(len(CONSTANTS))]])}
+    tree = {
+        "first": np.ones(2),
+        "then": random_tree(rng, lambda: [1.0, CONSTANTS[rng.integers(len(CONSTANTS))]]),
+    }
     f = lambda p: (p["first"] ** 2).sum()
     assert tg.grad(f)(tree)["first"].tolist() == [2.0, 2.0]
     assert tg.optimize.minimize(f, tree).x["first"] == pytest.approx([0.0, 0.0], abs=1e-6)
     tree["last"] = [0.5, (FLOATS[name],)]
-    for call in (tg.grad(f), tg.hessian(f), lambda p: tg.jvp(f, (p,), (p,)), tg.ravel, lambda p: tg.optimize.minimize(f, p)):
-        with pytest.raises(ArgumentError, match=rf"\['last'\]\[1\]\[0\], is of .*{name}.*pass .*, or tapegrad.Const"):
+    for call in (
+        tg.grad(f),
+        tg.hessian(f),
+        lambda p: tg.jvp(f, (p,), (p,)),
+        tg.ravel,
+        lambda p: tg.optimize.minimize(f, p),
+    ):
+        with pytest.raises(
+            ArgumentError, match=rf"\['last'\]\[1\]\[0\], is of .*{name}.*pass .*, or tapegrad.Const"
+        ):
             call(tree)
     tree["last"] = [0.5, (tg.Const(FLOATS[name]),)]
     assert tg.grad(f)(tree)["first"].tolist() == [2.0, 2.0]
@@ -154,7 +182,9 @@ def test_integers_in_a_tree_are_not_moved(seed):
     whole = (int(rng.integers(5)), np.int64(3), rng.integers(0, 9, 2), True)[seed % 4]
     x0 = {"p": rng.standard_normal(2), "rest": (whole, rng.standard_normal())}
     r = tg.optimize.minimize(lambda p: ((p["p"] - p["rest"][0]) ** 2).sum() + p["rest"][1] ** 2, x0)
-    assert r.x["p"] == pytest.approx(np.broadcast_to(whole, 2) * 1.0) and np.array_equal(r.x["rest"][0], whole)
+    assert r.x["p"] == pytest.approx(np.broadcast_to(whole, 2) * 1.0) and np.array_equal(
+        r.x["rest"][0], whole
+    )
     assert type(r.x["rest"][0]) is type(whole)
 
 
@@ -193,6 +223,10 @@ def test_the_error_is_ours(text, dtype):
     space = {"np": np, "dtype": dtype}
     exec(f"def f(x):\n    a = np.zeros(2, dtype)\n    {text}\n    return a.sum() * x[1]", space)
     x = np.array([1.5, 2.5])
-    for run in (tg.grad, lambda f: lambda x: tg.vmap(tg.grad(f))(x[None]), lambda f: lambda x: tg.prepare(f, x).grad(x)):
+    for run in (
+        tg.grad,
+        lambda f: lambda x: tg.vmap(tg.grad(f))(x[None]),
+        lambda f: lambda x: tg.prepare(f, x).grad(x),
+    ):
         with pytest.raises(tg.errors.DroppedDerivativeError, match="dtype|storing"):
             run(space["f"])(x)

@@ -66,7 +66,12 @@ def by_hand(w, b):
 def test_a_registered_class_in_every_transform():
     layer, direction = Layer(W, B, "first"), Layer(np.ones((3, 2)), np.ones(2), "first")
     gw, gb = tg.grad(by_hand, (0, 1))(W, B)
-    for g in (tg.grad(loss)(layer), tg.value_and_grad(loss)(layer)[1], tg.vjp(loss, layer)[1](1.0), tg.prepare(loss, layer).grad(layer)):
+    for g in (
+        tg.grad(loss)(layer),
+        tg.value_and_grad(loss)(layer)[1],
+        tg.vjp(loss, layer)[1](1.0),
+        tg.prepare(loss, layer).grad(layer),
+    ):
         assert type(g) is Layer and g.name == "first"
         np.testing.assert_allclose(g.held["w"], gw, rtol=1e-12)
         np.testing.assert_allclose(g.held["b"], gb, rtol=1e-12)
@@ -85,7 +90,9 @@ def test_as_a_result_and_within_other_trees():
     y, slope = tg.jvp(lambda p: {"out": Layer(p[0] * 2, p[1], "y")}, ((W, B),), ((W, B),))
     assert type(y["out"]) is Layer and slope["out"].name == "y"
     np.testing.assert_allclose(slope["out"].held["w"], 2 * W)
-    g = tg.grad(lambda p: sum(loss(m) for m in p["layers"]))({"layers": [Layer(W, B, "a"), Layer(2 * W, B, "b")]})
+    g = tg.grad(lambda p: sum(loss(m) for m in p["layers"]))(
+        {"layers": [Layer(W, B, "a"), Layer(2 * W, B, "b")]}
+    )
     assert [m.name for m in g["layers"]] == ["a", "b"]
 
 
@@ -133,5 +140,7 @@ def test_bad_input():
         pass
 
     tg.register_tree(Wrong, lambda x: 3, same)
-    with pytest.raises(ArgumentError, match=r"register_tree\(Wrong\): flatten\(x\) must give \(members, rest\)"):
+    with pytest.raises(
+        ArgumentError, match=r"register_tree\(Wrong\): flatten\(x\) must give \(members, rest\)"
+    ):
         tg.grad(lambda x: x)(Wrong())

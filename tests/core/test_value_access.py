@@ -107,11 +107,24 @@ PASSING = {
     "ops.linalg.factorizations": "the short way of solve, which asks for shapes",
     "ops.indexing.views": "a diagonal",
 }
-LAYOUT = {"shape", "ndim", "size", "dtype", "strides", "flags", "nbytes", "itemsize", "base", "__dlpack_device__", "_value"}
+LAYOUT = {
+    "shape",
+    "ndim",
+    "size",
+    "dtype",
+    "strides",
+    "flags",
+    "nbytes",
+    "itemsize",
+    "base",
+    "__dlpack_device__",
+    "_value",
+}
 PARTS = {"reshape", "transpose", "diagonal", "real"}  # of a layout are layouts
 SHOWN = ("ops.indexing.views", "ops.indexing.writes", "ops.variable_methods")  # where `shown` gives one too
 TAKERS = {
-    "xp_of", "is_array", "is_scalar", "is_differentiable", "shares_memory", "type", "isinstance", "getattr", "hasattr", "len", "dtype",
+    "xp_of", "is_array", "is_scalar", "is_differentiable", "shares_memory", "type", "isinstance", "getattr",
+    "hasattr", "len", "dtype",
     "ndim", "shape", "region", "laid_out", "room_like", "_plain_out", "delitem", "like", "library",
     "library_function", "derivative_library", "may_share_memory", "layout_of_buffer",
 }  # fmt: skip
@@ -130,7 +143,9 @@ def test_values_of_stands_where_values_are_needed():
 
 
 def test_nobody_else_goes_past_the_traces():
-    assert {name for name, tree in trees().items() if {"bottom", "_value"} & {*names_in(tree)}} == set(PASSING)
+    assert {name for name, tree in trees().items() if {"bottom", "_value"} & {*names_in(tree)}} == set(
+        PASSING
+    )
 
 
 def called(node):
@@ -164,7 +179,11 @@ def misused(tree, givers):
         while isinstance(parents[node], ast.IfExp):
             node = parents[node]
         above = parents[node]
-        named = above.targets[0].id if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) else None
+        named = (
+            above.targets[0].id
+            if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name)
+            else None
+        )
         if named is None:
             if not of_layout(node, parents):
                 yield node.lineno
@@ -173,13 +192,20 @@ def misused(tree, givers):
         while not isinstance(inside, (ast.FunctionDef, ast.Lambda)):
             inside = parents[inside]
         for use in ast.walk(inside):
-            if isinstance(use, ast.Name) and use.id == named and isinstance(use.ctx, ast.Load) and use.lineno > node.lineno:
+            if (
+                isinstance(use, ast.Name)
+                and use.id == named
+                and isinstance(use.ctx, ast.Load)
+                and use.lineno > node.lineno
+            ):
                 if not of_layout(use, parents):
                     yield use.lineno
 
 
 def imports_layout_of(tree):
-    return any(isinstance(i, ast.ImportFrom) and "layout_of" in [a.name for a in i.names] for i in ast.walk(tree))
+    return any(
+        isinstance(i, ast.ImportFrom) and "layout_of" in [a.name for a in i.names] for i in ast.walk(tree)
+    )
 
 
 def test_a_layout_is_used_as_one():
@@ -188,7 +214,10 @@ def test_a_layout_is_used_as_one():
     for name, tree in asking.items():
         misuses = list(misused(tree, ("layout_of", "layout_source") if name in SHOWN else ("layout_of",)))
         # what `shown` gives is one itself; so are the arguments whose shapes and dtypes a raw kernel compares
-        assert len(misuses) == (1 if name in ("ops.indexing.views", "kernels.raw_code.kernel") else 0), (name, misuses)
+        assert len(misuses) == (1 if name in ("ops.indexing.views", "kernels.raw_code.kernel") else 0), (
+            name,
+            misuses,
+        )
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,8 @@ def quiet_by_seterr(x):
 
 
 FUNCTIONS = [
-    logs, scalars, exponentials, in_place, helpers, many, remainders, plain_numbers, ignored, partly, raising, caught, recovered,
+    logs, scalars, exponentials, in_place, helpers, many, remainders, plain_numbers, ignored, partly, raising,
+    caught, recovered,
     decorated, decorated_inside, quiet_by_seterr,
 ]  # fmt: skip
 
@@ -167,8 +168,13 @@ def test_as_in_a_plain_call(f, mode):
 
 
 def test_the_words_of_reductions():
-    found, _ = said(lambda: tg.grad(lambda x: (x * 1e308).sum() * 0 + np.prod(x + 2) + ((x + 2) * 1e308).sum())(X))
-    assert {w[1] for w in found} <= {"overflow encountered in reduce", "overflow encountered in multiply"} and found
+    found, _ = said(
+        lambda: tg.grad(lambda x: (x * 1e308).sum() * 0 + np.prod(x + 2) + ((x + 2) * 1e308).sum())(X)
+    )
+    assert {w[1] for w in found} <= {
+        "overflow encountered in reduce",
+        "overflow encountered in multiply",
+    } and found
     assert all(w[2] == __file__ for w in found)
 
 
@@ -208,7 +214,10 @@ def test_tangents_and_sweeps_are_silent(name, mode):
     assert said(lambda: f(X)) == ([], None)
     with np.errstate(all="raise", under="ignore"):
         found = said(lambda: MODES[mode](f, X))
-    found = [w for w in found[0] if not issubclass(w[0], getattr(tg.errors, "NonDifferentiableWarning", ()))], found[1]
+    found = (
+        [w for w in found[0] if not issubclass(w[0], getattr(tg.errors, "NonDifferentiableWarning", ()))],
+        found[1],
+    )
     assert found == ([], None)
 
 
@@ -275,7 +284,11 @@ def test_outer_callback_is_called_and_kept():
 
 
 def test_wrong_settings_are_refused_as_numpy_does():
-    for wrong in (lambda: np.errstate(divide="never"), lambda: np.errstate(dvide="warn"), lambda: np.errstate(call=3, divide="call")):
+    for wrong in (
+        lambda: np.errstate(divide="never"),
+        lambda: np.errstate(dvide="warn"),
+        lambda: np.errstate(call=3, divide="call"),
+    ):
 
         def f(x, wrong=wrong):
             with wrong():
@@ -302,7 +315,9 @@ def test_once_per_line():
     with warnings.catch_warnings():
         warnings.resetwarnings()
         warnings.simplefilter("default")
-        warnings.showwarning = lambda message, category, filename, lineno, *rest: found.append((str(message), lineno))
+        warnings.showwarning = lambda message, category, filename, lineno, *rest: found.append(
+            (str(message), lineno)
+        )
         globals().pop("__warningregistry__", None)
         f(X)
         plain, found[:] = list(found), []
@@ -343,7 +358,8 @@ def test_an_error_leaves_the_settings_alone():
 # Composed of others, with an intermediate result that overflows or is undefined at infinite, huge or equal
 # numbers where NumPy's own way is not (docs/other-objects.md).
 INTERMEDIATE = set(
-    "cond cumprod expm1 huber interp logsumexp lstsq median nanmedian prod pseudo_huber recursed scipy_more solve_triangular".split()
+    "cond cumprod expm1 huber interp logsumexp lstsq median nanmedian prod pseudo_huber recursed scipy_more "
+    "solve_triangular".split()
 )
 SPECIAL = {
     "ordinary": lambda flat: None,
@@ -451,7 +467,8 @@ SECOND = {
     "product": lambda f: tg.hvp(f, ZERO, ALONG),
     "operator": lambda f: tg.operators.hessian(f, ZERO) @ ALONG,
     "samples": lambda f: tg.vmap(tg.hessian(f))(np.stack([AWAY, ZERO, AWAY]))[1],
-    "products of samples": lambda f: tg.vmap(lambda x, v: tg.hvp(f, x, v))(np.stack([AWAY, ZERO]), np.stack([ALONG, ALONG]))[1],
+    "products of samples": lambda f: tg.vmap(lambda x, v: tg.hvp(f, x, v))(np.stack([AWAY, ZERO]),
+    np.stack([ALONG, ALONG]))[1],
     "samples of samples": lambda f: tg.vmap(tg.vmap(tg.hessian(f)))(np.stack([AWAY, ZERO])[None])[0, 1],
     "prepared": used(lambda f: tg.prepare(f, AWAY).hessian),
     "prepared product": used(lambda f: product_of(tg.prepare(f, AWAY))),
@@ -479,5 +496,7 @@ def test_lengths_away_from_zero_are_recorded_once():
     for f in LENGTHS.values():
         p = tg.prepare(f, AWAY)
         for k in range(4):
-            np.testing.assert_allclose(p.hvp(AWAY + k, ALONG), tg.hvp(f, AWAY + k, ALONG), rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(
+                p.hvp(AWAY + k, ALONG), tg.hvp(f, AWAY + k, ALONG), rtol=1e-12, atol=1e-14
+            )
         assert p.forms["hvp"].recordings == 1 and p.forms["hvp"].eager is None

@@ -52,7 +52,9 @@ WAYS = {
     "hessian": lambda f, x: tg.hessian(f)(x),
     "jacobian": lambda f, x: tg.jacobian(f)(x),
     "grad of grad": lambda f, x: tg.grad(lambda x: (tg.grad(f)(x) * x).sum())(x),
-    "vmap of grad": lambda f, x: tg.vmap(tg.grad(f))(np.stack([x + 1, x]) if type(x) is np.ndarray else x[None]),
+    "vmap of grad": lambda f, x: tg.vmap(tg.grad(f))(
+        np.stack([x + 1, x]) if type(x) is np.ndarray else x[None]
+    ),
     "grad of vmap": lambda f, x: tg.grad(lambda X: tg.vmap(f)(X).sum())(x[None]),
     "prepare": lambda f, x: tg.prepare(f, x).grad(x),
     "prepared hvp": lambda f, x: tg.prepare(f, x).hvp(x, x + 1),
@@ -75,7 +77,9 @@ def test_a_derivative_is_found_by_every_way(way, xp):
 
 def test_where_and_of_what():
     text = found(lambda: tg.grad(logs)(AT))
-    assert text.endswith("log gives -inf in 1 of 3 elements, first at [1]; operands: 0.0\n    z = np.log(y)  # HERE")
+    assert text.endswith(
+        "log gives -inf in 1 of 3 elements, first at [1]; operands: 0.0\n    z = np.log(y)  # HERE"
+    )
 
 
 def test_in_place_and_by_elements():
@@ -168,7 +172,8 @@ def test_results_are_the_same_within():
         return np.log1p(buffer**2).sum() + (np.outer(x, x) @ x).sum()
 
     calls = [
-        lambda: tg.grad(f)(x), lambda: tg.hessian(f)(x), lambda: tg.hvp(f, x, v), lambda: tg.jvp(f, (x,), (v,))[1],
+        lambda: tg.grad(f)(x), lambda: tg.hessian(f)(x), lambda: tg.hvp(f, x, v), lambda: tg.jvp(f, (x,), (v,
+        ))[1],
         lambda: tg.vmap(tg.grad(f))(np.stack([x, v])), lambda: tg.grad(lambda x: tg.jvp(f, (x,), (v,))[1])(x),
     ]  # fmt: skip
     for call in calls:
@@ -187,7 +192,9 @@ def test_what_ends_with_the_records_ends():
         return x * x - a
 
     with tg.detect_anomalies():
-        tg.grad(lambda a: tg.implicit.root(F, lambda F, x0, a: np.sqrt(a) if F(x0, a) is not None else x0)(1.0, a))(4.0)
+        tg.grad(
+            lambda a: tg.implicit.root(F, lambda F, x0, a: np.sqrt(a) if F(x0, a) is not None else x0)(1.0, a)
+        )(4.0)
         assert calls == 4
 
 
@@ -319,7 +326,9 @@ def test_on_a_device_the_length_of_zero_is_told(xp):
         warnings.simplefilter("always")
         with tg.detect_anomalies():
             tg.hvp(length, xp.zeros(2), xp.ones(2))
-    assert [w.category for w in caught] == [tg.errors.NonDifferentiableWarning] and caught[0].filename == __file__
+    assert [w.category for w in caught] == [tg.errors.NonDifferentiableWarning] and caught[
+        0
+    ].filename == __file__
 
 
 def test_numbers_of_python_among_watched_values():
@@ -330,7 +339,12 @@ def test_numbers_of_python_among_watched_values():
         return (z * z.conj()).real.sum() * 2 - 3 / x[0]
 
     x = np.array([1.0, 2.0, 3.0])
-    for call in (lambda: tg.grad(f)(x), lambda: tg.jvp(f, (x,), (x,))[1], lambda: tg.hvp(f, x, x), lambda: tg.hessian(f)(x)):
+    for call in (
+        lambda: tg.grad(f)(x),
+        lambda: tg.jvp(f, (x,), (x,))[1],
+        lambda: tg.hvp(f, x, x),
+        lambda: tg.hessian(f)(x),
+    ):
         with tg.detect_anomalies():
             within = call()
         np.testing.assert_allclose(within, call(), rtol=1e-14)

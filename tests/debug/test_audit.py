@@ -72,7 +72,8 @@ def test_trees_several_arguments_and_small_numbers():
 
 
 def audited(seeds):
-    """Random programs that write in place, begin with their captured arrays as they were made, and are right."""
+    """Random programs that write in place, begin with their captured arrays as they were made, and are
+    right."""
     wrong, states = [], set()
     for seed in seeds:
         program = draw(seed)
@@ -123,7 +124,9 @@ def test_a_pointer():
         return (x * np.frombuffer((ctypes.c_double * 3).from_address(address))).sum()
 
     report = tg.audit(f, X)
-    assert "captured arrays by other ways" in report.failures and "value against plain call" in report.failures
+    assert (
+        "captured arrays by other ways" in report.failures and "value against plain call" in report.failures
+    )
     assert not report.ok and (buffer == 0).all()
 
 
@@ -137,7 +140,10 @@ def test_a_pointer_whose_value_is_right_by_chance():
         return (x * np.frombuffer((ctypes.c_double * 3).from_address(address))).sum()
 
     report = tg.audit(f, X)
-    assert "captured arrays by other ways" in report.failures or "gradient against differences" in report.failures
+    assert (
+        "captured arrays by other ways" in report.failures
+        or "gradient against differences" in report.failures
+    )
     assert "value against plain call" not in report.failures
 
 
@@ -185,7 +191,11 @@ def test_a_rule_wrong_in_one_mode():
 )
 def test_a_lost_derivative(f):
     report = tg.audit(f, X)
-    assert "gradient against differences" in report.failures and report.culprits == [] and "is lost between them" in str(report)
+    assert (
+        "gradient against differences" in report.failures
+        and report.culprits == []
+        and "is lost between them" in str(report)
+    )
 
 
 def test_a_function_that_changes():
@@ -209,7 +219,12 @@ def test_a_corner_is_unsure():
 
 
 def test_bad_input():
-    for call in (lambda: tg.audit(3, X), lambda: tg.audit(doubled, 3), lambda: tg.profile("f", X), lambda: tg.profile(doubled)):
+    for call in (
+        lambda: tg.audit(3, X),
+        lambda: tg.audit(doubled, 3),
+        lambda: tg.profile("f", X),
+        lambda: tg.profile(doubled),
+    ):
         with pytest.raises(ArgumentError):
             call()
 
@@ -270,14 +285,17 @@ def test_a_write_of_what_was_there_is_a_write():
         return (kept**2).sum()
 
     f(X)
-    assert [what for name, what in tg.audit(f, X).captured if name.startswith("kept")] == ["written: copied, 24 B, handed back"]
+    assert [what for name, what in tg.audit(f, X).captured if name.startswith("kept")] == [
+        "written: copied, 24 B, handed back"
+    ]
 
 
 # --- what f alters is left as it was ---
 
 HOLDERS = {  # how f counts: what it is made with, what it does, what tells it
     "a name": ("total = 0", "global total\n    total += 1", "total"),
-    "a name that it makes": ("", "globals().setdefault('made', 0)\n    global made\n    made += 1", "globals().get('made')"),
+    "a name that it makes": ("", "globals().setdefault('made', 0)\n    global made\n    made += 1",
+    "globals().get('made')"),
     "an entry of a dict": ("count = {'n': 0}", "count['n'] += 1", "dict(count)"),
     "a new entry": ("count = {}", "count[len(count)] = 1", "dict(count)"),
     "a list": ("log = []", "log.append(len(log))", "list(log)"),
@@ -286,8 +304,10 @@ HOLDERS = {  # how f counts: what it is made with, what it does, what tells it
     "an attribute": ("class C: pass\nbox = C()\nbox.n = 0", "box.n += 1", "box.n"),
     "a new attribute": ("class C: pass\nbox = C()", "box.m = 1", "vars(box)"),
     "a slot": ("class C:\n    __slots__ = ('n',)\nbox = C()\nbox.n = 0", "box.n += 1", "box.n"),
-    "deep inside": ("class C: pass\nbox = C()\nbox.parts = {'a': [[0]]}", "box.parts['a'][0][0] += 1", "box.parts['a'][0]"),
-    "a cell": ("def outer():\n    n = 0\n    def tick():\n        nonlocal n\n        n += 1\n    return tick, lambda: n\n"
+    "deep inside": ("class C: pass\nbox = C()\nbox.parts = {'a': [[0]]}", "box.parts['a'][0][0] += 1",
+    "box.parts['a'][0]"),
+    "a cell": ("def outer():\n    n = 0\n    def tick():\n        nonlocal n\n        n += 1\n    return "
+    "tick, lambda: n\n"
                "tick, told = outer()", "tick()", "told()"),
     "integers": ("seen = np.zeros(2, int)", "seen[1] += 1", "seen.tolist()"),
     "a buffer": ("room = np.zeros(3)", "room[:] = x", "room.tolist()"),

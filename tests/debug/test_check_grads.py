@@ -43,7 +43,9 @@ def test_each_fault_is_named():
     with pytest.raises(AssertionError, match="order 2, forward over reverse|order 2, reverse over"):
         check_grads(wrong(vjp=lambda g, out, x: 2 * g * tg.value(x)), x)
     with pytest.raises(AssertionError, match="order 2, forward over forward against differences"):
-        check_grads(wrong(vjp=lambda g, out, x: 2 * g * tg.value(x), jvp=lambda t, out, x: 2 * t[0] * tg.value(x)), x)
+        check_grads(
+            wrong(vjp=lambda g, out, x: 2 * g * tg.value(x), jvp=lambda t, out, x: 2 * t[0] * tg.value(x)), x
+        )
     with pytest.raises(AssertionError, match="reverse against differences"):
         check_grads(wrong(vjp=lambda g, out, x: 3 * g * x), x, modes=("reverse",))
 

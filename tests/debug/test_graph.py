@@ -26,7 +26,14 @@ X = np.array([0.3, 0.4])
 def test_each_operation_stands_there_with_its_line_and_inputs():
     g = tg.graph(f, X, 2.0)
     names = [n.name for n in g.nodes]
-    assert names[:2] == ["argument", "argument"] and {"sin", "multiply", "assign", "slogdet", "sum", "add"} <= set(names)
+    assert names[:2] == ["argument", "argument"] and {
+        "sin",
+        "multiply",
+        "assign",
+        "slogdet",
+        "sum",
+        "add",
+    } <= set(names)
     product = g.nodes[names.index("multiply")]
     assert product.inputs == (names.index("sin"), 1) and product.kind == "float64 (2,)"
     assert all([i < k for k, n in enumerate(g.nodes) for i in n.inputs])

@@ -93,7 +93,8 @@ BUGS = [
         "views do not see writes",
         "_fast/regions.py",
         "    base = y._base\n    source =",
-        "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n    source =",
+        "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n    "
+        "source =",
     ),
     Bug(
         "an unread transpose does not see writes",
@@ -107,7 +108,12 @@ BUGS = [
         "laid_out_copy(part) if hot and type(part) is ndarray else part",
         "part",
     ),
-    Bug("the base of a view not marked", "_fast/regions.py", "    if not hot:\n        base._saved = True\n", ""),
+    Bug(
+        "the base of a view not marked",
+        "_fast/regions.py",
+        "    if not hot:\n        base._saved = True\n",
+        "",
+    ),
     Bug(
         "any view taken for the region written",
         "_core/primitive.py",
@@ -115,7 +121,12 @@ BUGS = [
         "    if at is Ellipsis:",
     ),
     # levels
-    Bug("a handle that falls loses its mark", "_core/primitive.py", "                    x._saved = saved\n", ""),
+    Bug(
+        "a handle that falls loses its mark",
+        "_core/primitive.py",
+        "                    x._saved = saved\n",
+        "",
+    ),
     # forward mode
     Bug(
         "a copy shares the tangent",
@@ -176,7 +187,12 @@ BUGS = [
         "part = part * constant_winner(",
         "part = part * (lambda *_: 1.0)(",
     ),
-    Bug("duplicates are added once", "ops/indexing/regions.py", "        np.add.at(r, at, y)", "        r[at] += y"),
+    Bug(
+        "duplicates are added once",
+        "ops/indexing/regions.py",
+        "        np.add.at(r, at, y)",
+        "        r[at] += y",
+    ),
     Bug(
         "a borrowed cotangent is handed on as owned",
         "ops/indexing/regions.py",
@@ -188,10 +204,16 @@ BUGS = [
         "the shadow of a captured array outlives the call",
         "_capture/arrays.py",
         "        v._saved = True\n        v._version = 0\n        if self.borrowed",
-        "        v = v if self.borrowed else vars(sys).setdefault('planted', {}).setdefault(id(x), (variable(x), x))[0]\n"
+        "        v = v if self.borrowed else vars(sys).setdefault('planted', {}).setdefault(id(x), "
+        "(variable(x), x))[0]\n"
         "        v._saved, v._version = True, getattr(v, '_version', 0)\n        if self.borrowed",
     ),
-    Bug("captured arrays not written back", "_capture/restore.py", "            array[...] = now", "            pass"),
+    Bug(
+        "captured arrays not written back",
+        "_capture/restore.py",
+        "            array[...] = now",
+        "            pass",
+    ),
     Bug(
         "captured arrays that overlap are apart",
         "_capture/arrays.py",
@@ -210,7 +232,12 @@ BUGS = [
         "                put_state(x, bound, kind)",
         "                pass",
     ),
-    Bug("nonlocals not handed back", "_capture/functions.py", "            c.cell_contents = value\n", "            pass\n"),
+    Bug(
+        "nonlocals not handed back",
+        "_capture/functions.py",
+        "            c.cell_contents = value\n",
+        "            pass\n",
+    ),
     Bug(
         "an outer Variable is taken for a new one",
         "_capture/arrays.py",
@@ -233,7 +260,9 @@ FAST = (
 )
 
 # Bugs that no program showed, and why as far as known:
-ENDED = "values of a transform that has ended are lowered wherever they are met; falling early only frees memory"
+ENDED = (
+    "values of a transform that has ended are lowered wherever they are met; falling early only frees memory"
+)
 UNDETECTABLE = {
     "handles do not fall when a transform ends": ENDED,
     "a handle that fell does not fall again": ENDED,
@@ -271,7 +300,9 @@ def search(bug, folder, programs):
     if bug is not None:
         path = copy / bug.file
         text = path.read_text()
-        assert text.count(bug.old) == 1, f"{bug.title}: its text is {text.count(bug.old)} times in {bug.file}; let it follow the engine"
+        assert text.count(bug.old) == 1, (
+            f"{bug.title}: its text is {text.count(bug.old)} times in {bug.file}; let it follow the engine"
+        )
         path.write_text(text.replace(bug.old, bug.new))
     environment = {
         **os.environ,

@@ -1,5 +1,5 @@
-"""The Python of README.md and of every page in docs/ runs, and prints what stands in the comment behind each `print`; links lead to files,
-and to headings in them; pictures are those that their script draws."""
+"""The Python of README.md and of every page in docs/ runs, and prints what stands in the comment behind each
+`print`; links lead to files, and to headings in them; pictures are those that their script draws."""
 
 import contextlib
 import io
@@ -17,7 +17,8 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 def python_of(page):
-    """The blocks of Python on the page, each after as many empty lines as bring its line numbers to those of the page."""
+    """The blocks of Python on the page, each after as many empty lines as bring its line numbers to those of
+    the page."""
     text = page.read_text(encoding="utf-8")
     blocks = re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)
     return ["\n" * text[: b.start(1)].count("\n") + b[1] for b in blocks]
@@ -25,11 +26,16 @@ def python_of(page):
 
 EXTRA = {
     "scale.md": [pytest.mark.mpi],
-    "neighbours.md": [pytest.mark.interop, pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")],
+    "neighbours.md": [
+        pytest.mark.interop,
+        pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
+    ],
 }
 
 
-@pytest.mark.parametrize("page", [pytest.param(p, marks=EXTRA.get(p.name, ()), id=n) for p, n in zip(PAGES, NAMES, strict=True)])
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=EXTRA.get(p.name, ()), id=n) for p, n in zip(PAGES, NAMES, strict=True)]
+)
 def test_page(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     names = {"__name__": page.stem}
@@ -45,7 +51,9 @@ def test_page(page, monkeypatch):
 def anchors(page):
     """The headings of a page, as a link writes them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
+    return {
+        re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -82,15 +90,26 @@ def drawing():
 
 
 def test_faults_of_a_site_are_found(tmp_path):
-    (tmp_path / "a.html").write_text('<html><body><h1 id="top">a</h1><a href="b.html#there">b</a><img src="p.svg"></body></html>')
-    (tmp_path / "b.html").write_text('<html><body><p id="there">b<br/></p><a href="https://elsewhere.org/x">c</a></body></html>')
+    (tmp_path / "a.html").write_text(
+        '<html><body><h1 id="top">a</h1><a href="b.html#there">b</a><img src="p.svg"></body></html>'
+    )
+    (tmp_path / "b.html").write_text(
+        '<html><body><p id="there">b<br/></p><a href="https://elsewhere.org/x">c</a></body></html>'
+    )
     (tmp_path / "p.svg").write_text("<svg/>")
     faults = script("check_site").faults
     assert faults(tmp_path) == []
-    (tmp_path / "b.html").write_text('<html><body><p id="here">b</div><p id="here"><a href="c.html">c</a><a href="#no">d</a></body></html>')
+    (tmp_path / "b.html").write_text(
+        '<html><body><p id="here">b</div><p id="here"><a href="c.html">c</a><a href="#no">d</a></body></html>'
+    )
     (tmp_path / "p.svg").unlink()
     found = "\n".join(faults(tmp_path))
-    for text in ("b.html#there leads to no element", "p.svg leads to no file", "c.html leads to no file", "#no leads to no element"):
+    for text in (
+        "b.html#there leads to no element",
+        "p.svg leads to no file",
+        "c.html leads to no file",
+        "#no leads to no element",
+    ):
         assert text in found
     assert "two elements have the name here" in found and "closes nothing" in found
 
@@ -101,9 +120,13 @@ def test_pictures_are_as_drawn(name, drawing):
 
 
 def test_charts_have_each_box_once_and_apart(drawing):
-    for chart in re.findall(r"```mermaid\n(.*?)```", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.S):
+    for chart in re.findall(
+        r"```mermaid\n(.*?)```", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.S
+    ):
         svg = drawing.flowchart(chart)
-        boxes = np.array(re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', svg), float)
+        boxes = np.array(
+            re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', svg), float
+        )
         assert len(boxes) == len(re.findall(r'\w+\["', chart)) >= 7
         low, high = boxes[:, :2], boxes[:, :2] + boxes[:, 2:]
         overlap = np.all((low[:, None] < high[None]) & (low[None] < high[:, None]), axis=2)

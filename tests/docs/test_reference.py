@@ -15,25 +15,44 @@ pytestmark = pytest.mark.smoke
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 FACES = ("numpy", "cupy", "scipy")  # NumPy's names, CuPy's, SciPy's: docs/coverage.md lists them
-MODULES = ["tapegrad", "tapegrad.cache", "tapegrad.errors", *(f"tapegrad.{name}" for name in registry.PUBLIC if name not in FACES)]
+MODULES = [
+    "tapegrad",
+    "tapegrad.cache",
+    "tapegrad.errors",
+    *(f"tapegrad.{name}" for name in registry.PUBLIC if name not in FACES),
+]
 
 
 def public(module):
-    """The names that a module gives: its `__all__`, or what it imports under a name `as` that name; of errors, the classes."""
+    """The names that a module gives: its `__all__`, or what it imports under a name `as` that name; of
+    errors, the classes."""
     if hasattr(module, "__all__"):
         return set(module.__all__)
     if module.__name__ == "tapegrad.errors":
-        classes = {name: c for name, c in vars(module).items() if isinstance(c, type) and issubclass(c, Exception)}
-        return {name for name, c in classes.items() if c.__module__ == module.__name__ and name.endswith(("Error", "Warning"))}
+        classes = {
+            name: c for name, c in vars(module).items() if isinstance(c, type) and issubclass(c, Exception)
+        }
+        return {
+            name
+            for name, c in classes.items()
+            if c.__module__ == module.__name__ and name.endswith(("Error", "Warning"))
+        }
     tree = ast.parse(inspect.getsource(module))
-    imported = {a.asname for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.asname and a.asname[0] != "_"}
+    imported = {
+        a.asname
+        for n in tree.body
+        if isinstance(n, ast.ImportFrom)
+        for a in n.names
+        if a.asname and a.asname[0] != "_"
+    }
     if module.__name__ == "tapegrad":
         imported = (imported | set(registry.ON_USE)) - {"cache", "errors"}
     return imported
 
 
 def entries():
-    """What the reference has an entry for, and the members that it lists: dotted names, as Sphinx will read them."""
+    """What the reference has an entry for, and the members that it lists: dotted names, as Sphinx will read
+    them."""
     found = []
     for page in REFERENCE.glob("*.md"):
         current = None
@@ -90,7 +109,11 @@ def documented(section):
     return {name.strip().lstrip("*") for head in heads for name in head.split(",")}
 
 
-FUNCTIONS = [entry for entry in ENTRIES if inspect.isfunction(pkgutil.resolve_name(entry)) and entry.split(".")[-2].islower()]
+FUNCTIONS = [
+    entry
+    for entry in ENTRIES
+    if inspect.isfunction(pkgutil.resolve_name(entry)) and entry.split(".")[-2].islower()
+]
 
 
 @pytest.mark.parametrize("entry", FUNCTIONS)

@@ -14,7 +14,9 @@ import tapegrad as tg
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated", "ignore:Numba will use object mode"),
+    pytest.mark.filterwarnings(
+        "ignore:.torch.jit.script. is deprecated", "ignore:Numba will use object mode"
+    ),
 ]
 jax.config.update("jax_enable_x64", True)
 pytensor.config.cxx, pytensor.config.linker = "", "py"
@@ -57,14 +59,18 @@ def nile(p):
 
 
 def nile_exactly(p):
-    """By differences y[t] - y[0], normal with covariance h (I + 1 1') + q min(s, t), linear in the variances."""
+    """By differences y[t] - y[0], normal with covariance h (I + 1 1') + q min(s, t), linear in the
+    variances."""
     d, n = NILE[1:] - NILE[0], NILE.size - 1
     t = np.arange(1, n + 1)
     parts = [np.exp(p[0]) * (np.eye(n) + 1), np.exp(p[1]) * np.minimum.outer(t, t)]
     inverse = np.linalg.inv(sum(parts))
     u = inverse @ d
     gradient = [-0.5 * (np.sum(inverse * V) - u @ V @ u) for V in parts]
-    second = [[0.5 * np.sum((inverse @ V) * (inverse @ W).T) - u @ V @ inverse @ W @ u for V in parts] for W in parts]
+    second = [
+        [0.5 * np.sum((inverse @ V) * (inverse @ W).T) - u @ V @ inverse @ W @ u for V in parts]
+        for W in parts
+    ]
     return np.array(gradient), np.array(second) + np.diag(gradient)
 
 
@@ -86,7 +92,9 @@ def pytensor_derivatives(f, p):
 
 @pytest.mark.parametrize("derivatives", [torch_derivatives, jax_derivatives, pytensor_derivatives])
 @pytest.mark.parametrize(
-    ("f", "exactly", "p"), [(gaussian, gaussian_exactly, [9.0, 0.5]), (nile, nile_exactly, [9.6, 7.3])], ids=["gaussian", "nile"]
+    ("f", "exactly", "p"),
+    [(gaussian, gaussian_exactly, [9.0, 0.5]), (nile, nile_exactly, [9.6, 7.3])],
+    ids=["gaussian", "nile"],
 )
 def test_likelihoods(f, exactly, p, derivatives):
     p = np.array(p)
@@ -129,8 +137,15 @@ def leaves(y):
 def test_torch(name):
     function = tg.interop.to_torch(of_tree)
     x, s = torch.tensor(X), torch.tensor(S, dtype=torch.float64)
-    found = TORCH[name](lambda x, s: function({"x": x, "s": s}, torch.tensor(N))["v"], x, s, torch.tensor(np.stack([X, 2 * X, 3 * X], 1)))
-    right = TORCH[name](lambda x, s: in_torch(torch.sin, x, s), x, s, torch.tensor(np.stack([X, 2 * X, 3 * X], 1)))
+    found = TORCH[name](
+        lambda x, s: function({"x": x, "s": s}, torch.tensor(N))["v"],
+        x,
+        s,
+        torch.tensor(np.stack([X, 2 * X, 3 * X], 1)),
+    )
+    right = TORCH[name](
+        lambda x, s: in_torch(torch.sin, x, s), x, s, torch.tensor(np.stack([X, 2 * X, 3 * X], 1))
+    )
     for a, b in zip(leaves(found), leaves(right), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
     assert type(buffer) is np.ndarray and np.isfinite(buffer).all()
@@ -148,7 +163,9 @@ def test_torch_backward_runs_f_once():
     y.backward()
     assert len(calls) == 1
     np.testing.assert_allclose(x.grad, 3 * X**2, rtol=1e-14)
-    assert torch.autograd.gradcheck(tg.interop.to_torch(f), (x,)) and torch.autograd.gradgradcheck(tg.interop.to_torch(f), (x,))
+    assert torch.autograd.gradcheck(tg.interop.to_torch(f), (x,)) and torch.autograd.gradgradcheck(
+        tg.interop.to_torch(f), (x,)
+    )
 
 
 def test_torch_results_and_dtypes():
@@ -202,7 +219,9 @@ JAX = {
     "jit of vmap of grad": lambda f, x, s, X: jax.jit(jax.vmap(jax.grad(f), (1, None)))(X, s),
     "grad of vmap": lambda f, x, s, X: jax.grad(lambda X: jax.vmap(f, (1, None))(X, s).sum())(X),
     "third": lambda f, x, s, X: jax.grad(lambda x: jax.hessian(f)(x, s).sum())(x),
-    "loop": lambda f, x, s, X: jax.grad(lambda x: jax.lax.fori_loop(0, 3, lambda _, c: c + 0.01 * f(c, s) * x, x).sum())(x),
+    "loop": lambda f, x, s, X: jax.grad(
+        lambda x: jax.lax.fori_loop(0, 3, lambda _, c: c + 0.01 * f(c, s) * x, x).sum()
+    )(x),
 }
 
 
@@ -220,7 +239,9 @@ def test_jax(name):
 def test_jax_of_complex_numbers():
     z = np.array([0.3 + 0.2j, 1.0 - 0.5j])
     found = jax.grad(tg.interop.to_jax(lambda z: np.sum(np.abs(z * z + 1) ** 2)))(z)
-    np.testing.assert_allclose(found, jax.grad(lambda z: jax.numpy.sum(jax.numpy.abs(z * z + 1) ** 2))(z), rtol=1e-14)
+    np.testing.assert_allclose(
+        found, jax.grad(lambda z: jax.numpy.sum(jax.numpy.abs(z * z + 1) ** 2))(z), rtol=1e-14
+    )
 
 
 def test_jax_results():
@@ -246,10 +267,17 @@ def test_jax_bad_input():
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_foreign_functions(library):
     if library == "torch":
-        f = tg.interop.from_torch(lambda p, k: {"y": torch.exp(p["x"]).sum() * torch.sin(p["x"][0] * p["x"][1]) * p["s"] ** k, "n": k})
+        f = tg.interop.from_torch(
+            lambda p, k: {
+                "y": torch.exp(p["x"]).sum() * torch.sin(p["x"][0] * p["x"][1]) * p["s"] ** k,
+                "n": k,
+            }
+        )
     else:
         jnp = jax.numpy
-        f = tg.interop.from_jax(lambda p, k: {"y": jnp.exp(p["x"]).sum() * jnp.sin(p["x"][0] * p["x"][1]) * p["s"] ** k, "n": k})
+        f = tg.interop.from_jax(
+            lambda p, k: {"y": jnp.exp(p["x"]).sum() * jnp.sin(p["x"][0] * p["x"][1]) * p["s"] ** k, "n": k}
+        )
     plain = lambda x, s: np.exp(x).sum() * np.sin(x[0] * x[1]) * s**3
     foreign = lambda x, s: f({"x": x, "s": s}, 3)["y"]
     stack = np.stack([X, 2 * X])
@@ -262,7 +290,12 @@ def test_foreign_functions(library):
         "vmap": lambda f: tg.vmap(f, in_axes=(0, None))(stack, S),
         "vmap of grad": lambda f: tg.vmap(tg.grad(f), in_axes=(0, None))(stack, S),
         "third": lambda f: tg.grad(lambda x: (tg.hessian(lambda x: f(x, S))(x) ** 2).sum())(X),
-        "replay": lambda f: [p := tg.prepare(lambda x: f(x, S), X), p.grad(X), p.grad(1.1 * X), p.grad(1.2 * X)][-1],
+        "replay": lambda f: [
+            p := tg.prepare(lambda x: f(x, S), X),
+            p.grad(X),
+            p.grad(1.1 * X),
+            p.grad(1.2 * X),
+        ][-1],
     }
     for name, way in ways.items():
         np.testing.assert_allclose(way(foreign), way(plain), rtol=1e-11, atol=1e-12, err_msg=name)
@@ -276,7 +309,9 @@ def test_foreign_complex_functions():
         tg.interop.from_torch(lambda z: (z * torch.conj(z) * torch.sin(z)).sum()),
     ):
         np.testing.assert_allclose(tg.vjp(f, z)[1](w), tg.vjp(plain, z)[1](w), rtol=1e-13)
-        np.testing.assert_allclose(tg.jvp(f, (z,), (1j * z,))[1], tg.jvp(plain, (z,), (1j * z,))[1], rtol=1e-13)
+        np.testing.assert_allclose(
+            tg.jvp(f, (z,), (1j * z,))[1], tg.jvp(plain, (z,), (1j * z,))[1], rtol=1e-13
+        )
 
 
 def test_jax_does_not_round_in_silence():

@@ -1,5 +1,6 @@
-"""A kernel function gives what NumPy gives for one sample, or is refused: programs at random of what acts otherwise on conditions,
-numbers and arrays (arithmetic, two names for one array, views, copies, places known at run time), and what a trace cannot see."""
+"""A kernel function gives what NumPy gives for one sample, or is refused: programs at random of what acts
+otherwise on conditions, numbers and arrays (arithmetic, two names for one array, views, copies, places known
+at run time), and what a trace cannot see."""
 
 import itertools
 import math
@@ -20,37 +21,51 @@ M = np.random.default_rng(0).normal(size=(3, 3, 4))
 # of a number n, a condition b, a vector v of three, a vector of three conditions c, a matrix m
 LINES = {
     "n": [
-        "{n} + {b}", "{n} * {b}", "2.0 * ({b} + {b})", "({b} + {b}) * {n}", "{b} * {b} + {n}", "{n} - {b}", "np.sum({c}) * {n}",
+        "{n} + {b}", "{n} * {b}", "2.0 * ({b} + {b})", "({b} + {b}) * {n}", "{b} * {b} + {n}", "{n} - {b}",
+        "np.sum({c}) * {n}",
         "np.mean({c}) + {n}", "({c} @ {v}) * 0.5", "np.dot({v}, {c})", "np.einsum('i,i->', {c}, {v})",
-        "{v}[{b} * 1 if False else 1] + {n}", "({b} ** 2) * {n}", "np.where({b} + {b} == 1, {n}, 1.0)", "{v}[i] * {n}", "{m}[i][1]",
+        "{v}[{b} * 1 if False else 1] + {n}", "({b} ** 2) * {n}", "np.where({b} + {b} == 1, {n}, 1.0)",
+        "{v}[i] * {n}", "{m}[i][1]",
         "np.max({c}) * {n}", "np.prod({c}) + {n}", "np.where({b} ^ {b}, {n}, {n} * {n})",
-        "np.array([{b}, {n}])[1] + np.array([{b}, {n}])[0]", "np.median({v})", "np.add.reduce({v}) + {n}", "{v}.sum() * 0.1",
-        "np.maximum({b}, {b}) * {n}", "np.linalg.det({m} * 0.5 + np.eye(3, dtype=np.float64))", "np.array({n})", "{v}[2, ...]",
+        "np.array([{b}, {n}])[1] + np.array([{b}, {n}])[0]", "np.median({v})", "np.add.reduce({v}) + {n}",
+        "{v}.sum() * 0.1",
+        "np.maximum({b}, {b}) * {n}", "np.linalg.det({m} * 0.5 + np.eye(3, dtype=np.float64))",
+        "np.array({n})", "{v}[2, ...]",
     ],
     "b": [
-        "{n} > 0.3", "{b} & {b}", "{b} | {b}", "~{b}", "{b} ^ {b}", "{b} * {b}", "{b} + {b}", "np.any({c})", "np.all({c})", "{c}[1]",
+        "{n} > 0.3", "{b} & {b}", "{b} | {b}", "~{b}", "{b} ^ {b}", "{b} * {b}", "{b} + {b}", "np.any({c})",
+        "np.all({c})", "{c}[1]",
         "{n} == {n}",
     ],
     "v": [
-        "np.array([{n}, {b}, {n}])", "np.stack([{b}, {n}, {b}])", "np.concatenate([{c}[:2], {v}[1:2]])", "np.cumsum({c}) * 0.5",
-        "np.cumsum({v})", "{v} * {c}", "{m} @ {v}", "({m} > 0) @ {v}", "np.diag({m})", "np.sort({v})", "np.full(3, {n})",
-        "np.where({c}, {v}, {n})", "{v}[[2, 0, 0]]", "{m}[1]", "{m}[:, 2]", "{m}.T[0]", "np.zeros_like({v}) + {n}",
+        "np.array([{n}, {b}, {n}])", "np.stack([{b}, {n}, {b}])", "np.concatenate([{c}[:2], {v}[1:2]])",
+        "np.cumsum({c}) * 0.5",
+        "np.cumsum({v})", "{v} * {c}", "{m} @ {v}", "({m} > 0) @ {v}", "np.diag({m})", "np.sort({v})",
+        "np.full(3, {n})",
+        "np.where({c}, {v}, {n})", "{v}[[2, 0, 0]]", "{m}[1]", "{m}[:, 2]", "{m}.T[0]",
+        "np.zeros_like({v}) + {n}",
         "np.cumprod({c}) * {v}", "np.einsum('ij,j->i', {m}, {v})", "{v}[::-1]",
     ],
     "c": [
         "({m} > 0) @ {c}", "np.outer({c}, {c})[1]", "np.max({m} > 0, axis=0)",
-        "{v} > {n}", "{c} & {c}", "~{c}", "{c} + {c}", "{c} * {b}", "np.tril({m} > 0)[1]", "np.array([{b}, {b}, {b}])", "np.isnan({v})",
+        "{v} > {n}", "{c} & {c}", "~{c}", "{c} + {c}", "{c} * {b}", "np.tril({m} > 0)[1]",
+        "np.array([{b}, {b}, {b}])", "np.isnan({v})",
     ],
     "m": [
-        "np.outer({v}, {c})", "np.tril({m})", "np.diag({c}) * {m}", "{m} * ({m} > 0)", "np.diag({v})", "np.array([{v}, {c}, {v}])",
+        "np.outer({v}, {c})", "np.tril({m})", "np.diag({c}) * {m}", "{m} * ({m} > 0)", "np.diag({v})",
+        "np.array([{v}, {c}, {v}])",
         "{m}.T",
     ],
 }  # fmt: skip
 WRITES = [
-    "{n} **= 2", "{n} += {n}", "{n} //= 2.0", "{n} %= 2.0", "{n} *= {b}", "{v}[1] = {b}", "{v}[i] = {n}", "{v} **= 2",
-    "{v}[1:] = {v}[:-1]", "{v} %= 2.0", "{v}[::2] += {n}", "{c}[0] = {n}", "{c}[1] = {b}", "{m}[0] = {v}", "{m}.T[1] = {c}",
-    "{b} &= {b}", "{b} |= {b}", "{c} ^= {c}", "{m}[1, 1] = {n}", "{m}.ravel()[0] = {n}", "{m}.flatten()[0] = {n}",
-    "{m}.reshape(-1)[3:5] = {n}", "{m}[[0, 1]] = {m}[[1, 0]]", "{v} /= 2.0", "{v} += {c}", "{v}[1, ...] += 1.0",
+    "{n} **= 2", "{n} += {n}", "{n} //= 2.0", "{n} %= 2.0", "{n} *= {b}", "{v}[1] = {b}", "{v}[i] = {n}",
+    "{v} **= 2",
+    "{v}[1:] = {v}[:-1]", "{v} %= 2.0", "{v}[::2] += {n}", "{c}[0] = {n}", "{c}[1] = {b}", "{m}[0] = {v}",
+    "{m}.T[1] = {c}",
+    "{b} &= {b}", "{b} |= {b}", "{c} ^= {c}", "{m}[1, 1] = {n}", "{m}.ravel()[0] = {n}",
+    "{m}.flatten()[0] = {n}",
+    "{m}.reshape(-1)[3:5] = {n}", "{m}[[0, 1]] = {m}[[1, 0]]", "{v} /= 2.0", "{v} += {c}",
+    "{v}[1, ...] += 1.0",
 ]  # fmt: skip
 
 
@@ -109,7 +124,9 @@ def test_random_programs(seed):
         mine = tg.grad(lambda *x: k(*x, I).sum(), (0, 1, 2, 3))(X, Y, V, M)
     for n in range(4):
         theirs = np.stack([s[n] for s in slopes], axis=-1)
-        np.testing.assert_allclose(mine[n], theirs, rtol=1e-10, atol=1e-10 * max(1.0, np.abs(theirs).max()), err_msg=text)
+        np.testing.assert_allclose(
+            mine[n], theirs, rtol=1e-10, atol=1e-10 * max(1.0, np.abs(theirs).max()), err_msg=text
+        )
 
 
 def test_random_programs_are_not_all_refused_by_numpy():
@@ -127,8 +144,10 @@ def test_random_programs_are_not_all_refused_by_numpy():
 # --- functions of other modules ---
 
 OF_MATH = [
-    lambda x, y: math.hypot(x, y, x * y) + y, lambda x, y: math.log(x * x + 1, y * y + 3) + y, lambda x, y: math.log(x * x + 1, 10),
-    lambda x, y: math.dist([x, y], [y, 1.0]), lambda x, y: math.fsum([x, y]), lambda x, y: math.prod([x, y], start=2.0),
+    lambda x, y: math.hypot(x, y, x * y) + y, lambda x, y: math.log(x * x + 1, y * y + 3) + y, lambda x,
+    y: math.log(x * x + 1, 10),
+    lambda x, y: math.dist([x, y], [y, 1.0]), lambda x, y: math.fsum([x, y]), lambda x, y: math.prod([x, y],
+    start=2.0),
     lambda x, y: math.gamma(x * x + 1), lambda x, y: math.fmod(5 * x, y), lambda x, y: math.trunc(3 * x) * y,
     lambda x, y: math.remainder(5 * x, y), lambda x, y: math.ldexp(x, 2),
 ]  # fmt: skip
@@ -139,7 +158,9 @@ def test_functions_of_math(f):
     np.testing.assert_allclose(kernels.map(f)(X, Y), [f(a, b) for a, b in zip(X, Y, strict=True)], rtol=1e-13)
 
 
-@pytest.mark.parametrize("f", [lambda x, y: math.isclose(x, y) * 1.0, lambda x, y: math.lgamma(x) * math.nextafter(x, y)])
+@pytest.mark.parametrize(
+    "f", [lambda x, y: math.isclose(x, y) * 1.0, lambda x, y: math.lgamma(x) * math.nextafter(x, y)]
+)
 def test_functions_of_math_without_a_translation(f):
     with pytest.raises(KernelError, match="has no translation"):
         kernels.map(f)(X, Y)
@@ -148,17 +169,23 @@ def test_functions_of_math_without_a_translation(f):
 OF_NAN = [
     lambda v: np.sort(np.log(v)), lambda v: np.median(np.log(v)), lambda v: 1.0 * np.argmax(np.log(v)),
     lambda v: 1.0 * np.argmin(np.log(v)),
-    lambda v: 1.0 * np.searchsorted([0.0, 0.5, 1.0], np.log(v)), lambda v: 1.0 * np.searchsorted([0.0, 0.5], np.log(v), side="right"),
-    lambda v: 1.0 * np.digitize(v, [1.5, 0.5, 0.0]), lambda v: 1.0 * np.digitize(v, [1.5, 0.5, 0.0], right=True),
-    lambda v: np.nan_to_num(v / (v - v[0])), lambda v: np.nan_to_num(np.log(v - v[0]), nan=1.0, posinf=2.0, neginf=3.0),
-    lambda v: np.diff(v > 0.4) * 1.0, lambda v: np.einsum("i,i", v, v[:1]), lambda v: np.einsum("i,j->j", v[:1], v),
+    lambda v: 1.0 * np.searchsorted([0.0, 0.5, 1.0], np.log(v)), lambda v: 1.0 * np.searchsorted([0.0, 0.5],
+    np.log(v), side="right"),
+    lambda v: 1.0 * np.digitize(v, [1.5, 0.5, 0.0]), lambda v: 1.0 * np.digitize(v, [1.5, 0.5, 0.0],
+    right=True),
+    lambda v: np.nan_to_num(v / (v - v[0])), lambda v: np.nan_to_num(np.log(v - v[0]), nan=1.0, posinf=2.0,
+    neginf=3.0),
+    lambda v: np.diff(v > 0.4) * 1.0, lambda v: np.einsum("i,i", v, v[:1]), lambda v: np.einsum("i,j->j",
+    v[:1], v),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("f", OF_NAN)
 def test_order_of_nan(f):
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(kernels.map(f)(V), np.stack([f(*given) for given in samples(V)], axis=-1), rtol=1e-14)
+        np.testing.assert_allclose(
+            kernels.map(f)(V), np.stack([f(*given) for given in samples(V)], axis=-1), rtol=1e-14
+        )
 
 
 def test_places_that_are_not_there():
@@ -172,7 +199,10 @@ def test_places_that_are_not_there():
         return w
 
     assert np.isnan(kernels.map(write)(v, at)).all()
-    assert kernels.likelihood(lambda theta, y: theta[y])(np.ones((3, 2)), np.array([0.0, 3.0])).tolist() == [-np.inf] * 2
+    assert (
+        kernels.likelihood(lambda theta, y: theta[y])(np.ones((3, 2)), np.array([0.0, 3.0])).tolist()
+        == [-np.inf] * 2
+    )
 
 
 REFUSED = {
@@ -204,8 +234,18 @@ def test_classes():
     """`isinstance` and dtypes answer as those of a sample."""
 
     def f(x, v):
-        assert isinstance(x, float) and isinstance(x, np.float64) and np.isscalar(x) and not isinstance(x, np.ndarray)
-        assert isinstance(v, np.ndarray) and v.dtype == np.float64 and not np.isscalar(v) and isinstance(x > 0, np.bool_)
+        assert (
+            isinstance(x, float)
+            and isinstance(x, np.float64)
+            and np.isscalar(x)
+            and not isinstance(x, np.ndarray)
+        )
+        assert (
+            isinstance(v, np.ndarray)
+            and v.dtype == np.float64
+            and not np.isscalar(v)
+            and isinstance(x > 0, np.bool_)
+        )
         return np.zeros(3, dtype=np.float64) + v.astype(np.float64) * x
 
     np.testing.assert_array_equal(kernels.map(f)(X, V), X * V)
@@ -245,7 +285,8 @@ def test_parameters_that_the_function_writes():
             expected = getattr(kernels.likelihood(plain), what)(theta, data)
             np.testing.assert_array_equal(getattr(kernels.likelihood(inside), what)(theta, data), expected)
         np.testing.assert_array_equal(
-            kernels.likelihood(tree)({"m": theta[0], "s": theta[1]}, data), kernels.likelihood(plain)(theta, data)
+            kernels.likelihood(tree)({"m": theta[0], "s": theta[1]}, data),
+            kernels.likelihood(plain)(theta, data),
         )
 
     def step(carry, theta, y):
@@ -326,20 +367,27 @@ def test_a_value_kept_for_the_next_trace():
 
 
 def by_name(module, name, arity):
-    """A likelihood that reaches the function as an attribute of the module, and one that holds the function itself."""
+    """A likelihood that reaches the function as an attribute of the module, and one that holds the function
+    itself."""
     f = getattr(module, name)
     if arity == 1:
-        return lambda th, y: getattr(module, name)(0.3 * th[0] + 0.1 * y) * th[1], lambda th, y: f(0.3 * th[0] + 0.1 * y) * th[1]
+        return (
+            lambda th, y: getattr(module, name)(0.3 * th[0] + 0.1 * y) * th[1],
+            lambda th, y: f(0.3 * th[0] + 0.1 * y) * th[1],
+        )
     return lambda th, y: getattr(module, name)(th[0], y) * th[1], lambda th, y: f(th[0], y) * th[1]
 
 
 def test_names_of_cupy_mean_numpys():
-    """Each ufunc of NumPy and of scipy.special that a kernel takes is taken under CuPy's names, with the same bits."""
+    """Each ufunc of NumPy and of scipy.special that a kernel takes is taken under CuPy's names, with the same
+    bits."""
     cupy = pytest.importorskip("cupy")
     special = pytest.importorskip("cupyx.scipy.special")
     theta, data, tried = np.random.default_rng(3).uniform(0.4, 0.9, (2, 2)), np.array([0.5, 0.7]), 0
     for ours, theirs in ((np, cupy), (scipy.special, special)):
-        for name in sorted(n for n in dir(ours) if isinstance(getattr(ours, n), np.ufunc) and hasattr(theirs, n)):
+        for name in sorted(
+            n for n in dir(ours) if isinstance(getattr(ours, n), np.ufunc) and hasattr(theirs, n)
+        ):
             arity = getattr(ours, name).nin
             try:
                 right = kernels.likelihood(by_name(ours, name, arity)[0]).value_and_grad(theta, data)
@@ -358,7 +406,9 @@ def test_functions_of_cupy_that_are_no_ufuncs():
     def written_with(m):
         def f(th, y):
             a = m.array([[th[0] + 1.0, 0.1], [0.1, th[1] + 2.0]])
-            return m.sum(m.linalg.solve(a, m.stack([y, th[0]]))) + m.where(th[0] > 0.6, m.dot(a[0], a[1]), m.max(a))
+            return m.sum(m.linalg.solve(a, m.stack([y, th[0]]))) + m.where(
+                th[0] > 0.6, m.dot(a[0], a[1]), m.max(a)
+            )
 
         return kernels.likelihood(f)
 

@@ -1,5 +1,5 @@
-"""What lies in the folder of compiled kernels cannot harm: damaged, foreign and planted files are made anew, and processes that write
-at once do not see halves of files."""
+"""What lies in the folder of compiled kernels cannot harm: damaged, foreign and planted files are made anew,
+and processes that write at once do not see halves of files."""
 
 import ctypes
 import os
@@ -28,7 +28,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def times(factor):
-    """The text of a function that multiplies, and the function as compiled, or read, in a process that knows nothing of it."""
+    """The text of a function that multiplies, and the function as compiled, or read, in a process that knows
+    nothing of it."""
     text = f"define i64 @kernel(i64 %x) {{\n  %y = mul i64 %x, {factor}\n  ret i64 %y\n}}\n"
     key = cache.key(cpu.machine()[1], text)
 
@@ -157,7 +158,9 @@ def test_other_things_than_files(folder):
             path.write_bytes(b"") if not os.path.lexists(path) else None
 
 
-@pytest.mark.parametrize("how", ["a file", "below a file", "read-only", "nowhere", "no home", "name with nul"])
+@pytest.mark.parametrize(
+    "how", ["a file", "below a file", "read-only", "nowhere", "no home", "name with nul"]
+)
 def test_folders_that_cannot_be_used(how, tmp_path, monkeypatch):
     calls, (_, run) = counted(monkeypatch), times(31)
     where = tmp_path / "x"
@@ -167,7 +170,9 @@ def test_folders_that_cannot_be_used(how, tmp_path, monkeypatch):
         where.write_bytes(b"")
         where = where / "y"
     elif how == "read-only":
-        monkeypatch.setattr(cache.tempfile, "mkstemp", lambda **kw: (_ for _ in ()).throw(PermissionError("read-only")))
+        monkeypatch.setattr(
+            cache.tempfile, "mkstemp", lambda **kw: (_ for _ in ()).throw(PermissionError("read-only"))
+        )
     elif how == "nowhere":
         where = Path("/proc/nowhere/at/all")
     elif how == "no home":
@@ -225,7 +230,9 @@ print(len(calls), *value)
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(tg.__file__).parents[1])}
     told = [
-        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout.split()
         for _ in range(2)
     ]
     assert int(told[0][0]) > 0 and told[1][0] == "0"
@@ -252,8 +259,14 @@ def test_the_files_that_were_used_least_recently_go(folder, monkeypatch):
         os.utime(folder / f"{name}.o", (1e9 + n, 1e9 + n))  # (clocks of file systems are coarse)
         found = cache.info()
         assert found.files <= 20 == found.most_files
-        assert {p.name for p in folder.iterdir() if cache.NAME.fullmatch(p.name)} == {f"{x}.o" for x in last[-found.files :]}
-    assert sorted([p.name for p in folder.iterdir() if not cache.NAME.fullmatch(p.name)]) == ["a.o", f"{'g' * 64}.o", "notes.txt"]
+        assert {p.name for p in folder.iterdir() if cache.NAME.fullmatch(p.name)} == {
+            f"{x}.o" for x in last[-found.files :]
+        }
+    assert sorted([p.name for p in folder.iterdir() if not cache.NAME.fullmatch(p.name)]) == [
+        "a.o",
+        f"{'g' * 64}.o",
+        "notes.txt",
+    ]
 
 
 def test_large_files_go_first_where_bytes_are_limited(folder, monkeypatch):
@@ -277,7 +290,9 @@ def test_clear(folder, monkeypatch):
     theta, y = np.ones((1, 1)), np.ones(2)
     assert k(theta, y) == [-2.0] and cache.info().files > 0 and cache.info().folder == folder
     (folder / "other").write_bytes(b"x")
-    assert cache.clear() > 0 and cache.info().files == cache.info().engines == 0 and (folder / "other").exists()
+    assert (
+        cache.clear() > 0 and cache.info().files == cache.info().engines == 0 and (folder / "other").exists()
+    )
     assert k(2 * theta, y) == [-4.0]
     monkeypatch.setenv("TAPEGRAD_CACHE", "")
     assert cache.info().folder is None and cache.clear() == cache.info().files == 0

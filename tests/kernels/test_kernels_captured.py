@@ -1,5 +1,5 @@
-"""What a kernel function captures is constant in the compiled code: when it changes the kernel is traced anew, and where its derivative
-would be lost the call raises."""
+"""What a kernel function captures is constant in the compiled code: when it changes the kernel is traced
+anew, and where its derivative would be lost the call raises."""
 
 import collections
 import functools
@@ -57,9 +57,17 @@ def cases():
     for name in ("method", "object"):
         m = Model()
         yield f"{name}: an array", m if name == "object" else m.loglik, put(m.weights, 0, 7.0)
-        yield f"{name}: another array", m if name == "object" else m.loglik, functools.partial(setattr, m, "weights", np.ones(3))
+        yield (
+            f"{name}: another array",
+            m if name == "object" else m.loglik,
+            functools.partial(setattr, m, "weights", np.ones(3)),
+        )
         yield f"{name}: in its dict", m if name == "object" else m.loglik, put(m.options, "power", 2.0)
-        yield f"{name}: in a list of its dict", m if name == "object" else m.loglik, put(m.options["shifts"], 0, 1.5)
+        yield (
+            f"{name}: in a list of its dict",
+            m if name == "object" else m.loglik,
+            put(m.options["shifts"], 0, 1.5),
+        )
 
 
 @pytest.mark.parametrize("name, f, change", [pytest.param(*case, id=case[0]) for case in cases()])
@@ -141,11 +149,18 @@ def test_an_array_that_is_written_under_differentiation_is_refused():
         return kernel().sum()
 
     for kernel in (lambda: k(THETA, Y), lambda: m(THETA[0]), lambda: k.value_and_grad(THETA, Y)[0]):
-        for g in (tg.grad(lambda x, kernel=kernel: f(x, kernel)), lambda x, kernel=kernel: tg.jvp(lambda x: f(x, kernel), (x,), (1.0,))):
-            with pytest.raises(DroppedDerivativeError, match="captures an array of shape .1,. that the function under diff"):
+        for g in (
+            tg.grad(lambda x, kernel=kernel: f(x, kernel)),
+            lambda x, kernel=kernel: tg.jvp(lambda x: f(x, kernel), (x,), (1.0,)),
+        ):
+            with pytest.raises(
+                DroppedDerivativeError, match="captures an array of shape .1,. that the function under diff"
+            ):
                 g(2.0)
     assert f(2.0) == 56.0 and f(3.0) == 84.0
-    assert tg.grad(lambda x: k(x * THETA, Y).sum())(1.0) == 84.0  # where it is only read there is nothing to lose
+    assert (
+        tg.grad(lambda x: k(x * THETA, Y).sum())(1.0) == 84.0
+    )  # where it is only read there is nothing to lose
 
 
 def test_attributes_that_the_function_does_not_read_may_change(monkeypatch):

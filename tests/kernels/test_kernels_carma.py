@@ -23,7 +23,8 @@ def carma_theta(p, q, batch, seed=0):
 
 
 def state_space(theta, p, q):
-    """A, the noise's covariance per time, the observed combination; and the stationary covariance, by the Lyapunov equation."""
+    """A, the noise's covariance per time, the observed combination; and the stationary covariance, by the
+    Lyapunov equation."""
     alpha = np.ones(1)
     for k in range(p // 2):
         alpha = np.convolve(alpha, [1, theta[2 * k + 1], theta[2 * k]])
@@ -49,7 +50,9 @@ def filtered(theta, p, q, data):
     return total
 
 
-@pytest.mark.parametrize("p, q", [pytest.param(p, q, marks=[] if p + q in (1, 3, 8) else pytest.mark.long) for p, q in ORDERS])
+@pytest.mark.parametrize(
+    "p, q", [pytest.param(p, q, marks=[] if p + q in (1, 3, 8) else pytest.mark.long) for p, q in ORDERS]
+)
 def test_carma_by_a_filter_in_its_state_space(p, q):
     k, theta, data = carma.process(p=p, q=q, jitter=True, mean=True), carma_theta(p, q, 4), DATA.copy()
     data[1, [3, 20]] = np.nan
@@ -84,7 +87,9 @@ def test_carma_statsmodels(p, q):
     f["design"], f["selection"], f["obs_cov"] = b[None], np.eye(p), (VARIANCE + theta[-2])[None, None]
     f.initialize_known(np.zeros(p), V)
     f.tolerance = 0.0
-    np.testing.assert_allclose(carma.process(p=p, q=q, jitter=True, mean=True)(theta, DATA), f.loglike(), rtol=1e-11)
+    np.testing.assert_allclose(
+        carma.process(p=p, q=q, jitter=True, mean=True)(theta, DATA), f.loglike(), rtol=1e-11
+    )
 
 
 def test_carma_in_multiple_precision():
@@ -93,26 +98,42 @@ def test_carma_in_multiple_precision():
     data = celerite.light_curve(t, y, variance)
     with mpmath.workdps(50):
         t, y, variance = [[mpmath.mpf(x) for x in a.tolist()] for a in (t, y, variance)]
-        for p, point in ((2, [0.8, 0.5, 0.3, 0.7]), (2, [0.2, 1.7, -0.4, 0.7]), (3, [0.8, 0.5, 1.4, 0.3, 0.7])):
+        for p, point in (
+            (2, [0.8, 0.5, 0.3, 0.7]),
+            (2, [0.2, 1.7, -0.4, 0.7]),
+            (3, [0.8, 0.5, 1.4, 0.3, 0.7]),
+        ):
 
             def exact(*theta):
                 h = mpmath.sqrt(mpmath.mpc(theta[1] ** 2 / 4 - theta[0]))
                 roots = [-theta[1] / 2 + h, -theta[1] / 2 - h] + [-theta[2]] * (p - 2)
                 beta, total = lambda z: 1 + theta[p] * z, []
                 for n, r in enumerate(roots):
-                    below = mpmath.fprod([r - x for k, x in enumerate(roots) if k != n]) * mpmath.fprod([-r - x for x in roots])
+                    below = mpmath.fprod([r - x for k, x in enumerate(roots) if k != n]) * mpmath.fprod(
+                        [-r - x for x in roots]
+                    )
                     total.append((theta[-1] ** 2 * beta(r) * beta(-r) / below, r))
                 K = mpmath.matrix(5, 5)
                 for i in range(5):
                     for j in range(5):
-                        K[i, j] = mpmath.re(mpmath.fsum(a * mpmath.exp(r * abs(t[i] - t[j])) for a, r in total)) + (i == j) * variance[i]
+                        K[i, j] = (
+                            mpmath.re(mpmath.fsum(a * mpmath.exp(r * abs(t[i] - t[j])) for a, r in total))
+                            + (i == j) * variance[i]
+                        )
                 column = mpmath.matrix(y)
-                return -(column.T * mpmath.lu_solve(K, column))[0] / 2 - mpmath.log(mpmath.det(K)) / 2 - 2.5 * mpmath.log(2 * mpmath.pi)
+                return (
+                    -(column.T * mpmath.lu_solve(K, column))[0] / 2
+                    - mpmath.log(mpmath.det(K)) / 2
+                    - 2.5 * mpmath.log(2 * mpmath.pi)
+                )
 
             value, gradient = carma.process(p=p, q=1).value_and_grad(np.array(point), data)
             at = [mpmath.mpf(x) for x in point]
             np.testing.assert_allclose(value, float(exact(*at)), rtol=1e-13)
-            slope = [float(mpmath.diff(exact, at, tuple([int(i == j) for i in range(len(at))]))) for j in range(len(at))]
+            slope = [
+                float(mpmath.diff(exact, at, tuple([int(i == j) for i in range(len(at))])))
+                for j in range(len(at))
+            ]
             close(gradient, np.array(slope), 1e-11)  # fmt: skip
 
 
@@ -131,7 +152,8 @@ def test_damped_random_walk():
 
 
 @pytest.mark.parametrize(
-    "row, wrong", [(0, 0.0), (1, -0.1), (2, -1.0), (4, 0.0), (4, -1.0), (3, np.nan), (3, np.inf), (5, -0.1), (6, np.nan)]
+    "row, wrong",
+    [(0, 0.0), (1, -0.1), (2, -1.0), (4, 0.0), (4, -1.0), (3, np.nan), (3, np.inf), (5, -0.1), (6, np.nan)],
 )
 def test_carma_that_is_not_valid(row, wrong):
     k, theta = carma.process(p=3, q=1, jitter=True, mean=True), carma_theta(3, 1, 4)
@@ -158,7 +180,12 @@ def test_carma_where_roots_of_factors_meet():
         if seen[-1]:
             f = lambda x: filtered(np.array([*x, 0.0, 0.0]), 3, 1, DATA)
             h = 1e-4
-            slope = np.array([8 * (f(theta + h * e) - f(theta - h * e)) - f(theta + 2 * h * e) + f(theta - 2 * h * e) for e in np.eye(5)])
+            slope = np.array(
+                [
+                    8 * (f(theta + h * e) - f(theta - h * e)) - f(theta + 2 * h * e) + f(theta - 2 * h * e)
+                    for e in np.eye(5)
+                ]
+            )
             np.testing.assert_allclose(value, f(theta), rtol=1e-8)
             close(gradient, slope / (12 * h), 1e-6)
         else:
@@ -176,7 +203,11 @@ def test_roots_that_meet_within_a_factor():
     for n in range(4):
         v = h * np.eye(6)[n][:, None]
         moved = zip((theta + v).T, (theta - v).T, strict=True)
-        close(gradient[n], [(filtered(a, 2, 1, DATA) - filtered(b, 2, 1, DATA)) / (2 * h) for a, b in moved], 1e-6)
+        close(
+            gradient[n],
+            [(filtered(a, 2, 1, DATA) - filtered(b, 2, 1, DATA)) / (2 * h) for a, b in moved],
+            1e-6,
+        )
 
 
 def test_wrong_carma():
@@ -185,7 +216,9 @@ def test_wrong_carma():
             carma.process(**wrong)
     k = carma.process(p=2, q=1)
     assert carma.process(p=2, q=1) is k and repr(k) == "<kernel carma(2, 1)>"
-    with pytest.raises(ShapeError, match=r"carma\(2, 1\): theta has shape \(3, 2\); wanted is \(4, B\) or \(4,\)"):
+    with pytest.raises(
+        ShapeError, match=r"carma\(2, 1\): theta has shape \(3, 2\); wanted is \(4, B\) or \(4,\)"
+    ):
         k(np.ones((3, 2)), DATA)
     with pytest.raises(ShapeError, match=r"carma\(2, 1\): the data have shape \(40,\)"):
         k(np.ones((4, 2)), Y)
@@ -203,4 +236,6 @@ def test_wrong_carma():
 
 
 def test_both_libraries(device, monkeypatch):
-    agrees(carma.process(p=3, q=1, mean=True), carma_theta(3, 1, 300)[[0, 1, 2, 3, 4, 6]], device, monkeypatch)
+    agrees(
+        carma.process(p=3, q=1, mean=True), carma_theta(3, 1, 300)[[0, 1, 2, 3, 4, 6]], device, monkeypatch
+    )

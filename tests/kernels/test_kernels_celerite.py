@@ -1,4 +1,5 @@
-"""Light curves of celerite terms against dense Gaussians, mpmath, complex steps and differences; the CUDA C."""
+"""Light curves of celerite terms against dense Gaussians, mpmath, complex steps and differences; the CUDA
+C."""
 
 import shutil
 
@@ -15,7 +16,15 @@ from tapegrad.errors import ArgumentError, ShapeError
 from tapegrad.kernels import celerite
 
 REALS = [np.float64, np.float32]
-SIZES = [(1, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 1, 1, 1), (1, 1, 1, 0, 1), (2, 2, 0, 1, 0), (0, 2, 1, 0, 0), (3, 0, 2, 1, 1)]
+SIZES = [
+    (1, 0, 0, 0, 0),
+    (0, 1, 0, 0, 0),
+    (0, 0, 1, 1, 1),
+    (1, 1, 1, 0, 1),
+    (2, 2, 0, 1, 0),
+    (0, 2, 1, 0, 0),
+    (3, 0, 2, 1, 1),
+]
 NAMES = "real", "complex", "quadratic", "jitter", "mean"
 
 
@@ -31,10 +40,17 @@ def parameters(sizes, batch, seed=0):
     for _ in range(real):
         rows += [rng.uniform(0.5, 1.5, batch), rng.uniform(0.1, 1.0, batch)]
     for _ in range(complex_):
-        rows += [rng.uniform(0.5, 1.5, batch), rng.uniform(-0.1, 0.1, batch), rng.uniform(0.2, 1.0, batch), rng.uniform(1, 3, batch)]
+        rows += [
+            rng.uniform(0.5, 1.5, batch),
+            rng.uniform(-0.1, 0.1, batch),
+            rng.uniform(0.2, 1.0, batch),
+            rng.uniform(1, 3, batch),
+        ]
     for n in range(quadratic):
         a, c = rng.uniform(0.5, 1.5, batch), rng.uniform(0.3, 1.0, batch)
-        ratio = np.where((np.arange(batch) + n) % 2, rng.uniform(0.05, 0.9, batch), rng.uniform(1.1, 9.0, batch))
+        ratio = np.where(
+            (np.arange(batch) + n) % 2, rng.uniform(0.05, 0.9, batch), rng.uniform(1.1, 9.0, batch)
+        )
         rows += [a, 0.9 * a * c, c, ratio * c * c]
     rows += [rng.uniform(0.01, 0.1, batch)] * jitter + [rng.normal(size=batch)] * mean
     return np.array(rows)
@@ -49,7 +65,11 @@ def covariance(theta, sizes, tau, xp=np):
     for kind in "c" * sizes[1] + "q" * sizes[2]:
         a, b, c, w = theta[i : i + 4]
         h = w if kind == "c" else xp.sqrt(w - c * c + 0j)
-        i, total = i + 4, total + xp.exp(-c * tau) * (a * xp.cos(h * tau) + b * xp.sin(h * tau) / (1 if kind == "c" else h))
+        i, total = (
+            i + 4,
+            total
+            + xp.exp(-c * tau) * (a * xp.cos(h * tau) + b * xp.sin(h * tau) / (1 if kind == "c" else h)),
+        )
     return total
 
 
@@ -72,7 +92,9 @@ def score(theta, sizes):
     for e in np.eye(len(theta)):
         if sizes[2]:  # a complex h: central differences
             h = 1e-3
-            first, second, third = [(dense(theta + n * h * e, sizes) - dense(theta - n * h * e, sizes)) / h for n in (1, 2, 3)]
+            first, second, third = [
+                (dense(theta + n * h * e, sizes) - dense(theta - n * h * e, sizes)) / h for n in (1, 2, 3)
+            ]
             dK = (45 * first - 9 * second + third) / 60
         else:
             dK = dense(theta + 1e-30j * e, sizes).imag / 1e-30
@@ -100,7 +122,8 @@ def test_dense_gaussians(sizes):
 @pytest.mark.parametrize("each", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sizes", [*SIZES[:4], *[pytest.param(s, marks=pytest.mark.long) for s in SIZES[4:]]])
 def test_cuda_source_and_generated_kernel(sizes, each, real):
-    """More data than are summed in one part, holes, and a sample that is not valid; in the other coordinates of the CUDA C."""
+    """More data than are summed in one part, holes, and a sample that is not valid; in the other coordinates
+    of the CUDA C."""
     k, theta, n = process(sizes), parameters(sizes, 70), 150
     t = np.cumsum(np.random.default_rng(2).exponential(0.3, n))
     data = celerite.light_curve(t, np.sin(t), np.resize(VARIANCE, n))
@@ -113,11 +136,20 @@ def test_cuda_source_and_generated_kernel(sizes, each, real):
     value, gradient = by_source(k, th, x)
     assert np.array_equal(by_source(k, th, x, value=True), value)
     good = np.arange(70) != 7
-    assert value[7] == -np.inf and not gradient[:, 7].any() and np.isfinite(value[good]).all() and gradient[:, good].all()
+    assert (
+        value[7] == -np.inf
+        and not gradient[:, 7].any()
+        and np.isfinite(value[good]).all()
+        and gradient[:, good].all()
+    )
     expected, slope = k.value_and_grad(bad, data)
     error = np.linalg.norm(gradient - slope, axis=0)[good] / np.linalg.norm(slope, axis=0)[good]
     close(value[good], expected[good], 1e-12 if real is np.float64 else 2e-5)
-    assert error.max() < (1e-11 if real is np.float64 else 1e-3) and expected[7] == -np.inf and not slope[:, 7].any()
+    assert (
+        error.max() < (1e-11 if real is np.float64 else 1e-3)
+        and expected[7] == -np.inf
+        and not slope[:, 7].any()
+    )
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -148,7 +180,9 @@ def test_the_dense_form_on_the_tape():
     def loglik(th):
         K = covariance(th, sizes, gap) + np.diag(VARIANCE) + th[10] * np.eye(len(T))
         residual = Y - th[11]
-        return -0.5 * (residual @ np.linalg.solve(K, residual) + np.linalg.slogdet(K)[1] + len(T) * np.log(2 * np.pi))
+        return -0.5 * (
+            residual @ np.linalg.solve(K, residual) + np.linalg.slogdet(K)[1] + len(T) * np.log(2 * np.pi)
+        )
 
     for b in range(3):
         value, gradient = tg.value_and_grad(loglik)(theta[:, b])
@@ -163,9 +197,15 @@ def mp_log_density(theta, sizes, t, y, variance):
     K = mpmath.matrix(n, n)
     for i in range(n):
         for j in range(n):
-            K[i, j] = mpmath.re(covariance(theta, sizes, abs(t[i] - t[j]), mpmath)) + (variance[i] if i == j else 0)
+            K[i, j] = mpmath.re(covariance(theta, sizes, abs(t[i] - t[j]), mpmath)) + (
+                variance[i] if i == j else 0
+            )
     y = mpmath.matrix(y)
-    return -(y.T * mpmath.lu_solve(K, y))[0] / 2 - mpmath.log(mpmath.det(K)) / 2 - n * mpmath.log(2 * mpmath.pi) / 2
+    return (
+        -(y.T * mpmath.lu_solve(K, y))[0] / 2
+        - mpmath.log(mpmath.det(K)) / 2
+        - n * mpmath.log(2 * mpmath.pi) / 2
+    )
 
 
 CRITICAL = 0, 1e-14, -1e-14, 1e-7, -1e-7, 0.02, -0.02, 0.3, -0.3, 8, -0.99, -1 + 1e-8  # w / c^2 - 1
@@ -209,13 +249,19 @@ def test_derivatives_by_the_data():
     weights = np.array([1.0, -0.5])
     f = lambda t, y, variance: (weights * k(theta, celerite.light_curve(t, y, variance))).sum()
     found = tg.grad(f, argnums=(0, 1, 2))(T, Y, VARIANCE)
-    expected = sum([-w * np.linalg.solve(dense(th, sizes), Y - th[-1]) for w, th in zip(weights, theta.T, strict=True)])
+    expected = sum(
+        [-w * np.linalg.solve(dense(th, sizes), Y - th[-1]) for w, th in zip(weights, theta.T, strict=True)]
+    )
     close(found[1], expected, 1e-10)
     for which in (0, 2):
         v, h = np.random.default_rng(8).normal(size=40), 1e-6
-        move = lambda s: f(*[x + s * h * v * (x if which == 2 else 1) * (i == which) for i, x in enumerate((T, Y, VARIANCE))])
+        move = lambda s: f(
+            *[x + s * h * v * (x if which == 2 else 1) * (i == which) for i, x in enumerate((T, Y, VARIANCE))]
+        )
         slope = (move(1) - move(-1)) / (2 * h)
-        np.testing.assert_allclose((found[which] * v * (VARIANCE if which == 2 else 1)).sum(), slope, rtol=1e-6)
+        np.testing.assert_allclose(
+            (found[which] * v * (VARIANCE if which == 2 else 1)).sum(), slope, rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize("real", REALS)
@@ -265,14 +311,22 @@ def test_light_curves_of_samples():
     data = celerite.light_curve(t, y, VARIANCE)
     assert data.shape == (3, 40, 2)
     k, theta = process(SIZES[3]), parameters(SIZES[3], 2)
-    close(k(theta, data), [k(theta[:, 0], DATA), k(theta[:, 1], celerite.light_curve(2 * T[:30], Y[:30] + 1, VARIANCE[:30]))])
-    assert np.array_equal(celerite.light_curve(t, Y, 0.1)[1, :, 1], Y) and (celerite.light_curve(t, Y, 0.1)[2] == 0.1).all()
+    close(
+        k(theta, data),
+        [k(theta[:, 0], DATA), k(theta[:, 1], celerite.light_curve(2 * T[:30], Y[:30] + 1, VARIANCE[:30]))],
+    )
+    assert (
+        np.array_equal(celerite.light_curve(t, Y, 0.1)[1, :, 1], Y)
+        and (celerite.light_curve(t, Y, 0.1)[2] == 0.1).all()
+    )
 
 
 def test_light_curve_keeps_the_digits_of_the_times():
     t = 59000 + T
     data = celerite.light_curve(t, Y.astype(np.float32), 0.25)
-    assert data.dtype == np.float32 and np.abs(data[0, 1:] - np.diff(t)).max() < 1e-6 and (data[2] == 0.25).all()
+    assert (
+        data.dtype == np.float32 and np.abs(data[0, 1:] - np.diff(t)).max() < 1e-6 and (data[2] == 0.25).all()
+    )
     assert celerite.light_curve([1, 2], [3, 4]).tolist() == [[0, 1], [3, 4], [0, 0]]
     assert celerite.light_curve([], [], []).shape == (3, 0)
 
@@ -301,7 +355,9 @@ def test_wrong_calls():
     k, theta = process(SIZES[1]), parameters(SIZES[1], 3)
     assert process(SIZES[1]) is k and k.options() is not k
     for call in (k, k.value_and_grad, k.grad):
-        with pytest.raises(ShapeError, match=r"wanted are theta \(4, B\) and the data of light_curve, \(3, N\)"):
+        with pytest.raises(
+            ShapeError, match=r"wanted are theta \(4, B\) and the data of light_curve, \(3, N\)"
+        ):
             call(theta[:3], DATA)
         with pytest.raises(ShapeError, match="light_curve"):
             call(theta, DATA[:2])
@@ -347,9 +403,12 @@ def test_equal_times():
 
 
 INVALID = [
-    ((1, 0, 0, 1, 1), 1, -0.1), ((1, 0, 0, 1, 1), 2, -0.1), ((1, 0, 0, 1, 1), 0, -5.0), ((1, 0, 0, 1, 1), 0, np.nan),
-    ((1, 0, 0, 1, 1), 3, np.inf), ((1, 0, 0, 1, 1), 1, np.inf), ((0, 1, 0, 0, 0), 1, 40.0), ((0, 1, 0, 0, 0), 2, -0.1),
-    ((0, 1, 0, 0, 0), 3, np.nan), ((0, 1, 0, 0, 0), 3, np.inf), ((0, 0, 1, 0, 0), 2, -0.2), ((0, 0, 1, 0, 0), 3, -0.2),
+    ((1, 0, 0, 1, 1), 1, -0.1), ((1, 0, 0, 1, 1), 2, -0.1), ((1, 0, 0, 1, 1), 0, -5.0), ((1, 0, 0, 1, 1), 0,
+    np.nan),
+    ((1, 0, 0, 1, 1), 3, np.inf), ((1, 0, 0, 1, 1), 1, np.inf), ((0, 1, 0, 0, 0), 1, 40.0), ((0, 1, 0, 0, 0),
+    2, -0.1),
+    ((0, 1, 0, 0, 0), 3, np.nan), ((0, 1, 0, 0, 0), 3, np.inf), ((0, 0, 1, 0, 0), 2, -0.2), ((0, 0, 1, 0, 0),
+    3, -0.2),
     ((0, 0, 1, 0, 0), 1, -40.0),
 ]  # fmt: skip
 
@@ -370,7 +429,11 @@ def test_invalid_parameters(sizes, row, wrong):
     loud = k.options(invalid="nan")
     out = np.empty(5), np.empty(theta.shape)
     assert loud.value_and_grad(bad, DATA, out=out)[0] is out[0]
-    for v, g in (out, (loud(bad, DATA), loud.grad(bad, DATA)), (loud(bad, DATA, out=np.empty(5)), loud.grad(bad, DATA))):
+    for v, g in (
+        out,
+        (loud(bad, DATA), loud.grad(bad, DATA)),
+        (loud(bad, DATA, out=np.empty(5)), loud.grad(bad, DATA)),
+    ):
         assert np.isnan(v[3]) and np.isnan(g[:, 3]).all() and np.array_equal(v[others], value[others])
         assert np.array_equal(g[:, others], gradient[:, others])
 
@@ -392,7 +455,9 @@ def test_nestings_on_the_tape():
 # --- devices ---
 
 
-@pytest.mark.parametrize("arch", [90, *[pytest.param(a, marks=pytest.mark.long) for a in (75, 80, 86, 89, 100, 120)]])
+@pytest.mark.parametrize(
+    "arch", [90, *[pytest.param(a, marks=pytest.mark.long) for a in (75, 80, 86, 89, 100, 120)]]
+)
 @pytest.mark.parametrize("sizes", [(1, 0, 0, 0, 0), (0, 2, 0, 1, 0), (1, 1, 1, 1, 1)])
 def test_nvrtc_compiles(sizes, arch):
     pytest.importorskip("cupy")
@@ -414,7 +479,10 @@ def test_checks_of_raw_kernels(each):
     data = data[:, :, None] * np.linspace(0.9, 1.1, 5) if each else data
     value, gradient = k.kernels(len(theta), 3, each, False)
     assert any("within its arrays" in line for line in value.check(theta, data, sanitize=not each))
-    assert any("within its arrays" in line for line in gradient.check(theta, data, derivatives=False, sanitize=not each))
+    assert any(
+        "within its arrays" in line
+        for line in gradient.check(theta, data, derivatives=False, sanitize=not each)
+    )
 
 
 def test_both_libraries(device, monkeypatch):

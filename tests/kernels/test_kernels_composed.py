@@ -1,5 +1,5 @@
-"""Functions of NumPy and SciPy in kernels that are composed of others: values against NumPy's, derivatives of both orders against
-those of the array tape, which has rules of its own for them, or closed forms."""
+"""Functions of NumPy and SciPy in kernels that are composed of others: values against NumPy's, derivatives of
+both orders against those of the array tape, which has rules of its own for them, or closed forms."""
 
 import math
 import random
@@ -23,24 +23,35 @@ SMOOTH = {
     "arctan": (np.arctan, -3, 3), "arcsin": (np.arcsin, -0.99, 0.99), "arccos": (np.arccos, -0.99, 0.99),
     "arcsinh": (np.arcsinh, -5, 5), "arccosh": (np.arccosh, 1.01, 9), "arctanh": (np.arctanh, -0.99, 0.99),
     "deg2rad": (np.deg2rad, -200, 200), "rad2deg": (np.rad2deg, -4, 4), "sinc": (np.sinc, -3, 3),
-    "ceil": (lambda x: np.ceil(x) * x, -3, 3), "trunc": (lambda x: np.trunc(x) * x, -3, 3), "rint": (lambda x: np.rint(x) * x, -3, 3),
-    "remainder": (lambda x: x % 0.7 + x % -0.3, -5, 5), "fmod": (lambda x: np.fmod(x, 0.7) + np.fmod(x, -0.3), -5, 5),
-    "floor_divide": (lambda x: (x // 0.7) * x, -5, 5), "by the divisor": (lambda x: np.remainder(3.3, x), 0.2, 1.9),
-    "heaviside": (lambda x: np.heaviside(x, 0.5) * x, -2, 2), "interp": (lambda x: np.interp(x, [-1.0, 0.0, 2.0], [3.0, 1.0, 4.0]), -2, 3),
-    "select": (lambda x: np.select([x > 1, x > 0], [x * x, x], -x), -2, 2), "polyval": (lambda x: np.polyval([2.0, -1.0, 3.0], x), -2, 2),
+    "ceil": (lambda x: np.ceil(x) * x, -3, 3), "trunc": (lambda x: np.trunc(x) * x, -3, 3),
+    "rint": (lambda x: np.rint(x) * x, -3, 3),
+    "remainder": (lambda x: x % 0.7 + x % -0.3, -5, 5), "fmod": (lambda x: np.fmod(x, 0.7) + np.fmod(x, -0.3),
+    -5, 5),
+    "floor_divide": (lambda x: (x // 0.7) * x, -5, 5), "by the divisor": (lambda x: np.remainder(3.3, x), 0.2,
+    1.9),
+    "heaviside": (lambda x: np.heaviside(x, 0.5) * x, -2, 2), "interp": (lambda x: np.interp(x, [-1.0, 0.0,
+    2.0], [3.0, 1.0, 4.0]), -2, 3),
+    "select": (lambda x: np.select([x > 1, x > 0], [x * x, x], -x), -2, 2),
+    "polyval": (lambda x: np.polyval([2.0, -1.0, 3.0], x), -2, 2),
     "gamma": (scipy.special.gamma, 0.3, 6),
 }  # fmt: skip
 OF_VECTORS = {
     "sort": lambda x: (np.sort(x) * np.arange(1.0, 4.0)).sum(), "median": lambda x: np.median(x) ** 2,
-    "argmax": lambda x: np.argmax(x) * x[0] + np.argmin(x) * x[1], "inner": lambda x: np.inner(x, x) + np.vdot(x, A),
+    "argmax": lambda x: np.argmax(x) * x[0] + np.argmin(x) * x[1], "inner": lambda x: np.inner(x,
+    x) + np.vdot(x, A),
     "tensordot": lambda x: np.tensordot(np.outer(x, A), np.outer(A, x), ((0, 1), (1, 0))),
-    "kron": lambda x: (np.kron(x, A) * np.arange(9)).sum() + (np.kron(np.outer(x, x), np.outer(A, A))[2:5] ** 2).sum(),
-    "cross": lambda x: (np.cross(x, A) ** 2).sum(), "convolve": lambda x: (np.convolve(x, A[:2], "same") ** 2).sum(),
-    "cumprod": lambda x: np.cumprod(x).sum() + x.cumprod()[1], "std": lambda x: x.std() + np.std(x * x, ddof=1),
+    "kron": lambda x: (np.kron(x, A) * np.arange(9)).sum() + (np.kron(np.outer(x, x), np.outer(A,
+    A))[2:5] ** 2).sum(),
+    "cross": lambda x: (np.cross(x, A) ** 2).sum(), "convolve": lambda x: (np.convolve(x, A[:2],
+    "same") ** 2).sum(),
+    "cumprod": lambda x: np.cumprod(x).sum() + x.cumprod()[1], "std": lambda x: x.std() + np.std(x * x,
+    ddof=1),
     "logsumexp": lambda x: scipy.special.logsumexp(x) + scipy.special.logsumexp(2 * x, b=A**2),
-    "softmax": lambda x: (scipy.special.softmax(x) * A).sum(), "log_softmax": lambda x: (scipy.special.log_softmax(x) * A).sum(),
+    "softmax": lambda x: (scipy.special.softmax(x) * A).sum(),
+    "log_softmax": lambda x: (scipy.special.log_softmax(x) * A).sum(),
     "max and min": lambda x: x.max() * 2 - x.min(), "arctan2": lambda x: np.arctan2(x[0], x[1]) * x[2],
-    "rounded": lambda x: np.round(x[0], 1) * x[1] + round(x[2]) * x[0], "var": lambda x: x.var() + x.clip(-0.5, 0.5).sum(),
+    "rounded": lambda x: np.round(x[0], 1) * x[1] + round(x[2]) * x[0],
+    "var": lambda x: x.var() + x.clip(-0.5, 0.5).sum(),
     "a row chosen": lambda x: (np.array([x, 2 * x])[np.argmax(x[:2])] ** 2).sum(),
 }  # fmt: skip
 LOOSE = {"gamma": 1e-12, "arccosh": 1e-12, "arccos": 1e-12, "arcsin": 1e-12, "arctanh": 1e-12}
@@ -70,15 +81,22 @@ def test_functions_of_vectors(name):
     close(k(x), [f(row) for row in x.T])
     close(tg.grad(lambda x: k(x).sum())(x).T, [tg.grad(f)(row) for row in x.T], 1e-12)
     v = np.random.default_rng(2).normal(size=x.shape)
-    close(tg.hvp(lambda x: k(x).sum(), x, v).T, [tg.hvp(f, row, d) for row, d in zip(x.T, v.T, strict=True)], 1e-11)
+    close(
+        tg.hvp(lambda x: k(x).sum(), x, v).T,
+        [tg.hvp(f, row, d) for row, d in zip(x.T, v.T, strict=True)],
+        1e-11,
+    )
 
 
 EDGES = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, np.nan, 1e-300, 1e17, -1e17])
 AT_EDGES = {
-    "arctan": np.arctan, "arcsin": np.arcsin, "arccos": np.arccos, "arcsinh": np.arcsinh, "arccosh": np.arccosh, "arctanh": np.arctanh,
-    "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "sinc": np.sinc, "heaviside": lambda x: np.heaviside(x, 0.5),
+    "arctan": np.arctan, "arcsin": np.arcsin, "arccos": np.arccos, "arcsinh": np.arcsinh,
+    "arccosh": np.arccosh, "arctanh": np.arctanh,
+    "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "sinc": np.sinc,
+    "heaviside": lambda x: np.heaviside(x, 0.5),
     "interp": lambda x: np.interp(x, [-1.0, 0.5, 2.5], [3.0, 1.0, 4.0], left=-9.0, right=9.0),
-    "remainder": lambda x: np.remainder(x, 0.5), "negative divisor": lambda x: np.remainder(x, -0.5), "fmod": lambda x: np.fmod(x, 0.5),
+    "remainder": lambda x: np.remainder(x, 0.5), "negative divisor": lambda x: np.remainder(x, -0.5),
+    "fmod": lambda x: np.fmod(x, 0.5),
     "searchsorted": lambda x: np.where(np.isnan(x), 0, np.searchsorted(np.array([-1.0, 0.5, 1.5]), x)) * 1.0,
     "digitize": lambda x: np.where(np.isnan(x), 0, np.digitize(x, np.array([-1.0, 0.5, 1.5]))) * 1.0,
 }  # fmt: skip
@@ -98,10 +116,13 @@ FURTHER = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, -3.0, 1e-30, 1e30
 
 
 @pytest.mark.parametrize(
-    "f", [np.arctan2, np.power, np.fmod, np.remainder, np.hypot, np.logaddexp, np.maximum, np.fmax], ids=lambda f: f.__name__
+    "f",
+    [np.arctan2, np.power, np.fmod, np.remainder, np.hypot, np.logaddexp, np.maximum, np.fmax],
+    ids=lambda f: f.__name__,
 )
 def test_edges_of_two_numbers(f):
-    """NumPy's, with the signs of its zeros where those have a meaning; or nan: a rest by a quotient too large, the length of (inf, nan)."""
+    """NumPy's, with the signs of its zeros where those have a meaning; or nan: a rest by a quotient too
+    large, the length of (inf, nan)."""
     x, y = [m.ravel() for m in np.meshgrid(FURTHER, FURTHER)]
     rest = f in (np.fmod, np.remainder)
     with np.errstate(all="ignore"):
@@ -111,7 +132,9 @@ def test_edges_of_two_numbers(f):
     kept = ~np.isnan(found) if rest or f is np.hypot else np.full(x.shape, True)
     kept &= ~(rest & (expected == y))  # NumPy's rest, rounded to the divisor
     np.testing.assert_allclose(found[kept], expected[kept], rtol=1e-14)
-    assert (kept | np.isnan(expected) | (quotient > 2.0**52) | np.isinf(x) | np.isinf(y) | (expected == y)).all()
+    assert (
+        kept | np.isnan(expected) | (quotient > 2.0**52) | np.isinf(x) | np.isinf(y) | (expected == y)
+    ).all()
     if f in (np.arctan2, np.power):
         np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(expected[found == 0]))
 
@@ -122,7 +145,11 @@ def test_arctan2_on_the_axes():
     y, x = [m.ravel() for m in np.meshgrid(values, values)]
     k = kernels.map(np.arctan2)
     np.testing.assert_allclose(k(y, x), np.arctan2(y, x), rtol=3e-16)
-    keep = (np.abs(np.concatenate([y, x])).reshape(2, -1) % 1 == 0).all(axis=0) & (np.abs(x) + np.abs(y) > 0) & (np.hypot(x, y) < 9)
+    keep = (
+        (np.abs(np.concatenate([y, x])).reshape(2, -1) % 1 == 0).all(axis=0)
+        & (np.abs(x) + np.abs(y) > 0)
+        & (np.hypot(x, y) < 9)
+    )
     y, x = y[keep], x[keep]
     dy, dx = tg.grad(lambda y, x: k(y, x).sum(), argnums=(0, 1))(y, x)
     r = x * x + y * y
@@ -132,11 +159,20 @@ def test_arctan2_on_the_axes():
 
 def test_derivatives_at_zero_of_odd_functions():
     zero = np.zeros(3)
-    for f, slope in ((np.arcsinh, 1.0), (np.arctanh, 1.0), (np.arctan, 1.0), (np.arcsin, 1.0), (np.arccos, -1.0), (np.sinc, 0.0)):
+    for f, slope in (
+        (np.arcsinh, 1.0),
+        (np.arctanh, 1.0),
+        (np.arctan, 1.0),
+        (np.arcsin, 1.0),
+        (np.arccos, -1.0),
+        (np.sinc, 0.0),
+    ):
         k = kernels.map(f)
         assert np.array_equal(tg.grad(lambda x, k=k: k(x).sum())(zero), np.full(3, slope)), f
         bend = -(np.pi**2) / 3 if f is np.sinc else 0.0
-        np.testing.assert_allclose(tg.hvp(lambda x, k=k: k(x).sum(), zero, np.ones(3)), np.full(3, bend), atol=1e-15)
+        np.testing.assert_allclose(
+            tg.hvp(lambda x, k=k: k(x).sum(), zero, np.ones(3)), np.full(3, bend), atol=1e-15
+        )
 
 
 def test_remainders_close_to_whole_quotients():
@@ -147,7 +183,10 @@ def test_remainders_close_to_whole_quotients():
     for a in (n * b, np.nextafter(n * b, 0), np.nextafter(n * b, np.inf)):
         q, r = k(a, b)
         assert (r >= 0).all() and (r < b).all()
-        exact = [mpmath.fsub(u, mpmath.fmul(int(w), v, exact=True), exact=True) for u, v, w in zip(a, b, q, strict=True)]
+        exact = [
+            mpmath.fsub(u, mpmath.fmul(int(w), v, exact=True), exact=True)
+            for u, v, w in zip(a, b, q, strict=True)
+        ]
         np.testing.assert_allclose(r, np.array(exact, float), rtol=1e-15)
 
 
@@ -172,8 +211,10 @@ def test_sums_of_exponentials_of_extreme_numbers():
 def test_the_same_bits_in_cuda_source(dtype):
     def f(x):
         y, z = x[0], x[1]
-        return np.array([np.arctan2(y, z), np.arcsinh(y), np.arctanh(0.9 * np.sin(z)), y % (1.5 + z * z), np.rint(y), np.sinc(z),
-                         np.interp(y, [-1.0, 0.0, 2.0], [3.0, 1.0, 4.0]), scipy.special.logsumexp(x), np.median(x)])  # fmt: skip
+        return np.array([np.arctan2(y, z), np.arcsinh(y), np.arctanh(0.9 * np.sin(z)), y % (1.5 + z * z),
+        np.rint(y), np.sinc(z),
+                         np.interp(y, [-1.0, 0.0, 2.0], [3.0, 1.0, 4.0]), scipy.special.logsumexp(x),
+                         np.median(x)])  # fmt: skip
 
     x = np.random.default_rng(5).normal(size=(3, 40)).astype(dtype)
     k = kernels.likelihood(lambda theta, y: (f(theta) * y[:9]).sum())
@@ -186,8 +227,16 @@ def test_the_same_bits_in_cuda_source(dtype):
 
 def test_finite_numbers():
     """x - x is simplified to 0: not a test for infinity."""
-    k = kernels.map(lambda x: np.where(np.isfinite(x), 1.0, 0.0) + np.where(np.isinf(x), 2.0, 0.0) + np.where(np.isnan(x), 4.0, 0.0))
-    assert np.array_equal(k(np.array([1.0, np.inf, -np.inf, np.nan, 0.0, 1e308])), [1.0, 2.0, 2.0, 4.0, 1.0, 1.0])
+    k = kernels.map(
+        lambda x: (
+            np.where(np.isfinite(x), 1.0, 0.0)
+            + np.where(np.isinf(x), 2.0, 0.0)
+            + np.where(np.isnan(x), 4.0, 0.0)
+        )
+    )
+    assert np.array_equal(
+        k(np.array([1.0, np.inf, -np.inf, np.nan, 0.0, 1e308])), [1.0, 2.0, 2.0, 4.0, 1.0, 1.0]
+    )
 
 
 def test_signs_and_extremes_of_nan():
@@ -199,7 +248,8 @@ def test_signs_and_extremes_of_nan():
 
 
 def test_sums_of_two_exponentials():
-    """Equal numbers and infinite ones, as in filters that work with logarithms of probabilities; all second derivatives."""
+    """Equal numbers and infinite ones, as in filters that work with logarithms of probabilities; all second
+    derivatives."""
     k = kernels.map(np.logaddexp)
     x = np.array([-np.inf, -700.0, 0.0, 1.5, 700.0, np.inf])
     a, b = [m.ravel() for m in np.meshgrid(x, x)]
@@ -212,7 +262,9 @@ def test_sums_of_two_exponentials():
     np.testing.assert_allclose(bend, weight * (1 - weight), rtol=1e-14)
 
 
-@pytest.mark.parametrize("draw", [lambda: np.random.normal(), lambda: RNG.normal(), lambda: random.random(), lambda: LUCK.random()])
+@pytest.mark.parametrize(
+    "draw", [lambda: np.random.normal(), lambda: RNG.normal(), lambda: random.random(), lambda: LUCK.random()]
+)
 def test_random_numbers_are_refused(draw):
     """They would be drawn once, and be the same in every launch."""
     k = kernels.likelihood(lambda theta, x: theta[0] * x + draw())
@@ -224,13 +276,17 @@ RNG, LUCK = np.random.default_rng(0), random.Random(0)
 
 
 DENSITIES = {
-    "norm": lambda t, y: stats.norm.logpdf(y, t[0], t[1]) + stats.norm.logsf(y, t[0], scale=t[1]) + scipy.stats.norm.cdf(y, t[2]),
+    "norm": lambda t, y: stats.norm.logpdf(y, t[0], t[1]) + stats.norm.logsf(y, t[0],
+    scale=t[1]) + scipy.stats.norm.cdf(y, t[2]),
     "an object": lambda t, y: of_normal(y, t[0], t[1]), "t": lambda t, y: stats.t.logpdf(y, t[2], t[0], t[1]),
-    "gamma": lambda t, y: stats.gamma.logpdf(y, t[0], scale=t[1]), "beta": lambda t, y: stats.beta.logpdf(y, t[0], t[1]),
-    "lognorm": lambda t, y: stats.lognorm.logpdf(y, t[0], scale=t[1]), "laplace": lambda t, y: stats.laplace.logpdf(y, t[0], t[1]),
+    "gamma": lambda t, y: stats.gamma.logpdf(y, t[0], scale=t[1]), "beta": lambda t, y: stats.beta.logpdf(y,
+    t[0], t[1]),
+    "lognorm": lambda t, y: stats.lognorm.logpdf(y, t[0], scale=t[1]), "laplace": lambda t,
+    y: stats.laplace.logpdf(y, t[0], t[1]),
     "poisson": lambda t, y: stats.poisson.logpmf(np.floor(5 * y), t[0]),
     "binom": lambda t, y: stats.binom.logpmf(np.floor(5 * y), 7, 1 / (1 + t[0])),
-    "multivariate": lambda t, y: stats.multivariate_normal.logpdf(np.array([y, 2 * y]), t[:2], np.array([[1 + t[2], 0.3], [0.3, t[1]]])),
+    "multivariate": lambda t, y: stats.multivariate_normal.logpdf(np.array([y, 2 * y]), t[:2],
+    np.array([[1 + t[2], 0.3], [0.3, t[1]]])),
     "of variances": lambda t, y: stats.multivariate_normal.logpdf(np.array([y, 2 * y]), t[:2], t[1:]),
 }  # fmt: skip
 from_scipy = scipy.stats.norm
@@ -256,15 +312,20 @@ def test_densities_of_scipy(name):
 
     np.testing.assert_allclose(value, [theirs(t) for t in theta.T], rtol=1e-12)
     for k, e in enumerate(1e-5 * np.eye(3)):
-        slope = [(8 * (theirs(t + e) - theirs(t - e)) - theirs(t + 2 * e) + theirs(t - 2 * e)) / 12e-5 for t in theta.T]
+        slope = [
+            (8 * (theirs(t + e) - theirs(t - e)) - theirs(t + 2 * e) + theirs(t - 2 * e)) / 12e-5
+            for t in theta.T
+        ]
         np.testing.assert_allclose(gradient[k], slope, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("f, text", [
-    (lambda t, x: stats.levy_stable.logpdf(x, t[0], 0.0), "scipy.stats.levy_stable has no translation into a kernel; there are alpha"),
+    (lambda t, x: stats.levy_stable.logpdf(x, t[0], 0.0), "scipy.stats.levy_stable has no translation into "
+    "a kernel; there are alpha"),
     (lambda t, x: scipy.special.i0(t[0]), "scipy.special.i0 has no translation"),
     (lambda t, x: scipy.special.erfinv(t[0]), "erfinv has no"),
-    (lambda t, x: np.sort(np.outer(t, t))[0, 0], "np.sort in a kernel: vectors only"), (lambda t, x: np.cross(t, t)[0], "three numbers"),
+    (lambda t, x: np.sort(np.outer(t, t))[0, 0], "np.sort in a kernel: vectors only"), (lambda t,
+    x: np.cross(t, t)[0], "three numbers"),
     (lambda t, x: np.kron(t, np.outer(t, t)).sum(), "two vectors or two matrices"),
     (lambda t, x: np.linalg.svd(np.outer(t, t))[1][0], "numpy.linalg.svd has no translation"),
     (lambda t, x: np.add.accumulate(t)[0], "np.add.accumulate"),

@@ -1,4 +1,5 @@
-"""Programs whose adjoints take short ways, A P A' as a whole and carries made of data alone, against the array tape."""
+"""Programs whose adjoints take short ways, A P A' as a whole and carries made of data alone, against the
+array tape."""
 
 import numpy as np
 import pytest
@@ -129,7 +130,8 @@ def test_elements_that_are_those_of_the_middle():
 
 @pytest.mark.parametrize("inverse", [1.0, -1.0, 0.5])
 def test_congruences_of_an_inverse(inverse):
-    """Of the inverse in the middle a sign or a factor is pulled out; and a filter whose program is numbered anew."""
+    """Of the inverse in the middle a sign or a factor is pulled out; and a filter whose program is numbered
+    anew."""
 
     def init(theta):
         return np.zeros(2), np.eye(2)
@@ -228,7 +230,8 @@ def element(theta, at, kind, factor):
 
 
 def random_program(rng):
-    """init, step and the number of parameters of a recursion that takes a few products A N A' one after the other."""
+    """init, step and the number of parameters of a recursion that takes a few products A N A' one after the
+    other."""
     k, p = int(rng.integers(2, 4)), int(rng.integers(2, 6))
     at, kinds = rng.integers(0, p, size=(3, k, k)), rng.integers(0, 6, size=(3, k, k))
     factors, choices = rng.choice([1.0, -1.0, 0.5], size=(3, k, k)), rng.integers(0, 6, size=4)
@@ -264,13 +267,19 @@ def random_program(rng):
     def step(P, theta, y):
         A, B, C = [matrix(theta, n) for n in range(3)]
         N = A @ P @ A.T
-        term = chained(0.5 * (C + C.T) + np.eye(k) * y[0], A, B, theta, y) + np.sum(np.cos(N)) * y[1] + 0.01 * np.sum(theta)
+        term = (
+            chained(0.5 * (C + C.T) + np.eye(k) * y[0], A, B, theta, y)
+            + np.sum(np.cos(N)) * y[1]
+            + 0.01 * np.sum(theta)
+        )
         return 0.3 * N + np.eye(k) * y[0] * 0.1, term
 
     return init, step, p
 
 
-@pytest.mark.parametrize("seed", [*range(3), *[pytest.param(n, marks=pytest.mark.long) for n in range(3, 300)]])
+@pytest.mark.parametrize(
+    "seed", [*range(3), *[pytest.param(n, marks=pytest.mark.long) for n in range(3, 300)]]
+)
 def test_random_programs(seed):
     rng = np.random.default_rng(seed)
     init, step, p = random_program(rng)

@@ -1,4 +1,5 @@
-"""The CUDA C of generated kernels without a GPU: the order of the threads, the bounds of arrays, the parameters, large indices."""
+"""The CUDA C of generated kernels without a GPU: the order of the threads, the bounds of arrays, the
+parameters, large indices."""
 
 import mmap
 import os
@@ -43,7 +44,9 @@ def test_threads_in_any_order_give_the_same_bits(name):
 @pytest.mark.smoke
 @needs_compiler
 @pytest.mark.parametrize("every", [1, 3, 64])
-@pytest.mark.parametrize("name, per_sample", [("local level", True), ("kalman 3", False), ("kepler", False), ("substeps", True)])
+@pytest.mark.parametrize(
+    "name, per_sample", [("local level", True), ("kalman 3", False), ("kepler", False), ("substeps", True)]
+)
 def test_the_source_gives_the_bits_of_the_cpu_kernel(name, per_sample, every):
     """Without CuPy; more kernels, and the launcher, in test_kernels_device.py."""
     _, theta, data = case(name)
@@ -54,7 +57,9 @@ def test_the_source_gives_the_bits_of_the_cpu_kernel(name, per_sample, every):
     launcher = Launcher(low, np.dtype(np.float64), per_sample)
     ours = [np.empty((rows, 11)) for rows in launcher.outputs]
     launcher([theta], data, steps, ours, 11)
-    for a, b in zip(ours, run_on_host(low, np.float64, [theta], data, steps, 11, per_sample, every), strict=True):
+    for a, b in zip(
+        ours, run_on_host(low, np.float64, [theta], data, steps, 11, per_sample, every), strict=True
+    ):
         assert np.isfinite(a).all() and np.array_equal(a, b)
 
 
@@ -88,14 +93,20 @@ def placed(x, offset):
 @pytest.mark.parametrize("sums", [None, np.float64])
 @pytest.mark.parametrize("rows", [0, 2])
 def test_data_loaded_by_four(rows, sums):
-    """Whatever the number of data and wherever they begin: the bits are those of the CPU kernel, which loads them one by one."""
-    f = lambda theta, x: -((x - theta[0]) ** 2) if not rows else -((x[0] - theta[0]) ** 2) * x[1] + np.sin(theta[1]) * x[1]
+    """Whatever the number of data and wherever they begin: the bits are those of the CPU kernel, which loads
+    them one by one."""
+    f = lambda theta, x: (
+        -((x - theta[0]) ** 2) if not rows else -((x[0] - theta[0]) ** 2) * x[1] + np.sin(theta[1]) * x[1]
+    )
     k = kernels.likelihood(f, sums=sums)
     rng = np.random.default_rng(0)
     p = 2 if rows else 1
     theta = rng.normal(size=(p, 9)).astype(np.float32)
     low = k.lowered(p, rows, dtype=np.float32)
-    assert "Four" in emit_cuda(low, np.float32)[0] and "Four" not in emit_cuda(low, np.float32, per_sample=True)[0]
+    assert (
+        "Four" in emit_cuda(low, np.float32)[0]
+        and "Four" not in emit_cuda(low, np.float32, per_sample=True)[0]
+    )
     assert "Four" not in emit_cuda(k.lowered(p, rows), np.float64)[0]
     for steps in (0, 1, 3, 4, 63, 64, 66, 68, 131, 132):
         data = rng.normal(size=(rows, steps) if rows else steps).astype(np.float32)
@@ -114,10 +125,17 @@ def test_parameters_are_what_the_compiler_sees(dtype):
         for kind, order in WAYS:
             _, source, entry, signature, _, _ = prepared(name, kind, order, dtype)
             size = np.dtype(dtype).itemsize
-            kinds = [KINDS[c.removeprefix("const ")] | (CONST if c.startswith("const") else 0) for _, c, _ in signature.parameters]
+            kinds = [
+                KINDS[c.removeprefix("const ")] | (CONST if c.startswith("const") else 0)
+                for _, c, _ in signature.parameters
+            ]
             expected = [k | size if k & FLOAT else k for k in kinds]
             assert HostKernel(source, entry).signature == expected
-            assert all(c.startswith("const") == (role in ("input", "data")) for _, c, role in signature.parameters if "*" in c)
+            assert all(
+                c.startswith("const") == (role in ("input", "data"))
+                for _, c, role in signature.parameters
+                if "*" in c
+            )
 
 
 @needs_compiler
@@ -156,8 +174,15 @@ def test_arguments_that_a_device_would_take_silently():
 
 def sanitized(*planted):
     """The output of _sanitized.py and how it ended."""
-    runtime = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
-    environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "NUMBA_DISABLE_JIT": "1"}
+    runtime = subprocess.run(
+        ["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": runtime,
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "NUMBA_DISABLE_JIT": "1",
+    }
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(tg.__file__).parents[1]), str(SUPPORT)])
     command = [sys.executable, str(SUPPORT / "_sanitized.py"), *planted]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
@@ -177,10 +202,12 @@ def test_address_sanitizer_finds_a_planted_write():
 
 
 @needs_compiler
-@pytest.mark.skipif(sys.platform != "linux", reason="NOT RUN: index arithmetic beyond 2^31 needs memory that is only reserved")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="NOT RUN: index arithmetic beyond 2^31 needs memory that is only reserved"
+)
 def test_more_than_two_to_the_31_elements():
-    """The last samples of a batch of 2^29 + 32 with 5 parameters, in memory of which only these columns exist: on the CPU, and
-    in CUDA C by the last threads of a launch."""
+    """The last samples of a batch of 2^29 + 32 with 5 parameters, in memory of which only these columns
+    exist: on the CPU, and in CUDA C by the last threads of a launch."""
     stride, rows = 2**29 + 32, 5
     size = 4 * stride * rows
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
@@ -189,7 +216,9 @@ def test_more_than_two_to_the_31_elements():
     low = kernels.likelihood(lambda theta, x: x * theta[0] + theta[4]).lowered(5, 0, "F")
     launcher = Launcher(low, np.dtype(np.float32), False)
     out = np.empty((1, stride), np.float32)
-    launcher.run(launcher.width, [theta], np.ones(3, np.float32), 3, [out], stride, 64 // launcher.width, stride - 64)
+    launcher.run(
+        launcher.width, [theta], np.ones(3, np.float32), 3, [out], stride, 64 // launcher.width, stride - 64
+    )
     assert np.array_equal(out[0, -64:], 12 + 6 * np.arange(64.0))
 
     source, entry, _ = emit_cuda(low, np.float32)

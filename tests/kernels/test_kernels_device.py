@@ -1,7 +1,8 @@
-"""Generated kernels on CuPy arrays, end to end: the launcher, its shapes and workspace, retries, errors, streams, the tape.
+"""Generated kernels on CuPy arrays, end to end: the launcher, its shapes and workspace, retries, errors,
+streams, the tape.
 
-Each test runs on CuPy over host memory, its kernels compiled by g++, and with -m gpu on a device; the reference is the CPU kernel,
-whose bits the device's are to be."""
+Each test runs on CuPy over host memory, its kernels compiled by g++, and with -m gpu on a device; the
+reference is the CPU kernel, whose bits the device's are to be."""
 
 import math
 import threading
@@ -32,7 +33,9 @@ def same(ours, reference):
 
 def close(ours, reference, tolerance=1e-13):
     reference = np.asarray(reference)
-    np.testing.assert_allclose(ours.get(), reference, rtol=tolerance, atol=tolerance * np.abs(reference).max(initial=0.0))
+    np.testing.assert_allclose(
+        ours.get(), reference, rtol=tolerance, atol=tolerance * np.abs(reference).max(initial=0.0)
+    )
 
 
 # --- values and derivatives ---
@@ -83,14 +86,20 @@ def test_through_the_tape(cupy, name):
     close(tg.grad(lambda t: f(t, d))(on_device), tg.grad(lambda t: f(t, data))(theta))
     ours = tg.jvp(lambda t: f(t, d), (on_device,), (cupy.asarray(v),))[1]
     close(ours, tg.jvp(lambda t: f(t, data), (theta,), (v,))[1])
-    close(tg.hvp(lambda t: f(t, d), on_device, cupy.asarray(v)), tg.hvp(lambda t: f(t, data), theta, v), 1e-12)
+    close(
+        tg.hvp(lambda t: f(t, d), on_device, cupy.asarray(v)), tg.hvp(lambda t: f(t, data), theta, v), 1e-12
+    )
 
 
 def test_third_order(cupy):
     f = lambda t, x: (GAUSSIAN(t, x) ** 2).sum() * 1e-3
     v, w = np.random.default_rng(3).normal(size=(2, 4, 3))
     third = lambda t, x, v, w: tg.jvp(lambda t: tg.hvp(lambda t: f(t, x), t, v), (t,), (w,))[1]
-    close(third(cupy.asarray(THETA), cupy.asarray(X), cupy.asarray(v), cupy.asarray(w)), third(THETA, X, v, w), 1e-11)
+    close(
+        third(cupy.asarray(THETA), cupy.asarray(X), cupy.asarray(v), cupy.asarray(w)),
+        third(THETA, X, v, w),
+        1e-11,
+    )
 
 
 def test_scores_and_fisher(cupy):
@@ -107,9 +116,15 @@ def test_scores_and_fisher(cupy):
 def test_missing_data(cupy):
     holes = NILE[1:].copy()
     holes[[3, 4, 70]] = np.nan
-    same(DIFFUSE.value_and_grad(cupy.asarray(POINTS), cupy.asarray(holes)), DIFFUSE.value_and_grad(POINTS, holes))
+    same(
+        DIFFUSE.value_and_grad(cupy.asarray(POINTS), cupy.asarray(holes)),
+        DIFFUSE.value_and_grad(POINTS, holes),
+    )
     with_holes = np.insert(X, 2, np.nan, axis=1)
-    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(with_holes)), GAUSSIAN.value_and_grad(THETA, with_holes))
+    same(
+        GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(with_holes)),
+        GAUSSIAN.value_and_grad(THETA, with_holes),
+    )
     with pytest.raises(KernelError, match="missing="):
         plain = kernels.recursion(lambda th: 0.0, lambda m, th, y: (th[0] * y, -((y - m) ** 2)))
         plain(cupy.ones((1, 2)), cupy.asarray(holes))
@@ -133,7 +148,10 @@ def test_data_of_each_sample(cupy):
     same(GAUSSIAN.hessian(t, d), GAUSSIAN.hessian(THETA, each))
     rows = NILE[None, :, None] + np.arange(2.0)
     k = kernels.recursion(lambda th: 0.0, lambda m, th, y: (m + th[0] * (y[0] - m), -0.5 * (y[0] - m) ** 2))
-    same(k.value_and_grad(cupy.asarray(POINTS[:1] / 20), cupy.asarray(rows)), k.value_and_grad(POINTS[:1] / 20, rows))
+    same(
+        k.value_and_grad(cupy.asarray(POINTS[:1] / 20), cupy.asarray(rows)),
+        k.value_and_grad(POINTS[:1] / 20, rows),
+    )
 
 
 @pytest.mark.parametrize("batch", [0, 1, 2, 31, 33, 128, 1000, 5000])
@@ -149,7 +167,9 @@ def test_numbers_of_data(cupy, steps):
     data = np.tile(NILE, 2)[:steps]
     same(KNOWN.value_and_grad(cupy.asarray(POINTS), cupy.asarray(data)), KNOWN.value_and_grad(POINTS, data))
     rows = np.random.default_rng(4).normal(size=(2, steps))
-    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(rows)), GAUSSIAN.value_and_grad(THETA, rows))
+    same(
+        GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(rows)), GAUSSIAN.value_and_grad(THETA, rows)
+    )
 
 
 def test_vectors_trees_layouts_and_out(cupy):
@@ -201,7 +221,11 @@ def test_steps_are_counted_and_the_room_for_them_is_found(cupy):
         assert len(cupy.loader.launches) == 3, "value, gradient with too little room, gradient"
         same(f(cupy, dx, dn), expected)
         assert len(cupy.loader.launches) == 5, "the room is kept"
-    close(tg.hvp(lambda a: k(a, dn).sum(), dx, cupy.ones(13)), tg.hvp(lambda a: k(a, n).sum(), x, np.ones(13)), 1e-12)
+    close(
+        tg.hvp(lambda a: k(a, dn).sum(), dx, cupy.ones(13)),
+        tg.hvp(lambda a: k(a, n).sum(), x, np.ones(13)),
+        1e-12,
+    )
 
 
 def test_maps(cupy):
@@ -244,7 +268,9 @@ def test_a_divided_sum_in_slabs(cupy, monkeypatch):
     monkeypatch.setattr(cuda, "SMALL_WORKSPACE_BYTES", 0)
     monkeypatch.setattr(cuda, "device_limits", lambda device: (1, 64, 65536))
     data = np.random.default_rng(8).normal(size=(2, 64 * 33 + 5))
-    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(data)), GAUSSIAN.value_and_grad(THETA, data))
+    same(
+        GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(data)), GAUSSIAN.value_and_grad(THETA, data)
+    )
     if cupy.hosted:
         assert len(cupy.loader.launches) == 2 * 4 + 1, "34 chunks, 10 threads for each sample"
 
@@ -253,10 +279,17 @@ def test_a_divided_sum_of_other_data(cupy):
     rng = np.random.default_rng(9)
     holes = rng.normal(size=(2, 1000))
     holes[0, ::7] = np.nan
-    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(holes)), GAUSSIAN.value_and_grad(THETA, holes))
+    same(
+        GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(holes)),
+        GAUSSIAN.value_and_grad(THETA, holes),
+    )
     each = rng.normal(size=(2, 1000, 3))
-    same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(each)), GAUSSIAN.value_and_grad(THETA, each))
-    k = kernels.likelihood(lambda th, x: np.where(x > th[0], np.exp(-th[1] * x) * np.sin(x * th[0]), th[2]) - np.log(th[1]))
+    same(
+        GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(each)), GAUSSIAN.value_and_grad(THETA, each)
+    )
+    k = kernels.likelihood(
+        lambda th, x: np.where(x > th[0], np.exp(-th[1] * x) * np.sin(x * th[0]), th[2]) - np.log(th[1])
+    )
     theta, x = np.abs(THETA[1:]), rng.normal(size=3000)
     same(k.value_and_grad(cupy.asarray(theta), cupy.asarray(x)), k.value_and_grad(theta, x))
     same(k.hessian(cupy.asarray(theta), cupy.asarray(x)), k.hessian(theta, x))
@@ -278,7 +311,11 @@ def test_a_divided_sum_with_a_loop_in_each_term(cupy):
 def test_steps_of_an_inner_loop_are_counted(cupy):
     """As many as any sample took in any step of the loop around."""
     x, n = np.linspace(0.9, 1.1, 13), np.arange(13) * 9
-    k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: kernels.loop(i, lambda j, u: 0.5 * u * x + np.sin(u), s), 1.0))
+    k = kernels.map(
+        lambda x, n: kernels.loop(
+            n, lambda i, s: kernels.loop(i, lambda j, u: 0.5 * u * x + np.sin(u), s), 1.0
+        )
+    )
     f = lambda x, n: tg.grad(lambda a: k(a, n).sum())(x)
     dx, dn = cupy.asarray(x), cupy.asarray(n)
     same(f(dx, dn), f(x, n))
@@ -309,7 +346,9 @@ def test_workspace_is_bounded_by_residency_and_by_free_memory(cupy, monkeypatch)
     k, theta, data = case("kalman 2")
     made = []
     empty = cuda.cupy.empty
-    monkeypatch.setattr(cuda.cupy, "empty", lambda n, dtype: made.append(n * np.dtype(dtype).itemsize) or empty(n, dtype))
+    monkeypatch.setattr(
+        cuda.cupy, "empty", lambda n, dtype: made.append(n * np.dtype(dtype).itemsize) or empty(n, dtype)
+    )
     monkeypatch.setattr(cuda, "device_limits", lambda device: (2, 2048, 65536))
     long = cupy.asarray(np.tile(data, 40))
     step = 5 * 8  # five numbers of the carry; the totals of the sums would be eight
@@ -319,7 +358,10 @@ def test_workspace_is_bounded_by_residency_and_by_free_memory(cupy, monkeypatch)
     monkeypatch.setattr(cuda, "SMALL_WORKSPACE_BYTES", 0)
     monkeypatch.setattr(cuda, "INTERVALS", (1,))
     monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 65 * step * long.size)
-    same(k.value_and_grad(cupy.asarray(np.tile(theta, 30)), long), k.value_and_grad(np.tile(theta, 30), np.tile(data, 40)))
+    same(
+        k.value_and_grad(cupy.asarray(np.tile(theta, 30)), long),
+        k.value_and_grad(np.tile(theta, 30), np.tile(data, 40)),
+    )
     assert made[-1] == 64 * step * long.size
     monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 31 * step * long.size)
     with pytest.raises(KernelError, match="32 samples need"):
@@ -339,7 +381,9 @@ def test_steps_that_have_no_room_are_computed_again(cupy, monkeypatch, name):
     t, d, expected = cupy.asarray(theta), cupy.asarray(data), k.value_and_grad(theta, data)
     for every in (1, 8, 64):
         totals = len(k.lowered(theta.shape[0], 0).loops[1].sums)
-        rows = (data.size if every == 1 else -(-data.size // every) + every) * carry + (totals if totals >= 8 else 0)
+        rows = (data.size if every == 1 else -(-data.size // every) + every) * carry + (
+            totals if totals >= 8 else 0
+        )
         monkeypatch.setattr(cuda, "free_bytes", lambda rows=rows: 2 * 64 * 8 * rows)
         same(k.value_and_grad(t, d), expected)
         assert made[-1] == 64 * rows
@@ -353,7 +397,8 @@ def test_steps_that_have_no_room_are_computed_again(cupy, monkeypatch, name):
 @pytest.mark.parametrize("name", ["kalman 2", "kalman 4", "hidden markov"])
 @pytest.mark.parametrize("given", [0.6, 0.1, 0.0])
 def test_memory_that_another_process_took_meanwhile(cupy, monkeypatch, name, given):
-    """The device reports more than it gives: the launch asks for half, again and again, and gives the same bits."""
+    """The device reports more than it gives: the launch asks for half, again and again, and gives the same
+    bits."""
     k, theta, data = case(name)
     theta, data = np.tile(theta, 30), np.tile(data, 20)
     t, d, expected = cupy.asarray(theta), cupy.asarray(data), k.value_and_grad(theta, data)
@@ -417,7 +462,13 @@ def test_block_and_registers_fit_a_processor(registers, monkeypatch):
 
 
 def test_few_samples_take_small_blocks():
-    assert [cuda.block_size(n, 132, 128) for n in (1, 132 * 32, 132 * 32 + 1, 132 * 64 + 1, 10**6)] == [32, 32, 64, 128, 128]
+    assert [cuda.block_size(n, 132, 128) for n in (1, 132 * 32, 132 * 32 + 1, 132 * 64 + 1, 10**6)] == [
+        32,
+        32,
+        64,
+        128,
+        128,
+    ]
 
 
 def test_streams_and_no_hidden_wait(cupy):
@@ -495,7 +546,12 @@ def test_a_kernel_is_compiled_once_and_kept_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(cuda, "MODULES", {})
     monkeypatch.setattr(cuda, "cubin", None)
     cuda.loaded(source, "k")
-    assert len(loads) == 2 and loads[0] == loads[1] and loads[0][:4] == b"\x7fELF" and len(list(tmp_path.iterdir())) == 1
+    assert (
+        len(loads) == 2
+        and loads[0] == loads[1]
+        and loads[0][:4] == b"\x7fELF"
+        and len(list(tmp_path.iterdir())) == 1
+    )
 
 
 def test_threads_share_a_kernel(cupy):

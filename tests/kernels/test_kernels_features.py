@@ -1,4 +1,5 @@
-"""Generated kernels: derivatives by the data, contributions and final carries, scores, second order, inner loops."""
+"""Generated kernels: derivatives by the data, contributions and final carries, scores, second order, inner
+loops."""
 
 import re
 import tracemalloc
@@ -33,7 +34,13 @@ def by_tape(theta, x):
     mu1, mu2, s1, s2 = (theta[k][:, None] for k in range(4))
     a, b = (x[0], x[1]) if x.ndim == 2 else (x[0].T, x[1].T)
     np_ = tg.numpy
-    terms = -0.5 * ((a - mu1) / s1) ** 2 - 0.5 * ((b - mu2) / s2) ** 2 - np_.log(s1) - np_.log(s2) - np.log(2 * np.pi)
+    terms = (
+        -0.5 * ((a - mu1) / s1) ** 2
+        - 0.5 * ((b - mu2) / s2) ** 2
+        - np_.log(s1)
+        - np_.log(s2)
+        - np.log(2 * np.pi)
+    )
     return terms.sum(axis=1)
 
 
@@ -41,7 +48,8 @@ EACH = X[:, :, None] + 0.1 * RNG.normal(size=(2, 5, 3))
 
 
 def nested(f, theta, data, seed=3):
-    """First derivatives by both arguments; the four second orders, each direction and result over both; one third order."""
+    """First derivatives by both arguments; the four second orders, each direction and result over both; one
+    third order."""
     rng = np.random.default_rng(seed)
     u, v = ((rng.normal(size=theta.shape), rng.normal(size=data.shape)) for _ in range(2))
     g = tg.grad(f, (0, 1))
@@ -92,12 +100,16 @@ def test_derivative_of_the_score_by_the_data():
         expected[2 + k, :, k] = 2 * (X[k] - THETA[k][:, None]) / THETA[2 + k][:, None] ** 3
     close(J, expected)
     v = RNG.normal(size=X.shape)
-    close(tg.jvp(lambda x: GAUSSIAN.grad(THETA, x), (X,), (v,))[1], np.einsum("ibdn,dn->ib", expected, v), 1e-11)
+    close(
+        tg.jvp(lambda x: GAUSSIAN.grad(THETA, x), (X,), (v,))[1], np.einsum("ibdn,dn->ib", expected, v), 1e-11
+    )
 
 
 def test_numbers_as_data():
     k = kernels.likelihood(lambda theta, y: -np.exp(theta[0]) * (y - theta[1]) ** 2 + np.sin(y * theta[1]))
-    f = lambda theta, y: (-tg.numpy.exp(theta[0][:, None]) * (y - theta[1][:, None]) ** 2 + tg.numpy.sin(y * theta[1][:, None])).sum(1)
+    f = lambda theta, y: (
+        -tg.numpy.exp(theta[0][:, None]) * (y - theta[1][:, None]) ** 2 + tg.numpy.sin(y * theta[1][:, None])
+    ).sum(1)
     theta, y = RNG.normal(size=(2, 4)), RNG.normal(size=6)
     agree(lambda t, x: (k(t, x) ** 2).sum(), lambda t, x: (f(t, x) ** 2).sum(), theta, y)
 
@@ -108,7 +120,10 @@ def test_data_of_recursions(name, each):
     init, step, theta, data = MODELS[name]()
     data = np.atleast_2d(data)[:, :6]
     scalar = data.shape[0] == 1
-    plain, k = summed(init, (lambda c, th, y: step(c, th, y[0])) if scalar else step), kernels.recursion(init, step)
+    plain, k = (
+        summed(init, (lambda c, th, y: step(c, th, y[0])) if scalar else step),
+        kernels.recursion(init, step),
+    )
     if scalar:
         k = kernels.recursion(init, lambda c, th, y: step(c, th, y[0]))
     many = theta[:, None] + 0.05 * np.random.default_rng(9).normal(size=(theta.size, 3))
@@ -126,7 +141,9 @@ def test_data_of_recursions(name, each):
             close(a, b, 1e-10)
     ours = tg.jvp(tg.grad(loss, (0, 1)), (many, x), (u, v))[1]
     theirs = tg.jvp(tg.grad(reference, (0, 1)), (many, x), (u, v))[1]
-    again = tg.grad(lambda *a: sum((g * t).sum() for g, t in zip(tg.grad(loss, (0, 1))(*a), (u, v), strict=True)), (0, 1))(many, x)
+    again = tg.grad(
+        lambda *a: sum((g * t).sum() for g, t in zip(tg.grad(loss, (0, 1))(*a), (u, v), strict=True)), (0, 1)
+    )(many, x)
     for a, b, c in zip(ours, theirs, again, strict=True):
         close(a, b, 1e-9)
         close(c, b, 1e-9)
@@ -277,7 +294,9 @@ def test_contributions_and_final_carry(name):
     for a, b in zip(tg.grad(loss, (0, 1))(many, data), tg.grad(reference, (0, 1))(many, data), strict=True):
         close(a, b, 1e-10)
     close(*[tg.jvp(f, (many, data), (u, v))[1] for f in (loss, reference)], 1e-10)
-    for a, b in zip(*[tg.jvp(tg.grad(f, (0, 1)), (many, data), (u, v))[1] for f in (loss, reference)], strict=True):
+    for a, b in zip(
+        *[tg.jvp(tg.grad(f, (0, 1)), (many, data), (u, v))[1] for f in (loss, reference)], strict=True
+    ):
         close(a, b, 1e-9)
 
 
@@ -286,8 +305,13 @@ def test_contributions_of_a_likelihood():
     close(terms, [GAUSSIAN(THETA, X[:, [t]]) for t in range(5)])
     w = RNG.normal(size=(5, 3))
     found = tg.grad(lambda x: (w * GAUSSIAN.contributions(THETA, x)).sum())(X)
-    close(found, np.stack([(w * -(X[k][:, None] - THETA[k]) / THETA[2 + k] ** 2).sum(axis=1) for k in range(2)]))
-    close(tg.grad(lambda t: (w * GAUSSIAN.contributions(t, X)).sum())(THETA), np.einsum("nb,npb->pb", w, GAUSSIAN.scores(THETA, X)))
+    close(
+        found, np.stack([(w * -(X[k][:, None] - THETA[k]) / THETA[2 + k] ** 2).sum(axis=1) for k in range(2)])
+    )
+    close(
+        tg.grad(lambda t: (w * GAUSSIAN.contributions(t, X)).sum())(THETA),
+        np.einsum("nb,npb->pb", w, GAUSSIAN.scores(THETA, X)),
+    )
     assert GAUSSIAN.contributions(THETA[:, 0], X).shape == (5,)
 
 
@@ -298,7 +322,9 @@ def nile_tree():
         F, v = carry["variance"] + np.exp(th["obs"]), y - carry["level"]
         K = carry["variance"] / F
         P = carry["variance"] - K * carry["variance"] + np.exp(th["drift"])
-        return {"level": carry["level"] + K * v, "variance": P}, -0.5 * (np.log(2 * np.pi) + np.log(F) + v * v / F)
+        return {"level": carry["level"] + K * v, "variance": P}, -0.5 * (
+            np.log(2 * np.pi) + np.log(F) + v * v / F
+        )
 
     return kernels.recursion(init, step, missing="skip")
 
@@ -340,7 +366,9 @@ def test_final_carry_of_nothing():
     k = kernels.recursion(lambda theta: (theta[0] * 2, np.eye(2)), lambda c, theta, y: (c, y))
     twice, eye = k.final(np.array([[1.0, 3.0]]), np.ones(4))
     assert np.array_equal(twice, [2, 6]) and np.array_equal(eye, np.repeat(np.eye(2)[:, :, None], 2, 2))
-    assert np.array_equal(tg.grad(lambda t: k.final(t, np.ones(4))[0].sum())(np.array([[1.0, 3.0]])), [[2, 2]])
+    assert np.array_equal(
+        tg.grad(lambda t: k.final(t, np.ones(4))[0].sum())(np.array([[1.0, 3.0]])), [[2, 2]]
+    )
 
 
 @pytest.mark.parametrize("name", ["garch", "kalman inv"])
@@ -371,7 +399,9 @@ def test_scores_of_likelihoods_are_differentiable():
     f = lambda t, x: (w * GAUSSIAN.scores(t, x)).sum()
 
     def reference(t, x):
-        return sum((w[n] * tg.grad(lambda t, n=n: by_tape(t, x[:, n : n + 1]).sum())(t)).sum() for n in range(5))
+        return sum(
+            (w[n] * tg.grad(lambda t, n=n: by_tape(t, x[:, n : n + 1]).sum())(t)).sum() for n in range(5)
+        )
 
     for a, b in zip(tg.grad(f, (0, 1))(THETA, X), tg.grad(reference, (0, 1))(THETA, X), strict=True):
         close(a, b, 1e-11)
@@ -407,12 +437,20 @@ def test_hessian_is_differentiable():
     difference = (GAUSSIAN.hessian(THETA, X + h * v) - GAUSSIAN.hessian(THETA, X - h * v)) / (2 * h)
     found = tg.jvp(lambda x: GAUSSIAN.hessian(THETA, x), (X,), (v,))[1]
     np.testing.assert_allclose(found, difference, rtol=1e-6, atol=1e-4)
-    logdet = lambda t: tg.numpy.linalg.slogdet(-GAUSSIAN.hessian(t, X))[1].sum()  # as a Laplace approximation needs
+    logdet = lambda t: tg.numpy.linalg.slogdet(-GAUSSIAN.hessian(t, X))[
+        1
+    ].sum()  # as a Laplace approximation needs
     e = np.zeros_like(THETA)
     e[2, 0] = 1e-6
-    np.testing.assert_allclose(tg.grad(logdet)(THETA)[2, 0], (logdet(THETA + e) - logdet(THETA - e)) / 2e-6, rtol=1e-6)
+    np.testing.assert_allclose(
+        tg.grad(logdet)(THETA)[2, 0], (logdet(THETA + e) - logdet(THETA - e)) / 2e-6, rtol=1e-6
+    )
     w = RNG.normal(size=THETA.shape)
-    close(tg.grad(lambda t: (w * GAUSSIAN.hvp(t, w, X)).sum())(THETA), np.einsum("bijkc,ib,jb->kc", D, w, w), 1e-10)
+    close(
+        tg.grad(lambda t: (w * GAUSSIAN.hvp(t, w, X)).sum())(THETA),
+        np.einsum("bijkc,ib,jb->kc", D, w, w),
+        1e-10,
+    )
 
 
 @pytest.mark.parametrize("method", ["contributions", "final", "scores", "hessian", "fisher"])
@@ -422,7 +460,9 @@ def test_bad_arguments(method):
     with pytest.raises(ArgumentError, match="inf"):
         getattr(KNOWN, method)(POINTS, np.append(NILE, np.inf))
     with pytest.raises(KernelError, match="missing="):
-        getattr(kernels.recursion(lambda th: 0.0, lambda c, th, y: (c, y * th[0])), method)(POINTS, np.append(NILE, np.nan))
+        getattr(kernels.recursion(lambda th: 0.0, lambda c, th, y: (c, y * th[0])), method)(
+            POINTS, np.append(NILE, np.nan)
+        )
 
 
 # --- CUDA C on the CPU ---
@@ -430,7 +470,8 @@ def test_bad_arguments(method):
 
 HOLES = np.where(np.isin(np.arange(len(NILE) - 1), (3, 70)), np.nan, NILE[1:])
 KINDS = [
-    ("value", "D", (0, 0)), ("value", "D", (1, 0)), ("value", "D", (0, 1)), ("value", "F", (0, 1)), ("value", "R", (0, 1)),
+    ("value", "D", (0, 0)), ("value", "D", (1, 0)), ("value", "D", (0, 1)), ("value", "F", (0, 1)), ("value",
+    "R", (0, 1)),
     ("each", "F", (1, 0)), ("each", "R", (0, 0)), ("each", "D", (0, 0)),
 ]  # fmt: skip
 
@@ -476,11 +517,14 @@ def test_nvrtc_compiles_derivatives_by_the_data(kind, per_sample, arch):
 
 
 def nest():
-    """A root by Newton's steps, and a power with a bound of each sample, inside a loop with a run-time bound."""
+    """A root by Newton's steps, and a power with a bound of each sample, inside a loop with a run-time
+    bound."""
 
     def f(x, n, m):
         def body(i, s):
-            root = kernels.while_loop(lambda r: abs(r * r - x) > 1e-13 * x, lambda r: 0.5 * (r + x / r), 1.0 + x, 60)
+            root = kernels.while_loop(
+                lambda r: abs(r * r - x) > 1e-13 * x, lambda r: 0.5 * (r + x / r), 1.0 + x, 60
+            )
             return s + root * kernels.loop(m, lambda j, p: p * x, 1.0, max_steps=6) * (i + 1.0)
 
         return kernels.loop(n, body, 0.0)
@@ -495,7 +539,12 @@ def test_loops_inside_loops():
     close(tg.grad(lambda x: k(x, n, m).sum())(x), (m + 0.5) * x ** (m - 0.5) * n * (n + 1) / 2, 1e-10)
     second = (m + 0.5) * (m - 0.5) * x ** (m - 1.5) * n * (n + 1) / 2
     close(tg.hvp(lambda x: k(x, n, m).sum(), x, np.ones(4)), second, 1e-9)
-    assert np.isnan(k(x, n, m + 5)).tolist() == [False, False, True, True]  # more than max_steps, where the loop runs at all
+    assert np.isnan(k(x, n, m + 5)).tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]  # more than max_steps, where the loop runs at all
 
 
 def test_loops_inside_the_step_of_a_recursion():
@@ -522,7 +571,9 @@ def test_loops_inside_the_step_of_a_recursion():
     data[1, 5] = 7
     assert np.all(k(theta, data) == -np.inf)  # the step asked for more than max_steps: nan, and so rejected
     fixed = kernels.recursion(*make(lambda n, body, c: kernels.loop(3, body, c)))
-    expected = tg.grad(summed(*make(lambda n, body, c: kernels.loop(3, body, c))))(theta[:, 0], tg.Const(data))
+    expected = tg.grad(summed(*make(lambda n, body, c: kernels.loop(3, body, c))))(
+        theta[:, 0], tg.Const(data)
+    )
     close(fixed.grad(theta[:, 0], data), expected)
 
 
@@ -537,7 +588,9 @@ def test_loops_whose_reverse_needs_no_stored_step():
     """The sweep back still takes as many steps as the loop took."""
     k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s + x * i, 0.0))
     assert np.array_equal(tg.grad(lambda x: k(x, np.array([4, 100, 0])).sum())(np.ones(3)), [6, 4950, 0])
-    doubling = lambda x, y: kernels.while_loop(lambda c: c[0] < y, lambda c: (2 * c[0], c[1] + x), (1.0, 0.0), 50)[1]
+    doubling = lambda x, y: kernels.while_loop(
+        lambda c: c[0] < y, lambda c: (2 * c[0], c[1] + x), (1.0, 0.0), 50
+    )[1]
     k = kernels.map(doubling)
     y = np.array([0.5, 10.0, 1000.0])
     assert np.array_equal(k(np.ones(3), y), [0, 4, 10])
@@ -557,12 +610,16 @@ def test_random_programs_by_theta_and_data(seed):
 
     def on_tape(theta, x):
         y = [x[j][None] if x.ndim == 2 else x[j].T for j in range(2)]
-        return (w[:, None] * (run(tg.numpy, [theta[j][:, None] for j in range(4)], y) + np.zeros((5, 7)))).sum()
+        return (
+            w[:, None] * (run(tg.numpy, [theta[j][:, None] for j in range(4)], y) + np.zeros((5, 7)))
+        ).sum()
 
     ours = lambda theta, x: (w * k(theta, x)).sum()
     for a, b in zip(tg.grad(ours, (0, 1))(theta, x), tg.grad(on_tape, (0, 1))(theta, x), strict=True):
         close(a, b, 1e-10)
-    for a, b in zip(*[tg.jvp(tg.grad(f, (0, 1)), (theta, x), (u, v))[1] for f in (ours, on_tape)], strict=True):
+    for a, b in zip(
+        *[tg.jvp(tg.grad(f, (0, 1)), (theta, x), (u, v))[1] for f in (ours, on_tape)], strict=True
+    ):
         close(a, b, 1e-9)
     terms = lambda theta, x: (k.contributions(theta, x).T * w[:, None]).sum()
     for a, b in zip(*[tg.grad(f, (0, 1))(theta, x) for f in (terms, on_tape)], strict=True):
@@ -570,16 +627,21 @@ def test_random_programs_by_theta_and_data(seed):
     close(np.einsum("npb,b->pb", k.scores(theta, x), w), tg.grad(on_tape)(theta, x), 1e-10)
 
 
-@pytest.mark.parametrize("seed", [*range(2), *[pytest.param(n, marks=pytest.mark.long) for n in range(2, 16)]])
+@pytest.mark.parametrize(
+    "seed", [*range(2), *[pytest.param(n, marks=pytest.mark.long) for n in range(2, 16)]]
+)
 def test_random_recursions(seed):
-    """A carry of three numbers, one of which may not matter; its weights and those of each contribution are random."""
+    """A carry of three numbers, one of which may not matter; its weights and those of each contribution are
+    random."""
     first, second, third = (random_program(10 * seed + j) for j in range(3))
 
     def make(np_):
         def step(c, theta, y):
             a = np_.tanh(first(np_, [theta[0], theta[1], c[0], c[1]], [y, c[0]]))
             b = np_.tanh(second(np_, [theta[1], theta[0], c[1], 0.5], [y, c[0]]))
-            return np_.stack([a, b, c[0] * y]), np_.sin(third(np_, [theta[0], theta[1], c[0], c[1]], [y, c[1]]))
+            return np_.stack([a, b, c[0] * y]), np_.sin(
+                third(np_, [theta[0], theta[1], c[0], c[1]], [y, c[1]])
+            )
 
         return lambda theta: np_.stack([0.0 * theta[0], theta[1], 0.0 * theta[0]]), step
 
@@ -587,7 +649,12 @@ def test_random_recursions(seed):
     k = kernels.recursion(init, step)
     rng = np.random.default_rng(300 + seed)
     theta, data = rng.normal(size=(2, 4)), rng.normal(size=6)
-    w, e, u, v = rng.normal(size=(6, 4)), rng.normal(size=(3, 4)), rng.normal(size=theta.shape), rng.normal(size=6)
+    w, e, u, v = (
+        rng.normal(size=(6, 4)),
+        rng.normal(size=(3, 4)),
+        rng.normal(size=theta.shape),
+        rng.normal(size=6),
+    )
 
     def on_tape(theta, data):
         begin, advance = make(tg.numpy)
@@ -601,7 +668,9 @@ def test_random_recursions(seed):
     close(ours(theta, data), tg.value(on_tape(theta, data)), 1e-11)
     for a, b in zip(*[tg.grad(f, (0, 1))(theta, data) for f in (ours, on_tape)], strict=True):
         close(a, b, 1e-9)
-    for a, b in zip(*[tg.jvp(tg.grad(f, (0, 1)), (theta, data), (u, v))[1] for f in (ours, on_tape)], strict=True):
+    for a, b in zip(
+        *[tg.jvp(tg.grad(f, (0, 1)), (theta, data), (u, v))[1] for f in (ours, on_tape)], strict=True
+    ):
         close(a, b, 1e-8)
     slope = tg.grad(lambda t: (w[:, 0] * k.contributions(t, data)).sum())(theta[:, 0])
     close(np.einsum("tp,t->p", k.scores(theta[:, 0], data), w[:, 0]), slope, 1e-9)

@@ -1,4 +1,5 @@
-"""tg.grad, jvp and the other transforms inside kernel functions: the same program outside, sample by sample, is the reference."""
+"""tg.grad, jvp and the other transforms inside kernel functions: the same program outside, sample by sample,
+is the reference."""
 
 from typing import NamedTuple
 
@@ -70,7 +71,9 @@ PROGRAMS = {
     "nested": lambda x, a: tg.grad(lambda y: y * tg.grad(lambda z: z * y * x[0])(2.0))(x[1]),
     "constant point": lambda x, a: tg.grad(lambda y: y**2 * x[0])(3.0),
     "const": lambda x, a: tg.grad(tg.Const(f))(x, tg.Const(a)),
-    "tree": lambda x, a: tg.grad(lambda p: p["u"] ** 2 * p["w"][0] + p["w"][1] * a)({"u": x[0], "w": x[1:]})["w"],
+    "tree": lambda x, a: tg.grad(lambda p: p["u"] ** 2 * p["w"][0] + p["w"][1] * a)({"u": x[0], "w": x[1:]})[
+        "w"
+    ],
     "jacobian of a tree": lambda x, a: tg.jacobian(lambda p: (p[0] * a, p[1] * x[2]))((x[0], x[1]))[1][1],
     "descent": lambda x, a: descended(x, a),
 }
@@ -126,7 +129,9 @@ def test_change_of_variables_in_a_likelihood():
         np.testing.assert_allclose(hessian[b], tg.hessian(plain)(theta[:, b]), rtol=1e-9)
         np.testing.assert_allclose(scores[5, :, b], tg.grad(density)(theta[:, b], data[:, 5]), rtol=1e-10)
     by_data = tg.grad(lambda d: k(theta, d).sum())(data)
-    np.testing.assert_allclose(by_data[:, 3], sum(tg.grad(density, 1)(theta[:, b], data[:, 3]) for b in range(2)), rtol=1e-10)
+    np.testing.assert_allclose(
+        by_data[:, 3], sum(tg.grad(density, 1)(theta[:, b], data[:, 3]) for b in range(2)), rtol=1e-10
+    )
 
 
 class State(NamedTuple):
@@ -135,7 +140,9 @@ class State(NamedTuple):
 
 
 def growth(x, theta):
-    return np.array([x[0] + 0.1 * theta[0] * x[0] * (1 - x[1]), x[1] + 0.1 * (np.exp(theta[1]) * x[0] - x[1])])
+    return np.array(
+        [x[0] + 0.1 * theta[0] * x[0] * (1 - x[1]), x[1] + 0.1 * (np.exp(theta[1]) * x[0] - x[1])]
+    )
 
 
 def extended_init(theta):
@@ -177,8 +184,12 @@ def test_no_confusion_of_perturbations():
     """d/dx (x d/dy (x + y)) = 1, and the inner variable is the outer one in value."""
     k = kernels.map(lambda x: tg.grad(lambda x: x * tg.grad(lambda y: x + y)(x))(x))
     assert (k(np.array([1.0, 3.0])) == 1.0).all()
-    k = kernels.map(lambda x: tg.jvp(lambda u: u * tg.jvp(lambda v: u * v * x, (x,), (1.0,))[1], (x,), (1.0,))[1])
-    np.testing.assert_allclose(k(np.array([2.0, 3.0])), [8.0, 18.0])  # u * u x at u = x: its derivative is 2 x^2
+    k = kernels.map(
+        lambda x: tg.jvp(lambda u: u * tg.jvp(lambda v: u * v * x, (x,), (1.0,))[1], (x,), (1.0,))[1]
+    )
+    np.testing.assert_allclose(
+        k(np.array([2.0, 3.0])), [8.0, 18.0]
+    )  # u * u x at u = x: its derivative is 2 x^2
 
 
 def test_a_captured_transform_reads_anew():
@@ -247,7 +258,9 @@ def test_whole_matrices(monkeypatch):
 
     def energy(x, a):
         B = M * a + np.outer(x, x)
-        return np.linalg.slogdet(np.eye(10) + B @ B.T)[1] + np.sin(x) @ np.linalg.solve(np.eye(10) + B @ B.T, x)
+        return np.linalg.slogdet(np.eye(10) + B @ B.T)[1] + np.sin(x) @ np.linalg.solve(
+            np.eye(10) + B @ B.T, x
+        )
 
     def program(x, a):
         value, g = tg.value_and_grad(energy)(x, a)
@@ -263,14 +276,18 @@ def test_whole_matrices(monkeypatch):
     np.testing.assert_allclose(outer[:, 0], tg.grad(lambda x: program(x, a[0]).sum())(x[:, 0]), rtol=1e-8)
     flat = kernels.map(lambda X: tg.jacobian(lambda X: (X @ X.T)[0])(X).sum(axis=0))
     X = rng.normal(size=(9, 9, 2))
-    np.testing.assert_allclose(flat(X)[..., 0], tg.jacobian(lambda X: (X @ X.T)[0])(X[..., 0]).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(
+        flat(X)[..., 0], tg.jacobian(lambda X: (X @ X.T)[0])(X[..., 0]).sum(axis=0), rtol=1e-12
+    )
 
 
 def test_inside_loops_of_the_kernel():
     """A transform in the body of a loop is as any other code there."""
 
     def program(x, n):
-        return kernels.loop(n, lambda i, s: s - 0.1 * tg.grad(lambda s: (s - x) ** 2 + 0.1 * s**4)(s), 0.0 * x)
+        return kernels.loop(
+            n, lambda i, s: s - 0.1 * tg.grad(lambda s: (s - x) ** 2 + 0.1 * s**4)(s), 0.0 * x
+        )
 
     k = kernels.map(program)
     x, n = np.array([1.0, -2.0, 0.5]), np.array([30.0, 7.0, 12.0])
@@ -293,7 +310,12 @@ def orbit(x, a, n):
         return u + 0.1 * w * x[0], v - 0.1 * u * a
 
     u, v = kernels.loop(n, body, (x[:2], x[1:] * a))
-    root = kernels.while_loop(lambda r: abs(r * r - 2 - x[0] ** 2) > 1e-13, lambda r: 0.5 * (r + (2 + x[0] ** 2) / r), 1.0 + 0 * a, 40)
+    root = kernels.while_loop(
+        lambda r: abs(r * r - 2 - x[0] ** 2) > 1e-13,
+        lambda r: 0.5 * (r + (2 + x[0] ** 2) / r),
+        1.0 + 0 * a,
+        40,
+    )
     return u @ v + root
 
 
@@ -308,7 +330,9 @@ LOOPED = {
     "hessian": lambda x, a, n: tg.hessian(lambda x: orbit(x, a, n))(x) @ V,
     "value": lambda x, a, n: x * tg.value_and_grad(orbit)(x, a, n)[0],
     "not called": lambda x, a, n: x * tg.vjp(lambda x: orbit(x, a, n), x)[0],
-    "in a loop": lambda x, a, n: kernels.loop(n - 4.0, lambda i, s: s - 0.01 * tg.grad(lambda s: powers(s @ s + a, n - 5.0) * 1e-3)(s), x),
+    "in a loop": lambda x, a, n: kernels.loop(
+        n - 4.0, lambda i, s: s - 0.01 * tg.grad(lambda s: powers(s @ s + a, n - 5.0) * 1e-3)(s), x
+    ),
 }
 
 
@@ -382,12 +406,20 @@ def test_wholes_in_a_tree_are_constants():
 @pytest.mark.parametrize(
     "program, error, text",
     [
-        (lambda x, a: tg.grad(vector)(x, a), NotScalarError, r"grad\(vector\): the function returned shape \(4,\).*sum"),
+        (
+            lambda x, a: tg.grad(vector)(x, a),
+            NotScalarError,
+            r"grad\(vector\): the function returned shape \(4,\).*sum",
+        ),
         (lambda x, a: tg.grad(lambda x: x[:1])(x), NotScalarError, r"shape \(1,\)"),
         (lambda x, a: tg.grad(lambda x: None)(x), NotScalarError, "NoneType"),
         (lambda x, a: tg.grad(f, argnums=2)(x, a), ArgumentError, "argnums=2.*2 positional"),
         (lambda x, a: tg.grad(lambda n, x: n * x[0])(3, x), ArgumentError, "argument 0 holds no real number"),
-        (lambda x, a: tg.jvp(vector, (x, a), (V[:2], None))[1], ShapeError, r"tangent has shape \(2,\), the primal has shape \(3,\)"),
+        (
+            lambda x, a: tg.jvp(vector, (x, a), (V[:2], None))[1],
+            ShapeError,
+            r"tangent has shape \(2,\), the primal has shape \(3,\)",
+        ),
         (lambda x, a: tg.jvp(vector, x, V), ArgumentError, r"jvp\(f, \(x,\), \(v,\)\)"),
         (lambda x, a: tg.vjp(vector, x, a)[1](np.ones(3))[0], ShapeError, r"cotangent has shape \(3,\)"),
         (lambda x, a: tg.grad(f, has_aux=True)(x, a), ArgumentError, "has_aux=True"),
@@ -400,14 +432,17 @@ def test_bad_input(program, error, text):
 
 @pytest.mark.parametrize("product", [lambda J, P: J @ P @ J.T, lambda J, P: J @ (P @ J.T)])
 def test_congruences_of_multiples(product):
-    """J P J' whose factors are multiples: simplified, the product is made of other nodes than J, which gets its adjoint all the same."""
+    """J P J' whose factors are multiples: simplified, the product is made of other nodes than J, which gets
+    its adjoint all the same."""
 
     def step(carry, theta, y):
         x, P = carry
         S = P[0, 0] + 0.1
         v, gain = y - x[0], P[0] / S
         x, P = x + gain * v, P - np.outer(P[0], P[0]) / S
-        J = np.array([[1 + 0.1 * theta[0] * (1 - x[1]), -0.1 * theta[0] * x[0]], [0.1 * np.exp(theta[1]), 0.9]])
+        J = np.array(
+            [[1 + 0.1 * theta[0] * (1 - x[1]), -0.1 * theta[0] * x[0]], [0.1 * np.exp(theta[1]), 0.9]]
+        )
         return (growth(x, theta), product(J, P) + 0.01 * np.eye(2)), -0.5 * (np.log(S) + v * v / S)
 
     y, theta = np.array([1.3, 1.7, 1.2, 1.6]), np.array([0.5, 0.1])
@@ -426,7 +461,14 @@ def test_congruences_of_multiples(product):
 
 # --- random programs ---
 
-UNARY = [np.sin, np.tanh, lambda u: np.exp(0.3 * u), lambda u: np.log1p(u * u), lambda u: np.sqrt(1.5 + np.cos(u)), np.arctan]
+UNARY = [
+    np.sin,
+    np.tanh,
+    lambda u: np.exp(0.3 * u),
+    lambda u: np.log1p(u * u),
+    lambda u: np.sqrt(1.5 + np.cos(u)),
+    np.arctan,
+]
 BINARY = [
     lambda u, v: u * v,
     lambda u, v: u - 2.0 * v,
@@ -439,7 +481,10 @@ BINARY = [
 
 def random_function(rng):
     """Of x (3,) and a number, made of a handful of operations, arrays and writes."""
-    steps = [(int(rng.integers(3)), int(rng.integers(6)), rng.integers(0, 100, 2)) for _ in range(int(rng.integers(3, 9)))]
+    steps = [
+        (int(rng.integers(3)), int(rng.integers(6)), rng.integers(0, 100, 2))
+        for _ in range(int(rng.integers(3, 9)))
+    ]
 
     def program(x, a):
         work = np.zeros(4)
@@ -488,7 +533,9 @@ def agrees(seed):
         scale = 1e-9 * max(1.0, abs(expected).max())
         np.testing.assert_allclose(got[:, b], expected, rtol=1e-9, atol=scale, err_msg=str(seed))
         alone = tg.grad(lambda x, b=b: (program(x, a[b])[:3] * w).sum())(x[:, b])
-        np.testing.assert_allclose(slope[:, b], alone, rtol=1e-8, atol=1e-8 * max(1.0, abs(alone).max()), err_msg=str(seed))
+        np.testing.assert_allclose(
+            slope[:, b], alone, rtol=1e-8, atol=1e-8 * max(1.0, abs(alone).max()), err_msg=str(seed)
+        )
 
 
 def test_random_nests():

@@ -128,7 +128,9 @@ def test_work_is_not_handed_to_threads_that_are_dismissed_meanwhile(monkeypatch)
 
     monkeypatch.setattr(waiting.Workers, "submit", late)
     found = []
-    caller = threading.Thread(target=lambda: found.append(waiting.run_in_turn([lambda: 1, lambda: 2])), daemon=True)
+    caller = threading.Thread(
+        target=lambda: found.append(waiting.run_in_turn([lambda: 1, lambda: 2])), daemon=True
+    )
     caller.start()
     caller.join(10)
     others[0].join(10)
@@ -164,7 +166,12 @@ extern "C" __global__ void slow(const real* x, real* y, long long n, long long B
 
 
 def test_raw_kernels():
-    k = kernels.raw(SLOW, "slow", ["in real x[B]", "out real y[B]", "const long long n", "size B"], vjp=lambda g, y, x, n: (g, None))
+    k = kernels.raw(
+        SLOW,
+        "slow",
+        ["in real x[B]", "out real y[B]", "const long long n", "size B"],
+        vjp=lambda g, y, x, n: (g, None),
+    )
     x = RNG.normal(size=40)
     n = sized(lambda n: k(x, n), 2.5)
     expected = k(x, 10)
@@ -173,8 +180,14 @@ def test_raw_kernels():
 
 
 def test_memory_of_raw_kernels_is_kept_while_they_run():
-    """The launch that was interrupted goes on to write: not into memory that is free, or another array's by then."""
-    k = kernels.raw(SLOW, "slow", ["in real x[B]", "out real y[B]", "const long long n", "size B"], vjp=lambda g, y, x, n: (g, None))
+    """The launch that was interrupted goes on to write: not into memory that is free, or another array's by
+    then."""
+    k = kernels.raw(
+        SLOW,
+        "slow",
+        ["in real x[B]", "out real y[B]", "const long long n", "size B"],
+        vjp=lambda g, y, x, n: (g, None),
+    )
     x, go = [RNG.normal(size=40)], threading.Event()
     host = k.on_host(np.dtype(float))
     host.quick, host.launcher = -1, lambda *_: go.wait(60) and None  # it takes until `go`

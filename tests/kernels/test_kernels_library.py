@@ -1,4 +1,5 @@
-"""Library kernels for independent data: discussion 1's numbers, scipy.stats, mpmath, the generated kernels, the CUDA C."""
+"""Library kernels for independent data: discussion 1's numbers, scipy.stats, mpmath, the generated kernels,
+the CUDA C."""
 
 import shutil
 import subprocess
@@ -10,7 +11,20 @@ import pytest
 import scipy.stats
 from comparison import close, host
 from kernel_programs import GRADIENT, SECOND, THETA, VALUE, X
-from library_models import CHUNK, DESIGN, INVALID, MODELS, RNG, SAMPLE, YES, agree, arrays, batch_of, by_source, mp_student
+from library_models import (
+    CHUNK,
+    DESIGN,
+    INVALID,
+    MODELS,
+    RNG,
+    SAMPLE,
+    YES,
+    agree,
+    arrays,
+    batch_of,
+    by_source,
+    mp_student,
+)
 from raw_device import launched_on_host  # noqa: F401 (a fixture)
 
 import tapegrad as tg
@@ -39,8 +53,14 @@ def test_table_of_discussion_1():
     close(np.stack([H[:, 0, 0], H[:, 1, 1], H[:, 2, 2], H[:, 3, 3], H[:, 0, 2], H[:, 1, 3]], axis=1), SECOND)
     value, gradient = k.value_and_grad(THETA.astype(np.float32), X.astype(np.float32))
     assert value.dtype == gradient.dtype == np.float32
-    np.testing.assert_allclose(value, [-28.663532390449643, -10.720006040067712, -21.794532757470965], rtol=2e-6)
-    np.testing.assert_allclose(gradient, k.grad(THETA.astype(np.float32).astype(float), X.astype(np.float32).astype(float)), rtol=2e-6)
+    np.testing.assert_allclose(
+        value, [-28.663532390449643, -10.720006040067712, -21.794532757470965], rtol=2e-6
+    )
+    np.testing.assert_allclose(
+        gradient,
+        k.grad(THETA.astype(np.float32).astype(float), X.astype(np.float32).astype(float)),
+        rtol=2e-6,
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -111,7 +131,10 @@ def test_canonical_links_have_the_fisher_information_as_hessian():
     mean = np.exp(DESIGN @ theta)
     close(-regression.poisson.hessian(theta, MODELS["poisson"][2]), DESIGN.T @ (DESIGN * mean[:, None]))
     p = 1 / (1 + np.exp(-DESIGN @ np.zeros(3)))  # where eta = 0 the formula's two branches meet
-    close(-regression.logistic.hessian(np.zeros(3), MODELS["logistic"][2]), DESIGN.T @ (DESIGN * (p * (1 - p))[:, None]))
+    close(
+        -regression.logistic.hessian(np.zeros(3), MODELS["logistic"][2]),
+        DESIGN.T @ (DESIGN * (p * (1 - p))[:, None]),
+    )
     close(regression.logistic.grad(np.zeros(3), MODELS["logistic"][2]), DESIGN.T @ (YES - p))
 
 
@@ -121,7 +144,8 @@ def test_canonical_links_have_the_fisher_information_as_hessian():
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
-    "name, each, missing", [(n, False, True) for n in MODELS] + [(n, True, True) for n in MODELS] + [("gaussian", False, False)]
+    "name, each, missing",
+    [(n, False, True) for n in MODELS] + [(n, True, True) for n in MODELS] + [("gaussian", False, False)],
 )
 def test_cuda_source_and_generated_kernel(name, each, missing, real):
     k = MODELS[name][0]
@@ -132,7 +156,11 @@ def test_cuda_source_and_generated_kernel(name, each, missing, real):
     assert ours[0][7] == -np.inf and not ours[1][:, 7].any()
     good = np.arange(300) != 7
     close(k(theta, x)[good], ours[0][good], 1e-14 if real is np.float64 else 1e-6)
-    assert np.isfinite(ours[0][good]).all() and np.isfinite(ours[1][:, good]).all() and ours[1][:, good].any(axis=0).all()
+    assert (
+        np.isfinite(ours[0][good]).all()
+        and np.isfinite(ours[1][:, good]).all()
+        and ours[1][:, good].any(axis=0).all()
+    )
 
 
 def test_regression_with_many_coefficients():
@@ -148,12 +176,18 @@ def test_regression_with_many_coefficients():
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("arch", [75, 90, *[pytest.param(a, marks=pytest.mark.long) for a in (80, 86, 89, 100, 120)]])
+@pytest.mark.parametrize(
+    "arch", [75, 90, *[pytest.param(a, marks=pytest.mark.long) for a in (80, 86, 89, 100, 120)]]
+)
 def test_nvrtc_compiles(name, arch):
     pytest.importorskip("cupy")
     k, theta, x, _, _ = MODELS[name]
     for real, kernel in zip(REALS, k.kernels(len(theta), len(x), arch == 90, arch in (86, 100)), strict=True):
-        code, log = cubin(kernel.code.text(np.dtype(real)), arch, ("-std=c++17", "-fmad=false", "-default-device", "--ptxas-options=-v"))
+        code, log = cubin(
+            kernel.code.text(np.dtype(real)),
+            arch,
+            ("-std=c++17", "-fmad=false", "-default-device", "--ptxas-options=-v"),
+        )
         assert code[:4] == b"\x7fELF" and "0 bytes spill stores" in log
 
 
@@ -170,7 +204,9 @@ def test_both_libraries(name, device):
         agree((host(value), host(gradient)), expected)
         assert np.array_equal(host(tg.grad(lambda t: k(t, x).sum())(theta)), host(gradient))
     if xp is not np:
-        assert {entry for entry, *_ in launches} == {f"{name}_value_and_grad"}, "value and gradient are one launch"
+        assert {entry for entry, *_ in launches} == {f"{name}_value_and_grad"}, (
+            "value and gradient are one launch"
+        )
 
 
 @pytest.mark.cupy_only
@@ -188,16 +224,22 @@ def test_data_on_a_device_are_looked_at_once(device, monkeypatch):
 def test_nothing_is_loaded_before_it_is_used():
     program = (
         "import sys, tapegrad as tg; tg.kernels.likelihood; assert 'numba' not in sys.modules, 'numba'; "
-        "from tapegrad.kernels import gaussian; assert tg.kernels.gaussian is gaussian and 'mixture' in dir(tg.kernels)"
+        "from tapegrad.kernels import gaussian; assert tg.kernels.gaussian is gaussian and 'mixture' in "
+        "dir(tg.kernels)"
     )
-    assert subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)}).returncode
+        == 0
+    )
     with pytest.raises(AttributeError, match="gausian"):
         tg.kernels.gausian  # noqa: B018
 
 
 def test_one_text_for_both_chunks_and_functions():
     assert f"#define CHUNK {CHUNK}\n" in PRELUDE
-    assert device_functions("x = exp(1);") == "\n" and "double own_exp(double x)" in device_functions("own_exp(y)")
+    assert device_functions("x = exp(1);") == "\n" and "double own_exp(double x)" in device_functions(
+        "own_exp(y)"
+    )
 
 
 # --- digits ---
@@ -208,7 +250,9 @@ def test_float32_keeps_its_digits_over_a_million_data(name):
     k, theta, x, _, _ = MODELS[name]
     theta = np.array(theta, np.float32)[:, None]
     x = np.ascontiguousarray(np.tile(x, 25000), np.float32)
-    for a, b in zip(k.value_and_grad(theta, x), k.value_and_grad(theta.astype(float), x.astype(float)), strict=True):
+    for a, b in zip(
+        k.value_and_grad(theta, x), k.value_and_grad(theta.astype(float), x.astype(float)), strict=True
+    ):
         scale = np.abs(k.value_and_grad(theta.astype(float), x.astype(float))[0])
         assert np.abs(a - b).max() < 2e-6 * max(np.abs(b).max(), 0.1 * scale[0])
 
@@ -228,7 +272,9 @@ def test_gaussian_far_from_unit_scale(real):
 def test_student_t_from_few_to_many_degrees_of_freedom(df):
     x = SAMPLE[:4]
     with mpmath.workdps(50):
-        total = lambda v: mpmath.fsum(mp_student([mpmath.mpf(0.2), mpmath.mpf(0.9), v], [mpmath.mpf(y)]) for y in x.tolist())
+        total = lambda v: mpmath.fsum(
+            mp_student([mpmath.mpf(0.2), mpmath.mpf(0.9), v], [mpmath.mpf(y)]) for y in x.tolist()
+        )
         value, slope = float(total(mpmath.mpf(df))), float(mpmath.diff(total, mpmath.mpf(df)))
     found = student_t.loglik.value_and_grad(np.array([0.2, 0.9, df]), x)
     np.testing.assert_allclose(found[0], value, rtol=1e-14)
@@ -281,7 +327,9 @@ def test_every_batch_size_gives_each_sample_its_own_numbers(name, batch):
     value, gradient = k.value_and_grad(theta, x)
     assert value.shape == (batch,) and gradient.shape == theta.shape
     few = k.value_and_grad(batch_of(name, 5), x)
-    assert np.array_equal(value, np.resize(few[0], batch)) and np.array_equal(gradient, np.resize(few[1].T, theta.shape[::-1]).T)
+    assert np.array_equal(value, np.resize(few[0], batch)) and np.array_equal(
+        gradient, np.resize(few[1].T, theta.shape[::-1]).T
+    )
     value, gradient = k.value_and_grad(theta, x[:, :0])
     assert not value.any() and not gradient.any()
 
@@ -294,7 +342,11 @@ def test_samples_with_invalid_parameters(name):
     row, bad = INVALID[name]
     theta[row, 1] = bad
     value, gradient = k.value_and_grad(theta, x)
-    assert value[1] == -np.inf and not gradient[:, 1].any() and not k.hvp(theta, np.ones_like(theta), x)[:, 1].any()
+    assert (
+        value[1] == -np.inf
+        and not gradient[:, 1].any()
+        and not k.hvp(theta, np.ones_like(theta), x)[:, 1].any()
+    )
     assert np.array_equal(value[::2], good[0][::2]) and np.array_equal(gradient[:, ::2], good[1][:, ::2])
     value, gradient = k.options(invalid="nan").value_and_grad(theta, x)
     assert np.isnan(value[1]) and np.isnan(gradient[:, 1]).all() and np.array_equal(value[::2], good[0][::2])
@@ -304,7 +356,11 @@ def test_samples_with_invalid_parameters(name):
 
 @pytest.mark.parametrize("scale", [0.0, -0.1, np.nan, np.inf, -np.inf, -1e300])
 def test_scales_that_are_none(scale):
-    for k, theta in ((gaussian.loglik, [0.1, scale]), (student_t.loglik, [0.1, scale, 3.0]), (student_t.loglik, [0.1, 1.0, scale])):
+    for k, theta in (
+        (gaussian.loglik, [0.1, scale]),
+        (student_t.loglik, [0.1, scale, 3.0]),
+        (student_t.loglik, [0.1, 1.0, scale]),
+    ):
         value, gradient = k.value_and_grad(np.array(theta), SAMPLE)
         assert value == -np.inf and not gradient.any()
 
@@ -321,16 +377,27 @@ def test_layouts_shapes_and_out():
     close(k(THETA, X.astype(np.float32).astype(float)), k(THETA, X.astype(np.float32)))
     one = np.array([0.1, 0.9])
     assert k(one, SAMPLE) == k(one, SAMPLE[None]) == k(one[:, None], SAMPLE[None, :, None])[0]
-    wide = np.abs(RNG.normal(size=(100, 2))) + 0.5  # 50 components: the product of the scales is taken in parts
+    wide = (
+        np.abs(RNG.normal(size=(100, 2))) + 0.5
+    )  # 50 components: the product of the scales is taken in parts
     wide[60] *= 1e-90
     wide[61:66] *= 1e70
-    close(k(wide, np.ones((50, 3))), scipy.stats.norm(wide[:50, None], wide[50:, None]).logpdf(1).sum(axis=0)[0] * 3)
+    close(
+        k(wide, np.ones((50, 3))),
+        scipy.stats.norm(wide[:50, None], wide[50:, None]).logpdf(1).sum(axis=0)[0] * 3,
+    )
 
 
 @pytest.mark.parametrize(
     "k, theta, data, error, text",
     [
-        (gaussian.loglik, THETA, X[:1], ShapeError, r"theta has shape \(4, 3\) and the data \(1, 5\); wanted are theta \(2 d, B\)"),
+        (
+            gaussian.loglik,
+            THETA,
+            X[:1],
+            ShapeError,
+            r"theta has shape \(4, 3\) and the data \(1, 5\); wanted are theta \(2 d, B\)",
+        ),
         (gaussian.loglik, THETA, X[:, :, None], ShapeError, "3 samples"),
         (gaussian.loglik, THETA.astype(complex), X, ArgumentError, "complex128"),
         (gaussian.loglik, THETA.astype(np.float16), X, ArgumentError, "float16"),
@@ -350,11 +417,14 @@ def test_wrong_arguments(k, theta, data, error, text):
 
 
 def test_derivatives_by_the_data():
-    """Those of the generated kernel, and of the Gaussian in closed form: (mu - x) / sigma^2, summed over the samples."""
+    """Those of the generated kernel, and of the Gaussian in closed form: (mu - x) / sigma^2, summed over the
+    samples."""
     weights = np.array([1.0, -2.0, 0.5])
     found = tg.grad(lambda x: (weights * gaussian.loglik(THETA, x)).sum())(X)
     mu, sigma = THETA[:2], THETA[2:]
-    np.testing.assert_allclose(found, (weights * (mu[:, None] - X[:, :, None]) / sigma[:, None] ** 2).sum(-1), rtol=1e-12)
+    np.testing.assert_allclose(
+        found, (weights * (mu[:, None] - X[:, :, None]) / sigma[:, None] ** 2).sum(-1), rtol=1e-12
+    )
     found = tg.grad(lambda t, x: (weights * gaussian.loglik(t, x)).sum(), argnums=(0, 1))(THETA, X)
     generated = tg.kernels.likelihood(gaussian.gaussian_formula)
     expected = tg.grad(lambda t, x: (weights * generated(t, x)).sum(), argnums=(0, 1))(THETA, X)
@@ -364,7 +434,11 @@ def test_derivatives_by_the_data():
 
 def test_data_of_regressions():
     x = np.array([[1.0, 2.0], [3.0, 4.0]])
-    np.testing.assert_allclose(regression.poisson_data(x, [2, np.nan]), [[1, 3], [2, 4], [2, np.nan], [np.log(2), np.nan]], rtol=1e-12)
+    np.testing.assert_allclose(
+        regression.poisson_data(x, [2, np.nan]),
+        [[1, 3], [2, 4], [2, np.nan], [np.log(2), np.nan]],
+        rtol=1e-12,
+    )
     assert regression.logistic_data(x.astype(np.float32), [0, 1]).dtype == np.float32
     for bad in ([1.5, 2], [-1, 2]):
         with pytest.raises(ArgumentError, match="counts"):

@@ -1,5 +1,6 @@
-"""What the Kalman filters of the library give beside value and gradient: derivatives by the observations, second derivatives by
-arguments with a value for each step, Hessians, scores, single terms, the final state; against dense Gaussians and differences."""
+"""What the Kalman filters of the library give beside value and gradient: derivatives by the observations,
+second derivatives by arguments with a value for each step, Hessians, scores, single terms, the final state;
+against dense Gaussians and differences."""
 
 import importlib
 
@@ -42,7 +43,8 @@ def differences(f, x, v, h=1e-5):
 
 @pytest.mark.parametrize("holes", [(), (2, 5)])
 def test_gradient_by_observations_of_dense_gaussians(holes):
-    """- S^-1 (y - mean), and the Hessian - S^-1, of the data that are there; summed over the samples that share y."""
+    """- S^-1 (y - mean), and the Hessian - S^-1, of the data that are there; summed over the samples that
+    share y."""
     M, y = model(2, 3), series(8, holes=holes)
     here = ~np.isnan(y)
     expected, curvature = np.zeros((3, 8)), np.zeros((3, 8, 8))
@@ -95,7 +97,12 @@ def test_hessian_vector_products_by_arguments_of_each_step(names, vector):
     y = series(2, 6, holes=[(0, 3)]) if vector else series(6, holes=[3])
     rng = np.random.default_rng(4)
     v = type(M)(*[rng.normal(size=x.shape) for x in M])
-    v = type(M)(*[0.5 * (x + np.moveaxis(x, -3, -2)) if n in ("Q", "R", "P0") and x.ndim > 2 else x for n, x in v._asdict().items()])
+    v = type(M)(
+        *[
+            0.5 * (x + np.moveaxis(x, -3, -2)) if n in ("Q", "R", "P0") and x.ndim > 2 else x
+            for n, x in v._asdict().items()
+        ]
+    )
     moved = lambda h: k.loglik.grad(type(M)(*[x + h * d for x, d in zip(M, v, strict=True)]), y)
     h = 1e-5
     for found, *sides in zip(k.loglik.hvp(M, v, y), *[moved(s * h) for s in (1, -1, 2, -2)], strict=True):
@@ -142,13 +149,19 @@ def test_hessian_as_models(vector):
     H = k.loglik.hessian(M, y)
     rng = np.random.default_rng(5)
     for a in M._fields:
-        v = M._replace(**{name: 0.0 * x for name, x in M._asdict().items()} | {a: rng.normal(size=getattr(M, a).shape)})
+        v = M._replace(
+            **{name: 0.0 * x for name, x in M._asdict().items()} | {a: rng.normal(size=getattr(M, a).shape)}
+        )
         hv = k.loglik.hvp(M, v, y)
         d = getattr(v, a).reshape(-1, 3)
         for b in M._fields:
             block, other = getattr(getattr(H, b), a), getattr(M, b)
             assert block.shape == other.shape[:-1] + getattr(M, a).shape[:-1] + (3,)
-            close(np.einsum("ijb,jb->ib", block.reshape(-1, len(d), 3), d).reshape(other.shape), getattr(hv, b), 1e-9)
+            close(
+                np.einsum("ijb,jb->ib", block.reshape(-1, len(d), 3), d).reshape(other.shape),
+                getattr(hv, b),
+                1e-9,
+            )
     one = type(M)(*[x[..., 0] for x in M])
     single = k.loglik.hessian(one._replace(Q=tg.Const(one.Q)), y)
     assert single.Q is None and single.A.Q is None
@@ -191,12 +204,20 @@ def test_arguments_of_each_step_as_data():
     close(kalman.loglik.contributions(M, y).sum(axis=0), kalman.loglik(M, y))
     H = kalman.loglik.hessian(consts(M, "Ar"), y)
     assert H.A is None and H.c.c.shape == (2, 2, 3)
-    with pytest.raises(KernelError, match=r"kalman.hessian: A has a value for each step; pass Const\(A\), or take hvp"):
+    with pytest.raises(
+        KernelError, match=r"kalman.hessian: A has a value for each step; pass Const\(A\), or take hvp"
+    ):
         kalman.loglik.hessian(M, y)
     with pytest.raises(KernelError, match=r"kalman.scores: A has a value for each step"):
         kalman.loglik.scores(M, y)
-    close(tg.grad(lambda A: kalman.loglik.contributions(M._replace(A=A), y).sum())(M.A), kalman.loglik.grad(M, y).A)
-    f, v = lambda r: (kalman.loglik.final(M._replace(r=r), y)[1] ** 2).sum(), np.random.default_rng(2).normal(size=M.r.shape)
+    close(
+        tg.grad(lambda A: kalman.loglik.contributions(M._replace(A=A), y).sum())(M.A),
+        kalman.loglik.grad(M, y).A,
+    )
+    f, v = (
+        lambda r: (kalman.loglik.final(M._replace(r=r), y)[1] ** 2).sum(),
+        np.random.default_rng(2).normal(size=M.r.shape),
+    )
     close((tg.grad(f)(M.r) * v).sum(), differences(f, M.r, v), 1e-8)
 
 
@@ -217,15 +238,18 @@ def test_numbers_of_each_step_that_are_none():
 
 @pytest.mark.parametrize("batch", [1, 3, 8, 9, 23])
 def test_the_last_block_and_columns_of_tables(batch):
-    """Blocks that share samples give the same bits as one sample after the other, `out=` that is an argument too; and data that are a
-    column, or hold a gap in a repeated call only, take no wrong way."""
+    """Blocks that share samples give the same bits as one sample after the other, `out=` that is an argument
+    too; and data that are a column, or hold a gap in a repeated call only, take no wrong way."""
 
     def step(m, theta, y):
         here = ~np.isnan(y)
         v = np.where(here, y, 0.0) - m
         return m + np.where(here, np.tanh(theta[1]) * v, 0.1), np.where(here, -theta[2] * v * v, 0.0)
 
-    k, theta = tg.kernels.recursion(lambda theta: theta[0], step, missing="step"), np.array([0.1, 0.3, 0.8])[:, None]
+    k, theta = (
+        tg.kernels.recursion(lambda theta: theta[0], step, missing="step"),
+        np.array([0.1, 0.3, 0.8])[:, None],
+    )
     theta = np.ascontiguousarray(theta * np.random.default_rng(0).uniform(0.9, 1.1, (3, batch)))
     table = np.random.default_rng(1).normal(size=(50, 3))
     value, gradient = k.value_and_grad(theta, np.ascontiguousarray(table[:, 1]))
@@ -257,7 +281,9 @@ def test_out():
     assert kalman.loglik(M, y, out=room) is room and np.array_equal(room, value)
     found = kalman.loglik.value_and_grad(M._replace(Q=tg.Const(M.Q)), y, out=(room, out[1]._replace(Q=None)))
     assert found[1].Q is None and found[1].A is out[1].A
-    with pytest.raises(ShapeError, match=r"kalman: out\[1\].c must be a writable float64 array of shape \(2, 3\)"):
+    with pytest.raises(
+        ShapeError, match=r"kalman: out\[1\].c must be a writable float64 array of shape \(2, 3\)"
+    ):
         kalman.loglik.value_and_grad(M, y, out=(room, out[1]._replace(c=np.empty(2))))
     with pytest.raises(ArgumentError, match="out= needs an array and Model"):
         kalman.loglik.value_and_grad(M, y, out=room)
@@ -277,7 +303,9 @@ def test_on_both_libraries(device, what, monkeypatch):
     M = varying(M, 6, "r", 5) if what == "steps" else M
     moved = type(M)(*[xp.asarray(x) for x in M])
     if what == "observations":
-        found, expected = [tg.grad(lambda y, M=M: kalman.loglik(M, y).sum())(y) for M, y in ((moved, xp.asarray(y)), (M, y))]
+        found, expected = [
+            tg.grad(lambda y, M=M: kalman.loglik(M, y).sum())(y) for M, y in ((moved, xp.asarray(y)), (M, y))
+        ]
         H = kalman.loglik.hessian(moved, xp.asarray(y)).A.r
         close(host(H), kalman.loglik.hessian(M, y).A.r, 1e-9)
     else:
@@ -301,9 +329,15 @@ def test_samples_that_are_not_valid():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, int])
 def test_masked_arrays_are_refused(dtype):
     """Whose mask was lost in silence where a copy was made."""
-    y, M, theta = np.ma.masked_array(np.arange(4), [0, 1, 0, 0]).astype(dtype), model(1, 2), np.array([0.0, 0.1, 0.1, 0.8])
+    y, M, theta = (
+        np.ma.masked_array(np.arange(4), [0, 1, 0, 0]).astype(dtype),
+        model(1, 2),
+        np.array([0.0, 0.1, 0.1, 0.8]),
+    )
     generated = tg.kernels.recursion(garch.garch_start, garch.garch_step, missing="step")
     for call in (lambda: garch.loglik(theta, y), lambda: generated(theta, y), lambda: kalman.loglik(M, y)):
-        with pytest.raises(ArgumentError, match=r"is a masked array, .* mark missing data by nan: x.filled\(numpy.nan\)"):
+        with pytest.raises(
+            ArgumentError, match=r"is a masked array, .* mark missing data by nan: x.filled\(numpy.nan\)"
+        ):
             call()
     assert np.isfinite(garch.loglik(theta, y.astype(float).filled(np.nan)))

@@ -1,4 +1,5 @@
-"""Library kernels as the CUDA compiler's own output, PTX, run on the CPU: the bits of the CUDA C that g++ compiles."""
+"""Library kernels as the CUDA compiler's own output, PTX, run on the CPU: the bits of the CUDA C that g++
+compiles."""
 
 import numpy as np
 import pytest
@@ -11,7 +12,15 @@ from library_models import MODELS, arrays, by_source
 from library_recursions import CASES
 
 pytestmark = needs_compiler
-SERIES = ["kalman 3", "kalman, fixed steps", "vector 3, 2", "garch", "autoregression 4", "markov 3", "markov given"]
+SERIES = [
+    "kalman 3",
+    "kalman, fixed steps",
+    "vector 3, 2",
+    "garch",
+    "autoregression 4",
+    "markov 3",
+    "markov given",
+]
 
 
 def by_ptx(k, theta, data):
@@ -19,7 +28,11 @@ def by_ptx(k, theta, data):
     (p, batch), (d, steps), real = theta.shape, data.shape[:2], theta.dtype
     kernel = k.kernels(p, d, data.ndim == 3, bool(np.isnan(data).any()))[1]
     value, gradient = np.full(batch, 7.0, real), np.full((p, batch), 7.0, real)
-    work = [np.full(a.shape({"N": steps, "B": batch, "slots": 64}), np.nan, real) for a in kernel.args if a.role == "work"]
+    work = [
+        np.full(a.shape({"N": steps, "B": batch, "slots": 64}), np.nan, real)
+        for a in kernel.args
+        if a.role == "work"
+    ]
     run = PtxKernel(kernel.code.text(real), kernel.code.entry)
     run((2,), (32,), (theta, data, value, gradient, *work, np.int64(batch), np.int64(steps)))
     return value, gradient

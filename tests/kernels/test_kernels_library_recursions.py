@@ -1,5 +1,5 @@
-"""Library kernels for time series: the Nile, statsmodels, dense Gaussians, enumeration, mpmath, differences, the generated kernels, and
-the CUDA C of each."""
+"""Library kernels for time series: the Nile, statsmodels, dense Gaussians, enumeration, mpmath, differences,
+the generated kernels, and the CUDA C of each."""
 
 import itertools
 import shutil
@@ -40,16 +40,22 @@ def case(request):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
-@pytest.mark.parametrize("case", [n if n in COMPILED else pytest.param(n, marks=pytest.mark.long) for n in CASES], indirect=True)
+@pytest.mark.parametrize(
+    "case", [n if n in COMPILED else pytest.param(n, marks=pytest.mark.long) for n in CASES], indirect=True
+)
 def test_cuda_source_and_generated_kernel(case, real):
     k, theta, data = case
     theta, data = theta.astype(real), data.astype(real)
     ours, theirs = k.value_and_grad(theta, data), by_source(k, theta, data)
-    assert np.isfinite(ours[0]).all() and np.isfinite(ours[1]).all() and ours[0].dtype == ours[1].dtype == real
+    assert (
+        np.isfinite(ours[0]).all() and np.isfinite(ours[1]).all() and ours[0].dtype == ours[1].dtype == real
+    )
     agree(theirs, ours)
     close(k(theta, data), ours[0], 1e-14 if real is np.float64 else 1e-6)
     assert np.array_equal(by_source(k, theta, data, value=True), theirs[0])
-    one = k.value_and_grad(np.ascontiguousarray(theta[:, 1:2]), np.ascontiguousarray(data[:, :, 1:2] if data.ndim == 3 else data))
+    one = k.value_and_grad(
+        np.ascontiguousarray(theta[:, 1:2]), np.ascontiguousarray(data[:, :, 1:2] if data.ndim == 3 else data)
+    )
     assert one[0][0] == ours[0][1] and np.array_equal(one[1][:, 0], ours[1][:, 1])
 
 
@@ -69,10 +75,12 @@ def test_threads_do_not_change_the_bits(name, monkeypatch):
 
 
 def test_generated_kernel_of_the_formula(case):
-    """Value and gradient by hand and from the model in plain Python; its Hessian against differences of the gradient by hand."""
+    """Value and gradient by hand and from the model in plain Python; its Hessian against differences of the
+    gradient by hand."""
     k, theta, data = case
     if len(theta) > 100:
-        return  # 8 states or 8 hidden states: minutes of compilation; differences and sums over paths check those
+        # 8 states or 8 hidden states: minutes of compilation; differences and sums over paths check those
+        return
     value, gradient = k.value_and_grad(theta, data)
     expected, slope = k.definition.formula.value_and_grad(theta, data)
     close(value, expected, 1e-11)
@@ -103,9 +111,20 @@ def test_float32(case):
     assert error.max() < 2e-4
 
 
-@pytest.mark.parametrize("arch", [90, *[pytest.param(a, marks=pytest.mark.long) for a in (75, 80, 86, 89, 100, 120)]])
 @pytest.mark.parametrize(
-    "name", ["kalman 4, each", "kalman, fixed steps", "vector 3, 2", "garch", "autoregression 4", "markov 3", "markov given"]
+    "arch", [90, *[pytest.param(a, marks=pytest.mark.long) for a in (75, 80, 86, 89, 100, 120)]]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kalman 4, each",
+        "kalman, fixed steps",
+        "vector 3, 2",
+        "garch",
+        "autoregression 4",
+        "markov 3",
+        "markov given",
+    ],
 )
 def test_nvrtc_compiles(name, arch):
     pytest.importorskip("cupy")
@@ -149,7 +168,9 @@ def test_founding_nile(vector):
     np.testing.assert_allclose(g[:, 1], [0.0021166549415388, 0.0037628993419063], rtol=1e-10)
     np.testing.assert_allclose(g[:, 0], [-3.431403613161e-8, -4.1713943560361e-7], atol=1e-14)
     H = tg.hessian(lambda s: loglik(s, "diffuse", NILE[1:]))(s[:, 1].copy())
-    np.testing.assert_allclose(H[[0, 0, 1], [0, 1, 1]], [-7.42510205441e-7, -1.00286967229e-6, -5.05072023292e-6], rtol=1e-9)
+    np.testing.assert_allclose(
+        H[[0, 0, 1], [0, 1, 1]], [-7.42510205441e-7, -1.00286967229e-6, -5.05072023292e-6], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("holes", [False, True])
@@ -191,7 +212,10 @@ def test_founding_discussion():
     one = np.ones((1, 1))
 
     def loglik(theta):
-        return kalman.loglik(kalman.Model(one, np.ones(1), theta.reshape(1, 1), 1.0, np.zeros(1), 1.0 + theta.reshape(1, 1)), data)
+        return kalman.loglik(
+            kalman.Model(one, np.ones(1), theta.reshape(1, 1), 1.0, np.zeros(1), 1.0 + theta.reshape(1, 1)),
+            data,
+        )
 
     for theta, value, score, curvature in [
         (1.0, -196.36523965659015, 3.59705917364765, -19.12383466855),
@@ -207,11 +231,15 @@ def test_founding_discussion():
     y = np.random.default_rng(7).standard_normal((50, 2)).cumsum(0)
     th = np.array([0.5, 0.4, 0.3, 0.2, 0.1])
     value, gradient = tg.value_and_grad(
-        lambda th: kalman_vector.loglik(kalman_vector.Model(*predicted(th, A, C, np.diag(th[3:]))), y.T.copy())
+        lambda th: kalman_vector.loglik(
+            kalman_vector.Model(*predicted(th, A, C, np.diag(th[3:]))), y.T.copy()
+        )
     )(th)
     np.testing.assert_allclose(value, -324.69365170678088, rtol=1e-12)
     np.testing.assert_allclose(
-        gradient, [83.8771163277034, 336.302610875576, 51.3564499458087, -10.7764668751798, 65.7581750196756], rtol=1e-12
+        gradient,
+        [83.8771163277034, 336.302610875576, 51.3564499458087, -10.7764668751798, 65.7581750196756],
+        rtol=1e-12,
     )
 
 
@@ -252,7 +280,9 @@ def dense(M, y, b):
     whole = blocks.transpose(0, 2, 1, 3).reshape(steps * d, steps * d)
     flat = y.T.ravel()
     seen = ~np.isnan(flat)
-    return scipy.stats.multivariate_normal.logpdf(flat[seen], np.concatenate(means)[seen], whole[np.ix_(seen, seen)])
+    return scipy.stats.multivariate_normal.logpdf(
+        flat[seen], np.concatenate(means)[seen], whole[np.ix_(seen, seen)]
+    )
 
 
 @pytest.mark.parametrize("steps_of", ["", "r", "AcQr"])
@@ -276,7 +306,13 @@ def test_statsmodels(d):
     def theirs(M):
         f = filters.KalmanFilter(k_endog=d, k_states=k, k_posdef=k, loglikelihood_burn=0)
         f.bind(np.asfortranarray(y))
-        f["transition"], f["design"], f["state_cov"], f["obs_cov"], f["selection"] = M.A, M.C, M.Q, M.R, np.eye(k)
+        f["transition"], f["design"], f["state_cov"], f["obs_cov"], f["selection"] = (
+            M.A,
+            M.C,
+            M.Q,
+            M.R,
+            np.eye(k),
+        )
         f.initialize_known(M.m0, M.P0)
         f.tolerance = 0.0  # no short cut to the steady state
         return f.loglike()
@@ -299,7 +335,8 @@ def test_statsmodels(d):
 
 
 def test_autoregression_as_one_normal_vector():
-    """Against autocovariances from the companion form's Lyapunov equation; then with `kalman`, also of a series with holes."""
+    """Against autocovariances from the companion form's Lyapunov equation; then with `kalman`, also of a
+    series with holes."""
     for P in (1, 2, 5):
         theta, y = partial(P, 4), series(12)
         value = autoregression.loglik(theta, y)
@@ -312,7 +349,9 @@ def test_autoregression_as_one_normal_vector():
             P0 = scipy.linalg.solve_discrete_lyapunov(A, Q)
             covariance = [(np.linalg.matrix_power(A, lag) @ P0)[0, 0] for lag in range(12)]
             np.testing.assert_allclose(
-                value[b], scipy.stats.multivariate_normal.logpdf(y, np.full(12, mu), scipy.linalg.toeplitz(covariance)), rtol=1e-10
+                value[b],
+                scipy.stats.multivariate_normal.logpdf(y, np.full(12, mu), scipy.linalg.toeplitz(covariance)),
+                rtol=1e-10,
             )
             other = kalman.loglik(kalman.Model(A, np.eye(P)[0], Q, 0.0, np.zeros(P), P0), y - mu)
             np.testing.assert_allclose(value[b], other, rtol=1e-10)
@@ -323,7 +362,9 @@ def test_autoregression_statsmodels():
     theta, y = partial(3, 2), series(80)
     for b in range(2):
         fit = sarimax.SARIMAX(y - theta[0, b], order=(3, 0, 0))
-        np.testing.assert_allclose(autoregression.loglik(theta[:, b], y), fit.loglike(theta[1:, b]), rtol=1e-9)
+        np.testing.assert_allclose(
+            autoregression.loglik(theta[:, b], y), fit.loglike(theta[1:, b]), rtol=1e-9
+        )
 
 
 # --- GARCH and hidden Markov models ---
@@ -346,7 +387,9 @@ def test_garch_in_multiple_precision():
         for b in range(3):
             point = [mpmath.mpf(x) for x in theta[:, b]]
             np.testing.assert_allclose(value[b], float(exact(*point)), rtol=1e-13)
-            slopes = [float(mpmath.diff(exact, point, tuple(int(i == j) for i in range(4)))) for j in range(4)]
+            slopes = [
+                float(mpmath.diff(exact, point, tuple(int(i == j) for i in range(4)))) for j in range(4)
+            ]
             np.testing.assert_allclose(gradient[:, b], slopes, rtol=1e-11)
 
 
@@ -399,7 +442,8 @@ def test_markov_does_not_underflow():
 
 
 def test_arguments_shared_each_and_of_steps():
-    """What is shared, given to each sample, or repeated for each step has the same value; gradients add up."""
+    """What is shared, given to each sample, or repeated for each step has the same value; gradients add
+    up."""
     steps, M = 15, model(2, 1)
     shared, y = kalman.Model(*[x[..., 0] for x in M]), series(15, holes=[4])
     alone, g = kalman.loglik.value_and_grad(shared, y)
@@ -427,20 +471,27 @@ def test_arguments_shared_each_and_of_steps():
 @pytest.mark.parametrize("d", [None, 2])
 def test_gradients_of_each_step(d):
     M = varying(model(2, 3, d), 8, "AcQr" if d is None else "ACQR", 3)
-    kernel, y = (kalman, series(8, holes=[2])) if d is None else (kalman_vector, series(2, 8, holes=[(0, 2), (slice(None), 4)]))
+    kernel, y = (
+        (kalman, series(8, holes=[2]))
+        if d is None
+        else (kalman_vector, series(2, 8, holes=[(0, 2), (slice(None), 4)]))
+    )
     gradient = kernel.loglik.grad(M, y)
     rng, h = np.random.default_rng(0), 1e-6
     for name, x in M._asdict().items():
         v = rng.normal(size=x.shape)
         up, down = [kernel.loglik(M._replace(**{name: x + s * h * v}), y) for s in (1, -1)]
         close((getattr(gradient, name) * v).reshape(-1, 3).sum(axis=0), (up - down) / (2 * h), 1e-6)
-    assert not gradient.A[-1].any() and not gradient.Q[-1].any()  # after the last observation nothing is predicted
+    assert (
+        not gradient.A[-1].any() and not gradient.Q[-1].any()
+    )  # after the last observation nothing is predicted
     traced = tg.grad(lambda A: kernel.loglik(M._replace(A=A), y).sum())(M.A)
     close(traced, gradient.A, 1e-14)
 
 
 def test_transforms_of_the_filter():
-    """Derivatives by parameters behind the arguments, in every nesting, against the same from the generated kernel's functions."""
+    """Derivatives by parameters behind the arguments, in every nesting, against the same from the generated
+    kernel's functions."""
     y = series(20, holes=[3])
 
     def build(theta):
@@ -449,7 +500,9 @@ def test_transforms_of_the_filter():
         A[0, 0], A[0, 1], A[1, 0] = a, -0.4 * a, 1.0
         Q = np.zeros((2, 2, theta.shape[1]))
         Q[0, 0] = q
-        return kalman.Model(A, np.array([1.0, 0.3]), Q + 1e-3 * np.eye(2)[:, :, None], r, np.zeros(2), np.eye(2))
+        return kalman.Model(
+            A, np.array([1.0, 0.3]), Q + 1e-3 * np.eye(2)[:, :, None], r, np.zeros(2), np.eye(2)
+        )
 
     def init(theta):
         return kalman.kalman_start(kalman.Model(None, None, None, None, np.zeros(2), np.eye(2)))
@@ -484,8 +537,12 @@ def test_transforms_of_the_filter():
 def test_hvp_of_a_model():
     M, y = consts(model(2, 3), ["c"]), series(10)
     rng, h = np.random.default_rng(0), 1e-6
-    v = kalman.Model(*[None if name in ("c", "m0") else rng.normal(size=getattr(M, name).shape) for name in M._fields])
-    moved = [kalman.Model(*[x if d is None else x + s * h * d for x, d in zip(M, v, strict=True)]) for s in (1, -1)]
+    v = kalman.Model(
+        *[None if name in ("c", "m0") else rng.normal(size=getattr(M, name).shape) for name in M._fields]
+    )
+    moved = [
+        kalman.Model(*[x if d is None else x + s * h * d for x, d in zip(M, v, strict=True)]) for s in (1, -1)
+    ]
     up, down = [kalman.loglik.grad(m, y) for m in moved]
     product = kalman.loglik.hvp(M, v, y)
     assert product.c is None
@@ -526,7 +583,10 @@ def test_invalid_parameters(name, row, wrong):
     assert v[3] == -np.inf and not g[:, 3].any()
     assert np.array_equal(v[others], value[others]) and np.array_equal(g[:, others], gradient[:, others])
     assert k(bad, data)[3] == -np.inf
-    assert not np.isfinite(k.definition.formula(bad, data)[3]) and not k.definition.formula.grad(bad, data)[:, 3].any()
+    assert (
+        not np.isfinite(k.definition.formula(bad, data)[3])
+        and not k.definition.formula.grad(bad, data)[:, 3].any()
+    )
     v, g = k.options(invalid="nan").value_and_grad(bad, data)
     assert np.isnan(v[3]) and np.isnan(g[:, 3]).all() and np.array_equal(v[others], value[others])
 
@@ -552,7 +612,9 @@ def test_wrong_calls():
         loglik(M, infinite)
     with pytest.raises(ArgumentError, match=r"the model is Model\(A, c, Q, r, m0, P0\), got ndarray"):
         loglik(M.A, y)
-    with pytest.raises(ShapeError, match=r"kalman: c has shape \(3,\); wanted is \(2\), \(2, B\), or \(10, 2, B or 1\)"):
+    with pytest.raises(
+        ShapeError, match=r"kalman: c has shape \(3,\); wanted is \(2\), \(2, B\), or \(10, 2, B or 1\)"
+    ):
         loglik(M._replace(c=np.ones(3)), y)
     with pytest.raises(ShapeError, match=r"have \[3, 4\] samples"):
         loglik(M._replace(r=np.ones(4)), y)
@@ -578,7 +640,11 @@ def test_wrong_calls():
         markov.loglik(np.ones((11, 5)), y)
     with pytest.raises(ArgumentError, match="with missing data use kernels.kalman"):
         autoregression.loglik(partial(2, 3), series(10, holes=[3]))
-    for k, theta in [(garch.loglik, garch_theta(3)), (markov.loglik, markov_theta(2, 3)), (autoregression.loglik, partial(2, 3))]:
+    for k, theta in [
+        (garch.loglik, garch_theta(3)),
+        (markov.loglik, markov_theta(2, 3)),
+        (autoregression.loglik, partial(2, 3)),
+    ]:
         with pytest.raises(ArgumentError, match="the data hold inf"):
             k(theta, infinite)
         with pytest.raises(ArgumentError, match="has dtype"):
@@ -588,11 +654,21 @@ def test_wrong_calls():
 def test_derivatives_by_the_data():
     """Of the kernels that are generated from the same models, against differences of those by hand."""
     y = series(12)
-    for k, theta in [(garch.loglik, garch_theta(3)), (markov.loglik, markov_theta(2, 3)), (autoregression.loglik, partial(2, 3))]:
+    for k, theta in [
+        (garch.loglik, garch_theta(3)),
+        (markov.loglik, markov_theta(2, 3)),
+        (autoregression.loglik, partial(2, 3)),
+    ]:
         found = tg.grad(lambda y, k=k, theta=theta: k(theta, y).sum())(y)
         steps = 1e-5 * np.eye(12)
         slope = (
-            np.array([8 * (k(theta, y + h) - k(theta, y - h)) - k(theta, y + 2 * h) + k(theta, y - 2 * h) for h in steps]).sum(1) / 12e-5
+            np.array(
+                [
+                    8 * (k(theta, y + h) - k(theta, y - h)) - k(theta, y + 2 * h) + k(theta, y - 2 * h)
+                    for h in steps
+                ]
+            ).sum(1)
+            / 12e-5
         )
         np.testing.assert_allclose(found, slope, rtol=1e-7, atol=1e-7 * np.abs(slope).max())
 
@@ -614,7 +690,14 @@ def test_models_on_both_libraries(device):
     """Arguments that are small NumPy arrays go where the others are."""
     xp, _ = device
     M, y = model(2, 300), series(20, holes=[3])
-    moved = M._replace(A=xp.asarray(M.A), c=np.ones(2), r=xp.asarray(M.r), Q=xp.asarray(M.Q), m0=xp.asarray(M.m0), P0=np.eye(2))
+    moved = M._replace(
+        A=xp.asarray(M.A),
+        c=np.ones(2),
+        r=xp.asarray(M.r),
+        Q=xp.asarray(M.Q),
+        m0=xp.asarray(M.m0),
+        P0=np.eye(2),
+    )
     value, gradient = kalman.loglik.value_and_grad(moved, xp.asarray(y))
     expected, slope = kalman.loglik.value_and_grad(M._replace(c=np.ones(2), P0=np.eye(2)), y)
     close(host(value), expected, 1e-10)

@@ -1,4 +1,5 @@
-"""Generated kernels for sums over data and per-sample maps: discussion 1's table, the K-cases, nestings, bad input, memory."""
+"""Generated kernels for sums over data and per-sample maps: discussion 1's table, the K-cases, nestings, bad
+input, memory."""
 
 import threading
 import tracemalloc
@@ -42,7 +43,9 @@ def test_float32():
     theta, x = THETA.astype(np.float32), X.astype(np.float32)
     value, gradient = GAUSSIAN.value_and_grad(theta, x)
     assert value.dtype == gradient.dtype == np.float32
-    np.testing.assert_allclose(value, [-28.663532390449643, -10.720006040067712, -21.794532757470965], rtol=2e-6)
+    np.testing.assert_allclose(
+        value, [-28.663532390449643, -10.720006040067712, -21.794532757470965], rtol=2e-6
+    )
     exact = GAUSSIAN.grad(theta.astype(np.float64), x.astype(np.float64))
     np.testing.assert_allclose(gradient, exact, rtol=2e-6)
 
@@ -53,7 +56,9 @@ def test_const_data_have_no_adjoint_node():
     data = {g.input("y", program.loops[0].id, k) for k in range(2)}
     low = GAUSSIAN.lowered(4, 2)
     assert all(node not in data for node, _, _ in low.bodies[0].code)
-    assert len(low.bodies) == 1 and len(low.bodies[0].loop.sums) == 4, "four sums give the value and four derivatives"
+    assert len(low.bodies) == 1 and len(low.bodies[0].loop.sums) == 4, (
+        "four sums give the value and four derivatives"
+    )
 
 
 @pytest.mark.parametrize("how", ["value", "value_and_grad", "grad through the tape"])
@@ -84,7 +89,13 @@ def total(theta):
 def by_hand(theta):
     np_ = tg.numpy
     mu1, mu2, s1, s2 = (theta[k][:, None] for k in range(4))
-    terms = -0.5 * ((X[0] - mu1) / s1) ** 2 - 0.5 * ((X[1] - mu2) / s2) ** 2 - np_.log(s1) - np_.log(s2) - np.log(2 * np.pi)
+    terms = (
+        -0.5 * ((X[0] - mu1) / s1) ** 2
+        - 0.5 * ((X[1] - mu2) / s2) ** 2
+        - np_.log(s1)
+        - np_.log(s2)
+        - np.log(2 * np.pi)
+    )
     return (terms.sum(axis=1) ** 2).sum() * 1e-3
 
 
@@ -151,7 +162,10 @@ def test_one_parameter_vector_may_be_a_vector():
 
 def test_parameters_with_names():
     def loglik(theta, x):
-        return gaussian([theta["mu"][0], theta["mu"][1], theta["sigma"][0], theta["sigma"][1]], x) * theta["weight"]
+        return (
+            gaussian([theta["mu"][0], theta["mu"][1], theta["sigma"][0], theta["sigma"][1]], x)
+            * theta["weight"]
+        )
 
     k = kernels.likelihood(loglik)
     theta = {"mu": THETA[:2], "sigma": THETA[2:], "weight": np.array([1.0, 2.0, 3.0])}
@@ -270,11 +284,23 @@ def test_threads_share_a_kernel():
 # --- densities against scipy.stats ---
 
 DENSITIES = [
-    (lambda th, x: -0.5 * ((x - th[0]) / th[1]) ** 2 - np.log(th[1]) - 0.9189385332046727, scipy.stats.norm, (0.3, 1.2)),
-    (lambda th, x: np.where(x > 0, -x / th[0] - np.log(th[0]), -np.inf), lambda s: scipy.stats.expon(0, s), (0.7,)),
+    (
+        lambda th, x: -0.5 * ((x - th[0]) / th[1]) ** 2 - np.log(th[1]) - 0.9189385332046727,
+        scipy.stats.norm,
+        (0.3, 1.2),
+    ),
+    (
+        lambda th, x: np.where(x > 0, -x / th[0] - np.log(th[0]), -np.inf),
+        lambda s: scipy.stats.expon(0, s),
+        (0.7,),
+    ),
     (lambda th, x: -np.log(np.pi * th[1] * (1 + ((x - th[0]) / th[1]) ** 2)), scipy.stats.cauchy, (0.1, 0.8)),
     (lambda th, x: -np.abs(x - th[0]) / th[1] - np.log(2 * th[1]), scipy.stats.laplace, (0.05, 0.9)),
-    (lambda th, x: -(x - th[0]) / th[1] - np.log(th[1]) - 2 * np.log1p(np.exp(-(x - th[0]) / th[1])), scipy.stats.logistic, (0.2, 0.6)),
+    (
+        lambda th, x: -(x - th[0]) / th[1] - np.log(th[1]) - 2 * np.log1p(np.exp(-(x - th[0]) / th[1])),
+        scipy.stats.logistic,
+        (0.2, 0.6),
+    ),
 ]
 
 
@@ -310,7 +336,9 @@ def test_student_t_and_poisson_by_gammaln():
 
 def test_guarded_branch_has_exact_zero_derivatives():
     """Others give nan where the branch not taken has an infinite derivative."""
-    k = kernels.likelihood(lambda th, x: np.where(th[0] > 0, np.sqrt(th[0]) * np.log(th[0]) + 1 / th[0], 0.0) * x)
+    k = kernels.likelihood(
+        lambda th, x: np.where(th[0] > 0, np.sqrt(th[0]) * np.log(th[0]) + 1 / th[0], 0.0) * x
+    )
     value, gradient = k.value_and_grad(np.array([[0.0, -1.0, 1.0]]), np.ones(2))
     assert np.array_equal(value, [0, 0, 2]) and np.array_equal(gradient, [[0, 0, 0]])
     assert np.array_equal(k.hessian(np.array([[0.0, -1.0]]), np.ones(2)), np.zeros((2, 1, 1)))
@@ -407,7 +435,10 @@ def test_map_of_trees_and_matrices():
     close(out["y"], np.einsum("ijb,jb->ib", A, x))
     close(out["q"], np.einsum("ib,ijb,jb->b", x, A, x))
     loss = lambda A, x: (k(A, x)["y"] ** 2).sum() + (k(A, x)["q"] ** 3).sum()
-    ours = lambda A, x: (tg.numpy.einsum("ijb,jb->ib", A, x) ** 2).sum() + (tg.numpy.einsum("ib,ijb,jb->b", x, A, x) ** 3).sum()
+    ours = lambda A, x: (
+        (tg.numpy.einsum("ijb,jb->ib", A, x) ** 2).sum()
+        + (tg.numpy.einsum("ib,ijb,jb->b", x, A, x) ** 3).sum()
+    )
     for a, b in zip(tg.grad(loss, (0, 1))(A, x), tg.grad(ours, (0, 1))(A, x), strict=True):
         close(a, b, 1e-12)
     v = rng.normal(size=A.shape)
@@ -418,7 +449,9 @@ def test_map_of_trees_and_matrices():
 def test_a_loop_inside_a_loop():
     k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: kernels.loop(n, lambda j, r: r * x, s), 1.0))
     close(k(np.array([2.0, 3.0]), 3), np.array([2.0**9, 3.0**9]))
-    inner = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: kernels.loop(2, lambda j, r: r * x, s), 1.0))
+    inner = kernels.map(
+        lambda x, n: kernels.loop(n, lambda i, s: kernels.loop(2, lambda j, r: r * x, s), 1.0)
+    )
     close(inner(np.array([2.0]), 3), np.array([64.0]))
 
 
@@ -448,7 +481,10 @@ def test_what_is_known_of_an_array_that_is_gone_does_not_stand_for_another():
 
 def test_out_is_refused_where_it_would_be_ignored():
     out = np.empty(THETA.shape[1])
-    for f in (lambda t: GAUSSIAN(t, X, out=out), lambda t: GAUSSIAN.value_and_grad(t, X, out=(out, np.empty_like(THETA)))[0]):
+    for f in (
+        lambda t: GAUSSIAN(t, X, out=out),
+        lambda t: GAUSSIAN.value_and_grad(t, X, out=(out, np.empty_like(THETA)))[0],
+    ):
         with pytest.raises(ArgumentError, match="out= cannot hold a derivative"):
             tg.grad(lambda t, f=f: f(t).sum())(THETA)
     k = kernels.likelihood(lambda t, x: -((x - t["mu"]) ** 2))
@@ -460,6 +496,9 @@ def test_out_is_refused_where_it_would_be_ignored():
 def test_bytes_in_another_order(dtype):
     """As files of FITS have them."""
     theta, x = THETA.astype(dtype), X.astype(dtype)
-    found, expected = GAUSSIAN(theta, x), GAUSSIAN(theta.astype(theta.dtype.newbyteorder("=")), x.astype(x.dtype.newbyteorder("=")))
+    found, expected = (
+        GAUSSIAN(theta, x),
+        GAUSSIAN(theta.astype(theta.dtype.newbyteorder("=")), x.astype(x.dtype.newbyteorder("="))),
+    )
     assert found.dtype == expected.dtype and found.dtype.isnative
     np.testing.assert_array_equal(found, expected)

@@ -1,5 +1,6 @@
 """Kernels with large matrices: kept whole and emitted as loops.  Filters of 12 and 20 states against the array tape, small models and
-random programs against the unrolled code, linear algebra against NumPy, CUDA C against the CPU bit for bit."""
+random programs against the unrolled code, linear algebra against NumPy, CUDA C against the CPU bit for
+bit."""
 
 import os
 import re
@@ -78,7 +79,15 @@ def kalman(n, d, gain, start=None):
     return init, step, theta, rng.normal(size=(d, 5))
 
 
-FILTERS = [(12, 1, "inv"), (12, 2, "solve"), (12, 3, "cholesky"), (12, 12, "inv"), (20, 10, "cholesky"), (20, 12, "solve"), (20, 2, "inv")]
+FILTERS = [
+    (12, 1, "inv"),
+    (12, 2, "solve"),
+    (12, 3, "cholesky"),
+    (12, 12, "inv"),
+    (20, 10, "cholesky"),
+    (20, 12, "solve"),
+    (20, 2, "inv"),
+]
 
 
 @pytest.mark.parametrize("n, d, gain", FILTERS)
@@ -208,7 +217,9 @@ def test_short_programs_are_unrolled(monkeypatch):
     short = kernels.recursion(init, step)
     low = short.lowered(4, 0)
     assert not any(low.program.g.shape) and len(low.loops[0].carry) == 13 + 91
-    for a, b in zip((*short.value_and_grad(theta, y), short.hvp(theta, np.ones(4), y)), expected, strict=True):
+    for a, b in zip(
+        (*short.value_and_grad(theta, y), short.hvp(theta, np.ones(4), y)), expected, strict=True
+    ):
         close(a, b, 1e-10)
     init, step, theta, _ = kalman(12, 2, "inv")
     assert any(kernels.recursion(init, step).lowered(theta.size, 2).program.g.shape)
@@ -284,13 +295,21 @@ VECTOR = [
 
 def matrix_program(seed):
     rng = np.random.default_rng(seed)
-    steps = [(rng.random() < 0.65, int(rng.integers(100)), [int(k) for k in rng.integers(0, 50, 3)]) for _ in range(5)]
+    steps = [
+        (rng.random() < 0.65, int(rng.integers(100)), [int(k) for k in rng.integers(0, 50, 3)])
+        for _ in range(5)
+    ]
 
     def run(np, theta, x):
-        matrices, vectors = [theta[:16].reshape(4, 4), theta[16:32].reshape(4, 4)], [theta[32:36], x * theta[36]]
+        matrices, vectors = (
+            [theta[:16].reshape(4, 4), theta[16:32].reshape(4, 4)],
+            [theta[32:36], x * theta[36]],
+        )
         for is_matrix, f, (a, b, c) in steps:
             table = MATRIX if is_matrix else VECTOR
-            made = table[f % len(table)](np, matrices[-1 - a % 2], matrices[b % len(matrices)], vectors[c % len(vectors)])
+            made = table[f % len(table)](
+                np, matrices[-1 - a % 2], matrices[b % len(matrices)], vectors[c % len(vectors)]
+            )
             made = made / (1.0 + 0.1 * np.sum(made * made))  # of moderate size
             (matrices if is_matrix else vectors).append(made)
         return np.sum(matrices[-1] * matrices[-2]) + np.sum(np.sin(vectors[-1] + matrices[-1][0]))
@@ -305,7 +324,9 @@ def all_orders(run, theta, x, v):
     return k(theta, x), value, gradient, single, k.hvp(theta, v, x)
 
 
-@pytest.mark.parametrize("seed", [*range(4), *[pytest.param(n, marks=pytest.mark.long) for n in range(4, 24)]])
+@pytest.mark.parametrize(
+    "seed", [*range(4), *[pytest.param(n, marks=pytest.mark.long) for n in range(4, 24)]]
+)
 def test_random_matrix_programs(seed, monkeypatch):
     run = matrix_program(seed)
     rng = np.random.default_rng(100 + seed)
@@ -371,7 +392,13 @@ def test_pivoted_elimination(n):
     rng = np.random.default_rng(n)
     A, b, B = rng.normal(size=(n, n, 21)), rng.normal(size=(n, 21)), rng.normal(size=(n, 3, 21))
     A[0, 0] = 0.0
-    f = lambda A, b, B: (np.linalg.solve(A, b), np.linalg.solve(A, B), np.linalg.inv(A), np.linalg.det(A), *np.linalg.slogdet(A))
+    f = lambda A, b, B: (
+        np.linalg.solve(A, b),
+        np.linalg.solve(A, B),
+        np.linalg.inv(A),
+        np.linalg.det(A),
+        *np.linalg.slogdet(A),
+    )
     k = kernels.map(f)
     x, X, inverse, det, sign, logdet = k(A, b, B)
     At = np.moveaxis(A, -1, 0)
@@ -381,11 +408,17 @@ def test_pivoted_elimination(n):
     close(det, np.linalg.det(At), 1e-11)
     assert np.array_equal(sign, np.linalg.slogdet(At)[0])
     close(logdet, np.linalg.slogdet(At)[1], 1e-11)
-    close(np.moveaxis(tg.grad(lambda A: k(A, b, B)[5].sum())(A), -1, 0), np.linalg.inv(At).transpose(0, 2, 1), 1e-8)
+    close(
+        np.moveaxis(tg.grad(lambda A: k(A, b, B)[5].sum())(A), -1, 0),
+        np.linalg.inv(At).transpose(0, 2, 1),
+        1e-8,
+    )
     weight = rng.normal(size=(n, 21))
     loss = lambda xp: lambda A, b: (weight * xp(A, b)).sum()
     ours = loss(lambda A, b: k(A, b, B)[0])
-    theirs = lambda A, b: (weight.T * tg.numpy.linalg.solve(A.transpose(2, 0, 1), b.T[..., None])[..., 0]).sum()
+    theirs = lambda A, b: (
+        weight.T * tg.numpy.linalg.solve(A.transpose(2, 0, 1), b.T[..., None])[..., 0]
+    ).sum()
     for a, b_ in zip(tg.grad(ours, (0, 1))(A, b), tg.grad(theirs, (0, 1))(A, b), strict=True):
         close(a, b_, 1e-7)
 
@@ -397,7 +430,11 @@ def test_triangular_solves_and_factors():
 
     def f(M, B):
         L = np.linalg.cholesky(M @ M.T + n * np.eye(n))
-        lower = [scipy.linalg.solve_triangular(L, B, lower=True, trans=t, unit_diagonal=u) for t in (0, 1) for u in (False, True)]
+        lower = [
+            scipy.linalg.solve_triangular(L, B, lower=True, trans=t, unit_diagonal=u)
+            for t in (0, 1)
+            for u in (False, True)
+        ]
         upper = [scipy.linalg.solve_triangular(M + 9 * np.eye(n), B, trans=t) for t in (0, 1)]
         return L, lower, upper, scipy.linalg.cho_solve((L, True), B)
 
@@ -407,7 +444,11 @@ def test_triangular_solves_and_factors():
         factor = np.linalg.cholesky(a @ a.T + n * np.eye(n))
         close(L[..., s], factor)
         for got, (t, u) in zip(lower, [(0, False), (0, True), (1, False), (1, True)], strict=True):
-            close(got[..., s], scipy.linalg.solve_triangular(factor, b, lower=True, trans=t, unit_diagonal=u), 1e-10)
+            close(
+                got[..., s],
+                scipy.linalg.solve_triangular(factor, b, lower=True, trans=t, unit_diagonal=u),
+                1e-10,
+            )
         for got, t in zip(upper, (0, 1), strict=True):
             close(got[..., s], scipy.linalg.solve_triangular(a + 9 * np.eye(n), b, trans=t), 1e-10)
         close(solved[..., s], np.linalg.solve(a @ a.T + n * np.eye(n), b), 1e-10)
@@ -426,7 +467,15 @@ def test_a_bad_matrix_spoils_only_its_sample():
     assert not np.isfinite(x[:, :, 5]).all() and np.isfinite(np.delete(x, 5, 2)).all()
 
 
-@pytest.mark.parametrize("f", [np.linalg.inv, np.linalg.cholesky, lambda A: np.log(np.linalg.det(A)), lambda A: np.linalg.slogdet(A)[1]])
+@pytest.mark.parametrize(
+    "f",
+    [
+        np.linalg.inv,
+        np.linalg.cholesky,
+        lambda A: np.log(np.linalg.det(A)),
+        lambda A: np.linalg.slogdet(A)[1],
+    ],
+)
 def test_a_zero_cotangent_stays_zero_through_a_singular_matrix(f):
     A = np.random.default_rng(12).normal(size=(9, 9, 5))
     A[:, :, 2] = 0.0
@@ -456,10 +505,14 @@ def test_functions_without_a_block_form_are_unrolled():
     def f(A):
         C = np.exp(A)
         return {
-            "max": np.max(C, axis=0), "cumsum": np.cumsum(C[0]), "einsum": np.einsum("ij,jk->ik", C, A), "prod": np.prod(C[:, 1]),
-            "any": np.where(np.any(C > 5.0), 1.0, 0.0), "mask": np.where((C > 1.0) & ~(A > 2.0), C, 0.0).T, "var": np.var(C),
-            "roll": np.roll(C, 1, axis=0)[:, ::2], "repeat": np.repeat(C[:2], 2, axis=0), "windows": C[[0, 0, 1, 1, 2]],
-            "power": np.abs(C) ** 0.7, "hypot": np.hypot(C, A), "mean": C.mean(axis=1), "clip": np.clip(A, -0.5, 0.5),
+            "max": np.max(C, axis=0), "cumsum": np.cumsum(C[0]), "einsum": np.einsum("ij,jk->ik", C, A),
+            "prod": np.prod(C[:, 1]),
+            "any": np.where(np.any(C > 5.0), 1.0, 0.0), "mask": np.where((C > 1.0) & ~(A > 2.0), C, 0.0).T,
+            "var": np.var(C),
+            "roll": np.roll(C, 1, axis=0)[:, ::2], "repeat": np.repeat(C[:2], 2, axis=0), "windows": C[[0, 0,
+            1, 1, 2]],
+            "power": np.abs(C) ** 0.7, "hypot": np.hypot(C, A), "mean": C.mean(axis=1), "clip": np.clip(A,
+            -0.5, 0.5),
             "norm": np.linalg.norm(C), "abs": np.abs(A - 1),
         }  # fmt: skip
 
@@ -470,7 +523,9 @@ def test_functions_without_a_block_form_are_unrolled():
     loss = lambda out: sum((v * (k + 1)).sum() for k, v in enumerate(out.values()))
     h, e = 1e-6, rng.normal(size=A.shape)
     slope = tg.jvp(lambda A: loss(kernels.map(f)(A)), (A,), (e,))[1]
-    np.testing.assert_allclose(slope, (loss(kernels.map(f)(A + h * e)) - loss(kernels.map(f)(A - h * e))) / (2 * h), rtol=1e-5)
+    np.testing.assert_allclose(
+        slope, (loss(kernels.map(f)(A + h * e)) - loss(kernels.map(f)(A - h * e))) / (2 * h), rtol=1e-5
+    )
     gradient = tg.grad(lambda A: loss(kernels.map(f)(A)))(A)
     close((gradient * e).sum(), slope, 1e-10)
 
@@ -510,13 +565,23 @@ def test_loops_with_matrices():
     weight = rng.normal(size=A.shape)
     gradient = tg.grad(lambda A: (weight * k(A, n)).sum())(A)
     for s in (0, 3, 6):
-        close(gradient[..., s], tg.grad(lambda X: (weight[..., s] * plain(X, s)).sum())(A[..., s].copy()) if n[s] else 0 * A[..., s], 1e-11)
+        close(
+            gradient[..., s],
+            tg.grad(lambda X: (weight[..., s] * plain(X, s)).sum())(A[..., s].copy())
+            if n[s]
+            else 0 * A[..., s],
+            1e-11,
+        )
     v = rng.normal(size=A.shape)
     f = lambda A: (weight * k(A, n) ** 2).sum()
     h = 1e-6
     differences = (tg.grad(f)(A + h * v) - tg.grad(f)(A - h * v)) / (2 * h)
     np.testing.assert_allclose(tg.hvp(f, A, v), differences, rtol=1e-6, atol=1e-6 * np.abs(differences).max())
-    grow = kernels.map(lambda A: kernels.while_loop(lambda X: np.sum(X * X) < 50.0, lambda X: X @ (A + 1.2 * np.eye(9)), np.eye(9), 40))
+    grow = kernels.map(
+        lambda A: kernels.while_loop(
+            lambda X: np.sum(X * X) < 50.0, lambda X: X @ (A + 1.2 * np.eye(9)), np.eye(9), 40
+        )
+    )
     out = grow(A)
     for s in range(7):
         X = np.eye(9)
@@ -535,7 +600,11 @@ def test_carries_exchanged_and_transposed():
         return (Y, X.T, z[::-1] * theta[0]), np.sum(X * Y) * y + np.sum(z[:3]) + np.sum(Z * X) * theta[1]
 
     def init(theta):
-        return np.arange(81.0).reshape(9, 9) * theta[0] / 81, np.eye(9) * theta[1] + 0.5, np.linspace(0.0, 1.0, 12)
+        return (
+            np.arange(81.0).reshape(9, 9) * theta[0] / 81,
+            np.eye(9) * theta[1] + 0.5,
+            np.linspace(0.0, 1.0, 12),
+        )
 
     theta, y = np.array([0.7, 0.4]), np.array([0.3, -0.2, 0.9, 0.1, 1.4])
     k, f = kernels.recursion(init, step), summed(init, step)
@@ -583,10 +652,14 @@ def test_a_step_that_catches_errors_is_traced_whole(monkeypatch):
 
 
 def test_wrong_shapes_are_refused():
-    k = kernels.recursion(lambda th: np.zeros((9, 9)), lambda c, th, y: (np.zeros((9, 10)) + th[0], y * th[0]))
+    k = kernels.recursion(
+        lambda th: np.zeros((9, 9)), lambda c, th, y: (np.zeros((9, 10)) + th[0], y * th[0])
+    )
     with pytest.raises(KernelError, match="81 numbers before the step and 90 after"):
         k(np.ones((1, 2)), np.ones(4))
-    k = kernels.recursion(lambda th: np.zeros((9, 10)), lambda c, th, y: (np.zeros((10, 9)) + th[0], y * th[0]))
+    k = kernels.recursion(
+        lambda th: np.zeros((9, 10)), lambda c, th, y: (np.zeros((10, 9)) + th[0], y * th[0])
+    )
     with pytest.raises(KernelError, match="other shapes"):
         k(np.ones((1, 2)), np.ones(4))
     with pytest.raises(ValueError, match="do not fit"):
@@ -644,8 +717,8 @@ def symmetric(x):
 
 @pytest.mark.parametrize("factor", [scaled_rows, projection])
 def test_congruence_whose_factor_no_node_uses(factor):
-    """G P G' where an element -2 k of G is in the products as -2 (k p): the adjoint of the whole would go to a node that nobody
-    reads."""
+    """G P G' where an element -2 k of G is in the products as -2 (k p): the adjoint of the whole would go to
+    a node that nobody reads."""
     weights = np.array([[0.3, 0.5], [0.5, -0.8]])
 
     def f(x):
@@ -659,7 +732,8 @@ def test_congruence_whose_factor_no_node_uses(factor):
 
 
 def test_congruence_with_an_element_of_its_middle():
-    """A P A' with a 1 alone in the first row of A: the first element of the product is that of P, and goes on to P's own operands."""
+    """A P A' with a 1 alone in the first row of A: the first element of the product is that of P, and goes on
+    to P's own operands."""
     weights = np.array([[0.3, 0.5], [0.5, -0.8]])
 
     def f(x):

@@ -1,4 +1,5 @@
-"""Missing data in random likelihoods and recursions: the derivatives are those without the missing data, and none is nan."""
+"""Missing data in random likelihoods and recursions: the derivatives are those without the missing data, and
+none is nan."""
 
 import numpy as np
 import pytest
@@ -90,7 +91,9 @@ def test_recursions(seed):
 
     def step(carry, theta, y):
         values = f([theta[0], theta[1], *carry, *components(y)])
-        return (np.tanh(values[-1] + values[-2]), 0.5 * carry[1] + np.sin(values[-3])), values[-1] * values[-4] + values[-2]
+        return (np.tanh(values[-1] + values[-2]), 0.5 * carry[1] + np.sin(values[-3])), values[-1] * values[
+            -4
+        ] + values[-2]
 
     def skip(carry, theta):
         return carry[0] * theta[0] * 0.9, carry[1] + theta[1] * 0.1
@@ -115,19 +118,25 @@ def test_recursions(seed):
 
 
 SEEING = [
-    lambda theta, y: theta[0] * np.fmax(y, 0.1), lambda theta, y: theta[0] * np.interp(y, [0.0, 1.0], [0.0, 2.0]),
-    lambda theta, y: theta[0] * np.where(np.isnan(y), -7.0, y), lambda theta, y: theta[0] * np.nan_to_num(np.sqrt(y - 0.3), nan=-50.0),
-    lambda theta, y: theta[0] * np.median(np.array([y, 0.2, 0.4])), lambda theta, y: theta[0] * np.where(np.isfinite(y), y, 3.0),
+    lambda theta, y: theta[0] * np.fmax(y, 0.1), lambda theta, y: theta[0] * np.interp(y, [0.0, 1.0], [0.0,
+    2.0]),
+    lambda theta, y: theta[0] * np.where(np.isnan(y), -7.0, y), lambda theta,
+    y: theta[0] * np.nan_to_num(np.sqrt(y - 0.3), nan=-50.0),
+    lambda theta, y: theta[0] * np.median(np.array([y, 0.2, 0.4])), lambda theta,
+    y: theta[0] * np.where(np.isfinite(y), y, 3.0),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("f", SEEING)
 def test_what_is_left_out_whatever_the_function_looks_for(f):
-    """A function with a branch for nan, of its own or in a function of NumPy's, gets no missing datum either; with 'step' it does."""
+    """A function with a branch for nan, of its own or in a function of NumPy's, gets no missing datum either;
+    with 'step' it does."""
     theta, y = np.array([[2.0, 3.0]]), np.array([0.5, np.nan, 0.25])
     for what in ("__call__", "grad", "hessian"):
         found = getattr(tg.kernels.likelihood(f), what)(theta, y)
         np.testing.assert_array_equal(found, getattr(tg.kernels.likelihood(f), what)(theta, y[::2]))
     with np.errstate(invalid="ignore"):
         expected = [sum(f([t], v) for v in y) for t in theta[0]]
-    np.testing.assert_allclose(tg.kernels.likelihood(f, missing="step", invalid="nan")(theta, y), expected, rtol=1e-14)
+    np.testing.assert_allclose(
+        tg.kernels.likelihood(f, missing="step", invalid="nan")(theta, y), expected, rtol=1e-14
+    )

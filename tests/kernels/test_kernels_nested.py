@@ -1,5 +1,5 @@
-"""Loops within loops, within the step of a recursion, and within a likelihood: against closed forms, mpmath, the same program in
-plain Python through the tape, and finite differences."""
+"""Loops within loops, within the step of a recursion, and within a likelihood: against closed forms, mpmath,
+the same program in plain Python through the tape, and finite differences."""
 
 import functools
 
@@ -74,7 +74,9 @@ def reference(theta, data):
     return float(value), as_array(gradient)[:, 0], as_array(hessian), np.array(by_data, float).T
 
 
-DATA = np.stack([np.array([0.0, 0.3, 1.7, 2.2, 3.9, 5.0, 8.8]), np.array([0.1, 0.2, 1.0, 2.5, 4.0, 5.5, 7.0])])
+DATA = np.stack(
+    [np.array([0.0, 0.3, 1.7, 2.2, 3.9, 5.0, 8.8]), np.array([0.1, 0.2, 1.0, 2.5, 4.0, 5.5, 7.0])]
+)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 17, 100])
@@ -95,7 +97,8 @@ def test_kepler_against_implicit_derivatives(batch):
 
 
 def test_kepler_of_every_kind():
-    """Data of each sample, contributions, scores, float32, the sum over samples of the gradient by shared data."""
+    """Data of each sample, contributions, scores, float32, the sum over samples of the gradient by shared
+    data."""
     k = kernels.likelihood(term)
     theta = np.stack([np.linspace(0.1, 0.7, 5), np.linspace(1.2, 0.8, 5)])
     expected = [reference(theta[:, b], DATA) for b in range(5)]
@@ -108,7 +111,10 @@ def test_kepler_of_every_kind():
     close(tg.grad(lambda d: k(theta, d).sum())(each), np.stack([x[3] for x in own], -1))
     close(k.contributions(theta, DATA).sum(axis=0), values)
     w = np.sin(np.arange(7.0))[:, None]
-    close(tg.grad(lambda t: (k.contributions(t, DATA) * w).sum())(theta), np.einsum("nb,npb->pb", w * np.ones(5), k.scores(theta, DATA)))
+    close(
+        tg.grad(lambda t: (k.contributions(t, DATA) * w).sum())(theta),
+        np.einsum("nb,npb->pb", w * np.ones(5), k.scores(theta, DATA)),
+    )
     close(k.scores(theta, DATA).sum(axis=0), gradients)
     close(k.fisher(theta, DATA), np.einsum("npb,nqb->bpq", k.scores(theta, DATA), k.scores(theta, DATA)))
     single = k.value_and_grad(theta.astype(np.float32), DATA.astype(np.float32))
@@ -127,7 +133,9 @@ def test_missing_data_in_a_loop():
     """A square root that is nan for the number that stands in for a missing one."""
 
     def f(theta, y):
-        s = kernels.while_loop(lambda s: s < y - 0.6, lambda s: s + np.sqrt(y - s - 0.55) * theta[0] + 0.2, 0.0 * y, 100)
+        s = kernels.while_loop(
+            lambda s: s < y - 0.6, lambda s: s + np.sqrt(y - s - 0.55) * theta[0] + 0.2, 0.0 * y, 100
+        )
         return -s * s * theta[1]
 
     k = kernels.likelihood(f, missing="skip")
@@ -157,7 +165,9 @@ def observed(theta, data):
 
 def test_steps_of_runge_and_kutta_between_data():
     k, theta, data = case("substeps")
-    assert depths(k, 5, 2) == [1, 2, 1, 2, 2], "the filter, its steps; the sweep, the steps again, and their sweep"
+    assert depths(k, 5, 2) == [1, 2, 1, 2, 2], (
+        "the filter, its steps; the sweep, the steps again, and their sweep"
+    )
     value, gradient = k.value_and_grad(theta, data)
     hessian = k.hessian(theta, data)
     for b in (0, 5, 10):
@@ -205,7 +215,9 @@ def test_missing_data_of_a_filter():
 
 def test_loops_in_init():
     """A stationary variance by iteration to a fixed point, each sample with its own number of steps."""
-    fixed = lambda a, q: kernels.while_loop(lambda c: abs(c[0] - c[1]) > 1e-15, lambda c: (a * a * c[0] + q, c[0]), (q, 0.0 * q), 3000)[0]
+    fixed = lambda a, q: kernels.while_loop(
+        lambda c: abs(c[0] - c[1]) > 1e-15, lambda c: (a * a * c[0] + q, c[0]), (q, 0.0 * q), 3000
+    )[0]
     step = lambda c, theta, y: (theta[0] * y, -0.5 * (y - c) ** 2 / fixed(theta[0], theta[1]))
     k = kernels.recursion(lambda theta: fixed(theta[0], theta[1]), step)
     theta = np.array([[0.1, 0.5, 0.9, 0.95], [1.0, 0.5, 2.0, 0.3]])
@@ -230,7 +242,8 @@ def test_loops_in_init():
 
 @pytest.mark.parametrize("batch", [1, 3, 17, 100])
 def test_three_loops_deep(batch):
-    """The middle bound is the counter of the outer loop, the innermost goes on by its condition; samples take 0 to 8 steps."""
+    """The middle bound is the counter of the outer loop, the innermost goes on by its condition; samples take
+    0 to 8 steps."""
     k = kernels.map(triangle)
     x, n = np.linspace(0.4, 1.6, batch), (np.arange(batch) * 5) % 9
     value, gradient = k(x, n), tg.grad(lambda x: k(x, n).sum())(x)
@@ -248,8 +261,12 @@ def test_four_loops_deep_on_threads(monkeypatch):
     """The innermost reads the counters of all; the bits are the same on three threads."""
 
     def f(x, n):
-        last = lambda a, b, c, u: kernels.loop(c + 1 + a, lambda d, v: 0.9 * v + 0.1 * np.sin(x * v + a - b + c - d), u)
-        middle = lambda a, t: kernels.loop(a + 1, lambda b, t: kernels.loop(b + 1, lambda c, u: last(a, b, c, u), t), t)
+        last = lambda a, b, c, u: kernels.loop(
+            c + 1 + a, lambda d, v: 0.9 * v + 0.1 * np.sin(x * v + a - b + c - d), u
+        )
+        middle = lambda a, t: kernels.loop(
+            a + 1, lambda b, t: kernels.loop(b + 1, lambda c, u: last(a, b, c, u), t), t
+        )
         return kernels.loop(n, lambda a, s: middle(a, s), x)
 
     k = kernels.map(f)
@@ -308,29 +325,44 @@ def test_a_continued_fraction_of_each_term():
 
     def f(x, n):
         def tangent(x, terms):
-            return x / kernels.loop(terms, lambda i, c: 2.0 * (terms - i) - 1.0 - x * x / c, 2.0 * terms + 1.0)
+            return x / kernels.loop(
+                terms, lambda i, c: 2.0 * (terms - i) - 1.0 - x * x / c, 2.0 * terms + 1.0
+            )
 
         return kernels.loop(n, lambda i, s: s + tangent(x * (i + 1) / 8, 12.0 + i), 0.0 * x)
 
     k = kernels.map(f)
     x, n = np.linspace(0.1, 1.2, 7), np.array([0, 1, 2, 3, 5, 8, 8])
     expected = np.array([sum(np.tan(a * (i + 1) / 8) for i in range(m)) for a, m in zip(x, n, strict=True)])
-    slope = np.array([sum((i + 1) / 8 / np.cos(a * (i + 1) / 8) ** 2 for i in range(m)) for a, m in zip(x, n, strict=True)])
+    slope = np.array(
+        [sum((i + 1) / 8 / np.cos(a * (i + 1) / 8) ** 2 for i in range(m)) for a, m in zip(x, n, strict=True)]
+    )
     close(k(x, n), expected)
     close(tg.grad(lambda x: k(x, n).sum())(x), slope)
 
 
 def test_numbers_of_steps():
     """None, negative, fractional, nan, and more than there is room for at first."""
-    power = lambda x, n: kernels.loop(20, lambda j, t: t + kernels.loop(n, lambda i, s: s * x, 1.0 + 0.0 * t), 0.0)
+    power = lambda x, n: kernels.loop(
+        20, lambda j, t: t + kernels.loop(n, lambda i, s: s * x, 1.0 + 0.0 * t), 0.0
+    )
     k = kernels.map(power)
     n = np.array([np.nan, -3.0, 2.5, 0.0, 3.0, 500.0])
     x = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 1.001])
     assert np.isnan(k(x, n)[0])
     close(k(x, n)[1:], 20 * x[1:] ** np.array([0, 2, 0, 3, 500]))
-    close(tg.vjp(lambda x: k(x, tg.Const(n)), x)[1](np.ones(6)), 20 * np.array([0, 0, 4, 0, 12, 500 * 1.001**499]))
-    bounded = kernels.map(lambda x, n: kernels.loop(18, lambda j, t: t + kernels.loop(n, lambda i, s: s * x, 1.0, max_steps=6), 0.0))
-    assert np.array_equal(bounded(np.full(3, 2.0), np.array([6.0, 7.0, 0.0])), [18 * 64, np.nan, 18], equal_nan=True)
+    close(
+        tg.vjp(lambda x: k(x, tg.Const(n)), x)[1](np.ones(6)),
+        20 * np.array([0, 0, 4, 0, 12, 500 * 1.001**499]),
+    )
+    bounded = kernels.map(
+        lambda x, n: kernels.loop(
+            18, lambda j, t: t + kernels.loop(n, lambda i, s: s * x, 1.0, max_steps=6), 0.0
+        )
+    )
+    assert np.array_equal(
+        bounded(np.full(3, 2.0), np.array([6.0, 7.0, 0.0])), [18 * 64, np.nan, 18], equal_nan=True
+    )
 
 
 def test_a_sweep_that_needs_the_counter_only():
@@ -342,12 +374,15 @@ def test_a_sweep_that_needs_the_counter_only():
 
 
 def test_counts_that_depend_on_counted_loops():
-    """Where the tape has no room for all steps of a loop, those after it still take the numbers of steps that they should."""
+    """Where the tape has no room for all steps of a loop, those after it still take the numbers of steps that
+    they should."""
 
     def f(x, n):
         first = kernels.loop(n, lambda i, s: s + 0.01 * np.sin(s * x), x)
         second = kernels.loop(np.floor(first * 1e3), lambda i, s: s * 0.999 + 0.001 * x, first)
-        return kernels.loop(n, lambda i, s: kernels.loop(i + np.floor(s), lambda j, u: u + 0.001 * x / u, s), second)
+        return kernels.loop(
+            n, lambda i, s: kernels.loop(i + np.floor(s), lambda j, u: u + 0.001 * x / u, s), second
+        )
 
     x, n = np.array([0.7, 1.0, 1.3]), np.array([150, 20, 90])
     gradient = tg.grad(lambda x: kernels.map(f)(x, n).sum())(x)
@@ -356,14 +391,17 @@ def test_counts_that_depend_on_counted_loops():
         loop = lambda n, body, c: kernels.loop(int(np.floor(tg.value(n))), body, c)
         first = loop(n, lambda i, s: s + 0.01 * np.sin(s * x), x)
         second = loop(tg.value(first) * 1e3, lambda i, s: s * 0.999 + 0.001 * x, first)
-        return loop(n, lambda i, s: loop(i + np.floor(tg.value(s)), lambda j, u: u + 0.001 * x / u, s), second)
+        return loop(
+            n, lambda i, s: loop(i + np.floor(tg.value(s)), lambda j, u: u + 0.001 * x / u, s), second
+        )
 
     close(gradient, [tg.grad(lambda x, m=m: plain(x, m))(a) for a, m in zip(x, n, strict=True)])
 
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_what_comes_after_the_end_reaches_nothing(inside):
-    """After its last step the state lies where the next one would be nan, and where two paths meet so would the derivative."""
+    """After its last step the state lies where the next one would be nan, and where two paths meet so would
+    the derivative."""
 
     def f(x):
         def body(c):
@@ -393,12 +431,17 @@ def test_a_loop_whose_result_is_not_taken_reaches_nothing(inside):
     plain = [lambda x, m=m: f(x, int(m)) if x > 1.5 else (m * x * x if inside else x * x) for m in n]
     close(k(x, n), [g(a) for g, a in zip(plain, x, strict=True)])
     close(tg.grad(lambda x: k(x, n).sum())(x), [tg.grad(g)(a) for g, a in zip(plain, x, strict=True)])
-    close(tg.hvp(lambda x: k(x, n).sum(), x, np.ones(4)), [tg.grad(tg.grad(g))(a) for g, a in zip(plain, x, strict=True)])
+    close(
+        tg.hvp(lambda x: k(x, n).sum(), x, np.ones(4)),
+        [tg.grad(tg.grad(g))(a) for g, a in zip(plain, x, strict=True)],
+    )
 
 
 def test_a_step_that_is_not_taken_asks_for_no_inner_steps():
     """Samples that are done would ask for 10^9 steps, which would take seconds."""
-    f = lambda x: kernels.while_loop(lambda c: c < 10.0, lambda c: kernels.loop(np.where(c < 10, 3.0, 1e9), lambda i, s: s * x, c), x, 40)
+    f = lambda x: kernels.while_loop(
+        lambda c: c < 10.0, lambda c: kernels.loop(np.where(c < 10, 3.0, 1e9), lambda i, s: s * x, c), x, 40
+    )
     k = kernels.map(f)
     x = np.array([1.01, 1.5, 2.0, 9.0])
     plain = lambda x: kernels.while_loop(lambda c: c < 10.0, lambda c: c * x * x * x, x, 40)
@@ -426,7 +469,8 @@ def test_what_is_not_used_is_not_computed():
 
 
 def test_equal_components_stay_one():
-    """A covariance through steps of its differential equation: the four numbers of a symmetric matrix are three."""
+    """A covariance through steps of its differential equation: the four numbers of a symmetric matrix are
+    three."""
 
     def f(a, n):
         def body(i, P):
@@ -437,10 +481,15 @@ def test_equal_components_stay_one():
 
     k = kernels.map(f)
     family, _ = k._family(((), ()), (False, True))
-    assert [len(b.loop.carry) for b in tg.kernels.emit.lower.lower_program(family.derived("F", 0, ())).bodies] == [3, 3]
+    assert [
+        len(b.loop.carry) for b in tg.kernels.emit.lower.lower_program(family.derived("F", 0, ())).bodies
+    ] == [3, 3]
     a, n = np.array([0.5, 1.0, 2.0]), np.array([1, 2, 4])
     close(k(a, n), [f(x, int(m)) for x, m in zip(a, n, strict=True)])
-    close(tg.grad(lambda a: k(a, n).sum())(a), [tg.grad(lambda x, m=m: f(x, int(m)))(x) for x, m in zip(a, n, strict=True)])
+    close(
+        tg.grad(lambda a: k(a, n).sum())(a),
+        [tg.grad(lambda x, m=m: f(x, int(m)))(x) for x, m in zip(a, n, strict=True)],
+    )
 
 
 def moved(loop):
@@ -448,7 +497,10 @@ def moved(loop):
 
     def step(c, theta, d):
         A = np.array([[0.0, 1.0], [-theta[0], -0.3]])
-        euler = lambda i, c: (c[0] + 0.05 * (A @ c[0]), c[1] + 0.05 * (A @ c[1] + c[1] @ A.T + np.eye(2) * theta[1]))
+        euler = lambda i, c: (
+            c[0] + 0.05 * (A @ c[0]),
+            c[1] + 0.05 * (A @ c[1] + c[1] @ A.T + np.eye(2) * theta[1]),
+        )
         m, P = loop(d[1], euler, c)
         S, v = P[0, 0] + theta[2], d[0] - m[0]
         G = P[:, 0] / S
@@ -458,12 +510,16 @@ def moved(loop):
 
 
 def test_equal_components_of_a_filter_with_missing_data():
-    """Two means and three numbers of a covariance, which at the start are 0, t and 0: equal, fixed, and then not so."""
+    """Two means and three numbers of a covariance, which at the start are 0, t and 0: equal, fixed, and then
+    not so."""
     start = lambda theta: (np.zeros(2), np.eye(2) * theta[1])
     k = kernels.recursion(start, moved(kernels.loop), missing="skip")
     assert [len(body.loop.carry) for body in k.lowered(3, 2).bodies] == [5] * 5
     rng = np.random.default_rng(0)
-    data, theta = np.stack([rng.normal(size=9), rng.integers(0, 30, 9)]), np.abs(rng.normal(size=(3, 4))) + 0.3
+    data, theta = (
+        np.stack([rng.normal(size=9), rng.integers(0, 30, 9)]),
+        np.abs(rng.normal(size=(3, 4))) + 0.3,
+    )
     data[0, [1, 4, 7]] = np.nan
     step = moved(lambda n, body, c: kernels.loop(int(tg.value(n)), body, c))
 
@@ -484,8 +540,12 @@ def test_equal_components_of_a_filter_with_missing_data():
 
 def test_code_does_not_grow_with_the_steps():
     def size(n, m):
-        k = kernels.recursion(lambda t: t[0], lambda c, t, y: (kernels.loop(n, lambda i, s: np.sin(s) + t[1] * i, c), c * y))
-        l = kernels.likelihood(lambda t, y: kernels.while_loop(lambda s: s < y, lambda s: s * t[0] + t[1], t[2], m))
+        k = kernels.recursion(
+            lambda t: t[0], lambda c, t, y: (kernels.loop(n, lambda i, s: np.sin(s) + t[1] * i, c), c * y)
+        )
+        l = kernels.likelihood(
+            lambda t, y: kernels.while_loop(lambda s: s < y, lambda s: s * t[0] + t[1], t[2], m)
+        )
         return k.lowered(2, 0).instructions, l.lowered(3, 0, "R", 1).instructions
 
     assert size(17, 10) == size(10**6, 10**6)
@@ -495,11 +555,15 @@ def test_code_does_not_grow_with_the_steps():
 def test_a_body_that_takes_elements_of_a_list(made):
     """It is written out; where that would be long the error says what is wrong."""
     weights = made([0.1 * i for i in range(1001)])
-    k = lambda n: kernels.likelihood(lambda theta, y: kernels.loop(n, lambda i, s: s * theta[0] + weights[i], y))
+    k = lambda n: kernels.likelihood(
+        lambda theta, y: kernels.loop(n, lambda i, s: s * theta[0] + weights[i], y)
+    )
     x, y = np.array([[0.5, 0.9]]), np.array([1.0, 2.0])
     expected = sum(functools.reduce(lambda s, w: s * x[0] + w, weights[:20], v) for v in y)
     close(k(20)(x, y), expected)
-    inside = kernels.map(lambda x: kernels.loop(30, lambda i, s: kernels.loop(18, lambda j, u: 0.5 * u + weights[j] * x, s), x))
+    inside = kernels.map(
+        lambda x: kernels.loop(30, lambda i, s: kernels.loop(18, lambda j, u: 0.5 * u + weights[j] * x, s), x)
+    )
     total = lambda x, s: functools.reduce(lambda u, w: 0.5 * u + w * x, weights[:18], s)
     close(inside(x[0]), [functools.reduce(lambda s, i, a=a: total(a, s), range(30), a) for a in x[0]])
     with pytest.raises(KernelError, match="known only when the kernel runs|traced value"):
@@ -528,12 +592,16 @@ def test_numbers_that_leave_a_body_otherwise():
         with pytest.raises(KernelError, match="only the carry leaves a loop"):
             kernels.map(leak(outer))(x)
     with pytest.raises(KernelError, match="given 2 numbers and returned 3") as caught:
-        kernels.recursion(lambda t: 1.0, lambda c, t, y: (c, kernels.loop(20, lambda i, s: (*s, s[0]), (c, c))[0]))(x[:1, None], x)
+        kernels.recursion(
+            lambda t: 1.0, lambda c, t, y: (c, kernels.loop(20, lambda i, s: (*s, s[0]), (c, c))[0])
+        )(x[:1, None], x)
     assert "test_kernels_nested.py:" in str(caught.value)
 
 
 def test_scores_of_a_loop_are_differentiated_forwards():
-    k = kernels.likelihood(lambda t, y: kernels.while_loop(lambda s: s < y, lambda s: s * t[0] + t[1], t[2], 100))
+    k = kernels.likelihood(
+        lambda t, y: kernels.while_loop(lambda s: s < y, lambda s: s * t[0] + t[1], t[2], 100)
+    )
     theta, data = np.array([[1.1, 1.2], [0.3, 0.2], [0.2, 0.4]]), np.array([1.0, 2.0, 3.0])
     ours = tg.jvp(lambda t: k.scores(t, data), (theta,), (np.ones_like(theta),))[1]
     close(ours.sum(axis=0), k.hvp(theta, np.ones_like(theta), data))
@@ -551,7 +619,8 @@ def start(theta):
 
 
 def update(loop):
-    """A filter of ten states, whose covariance moves by as many steps of its differential equation as the datum says."""
+    """A filter of ten states, whose covariance moves by as many steps of its differential equation as the
+    datum says."""
 
     def step(carry, theta, d):
         F = 0.1 * theta[: STATES**2].reshape(STATES, STATES)
@@ -573,7 +642,9 @@ def update(loop):
 def test_matrices_kept_whole():
     rng = np.random.default_rng(0)
     data = np.stack([rng.normal(size=6), np.array([0.0, 3, 1, 2, 5, 2])])
-    centre = np.concatenate([0.7 * np.linalg.qr(rng.normal(size=(STATES, STATES)))[0].ravel(), np.log(np.full(STATES, 0.3))])
+    centre = np.concatenate(
+        [0.7 * np.linalg.qr(rng.normal(size=(STATES, STATES)))[0].ravel(), np.log(np.full(STATES, 0.3))]
+    )
     theta, w = centre[:, None] * (1 + 0.05 * rng.normal(size=(110, 5))), rng.normal(size=(110, 5))
     k = kernels.recursion(start, update(kernels.loop))
     low = k.lowered(110, 2)
@@ -593,7 +664,9 @@ def test_matrices_kept_whole():
         close(value[b], v)
         close(gradient[:, b], g)
     one = k.value_and_grad(theta[:, :1].copy(), data)
-    assert np.array_equal(one[0], value[:1]) and np.array_equal(one[1], gradient[:, :1]), "the bits of one sample and of several"
+    assert np.array_equal(one[0], value[:1]) and np.array_equal(one[1], gradient[:, :1]), (
+        "the bits of one sample and of several"
+    )
     close(k.hvp(theta, w, data)[:, 1], tg.hvp(plain, theta[:, 1], w[:, 1]), 1e-9)
     close(tg.grad(lambda d: k(theta[:, 2:3], d).sum())(data), tg.grad(lambda d: plain(theta[:, 2], d))(data))
 
@@ -602,9 +675,13 @@ def test_vectors_kept_whole_three_loops_deep():
     M = 0.1 * np.random.default_rng(1).normal(size=(70, 70))
 
     def f(x, n):
-        shrunk = lambda v: kernels.while_loop(lambda u: (u * u).sum() > 4.0 * x, lambda u: 0.8 * u + 0.01 * np.sin(M @ u), v, 60)
+        shrunk = lambda v: kernels.while_loop(
+            lambda u: (u * u).sum() > 4.0 * x, lambda u: 0.8 * u + 0.01 * np.sin(M @ u), v, 60
+        )
         step = lambda v, j: shrunk(np.tanh(M @ v + x) + 0.1 * j)
-        return kernels.loop(n, lambda i, v: kernels.loop(i + 1, lambda j, v: step(v, j), v), np.ones(70) * x).sum()
+        return kernels.loop(
+            n, lambda i, v: kernels.loop(i + 1, lambda j, v: step(v, j), v), np.ones(70) * x
+        ).sum()
 
     k = kernels.map(f)
     x, n = np.array([0.3, 0.5, 0.7, 0.9, 1.1]), np.array([0, 1, 2, 3, 5])
@@ -613,7 +690,11 @@ def test_vectors_kept_whole_three_loops_deep():
     close(k(x, n), [f(a, int(m)) for a, m in zip(x, n, strict=True)])
     one = [lambda x, m=m: f(x, int(m)) for m in n]
     close(tg.grad(lambda x: k(x, n).sum())(x), [tg.grad(g)(a) for g, a in zip(one, x, strict=True)])
-    close(tg.hvp(lambda x: k(x, n).sum(), x, np.ones(5)), [tg.grad(tg.grad(g))(a) for g, a in zip(one, x, strict=True)], 1e-10)
+    close(
+        tg.hvp(lambda x: k(x, n).sum(), x, np.ones(5)),
+        [tg.grad(tg.grad(g))(a) for g, a in zip(one, x, strict=True)],
+        1e-10,
+    )
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -627,7 +708,9 @@ def test_random_nests_of_vectors_kept_whole(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["map", "likelihood", "recursion"])
-@pytest.mark.parametrize("seed", [*range(7), *[pytest.param(n, marks=pytest.mark.long) for n in range(7, 42)]])
+@pytest.mark.parametrize(
+    "seed", [*range(7), *[pytest.param(n, marks=pytest.mark.long) for n in range(7, 42)]]
+)
 def test_random_nests(seed, kind):
     assert disagreement(seed, kind, seed % 2 == 0) < 1e-9
 
@@ -638,10 +721,14 @@ def test_bounds_that_are_no_whole_numbers():
     taken = np.array([3.0, 2.0, 0.0, 0.0, 0.0, np.nan, 0.0, 5.0])
     k = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s * x, 1.0))
     np.testing.assert_array_equal(k(x, n), 2.0**taken)
-    np.testing.assert_array_equal(tg.vjp(lambda x: k(x, tg.Const(n)), x)[1](np.ones(8))[:5], (taken * 2.0 ** (taken - 1))[:5])
+    np.testing.assert_array_equal(
+        tg.vjp(lambda x: k(x, tg.Const(n)), x)[1](np.ones(8))[:5], (taken * 2.0 ** (taken - 1))[:5]
+    )
     limited = kernels.map(lambda x, n: kernels.loop(n, lambda i, s: s * x, 1.0, max_steps=4))
     np.testing.assert_array_equal(limited(x, n), np.where(taken > 4, np.nan, 2.0**taken))
-    inside = kernels.likelihood(lambda t, y: kernels.loop(y[0], lambda i, s: s * t[0], 1.0) * y[1], invalid="nan")
+    inside = kernels.likelihood(
+        lambda t, y: kernels.loop(y[0], lambda i, s: s * t[0], 1.0) * y[1], invalid="nan"
+    )
     data = np.stack([n[:5], np.arange(5.0)])
     np.testing.assert_allclose(inside(np.array([2.0]), data), (2.0 ** taken[:5] * np.arange(5.0)).sum())
     assert kernels.loop(2.5, lambda i, s: s * 2, 1.0) == 4.0

@@ -1,4 +1,5 @@
-"""NVRTC, which needs no GPU: every generated kernel of the list for every architecture, within its budget of registers."""
+"""NVRTC, which needs no GPU: every generated kernel of the list for every architecture, within its budget of
+registers."""
 
 import pytest
 
@@ -11,10 +12,14 @@ from tapegrad.errors import KernelError
 from tapegrad.kernels.launch.cuda import cubin
 
 
-@pytest.mark.parametrize("arch, every", [(90, 3), *[pytest.param(a, 1, marks=pytest.mark.long) for a in ARCHS]])
+@pytest.mark.parametrize(
+    "arch, every", [(90, 3), *[pytest.param(a, 1, marks=pytest.mark.long) for a in ARCHS]]
+)
 def test_registers_and_spills_are_within_the_budget(arch, every):
     wrong = excess(arch, *read(FILE.read_text()), every)
-    assert not wrong, "\n".join([*wrong, "(to change the budget: PYTHONPATH=. python tests/support/_nvrtc.py)"])
+    assert not wrong, "\n".join(
+        [*wrong, "(to change the budget: PYTHONPATH=. python tests/support/_nvrtc.py)"]
+    )
 
 
 def test_the_budget_finds_what_it_is_for(monkeypatch):

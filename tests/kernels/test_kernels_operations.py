@@ -1,5 +1,5 @@
-"""What ops/ declares of an operation holds in kernels, too: the lines of the table of cases, value and derivatives up to the third against
-the array operations."""
+"""What ops/ declares of an operation holds in kernels, too: the lines of the table of cases, value and
+derivatives up to the third against the array operations."""
 
 import numpy as np
 import pytest
@@ -20,12 +20,15 @@ kernels = tg.kernels
 
 
 def in_kernels(case):
-    """Has the operation of this line, or of a ufunc that is composed one that it is composed of, a form in kernels?"""
+    """Has the operation of this line, or of a ufunc that is composed one that it is composed of, a form in
+    kernels?"""
     ours = NUMPY.get(case.f) if isinstance(case.f, np.ufunc) or case.f is np.sinc else None
     if ours is None:
         return False
     entries = [ours] if hasattr(ours, "prim") else [PRIMITIVES[name] for name in case.covers]
-    return any(e.prim.scalar is not None for e in entries) and all([np.asarray(a).dtype.kind == "f" for a in case.inputs])
+    return any(e.prim.scalar is not None for e in entries) and all(
+        [np.asarray(a).dtype.kind == "f" for a in case.inputs]
+    )
 
 
 CASES = [case for case in all_cases() if in_kernels(case)]
@@ -49,15 +52,25 @@ def test_values_and_derivatives(case):
         np.testing.assert_allclose(k(*x), case.f(*x), rtol=1e-13, atol=1e-14)
         for order in range(1, case.order + 1):
             expected = seeded(case.f, order)(*x)
-            np.testing.assert_allclose(seeded(k, order)(*x), expected, rtol=1e-11 * 10**order, atol=1e-13 * 10**order * abs(expected).max())
+            np.testing.assert_allclose(
+                seeded(k, order)(*x),
+                expected,
+                rtol=1e-11 * 10**order,
+                atol=1e-13 * 10**order * abs(expected).max(),
+            )
 
 
 FAR = {
-    sp.log_ndtr: [-1e4, -300.0, -13.0, 13.0, 40.0, 300.0], sp.erfcx: [-20.0, 3.0, 30.0, 1e8], np.tanh: [-300.0, -12.0, 0.0, 25.0, 300.0],
-    sp.expit: [-700.0, -40.0, 0.0, 40.0, 700.0], sp.logit: [1e-300, 1e-9, 0.5, 1 - 1e-9], np.arcsinh: [-1e200, -1e9, 0.0, 1e-9, 1e200],
-    np.arccosh: [1.0 + 1e-9, 1e9, 1e200], np.arctanh: [-1 + 1e-9, 0.0, 1e-9], np.sinc: [0.0, 1e-9, -0.4, 0.7, 31.25, 1000.3],
-    sp.exprel: [-700.0, -3.0, -1e-9, 0.0, 1e-9, 3.0, 700.0], sp.digamma: [-0.5, 1e-3, 1e6, 1e12], sp.gammaln: [-2.25, 1e-3, 1e6],
-    sp.wrightomega: [-700.0, -50.5, -49.5, 0.0, 1 - 1e-9, 1 + 1e-9, 1e10, 1e17], np.arctan: [-1e200, 0.0, 1e9],
+    sp.log_ndtr: [-1e4, -300.0, -13.0, 13.0, 40.0, 300.0], sp.erfcx: [-20.0, 3.0, 30.0, 1e8],
+    np.tanh: [-300.0, -12.0, 0.0, 25.0, 300.0],
+    sp.expit: [-700.0, -40.0, 0.0, 40.0, 700.0], sp.logit: [1e-300, 1e-9, 0.5, 1 - 1e-9], np.arcsinh: [-1e200,
+    -1e9, 0.0, 1e-9, 1e200],
+    np.arccosh: [1.0 + 1e-9, 1e9, 1e200], np.arctanh: [-1 + 1e-9, 0.0, 1e-9], np.sinc: [0.0, 1e-9, -0.4, 0.7,
+    31.25, 1000.3],
+    sp.exprel: [-700.0, -3.0, -1e-9, 0.0, 1e-9, 3.0, 700.0], sp.digamma: [-0.5, 1e-3, 1e6, 1e12],
+    sp.gammaln: [-2.25, 1e-3, 1e6],
+    sp.wrightomega: [-700.0, -50.5, -49.5, 0.0, 1 - 1e-9, 1 + 1e-9, 1e10, 1e17], np.arctan: [-1e200, 0.0,
+    1e9],
 }  # fmt: skip
 
 
@@ -70,14 +83,16 @@ def test_far_out_and_at_removable_singularities(f):
 
 
 SINGULAR = {
-    np.sqrt: 0.0, np.log: 0.0, np.log1p: -1.0, np.reciprocal: 0.0, np.arcsin: 1.0, np.arccos: -1.0, np.arctanh: -1.0, np.arccosh: 1.0,
+    np.sqrt: 0.0, np.log: 0.0, np.log1p: -1.0, np.reciprocal: 0.0, np.arcsin: 1.0, np.arccos: -1.0,
+    np.arctanh: -1.0, np.arccosh: 1.0,
     sp.logit: 1.0, sp.gammaln: 0.0, sp.digamma: -2.0, sp.gamma: 0.0,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("f", SINGULAR, ids=lambda f: f.__name__)
 def test_what_is_masked_has_no_derivative(f):
-    """A cotangent of zero stays zero through an infinite derivative, whether it is a choice or a number of the run."""
+    """A cotangent of zero stays zero through an infinite derivative, whether it is a choice or a number of
+    the run."""
     x, k = np.array([SINGULAR[f]]), kernels.map(lambda x: np.where(x == SINGULAR[f], 3.0 * x, f(x)))
     assert tg.grad(lambda x: k(x).sum())(x)[0] == 3.0
     k = kernels.map(lambda x, y: f(x) * y)
@@ -85,7 +100,8 @@ def test_what_is_masked_has_no_derivative(f):
 
 
 def test_powers_of_zero_and_of_negative_numbers():
-    """By the rules of the array operation: x^n at 0 is flat for n > 1, and whole powers of negative numbers are numbers."""
+    """By the rules of the array operation: x^n at 0 is flat for n > 1, and whole powers of negative numbers
+    are numbers."""
     x = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 2.0, -2.0, -2.0, -2.0, 1.5, 3.0])
     n = np.array([2.0, 1.0, 0.0, 3.5, 1.5, 3.0, -0.5, 3.0, 2.0, -3.0, -0.7, 0.0])
     k, f = kernels.map(lambda x, n: x**n), lambda x, n: x**n
@@ -103,11 +119,14 @@ def test_powers_of_zero_and_of_negative_numbers():
 
 def test_the_derivative_of_abs_at_nan_is_nan():
     k = kernels.map(lambda x: 2.0 * np.abs(x))
-    np.testing.assert_array_equal(tg.grad(lambda x: k(x).sum())(np.array([-2.0, -0.0, 0.0, np.nan, 3.0])), [-2.0, 0.0, 0.0, np.nan, 2.0])
+    np.testing.assert_array_equal(
+        tg.grad(lambda x: k(x).sum())(np.array([-2.0, -0.0, 0.0, np.nan, 3.0])), [-2.0, 0.0, 0.0, np.nan, 2.0]
+    )
 
 
 def second(f, x, n, by, order):
-    """The derivative of df/d(by[0]) in the direction of by[1], in each element, forwards over reverse or twice in reverse."""
+    """The derivative of df/d(by[0]) in the direction of by[1], in each element, forwards over reverse or
+    twice in reverse."""
     first = tg.grad(lambda x, n: f(x, n).sum(), by[0])
     if order == "reverse":
         return tg.grad(lambda x, n: first(x, n).sum(), by[1])(x, n)
@@ -117,11 +136,17 @@ def second(f, x, n, by, order):
 @pytest.mark.parametrize("order", ["forward", "reverse"])
 @pytest.mark.parametrize("by", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_second_derivatives_of_powers(by, order):
-    """In closed form; by the exponent there is none where the base is negative, which a direction that leaves it alone does not see."""
-    x, n = np.array([-2.0, -1.5, -2.0, -1.0, 2.0, 3.0, 0.5, 1.0]), np.array([3.0, 2.0, -2.0, -3.0, 0.0, 0.0, 1.5, 0.0])
+    """In closed form; by the exponent there is none where the base is negative, which a direction that leaves
+    it alone does not see."""
+    x, n = (
+        np.array([-2.0, -1.5, -2.0, -1.0, 2.0, 3.0, 0.5, 1.0]),
+        np.array([3.0, 2.0, -2.0, -3.0, 0.0, 0.0, 1.5, 0.0]),
+    )
     with np.errstate(invalid="ignore"):
         log = np.log(x)
-        expected = {(0, 0): n * (n - 1) * x ** (n - 2), (1, 1): x**n * log**2}.get(by, x ** (n - 1) * (1 + n * log))
+        expected = {(0, 0): n * (n - 1) * x ** (n - 2), (1, 1): x**n * log**2}.get(
+            by, x ** (n - 1) * (1 + n * log)
+        )
     power = kernels.map(lambda x, n: x**n)
     np.testing.assert_allclose(second(power, x, n, by, order), expected, rtol=1e-14)
     with np.errstate(invalid="ignore"):
@@ -131,8 +156,12 @@ def test_second_derivatives_of_powers(by, order):
 def test_logical_functions_of_numbers():
     x, y = np.array([0.0, 0.0, 2.0, -1.0, np.nan]), np.array([0.0, 3.0, 0.0, 1.0, 0.0])
     for f in (np.logical_and, np.logical_or):
-        np.testing.assert_array_equal(kernels.map(lambda x, y, f=f: np.where(f(x, y), 1.0, 0.0))(x, y), f(x, y))
-    np.testing.assert_array_equal(kernels.map(lambda x: np.where(np.logical_not(x), 1.0, 0.0))(x), np.logical_not(x))
+        np.testing.assert_array_equal(
+            kernels.map(lambda x, y, f=f: np.where(f(x, y), 1.0, 0.0))(x, y), f(x, y)
+        )
+    np.testing.assert_array_equal(
+        kernels.map(lambda x: np.where(np.logical_not(x), 1.0, 0.0))(x), np.logical_not(x)
+    )
 
 
 def test_instructions_are_those_of_the_emitters():
@@ -160,7 +189,9 @@ def test_one_declaration_is_enough():
         k = kernels.map(lambda x: twice(3.0 * x))
         np.testing.assert_allclose(k(x), bump(3.0 * x))
         for order in (1, 2, 3):
-            np.testing.assert_allclose(seeded(k, order)(x), seeded(lambda x: bump(3.0 * x), order)(x), rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(
+                seeded(k, order)(x), seeded(lambda x: bump(3.0 * x), order)(x), rtol=1e-12, atol=1e-12
+            )
     finally:
         del PRIMITIVES["bump"], NUMPY[twice]
 

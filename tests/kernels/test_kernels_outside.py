@@ -1,4 +1,5 @@
-"""Kernels beside what others have written: statsmodels' Kalman filter, scipy.stats' densities, dense Gaussian processes."""
+"""Kernels beside what others have written: statsmodels' Kalman filter, scipy.stats' densities, dense Gaussian
+processes."""
 
 import warnings
 
@@ -21,11 +22,19 @@ LOG2PI = float(np.log(2 * np.pi))
 
 
 class Model(MLEModel):
-    """x[0] ~ N(0, 3 I), observed first; matrices by `build(params, np)` -> transition, design, state_cov, obs_cov."""
+    """x[0] ~ N(0, 3 I), observed first; matrices by `build(params, np)` -> transition, design, state_cov,
+    obs_cov."""
 
     def __init__(self, y, build):
         self.build, k = build, len(build(np.full(9, 0.3))[0])
-        super().__init__(y, k_states=k, k_posdef=k, initialization="known", constant=np.zeros(k), stationary_cov=3 * np.eye(k))
+        super().__init__(
+            y,
+            k_states=k,
+            k_posdef=k,
+            initialization="known",
+            constant=np.zeros(k),
+            stationary_cov=3 * np.eye(k),
+        )
         self["selection"] = np.eye(k)
         self.ssm.loglikelihood_burn, self.ssm.tolerance = 0, 0.0
 
@@ -36,7 +45,12 @@ class Model(MLEModel):
 
 def trend(p):
     """Local linear trend."""
-    return np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 0.0]]), np.diag(np.exp(p[:2])), np.exp(p[2:3]).reshape(1, 1)
+    return (
+        np.array([[1.0, 1.0], [0.0, 1.0]]),
+        np.array([[1.0, 0.0]]),
+        np.diag(np.exp(p[:2])),
+        np.exp(p[2:3]).reshape(1, 1),
+    )
 
 
 def arma(p):
@@ -90,7 +104,9 @@ def test_statsmodels(name):
     y = rng.normal(size=(60, observations)).cumsum(axis=0) * 0.4 + rng.normal(size=(60, observations))
     y[[7, 8, 30]] = np.nan
     theta = np.array(centre)[:, None] + 0.2 * rng.normal(size=(len(centre), 5))
-    value, gradient = filter_of(build, observations).value_and_grad(theta, np.ascontiguousarray(y.T) if observations > 1 else y[:, 0])
+    value, gradient = filter_of(build, observations).value_and_grad(
+        theta, np.ascontiguousarray(y.T) if observations > 1 else y[:, 0]
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = Model(y, build)
@@ -104,20 +120,28 @@ def test_statsmodels(name):
 
 SQRT2PI = np.sqrt(2 * np.pi)
 DENSITIES = {
-    "norm": (lambda x, m, s: -0.5 * ((x - m) / s) ** 2 - np.log(s * SQRT2PI), (0.3, 1.2), lambda m, s: dict(loc=m, scale=s)),
-    "laplace": (lambda x, m, s: -np.abs(x - m) / s - np.log(2 * s), (0.25, 0.8), lambda m, s: dict(loc=m, scale=s)),
+    "norm": (lambda x, m, s: -0.5 * ((x - m) / s) ** 2 - np.log(s * SQRT2PI), (0.3, 1.2), lambda m,
+    s: dict(loc=m, scale=s)),
+    "laplace": (lambda x, m, s: -np.abs(x - m) / s - np.log(2 * s), (0.25, 0.8), lambda m, s: dict(loc=m,
+    scale=s)),
     "logistic": (lambda x, m, s: -(x - m) / s - np.log(s) - 2 * np.log1p(np.exp(-(x - m) / s)), (0.1, 0.7),
                  lambda m, s: dict(loc=m, scale=s)),
-    "cauchy": (lambda x, m, s: -np.log(np.pi * s) - np.log1p(((x - m) / s) ** 2), (0.2, 1.5), lambda m, s: dict(loc=m, scale=s)),
-    "gumbel_r": (lambda x, m, s: -(x - m) / s - np.exp(-(x - m) / s) - np.log(s), (0.4, 1.1), lambda m, s: dict(loc=m, scale=s)),
-    "hypsecant": (lambda x, m, s: -np.log(np.pi * s * np.cosh((x - m) / s)), (0.4, 1.1), lambda m, s: dict(loc=m, scale=s)),
+    "cauchy": (lambda x, m, s: -np.log(np.pi * s) - np.log1p(((x - m) / s) ** 2), (0.2, 1.5), lambda m,
+    s: dict(loc=m, scale=s)),
+    "gumbel_r": (lambda x, m, s: -(x - m) / s - np.exp(-(x - m) / s) - np.log(s), (0.4, 1.1), lambda m,
+    s: dict(loc=m, scale=s)),
+    "hypsecant": (lambda x, m, s: -np.log(np.pi * s * np.cosh((x - m) / s)), (0.4, 1.1), lambda m,
+    s: dict(loc=m, scale=s)),
     "lognorm": (lambda x, m, s: -0.5 * ((np.log(x) - m) / s) ** 2 - np.log(x * s * SQRT2PI), (0.1, 0.6),
                 lambda m, s: dict(s=s, scale=np.exp(m))),
-    "weibull_min": (lambda x, c, s: np.log(c / s) + (c - 1) * np.log(x / s) - (x / s) ** c, (1.7, 1.3), lambda c, s: dict(c=c, scale=s)),
+    "weibull_min": (lambda x, c, s: np.log(c / s) + (c - 1) * np.log(x / s) - (x / s) ** c, (1.7, 1.3),
+    lambda c, s: dict(c=c, scale=s)),
     "invgauss": (lambda x, mu, s: 0.5 * np.log(s / (2 * np.pi * x**3)) - 0.5 * s * (x - mu * s) ** 2 / (mu * mu * s * s * x), (0.8, 1.4),
                  lambda mu, s: dict(mu=mu, scale=s)),
-    "rayleigh": (lambda x, m, s: np.log((x - m) / (s * s)) - 0.5 * ((x - m) / s) ** 2, (-0.5, 1.4), lambda m, s: dict(loc=m, scale=s)),
-    "pareto": (lambda x, b, s: np.log(b) + b * np.log(s) - (b + 1) * np.log(x), (2.5, 0.01), lambda b, s: dict(b=b, scale=s)),
+    "rayleigh": (lambda x, m, s: np.log((x - m) / (s * s)) - 0.5 * ((x - m) / s) ** 2, (-0.5, 1.4), lambda m,
+    s: dict(loc=m, scale=s)),
+    "pareto": (lambda x, b, s: np.log(b) + b * np.log(s) - (b + 1) * np.log(x), (2.5, 0.01), lambda b,
+    s: dict(b=b, scale=s)),
 }  # fmt: skip
 POSITIVE = ("lognorm", "weibull_min", "invgauss", "rayleigh", "pareto")
 
@@ -140,7 +164,9 @@ def test_scipy_stats(name):
         for j in range(2):
             h = 1e-3 * abs(point[j])
             step = np.eye(2)[j] * h
-            first, second, third = (total(*(point + n * step)) - total(*(point - n * step)) for n in (1, 2, 3))
+            first, second, third = (
+                total(*(point + n * step)) - total(*(point - n * step)) for n in (1, 2, 3)
+            )
             slope = (45 * first - 9 * second + third) / (60 * h)  # error of order h^6
             if name != "laplace" or np.abs(x - point[0]).min() > 3 * h or j == 1:
                 assert gradient[j, b] == pytest.approx(slope, rel=1e-7, abs=1e-7)
@@ -154,7 +180,8 @@ def start(theta):
 
 
 def step(carry, theta, datum):
-    """One point of the semiseparable Cholesky factorisation of k(t) = exp(-c t) (a cos(d t) + b sin(d t)) + variance."""
+    """One point of the semiseparable Cholesky factorisation of k(t) = exp(-c t) (a cos(d t) + b sin(d t)) +
+    variance."""
     f, S, W, D, z = carry
     a, b, c, d, jitter = np.exp(theta[0]), theta[1], np.exp(theta[2]), np.exp(theta[3]), np.exp(theta[4])
     t, dt, y, variance = datum
@@ -195,7 +222,8 @@ def test_celerite_against_the_dense_process():
     y = data[2]
 
     def score(p):
-        """The gradient of the dense log density by complex steps of the covariance: tr((alpha alpha' - K^-1) dK) / 2."""
+        """The gradient of the dense log density by complex steps of the covariance: tr((alpha alpha' - K^-1)
+        dK) / 2."""
         K = dense(p, data, np.exp, np.cos, np.sin)
         inverse = np.linalg.inv(K)
         alpha = inverse @ y
@@ -204,8 +232,12 @@ def test_celerite_against_the_dense_process():
 
     for b, point in enumerate(theta.T):
         K = dense(point, data, np.exp, np.cos, np.sin)
-        assert value[b] == pytest.approx(scipy.stats.multivariate_normal.logpdf(y, np.zeros(45), K), rel=1e-11)
-        np.testing.assert_allclose(gradient[:, b], score(point), rtol=1e-9, atol=1e-9 * np.abs(score(point)).max())
+        assert value[b] == pytest.approx(
+            scipy.stats.multivariate_normal.logpdf(y, np.zeros(45), K), rel=1e-11
+        )
+        np.testing.assert_allclose(
+            gradient[:, b], score(point), rtol=1e-9, atol=1e-9 * np.abs(score(point)).max()
+        )
         h = 1e-4
         first, second = (score(point + n * h * v[:, b]) - score(point - n * h * v[:, b]) for n in (1, 2))
         slope = (8 * first - second) / (12 * h)
@@ -221,7 +253,13 @@ def test_celerite_in_multiple_precision():
     with mpmath.workdps(50):
 
         def log_density(first):
-            a, b, c, d, jitter = mpmath.exp(first), theta[1], mpmath.exp(theta[2]), mpmath.exp(theta[3]), mpmath.exp(theta[4])
+            a, b, c, d, jitter = (
+                mpmath.exp(first),
+                theta[1],
+                mpmath.exp(theta[2]),
+                mpmath.exp(theta[3]),
+                mpmath.exp(theta[4]),
+            )
             t = [mpmath.mpf(float(x)) for x in data[0]]
             K = mpmath.matrix(6, 6)
             for i in range(6):
@@ -230,14 +268,19 @@ def test_celerite_in_multiple_precision():
                     K[i, j] = mpmath.exp(-c * gap) * (a * mpmath.cos(d * gap) + b * mpmath.sin(d * gap))
                 K[i, i] += jitter + mpmath.mpf(float(data[3, i]))
             y = mpmath.matrix([float(x) for x in data[2]])
-            return -(y.T * mpmath.lu_solve(K, y))[0] / 2 - mpmath.log(mpmath.det(K)) / 2 - 3 * mpmath.log(2 * mpmath.pi)
+            return (
+                -(y.T * mpmath.lu_solve(K, y))[0] / 2
+                - mpmath.log(mpmath.det(K)) / 2
+                - 3 * mpmath.log(2 * mpmath.pi)
+            )
 
         assert value == pytest.approx(float(log_density(mpmath.mpf(theta[0]))), rel=1e-13)
         assert gradient[0] == pytest.approx(float(mpmath.diff(log_density, mpmath.mpf(theta[0]))), rel=1e-11)
 
 
 def orbit(theta, t):
-    """The radial velocity of a star with a companion: amplitude, period, eccentricity, argument and time of periastron, drift."""
+    """The radial velocity of a star with a companion: amplitude, period, eccentricity, argument and time of
+    periastron, drift."""
     K, period, e, w, t0, v0 = theta
     M = (2 * np.pi * (t - t0) / period) % (2 * np.pi)
     miss = lambda E: E - e * np.sin(E) - M
@@ -248,8 +291,8 @@ def orbit(theta, t):
 
 
 def test_radial_velocities():
-    """An orbit fitted to sixty velocities: the same program in plain NumPy and SciPy, Newton's method to the maximum, the spread of
-    fits to new noise against the errors that the Hessian gives."""
+    """An orbit fitted to sixty velocities: the same program in plain NumPy and SciPy, Newton's method to the
+    maximum, the spread of fits to new noise against the errors that the Hessian gives."""
     rng = np.random.default_rng(0)
     true, t = np.array([3.0, 7.3, 0.35, 0.8, 1.2, 0.5]), np.sort(rng.uniform(0, 30, 60))
     curve = tg.kernels.map(lambda t: orbit(true, t))(t)
@@ -261,14 +304,20 @@ def test_radial_velocities():
     plain = [scipy.stats.norm.logpdf(data[1], [orbit(p, u) for u in t], 0.3).sum() for p in theta[:, :3].T]
     np.testing.assert_allclose(value[:3], plain, rtol=1e-12)
     for row, e in enumerate(1e-4 * np.eye(6)[:, :, None]):
-        slope = (8 * (k(theta + e, data) - k(theta - e, data)) - k(theta + 2 * e, data) + k(theta - 2 * e, data)) / 12e-4
+        slope = (
+            8 * (k(theta + e, data) - k(theta - e, data)) - k(theta + 2 * e, data) + k(theta - 2 * e, data)
+        ) / 12e-4
         np.testing.assert_allclose(gradient[row], slope, rtol=1e-7, atol=1e-7 * np.abs(gradient[row]).max())
 
-    repeats = np.stack([np.broadcast_to(t[:, None], (60, 400)), curve[:, None] + rng.normal(0, 0.3, (60, 400))])
+    repeats = np.stack(
+        [np.broadcast_to(t[:, None], (60, 400)), curve[:, None] + rng.normal(0, 0.3, (60, 400))]
+    )
     fits = np.repeat(true[:, None], 400, axis=1)
     for _ in range(8):
         H = k.hessian(fits, repeats)
         fits = fits - np.linalg.solve(H, k.grad(fits, repeats).T[:, :, None])[:, :, 0].T
     assert np.abs(k.grad(fits, repeats)).max() < 1e-8
     expected = np.sqrt(np.diag(np.linalg.inv(-k.hessian(true, np.stack([t, curve])))))
-    np.testing.assert_allclose(fits.std(axis=1), expected, rtol=0.15)  # 400 draws: 3.5 % each, and the curvature of the model
+    np.testing.assert_allclose(
+        fits.std(axis=1), expected, rtol=0.15
+    )  # 400 draws: 3.5 % each, and the curvature of the model

@@ -1,4 +1,5 @@
-"""Functions of numbers in float64 and float32 kernels against multiple precision, over their domains: values and two derivatives."""
+"""Functions of numbers in float64 and float32 kernels against multiple precision, over their domains: values
+and two derivatives."""
 
 import mpmath as mp
 import numpy as np
@@ -65,7 +66,12 @@ OF_TWO = {  # the function, its derivatives by both, and the ranges of both
         ((-30, 30), (-30, 30)),
     ),
     sp.xlogy: (lambda x, y: x * mp.log(y), lambda x, y: mp.log(y), lambda x, y: x / y, (NEAR, WIDE)),
-    sp.xlog1py: (lambda x, y: x * mp.log1p(y), lambda x, y: mp.log1p(y), lambda x, y: x / (1 + y), (NEAR, WIDE)),
+    sp.xlog1py: (
+        lambda x, y: x * mp.log1p(y),
+        lambda x, y: mp.log1p(y),
+        lambda x, y: x / (1 + y),
+        (NEAR, WIDE),
+    ),
 }
 SHORT = (np.sinh, np.cosh, sp.erfcx, sp.log_ndtr)  # those that once cancelled
 BOUND = 200  # units in the last place; beside 1e-2 of the largest in the range, near a function's zeros
@@ -73,11 +79,19 @@ BOUND = 200  # units in the last place; beside 1e-2 of the largest in the range,
 
 def sampled(low, high, n, rng):
     """Evenly, or where they differ by orders of magnitude evenly in their logarithm."""
-    return np.exp(rng.uniform(np.log(low), np.log(high), n)) if low > 0 and high / low > 100 else rng.uniform(low, high, n)
+    return (
+        np.exp(rng.uniform(np.log(low), np.log(high), n))
+        if low > 0 and high / low > 100
+        else rng.uniform(low, high, n)
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("f", [f if f in SHORT else pytest.param(f, marks=pytest.mark.long) for f in TABLE], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f",
+    [f if f in SHORT else pytest.param(f, marks=pytest.mark.long) for f in TABLE],
+    ids=lambda f: f.__name__,
+)
 def test_values_and_two_derivatives(f, dtype):
     exact, ranges = TABLE[f]
     value = tg.kernels.map(f)
@@ -95,12 +109,18 @@ def test_values_and_two_derivatives(f, dtype):
                 size = 1e-2 * np.median([abs(float(e)) for e in y_exact])
                 for v, a, e in zip(x, y, y_exact, strict=True):
                     if small < abs(e) < float(np.finfo(dtype).max):
-                        error = float(abs(mp.mpf(float(a)) - e)) / (np.finfo(dtype).eps * max(float(abs(e)), size))
+                        error = float(abs(mp.mpf(float(a)) - e)) / (
+                            np.finfo(dtype).eps * max(float(abs(e)), size)
+                        )
                         assert error < BOUND, (order, v, a, float(e), error)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("f", [f if f is sp.betaln else pytest.param(f, marks=pytest.mark.long) for f in OF_TWO], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f",
+    [f if f is sp.betaln else pytest.param(f, marks=pytest.mark.long) for f in OF_TWO],
+    ids=lambda f: f.__name__,
+)
 def test_functions_of_two_numbers(f, dtype):
     *exact, ranges = OF_TWO[f]
     k, rng = tg.kernels.map(f), np.random.default_rng(2)
@@ -110,5 +130,7 @@ def test_functions_of_two_numbers(f, dtype):
         for ours, theirs in zip(found, exact, strict=True):
             for a, b, z in zip(x, y, ours, strict=True):
                 e = theirs(mp.mpf(float(a)), mp.mpf(float(b)))
-                error = float(abs(mp.mpf(float(z)) - e)) / (np.finfo(dtype).eps * max(float(abs(e)), 1e-2 if ranges[0][0] < 0 else 1e-30))
+                error = float(abs(mp.mpf(float(z)) - e)) / (
+                    np.finfo(dtype).eps * max(float(abs(e)), 1e-2 if ranges[0][0] < 0 else 1e-30)
+                )
                 assert error < BOUND, (a, b, z, float(e), error)

@@ -1,4 +1,5 @@
-"""The compiler's own output, PTX, run on the CPU: with -fmad=false the bits of the source in float64, with contraction close."""
+"""The compiler's own output, PTX, run on the CPU: with -fmad=false the bits of the source in float64, with
+contraction close."""
 
 import numpy as np
 import pytest
@@ -16,7 +17,13 @@ from tapegrad.kernels.emit.cuda_split import emit_split
 
 pytestmark = needs_compiler
 LIST = [(name, kind, order) for name in [*CASES, *MAPS] for kind, order in WAYS]
-QUICK = ("gaussian", "local level", "kalman 2", "hidden markov", "power sum")  # in float32 and with contraction; all with -m long
+QUICK = (
+    "gaussian",
+    "local level",
+    "kalman 2",
+    "hidden markov",
+    "power sum",
+)  # in float32 and with contraction; all with -m long
 
 
 def slow(what, quick: bool):
@@ -43,7 +50,11 @@ def test_without_contraction_the_bits_are_those_of_the_source(name, kind, order,
 
 @pytest.mark.parametrize(
     "name, dtype, bound",
-    [slow((name, *x), name in QUICK) for name in [*CASES, *MAPS] for x in ((np.float64, 3e-13), (np.float32, 2e-3))],
+    [
+        slow((name, *x), name in QUICK)
+        for name in [*CASES, *MAPS]
+        for x in ((np.float64, 3e-13), (np.float32, 2e-3))
+    ],
 )
 def test_with_contraction_the_results_are_close(name, dtype, bound):
     expected = outputs(HostKernel, name, "VG", 0, dtype)
@@ -60,8 +71,14 @@ def test_a_divided_sum():
     batch, steps, rows, chunks = theta.shape[1], data.shape[1], 4 * theta.shape[1], -(-data.shape[1] // 64)
     found = []
     for make in (HostKernel, PtxKernel):
-        sums, totals, outs = np.full(rows * chunks, np.nan), np.zeros(rows), (np.empty((1, batch)), np.empty((4, batch)))
-        make(source, "partial")((2,), (32,), (theta, data, sums, *[np.int64(x) for x in (batch, steps, 0, chunks, 3)]))
+        sums, totals, outs = (
+            np.full(rows * chunks, np.nan),
+            np.zeros(rows),
+            (np.empty((1, batch)), np.empty((4, batch))),
+        )
+        make(source, "partial")(
+            (2,), (32,), (theta, data, sums, *[np.int64(x) for x in (batch, steps, 0, chunks, 3)])
+        )
         make(source, "gather")((2,), (32,), (sums, totals, np.int64(rows), np.int64(chunks)))
         make(source, "finish")((2,), (32,), (theta, *outs, totals, np.int64(batch), np.int64(steps)))
         found.append(outs)
@@ -72,7 +89,9 @@ def test_a_divided_sum():
 
 @pytest.mark.parametrize("sums", [None, np.float64])
 def test_data_loaded_by_four_and_sums_of_float64(sums):
-    k = kernels.likelihood(lambda theta, x: -(((x[0] - theta[0]) * theta[1]) ** 2) - np.log(theta[1]) * x[1], sums=sums)
+    k = kernels.likelihood(
+        lambda theta, x: -(((x[0] - theta[0]) * theta[1]) ** 2) - np.log(theta[1]) * x[1], sums=sums
+    )
     low = k.lowered(2, 2, dtype=np.float32)
     source, entry, signature = emit_cuda(low, np.float32)
     rng = np.random.default_rng(0)
@@ -95,7 +114,9 @@ def test_data_loaded_by_four_and_sums_of_float64(sums):
 
 def test_contraction_is_seen():
     """a b - b a is 0, but for one of the products rounded and the other not."""
-    source = 'extern "C" __global__ void k(const double* a, double* out) { out[0] = a[0] * a[1] - a[2] * a[3]; }'
+    source = (
+        'extern "C" __global__ void k(const double* a, double* out) { out[0] = a[0] * a[1] - a[2] * a[3]; }'
+    )
     x, out = np.array([1 / 3, 3.0, 3.0, 1 / 3]), np.zeros(1)
     PtxKernel(source, "k")((1,), (1,), (x, out))
     assert out[0] == 0.0
@@ -105,8 +126,10 @@ def test_contraction_is_seen():
 
 def test_unknown_opcodes_raise():
     for text in (
-        "ex2.approx.ftz.f32 %f1, %f2", "add.rz.f64 %fd1, %fd2, %fd3", "bar.sync 0", "shfl.sync.bfly.b32 %r1|%p1, %r2, 1, 31, -1",
-        "mul.f32x2 %rd1, %rd2, %rd3", "ld.shared.f64 %fd1, [%r1]", "mov.b64 {%r1, %r2}, %rd1", "add.ftz.f32 %f1, %f2, %f3",
+        "ex2.approx.ftz.f32 %f1, %f2", "add.rz.f64 %fd1, %fd2, %fd3", "bar.sync 0", "shfl.sync.bfly.b32 "
+        "%r1|%p1, %r2, 1, 31, -1",
+        "mul.f32x2 %rd1, %rd2, %rd3", "ld.shared.f64 %fd1, [%r1]", "mov.b64 {%r1, %r2}, %rd1",
+        "add.ftz.f32 %f1, %f2, %f3",
         "setp.lt.and.f64 %p1, %fd1, %fd2, %p2", "ld.global.v2.f64 {%fd1, %fd2}, [%rd1]",
         "st.global.v4.f32 [%rd1], {%f1, %f2, %f3, %f4}", "mad.hi.s32 %r1, %r2, %r3, %r4",
         "rcp.approx.f64 %fd1, %fd2",
@@ -143,12 +166,16 @@ def test_integers_and_conversions_against_numpy():
         whole = [int(np.clip(z, -1e18, 1e18)) if abs(z) < 1e18 else (high if z > 0 else low) for z in x]
         v_as_u = v.view(np.uint32)
         expected = [
-            a >> 5, (w >> np.uint64(7)).astype(np.int64), a << 3, -a, ~a, a * 37 + v, (v * np.int32(91)).astype(np.int64),
+            a >> 5, (w >> np.uint64(7)).astype(np.int64), a << 3, -a, ~a, a * 37 + v,
+            (v * np.int32(91)).astype(np.int64),
             v.astype(np.int64) ** 2, (w // np.uint64(1000003)).astype(np.int64), np.where(a < 0, 5, a),
-            ((v >> 4) ^ (v & 0x0FF0) | 3).astype(np.int64), np.array(whole), np.clip(whole, -(2**31), 2**31 - 1), np.maximum(a, 7),
+            ((v >> 4) ^ (v & 0x0FF0) | 3).astype(np.int64), np.array(whole), np.clip(whole, -(2**31),
+            2**31 - 1), np.maximum(a, 7),
             (v_as_u >> 9).astype(np.int64), np.zeros(8, np.int64),
         ]  # fmt: skip
     for n, column in enumerate(expected):
         assert np.array_equal(out[:, n], column), n
-    assert np.array_equal(y.T, [np.floor(x), a.astype(float), np.minimum(x, 2.5) + np.maximum(x, -2.5), -np.abs(x)])
+    assert np.array_equal(
+        y.T, [np.floor(x), a.astype(float), np.minimum(x, 2.5) + np.maximum(x, -2.5), -np.abs(x)]
+    )
     assert "k(uint64_t" in to_c(PtxKernel(INTEGERS, "k").ptx, "k")

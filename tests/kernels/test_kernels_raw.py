@@ -1,4 +1,5 @@
-"""Hand-written kernels as operations: the founding Gaussian, rules of all kinds, calls, errors, memory, threads, CuPy."""
+"""Hand-written kernels as operations: the founding Gaussian, rules of all kinds, calls, errors, memory,
+threads, CuPy."""
 
 import shutil
 
@@ -34,7 +35,9 @@ import tapegrad as tg
 from tapegrad.errors import KernelError, NoRuleError, ShapeError
 from tapegrad.testing import check_grads
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: raw kernels on the CPU, for there is no g++")
+pytestmark = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="NOT RUN: raw kernels on the CPU, for there is no g++"
+)
 REALS = [np.float64, np.float32]
 
 # --- discussion 1 ---
@@ -68,11 +71,25 @@ def test_output_that_is_not_needed_is_not_kept():
 
 def test_a_rule_that_reads_what_is_not_kept():
     args = ["in unsaved real theta[4, B]", GIVEN[1], "out real value[B]", *SIZES]
-    fits = raw(GAUSSIAN, "gaussian", args, vjp=lambda g, value, theta, x: (np.zeros(theta.shape, theta.dtype) + g, None))
+    fits = raw(
+        GAUSSIAN,
+        "gaussian",
+        args,
+        vjp=lambda g, value, theta, x: (np.zeros(theta.shape, theta.dtype) + g, None),
+    )
     assert tg.grad(lambda theta: fits(theta, X).sum())(THETA).tolist() == np.ones((4, 3)).tolist()
-    for use in (lambda t: t * 2.0, lambda t: np.exp(t), lambda t: np.sum(t), lambda t: X.sum() * t, lambda t: t[0], lambda t: t.sum()):
+    for use in (
+        lambda t: t * 2.0,
+        lambda t: np.exp(t),
+        lambda t: np.sum(t),
+        lambda t: X.sum() * t,
+        lambda t: t[0],
+        lambda t: t.sum(),
+    ):
         k = raw(GAUSSIAN, "gaussian", args, vjp=lambda g, value, theta, x: (use(theta), None))
-        with pytest.raises(KernelError, match="gaussian: a rule read theta, which is declared 'in unsaved real theta"):
+        with pytest.raises(
+            KernelError, match="gaussian: a rule read theta, which is declared 'in unsaved real theta"
+        ):
             tg.grad(lambda theta: k(theta, X).sum())(THETA)
 
 
@@ -96,7 +113,9 @@ def test_a_derivative_beyond_the_last_kernel_names_it():
         tg.grad(lambda theta: gaussian(0)(theta, X).sum())(THETA)
     with pytest.raises(NoRuleError, match="pass jvp="):
         tg.jvp(lambda theta: gaussian(0)(theta, X), (THETA,), (THETA,))
-    third = lambda theta: (tg.grad(lambda t: tg.hvp(lambda s: gaussian(2)(s, X).sum(), t, THETA).sum())(theta)).sum()
+    third = lambda theta: (
+        tg.grad(lambda t: tg.hvp(lambda s: gaussian(2)(s, X).sum(), t, THETA).sum())(theta)
+    ).sum()
     with pytest.raises(NoRuleError, match="gaussian_vjp_vjp"):
         third(THETA)
 
@@ -110,10 +129,14 @@ def test_stencil():
     reference = lambda x: 2 * x - np.concatenate([[0.0], x[:-1]]) - np.concatenate([x[1:] ** 2, [0.0]])
     np.testing.assert_allclose(k(x), reference(x), rtol=1e-14)
     w = np.cos(np.arange(300.0))
-    np.testing.assert_allclose(tg.grad(lambda x: (w * k(x)).sum())(x), tg.grad(lambda x: (w * reference(x)).sum())(x), rtol=1e-14)
+    np.testing.assert_allclose(
+        tg.grad(lambda x: (w * k(x)).sum())(x), tg.grad(lambda x: (w * reference(x)).sum())(x), rtol=1e-14
+    )
     with pytest.raises(NoRuleError, match="would take 300 launches"):
         tg.jvp(k, (x,), (x,))
-    np.testing.assert_allclose(tg.jvp(k, (x[:50],), (w[:50],))[1], tg.jvp(reference, (x[:50],), (w[:50],))[1], rtol=1e-13)
+    np.testing.assert_allclose(
+        tg.jvp(k, (x[:50],), (w[:50],))[1], tg.jvp(reference, (x[:50],), (w[:50],))[1], rtol=1e-13
+    )
     with_jvp = stencil(jvp=lambda t, y, x: tg.jvp(reference, (x,), (t[0],))[1])
     np.testing.assert_allclose(tg.jvp(with_jvp, (x,), (w,))[1], tg.jvp(reference, (x,), (w,))[1])
 
@@ -124,8 +147,14 @@ def test_samples_that_are_not_independent_are_noticed():
     assert STENCIL.count(once) == 2
     for n in (2, 3, 50):
         with pytest.raises(KernelError, match="a seed for one sample reached the derivatives of another"):
-            tg.jvp(stencil("samples", source=STENCIL.replace(once, every)), (np.linspace(1, 2, n),), (np.ones(n),))
-        with pytest.raises(KernelError, match="did not write"):  # it does not loop over the samples, as `samples=` says
+            tg.jvp(
+                stencil("samples", source=STENCIL.replace(once, every)),
+                (np.linspace(1, 2, n),),
+                (np.ones(n),),
+            )
+        with pytest.raises(
+            KernelError, match="did not write"
+        ):  # it does not loop over the samples, as `samples=` says
             stencil("samples")(np.linspace(1, 2, n))
 
 
@@ -135,7 +164,9 @@ def test_shared_arguments_integers_and_scalars():
     k = linear()
     np.testing.assert_allclose(k(c, x, which, 2.5), linear_formula(c, x, which, 2.5), rtol=1e-14)
     for f in (lambda k, c, x: k(c, x, which, 2.5), lambda k, c, x: k(c, x, scale=2.5, which=which)):
-        ours, theirs = [tg.grad(lambda c, x: (f(k, c, x) ** 2).sum(), (0, 1))(c, x) for k in (k, linear_formula)]
+        ours, theirs = [
+            tg.grad(lambda c, x: (f(k, c, x) ** 2).sum(), (0, 1))(c, x) for k in (k, linear_formula)
+        ]
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
     check_grads(lambda c, x: k(c, x, which, 2.5), (c, x), order=1)
@@ -157,7 +188,12 @@ def test_scalars_with_derivatives(device):
     xp, _ = device
     outs = ["out real s_bar[B]", "out real shift_bar[B]", "out real x_bar[B]"]
     adjoint = raw(SCALAR, "scalar_vjp", ["in real s", "in real x[B]", "in real y_bar[B]", *outs, "size B"])
-    k = raw(SCALAR, "scalar", ["in real s", "in real shift[]", "in real x[B]", "out real y[B]", "size B"], vjp=adjoint)
+    k = raw(
+        SCALAR,
+        "scalar",
+        ["in real s", "in real shift[]", "in real x[B]", "out real y[B]", "size B"],
+        vjp=adjoint,
+    )
     x, w = np.arange(1.0, 5), np.array([1.0, -1, 2, 0.5])
     f = lambda s, shift, x: (k(s, shift, x) * xp.asarray(w)).sum()
     shift = 3.0 if xp is np else xp.asarray(3.0)
@@ -174,10 +210,14 @@ def test_scalars_with_derivatives(device):
 def test_loops_with_a_bound_known_at_run_time():
     k = recursion()
     x = np.array([1.5, 2.0])
-    np.testing.assert_allclose(tg.grad(lambda x: k(x, 3).sum())(x), [7.487055434113092, 17.45818963356281], rtol=1e-15)
+    np.testing.assert_allclose(
+        tg.grad(lambda x: k(x, 3).sum())(x), [7.487055434113092, 17.45818963356281], rtol=1e-15
+    )
     many = np.linspace(0.1, 1.2, 1000)
     one = tg.grad(lambda x: k(x, 7).sum())(many)
-    np.testing.assert_allclose(one, [tg.grad(lambda x: k(x, 7).sum())(many[i : i + 1])[0] for i in range(1000)], rtol=0)
+    np.testing.assert_allclose(
+        one, [tg.grad(lambda x: k(x, 7).sum())(many[i : i + 1])[0] for i in range(1000)], rtol=0
+    )
     assert tg.grad(lambda x: k(x, 0).sum())(x).tolist() == [0, 0]
 
 
@@ -197,14 +237,18 @@ PRODUCT = kernel(
 
 
 def test_product_loop_and_an_argument_overwritten_after_its_use():
-    adjoint = raw(PRODUCT, "product_vjp", ["in real x[N]", "in real y_bar[]", "out real x_bar[N]", "size N"], grid=1)
+    adjoint = raw(
+        PRODUCT, "product_vjp", ["in real x[N]", "in real y_bar[]", "out real x_bar[N]", "size N"], grid=1
+    )
     k = raw(PRODUCT, "product", ["in real x[N]", "out real y[]", "size N"], vjp=adjoint, grid=1)
     assert tg.grad(k)(np.full(3, 2.0)).tolist() == [4, 4, 4]
     assert tg.grad(k)(np.array([0.0, 3, 0.0])).tolist() == [0, 0, 0]
     np.testing.assert_allclose(tg.jvp(k, (np.arange(1.0, 5),), (np.ones(4),))[1], 50)
     k.check(np.arange(1.0, 5))
     source = kernel("square", "real* a, real* y, long long B", f"{LOOP} {{ y[b] = a[b] * a[b]; a[b] = 1; }}")
-    k = raw(source, "square", ["inout real a[B]", "out real y[B]", "size B"], vjp=lambda g, out, a: 2 * a * g[1])
+    k = raw(
+        source, "square", ["inout real a[B]", "out real y[B]", "size B"], vjp=lambda g, out, a: 2 * a * g[1]
+    )
     assert tg.grad(lambda a: k(a)[1].sum())(np.array([1.0, 2, 3])).tolist() == [2, 4, 6]
 
 
@@ -255,7 +299,12 @@ def test_dynamic_shared_memory(outside):
     __syncthreads();
   }
   if (threadIdx.x == 0) part[blockIdx.x] = s[0];"""
-    source = kernel("sums", "const real* x, real* part, long long N", body if outside else declared + body, declared if outside else "")
+    source = kernel(
+        "sums",
+        "const real* x, real* part, long long N",
+        body if outside else declared + body,
+        declared if outside else "",
+    )
     spread = lambda g, part, x: np.repeat(g, 64)[: x.size]
     k = raw(
         source,
@@ -268,7 +317,10 @@ def test_dynamic_shared_memory(outside):
     )
     x = np.arange(200.0)
     assert k(x).tolist() == [x[i : i + 64].sum() for i in range(0, 200, 64)]
-    assert tg.grad(lambda x: (k(x) * [1.0, 2, 3, 4]).sum())(x).tolist() == np.repeat([1.0, 2, 3, 4], 64)[:200].tolist()
+    assert (
+        tg.grad(lambda x: (k(x) * [1.0, 2, 3, 4]).sum())(x).tolist()
+        == np.repeat([1.0, 2, 3, 4], 64)[:200].tolist()
+    )
     k.check(x, sanitize=True)
 
 
@@ -282,18 +334,26 @@ def test_assertions_and_large_local_arrays():
     for (int i = 0; i < 4096; ++i) sum += a[i];
     y[b] = sum;
   }}"""
-    k = raw(kernel("f", "const real* x, real* y, long long B", body), "f", ["in real x[B]", "out real y[B]", "size B"], block=32)
+    k = raw(
+        kernel("f", "const real* x, real* y, long long B", body),
+        "f",
+        ["in real x[B]", "out real y[B]", "size B"],
+        block=32,
+    )
     assert k(np.arange(8.0)).tolist() == (np.arange(8.0) * 4096 * 4095 / 2).tolist()
     with pytest.raises(KernelError, match="f: the assertion `x.b. < 10` in line 7 failed"):
         k(np.arange(20.0))
 
 
 def test_a_cotangent_declared_const_still_transposes():
-    """An adjoint with a rule of its own, but none by its cotangent: forward mode of the primal does not use that rule."""
+    """An adjoint with a rule of its own, but none by its cotangent: forward mode of the primal does not use
+    that rule."""
     args = [*GIVEN, "const real value_bar[B]", "out real theta_bar[4, B]", *SIZES]
     adjoint = raw(GAUSSIAN, "gaussian_vjp", args, vjp=lambda g, out, *args: (g, None, None))
     k = raw(GAUSSIAN, "gaussian", [*GIVEN, "out real value[B]", *SIZES], vjp=adjoint)
-    np.testing.assert_allclose(tg.jvp(lambda t: k(t, X), (THETA,), (THETA,))[1], (GRADIENT * THETA).sum(axis=0))
+    np.testing.assert_allclose(
+        tg.jvp(lambda t: k(t, X), (THETA,), (THETA,))[1], (GRADIENT * THETA).sum(axis=0)
+    )
 
 
 MANY = kernel(
@@ -321,7 +381,11 @@ def test_several_outputs():
         "const real* x, const real* y_bar, const real* z_bar, real* x_bar, long long B",
         f"{LOOP} x_bar[b] = 2 * x[b] * y_bar[b] + 3 * x[b] * x[b] * z_bar[b];",
     )
-    adjoint = raw(source, "many_vjp", ["in real x[B]", "in real y_bar[B]", "in real z_bar[B]", "out real x_bar[B]", "size B"])
+    adjoint = raw(
+        source,
+        "many_vjp",
+        ["in real x[B]", "in real y_bar[B]", "in real z_bar[B]", "out real x_bar[B]", "size B"],
+    )
     check_grads(lambda x: many(adjoint)(x)[0] * many(adjoint)(x)[2], (x,), order=1)
     with pytest.raises(ShapeError, match="vjp returned shape"):
         tg.grad(lambda x: many(lambda g, out, x: 2 * g[0][:2])(x)[0].sum())(x)
@@ -330,10 +394,15 @@ def test_several_outputs():
 def test_rules_in_python_with_kernels_inside():
     both = raw(GAUSSIAN, "gaussian_vjp", [*GIVEN, "in real value_bar[B]", "out real theta_bar[4, B]", *SIZES])
     k = raw(
-        GAUSSIAN, "gaussian", [*GIVEN, "out real value[B]", *SIZES], vjp=lambda g, out, theta, x: (g * both(theta, x, np.ones(3)), None)
+        GAUSSIAN,
+        "gaussian",
+        [*GIVEN, "out real value[B]", *SIZES],
+        vjp=lambda g, out, theta, x: (g * both(theta, x, np.ones(3)), None),
     )
     np.testing.assert_allclose(tg.grad(lambda theta: k(theta, X).sum())(THETA), GRADIENT)
-    np.testing.assert_allclose(tg.jvp(lambda theta: k(theta, X), (THETA,), (THETA,))[1], (GRADIENT * THETA).sum(axis=0))
+    np.testing.assert_allclose(
+        tg.jvp(lambda theta: k(theta, X), (THETA,), (THETA,))[1], (GRADIENT * THETA).sum(axis=0)
+    )
 
 
 # --- mutation, shadows ---
@@ -379,9 +448,9 @@ def test_layouts_and_sizes():
     assert reduction()(np.zeros(0)) == 0
     rng = np.random.default_rng(0)
     theta, x = 1 + rng.random((4, 3000)), rng.normal(size=(2, 200))
-    reference = -0.5 * (((x[:, None] - theta[:2, :, None]) / theta[2:, :, None]) ** 2).sum((0, 2)) - 200 * np.log(
-        2 * np.pi * theta[2] * theta[3]
-    )
+    reference = -0.5 * (((x[:, None] - theta[:2, :, None]) / theta[2:, :, None]) ** 2).sum(
+        (0, 2)
+    ) - 200 * np.log(2 * np.pi * theta[2] * theta[3])
     np.testing.assert_allclose(k(theta, x), reference, rtol=1e-12)
 
 
@@ -395,9 +464,12 @@ def random_formula(seed):
     e = x
     for _ in range(5):
         a, b = [theta[i] for i in rng.integers(0, len(theta), 2)]
-        e = [lambda: sympy.sin(e * a) + b, lambda: e * a + b * x, lambda: sympy.exp(-((e - a) ** 2)) * b, lambda: e / (1 + a * a)][
-            rng.integers(4)
-        ]()
+        e = [
+            lambda: sympy.sin(e * a) + b,
+            lambda: e * a + b * x,
+            lambda: sympy.exp(-((e - a) ** 2)) * b,
+            lambda: e / (1 + a * a),
+        ][rng.integers(4)]()
     return theta, x, e * theta[0] + theta[1] ** 2
 
 
@@ -411,12 +483,18 @@ def formula_kernels(theta, x, e):
 
     def text(name, parameters, sums, outs):
         load = "".join(f"const real t{k} = theta[{k} * B + b];" for k in range(p))
-        load += "".join(f"const real u{k} = theta_bar_bar[{k} * B + b];" for k in range(p)) if "theta_bar_bar" in parameters else ""
+        load += (
+            "".join(f"const real u{k} = theta_bar_bar[{k} * B + b];" for k in range(p))
+            if "theta_bar_bar" in parameters
+            else ""
+        )
         lines = [f"real s{k} = 0;" for k in range(len(sums))]
         adds = "".join(f"s{k} += {sympy.ccode(s)};" for k, s in enumerate(sums))
         lines.append(f"for (long long i = 0; i < N; ++i) {{ const real x = data[i]; {adds} }}")
         body = f"{LOOP} {{ {load} {' '.join(lines)} {' '.join(outs)} }}"
-        return kernel(name, f"const real* theta, const real* data, {parameters}, long long B, long long N", body)
+        return kernel(
+            name, f"const real* theta, const real* data, {parameters}, long long B, long long N", body
+        )
 
     bars = [f"theta_bar[{k} * B + b] = value_bar[b] * s{k};" for k in range(p)]
     source = text("f", "real* value", [e], ["value[b] = s0;"])
@@ -433,7 +511,8 @@ def formula_kernels(theta, x, e):
 
 @pytest.mark.parametrize("seed", [*range(2), *[pytest.param(n, marks=pytest.mark.long) for n in range(2, 8)]])
 def test_random_formulas(seed):
-    """Value and all derivatives of two orders against the array tape, within programs that write and take parts."""
+    """Value and all derivatives of two orders against the array tape, within programs that write and take
+    parts."""
     theta, x, e = random_formula(seed)
     k, formula = formula_kernels(theta, x, e), sympy.lambdify([*theta, x], e, "numpy")
     rng = np.random.default_rng(seed)

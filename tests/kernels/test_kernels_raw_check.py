@@ -1,4 +1,5 @@
-"""`check` of raw kernels: planted faults, each of which must be caught and named; faultless kernels, which must pass."""
+"""`check` of raw kernels: planted faults, each of which must be caught and named; faultless kernels, which
+must pass."""
 
 import re
 import shutil
@@ -31,7 +32,9 @@ from raw_kernels import (
 import tapegrad as tg
 from tapegrad.errors import KernelError
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: checks of raw kernels, for there is no g++")
+pytestmark = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="NOT RUN: checks of raw kernels, for there is no g++"
+)
 V = np.array([0.5, -1.2, 0.8, 2.0, 1.5, -0.3, 0.9])
 
 
@@ -46,7 +49,11 @@ SOUND = [
     (lambda: gaussian(2), (THETA, X), ["gaussian", "gaussian_vjp", "gaussian_vjp_vjp"]),
     (stencil, (V,), ["stencil", "stencil_vjp"]),
     (reduction, (np.linspace(-1, 2, 333),), ["reduction"]),
-    (linear, (V[:3], np.arange(12.0).reshape(3, 4), np.array([0, 2, -1, 1], np.int32), 0.7), ["linear", "linear_vjp"]),
+    (
+        linear,
+        (V[:3], np.arange(12.0).reshape(3, 4), np.array([0, 2, -1, 1], np.int32), 0.7),
+        ["linear", "linear_vjp"],
+    ),
     (recursion, (V[4:], 4), ["recursion", "recursion_vjp"]),
     (while_loop, (np.array([1.5, 2.2, 3.0]),), ["while_dot", "while_loop"]),
     (scale, (V, V[::-1]), ["scale", "scale_vjp"]),
@@ -54,20 +61,25 @@ SOUND = [
 
 
 SHORT = ("linear", "recursion", "scale")
-CHECKED = [pytest.param(*case, id=case[2][0], marks=[] if case[2][0] in SHORT else pytest.mark.long) for case in SOUND]
+CHECKED = [
+    pytest.param(*case, id=case[2][0], marks=[] if case[2][0] in SHORT else pytest.mark.long)
+    for case in SOUND
+]
 
 
 @pytest.mark.parametrize("make, args, names", CHECKED)
 def test_sound_kernels_pass(make, args, names):
     report = make().check(*args, sanitize=True)
-    assert any("rules agree" in line for line in report) and any("no fault found by the address" in line for line in report)
+    assert any("rules agree" in line for line in report) and any(
+        "no fault found by the address" in line for line in report
+    )
     assert sorted({line.partition(":")[0] for line in report}) == names
 
 
 def test_what_was_not_run_is_told():
-    report = raw(STENCIL, "stencil", ["in real x[N]", "out real y[N]", "size N"], threads="N", vjp=lambda g, y, x: x).check(
-        V, derivatives=False
-    )
+    report = raw(
+        STENCIL, "stencil", ["in real x[N]", "out real y[N]", "size N"], threads="N", vjp=lambda g, y, x: x
+    ).check(V, derivatives=False)
     assert not any("rules agree" in line for line in report)
     x = np.linspace(0, 1, 300)
     assert any("NOT RUN: forward mode" in line and "300 launches" in line for line in stencil().check(x))
@@ -94,7 +106,9 @@ def wrong_second_adjoint():
 
 
 def wrong_in_one_precision():
-    return gaussian(1, changed(GAUSSIAN, "value_bar[b] * z.s", "(sizeof(real) == 4 ? 2 : 1) * value_bar[b] * z.s"))
+    return gaussian(
+        1, changed(GAUSSIAN, "value_bar[b] * z.s", "(sizeof(real) == 4 ? 2 : 1) * value_bar[b] * z.s")
+    )
 
 
 def wrong_jvp():
@@ -127,7 +141,11 @@ def divergent_barrier():
 
 
 def divergent_shuffle():
-    return reduction(changed(REDUCTION, "for (int k = 16; k; k /= 2) sum", "if (t % 32 < 20) for (int k = 16; k; k /= 2) sum"))
+    return reduction(
+        changed(
+            REDUCTION, "for (int k = 16; k; k /= 2) sum", "if (t % 32 < 20) for (int k = 16; k; k /= 2) sum"
+        )
+    )
 
 
 def writes_behind():
@@ -141,7 +159,11 @@ def writes_before():
 def writes_behind_the_tape():
     source = changed(RECURSION, "i < n; ++i) { tape[", "i <= n; ++i) { tape[")
     given = ["in real x[B]", "const int n"]
-    return raw(source, "recursion_vjp", [*given, "in real s_bar[B]", "out real x_bar[B]", "work real tape[n, slots]", "size B"])
+    return raw(
+        source,
+        "recursion_vjp",
+        [*given, "in real s_bar[B]", "out real x_bar[B]", "work real tape[n, slots]", "size B"],
+    )
 
 
 def writes_const():
@@ -154,7 +176,12 @@ def whole_numbers_of_two_sizes():
 
 
 def float_for_double():
-    source = kernel("f", "const real* x, scalar a, real* y, long long B", f"{LOOP} y[b] = a * x[b];", "typedef float scalar;")
+    source = kernel(
+        "f",
+        "const real* x, scalar a, real* y, long long B",
+        f"{LOOP} y[b] = a * x[b];",
+        "typedef float scalar;",
+    )
     return raw(source, "f", ["in real x[B]", "const double a", "out real y[B]", "size B"])
 
 
@@ -172,7 +199,9 @@ def reads_work_before_writing():
 
 
 def no_loop_over_samples():
-    return copy_kernel("long long b = blockIdx.x * (long long)blockDim.x + threadIdx.x; if (b < B) y[b] = x[b];")
+    return copy_kernel(
+        "long long b = blockIdx.x * (long long)blockDim.x + threadIdx.x; if (b < B) y[b] = x[b];"
+    )
 
 
 def twin_with_another_result():
@@ -197,40 +226,60 @@ def only_for_the_host():
 def misdeclared_samples():
     source = STENCIL.replace("const long long i", "long long i")
     for out in ("y[i]", "x_bar[i]"):
-        source = changed(source, f"  if (i < N) {out}", f"  for (; i < N; i += (long long)gridDim.x * blockDim.x) {out}")
+        source = changed(
+            source, f"  if (i < N) {out}", f"  for (; i < N; i += (long long)gridDim.x * blockDim.x) {out}"
+        )
     return stencil("samples", source=source)
 
 
 def inout_adjoint():
-    source = changed(SCALE, "f_bar[b] = a[b] * a_bar[b]; a_bar[b] *= f[b];", "a_bar[b] *= f[b]; f_bar[b] = a[b] * a_bar[b];")
-    adjoint = raw(source, "scale_vjp", ["in real a[B]", "in real f[B]", "inout real a_bar[B]", "out real f_bar[B]", "size B"])
+    source = changed(
+        SCALE,
+        "f_bar[b] = a[b] * a_bar[b]; a_bar[b] *= f[b];",
+        "a_bar[b] *= f[b]; f_bar[b] = a[b] * a_bar[b];",
+    )
+    adjoint = raw(
+        source,
+        "scale_vjp",
+        ["in real a[B]", "in real f[B]", "inout real a_bar[B]", "out real f_bar[B]", "size B"],
+    )
     return raw(source, "scale", ["inout real a[B]", "in real f[B]", "size B"], vjp=adjoint)
 
 
 NUMBER = r"-?\d[\d.e+-]*"
 FAULTS = [
-    (wrong_adjoint, (THETA, X), rf"is wrong by theta from value: <value_bar, J v> is {NUMBER} by differences, <theta_bar, v> is {NUMBER}"),
+    (wrong_adjoint, (THETA, X), rf"is wrong by theta from value: <value_bar, J v> is {NUMBER} by "
+    rf"differences, <theta_bar, v> is {NUMBER}"),
     (wrong_by_a_little, (THETA, X), "the vjp is wrong by theta from value"),
     (wrong_second_adjoint, (THETA, X), "check of gaussian_vjp: the vjp is wrong by theta from theta_bar"),
     (wrong_in_one_precision, (THETA, X), "the vjp by theta in float32 is .* away from that in float64"),
     (wrong_jvp, (np.array([1.5, 2.2]),), "the vjp is wrong by x from s"),
     (no_adjoints, (V,), "jvp and vjp are no adjoints by x: <y_bar, jvp v> is .*, <vjp y_bar, v> is"),
-    (races, (V,), r"the output y depends on the order of the threads \(run backwards\): a race; element \(\d,\) is .* and "),
+    (races, (V,), r"the output y depends on the order of the threads \(run backwards\): a race; element "
+    r"\(\d,\) is .* and "),
     (race_to_one_place, (V,), "the output y depends on the order of the threads"),
-    (missing_barrier, (np.ones(100),), r"the output total (depends on the order of the threads|holds what was in memory before)"),
+    (missing_barrier, (np.ones(100),), r"the output total (depends on the order of the threads|holds what "
+    r"was in memory before)"),
     (divergent_barrier, (np.ones(100),), r"__syncthreads\(\) was reached by only a part of the block"),
     (divergent_shuffle, (np.ones(100),), "a __sync warp function was reached by only a part of a warp"),
-    (writes_behind, (V,), r"memory next to y \('out real y\[B\]', here \(7,\)\) was written: behind it, 1 bytes away"),
+    (writes_behind, (V,), r"memory next to y \('out real y\[B\]', here \(7,\)\) was written: behind it, 1 "
+    r"bytes away"),
     (writes_before, (V,), r"memory next to y .* was written: before it, \d+ bytes away"),
-    (writes_behind_the_tape, (V, 3, V), r"memory next to tape \('work real tape\[n, slots\]', here \(3, 32\)\) was written: behind it"),
+    (writes_behind_the_tape, (V, 3, V), r"memory next to tape \('work real tape\[n, slots\]', here \(3, "
+    r"32\)\) was written: behind it"),
     (writes_const, (V,), r"x is declared 'in real x\[B\]', and its element \(2,\) was written"),
-    (whole_numbers_of_two_sizes, (V,), r"parameter 2 is declared 'size B' \(int64\); the C function takes 4-byte signed whole numbers"),
-    (float_for_double, (V, 2.0), r"is declared 'const double a' \(float64\); the C function takes 4-byte floating-point numbers"),
-    (unwritten, (V,), r"the output y holds what was in memory before: .*; element \(1,\) is .*, 2 of 7 differ"),
+    (whole_numbers_of_two_sizes, (V,), r"parameter 2 is declared 'size B' \(int64\); the C function takes "
+    r"4-byte signed whole numbers"),
+    (float_for_double, (V, 2.0), r"is declared 'const double a' \(float64\); the C function takes 4-byte "
+    r"floating-point numbers"),
+    (unwritten, (V,), r"the output y holds what was in memory before: .*; element \(1,\) is .*, 2 of 7 "
+    r"differ"),
     (added_to_garbage, (V,), "the output y holds what was in memory before"),
     (reads_work_before_writing, (V,), "the output y holds what was in memory before"),
-    (no_loop_over_samples, (V,), r"the output y (depends on the number of threads \(1 blocks of 1\)|holds what was in memory)"),
-    (twin_with_another_result, (V,), "the output y is not the same by the source and by the function for the CPU"),
+    (no_loop_over_samples, (V,), r"the output y (depends on the number of threads \(1 blocks of 1\)|holds "
+    r"what was in memory)"),
+    (twin_with_another_result, (V,), "the output y is not the same by the source and by the function for "
+    "the CPU"),
     (twin_out_of_bounds, (V,), "memory next to y .* was written: behind it"),
     (misdeclared_samples, (V,), "a seed for one sample reached the derivatives of another"),
     (inout_adjoint, (V, V[::-1].copy()), "the vjp is wrong by f from a"),
@@ -252,7 +301,10 @@ def test_what_the_device_compiler_alone_refuses():
 SANITIZED = [
     ("y[b] = x[b + 5000000];", r"(SEGV|heap-buffer-overflow).*f.cu, line 3: for"),
     ("y[b] = b < B - 1 ? x[b] : x[b + 1];", r"heap-buffer-overflow, a read of size 8, f.cu, line 3: for"),
-    ("{ real r[3]; r[1] = r[2] = 1; r[0] = x[b]; y[b] = r[(int)(b % 4)]; }", r"(index 3 out of bounds|stack-buffer-overflow)"),
+    (
+        "{ real r[3]; r[1] = r[2] = 1; r[0] = x[b]; y[b] = r[(int)(b % 4)]; }",
+        r"(index 3 out of bounds|stack-buffer-overflow)",
+    ),
     ("{ int q = (int)B * 1000000000; y[b] = x[b] + q; }", "signed integer overflow"),
 ]
 
@@ -277,10 +329,16 @@ def test_checks_see_the_source_and_not_the_twin():
     def cpu(theta, x, value_bar, theta_bar, B, N):
         theta_bar[:] = gaussian().vjp(theta, x, value_bar)
 
-    source = changed(GAUSSIAN, "theta_bar[k * B + b] = value_bar[b] * z.s", "theta_bar[k * B + b] = 2 * value_bar[b] * z.s")
-    adjoint = raw(source, "gaussian_vjp", [*GIVEN, "in real value_bar[B]", "out real theta_bar[4, B]", *SIZES], cpu=cpu)
+    source = changed(
+        GAUSSIAN, "theta_bar[k * B + b] = value_bar[b] * z.s", "theta_bar[k * B + b] = 2 * value_bar[b] * z.s"
+    )
+    adjoint = raw(
+        source, "gaussian_vjp", [*GIVEN, "in real value_bar[B]", "out real theta_bar[4, B]", *SIZES], cpu=cpu
+    )
     k = raw(source, "gaussian", [*GIVEN, "out real value[B]", *SIZES], vjp=adjoint)
-    np.testing.assert_allclose(tg.grad(lambda t: k(t, X).sum())(THETA), tg.grad(lambda t: gaussian()(t, X).sum())(THETA))
+    np.testing.assert_allclose(
+        tg.grad(lambda t: k(t, X).sum())(THETA), tg.grad(lambda t: gaussian()(t, X).sum())(THETA)
+    )
     with pytest.raises(KernelError, match="check of gaussian: the vjp is wrong by theta from value"):
         k.check(THETA, X)
 

@@ -1,4 +1,5 @@
-"""Hand-written kernels under `tg.vmap`: one launch for all samples where the declaration names their dimension, the numbers of a loop."""
+"""Hand-written kernels under `tg.vmap`: one launch for all samples where the declaration names their
+dimension, the numbers of a loop."""
 
 import itertools
 
@@ -7,7 +8,20 @@ import pytest
 from comparison import host
 from looped import forms, further_forms, same
 from raw_device import launched_on_host  # noqa: F401
-from raw_kernels import LOOP, THETA, X, gaussian, kernel, linear, raw, recursion, reduction, scale, stencil, while_loop
+from raw_kernels import (
+    LOOP,
+    THETA,
+    X,
+    gaussian,
+    kernel,
+    linear,
+    raw,
+    recursion,
+    reduction,
+    scale,
+    stencil,
+    while_loop,
+)
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
@@ -27,7 +41,8 @@ CASES = {
     "a forward rule": (WHILE, 1, abs(ROWS) + 1.5),
     "a slot for each thread": (lambda x: RECURSION(x, 3), 1, abs(ROWS) + 0.5),
     "in place": (SCALE, 1, ROWS, RNG.normal(size=(4, 3))),
-    "one after the other: coefficients": (lambda c, x: LINEAR(c, x, WHICH, 0.5), 1, RNG.normal(size=(4, 2)), MANY),
+    "one after the other: coefficients": (lambda c, x: LINEAR(c, x, WHICH, 0.5), 1, RNG.normal(size=(4, 2)),
+    MANY),
     "one after the other: neighbours": (stencil(), 1, ROWS),
     "one after the other: a sum": (reduction(), 1, ROWS),
 }  # fmt: skip
@@ -37,7 +52,9 @@ CASES = {
 def test_as_in_a_loop(name):
     f, order, *stacks = CASES[name]
     v = [np.cos(np.arange(x.size)).reshape(x.shape) for x in stacks]
-    for form, batched, loop in itertools.chain(forms(lambda: f, len(stacks), v, order), further_forms(lambda: f, len(stacks))):
+    for form, batched, loop in itertools.chain(
+        forms(lambda: f, len(stacks), v, order), further_forms(lambda: f, len(stacks))
+    ):
         got, want = batched(*stacks), loop(*stacks)
         assert same(got, want, 1e-9), f"{form}: {got} instead of {want}"
 
@@ -50,7 +67,11 @@ def test_how_often_it_is_launched(name, monkeypatch):
     calls = tg.vmap(f), tg.vmap(tg.grad(total, n)), tg.grad(lambda *s: tg.vmap(total)(*s).sum(), n)
     for call in calls:
         call(*stacks)
-    monkeypatch.setattr(HostCode, "__call__", lambda self, *args, **rest: (launches.append(self), launch(self, *args, **rest))[1])
+    monkeypatch.setattr(
+        HostCode,
+        "__call__",
+        lambda self, *args, **rest: (launches.append(self), launch(self, *args, **rest))[1],
+    )
     for call in calls:
         del launches[:]
         call(*stacks)
@@ -72,10 +93,14 @@ def test_on_both_libraries(device):
 
 
 def test_samples_that_are_not_independent_are_noticed():
-    source = kernel("beside", "const real* x, real* y, long long B", f"{LOOP} {{ y[b] = x[b] + (b > 0 ? x[b - 1] : 0); }}")
+    source = kernel(
+        "beside", "const real* x, real* y, long long B", f"{LOOP} {{ y[b] = x[b] + (b > 0 ? x[b - 1] : 0); }}"
+    )
     k = raw(source, "beside", ["in real x[B]", "out real y[B]", "size B"])
     assert k(ROWS[0]).shape == (3,)
-    with pytest.raises(KernelError, match="beside: samples='B' says that each sample has its own thread, and under tg.vmap"):
+    with pytest.raises(
+        KernelError, match="beside: samples='B' says that each sample has its own thread, and under tg.vmap"
+    ):
         tg.vmap(k)(ROWS)
 
 

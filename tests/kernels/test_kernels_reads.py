@@ -1,5 +1,6 @@
-"""A kernel is traced anew when anything that its function reads has changed, by whatever route: programs made at random, each judged by
-a plain Python loop over data and samples; routes one by one; and what must not lead to a new trace."""
+"""A kernel is traced anew when anything that its function reads has changed, by whatever route: programs made
+at random, each judged by a plain Python loop over data and samples; routes one by one; and what must not lead
+to a new trace."""
 
 import abc
 import collections
@@ -155,7 +156,11 @@ def of_class(v):
 
 
 def of_base(v):
-    return type("Derived", (type("Base", (), {"x": v}),), {}), lambda h: h.x, lambda h, w: setattr(h.__mro__[1], "x", w)
+    return (
+        type("Derived", (type("Base", (), {"x": v}),), {}),
+        lambda h: h.x,
+        lambda h, w: setattr(h.__mro__[1], "x", w),
+    )
 
 
 def of_shadowed(v):
@@ -228,7 +233,11 @@ def of_code(v):
         again = v
         return again
 
-    return get, lambda h: h(), lambda h, w: (setattr(h, "__code__", other.__code__), setattr(h.__closure__[0], "cell_contents", w))
+    return (
+        get,
+        lambda h: h(),
+        lambda h, w: (setattr(h, "__code__", other.__code__), setattr(h.__closure__[0], "cell_contents", w)),
+    )
 
 
 def of_function_attribute(v):
@@ -374,7 +383,8 @@ def test_each_layer(of, kind):
 
 
 class Program:
-    """A number behind layers chosen at random, read by a function that gets hold of them in one of five ways."""
+    """A number behind layers chosen at random, read by a function that gets hold of them in one of five
+    ways."""
 
     def __init__(self, seed):
         self.rng = rng = random.Random(seed)
@@ -393,7 +403,11 @@ class Program:
         return parts
 
     def reader(self, route):
-        final, reads, held = self.final, tuple([read for _, read, _ in reversed(self.parts)]), self.parts[-1][0]
+        final, reads, held = (
+            self.final,
+            tuple([read for _, read, _ in reversed(self.parts)]),
+            self.parts[-1][0],
+        )
 
         def number(h):
             for read in reads:
@@ -409,7 +423,11 @@ class Program:
             model.held = held
             return model.loglik
         space = {"held": held, "number": number, "settings": module(held=held)}
-        exec(f"def f(t, u): return number({'held' if route == 'global' else 'settings.held'}) * u * t[0] + t[1]", space)
+        exec(
+            f"def f(t, u): return number({'held' if route == 'global' else 'settings.held'}) * u * t[0] + "
+            f"t[1]",
+            space,
+        )
         return space["f"]
 
     def change(self):
@@ -431,7 +449,8 @@ class Program:
 
 
 def search(seeds):
-    """How many of the programs run (a function found through an object is a method, and may want another argument)."""
+    """How many of the programs run (a function found through an object is a method, and may want another
+    argument)."""
     count = 0
     for seed in seeds:
         p = Program(seed)
@@ -454,7 +473,9 @@ def search(seeds):
     return count
 
 
-@pytest.mark.filterwarnings("ignore:functools.partial will be a method:FutureWarning")  # (of Python 3.13, of a plain call)
+@pytest.mark.filterwarnings(
+    "ignore:functools.partial will be a method:FutureWarning"
+)  # (of Python 3.13, of a plain call)
 def test_programs_at_random():
     assert search(range(80)) > 60
 
@@ -518,13 +539,21 @@ def routes():
 
     yield "frompyfunc", of(lambda: float(hidden(1.0))), lambda: numbers.__setitem__(0, 3.0)
     yield "vectorize", of(lambda: float(vectorized(1.0))), lambda: numbers.__setitem__(0, 4.0)
-    yield "environment", of(lambda: float(os.environ["OF_A_TEST"])), lambda: os.environ.update(OF_A_TEST="3.5")
+    yield (
+        "environment",
+        of(lambda: float(os.environ["OF_A_TEST"])),
+        lambda: os.environ.update(OF_A_TEST="3.5"),
+    )
     yield "copy", of(lambda: copy.copy(box).x), lambda: setattr(box, "x", 3.0)
     yield "globals()", of(lambda: globals()["Base"].shared), lambda: setattr(Base, "shared", 3.0)
     yield "sys.modules", of(lambda: sys.modules["settings_of_a_test"].x), lambda: setattr(m, "x", 3.0)
     yield "import", imported, lambda: setattr(m, "x", 4.0)
     yield "from import", imported_from, lambda: setattr(m, "x", 5.0)
-    yield "another module of that name", imported, lambda: sys.modules.update(settings_of_a_test=module(x=6.0))
+    yield (
+        "another module of that name",
+        imported,
+        lambda: sys.modules.update(settings_of_a_test=module(x=6.0)),
+    )
     yield "lazy module", of(lambda: lazy.x), lambda: lazy.content.update(x=6.0)
     yield "object of SciPy", of(lambda: float(spline(0.5))), lambda: spline.c.__imul__(2.0)
     yield "kernel in a kernel", of(lambda: float(inner(np.ones(1))[0])), lambda: setattr(box, "x", 5.0)
@@ -532,9 +561,17 @@ def routes():
     yield "class method", of(lambda: derived.asked()), lambda: setattr(derived, "shared", 7.0)
     yield "other base classes", of(lambda: derived.asked()), lambda: setattr(derived, "shared", 8.0)
     yield "descriptor", of(lambda: owner.v), lambda: setattr(d, "w", 7.0)
-    yield "member of an enumeration", of(lambda: float(rates[Colour.RED])), lambda: rates.update({Colour.RED: 2 * half})
+    yield (
+        "member of an enumeration",
+        of(lambda: float(rates[Colour.RED])),
+        lambda: rates.update({Colour.RED: 2 * half}),
+    )
     yield "a name before a builtin", of(lambda: lazy_max([1.0, 2.0])), lambda: vars(names).update(max=sum)
-    yield "dataclass by replace", of(lambda: dataclasses.replace(record, other=1.0).x), lambda: setattr(record, "x", 7.0)
+    yield (
+        "dataclass by replace",
+        of(lambda: dataclasses.replace(record, other=1.0).x),
+        lambda: setattr(record, "x", 7.0),
+    )
     yield "attribute of a method", of(lambda: Shown.get.x), lambda: setattr(Shown.get, "x", 7.0)
     yield "abstract class", of(lambda: concrete.both()), lambda: setattr(Abstract, "weight", 9.0)
 
@@ -608,8 +645,10 @@ exec("def one(): return np.random.normal()\ndef two(): return random.random()", 
 
 
 @pytest.mark.parametrize("f", [
-    DRAWING.one, DRAWING.two, DRAWING.three, lambda t, u: t[0] * u * uniform(), lambda t, u: t[0] * u * gauss(0.0, 1.0),
-    lambda t, u: t[0] * u * normal(), lambda t, u: t[0] * u * elsewhere.one(), lambda t, u: t[0] * u * elsewhere.two(),
+    DRAWING.one, DRAWING.two, DRAWING.three, lambda t, u: t[0] * u * uniform(), lambda t,
+    u: t[0] * u * gauss(0.0, 1.0),
+    lambda t, u: t[0] * u * normal(), lambda t, u: t[0] * u * elsewhere.one(), lambda t,
+    u: t[0] * u * elsewhere.two(),
     lambda t, u: t[0] * u * np.random.normal(), lambda t, u: t[0] * u * DRAWING.rng.normal(),
 ])  # fmt: skip
 def test_random_numbers_are_refused(f):
@@ -628,7 +667,12 @@ def test_what_is_not_read_may_change(monkeypatch):
         unread = 1.0
 
         def __init__(self):
-            self.log, self.lock, self.weight, self.calls = logging.getLogger("of a test"), threading.Lock(), np.array([2.0]), 0
+            self.log, self.lock, self.weight, self.calls = (
+                logging.getLogger("of a test"),
+                threading.Lock(),
+                np.array([2.0]),
+                0,
+            )
             self.data, self.children = np.zeros(10), [Box(1.0)]
 
         def loglik(self, t, u):

@@ -1,9 +1,25 @@
-"""Generated kernels for recursions: the Nile, a Kalman filter with matrices, GARCH, a hidden Markov model, missing data."""
+"""Generated kernels for recursions: the Nile, a Kalman filter with matrices, GARCH, a hidden Markov model,
+missing data."""
 
 import numpy as np
 import pytest
 from comparison import close
-from kernel_recursions import DIFFUSE, KNOWN, LOG2PI, MANY, MODELS, NILE, POINTS, formula, kalman, kernels, known, step, summed, unseen
+from kernel_recursions import (
+    DIFFUSE,
+    KNOWN,
+    LOG2PI,
+    MANY,
+    MODELS,
+    NILE,
+    POINTS,
+    formula,
+    kalman,
+    kernels,
+    known,
+    step,
+    summed,
+    unseen,
+)
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
@@ -16,11 +32,17 @@ pytestmark = pytest.mark.smoke
 def test_nile_both_starts():
     value, gradient = DIFFUSE.value_and_grad(POINTS, NILE[1:])
     close(value - 0.5 * LOG2PI, [-633.464563648878371, -638.204406204717274], 1e-13)
-    np.testing.assert_allclose(gradient[:, 1] / np.exp(POINTS[:, 1]), [0.0021166153900217, 0.0037634132111984], rtol=1e-10)
-    np.testing.assert_allclose(gradient[:, 0] / np.exp(POINTS[:, 0]), [-5.9113952775617e-8, -4.2021454701408e-8], rtol=1e-5)
+    np.testing.assert_allclose(
+        gradient[:, 1] / np.exp(POINTS[:, 1]), [0.0021166153900217, 0.0037634132111984], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        gradient[:, 0] / np.exp(POINTS[:, 0]), [-5.9113952775617e-8, -4.2021454701408e-8], rtol=1e-5
+    )
     value, gradient = KNOWN.value_and_grad(POINTS, NILE)
     close(value, [-641.585578459415321, -646.325375603490326], 1e-13)
-    np.testing.assert_allclose(gradient[:, 1] / np.exp(POINTS[:, 1]), [0.0021166549415388, 0.0037628993419063], rtol=1e-10)
+    np.testing.assert_allclose(
+        gradient[:, 1] / np.exp(POINTS[:, 1]), [0.0021166549415388, 0.0037628993419063], rtol=1e-10
+    )
 
 
 def test_nile_hessian():
@@ -28,7 +50,9 @@ def test_nile_hessian():
     s = np.array([1e4, 1e3])
     k = kernels.recursion(lambda v: (NILE[0], v[0] + v[1]), lambda c, v, y: step(c, np.log(v), y))
     H = k.hessian(s, NILE[1:])
-    np.testing.assert_allclose(H[[0, 0, 1], [0, 1, 1]], [-7.42510205441e-7, -1.00286967229e-6, -5.05072023292e-6], rtol=1e-9)
+    np.testing.assert_allclose(
+        H[[0, 0, 1], [0, 1, 1]], [-7.42510205441e-7, -1.00286967229e-6, -5.05072023292e-6], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("holes", [False, True])
@@ -94,7 +118,9 @@ def test_pivoted_elimination(n):
     rng = np.random.default_rng(n)
     A, b = rng.normal(size=(n, n, 40)), rng.normal(size=(n, 40))
     A[0, 0] = 0.0
-    k = kernels.map(lambda A, b: (np.linalg.solve(A, b), np.linalg.inv(A), np.linalg.det(A), np.linalg.slogdet(A)[1]))
+    k = kernels.map(
+        lambda A, b: (np.linalg.solve(A, b), np.linalg.inv(A), np.linalg.det(A), np.linalg.slogdet(A)[1])
+    )
     x, inverse, det, logdet = k(A, b)
     At = np.moveaxis(A, -1, 0)
     close(np.moveaxis(inverse, -1, 0), np.linalg.inv(At), 1e-10)
@@ -166,13 +192,21 @@ def test_steps_that_hand_out_arrays(batch):
     for found, wanted in zip(tg.grad(ours, (0, 1))(theta, y), tg.grad(plain, (0, 1))(theta, y), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-12)
     v = (np.cos(theta), np.sin(y))
-    np.testing.assert_allclose(tg.jvp(k.path, (theta, y), v)[1], tg.jvp(all_of, (theta, y), v)[1], rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(
+        tg.jvp(k.path, (theta, y), v)[1], tg.jvp(all_of, (theta, y), v)[1], rtol=1e-11, atol=1e-12
+    )
     second = (tg.hvp(lambda theta, f=f: f(theta, y), theta, v[0]) for f in (ours, plain))
     np.testing.assert_allclose(*second, rtol=1e-11)
 
 
 def test_steps_that_hand_out_arrays_without_a_datum():
-    k = tg.kernels.recursion(lambda theta: 1.0, lambda m, theta, y: (m * theta[0] + y, np.stack([m, y])), missing=lambda m, theta: 2.0 * m)
-    np.testing.assert_allclose(k.path(np.array([0.5]), np.array([3.0, np.nan, 1.0])), [[1.0, 0.0, 7.0], [3.0, 0.0, 1.0]])
+    k = tg.kernels.recursion(
+        lambda theta: 1.0,
+        lambda m, theta, y: (m * theta[0] + y, np.stack([m, y])),
+        missing=lambda m, theta: 2.0 * m,
+    )
+    np.testing.assert_allclose(
+        k.path(np.array([0.5]), np.array([3.0, np.nan, 1.0])), [[1.0, 0.0, 7.0], [3.0, 0.0, 1.0]]
+    )
     with pytest.raises(tg.errors.KernelError, match="one number for each datum"):
         k(np.array([0.5]), np.array([3.0]))

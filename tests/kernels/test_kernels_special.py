@@ -1,4 +1,5 @@
-"""Special functions in generated kernels: values to units in the last place, derivatives of all orders, the same bits in CUDA C."""
+"""Special functions in generated kernels: values to units in the last place, derivatives of all orders, the
+same bits in CUDA C."""
 
 import math
 
@@ -28,7 +29,8 @@ SPECIAL = {
     "log_ndtr": (lambda x: mpmath.log(mpmath.ncdf(x)), [(-6, 6), (-1, 1), (-500, -5), (1, 8)]),
     "expit": (lambda x: 1 / (1 + mpmath.exp(-x)), [(-700, 40), (-1, 1)]),
     "log_expit": (lambda x: -mpmath.log1p(mpmath.exp(-x)), [(-700, 40), (-1, 1), (0, 600)]),
-    "gammaln": (lambda x: mpmath.log(abs(mpmath.gamma(x))), [(1e-6, 3), (0.5, 3.5), (3, 9), (8, 200), (1e5, 1e8), (-4.6, -4.4)]),
+    "gammaln": (lambda x: mpmath.log(abs(mpmath.gamma(x))), [(1e-6, 3), (0.5, 3.5), (3, 9), (8, 200), (1e5,
+    1e8), (-4.6, -4.4)]),
     "digamma": (lambda x: mpmath.psi(0, x), [(1e-6, 3), (1, 2), (2, 9), (8, 1000), (-4.45, -4.3)]),
     "logit": (lambda p: mpmath.log(p / (1 - p)), [(0.01, 0.99), (1e-10, 1e-3)]),
 }  # fmt: skip
@@ -36,7 +38,10 @@ SPECIAL = {
 
 def ulps(found, exact):
     spacing = np.spacing(np.abs(np.array([float(e) for e in exact])).astype(found.dtype))
-    return max(abs(mpmath.mpf(float(a)) - e) / mpmath.mpf(float(s)) for a, e, s in zip(found, exact, spacing, strict=True))
+    return max(
+        abs(mpmath.mpf(float(a)) - e) / mpmath.mpf(float(s))
+        for a, e, s in zip(found, exact, spacing, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", SPECIAL)
@@ -55,7 +60,29 @@ def test_special_functions(name, dtype):
 
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_functions_at_the_edges(name):
-    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e300, -1e300, 5e-324, 1e-300, 1.0, -1.0, 2.0, -2.0, 8.0, 0.5, 1e17, -1e17, 40, -40])
+    x = np.array(
+        [
+            0.0,
+            -0.0,
+            np.inf,
+            -np.inf,
+            np.nan,
+            1e300,
+            -1e300,
+            5e-324,
+            1e-300,
+            1.0,
+            -1.0,
+            2.0,
+            -2.0,
+            8.0,
+            0.5,
+            1e17,
+            -1e17,
+            40,
+            -40,
+        ]
+    )
     with np.errstate(all="ignore"):
         expected = getattr(scipy.special, name)(x)
     if name == "gammaln":  # SciPy gives inf for denormal numbers, and has changed its mind about -inf
@@ -63,7 +90,9 @@ def test_special_functions_at_the_edges(name):
         x, expected = np.delete(x, 3), np.delete(expected, 3)
     if name == "digamma":
         expected[np.isin(x, [-np.inf, -1e300, -1e17])] = np.nan
-    np.testing.assert_allclose(kernels.map(getattr(scipy.special, name))(x), expected, rtol=1e-14, atol=1e-320)
+    np.testing.assert_allclose(
+        kernels.map(getattr(scipy.special, name))(x), expected, rtol=1e-14, atol=1e-320
+    )
 
 
 def derivatives(k, n):
@@ -76,7 +105,11 @@ def derivatives(k, n):
     return f
 
 
-POINTS_OF = {"gammaln": [0.3, 1.7, 6.2, 12.0, -0.7], "digamma": [0.3, 1.7, 6.2, 12.0, -0.7], "logit": [0.1, 0.45, 0.8]}
+POINTS_OF = {
+    "gammaln": [0.3, 1.7, 6.2, 12.0, -0.7],
+    "digamma": [0.3, 1.7, 6.2, 12.0, -0.7],
+    "logit": [0.1, 0.45, 0.8],
+}
 
 
 @pytest.mark.parametrize("name", SPECIAL)
@@ -90,7 +123,8 @@ def test_derivatives_of_special_functions(name, order):
 
 
 def test_derivatives_far_out():
-    """The score of a probit in its far tail: phi / Phi, where both vanish; of a logit, where exp overflows."""
+    """The score of a probit in its far tail: phi / Phi, where both vanish; of a logit, where exp
+    overflows."""
     x = np.array([-1e4, -300.0, -40.0, 45.0, 300.0])
     slope = tg.grad(lambda x: kernels.map(scipy.special.log_ndtr)(x).sum())(x)
     exact = [float(mpmath.npdf(v) / mpmath.ncdf(v)) if v > -50 else -v - 1 / v for v in x]
@@ -109,7 +143,9 @@ def test_polygamma_beta_and_products_with_logarithms():
         np.testing.assert_allclose(found, [float(mpmath.psi(n, v)) for v in x], rtol=1e-13)
     with pytest.raises(KernelError, match="whole number known while tracing"):
         kernels.map(lambda n, x: scipy.special.polygamma(n, x))(x, x)
-    np.testing.assert_allclose(kernels.map(scipy.special.betaln)(x, y), scipy.special.betaln(x, y), rtol=1e-13)
+    np.testing.assert_allclose(
+        kernels.map(scipy.special.betaln)(x, y), scipy.special.betaln(x, y), rtol=1e-13
+    )
     a, b = np.array([0.0, 0.0, 2.0, 0.0]), np.array([3.0, 0.0, 5.0, -1.0])
     for f, slope in ((scipy.special.xlogy, np.log), (scipy.special.xlog1py, np.log1p)):
         k = kernels.map(f)
@@ -118,7 +154,9 @@ def test_polygamma_beta_and_products_with_logarithms():
         by_a, by_b = tg.grad(lambda a, b, k=k: k(a, b).sum(), (0, 1))(a, b)
         np.testing.assert_allclose(by_a[[0, 2]], slope(b[[0, 2]]))
         assert np.isfinite(by_b).all() and by_b[0] == 0
-    np.testing.assert_allclose(kernels.map(scipy.special.entr)(np.array([0.0, 0.3, 2.0])), scipy.special.entr([0.0, 0.3, 2.0]))
+    np.testing.assert_allclose(
+        kernels.map(scipy.special.entr)(np.array([0.0, 0.3, 2.0])), scipy.special.entr([0.0, 0.3, 2.0])
+    )
 
 
 def test_functions_of_math_in_kernels():
@@ -135,7 +173,11 @@ def test_probit_regression_with_censored_data():
         slope, sigma = theta
         y, x = d
         z = (y - slope * x) / sigma
-        return np.where(y > 0, -0.5 * z * z - np.log(sigma) - 0.5 * np.log(2 * np.pi), scipy.special.log_ndtr(-slope * x / sigma))
+        return np.where(
+            y > 0,
+            -0.5 * z * z - np.log(sigma) - 0.5 * np.log(2 * np.pi),
+            scipy.special.log_ndtr(-slope * x / sigma),
+        )
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=40)
@@ -149,7 +191,11 @@ def test_probit_regression_with_censored_data():
     h = 1e-6
     for j in range(3):
         a, s = theta[:, j]
-        np.testing.assert_allclose(gradient[:, j], [(f(a + h, s) - f(a - h, s)) / 2e-6, (f(a, s + h) - f(a, s - h)) / 2e-6], rtol=1e-6)
+        np.testing.assert_allclose(
+            gradient[:, j],
+            [(f(a + h, s) - f(a - h, s)) / 2e-6, (f(a, s + h) - f(a, s - h)) / 2e-6],
+            rtol=1e-6,
+        )
     v = rng.normal(size=theta.shape)
     d = (k.grad(theta + h * v, data) - k.grad(theta - h * v, data)) / (2 * h)
     np.testing.assert_allclose(k.hvp(theta, v, data), d, rtol=1e-6, atol=1e-7)
@@ -159,7 +205,9 @@ def test_probit_regression_with_censored_data():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_special_functions_have_the_same_bits_in_cuda_source(dtype):
     names = [n for n in SPECIAL if n != "logit"]
-    k = kernels.likelihood(lambda theta, y: sum(getattr(scipy.special, n)(theta[j] * y) * theta[0] for j, n in enumerate(names)))
+    k = kernels.likelihood(
+        lambda theta, y: sum(getattr(scipy.special, n)(theta[j] * y) * theta[0] for j, n in enumerate(names))
+    )
     theta = np.random.default_rng(0).uniform(0.1, 3.0, (len(names), 16)).astype(dtype)
     data = np.random.default_rng(1).uniform(0.1, 3.0, 25).astype(dtype)
     for kind in ("VG", "D"):

@@ -1,7 +1,7 @@
 """sums=np.float64: the terms of float32 kernels, added in float64.
 
-References: whole numbers of any size, mpmath, closed forms on data for which the terms are exact; and the float64 kernel, on inputs
-that were rounded to float32 first, where only the terms' own rounding is left."""
+References: whole numbers of any size, mpmath, closed forms on data for which the terms are exact; and the
+float64 kernel, on inputs that were rounded to float32 first, where only the terms' own rounding is left."""
 
 import dataclasses
 import math
@@ -50,7 +50,9 @@ DATA = RNG.normal(size=(2, 300)).astype(F4)
 
 def close(found, expected, tolerance=2e-6):
     expected = np.asarray(expected)
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max(initial=1e-30))
+    np.testing.assert_allclose(
+        found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max(initial=1e-30)
+    )
 
 
 def widened(k, *more):
@@ -72,11 +74,14 @@ def test_whole_numbers(batch):
     assert value.dtype == F8 and gradient.dtype == F4
     assert (value == 2 * one + 0.5 * product).all()
     assert (gradient[0] == F4.type(one)).all() and (gradient[1] == F4.type(product)).all()
-    assert abs(float(kernels.likelihood(k._parts.f)(theta, x.astype(F4))[0]) - value[0]) > 1  # float32 loses this
+    assert (
+        abs(float(kernels.likelihood(k._parts.f)(theta, x.astype(F4))[0]) - value[0]) > 1
+    )  # float32 loses this
 
 
 def test_a_million_data():
-    """The normal density of data on a grid: the squares of differences are exact, and so is all but the end of the formula."""
+    """The normal density of data on a grid: the squares of differences are exact, and so is all but the end
+    of the formula."""
     x, theta = grid(10**6), np.array([[0.5, -1.25], [1.7, 0.3]], F4)
     value, gradient = NORMAL.value_and_grad(theta, x)
     again = NORMAL.value_and_grad(theta, x)  # as remembered
@@ -97,23 +102,31 @@ def test_a_million_data():
 
 
 def test_what_follows_the_sum_is_float64():
-    """Coefficients, constants and the number of data: 0.1 is that of float64, and 2^24 + 1 data are counted."""
+    """Coefficients, constants and the number of data: 0.1 is that of float64, and 2^24 + 1 data are
+    counted."""
     theta = np.array([[3.0]], F4)
     k = kernels.likelihood(lambda theta, x: 0.1 * theta[0] + x, sums=np.float64)
     assert abs(k(theta, np.ones(1000, F4))[0] / (1000 * (0.1 * 3 + 1)) - 1) < 1e-15
     count = kernels.likelihood(lambda theta, x: theta[0] + 0.0 * x, sums=np.float64)
     assert count(np.ones((1, 1), F4), np.zeros(2**24 + 1, F4))[0] == 2**24 + 1
-    gamma = kernels.likelihood(lambda theta, x: np.log(theta[0]) * np.exp(1.5) + np.tanh(theta[0]) + x, sums=np.float64)
+    gamma = kernels.likelihood(
+        lambda theta, x: np.log(theta[0]) * np.exp(1.5) + np.tanh(theta[0]) + x, sums=np.float64
+    )
     expected = 100 * (math.log(3) * math.exp(1.5) + math.tanh(3))
     assert abs(gamma(theta, np.zeros(100, F4))[0] / expected - 1) < 1e-15
 
 
 def test_a_choice_is_the_same_in_steps_and_after_them():
     """float32(0.1) is above 0.1: decided in float32, it is not, wherever it is asked."""
-    k = kernels.likelihood(lambda theta, x: np.where(theta[0] > 0.1, x * x, 2.0) + np.where(theta[0] > 0.1, 5.0, 0.0), sums=np.float64)
+    k = kernels.likelihood(
+        lambda theta, x: np.where(theta[0] > 0.1, x * x, 2.0) + np.where(theta[0] > 0.1, 5.0, 0.0),
+        sums=np.float64,
+    )
     theta, x = np.full((1, 3), 0.1, F4), np.array([1.0, 2.0], F4)
     assert (k(theta, x) == 4.0).all() and (k.contributions(theta, x) == 2.0).all()
-    floor = kernels.likelihood(lambda theta, x: np.floor(theta[0] * 10.0) * x + np.floor(theta[0] * 10.0), sums=np.float64)
+    floor = kernels.likelihood(
+        lambda theta, x: np.floor(theta[0] * 10.0) * x + np.floor(theta[0] * 10.0), sums=np.float64
+    )
     assert (floor(theta, x) == floor.contributions(theta, x).sum(0)).all()
 
 
@@ -122,7 +135,9 @@ def test_a_choice_is_the_same_in_steps_and_after_them():
 
 def launched(low, inputs, data, steps, batch, per_sample=False):
     launcher = Launcher(low, F4, per_sample)
-    outs = [np.empty((rows, batch), kind) for rows, kind in zip(launcher.outputs, launcher.types, strict=True)]
+    outs = [
+        np.empty((rows, batch), kind) for rows, kind in zip(launcher.outputs, launcher.types, strict=True)
+    ]
     launcher(inputs, data, steps, outs, batch)
     return outs
 
@@ -147,24 +162,30 @@ def test_emitters_give_the_same_bits(name, per_sample):
         single = launched(low, [x[:, :1].copy() for x in inputs], first, steps, 1, per_sample)
         exact = narrow.lowered(p, rows, kind, order)
         reference = [np.empty((n, batch)) for n in Launcher(exact, F8, per_sample).outputs]
-        Launcher(exact, F8, per_sample)([x.astype(F8) for x in inputs], data.astype(F8), steps, reference, batch)
+        Launcher(exact, F8, per_sample)(
+            [x.astype(F8) for x in inputs], data.astype(F8), steps, reference, batch
+        )
         assert [x.dtype for x in ours] == {"F": [F8], "VG": [F8, F4], "R": [F4]}[kind]
         for a, b, c, d in zip(ours, host, single, reference, strict=True):
             assert np.array_equal(a, b) and np.array_equal(a[:, :1], c)
-            close(a, d, 2e-5 if name == "kepler" else 2e-6)  # its terms are solutions of an equation, found in float32
+            close(
+                a, d, 2e-5 if name == "kepler" else 2e-6
+            )  # its terms are solutions of an equation, found in float32
 
 
 FORMS = {
     "constant": lambda th, x: 1.0 + 0.0 * (th[0] + th[1]),
     "data only": lambda th, x: x[0] * x[1],
     "parameters only": lambda th, x: np.log(th[0]) * th[1],
-    "choices": lambda th, x: np.where((th[0] > 1) & (x[0] > 0), th[1] * x[0], -x[1]) + np.where(th[0] > 1, th[1] ** 2, np.sin(th[1])),
+    "choices": lambda th, x: np.where((th[0] > 1) & (x[0] > 0), th[1] * x[0], -x[1]) + np.where(th[0] > 1,
+    th[1] ** 2, np.sin(th[1])),
     "abs": lambda th, x: -np.abs(x[0] - th[0]) * th[1] + np.abs(th[0] - 1.0),
     "maximum": lambda th, x: np.maximum(th[0] * x[0], th[1] * x[1]) - np.maximum(th[0], th[1]),
     "loop": lambda th, x: kernels.loop(3, lambda i, s: s * th[0] + x[0], th[1], max_steps=3),
     "special": lambda th, x: scipy.special.gammaln(th[0] + 2.5) - th[1] * x[0] ** 2,
     "floor": lambda th, x: np.clip(th[0], 0.9, 1.2) * x[0] - np.floor(th[1] * 3) * x[1] + np.floor(th[1] * 3),
-    "determinant": lambda th, x: -np.sum((x - th) ** 2) + np.linalg.slogdet(np.array([[th[0], 0.1], [0.1, th[1]]]))[1],
+    "determinant": lambda th, x: -np.sum((x - th) ** 2) + np.linalg.slogdet(np.array([[th[0], 0.1], [0.1,
+    th[1]]]))[1],
 }  # fmt: skip
 
 
@@ -191,7 +212,9 @@ def test_result_forms(name):
     for kind, order in [*WAYS, ("F", 2), ("R", 2)]:
         low = k.lowered(2, 2, kind, order, dtype=F4)
         inputs = [theta, *[v] * order]
-        for a, b in zip(launched(low, inputs, x, 150, 11), run_on_host(low, F4, inputs, x, 150, 11), strict=True):
+        for a, b in zip(
+            launched(low, inputs, x, 150, 11), run_on_host(low, F4, inputs, x, 150, 11), strict=True
+        ):
             assert np.array_equal(a, b)
     value, gradient = k.value_and_grad(theta, x[:, :0].copy())
     assert value.dtype == F8 and not value.any() and not gradient.any()
@@ -202,7 +225,8 @@ def test_result_forms(name):
 @needs_compiler
 @pytest.mark.parametrize("start", ["identity", "stationary"])
 def test_matrices_that_are_kept_whole(start):
-    """Sums and what follows them are blocks of float64 in an arena of float32; the stationary start is solved for outside of loops."""
+    """Sums and what follows them are blocks of float64 in an arena of float32; the stationary start is solved
+    for outside of loops."""
     n = 12
 
     def init(theta):
@@ -237,7 +261,10 @@ def test_matrices_that_are_kept_whole(start):
 def test_float64_parameters_are_as_without_it():
     plain = kernels.likelihood(tilted)
     for kind, order in [*WAYS, ("F", 1), ("D", 0)]:
-        a, b = kernels.likelihood(tilted, sums=np.float64).lowered(3, 2, kind, order), kernels.likelihood(tilted).lowered(3, 2, kind, order)
+        a, b = (
+            kernels.likelihood(tilted, sums=np.float64).lowered(3, 2, kind, order),
+            kernels.likelihood(tilted).lowered(3, 2, kind, order),
+        )
         assert a.precise is None and not a.wide
         assert emit(a, 8, 64, False, "x") == emit(b, 8, 64, False, "x") and emit_cuda(a)[0] == emit_cuda(b)[0]
     theta, x = THETA.astype(F8), DATA.astype(F8)
@@ -246,7 +273,8 @@ def test_float64_parameters_are_as_without_it():
 
 
 def test_without_it_the_text_is_what_it_was():
-    """No float64 in a float32 kernel that was not asked for it, in either language, and the other way round."""
+    """No float64 in a float32 kernel that was not asked for it, in either language, and the other way
+    round."""
     for k, wide in [(NARROW, False), (TILTED, True)]:
         low = k.lowered(3, 2, dtype=F4)
         texts = [emit(low, 16, 32, False, "x"), emit_cuda(low, F4)[0], emit_split(low, F4)[0]]
@@ -267,7 +295,8 @@ def test_every_method():
     theta, x, v = THETA, DATA, RNG.normal(size=THETA.shape).astype(F4)
     wide = [a.astype(F8) for a in (theta, x, v)]
     for name, given, dtype, tolerance in [
-        ("__call__", (0, 1), F8, 1e-7), ("grad", (0, 1), F4, 3e-7), ("hvp", (0, 2, 1), F4, 3e-7), ("hessian", (0, 1), F4, 3e-7),
+        ("__call__", (0, 1), F8, 1e-7), ("grad", (0, 1), F4, 3e-7), ("hvp", (0, 2, 1), F4, 3e-7), ("hessian",
+        (0, 1), F4, 3e-7),
         ("contributions", (0, 1), F4, 1e-6), ("scores", (0, 1), F4, 1e-6), ("fisher", (0, 1), F4, 3e-7),
     ]:  # fmt: skip
         found = getattr(TILTED, name)(*[(theta, x, v)[n] for n in given])
@@ -283,7 +312,9 @@ def test_fisher_of_many_data():
     x = RNG.integers(-(2**12), 2**12, 200_000)
     expected = [[int((x * x).sum()), int(x.sum())], [int(x.sum()), len(x)]]
     assert np.array_equal(k.fisher(np.ones(2, F4), x.astype(F4)), np.array(expected, float).astype(F4))
-    assert np.array_equal(k.fisher(np.ones((2, 3), F4), x.astype(F4))[1], np.array(expected, float).astype(F4))
+    assert np.array_equal(
+        k.fisher(np.ones((2, 3), F4), x.astype(F4))[1], np.array(expected, float).astype(F4)
+    )
 
 
 def test_one_sample_trees_and_out():
@@ -301,7 +332,12 @@ def test_one_sample_trees_and_out():
     x, theta = grid(100), np.array([[0.5, 1.0], [1.5, 2.0]], F4)
     v, g = k.value_and_grad(Parameters(*theta), x)
     expected = NORMAL.value_and_grad(theta, x)
-    assert v.dtype == F8 and np.array_equal(v, expected[0]) and np.array_equal(g.mu, expected[1][0]) and g.sigma.dtype == F4
+    assert (
+        v.dtype == F8
+        and np.array_equal(v, expected[0])
+        and np.array_equal(g.mu, expected[1][0])
+        and g.sigma.dtype == F4
+    )
 
     out = np.empty(37), np.empty((3, 37), F4)
     assert TILTED.value_and_grad(THETA, DATA, out=out)[0] is out[0]
@@ -347,7 +383,12 @@ def test_missing_and_invalid():
     theta = THETA.copy()
     theta[1, 5] = -1.0
     value, gradient = TILTED.value_and_grad(theta, DATA)
-    assert value.dtype == F8 and value[5] == -np.inf and not gradient[:, 5].any() and np.isfinite(value[:5]).all()
+    assert (
+        value.dtype == F8
+        and value[5] == -np.inf
+        and not gradient[:, 5].any()
+        and np.isfinite(value[:5]).all()
+    )
     assert not tg.grad(lambda x: TILTED(theta[:, 5:6], x).sum())(DATA).any()
     left = kernels.likelihood(tilted, invalid="nan", sums=np.float64)
     value, gradient = left.value_and_grad(theta, DATA)
@@ -362,7 +403,21 @@ def test_a_value_beyond_float32():
     assert abs(value[0] / (1000 * float(F4.type(1e30)) * 1e7) - 1) < 1e-15 and gradient[0, 0] == F4.type(1e10)
 
 
-@pytest.mark.parametrize("bad", [np.float32, np.float16, "float32", np.int64, np.complex128, np.longdouble, "wide", 64, float("nan"), int])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        np.float32,
+        np.float16,
+        "float32",
+        np.int64,
+        np.complex128,
+        np.longdouble,
+        "wide",
+        64,
+        float("nan"),
+        int,
+    ],
+)
 def test_other_dtypes_raise(bad):
     if np.dtype(np.longdouble) == F8 and bad is np.longdouble:
         pytest.skip("longdouble is float64 here")
@@ -401,14 +456,23 @@ def through_value_and_grad(k, t, x):
 @pytest.mark.parametrize("f", [scalar, through_value_and_grad])
 @pytest.mark.parametrize("data", [DATA[:, :40].copy(), EACH])
 def test_derivatives_on_the_tape(f, data):
-    """First and second, by theta and by the data, in all mixtures; each has the dtype of what it is a derivative by."""
+    """First and second, by theta and by the data, in all mixtures; each has the dtype of what it is a
+    derivative by."""
     by = {
         "grad": lambda k, t, x: tg.grad(lambda t: f(k, t, x))(t),
         "grad by data": lambda k, t, x: tg.grad(lambda x: f(k, t, x))(x),
-        "reverse over reverse": lambda k, t, x: tg.grad(lambda t: (tg.grad(lambda t: f(k, t, x))(t) * V).sum())(t),
-        "by data, of grad": lambda k, t, x: tg.grad(lambda x: (tg.grad(lambda t: f(k, t, x))(t) * V).sum())(x),
-        "forward over reverse": lambda k, t, x: tg.jvp(lambda t: tg.grad(lambda t: f(k, t, x))(t), (t,), (V.astype(t.dtype),))[1],
-        "reverse over forward": lambda k, t, x: tg.grad(lambda t: tg.jvp(lambda t: f(k, t, x), (t,), (V.astype(t.dtype),))[1])(t),
+        "reverse over reverse": lambda k, t, x: tg.grad(
+            lambda t: (tg.grad(lambda t: f(k, t, x))(t) * V).sum()
+        )(t),
+        "by data, of grad": lambda k, t, x: tg.grad(lambda x: (tg.grad(lambda t: f(k, t, x))(t) * V).sum())(
+            x
+        ),
+        "forward over reverse": lambda k, t, x: tg.jvp(
+            lambda t: tg.grad(lambda t: f(k, t, x))(t), (t,), (V.astype(t.dtype),)
+        )[1],
+        "reverse over forward": lambda k, t, x: tg.grad(
+            lambda t: tg.jvp(lambda t: f(k, t, x), (t,), (V.astype(t.dtype),))[1]
+        )(t),
     }
     for name, d in by.items():
         ours, exact = both(d, THETA, data)
@@ -464,7 +528,10 @@ def test_by_shared_data_the_samples_are_added_in_float64():
 
 
 def test_recursions_on_the_tape():
-    init, step = lambda theta: theta[0], lambda m, theta, y: (theta[1] * m + theta[2] * y, -0.5 * (y - m) ** 2)
+    init, step = (
+        lambda theta: theta[0],
+        lambda m, theta, y: (theta[1] * m + theta[2] * y, -0.5 * (y - m) ** 2),
+    )
     k, exact = kernels.recursion(init, step, sums=np.float64), kernels.recursion(init, step)
     theta = np.array([[0.3, 0.2], [0.7, 0.5], [0.2, 0.4]], F4)
     y = RNG.normal(size=500).astype(F4)
@@ -491,7 +558,9 @@ def test_a_loop_outside_of_the_sum():
     """A while loop in the start of a recursion: its adjoint starts from a float64 sum, rounded."""
 
     def init(theta):
-        return kernels.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + theta[0], c[1] * theta[1]), (0.0, 1.0), 40)[1]
+        return kernels.while_loop(
+            lambda c: c[0] < 3.0, lambda c: (c[0] + theta[0], c[1] * theta[1]), (0.0, 1.0), 40
+        )[1]
 
     step = lambda m, theta, y: (m * theta[0], -((y - m) ** 2))
     k, exact = kernels.recursion(init, step, sums=np.float64), kernels.recursion(init, step)
@@ -525,7 +594,10 @@ def test_on_cupy_arrays(cupy, batch, steps):
         (tg.grad(lambda t: f(t, d))(t), tg.grad(lambda t: f(t, x))(theta)),
         (tg.grad(lambda d: f(t, d))(d), tg.grad(lambda x: f(theta, x))(x)),
         (TILTED.fisher(t, d), TILTED.fisher(theta, x)),
-        (tg.jvp(lambda t: TILTED(t, d), (t,), (v,))[1], tg.jvp(lambda t: TILTED(t, x), (theta,), (V[:, :batch].copy(),))[1]),
+        (
+            tg.jvp(lambda t: TILTED(t, d), (t,), (v,))[1],
+            tg.jvp(lambda t: TILTED(t, x), (theta,), (V[:, :batch].copy(),))[1],
+        ),
     ]:
         assert a.dtype == b.dtype
         close(a.get(), b, 1e-6)

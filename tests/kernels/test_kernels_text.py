@@ -77,9 +77,28 @@ def test_calls_in_any_order_are_those_of_a_new_kernel():
     shared.flags.writeable = False
     gap = shared.copy()
     gap[7] = np.nan
-    thetas = [theta[:, :1], theta[:, 0], theta[:, :16], theta[:, :16] + 0.1, theta[:, :3], theta[:, :32:2], theta[:, :0]]
-    thetas = [t.astype(d) for t in thetas for d in (np.float64, np.float32)] + [np.asfortranarray(theta[:, :16]), theta[:, :16].view(Named)]
-    datas = [shared, y[:60], y[:59], y[:120:2], shared.astype(np.float32), shared[None], np.stack([y[:60]] * 16, axis=-1)[None]]
+    thetas = [
+        theta[:, :1],
+        theta[:, 0],
+        theta[:, :16],
+        theta[:, :16] + 0.1,
+        theta[:, :3],
+        theta[:, :32:2],
+        theta[:, :0],
+    ]
+    thetas = [t.astype(d) for t in thetas for d in (np.float64, np.float32)] + [
+        np.asfortranarray(theta[:, :16]),
+        theta[:, :16].view(Named),
+    ]
+    datas = [
+        shared,
+        y[:60],
+        y[:59],
+        y[:120:2],
+        shared.astype(np.float32),
+        shared[None],
+        np.stack([y[:60]] * 16, axis=-1)[None],
+    ]
     datas = [d.view(Named) for d in datas[:1]] + datas
     for _ in range(150):
         t, d = thetas[rng.integers(len(thetas))], datas[rng.integers(len(datas))]
@@ -92,7 +111,12 @@ def test_calls_in_any_order_are_those_of_a_new_kernel():
             ours, expected = k.value_and_grad(t, d), new.value_and_grad(t, d)
         for a, b in zip(ours, expected, strict=True):
             assert type(a) is type(b) and a.dtype == b.dtype and np.array_equal(a, b)
-    for d in (shared, gap, y[:60] + 0.0, gap + 0.0):  # a missing datum is seen before a launch like the last one
+    for d in (
+        shared,
+        gap,
+        y[:60] + 0.0,
+        gap + 0.0,
+    ):  # a missing datum is seen before a launch like the last one
         assert np.array_equal(k(theta, d), case("local level")[0](theta, d))
 
 
@@ -114,7 +138,9 @@ def test_large_matrices_compile_in_seconds():
     gradient = k.grad(theta, y)
     for j in (0, 77, 150):
         e = h * (np.arange(156) == j)
-        np.testing.assert_allclose(gradient[j], (k(theta + e, y) - k(theta - e, y)) / (2 * h), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            gradient[j], (k(theta + e, y) - k(theta - e, y)) / (2 * h), rtol=1e-6, atol=1e-7
+        )
 
 
 def test_graph_simplifies_at_birth():
@@ -150,19 +176,24 @@ def test_kernels_come_back_from_disk(tmp_path, monkeypatch):
 
 
 def test_processes_share_a_folder(tmp_path):
-    program = (
-        "import numpy as np, tapegrad as tg; k = tg.kernels.likelihood(lambda t, x: -((x - t[0]) ** 2)); print(k(np.ones(1), np.zeros(3)))"
-    )
-    environment = {**os.environ, "TAPEGRAD_CACHE": str(tmp_path), "PYTHONPATH": str(Path(tg.__file__).parents[1])}
+    program = "import numpy as np, tapegrad as tg; k = tg.kernels.likelihood(lambda t, x: -((x - t[0]) ** 2)); print(k(np.ones(1), np.zeros(3)))"
+    environment = {
+        **os.environ,
+        "TAPEGRAD_CACHE": str(tmp_path),
+        "PYTHONPATH": str(Path(tg.__file__).parents[1]),
+    }
     for _ in range(2):  # made by several at once, then read
-        started = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
+        started = [
+            subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE)
+            for _ in range(3)
+        ]
         assert [p.communicate()[0].split() for p in started] == [[b"-3.0"]] * 3
     assert len(list(tmp_path.iterdir())) == 2  # the kernel, and the code that calls it again
 
 
 def test_a_sweep_back_reads_what_is_long_to_compute():
-    """A product of matrices in a step is stored for the sweep, as many numbers as the carry has at most; the bits are those of a
-    sweep that computes it again."""
+    """A product of matrices in a step is stored for the sweep, as many numbers as the carry has at most; the
+    bits are those of a sweep that computes it again."""
     k, theta, data = case("kalman 4")
     shapes = theta.shape[0], 0 if data.ndim == 1 else data.shape[0]
     plain, kept = (

@@ -1,5 +1,6 @@
-"""What a kernel was given and did not use, or was to give and did not write: rows of theta behind the last one read, which mostly means
-that theta lies on its side, and numbers of the outputs of a hand-written kernel."""
+"""What a kernel was given and did not use, or was to give and did not write: rows of theta behind the last
+one read, which mostly means that theta lies on its side, and numbers of the outputs of a hand-written
+kernel."""
 
 import numpy as np
 import pytest
@@ -46,7 +47,10 @@ def test_theta_on_its_side(make):
         way = list(ways(k))[n]
         way(THETA)
         for _ in range(2):
-            with pytest.raises(ShapeError, match=r"theta has 3 rows.*reads only the first 2.*for \(B, p\) pass theta\.T.*theta\[:2\]"):
+            with pytest.raises(
+                ShapeError,
+                match=r"theta has 3 rows.*reads only the first 2.*for \(B, p\) pass theta\.T.*theta\[:2\]",
+            ):
                 way(np.ascontiguousarray(THETA.T))
         way(THETA)
     with pytest.raises(ShapeError, match="theta has 5 rows"):
@@ -59,9 +63,12 @@ def test_what_reads_no_row_has_gradient_zero():
 
 
 @pytest.mark.parametrize("f", [
-    lambda t, y: t[0] * t[2] * y, lambda t, y: t[0] * t[-1] * y, lambda t, y: t[0] * t[2:][0] * y, lambda t, y: (t[0] * t)[2] * y,
-    lambda t, y: t[[0, 2]].prod() * y, lambda t, y: t[0] * t[..., 2] * y, lambda t, y: t.reshape(3, 1)[0, 0] * t[2] * y,
-    lambda t, y: np.asarray(t)[0] * np.flip(t)[0] * y, lambda t, y: [*t][0] * [*t][2] * y, lambda t, y: t[np.int64(0)] * t[len(t) - 1] * y,
+    lambda t, y: t[0] * t[2] * y, lambda t, y: t[0] * t[-1] * y, lambda t, y: t[0] * t[2:][0] * y, lambda t,
+    y: (t[0] * t)[2] * y,
+    lambda t, y: t[[0, 2]].prod() * y, lambda t, y: t[0] * t[..., 2] * y, lambda t, y: t.reshape(3, 1)[0,
+    0] * t[2] * y,
+    lambda t, y: np.asarray(t)[0] * np.flip(t)[0] * y, lambda t, y: [*t][0] * [*t][2] * y, lambda t,
+    y: t[np.int64(0)] * t[len(t) - 1] * y,
 ])  # fmt: skip
 def test_a_row_between_has_gradient_zero(f):
     theta = np.arange(1.0, 7.0).reshape(3, 2)
@@ -126,14 +133,20 @@ def test_numbers_that_a_kernel_does_not_write(name, dtype):
             y, n = k(np.abs(x))  # all written
             assert np.array_equal(n, np.ones(4))
         for _ in range(3):
-            with pytest.raises(KernelError, match=rf"f: the kernel did not write \d of 4 numbers of its output {out}, the first at \[\d\]"):
+            with pytest.raises(
+                KernelError,
+                match=rf"f: the kernel did not write \d of 4 numbers of its output {out}, the first at "
+                rf"\[\d\]",
+            ):
                 k(x)
 
 
 def test_nan_is_a_number_like_others():
     """Of whatever payload, other than ours."""
     k = kernel("y[b] = x[b]; n[b] = 1;")
-    x = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001, 0x7FF95AFEC0DEFA10], np.uint64).view(float)
+    x = np.array(
+        [0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001, 0x7FF95AFEC0DEFA10], np.uint64
+    ).view(float)
     assert np.isnan(k(x)[0]).all()
 
 
@@ -143,7 +156,9 @@ def test_functions_for_the_cpu():
 
     k = kernel(BODIES["branch"][0], cpu=fill)
     k(np.ones(2))
-    with pytest.raises(KernelError, match=r"did not write 1 of 3 numbers of its output y, the first at \[2\]"):
+    with pytest.raises(
+        KernelError, match=r"did not write 1 of 3 numbers of its output y, the first at \[2\]"
+    ):
         k(np.ones(3))
 
 
@@ -154,7 +169,9 @@ def test_large_outputs_are_looked_at_in_the_first_calls(monkeypatch):
     for _ in range(3):
         k(x)
     x[17] = -1.0
-    with pytest.raises(KernelError, match=r"did not write 1 of 200 numbers of its output y, the first at \[17\]"):
+    with pytest.raises(
+        KernelError, match=r"did not write 1 of 200 numbers of its output y, the first at \[17\]"
+    ):
         k(x)
     x[17] = 1.0
     assert np.array_equal(k(x)[0], x)
@@ -167,7 +184,9 @@ extern "C" __global__ void g(const real* x, const real* y_bar, real* x_bar, long
 }"""
     push = """
 extern "C" __global__ void h(const real* x, real* y, long long B) { for (long long b = 0; b < B; ++b) y[b] = x[b] * x[b]; }"""
-    g = kernels.raw(pull, "g", ["in real x[B]", "in real y_bar[B]", "out real x_bar[B]", "size B"], grid=1, block=1)
+    g = kernels.raw(
+        pull, "g", ["in real x[B]", "in real y_bar[B]", "out real x_bar[B]", "size B"], grid=1, block=1
+    )
     h = kernels.raw(push, "h", ["in real x[B]", "out real y[B]", "size B"], vjp=g, grid=1, block=1)
     assert np.array_equal(tg.grad(lambda x: h(x).sum())(np.array([1.0, 2.0])), [2.0, 4.0])
     with pytest.raises(KernelError, match="g: the kernel did not write 1 of 2 numbers of its output x_bar"):

@@ -29,7 +29,9 @@ def test_value_in_a_derivative_inside():
 def test_value_of_large_arrays_and_of_conditions():
     A = np.random.default_rng(0).normal(size=(12, 12, 3))
     k = kernels.map(lambda A: (tg.value(A @ A) * A).sum())
-    np.testing.assert_allclose(tg.grad(lambda A: k(A).sum())(A), np.stack([a @ a for a in A.transpose(2, 0, 1)], -1))
+    np.testing.assert_allclose(
+        tg.grad(lambda A: k(A).sum())(A), np.stack([a @ a for a in A.transpose(2, 0, 1)], -1)
+    )
     choice = kernels.map(lambda x: np.where(tg.value(x > 2.5), x, 2 * x))
     np.testing.assert_array_equal(tg.grad(lambda x: choice(x).sum())(X), [2, 1])
 
@@ -38,7 +40,9 @@ def test_value_in_the_carry_of_a_loop():
     """s <- s + value(s) x: the tangent of s in the product is cut in each step."""
 
     def f(x):
-        return kernels.while_loop(lambda c: c[1] < 5, lambda c: (c[0] + tg.value(c[0]) * x, c[1] + 1.0), (1.0 + 0.0 * x, 0.0), 9)[0]
+        return kernels.while_loop(
+            lambda c: c[1] < 5, lambda c: (c[0] + tg.value(c[0]) * x, c[1] + 1.0), (1.0 + 0.0 * x, 0.0), 9
+        )[0]
 
     k = kernels.map(f)
     np.testing.assert_allclose(k(X), (1 + X) ** 5)

@@ -59,14 +59,18 @@ def test_to_second_order(name):
     judged(name, 2)
 
 
-@pytest.mark.parametrize("name", ["shared data", "data of their own", "samples in samples", "recursion", "map"])
+@pytest.mark.parametrize(
+    "name", ["shared data", "data of their own", "samples in samples", "recursion", "map"]
+)
 def test_how_often_it_is_launched(name, monkeypatch):
     f, *stacks = CASES[name]
     n, launches, launch = tuple(range(len(stacks))), [], Launcher.__call__
     total = lambda *xs: f(*xs).sum()
     tg.vmap(f)(*stacks), tg.vmap(tg.grad(total, n))(*stacks)
     tg.grad(lambda *s: tg.vmap(total)(*s).sum(), n)(*stacks)
-    monkeypatch.setattr(Launcher, "__call__", lambda self, *args: (launches.append(self), launch(self, *args))[1])
+    monkeypatch.setattr(
+        Launcher, "__call__", lambda self, *args: (launches.append(self), launch(self, *args))[1]
+    )
     for call in (tg.vmap(f), tg.vmap(tg.grad(total, n)), tg.grad(lambda *s: tg.vmap(total)(*s).sum(), n)):
         del launches[:]
         call(*stacks)
@@ -88,7 +92,9 @@ def test_on_cupy(name, cupy):
     total = lambda *xs: (f(*xs) ** 2).sum()
     for g in (tg.vmap(f), tg.vmap(tg.grad(total, n)), tg.grad(lambda *s: tg.vmap(total)(*s).sum(), n)):
         got, want = g(*on_device), g(*stacks)
-        assert same(got if isinstance(got, tuple) else [got], want if isinstance(want, tuple) else [want], 1e-12)
+        assert same(
+            got if isinstance(got, tuple) else [got], want if isinstance(want, tuple) else [want], 1e-12
+        )
 
 
 @pytest.mark.long
@@ -100,8 +106,14 @@ def test_kernels_of_the_library():
     curve = tg.kernels.celerite.light_curve(t, noise[0], 0.1)
     process = tg.kernels.celerite.process(real=1)
     for f, stacks in (
-        (lambda r, y: kalman.loglik(model._replace(r=r.reshape(1)), y)[0], (np.array([0.3, 1.0, 2.0, 0.7]), noise)),
-        (lambda r: kalman.loglik(model._replace(r=r.reshape(1)), noise[0])[0], (np.array([0.3, 1.0, 2.0, 0.7]),)),
+        (
+            lambda r, y: kalman.loglik(model._replace(r=r.reshape(1)), y)[0],
+            (np.array([0.3, 1.0, 2.0, 0.7]), noise),
+        ),
+        (
+            lambda r: kalman.loglik(model._replace(r=r.reshape(1)), noise[0])[0],
+            (np.array([0.3, 1.0, 2.0, 0.7]),),
+        ),
         (lambda th: process(th, curve), (THETA,)),
         (lambda th: process(th, curve).sum(), (MANY,)),
     ):

@@ -1,4 +1,5 @@
-"""All that a kernel gives holds for programs whose matrices are kept whole: data, contributions, carries, scores, special functions."""
+"""All that a kernel gives holds for programs whose matrices are kept whole: data, contributions, carries,
+scores, special functions."""
 
 import numpy as np
 import pytest
@@ -64,7 +65,10 @@ def test_contributions_carries_and_scores(point):
     w = np.sin(np.arange(T))
     terms, (m, P) = by_tape(point, Y)
     close(K.contributions(point, Y), terms)
-    close(tg.grad(lambda t: (K.contributions(t, Y) * w).sum())(point), tg.grad(lambda t: (by_tape(t, Y)[0] * w).sum())(point))
+    close(
+        tg.grad(lambda t: (K.contributions(t, Y) * w).sum())(point),
+        tg.grad(lambda t: (by_tape(t, Y)[0] * w).sum())(point),
+    )
     for found, expected in zip(K.final(point, Y), (m, P), strict=True):
         close(found, expected)
     close(K.scores(point, Y), tg.jacobian(lambda t: by_tape(t, Y)[0])(point))
@@ -74,11 +78,15 @@ def test_missing_data(point):
     holes = Y.copy()
     holes[3] = np.nan
     k = tg.kernels.recursion(init, step, missing="skip")
-    for found, expected in zip(k.value_and_grad(point, holes), K.value_and_grad(point, np.delete(Y, 3)), strict=True):
+    for found, expected in zip(
+        k.value_and_grad(point, holes), K.value_and_grad(point, np.delete(Y, 3)), strict=True
+    ):
         close(found, expected, 1e-12)
 
 
-LATER = [pytest.param(name, marks=pytest.mark.long) for name in ("gammaln", "ndtr", "log_ndtr", "expit", "logit")]
+LATER = [
+    pytest.param(name, marks=pytest.mark.long) for name in ("gammaln", "ndtr", "log_ndtr", "expit", "logit")
+]
 
 
 @pytest.mark.parametrize("name", ["erf", "digamma", "wrightomega", *LATER])
@@ -115,18 +123,25 @@ OF_MATRICES = {
 
 @pytest.mark.parametrize("name", OF_MATRICES)
 def test_derivatives_are_the_rules_of_the_operations(name, monkeypatch):
-    """They have no other: where a rule is twice what it was, so is what a kernel gives, forwards and in reverse."""
+    """They have no other: where a rule is twice what it was, so is what a kernel gives, forwards and in
+    reverse."""
     monkeypatch.setattr(LIMITS, "nodes", -1)  # short programs, too, keep matrices whole
     f, prim, x = OF_MATRICES[name], PRIMITIVES[name].prim, np.random.default_rng(5).normal(size=(N, N))
 
     def found():
         k = tg.kernels.map(f)
-        return tg.grad(lambda x: k(x[..., None]).sum())(x), tg.jvp(lambda x: k(x[..., None]).sum(), (x,), (np.cos(x),))[1]
+        return tg.grad(lambda x: k(x[..., None]).sum())(x), tg.jvp(
+            lambda x: k(x[..., None]).sum(), (x,), (np.cos(x),)
+        )[1]
 
     def doubled(rule):
         def twice(*args, **settings):
             found = rule(*args, **settings)
-            return tuple([None if x is None else 2.0 * x for x in found]) if isinstance(found, tuple) else 2.0 * found
+            return (
+                tuple([None if x is None else 2.0 * x for x in found])
+                if isinstance(found, tuple)
+                else 2.0 * found
+            )
 
         return twice
 
@@ -144,7 +159,9 @@ def test_a_matrix_is_factored_once(monkeypatch):
     monkeypatch.setattr(LIMITS, "nodes", -1)
 
     def f(a, b):
-        return np.sum(W * np.linalg.solve(a, b)) + np.linalg.slogdet(a)[1] + np.sum(W * np.linalg.solve(a.T, b))
+        return (
+            np.sum(W * np.linalg.solve(a, b)) + np.linalg.slogdet(a)[1] + np.sum(W * np.linalg.solve(a.T, b))
+        )
 
     k = tg.kernels.map(f)
     tg.grad(lambda a, b: k(a, b).sum())(9.0 * I[..., None], W[..., None])

@@ -116,10 +116,17 @@ class Threads:
 
     def __init__(self, sizes, block, thread, barrier, shared, lock):
         names = ("x", "y", "z")
-        self.gridDim, self.blockDim = (types.SimpleNamespace(**dict(zip(names, n, strict=True))) for n in sizes)
-        self.blockIdx, self.threadIdx = (types.SimpleNamespace(**dict(zip(names, n, strict=True))) for n in (block, thread))
+        self.gridDim, self.blockDim = (
+            types.SimpleNamespace(**dict(zip(names, n, strict=True))) for n in sizes
+        )
+        self.blockIdx, self.threadIdx = (
+            types.SimpleNamespace(**dict(zip(names, n, strict=True))) for n in (block, thread)
+        )
         self.count, self.syncthreads, self.lock = 0, barrier.wait, lock
-        self.shared, self.local = types.SimpleNamespace(array=self.share), types.SimpleNamespace(array=self.make)
+        self.shared, self.local = (
+            types.SimpleNamespace(array=self.share),
+            types.SimpleNamespace(array=self.make),
+        )
         self.atomic = types.SimpleNamespace(add=self.add)
         self.all_shared = shared
 
@@ -132,7 +139,10 @@ class Threads:
             return self.all_shared.setdefault(self.count, self.make(shape, dtype))
 
     def grid(self, n):
-        found = [getattr(self.blockIdx, a) * getattr(self.blockDim, a) + getattr(self.threadIdx, a) for a in "xyz"[:n]]
+        found = [
+            getattr(self.blockIdx, a) * getattr(self.blockDim, a) + getattr(self.threadIdx, a)
+            for a in "xyz"[:n]
+        ]
         return found[0] if n == 1 else tuple(found)
 
     def gridsize(self, n):
@@ -152,7 +162,11 @@ def by_threads(kernel, blocks, threads, *args):
         barrier, shared, lock = threading.Barrier(int(np.prod(sizes[1]))), {}, threading.Lock()
 
         def run(thread, block=block, barrier=barrier, shared=shared, lock=lock):
-            space = {**kernel.py_func.__globals__, "cuda": Threads(sizes, block, thread, barrier, shared, lock), "math": maths}
+            space = {
+                **kernel.py_func.__globals__,
+                "cuda": Threads(sizes, block, thread, barrier, shared, lock),
+                "math": maths,
+            }
             space |= {"square": lambda d: d * d, "float32": lambda v: v}
             try:
                 types.FunctionType(kernel.py_func.__code__, space)(*args)

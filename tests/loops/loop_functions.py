@@ -189,7 +189,14 @@ def guarded(x, y):
 def powers(x, y):
     s = 0.0
     for k in range(x.shape[0]):
-        s += x[k] ** 3 + x[k] ** -2 + x[k] ** 0.5 + abs(y[k]) ** x[k] + np.arctan2(x[k], y[k]) + TABLE[k % 4] * y[k] % 0.7
+        s += (
+            x[k] ** 3
+            + x[k] ** -2
+            + x[k] ** 0.5
+            + abs(y[k]) ** x[k]
+            + np.arctan2(x[k], y[k])
+            + TABLE[k % 4] * y[k] % 0.7
+        )
         s += max(x[k], y[k]) - min(x[k], y[k], 0.3) + np.hypot(x[k], y[k]) + np.tanh(x[k]) * np.floor(y[k])
     return s
 

@@ -1,5 +1,5 @@
-"""Random functions with loops, as Python source: nests, conditions, integer arithmetic of indices, names that are
-swapped, local arrays, break, continue, while, helpers, early returns."""
+"""Random functions with loops, as Python source: nests, conditions, integer arithmetic of indices, names that
+are swapped, local arrays, break, continue, while, helpers, early returns."""
 
 import types
 
@@ -27,7 +27,8 @@ class Random:
         self.local = []
         self.write(1, "s, t = s, 0.3")
         self.block(1, 0, [], self.r.integers(3, 7))
-        for line in ("for z in range(5):", "    s += np.cos(a[z]) * (z + 1.0) - 0.3 * b[z]", "for z in range(4):",
+        for line in ("for z in range(5):", "    s += np.cos(a[z]) * (z + 1.0) - 0.3 * b[z]",
+        "for z in range(4):",
                      "    s += c[z, z % 3] * c[z, 2]", "return s + t"):  # fmt: skip
             self.write(1, line)
         self.source = HEAD + "\ndef f(a, b, c, k, s, n):\n" + "\n".join(self.lines) + "\n"
@@ -67,10 +68,23 @@ class Random:
 
     def value(self, ints, local, depth=0):
         if depth > 2 or self.r.random() < 0.3:
-            return self.pick("s", "t", self.element(ints, local), self.element(ints, local), "0.7", f"{self.pick(*ints, '2')} * 0.2")
+            return self.pick(
+                "s",
+                "t",
+                self.element(ints, local),
+                self.element(ints, local),
+                "0.7",
+                f"{self.pick(*ints, '2')} * 0.2",
+            )
         x = lambda: self.value(ints, local, depth + 1)
         form = self.pick(
-            "({} + {})", "({} - {})", "({} * {}) * 0.4", "np.sin({})", "np.exp(-{} ** 2)", "({} / (1.5 + {} ** 2))", "np.cos({}) * {}"
+            "({} + {})",
+            "({} - {})",
+            "({} * {}) * 0.4",
+            "np.sin({})",
+            "np.exp(-{} ** 2)",
+            "({} / (1.5 + {} ** 2))",
+            "np.cos({}) * {}",
         )
         return form.format(*[x() for _ in range(form.count("{}"))])
 
@@ -82,16 +96,31 @@ class Random:
     def block(self, depth, nest, ints, count, loops=0, local=()):
         local = list(local)
         for _ in range(count):
-            kind = self.r.choice(12, p=[0.13, 0.2, 0.12, 0.15, 0.12, 0.05, 0.05, 0.04, 0.04, 0.03, 0.05, 0.02])
+            kind = self.r.choice(
+                12, p=[0.13, 0.2, 0.12, 0.15, 0.12, 0.05, 0.05, 0.04, 0.04, 0.03, 0.05, 0.02]
+            )
             if kind == 0:
                 self.write(depth, f"{self.pick('s', 't')} = {self.value(ints, local)}")
             elif kind == 1:
                 self.write(depth, f"{self.element(ints, local)} = {self.value(ints, local)}")
             elif kind == 2:
-                self.write(depth, f"{self.element(ints, local)} {self.pick('+=', '-=', '*=')} {self.value(ints, local)}")
+                self.write(
+                    depth,
+                    f"{self.element(ints, local)} {self.pick('+=', '-=', '*=')} {self.value(ints, local)}",
+                )
             elif kind == 3 and nest < 3:
                 i = self.new("i")
-                bounds = self.pick("3", "n", "1, 4", "4, 0, -1", "0, 5, 2", "3, 3", "5, -2, -3", "k[1], 4", f"{self.pick(*ints, '0')}, 3")
+                bounds = self.pick(
+                    "3",
+                    "n",
+                    "1, 4",
+                    "4, 0, -1",
+                    "0, 5, 2",
+                    "3, 3",
+                    "5, -2, -3",
+                    "k[1], 4",
+                    f"{self.pick(*ints, '0')}, 3",
+                )
                 self.write(depth, f"for {i} in range({bounds}):")
                 self.block(depth + 1, nest + 1, [*ints, i], self.r.integers(1, 4), loops + 1, local)
             elif kind == 4 and nest < 4:
@@ -109,7 +138,10 @@ class Random:
             elif kind == 6:
                 self.write(depth, "a, b = b, a")
             elif kind == 7:
-                self.write(depth, f"s += helper({self.value(ints, local, 1)}, {self.pick('a', 'b')}, {self.index(ints, 5)})")
+                self.write(
+                    depth,
+                    f"s += helper({self.value(ints, local, 1)}, {self.pick('a', 'b')}, {self.index(ints, 5)})",
+                )
             elif kind == 8:
                 v = self.new("v")
                 self.write(depth, f"{v} = np.zeros({self.pick('3', 'n + 1')})")
@@ -138,4 +170,11 @@ ComplexNumPy = types.SimpleNamespace(zeros=lambda n: np.zeros(n, complex), sin=n
 
 def point(seed):
     r = np.random.default_rng(seed + 1000)
-    return r.standard_normal(5), r.standard_normal(5), r.standard_normal((4, 3)), r.integers(0, 5, 6), 0.4, int(r.integers(2, 5))
+    return (
+        r.standard_normal(5),
+        r.standard_normal(5),
+        r.standard_normal((4, 3)),
+        r.integers(0, 5, 6),
+        0.4,
+        int(r.integers(2, 5)),
+    )

@@ -2,7 +2,15 @@
 
 import numpy as np
 import pytest
-from device_kernels import block_norms, by_threads, histogram, late_barrier, log_likelihood, prefix_sum, tiled_product
+from device_kernels import (
+    block_norms,
+    by_threads,
+    histogram,
+    late_barrier,
+    log_likelihood,
+    prefix_sum,
+    tiled_product,
+)
 
 import tapegrad as tg
 
@@ -12,11 +20,20 @@ X = np.array([[0.0, 0.5, 0.3, 0.4, 0.5], [0.6, 0.7, 0.8, 0.9, 1.0]])
 BINS = np.array([0, 2, 2, 1, 0, 3, 1])
 W = R.standard_normal((6, 5))
 
-# kernel, blocks, threads, shape of the output, fixed arguments after the differentiated ones, loss of the output
+# kernel, blocks, threads, shape of the output, fixed arguments after the differentiated ones, loss of the
+# output
 KERNELS = {
     "log_likelihood": (log_likelihood, 1, 8, (3,), (THETAS,), (X, 5, 3), lambda y: y.sum()),
     "log_likelihood, blocks": (log_likelihood, 2, 2, (3,), (THETAS,), (X, 5, 3), lambda y: (y * y).sum()),
-    "tiled_product": (tiled_product, (2, 2), (4, 4), (6, 5), (R.random((6, 7)), R.random((7, 5))), (), lambda y: (y * W).sum()),
+    "tiled_product": (
+        tiled_product,
+        (2, 2),
+        (4, 4),
+        (6, 5),
+        (R.random((6, 7)), R.random((7, 5))),
+        (),
+        lambda y: (y * W).sum(),
+    ),
     "block_norms": (block_norms, 3, 8, (1,), (R.random(21),), (), lambda y: y[0] ** 2),
     "histogram": (histogram, 1, 3, (4,), (R.random(7),), (BINS,), lambda y: (y * y).sum()),
     "prefix_sum": (prefix_sum, 1, 8, (6,), (R.random(6),), (), lambda y: (y * np.arange(6.0)).sum()),
@@ -56,7 +73,13 @@ def test_derivatives(name):
 def test_second_order(name):
     f, _, (x, *rest) = launched(name)
     v, h, g = R.standard_normal(x.shape), 1e-4, tg.grad(f)
-    want = sum(w * (g(x + k * h * v) - g(x - k * h * v)) for k, w in enumerate((4 / 5, -1 / 5, 4 / 105, -1 / 280), 1)) / h
+    want = (
+        sum(
+            w * (g(x + k * h * v) - g(x - k * h * v))
+            for k, w in enumerate((4 / 5, -1 / 5, 4 / 105, -1 / 280), 1)
+        )
+        / h
+    )
     np.testing.assert_allclose(tg.hvp(f, x, v), want, rtol=1e-6, atol=1e-6)
 
 
@@ -73,7 +96,11 @@ def test_the_kernel_of_the_discussion(dtype):
 
     tol = 1e-12 if dtype is np.float64 else 2e-5
     value, pullback = tg.vjp(logLs, thetas)
-    (g,) = pullback(np.ones(3, dtype)) if isinstance(pullback(np.ones(3, dtype)), tuple) else (pullback(np.ones(3, dtype)),)
+    (g,) = (
+        pullback(np.ones(3, dtype))
+        if isinstance(pullback(np.ones(3, dtype)), tuple)
+        else (pullback(np.ones(3, dtype)),)
+    )
     assert value.dtype == g.dtype == dtype
     np.testing.assert_allclose(value[0], -28.663534402106272, rtol=tol)
     np.testing.assert_allclose(g[:, 0], [-80.0, 150.0, 250.0, 500.0], rtol=tol)
@@ -92,7 +119,9 @@ def test_the_kernel_of_the_discussion(dtype):
 
 
 def test_what_is_refused():
-    with pytest.raises(tg.errors.KernelError, match="a barrier in a loop or branch that differs between threads"):
+    with pytest.raises(
+        tg.errors.KernelError, match="a barrier in a loop or branch that differs between threads"
+    ):
         tg.grad(lambda x: late(x).sum())(np.ones(4))
     with pytest.raises(tg.errors.KernelError, match="launch it as"):
         tg.grad(lambda x: histogram(x, BINS, np.zeros(4)))(np.ones(7))

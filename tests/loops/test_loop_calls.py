@@ -1,5 +1,5 @@
-"""Calls of functions of Numba's with loops: orders of derivatives, batches, captured arrays, arguments that share
-memory, kinds of numbers, bad input."""
+"""Calls of functions of Numba's with loops: orders of derivatives, batches, captured arrays, arguments that
+share memory, kinds of numbers, bad input."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,26 @@ def of_one(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["gauss_seidel", "thomas", "first_large", "leapfrog", *[pytest.param(n, marks=pytest.mark.long) for n in ("heat, odd", "expressions")]],
+    [
+        "gauss_seidel",
+        "thomas",
+        "first_large",
+        "leapfrog",
+        *[pytest.param(n, marks=pytest.mark.long) for n in ("heat, odd", "expressions")],
+    ],
 )
 def test_second_order(name):
     f, x = of_one(name)
     v = R.standard_normal(x.shape)
     h = 1e-4
     g = tg.grad(f)
-    want = sum(w * (g(x + k * h * v) - g(x - k * h * v)) for k, w in enumerate((4 / 5, -1 / 5, 4 / 105, -1 / 280), 1)) / h
+    want = (
+        sum(
+            w * (g(x + k * h * v) - g(x - k * h * v))
+            for k, w in enumerate((4 / 5, -1 / 5, 4 / 105, -1 / 280), 1)
+        )
+        / h
+    )
     np.testing.assert_allclose(tg.hvp(f, x, v), want, rtol=1e-8, atol=1e-8)
     again = tg.grad(lambda x: (tg.grad(f)(x) * v).sum())(x)  # reverse over reverse
     np.testing.assert_allclose(again, want, rtol=1e-8, atol=1e-8)
@@ -49,7 +61,9 @@ def test_batches():
     X = R.random((3, *x.shape)) + 0.5
     np.testing.assert_allclose(tg.vmap(f)(X), [f(x) for x in X], rtol=1e-13)
     np.testing.assert_allclose(tg.vmap(tg.grad(f))(X), [tg.grad(f)(x) for x in X], rtol=1e-12)
-    np.testing.assert_allclose(tg.grad(lambda X: tg.vmap(f)(X).sum())(X), [tg.grad(f)(x) for x in X], rtol=1e-12)
+    np.testing.assert_allclose(
+        tg.grad(lambda X: tg.vmap(f)(X).sum())(X), [tg.grad(f)(x) for x in X], rtol=1e-12
+    )
 
 
 def test_jacobian():
@@ -196,7 +210,9 @@ def test_out_of_bounds():
         return s
 
     assert tg.grad(lambda x: f(x, 3))(np.ones(3)).sum() == 6.0
-    with pytest.raises(tg.errors.KernelError, match=r"f, line \d+ of .*test_loop_calls.py: an index is out of bounds"):
+    with pytest.raises(
+        tg.errors.KernelError, match=r"f, line \d+ of .*test_loop_calls.py: an index is out of bounds"
+    ):
         tg.grad(lambda x: f(x, 4))(np.ones(3))
 
     @njit
@@ -301,9 +317,15 @@ def test_what_vectorize_made_is_a_loop_over_elements():
         return bent(x, np.array([[1.0], [2.0]]) * x[0]).sum()
 
     step = 1e-6
-    np.testing.assert_allclose(tg.grad(f)(x), [(f(x + step * e) - f(x - step * e)) / (2 * step) for e in np.eye(3)], atol=1e-9)
-    np.testing.assert_allclose(tg.hvp(f, x, v), (tg.grad(f)(x + step * v) - tg.grad(f)(x - step * v)) / (2 * step), atol=1e-8)
+    np.testing.assert_allclose(
+        tg.grad(f)(x), [(f(x + step * e) - f(x - step * e)) / (2 * step) for e in np.eye(3)], atol=1e-9
+    )
+    np.testing.assert_allclose(
+        tg.hvp(f, x, v), (tg.grad(f)(x + step * v) - tg.grad(f)(x - step * v)) / (2 * step), atol=1e-8
+    )
     np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([x, 2 * x]))[1], tg.grad(f)(2 * x), rtol=1e-14)
     assert tg.grad(lambda x: bent(x, x).sum())(x.astype(np.float32)).dtype == np.float32
-    with pytest.raises(tg.errors.ArgumentError, match=r"made by numba\.vectorize, takes its 2 arguments alone"):
+    with pytest.raises(
+        tg.errors.ArgumentError, match=r"made by numba\.vectorize, takes its 2 arguments alone"
+    ):
         tg.grad(lambda x: bent(x, x, out=np.zeros(3)).sum())(x)

@@ -12,7 +12,13 @@ from tapegrad.loops.program import Accumulate, literal, walk
 
 
 @pytest.mark.parametrize(
-    "name", ["thomas", "early_return", "newton", *[pytest.param(n, marks=pytest.mark.long) for n in ("heat, odd", "expressions")]]
+    "name",
+    [
+        "thomas",
+        "early_return",
+        "newton",
+        *[pytest.param(n, marks=pytest.mark.long) for n in ("heat, odd", "expressions")],
+    ],
 )
 def test_check(name):
     f, args, more = CASES[name]
@@ -20,7 +26,9 @@ def test_check(name):
 
 
 def test_check_of_a_kernel():
-    assert len(tg.loops.check(block_norms, np.random.default_rng(0).random(16), np.zeros(1), launch=(2, 8))) == 3
+    assert (
+        len(tg.loops.check(block_norms, np.random.default_rng(0).random(16), np.zeros(1), launch=(2, 8))) == 3
+    )
 
 
 def test_a_wrong_adjoint_is_found(monkeypatch):

@@ -1,4 +1,5 @@
-"""Functions of Numba's with loops are differentiated as loop programs: against the complex step of their Python code."""
+"""Functions of Numba's with loops are differentiated as loop programs: against the complex step of their
+Python code."""
 
 import numpy as np
 import pytest
@@ -51,8 +52,12 @@ def refusals(monkeypatch):
 def test_derivatives(name, refusals):
     f, args = whole(name)
     rng = np.random.default_rng(1)
-    direction = [rng.standard_normal(np.shape(a)) if isinstance(a, np.ndarray) else rng.standard_normal() for a in args]
-    direction = [np.where(a == 0.0, 0.0, d) for a, d in zip(args, direction, strict=True)]  # (a guarded division)
+    direction = [
+        rng.standard_normal(np.shape(a)) if isinstance(a, np.ndarray) else rng.standard_normal() for a in args
+    ]
+    direction = [
+        np.where(a == 0.0, 0.0, d) for a, d in zip(args, direction, strict=True)
+    ]  # (a guarded division)
     n = tuple(range(len(args)))
     value, gradient = tg.value_and_grad(f, argnums=n)(*args)
     assert refusals == []

@@ -1,4 +1,5 @@
-"""Random functions with loops: loop programs against the complex step of Python, and against the slow interpreter."""
+"""Random functions with loops: loop programs against the complex step of Python, and against the slow
+interpreter."""
 
 import warnings
 
@@ -34,7 +35,9 @@ def check(seed):
     slope = sum(np.sum(x * t) for x, t in zip(gradient, d, strict=True))
     tangent = tg.jvp(g, (a, b, c, s), tuple(d))[1]
     found = [value, slope, tangent]
-    np.testing.assert_allclose(found, [want.real, want.imag / 1e-30, want.imag / 1e-30], rtol=1e-9, atol=1e-9, err_msg=made.source)
+    np.testing.assert_allclose(
+        found, [want.real, want.imag / 1e-30, want.imag / 1e-30], rtol=1e-9, atol=1e-9, err_msg=made.source
+    )
     (programs,) = operation.FUNCTIONS[f.py_func].programs.values()
     assert not isinstance(programs, str), (programs, made.source)
     return programs[0].program, [a, c, k, s, n] if one_array else [a, b, c, k, s, n]
@@ -58,7 +61,10 @@ def test_machine_code_is_the_interpreters(seed):
     r = np.random.default_rng(seed)
     for order in range(3):
         arguments = [x.copy() if isinstance(x, np.ndarray) else x for x in args]
-        slow, fast = interpreted(p, [x.copy() if isinstance(x, np.ndarray) else x for x in args]), code_of(p)(arguments)
+        slow, fast = (
+            interpreted(p, [x.copy() if isinstance(x, np.ndarray) else x for x in args]),
+            code_of(p)(arguments),
+        )
         for x, y in zip(slow, fast, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-11)
         if order < 2:
@@ -78,7 +84,12 @@ def test_an_index_out_of_bounds_is_found_by_the_interpreter():
     f = numba.njit(
         Random(0)
         .function()
-        .__class__(compile("def f(x, n):\n s = 0.0\n for k in range(n):\n  s += x[k]\n return s", "", "exec").co_consts[0], {})
+        .__class__(
+            compile(
+                "def f(x, n):\n s = 0.0\n for k in range(n):\n  s += x[k]\n return s", "", "exec"
+            ).co_consts[0],
+            {},
+        )
     )
     x = np.ones(3)
     tg.grad(lambda x: f(x, 3))(x)

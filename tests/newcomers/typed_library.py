@@ -1,4 +1,5 @@
-"""A program of a user, fully typed: a small library over tapegrad, with trees of its own, a rule, a tape by hand."""
+"""A program of a user, fully typed: a small library over tapegrad, with trees of its own, a rule, a tape by
+hand."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,5 @@
-"""A program of a user, fully typed: a Poisson regression, its standard errors, checks and a picture of what was recorded."""
+"""A program of a user, fully typed: a Poisson regression, its standard errors, checks and a picture of what
+was recorded."""
 
 from dataclasses import dataclass
 
@@ -46,7 +47,10 @@ def main() -> None:
     assert (np.abs(beta - [0.5, -0.3]) < 4 * errors).all()
     report = tg.audit(loss, beta, tg.Const(sample), argnums=0)
     assert report.ok, report
-    print(tg.profile(loss, beta, tg.Const(sample), argnums=0).kept, tg.graph(loss, beta, tg.Const(sample)).svg()[:4])
+    print(
+        tg.profile(loss, beta, tg.Const(sample), argnums=0).kept,
+        tg.graph(loss, beta, tg.Const(sample)).svg()[:4],
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A program of a user, fully typed: a simulation in place with buffers of its own, fitted to data, for many starts at once."""
+"""A program of a user, fully typed: a simulation in place with buffers of its own, fitted to data, for many
+starts at once."""
 
 import numpy as np
 import numpy.typing as npt

@@ -74,7 +74,9 @@ def test_forms_of_the_right_hand_side():
 def test_right_hand_sides_without_arguments_or_without_the_state():
     np.testing.assert_allclose(solver(lambda t, y: -y)(Y0).y[:, -1], Y0 * np.exp(-2), rtol=1e-8)
     np.testing.assert_allclose(solver(lambda t, y: [1.0, 2 * t])(Y0).y[:, -1], Y0 + [2, 4], rtol=1e-12)
-    np.testing.assert_allclose(solver(lambda t, y: [1.0, 2 * t], method="rodas5p")(Y0).y[:, -1], Y0 + [2, 4], rtol=1e-12)
+    np.testing.assert_allclose(
+        solver(lambda t, y: [1.0, 2 * t], method="rodas5p")(Y0).y[:, -1], Y0 + [2, 4], rtol=1e-12
+    )
 
 
 def test_numbers_are_shared_and_arrays_have_the_samples_last():
@@ -82,7 +84,9 @@ def test_numbers_are_shared_and_arrays_have_the_samples_last():
     y = solve(np.ones((1, 3)), np.array([1.0, 2.0, 3.0]), 0.5).y[0, -1]
     np.testing.assert_allclose(y, np.exp(-np.array([1.0, 2.0, 3.0])), rtol=1e-7)
     both = solver(lambda t, y, k: -k[0] * k[1] * y)
-    np.testing.assert_allclose(both(np.ones((1, 3)), np.array([1.0, 0.5])[:, None]).y[0, -1], np.exp(-1), rtol=1e-7)
+    np.testing.assert_allclose(
+        both(np.ones((1, 3)), np.array([1.0, 0.5])[:, None]).y[0, -1], np.exp(-1), rtol=1e-7
+    )
     with pytest.raises(ShapeError, match=r"theta\[..., None\]"):
         both(np.ones((1, 3)), np.array([1.0, 0.5]))
 
@@ -174,7 +178,8 @@ def test_vmap_and_prepare():
 
 
 def test_sizes_of_steps_have_no_derivative():
-    """y' = k: each step is exact, so any derivative of a size would show in the second digit or not at all."""
+    """y' = k: each step is exact, so any derivative of a size would show in the second digit or not at
+    all."""
     solve = solver(lambda t, y, k: k + 0.0 * y, first_step=0.3, rtol=1e-3)
     assert tg.grad(lambda k: solve(np.zeros(1), k).y[0, -1])(1.7) == pytest.approx(2.0, abs=1e-15)
     assert tg.grad(tg.grad(lambda k: solve(np.zeros(1), k).y[0, -1]))(1.7) == 0.0
@@ -186,7 +191,9 @@ BLOWS = np.array([[0.1, 1.0, 0.2, 2.0]])  # y' = y^2 ends at t = 1 / y0
 
 
 def test_a_failure_names_sample_and_time():
-    with pytest.raises(ConvergenceError, match=r"sample 1 of 4 \(2 failed\).*until t = 1(\.0*)?: the step size fell"):
+    with pytest.raises(
+        ConvergenceError, match=r"sample 1 of 4 \(2 failed\).*until t = 1(\.0*)?: the step size fell"
+    ):
         solver(lambda t, y: y * y, rtol=1e-6)(BLOWS)
     with pytest.raises(ConvergenceError, match=r"until t = 0\.61370.*not finite"):
         solver(lambda t, y: -1 - np.sqrt(y))(np.ones(1))
@@ -210,7 +217,11 @@ def test_bad_input():
     rng = np.random.default_rng(0)
     solve = solver()
     for make, error, words in [
-        (lambda: solver(lambda t, y, k: y[0])(Y0, RATES), ShapeError, r"returned shape \(\) for a state of shape \(2,\)"),
+        (
+            lambda: solver(lambda t, y, k: y[0])(Y0, RATES),
+            ShapeError,
+            r"returned shape \(\) for a state of shape \(2,\)",
+        ),
         (lambda: solver(lambda t, y, k: y[:1])(Y0, RATES), ShapeError, r"returned shape \(1,\)"),
         (lambda: solver(lambda t, y: y + rng.normal())(Y0), KernelError, "random numbers"),
         (lambda: solver(lambda t, y: y if y[0] > 0 else -y)(Y0), KernelError, r"np\.where"),
@@ -247,18 +258,25 @@ def test_no_samples():
 def decayed(t, doses, rate):
     """y' = -rate y from 0: the sum of what is left of each dose given before t."""
     times, amounts = doses
-    return sum((np.exp(-rate * (t - s)) * a if s < t else 0.0 * a) for s, a in zip(times, amounts.T, strict=True))
+    return sum(
+        (np.exp(-rate * (t - s)) * a if s < t else 0.0 * a) for s, a in zip(times, amounts.T, strict=True)
+    )
 
 
 def test_doses():
-    """One at the start, one at a saved time (saved before it), one between, two at once, one after the end."""
+    """One at the start, one at a saved time (saved before it), one between, two at once, one after the
+    end."""
     times, amounts = np.array([0.0, 1.0, 1.5, 1.5, 3.0]), np.arange(1.0, 11.0).reshape(2, 5)
     solve = ode.solver(lambda t, y, k: -k * y, save_at=[0.0, 1.0, 1.6, 2.5], rtol=1e-10, atol=1e-12)
     found = solve(np.zeros(2), 0.7, doses=(times, amounts))
     assert found.y.shape == (2, 4) and found.success
-    np.testing.assert_allclose(found.y.T, [decayed(t, (times, amounts), 0.7) for t in found.t], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(
+        found.y.T, [decayed(t, (times, amounts), 0.7) for t in found.t], rtol=1e-8, atol=1e-12
+    )
     backwards = solve(found.y[:, -1], 0.7, save_at=[2.5, 1.6], doses=(np.array([1.9]), np.ones((2, 1))))
-    np.testing.assert_allclose(backwards.y[:, 1], found.y[:, -1] * np.exp(0.7 * 0.9) + np.exp(0.7 * 0.3), rtol=1e-8)
+    np.testing.assert_allclose(
+        backwards.y[:, 1], found.y[:, -1] * np.exp(0.7 * 0.9) + np.exp(0.7 * 0.3), rtol=1e-8
+    )
 
 
 def test_derivatives_by_doses():
@@ -276,7 +294,9 @@ def test_doses_of_a_batch():
     solve = ode.solver(lambda t, y, k: -k * y, save_at=[0.0, 2.0], rtol=1e-10, atol=1e-12)
     amounts, rates = np.arange(6.0).reshape(1, 2, 3), np.array([0.3, 0.7, 1.1])
     y = solve(np.zeros((1, 3)), rates, doses=([0.5, 1.0], amounts)).y[0, -1]
-    np.testing.assert_allclose(y, amounts[0, 0] * np.exp(-1.5 * rates) + amounts[0, 1] * np.exp(-rates), rtol=1e-7)
+    np.testing.assert_allclose(
+        y, amounts[0, 0] * np.exp(-1.5 * rates) + amounts[0, 1] * np.exp(-rates), rtol=1e-7
+    )
     with pytest.raises(ShapeError, match=r"\(1, 2\), or \(1, 2, B\)"):
         solve(np.zeros(1), 0.7, doses=([0.5, 1.0], np.ones(2)))
     with pytest.raises(DataError, match="before the time of y0"):

@@ -62,9 +62,13 @@ def test_a_bouncing_ball(method):
     np.testing.assert_allclose(found.events[0].y[1, :3], -np.sqrt(2 * 9.81) * 0.9 ** np.arange(3), rtol=1e-12)
     np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-11)
     np.testing.assert_allclose(tg.jacobian(ours)(x), tg.jacobian(theirs)(x), rtol=1e-10, atol=1e-11)
-    np.testing.assert_allclose(tg.jacobian(ours, mode="forward")(x), tg.jacobian(theirs)(x), rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(
+        tg.jacobian(ours, mode="forward")(x), tg.jacobian(theirs)(x), rtol=1e-10, atol=1e-11
+    )
     w = np.array([0.3, -0.7, 1.1, 0.4])
-    np.testing.assert_allclose(tg.hessian(lambda x: ours(x) @ w)(x), tg.hessian(lambda x: theirs(x) @ w)(x), rtol=1e-9)
+    np.testing.assert_allclose(
+        tg.hessian(lambda x: ours(x) @ w)(x), tg.hessian(lambda x: theirs(x) @ w)(x), rtol=1e-9
+    )
 
 
 def test_a_batch_of_balls_is_its_balls():
@@ -91,7 +95,9 @@ def prey(t, y, k):
     return np.stack([k[0] * (y[0] - y[0] * y[1]), -k[1] * (y[1] - y[0] * y[1])])
 
 
-@pytest.mark.parametrize("direction", [pytest.param(0, marks=pytest.mark.long), 1, pytest.param(-1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "direction", [pytest.param(0, marks=pytest.mark.long), 1, pytest.param(-1, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("method", ["tsit5", pytest.param("rodas5p", marks=pytest.mark.long)])
 def test_zeros_are_those_of_scipy(direction, method):
     def g(t, y, k):
@@ -100,7 +106,9 @@ def test_zeros_are_those_of_scipy(direction, method):
     g.direction = direction
     y0, k = np.array([1.0, 3.0]), np.array([2.0, 1.0])
     found = ode.solver(prey, method, save_at=[0.0, 12.0], events=g, max_events=12, **TIGHT)(y0, k)
-    theirs = scipy.integrate.solve_ivp(prey, (0, 12), y0, "DOP853", args=(k,), events=g, rtol=1e-12, atol=1e-13)
+    theirs = scipy.integrate.solve_ivp(
+        prey, (0, 12), y0, "DOP853", args=(k,), events=g, rtol=1e-12, atol=1e-13
+    )
     count = len(theirs.t_events[0])
     assert count > 1 and found.events[0].count == count
     np.testing.assert_allclose(found.events[0].t[:count], theirs.t_events[0], rtol=1e-8)
@@ -141,14 +149,20 @@ def test_a_terminal_event():
     assert found.status == 1 and found.success
     np.testing.assert_allclose(found.events[0].t[0], -np.log(0.4), rtol=1e-9)
     time = lambda level: solve(np.array([1.0]), level).events[0].t[0]
-    np.testing.assert_allclose([tg.grad(time)(0.4), tg.grad(tg.grad(time))(0.4)], [-1 / 0.4, 1 / 0.4**2], rtol=1e-7)
+    np.testing.assert_allclose(
+        [tg.grad(time)(0.4), tg.grad(tg.grad(time))(0.4)], [-1 / 0.4, 1 / 0.4**2], rtol=1e-7
+    )
     many = solve(np.ones((1, 3)), np.array([0.4, 0.01, 0.9]))
     np.testing.assert_array_equal(many.status, [1, 0, 1])
     np.testing.assert_allclose(many.y[0, :, 1], np.exp(-times), rtol=1e-9)
-    turning = ode.solver(lambda t, y: [y[1], -y[0]], save_at=[0.0, 20.0], events=ode.Event(lambda t, y: y[0], 2), **TIGHT)
+    turning = ode.solver(
+        lambda t, y: [y[1], -y[0]], save_at=[0.0, 20.0], events=ode.Event(lambda t, y: y[0], 2), **TIGHT
+    )
     found = turning(np.array([1.0, 0.0]))
     np.testing.assert_allclose(found.events[0].t[:3], [np.pi / 2, 1.5 * np.pi, np.nan], rtol=1e-9)
-    at_end = ode.solver(lambda t, y: [1.0], save_at=[0.0, 1.0, 2.0], events=ode.Event(lambda t, y: t - 1.0, True))
+    at_end = ode.solver(
+        lambda t, y: [1.0], save_at=[0.0, 1.0, 2.0], events=ode.Event(lambda t, y: t - 1.0, True)
+    )
     np.testing.assert_allclose(at_end(np.zeros(1)).y[0], [0.0, 1.0, np.nan])
 
 
@@ -164,7 +178,9 @@ def test_a_state_is_reset_away_from_the_zero():
 
 @pytest.mark.long
 def test_events_backwards_in_time():
-    solve = ode.solver(lambda t, y: [1.0], save_at=[2.0, -2.0], events=[lambda t, y: y[0] - 1.5, lambda t, y: t + 1.0])
+    solve = ode.solver(
+        lambda t, y: [1.0], save_at=[2.0, -2.0], events=[lambda t, y: y[0] - 1.5, lambda t, y: t + 1.0]
+    )
     found = solve(np.array([2.0]))
     np.testing.assert_allclose([r.t[0] for r in found.events], [1.5, -1.0])
     assert [r.count for r in found.events] == [1, 1]
@@ -202,7 +218,10 @@ def test_derivatives_by_times_around_an_event():
         return np.concatenate([found.y[0], found.events[0].t[:2]])
 
     t, J = np.array([0.2, 0.8, 1.6]), np.zeros((4, 3))
-    velocity = [np.sqrt(2 * 9.81) * 0.9**n - 9.81 * (s - 0.2 - bounces(1.0, 9.81, 0.9, n)[-1]) for n, s in ((1, 0.8), (2, 1.6))]
+    velocity = [
+        np.sqrt(2 * 9.81) * 0.9**n - 9.81 * (s - 0.2 - bounces(1.0, 9.81, 0.9, n)[-1])
+        for n, s in ((1, 0.8), (2, 1.6))
+    ]
     J[0, 1], J[1, 2], J[:, 0] = *velocity, [-velocity[0], -velocity[1], 1.0, 1.0]
     np.testing.assert_allclose(tg.jacobian(end)(t), J, atol=1e-8)
 
@@ -246,7 +265,9 @@ def test_trees_are_their_arrays():
     doses = np.array([0.5]), {"v": np.array([[0.3], [0.1]]), "w": np.array([0.2])}
     g = ode.Event(lambda t, s, rate: s["w"] - 1.3, change=lambda t, s, rate: {"v": s["v"], "w": 0.5 * s["w"]})
     h = ode.Event(lambda t, y, rate: y[2] - 1.3, change=lambda t, y, rate: np.stack([y[0], y[1], 0.5 * y[2]]))
-    expected = ode.solver(vector, events=h, **settings)(np.array([1.0, 2.0, 1.0]), 0.7, doses=(doses[0], np.array([[0.3], [0.1], [0.2]])))
+    expected = ode.solver(vector, events=h, **settings)(
+        np.array([1.0, 2.0, 1.0]), 0.7, doses=(doses[0], np.array([[0.3], [0.1], [0.2]]))
+    )
     for form in (tree_slope, filling):
         found = ode.solver(form, events=g, **settings)(y0, 0.7, doses=doses)
         np.testing.assert_allclose(found.y["v"], expected.y[:2], rtol=1e-12)
@@ -263,9 +284,21 @@ def test_bad_events_and_trees():
         (lambda: ode.Event(lambda t, y: y[0], terminal=-1), ArgumentError, "terminal"),
         (lambda: solver(lambda t, y: y[0], max_events=0), ArgumentError, "max_events"),
         (lambda: solver(lambda t, y: y)(y0), ShapeError, r"event .* shape \(2,\); it returns one number"),
-        (lambda: solver(ode.Event(lambda t, y: y[0] - 0.5, change=lambda t, y: y[0]))(y0), ShapeError, r"returned shape \(\)"),
-        (lambda: solver(lambda t, y: np.sqrt(0.5 - t))(y0), ConvergenceError, "until t = 0.5: f, or an event function, is not finite"),
-        (lambda: ode.solver(lambda t, y: y, save_at=[0.0])({"a": y0, "b": np.ones((2, 3))}), ShapeError, r"\(2,\), \(2, 3\)"),
+        (
+            lambda: solver(ode.Event(lambda t, y: y[0] - 0.5, change=lambda t, y: y[0]))(y0),
+            ShapeError,
+            r"returned shape \(\)",
+        ),
+        (
+            lambda: solver(lambda t, y: np.sqrt(0.5 - t))(y0),
+            ConvergenceError,
+            "until t = 0.5: f, or an event function, is not finite",
+        ),
+        (
+            lambda: ode.solver(lambda t, y: y, save_at=[0.0])({"a": y0, "b": np.ones((2, 3))}),
+            ShapeError,
+            r"\(2,\), \(2, 3\)",
+        ),
         (lambda: ode.solver(lambda t, y: [y["a"]], save_at=[0.0])({"a": y0}), ArgumentError, "not alike"),
         (lambda: ode.solver(lambda t, y: y, save_at=[0.0])({}), ShapeError, "y0"),
     ]:

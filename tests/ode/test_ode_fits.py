@@ -48,7 +48,9 @@ def test_events_and_failures_inside_a_kernel():
     inside = lambda h: fall([h, 0.0], 9.81)
     first = tg.kernels.map(lambda h: inside(h).events[0].t[0])
     np.testing.assert_allclose(first(heights), np.sqrt(2 * heights / 9.81), rtol=1e-10)
-    np.testing.assert_allclose(tg.grad(lambda h: first(h).sum())(heights), 1 / np.sqrt(2 * 9.81 * heights), rtol=1e-8)
+    np.testing.assert_allclose(
+        tg.grad(lambda h: first(h).sum())(heights), 1 / np.sqrt(2 * 9.81 * heights), rtol=1e-8
+    )
     end = tg.kernels.map(lambda h: np.stack([*inside(h).y[:, 1], inside(h).status]))(heights)
     assert np.isnan(end[:2, 2]).all() and np.isfinite(end[:, :2]).all()
     np.testing.assert_array_equal(end[2], [0, 0, -1])
@@ -70,7 +72,11 @@ def test_many_fits_at_once():
     found = tg.optimize.minimize_many(squares, np.ones((2, 30)), data)
     assert found.converged.all()
     residuals = lambda q, d: decay(q[:1], q[1], t0=0.0).y[0] - d
-    np.testing.assert_allclose(tg.optimize.least_squares_many(residuals, np.ones((2, 30)), data).x, found.x, rtol=1e-6)
+    np.testing.assert_allclose(
+        tg.optimize.least_squares_many(residuals, np.ones((2, 30)), data).x, found.x, rtol=1e-6
+    )
     for b in range(0, 30, 10):
-        one = scipy.optimize.curve_fit(lambda t, a, k: a * np.exp(-k * t), TIMES, data[:, b], p0=[1.0, 1.0], xtol=1e-12)[0]
+        one = scipy.optimize.curve_fit(
+            lambda t, a, k: a * np.exp(-k * t), TIMES, data[:, b], p0=[1.0, 1.0], xtol=1e-12
+        )[0]
         np.testing.assert_allclose(found.x[:, b], one, rtol=1e-6)

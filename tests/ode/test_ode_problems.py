@@ -48,7 +48,8 @@ def robertson(t, y, k):
 
 def oregonator(t, y, k):
     return np.array([
-        k[0] * (y[1] + y[0] * (1 - 8.375e-6 * y[0] - y[1])), (y[2] - (1 + y[0]) * y[1]) / k[0], k[1] * (y[0] - y[2]),
+        k[0] * (y[1] + y[0] * (1 - 8.375e-6 * y[0] - y[1])), (y[2] - (1 + y[0]) * y[1]) / k[0],
+        k[1] * (y[0] - y[2]),
     ])  # fmt: skip
 
 
@@ -58,23 +59,31 @@ def prothero_robinson(t, y, k):
 
 def hires(t, y, k):
     return np.array([
-        -k[0] * y[0] + 0.43 * y[1] + 8.32 * y[2] + 0.0007, 1.71 * y[0] - 8.75 * y[1], -10.03 * y[2] + 0.43 * y[3] + 0.035 * y[4],
+        -k[0] * y[0] + 0.43 * y[1] + 8.32 * y[2] + 0.0007, 1.71 * y[0] - 8.75 * y[1],
+        -10.03 * y[2] + 0.43 * y[3] + 0.035 * y[4],
         8.32 * y[1] + 1.71 * y[2] - 1.12 * y[3], -1.745 * y[4] + 0.43 * y[5] + 0.43 * y[6],
-        -280 * y[5] * y[7] + 0.69 * y[3] + 1.71 * y[4] - 0.43 * y[5] + 0.69 * y[6], 280 * y[5] * y[7] - k[1] * y[6],
+        -280 * y[5] * y[7] + 0.69 * y[3] + 1.71 * y[4] - 0.43 * y[5] + 0.69 * y[6],
+        280 * y[5] * y[7] - k[1] * y[6],
         -280 * y[5] * y[7] + k[1] * y[6],
     ])  # fmt: skip
 
 
 def switched_exactly(t, y, k):
     until = (y + 0.1 / k[0]) * np.exp(k[0]) - 0.1 / k[0]
-    return np.where(t <= 1, (y + 0.1 / k[0]) * np.exp(k[0] * t) - 0.1 / k[0], (until - 0.1 / k[1]) * np.exp(-k[1] * (t - 1)) + 0.1 / k[1])
+    return np.where(
+        t <= 1,
+        (y + 0.1 / k[0]) * np.exp(k[0] * t) - 0.1 / k[0],
+        (until - 0.1 / k[1]) * np.exp(-k[1] * (t - 1)) + 0.1 / k[1],
+    )
 
 
 # name: (f, y0, k, times, closed form)
 EXPLICIT = {
     "A1": (lambda t, y, k: -k[0] * y, [1.0], [1.0], FIVE, lambda t, y, k: y * np.exp(-k[0] * t)),
-    "A2": (lambda t, y, k: -k[0] * y**3, [1.0], [0.5], FIVE, lambda t, y, k: y / np.sqrt(1 + 2 * k[0] * t * y**2)),
-    "A3": (lambda t, y, k: k[0] * y * np.cos(t), [1.0], [1.0], FIVE, lambda t, y, k: y * np.exp(k[0] * np.sin(t))),
+    "A2": (lambda t, y, k: -k[0] * y**3, [1.0], [0.5], FIVE, lambda t, y,
+    k: y / np.sqrt(1 + 2 * k[0] * t * y**2)),
+    "A3": (lambda t, y, k: k[0] * y * np.cos(t), [1.0], [1.0], FIVE, lambda t, y,
+    k: y * np.exp(k[0] * np.sin(t))),
     "A4": (
         lambda t, y, k: k[0] * y * (1 - y / k[1]), [1.0], [0.25, 20.0], FIVE,
         lambda t, y, k: k[1] / (1 + (k[1] / y - 1) * np.exp(-k[0] * t)),
@@ -95,7 +104,13 @@ STIFF = {
     "Robertson": (robertson, [1.0, 0.0, 0.0], [0.04, 1e4, 3e7], np.array([0.0, 0.4, 40.0, 4e3]), None),
     "Oregonator": (oregonator, [1.0, 2.0, 3.0], [77.27, 0.161], np.array([0.0, 10.0, 30.0]), None),
     "van der Pol, mu = 100": (van_der_pol, [2.0, 0.0], [100.0], np.array([0.0, 40.0, 80.0]), None),
-    "Prothero and Robinson": (prothero_robinson, [1.0], [1e6], FIVE, lambda t, y, k: np.cos(t) + (y - 1) * np.exp(-k[0] * t)),
+    "Prothero and Robinson": (
+        prothero_robinson,
+        [1.0],
+        [1e6],
+        FIVE,
+        lambda t, y, k: np.cos(t) + (y - 1) * np.exp(-k[0] * t),
+    ),
     "HIRES": (hires, [1.0, 0, 0, 0, 0, 0, 0, 0.0057], [1.71, 1.81], np.array([0.0, 5.0, 300.0]), None),
 }
 
@@ -116,12 +131,16 @@ def reference(problem, method, y0, k, times):
 
     def slopes(t, z):
         y, S = z[:n], z[n:].reshape(-1, n)
-        moved = [f(t, y + 1j * STEP * s, k + 1j * STEP * d[n:]).imag / STEP for s, d in zip(S, ways, strict=True)]
+        moved = [
+            f(t, y + 1j * STEP * s, k + 1j * STEP * d[n:]).imag / STEP for s, d in zip(S, ways, strict=True)
+        ]
         return np.concatenate([f(t, y, k), *moved])
 
     start = np.concatenate([y0, ways[:, :n].ravel()])
     scale = np.concatenate([np.full(n, 1e-15), np.full(len(start) - n, 1e-11)])
-    z = scipy.integrate.solve_ivp(slopes, (times[0], times[-1]), start, method, times, rtol=1e-12, atol=scale).y
+    z = scipy.integrate.solve_ivp(
+        slopes, (times[0], times[-1]), start, method, times, rtol=1e-12, atol=scale
+    ).y
     return z[:n], z[n:, -1].reshape(-1, n).T
 
 
@@ -134,7 +153,9 @@ def check(problem, method, theirs):
     assert np.all(np.abs(solve(y0, k).y - expected) < 10 * RTOL * scale)
     found = np.concatenate(tg.jacobian(lambda y, k: solve(y, k).y[:, -1], (0, 1))(y0, k), 1)
     sizes = np.concatenate([np.full(len(y0), np.abs(y0).max()), k])
-    assert np.all(np.abs((found - J) * sizes) < 100 * RTOL * np.maximum(scale, np.abs(J * sizes).max(1, keepdims=True)))
+    assert np.all(
+        np.abs((found - J) * sizes) < 100 * RTOL * np.maximum(scale, np.abs(J * sizes).max(1, keepdims=True))
+    )
 
 
 ALL = [(name, "tsit5", "DOP853") for name in EXPLICIT] + [(name, "rodas5p", "LSODA") for name in STIFF]
@@ -143,22 +164,29 @@ ALL = [(name, "tsit5", "DOP853") for name in EXPLICIT] + [(name, "rodas5p", "LSO
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "method", "theirs"), ALL)
 def test_derivatives_by_the_ends_of_the_span(name, method, theirs):
-    """By the end it is the slope there; by the start, the slope there carried along, with the opposite sign."""
+    """By the end it is the slope there; by the start, the slope there carried along, with the opposite
+    sign."""
     problem = (EXPLICIT | STIFF)[name]
     f, y0, k, times, _ = problem
     y0, k, span = np.array(y0), np.array(k), times[-1] - times[0]
     solve = tg.ode.solver(f, method, rtol=RTOL, atol=1e-13 if theirs == "LSODA" else 1e-11)
-    by_start, by_end = tg.jacobian(lambda a, b: solve(y0, k, t0=a, save_at=[b]).y[:, 0], (0, 1))(times[0], times[-1])
+    by_start, by_end = tg.jacobian(lambda a, b: solve(y0, k, t0=a, save_at=[b]).y[:, 0], (0, 1))(
+        times[0], times[-1]
+    )
     expected, J = reference(problem, theirs, y0, k, times)
     scale = np.abs(expected).max(1)
-    for found, exact in ((by_end, f(times[-1], expected[:, -1], k)), (by_start, -J[:, : len(y0)] @ f(times[0], y0, k))):
+    for found, exact in (
+        (by_end, f(times[-1], expected[:, -1], k)),
+        (by_start, -J[:, : len(y0)] @ f(times[0], y0, k)),
+    ):
         assert np.all(np.abs(found - exact) * span < 100 * RTOL * np.maximum(scale, np.abs(exact) * span))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "method", "theirs"), ALL)
 def test_second_derivatives(name, method, theirs):
-    """Along a direction of parameters, and of the start where that is smooth, against differences of the gradient."""
+    """Along a direction of parameters, and of the start where that is smooth, against differences of the
+    gradient."""
     f, y0, k, times, _ = (EXPLICIT | STIFF)[name]
     y0, k, rng = np.array(y0), np.array(k), np.random.default_rng(0)
     solve = tg.ode.solver(f, method, save_at=times, rtol=1e-11, atol=1e-14, max_steps=100_000)
@@ -178,13 +206,19 @@ def test_second_derivatives(name, method, theirs):
 def test_a_switch_between_saved_times(method):
     """The slope jumps with a state that an event changes.  This gives the derivative by its time, too."""
     event = tg.ode.Event(lambda t, y, k: t - k[2], change=lambda t, y, k: [y[0], y[1], 0.0])
-    f = lambda t, y, k: [(y[2] * k[0] - (1 - y[2]) * k[1]) * y[0] + 0.1, (y[2] * k[0] - (1 - y[2]) * k[1]) * y[1] + 0.1, 0.0]
+    f = lambda t, y, k: [
+        (y[2] * k[0] - (1 - y[2]) * k[1]) * y[0] + 0.1,
+        (y[2] * k[0] - (1 - y[2]) * k[1]) * y[1] + 0.1,
+        0.0,
+    ]
     solve = tg.ode.solver(f, method, save_at=[0.0, 0.7, 2.0], events=event, rtol=RTOL, atol=1e-11)
     y0, k = np.array([1.0, 2.0, 1.0]), np.array([1.0, 0.5, 1.0])
     exact = np.stack([switched_exactly(t, y0[:2], k) for t in (0.0, 0.7, 2.0)], 1)
     np.testing.assert_allclose(solve(y0, k).y[:2], exact, rtol=10 * RTOL)
     found = tg.jacobian(lambda k: solve(y0, k).y[:2, 2])(k)
-    np.testing.assert_allclose(found[:, 2], (k[0] + k[1]) * switched_exactly(1.0, y0[:2], k) * np.exp(-k[1]), rtol=100 * RTOL)
+    np.testing.assert_allclose(
+        found[:, 2], (k[0] + k[1]) * switched_exactly(1.0, y0[:2], k) * np.exp(-k[1]), rtol=100 * RTOL
+    )
     step = lambda i: (switched_exactly(2.0, y0[:2], k + 1j * STEP * np.eye(3)[i]) / STEP).imag
     np.testing.assert_allclose(found[:, :2], np.stack([step(0), step(1)], 1), rtol=100 * RTOL)
 
@@ -193,13 +227,21 @@ def test_friction_that_jumps():
     """x'' = -x - mu sign(x'), whose sign an event turns: after k half periods, x is (-1)^k (x0 - 2 k mu)."""
     turns = tg.ode.Event(lambda t, y, mu: y[1], change=lambda t, y, mu: [y[0], y[1], -y[2]])
     solve = tg.ode.solver(
-        lambda t, y, mu: [y[1], -y[0] - mu * y[2], 0.0], save_at=np.pi * np.arange(4) + 0.5, events=turns, rtol=RTOL, atol=1e-11
+        lambda t, y, mu: [y[1], -y[0] - mu * y[2], 0.0],
+        save_at=np.pi * np.arange(4) + 0.5,
+        events=turns,
+        rtol=RTOL,
+        atol=1e-11,
     )
     end = lambda x0, mu: solve(np.stack([x0, 0.0, -1.0]), mu, t0=0.0).y[0]
-    exact = lambda x0, mu: np.stack([(-1) ** k * ((x0 - (2 * k + 1) * mu) * np.cos(0.5) + mu) for k in range(4)])
+    exact = lambda x0, mu: np.stack(
+        [(-1) ** k * ((x0 - (2 * k + 1) * mu) * np.cos(0.5) + mu) for k in range(4)]
+    )
     np.testing.assert_allclose(end(2.0, 0.1), exact(2.0, 0.1), rtol=10 * RTOL)
     found = np.stack(tg.jacobian(end, (0, 1))(2.0, 0.1))
-    np.testing.assert_allclose(found, np.stack(tg.jacobian(exact, (0, 1))(2.0, 0.1)), rtol=100 * RTOL, atol=100 * RTOL)
+    np.testing.assert_allclose(
+        found, np.stack(tg.jacobian(exact, (0, 1))(2.0, 0.1)), rtol=100 * RTOL, atol=100 * RTOL
+    )
 
 
 @pytest.mark.long
@@ -240,7 +282,8 @@ def test_rodas5p_where_tsitouras_serves(name):
 
 @pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
 def test_matrices_that_are_not_unrolled(method):
-    """Heat in a rod of 12 cells, by the exponential of its matrix; the derivative is that of a scaled time."""
+    """Heat in a rod of 12 cells, by the exponential of its matrix; the derivative is that of a scaled
+    time."""
     A = np.diag(np.full(11, 1.0), -1) - 2 * np.eye(12) + np.diag(np.full(11, 1.0), 1)
     solve = tg.ode.solver(lambda t, y, k: k * (A @ y), method, save_at=[0.0, 2.0], rtol=RTOL, atol=1e-12)
     y0 = np.sin(np.arange(12.0))
@@ -258,7 +301,9 @@ def test_the_order_is_five(method):
     errors = []
     for count in (8, 16, 32):
         times = np.linspace(0.0, 2.0, count + 1)
-        solve = tg.ode.solver(lambda t, y: y * np.cos(t) - y**2 * t, method, save_at=times, atol=1e9, first_step=9.0)
+        solve = tg.ode.solver(
+            lambda t, y: y * np.cos(t) - y**2 * t, method, save_at=times, atol=1e9, first_step=9.0
+        )
         fine = tg.ode.solver(lambda t, y: y * np.cos(t) - y**2 * t, save_at=times, rtol=1e-13, atol=1e-15)
         found = solve(np.array([1.0]))
         assert found.accepted == count + 1  # and one of length zero at the first time

@@ -1,4 +1,5 @@
-"""Stochastic equations of tapegrad.ode: strong orders, moments, path derivatives, the same numbers in any split."""
+"""Stochastic equations of tapegrad.ode: strong orders, moments, path derivatives, the same numbers in any
+split."""
 
 import numpy as np
 import pytest
@@ -39,7 +40,10 @@ def test_the_generator_is_philox():
     np.testing.assert_array_equal(ode.normal_noise(11, (2, 20, 7)), z[:, :20])
     np.testing.assert_array_equal(ode.normal_noise(11, (2, 50), first=5), z[:, :, 5])
     many = ode.normal_noise(0, (1, 100, 1000)).ravel()
-    assert scipy.stats.kstest(many, "norm").pvalue > 0.01 and np.abs(np.corrcoef(many[:-1], many[1:])[0, 1]) < 0.01
+    assert (
+        scipy.stats.kstest(many, "norm").pvalue > 0.01
+        and np.abs(np.corrcoef(many[:-1], many[1:])[0, 1]) < 0.01
+    )
     for bad in [(-1, (1, 1)), (2**64, (1, 1)), (0, (1,)), (0, (1, -1, 2))]:
         with pytest.raises(ArgumentError, match="normal_noise"):
             ode.normal_noise(*bad)
@@ -74,7 +78,11 @@ def test_moments_of_geometric_brownian_motion():
 
 def test_moments_of_ornstein_and_uhlenbeck():
     solve = ode.stochastic_solver(
-        lambda t, y, k, s: -k * y, lambda t, y, k, s: np.stack([s]), "euler", step=1 / 64, save_at=[0.0, 0.5, 2.0]
+        lambda t, y, k, s: -k * y,
+        lambda t, y, k, s: np.stack([s]),
+        "euler",
+        step=1 / 64,
+        save_at=[0.0, 0.5, 2.0],
     )
     found = solve(np.ones((1, 1)), 1.5, 0.6, seed=4, samples=20_000)
     assert found.y.shape == (1, 3, 20_000) and found.success.all()
@@ -108,14 +116,20 @@ def test_any_split_has_the_same_numbers():
     np.testing.assert_allclose(one.y, whole.y[:, :, 4], rtol=1e-14)
     longer = solve(y0, r, 0.3, seed=6, save_at=[0.0, 0.5, 1.0, 1.25])
     np.testing.assert_allclose(longer.y[:, 2], whole.y[:, 1], rtol=1e-14)
-    assert one.accepted == 64 and longer.accepted[0] == 80 and not np.array_equal(whole.y, solve(y0, r, 0.3, seed=7).y)
+    assert (
+        one.accepted == 64
+        and longer.accepted[0] == 80
+        and not np.array_equal(whole.y, solve(y0, r, 0.3, seed=7).y)
+    )
 
 
 @pytest.mark.parametrize("method", ["euler", "milstein"])
 def test_noise_that_components_share(method):
     """Two assets with the same two sources of noise, which commute: each is a geometric Brownian motion."""
     S = np.array([[0.3, 0.1], [-0.2, 0.4]])
-    solve = ode.stochastic_solver(lambda t, y, r: r * y, lambda t, y, r: y[:, None] * S, method, step=1 / 400, save_at=ENDS, noises=2)
+    solve = ode.stochastic_solver(
+        lambda t, y, r: r * y, lambda t, y, r: y[:, None] * S, method, step=1 / 400, save_at=ENDS, noises=2
+    )
     z = ode.normal_noise(8, (2, 400, 500))
     w = z.sum(1) / 20
     exact = np.exp(0.1 - (S**2).sum(1)[:, None] / 2 + S @ w)
@@ -129,24 +143,36 @@ def test_noise_that_does_not_commute_is_refused():
         ({}, lambda t, y: np.array([y[1], y[0]])),
     ]
     for given, g in cases:
-        make = lambda method, **more: ode.stochastic_solver(lambda t, y: -y, g, method, step=0.1, save_at=ENDS, **given, **more)
+        make = lambda method, **more: ode.stochastic_solver(
+            lambda t, y: -y, g, method, step=0.1, save_at=ENDS, **given, **more
+        )
         with pytest.raises(ConvergenceError, match="does not commute"):
             make("milstein")(np.ones(2), seed=0)
         assert np.isfinite(make("euler")(np.ones(2), seed=0).y).all()
 
 
 def test_failures_trees_and_transforms():
-    explodes = ode.stochastic_solver(lambda t, y: y**3, lambda t, y: 0.1 * y, step=0.1, save_at=[0.0, 5.0], on_failure="nan")
+    explodes = ode.stochastic_solver(
+        lambda t, y: y**3, lambda t, y: 0.1 * y, step=0.1, save_at=[0.0, 5.0], on_failure="nan"
+    )
     found = explodes(np.array([[0.1, 9.0]]), seed=0)
     np.testing.assert_array_equal(found.status, [0, -1])
     assert np.isfinite(found.y[0, -1, 0]) and np.isnan(found.y[0, -1, 1])
-    with pytest.raises(ConvergenceError, match=r"sample 1 of 2 \(1 failed\).*until t = [0-9.]+: the state is not finite"):
-        ode.stochastic_solver(lambda t, y: y**3, lambda t, y: 0.1 * y, step=0.1, save_at=[0.0, 5.0])(np.array([[0.1, 9.0]]), seed=0)
-    tree = ode.stochastic_solver(lambda t, s: {"a": -s["a"]}, lambda t, s: {"a": 0.2 * s["a"]}, step=0.1, save_at=ENDS)
+    with pytest.raises(
+        ConvergenceError, match=r"sample 1 of 2 \(1 failed\).*until t = [0-9.]+: the state is not finite"
+    ):
+        ode.stochastic_solver(lambda t, y: y**3, lambda t, y: 0.1 * y, step=0.1, save_at=[0.0, 5.0])(
+            np.array([[0.1, 9.0]]), seed=0
+        )
+    tree = ode.stochastic_solver(
+        lambda t, s: {"a": -s["a"]}, lambda t, s: {"a": 0.2 * s["a"]}, step=0.1, save_at=ENDS
+    )
     plain = ode.stochastic_solver(lambda t, y: -y, lambda t, y: 0.2 * y, step=0.1, save_at=ENDS)
     np.testing.assert_array_equal(tree({"a": np.ones(2)}, seed=1).y["a"], plain(np.ones(2), seed=1).y)
     end = lambda r: geometric()(np.ones(1), r, 0.3, seed=2).y[0, -1]
-    np.testing.assert_allclose(tg.vmap(tg.grad(end))(np.array([0.1, 0.5])), [tg.grad(end)(0.1), tg.grad(end)(0.5)], rtol=1e-12)
+    np.testing.assert_allclose(
+        tg.vmap(tg.grad(end))(np.array([0.1, 0.5])), [tg.grad(end)(0.1), tg.grad(end)(0.5)], rtol=1e-12
+    )
     p = tg.prepare(end, 0.1)
     np.testing.assert_allclose(p.grad(0.5), tg.grad(end)(0.5), rtol=1e-12)
 
@@ -160,12 +186,22 @@ def test_bad_input():
         (lambda: solve(y0, 0.1, 0.2, noise=np.ones((1, 64))), ShapeError, r"here \(1, 64, 2\)"),
         (lambda: solve(y0, 0.1, 0.2, seed=0, samples=3), ShapeError, r"\(n, 3\)"),
         (lambda: solve(y0, 0.1, 0.2, seed=0, save_at=[1.0, 0.0]), DataError, "forwards"),
-        (lambda: tg.grad(lambda t: solve(y0, 0.1, 0.2, seed=0, save_at=t).y.sum())(ENDS), ArgumentError, "no derivative by time"),
+        (
+            lambda: tg.grad(lambda t: solve(y0, 0.1, 0.2, seed=0, save_at=t).y.sum())(ENDS),
+            ArgumentError,
+            "no derivative by time",
+        ),
         (lambda: ode.stochastic_solver(drift, spread, step=0.0), ArgumentError, "above 0"),
         (lambda: ode.stochastic_solver(drift, spread, "heun", step=0.1), ArgumentError, "milstein"),
-        (lambda: ode.stochastic_solver(drift, spread, step=0.1, save_at=ENDS)(y0, seed=0), ArgumentError, r"drift .* takes neither"),
         (
-            lambda: ode.stochastic_solver(lambda t, y: y, lambda t, y: y, step=0.1, save_at=ENDS, noises=2)(y0, seed=0),
+            lambda: ode.stochastic_solver(drift, spread, step=0.1, save_at=ENDS)(y0, seed=0),
+            ArgumentError,
+            r"drift .* takes neither",
+        ),
+        (
+            lambda: ode.stochastic_solver(lambda t, y: y, lambda t, y: y, step=0.1, save_at=ENDS, noises=2)(
+                y0, seed=0
+            ),
             ShapeError,
             r"\(1, 2\)",
         ),

@@ -1,7 +1,8 @@
-"""What shares memory: every operation says so where it is declared, and the result of every function shares memory with its
-arguments exactly where NumPy's does, whatever the options.
+"""What shares memory: every operation says so where it is declared, and the result of every function shares
+memory with its arguments exactly where NumPy's does, whatever the options.
 
-The calls are those of tests/support/cases_*.py, each with other values of its options and other layouts of its arguments, and those of
+The calls are those of tests/support/cases_*.py, each with other values of its options and other layouts of
+its arguments, and those of
 the list CALLS.  NumPy judges: after a write into an argument the result must show what NumPy's shows, and the other way round."""
 
 import copy
@@ -28,7 +29,9 @@ from tapegrad.ops.protocols import call
 for _table in (all_cases, all_lines):
     _table()  # its files declare what they call
 LATE = {name for name, entry in PRIMITIVES.items() if declared_late(entry)}
-HOST_ONLY = {name for name, entry in PRIMITIVES.items() if entry.prim.run.__module__.startswith("tapegrad.sparse")}
+HOST_ONLY = {
+    name for name, entry in PRIMITIVES.items() if entry.prim.run.__module__.startswith("tapegrad.sparse")
+}
 EYE = np.arange(9.0).reshape(3, 3) + np.eye(3)
 COMPLEX = EYE * (1 + 2j)
 CUBE = np.arange(8.0).reshape(2, 2, 2)
@@ -67,7 +70,8 @@ def watched(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")
 def test_operations_that_share_memory_say_so(watched, xp):
-    """Bodies and rules of all operations, on inputs of three layouts, one of them of length one along every axis."""
+    """Bodies and rules of all operations, on inputs of three layouts, one of them of length one along every
+    axis."""
     layouts = (lambda a: a, np.asfortranarray, lambda a: a[tuple([slice(0, 1)] * a.ndim)])
     with np.errstate(all="ignore"):
         for case in all_cases():
@@ -80,14 +84,22 @@ def test_operations_that_share_memory_say_so(watched, xp):
                 except Exception:
                     if n < 2:  # a shape of ones does not fit every operation
                         raise
-    for f in (np.sort, lambda x: np.linalg.cholesky(x @ x.T + np.eye(3))):  # where values are hidden other bodies run
+    for f in (
+        np.sort,
+        lambda x: np.linalg.cholesky(x @ x.T + np.eye(3)),
+    ):  # where values are hidden other bodies run
         at_both(lambda x, f=f: tg.jvp(tg.grad(lambda x: (f(x) ** 2).sum()), (x,), (EYE,)), (EYE,), (EYE,))
     said = {name for name, entry in PRIMITIVES.items() if entry.prim.aliases} | {READ.name}
-    print(f"{len(watched.ran)} of {len(PRIMITIVES)} operations ran; sharing memory: {sorted(watched.sharing)}")
+    print(
+        f"{len(watched.ran)} of {len(PRIMITIVES)} operations ran; sharing memory: {sorted(watched.sharing)}"
+    )
     assert watched.sharing <= said
     ranks = {"sum_over_ranks", "rows_over_ranks", "shifted"}  # tests/parallel
     said -= ranks
-    assert xp is not np or said - watched.sharing <= {"without_eta", "broadcast_to"}  # NumPy: what is small is copied
+    assert xp is not np or said - watched.sharing <= {
+        "without_eta",
+        "broadcast_to",
+    }  # NumPy: what is small is copied
     usual = set(PRIMITIVES) - LATE - ranks - (set() if xp is np else HOST_ONLY)  # the others: below
     assert len(watched.ran & usual) > (0.95 if xp is np else 0.85) * len(usual)
 
@@ -116,7 +128,9 @@ def test_an_operation_that_shares_memory_protects_both_ends(xp):
         PRIMITIVES.clear()
         PRIMITIVES.update(registered)
     same_array.prim.vjp = first_of.prim.vjp = None
-    for operation, watch in itertools.product((lambda x: same_array(x), lambda x: first_of(x, 1.0)), (True, False)):
+    for operation, watch in itertools.product(
+        (lambda x: same_array(x), lambda x: first_of(x, 1.0)), (True, False)
+    ):
         for written in (0, 1):
             with tg.Tape() as tape:
                 a = tape.watch(xp.ones(3)) if watch else Variable(xp.ones(3))
@@ -130,14 +144,16 @@ def test_an_operation_that_shares_memory_protects_both_ends(xp):
 
 # Calls that no case makes: (function, arguments, keywords).
 CALLS = [
-    *[(np.einsum, (text, EYE), {}) for text in ("ii->i", "ij->ji", "ij->ij", "ij->i", "ii->", "ij", "ji", "i...->...i", "...", "ii")],
+    *[(np.einsum, (text, EYE), {}) for text in ("ii->i", "ij->ji", "ij->ij", "ij->i", "ii->", "ij", "ji",
+    "i...->...i", "...", "ii")],
     (np.einsum, ("ijj->ji", CUBE), {}),
     (np.einsum, ("iij->ji", CUBE), {}),
     (np.einsum, (EYE, [0, 0], [0]), {}),
     (np.einsum, (EYE, [1, 0]), {}),
     *[(np.array, (EYE,), {"copy": c}) for c in (True, False, None)],
     *[(np.array, (LINE,), {"copy": None, "ndmin": 2, "order": o}) for o in ("K", "C", "F", "A")],
-    *[(f, (EYE,), {}) for f in (np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.require, np.asarray_chkfinite)],
+    *[(f, (EYE,), {}) for f in (np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray,
+    np.require, np.asarray_chkfinite)],
     *[(np.asarray, (EYE,), {"copy": c}) for c in (True, False, None)],
     *[(np.require, (EYE,), {"requirements": r}) for r in ("C", "F", ["C", "O"], ["W"], "E")],
     *[(np.astype, (EYE, d), {"copy": c}) for c in (True, False) for d in (float, np.float32, complex)],
@@ -159,9 +175,11 @@ CALLS = [
     *[(np.reshape, (EYE, (9,)), {"copy": c}) for c in (True, False, None)],
     *[(np.linalg.matrix_power, (EYE, n), {}) for n in (0, 1, 2)],
     (np.linalg.multi_dot, ([EYE, EYE],), {}),
-    *[(f, (EYE,), {}) for f in (np.matrix_transpose, np.linalg.matrix_transpose, np.linalg.diagonal, np.transpose, np.permute_dims)],
+    *[(f, (EYE,), {}) for f in (np.matrix_transpose, np.linalg.matrix_transpose, np.linalg.diagonal,
+    np.transpose, np.permute_dims)],
     *[(f, (EYE, ()), {}) for f in (np.flip, np.transpose)],
-    *[(f, (LINE[:1],), {}) for f in (np.transpose, np.flip, np.diag, np.diagflat, np.unstack, np.squeeze, np.tile, np.trim_zeros)],
+    *[(f, (LINE[:1],), {}) for f in (np.transpose, np.flip, np.diag, np.diagflat, np.unstack, np.squeeze,
+    np.tile, np.trim_zeros)],
     *[(np.rot90, (EYE, k), {}) for k in range(4)],
     *[(f, (EYE, ()), {}) for f in (np.sum, np.max, np.mean, np.prod, np.squeeze)],
     *[(np.expand_dims, (LINE, a), {}) for a in (0, 1, ())],
@@ -192,7 +210,14 @@ CALLS = [
     (np.clip, (LINE, None, None), {}),
     (np.ix_, (LINE > 0,), {}),
 ]  # fmt: skip
-OPTIONS = {"axis": (None, 0, -1, ()), "order": ("C", "F", "A", "K"), "copy": (True, False, None), "k": (0,), "offset": (0,), "shift": (0,)}
+OPTIONS = {
+    "axis": (None, 0, -1, ()),
+    "order": ("C", "F", "A", "K"),
+    "copy": (True, False, None),
+    "k": (0,),
+    "offset": (0,),
+    "shift": (0,),
+}
 
 
 def optional(f, args, kwargs):
@@ -204,7 +229,9 @@ def optional(f, args, kwargs):
         return
     for name, p in bound.signature.parameters.items():
         default = p.default
-        values = OPTIONS.get(name, (not default,) if isinstance(default, bool) and not name.startswith("overwrite") else ())
+        values = OPTIONS.get(
+            name, (not default,) if isinstance(default, bool) and not name.startswith("overwrite") else ()
+        )
         for v in values:
             if p.kind is p.KEYWORD_ONLY or name not in list(bound.arguments)[: len(args)]:
                 yield args, {**kwargs, name: v}
@@ -228,8 +255,8 @@ def mapped(x, f):
 
 
 def effect(run, args, kwargs, into, n):
-    """A write into argument or result number n of the call: (was it allowed?, which elements of the arguments have changed, which of
-    the results)."""
+    """A write into argument or result number n of the call: (was it allowed?, which elements of the arguments
+    have changed, which of the results)."""
     out = run(args, kwargs)
     xs, ys = floats((args, list(kwargs.values()))), floats(out)
     before = [np.array(tg.value(x)) for x in xs + ys]
@@ -266,7 +293,10 @@ def compare(f, args, kwargs, tally, ours=None):
         with tg.Tape() as tape:
             try:
                 did, *got = effect(
-                    ours or (lambda a, k: call(f, a, k)), *fresh(args, kwargs, tape.watch if watching else Variable), into, n
+                    ours or (lambda a, k: call(f, a, k)),
+                    *fresh(args, kwargs, tape.watch if watching else Variable),
+                    into,
+                    n,
                 )
             except (tg.errors.TapegradError, TypeError, ValueError, IndexError):
                 tally["refused"] += 1
@@ -310,17 +340,21 @@ def test_all_functions_share_memory_where_numpys_do():
 # --- methods and attributes ---
 
 METHODS = [
-    *[(f"astype({d}, copy={c})", lambda a, d=d, c=c: a.astype(d, copy=c)) for d in ("f8", "f4", "c16") for c in (True, False)],
+    *[(f"astype({d}, copy={c})", lambda a, d=d, c=c: a.astype(d, copy=c)) for d in ("f8", "f4",
+    "c16") for c in (True, False)],
     *[(f"ravel({o})", lambda a, o=o: a.ravel(o)) for o in "CFAK"],
     *[(f"flatten({o})", lambda a, o=o: a.flatten(o)) for o in "CFAK"],
     *[(f"reshape(-1, {o})", lambda a, o=o: a.reshape(-1, order=o)) for o in "CFA"],
     *[(name, lambda a, name=name: getattr(a, name)) for name in ("T", "mT", "real", "imag")],
     *[
         (f"{name}()", lambda a, name=name: getattr(a, name)())
-        for name in ("conj", "conjugate", "copy", "transpose", "squeeze", "diagonal", "round", "__pos__", "__copy__", "__abs__", "cumsum")
+        for name in ("conj", "conjugate", "copy", "transpose", "squeeze", "diagonal", "round", "__pos__",
+        "__copy__", "__abs__", "cumsum")
     ],
-    *[(f"{name}(0)", lambda a, name=name: getattr(a, name)(0)) for name in ("take", "repeat", "diagonal", "cumprod", "max", "__round__")],
-    *[(f"{name}(axis=())", lambda a, name=name: getattr(a, name)(axis=())) for name in ("sum", "max", "mean", "squeeze")],
+    *[(f"{name}(0)", lambda a, name=name: getattr(a, name)(0)) for name in ("take", "repeat", "diagonal",
+    "cumprod", "max", "__round__")],
+    *[(f"{name}(axis=())", lambda a, name=name: getattr(a, name)(axis=())) for name in ("sum", "max", "mean",
+    "squeeze")],
     ("swapaxes(0, -1)", lambda a: a.swapaxes(0, -1)),
     ("transpose(1, 0)", lambda a: a.transpose(1, 0)),
     ("take(0, axis=0)", lambda a: a.take(0, axis=0)),
@@ -328,7 +362,8 @@ METHODS = [
     ("clip(None, None)", lambda a: a.clip(None, None)),
     ("repeat(1, 0)", lambda a: a.repeat(1, 0)),
     ("deepcopy", lambda a: copy.deepcopy(a)),
-    *[(f"[{t}]", lambda a, t=t: eval(f"a[{t}]")) for t in ("0", "...", "...,0", ":", "::2", "::-1", "None", "0,...")],
+    *[(f"[{t}]", lambda a, t=t: eval(f"a[{t}]")) for t in ("0", "...", "...,0", ":", "::2", "::-1", "None",
+    "0,...")],
     *[(f"[{t}]", lambda a, t=t: eval(f"a[{t}]")) for t in ("(0,)", "[0]", "a*0==0", "0:1,[0]")],
     ("[np.array(0)]", lambda a: a[np.array(0)]),
     ("[True]", lambda a: a[True]),
@@ -341,7 +376,9 @@ METHODS = [
 @pytest.mark.filterwarnings("ignore")
 def test_methods_share_memory_where_numpys_do():
     tally, wrong = Counter(), []
-    for (name, method), a in itertools.product(METHODS, (EYE, COMPLEX, LINE, CUBE, np.array(2.5), np.ones((1, 1)))):
+    for (name, method), a in itertools.product(
+        METHODS, (EYE, COMPLEX, LINE, CUBE, np.array(2.5), np.ones((1, 1)))
+    ):
         for layout in LAYOUTS.values():
             method.__name__ = name
             wrong += compare(method, (layout(a),), {}, tally, lambda a, k: method(*a))

@@ -9,7 +9,8 @@ import pytest
 import tapegrad as tg
 
 ON_CUTS = {
-    np.arcsin: ("x", 2.0), np.arccos: ("x", 2.0), np.arctanh: ("x", 2.0), np.arccosh: ("x", 0.5), np.sqrt: ("x", -2.0), np.log: ("x", -2.0),
+    np.arcsin: ("x", 2.0), np.arccos: ("x", 2.0), np.arctanh: ("x", 2.0), np.arccosh: ("x", 0.5),
+    np.sqrt: ("x", -2.0), np.log: ("x", -2.0),
     np.arcsinh: ("y", 3.0), np.arctan: ("y", 3.0),
 }  # fmt: skip
 
@@ -20,7 +21,9 @@ ON_CUTS = {
 def test_the_side_of_a_cut(f, zero, sign):
     axis, size = ON_CUTS[f]
     z = np.array([complex(sign * size, zero) if axis == "x" else complex(zero, sign * size)])
-    away = np.copysign(1e-9, zero) * (1j if axis == "x" else 1.0)  # into the side, where differences do not cross
+    away = np.copysign(1e-9, zero) * (
+        1j if axis == "x" else 1.0
+    )  # into the side, where differences do not cross
     h = 1e-6 if axis == "x" else 1e-6j
     expected = (f(z + away + h) - f(z + away - h)) / (2 * h)
     np.testing.assert_allclose(tg.jvp(f, (z,), (np.ones(1, complex),))[1], expected, rtol=1e-6)
@@ -42,7 +45,9 @@ def test_emath_of_two_arguments():
     np.testing.assert_allclose(tg.grad(f)(x), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("f", [np.fmod, np.remainder, math.remainder], ids=["fmod", "remainder", "math.remainder"])
+@pytest.mark.parametrize(
+    "f", [np.fmod, np.remainder, math.remainder], ids=["fmod", "remainder", "math.remainder"]
+)
 def test_the_slope_of_a_remainder_counts_what_its_value_leaves(f):
     """Where x / y rounds to a whole number, and the remainder says that it is not one: 7.5 and 0.1."""
     r = np.random.default_rng(0)

@@ -1,4 +1,5 @@
-"""CuPy's own names: functions that were long in coming, calls by CuPy's parameters, kernels of the user's, cupyx."""
+"""CuPy's own names: functions that were long in coming, calls by CuPy's parameters, kernels of the user's,
+cupyx."""
 
 import functools
 import importlib
@@ -24,7 +25,8 @@ def special(xp):
     return sp if xp is np else importlib.import_module("cupyx.scipy.special")
 
 
-# name -> (f(library, its special functions, x), x): compared with NumPy, where the derivative is compared with differences elsewhere
+# name -> (f(library, its special functions, x), x): compared with NumPy, where the derivative is compared
+# with differences elsewhere
 CALLS = {
     "sici": (lambda xp, s, x: s.sici(x)[0] * s.sici(x)[1], X),
     "shichi": (lambda xp, s, x: s.shichi(x)[0] * s.shichi(x)[1], X),
@@ -96,9 +98,13 @@ BY_CUPYS = {
     "extract": lambda cp, x: cp.extract(x > 0.5, a=x * x),
     "matrix_power": lambda cp, x: cp.linalg.matrix_power(M=x[:, :2], n=2),
     "array": lambda cp, x: cp.array(x * x, None, True, "C", False, 3),
-    "histogramdd": lambda cp, x: cp.histogramdd(cp.asarray(X.T), 2, None, x[0])[0],  # (NumPy's fourth is density)
+    "histogramdd": lambda cp, x: cp.histogramdd(cp.asarray(X.T), 2, None, x[0])[
+        0
+    ],  # (NumPy's fourth is density)
     "histogram2d": lambda cp, x: cp.histogram2d(cp.asarray(X[0]), cp.asarray(X[1]), 2, None, x[0])[0],
-    "take_along_axis": lambda cp, x: cp.take_along_axis(a=x * x, indices=cp.asarray([[0, 2], [1, 1]]), axis=1),
+    "take_along_axis": lambda cp, x: cp.take_along_axis(
+        a=x * x, indices=cp.asarray([[0, 2], [1, 1]]), axis=1
+    ),
     "trapz": lambda cp, x: cp.trapz(x * x),
     "product": lambda cp, x: cp.product(x, axis=0),
     "btdtr": lambda cp, x: special(cp).btdtr(x, x + 0.3, x / 2),
@@ -165,7 +171,9 @@ def test_rsqrt(xp):
 def test_cupyx_linalg(xp):
     cupyx, a = importlib.import_module("cupyx"), SQUARE @ SQUARE.T + np.eye(3)
     of = lambda inv: tg.grad(lambda a: (inv(a) ** 2).sum())
-    np.testing.assert_allclose(of(lambda a: cupyx.linalg.invh(a))(xp.asarray(a)).get(), of(np.linalg.inv)(a), rtol=1e-10)
+    np.testing.assert_allclose(
+        of(lambda a: cupyx.linalg.invh(a))(xp.asarray(a)).get(), of(np.linalg.inv)(a), rtol=1e-10
+    )
     solve = lambda a: cupyx.linalg.cho_solve((xp.linalg.cholesky(a), True), xp.asarray(X.T))
     want = of(lambda a: np.linalg.solve(a, X.T))(a)
     np.testing.assert_allclose(of(solve)(xp.asarray(a)).get(), 0.5 * (want + want.T), rtol=1e-10)
@@ -192,9 +200,18 @@ def kernels(cp):
     cupyx = importlib.import_module("cupyx")
     jit = importlib.import_module("cupyx.jit")
     return {
-        "ReductionKernel squares": (cp.ReductionKernel("T x", "T y", "x * x", "a + b", "y = a", "0", "squares"), "cupy's functions"),
-        "ElementwiseKernel square": (cp.ElementwiseKernel("T x", "T y", "y = x * x", "square"), "tapegrad.kernels.map"),
-        "RawKernel f": (cp.RawKernel('extern "C" __global__ void f(double* x) {}', "f"), "tapegrad.kernels.raw"),
+        "ReductionKernel squares": (
+            cp.ReductionKernel("T x", "T y", "x * x", "a + b", "y = a", "0", "squares"),
+            "cupy's functions",
+        ),
+        "ElementwiseKernel square": (
+            cp.ElementwiseKernel("T x", "T y", "y = x * x", "square"),
+            "tapegrad.kernels.map",
+        ),
+        "RawKernel f": (
+            cp.RawKernel('extern "C" __global__ void f(double* x) {}', "f"),
+            "tapegrad.kernels.raw",
+        ),
         "vectorize": (cp.vectorize(lambda x: x * x), "tapegrad.kernels.map"),
         "GeneralizedUFunc": (cupyx.GeneralizedUFunc(lambda a: a * 2, "(i)->(i)"), "cupy's functions"),
         "JitRawKernel": (jit.rawkernel()(lambda x: None), "tapegrad.kernels.raw"),
@@ -207,7 +224,15 @@ def launched(name, k, x):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "name", ["ReductionKernel squares", "ElementwiseKernel square", "RawKernel f", "vectorize", "GeneralizedUFunc", "JitRawKernel"]
+    "name",
+    [
+        "ReductionKernel squares",
+        "ElementwiseKernel square",
+        "RawKernel f",
+        "vectorize",
+        "GeneralizedUFunc",
+        "JitRawKernel",
+    ],
 )
 def test_a_kernel_says_what_to_write(xp, name):
     k, instead = kernels(xp)[name]
@@ -220,7 +245,9 @@ def test_a_kernel_made_inside(xp):
         tg.grad(lambda x: xp.ElementwiseKernel("T x", "T y", "y = x * x", "square")(x).sum())(xp.asarray(X))
 
     def f(x):
-        k = xp.ElementwiseKernel("T x", "T y", "y = x * x", "cupy_fill")  # (a kernel that the hosted CuPy knows)
+        k = xp.ElementwiseKernel(
+            "T x", "T y", "y = x * x", "cupy_fill"
+        )  # (a kernel that the hosted CuPy knows)
         assert isinstance(k, xp.ElementwiseKernel) and k.name == "cupy_fill"
         return (x * k(xp.asarray(X))).sum()
 
@@ -240,7 +267,9 @@ QUIET = [n for n in CALLS if n not in WAITING]
 
 MORE = {
     "nanvar": lambda xp, x: xp.nanvar(x),
-    "eigh_tridiagonal": lambda xp, x: tg.scipy.linalg.eigh_tridiagonal(x[0], x[1, :2])[1][0].sum(),  # (CuPy has none)
+    "eigh_tridiagonal": lambda xp, x: tg.scipy.linalg.eigh_tridiagonal(x[0], x[1, :2])[1][
+        0
+    ].sum(),  # (CuPy has none)
 }
 
 
@@ -258,8 +287,20 @@ def test_nobody_waits_for_the_device(xp, name):
 
 # --- every keyword of NumPy's functions, as CuPy takes it ---
 
-SPACES = {"numpy": "cupy", "numpy.linalg": "cupy.linalg", "numpy.fft": "cupy.fft", "scipy.special": "cupyx.scipy.special"}
-APART = {*keyword_calls.IN_PLACE, *keyword_calls.SYMMETRISED, *keyword_calls.CHOSEN, np.ldexp, np.trim_zeros, np.real_if_close}
+SPACES = {
+    "numpy": "cupy",
+    "numpy.linalg": "cupy.linalg",
+    "numpy.fft": "cupy.fft",
+    "scipy.special": "cupyx.scipy.special",
+}
+APART = {
+    *keyword_calls.IN_PLACE,
+    *keyword_calls.SYMMETRISED,
+    *keyword_calls.CHOSEN,
+    np.ldexp,
+    np.trim_zeros,
+    np.real_if_close,
+}
 REFUSED = "nan_to_num.*copy=False|weights subtracts|qr: mode=|AxisError|axis .* is out of bounds|only 'C' or 'F'|of complex numbers"
 
 
@@ -274,7 +315,9 @@ def as_cupys(xp):
                 homes.setdefault(f, (ours, name))
     for call in (*keyword_calls.calls(), *keyword_calls.ufunc_calls()):
         result = any([isinstance(v, str) and v == "result" for v in call.kwargs.values()])
-        loop = isinstance(call.f, np.ufunc) and "dtype" in call.kwargs  # CuPy rounds the operands for a loop of another dtype
+        loop = (
+            isinstance(call.f, np.ufunc) and "dtype" in call.kwargs
+        )  # CuPy rounds the operands for a loop of another dtype
         if not (call.method or call.ufunc or call.f in APART or call.f not in homes or result or loop):
             yield call, *homes[call.f]
 
@@ -288,7 +331,9 @@ def moved(xp, x):
 def vector(y):
     parts = [np.ravel(v.get() if hasattr(v, "get") else v) for v in leaves(y)]
     parts = [p for p in parts if p.dtype.kind in "fc"]
-    return np.concatenate([np.zeros(0), *[np.concatenate([p.real, p.imag]) if p.dtype.kind == "c" else p for p in parts]])
+    return np.concatenate(
+        [np.zeros(0), *[np.concatenate([p.real, p.imag]) if p.dtype.kind == "c" else p for p in parts]]
+    )
 
 
 def weighted(xp, y, w):
@@ -297,7 +342,11 @@ def weighted(xp, y, w):
         if getattr(v, "dtype", np.dtype(float)).kind in "fc":
             for p in (v.real, v.imag) if getattr(v, "dtype", np.dtype(float)).kind == "c" else (v,):
                 n = getattr(p, "size", 1)
-                total = total + ((xp.reshape(p, -1) * xp.asarray(w[:n])).sum() if getattr(p, "ndim", 0) else p * float(w[0]))
+                total = total + (
+                    (xp.reshape(p, -1) * xp.asarray(w[:n])).sum()
+                    if getattr(p, "ndim", 0)
+                    else p * float(w[0])
+                )
                 w = w[n:]
     return total
 
@@ -329,9 +378,22 @@ def by_keyword(xp, call, module, name, rng):
         got, gradient = tg.value_and_grad(phi, tuple(range(len(x))))(*x)
         slope = float(tg.jvp(phi, x, directions)[1])
     except Exception as error:
-        return None if re.search(REFUSED, f"{type(error).__name__}: {error}") else f"{type(error).__name__}: {error}"
+        return (
+            None
+            if re.search(REFUSED, f"{type(error).__name__}: {error}")
+            else f"{type(error).__name__}: {error}"
+        )
     back = float(sum([(g * d).sum() for g, d in zip(gradient, directions, strict=True)]))
-    h, single = 1e-4, any([p.dtype.itemsize // (2 if p.dtype.kind == "c" else 1) < 8 for p in leaves(plain) if hasattr(p, "dtype")])
+    h, single = (
+        1e-4,
+        any(
+            [
+                p.dtype.itemsize // (2 if p.dtype.kind == "c" else 1) < 8
+                for p in leaves(plain)
+                if hasattr(p, "dtype")
+            ]
+        ),
+    )
     moved_by = lambda k: w @ vector(at(*[a + k * h * d for a, d in zip(x, directions, strict=True)]))
     numeric = sum([c / h * moved_by(k) for k, c in ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))])
     scale = max(1.0, abs(slope))

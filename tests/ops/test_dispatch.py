@@ -1,4 +1,5 @@
-"""Who gets called when a plain array meets a tracked Variable: every row gives the right derivative or a loud error, never a
+"""Who gets called when a plain array meets a tracked Variable: every row gives the right derivative or a loud
+error, never a
 derivative dropped in silence.  The functions run without a shadow (`Const`), so that NumPy's and CuPy's own names are called."""
 
 import copy
@@ -19,7 +20,13 @@ from tapegrad.errors import DroppedDerivativeError, NoRuleError, TapegradError
 A = np.array([0.5, 1.5, 2.0])
 X = np.array([1.1, 0.7, 0.3])
 W = np.array([1.0, -2.0, 0.5])
-LOUD = (TypeError, ValueError, IndexError, NotImplementedError, AttributeError)  # tapegrad's errors are some of these too
+LOUD = (
+    TypeError,
+    ValueError,
+    IndexError,
+    NotImplementedError,
+    AttributeError,
+)  # tapegrad's errors are some of these too
 
 
 def differences(f, x):
@@ -232,10 +239,19 @@ LOSES = {
     "np.nditer": lambda xp, a, v: sum(t for t in np.nditer(v)),
     "scipy.interpolate": lambda xp, a, v: scipy.interpolate.CubicSpline(A, v)(1.0),
     "scipy.linalg on v": lambda xp, a, v: scipy.linalg.cholesky(spd(xp, v)),
-    "functools.reduce with sum into list": lambda xp, a, v: np.asarray(functools.reduce(lambda p, q: [*p, q], list(v), [])),
+    "functools.reduce with sum into list": lambda xp, a, v: np.asarray(
+        functools.reduce(lambda p, q: [*p, q], list(v), [])
+    ),
     "where= without out=": lambda xp, a, v: np.sin(v, where=a > 1),
 }
-RIGHT_OR_LOUD = {"a @= v", "np.vectorize", "np.frompyfunc", "functools.reduce with sum into list", "a.dot(v)", "a[v]"}
+RIGHT_OR_LOUD = {
+    "a @= v",
+    "np.vectorize",
+    "np.frompyfunc",
+    "functools.reduce with sum into list",
+    "a.dot(v)",
+    "a[v]",
+}
 
 
 @pytest.mark.parametrize("row", RIGHT)
@@ -309,7 +325,10 @@ def test_one_element_of_a_plain_array_names_us_as_cause():
 
 
 def test_function_without_rule_is_named():
-    for f, name in ((np.histogram_bin_edges, "histogram_bin_edges"), (np.apply_along_axis, "apply_along_axis")):
+    for f, name in (
+        (np.histogram_bin_edges, "histogram_bin_edges"),
+        (np.apply_along_axis, "apply_along_axis"),
+    ):
         args = (lambda v: v, 0) if f is np.apply_along_axis else ()
         with pytest.raises(NoRuleError, match=f"numpy.{name} has no derivative rule"):
             tg.grad(tg.Const(lambda v: f(*args, v).sum()))(X)
@@ -345,7 +364,9 @@ def test_case_49_left_operands(xp):
     np.testing.assert_allclose(host(g), A + 5)
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda v: copy.deepcopy([v])[0], lambda v: v.copy()])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda v: copy.deepcopy([v])[0], lambda v: v.copy()]
+)
 def test_case_50_copies_keep_the_derivative(xp, copied):
     def f(v):
         w = copied(v)
@@ -384,7 +405,9 @@ def test_untracked_variable_is_its_array():
 
 
 def test_every_method_of_ndarray_answers():
-    missing = [n for n in dir(np.ndarray) if not n.startswith("_") and not hasattr(type(tg.Variable(np.ones(2))), n)]
+    missing = [
+        n for n in dir(np.ndarray) if not n.startswith("_") and not hasattr(type(tg.Variable(np.ones(2))), n)
+    ]
     assert not missing
 
 
@@ -395,15 +418,62 @@ def test_methods(xp):
         c = x > 2
         yield x.sum(axis=0), x.sum(0, None, None, True), x.mean(), x.prod(axis=1), x.std(), x.var(axis=0)
         yield x.max(axis=1), x.min(), x.cumsum(axis=1), x.cumprod(axis=0)
-        yield x.argmax(axis=1), x.argmin(), x.argsort(axis=-1), x.all(), x.any(axis=0), x.nonzero()[0], x.round(1)
-        yield x.clip(1, 3), x.conj(), x.conjugate(), x.copy(), x.flatten(), x.ravel(), x.T, x.mT, x.real, x.imag, x.diagonal(1)
-        yield x.reshape(3, 2), x.reshape((6,)), x.reshape(-1, order="F"), x.transpose(1, 0), x.transpose((1, 0)), x.swapaxes(0, 1)
-        yield x.repeat(2, axis=0), x.take([0, 2], axis=1), x.trace(), x.squeeze(), x.dot(x.T), x.astype(np.float32), x.astype(int)
-        yield x.compress([True, False, True], axis=1), x[c], x[0], x[:, 1], x.size, x.ndim, x.shape, x.nbytes, x.itemsize
+        yield (
+            x.argmax(axis=1),
+            x.argmin(),
+            x.argsort(axis=-1),
+            x.all(),
+            x.any(axis=0),
+            x.nonzero()[0],
+            x.round(1),
+        )
+        yield (
+            x.clip(1, 3),
+            x.conj(),
+            x.conjugate(),
+            x.copy(),
+            x.flatten(),
+            x.ravel(),
+            x.T,
+            x.mT,
+            x.real,
+            x.imag,
+            x.diagonal(1),
+        )
+        yield (
+            x.reshape(3, 2),
+            x.reshape((6,)),
+            x.reshape(-1, order="F"),
+            x.transpose(1, 0),
+            x.transpose((1, 0)),
+            x.swapaxes(0, 1),
+        )
+        yield (
+            x.repeat(2, axis=0),
+            x.take([0, 2], axis=1),
+            x.trace(),
+            x.squeeze(),
+            x.dot(x.T),
+            x.astype(np.float32),
+            x.astype(int),
+        )
+        yield (
+            x.compress([True, False, True], axis=1),
+            x[c],
+            x[0],
+            x[:, 1],
+            x.size,
+            x.ndim,
+            x.shape,
+            x.nbytes,
+            x.itemsize,
+        )
 
     plain = [y for group in pairs(xp.asarray(m)) for y in group]
     seen = []
-    tg.grad(tg.Const(lambda x: (seen.extend(tg.value(y) for group in pairs(x) for y in group), x.sum())[1]))(xp.asarray(m))
+    tg.grad(tg.Const(lambda x: (seen.extend(tg.value(y) for group in pairs(x) for y in group), x.sum())[1]))(
+        xp.asarray(m)
+    )
     for ours, theirs in zip(seen, plain, strict=True):
         if hasattr(theirs, "dtype"):
             assert ours.dtype == theirs.dtype and ours.shape == theirs.shape

@@ -1,10 +1,24 @@
-"""The further families of tapegrad.stats against scipy.stats: values, both modes, second order (long), tails in multiple precision."""
+"""The further families of tapegrad.stats against scipy.stats: values, both modes, second order (long), tails
+in multiple precision."""
 
 import mpmath
 import numpy as np
 import pytest
 import scipy.stats
-from families import CONTINUOUS, COUNTS, DISCRETE, DRAWN, FIXED, LAWS, LOC, SCALE, VALUES, U, functions_of, whole
+from families import (
+    CONTINUOUS,
+    COUNTS,
+    DISCRETE,
+    DRAWN,
+    FIXED,
+    LAWS,
+    LOC,
+    SCALE,
+    VALUES,
+    U,
+    functions_of,
+    whole,
+)
 
 import tapegrad as tg
 from tapegrad import stats
@@ -53,11 +67,18 @@ def judged(name, order, rtol):
     shapes, z = CONTINUOUS[name]
     ours, fixed = getattr(stats, name), FIXED.get(name, 0)
     calls, given = functions_of(ours), shapes[:fixed]
-    f = lambda x, scale, *shapes: tuple([getattr(ours, call)(x, *given, *shapes, LOC, scale) for call in calls])
+    f = lambda x, scale, *shapes: tuple(
+        [getattr(ours, call)(x, *given, *shapes, LOC, scale) for call in calls]
+    )
     if calls:
-        check_grads(f, (z * SCALE + LOC, SCALE, *shapes[fixed:]), order=order, eps=2e-4, rtol=rtol, atol=0.1 * rtol)
+        check_grads(
+            f, (z * SCALE + LOC, SCALE, *shapes[fixed:]), order=order, eps=2e-4, rtol=rtol, atol=0.1 * rtol
+        )
     if "cdf" in calls or "ppf" in ours.functions:
-        g = lambda q, scale, *shapes: (ours.ppf(q, *given, *shapes, LOC, scale), ours.isf(q, *given, *shapes, LOC, scale))
+        g = lambda q, scale, *shapes: (
+            ours.ppf(q, *given, *shapes, LOC, scale),
+            ours.isf(q, *given, *shapes, LOC, scale),
+        )
         check_grads(g, (U, SCALE, *shapes[fixed:]), order=order, eps=1e-3, rtol=1e3 * rtol, atol=100 * rtol)
 
 
@@ -69,7 +90,9 @@ def test_values_and_first_order(name):
     x, rtol = z * SCALE + LOC, ROUGH.get(name, 1e-10)
     for call in functions_of(ours):
         expected = getattr(theirs, call)(x, *shapes, LOC, SCALE)
-        np.testing.assert_allclose(getattr(ours, call)(x, *shapes, LOC, SCALE), expected, rtol=rtol, atol=1e-13, err_msg=call)
+        np.testing.assert_allclose(
+            getattr(ours, call)(x, *shapes, LOC, SCALE), expected, rtol=rtol, atol=1e-13, err_msg=call
+        )
         assert np.isfinite(expected).all(), (call, expected)
     if name != "studentized_range":  # SciPy takes seconds for them: in the long run
         quantiles(name)
@@ -83,11 +106,19 @@ def test_counts_by_one_parameter(name):
     ours, theirs = getattr(stats, name), getattr(scipy.stats, name)
     calls = ["logpmf", "pmf", *[c for c in VALUES if c in ours.functions]]
     x = np.array([0.3, 1.0, 2.5])
-    between = (COUNTS + 0.5,) if name != "zipfian" or SCIPY >= (1, 17) else ()  # (before, SciPy does not round them down)
+    between = (
+        (COUNTS + 0.5,) if name != "zipfian" or SCIPY >= (1, 17) else ()
+    )  # (before, SciPy does not round them down)
     for k in (COUNTS, COUNTS - 30, COUNTS + 30, *between):
         for call in calls:
             expected = getattr(theirs, call)(k, *before, x, *after)
-            np.testing.assert_allclose(getattr(ours, call)(k, *before, x, *after), expected, rtol=1e-10, atol=1e-13, err_msg=f"{call} {k}")
+            np.testing.assert_allclose(
+                getattr(ours, call)(k, *before, x, *after),
+                expected,
+                rtol=1e-10,
+                atol=1e-13,
+                err_msg=f"{call} {k}",
+            )
     f = lambda x: tuple([getattr(ours, call)(COUNTS, *before, x, *after) for call in calls])
     check_grads(f, (x,), order=2, eps=1e-3, rtol=1e-7, atol=1e-7)
 
@@ -119,12 +150,21 @@ def test_discrete(name):
     ours, theirs = getattr(stats, name), getattr(scipy.stats, name)
     k = np.ones(3) if name == "bernoulli" else COUNTS * 1.0
     calls = ["logpmf", "pmf", *[c for c in VALUES if c in ours.functions]]
-    for at in (k, k - 30, k + 30, *(() if name == "yulesimon" else (k + 0.5,))):  # SciPy's yulesimon takes halves as they are
+    for at in (
+        k,
+        k - 30,
+        k + 30,
+        *(() if name == "yulesimon" else (k + 0.5,)),
+    ):  # SciPy's yulesimon takes halves as they are
         for call in calls:
             expected = getattr(theirs, call)(at, *shapes)
-            np.testing.assert_allclose(getattr(ours, call)(at, *shapes), expected, rtol=1e-9, atol=1e-13, err_msg=f"{call} {at}")
+            np.testing.assert_allclose(
+                getattr(ours, call)(at, *shapes), expected, rtol=1e-9, atol=1e-13, err_msg=f"{call} {at}"
+            )
     before, after, free = whole(name, shapes)
-    f = lambda *s: tuple([getattr(ours, c)(k, *before, *s, *after) for c in calls if name != "bernoulli" or "sf" not in c])
+    f = lambda *s: tuple(
+        [getattr(ours, c)(k, *before, *s, *after) for c in calls if name != "bernoulli" or "sf" not in c]
+    )
     check_grads(f, free, order=2, eps=1e-3, rtol=1e-6, atol=1e-7)
 
 
@@ -134,13 +174,20 @@ def test_laws_of_shares_counts_and_matrices(name):
     ours, theirs = getattr(stats, name), getattr(scipy.stats, name)
     call = "logpmf" if "multinomial" in name or name == "poisson_binom" else "logpdf"
     everything = (x, *parameters)
-    np.testing.assert_allclose(getattr(ours, call)(*everything), getattr(theirs, call)(*everything), rtol=1e-11)
-    np.testing.assert_allclose(getattr(ours, call[3:])(*everything), getattr(theirs, call[3:])(*everything), rtol=1e-11)
+    np.testing.assert_allclose(
+        getattr(ours, call)(*everything), getattr(theirs, call)(*everything), rtol=1e-11
+    )
+    np.testing.assert_allclose(
+        getattr(ours, call[3:])(*everything), getattr(theirs, call[3:])(*everything), rtol=1e-11
+    )
 
     def f(*xs):
         given = dict(zip(active, xs, strict=True))
         given = {
-            k: (v + v.T) / 2 if np.ndim(v) == 2 and not (name in ("matrix_normal", "matrix_t") and k < 2) else v for k, v in given.items()
+            k: (v + v.T) / 2
+            if np.ndim(v) == 2 and not (name in ("matrix_normal", "matrix_t") and k < 2)
+            else v
+            for k, v in given.items()
         }
         return getattr(ours, call)(*[given.get(k, v) for k, v in enumerate(everything)])
 
@@ -157,21 +204,36 @@ def test_frozen_and_imported_by_name():
     f = lambda m: gumbel_r(m, 2.0).logpdf(1.3) + nbinom(2.0, m).logpmf(3) + gumbel_r.isf(0.2, loc=m)
     h = 1e-6
     assert tg.grad(f)(0.4) == pytest.approx((f(0.4 + h) - f(0.4 - h)) / (2 * h), rel=1e-8)
-    assert tg.grad(lambda m: m * gumbel_r.rvs(size=3, random_state=1).sum())(1.0) == gumbel_r.rvs(size=3, random_state=1).sum()
+    assert (
+        tg.grad(lambda m: m * gumbel_r.rvs(size=3, random_state=1).sum())(1.0)
+        == gumbel_r.rvs(size=3, random_state=1).sum()
+    )
 
 
 # --- tails ---
 
 mpmath.mp.dps = 50
 TAILS = {
-    "gumbel_r": (lambda x: -mpmath.log(-mpmath.expm1(-mpmath.exp(-x))), lambda x: -stats.gumbel_r.logsf(x), (40.0, 3.0, -3.0)),
+    "gumbel_r": (
+        lambda x: -mpmath.log(-mpmath.expm1(-mpmath.exp(-x))),
+        lambda x: -stats.gumbel_r.logsf(x),
+        (40.0, 3.0, -3.0),
+    ),
     "truncnorm": (
         lambda x: mpmath.log((mpmath.ncdf(-x) - mpmath.ncdf(-40)) / (mpmath.ncdf(-30) - mpmath.ncdf(-40))),
         lambda x: stats.truncnorm.logsf(x, 30.0, 40.0),
         (30.5, 33.0),
     ),
-    "genpareto": (lambda x: -mpmath.log1p(x * mpmath.mpf(1e-9)) / mpmath.mpf(1e-9), lambda x: stats.genpareto.logsf(x, 1e-9), (0.5, 20.0)),
-    "cauchy": (lambda x: mpmath.log(mpmath.atan(1 / x) / mpmath.pi), lambda x: stats.cauchy.logsf(x), (1e10, 1e3)),
+    "genpareto": (
+        lambda x: -mpmath.log1p(x * mpmath.mpf(1e-9)) / mpmath.mpf(1e-9),
+        lambda x: stats.genpareto.logsf(x, 1e-9),
+        (0.5, 20.0),
+    ),
+    "cauchy": (
+        lambda x: mpmath.log(mpmath.atan(1 / x) / mpmath.pi),
+        lambda x: stats.cauchy.logsf(x),
+        (1e10, 1e3),
+    ),
     "fisk": (lambda x: -mpmath.log1p(x ** mpmath.mpf(3)), lambda x: stats.fisk.logsf(x, 3.0), (1e30, 1e-3)),
 }
 

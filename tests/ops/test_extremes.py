@@ -1,4 +1,5 @@
-"""Derivatives at extreme arguments: near 0, near poles, where squares overflow or underflow, at large offsets, across branch cuts.
+"""Derivatives at extreme arguments: near 0, near poles, where squares overflow or underflow, at large
+offsets, across branch cuts.
 
 References are mpmath at high precision and closed forms.  A result that is finite must be right, up to what one rounding of the
 argument changes; nan and inf are loud."""
@@ -52,12 +53,24 @@ FUNCTIONS = {
     "abs of complex numbers": (lambda x: abs(x + 2j), lambda x: mp.sqrt(4 + x * x), ANY),
     "pseudo_huber": (lambda x: sp.pseudo_huber(1.5, x), lambda x: 1.5 * mp.sqrt(2.25 + x * x), ANY),
     "arctan2 of y": (lambda x: np.arctan2(x, 1e200), lambda x: mp.atan2(x, mp.mpf(1e200)), POSITIVE),
-    "arctan2 of x": (lambda x: np.arctan2(1e-200, x), lambda x: mp.atan2(mp.mpf(1e-200), x), [x for x in POSITIVE if x > 1e-100]),
+    "arctan2 of x": (
+        lambda x: np.arctan2(1e-200, x),
+        lambda x: mp.atan2(mp.mpf(1e-200), x),
+        [x for x in POSITIVE if x > 1e-100],
+    ),
     "gammaln": (sp.gammaln, mp.loggamma, [1e-100, 1e-10, 0.3, 7.5, 1e5, 1e10]),
     "rgamma": (sp.rgamma, mp.rgamma, BOTH(1e-20, 1e-10, 1e-5, 0.3) + [-1 + 1e-8, -3.5, 7.5]),
     "beta": (lambda x: sp.beta(x, 2.5), lambda x: mp.beta(x, mp.mpf(2.5)), [1e-10, 0.3, 7.5, 1e5, 1e8]),
-    "betaln": (lambda x: sp.betaln(2.5, x), lambda x: mp.log(mp.beta(x, mp.mpf(2.5))), [1e-10, 0.3, 7.5, 1e5, 1e8]),
-    "betaln of the other": (lambda x: sp.betaln(x, 1e-10), lambda x: mp.log(mp.beta(x, mp.mpf(1e-10))), [0.3, 7.5, 1e5]),
+    "betaln": (
+        lambda x: sp.betaln(2.5, x),
+        lambda x: mp.log(mp.beta(x, mp.mpf(2.5))),
+        [1e-10, 0.3, 7.5, 1e5, 1e8],
+    ),
+    "betaln of the other": (
+        lambda x: sp.betaln(x, 1e-10),
+        lambda x: mp.log(mp.beta(x, mp.mpf(1e-10))),
+        [0.3, 7.5, 1e5],
+    ),
     "binom": (lambda x: sp.binom(x, 2.0), lambda x: x * (x - 1) / 2, [3.5, 1e5, 1e10, 1e16]),
     "poch": (lambda x: sp.poch(x, 2.0), lambda x: x * (x + 1), [0.3, 1e5, 1e10, 1e16]),
 }
@@ -86,7 +99,12 @@ def test_first_and_second_derivatives_in_all_nestings(name, every):
             for word in words:
                 found = each(word, f, x)
                 checked += np.isfinite(found)
-                assert not np.isfinite(found) or abs(found - wanted) <= bound, (x, word, found, mp.nstr(wanted, 12))
+                assert not np.isfinite(found) or abs(found - wanted) <= bound, (
+                    x,
+                    word,
+                    found,
+                    mp.nstr(wanted, 12),
+                )
     assert checked > 3 * len(points)
 
 
@@ -153,11 +171,17 @@ CLOSED = {
     "erfcx": (sp.erfcx, erfcx, [*TINY, *FAR_OUT, 1e8, 1e100, -3.0]),
     "dawsn": (sp.dawsn, dawsn, BOTH(*TINY, *FAR_OUT)),
     "log_ndtr": (sp.log_ndtr, log_ndtr, [*TINY, 3.0, *[-x for x in FAR_OUT]]),
-    "pseudo_huber of delta": (lambda x: sp.pseudo_huber(x, 1.5), pseudo_huber, [1e-300, 1e-5, 0.3, 3.0, 1e5, 1e8, 1e155, 1e300]),
+    "pseudo_huber of delta": (
+        lambda x: sp.pseudo_huber(x, 1.5),
+        pseudo_huber,
+        [1e-300, 1e-5, 0.3, 3.0, 1e5, 1e8, 1e155, 1e300],
+    ),
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long if n in ("i1e", "k1e") else ()) for n in CLOSED])  # as i0e, k0e
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in ("i1e", "k1e") else ()) for n in CLOSED]
+)  # as i0e, k0e
 def test_tails_against_closed_forms(name):
     f, exact, points = CLOSED[name]
     for x in points:
@@ -173,7 +197,8 @@ def test_tails_against_closed_forms(name):
 
 @pytest.mark.parametrize("name", ["erfcx", "dawsn", "log_ndtr"])
 def test_tails_in_float32(name):
-    """The series begin where the cancelling forms have lost no more than a thousandth of a second derivative."""
+    """The series begin where the cancelling forms have lost no more than a thousandth of a second
+    derivative."""
     f, exact, _ = CLOSED[name]
     for x in (0.5, 2.0, 4.4, 4.6, 6.4, 6.6, 9.0, 11.9, 12.1, 300.0):
         x = np.float32(-x if name == "log_ndtr" else x)
@@ -183,7 +208,12 @@ def test_tails_in_float32(name):
             for word in words:
                 found = nested_derivative(lambda v: f(v), word, [(np.float32(1),)] * len(word))(x)
                 assert found.dtype == np.float32
-                assert abs(float(found) / float(wanted) - 1) < (2e-5 if len(word) == 1 else 1e-3), (x, word, found, float(wanted))
+                assert abs(float(found) / float(wanted) - 1) < (2e-5 if len(word) == 1 else 1e-3), (
+                    x,
+                    word,
+                    found,
+                    float(wanted),
+                )
 
 
 # --- lengths ---
@@ -203,7 +233,8 @@ LENGTHS = {
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", LENGTHS)
 def test_norms_whose_squares_are_no_numbers(xp, name, size):
-    """The gradient is x / |x| whatever the size; along a v at right angles the second derivative is (v.v) / |x|."""
+    """The gradient is x / |x| whatever the size; along a v at right angles the second derivative is (v.v) /
+    |x|."""
     x = np.reshape(DIRECTION * size, (1, 3))
     exact = x / max(abs(x).ravel())
     exact = exact / np.sqrt((exact * exact).sum())
@@ -224,7 +255,11 @@ def test_p_norms_whose_powers_are_no_numbers(xp, p, size):
     exact = np.where(w == 1, 1.0, 0.0) if p == np.inf else (w / (w**p).sum() ** (1 / p)) ** (p - 1)
     f = lambda x: np.linalg.norm(x, p)
     close(tg.grad(f)(xp.asarray(DIRECTION * size)), exact * np.sign(DIRECTION), 1e-13)
-    close(tg.jvp(f, (xp.asarray(DIRECTION * size),), (xp.asarray(DIRECTION),))[1], (exact * abs(DIRECTION)).sum(), 1e-13)
+    close(
+        tg.jvp(f, (xp.asarray(DIRECTION * size),), (xp.asarray(DIRECTION),))[1],
+        (exact * abs(DIRECTION)).sum(),
+        1e-13,
+    )
 
 
 @pytest.mark.parametrize("size", [1e-320, 1e-310, 1e-200, 1e-3, 1e200, 2.9e307, 4e307])
@@ -248,7 +283,9 @@ def test_hypot_complex_modulus_and_deviation(xp, size):
                 1e-7 if size > 1e300 else 1e-12,
             )
             close(
-                host(nested_derivative(lambda z: abs(z).sum(), word, [(v + 1j * w,)] * 2)(z)) * size, 0.2, 1e-7 if size > 1e300 else 1e-12
+                host(nested_derivative(lambda z: abs(z).sum(), word, [(v + 1j * w,)] * 2)(z)) * size,
+                0.2,
+                1e-7 if size > 1e300 else 1e-12,
             )
 
 
@@ -282,7 +319,11 @@ def test_a_second_derivative_at_zero_is_zero_and_warns(xp, name, word):
     operation, f = AT_ZERO[name]
     v, w = xp.asarray([1.0, 2.0, 4.0]), xp.asarray([1.0, -1.0, 3.0])
     loud = xp is np
-    with pytest.warns(NonDifferentiableWarning, match=f"^{operation} at zero .*test_extremes") if loud else nullcontext() as caught:
+    with (
+        pytest.warns(NonDifferentiableWarning, match=f"^{operation} at zero .*test_extremes")
+        if loud
+        else nullcontext() as caught
+    ):
         assert float(host(nested_derivative(lambda x: f(x), word, [(v,), (w,)])(xp.zeros(3)))) == 0
     assert not loud or all(c.filename == __file__ for c in caught)
 
@@ -302,10 +343,16 @@ def test_what_does_not_move_at_zero_is_silent(word):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         x, v = np.array([0.0, 0.0, 3.0, 4.0]), np.array([0.0, 0.0, 1.0, -1.0])
-        assert nested_derivative(lambda x: (np.linalg.norm(x.reshape(2, 2), axis=1) ** 3).sum(), word, [(v,)] * 2)(x) == pytest.approx(30.6)
+        assert nested_derivative(
+            lambda x: (np.linalg.norm(x.reshape(2, 2), axis=1) ** 3).sum(), word, [(v,)] * 2
+        )(x) == pytest.approx(30.6)
         assert not tg.grad(lambda x: np.linalg.norm(x))(np.zeros(3)).any()
-        guarded = lambda x: (np.where(x > 0, np.sqrt(x), 0.0) ** 2).sum() + np.where(x > 0, np.sqrt(x), 0.0).sum()
-        assert nested_derivative(guarded, word, [(np.ones(2),)] * 2)(np.array([0.0, 4.0])) == pytest.approx(-1 / 32)
+        guarded = lambda x: (
+            (np.where(x > 0, np.sqrt(x), 0.0) ** 2).sum() + np.where(x > 0, np.sqrt(x), 0.0).sum()
+        )
+        assert nested_derivative(guarded, word, [(np.ones(2),)] * 2)(np.array([0.0, 4.0])) == pytest.approx(
+            -1 / 32
+        )
 
 
 # --- sums of exponentials ---
@@ -319,7 +366,11 @@ def test_logsumexp_and_softmax_at_an_offset(xp, offset):
     w = np.array([0.3, 1.7, -0.9, 2.0])
     jacobian = np.diag(p) - np.outer(p, p)
     a, v = xp.asarray(x), xp.asarray(w)
-    logsumexp, softmax, log_softmax = tg.scipy.special.logsumexp, tg.scipy.special.softmax, tg.scipy.special.log_softmax
+    logsumexp, softmax, log_softmax = (
+        tg.scipy.special.logsumexp,
+        tg.scipy.special.softmax,
+        tg.scipy.special.log_softmax,
+    )
     close(tg.grad(lambda x: logsumexp(x))(a), p, 1e-15)
     close(tg.grad(lambda x: (softmax(x) * v).sum())(a), jacobian @ w, 1e-14)
     close(tg.grad(lambda x: (log_softmax(x) * v).sum())(a), w - p * w.sum(), 1e-14)
@@ -368,6 +419,11 @@ def test_exprel_at_all_orders(x):
 
 def test_expn_cuts_a_fraction_off_the_order():
     with pytest.warns(RuntimeWarning, match="truncated"):
-        assert tg.grad(lambda x: sp.expn(1.7, x))(2.0) == pytest.approx(tg.grad(lambda x: sp.expn(1, x))(2.0), rel=1e-15)
+        assert tg.grad(lambda x: sp.expn(1.7, x))(2.0) == pytest.approx(
+            tg.grad(lambda x: sp.expn(1, x))(2.0), rel=1e-15
+        )
     with pytest.warns(RuntimeWarning, match="truncated"):
-        close(tg.grad(lambda x: sp.expn(np.array([0.5, 2.5]), x).sum())(2.0), tg.grad(lambda x: sp.expn(np.array([0, 2]), x).sum())(2.0))
+        close(
+            tg.grad(lambda x: sp.expn(np.array([0.5, 2.5]), x).sum())(2.0),
+            tg.grad(lambda x: sp.expn(np.array([0, 2]), x).sum())(2.0),
+        )

@@ -1,5 +1,5 @@
-"""`tapegrad.numpy`, `.cupy` and `.scipy`: every name is there, plain arguments give the library's own results, and arrays made
-while a transform is open can be written with tracked values."""
+"""`tapegrad.numpy`, `.cupy` and `.scipy`: every name is there, plain arguments give the library's own
+results, and arrays made while a transform is open can be written with tracked values."""
 
 import importlib
 import sys
@@ -44,7 +44,11 @@ def test_every_name_is_there(real, twin):
 def test_constants_and_types_are_the_librarys_own(real, twin):
     for name in public(real):
         x = getattr(real, name)
-        if name in ("ndarray", "r_", "c_", "errstate", "vectorize", "ndenumerate") or callable(x) and not isinstance(x, type):
+        if (
+            name in ("ndarray", "r_", "c_", "errstate", "vectorize", "ndenumerate")
+            or callable(x)
+            and not isinstance(x, type)
+        ):
             continue
         if isinstance(x, types.ModuleType):
             assert getattr(twin, name).__name__ in (x.__name__, f"tapegrad.numpy.{name}")
@@ -55,7 +59,9 @@ def test_constants_and_types_are_the_librarys_own(real, twin):
 @pytest.mark.parametrize("name", ["linalg", "fft"])
 def test_submodules_can_be_imported(name):
     module = importlib.import_module(f"tapegrad.numpy.{name}")
-    assert module is getattr(tnp, name) and importlib.import_module(f"tapegrad.scipy.{name}") is getattr(tsp, name)
+    assert module is getattr(tnp, name) and importlib.import_module(f"tapegrad.scipy.{name}") is getattr(
+        tsp, name
+    )
 
 
 def test_faces_are_made_once():
@@ -68,7 +74,9 @@ def test_faces_are_made_once():
 def same(a, b):
     if isinstance(b, (tuple, list)):
         return type(a) is type(b) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return type(a) is type(b) and np.array_equal(a, b, equal_nan=getattr(np.asarray(b).dtype, "kind", "O") in "fc")
+    return type(a) is type(b) and np.array_equal(
+        a, b, equal_nan=getattr(np.asarray(b).dtype, "kind", "O") in "fc"
+    )
 
 
 UFUNCS = [n for n in public(np) if isinstance(getattr(np, n), np.ufunc)]
@@ -91,21 +99,36 @@ def test_ufuncs_on_plain_arrays(name):
 
 
 CALLS = [
-    ("sum", (M,), {"axis": 0}), ("sum", (M, 1, np.float32), {}), ("mean", (M,), {"keepdims": True}), ("std", (M,), {"ddof": 1}),
-    ("where", (M > 0.5, M, 0), {}), ("where", (M > 0.5,), {}), ("einsum", ("ij,kj->ik", M, M), {}), ("dot", (M, V), {}),
-    ("concatenate", ([M, M],), {"axis": 1}), ("stack", ([V, V],), {}), ("vstack", ([V, M],), {}), ("block", ([[M, M], [M, M]],), {}),
-    ("array", ([1.0, 2.0],), {"dtype": np.float32}), ("asarray", (M,), {}), ("zeros", (3,), {}), ("ones", ((2, 3),), {}),
-    ("full", (3, 2.0), {}), ("arange", (5,), {}), ("linspace", (0, 1, 5), {}), ("eye", (3,), {"k": 1}), ("zeros_like", (M,), {}),
-    ("full_like", (M, 2), {}), ("meshgrid", (V, V), {}), ("diag", (V,), {}), ("tril", (S,), {}), ("pad", (V, 2), {"mode": "edge"}),
-    ("tile", (V, 2), {}), ("repeat", (M, 2), {}), ("roll", (M, 1), {}), ("rot90", (M,), {}), ("take", (M, [0, 1]), {}),
-    ("sort", (M,), {}), ("argsort", (M,), {}), ("argmax", (M,), {}), ("unique", (np.array([1, 2, 1]),), {}), ("cumsum", (M,), {}),
-    ("clip", (M, 0.2, 0.6), {}), ("interp", (0.3, V.cumsum(), V), {}), ("unwrap", (V,), {}), ("histogram", (V,), {}),
-    ("select", ([V > 1, V < 1], [V, -V]), {}), ("diff", (V,), {"n": 2}), ("split", (M, 2, 1), {}), ("atleast_2d", (V,), {}),
-    ("broadcast_arrays", (V, M), {}), ("nan_to_num", (np.array([np.nan, 1]),), {}), ("allclose", (M, M), {}), ("shape", (M,), {}),
-    ("isclose", (M, M), {}), ("result_type", (M, 1), {}), ("percentile", (M, 30), {}), ("median", (M,), {}), ("trace", (S,), {}),
-    ("outer", (V, V), {}), ("kron", (V, V), {}), ("vander", (V,), {}), ("insert", (V, 1, 5), {}), ("delete", (V, 1), {}),
-    ("linalg.inv", (S,), {}), ("linalg.cholesky", (P,), {}), ("linalg.solve", (S, V[:3]), {}), ("linalg.norm", (M,), {}),
-    ("linalg.eigh", (P,), {}), ("fft.fft", (V,), {}), ("fft.irfft", (V,), {}), ("apply_along_axis", (np.sum, 0, M), {}),
+    ("sum", (M,), {"axis": 0}), ("sum", (M, 1, np.float32), {}), ("mean", (M,), {"keepdims": True}), ("std",
+    (M,), {"ddof": 1}),
+    ("where", (M > 0.5, M, 0), {}), ("where", (M > 0.5,), {}), ("einsum", ("ij,kj->ik", M, M), {}), ("dot",
+    (M, V), {}),
+    ("concatenate", ([M, M],), {"axis": 1}), ("stack", ([V, V],), {}), ("vstack", ([V, M],), {}), ("block",
+    ([[M, M], [M, M]],), {}),
+    ("array", ([1.0, 2.0],), {"dtype": np.float32}), ("asarray", (M,), {}), ("zeros", (3,), {}), ("ones", ((2,
+    3),), {}),
+    ("full", (3, 2.0), {}), ("arange", (5,), {}), ("linspace", (0, 1, 5), {}), ("eye", (3,), {"k": 1}),
+    ("zeros_like", (M,), {}),
+    ("full_like", (M, 2), {}), ("meshgrid", (V, V), {}), ("diag", (V,), {}), ("tril", (S,), {}), ("pad", (V,
+    2), {"mode": "edge"}),
+    ("tile", (V, 2), {}), ("repeat", (M, 2), {}), ("roll", (M, 1), {}), ("rot90", (M,), {}), ("take", (M, [0,
+    1]), {}),
+    ("sort", (M,), {}), ("argsort", (M,), {}), ("argmax", (M,), {}), ("unique", (np.array([1, 2, 1]),), {}),
+    ("cumsum", (M,), {}),
+    ("clip", (M, 0.2, 0.6), {}), ("interp", (0.3, V.cumsum(), V), {}), ("unwrap", (V,), {}), ("histogram", (V,
+    ), {}),
+    ("select", ([V > 1, V < 1], [V, -V]), {}), ("diff", (V,), {"n": 2}), ("split", (M, 2, 1), {}),
+    ("atleast_2d", (V,), {}),
+    ("broadcast_arrays", (V, M), {}), ("nan_to_num", (np.array([np.nan, 1]),), {}), ("allclose", (M, M), {}),
+    ("shape", (M,), {}),
+    ("isclose", (M, M), {}), ("result_type", (M, 1), {}), ("percentile", (M, 30), {}), ("median", (M,), {}),
+    ("trace", (S,), {}),
+    ("outer", (V, V), {}), ("kron", (V, V), {}), ("vander", (V,), {}), ("insert", (V, 1, 5), {}), ("delete",
+    (V, 1), {}),
+    ("linalg.inv", (S,), {}), ("linalg.cholesky", (P,), {}), ("linalg.solve", (S, V[:3]), {}), ("linalg.norm",
+    (M,), {}),
+    ("linalg.eigh", (P,), {}), ("fft.fft", (V,), {}), ("fft.irfft", (V,), {}), ("apply_along_axis", (np.sum,
+    0, M), {}),
 ]  # fmt: skip
 
 
@@ -117,7 +140,9 @@ def test_plain_arguments_give_numpys_results(name, args, kwargs, inside):
     def compare():
         ours, theirs = get(tnp)(*args, **kwargs), get(np)(*args, **kwargs)
         if inside:
-            ours = tg._core.trees.tree_map(tg.value, ours) if isinstance(ours, (tuple, list)) else tg.value(ours)
+            ours = (
+                tg._core.trees.tree_map(tg.value, ours) if isinstance(ours, (tuple, list)) else tg.value(ours)
+            )
         theirs = tuple(theirs) if isinstance(theirs, tuple) else theirs
         ours = tuple(ours) if isinstance(ours, tuple) else ours
         assert same(ours, theirs)
@@ -131,7 +156,9 @@ def test_plain_arguments_give_numpys_results(name, args, kwargs, inside):
 def test_out_and_ufunc_methods_on_plain_arrays():
     out = np.zeros(4)
     assert tnp.sin(V, out=out) is out and np.array_equal(out, np.sin(V))
-    assert tnp.add.reduce(V) == V.sum() and np.array_equal(tnp.maximum.accumulate(V), np.maximum.accumulate(V))
+    assert tnp.add.reduce(V) == V.sum() and np.array_equal(
+        tnp.maximum.accumulate(V), np.maximum.accumulate(V)
+    )
     a = np.zeros(4)
     tnp.add.at(a, [0, 0], 1.0)
     assert a[0] == 2.0 and np.array_equal(tnp.multiply.outer(V, V), np.outer(V, V))
@@ -250,22 +277,30 @@ def test_r_and_c():
     x = np.array([2.0, 3.0])
     assert same(tnp.r_[1:4, 0.5], np.r_[1:4, 0.5]) and same(tnp.c_[x, x], np.c_[x, x])
     np.testing.assert_array_equal(tg.grad(lambda v: (np.r_[v, 1.0, 0:2, v[0]] ** 2).sum())(x), [8.0, 6.0])
-    np.testing.assert_array_equal(tg.jacobian(lambda v: np.c_[v, x * v])(x)[..., 0], [[[1.0, 2.0]], [[0.0, 0.0]]][0] + [[0.0, 0.0]])
+    np.testing.assert_array_equal(
+        tg.jacobian(lambda v: np.c_[v, x * v])(x)[..., 0], [[[1.0, 2.0]], [[0.0, 0.0]]][0] + [[0.0, 0.0]]
+    )
 
 
 VECTOR, CUBE = np.arange(3.0) + 0.5, np.arange(12.0).reshape(2, 3, 2) * 1.1
 JOINS = [
-    ("r_", (M, M)), ("r_", (M, 2 * M, M)), ("r_", (VECTOR, 2.5, 0, 4)), ("r_", (VECTOR, slice(0, 3), 2.5)), ("r_", (VECTOR, [1, 2])),
-    ("r_", (VECTOR, slice(0, 1, 5j))), ("r_", ("1", M, M)), ("r_", ("-1", M, M)), ("r_", ("0,2", VECTOR, VECTOR)), ("r_", (CUBE, CUBE)),
-    ("r_", ("0,2,0", VECTOR, VECTOR)), ("r_", ("0,2,1", VECTOR, VECTOR)), ("r_", ("1,2,0", VECTOR, VECTOR)), ("c_", (VECTOR, VECTOR)),
-    ("r_", ("0,3,0", VECTOR, np.ones((2, 1, 1)))), ("r_", ("0,3,-1", VECTOR, VECTOR)), ("r_", ("0,3,-2", VECTOR, VECTOR)), ("c_", (M, M)),
-    ("c_", (CUBE, CUBE)), ("c_", (M, M[:, 0])), ("c_", (2.5, 1.5)), ("r_", (VECTOR.astype(np.float32), VECTOR)),
+    ("r_", (M, M)), ("r_", (M, 2 * M, M)), ("r_", (VECTOR, 2.5, 0, 4)), ("r_", (VECTOR, slice(0, 3), 2.5)),
+    ("r_", (VECTOR, [1, 2])),
+    ("r_", (VECTOR, slice(0, 1, 5j))), ("r_", ("1", M, M)), ("r_", ("-1", M, M)), ("r_", ("0,2", VECTOR,
+    VECTOR)), ("r_", (CUBE, CUBE)),
+    ("r_", ("0,2,0", VECTOR, VECTOR)), ("r_", ("0,2,1", VECTOR, VECTOR)), ("r_", ("1,2,0", VECTOR, VECTOR)),
+    ("c_", (VECTOR, VECTOR)),
+    ("r_", ("0,3,0", VECTOR, np.ones((2, 1, 1)))), ("r_", ("0,3,-1", VECTOR, VECTOR)), ("r_", ("0,3,-2",
+    VECTOR, VECTOR)), ("c_", (M, M)),
+    ("c_", (CUBE, CUBE)), ("c_", (M, M[:, 0])), ("c_", (2.5, 1.5)), ("r_", (VECTOR.astype(np.float32),
+    VECTOR)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name, parts", JOINS)
 def test_r_and_c_join_as_numpys(name, parts):
-    """All parts of floats move with x: the tangent is the join of the parts where they move and of zeros where they do not."""
+    """All parts of floats move with x: the tangent is the join of the parts where they move and of zeros
+    where they do not."""
     right = getattr(np, name)[parts]
     moves = lambda p: isinstance(p, (float, np.ndarray))
     move = lambda x: tuple([p * (1 + x) if moves(p) else p for p in parts])

@@ -40,23 +40,37 @@ def stepped(a):
 
 
 def functions(a):
-    return np.sum(a.flat) * np.max(a.flat) + np.dot(a.flat, CAPTURED.flat) + np.sin(a.flat).sum() + np.add(a.flat, 1.0)[2] ** 2
+    return (
+        np.sum(a.flat) * np.max(a.flat)
+        + np.dot(a.flat, CAPTURED.flat)
+        + np.sin(a.flat).sum()
+        + np.add(a.flat, 1.0)[2] ** 2
+    )
 
 
 def arrays(a):
-    return (np.array(a.flat) * np.asarray(CAPTURED.flat)).sum() * np.concatenate([a.flat, a.flat])[7] + a.flat.copy()[1] ** 2
+    return (np.array(a.flat) * np.asarray(CAPTURED.flat)).sum() * np.concatenate([a.flat, a.flat])[
+        7
+    ] + a.flat.copy()[1] ** 2
 
 
 def members(a):
     it = a.flat
-    return sum(k * v for k, v in enumerate(it)) + max(a.flat) ** 2 + it.base[0, 1] + np.fromiter(a.flat, float)[5] ** 3
+    return (
+        sum(k * v for k, v in enumerate(it))
+        + max(a.flat) ** 2
+        + it.base[0, 1]
+        + np.fromiter(a.flat, float)[5] ** 3
+    )
 
 
 @pytest.mark.parametrize("f", [assigned, written, by_places, stepped, functions, arrays, members])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_derivatives(f, order):
     a, h, before = A.copy(order), 1e-6, CAPTURED.copy()
-    want = np.array([(f(a + h * e) - f(a - h * e)) / (2 * h) for e in np.eye(6).reshape(6, 2, 3)]).reshape(2, 3)
+    want = np.array([(f(a + h * e) - f(a - h * e)) / (2 * h) for e in np.eye(6).reshape(6, 2, 3)]).reshape(
+        2, 3
+    )
     np.testing.assert_allclose(tg.value_and_grad(f)(a)[0], f(a.copy()), rtol=1e-14)
     np.testing.assert_allclose(tg.grad(f)(a), want, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([a, a * 1.01]))[0], want, rtol=1e-7, atol=1e-8)

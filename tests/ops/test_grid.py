@@ -1,5 +1,5 @@
-"""Every line of tests/support/cases.py, on NumPy and CuPy: value, forward, reverse, nestings of second and third order, and variants of
-the inputs (0-d, empty, strided, float32, broadcast)."""
+"""Every line of tests/support/cases.py, on NumPy and CuPy: value, forward, reverse, nestings of second and
+third order, and variants of the inputs (0-d, empty, strided, float32, broadcast)."""
 
 import itertools
 
@@ -11,18 +11,32 @@ from grid import active, derivatives, of_active, on
 import tapegrad as tg
 from tapegrad._core.trees import leaves, tree_map
 from tapegrad.ops.declare import COMPOSED, PRIMITIVES
-from tapegrad.testing.derivative_checks import check_grads, differences, direction_like, inner_product, nested_derivative, plain_host_array
+from tapegrad.testing.derivative_checks import (
+    check_grads,
+    differences,
+    direction_like,
+    inner_product,
+    nested_derivative,
+    plain_host_array,
+)
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 CASES = all_cases()
 ELSEWHERE = {"read", "assign", "add_at"}  # tests of in-place writes
 ELSEWHERE |= {"taken_by", "added_by", "alike_each"}  # tests of hidden values
-ELSEWHERE |= {"shares_memory", "may_share_memory"}  # tests/capture/test_overlaps.py: answers of True and False
+ELSEWHERE |= {
+    "shares_memory",
+    "may_share_memory",
+}  # tests/capture/test_overlaps.py: answers of True and False
 ELSEWHERE |= {"reciprocal_condition"}  # tests/scipy_packages/test_solver_warnings.py
 ELSEWHERE |= {"sum_over_ranks", "rows_over_ranks", "shifted"}  # tests/parallel: over several ranks
 ELSEWHERE |= {"as_strided"}  # below: NumPy hands it over only where code is followed
-ELSEWHERE |= {"last_writer", "places_of", "first_chosen"}  # tests of vmap: met where an index differs between samples
+ELSEWHERE |= {
+    "last_writer",
+    "places_of",
+    "first_chosen",
+}  # tests of vmap: met where an index differs between samples
 
 
 def over(kind=None, order=0):
@@ -31,7 +45,13 @@ def over(kind=None, order=0):
 
 
 NUMPY_FIRST = pytest.mark.parametrize(  # one rule serves both libraries; the second order shows it on CuPy
-    "xp", ["numpy", pytest.param("hosted-cupy", marks=pytest.mark.long), pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True
+    "xp",
+    [
+        "numpy",
+        pytest.param("hosted-cupy", marks=pytest.mark.long),
+        pytest.param("cupy", marks=pytest.mark.gpu),
+    ],
+    indirect=True,
 )
 
 
@@ -58,7 +78,9 @@ def test_value_is_numpys(xp, case):
 
 @over(order=1)
 def test_first_and_second_order(xp, case):
-    check_grads(case.f, on(xp, case.inputs), order=min(case.order, 2), rtol=case.rtol, atol=case.rtol, eps=case.eps)
+    check_grads(
+        case.f, on(xp, case.inputs), order=min(case.order, 2), rtol=case.rtol, atol=case.rtol, eps=case.eps
+    )
 
 
 THIRD = ["".join(word) for word in itertools.product("FR", repeat=3)]
@@ -67,8 +89,8 @@ THIRD = ["".join(word) for word in itertools.product("FR", repeat=3)]
 @NUMPY_FIRST
 @over(order=3)
 def test_third_order(xp, case):
-    """On NumPy all eight nestings and differences; on CuPy, where the rules are the same, two opposite nestings, others for each
-    line of the table in turn."""
+    """On NumPy all eight nestings and differences; on CuPy, where the rules are the same, two opposite
+    nestings, others for each line of the table in turn."""
     x = on(xp, case.inputs)
     nums, f = of_active(case, x)
     x_active = tuple([x[n] for n in nums])
@@ -100,7 +122,11 @@ def test_no_derivative(xp, case):
 def test_strided(xp, case):
     x = on(xp, case.inputs)
     expected = derivatives(case, x)
-    same(derivatives(case, tuple([xp.asfortranarray(a) if getattr(a, "ndim", 0) else a for a in x])), expected, 1e-11)
+    same(
+        derivatives(case, tuple([xp.asfortranarray(a) if getattr(a, "ndim", 0) else a for a in x])),
+        expected,
+        1e-11,
+    )
     turned = tuple([xp.flip(xp.flip(a).copy()) if getattr(a, "ndim", 0) else a for a in x])
     same(derivatives(case, turned), expected, 1e-11)
 
@@ -116,7 +142,9 @@ def test_float32(xp, case):
     """float32 in, float32 out; close to the derivatives at the same (rounded) point in float64."""
     x = tuple([single(a) for a in case.inputs])
     value, tangent, c, (a, b) = derivatives(case, on(xp, x))
-    double = tuple([v.astype(v.dtype.char.replace("f", "d").replace("F", "D")) if hasattr(v, "dtype") else v for v in x])
+    double = tuple(
+        [v.astype(v.dtype.char.replace("f", "d").replace("F", "D")) if hasattr(v, "dtype") else v for v in x]
+    )
     expected = derivatives(case, on(np, double))
     direct = case.f(*x)
     for u, v in zip(leaves(value), leaves(direct), strict=True):
@@ -128,7 +156,10 @@ def test_float32(xp, case):
     if case.order:
         same((value, tangent, c), expected[:3], case.single)
     if case.order > 1 and len(active(x)) == len(x):
-        w, v = direction_like(value, np.random.default_rng(1)), direction_like(on(xp, x), np.random.default_rng(2))
+        w, v = (
+            direction_like(value, np.random.default_rng(1)),
+            direction_like(on(xp, x), np.random.default_rng(2)),
+        )
         second = tg.jvp(tg.grad(lambda *xs: inner_product(w, case.f(*xs)), active(x)), on(xp, x), v)[1]
         assert [plain_host_array(u).dtype for u in second] == [a.dtype for a in x]
 
@@ -138,12 +169,16 @@ def test_float32(xp, case):
 def test_scalars(xp, case):
     """0-d arrays, NumPy numbers and Python floats agree with the element of an array, and keep their kind."""
     first = [plain_host_array(a).flat[0] for a in case.inputs]
-    expected = derivatives(case, on(np, [np.array([a]) if np.asarray(a).dtype.kind in "fc" else a for a in first]))
+    expected = derivatives(
+        case, on(np, [np.array([a]) if np.asarray(a).dtype.kind in "fc" else a for a in first])
+    )
     forms = [lambda a: xp.asarray(a)] + ([lambda a: a, lambda a: a.item()] if xp is np else [])
     for form in forms:
         x = tuple([form(np.array(a)[()]) for a in first])
         value, tangent, c, (a, b) = derivatives(case, x)
-        flat = tree_map(lambda u: None if u is None else plain_host_array(u).reshape(-1)[:1], (value, tangent, c))
+        flat = tree_map(
+            lambda u: None if u is None else plain_host_array(u).reshape(-1)[:1], (value, tangent, c)
+        )
         assert all(u is None or np.shape(u) == () for u in leaves((value, tangent, c)))
         same(flat, expected[:3], 1e-9 if case.order else 1e-12)
 
@@ -167,7 +202,9 @@ def test_broadcast(xp, case):
     flat = [np.asarray(a).reshape(-1) for a in case.inputs]
     for shapes in SHAPES:
         x = [np.resize(a, s) for a, s in zip(flat, shapes, strict=True)]
-        check_grads(case.f, on(xp, x), order=min(case.order, 2), rtol=case.rtol, atol=case.rtol, eps=case.eps) if case.order else None
+        check_grads(
+            case.f, on(xp, x), order=min(case.order, 2), rtol=case.rtol, atol=case.rtol, eps=case.eps
+        ) if case.order else None
     y = float(flat[1][0]) if flat[1].dtype.kind == "f" else flat[1][0].item()
     z = float(flat[0][0]) if flat[0].dtype.kind == "f" else flat[0][0].item()
     a, b = on(xp, case.inputs)
@@ -177,13 +214,16 @@ def test_broadcast(xp, case):
 
 
 def test_every_operation_has_a_line():
-    declared = {name for name, entry in {**PRIMITIVES, **COMPOSED}.items() if not declared_late(entry)}  # test_scipy_names.py: the others
+    declared = {
+        name for name, entry in {**PRIMITIVES, **COMPOSED}.items() if not declared_late(entry)
+    }  # test_scipy_names.py: the others
     missing = declared - covered(CASES) - ELSEWHERE
     assert not missing, f"no line in tests/support/cases_*.py for {sorted(missing)}"
 
 
 @pytest.mark.parametrize(
-    "shape, steps", [((2, 2), None), ((3,), (2,)), ((5, 2), (1, 1)), ((2, 3), (3, 1)), ((2, 2, 2), (4, 2, 1)), (None, None)]
+    "shape, steps",
+    [((2, 2), None), ((3,), (2,)), ((5, 2), (1, 1)), ((2, 3), (3, 1)), ((2, 2, 2), (4, 2, 1)), (None, None)],
 )
 @pytest.mark.parametrize("writeable", [True, False])
 def test_as_strided(shape, steps, writeable):

@@ -1,4 +1,5 @@
-"""cholesky, eigh and their kin read one triangle: symmetrised at symmetric matrices, else the derivative of what NumPy computes.
+"""cholesky, eigh and their kin read one triangle: symmetrised at symmetric matrices, else the derivative of
+what NumPy computes.
 
 The references are central differences of the plain NumPy and SciPy functions, entry by entry."""
 
@@ -37,9 +38,15 @@ FUNCTIONS = {
     "scipy cholesky": (lambda sp: lambda a: (sp.cholesky(a).real * W).sum(), False),
     "scipy cholesky lower": (lambda sp: lambda a: (sp.cholesky(a, lower=True).real * W).sum(), True),
     "cho_factor": (lambda sp: lambda a: (sp.cho_solve(sp.cho_factor(a), B).real * W[:, :2]).sum(), False),
-    "cho_factor lower": (lambda sp: lambda a: (sp.cho_solve(sp.cho_factor(a, lower=True), B).real * W[:, :2]).sum(), True),
+    "cho_factor lower": (
+        lambda sp: lambda a: (sp.cho_solve(sp.cho_factor(a, lower=True), B).real * W[:, :2]).sum(),
+        True,
+    ),
     "solve pos": (lambda sp: lambda a: (sp.solve(a, V, assume_a="pos").real * V).sum(), False),
-    "solve pos lower": (lambda sp: lambda a: (sp.solve(a, V, assume_a="pos", lower=True).real * V).sum(), True),
+    "solve pos lower": (
+        lambda sp: lambda a: (sp.solve(a, V, assume_a="pos", lower=True).real * V).sum(),
+        True,
+    ),
     "eigh": (lambda sp: lambda a: by_vectors(*np.linalg.eigh(a)), True),
     "eigh U": (lambda sp: lambda a: by_vectors(*np.linalg.eigh(a, UPLO="U")), False),
     "eigvalsh": (lambda sp: lambda a: (np.linalg.eigvalsh(a) * V).sum(), True),
@@ -59,7 +66,9 @@ def entries(f, a, h=1e-5):
         for unit in (1.0, 1j) if a.dtype.kind == "c" else (1.0,):
             e = np.zeros_like(a)
             e[i] = unit
-            g[i] += unit * (8 * (f(a + h * e) - f(a - h * e)) - (f(a + 2 * h * e) - f(a - 2 * h * e))) / (12 * h)
+            g[i] += (
+                unit * (8 * (f(a + h * e) - f(a - h * e)) - (f(a + 2 * h * e) - f(a - 2 * h * e))) / (12 * h)
+            )
     return g
 
 
@@ -71,7 +80,9 @@ POINTS = {
     "one triangle filled": lambda a, keep: keep(a),
     "other numbers opposite": lambda a, keep: keep(a) + (JUNK - keep(JUNK)),
     "nearly symmetric": lambda a, keep: a + 1e-9 * (JUNK - keep(JUNK)),
-    "an entry that is tiny": lambda a, keep: np.diag(np.diag(a)) + 1e-18 * (keep(JUNK) - np.diag(np.diag(JUNK))),
+    "an entry that is tiny": lambda a, keep: (
+        np.diag(np.diag(a)) + 1e-18 * (keep(JUNK) - np.diag(np.diag(JUNK)))
+    ),
     "diagonal": lambda a, keep: np.diag(np.diag(a)),
 }
 
@@ -154,7 +165,8 @@ def test_the_choice_is_made_for_each_matrix_of_a_batch(xp):
 
 
 def test_a_program_that_fills_one_triangle(xp):
-    """At the start, where the entries off the diagonal are zero, too; every nesting, against a closed form of the program."""
+    """At the start, where the entries off the diagonal are zero, too; every nesting, against a closed form of
+    the program."""
 
     def f(x):
         a = xp.zeros((3, 3))
@@ -175,7 +187,11 @@ def test_a_program_that_fills_one_triangle(xp):
         total = b * W[1, 0] + c * W[2, 0] + s * W[2, 1] + a * W[0, 0] + e * W[1, 1] + u * W[2, 2]
         return total + np.log(a) + np.log(e) + np.log(u)
 
-    for x in (np.zeros(6), np.array([0.1, 0.2, 0.3, 0.0, 0.4, 0.0]), np.array([0.3, -0.2, 0.5, 0.7, -0.4, 0.6])):
+    for x in (
+        np.zeros(6),
+        np.array([0.1, 0.2, 0.3, 0.0, 0.4, 0.0]),
+        np.array([0.3, -0.2, 0.5, 0.7, -0.4, 0.6]),
+    ):
         y = xp.asarray(x)
         close(tg.grad(f)(y), tg.grad(by_hand)(x), 1e-12)
         for word in ("".join(w) for w in itertools.product("FR", repeat=2)):
@@ -188,11 +204,19 @@ def test_single_precision_keeps_its_dtype():
     a = np.tril(positive(1)).astype(np.float32)
     for f in (lambda a: np.linalg.cholesky(a).sum(), lambda a: np.linalg.eigvalsh(a)[0]):
         assert tg.grad(f)(a).dtype == tg.hvp(f, a, a).dtype == np.float32
-    close(tg.grad(lambda a: np.linalg.cholesky(a).sum())(a), tg.grad(lambda a: np.linalg.cholesky(a).sum())(a.astype(float)), 1e-5)
+    close(
+        tg.grad(lambda a: np.linalg.cholesky(a).sum())(a),
+        tg.grad(lambda a: np.linalg.cholesky(a).sum())(a.astype(float)),
+        1e-5,
+    )
 
 
 def test_check_grads_sees_a_rule_that_is_wrong_off_the_symmetric_matrices():
     """Its differences are taken along symmetric directions, but forward and reverse must agree along any."""
-    skew = tg.rule(lambda a: (a * a).sum(), vjp=lambda g, out, a: 2 * g * a + g * (W - W.T), jvp=lambda t, out, a: (2 * a * t[0]).sum())
+    skew = tg.rule(
+        lambda a: (a * a).sum(),
+        vjp=lambda g, out, a: 2 * g * a + g * (W - W.T),
+        jvp=lambda t, out, a: (2 * a * t[0]).sum(),
+    )
     with pytest.raises(AssertionError, match="reverse against forward"):
         check_grads(skew, positive(1))

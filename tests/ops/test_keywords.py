@@ -1,4 +1,5 @@
-"""Every function that tapegrad answers for, with every keyword of its signature at its default and at other values, against the
+"""Every function that tapegrad answers for, with every keyword of its signature at its default and at other
+values, against the
 plain call: value, dtype, shape, tangent and cotangents.  Each call is right, or raises an error of tapegrad's own, or raises where
 the plain call raises too."""
 
@@ -9,7 +10,21 @@ import numpy as np
 import pytest
 import scipy.linalg
 from comparison import host
-from keyword_calls import NUMPY_24, SQUARE, SYMMETRIC, A, Call, Device, alone, calls, floats, functions, judge, method_calls, ufunc_calls
+from keyword_calls import (
+    NUMPY_24,
+    SQUARE,
+    SYMMETRIC,
+    A,
+    Call,
+    Device,
+    alone,
+    calls,
+    floats,
+    functions,
+    judge,
+    method_calls,
+    ufunc_calls,
+)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
@@ -36,7 +51,10 @@ def report(name, all_calls, judged=verdict):
         if r.startswith("WRONG"):
             wrong.append(f"{call}: {r}")
     keywords = {(c.f, k) for c in all_calls for k in c.kwargs}
-    print(f"{name}: {len({c.f for c in all_calls})} functions, {len(keywords)} keywords, {len(all_calls)} calls: {dict(count)}")
+    print(
+        f"{name}: {len({c.f for c in all_calls})} functions, {len(keywords)} keywords, {len(all_calls)} "
+        f"calls: {dict(count)}"
+    )
     assert not wrong, "\n".join(wrong)
     assert count["right"] > len(all_calls) / 3
 
@@ -77,13 +95,24 @@ def quantile_calls():
     """Of an element that is picked: with weights, and by the methods that jump."""
     columns, rows = np.array([1.0, 2.0, 0.5, 0.7]), np.array([1.0, 2.0, 0.5])
     for f in (np.quantile, np.percentile, np.nanquantile, np.nanpercentile):
-        for q in (0.02, 0.25, 0.37, 0.5, 0.75, 0.98, np.array([0.25, 0.9]), np.array([[0.1, 0.5], [0.7, 0.75]])):
+        for q in (
+            0.02,
+            0.25,
+            0.37,
+            0.5,
+            0.75,
+            0.98,
+            np.array([0.25, 0.9]),
+            np.array([[0.1, 0.5], [0.7, 0.75]]),
+        ):
             q = 100 * q if "percentile" in f.__name__ else q
             for method in ("inverted_cdf", "averaged_inverted_cdf", "closest_observation"):
                 for axis in (None, 0, 1, (0, 1)):
                     yield Call(f, (A, q), {"method": method, "axis": axis, "keepdims": axis == 0})
             for axis, w in ((None, abs(A)), (0, rows), (1, columns), (1, abs(A))):
-                yield Call(f, (A, q), {"method": "inverted_cdf", "axis": axis, "keepdims": axis == 1, "weights": w})
+                yield Call(
+                    f, (A, q), {"method": "inverted_cdf", "axis": axis, "keepdims": axis == 1, "weights": w}
+                )
 
 
 def matrix_calls():
@@ -95,9 +124,17 @@ def matrix_calls():
         for more in ({}, {"subset_by_value": [-0.5, 9.0]}, {"subset_by_index": [1, 2]}):
             yield Call(scipy.linalg.eigh, (SYMMETRIC, other), {"type": kind, "lower": lower, **more})
         yield Call(scipy.linalg.eigvalsh, (SYMMETRIC, other), {"type": kind, "lower": lower})
-    yield from [Call(scipy.linalg.eigh, (SYMMETRIC,), {"subset_by_value": v}) for v in ([-1.0, 5.0], [-np.inf, 4.0], [50.0, 60.0])]
+    yield from [
+        Call(scipy.linalg.eigh, (SYMMETRIC,), {"subset_by_value": v})
+        for v in ([-1.0, 5.0], [-np.inf, 4.0], [50.0, 60.0])
+    ]
     for a in (A, A.T, SQUARE):
-        for more in ({"atol": 0.7}, {"return_rank": True}, {"atol": 0.7, "rtol": 0.01, "return_rank": True}, {"rtol": 0.4}):
+        for more in (
+            {"atol": 0.7},
+            {"return_rank": True},
+            {"atol": 0.7, "rtol": 0.01, "return_rank": True},
+            {"rtol": 0.4},
+        ):
             yield Call(scipy.linalg.pinv, (a,), more)
     for axis in (0, 1, -1):
         for more in ({}, {"return_index": True}, {"return_inverse": True, "return_counts": True}):
@@ -112,17 +149,23 @@ def test_keywords_that_act_together():
 
 def test_unique_rows_of_which_some_are_equal():
     x = np.array([[1.0, 2.0], [0.5, 3.0], [1.0, 2.0]])
-    assert (tg.grad(lambda x: (np.unique(x, axis=0) * [[1.0, 2.0], [3.0, 4.0]]).sum())(x) == [[3, 4], [1, 2], [0, 0]]).all()
+    assert (
+        tg.grad(lambda x: (np.unique(x, axis=0) * [[1.0, 2.0], [3.0, 4.0]]).sum())(x)
+        == [[3, 4], [1, 2], [0, 0]]
+    ).all()
 
 
 def test_weighted_quantiles_do_not_move_with_their_weights():
     x = np.array([3.0, 1.0, 2.0])
-    g = tg.grad(lambda x, w: np.quantile(x, 0.5, method="inverted_cdf", weights=w), (0, 1))(x, np.array([1.0, 1.0, 5.0]))
+    g = tg.grad(lambda x, w: np.quantile(x, 0.5, method="inverted_cdf", weights=w), (0, 1))(
+        x, np.array([1.0, 1.0, 5.0])
+    )
     assert g[0].tolist() == [0, 0, 1] and not g[1].any()
 
 
 def test_the_pseudo_inverse_of_a_matrix_that_is_cut_off(xp):
-    """Of a matrix of the rank that is taken, its derivative is that at constant rank; else that of what is computed."""
+    """Of a matrix of the rank that is taken, its derivative is that at constant rank; else that of what is
+    computed."""
     a = SQUARE[:, :2] @ SQUARE[:2]
     d = SQUARE[:, :2] @ SQUARE[:2] @ SYMMETRIC
     for b, e, cut in ((a, d, 1e-6), (SYMMETRIC, d, 0.6)):
@@ -154,14 +197,19 @@ def test_every_keyword_has_another_value():
     if NUMPY_24:
         assert without == by_place | {"array(ndmax)"}
     else:  # of `array` there is no signature, of these another one
-        assert without - {"where(x)", "where(y)", "reshape(shape)", "convolve(mode)", "correlate(mode)"} == by_place
+        assert (
+            without - {"where(x)", "where(y)", "reshape(shape)", "convolve(mode)", "correlate(mode)"}
+            == by_place
+        )
 
 
 def test_the_judge_finds_a_keyword_in_another_place(monkeypatch):
     """As `overwrite_input` once stood for `axis`."""
     right = NUMPY[np.median]
     ADAPTERS.pop(np.median, None)
-    monkeypatch.setitem(NUMPY, np.median, lambda a, axis=None, *, keepdims=False: right(a, axis=0 if axis is False else axis))
+    monkeypatch.setitem(
+        NUMPY, np.median, lambda a, axis=None, *, keepdims=False: right(a, axis=0 if axis is False else axis)
+    )
     assert judge(Call(np.median, (A,))) == "right"
     monkeypatch.setitem(NUMPY, np.median, lambda a, axis=None, *, keepdims=False: right(a, axis=0))
     ADAPTERS.pop(np.median, None)
@@ -173,7 +221,11 @@ def test_the_judge_finds_a_keyword_in_another_place(monkeypatch):
 def test_quantiles_of_a_matrix_by_keyword(f):
     x = np.arange(12.0).reshape(3, 4) ** 1.3
     q = 30.0 if "percentile" in f.__name__ else 0.3
-    for given in ({"overwrite_input": False}, {"overwrite_input": True, "keepdims": True}, {"axis": 1, "out": None}):
+    for given in (
+        {"overwrite_input": False},
+        {"overwrite_input": True, "keepdims": True},
+        {"axis": 1, "out": None},
+    ):
         value, gradient = tg.value_and_grad(lambda x: np.sum(f(x, q, **given)))(x)
         assert value == pytest.approx(np.sum(f(x, q, **{**given, "overwrite_input": False})))
         assert gradient.sum() == pytest.approx(3.0 if "axis" in given else 1.0)
@@ -205,7 +257,9 @@ def test_integer_dtype_of_a_ufunc_acts_on_the_inputs():
         tg.grad(lambda x: np.add(x, x, dtype=int).sum() * 1.0)(np.array([1.5]))
 
 
-@pytest.mark.parametrize("structure", ["sym", "her", "diagonal", "tridiagonal", "upper triangular", "lower triangular"])
+@pytest.mark.parametrize(
+    "structure", ["sym", "her", "diagonal", "tridiagonal", "upper triangular", "lower triangular"]
+)
 @pytest.mark.parametrize("lower", [False, True])
 def test_solve_reads_what_the_structure_says(structure, lower):
     """The entries that SciPy does not read have gradient zero."""

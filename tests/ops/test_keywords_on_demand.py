@@ -1,7 +1,8 @@
-"""Functions that are declared on first use, and those of SciPy's subpackages: their keywords by what the code says.
+"""Functions that are declared on first use, and those of SciPy's subpackages: their keywords by what the code
+says.
 
-A search that calls them needs arguments of each (keyword_calls.py); what can be seen without is that no keyword is accepted and not read,
-and that none has another default than the library's."""
+A search that calls them needs arguments of each (keyword_calls.py); what can be seen without is that no
+keyword is accepted and not read, and that none has another default than the library's."""
 
 import dis
 import inspect
@@ -23,16 +24,21 @@ from tapegrad.ops.protocols import HARMLESS
 
 coverage_table.table()  # all is declared
 ALL = {f: ours for f, ours in NUMPY.items() if not isinstance(f, np.ufunc) and is_late(ours)}
-# Keywords that change no value: ways to the same result, tolerances of a search whose result is made exact, pictures and printing.
+# Keywords that change no value: ways to the same result, tolerances of a search whose result is made exact,
+# pictures and printing.
 WAYS = {
-    "plan", "method", "tol", "blocksize", "overwrite_ab", "overwrite_a_band", "overwrite_qr", "overwrite_qru", "overwrite_qruv",
-    "overwrite_c", "overwrite_data", "overwrite_A", "batch_memory", "rng", "show", "wopts", "wvar", "Dfun", "ml", "mu", "col_deriv",
-    "ixpr", "mxhnil", "printmessg", "use_umfpack", "permc_spec", "diag_pivot_thresh", "options", "panel_size", "relax", "traceA",
+    "plan", "method", "tol", "blocksize", "overwrite_ab", "overwrite_a_band", "overwrite_qr", "overwrite_qru",
+    "overwrite_qruv",
+    "overwrite_c", "overwrite_data", "overwrite_A", "batch_memory", "rng", "show", "wopts", "wvar", "Dfun",
+    "ml", "mu", "col_deriv",
+    "ixpr", "mxhnil", "printmessg", "use_umfpack", "permc_spec", "diag_pivot_thresh", "options", "panel_size",
+    "relax", "traceA",
     "precenter", "irlen", "exact", "rvalue",
 }  # fmt: skip
 # Those that have a meaning only beside another one, which is refused.
 BESIDE = {
-    "select_range": "select", "max_ev": "select", "inclusive": "limits", "singular": "c", "caxis": "c", "optimizer": "lmbda",
+    "select_range": "select", "max_ev": "select", "inclusive": "limits", "singular": "c", "caxis": "c",
+    "optimizer": "lmbda",
     "alpha": "lmbda", "sort": "output", "weights": "bins", "pass_zero": "circular", "scale": "circular",
 }  # fmt: skip
 OF_ONE = {"sh_jacobi": {"monic"}}  # its leading coefficient is 1 anyway
@@ -64,7 +70,13 @@ def unread(f):
 def test_every_keyword_is_read():
     found = {}
     for f, ours in ALL.items():
-        left = unread(body(ours)) - HARMLESS - WAYS - BESIDE.keys() - OF_ONE.get(getattr(f, "__name__", ""), set())
+        left = (
+            unread(body(ours))
+            - HARMLESS
+            - WAYS
+            - BESIDE.keys()
+            - OF_ONE.get(getattr(f, "__name__", ""), set())
+        )
         if left and "tapegrad" in (body(ours).__globals__.get("__name__") or ""):
             found[f"{f.__module__}.{f.__name__}"] = left
     assert len(ALL) > 500 and found == {}
@@ -79,7 +91,13 @@ def test_defaults_are_those_of_the_library():
             continue
         for name in theirs.keys() & mine.keys():
             a, b = theirs[name].default, mine[name].default
-            if inspect.Parameter.empty in (a, b) or a is b or a is np._NoValue or type(a) is object or repr(a) == repr(b):
+            if (
+                inspect.Parameter.empty in (a, b)
+                or a is b
+                or a is np._NoValue
+                or type(a) is object
+                or repr(a) == repr(b)
+            ):
                 continue
             if SYNONYMS.get(a, a) != b and not (b is None and name in ("output", "ymax", *OLDER)):
                 found[f"{f.__module__}.{f.__name__}({name}=)"] = a, b
@@ -111,7 +129,9 @@ def test_what_is_not_read_is_refused(call):
 )
 def test_settings_of_statistics_are_followed(call):
     x = np.array([[1.1, 0.4, 0.3], [0.2, 1.3, 0.5], [0.6, 0.7, 1.9]])
-    np.testing.assert_allclose(tg.jvp(lambda x: call(scipy.stats, x), (x,), (x,))[0], call(scipy.stats, x), rtol=1e-12)
+    np.testing.assert_allclose(
+        tg.jvp(lambda x: call(scipy.stats, x), (x,), (x,))[0], call(scipy.stats, x), rtol=1e-12
+    )
     tg.testing.check_grads(lambda x: call(tg.stats, x), (x,), order=1)
 
 

@@ -1,4 +1,5 @@
-"""Linear algebra: repeated eigenvalues, singular and indefinite matrices, factors of Cholesky, gains of a filter."""
+"""Linear algebra: repeated eigenvalues, singular and indefinite matrices, factors of Cholesky, gains of a
+filter."""
 
 import warnings
 from contextlib import nullcontext
@@ -42,17 +43,24 @@ def symmetric(seed):
 
 
 def test_exponential_by_eigenvectors_at_repeated_eigenvalues(xp):
-    """D is diagonal: the derivative is by the triangle that is read, with both of a pair of entries in the one that is."""
+    """D is diagonal: the derivative is by the triangle that is read, with both of a pair of entries in the
+    one that is."""
     g = host(tg.grad(sum_exp(xp))(xp.asarray(D)))
     both = g + g.T - np.diag(np.diag(g))
     close(np.triu(g, 1), np.zeros((4, 4)))
-    close(both[0], [2.718281828459046, *2 * np.array([2.718281828459046, 4.670774270471606, 8.683627547364328])], 1e-14)
+    close(
+        both[0],
+        [2.718281828459046, *2 * np.array([2.718281828459046, 4.670774270471606, 8.683627547364328])],
+        1e-14,
+    )
     close(both[2, 3], 2 * 12.696480824257044, 1e-14)
     expected = frechet(D, ONES)
     close(g, np.tril(expected) + np.tril(expected, -1), 1e-13)
 
 
-@pytest.mark.parametrize("w", [(1, 1, 2, 3), (1, 1, 1, 3), (2, 2, 2, 2), (1, 1, 3, 3), (1, 1 + 1e-10, 2, 3), (1, 1 + 1e-5, 2, 3)])
+@pytest.mark.parametrize(
+    "w", [(1, 1, 2, 3), (1, 1, 1, 3), (2, 2, 2, 2), (1, 1, 3, 3), (1, 1 + 1e-10, 2, 3), (1, 1 + 1e-5, 2, 3)]
+)
 def test_repeated_eigenvalues_in_a_general_position(xp, w):
     A, T = Q @ np.diag(np.array(w, float)) @ Q.T, symmetric(1)
     f, a = sum_exp(xp), xp.asarray(A)
@@ -102,12 +110,20 @@ GAUGE = {
     "the square of one": lambda w, V: V[0, 1] ** 2,
     "a sum of fourth powers": lambda w, V: (V**4).sum(),
     "the projector on one of them": lambda w, V: (V[:, 0] @ np.arange(4.0)) ** 2,
-    "weights that differ": lambda w, V: ((V * np.array([1.0, 2.0, 5.0, 7.0])) @ V.T * np.arange(16.0).reshape(4, 4)).sum(),
+    "weights that differ": lambda w, V: (
+        (V * np.array([1.0, 2.0, 5.0, 7.0])) @ V.T * np.arange(16.0).reshape(4, 4)
+    ).sum(),
     "an element that is zero in every choice": lambda w, V: V[2, 0],
 }
 SMOOTH = {
-    "a function of the matrix": (lambda w, V: ((V * np.sin(w)) @ V.T * np.arange(16.0).reshape(4, 4)).sum(), None),
-    "the projector on the eigenspace": (lambda w, V: (V[:, :2] @ V[:, :2].T * np.arange(16.0).reshape(4, 4)).sum(), None),
+    "a function of the matrix": (
+        lambda w, V: ((V * np.sin(w)) @ V.T * np.arange(16.0).reshape(4, 4)).sum(),
+        None,
+    ),
+    "the projector on the eigenspace": (
+        lambda w, V: (V[:, :2] @ V[:, :2].T * np.arange(16.0).reshape(4, 4)).sum(),
+        None,
+    ),
     "the norm of one vector": (lambda w, V: (V[:, 0] ** 2).sum(), 0.0),
     "the trace": (lambda w, V: w.sum(), None),
     "the logarithm of the determinant": (lambda w, V: np.log(w).sum(), None),
@@ -126,7 +142,8 @@ def loud(call):
 @pytest.mark.parametrize("basis", ["unit vectors", "in general position"])
 @pytest.mark.parametrize("name", GAUGE)
 def test_the_choice_of_vectors_of_equal_eigenvalues_is_loud(name, basis):
-    """In reverse mode for each; in forward mode unless the tangent itself makes the choice, and the derivative is that of its path."""
+    """In reverse mode for each; in forward mode unless the tangent itself makes the choice, and the
+    derivative is that of its path."""
     A = D if basis == "unit vectors" else Q @ D @ Q.T
     f = lambda a: GAUGE[name](*np.linalg.eigh(a))
     g, warned = loud(lambda: tg.grad(f)(A))
@@ -136,7 +153,11 @@ def test_the_choice_of_vectors_of_equal_eigenvalues_is_loud(name, basis):
         d, warned = loud(lambda: tg.jvp(f, (A,), (symmetric(5),))[1])
         assert warned
         assert np.isnan(d)
-        alike = np.diag([1.0, 1.0, 0.0, 0.0]) if basis == "unit vectors" else Q @ np.diag([1.0, 1.0, 0.0, 0.0]) @ Q.T
+        alike = (
+            np.diag([1.0, 1.0, 0.0, 0.0])
+            if basis == "unit vectors"
+            else Q @ np.diag([1.0, 1.0, 0.0, 0.0]) @ Q.T
+        )
         d, warned = loud(lambda: tg.jvp(f, (A,), (alike,))[1])  # a tangent that leaves them equal
         assert warned
         assert np.isnan(d)
@@ -185,7 +206,11 @@ def test_the_choice_of_singular_vectors_is_loud_and_smooth_functions_are_right(s
     assert not also
     close(np.sum(g * T), expected, 1e-7)
     close(d, expected, 1e-7)
-    for f in (lambda u, s, vh: u[0, 3], lambda u, s, vh: vh[2, 1] ** 2, lambda u, s, vh: u[:, 2] ** 2 @ np.arange(n)):
+    for f in (
+        lambda u, s, vh: u[0, 3],
+        lambda u, s, vh: vh[2, 1] ** 2,
+        lambda u, s, vh: u[:, 2] ** 2 @ np.arange(n),
+    ):
         for call in (lambda f=f: tg.grad(of(f))(A), lambda f=f: tg.jvp(of(f), (A,), (T,))[1]):
             y, warned = loud(call)
             assert warned
@@ -233,7 +258,11 @@ def test_inverse_and_solution_from_a_factor(kind):
     A = rng.standard_normal((4, 4))
     A = A @ A.T + 4 * np.eye(4)
     T, X = symmetric(8), np.linalg.inv(A)
-    B, C = (np.eye(4), rng.standard_normal((4, 4))) if kind == "inverse" else (rng.standard_normal((4, 1)), rng.standard_normal((4, 1)))
+    B, C = (
+        (np.eye(4), rng.standard_normal((4, 4)))
+        if kind == "inverse"
+        else (rng.standard_normal((4, 1)), rng.standard_normal((4, 1)))
+    )
 
     def f(a):
         return np.sum(C * tg.scipy.linalg.cho_solve((np.linalg.cholesky(a), True), B))
@@ -255,7 +284,12 @@ def test_inverse_and_solution_from_a_factor(kind):
 def test_three_gains_agree():
     rng = np.random.default_rng(9)
     P = rng.standard_normal((3, 3))
-    P, R, Z, W = P @ P.T + np.eye(3), np.diag([0.3, 0.2]), rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
+    P, R, Z, W = (
+        P @ P.T + np.eye(3),
+        np.diag([0.3, 0.2]),
+        rng.standard_normal((2, 3)),
+        rng.standard_normal((3, 2)),
+    )
     gains = [
         lambda p, s: np.linalg.solve(s, p.T).T,
         lambda p, s: right_solve(p, s),
@@ -303,7 +337,10 @@ def test_determinant_of_rank_n_minus_1(xp):
         e = np.zeros((3, 3))
         e[i] = 1.0
         # det is a cubic polynomial: its mixed second derivative by a difference of step 1/2 each way is exact
-        quad = [s * np.linalg.det(a + x * e + y * v) for x, y, s in ((0.5, 0.5, 1), (0.5, -0.5, -1), (-0.5, 0.5, -1), (-0.5, -0.5, 1))]
+        quad = [
+            s * np.linalg.det(a + x * e + y * v)
+            for x, y, s in ((0.5, 0.5, 1), (0.5, -0.5, -1), (-0.5, 0.5, -1), (-0.5, -0.5, 1))
+        ]
         product[i] = sum(quad)
     check_second(f, xp.asarray(a), xp.asarray(v), product, rtol=1e-11)
 
@@ -331,7 +368,8 @@ BASES = {
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("name", BASES)
 def test_bases_that_are_not_determined_are_nan_and_warn(name, k):
-    """Of one column the sign is free alone, of several the basis: what depends on it has no derivative, what depends on the space has."""
+    """Of one column the sign is free alone, of several the basis: what depends on it has no derivative, what
+    depends on the space has."""
     basis, shape = BASES[name]
     rng = np.random.default_rng(k)
     a, e = rng.standard_normal((2, *shape(2, k)))
@@ -351,7 +389,8 @@ def test_bases_that_are_not_determined_are_nan_and_warn(name, k):
 
 @pytest.mark.parametrize("f", [np.linalg.cond, np.linalg.det, np.linalg.svdvals], ids=lambda f: f.__name__)
 def test_infinite_elements_do_not_hang(f):
-    """LAPACK's search for singular vectors of a matrix with infinity may not end; that for the values does."""
+    """LAPACK's search for singular vectors of a matrix with infinity may not end; that for the values
+    does."""
     a = np.eye(3) + 0.1
     a[0, 0] = np.inf
     with np.errstate(all="ignore"):

@@ -1,4 +1,5 @@
-"""Numbers that meet arrays, become arrays and are read from arrays: short ways that sum at once, against the complex step."""
+"""Numbers that meet arrays, become arrays and are read from arrays: short ways that sum at once, against the
+complex step."""
 
 import warnings
 
@@ -47,7 +48,9 @@ def test_number_and_array_in_second_order():
         return np.sum(np.sin(x[0] * W) / x[1] + (x[2] - W) * (W + x[3])) * x[0]
 
     h = tg.hessian(f)(X)
-    np.testing.assert_allclose(h, [complex_step(lambda z, i=i: sum_of(z)[i], X) for i in range(4)], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        h, [complex_step(lambda z, i=i: sum_of(z)[i], X) for i in range(4)], rtol=1e-12, atol=1e-12
+    )
     np.testing.assert_allclose(tg.jvp(tg.grad(f), (X,), (X,))[1], h @ X, rtol=1e-12)
 
 
@@ -71,7 +74,10 @@ def test_a_zero_cotangent_stays_zero_beside_an_infinite_operand():
         warnings.simplefilter("ignore", RuntimeWarning)
         assert tg.grad(lambda a: np.sum(np.where(keep > 0, a * v, 0.0)))(np.float64(2.0)) == 1.0
         assert tg.grad(lambda a: np.sum(np.where(keep > 0, v / a, 0.0)))(np.float64(2.0)) == -0.25
-        assert tg.grad(lambda a: np.sum(np.where(keep > 0, 1.0 / (np.ones(2) * a), 0.0)))(np.float64(2.0)) == -0.25
+        assert (
+            tg.grad(lambda a: np.sum(np.where(keep > 0, 1.0 / (np.ones(2) * a), 0.0)))(np.float64(2.0))
+            == -0.25
+        )
         assert tg.grad(lambda a: np.sum(np.where(keep > 0, np.ones(2) / a, 0.0)))(np.float64(2.0)) == -0.25
 
 
@@ -97,7 +103,10 @@ def test_lists_of_numbers(f):
     np.testing.assert_allclose(h, h.T, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(h @ X, tg.hvp(g, X, X), rtol=1e-12)
     np.testing.assert_allclose(tg.jvp(g, (X,), (X,))[1], tg.grad(g)(X) @ X, rtol=1e-12)
-    np.testing.assert_allclose(tg.jacobian(lambda x: np.array(f(x)).ravel())(X).sum(0), complex_step(lambda z: np.sum(np.array(f(z))), X))
+    np.testing.assert_allclose(
+        tg.jacobian(lambda x: np.array(f(x)).ravel())(X).sum(0),
+        complex_step(lambda z: np.sum(np.array(f(z))), X),
+    )
     assert np.array_equal(tg.value_and_grad(lambda x: np.sum(np.array(f(x))))(X)[0], np.sum(np.array(f(X))))
 
 
@@ -132,16 +141,21 @@ def test_elements_of_a_buffer(order):
     agree(f, X)
     h = tg.hessian(f)(X)
     step = 1e-5
-    by_differences = np.array([(complex_step(f, X + step * e) - complex_step(f, X - step * e)) / (2 * step) for e in np.eye(4)])
+    by_differences = np.array(
+        [(complex_step(f, X + step * e) - complex_step(f, X - step * e)) / (2 * step) for e in np.eye(4)]
+    )
     np.testing.assert_allclose(h, by_differences, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(tg.hvp(f, X, X), h @ X, rtol=1e-12)
     np.testing.assert_allclose(tg.grad(lambda x: np.sum(tg.grad(f)(x) * X))(X), h @ X, rtol=1e-12)
-    np.testing.assert_allclose(tg.jvp(lambda x: tg.jvp(f, (x,), (X,))[1], (X,), (X,))[1], X @ h @ X, rtol=1e-12)
+    np.testing.assert_allclose(
+        tg.jvp(lambda x: tg.jvp(f, (x,), (X,))[1], (X,), (X,))[1], X @ h @ X, rtol=1e-12
+    )
     np.testing.assert_allclose(tg.jvp(f, (X,), (X,))[1], tg.grad(f)(X) @ X, rtol=1e-13)
 
 
 def test_elements_in_third_order():
-    """A tape over a dual over a tape: elements of each, lists of them, and one that only one of the three watches."""
+    """A tape over a dual over a tape: elements of each, lists of them, and one that only one of the three
+    watches."""
 
     def f(x):
         a = np.array([[x[0], x[1] * x[0]], [x[2], 1.0]])
@@ -161,7 +175,9 @@ def test_elements_in_third_order():
         return v @ h @ v
 
     np.testing.assert_allclose(along(X, v), complex_step(twice, X), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose((twice(X + step * v) - twice(X - step * v)) / (2 * step), along(X, v) @ v, rtol=1e-6)
+    np.testing.assert_allclose(
+        (twice(X + step * v) - twice(X - step * v)) / (2 * step), along(X, v) @ v, rtol=1e-6
+    )
 
 
 def test_a_row_sees_what_is_written_after_it_was_taken():
@@ -183,7 +199,8 @@ def test_a_row_sees_what_is_written_after_it_was_taken():
 @pytest.mark.parametrize(
     "stack",
     [
-        np.stack, lambda xs: np.stack(xs, -1), lambda xs: np.stack(tuple(xs)), np.array, lambda xs: np.array([xs, xs[::-1]])[0],
+        np.stack, lambda xs: np.stack(xs, -1), lambda xs: np.stack(tuple(xs)), np.array,
+        lambda xs: np.array([xs, xs[::-1]])[0],
         lambda xs: np.array(xs, copy=True, order="K"),
     ],
 )  # fmt: skip
@@ -198,7 +215,9 @@ def test_numbers_stacked(stack):
     H = np.array([(complex_step(f, X + e) - complex_step(f, X - e)) / 2e-5 for e in np.eye(4) * 1e-5])
     np.testing.assert_allclose(tg.hessian(f)(X), H, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(tg.hvp(f, X, X), H @ X, rtol=1e-6)
-    np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([X, 2 * X])), [complex_step(f, X), complex_step(f, 2 * X)], rtol=1e-12)
+    np.testing.assert_allclose(
+        tg.vmap(tg.grad(f))(np.stack([X, 2 * X])), [complex_step(f, X), complex_step(f, 2 * X)], rtol=1e-12
+    )
 
 
 def test_stacks_of_numbers_keep_their_errors():

@@ -1,4 +1,5 @@
-"""Bodies that take a shorter way than NumPy's function: the values, the layout in memory and the derivatives are those of the function."""
+"""Bodies that take a shorter way than NumPy's function: the values, the layout in memory and the derivatives
+are those of the function."""
 
 import random
 
@@ -48,14 +49,23 @@ def check_einsum(seed):
     for _ in range(100):
         text, (x, y) = random_subscripts(pick)
         want = np.einsum(text, x, y)
-        got, (gx, gy) = gradient_of(lambda x, y, text=text: np.einsum(text, x, y), x, y, weights=(w := rng.standard_normal(want.shape)))
+        got, (gx, gy) = gradient_of(
+            lambda x, y, text=text: np.einsum(text, x, y),
+            x,
+            y,
+            weights=(w := rng.standard_normal(want.shape)),
+        )
         np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
         how = einsum.as_matrices(text)
         for there in (einsum._product_of(text, x, y), how and how(x, y)):
             assert there is None or strides_of(there) == strides_of(want), text
         (left, right), result = text.split("->")[0].split(","), text.split("->")[1]
-        np.testing.assert_allclose(gx, np.einsum(f"{result},{right}->{left}", w, y, optimize=False), rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(gy, np.einsum(f"{result},{left}->{right}", w, x, optimize=False), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            gx, np.einsum(f"{result},{right}->{left}", w, y, optimize=False), rtol=1e-12, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            gy, np.einsum(f"{result},{left}->{right}", w, x, optimize=False), rtol=1e-12, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("few", [-1, 4096])
@@ -73,15 +83,20 @@ def test_einsum_of_two_by_matmul_at_length(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_einsum_that_needs_no_preparation(seed):
-    """Two or three operands with labels that are summed with others', in any spelling: read once, and laid out as NumPy's."""
+    """Two or three operands with labels that are summed with others', in any spelling: read once, and laid
+    out as NumPy's."""
     pick, r = random.Random(seed), np.random.default_rng(seed)
     labels = [pick.sample("abcde", pick.randint(1, 3)) for _ in range(pick.choice((2, 3)))]
     named = [a for p in labels for a in p]
-    result = pick.sample(sorted(set(named)), pick.randint(sum(named.count(a) == 1 for a in set(named)) > 0, len(set(named))))
+    result = pick.sample(
+        sorted(set(named)), pick.randint(sum(named.count(a) == 1 for a in set(named)) > 0, len(set(named)))
+    )
     text = ",".join(map("".join, labels)) + pick.choice(("->", " -> ")) + "".join(result)
     size = {a: pick.choice((2, 3, 5, 1 if pick.random() < 0.2 else 4)) for a in "abcde"}
     orders = pick.choices("CCF", k=len(labels))
-    xs = [r.standard_normal([size[a] for a in p]).copy(order) for p, order in zip(labels, orders, strict=True)]
+    xs = [
+        r.standard_normal([size[a] for a in p]).copy(order) for p, order in zip(labels, orders, strict=True)
+    ]
     want, lies = np.einsum(text, *xs), []
 
     def f(*xs):
@@ -118,7 +133,9 @@ def test_reductions_over_short_rows(axis, keepdims, n):
         assert got.strides == want.strides
         full = w if keepdims else w[..., None]
         hits = np.ones(x.shape) if f is np.sum else x == f(x, axis=axis, keepdims=True)
-        np.testing.assert_allclose(g, full * hits / (1 if f is np.sum else hits.sum(-1, keepdims=True)), rtol=1e-15)
+        np.testing.assert_allclose(
+            g, full * hits / (1 if f is np.sum else hits.sum(-1, keepdims=True)), rtol=1e-15
+        )
 
 
 def test_nan_and_infinity_in_short_rows():
@@ -159,7 +176,9 @@ def test_quantiles_of_a_vector_are_those_of_a_row(method, n):
 def test_medians():
     x = np.array([3.0, 1.0, 2.0, 7.0])
     np.testing.assert_allclose(tg.grad(np.median)(x), [0.5, 0, 0.5, 0])
-    np.testing.assert_allclose(tg.hessian(lambda x: np.median(x) ** 2)(x[:3]), [[0, 0, 0], [0, 0, 0], [0, 0, 2]])
+    np.testing.assert_allclose(
+        tg.hessian(lambda x: np.median(x) ** 2)(x[:3]), [[0, 0, 0], [0, 0, 0], [0, 0, 2]]
+    )
     assert tg.grad(np.median)(x.astype("f")).dtype == np.float32
     x[1] = np.nan
     value, gradient = tg.value_and_grad(np.median)(x)
@@ -181,7 +200,9 @@ def test_rows_by_index(kind, at):
             assert np.array_equal(gradient_of(lambda y: y[at], y, weights=w)[1][0], want)
     x = np.zeros((200, 3))
     f = lambda v: (np.add.at(x, at, v), (x * x).sum())[1]
-    assert tg.grad(f)(0.5) == pytest.approx(2 * 0.5 * 3 * (np.bincount(at.ravel().astype("i8") % 200, minlength=1) ** 2).sum())
+    assert tg.grad(f)(0.5) == pytest.approx(
+        2 * 0.5 * 3 * (np.bincount(at.ravel().astype("i8") % 200, minlength=1) ** 2).sum()
+    )
 
 
 def test_nested_lists():
@@ -205,7 +226,12 @@ def test_nested_lists():
 @pytest.mark.parametrize("shape", [(0,), (50,), (6, 7)])
 def test_rows_read_by_an_array_of_integers(shape, width):
     x, at = rng.standard_normal((10, width)), rng.integers(-10, 10, shape)
-    for layout in (x, np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2], rng.standard_normal((10, width, 2))):
+    for layout in (
+        x,
+        np.asfortranarray(x),
+        np.repeat(x, 2, axis=0)[::2],
+        rng.standard_normal((10, width, 2)),
+    ):
         w = rng.standard_normal((*shape, *layout.shape[1:]))
         got, (g,) = gradient_of(lambda x: x[at], layout, weights=w)
         assert np.array_equal(got, layout[at])
@@ -235,7 +261,14 @@ def test_places_are_those_at_the_time_of_reading():
 
 
 BROADCAST = [
-    *[((130, 3), (3,)), ((130, 3), (1, 3)), ((40, 5, 4), (4,)), ((40, 5, 4), (5, 4)), ((40, 127), (40, 1)), ((4, 129), (4, 1))],
+    *[
+        ((130, 3), (3,)),
+        ((130, 3), (1, 3)),
+        ((40, 5, 4), (4,)),
+        ((40, 5, 4), (5, 4)),
+        ((40, 127), (40, 1)),
+        ((4, 129), (4, 1)),
+    ],
     *[((4, 300), (4, 1)), ((9, 9, 2), (9, 1, 1)), ((9, 9, 2), (1, 9, 1)), ((80,), (1,)), ((80,), ())],
 ]
 
@@ -312,7 +345,9 @@ def test_sums_of_exponentials_beside_their_text(shape, axis):
     np.testing.assert_allclose(got, want.astype(float), rtol=1e-13, atol=1e-14)
     e = np.exp(np.longdouble(x) - 700)
     full = w if axis is None else np.expand_dims(w, axis)
-    np.testing.assert_allclose(g, (full * e / e.sum(axis=axis, keepdims=True)).astype(float), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(
+        g, (full * e / e.sum(axis=axis, keepdims=True)).astype(float), rtol=1e-12, atol=1e-300
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, None])

@@ -1,5 +1,5 @@
-"""Dtype objects that are equal to NumPy's own and are not them, other byte orders and extended precision: every line of the table of
-cases gives the derivatives that it gives for NumPy's own dtypes.
+"""Dtype objects that are equal to NumPy's own and are not them, other byte orders and extended precision:
+every line of the table of cases gives the derivatives that it gives for NumPy's own dtypes.
 
 Fast paths ask whether a dtype is one of NumPy's own objects.  The objects of unpickled arrays, of worker processes and of files are not."""
 
@@ -18,7 +18,9 @@ from test_grid import same
 from tapegrad._core.trees import leaves
 from tapegrad.testing.derivative_checks import plain_host_array
 
-CASES = [c for c in all_cases() if c.name != "partition"]  # (the order within the parts is that of NumPy's algorithm for the dtype)
+CASES = [
+    c for c in all_cases() if c.name != "partition"
+]  # (the order within the parts is that of NumPy's algorithm for the dtype)
 
 
 def extended(a):
@@ -38,7 +40,9 @@ FORMS = {
 
 
 def formed(form, inputs):
-    return tuple([FORMS[form](a) if isinstance(a, np.ndarray) and a.dtype.kind in "fc" else a for a in inputs])
+    return tuple(
+        [FORMS[form](a) if isinstance(a, np.ndarray) and a.dtype.kind in "fc" else a for a in inputs]
+    )
 
 
 def agree(case, form):
@@ -63,7 +67,9 @@ def chosen():
     """Every second line with one of the forms by default, all of them with `-m long`."""
     for n, case in enumerate(CASES):
         for k, form in enumerate(FORMS):
-            yield pytest.param(case, form, marks=() if n % 8 == 2 * k else pytest.mark.long, id=f"{case!r}-{form}")
+            yield pytest.param(
+                case, form, marks=() if n % 8 == 2 * k else pytest.mark.long, id=f"{case!r}-{form}"
+            )
 
 
 @pytest.mark.parametrize(("case", "form"), [*chosen()])
@@ -76,6 +82,18 @@ def test_derivatives_do_not_depend_on_the_object_of_a_dtype(case, form):
 def test_the_same_without_fast_paths():
     here = pathlib.Path(__file__)
     environment = {**os.environ, "TAPEGRAD_FAST": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "long or not long", str(here), "-k", "derivatives_do_not_depend"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-m",
+        "long or not long",
+        str(here),
+        "-k",
+        "derivatives_do_not_depend",
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=here.parents[2])
     assert done.returncode == 0, done.stdout[-3000:]

@@ -1,5 +1,5 @@
-"""Derivatives by parameters, and of functions that are eigenvectors, sums or integrals, against multiple precision: at usual places, near
-where terms cancel or vanish, and in tails."""
+"""Derivatives by parameters, and of functions that are eigenvectors, sums or integrals, against multiple
+precision: at usual places, near where terms cancel or vanish, and in tails."""
 
 import mpmath as mp
 import numpy as np
@@ -141,10 +141,14 @@ def judged(f, exact, x, k, lost):
     with mp.workdps(40):
         at = [mp.mpf(v) for v in x]
         expected = mp.diff(lambda v: mp.re(exact(*at[:k], v, *at[k + 1 :])), at[k])
-        assert float(tg.grad(lambda v: f(*x[:k], v, *x[k + 1 :]))(x[k])) == pytest.approx(float(expected), rel=10.0 ** (lost - 15))
+        assert float(tg.grad(lambda v: f(*x[:k], v, *x[k + 1 :]))(x[k])) == pytest.approx(
+            float(expected), rel=10.0 ** (lost - 15)
+        )
 
 
-@pytest.mark.parametrize("case", HYPERGEOMETRIC, ids=lambda c: f"{getattr(c[0], '__name__', 'f')}-{c[2]}-{c[3]}")
+@pytest.mark.parametrize(
+    "case", HYPERGEOMETRIC, ids=lambda c: f"{getattr(c[0], '__name__', 'f')}-{c[2]}-{c[3]}"
+)
 def test_functions(case):
     judged(*case)
 
@@ -156,8 +160,14 @@ def test_laws(case):
 
 
 def test_no_wrong_number_where_there_is_no_formula():
-    """Complex arguments are refused, and where a series does not converge the derivative by its parameter is nan."""
-    for f, x in ((sp.jv, (0.7, 1.3 + 0.4j)), (sp.hankel1, (0.7, 1.3 + 0.4j)), (sp.hyp0f1, (0.7, 1.3 + 0.4j)), (sp.hyp1f1, (0.7, 1.2, 1j))):
+    """Complex arguments are refused, and where a series does not converge the derivative by its parameter is
+    nan."""
+    for f, x in (
+        (sp.jv, (0.7, 1.3 + 0.4j)),
+        (sp.hankel1, (0.7, 1.3 + 0.4j)),
+        (sp.hyp0f1, (0.7, 1.3 + 0.4j)),
+        (sp.hyp1f1, (0.7, 1.2, 1j)),
+    ):
         with pytest.raises(tg.errors.NoRuleError, match="at complex arguments"):
             tg.grad(lambda v, f=f, x=x: f(v, *x[1:]).real)(x[0])
     with np.errstate(all="ignore"):

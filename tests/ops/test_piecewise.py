@@ -1,4 +1,5 @@
-"""Values at corners, edges and in tails: numbers of HARD cases 3 to 15 and 61 to 63, and the settled choices of elementwise
+"""Values at corners, edges and in tails: numbers of HARD cases 3 to 15 and 61 to 63, and the settled choices
+of elementwise
 functions, reductions and special functions.  References are closed forms or mpmath."""
 
 import itertools
@@ -36,7 +37,9 @@ def gradient(xp, f, *x):
 def derivative(xp, f, x, word):
     """A derivative of the scalar function f of a number, by one nesting."""
     one = (xp.asarray(1.0),)
-    return float(plain_host_array(nested_derivative(lambda v: f(v), word, [one] * len(word))(xp.asarray(float(x)))))
+    return float(
+        plain_host_array(nested_derivative(lambda v: f(v), word, [one] * len(word))(xp.asarray(float(x))))
+    )
 
 
 def close(a, b, rtol=1e-13):
@@ -44,8 +47,13 @@ def close(a, b, rtol=1e-13):
 
 
 def at_zero(xp, name):
-    """A second derivative where there may be none warns; on a device, where to look would wait, it does not."""
-    return pytest.warns(tg.errors.NonDifferentiableWarning, match=f"^{name} at zero .*test_piecewise.py:") if xp is np else nullcontext()
+    """A second derivative where there may be none warns; on a device, where to look would wait, it does
+    not."""
+    return (
+        pytest.warns(tg.errors.NonDifferentiableWarning, match=f"^{name} at zero .*test_piecewise.py:")
+        if xp is np
+        else nullcontext()
+    )
 
 
 # --- hard cases 3 to 15 ---
@@ -127,7 +135,9 @@ def test_10_where_guards(xp):
     close(gradient(xp, lambda x: np.where(x > 0, np.log(x), 0.0), [0.0, -1.0, 4.0]), [0, 0, 0.25])
     close(gradient(xp, lambda x: np.where(x > 0, x**-1.5, 0.0), [0.0, 1.0]), [0, -1.5])
     close(gradient(xp, lambda x: np.where(abs(x) < 1, np.arcsin(x), 0.0), [1.0, 2.0, 0.6]), [0, 0, 1.25])
-    close(gradient(xp, lambda x: np.where(x > 0, sp.gammaln(x), 0.0), [0.0, -1.0, 1.0]), [0, 0, -np.euler_gamma])
+    close(
+        gradient(xp, lambda x: np.where(x > 0, sp.gammaln(x), 0.0), [0.0, -1.0, 1.0]), [0, 0, -np.euler_gamma]
+    )
     for word in WORDS2 + WORDS3:
         assert derivative(xp, lambda x: np.where(x > 0, np.sqrt(x), 0.0), 0.0, word) == 0
         assert derivative(xp, lambda x: np.where(x > 0, np.log(x) / x, 0.0), 0.0, word) == 0
@@ -208,7 +218,9 @@ def test_63_float32_is_kept(xp):
     x = xp.asarray([0.5, 1.5], dtype=xp.float32)
 
     def f(x):
-        return (np.sin(x) * x**2 + np.sqrt(x) / 3 + np.mean(x) + np.std(x) + np.where(x > 1, x, 0) + sp.gammaln(x)).sum()
+        return (
+            np.sin(x) * x**2 + np.sqrt(x) / 3 + np.mean(x) + np.std(x) + np.where(x > 1, x, 0) + sp.gammaln(x)
+        ).sum()
 
     assert tg.grad(f)(x).dtype == tg.hvp(f, x, x).dtype == tg.jvp(f, (x,), (x,))[1].dtype == np.float32
     assert f(x if xp is np else np.asarray(x.get())).dtype == np.float32
@@ -234,21 +246,27 @@ def test_log_ndtr_tails(xp, x):
     assert derivative(xp, sp.log_ndtr, x, "R") == pytest.approx(first, rel=1e-12)
     assert derivative(xp, sp.log_ndtr, x, "F") == pytest.approx(first, rel=1e-12)
     for word in WORDS2:
-        assert derivative(xp, sp.log_ndtr, x, word) == pytest.approx(second, rel=1e-15 * max(x * x, 1e4), abs=1e-300)
+        assert derivative(xp, sp.log_ndtr, x, word) == pytest.approx(
+            second, rel=1e-15 * max(x * x, 1e4), abs=1e-300
+        )
 
 
 def test_logistic_tails(xp):
     for x in (-700.0, -40.0, 40.0, 700.0):
         d = derivative(xp, sp.expit, x, "R")
         assert d == pytest.approx(float(mpmath.exp(-abs(x)) / (1 + mpmath.exp(-abs(x))) ** 2), rel=1e-12)
-        assert derivative(xp, sp.log_expit, x, "F") == pytest.approx(float(1 / (1 + mpmath.exp(x))), rel=1e-12)
+        assert derivative(xp, sp.log_expit, x, "F") == pytest.approx(
+            float(1 / (1 + mpmath.exp(x))), rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("f, order", [(sp.j0, 0), (sp.j1, 1)])
 @pytest.mark.parametrize("x", [0.0, 0.5, 2.3, 11.0])
 def test_bessel_j(xp, f, order, x):
     for k in (1, 2, 3):
-        assert derivative(xp, f, x, "FRF"[:k]) == pytest.approx(float(mpmath.besselj(order, x, derivative=k)), rel=1e-10, abs=1e-12)
+        assert derivative(xp, f, x, "FRF"[:k]) == pytest.approx(
+            float(mpmath.besselj(order, x, derivative=k)), rel=1e-10, abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("f, order", [(sp.i0, 0), (sp.i1, 1)])

@@ -1,4 +1,5 @@
-"""Inside a transform, calls that get no tracked value behave as in a plain call: of NumPy and of SciPy's subpackages, on captured
+"""Inside a transform, calls that get no tracked value behave as in a plain call: of NumPy and of SciPy's
+subpackages, on captured
 arrays, on arrays made inside, and on objects made outside.  And scipy.stats with tracked parameters."""
 
 import warnings
@@ -25,7 +26,11 @@ from tapegrad.errors import ArgumentError, NoRuleError, TapegradError
 from tapegrad.testing import check_grads
 
 data, times = np.random.default_rng(0).normal(size=20), np.linspace(0.0, 1.0, 20)
-law, spline, density = normal_law(0.5, 1.5), scipy.interpolate.CubicSpline(times, data), scipy.stats.gaussian_kde(data)
+law, spline, density = (
+    normal_law(0.5, 1.5),
+    scipy.interpolate.CubicSpline(times, data),
+    scipy.stats.gaussian_kde(data),
+)
 
 
 def seed():
@@ -48,9 +53,15 @@ CALLS = {
     "frozen": lambda: scipy.stats.norm(0.5, 1.5).pdf(data),
     "frozen outside": lambda: law.pdf(data),
     "frozen rvs": lambda: scipy.stats.gamma(2.0, scale=0.5).rvs(4, random_state=seed()),
-    "frozen moments": lambda: (scipy.stats.lognorm(0.3).mean(), scipy.stats.beta(2, 3).std(), scipy.stats.expon().interval(0.9)),
+    "frozen moments": lambda: (
+        scipy.stats.lognorm(0.3).mean(),
+        scipy.stats.beta(2, 3).std(),
+        scipy.stats.expon().interval(0.9),
+    ),
     "frozen integers": lambda: scipy.stats.poisson(2.5).cdf(np.arange(4)),
-    "frozen vectors": lambda: scipy.stats.multivariate_normal(np.zeros(2), np.eye(2)).rvs(3, random_state=seed()),
+    "frozen vectors": lambda: scipy.stats.multivariate_normal(np.zeros(2), np.eye(2)).rvs(
+        3, random_state=seed()
+    ),
     "fit": lambda: scipy.stats.norm.fit(data),
     "entropy": lambda: scipy.stats.norm.entropy(0.0, 2.0),
     "kstest": lambda: scipy.stats.kstest(data, "norm").statistic,
@@ -118,7 +129,9 @@ def test_as_in_a_plain_call(name, mode):
         right = parts(call())
         assert (tg.grad(f)(1.5) if mode == "grad" else tg.jvp(f, (1.5,), (1.0,))[1]) == 2.0
     for a, b in zip(parts(seen[0]), right, strict=True):
-        assert type(a) is type(b) and np.array_equal(a, b) and getattr(a, "dtype", 0) == getattr(b, "dtype", 0)
+        assert (
+            type(a) is type(b) and np.array_equal(a, b) and getattr(a, "dtype", 0) == getattr(b, "dtype", 0)
+        )
 
 
 TRACKED = {
@@ -142,7 +155,9 @@ FOLLOWED = {
     "rvs": lambda x: scipy.stats.norm.rvs(x[0], x[1], random_state=seed()),
     "frozen rvs": lambda x: scipy.stats.norm(x[0], x[1]).rvs(random_state=seed()),
     "frozen mean": lambda x: scipy.stats.gamma(x[0]).mean(),
-    "moments": lambda x: scipy.stats.gamma(x[0], 0.0 * x[1], x[2]).moment(3) + scipy.stats.norm.moment(4, 0.5 - x[1], x[2]),
+    "moments": lambda x: (
+        scipy.stats.gamma(x[0], 0.0 * x[1], x[2]).moment(3) + scipy.stats.norm.moment(4, 0.5 - x[1], x[2])
+    ),
     "variance": lambda x: scipy.stats.weibull_min.var(x[0], scale=x[1]) + scipy.stats.poisson(x[2]).std(),
     "entropy": lambda x: scipy.stats.t(2 + x[0], scale=x[1]).entropy(),
     "frozen of plain parameters": lambda x: scipy.stats.norm(0.0, 1.0).interval(x[0])[0],
@@ -150,8 +165,12 @@ FOLLOWED = {
     "median": lambda x: scipy.stats.lognorm.median(x[0], scale=x[1]),
     "fit": lambda x: scipy.stats.norm.fit(x)[1],
     "negative log likelihood": lambda x: scipy.stats.norm.nnlf((x[0], x[1]), data[:5]),
-    "von Mises": lambda x: scipy.stats.vonmises.cdf(x, 1.0 + x[0]).sum() + scipy.stats.vonmises(200.0 * x[1]).sf(x[0]),
-    "beta-binomial": lambda x: scipy.stats.betabinom.cdf(2, 5, x[0], x[1]) + scipy.stats.betabinom(5, x[0], x[1]).sf(1),
+    "von Mises": lambda x: (
+        scipy.stats.vonmises.cdf(x, 1.0 + x[0]).sum() + scipy.stats.vonmises(200.0 * x[1]).sf(x[0])
+    ),
+    "beta-binomial": lambda x: (
+        scipy.stats.betabinom.cdf(2, 5, x[0], x[1]) + scipy.stats.betabinom(5, x[0], x[1]).sf(1)
+    ),
 }
 
 
@@ -185,7 +204,12 @@ def test_frozen_laws_differentiate_in_parameters_and_value(name):
         f = lambda x, *args: getattr(getattr(scipy.stats, name)(*args), call)(x)
         ours = lambda x, *args: getattr(getattr(stats, name)(*args), call)(x)
         inexact = name in ("gamma", "beta") and call == "cdf"  # no derivative in the shape
-        check_grads((lambda x: ours(x, *args)) if inexact else ours, (x,) if inexact else (x, *args), order=1, rtol=1e-6)
+        check_grads(
+            (lambda x: ours(x, *args)) if inexact else ours,
+            (x,) if inexact else (x, *args),
+            order=1,
+            rtol=1e-6,
+        )
         value, slope = tg.value_and_grad(lambda x: f(x, *args))(x)
         assert value == pytest.approx(f(x, *args), rel=1e-12)
         assert slope == pytest.approx((f(x + 1e-6, *args) - f(x - 1e-6, *args)) / 2e-6, rel=1e-7)
@@ -195,13 +219,19 @@ def test_frozen_by_keyword_and_of_integers():
     g = tg.grad(lambda m: scipy.stats.norm(loc=m, scale=2.0).logpdf(data).sum())(0.5)
     assert g == pytest.approx((data - 0.5).sum() / 4.0)
     k = np.array([0, 3, 1])
-    assert tg.grad(lambda mu: scipy.stats.poisson(mu).logpmf(k).sum())(2.0) == pytest.approx(k.sum() / 2.0 - 3)
-    assert tg.grad(lambda mu: scipy.stats.poisson.logpmf(k + 1, mu, loc=1).sum())(2.0) == pytest.approx(k.sum() / 2.0 - 3)
+    assert tg.grad(lambda mu: scipy.stats.poisson(mu).logpmf(k).sum())(2.0) == pytest.approx(
+        k.sum() / 2.0 - 3
+    )
+    assert tg.grad(lambda mu: scipy.stats.poisson.logpmf(k + 1, mu, loc=1).sum())(2.0) == pytest.approx(
+        k.sum() / 2.0 - 3
+    )
     assert tg.grad(lambda p: scipy.stats.binom.logpmf(2, n=5, p=p))(0.3) == pytest.approx(2 / 0.3 - 3 / 0.7)
     S = np.array([[2.0, 0.5], [0.5, 1.0]])
     h = tg.grad(lambda m: scipy.stats.multivariate_normal(m, S).logpdf(np.ones(2)))(np.zeros(2))
     assert np.allclose(h, np.linalg.solve(S, np.ones(2)))
-    assert tg.grad(lambda x: scipy.stats.multivariate_normal(None, S).logpdf(x))(np.ones(2)) == pytest.approx(-h)
+    assert tg.grad(lambda x: scipy.stats.multivariate_normal(None, S).logpdf(x))(np.ones(2)) == pytest.approx(
+        -h
+    )
 
 
 def test_frozen_with_too_many_parameters_raises_as_scipys():

@@ -1,4 +1,5 @@
-"""Under each transform a call has the value of the plain call: number, dtype, shape and kind of the result, or the exception."""
+"""Under each transform a call has the value of the plain call: number, dtype, shape and kind of the result,
+or the exception."""
 
 import numpy as np
 import pytest
@@ -9,12 +10,16 @@ from plain_values import LAWS, MODES, NO_REFERENCE, array_calls, count_calls, di
 
 from tapegrad.ops.declare import SCIPY
 
-# Of these the values under a transform are other ones by design (vectors of equal eigenvalues follow the tangent, triangles that nobody
-# reads are zero), derivatives do not exist at many of the points, or the plain function does not return from them.
+# Of these the values under a transform are other ones by design (vectors of equal eigenvalues follow the
+# tangent, triangles that nobody reads are zero), derivatives do not exist at many of the points, or the plain
+# function does not return from them.
 NOT_SEARCHED = set(
-    "eig eigh eigvals eig_banded eigvals_banded cho_factor cholesky_banded solveh_banded lstsq pinv svd qr rq qz ordqz schur rsf2csf lu "
-    "lu_factor ldl polar orth null_space signm subspace_angles orthogonal_procrustes qr_multiply slogdet sqrtm hessenberg expm_frechet "
-    "companion fiedler_companion matmul_toeplitz solve_toeplitz solve_circulant solve_continuous_lyapunov solve_discrete_lyapunov "
+    "eig eigh eigvals eig_banded eigvals_banded cho_factor cholesky_banded solveh_banded lstsq pinv svd qr "
+    "rq qz ordqz schur rsf2csf lu "
+    "lu_factor ldl polar orth null_space signm subspace_angles orthogonal_procrustes qr_multiply slogdet "
+    "sqrtm hessenberg expm_frechet "
+    "companion fiedler_companion matmul_toeplitz solve_toeplitz solve_circulant solve_continuous_lyapunov "
+    "solve_discrete_lyapunov "
     "solve_lyapunov test tanm tanhm".split()
 )
 FUNCTIONS = {
@@ -33,7 +38,12 @@ def compared(calls, modes, rtol, each=False):
         expected = outcome(f, x.copy())
         for mode in modes:
             count += 1
-            told = difference(expected, outcome(MODES[mode], f, x.copy()), 1e-3 if np.asarray(x).dtype == np.float32 else rtol, each)
+            told = difference(
+                expected,
+                outcome(MODES[mode], f, x.copy()),
+                1e-3 if np.asarray(x).dtype == np.float32 else rtol,
+                each,
+            )
             if told is not None:
                 wrong.append(f"{mode}, {text}: {told}")
     assert not wrong, f"{len(wrong)} of {count}\n" + "\n".join(wrong[:5])

@@ -1,4 +1,5 @@
-"""Products with transposes, which are recorded without the transpose, and small systems, which go to LAPACK itself."""
+"""Products with transposes, which are recorded without the transpose, and small systems, which go to LAPACK
+itself."""
 
 import numpy as np
 import pytest
@@ -56,7 +57,8 @@ def the_transpose_kept_in_a_list(x):
 
 
 PRODUCTS = [
-    written_before_use, written_between_uses, written_through_the_transpose, transposed_twice_and_in_part, vectors_and_transposes,
+    written_before_use, written_between_uses, written_through_the_transpose, transposed_twice_and_in_part,
+    vectors_and_transposes,
     a_constant_transposed, the_transpose_kept_in_a_list,
 ]  # fmt: skip
 
@@ -83,7 +85,14 @@ def test_small_systems_have_numpys_values_layout_and_errors(n):
     seen = []
 
     def f(a, b, c, s):
-        seen.extend([np.linalg.solve(a, b), np.linalg.solve(a.T, c), np.linalg.cholesky(s), np.linalg.solve(a, b[:, :1])])
+        seen.extend(
+            [
+                np.linalg.solve(a, b),
+                np.linalg.solve(a.T, c),
+                np.linalg.cholesky(s),
+                np.linalg.solve(a, b[:, :1]),
+            ]
+        )
         return sum([(y**2).sum() for y in seen[-4:]])
 
     f(a, b, c, s)
@@ -93,7 +102,9 @@ def test_small_systems_have_numpys_values_layout_and_errors(n):
     for y, z in zip(seen, plain, strict=True):
         close(tg.value(y), z, 1e-12)
         assert tg.value(y).flags.c_contiguous
-    flat = lambda z: f(z[: n * n].reshape(n, n), z[n * n : n * n + 2 * n].reshape(n, 2), z[n * n + 2 * n : n * n + 3 * n], s)
+    flat = lambda z: f(
+        z[: n * n].reshape(n, n), z[n * n : n * n + 2 * n].reshape(n, 2), z[n * n + 2 * n : n * n + 3 * n], s
+    )
     expected = complex_step(flat, np.concatenate([a.ravel(), b.ravel(), c])) if n < 6 else None
     if expected is not None:
         close(np.concatenate([grads[0].ravel(), grads[1].ravel(), grads[2]]), expected, 1e-10)

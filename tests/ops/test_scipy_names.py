@@ -1,7 +1,8 @@
 """The operations that are declared with tapegrad.scipy: every line of tests/support/names_*.py.
 
-By default every fourth line: the value, and both modes against each other and against differences of the plain function; in the long
-run all lines, the second order with its four nestings, samples under `vmap`, CuPy and each operation's word `batch` too."""
+By default every fourth line: the value, and both modes against each other and against differences of the
+plain function; in the long run all lines, the second order with its four nestings, samples under `vmap`, CuPy
+and each operation's word `batch` too."""
 
 import collections
 
@@ -40,7 +41,15 @@ ON_CUPY = set(
     eigh_tridiagonal eigvalsh_tridiagonal eig_banded eigvals_banded cosm sinm tanm coshm sinhm tanhm expm_frechet pinvh hankel companion
     leslie convolution_matrix fiedler diagsvd khatri_rao hfftn hfft2 ihfftn ihfft2""".split()
 )  # as measured
-SLOW = {"fractional_matrix_power", "tanm", "tanhm", "cosm", "sinm", "coshm", "expm_frechet"}  # through expm of doubled matrices
+SLOW = {
+    "fractional_matrix_power",
+    "tanm",
+    "tanhm",
+    "cosm",
+    "sinm",
+    "coshm",
+    "expm_frechet",
+}  # through expm of doubled matrices
 SOME = [line for n, line in enumerate(LINES) if n % 4 == 0 and line.name.split()[0] not in SLOW]
 
 
@@ -56,7 +65,8 @@ def test_first_order_of_all(line):
 
 
 def first_order(line):
-    """One direction: forward against differences of the plain function of fourth order, reverse against forward."""
+    """One direction: forward against differences of the plain function of fourth order, reverse against
+    forward."""
     value, tangent, _, (a, b) = derivatives(line, line.inputs)
     direct = line.f(*line.inputs)
     for u, w in zip(leaves(value), leaves(direct), strict=True):
@@ -73,7 +83,9 @@ def first_order(line):
     for u, p, m, pp, mm in zip(leaves(tangent), *at, strict=True):
         if u is not None:
             numeric = (8 * (np.asarray(p) - m) - (np.asarray(pp) - mm)) / (12 * h)
-            np.testing.assert_allclose(u, numeric, rtol=max(line.rtol, 1e-8) * 100, atol=1e-7 * max(1.0, np.max(np.abs(numeric))))
+            np.testing.assert_allclose(
+                u, numeric, rtol=max(line.rtol, 1e-8) * 100, atol=1e-7 * max(1.0, np.max(np.abs(numeric)))
+            )
 
 
 @pytest.mark.long
@@ -88,7 +100,9 @@ def test_second_order(line):
 def test_samples(line):
     """All at once, or, where values decide what is done, one after the other."""
     if line.name == "mathieu_even_coef":  # how many there are differs
-        with pytest.raises(BatchError, match="scipy.special.mathieu_even_coef gives shapes that differ between samples"):
+        with pytest.raises(
+            BatchError, match="scipy.special.mathieu_even_coef gives shapes that differ between samples"
+        ):
             tg.vmap(line.f)(np.stack([line.inputs[0], line.inputs[0] * 0.93]))
     else:
         judged(line, 2, order=2)
@@ -122,7 +136,10 @@ def test_the_words_of_all_operations_hold():
             watched_calls(line, calls)
         except Escaped:
             pass
-    wrong, words = {}, {n: e.prim.batch for n, e in PRIMITIVES.items() if declared_late(e) and e.prim.batch is not None}
+    wrong, words = (
+        {},
+        {n: e.prim.batch for n, e in PRIMITIVES.items() if declared_late(e) and e.prim.batch is not None},
+    )
     for name, word in words.items():
         assert calls[name], name
         why = failing(word, calls[name].values())
@@ -156,7 +173,13 @@ BY_VALUES = {
 def test_factorisations_by_values_go_sample_by_sample(name):
     """A real Schur form has blocks where eigenvalues are pairs, for one sample here and not for another."""
     f, rng = BY_VALUES[name], np.random.default_rng(0)
-    samples = np.stack([rng.normal(size=(4, 4)), rng.normal(size=(4, 4)), np.diag([1.0, 2.0, 3.5, 5.0]) + 0.1 * rng.normal(size=(4, 4))])
+    samples = np.stack(
+        [
+            rng.normal(size=(4, 4)),
+            rng.normal(size=(4, 4)),
+            np.diag([1.0, 2.0, 3.5, 5.0]) + 0.1 * rng.normal(size=(4, 4)),
+        ]
+    )
     w = rng.normal(size=(5, 5))[tuple([slice(n) for n in f(samples[0]).shape])]
     phi = lambda a: np.sum(w * f(a) ** 2)
     for of in (f, tg.grad(phi)):

@@ -1,5 +1,5 @@
-"""Where elements are equal, sort uses the stable permutation (API): the first among equals stays the first, in both modes, in every
-form of sorting, whatever algorithm makes the values."""
+"""Where elements are equal, sort uses the stable permutation (API): the first among equals stays the first,
+in both modes, in every form of sorting, whatever algorithm makes the values."""
 
 import numpy as np
 import pytest
@@ -93,7 +93,9 @@ def test_quantiles_pick_as_a_stable_sort_does(n, dtype):
             want = (1 - part) * picked(v, k) + part * picked(v, min(k + 1, n - 1))
             assert np.allclose(tg.grad(np.quantile)(v, q), want, atol=1e-6 if dtype is np.float32 else 1e-14)
             assert np.isclose(
-                tg.jvp(lambda v, q=q: np.quantile(v, q), (v,), (np.arange(n, dtype=dtype),))[1], want @ np.arange(n), rtol=1e-4
+                tg.jvp(lambda v, q=q: np.quantile(v, q), (v,), (np.arange(n, dtype=dtype),))[1],
+                want @ np.arange(n),
+                rtol=1e-4,
             )
 
 

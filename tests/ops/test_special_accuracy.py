@@ -1,4 +1,5 @@
-"""Derivatives of special functions by all their arguments against multiple precision: small, large and singular arguments."""
+"""Derivatives of special functions by all their arguments against multiple precision: small, large and
+singular arguments."""
 
 import mpmath as mp
 import numpy as np
@@ -16,10 +17,13 @@ def owen(h, a):
 
 # function, the same in mpmath, points, relative error allowed
 TABLE = [
-    ("gammainc", sp.gammainc, lambda a, x: mp.gammainc(a, 0, x, regularized=True), [(0.01, 1e-3), (2.5, 1e-6), (100.0, 80.0)], 1e-11),
-    ("gammaincc", sp.gammaincc, lambda a, x: mp.gammainc(a, x, mp.inf, regularized=True), [(3.0, 50.0), (0.1, 20.0), (1e4, 1.05e4)], 1e-10),
+    ("gammainc", sp.gammainc, lambda a, x: mp.gammainc(a, 0, x, regularized=True), [(0.01, 1e-3), (2.5, 1e-6),
+    (100.0, 80.0)], 1e-11),
+    ("gammaincc", sp.gammaincc, lambda a, x: mp.gammainc(a, x, mp.inf, regularized=True), [(3.0, 50.0), (0.1,
+    20.0), (1e4, 1.05e4)], 1e-10),
     ("betainc", sp.betainc, lambda a, b, x: mp.betainc(a, b, 0, x, regularized=True), BETA, 1e-10),
-    ("stdtr", sp.stdtr, lambda n, t: mp.betainc(n / 2, 0.5, 0, n / (n + t * t), regularized=True) / 2, [(3.0, -40.0), (0.7, -1e4)], 1e-10),
+    ("stdtr", sp.stdtr, lambda n, t: mp.betainc(n / 2, 0.5, 0, n / (n + t * t), regularized=True) / 2, [(3.0,
+    -40.0), (0.7, -1e4)], 1e-10),
     ("kv", sp.kv, mp.besselk, [(0.3, 1e-4), (2.5, 1e-3), (10.0, 0.5), (1.5, 80.0)], 1e-12),
     ("kve", sp.kve, lambda v, z: mp.exp(z) * mp.besselk(v, z), [(0.3, 1e-4), (2.5, 3e3), (1.5, 1e5)], 1e-11),
     ("iv", sp.iv, mp.besseli, [(0.3, 1e-4), (2.5, 1e-3), (10.0, 0.5), (1.5, 80.0)], 1e-11),
@@ -34,11 +38,14 @@ TABLE = [
     ("elliprj", sp.elliprj, mp.elliprj, [(1.0, 1.0, 1.0, 1.0), (0.1, 1.0, 2.0, 0.01)], 1e-11),
     ("zeta", sp.zeta, lambda x, q: mp.zeta(x, q), [(1.5, 1.0), (30.0, 0.5), (1.01, 7.0)], 1e-11),
     ("spence", sp.spence, lambda z: mp.polylog(2, 1 - z), [(1.0,), (1 + 1e-9,), (1e-6,), (1e5,)], 1e-12),
-    ("boxcox", sp.boxcox, lambda x, k: (x**k - 1) / k if k else mp.log(x), [(2.0, 1e-12), (1e-5, 0.3), (1 + 1e-9, 2.0)], 1e-11),
+    ("boxcox", sp.boxcox, lambda x, k: (x**k - 1) / k if k else mp.log(x), [(2.0, 1e-12), (1e-5, 0.3),
+    (1 + 1e-9, 2.0)], 1e-11),
     ("inv_boxcox", sp.inv_boxcox, lambda y, k: (1 + k * y) ** (1 / k), [(0.7, 1e-9), (3.0, 0.5)], 1e-10),
     ("owens_t", sp.owens_t, owen, [(2.0, 0.3), (4.0, 1.5)], 1e-11),
-    ("lambertw", lambda z: tg.scipy.special.lambertw(z).real, lambda z: mp.re(mp.lambertw(z)), [(1e-9,), (1e6,), (-0.3678,)], 1e-8),
-    ("hyp2f1", lambda z: sp.hyp2f1(0.5, 1.5, 2.2, z), lambda z: mp.hyp2f1(0.5, 1.5, 2.2, z), [(0.0,), (-5.0,), (0.9,)], 1e-11),
+    ("lambertw", lambda z: tg.scipy.special.lambertw(z).real, lambda z: mp.re(mp.lambertw(z)), [(1e-9,), (1e6,
+    ), (-0.3678,)], 1e-8),
+    ("hyp2f1", lambda z: sp.hyp2f1(0.5, 1.5, 2.2, z), lambda z: mp.hyp2f1(0.5, 1.5, 2.2, z), [(0.0,), (-5.0,),
+    (0.9,)], 1e-11),
     ("log_ndtr", sp.log_ndtr, lambda x: mp.log(mp.ncdf(x)), [(-40.0,), (-1e3,), (5.0,)], 1e-12),
     ("eval_hermite", lambda x: sp.eval_hermite(20, x), lambda x: mp.hermite(20, x), [(0.0,), (4.0,)], 1e-11),
     ("struve", lambda x: sp.struve(1.5, x), lambda x: mp.struveh(1.5, x), [(1e-2,), (10.0,)], 1e-10),
@@ -47,7 +54,15 @@ TABLE = [
 ]  # fmt: skip
 
 
-FIRST = ("gammainc", "betainc", "kve", "ellipk", "spence", "boxcox", "log_ndtr")  # in the default run; all in the long one
+FIRST = (
+    "gammainc",
+    "betainc",
+    "kve",
+    "ellipk",
+    "spence",
+    "boxcox",
+    "log_ndtr",
+)  # in the default run; all in the long one
 ROWS = [pytest.param(*row, id=row[0], marks=[] if row[0] in FIRST else [pytest.mark.long]) for row in TABLE]
 
 
@@ -55,7 +70,9 @@ ROWS = [pytest.param(*row, id=row[0], marks=[] if row[0] in FIRST else [pytest.m
 def test_derivatives_in_multiple_precision(name, ours, exact, points, rtol):
     with mp.workdps(80), np.errstate(all="ignore"):
         for point in points:
-            found = tg.grad(lambda *x: ours(*x) + 0.0, tuple(range(len(point))))(*[np.float64(x) for x in point])
+            found = tg.grad(lambda *x: ours(*x) + 0.0, tuple(range(len(point))))(
+                *[np.float64(x) for x in point]
+            )
             for k, slope in enumerate(found):
                 h = mp.mpf(10) ** -30 * max(abs(mp.mpf(point[k])), mp.mpf(1) if point[k] == 0 else 0)
                 at = [[mp.mpf(x) + (s * h if i == k else 0) for i, x in enumerate(point)] for s in (1, -1)]

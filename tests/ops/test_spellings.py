@@ -1,4 +1,5 @@
-"""A law of scipy.stats under the spellings that programs have: each must have the derivative of `scipy.stats.name.call(x, ...)`."""
+"""A law of scipy.stats under the spellings that programs have: each must have the derivative of
+`scipy.stats.name.call(x, ...)`."""
 
 import functools
 
@@ -17,13 +18,19 @@ NAMES = [n for n in {**CLASSIC, **CONTINUOUS} if n not in SLOW and n != "student
 def spellings(law, call, shapes, loc, scale):
     """(text, function of x): the law, its method or a frozen law is captured in some way."""
     method, frozen, params = getattr(law, call), law(*shapes, loc, scale), (*shapes, loc, scale)
-    held, Holder = {"law": law}, type("Holder", (), {"law": law, "at": lambda self, x: getattr(self.law, call)(x, *params)})
+    held, Holder = (
+        {"law": law},
+        type("Holder", (), {"law": law, "at": lambda self, x: getattr(self.law, call)(x, *params)}),
+    )
     yield "a captured law", lambda x: getattr(law, call)(x, *params)
     yield "a captured method", lambda x: method(x, *params)
     yield (
         "keywords",
         lambda x: method(
-            x, **dict(zip([n.strip() for n in (law.shapes or "").split(",") if n], shapes, strict=True)), loc=loc, scale=scale
+            x,
+            **dict(zip([n.strip() for n in (law.shapes or "").split(",") if n], shapes, strict=True)),
+            loc=loc,
+            scale=scale,
         ),
     )
     yield "args=", lambda x: method(x, *params[:-1], scale=scale)
@@ -42,7 +49,9 @@ def spellings(law, call, shapes, loc, scale):
 
 
 @pytest.mark.filterwarnings("ignore:The shape parameter of the erlang")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if k % 8 == 0 else pytest.mark.long) for k, n in enumerate(NAMES)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if k % 8 == 0 else pytest.mark.long) for k, n in enumerate(NAMES)]
+)
 def test_every_spelling_has_the_derivative(name):
     shapes, z = {**CLASSIC, **CONTINUOUS}[name]
     law, shapes, loc, scale = getattr(scipy.stats, name), first(shapes), 0.05, 1.3

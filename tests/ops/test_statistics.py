@@ -1,4 +1,5 @@
-"""Statistics of samples under the names of scipy.stats: values, both modes, second order, and tracked data in gaussian_kde."""
+"""Statistics of samples under the names of scipy.stats: values, both modes, second order, and tracked data in
+gaussian_kde."""
 
 import numpy as np
 import pytest
@@ -37,20 +38,34 @@ def test_derivatives_of_statistics(name):
 
 def derivatives(name):
     eps = 1e-4 if name in FURTHER else 1e-3
-    check_grads(lambda x: CALLS[name](stats, x), (ALL[name],), order=2, eps=eps, rtol=1e-6 if name in FURTHER else 1e-7, atol=1e-7)
+    check_grads(
+        lambda x: CALLS[name](stats, x),
+        (ALL[name],),
+        order=2,
+        eps=eps,
+        rtol=1e-6 if name in FURTHER else 1e-7,
+        atol=1e-7,
+    )
 
 
 def test_every_statistic_is_called():
     called = {name.split()[0] for name in CALLS}
     called |= {"tukey_hsd"}  # (of SciPy from 1.17 on)
     followed = {f.__name__ for f in STATS.rules if not isinstance(f, type)} - NATURE["scipy.stats"]
-    assert followed - called == set() and called - {"gaussian_kde"} - followed == {n for n in called if not hasattr(scipy.stats, n)}
+    assert followed - called == set() and called - {"gaussian_kde"} - followed == {
+        n for n in called if not hasattr(scipy.stats, n)
+    }
 
 
 def test_unmodified_names():
     from scipy.stats import gaussian_kde, skew
 
-    f = lambda x: skew(x) + scipy.stats.kurtosis(x) + gaussian_kde(x).logpdf(0.3)[0] + scipy.stats.gaussian_kde(x).pdf(0.2).sum()
+    f = lambda x: (
+        skew(x)
+        + scipy.stats.kurtosis(x)
+        + gaussian_kde(x).logpdf(0.3)[0]
+        + scipy.stats.gaussian_kde(x).pdf(0.2).sum()
+    )
     h, d = 1e-6, np.cos(np.arange(6.0))
     numeric = (f(X + h * d) - f(X - h * d)) / (2 * h)
     assert tg.grad(f)(X) @ d == pytest.approx(numeric, rel=1e-8)
@@ -58,6 +73,9 @@ def test_unmodified_names():
 
 
 def test_what_is_not_followed_is_refused():
-    for f in (lambda x: scipy.stats.dunnett(x, control=x * x).pvalue, lambda x: scipy.stats.weightedtau(x, x * x).statistic):
+    for f in (
+        lambda x: scipy.stats.dunnett(x, control=x * x).pvalue,
+        lambda x: scipy.stats.weightedtau(x, x * x).statistic,
+    ):
         with pytest.raises(tg.errors.TapegradError, match="scipy.stats"):
             tg.grad(f)(X)

@@ -1,5 +1,6 @@
-"""Under a transform a function of elements has the value that the library's own gives: also beyond its domain, at zeros of either sign,
-at infinities and nan, where what it is composed of for its derivatives would give something else."""
+"""Under a transform a function of elements has the value that the library's own gives: also beyond its
+domain, at zeros of either sign, at infinities and nan, where what it is composed of for its derivatives would
+give something else."""
 
 import warnings
 
@@ -46,7 +47,28 @@ SLOW |= {
     "nctdtridf",
 }
 ONE = np.array(
-    [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.5, 3.0, 36.5, -36.5, 709.9, -745.3, 1e15, 1e-300, -1e-310, 5e-324, np.inf, -np.inf, np.nan]
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        2.0,
+        -2.5,
+        3.0,
+        36.5,
+        -36.5,
+        709.9,
+        -745.3,
+        1e15,
+        1e-300,
+        -1e-310,
+        5e-324,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ]
 )
 SEVERAL = {
     2: np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 10.0, 1e-100, np.inf, -np.inf, np.nan]),
@@ -78,11 +100,15 @@ def test_values_under_a_transform_are_those_of_the_library(name, dtype):
             assert found.dtype == expected.dtype
             kind = np.float32 if dtype is np.float32 else expected.dtype
             rtol = 100 * np.finfo(kind).eps if np.issubdtype(kind, np.inexact) else 0
-            np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-320)  # (SciPy's expm1 has no denormal numbers)
+            np.testing.assert_allclose(
+                found, expected, rtol=rtol, atol=1e-320
+            )  # (SciPy's expm1 has no denormal numbers)
             np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(expected[found == 0]))
 
 
-@pytest.mark.parametrize("f", [scipy.special.jve, scipy.special.yve, scipy.special.loggamma], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [scipy.special.jve, scipy.special.yve, scipy.special.loggamma], ids=lambda f: f.__name__
+)
 def test_derivatives_that_hold_for_real_numbers_only(f):
     """jve and yve scale by exp(-|Im z|): of complex numbers they are other functions than jv and yv."""
     of = (lambda z: f(z)) if f.nin == 1 else lambda z: f(1.0, z)

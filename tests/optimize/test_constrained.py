@@ -18,7 +18,11 @@ METHODS = {
     "ipopt": {"tol": 1e-10},
 }
 HOPELESS = (95, 96, 97, 98, 104)  # for trust-constr, which tries 3000 steps
-NOT_SOLVED = {"SLSQP": (61,), "trust-constr": (20, 23, 33, 45, *HOPELESS), "ipopt": ()}  # and the method says so
+NOT_SOLVED = {
+    "SLSQP": (61,),
+    "trust-constr": (20, 23, 33, 45, *HOPELESS),
+    "ipopt": (),
+}  # and the method says so
 
 
 def solved(p, method, **more):
@@ -27,19 +31,34 @@ def solved(p, method, **more):
         given.append({"type": "eq", "fun": lambda x: np.stack(p.eq(*x))})
     if p.ineq:
         given.append(NonlinearConstraint(lambda x: np.stack(p.ineq(*x)), 0.0, np.inf))
-    bounds = None if np.isinf(p.low).all() and np.isinf(p.high).all() else scipy.optimize.Bounds(p.low, p.high)
-    options = {"maxiter": 150} if method == "trust-constr" and any([p is PROBLEMS[n] for n in HOPELESS]) else {}
+    bounds = (
+        None if np.isinf(p.low).all() and np.isinf(p.high).all() else scipy.optimize.Bounds(p.low, p.high)
+    )
+    options = (
+        {"maxiter": 150} if method == "trust-constr" and any([p is PROBLEMS[n] for n in HOPELESS]) else {}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SciPy's, of steps that are out of bounds
         return tg.optimize.minimize(
-            lambda x: p.fun(*x), p.start, method=method, bounds=bounds, constraints=given, options=METHODS[method] | options, **more
+            lambda x: p.fun(*x),
+            p.start,
+            method=method,
+            bounds=bounds,
+            constraints=given,
+            options=METHODS[method] | options,
+            **more,
         )
 
 
 # the interior point of SciPy takes long on these
-LONG = {("trust-constr", n) for n in (2, 19, 23, 38, 46, 49, 56, 62, 64, 72, 73, 74, 75, 83, 86, 93, 106, 111, 112, 117, *HOPELESS)}
+LONG = {
+    ("trust-constr", n)
+    for n in (2, 19, 23, 38, 46, 49, 56, 62, 64, 72, 73, 74, 75, 83, 86, 93, 106, 111, 112, 117, *HOPELESS)
+}
 CASES = [
-    pytest.param(number, method, marks=pytest.mark.long if (method, number) in LONG else (), id=f"{number}-{method}")
+    pytest.param(
+        number, method, marks=pytest.mark.long if (method, number) in LONG else (), id=f"{number}-{method}"
+    )
     for number in PROBLEMS
     for method in METHODS
 ]
@@ -51,7 +70,9 @@ def test_hock_schittkowski(number, method):
     r = solved(p, method)
     best = min((p.best, *p.local), key=lambda v: abs(v - r.fun))
     right = p.violation(r.x) < 1e-6 and abs(r.fun - best) < 1e-5 * max(1.0, abs(best))
-    assert right or not r.success, f"called solved at {r.x}, {r.fun} instead of {p.best}, violation {p.violation(r.x)}"
+    assert right or not r.success, (
+        f"called solved at {r.x}, {r.fun} instead of {p.best}, violation {p.violation(r.x)}"
+    )
     assert right or number in NOT_SOLVED[method], r.message
 
 
@@ -65,7 +86,9 @@ def swing_up(N):
         angle, speed, torque = z[: N + 1], z[N + 1 : 2 * N + 2], z[2 * N + 2 :]
         acceleration = torque - 9.81 * np.sin(angle) - 0.1 * speed
         ends = np.stack([angle[0], speed[0], angle[-1] - np.pi, speed[-1]])
-        steps = [x[1:] - x[:-1] - h / 2 * (s[1:] + s[:-1]) for x, s in ((angle, speed), (speed, acceleration))]
+        steps = [
+            x[1:] - x[:-1] - h / 2 * (s[1:] + s[:-1]) for x, s in ((angle, speed), (speed, acceleration))
+        ]
         return np.concatenate([*steps, ends])
 
     return (lambda z: h * (z[2 * N + 2 :] ** 2).sum()), defects, np.full(3 * N + 3, 0.01)
@@ -78,26 +101,40 @@ COST, DEFECTS, START = swing_up(60)
 def test_optimal_control(method):
     """The same minimum by every method, and the conditions of first order by dense derivatives."""
     tight = {"ftol": 1e-13} if method == "SLSQP" else {}
-    r = tg.optimize.minimize(COST, START, method=method, constraints=NonlinearConstraint(DEFECTS, 0, 0), options=tight)
+    r = tg.optimize.minimize(
+        COST, START, method=method, constraints=NonlinearConstraint(DEFECTS, 0, 0), options=tight
+    )
     assert r.success and abs(DEFECTS(r.x)).max() < 1e-7
     J, g = tg.jacobian(DEFECTS)(r.x), tg.grad(COST)(r.x)
     v = np.linalg.lstsq(J.T, -g, rcond=None)[0]
     assert abs(g + J.T @ v).max() < 1e-4
     if method == "ipopt":
         np.testing.assert_allclose(r.multipliers[0], v, rtol=1e-5, atol=1e-6)
-        again = tg.optimize.minimize(COST, r.x, method=method, constraints=NonlinearConstraint(DEFECTS, 0, 0), options={"warm_start": r})
+        again = tg.optimize.minimize(
+            COST,
+            r.x,
+            method=method,
+            constraints=NonlinearConstraint(DEFECTS, 0, 0),
+            options={"warm_start": r},
+        )
         assert again.success and again.nit <= r.nit // 2 and abs(again.fun - r.fun) < 1e-8 * r.fun
 
 
 def test_sparse_matrices_are_handed_over(monkeypatch):
-    """trust-constr gets sparse matrices where they pay, products where the Hessian is dense, else small dense ones."""
+    """trust-constr gets sparse matrices where they pay, products where the Hessian is dense, else small dense
+    ones."""
     seen = {}
     real = scipy.optimize.minimize
 
     def spy(fun, x0, **given):
         (c,) = given["constraints"]
         v = np.ones(np.size(c.fun(x0)))
-        seen.update(jac=c.jac(x0), hess=c.hess(x0, v), objective=given.get("hess") and given["hess"](x0), products=given.get("hessp"))
+        seen.update(
+            jac=c.jac(x0),
+            hess=c.hess(x0, v),
+            objective=given.get("hess") and given["hess"](x0),
+            products=given.get("hessp"),
+        )
         return real(fun, x0, **given)
 
     monkeypatch.setattr(scipy.optimize, "minimize", spy)
@@ -107,9 +144,14 @@ def test_sparse_matrices_are_handed_over(monkeypatch):
     solve(COST, START, DEFECTS)
     v = np.ones(DEFECTS(START).size)
     np.testing.assert_allclose(seen["jac"].toarray(), tg.jacobian(DEFECTS)(START), atol=1e-14)
-    np.testing.assert_allclose(seen["hess"].toarray(), tg.hessian(lambda z: DEFECTS(z) @ v)(START), atol=1e-13)
+    np.testing.assert_allclose(
+        seen["hess"].toarray(), tg.hessian(lambda z: DEFECTS(z) @ v)(START), atol=1e-13
+    )
     np.testing.assert_allclose(seen["objective"].toarray(), tg.hessian(COST)(START), atol=1e-14)
-    whole, sphere = lambda x: np.sin(x.sum()) + (x**2).sum(), lambda x: np.stack([(x.sum() + x[0]) ** 2 - 1.0])
+    whole, sphere = (
+        lambda x: np.sin(x.sum()) + (x**2).sum(),
+        lambda x: np.stack([(x.sum() + x[0]) ** 2 - 1.0]),
+    )
     x = np.linspace(0.1, 0.2, 60)
     solve(whole, x, sphere)
     assert isinstance(seen["jac"], np.ndarray) and seen["objective"] is None
@@ -124,13 +166,17 @@ def test_trees_linear_constraints_and_bounds_of_ipopt():
     A = scipy.sparse.csr_array(np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 0.0]]))
     f = lambda p: (p["a"] - 3) ** 2 + ((p["b"] - 1) ** 2).sum() + p["a"] * p["b"][0]
     tree = {"a": 0.5, "b": np.array([0.2, 0.3])}
-    given = [LinearConstraint(A, [1.0, -np.inf], [1.0, 0.7]), {"type": "ineq", "fun": lambda p, r: r - p["a"] ** 2, "args": (1.44,)}]
+    given = [
+        LinearConstraint(A, [1.0, -np.inf], [1.0, 0.7]),
+        {"type": "ineq", "fun": lambda p, r: r - p["a"] ** 2, "args": (1.44,)},
+    ]
     r = tg.optimize.minimize(f, tree, method="ipopt", bounds={"b": (-0.5, 0.4)}, constraints=given, tol=1e-10)
     plain = lambda x: (x[0] - 3) ** 2 + (x[1] - 1) ** 2 + (x[2] - 1) ** 2 + x[0] * x[1]
     bounds = [(None, None), (-0.5, 0.4), (-0.5, 0.4)]
     by_scipy = scipy.optimize.minimize(
         plain, [0.5, 0.2, 0.3], method="SLSQP", bounds=bounds, options={"ftol": 1e-13},
-        constraints=[{"type": "eq", "fun": lambda x: x.sum() - 1}, {"type": "ineq", "fun": lambda x: 0.7 - x[0] + x[1]},
+        constraints=[{"type": "eq", "fun": lambda x: x.sum() - 1}, {"type": "ineq",
+        "fun": lambda x: 0.7 - x[0] + x[1]},
                      {"type": "ineq", "fun": lambda x: 1.44 - x[0] ** 2}],
     )  # fmt: skip
     assert r.success and r.message.startswith("Ipopt converged") and set(r.x) == {"a", "b"}
@@ -166,9 +212,17 @@ def test_bad_input_of_ipopt():
         run(options={"warm_start": run(x=np.ones(4))})
     infeasible = run(constraints=[NonlinearConstraint(lambda x: (x**2).sum(), -np.inf, -1.0)])
     assert not infeasible.success and "infeasible" in infeasible.message and infeasible.constr_violation > 0.9
-    stopped = run(f=lambda x: ((x[1:] - x[:-1] ** 2) ** 2).sum() * 100 + ((1 - x) ** 2).sum(), x=-np.ones(4), options={"maxiter": 2})
+    stopped = run(
+        f=lambda x: ((x[1:] - x[:-1] ** 2) ** 2).sum() * 100 + ((1 - x) ** 2).sum(),
+        x=-np.ones(4),
+        options={"maxiter": 2},
+    )
     assert not stopped.success and "max_iter" in stopped.message
-    start = run(f=lambda x: (x**2).sum(), x=np.full(3, -9.0), constraints=[NonlinearConstraint(lambda x: x.sum(), 3.0, np.inf)])
+    start = run(
+        f=lambda x: (x**2).sum(),
+        x=np.full(3, -9.0),
+        constraints=[NonlinearConstraint(lambda x: x.sum(), 3.0, np.inf)],
+    )
     np.testing.assert_allclose(start.x, 1.0, atol=1e-6)  # an infeasible start is none of its business
     branch = lambda x: (x**4).sum() if x[0] > 0.5 else (np.cumsum(x) ** 2).sum() + (x**4).sum()
     with pytest.raises(GuardError, match="fixes the pattern"):

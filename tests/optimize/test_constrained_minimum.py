@@ -70,8 +70,16 @@ def swing(steps, limit=8.0):
         return np.concatenate([*parts, np.stack([angle[0], speed[0], angle[-1] - np.pi, speed[-1]])])
 
     reach = np.concatenate([np.full(2 * steps + 2, np.inf), np.full(steps + 1, limit)])
-    start = np.concatenate([np.linspace(0, np.pi, steps + 1), np.full(steps + 1, np.pi / 2), np.zeros(steps + 1)])
-    return effort, start, constrained_minimum(effort, bounds=Bounds(-reach, reach), constraints=NonlinearConstraint(defects, 0, 0))
+    start = np.concatenate(
+        [np.linspace(0, np.pi, steps + 1), np.full(steps + 1, np.pi / 2), np.zeros(steps + 1)]
+    )
+    return (
+        effort,
+        start,
+        constrained_minimum(
+            effort, bounds=Bounds(-reach, reach), constraints=NonlinearConstraint(defects, 0, 0)
+        ),
+    )
 
 
 @pytest.mark.parametrize("steps", [40, pytest.param(400, marks=pytest.mark.long)])
@@ -94,7 +102,9 @@ def test_a_kink_is_told():
     g = constrained_minimum(distance, constraints=LinearConstraint(np.ones((1, 3)), -np.inf, 1.0))
     with pytest.raises(ConvergenceError, match="constraint number 0 .*both small"):
         g(START, np.array([0.5, 0.25, 0.25]))
-    np.testing.assert_allclose(tg.jacobian(g, 1)(START, np.array([0.5, 0.4, 0.25])), np.eye(3) - 1 / 3, atol=1e-8)
+    np.testing.assert_allclose(
+        tg.jacobian(g, 1)(START, np.array([0.5, 0.4, 0.25])), np.eye(3) - 1 / 3, atol=1e-8
+    )
 
 
 def test_captured_arrays_are_followed():
@@ -106,7 +116,10 @@ def test_captured_arrays_are_followed():
 
     g = constrained_minimum(f, constraints=LinearConstraint(np.ones((1, 2)), 1.0, 1.0))
     a = np.array([2.0, 1.0])
-    solution = lambda a: np.stack([a[0] + 0 * a[0], a[1]]) - np.array([1 / a[0] ** 2, 1.0]) * (a.sum() - 1) / (1 + 1 / a[0] ** 2)
+    solution = lambda a: (
+        np.stack([a[0] + 0 * a[0], a[1]])
+        - np.array([1 / a[0] ** 2, 1.0]) * (a.sum() - 1) / (1 + 1 / a[0] ** 2)
+    )
     np.testing.assert_allclose(g(np.zeros(2), a), solution(a), atol=1e-8)
     np.testing.assert_allclose(tg.jacobian(g, 1)(np.zeros(2), a), differences(solution, a), atol=1e-6)
 
@@ -117,6 +130,8 @@ def test_bad_input():
     with pytest.raises(ArgumentError, match="'eq' or 'ineq'"):
         constrained_minimum(distance, constraints={"type": "equal", "fun": distance})
     with pytest.raises(ConvergenceError, match="infeasible"):
-        constrained_minimum(distance, constraints=NonlinearConstraint(lambda x, a: (x**2).sum(), -np.inf, -1.0))(START, np.ones(3))
+        constrained_minimum(
+            distance, constraints=NonlinearConstraint(lambda x, a: (x**2).sum(), -np.inf, -1.0)
+        )(START, np.ones(3))
     with pytest.raises(ArgumentError, match="lower limit above"):
         constrained_minimum(distance, bounds=[(1, 0)] * 3)(START, np.ones(3))

@@ -31,7 +31,9 @@ def starts(count):
 
 
 def one(y, start=START, **options):
-    return scipy.optimize.least_squares(lambda p: peak(X, *p) - y, start, tg.jacobian(lambda p: peak(X, *p) - y), **TIGHT, **options)
+    return scipy.optimize.least_squares(
+        lambda p: peak(X, *p) - y, start, tg.jacobian(lambda p: peak(X, *p) - y), **TIGHT, **options
+    )
 
 
 def test_peaks_are_scipys():
@@ -62,7 +64,9 @@ def test_robust_losses(loss):
         )
         assert np.isclose(r.cost[b], known.cost, rtol=1e-12)
         np.testing.assert_allclose(r.x[:, b], known.x, rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(r.cov[:, :, b], np.linalg.inv(known.jac.T @ known.jac) * 2 * known.cost / 25, rtol=1e-4)
+        np.testing.assert_allclose(
+            r.cov[:, :, b], np.linalg.inv(known.jac.T @ known.jac) * 2 * known.cost / 25, rtol=1e-4
+        )
     assert r.converged.sum() > 9
     own = curve_fit_many(peak, X, Y, starts(12), loss=lambda z: 2 * (np.sqrt(1 + z) - 1), f_scale=0.1)
     assert loss != "soft_l1" or np.allclose(own.x, r.x, rtol=1e-12)
@@ -91,12 +95,22 @@ def test_sigma_and_missing_data():
     Y = peaks(8, 3)
     sigma = np.linspace(0.5, 2.0, 30)
     holes = np.where(np.random.default_rng(4).uniform(size=Y.shape) < 0.2, np.nan, Y)
-    for y, s, absolute in ((Y, sigma, False), (Y, sigma[:, None] * np.ones(8), True), (holes, sigma, False), (holes, None, False)):
+    for y, s, absolute in (
+        (Y, sigma, False),
+        (Y, sigma[:, None] * np.ones(8), True),
+        (holes, sigma, False),
+        (holes, None, False),
+    ):
         r = curve_fit_many(peak, X, y, starts(8), s, absolute, nan_policy="omit")
         assert r.converged.all()
         for b in range(8):
             keep = np.isfinite(y[:, b])
-            given = {"sigma": None if s is None else sigma[keep], "absolute_sigma": absolute, "xtol": 1e-14, "ftol": 1e-14}
+            given = {
+                "sigma": None if s is None else sigma[keep],
+                "absolute_sigma": absolute,
+                "xtol": 1e-14,
+                "ftol": 1e-14,
+            }
             x, cov = scipy.optimize.curve_fit(peak, X[keep], y[keep, b], START, **given)
             np.testing.assert_allclose(r.x[:, b], x, rtol=1e-6, atol=1e-7)
             np.testing.assert_allclose(r.cov[:, :, b], cov, rtol=1e-4, atol=1e-9)
@@ -117,10 +131,18 @@ def test_shapes_of_x():
 
 def test_trees():
     Y = peaks(7, 7)
-    P0 = {"height": np.full(7, 1.5), "place": np.stack([np.zeros(7), np.ones(7)]), "line": np.stack([np.full(7, 0.3), np.zeros(7)])}
+    P0 = {
+        "height": np.full(7, 1.5),
+        "place": np.stack([np.zeros(7), np.ones(7)]),
+        "line": np.stack([np.full(7, 0.3), np.zeros(7)]),
+    }
     f = lambda x, p: peak(x, p["height"], *p["place"], *p["line"])
-    r = curve_fit_many(f, X, Y, P0, bounds={"height": (None, 2.0), "place": (np.array([[-1.0], [0.1]]), None)})
-    plain = curve_fit_many(peak, X, Y, starts(7), bounds=([-np.inf, -1, 0.1, -np.inf, -np.inf], [2.0] + [np.inf] * 4))
+    r = curve_fit_many(
+        f, X, Y, P0, bounds={"height": (None, 2.0), "place": (np.array([[-1.0], [0.1]]), None)}
+    )
+    plain = curve_fit_many(
+        peak, X, Y, starts(7), bounds=([-np.inf, -1, 0.1, -np.inf, -np.inf], [2.0] + [np.inf] * 4)
+    )
     np.testing.assert_allclose(r.x["place"], plain.x[1:3], rtol=1e-12)
     assert r.standard_errors["line"].shape == (2, 7) and r.active_mask["height"].shape == (7,)
     assert r.x["height"].max() <= 2.0
@@ -134,13 +156,17 @@ def coupled(x, y, gain):
 
 def test_residuals_of_all_data():
     rng = np.random.default_rng(8)
-    Y = np.cumsum(np.array([1.0, 2.0, 0.5])[:, None] * np.exp(-0.3 * np.arange(8.0)), axis=1).T + 0.05 * rng.normal(size=(8, 3))
+    Y = np.cumsum(
+        np.array([1.0, 2.0, 0.5])[:, None] * np.exp(-0.3 * np.arange(8.0)), axis=1
+    ).T + 0.05 * rng.normal(size=(8, 3))
     gain = np.array([1.0, 2.0, 3.0])
     r = least_squares_many(coupled, np.array([[1.0] * 3, [0.1] * 3]), (Y, gain))
     for b in range(3):
         known = scipy.optimize.least_squares(lambda x, b=b: coupled(x, Y[:, b], gain[b]), [1.0, 0.1], **TIGHT)
         np.testing.assert_allclose(r.x[:, b], known.x, rtol=1e-6)
-    turned = curve_fit_many(lambda x, a: a * x / x.max(), X + 4, np.ones((30, 2)) * (X + 4)[:, None], np.ones((1, 2)))
+    turned = curve_fit_many(
+        lambda x, a: a * x / x.max(), X + 4, np.ones((30, 2)) * (X + 4)[:, None], np.ones((1, 2))
+    )
     np.testing.assert_allclose(turned.x, 7.0, rtol=1e-12)
 
 
@@ -154,7 +180,9 @@ def test_an_index_among_the_data_is_seen():
 
     Y = np.random.default_rng(9).normal(size=(6, 4))
     w = np.array([1.0, 1.0, 1.0, 100.0, 1.0, 1.0])
-    np.testing.assert_allclose(least_squares_many(fun, np.zeros((1, 4)), Y, gtol=0.0).x[0], w @ Y / w.sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        least_squares_many(fun, np.zeros((1, 4)), Y, gtol=0.0).x[0], w @ Y / w.sum(), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
@@ -173,7 +201,8 @@ def test_a_function_of_the_whole_batch(library):
 
 
 def test_bad_problems_harm_nobody():
-    """One starts where a residual is nan, one walks into nan, one has no minimum, one has a parameter without effect."""
+    """One starts where a residual is nan, one walks into nan, one has no minimum, one has a parameter without
+    effect."""
 
     def fun(x, kind):
         wall = np.stack([np.log(x[0]) - 1, x[1] - 2])
@@ -199,7 +228,11 @@ def test_parts_are_the_whole(monkeypatch):
     monkeypatch.setattr("tapegrad.optimize._residuals_many.PART_NUMBERS", 1)
     monkeypatch.setattr("tapegrad.optimize._residuals_many.LEAST_PART", 7)
     parts = curve_fit_many(peak, X, Y, starts(50))
-    assert np.array_equal(parts.x, whole.x) and np.array_equal(parts.cov, whole.cov) and np.array_equal(parts.iterations, whole.iterations)
+    assert (
+        np.array_equal(parts.x, whole.x)
+        and np.array_equal(parts.cov, whole.cov)
+        and np.array_equal(parts.iterations, whole.iterations)
+    )
 
 
 def test_exact_data_and_float32():
@@ -214,7 +247,10 @@ def test_exact_data_and_float32():
 def test_within_a_transform():
     """Results do not depend on tracked values in silence."""
     Y = peaks(2)
-    for of in (lambda y: curve_fit_many(peak, X, Y * y, starts(2)), lambda y: curve_fit_many(peak, X, Y, starts(2) * y)):
+    for of in (
+        lambda y: curve_fit_many(peak, X, Y * y, starts(2)),
+        lambda y: curve_fit_many(peak, X, Y, starts(2) * y),
+    ):
         with pytest.raises(ArgumentError, match="within a transform"):
             tg.grad(lambda y, of=of: of(y).x.sum())(1.0)
     with pytest.raises(ArgumentError, match="within a transform"):
@@ -232,24 +268,36 @@ def test_no_problem_and_nothing_written():
 @pytest.mark.parametrize(
     "call, error, text",
     [
-        (lambda: curve_fit_many(peak, X, peaks(2), np.ones(5)), ShapeError, r"curve_fit_many: X0 has shape \(5,\).*optimize.curve_fit"),
-        (lambda: curve_fit_many(peak, X, peaks(2), starts(3)), ShapeError, r"wanted is \(N, B\), a column for each of the 3 sets"),
+        (lambda: curve_fit_many(peak, X, peaks(2), np.ones(5)), ShapeError, r"curve_fit_many: X0 has shape "
+        r"\(5,\).*optimize.curve_fit"),
+        (lambda: curve_fit_many(peak, X, peaks(2), starts(3)), ShapeError, r"wanted is \(N, B\), a column "
+        r"for each of the 3 sets"),
         (lambda: curve_fit_many(peak, X[:5], peaks(2), starts(2)), ShapeError, r"x has shape \(5,\)"),
         (lambda: curve_fit_many(peak, X, peaks(2), starts(2), np.zeros(30)), ArgumentError, "not positive"),
-        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), np.ones(4)), ShapeError, r"sigma has shape \(4,\)"),
+        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), np.ones(4)), ShapeError,
+        r"sigma has shape \(4,\)"),
         (lambda: curve_fit_many(peak, X, peaks(2) * np.nan, starts(2)), ArgumentError, "nan_policy='omit'"),
-        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), nan_policy="propagate"), ArgumentError, "nan_policy='propagate'"),
-        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), loss="squares"), ArgumentError, "loss='squares'"),
+        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), nan_policy="propagate"), ArgumentError,
+        "nan_policy='propagate'"),
+        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), loss="squares"), ArgumentError,
+        "loss='squares'"),
         (lambda: curve_fit_many(peak, X, peaks(2), starts(2), f_scale=0.0), ArgumentError, "f_scale=0.0"),
-        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), bounds=(2.0, 1.0)), ArgumentError, "above the upper one for parameter 0 of"),
-        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), bounds=(0.1, 9.0)), ArgumentError, "outside of the bounds for parameter 1"),
-        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), bounds=(np.zeros(3), 1)), ShapeError, "bounds are numbers, 5 numbers"),
-        (lambda: curve_fit_many(lambda x, a: a, X, peaks(2), np.ones((1, 2))), ShapeError, r"returned shape \(\) for"),
-        (lambda: least_squares_many(lambda x, y: x - y, np.ones((1, 3)), np.ones((4, 2))), ShapeError, r"data\[0\] has shape \(4, 2\)"),
+        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), bounds=(2.0, 1.0)), ArgumentError, "above the "
+        "upper one for parameter 0 of"),
+        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), bounds=(0.1, 9.0)), ArgumentError, "outside "
+        "of the bounds for parameter 1"),
+        (lambda: curve_fit_many(peak, X, peaks(2), starts(2), bounds=(np.zeros(3), 1)), ShapeError,
+        "bounds are numbers, 5 numbers"),
+        (lambda: curve_fit_many(lambda x, a: a, X, peaks(2), np.ones((1, 2))), ShapeError,
+        r"returned shape \(\) for"),
+        (lambda: least_squares_many(lambda x, y: x - y, np.ones((1, 3)), np.ones((4, 2))), ShapeError,
+        r"data\[0\] has shape \(4, 2\)"),
         (lambda: least_squares_many(lambda x: x, np.ones((1, 3)), gtol=-1.0), ArgumentError, "gtol=-1.0"),
         (lambda: least_squares_many(lambda x: x, np.ones((1, 3)), maxiter=0), ArgumentError, "maxiter=0"),
-        (lambda: least_squares_many(lambda x: x.sum(), np.ones((2, 3)), vectorized=True), ShapeError, r"wanted is \(m, 3\)"),
-        (lambda: least_squares_many(lambda x: x if x[0] > 0 else -x, np.ones((1, 3))), KernelError, r"(?s)np\.where.*test_fits_many\.py"),
+        (lambda: least_squares_many(lambda x: x.sum(), np.ones((2, 3)), vectorized=True), ShapeError,
+        r"wanted is \(m, 3\)"),
+        (lambda: least_squares_many(lambda x: x if x[0] > 0 else -x, np.ones((1, 3))), KernelError,
+        r"(?s)np\.where.*test_fits_many\.py"),
     ],
 )  # fmt: skip
 def test_bad_input(call, error, text):

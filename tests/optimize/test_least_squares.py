@@ -1,4 +1,5 @@
-"""tg.optimize.least_squares, root and curve_fit against SciPy's own with derivatives by hand or by differences."""
+"""tg.optimize.least_squares, root and curve_fit against SciPy's own with derivatives by hand or by
+differences."""
 
 import numpy as np
 import pytest
@@ -30,10 +31,18 @@ def test_least_squares_is_scipys(method, loss):
         with pytest.raises(ValueError, match="lm"):
             tg.optimize.least_squares(residuals, [1, 1, 0], method=method, loss=loss)
         return
-    expected = scipy.optimize.least_squares(residuals, [1.0, 1.0, 0.0], by_hand, method=method, loss=loss, f_scale=0.1)
+    expected = scipy.optimize.least_squares(
+        residuals, [1.0, 1.0, 0.0], by_hand, method=method, loss=loss, f_scale=0.1
+    )
     found = tg.optimize.least_squares(residuals, [1, 1, 0], method=method, loss=loss, f_scale=0.1)
-    assert np.allclose(found.x, expected.x, rtol=1e-10) and found.nfev == expected.nfev and found.njev == expected.njev
-    assert np.allclose(found.jac, expected.jac, rtol=1e-10) and np.allclose(found.fun, expected.fun, rtol=1e-9, atol=1e-12)
+    assert (
+        np.allclose(found.x, expected.x, rtol=1e-10)
+        and found.nfev == expected.nfev
+        and found.njev == expected.njev
+    )
+    assert np.allclose(found.jac, expected.jac, rtol=1e-10) and np.allclose(
+        found.fun, expected.fun, rtol=1e-9, atol=1e-12
+    )
     assert found.success and np.isclose(found.cost, expected.cost, rtol=1e-12)
 
 
@@ -41,7 +50,9 @@ def test_bounds_and_trees():
     limits = ([-np.inf, 0.0, 0.5], [1.5, np.inf, np.inf])
     expected = scipy.optimize.least_squares(residuals, [1.0, 1.0, 0.6], by_hand, bounds=limits)
     for bounds in (limits, Bounds(*limits)):
-        assert np.allclose(tg.optimize.least_squares(residuals, [1.0, 1.0, 0.6], bounds=bounds).x, expected.x, rtol=1e-9)
+        assert np.allclose(
+            tg.optimize.least_squares(residuals, [1.0, 1.0, 0.6], bounds=bounds).x, expected.x, rtol=1e-9
+        )
     r = tg.optimize.least_squares(
         lambda p: {"all": residuals([p["a"], p["b"][0], p["b"][1]])[:, None]},
         {"a": 1.0, "b": np.array([1.0, 0.6])},
@@ -49,7 +60,9 @@ def test_bounds_and_trees():
     )
     assert np.allclose(r.flat, expected.x, rtol=1e-9) and r.x["b"].shape == (2,)
     with pytest.raises(tg.errors.ArgumentError, match=r"bounds\['a'\] is for a constant .*int"):
-        tg.optimize.least_squares(lambda p: p["b"] - p["a"], {"a": 1, "b": np.ones(2)}, bounds={"a": (None, 1.5)})
+        tg.optimize.least_squares(
+            lambda p: p["b"] - p["a"], {"a": 1, "b": np.ones(2)}, bounds={"a": (None, 1.5)}
+        )
 
 
 WORK = np.zeros(25)
@@ -90,9 +103,15 @@ def test_gauss_newton_that_fails():
     run = lambda fun, x, **more: tg.optimize.least_squares(fun, x, method="gauss-newton", **more)
     stopped = run(lambda x: np.stack([10 * (x[1] - x[0] ** 2), 1 - x[0]]), [-1.2, 1.0], max_nfev=3)
     assert not stopped.success and "maxiter" in stopped.message
-    assert run(lambda x: np.stack([np.log(x[0]) - 3.0, x[1]]), [1e-3, 1.0]).success  # steps into nan are taken back
+    assert run(
+        lambda x: np.stack([np.log(x[0]) - 3.0, x[1]]), [1e-3, 1.0]
+    ).success  # steps into nan are taken back
     assert run(lambda x: np.stack([x[0] - 1, 0.0 * x[1]]), [0.0, 5.0]).x[1] == 5.0  # J'J is singular
-    for more, text in (({"bounds": (0, 2)}, "takes no bounds"), ({"xtol": 1e-3}, "xtol= is no option"), ({"loss": abs}, "one of linear")):
+    for more, text in (
+        ({"bounds": (0, 2)}, "takes no bounds"),
+        ({"xtol": 1e-3}, "xtol= is no option"),
+        ({"loss": abs}, "one of linear"),
+    ):
         with pytest.raises(ArgumentError, match=text):
             run(lambda x: x - 1, [0.5, 0.5], **more)
 
@@ -104,7 +123,8 @@ def test_captured_buffers_and_arguments():
 
 
 def test_a_function_behind_the_residuals_writes_through_views():
-    """The objects of the call lead to the same memory; they are not a way by which the function reaches it."""
+    """The objects of the call lead to the same memory; they are not a way by which the function reaches
+    it."""
     work = np.zeros(4)
     left, right = work[:2], work[2:]
 
@@ -123,7 +143,9 @@ def test_a_function_behind_the_residuals_writes_through_views():
 def test_least_squares_on_the_library(xp):
     t, y = xp.asarray(T), xp.asarray(Y)
     expected = scipy.optimize.least_squares(residuals, [1.0, 1.0, 0.0], by_hand)
-    found = tg.optimize.least_squares(lambda p: p[0] * xp.exp(-p[1] * t) + p[2] - y, xp.asarray([1.0, 1.0, 0.0]))
+    found = tg.optimize.least_squares(
+        lambda p: p[0] * xp.exp(-p[1] * t) + p[2] - y, xp.asarray([1.0, 1.0, 0.0])
+    )
     assert type(found.x) is type(t) and np.allclose(found.flat, expected.x, rtol=1e-9)
 
 
@@ -199,14 +221,18 @@ def test_curve_fit_options():
         tg.optimize.curve_fit(model, T, y)
     found = tg.optimize.curve_fit(model, T, y, nan_policy="omit", full_output=True)
     keep = np.isfinite(y)
-    assert len(found) == 5 and np.allclose(found[0], scipy.optimize.curve_fit(model, T[keep], y[keep], jac=model_jac)[0], rtol=1e-9)
+    assert len(found) == 5 and np.allclose(
+        found[0], scipy.optimize.curve_fit(model, T[keep], y[keep], jac=model_jac)[0], rtol=1e-9
+    )
 
 
 def test_curve_fit_of_a_tree():
     expected = scipy.optimize.curve_fit(model, T, Y, jac=model_jac)
     f = lambda t, p: p["a"] * np.exp(-p["b"][0] * t) + p["b"][1]
     found, covariance = tg.optimize.curve_fit(f, T, Y, {"a": 1.0, "b": np.ones(2)})
-    assert np.allclose([found["a"], *found["b"]], expected[0], rtol=1e-7) and np.allclose(covariance, expected[1], rtol=1e-6)
+    assert np.allclose([found["a"], *found["b"]], expected[0], rtol=1e-7) and np.allclose(
+        covariance, expected[1], rtol=1e-6
+    )
     found, _ = tg.optimize.curve_fit(f, T, Y, {"a": 1.0, "b": np.ones(2)}, bounds={"a": (None, 1.5)})
     assert found["a"] <= 1.5
 
@@ -227,14 +253,26 @@ def test_curve_fit_in_place_with_a_buffer():
 @pytest.mark.parametrize(
     "call, error, text",
     [
-        (lambda: tg.optimize.least_squares(residuals, [1, 1, 0], jac=by_hand), ArgumentError, "least_squares: jac= is for"),
+        (
+            lambda: tg.optimize.least_squares(residuals, [1, 1, 0], jac=by_hand),
+            ArgumentError,
+            "least_squares: jac= is for",
+        ),
         (lambda: tg.optimize.curve_fit(model, T, Y, jac="3-point"), ArgumentError, "curve_fit: jac= is for"),
-        (lambda: tg.optimize.least_squares(lambda x: np.log(x), [1.0, -1.0]), ConvergenceError, "residual 1 is not finite"),
+        (
+            lambda: tg.optimize.least_squares(lambda x: np.log(x), [1.0, -1.0]),
+            ConvergenceError,
+            "residual 1 is not finite",
+        ),
         (lambda: tg.optimize.least_squares(lambda x: x * 1j, [1.0]), ArgumentError, "complex numbers"),
         (lambda: tg.optimize.root(lambda x: x, [1.0], jac=True), ArgumentError, "root: jac= is for"),
         (lambda: tg.optimize.root(lambda x: x[0], [1.0, 2.0]), ShapeError, "1 numbers for 2 unknowns"),
         (lambda: tg.optimize.root(lambda x: x * np.nan, [1.0, 2.0]), ConvergenceError, "not finite at x0"),
-        (lambda: tg.optimize.curve_fit(model, T, Y, maxfev=1), ConvergenceError, "Optimal parameters not found"),
+        (
+            lambda: tg.optimize.curve_fit(model, T, Y, maxfev=1),
+            ConvergenceError,
+            "Optimal parameters not found",
+        ),
     ],
 )
 def test_bad_input(call, error, text):

@@ -25,7 +25,9 @@ def test_rosenbrock_one_by_one(method, p):
     assert r.converged.all()
     limit = 1e-6 if method == "newton" else 1e-5
     for b in range(40):  # from p = 4 on it has a second minimum: whichever was found is one for SciPy, too
-        found = scipy.optimize.minimize(rosenbrock, r.x[:, b], jac=tg.grad(rosenbrock), method="BFGS", options={"gtol": 1e-10})
+        found = scipy.optimize.minimize(
+            rosenbrock, r.x[:, b], jac=tg.grad(rosenbrock), method="BFGS", options={"gtol": 1e-10}
+        )
         assert np.allclose(found.x, r.x[:, b], rtol=0, atol=limit)
         assert np.isclose(r.fun[b], rosenbrock(r.x[:, b]), rtol=1e-12, atol=1e-20)
         assert np.allclose(r.gradient[:, b], tg.grad(rosenbrock)(r.x[:, b]), rtol=1e-9, atol=1e-11)
@@ -64,7 +66,9 @@ def test_logistic_regressions(method):
 def test_kernels_of_map():
     f = lambda x, a: (x[0] - a) ** 2 + x[1] ** 4 + x[1]
     a = np.arange(3.0)
-    assert np.array_equal(minimize_many(tg.kernels.map(f), np.ones((2, 3)), (a,)).x, minimize_many(f, np.ones((2, 3)), (a,)).x)
+    assert np.array_equal(
+        minimize_many(tg.kernels.map(f), np.ones((2, 3)), (a,)).x, minimize_many(f, np.ones((2, 3)), (a,)).x
+    )
 
 
 def test_units_of_the_parameters_do_not_matter():
@@ -72,7 +76,12 @@ def test_units_of_the_parameters_do_not_matter():
     counts = []
     for units in (np.ones(3), np.array([1e-5, 1.0, 1e5])):
         scaled = A * units
-        r = minimize_many(lambda b, y, Z=scaled: np.logaddexp(0.0, Z @ b).sum() - y @ (Z @ b), np.zeros((3, 40)), (Y,), gtol=0.0)
+        r = minimize_many(
+            lambda b, y, Z=scaled: np.logaddexp(0.0, Z @ b).sum() - y @ (Z @ b),
+            np.zeros((3, 40)),
+            (Y,),
+            gtol=0.0,
+        )
         assert r.converged.all()
         counts.append((r.x * units[:, None], np.median(r.iterations)))
     assert np.allclose(counts[0][0], counts[1][0], rtol=1e-6) and counts[1][1] < 25
@@ -153,7 +162,8 @@ def test_the_kernel_path_is_the_vectorized_one(library):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_bad_problems_harm_nobody(method):
-    """One starts where f is nan, one has no minimum, one runs into a wall of nan, and the rest are as if alone."""
+    """One starts where f is nan, one has no minimum, one runs into a wall of nan, and the rest are as if
+    alone."""
 
     def f(x, kind):
         bowl = (x[0] - 3) ** 2 + (x[1] + 1) ** 2 * (1 + x[0] ** 2)
@@ -200,7 +210,8 @@ def test_from_a_saddle_and_through_indefinite_hessians():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rounding_is_recognised(method):
-    """A value of 1e9 beside what depends on x: gtol cannot be reached (but where a gradient happens to be zero to the last bit)."""
+    """A value of 1e9 beside what depends on x: gtol cannot be reached (but where a gradient happens to be
+    zero to the last bit)."""
     f = lambda x, c: 1e9 + 1e5 * (np.exp(x[0]) - c * x[0]) + 1e5 * (x[1] - np.sin(x[0])) ** 2
     c = np.linspace(0.5, 3, 30)
     r = minimize_many(f, np.zeros((2, 30)), (c,), method, gtol=0.0)
@@ -258,19 +269,39 @@ def test_nothing_of_the_caller_is_written():
     "call, error, text",
     [
         (lambda: minimize_many(rosenbrock, np.ones(2)), ShapeError, r"wanted is \(p, B\)"),
-        (lambda: minimize_many(rosenbrock, np.ones((2, 2)), method="powell"), ArgumentError, "'newton' or 'bfgs'"),
+        (
+            lambda: minimize_many(rosenbrock, np.ones((2, 2)), method="powell"),
+            ArgumentError,
+            "'newton' or 'bfgs'",
+        ),
         (lambda: minimize_many(rosenbrock, np.ones((2, 2)), maxiter=0), ArgumentError, "maxiter=0"),
         (lambda: minimize_many(rosenbrock, np.ones((2, 2)), gtol=-1.0), ArgumentError, "gtol=-1.0"),
-        (lambda: minimize_many(rosenbrock, np.ones((2, 2), complex)), ArgumentError, "X0 has dtype complex128"),
-        (lambda: minimize_many(lambda x, a: x @ x, np.ones((2, 2)), (np.ones(3),)), ShapeError, r"args\[0\] has shape \(3,\)"),
+        (
+            lambda: minimize_many(rosenbrock, np.ones((2, 2), complex)),
+            ArgumentError,
+            "X0 has dtype complex128",
+        ),
+        (
+            lambda: minimize_many(lambda x, a: x @ x, np.ones((2, 2)), (np.ones(3),)),
+            ShapeError,
+            r"args\[0\] has shape \(3,\)",
+        ),
         (lambda: minimize_many(lambda x: x * x, np.ones((2, 2))), NotScalarError, r"returned shape \(2,\)"),
-        (lambda: minimize_many(lambda x: x * x, np.ones((2, 3)), vectorized=True), ShapeError, r"returned shape \(2, 3\)"),
+        (
+            lambda: minimize_many(lambda x: x * x, np.ones((2, 3)), vectorized=True),
+            ShapeError,
+            r"returned shape \(2, 3\)",
+        ),
         (
             lambda: minimize_many(lambda x: x[0] if x[0] > 0 else -x[0], np.ones((1, 2))),
             KernelError,
             r"(?s)np\.where.*test_minimize_many\.py",
         ),
-        (lambda: minimize_many(tg.kernels.likelihood(lambda t, y: (y - t[0]) ** 2), np.ones((1, 2))), ArgumentError, "args=\\(data,\\)"),
+        (
+            lambda: minimize_many(tg.kernels.likelihood(lambda t, y: (y - t[0]) ** 2), np.ones((1, 2))),
+            ArgumentError,
+            "args=\\(data,\\)",
+        ),
     ],
 )
 def test_bad_input(call, error, text):
@@ -281,7 +312,8 @@ def test_bad_input(call, error, text):
 @pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_random_exponential_families(method):
-    """Convex random problems: whatever was found satisfies SciPy's own test, and agrees with it one by one."""
+    """Convex random problems: whatever was found satisfies SciPy's own test, and agrees with it one by
+    one."""
     rng = np.random.default_rng(8)
     for _ in range(30):
         p = int(rng.integers(1, 6))
@@ -298,13 +330,17 @@ def test_within_a_transform():
     for data in (False, True):
         with pytest.raises(ArgumentError, match="within a transform"):
             given = (lambda y: (np.ones(2) * y,)) if data else lambda y: ()
-            f = (lambda y: lambda x, z: ((x - z) ** 2).sum(axis=0)) if data else lambda y: lambda x: ((x - y) ** 2).sum(axis=0)
+            f = (
+                (lambda y: lambda x, z: ((x - z) ** 2).sum(axis=0))
+                if data
+                else lambda y: lambda x: ((x - y) ** 2).sum(axis=0)
+            )
             tg.grad(lambda y: minimize_many(f(y), np.ones((1, 2)), given(y), vectorized=True).x.sum())(1.0)
 
 
 def test_curved_valleys():
-    """Rosenbrock's, from afar and ten thousand times as steep: steps bent along the valley take half as many evaluations as straight
-    ones (66 and 379, medians)."""
+    """Rosenbrock's, from afar and ten thousand times as steep: steps bent along the valley take half as many
+    evaluations as straight ones (66 and 379, medians)."""
     X0 = np.random.default_rng(0).normal(size=(2, 100))
     far = tg.optimize.minimize_many(lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, 20 * X0)
     assert far.converged.all() and np.median(far.evaluations) < 55
@@ -321,4 +357,6 @@ def test_what_falls_without_end_has_not_converged(method, power):
     X0 = np.random.default_rng(power).uniform(1.0, 3.0, (1, 5)) * 10.0 ** (280 / power)
     r = minimize_many(lambda x: -(x[0] ** power), X0, method=method, vectorized=True, maxiter=200)
     assert not r.converged.any()
-    assert minimize_many(lambda x: (x[0] - 1.5) ** 2 * 1e8 + 1e8, np.ones((1, 5)), method=method, vectorized=True).converged.all()
+    assert minimize_many(
+        lambda x: (x[0] - 1.5) ** 2 * 1e8 + 1e8, np.ones((1, 5)), method=method, vectorized=True
+    ).converged.all()

@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 def on_cluster(case, folder):
     command = [sys.executable, str(Path(__file__).parent / "programs" / "cluster.py"), case, str(folder)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    done = subprocess.run(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
+    )
     return done.returncode, done.stdout
 
 

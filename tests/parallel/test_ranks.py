@@ -20,7 +20,9 @@ def on_ranks(count, name, *args, seconds=240.0):
     mpiexec = Path(sys.executable).with_name("mpiexec")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     command = [str(mpiexec), "-n", str(count), sys.executable, str(PROGRAMS / name), *args]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds)
+    done = subprocess.run(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds
+    )
     return done.returncode, done.stdout
 
 
@@ -35,7 +37,9 @@ def test_derivatives(count):
     all_done(count, "derivatives.py")
 
 
-@pytest.mark.parametrize("first, count", [(10, 4), *[pytest.param(10 * k, 10, marks=pytest.mark.long) for k in range(2, 7)]])
+@pytest.mark.parametrize(
+    "first, count", [(10, 4), *[pytest.param(10 * k, 10, marks=pytest.mark.long) for k in range(2, 7)]]
+)
 def test_random_programs(first, count):
     all_done(3, "random_programs.py", str(first), str(count))
 
@@ -78,11 +82,16 @@ def test_errors_reach_all_ranks():
     """And the communicator works afterwards."""
     count = 2
     text = all_done(count, "failures.py", *ERRORS)
-    said = {rank: [line[2:] for line in text.splitlines() if line.startswith(f"{rank} ")] for rank in range(count)}
+    said = {
+        rank: [line[2:] for line in text.splitlines() if line.startswith(f"{rank} ")] for rank in range(count)
+    }
     for name, wanted in ERRORS.items():
         for rank in range(count):
             at = said[rank].index(f"case {name}")
-            assert wanted[rank == count - 1].format(last=count - 1) in said[rank][at + 1], (name, said[rank][at + 1])
+            assert wanted[rank == count - 1].format(last=count - 1) in said[rank][at + 1], (
+                name,
+                said[rank][at + 1],
+            )
             assert said[rank][at + 2] == "goes on"
 
 
@@ -106,5 +115,7 @@ def test_without_mpi(tmp_path):
     (tmp_path / "mpi4py.py").write_text("raise ImportError('hidden')")
     program = "import tapegrad as tg; tg.parallel.run_parts(abs, [1]); tg.parallel.psum(1.0)"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    done = subprocess.run([sys.executable, "-c", program], env=env, stderr=subprocess.PIPE, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, stderr=subprocess.PIPE, text=True, timeout=120
+    )
     assert "pip install 'tapegrad[mpi]'" in done.stderr

@@ -19,7 +19,9 @@ from tapegrad.optimize import _many
 from tapegrad.parallel import workers
 from tapegrad.statespace import _panel
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")  # the processes of these tests start at once
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*multi-threaded.*fork"
+)  # the processes of these tests start at once
 SQUARES = [k * k for k in range(40)]
 
 
@@ -148,7 +150,10 @@ def test_bootstrap(threads, tmp_path):
     x = np.random.default_rng(0).normal(size=(50, 2))
     alone = parallel.bootstrap(lambda x: x.mean(0), x, 60, seed=3)
     assert alone.shape == (60, 2)
-    assert np.array_equal(parallel.bootstrap(functools.partial(np.mean, axis=0), x, 60, seed=3, client=threads, store=tmp_path), alone)
+    assert np.array_equal(
+        parallel.bootstrap(functools.partial(np.mean, axis=0), x, 60, seed=3, client=threads, store=tmp_path),
+        alone,
+    )
     k = 31
     assert np.array_equal(alone[k], x[np.random.default_rng([3, k]).integers(50, size=50)].mean(0))
 
@@ -191,7 +196,11 @@ def test_kernels_prepared_functions_solvers_and_models_travel(pool):
     prepared = tg.prepare(squares, np.ones(3))
     prepared.grad(np.ones(3))
     f = functools.partial(
-        used, tg.kernels.likelihood(loglik), prepared, tg.ode.solver(decay, save_at=np.array([0.0, 1.0])), ss.local_level(0.3, 0.8)
+        used,
+        tg.kernels.likelihood(loglik),
+        prepared,
+        tg.ode.solver(decay, save_at=np.array([0.0, 1.0])),
+        ss.local_level(0.3, 0.8),
     )
     for there, here in zip(parallel.run_parts(f, [0.1, 0.2], pool), [f(0.1), f(0.2)], strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(there, here, strict=True))
@@ -229,5 +238,7 @@ def test_minimize_many(small_parts, threads, method):
     assert (found.hessian is None) == (method == "bfgs")
     tree = {"u": np.ones(10), "v": np.ones((1, 10))}
     of_tree = lambda x, a: valley([x["u"], x["v"][0]], a)
-    found = tg.optimize.minimize_many(of_tree, tree, (a,), method, client=threads if workers.cloudpickle else None)
+    found = tg.optimize.minimize_many(
+        of_tree, tree, (a,), method, client=threads if workers.cloudpickle else None
+    )
     assert np.allclose(found.x["u"], a, atol=1e-5) and found.x["v"].shape == (1, 10)

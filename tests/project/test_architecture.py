@@ -1,5 +1,5 @@
-"""docs/architecture.md and docs/glossary.md name what exists, and the former every folder and root module; and how often one
-gradient changes modules."""
+"""docs/architecture.md and docs/glossary.md name what exists, and the former every folder and root module;
+and how often one gradient changes modules."""
 
 import importlib
 import re

@@ -1,5 +1,5 @@
-"""Of each public function of NumPy's and SciPy's namespaces one thing is said: differentiated, constant, or refused and why; the page
-that says it to users is made of that."""
+"""Of each public function of NumPy's and SciPy's namespaces one thing is said: differentiated, constant, or
+refused and why; the page that says it to users is made of that."""
 
 import datetime
 import importlib
@@ -41,7 +41,10 @@ def test_shares():
         return found / (found + kinds.count("refused"))
 
     assert share("numpy", "numpy.linalg", "numpy.fft") > 0.98
-    assert share("scipy.linalg") == share("scipy.fft") == share("scipy.special") == 1 and share("scipy.stats") > 0.9
+    assert (
+        share("scipy.linalg") == share("scipy.fft") == share("scipy.special") == 1
+        and share("scipy.stats") > 0.9
+    )
 
 
 def test_the_page_is_of_today():
@@ -95,29 +98,49 @@ def test_every_differentiated_name_is_executed():
 def kept(said, now, name):
     """What the file says to be right is right now, and nothing is wrong."""
     for mode, verdict in now.items():
-        assert verdict != executed.WRONG and (verdict == executed.RIGHT or said[mode] != executed.RIGHT), (name, mode, verdict)
+        assert verdict != executed.WRONG and (verdict == executed.RIGHT or said[mode] != executed.RIGHT), (
+            name,
+            mode,
+            verdict,
+        )
 
 
 def today():
     part = datetime.date.today().toordinal() % IN_PARTS
-    return [(name, entry) for n, (name, entry) in enumerate(EXECUTED.items()) if n % IN_PARTS == part and not entry.slow]
+    return [
+        (name, entry)
+        for n, (name, entry) in enumerate(EXECUTED.items())
+        if n % IN_PARTS == part and not entry.slow
+    ]
 
 
-@pytest.mark.skipif(not executed.made_here(), reason="tests/support/executed.txt is of other versions of the libraries")
+@pytest.mark.skipif(
+    not executed.made_here(), reason="tests/support/executed.txt is of other versions of the libraries"
+)
 def test_some_of_today():
     for name, entry in today():
-        kept(entry.numpy, executed.of_name([executed.on_numpy(executed.lines()[line]) for line in entry.lines]), name)
+        kept(
+            entry.numpy,
+            executed.of_name([executed.on_numpy(executed.lines()[line]) for line in entry.lines]),
+            name,
+        )
 
 
 @pytest.mark.cupy_only
 def test_some_of_today_on_cupy(xp):
     for name, entry in today():
         if entry.cupy is not None:
-            kept(entry.cupy, executed.of_name([executed.on_cupy(executed.lines()[line], xp) for line in entry.lines]), name)
+            kept(
+                entry.cupy,
+                executed.of_name([executed.on_cupy(executed.lines()[line], xp) for line in entry.lines]),
+                name,
+            )
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not executed.made_here(), reason="tests/support/executed.txt is of other versions of the libraries")
+@pytest.mark.skipif(
+    not executed.made_here(), reason="tests/support/executed.txt is of other versions of the libraries"
+)
 def test_all_as_the_file_says():
     by_name = executed.lines_by_name()
     now, _ = executed.executed({name: by_name[name] for name in coverage_table.differentiated()})
@@ -137,7 +160,11 @@ def test_a_wrong_derivative_is_found(xp):
 
     x = np.array([0.3, 1.2])
     right, wrong = executed.Line("sin", lambda x: np.sin(x), (x,)), executed.Line("dropped", dropped, (x,))
-    assert set(executed.on_numpy(right).values()) == set(executed.on_cupy(right, xp).values()) == {executed.RIGHT}
+    assert (
+        set(executed.on_numpy(right).values())
+        == set(executed.on_cupy(right, xp).values())
+        == {executed.RIGHT}
+    )
     said = executed.on_numpy(wrong)
     assert said["forward"].startswith(executed.WRONG) and said["reverse"].startswith(executed.WRONG)
     said = executed.on_cupy(executed.Line("turned", turned, (x,)), xp)

@@ -29,7 +29,9 @@ def place(name):
 def resolved(name, node):
     """The modules of the package that one import statement names."""
     if isinstance(node, ast.Import):
-        targets = [a.name.removeprefix("tapegrad.") for a in node.names if a.name.partition(".")[0] == "tapegrad"]
+        targets = [
+            a.name.removeprefix("tapegrad.") for a in node.names if a.name.partition(".")[0] == "tapegrad"
+        ]
         return [t if t != "tapegrad" else "__init__" for t in targets]
     if node.level == 0:
         if (node.module or "").partition(".")[0] != "tapegrad":
@@ -73,7 +75,9 @@ def test_imports_only_from_below(name):
         theirs = place(other)
         assert theirs is not None, f"{other} has no floor"
         together = mine[2] and theirs[:2] == mine[:2]
-        assert theirs[:2] < mine[:2] or together, f"{name} (floor {mine[0]}) imports {other} (floor {theirs[0]})"
+        assert theirs[:2] < mine[:2] or together, (
+            f"{name} (floor {mine[0]}) imports {other} (floor {theirs[0]})"
+        )
 
 
 def test_no_cycles():
@@ -110,7 +114,21 @@ def test_no_import_inside_a_function(name):
 
 # --- arrows that no import shows: all are declared in tapegrad/_core/registry.py ---
 
-CHANGING = frozenset(("update", "setdefault", "append", "add", "extend", "insert", "pop", "clear", "remove", "__setitem__", "__setattr__"))
+CHANGING = frozenset(
+    (
+        "update",
+        "setdefault",
+        "append",
+        "add",
+        "extend",
+        "insert",
+        "pop",
+        "clear",
+        "remove",
+        "__setitem__",
+        "__setattr__",
+    )
+)
 IMPORTERS = frozenset(("importlib", "imp", "pkgutil", "runpy", "zipimport"))
 
 
@@ -128,8 +146,9 @@ def origin(module, name):
 
 
 def hidden(name, tree):
-    """(kind, what) of each hidden arrow: ("import", module) by Python's own means; ("load", module or None) by `load`; ("gives", name) and
-    ("calls", name) of `late`; ("fills", module.name) of an object from another module whose attributes or entries are set."""
+    """(kind, what) of each hidden arrow: ("import", module) by Python's own means; ("load", module or None)
+    by `load`; ("gives", name) and ("calls", name) of `late`; ("fills", module.name) of an object from another
+    module whose attributes or entries are set."""
     known, late, load = {}, set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -139,12 +158,16 @@ def hidden(name, tree):
                 yield "import", node.module
             for a, full in zip(node.names, resolved(name, node), strict=False):
                 mine = a.asname or a.name
-                known[mine] = full if full.rpartition(".")[2] == a.name and full in MODULES else origin(full, a.name)
+                known[mine] = (
+                    full if full.rpartition(".")[2] == a.name and full in MODULES else origin(full, a.name)
+                )
                 if full == "_core.registry":
                     (late if a.name == "late" else load if a.name == "load" else set()).add(mine)
     for node in tree.body:  # V = Variable
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in known:
-            known.update({target.id: known[node.value.id] for target in node.targets if isinstance(target, ast.Name)})
+            known.update(
+                {target.id: known[node.value.id] for target in node.targets if isinstance(target, ast.Name)}
+            )
 
     def filled(x):
         names = []
@@ -166,9 +189,18 @@ def hidden(name, tree):
             f, first = node.func, node.args[0] if node.args else None
             if isinstance(f, ast.Name) and f.id in load:
                 yield "load", first.value if isinstance(first, ast.Constant) else None
-            elif isinstance(f, ast.Name) and f.id in ("setattr", "delattr") and isinstance(first, ast.Name) and first.id in known:
+            elif (
+                isinstance(f, ast.Name)
+                and f.id in ("setattr", "delattr")
+                and isinstance(first, ast.Name)
+                and first.id in known
+            ):
                 yield "fills", known[first.id]
-            elif isinstance(f, ast.Attribute) and f.attr in CHANGING and isinstance(f.value, (ast.Name, ast.Attribute)):
+            elif (
+                isinstance(f, ast.Attribute)
+                and f.attr in CHANGING
+                and isinstance(f.value, (ast.Name, ast.Attribute))
+            ):
                 yield from filled(f.value)
 
 
@@ -185,15 +217,21 @@ def declared(name, names):
 def test_hidden_arrows_are_declared(name):
     for kind, what in arrows()[name]:
         if kind == "import":
-            assert name in registry.FOR_USERS, f"{name} imports by {what}; declare the module in registry.LOADED and use `load`"
+            assert name in registry.FOR_USERS, (
+                f"{name} imports by {what}; declare the module in registry.LOADED and use `load`"
+            )
         elif kind == "load":
-            assert name in (registry.LOADED[what] if what else set().union(*registry.LOADED.values())), f"{name} loads {what}"
+            assert name in (registry.LOADED[what] if what else set().union(*registry.LOADED.values())), (
+                f"{name} loads {what}"
+            )
         elif kind == "gives":
             assert name == registry.GIVEN[what][0], f"{name} gives late.{what}"
         elif kind == "calls":
             assert name in registry.GIVEN[what][1], f"{name} calls late.{what}"
         else:
-            assert what in registry.STATE or declared(name, registry.FILLED.get(what, ())), f"{name} changes {what}"
+            assert what in registry.STATE or declared(name, registry.FILLED.get(what, ())), (
+                f"{name} changes {what}"
+            )
 
 
 def test_no_declared_arrow_is_out_of_use():
@@ -215,14 +253,20 @@ def test_no_declared_arrow_is_out_of_use():
         ("import importlib.util", ("import", "importlib.util")),
         ("from importlib import import_module as m", ("import", "importlib")),
         ("def f():\n    return __import__('x')", ("import", "__import__")),
-        ("from .._core.registry import load as l\ndef f():\n    l('tapegrad.numpy')", ("load", "tapegrad.numpy")),
+        (
+            "from .._core.registry import load as l\ndef f():\n    l('tapegrad.numpy')",
+            ("load", "tapegrad.numpy"),
+        ),
         ("from .._core.registry import late\nlate.fit, y = 1, 2", ("gives", "fit")),
         ("from .._core.registry import late\nlate.fit(2)", ("calls", "fit")),
         ("from .._core import reverse\nreverse.keep = None", ("fills", "_core.reverse.keep")),
         ("from ..ops.declare import NUMPY as S\nS[1] = 2", ("fills", "ops.declare.NUMPY")),
         ("from ..ops.declare import NUMPY\nNUMPY.update({1: 2})", ("fills", "ops.declare.NUMPY")),
         ("from .._core.primitive import READ\nREAD.vjp = ()", ("fills", "_core.primitive.READ")),
-        ("from .._core.variable import Variable\nV = Variable\nsetattr(V, 'x', 1)", ("fills", "_core.variable.Variable")),
+        (
+            "from .._core.variable import Variable\nV = Variable\nsetattr(V, 'x', 1)",
+            ("fills", "_core.variable.Variable"),
+        ),
     ],
 )
 def test_every_kind_of_hidden_arrow_is_found(source, arrow):
@@ -248,7 +292,9 @@ def test_all_operations_are_imported():
         "special.declare",
     }
     modules = {".".join(p.relative_to(folder).with_suffix("").parts) for p in folder.rglob("[a-z]*.py")}
-    assert {f"ops.{m}" for m in modules - words} == imports("ops.families") | (imports("ops.on_demand") - {"_core.registry"})
+    assert {f"ops.{m}" for m in modules - words} == imports("ops.families") | (
+        imports("ops.on_demand") - {"_core.registry"}
+    )
 
 
 def test_only_one_file_changes_the_class():
@@ -258,27 +304,44 @@ def test_only_one_file_changes_the_class():
         for node in ast.walk(tree):
             targets = node.targets if isinstance(node, ast.Assign) else []
             for t in targets:
-                if isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id in ("Variable", "View", "V"):
+                if (
+                    isinstance(t, ast.Attribute)
+                    and isinstance(t.value, ast.Name)
+                    and t.value.id in ("Variable", "View", "V")
+                ):
                     changing.append(name)
     assert set(changing) == {"ops.variable_methods"}
 
 
 def test_nobody_asks_for_the_class_of_all_variables():
-    """No object is of the class `Variable` itself: `type(x) is Variable`, a table with it, or `new(Variable)` would be wrong."""
+    """No object is of the class `Variable` itself: `type(x) is Variable`, a table with it, or `new(Variable)`
+    would be wrong."""
     found = []
     for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Compare):
                 exact = any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
-                found += [(name, node.lineno) for c in node.comparators if exact and isinstance(c, ast.Name) and c.id == "Variable"]
-            members = node.elts if isinstance(node, ast.Set) else node.keys if isinstance(node, ast.Dict) else []
+                found += [
+                    (name, node.lineno)
+                    for c in node.comparators
+                    if exact and isinstance(c, ast.Name) and c.id == "Variable"
+                ]
+            members = (
+                node.elts if isinstance(node, ast.Set) else node.keys if isinstance(node, ast.Dict) else []
+            )
             made = node.args if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "new" else []
-            found += [(name, node.lineno) for e in (*members, *made) if isinstance(e, ast.Name) and e.id == "Variable"]
+            found += [
+                (name, node.lineno)
+                for e in (*members, *made)
+                if isinstance(e, ast.Name) and e.id == "Variable"
+            ]
     assert {f for f in found if f[0] != "_core.variable"} == set()
 
 
 def measured(code):
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
+    )
     return out.stdout.split()
 
 
@@ -294,7 +357,12 @@ def test_import_loads_the_core_alone():
     loaded = measured("import sys, tapegrad; print(*sys.modules)")
     below = lambda root: {m.split(".")[1] for m in loaded if m.startswith(f"{root}.")}
     assert below("tapegrad").isdisjoint((set(registry.PUBLIC) - {"numpy"}) | {"_scipy", "replay"})
-    assert {name for name in below("scipy") if not name.startswith("_")} <= {"fft", "linalg", "special", "version"}
+    assert {name for name in below("scipy") if not name.startswith("_")} <= {
+        "fft",
+        "linalg",
+        "special",
+        "version",
+    }
 
 
 def test_public_names():
@@ -305,13 +373,19 @@ def test_public_names():
     assert {n for n in expected if n not in dir(tapegrad)} == set()
 
 
-@pytest.mark.parametrize("name", ["", ".errors", ".implicit", ".kernels", ".operators", ".sparse", ".statespace", ".testing"])
+@pytest.mark.parametrize(
+    "name", ["", ".errors", ".implicit", ".kernels", ".operators", ".sparse", ".statespace", ".testing"]
+)
 def test_completion_shows_what_is_public(name):
     """Nothing that is imported from elsewhere, nothing for tapegrad's own use."""
     module = importlib.import_module(f"tapegrad{name}")
     shown = {n: getattr(module, n) for n in dir(module) if not (n.startswith("__") and n.endswith("__"))}
     assert shown and (name or not [n for n in shown if n.startswith("_")])
-    assert not [n for n, x in shown.items() if not (getattr(x, "__module__", None) or x.__name__).startswith("tapegrad")]
+    assert not [
+        n
+        for n, x in shown.items()
+        if not (getattr(x, "__module__", None) or x.__name__).startswith("tapegrad")
+    ]
 
 
 BROKEN = """

@@ -10,34 +10,63 @@ from tapegrad._core.variable import FLOAT, ArrayVariable
 
 # Of Python's object model and foreign libraries, or refused with a text of its own (tests of errors).
 APART = frozenset(
-    "__array_priority__ __cupy_override_elementwise_kernel__ __cupy_override_reduction_kernel__ __dlpack__ __dlpack_device__ __module__ "
-    "__slots__ argpartition as_integer_ratio byteswap choose ctypes data dump dumps get getfield hex is_integer partition ptp put resize "
+    "__array_priority__ __cupy_override_elementwise_kernel__ __cupy_override_reduction_kernel__ __dlpack__ "
+    "__dlpack_device__ __module__ "
+    "__slots__ argpartition as_integer_ratio byteswap choose ctypes data dump dumps get getfield hex "
+    "is_integer partition ptp put resize "
     "setfield setflags to_device tofile".split()
 )
 
 
 def test_what_type_checkers_are_told_of_a_variable():
     tree = ast.parse((Path(tg.__file__).parent / "_core/attached.pyi").read_text())
-    (told,) = [{m.name for m in c.body if isinstance(m, ast.FunctionDef)} for c in tree.body if isinstance(c, ast.ClassDef)]
-    there = {n for n in {*dir(ArrayVariable), *dir(FLOAT)} if not n.startswith("_") or (n.startswith("__") and n not in dir(object))}
+    (told,) = [
+        {m.name for m in c.body if isinstance(m, ast.FunctionDef)}
+        for c in tree.body
+        if isinstance(c, ast.ClassDef)
+    ]
+    there = {
+        n
+        for n in {*dir(ArrayVariable), *dir(FLOAT)}
+        if not n.startswith("_") or (n.startswith("__") and n not in dir(object))
+    }
     assert told <= set(dir(ArrayVariable)) | set(dir(FLOAT))
-    made = {"__firstlineno__", "__static_attributes__", "__annotations__"}  # those of Python 3.13; one that comes when it is asked for
+    made = {
+        "__firstlineno__",
+        "__static_attributes__",
+        "__annotations__",
+    }  # those of Python 3.13; one that comes when it is asked for
     assert there - told - made == APART
 
 
 ROOT = Path(tg.__file__).parents[1]
 MODULES = 69
-STRICT = ("_core/*.py", "_transforms/*.py", "ops/declare.py", "implicit/__init__.py", "*.py")  # what --strict reads
+STRICT = (
+    "_core/*.py",
+    "_transforms/*.py",
+    "ops/declare.py",
+    "implicit/__init__.py",
+    "*.py",
+)  # what --strict reads
 
 
 def test_what_the_checker_leaves_out_only_shrinks():
     """`mypy` reads the package; modules that still have errors are named in pyproject.toml."""
-    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]["overrides"]
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"][
+        "overrides"
+    ]
     (ignored,) = [o["module"] for o in overrides if o.get("ignore_errors")]
     assert len(ignored) <= MODULES
-    files = {str(p.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__"): p for p in ROOT.glob("tapegrad/**/*.py")}
+    files = {
+        str(p.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__"): p
+        for p in ROOT.glob("tapegrad/**/*.py")
+    }
     assert set(ignored) <= set(files)  # one that is gone leaves the list
-    assert [m for m, p in files.items() if m in ignored and any(p in ROOT.glob(f"tapegrad/{pattern}") for pattern in STRICT)] == []
+    assert [
+        m
+        for m, p in files.items()
+        if m in ignored and any(p in ROOT.glob(f"tapegrad/{pattern}") for pattern in STRICT)
+    ] == []
 
 
 def test_exceptions_are_few_and_named():

@@ -1,4 +1,5 @@
-"""Recorded loops of Python as compiled loops: the bits of the interpreter, whatever the trips do to their arrays."""
+"""Recorded loops of Python as compiled loops: the bits of the interpreter, whatever the trips do to their
+arrays."""
 
 import warnings
 
@@ -30,7 +31,12 @@ def rolled(f, *points, method="grad", loops=None):
         for a, b in zip(got, want, strict=True):
             np.testing.assert_array_equal(a, b)
             assert type(a) is type(b)
-    eager = {"value": lambda f: f, "grad": tg.grad, "value_and_grad": tg.value_and_grad, "hvp": lambda f: lambda x, v: tg.hvp(f, x, v)}
+    eager = {
+        "value": lambda f: f,
+        "grad": tg.grad,
+        "value_and_grad": tg.value_and_grad,
+        "hvp": lambda f: lambda x, v: tg.hvp(f, x, v),
+    }
     for args in points if method in eager else ():
         for a, b in zip(leaves(call(p, args)), leaves(eager[method](f)(*args)), strict=True):
             np.testing.assert_allclose(a, b, 1e-9, 1e-12)
@@ -73,7 +79,9 @@ def test_second_order():
 def test_the_text_does_not_depend_on_the_number_of_trips(monkeypatch):
     texts = []
     compiled = loop_rerolling.compile_text
-    monkeypatch.setattr(loop_rerolling, "compile_text", lambda text, name: texts.append(text) or compiled(text, name))
+    monkeypatch.setattr(
+        loop_rerolling, "compile_text", lambda text, name: texts.append(text) or compiled(text, name)
+    )
     rolled(trajectory(20), (X,), loops=2)
     rolled(trajectory(33), (X,), loops=2)
     assert texts[:2] == texts[2:] and len(texts) == 4
@@ -151,7 +159,9 @@ def test_a_condition_in_each_trip_is_guarded():
     strict = tg.prepare(f, X, compile=True, on_change="raise")
     for _ in range(3):
         strict.grad(X)
-    with pytest.raises(tg.errors.GuardError, match=r"test_loop_rerolling.py:\d+.*: a condition is no longer True"):
+    with pytest.raises(
+        tg.errors.GuardError, match=r"test_loop_rerolling.py:\d+.*: a condition is no longer True"
+    ):
         strict.grad(X * 0.9)
 
 

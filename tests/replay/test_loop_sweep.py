@@ -1,5 +1,5 @@
-"""Loops that are recorded: their sweep, by the trip (replay/_trips.py), for random loops, regular and not, against plain calls; and what
-is copied of a buffer that they fill."""
+"""Loops that are recorded: their sweep, by the trip (replay/_trips.py), for random loops, regular and not,
+against plain calls; and what is copied of a buffer that they fill."""
 
 import warnings
 
@@ -127,8 +127,12 @@ def judged(seed, counts):
     v, points = np.cos(np.arange(N)), (x, 0.9 * x)
     p = tg.prepare(f, x)
     for at in points:
-        np.testing.assert_allclose(p.value_and_grad(at)[1], tg.grad(f)(at), rtol=1e-8, atol=1e-10, err_msg=f"seed {seed}")
-        np.testing.assert_allclose(p.hvp(at, v), tg.hvp(f, at, v), rtol=1e-8, atol=1e-10, err_msg=f"seed {seed}, hvp")
+        np.testing.assert_allclose(
+            p.value_and_grad(at)[1], tg.grad(f)(at), rtol=1e-8, atol=1e-10, err_msg=f"seed {seed}"
+        )
+        np.testing.assert_allclose(
+            p.hvp(at, v), tg.hvp(f, at, v), rtol=1e-8, atol=1e-10, err_msg=f"seed {seed}, hvp"
+        )
     counts["programs"] += 1
 
 
@@ -164,7 +168,8 @@ def test_many_loops(counts):
 
 
 def test_trips_of_usual_loops(counts):
-    """In place, through views and by elements, all trips but a few are repeated, and the bits are those of a plain call's safe rules."""
+    """In place, through views and by elements, all trips but a few are repeated, and the bits are those of a
+    plain call's safe rules."""
     Ax, buffer = np.linspace(-1.0, 1.0, 36).reshape(6, 6), np.zeros((6, 6))
 
     def f(p):
@@ -180,7 +185,11 @@ def test_trips_of_usual_loops(counts):
     p, done = tg.prepare(f, x), []
     with pytest.MonkeyPatch.context() as patch:
         do = loop_sweep.RepeatedTrip.do
-        patch.setattr(loop_sweep.RepeatedTrip, "do", lambda self, numbers: (done.append(len(self.code)), do(self, numbers)))
+        patch.setattr(
+            loop_sweep.RepeatedTrip,
+            "do",
+            lambda self, numbers: (done.append(len(self.code)), do(self, numbers)),
+        )
         found = p.grad(x)
     assert len(done) >= 12
     np.testing.assert_allclose(found, tg.grad(f)(x), rtol=1e-12)
@@ -201,7 +210,11 @@ def test_copies_are_in_proportion_to_what_is_written(monkeypatch):
         total = [0]
         for module in (recorder, _program):
             kept = module.copy_with_layout
-            monkeypatch.setattr(module, "copy_with_layout", lambda v, kept=kept: (total.__setitem__(0, total[0] + v.nbytes), kept(v))[1])
+            monkeypatch.setattr(
+                module,
+                "copy_with_layout",
+                lambda v, kept=kept: (total.__setitem__(0, total[0] + v.nbytes), kept(v))[1],
+            )
         x = np.linspace(0.1, 0.8, 8)
         p = tg.prepare(f, x)
         for _ in range(2):

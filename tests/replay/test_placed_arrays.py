@@ -1,4 +1,5 @@
-"""Bodies of operations on places of the arena, calls of NumPy's loops, whole numbers and indices in blocks."""
+"""Bodies of operations on places of the arena, calls of NumPy's loops, whole numbers and indices in
+blocks."""
 
 import numpy as np
 import pytest
@@ -82,7 +83,8 @@ def replayed(f, *args, method="value_and_grad", compile=False):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_loop_with_the_operation_is_one_block(name):
-    """The results are those of the plain call, whether rows are rolled or not; the report names no call of Python."""
+    """The results are those of the plain call, whether rows are rolled or not; the report names no call of
+    Python."""
     f = loop(OPERATIONS[name])
     for compile in (False, True):
         p, _ = replayed(f, X, compile=compile)
@@ -90,12 +92,40 @@ def test_a_loop_with_the_operation_is_one_block(name):
             for got, want in zip(p.value_and_grad(z), tg.value_and_grad(f)(z), strict=True):
                 np.testing.assert_allclose(got, want, 1e-13, 1e-14 * np.abs(want).max())
         kept = p.forms["value_and_grad"].programs[0]
-        assert not kept.failures and kept.emitted.blocks == 1 and kept.emitted.inside == len(kept.program.code)
+        assert (
+            not kept.failures and kept.emitted.blocks == 1 and kept.emitted.inside == len(kept.program.code)
+        )
         assert "calls of Python" not in p.report()
 
 
-BITS = dict.fromkeys((np.arctan, np.floor, np.cbrt, np.exp2, np.log2, np.sinh, scipy.special.erf, scipy.special.expit, scipy.special.j0), 1)
-BITS |= dict.fromkeys((np.arctan2, np.hypot, np.power, np.maximum, np.minimum, np.fmod, np.remainder, np.copysign, np.logaddexp), 2)
+BITS = dict.fromkeys(
+    (
+        np.arctan,
+        np.floor,
+        np.cbrt,
+        np.exp2,
+        np.log2,
+        np.sinh,
+        scipy.special.erf,
+        scipy.special.expit,
+        scipy.special.j0,
+    ),
+    1,
+)
+BITS |= dict.fromkeys(
+    (
+        np.arctan2,
+        np.hypot,
+        np.power,
+        np.maximum,
+        np.minimum,
+        np.fmod,
+        np.remainder,
+        np.copysign,
+        np.logaddexp,
+    ),
+    2,
+)
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, np.pi, 1e300, -1e300, 5e-324, np.inf, -np.inf, np.nan])
 
 
@@ -104,14 +134,25 @@ SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, np.pi, 1e300, -1e300, 5e-324, np.
 def test_ufuncs_have_the_bits_of_numpy(ufunc, blocks_that_do_not_pay):
     """Signed zeros, infinities and nan included; along lines, across them, backwards, and for one number."""
     rng = np.random.default_rng(0)
-    views = (lambda x: x, lambda x: x.T, lambda x: x[::-2], lambda x: x[..., 1::2], lambda x: x[:, :1], lambda x: x[0, 0])
+    views = (
+        lambda x: x,
+        lambda x: x.T,
+        lambda x: x[::-2],
+        lambda x: x[..., 1::2],
+        lambda x: x[:, :1],
+        lambda x: x[0, 0],
+    )
     f = lambda *args: tuple([ufunc(*[v(x) for x in args]) for v in views])
     args = [rng.uniform(0.1, 2.0, (5, 12)) for _ in range(BITS[ufunc])]
     p, _ = replayed(f, *args, method="value")
     assert p.forms["value"].programs[0].emitted.blocks == 1
     for low, high in ((-3, 3), (0, 1e-3), (1e200, 1e300)):
         again = [rng.uniform(low, high, (5, 12)) for _ in args]
-        for x in (again, [SPECIAL + 0 * x for x in again], [x[:, :1] + SPECIAL[::k] for k, x in zip((1, -1), again, strict=False)]):
+        for x in (
+            again,
+            [SPECIAL + 0 * x for x in again],
+            [x[:, :1] + SPECIAL[::k] for k, x in zip((1, -1), again, strict=False)],
+        ):
             for got, want in zip(p.value(*x), f(*x), strict=True):
                 np.testing.assert_array_equal(got, want)
                 np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
@@ -136,7 +177,11 @@ def test_all_operations_in_blocks(first, blocks_that_do_not_pay):
 
 @pytest.mark.parametrize("name", ["cholesky", "solve", "inv"])
 def test_a_matrix_without_a_factor_raises_as_plainly(name):
-    f = {"cholesky": np.linalg.cholesky, "solve": lambda a: np.linalg.solve(a, np.ones(6)), "inv": np.linalg.inv}[name]
+    f = {
+        "cholesky": np.linalg.cholesky,
+        "solve": lambda a: np.linalg.solve(a, np.ones(6)),
+        "inv": np.linalg.inv,
+    }[name]
     g = lambda a: (f(a * 1.0 + 0.0) * 2.0 - 1.0).sum()
     p, _ = replayed(g, matrix(X))
     assert p.forms["value_and_grad"].programs[0].emitted.blocks
@@ -213,7 +258,9 @@ def test_what_cannot_be_ordered_is_left_to_numpy(blocks_that_do_not_pay):
 # --- what is refused ---
 
 
-@pytest.mark.parametrize("ask", [bool, float, int, np.asarray, np.linalg.eigvalsh, lambda x: x.tolist(), lambda x: np.divmod(x, x)])
+@pytest.mark.parametrize(
+    "ask", [bool, float, int, np.asarray, np.linalg.eigvalsh, lambda x: x.tolist(), lambda x: np.divmod(x, x)]
+)
 def test_a_body_that_asks_for_values_is_refused(ask):
     with pytest.raises((NotPlaced, TypeError, AttributeError)):
         ask(PlacedArray(NoRows(), np.zeros((2, 2), np.int64)))

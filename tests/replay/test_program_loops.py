@@ -1,4 +1,5 @@
-"""Loops that were recorded trip by trip: three trips are worked out, and the others follow; values are those of the bound calls."""
+"""Loops that were recorded trip by trip: three trips are worked out, and the others follow; values are those
+of the bound calls."""
 
 import numpy as np
 import pytest
@@ -22,13 +23,20 @@ def made(monkeypatch):
     """The loops that are made, and what is written out instruction by instruction."""
     found, written = [], []
     init, one = trip_rows.TripRows.__init__, blocks.InstructionBlock.instruction
-    monkeypatch.setattr(trip_rows.TripRows, "__init__", lambda self, *args: init(self, *args) or found.append(self))
-    monkeypatch.setattr(blocks.InstructionBlock, "instruction", lambda self, n, *rest: written.append(n) or one(self, n, *rest))
+    monkeypatch.setattr(
+        trip_rows.TripRows, "__init__", lambda self, *args: init(self, *args) or found.append(self)
+    )
+    monkeypatch.setattr(
+        blocks.InstructionBlock,
+        "instruction",
+        lambda self, n, *rest: written.append(n) or one(self, n, *rest),
+    )
     return found, written
 
 
 def judged(f, *points, method="grad", compile=False):
-    """f at each point by blocks, and by the bound calls of the same program; captured arrays hold what a plain call leaves."""
+    """f at each point by blocks, and by the bound calls of the same program; captured arrays hold what a
+    plain call leaves."""
     p = tg.prepare(f, *points[0], compile=compile)
     for _ in range(3):
         getattr(p, method)(*points[0])
@@ -118,7 +126,9 @@ def test_arrays_of_whole_numbers_that_floats_do_not_tell():
     judged(f, (X,), (X + 1,))
 
 
-@pytest.mark.parametrize("places", [[0, 1, 2, 9, 4, 5, 3, 7, 8, 6, 10, 11], [11, 10, 9, 8, 2, 6, 5, 4, 3, 7, 1, 0]], ids=str)
+@pytest.mark.parametrize(
+    "places", [[0, 1, 2, 9, 4, 5, 3, 7, 8, 6, 10, 11], [11, 10, 9, 8, 2, 6, 5, 4, 3, 7, 1, 0]], ids=str
+)
 def test_an_index_that_leaves_its_step_within_the_loop(places):
     """The first two places, and the last one, are those of a steady loop."""
 

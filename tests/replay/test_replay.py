@@ -161,7 +161,9 @@ def test_views_of_captured_memory_are_followed():
     p = tg.prepare(f, X)
     for k in range(1, 5):
         whole[0] = k
-        assert np.allclose(p.value(X * k), 3 * k * k + (X * X).sum() * k * k) and np.array_equal(whole[1], X * k)
+        assert np.allclose(p.value(X * k), 3 * k * k + (X * X).sum() * k * k) and np.array_equal(
+            whole[1], X * k
+        )
     assert recordings(p, "value") == 1
 
 
@@ -186,7 +188,12 @@ def test_what_a_recording_used_up_is_compared():
         return y + (x[flags > 0] ** 2).sum()
 
     p, g = tg.prepare(f, X), tg.grad(f)
-    for change in (lambda: n.fill(3), lambda: order.sort(), lambda: flags.fill(1.0), lambda: flags.fill(-1.0)):
+    for change in (
+        lambda: n.fill(3),
+        lambda: order.sort(),
+        lambda: flags.fill(1.0),
+        lambda: flags.fill(-1.0),
+    ):
         for _ in range(3):
             assert np.allclose(p.grad(X), g(X))
         change()
@@ -225,7 +232,12 @@ def test_arguments_that_share_memory():
 
 def settings():
     """(what changes a setting that f reads, f) for each way to it."""
-    box, items, table, names = SimpleNamespace(scale=2.0), [1.0, 2.0], {"scale": 2.0}, {"np": np, "scale": 2.0, "__name__": "user"}
+    box, items, table, names = (
+        SimpleNamespace(scale=2.0),
+        [1.0, 2.0],
+        {"scale": 2.0},
+        {"np": np, "scale": 2.0, "__name__": "user"},
+    )
     k = 2.0
 
     def rebind():
@@ -250,7 +262,11 @@ def settings():
     yield "entry", lambda x: (x * x).sum() * table["scale"], lambda: table.update(scale=3.0)
     yield "global", names["f"], lambda: names.update(scale=3.0)
     yield "function", lambda x: (helper.f(x) ** 2).sum(), lambda: setattr(helper, "f", lambda x: x * 3.0)
-    yield "method that was inherited", lambda x: derived(x), lambda: setattr(Derived, "__call__", lambda self, x: (x**3).sum())
+    yield (
+        "method that was inherited",
+        lambda x: derived(x),
+        lambda: setattr(Derived, "__call__", lambda self, x: (x**3).sum()),
+    )
 
 
 @pytest.mark.parametrize("case", list(settings()), ids=lambda case: case[0])
@@ -263,7 +279,9 @@ def test_what_f_reads_is_guarded(case):
     change()
     assert np.allclose(p.grad(X), tg.grad(f)(X)) and not np.allclose(p.grad(X), before) and recordings(p) == 2
     with pytest.raises(
-        GuardError, match=r"prepare\(.*\)\.grad: what the function reads from its surroundings .* has changed; with on_change="
+        GuardError,
+        match=r"prepare\(.*\)\.grad: what the function reads from its surroundings .* has changed; with "
+        r"on_change=",
     ):
         strict.grad(X)
 
@@ -290,7 +308,10 @@ def test_a_branch_that_flips():
     strict = tg.prepare(branching, X, on_change="raise")
     strict.grad(X)
     line = branching.__code__.co_firstlineno + 1
-    with pytest.raises(GuardError, match=rf"prepare\(branching\)\.grad: .*test_replay\.py:{line}: a condition is no longer True; with"):
+    with pytest.raises(
+        GuardError,
+        match=rf"prepare\(branching\)\.grad: .*test_replay\.py:{line}: a condition is no longer True; with",
+    ):
         strict.grad(-X)
 
 
@@ -302,7 +323,10 @@ def test_shapes_dtypes_and_arguments_of_another_kind():
             continue
         got = p.grad(x)
         assert got.dtype == want.dtype and np.array_equal(got, want)
-    with pytest.raises(GuardError, match=r"argument 0 is an array of shape \(4,\), float64 instead of an array of shape \(3,\), float64"):
+    with pytest.raises(
+        GuardError,
+        match=r"argument 0 is an array of shape \(4,\), float64 instead of an array of shape \(3,\), float64",
+    ):
         strict.grad(np.ones(4))
     with pytest.raises(GuardError, match=r"2 arguments instead of 1"):
         strict.grad(X, X)
@@ -400,7 +424,11 @@ def test_compiled_code_that_wants_numbers(recwarn):
     for x in (X, X, V, V):
         assert np.allclose(p.grad(x), tg.grad(f)(x))
     assert "run as it is, not recorded" in p.report()
-    with pytest.raises(GuardError, match=r"prepare\(<lambda>\)\.grad: <lambda> \(.*\) cannot be recorded: .*x\.hex\(\) of a tracked value"):
+    with pytest.raises(
+        GuardError,
+        match=r"prepare\(<lambda>\)\.grad: <lambda> \(.*\) cannot be recorded: .*x\.hex\(\) of a tracked "
+        r"value",
+    ):
         tg.prepare(f, X, on_change="raise").grad(X)
 
 
@@ -464,7 +492,9 @@ def test_results_are_fresh_and_out_is_filled():
     out = np.zeros(3)
     value, hv = g.jvp(X, V), g.hvp(X, V, out=out)
     assert hv is out and np.allclose(out, 6 * X * V) and np.allclose(value[1], (3 * X**2 * V).sum())
-    with pytest.raises(ShapeError, match=r"prepare\(cubes\)\.grad: out= is ndarray\(4,\), the result is ndarray\(3,\)"):
+    with pytest.raises(
+        ShapeError, match=r"prepare\(cubes\)\.grad: out= is ndarray\(4,\), the result is ndarray\(3,\)"
+    ):
         g.grad(X, out=np.zeros(4))
     with pytest.raises(ShapeError, match="float32"):
         g.grad(X.astype(np.float32), out=np.zeros(3))
@@ -491,7 +521,9 @@ def test_large_arrays_use_memory_again():
     for k in range(1, 5):
         assert np.allclose(p.grad(x * k), tg.grad(f)(x * k), 1e-13, 1e-13)
         value, gradient, hv = p.value_grad_hvp(x * k, x)
-        assert np.allclose(hv, tg.hvp(f, x * k, x), 1e-13, 1e-13) and np.allclose(gradient, p.grad(x * k), 1e-13, 1e-13)
+        assert np.allclose(hv, tg.hvp(f, x * k, x), 1e-13, 1e-13) and np.allclose(
+            gradient, p.grad(x * k), 1e-13, 1e-13
+        )
 
 
 def test_several_threads_replay_one_program():
@@ -520,15 +552,23 @@ def test_several_threads_replay_one_program():
 
 
 def test_bad_input():
-    with pytest.raises(ArgumentError, match=r"prepare\(cubes\): give arguments like those of the calls to come"):
+    with pytest.raises(
+        ArgumentError, match=r"prepare\(cubes\): give arguments like those of the calls to come"
+    ):
         tg.prepare(cubes)
-    with pytest.raises(ArgumentError, match=r"prepare\(cubes\): on_change='again'; it is 'record' or 'raise'"):
+    with pytest.raises(
+        ArgumentError, match=r"prepare\(cubes\): on_change='again'; it is 'record' or 'raise'"
+    ):
         tg.prepare(cubes, X, on_change="again")
-    with pytest.raises(ArgumentError, match=r"prepare\(cubes\): argnums=1 does not fit a call with 1 positional"):
+    with pytest.raises(
+        ArgumentError, match=r"prepare\(cubes\): argnums=1 does not fit a call with 1 positional"
+    ):
         tg.prepare(cubes, X, argnums=1)
     with pytest.raises(ArgumentError, match=r"prepare\(cubes\): argument 0 has dtype int64"):
         tg.prepare(cubes, np.arange(3))
-    with pytest.raises(ArgumentError, match=r"\.hvp: a product is that of argument 0; prepare with argnums=0, not 1"):
+    with pytest.raises(
+        ArgumentError, match=r"\.hvp: a product is that of argument 0; prepare with argnums=0, not 1"
+    ):
         tg.prepare(lambda a, x: (a * x).sum(), X, X, argnums=1).hvp(X, V)
     with pytest.raises(ShapeError, match="tangent"):
         tg.prepare(cubes, X).hvp(X, np.ones(4))
@@ -573,7 +613,13 @@ def test_many_directions_at_once_are_recorded():
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_results_lie_in_memory_as_those_of_a_plain_call(order, n):
     x = np.array(np.random.default_rng(0).random((n, n)), order=order)
-    functions = [np.sin, lambda x: (x * 2).T, lambda x: x, lambda x: (x * 2)[:, ::-1], lambda x: np.cumsum(x[::-1], 0)]
+    functions = [
+        np.sin,
+        lambda x: (x * 2).T,
+        lambda x: x,
+        lambda x: (x * 2)[:, ::-1],
+        lambda x: np.cumsum(x[::-1], 0),
+    ]
     for f in functions:
         p, want = tg.prepare(f, x), f(x)
         for _ in range(4):
@@ -639,7 +685,8 @@ def test_buffers_written_whole_and_in_parts(method):
             found = getattr(p, method)(*args)
         g, buffers = made()
         want = {
-            "value": lambda: g(x), "grad": lambda: tg.grad(g)(x), "value_and_grad": lambda: tg.value_and_grad(g)(x),
+            "value": lambda: g(x), "grad": lambda: tg.grad(g)(x),
+            "value_and_grad": lambda: tg.value_and_grad(g)(x),
             "jvp": lambda: tg.jvp(g, (x,), (V,)), "hvp": lambda: tg.hvp(g, x, V),
         }[method]()  # fmt: skip
         for one, other in zip(leaves(found), leaves(want), strict=True):
@@ -676,7 +723,11 @@ def test_parts_that_do_not_fit_are_told_where():
 
         return f
 
-    for at, y, error in ((7, lambda x: x[0], IndexError), (slice(2), lambda x: x, ShapeError), ((0, 1), lambda x: x[0], IndexError)):
+    for at, y, error in (
+        (7, lambda x: x[0], IndexError),
+        (slice(2), lambda x: x, ShapeError),
+        ((0, 1), lambda x: x[0], IndexError),
+    ):
         with pytest.raises(error):
             tg.prepare(wrong(at, y), X).grad(X)
         np.testing.assert_array_equal(buffer, [X[0], 0.0, 0.0])  # as a plain call leaves it
@@ -700,7 +751,8 @@ def test_what_is_read_only_is_not_taken_over():
 
 
 def test_a_function_that_takes_another_way_at_each_call():
-    """An event in a loop: few recordings, further and further apart, and then none; five ways in turn are recorded and replayed."""
+    """An event in a loop: few recordings, further and further apart, and then none; five ways in turn are
+    recorded and replayed."""
 
     def f(x):
         y = x * 1.0
@@ -754,7 +806,10 @@ class Weak(Held):
 
 
 @pytest.mark.parametrize("kind", (Held, Weak))
-@pytest.mark.parametrize("read", (lambda h: h.twice, lambda h: vars(h)["a"], copy.copy, lambda h: getattr(h, "a")))  # noqa: B009
+@pytest.mark.parametrize(
+    "read",
+    (lambda h: h.twice, lambda h: vars(h)["a"], copy.copy, lambda h: getattr(h, "a")),  # noqa: B009
+)
 def test_what_is_as_it_was_is_not_walked_through_again(read, kind):
     """One comparison for each place that was passed is enough, whatever the way that code reads it."""
     outer = kind(np.array([1.0, 2.0, 3.0]))

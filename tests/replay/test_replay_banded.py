@@ -1,4 +1,5 @@
-"""Products with matrices that turn out to be zero but near their diagonals: what says so, the products, and what NumPy gives."""
+"""Products with matrices that turn out to be zero but near their diagonals: what says so, the products, and
+what NumPy gives."""
 
 import ctypes
 
@@ -107,7 +108,17 @@ def test_replays_whose_matrix_is_banded_or_is_not(f, A, n, monkeypatch):
     A, u = A.copy(), rng.normal(size=(n, n))
     g = lambda u: f(A, u)
     p = tg.prepare(g, u)
-    for k, matrix in enumerate((A.copy(), A.copy(), band(rng, n, 0), band(rng, n, 1), rng.normal(size=(n, n)), np.zeros((n, n)), A.copy())):
+    for k, matrix in enumerate(
+        (
+            A.copy(),
+            A.copy(),
+            band(rng, n, 0),
+            band(rng, n, 1),
+            rng.normal(size=(n, n)),
+            np.zeros((n, n)),
+            A.copy(),
+        )
+    ):
         A[...] = matrix
         at, v = u * (1 + k / 7), rng.normal(size=(n, n))
         np.testing.assert_allclose(p.grad(at), tg.grad(g)(at), 1e-11, 1e-11)

@@ -1,4 +1,5 @@
-"""Small operations of a program as one call of the interpreter: each of its operations, views, writes, guards, and what NumPy does."""
+"""Small operations of a program as one call of the interpreter: each of its operations, views, writes,
+guards, and what NumPy does."""
 
 from types import SimpleNamespace
 
@@ -17,7 +18,15 @@ from tapegrad.replay.interpreter import blocks, instruction_kinds
 from tapegrad.replay.interpreter.arena import arena_view, view_steps
 from tapegrad.replay.interpreter.element_rows import rows_of
 from tapegrad.replay.interpreter.foreign_calls import LOOPED, ufunc_loop
-from tapegrad.replay.interpreter.machine_code import CHECKED, IN_LINES, NUMBER, OPERATIONS, OWN, PAIRED, interpreter
+from tapegrad.replay.interpreter.machine_code import (
+    CHECKED,
+    IN_LINES,
+    NUMBER,
+    OPERATIONS,
+    OWN,
+    PAIRED,
+    interpreter,
+)
 from tapegrad.replay.record.recorder import Instruction
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
@@ -54,7 +63,10 @@ def declared_rows():
         signature = signature_of(entry.prim.run)
         if entry.prim.scalar is not None and not signature.settings and name != "select":
             args = tuple(range(len(signature.arrays)))
-            found[name] = rows_of(Instruction(entry.prim, args, {}), dict.fromkeys(args, (True, (2,), (8,), np.dtype(float), True)))
+            found[name] = rows_of(
+                Instruction(entry.prim, args, {}),
+                dict.fromkeys(args, (True, (2,), (8,), np.dtype(float), True)),
+            )
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
@@ -67,10 +79,14 @@ def test_a_new_operation_has_rows_by_its_declaration():
     rows, truth, _ = rows_of(Instruction(prim, (0,), {}), {0: (True, (2,), (8,), np.dtype(float), True)})
     assert rows == (("mul", (0.5, 0)), ("mul", (-1, 0))) and not truth
     assert {"add", "sqrt", "square", "sign", "deg2rad", "bell", "less"} <= ROWS.keys()
-    assert {"log2", "tan", "maximum", "xlogy", "power_of"}.isdisjoint(ROWS)  # exact, exact, not finite, not finite, rough
+    assert {"log2", "tan", "maximum", "xlogy", "power_of"}.isdisjoint(
+        ROWS
+    )  # exact, exact, not finite, not finite, rough
 
 
-@pytest.mark.parametrize("name", sorted(name for name, rows in ROWS.items() if not rows[1] and name != "tanh_slope"))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, rows in ROWS.items() if not rows[1] and name != "tanh_slope")
+)
 def test_each_operation_is_that_of_its_primitive(name):
     g = tg.ops.declare.PRIMITIVES[name]
     two = len(signature_of(g.prim.run).arrays) == 2
@@ -115,7 +131,15 @@ def test_operations_by_their_declaration_at_the_edge(name):
     f, tiny = EDGES[name], 1e-320
     total = lambda x: np.sum(f(x) * 1.0)
     p, q, gradient = tg.prepare(f, X), tg.prepare(total, X), tg.grad(total)
-    points = X, X, X, np.array([np.nan, -0.0, np.inf, 1.0]), np.array([-np.inf, 0.0, -1.0, 1e308]), np.array([tiny, -tiny, 5.0, -0.0]), -X
+    points = (
+        X,
+        X,
+        X,
+        np.array([np.nan, -0.0, np.inf, 1.0]),
+        np.array([-np.inf, 0.0, -1.0, 1e308]),
+        np.array([tiny, -tiny, 5.0, -0.0]),
+        -X,
+    )
     with np.errstate(all="ignore"):
         for x in points:
             got, want = p.value(x), f(x)
@@ -135,7 +159,17 @@ def views(x):
     y = m.T + m
     y = y[::-1, 1:] * m[:, :1] + np.broadcast_to(x[:2], (2, 2)) - x[[0, 3]][:, None]
     z = np.concatenate([y.ravel(), x * 0.5, np.array([x[0] * x[1], 2.0])])
-    return y, z.sum(), z[1::2] * 3.0, np.stack([z, z[::-1]]).sum(axis=0), np.pad(x * 1.0, 1), np.roll(x * 1.0, 1), m @ m, m @ x[:2], x @ x
+    return (
+        y,
+        z.sum(),
+        z[1::2] * 3.0,
+        np.stack([z, z[::-1]]).sum(axis=0),
+        np.pad(x * 1.0, 1),
+        np.roll(x * 1.0, 1),
+        m @ m,
+        m @ x[:2],
+        x @ x,
+    )
 
 
 def test_views_products_and_sums():
@@ -169,7 +203,12 @@ def test_writes_and_who_sees_them():
 
 
 def test_arrays_in_another_memory_order():
-    f = lambda m, x: (m * 2.0 + m.T, (m + x)[:, 0] * 1.0, m.T.ravel(order="K") * x[0], (m * x).copy(order="F") + 1.0)
+    f = lambda m, x: (
+        m * 2.0 + m.T,
+        (m + x)[:, 0] * 1.0,
+        m.T.ravel(order="K") * x[0],
+        (m * x).copy(order="F") + 1.0,
+    )
     m = np.arange(16.0).reshape(4, 4)
     for order in ("C", "F"):
         blocked(f, (np.array(m, order=order), X), (np.array(m + 1, order=order), X * 2))
@@ -284,7 +323,14 @@ def test_small_systems(n):
     def f(a, s, b):
         a, s = a * 1.0 + 0.0, s * 1.0 + 0.0
         L = np.linalg.cholesky(s)
-        return np.linalg.solve(a, b), np.linalg.solve(a.T, b[:, 0]), L, np.linalg.solve(s, b) + 0.0, np.trace(s) * 2.0, np.tril(a) * 1.0
+        return (
+            np.linalg.solve(a, b),
+            np.linalg.solve(a.T, b[:, 0]),
+            L,
+            np.linalg.solve(s, b) + 0.0,
+            np.trace(s) * 2.0,
+            np.tril(a) * 1.0,
+        )
 
     blocked(f, *[(general(k), spd(n, k), b * (k + 1)) for k in range(4)], inside=1e-11)
     weighed = lambda a, s, b: sum([(v * v).sum() for v in f(a, s, b)])
@@ -336,7 +382,15 @@ def test_derivatives_of_a_factor_by_whether_its_matrix_is_symmetric():
     f = lambda a: (np.linalg.cholesky(a * 1.0 + 0.0) ** 2 * np.arange(9.0).reshape(3, 3)).sum()
     p = tg.prepare(f, spd(3))
     lower = np.tril(spd(3))
-    for a in (spd(3), spd(3, 1), spd(3), lower, spd(3) + 1e-3 * np.triu(np.ones((3, 3)), 1), np.diag([1.0, 2.0, 3.0]), spd(3, 2)):
+    for a in (
+        spd(3),
+        spd(3, 1),
+        spd(3),
+        lower,
+        spd(3) + 1e-3 * np.triu(np.ones((3, 3)), 1),
+        np.diag([1.0, 2.0, 3.0]),
+        spd(3, 2),
+    ):
         np.testing.assert_allclose(p.grad(a), tg.grad(f)(a), 1e-11, 1e-12)
     assert p.forms["grad"].programs[0].emitted.blocks
 
@@ -365,7 +419,13 @@ def a_view(rng, x):
         if kind == 0 and x.ndim:
             at = [slice(None)] * x.ndim
             step = int(rng.choice([1, 1, 2, -1, -2]))
-            at[rng.integers(x.ndim)] = slice(None, None, step) if rng.integers(2) else slice(1, None) if step > 0 else slice(None, -1)
+            at[rng.integers(x.ndim)] = (
+                slice(None, None, step)
+                if rng.integers(2)
+                else slice(1, None)
+                if step > 0
+                else slice(None, -1)
+            )
             part = x[tuple(at)]
             x = part if 0 not in part.shape else x
         elif kind == 1:
@@ -427,7 +487,9 @@ def judged_lines(seeds):
             at = x + 0.01 * k, y - 0.01 * k
             for got, want in zip(p.value(*at), f(*at), strict=True):
                 np.testing.assert_allclose(got, want, 1e-11, 1e-13, err_msg=f"seed {seed}")
-            np.testing.assert_allclose(q.grad(*at), tg.grad(weighed)(*at), 1e-10, 1e-12, err_msg=f"seed {seed}")
+            np.testing.assert_allclose(
+                q.grad(*at), tg.grad(weighed)(*at), 1e-10, 1e-12, err_msg=f"seed {seed}"
+            )
         for form in (p.forms["value"], q.forms["grad"]):
             kept = form.programs[0]
             assert not kept.failures
@@ -449,13 +511,16 @@ def test_lines_of_three_thousand_programs(seeds):
 
 
 OF_ROWS = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt, "copy": np.positive, "neg": np.negative,
-    "abs": np.abs, "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "select": lambda c, x, y: np.where(c != 0, x, y),
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt,
+    "copy": np.positive, "neg": np.negative,
+    "abs": np.abs, "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "select": lambda c,
+    x, y: np.where(c != 0, x, y),
     "tanh_slope": lambda x, y: np.where(y * y < 0.99, 1 - y * y, 1 / np.cosh(x) ** 2),
     **{
         f"{a}_{b}": lambda x, y, z, f=f, g=g: g(f(x, y), z)
         for a, f in (("mul", np.multiply), ("add", np.add), ("sub", np.subtract))
-        for b, g in (("mul", np.multiply), ("add", np.add), ("sub", np.subtract), ("rsub", lambda p, z: z - p))
+        for b, g in (("mul", np.multiply), ("add", np.add), ("sub", np.subtract), ("rsub", lambda p,
+        z: z - p))
     },
 }  # fmt: skip
 OF_ROWS |= {name: getattr(np, name) for name in OWN}
@@ -489,7 +554,14 @@ def test_each_kind_of_line(row, shape):
         block.settle()
         assert block.code[0] == NUMBER[row] and block.along == 1
         with np.errstate(invalid="ignore"):
-            old, made = values[0], OF_ROWS[name](*values[1:]) if name in OF_ROWS else values[1] * values[2] if way[1:] else values[1]
+            old, made = (
+                values[0],
+                OF_ROWS[name](*values[1:])
+                if name in OF_ROWS
+                else values[1] * values[2]
+                if way[1:]
+                else values[1],
+            )
         if name not in OF_ROWS:
             made = (old[..., 0] + made.sum(-1))[..., None] if " sum " in row else old + made
         found = block.run(*block.before, memory.address)
@@ -532,10 +604,15 @@ def test_functions_along_lines_have_the_bits_of_numpy(name):
 
 @pytest.mark.parametrize("name", OWN)
 def test_own_functions_along_lines(name):
-    """Within two units in the last place, also near zeros far out; nan is noted from 2^47 on, where others do the work; the bits do not
-    depend on the place in a line."""
+    """Within two units in the last place, also near zeros far out; nan is noted from 2^47 on, where others do
+    the work; the bits do not depend on the place in a line."""
     rng, f = np.random.default_rng(0), getattr(np, name)
-    for x in (rng.uniform(-4, 4, (3, 37)), np.arange(40) * np.pi, 2.0 ** rng.uniform(-60, 46.9, 55), np.full(7, 2.0**48)):
+    for x in (
+        rng.uniform(-4, 4, (3, 37)),
+        np.arange(40) * np.pi,
+        2.0 ** rng.uniform(-60, 46.9, 55),
+        np.full(7, 2.0**48),
+    ):
         block, (at, to) = bare_block(x, np.zeros(x.shape))
         block.row(name, to, at)
         assert [row[0] for row in block.rows] == [NUMBER[f"{name} 1"]]
@@ -554,8 +631,14 @@ def row_of(name, x):
 
 
 def test_a_loop_is_taken_only_for_float64():
-    assert ufunc_loop(np.isnan) is None and ufunc_loop(np.left_shift) is None and ufunc_loop(np.divmod) is not None
-    assert all([ufunc_loop(f) is not None for f in (np.sqrt, np.arctan2, scipy.special.erf, scipy.special.betainc)])
+    assert (
+        ufunc_loop(np.isnan) is None
+        and ufunc_loop(np.left_shift) is None
+        and ufunc_loop(np.divmod) is not None
+    )
+    assert all(
+        [ufunc_loop(f) is not None for f in (np.sqrt, np.arctan2, scipy.special.erf, scipy.special.betainc)]
+    )
 
 
 # How the places of a matrix of a shape lie: the shape of the array, and the view of it.
@@ -582,9 +665,12 @@ def test_products_by_blas(monkeypatch, one, other):
     monkeypatch.setattr(blocks, "BLAS_VECTOR_PRODUCTS", 0)
     rng = np.random.default_rng(1)
     for shapes in PRODUCTS:
-        values = [rng.normal(size=LAID_OUT[how][0](shape)) for how, shape in zip((one, other), shapes, strict=True)]
+        values = [
+            rng.normal(size=LAID_OUT[how][0](shape)) for how, shape in zip((one, other), shapes, strict=True)
+        ]
         shown = lambda pair, shapes=shapes: [
-            np.broadcast_to(LAID_OUT[how][1](v), shape) for how, v, shape in zip((one, other), pair, shapes, strict=True)
+            np.broadcast_to(LAID_OUT[how][1](v), shape)
+            for how, v, shape in zip((one, other), pair, shapes, strict=True)
         ]
         a, b = shown(values)
         for bad in (False, True):
@@ -649,7 +735,8 @@ LONG = np.linspace(0.3, 0.9, 40)
 
 
 def paired(x, y):
-    """Products, sums and differences with one reader, with more, and with operands that are written meanwhile."""
+    """Products, sums and differences with one reader, with more, and with operands that are written
+    meanwhile."""
     a, b = x * y, x - y
     buffer = x * 1.5
     held = buffer * y
@@ -662,7 +749,11 @@ def paired(x, y):
 def test_two_operations_in_one_row(monkeypatch):
     names = set()
     lines = blocks.InstructionBlock.lines
-    monkeypatch.setattr(blocks.InstructionBlock, "lines", lambda self, name, *rest: lines(self, name, *rest) and names.add(name) is None)
+    monkeypatch.setattr(
+        blocks.InstructionBlock,
+        "lines",
+        lambda self, name, *rest: lines(self, name, *rest) and names.add(name) is None,
+    )
     blocked(paired, (LONG, LONG[::-1].copy()), (LONG * 1.3, LONG * LONG), inside=1e-15)
     assert {"mul_add", "mul_rsub", "add_mul", "muladd"} <= names, names
 

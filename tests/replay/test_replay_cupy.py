@@ -1,4 +1,5 @@
-"""Replays on CuPy: how many kernels they launch, that nobody waits for the device, and that they may be one CUDA graph.
+"""Replays on CuPy: how many kernels they launch, that nobody waits for the device, and that they may be one
+CUDA graph.
 
 The graph itself needs a device; on hosted CuPy one is played that does its work again at each launch."""
 

@@ -1,4 +1,5 @@
-"""Groups of instructions on CuPy arrays as kernels of CUDA C: its text, run on the host by g++, agrees with plain calls."""
+"""Groups of instructions on CuPy arrays as kernels of CUDA C: its text, run on the host by g++, agrees with
+plain calls."""
 
 import numpy as np
 import pytest
@@ -26,11 +27,20 @@ FUNCTIONS = {
 }
 
 
-FEW = [("chain", "hvp", "f4"), ("sines", "value", "f8"), ("choices", "grad", "f8"), ("stencil", "hvp", "f8"), ("blocks", "grad", "f8")]
+FEW = [
+    ("chain", "hvp", "f4"),
+    ("sines", "value", "f8"),
+    ("choices", "grad", "f8"),
+    ("stencil", "hvp", "f8"),
+    ("blocks", "grad", "f8"),
+]
 ALL = [(f, m, t) for f in FUNCTIONS for m in ("value", "grad", "hvp") for t in ("f8", "f4")]
 
 
-@pytest.mark.parametrize(("name", "method", "dtype"), [*FEW, *[pytest.param(*c, marks=pytest.mark.long) for c in ALL if c not in FEW]])
+@pytest.mark.parametrize(
+    ("name", "method", "dtype"),
+    [*FEW, *[pytest.param(*c, marks=pytest.mark.long) for c in ALL if c not in FEW]],
+)
 def test_the_kernels_agree_with_plain_calls(name, method, dtype, cupy):
     x, v = X.astype(dtype), Y.astype(dtype)
     f, g = (lambda x: FUNCTIONS[name](cupy, x)), (lambda x: FUNCTIONS[name](np, x))
@@ -39,9 +49,13 @@ def test_the_kernels_agree_with_plain_calls(name, method, dtype, cupy):
         at, by = (x * dtype_of(dtype)(1 + k / 8), v)
         given = (cupy.asarray(at), cupy.asarray(by))[: 2 if method == "hvp" else 1]
         got = host(cupy, getattr(p, method)(*given))[0]
-        want = {"value": lambda: g(at), "grad": lambda: tg.grad(g)(at), "hvp": lambda: tg.hvp(g, at, by)}[method]()
+        want = {"value": lambda: g(at), "grad": lambda: tg.grad(g)(at), "hvp": lambda: tg.hvp(g, at, by)}[
+            method
+        ]()
         assert got.dtype == want.dtype and got.shape == np.shape(want)
-        np.testing.assert_allclose(got, want, 1e-11 if dtype == "f8" else 2e-3, 1e-11 if dtype == "f8" else 2e-3)
+        np.testing.assert_allclose(
+            got, want, 1e-11 if dtype == "f8" else 2e-3, 1e-11 if dtype == "f8" else 2e-3
+        )
     kept = p.forms[method].programs[0]
     assert kept.emitted.groups and not kept.failures and not kept.refusals
 
@@ -77,7 +91,10 @@ def test_what_is_written_read_and_carried_on(cupy):
 
 def test_integers_beside_floats(cupy):
     whole, small = cupy.arange(600) - 300, cupy.arange(600, dtype="i4")[::-1]
-    f = lambda x: (x * whole + x / (small + 1.0), np.where(x > 0.0, x, whole))  # (hosted CuPy's own counts its calls, which is state)
+    f = lambda x: (
+        x * whole + x / (small + 1.0),
+        np.where(x > 0.0, x, whole),
+    )  # (hosted CuPy's own counts its calls, which is state)
     x = cupy.asarray(X)
     p = tg.prepare(f, x, compile=True)
     for _ in range(4):

@@ -20,7 +20,8 @@ def all_that_can_be(monkeypatch):
 
 
 def grouped(f, *points, method="value", names=(), rtol=1e-12):
-    """f at each point by a replay with groups in it, and by a plain call; `names`: what must be in a group."""
+    """f at each point by a replay with groups in it, and by a plain call; `names`: what must be in a
+    group."""
     p = tg.prepare(f, points[0], compile=True)
     plain = f if method == "value" else getattr(tg, method)(f)
     for x in (points[0], points[0], points[0], *points):
@@ -63,11 +64,24 @@ def softmax(x):
 @pytest.mark.parametrize("method", ["value", "grad"])
 def test_softmax(method):
     ties = np.round(X)
-    grouped(softmax, X, X * 3, ties, method=method, names={"highest"} | ({"equal", "divide", "copy"} if method == "grad" else set()))
+    grouped(
+        softmax,
+        X,
+        X * 3,
+        ties,
+        method=method,
+        names={"highest"} | ({"equal", "divide", "copy"} if method == "grad" else set()),
+    )
 
 
 def test_the_gradient_of_an_extreme_is_shared_out_among_equals():
-    grouped(lambda x: (x.max(axis=0) * 2.0).sum() + x.min() ** 2, np.round(X), X, method="grad", names={"equal", "sum"})
+    grouped(
+        lambda x: (x.max(axis=0) * 2.0).sum() + x.min() ** 2,
+        np.round(X),
+        X,
+        method="grad",
+        names={"equal", "sum"},
+    )
 
 
 def test_counts_that_others_read_are_integers():
@@ -96,9 +110,19 @@ def test_integers_as_operands(kind):
         large = large * 2**31 + large
     few = np.arange(53, dtype=kind)
     for whole in (large, large[::-1], large.T.copy().T, few, large[:, :1]):
-        f = lambda x, whole=whole: (x * whole + 0.5, np.where(x > 0, x, whole), (x - whole).sum(), whole / (x * x + 1.0))
+        f = lambda x, whole=whole: (
+            x * whole + 0.5,
+            np.where(x > 0, x, whole),
+            (x - whole).sum(),
+            whole / (x * x + 1.0),
+        )
         grouped(f, X, -X, names={"multiply", "select", "subtract"})
-    exact = lambda x: (x * 2.0, large > 2**40 if kind == "i8" else large > 5, large // 2, x + (large == large + 1))
+    exact = lambda x: (
+        x * 2.0,
+        large > 2**40 if kind == "i8" else large > 5,
+        large // 2,
+        x + (large == large + 1),
+    )
     grouped(exact, X)
 
 

@@ -1,4 +1,5 @@
-"""Replays that raise: errors of operations are those of a plain call, faults of ours are shown once and cost time only."""
+"""Replays that raise: errors of operations are those of a plain call, faults of ours are shown once and cost
+time only."""
 
 import os
 import sys
@@ -26,7 +27,10 @@ def test_a_text_that_cannot_be_written_is_told_once(monkeypatch):
     p = tg.prepare(cubes, X)
     p.grad(X), p.grad(X)
     monkeypatch.setattr(emitted.EmittedProgram, "emit", failing)
-    with pytest.warns(ReplayWarning, match=r"prepare\(cubes\): .* by a fault of tapegrad: ValueError: a fault; its operations are called"):
+    with pytest.warns(
+        ReplayWarning,
+        match=r"prepare\(cubes\): .* by a fault of tapegrad: ValueError: a fault; its operations are called",
+    ):
         found = p.grad(X + 1)
     monkeypatch.undo()
     assert np.array_equal(found, 3 * (X + 1) ** 2)
@@ -103,7 +107,8 @@ PACKAGE = os.path.dirname(tg.__file__)
 
 
 def with_fault(n):
-    """(gradient or None, what f has written, calls of ours), with a fault put in at the n-th of these; f is a new one."""
+    """(gradient or None, what f has written, calls of ours), with a fault put in at the n-th of these; f is a
+    new one."""
     space = {"total": np.zeros(2)}
     exec(compile(ADDS, "<adds>", "exec"), space)
     p, calls = tg.prepare(space["f"], np.ones(2)), 0
@@ -126,7 +131,9 @@ def with_fault(n):
     return g, space["total"].tolist(), calls
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # where the fault meets what a collector runs
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # where the fault meets what a collector runs
 def test_a_fault_in_a_recording_runs_the_function_at_most_once():
     """Wherever it is: the error, and the buffer as before or after one call, or the right result."""
     calls = with_fault(0)[2]
@@ -140,7 +147,9 @@ def test_a_fault_in_a_recording_runs_the_function_at_most_once():
 def test_a_function_of_which_nothing_can_be_told_is_not_looked_through(monkeypatch):
     """The walk ends with the first doubt, however much there is to be met; and nothing is recorded."""
     visited, visit = [], dependencies.DependencyWalk.visit
-    monkeypatch.setattr(dependencies.DependencyWalk, "visit", lambda walk, x: (visited.append(x), visit(walk, x)))
+    monkeypatch.setattr(
+        dependencies.DependencyWalk, "visit", lambda walk, x: (visited.append(x), visit(walk, x))
+    )
     monkeypatch.setattr(form, "Recording", failing)
     world = [[float(k)] for k in range(5000)]
 
@@ -150,6 +159,9 @@ def test_a_function_of_which_nothing_can_be_told_is_not_looked_through(monkeypat
     p = tg.prepare(reads, X)
     for _ in range(2):
         np.testing.assert_array_equal(p.grad(X), np.full(3, 5000.0))
-    assert len(visited) < 200 and "run as it is, not recorded: it reads what the code reads by `eval`" in p.report()
+    assert (
+        len(visited) < 200
+        and "run as it is, not recorded: it reads what the code reads by `eval`" in p.report()
+    )
     with pytest.raises(GuardError, match="cannot be recorded: it reads"):
         tg.prepare(reads, X, on_change="raise").grad(X)

@@ -1,4 +1,5 @@
-"""Large arrays in compiled loops: each operation against its primitive, views, writes, stencils, sums, and what NumPy would warn of."""
+"""Large arrays in compiled loops: each operation against its primitive, views, writes, stencils, sums, and
+what NumPy would warn of."""
 
 import math
 import threading
@@ -50,26 +51,64 @@ def fused(f, *points, rtol=4e-15, method="value", groups=1):
 # --- elementwise operations ---
 
 SMOOTH = [
-    np.sqrt, np.exp, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.sinh,
-    np.cosh, np.tanh, np.arcsinh, np.arctanh, sp.erf, sp.erfc, sp.erfcx, sp.ndtr, sp.log_ndtr, sp.expit, sp.log_expit, sp.gammaln,
+    np.sqrt, np.exp, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.arcsin,
+    np.arccos, np.arctan, np.sinh,
+    np.cosh, np.tanh, np.arcsinh, np.arctanh, sp.erf, sp.erfc, sp.erfcx, sp.ndtr, sp.log_ndtr, sp.expit,
+    sp.log_expit, sp.gammaln,
     sp.digamma, sp.logit, sp.entr,
 ]  # fmt: skip
-PLAIN = [np.negative, np.positive, np.square, np.reciprocal, np.absolute, np.fabs, np.sign, np.floor, np.ceil, np.trunc, np.rint]
+PLAIN = [
+    np.negative,
+    np.positive,
+    np.square,
+    np.reciprocal,
+    np.absolute,
+    np.fabs,
+    np.sign,
+    np.floor,
+    np.ceil,
+    np.trunc,
+    np.rint,
+]
 PLAIN += [np.isnan, np.isinf, np.isfinite, np.deg2rad, np.rad2deg, np.heaviside, np.copysign]
-TWO = [np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.fmax, np.fmin, np.hypot, np.arctan2, np.logaddexp]
+TWO = [
+    np.add,
+    np.subtract,
+    np.multiply,
+    np.divide,
+    np.maximum,
+    np.minimum,
+    np.fmax,
+    np.fmin,
+    np.hypot,
+    np.arctan2,
+    np.logaddexp,
+]
 TWO += [np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.copysign, sp.xlogy]
 
 
 @pytest.mark.parametrize("dtype", ["f8", pytest.param("f4", marks=pytest.mark.long)])
-@pytest.mark.parametrize("functions", [SMOOTH[:15], SMOOTH[15:], PLAIN, TWO], ids=["elementary", "special", "plain", "two"])
+@pytest.mark.parametrize(
+    "functions", [SMOOTH[:15], SMOOTH[15:], PLAIN, TWO], ids=["elementary", "special", "plain", "two"]
+)
 def test_operations(functions, dtype):
     def f(x, y):
         u, v = x * 1.0, y * 0.75
         out = [g(v, u) if g.nin == 2 else g(v) for g in functions]
-        return *out, *[g(u, v) for g in functions if g in TWO], np.where(u < v, u, v), u**3, v**0, np.where((u > 0) & ~(v > 0.3), u, v)
+        return (
+            *out,
+            *[g(u, v) for g in functions if g in TWO],
+            np.where(u < v, u, v),
+            u**3,
+            v**0,
+            np.where((u > 0) & ~(v > 0.3), u, v),
+        )
 
     fused(
-        f, (X.astype(dtype), Y.astype(dtype)), (Y.astype(dtype), Y[::-1].astype(dtype)), rtol=4e-14 if functions is SMOOTH[15:] else 1e-14
+        f,
+        (X.astype(dtype), Y.astype(dtype)),
+        (Y.astype(dtype), Y[::-1].astype(dtype)),
+        rtol=4e-14 if functions is SMOOTH[15:] else 1e-14,
     )
 
 
@@ -93,7 +132,18 @@ def test_far_out():
     def f(x):
         with np.errstate(all="ignore"):
             y = x * 1.0
-            return y / 3.0, 1.0 / y, y - y, y * y, np.maximum(y, -y), np.maximum(y, 5e-324), y + 1e308, abs(y), np.tanh(y), np.exp(y)
+            return (
+                y / 3.0,
+                1.0 / y,
+                y - y,
+                y * y,
+                np.maximum(y, -y),
+                np.maximum(y, 5e-324),
+                y + 1e308,
+                abs(y),
+                np.tanh(y),
+                np.exp(y),
+            )
 
     p = tg.prepare(f, far, compile=True)
     for _ in range(4):
@@ -105,7 +155,9 @@ def test_far_out():
 
 def test_zero_cotangents_stay_zero():
     def f(x):
-        return (np.where(x > 0, np.sqrt(x * 1.0), 0.0) + np.where(x > 0, np.log(x), 0.0) * x).sum() + np.hypot(x, 0.0).sum()
+        return (
+            np.where(x > 0, np.sqrt(x * 1.0), 0.0) + np.where(x > 0, np.log(x), 0.0) * x
+        ).sum() + np.hypot(x, 0.0).sum()
 
     x = np.where(X > 0, X, 0.0)
     with np.errstate(all="ignore"):
@@ -157,7 +209,16 @@ def views(x):
     a = x.reshape(20, 30)
     y = a[::-1, 1:-1] * a[:, :1] + np.broadcast_to(x[:28], (20, 28)) - a.T[2:, ::1].T * 0.5
     z = a[1:, ::3] * a[:-1, ::-3] + a[3][::3]
-    return y, z, m.sum(), y.sum(axis=0), y.sum(axis=1), (y * y).sum(axis=(0, 1)), z.T * 2.0 + 1.0, y[:, None, :3].sum(-1) + 1.0
+    return (
+        y,
+        z,
+        m.sum(),
+        y.sum(axis=0),
+        y.sum(axis=1),
+        (y * y).sum(axis=(0, 1)),
+        z.T * 2.0 + 1.0,
+        y[:, None, :3].sum(-1) + 1.0,
+    )
 
 
 def test_views_and_sums():
@@ -166,7 +227,13 @@ def test_views_and_sums():
 
 
 def test_other_memory_orders():
-    f = lambda m, x: (m * 2.0 + x, (m + x[:, ::-1] * m).sum(axis=1), m.T * x.T + 1.0, np.tanh(m[:, 5]) * x[3, :20], m * m > x)
+    f = lambda m, x: (
+        m * 2.0 + x,
+        (m + x[:, ::-1] * m).sum(axis=1),
+        m.T * x.T + 1.0,
+        np.tanh(m[:, 5]) * x[3, :20],
+        m * m > x,
+    )
     m, x = X.reshape(20, 30), Y.reshape(20, 30)
     big = np.zeros((40, 60, 2))
     for turn in (
@@ -448,14 +515,20 @@ def all_of_it(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "seeds", [range(1), *[pytest.param(range(k, k + 25), marks=pytest.mark.long) for k in range(200_000, 201_000, 25)]]
+    "seeds",
+    [
+        range(1),
+        *[pytest.param(range(k, k + 25), marks=pytest.mark.long) for k in range(200_000, 201_000, 25)],
+    ],
 )
 def test_random_programs(seeds, all_of_it):
     from_programs.run(seeds)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("first, step", [(1, 240), *[pytest.param(k, 60, marks=pytest.mark.long) for k in range(60)]])
+@pytest.mark.parametrize(
+    "first, step", [(1, 240), *[pytest.param(k, 60, marks=pytest.mark.long) for k in range(60)]]
+)
 def test_lines_of_the_table_of_operations(first, step, all_of_it):
     from_operations.judged(from_operations.all_cases()[first::step])
 
@@ -475,7 +548,9 @@ def test_memory_within_is_kept_and_results_are_not_in_it():
         for a, b in zip(values, f(X + k), strict=True):
             np.testing.assert_allclose(a, b, 1e-12, 1e-13)
     kept = p.forms["value"].programs[0].emitted.frames.pool
-    assert not any([np.may_share_memory(a, m) for values in found for a in values[:5] for frame in kept for m in frame])
+    assert not any(
+        [np.may_share_memory(a, m) for values in found for a in values[:5] for frame in kept for m in frame]
+    )
 
 
 def test_memory_of_results_that_nobody_holds():
@@ -501,7 +576,11 @@ def test_memory_of_results_that_nobody_holds():
 def test_fields_side_by_side_are_written_row_by_row(dtype, fields, monkeypatch):
     """Lengths beside whole vectors, texts of either width of vectors."""
     written, of = [], loops.NestText.write_rows
-    monkeypatch.setattr(loops.NestText, "write_rows", lambda self, values, *at: written.append(len(values)) or of(self, values, *at))
+    monkeypatch.setattr(
+        loops.NestText,
+        "write_rows",
+        lambda self, values, *at: written.append(len(values)) or of(self, values, *at),
+    )
 
     def f(x):
         parts = [x * (k + 1) + (np.sin(x) ** 2 * np.exp(-x) if fields == 5 else 0.5) for k in range(fields)]

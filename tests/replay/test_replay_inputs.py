@@ -1,4 +1,5 @@
-"""What is an input of a recorded program, so that it differs from replay to replay: index arrays, masks, random numbers."""
+"""What is an input of a recorded program, so that it differs from replay to replay: index arrays, masks,
+random numbers."""
 
 import array
 import collections
@@ -34,7 +35,10 @@ def replayed(form, p, x, *args):
 
 
 def close(a, b):
-    return all(np.allclose(u, v, rtol=1e-12, atol=1e-13, equal_nan=True) for u, v in zip(np.atleast_1d(a), np.atleast_1d(b), strict=True))
+    return all(
+        np.allclose(u, v, rtol=1e-12, atol=1e-13, equal_nan=True)
+        for u, v in zip(np.atleast_1d(a), np.atleast_1d(b), strict=True)
+    )
 
 
 # --- indices ---
@@ -65,7 +69,9 @@ INDEXED = {
     "rows": lambda x, i: ((A[i] @ x) ** 2).sum(),
     "columns": lambda x, i: ((A[:, i] * x[i]) ** 2).sum(),
     "middle": lambda x, i: (B[:, i] ** 2).sum() * (x[i] ** 2).sum(),
-    "beside a slice": lambda x, i: ((A[i, 1:3] + x[i[0] * 0 :][:2]) ** 2).sum() if len(i) < 0 else ((A[i, 1:3] * x[1:3]) ** 2).sum(),
+    "beside a slice": lambda x, i: (
+        ((A[i, 1:3] + x[i[0] * 0 :][:2]) ** 2).sum() if len(i) < 0 else ((A[i, 1:3] * x[1:3]) ** 2).sum()
+    ),
     "two arrays": lambda x, i: (np.outer(x, x)[i, i[::-1]] ** 2).sum(),
     "a table": lambda x, i: (x[np.stack([i, i])] ** 3).sum(),
     "of a view": lambda x, i: (x[::-1][i] ** 3 * X[: len(i)]).sum(),
@@ -169,7 +175,11 @@ def unused(rng):
 def batches(rng):
     def f(x):
         i, j = rng.permutation(5)[:3], rng.integers(0, 5, 4)
-        return ((A[i] @ x) ** 2).sum() + (A[j] @ x**2).sum() + (A[rng.choice(5, 2, replace=False), 1:] @ x[1:] ** 2).sum()
+        return (
+            ((A[i] @ x) ** 2).sum()
+            + (A[j] @ x**2).sum()
+            + (A[rng.choice(5, 2, replace=False), 1:] @ x[1:] ** 2).sum()
+        )
 
     return f
 
@@ -178,13 +188,20 @@ def orders(rng):
     def f(x):
         y = x**2
         rng.shuffle(y)
-        return y[0] * 3 + (rng.permutation(x) * x)[1] + rng.permuted(x * x)[2] + (rng.choice(x, 3, p=[0.1, 0.2, 0.3, 0.4]) ** 3).sum()
+        return (
+            y[0] * 3
+            + (rng.permutation(x) * x)[1]
+            + rng.permuted(x * x)[2]
+            + (rng.choice(x, 3, p=[0.1, 0.2, 0.3, 0.4]) ** 3).sum()
+        )
 
     return f
 
 
 def branches(rng):
-    return lambda x: (x**2).sum() * rng.normal() if rng.random() < 0.5 else (x**3).sum() * rng.normal(size=2)[1]
+    return lambda x: (
+        (x**2).sum() * rng.normal() if rng.random() < 0.5 else (x**3).sum() * rng.normal(size=2)[1]
+    )
 
 
 def scaled(rng):
@@ -229,7 +246,9 @@ PLAIN = (order_of_its_own, seeded_within, behind_its_back)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    "make", [normal, unused, batches, orders, branches, scaled, filled, warned, *PLAIN], ids=lambda make: make.__name__
+    "make",
+    [normal, unused, batches, orders, branches, scaled, filled, warned, *PLAIN],
+    ids=lambda make: make.__name__,
 )
 def test_random_numbers_are_those_of_plain_calls(make, form):
     ours, theirs = np.random.default_rng(1), np.random.default_rng(1)
@@ -269,7 +288,9 @@ def test_a_generator_that_is_an_argument():
 
 def test_what_was_drawn_before_a_branch_flips_is_not_drawn_twice():
     ours, theirs = np.random.default_rng(3), np.random.default_rng(3)
-    f = lambda rng: lambda x: (x**2).sum() * rng.normal() if rng.normal() > x[0] else (x * rng.normal(size=4)).sum()
+    f = lambda rng: (
+        lambda x: (x**2).sum() * rng.normal() if rng.normal() > x[0] else (x * rng.normal(size=4)).sum()
+    )
     p, strict = tg.prepare(f(ours), X), tg.prepare(f(ours), X, on_change="raise")
     for k in range(12):
         x = X * (-1) ** k
@@ -345,7 +366,14 @@ def test_a_python_number_that_is_used_up_is_guarded():
 
 
 @pytest.mark.parametrize("on_change", ["record", "raise"])
-@pytest.mark.parametrize("f", [lambda x, h: (x * h).astype("f4") * (2 * h), lambda x, h: np.ones(3, np.float32) * h, lambda x, h: x * h])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, h: (x * h).astype("f4") * (2 * h),
+        lambda x, h: np.ones(3, np.float32) * h,
+        lambda x, h: x * h,
+    ],
+)
 def test_single_precision_stays_single(f, on_change):
     x = np.ones(3, np.float32)
     p = tg.prepare(f, x, 0.5, on_change=on_change)
@@ -418,7 +446,12 @@ def program(seed):
     r = np.random.default_rng(seed)
     body = "".join([f"    {LINES[k]}\n" for k in r.integers(0, len(LINES), r.integers(3, 9))])
     text = f"def f(x, h, i, j):\n    y, z = x * 1.0, np.outer(x, x + h)\n{body}    return (y * w).sum() + (z**2).sum() * 0.1 + h * y[0]\n"
-    space = {"np": np, "rng": np.random.default_rng(seed), "b": np.full(4, 0.3), "w": np.array([1.0, -0.5, 0.3, 0.8])}
+    space = {
+        "np": np,
+        "rng": np.random.default_rng(seed),
+        "b": np.full(4, 0.3),
+        "w": np.array([1.0, -0.5, 0.3, 0.8]),
+    }
     exec(text, space)
     return space["f"], space, text
 
@@ -427,7 +460,10 @@ def judged(seeds):
     eager = replays = 0
     for seed in seeds:
         r = np.random.default_rng(seed + 1)
-        calls = [(r.normal(size=4), float(r.uniform(0.1, 0.5)), r.integers(-4, 4, 3), r.integers(0, 4, 3)) for _ in range(4)]
+        calls = [
+            (r.normal(size=4), float(r.uniform(0.1, 0.5)), r.integers(-4, 4, 3), r.integers(0, 4, 3))
+            for _ in range(4)
+        ]
         for form in FORMS:
             (f, ours, text), (g, theirs, _) = program(seed), program(seed)
             p = tg.prepare(f, *calls[0])
@@ -435,9 +471,12 @@ def judged(seeds):
                 with np.errstate(all="ignore"):
                     got, want = replayed(form, p, x, *more), plainly(form, g, x, *more)
                 assert all(
-                    np.allclose(a, c, rtol=1e-9, atol=1e-12) for a, c in zip(np.atleast_1d(got), np.atleast_1d(want), strict=True)
+                    np.allclose(a, c, rtol=1e-9, atol=1e-12)
+                    for a, c in zip(np.atleast_1d(got), np.atleast_1d(want), strict=True)
                 ), f"seed {seed}, {form}: {got} instead of {want}\n{text}"
-                assert np.allclose(ours["b"], theirs["b"]) and state(ours["rng"]) == state(theirs["rng"]), f"seed {seed}, {form}\n{text}"
+                assert np.allclose(ours["b"], theirs["b"]) and state(ours["rng"]) == state(theirs["rng"]), (
+                    f"seed {seed}, {form}\n{text}"
+                )
             eager += p.forms[form].eager is not None
             replays += p.forms[form].replays
     assert eager <= 0.02 * 4 * len(seeds) and replays > 1.5 * 4 * len(seeds), (eager, replays)
@@ -493,7 +532,9 @@ LOOKS = {
     "its class": lambda x, h: (x * h).sum() ** 2 if type(h) is float and isinstance(h, float) else x.sum(),
     "as text": lambda x, h: (x * len(f"{h:.2g}")).sum() + len(str(h)),
     "text of an array": lambda x, h: (x * h).sum() * len(f"{x[0]:.4g}"),
-    "the class of an array": lambda x, h: (x * h).sum() if type(x) is np.ndarray and type(x.sum()) is np.float64 else x[0],
+    "the class of an array": lambda x, h: (
+        (x * h).sum() if type(x) is np.ndarray and type(x.sum()) is np.float64 else x[0]
+    ),
     "is it one": lambda x, h: (x * (h or 2.0)).sum() if h is not None and np.isscalar(h) else x.sum(),
 }
 
@@ -607,10 +648,20 @@ class Die(random.Random):
 
 
 def holders():
-    """name -> (what a function reads, what alters it); of memory that classes of C keep, under the user's own classes"""
-    doubles, number, fields, numbers = (ctypes.c_double * 2)(1.0, 2.0), ctypes.c_double(1.0), Fields(None, 1.0), Numbers("d", [1.0])
+    """name -> (what a function reads, what alters it); of memory that classes of C keep, under the user's own
+    classes"""
+    doubles, number, fields, numbers = (
+        (ctypes.c_double * 2)(1.0, 2.0),
+        ctypes.c_double(1.0),
+        Fields(None, 1.0),
+        Numbers("d", [1.0]),
+    )
     raw, table, row, die = Raw(b"\1\2"), Table(a=1.0), Row([1.0]), Die(0)
-    pointer, cast, fields.at = ctypes.pointer(number), ctypes.cast(doubles, ctypes.POINTER(ctypes.c_double)), ctypes.pointer(number)
+    pointer, cast, fields.at = (
+        ctypes.pointer(number),
+        ctypes.cast(doubles, ctypes.POINTER(ctypes.c_double)),
+        ctypes.pointer(number),
+    )
     row.twice = lambda: row[0] * 2.0
 
     def puts(x, k):
@@ -702,18 +753,27 @@ def test_a_call_within_a_transform_does_not_alter_its_arguments():
         return p(y) + 10.0 * y.sum() + p(y[1:])
 
     wanted = 8.0 * x * np.array([1.0, 2.0, 2.0]) + 10.0
-    for g in (tg.grad(around)(x), tg.vmap(tg.grad(around))(np.stack([x, x]))[1], tg.prepare(around, x).grad(x)):
+    for g in (
+        tg.grad(around)(x),
+        tg.vmap(tg.grad(around))(np.stack([x, x]))[1],
+        tg.prepare(around, x).grad(x),
+    ):
         np.testing.assert_allclose(g, wanted)
 
 
 def test_a_ninth_shape_in_turn_warns_once():
-    """Each call would be recorded anew; after some of them eight shapes are replayed, and others run as they are."""
+    """Each call would be recorded anew; after some of them eight shapes are replayed, and others run as they
+    are."""
     p = tg.prepare(lambda x: (x * x).sum(), np.ones(3))
     with pytest.warns(tg.errors.ReplayWarning, match="more than 8 ways in turn") as told:
         for _ in range(4):
             for n in range(1, 10):
                 np.testing.assert_array_equal(p.grad(np.ones(n)), 2 * np.ones(n))
-    assert len(told) == 1 and told[0].filename == __file__ and "calls of other kinds are run as they are" in p.report()
+    assert (
+        len(told) == 1
+        and told[0].filename == __file__
+        and "calls of other kinds are run as they are" in p.report()
+    )
     form = p.forms["grad"]
     before = form.recordings, form.replays
     for n in range(1, 10):

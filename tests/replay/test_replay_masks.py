@@ -1,4 +1,5 @@
-"""x[mask] in a recording: a mask that the values decide is an input of it, and no guard, as long as nobody asks how many it chooses."""
+"""x[mask] in a recording: a mask that the values decide is an input of it, and no guard, as long as nobody
+asks how many it chooses."""
 
 import copy
 
@@ -54,7 +55,9 @@ POINTS = [np.append(np.random.default_rng(k).normal(size=4) + 0.1, 0.3 + 0.1 * k
 
 
 @pytest.mark.parametrize("method", ["value", "grad", "hvp"])
-@pytest.mark.parametrize("f", [damped, in_its_domain, in_a_field, counted, kept_apart], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [damped, in_its_domain, in_a_field, counted, kept_apart], ids=lambda f: f.__name__
+)
 def test_masks_that_flip(f, method):
     p = tg.prepare(f, POINTS[0])
     with np.errstate(all="raise", under="ignore"):
@@ -135,7 +138,11 @@ def copied(x):
     return v.sum() + (c * c).sum() + (e**3).sum() + d.sum() + np.where(c > 0.5)[0].sum() * x[0]
 
 
-@pytest.mark.parametrize("f", [filled, with_where, of_a_view, sorted_in_place, of_a_mask_that_is_written, copied], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f",
+    [filled, with_where, of_a_view, sorted_in_place, of_a_mask_that_is_written, copied],
+    ids=lambda f: f.__name__,
+)
 def test_an_array_like_others(f):
     p = tg.prepare(f, POINTS[0])
     for x in POINTS[:6]:
@@ -157,7 +164,11 @@ def test_returned_and_kept():
     p, chosen = tg.prepare(keep, POINTS[0]), tg.prepare(lambda x: x[x > 0] * 2.0, POINTS[0])
     for x in POINTS[:3]:
         assert p(x) == x[x > 0].sum()
-        assert type(box.last) is type(log[-1]) is np.ndarray and (box.last == x[x > 0]).all() and (log[-1] == box.last).all()
+        assert (
+            type(box.last) is type(log[-1]) is np.ndarray
+            and (box.last == x[x > 0]).all()
+            and (log[-1] == box.last).all()
+        )
         assert (chosen(x) == 2.0 * x[x > 0]).all()
     samples = np.array([[1.0, -1.0, 2.0], [3.0, 4.0, -1.0], [1.0, 1.0, 1.0]])
 

@@ -1,4 +1,5 @@
-"""Every line of the table of operations, recorded at one point and replayed at others, in value, gradient, tangent and second order."""
+"""Every line of the table of operations, recorded at one point and replayed at others, in value, gradient,
+tangent and second order."""
 
 import numpy as np
 import pytest

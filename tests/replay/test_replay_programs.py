@@ -1,6 +1,8 @@
-"""Random programs that write in place, recorded and replayed at other points: right, captured arrays included.
+"""Random programs that write in place, recorded and replayed at other points: right, captured arrays
+included.
 
-A function that rebinds a name, an attribute or a member at each call is run plainly ("state"); few others are."""
+A function that rebinds a name, an attribute or a member at each call is run plainly ("state"); few others
+are."""
 
 import contextlib
 from collections import Counter
@@ -70,7 +72,9 @@ def points(x):
 
 def beside(make, x, v, all_forms, seed, name, k, directions):
     """What a plain function gives at a point a rounding away, after the same calls before."""
-    plain, constants = next((form[1], form[-1]) for form in forms_of(make, x, v, all_forms, seed) if form[0] == name)
+    plain, constants = next(
+        (form[1], form[-1]) for form in forms_of(make, x, v, all_forms, seed) if form[0] == name
+    )
     for j, point in enumerate(points(x)[: k + 1]):
         if constants is not None:
             constants.move(j)
@@ -80,7 +84,9 @@ def beside(make, x, v, all_forms, seed, name, k, directions):
 
 def within(got, want, moved):
     """Is the difference no more than a rounding of the point makes?"""
-    return got.shape == want.shape and np.abs(got - want).max(initial=0) <= np.abs(moved - want).max(initial=0)
+    return got.shape == want.shape and np.abs(got - want).max(initial=0) <= np.abs(moved - want).max(
+        initial=0
+    )
 
 
 def judged(seed, found, why, all_forms=True):
@@ -96,9 +102,13 @@ def judged(seed, found, why, all_forms=True):
                 try:
                     want = plain(point.copy(), *directions)
                 except AliasError:
-                    with contextlib.suppress(AliasError):  # (arguments of a recording have memory of their own, as those of jvp have)
+                    with contextlib.suppress(
+                        AliasError
+                    ):  # (arguments of a recording have memory of their own, as those of jvp have)
                         got = prepared(point.copy(), *directions)
-                        assert name == "value" and same([got], [tg.jvp(plain, (point.copy(),), (v,))[0]], 1e-9)
+                        assert name == "value" and same(
+                            [got], [tg.jvp(plain, (point.copy(),), (v,))[0]], 1e-9
+                        )
                     found["refused"] += 1
                     break
                 got = prepared(point.copy(), *directions)
@@ -106,10 +116,17 @@ def judged(seed, found, why, all_forms=True):
                 about = f"seed {seed}, {name}, point {k}: {got} instead of {want}\n{source(program).text}"
                 if not same(got, want, 1e-9):  # of numbers of 1e45 a sine has few digits
                     moved = beside(make, x, v, all_forms, seed, name, k, directions)
-                    assert all([same([a], [b], 1e-9) or within(a, b, c) for a, b, c in zip(got, want, moved, strict=True)]), about
+                    assert all(
+                        [
+                            same([a], [b], 1e-9) or within(a, b, c)
+                            for a, b, c in zip(got, want, moved, strict=True)
+                        ]
+                    ), about
                     found["rounding"] += 1
                 assert same(leaves(left()), leaves(shown()), 1e-9), f"captured arrays: {about}"
-            assert name == "caught" or not any([kept.failures for kept in form.programs]), f"seed {seed}, {name}: a replay raised"
+            assert name == "caught" or not any([kept.failures for kept in form.programs]), (
+                f"seed {seed}, {name}: a replay raised"
+            )
             changes = form.eager is not None and form.eager.startswith("a call changes")
             found["state" if changes else "plain" if form.eager else "replayed"] += 1
             why[form.eager] += form.eager is not None and not changes
@@ -121,7 +138,9 @@ def run(seeds, sparsely=False):
     for seed in seeds:
         judged(seed, found, why, not sparsely or seed % 6 == 1)
     print(dict(found), why.most_common(20))
-    assert found["plain"] <= 0.02 * found["replayed"] and found["state"] <= found["replayed"], why.most_common(20)
+    assert found["plain"] <= 0.02 * found["replayed"] and found["state"] <= found["replayed"], (
+        why.most_common(20)
+    )
     assert found["replays"] > 2 * found["replayed"] and found["rounding"] <= 0.002 * found["replayed"]
 
 

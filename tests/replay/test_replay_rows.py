@@ -1,4 +1,5 @@
-"""Products of one matrix with work between them as a loop over its rows: functions, random programs, threads, and when it pays."""
+"""Products of one matrix with work between them as a loop over its rows: functions, random programs, threads,
+and when it pays."""
 
 import numpy as np
 import pytest
@@ -30,7 +31,9 @@ def powers(A, y, w):
 def ridge(A, y, w):
     """Work on the columns, and on sums, stands between that on the rows."""
     s = (w * w).sum()
-    return np.logaddexp(0.0, -y * (A @ w)).sum() + 0.5 * s + np.exp(-s) * (np.tanh(A @ w) ** 2).sum() / (1.0 + s)
+    return (
+        np.logaddexp(0.0, -y * (A @ w)).sum() + 0.5 * s + np.exp(-s) * (np.tanh(A @ w) ** 2).sum() / (1.0 + s)
+    )
 
 
 @pytest.mark.parametrize("f", [logistic, residuals, powers, ridge], ids=lambda f: f.__name__)
@@ -47,7 +50,10 @@ def test_rows(f, rows, kind, monkeypatch):
     if f is residuals:
         emitted = fused(g, args, (w * 2.0, *args[1:]), rtol=1e-13)
         if kind != "constant":  # (whose transpose is a constant by itself)
-            assert any([type(group) is row_products.RowGroup for group in emitted.groups]) and "matmul" not in emitted.alone
+            assert (
+                any([type(group) is row_products.RowGroup for group in emitted.groups])
+                and "matmul" not in emitted.alone
+            )
         return
     p = tg.prepare(g, *args, compile=True)
     for k in range(5):
@@ -59,7 +65,11 @@ def test_rows(f, rows, kind, monkeypatch):
         np.testing.assert_allclose(p.hvp(at[0], w, args=at[1:]), tg.hvp(g, at[0], w, at[1:]), 1e-11, 1e-11)
     for method in ("value_and_grad", "hvp"):
         kept = p.forms[method].programs[0]
-        assert not kept.failures and not kept.refusals and any([type(group) is row_products.RowGroup for group in kept.emitted.groups])
+        assert (
+            not kept.failures
+            and not kept.refusals
+            and any([type(group) is row_products.RowGroup for group in kept.emitted.groups])
+        )
     here = p.at(*args)
     for k in range(4):
         np.testing.assert_allclose(here.hvp(w * k), tg.hvp(g, w, w * k, args[1:]), 1e-11, 1e-11)
@@ -81,11 +91,14 @@ def test_rows_of_float32_whose_factors_two_sums_share():
         return r @ A, A.T @ r
 
     emitted = fused(f, (w,), (w * 2,), rtol=2e-4)
-    assert [type(group) for group in emitted.groups] == [row_products.RowGroup] and "matmul" not in emitted.alone
+    assert [type(group) for group in emitted.groups] == [
+        row_products.RowGroup
+    ] and "matmul" not in emitted.alone
 
 
 def test_rows_whose_factors_need_a_sum_of_all_of_them():
-    """The matrix is read twice, before that sum and after it; products that do not need it are done together."""
+    """The matrix is read twice, before that sum and after it; products that do not need it are done
+    together."""
     A, w = RNG.normal(size=(1200, 400)), RNG.normal(size=400) / 30
 
     def f(w):
@@ -124,7 +137,12 @@ def test_the_bits_of_rows_do_not_depend_on_threads(monkeypatch):
         waiting.dismiss()
         p = tg.prepare(lambda w: logistic(A, y, w), w, compile=True)
         found.append([p.value_and_grad(w) for _ in range(4)][-1])
-        assert any([type(group) is row_products.RowGroup for group in p.forms["value_and_grad"].programs[0].emitted.groups])
+        assert any(
+            [
+                type(group) is row_products.RowGroup
+                for group in p.forms["value_and_grad"].programs[0].emitted.groups
+            ]
+        )
     waiting.dismiss()
     for value, gradient in found[1:]:
         assert value == found[0][0] and np.array_equal(gradient, found[0][1])
@@ -134,7 +152,8 @@ def test_the_bits_of_rows_do_not_depend_on_threads(monkeypatch):
 
 
 def program(seed):
-    """A function of a few numbers: values for rows, for columns, and single ones, each made of others; its start."""
+    """A function of a few numbers: values for rows, for columns, and single ones, each made of others; its
+    start."""
     rng = np.random.default_rng(seed)
     m, n = rng.integers(100, 220), rng.integers(3, 12)
     A = rng.normal(size=(m, n)) / n
@@ -161,14 +180,20 @@ def program(seed):
             elif what == 5:
                 values["columns"].append(np.cos(c) * s if u < 0.5 else np.tanh(A.T @ r * 0.05))
             else:
-                values["single"].append(np.tanh((r * r).sum() * 0.01 + s) if what == 6 else np.exp(-(c * c).sum()) + s)
-        return sum([np.tanh(v * 0.2).sum() for kind in values.values() for v in kind[1:]]) + np.log1p(np.exp(-values["rows"][0])).sum()
+                values["single"].append(
+                    np.tanh((r * r).sum() * 0.01 + s) if what == 6 else np.exp(-(c * c).sum()) + s
+                )
+        return (
+            sum([np.tanh(v * 0.2).sum() for kind in values.values() for v in kind[1:]])
+            + np.log1p(np.exp(-values["rows"][0])).sum()
+        )
 
     return f, rng.normal(size=n) / 2
 
 
 def judged(seeds, monkeypatch):
-    """Gradients and products of replays, the same as those of the tape, and of complex steps; how many had a loop over rows."""
+    """Gradients and products of replays, the same as those of the tape, and of complex steps; how many had a
+    loop over rows."""
     monkeypatch.setattr(row_products, "MATRIX_BYTES", 0)
     monkeypatch.setattr(row_products, "PART_BYTES", 1 << 12)
     monkeypatch.setattr(compiled_groups, "GROUP_ENTRY_NS", -1e12)
@@ -179,9 +204,15 @@ def judged(seeds, monkeypatch):
         for k in range(5):
             at = w * (1 + k / 9)
             slope, product = p.grad(at), p.hvp(at, v)
-            np.testing.assert_allclose(slope, tg.grad(f)(at), 1e-10, 1e-10 * np.abs(slope).max(), err_msg=f"seed {seed}")
-            np.testing.assert_allclose(product, tg.hvp(f, at, v), 1e-9, 1e-9 * np.abs(product).max(), err_msg=f"seed {seed}")
-            np.testing.assert_allclose(slope @ v, f(at + 1e-100j * v).imag / 1e-100, 1e-9, 1e-9, err_msg=f"seed {seed}")
+            np.testing.assert_allclose(
+                slope, tg.grad(f)(at), 1e-10, 1e-10 * np.abs(slope).max(), err_msg=f"seed {seed}"
+            )
+            np.testing.assert_allclose(
+                product, tg.hvp(f, at, v), 1e-9, 1e-9 * np.abs(product).max(), err_msg=f"seed {seed}"
+            )
+            np.testing.assert_allclose(
+                slope @ v, f(at + 1e-100j * v).imag / 1e-100, 1e-9, 1e-9, err_msg=f"seed {seed}"
+            )
         for method in ("grad", "hvp"):
             kept = p.forms[method].programs[0]
             assert not kept.failures and not kept.refusals

@@ -1,4 +1,5 @@
-"""Operations whose result nobody reads: a replay does them where they may raise, or warn a function that listens."""
+"""Operations whose result nobody reads: a replay does them where they may raise, or warn a function that
+listens."""
 
 import itertools
 import warnings
@@ -39,9 +40,11 @@ RAISE = {
     "along": lambda x: np.take_along_axis(x, np.array([0, 1]) + 2 * (x < 0), 0).sum(),
 }
 WARN = {
-    "log": np.log, "sqrt": lambda x: np.sqrt(x).sum(), "divide": lambda x: 1.0 / x, "power": lambda x: (x**2.5).mean(),
+    "log": np.log, "sqrt": lambda x: np.sqrt(x).sum(), "divide": lambda x: 1.0 / x,
+    "power": lambda x: (x**2.5).mean(),
     "square": lambda x: (x * x).sum(), "exp": lambda x: np.exp(np.abs(x) * 500.0)[0] * x,
-    "arccos": lambda x: np.cos(np.arccos(x)), "one number": lambda x: x[1] / x[0], "max": lambda x: np.log(x.min()) * x.max(),
+    "arccos": lambda x: np.cos(np.arccos(x)), "one number": lambda x: x[1] / x[0],
+    "max": lambda x: np.log(x.min()) * x.max(),
 }  # fmt: skip
 
 
@@ -170,10 +173,20 @@ def flags_of_large_arrays(x):
 
 
 @pytest.mark.parametrize("compile", [False, True])
-@pytest.mark.parametrize("f", [flags_in_a_loop, factors_in_a_loop, flags_of_large_arrays], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [flags_in_a_loop, factors_in_a_loop, flags_of_large_arrays], ids=lambda f: f.__name__
+)
 def test_in_loops_and_groups(f, compile):
     points = [
-        np.array(x) for x in ([0.5, 0.3, 0.2], [0.6, 0.3, 0.2], [0.5, 0.2, 0.1], [-1.5, 0.3, 0.2], [0.4, 0.3, 0.9], [0.5, -0.2, -3.3])
+        np.array(x)
+        for x in (
+            [0.5, 0.3, 0.2],
+            [0.6, 0.3, 0.2],
+            [0.5, 0.2, 0.1],
+            [-1.5, 0.3, 0.2],
+            [0.4, 0.3, 0.9],
+            [0.5, -0.2, -3.3],
+        )
     ]
     p = tg.prepare(f, points[0], compile=compile)
     for x in (*points, *points):

@@ -1,4 +1,5 @@
-"""What the text of a replay writes otherwise than a plain call runs it: contractions, sums of short rows, columns one by one."""
+"""What the text of a replay writes otherwise than a plain call runs it: contractions, sums of short rows,
+columns one by one."""
 
 import numpy as np
 import pytest
@@ -27,8 +28,10 @@ def replayed(f, *args):
 
 
 CONTRACTIONS = [
-    "ab,bc->ac", "ab,bc->ca", "ab,cb->ac", "ba,bc->ca", "abc,ad->dbc", "abc,bd->adc", "abc,cd->abd", "adc,abc->bd", "adc,abc->db",
-    "abc,dbe->acde", "abc,dbe->daec", "abc,dbe->eadc", "abc,abd->cd", "ab,b->a", "b,ab->a", "a,abc->cb", "abc,bc->a", "abc,cb->a",
+    "ab,bc->ac", "ab,bc->ca", "ab,cb->ac", "ba,bc->ca", "abc,ad->dbc", "abc,bd->adc", "abc,cd->abd",
+    "adc,abc->bd", "adc,abc->db",
+    "abc,dbe->acde", "abc,dbe->daec", "abc,dbe->eadc", "abc,abd->cd", "ab,b->a", "b,ab->a", "a,abc->cb",
+    "abc,bc->a", "abc,cb->a",
     "abcd,bd->ac", "abcd,db->ca", "abcd,ebfd->acef", "abcd,ebfd->fcea",
 ]  # fmt: skip
 SIZE = dict(zip("abcdef", (4, 5, 3, 6, 2, 7), strict=True))
@@ -57,7 +60,8 @@ def test_a_contraction_is_a_product_of_matrices(subscripts, order):
 
 
 @pytest.mark.parametrize(
-    "subscripts", ["ab,ab->ab", "ab,bc->abc", "abc,ab->bc", "ab,cd->abcd", "ab,bc->b", "aab,bc->ac", "ab,ab->", "ab,bc->c"]
+    "subscripts",
+    ["ab,ab->ab", "ab,bc->abc", "abc,ab->bc", "ab,cd->abcd", "ab,bc->b", "aab,bc->ac", "ab,ab->", "ab,bc->c"],
 )
 def test_others_are_none(subscripts):
     inputs, _ = subscripts.split("->")
@@ -90,7 +94,14 @@ def test_sums_of_short_rows(axis, keepdims):
 
 @pytest.mark.parametrize("sign", ["add", "subtract", "multiply", "divide"])
 @pytest.mark.parametrize(
-    "shapes", [((300, 1, 3), (4, 3)), ((3,), (250, 3)), ((250, 1), (250, 3)), ((250, 3), (1, 1)), ((20, 15, 1), (15, 2))]
+    "shapes",
+    [
+        ((300, 1, 3), (4, 3)),
+        ((3,), (250, 3)),
+        ((250, 1), (250, 3)),
+        ((250, 3), (1, 1)),
+        ((20, 15, 1), (15, 2)),
+    ],
 )
 def test_columns_have_the_bits_of_numpy(sign, shapes):
     f = lambda x, y: getattr(np, sign)(x, y)
@@ -126,7 +137,9 @@ def test_a_text_may_call_the_ufunc_of_an_operation(prim):
     rng, met = np.random.default_rng(3), 0
     for dtype in "fdFD":
         low = 1.0 if prim.name == "arccosh" else 0.0
-        x = [low + rng.uniform(0.1, 0.9, (3, 2)) + 1j * rng.uniform(0.1, 0.9, (3, 2)) for _ in signature.arrays]
+        x = [
+            low + rng.uniform(0.1, 0.9, (3, 2)) + 1j * rng.uniform(0.1, 0.9, (3, 2)) for _ in signature.arrays
+        ]
         x = [(v if dtype in "FD" else v.real).astype(dtype) for v in x]
         try:
             got = prim.run(*x)

@@ -1,4 +1,5 @@
-"""solve_ivp by the continuous adjoint, an option: against the derivative of the steps, closed forms, and differences."""
+"""solve_ivp by the continuous adjoint, an option: against the derivative of the steps, closed forms, and
+differences."""
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ def slope(t, u, a, b):
 
 def squares(p, method, times=(0.5, 1.0)):
     """By captured values, by the start, at some times."""
-    run = scipy.integrate.solve_ivp(lambda t, u: slope(t, u, p[0], p[1]), (0.0, 1.0), np.array([1.0, 0.2]) * p[2], method, times, **FINE)
+    run = scipy.integrate.solve_ivp(
+        lambda t, u: slope(t, u, p[0], p[1]), (0.0, 1.0), np.array([1.0, 0.2]) * p[2], method, times, **FINE
+    )
     return (run.y**2 * np.arange(1.0, 1 + len(run.t))).sum()
 
 
@@ -47,7 +50,11 @@ def test_arguments_start_and_a_matrix_against_the_exponential():
     adjoint = tg.scipy.integrate.continuous_adjoint("DOP853")
 
     def f(A, u):
-        return scipy.integrate.solve_ivp(lambda t, y, A: A @ y, (0.0, -1.5), u, adjoint, args=(A,), **FINE).y[:, -1].sum()
+        return (
+            scipy.integrate.solve_ivp(lambda t, y, A: A @ y, (0.0, -1.5), u, adjoint, args=(A,), **FINE)
+            .y[:, -1]
+            .sum()
+        )
 
     found = tg.grad(f, (0, 1))(A, u)
     exact = tg.grad(lambda A, u: (scipy.linalg.expm(-1.5 * A) @ u).sum(), (0, 1))(A, u)
@@ -59,7 +66,11 @@ def test_what_it_cannot_do_it_says():
     adjoint = tg.scipy.integrate.continuous_adjoint()
     for more in ({"dense_output": True}, {"events": lambda t, y: y[0]}):
         with pytest.raises(ArgumentError, match="continuous_adjoint"):
-            tg.grad(lambda x: scipy.integrate.solve_ivp(lambda t, y: -y * x, (0, 1), [1.0], adjoint, **more).y.sum())(0.5)
+            tg.grad(
+                lambda x: scipy.integrate.solve_ivp(
+                    lambda t, y: -y * x, (0, 1), [1.0], adjoint, **more
+                ).y.sum()
+            )(0.5)
     with pytest.raises(ArgumentError, match="by the times"):
         tg.grad(lambda x: scipy.integrate.solve_ivp(lambda t, y: -y, (0, x), [1.0], adjoint).y.sum())(0.5)
     with pytest.raises(ArgumentError, match="it is one of"):

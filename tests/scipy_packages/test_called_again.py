@@ -1,5 +1,6 @@
-"""Functions of the user's that SciPy calls, and that are called again for the derivative: what they count, log and draw is left as
-SciPy's own run leaves it, and what they keep of that run has no derivative, which is told."""
+"""Functions of the user's that SciPy calls, and that are called again for the derivative: what they count,
+log and draw is left as SciPy's own run leaves it, and what they keep of that run has no derivative, which is
+told."""
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ TIMES = np.linspace(0.0, 1.0, 9)
 
 
 class Notes:
-    """What functions alter in all the ways that there are: a number, an attribute, a list, a dict, integers in an array, a generator."""
+    """What functions alter in all the ways that there are: a number, an attribute, a list, a dict, integers
+    in an array, a generator."""
 
     def __init__(self):
         self.count, self.last, self.log, self.known, self.calls = 0, None, [], {"n": 0}, np.zeros(1, int)
@@ -31,7 +33,13 @@ class Notes:
 
     def left(self):
         assert not any(isinstance(v, tg.Variable) for v in (self.last, *self.log))
-        return self.count, len(self.log), self.known["n"], self.calls[0], self.rng.bit_generator.state["state"]["state"]
+        return (
+            self.count,
+            len(self.log),
+            self.known["n"],
+            self.calls[0],
+            self.rng.bit_generator.state["state"]["state"],
+        )
 
 
 def event(x, note):
@@ -39,29 +47,39 @@ def event(x, note):
         return note(t, y[0] - 0.5 * x[1])
 
     crosses.terminal = True
-    found = itg.solve_ivp(lambda t, y: note(y, -x[0] * y), (0, 5), [1.0], events=crosses, rtol=1e-9, atol=1e-11)
+    found = itg.solve_ivp(
+        lambda t, y: note(y, -x[0] * y), (0, 5), [1.0], events=crosses, rtol=1e-9, atol=1e-11
+    )
     return found.t[-1] * found.y[0, -1]
 
 
 def boundary(x, note):
     ends = lambda a, b: np.array([a[0], b[0] - x[1]])
-    return itg.solve_bvp(lambda t, y: note(y, np.vstack([y[1], -x[0] * y[0]])), ends, TIMES, np.zeros((2, 9)), tol=1e-8).y[1, 0]
+    return itg.solve_bvp(
+        lambda t, y: note(y, np.vstack([y[1], -x[0] * y[0]])), ends, TIMES, np.zeros((2, 9)), tol=1e-8
+    ).y[1, 0]
 
 
 def flow(method):
     fine = dict(rtol=1e-9, atol=1e-11)
-    return lambda x, note: itg.solve_ivp(lambda t, y, a: note(y, -a * y), (0, 1), [1.0], method, args=(x[0],), **fine).y[0, -1]
+    return lambda x, note: itg.solve_ivp(
+        lambda t, y, a: note(y, -a * y), (0, 1), [1.0], method, args=(x[0],), **fine
+    ).y[0, -1]
 
 
 def fitted(x, note):
     data = x[0] * np.exp(-x[1] * TIMES)
-    return opt.curve_fit(lambda t, a, b: note(a, a * np.exp(-b * t)), TIMES, data, xtol=1e-13, ftol=1e-13)[0][0] * x[1]
+    return (
+        opt.curve_fit(lambda t, a, b: note(a, a * np.exp(-b * t)), TIMES, data, xtol=1e-13, ftol=1e-13)[0][0]
+        * x[1]
+    )
 
 
 CALLS = {
     "quad": lambda x, note: itg.quad(lambda t: note(t, np.exp(-t * x[0])), 0, 2)[0],
     "quad by its end": lambda x, note: itg.quad(lambda t: note(t, np.exp(-t * x[0])), 0, x[1])[0],
-    "dblquad": lambda x, note: itg.dblquad(lambda s, t: note(t, np.exp(-s * t * x[0])), 0, 2, 0, lambda t: t * x[1])[0],
+    "dblquad": lambda x, note: itg.dblquad(lambda s, t: note(t, np.exp(-s * t * x[0])), 0, 2, 0,
+    lambda t: t * x[1])[0],
     "nquad": lambda x, note: itg.nquad(lambda s, t: note(t, np.exp(-s * t * x[0])), [[0, 1], [0, 1]])[0],
     "quad_vec": lambda x, note: itg.quad_vec(lambda t: note(t, np.exp(-t * x)), 0, 2)[0].sum(),
     "tanhsinh": lambda x, note: itg.tanhsinh(lambda t: note(t, np.exp(-t * x[0])), 0, 1).integral,
@@ -71,18 +89,24 @@ CALLS = {
     "Radau": flow("Radau"),
     "LSODA": flow("LSODA"),
     "event": event,
-    "odeint": lambda x, note: itg.odeint(lambda y, t: note(y, -x[0] * y), [1.0], [0, 1.0], rtol=1e-10, atol=1e-12)[-1, 0],
+    "odeint": lambda x, note: itg.odeint(lambda y, t: note(y, -x[0] * y), [1.0], [0, 1.0], rtol=1e-10,
+    atol=1e-12)[-1, 0],
     "solve_bvp": boundary,
     "brentq": lambda x, note: opt.brentq(lambda z: note(z, z**3 - x[0]), 0, 2, xtol=1e-14),
     "newton": lambda x, note: opt.newton(lambda z, a: note(z, z**3 - a), 1.0, args=(x[0],)),
     "fsolve": lambda x, note: opt.fsolve(lambda z: note(z, z**3 - x), [1.0, 1.0], xtol=1e-13).sum(),
     "root": lambda x, note: opt.root(lambda z: note(z, z**3 - x), [1.0, 1.0], tol=1e-13, method="lm").x[1],
-    "minimize": lambda x, note: opt.minimize(lambda z: note(z, ((z - x) ** 2).sum() + z[0] ** 4), [0.5, 0.5], tol=1e-10).fun,
-    "minimize_scalar": lambda x, note: opt.minimize_scalar(lambda z: note(z, (z - x[0]) ** 2 + z**4), tol=1e-12).fun,
-    "fmin": lambda x, note: opt.fmin(lambda z: note(z, ((z - x) ** 2).sum()), X, xtol=1e-10, ftol=1e-10, disp=False)[1],
-    "least_squares": lambda x, note: opt.least_squares(lambda z: note(z, np.stack([z[0] - x[0], z[0] * z[1] - x[1]])), X, xtol=1e-14).cost
+    "minimize": lambda x, note: opt.minimize(lambda z: note(z, ((z - x) ** 2).sum() + z[0] ** 4), [0.5, 0.5],
+    tol=1e-10).fun,
+    "minimize_scalar": lambda x, note: opt.minimize_scalar(lambda z: note(z, (z - x[0]) ** 2 + z**4),
+    tol=1e-12).fun,
+    "fmin": lambda x, note: opt.fmin(lambda z: note(z, ((z - x) ** 2).sum()), X, xtol=1e-10, ftol=1e-10,
+    disp=False)[1],
+    "least_squares": lambda x, note: opt.least_squares(lambda z: note(z, np.stack([z[0] - x[0],
+    z[0] * z[1] - x[1]])), X, xtol=1e-14).cost
     + opt.least_squares(lambda z: note(z, np.stack([z[0] - x[0], z[0] * z[1] - x[1]])), X, xtol=1e-14).x[1],
-    "leastsq": lambda x, note: opt.leastsq(lambda z: note(z, np.stack([z[0] - x[0], z[0] * z[1] - x[1]])), X, xtol=1e-13)[0].sum(),
+    "leastsq": lambda x, note: opt.leastsq(lambda z: note(z, np.stack([z[0] - x[0], z[0] * z[1] - x[1]])), X,
+    xtol=1e-13)[0].sum(),
     "curve_fit": fitted,
 }  # fmt: skip
 
@@ -104,7 +128,11 @@ def test_state_is_that_of_a_plain_call(name):
     assert found[0] == pytest.approx(value, rel=1e-12, abs=1e-14)
     assert again == left
     np.testing.assert_allclose(found[1], slopes(lambda x: run(x, Notes())), rtol=3e-4, atol=1e-5)
-    for transform in (lambda f: tg.jvp(f, (X,), (X,)), lambda f: tg.hvp(f, X, X), lambda f: tg.vjp(f, X)[1](1.0)):
+    for transform in (
+        lambda f: tg.jvp(f, (X,), (X,)),
+        lambda f: tg.hvp(f, X, X),
+        lambda f: tg.vjp(f, X)[1](1.0),
+    ):
         assert through(transform)[1] == left
 
 
@@ -214,7 +242,9 @@ def switched(x):
 
 def noisy(x):
     rng = np.random.default_rng(0)
-    return itg.solve_ivp(lambda t, y: x[0] * y + x[1] * rng.normal(), (0, 1), [1.0], max_step=0.1, rtol=1, atol=1).y[0, -1]
+    return itg.solve_ivp(
+        lambda t, y: x[0] * y + x[1] * rng.normal(), (0, 1), [1.0], max_step=0.1, rtol=1, atol=1
+    ).y[0, -1]
 
 
 @pytest.mark.parametrize("f", [counted, switched, noisy])
@@ -229,7 +259,11 @@ def test_rounding_is_not_taken_for_it(method, rtol):
     """In a chaotic equation it grows to the size of the solution."""
 
     def lorenz(x):
-        slope = lambda t, y: [10 * x[0] * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]]
+        slope = lambda t, y: [
+            10 * x[0] * (y[1] - y[0]),
+            y[0] * (28 - y[2]) - y[1],
+            y[0] * y[1] - 8 / 3 * y[2],
+        ]
         return itg.solve_ivp(slope, (0, 30), [1.0, 1.0, 1.0], method, rtol=rtol).y[0, -1]
 
     assert np.isfinite(tg.value_and_grad(lorenz)(X)[0])

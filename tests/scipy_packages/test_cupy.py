@@ -68,7 +68,9 @@ def test_a_product_of_arrays_in_followed_code(xp):
 
 def test_samples_do_not_share_a_generator():
     """What is repeated for each sample would draw on, and give each other points."""
-    f = lambda p: scipy.integrate.qmc_quad(lambda x: p * x[0], [0.0], p, qrng=scipy.stats.qmc.Halton(1, rng=5)).integral
+    f = lambda p: (
+        scipy.integrate.qmc_quad(lambda x: p * x[0], [0.0], p, qrng=scipy.stats.qmc.Halton(1, rng=5)).integral
+    )
     with pytest.raises(tg.errors.BatchError):
         tg.vmap(f)(X[:2])
 
@@ -101,9 +103,12 @@ def sections(s, b, a, x):
     return s.sosfilt(sos, y, zi=zf)[0] + b[0] + a[1]
 
 
-@pytest.mark.parametrize("f", [from_rest, in_two_parts, sections, *([after_others] if SCIPY >= (1, 16) else [])])  # before, a[0] was 1
+@pytest.mark.parametrize(
+    "f", [from_rest, in_two_parts, sections, *([after_others] if SCIPY >= (1, 16) else [])]
+)  # before, a[0] was 1
 def test_a_state_of_a_filter_is_that_of_its_library(xp, f):
-    """CuPy's is made of the last inputs and outputs, SciPy's is not; within one library the results are the same."""
+    """CuPy's is made of the last inputs and outputs, SciPy's is not; within one library the results are the
+    same."""
     s = signal_of(xp)
     scalar = lambda s: lambda b, a, x: (f(s, b, a, x) ** 2).sum()
     wanted = tg.grad(scalar(scipy.signal), (0, 1, 2))(B, A, X)
@@ -123,12 +128,15 @@ def test_a_state_of_another_library_is_refused(xp):
         tg.grad(lambda x: s.lfilter(xp.asarray(B), xp.asarray(A), x, zi=zi)[0].sum())(xp.asarray(X))
 
 
-# Lines of the tables of calls, one or two for each way in which SciPy's functions come to CuPy's arrays: code that is followed there,
-# rules in CuPy's names, maps whose matrix is made, equations in the place of compiled fits, CuPy's own classes, sparse matrices.
-# (By default the shorter ones; test_coverage.py goes over all lines in turn.)
+# Lines of the tables of calls, one or two for each way in which SciPy's functions come to CuPy's arrays: code
+# that is followed there, rules in CuPy's names, maps whose matrix is made, equations in the place of compiled
+# fits, CuPy's own classes, sparse matrices. (By default the shorter ones; test_coverage.py goes over all
+# lines in turn.)
 SHORT = {
-    ("systems", "residue"), ("systems", "CZT"), ("signal", "freqz_sos"), ("signal", "cspline1d"), ("ndimage", "com L"),
-    ("ndimage", "maximum"), ("interpolate", "LSQUS"), ("interpolate", "nnd"), ("sparse", "splu in"), ("sparse", "kron"),
+    ("systems", "residue"), ("systems", "CZT"), ("signal", "freqz_sos"), ("signal", "cspline1d"), ("ndimage",
+    "com L"),
+    ("ndimage", "maximum"), ("interpolate", "LSQUS"), ("interpolate", "nnd"), ("sparse", "splu in"),
+    ("sparse", "kron"),
 }  # fmt: skip
 WAYS = {
     "systems": ("lsim", "residue", "firwin_2d", "CZT", "SFT cap stft", "cspline2d", "unique"),
@@ -141,7 +149,11 @@ WAYS = {
 
 
 def line_of(table, name):
-    return next(executed.Line(name, f, x, options) for n, f, x, options in importlib.import_module(f"calls_{table}").CALLS if n == name)
+    return next(
+        executed.Line(name, f, x, options)
+        for n, f, x, options in importlib.import_module(f"calls_{table}").CALLS
+        if n == name
+    )
 
 
 @pytest.mark.cupy_only

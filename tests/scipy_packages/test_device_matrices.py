@@ -25,9 +25,9 @@ def captured(xp, form):
     library, at = sparse_of(xp), xp.asarray
     if form == "coo":
         return library.coo_matrix((at(DATA), (at(ROWS), at(COLS))), shape=(3, 3)), DENSE
-    return library.dia_matrix((at(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])), at(np.array([0, 1]))), shape=(3, 3)), np.array(
-        [[1.0, 5.0, 0.0], [0.0, 2.0, 6.0], [0.0, 0.0, 3.0]]
-    )
+    return library.dia_matrix(
+        (at(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])), at(np.array([0, 1]))), shape=(3, 3)
+    ), np.array([[1.0, 5.0, 0.0], [0.0, 2.0, 6.0], [0.0, 0.0, 3.0]])
 
 
 @pytest.mark.parametrize("form", ["coo", "dia"])

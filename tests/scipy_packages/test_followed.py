@@ -1,5 +1,5 @@
-"""Code of SciPy's and NumPy's own that is followed: its objects are theirs afterwards, its errors are theirs, and it is run in all
-transforms."""
+"""Code of SciPy's and NumPy's own that is followed: its objects are theirs afterwards, its errors are theirs,
+and it is run in all transforms."""
 
 import threading
 
@@ -36,10 +36,17 @@ def test_in_all_transforms():
     np.testing.assert_allclose(gradient, differences(program, X), rtol=1e-7)
     np.testing.assert_allclose([tg.jvp(program, (X,), (e,))[1] for e in np.eye(3)], gradient, rtol=1e-12)
     hessian = tg.hessian(program)(X)
-    np.testing.assert_allclose(hessian, [differences(lambda x, k=k: tg.grad(program)(x)[k], X) for k in range(3)], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        hessian,
+        [differences(lambda x, k=k: tg.grad(program)(x)[k], X) for k in range(3)],
+        rtol=1e-6,
+        atol=1e-7,
+    )
     np.testing.assert_allclose(tg.jacobian(tg.grad(program))(X), hessian, rtol=1e-10)
     prepared = tg.prepare(lambda x: Polynomial(x)(x[0]) + SERIES(x).sum(), X)
-    np.testing.assert_allclose(prepared.grad(2 * X), tg.grad(lambda x: Polynomial(x)(x[0]) + SERIES(x).sum())(2 * X), rtol=1e-12)
+    np.testing.assert_allclose(
+        prepared.grad(2 * X), tg.grad(lambda x: Polynomial(x)(x[0]) + SERIES(x).sum())(2 * X), rtol=1e-12
+    )
 
 
 def test_values_are_the_librarys():
@@ -50,17 +57,34 @@ def test_objects_that_the_function_keeps_are_the_librarys_afterwards():
     kept = {}
 
     def f(x):
-        kept.update(system=scipy.signal.lti(x[:2], D), series=Chebyshev(x), poly=np.poly1d(x), plain=Polynomial([1.0, 2.0]))
+        kept.update(
+            system=scipy.signal.lti(x[:2], D),
+            series=Chebyshev(x),
+            poly=np.poly1d(x),
+            plain=Polynomial([1.0, 2.0]),
+        )
         kept["bode"] = scipy.signal.StateSpace([[-1.0]], [[1.0]], [[1.0]], [[0.0]])
         return kept["series"](0.3) + kept["poly"](0.5) + kept["system"].num[0]
 
     tg.grad(f)(X)
-    kinds = {"system": type(SYSTEM), "series": Chebyshev, "poly": np.poly1d, "plain": Polynomial, "bode": scipy.signal.StateSpace}
+    kinds = {
+        "system": type(SYSTEM),
+        "series": Chebyshev,
+        "poly": np.poly1d,
+        "plain": Polynomial,
+        "bode": scipy.signal.StateSpace,
+    }
     assert (Polynomial(X) * Polynomial(D))(0.5) == pytest.approx(Polynomial(X)(0.5) * Polynomial(D)(0.5))
     assert issubclass(Polynomial, Polynomial.__mro__[1]) and isinstance(kept["plain"], Polynomial.__mro__[1])
     for name, kind in kinds.items():
-        assert isinstance(kept[name], kind) and type(kept[name]).__module__.startswith(("scipy", "numpy")), name
-    assert type(kept["series"].coef) is np.ndarray and kept["series"](0.3) == Chebyshev(X)(0.3) and kept["poly"] == np.poly1d(X)
+        assert isinstance(kept[name], kind) and type(kept[name]).__module__.startswith(("scipy", "numpy")), (
+            name
+        )
+    assert (
+        type(kept["series"].coef) is np.ndarray
+        and kept["series"](0.3) == Chebyshev(X)(0.3)
+        and kept["poly"] == np.poly1d(X)
+    )
     assert type(SYSTEM.num) is np.ndarray and type(SERIES) is Chebyshev and type(SUM) is np.poly1d
 
 
@@ -74,14 +98,20 @@ def test_classes_inside_are_the_librarys():
     def f(x):
         p, s = Polynomial(x), scipy.signal.TransferFunction(x[:2], D)
         assert isinstance(p, Polynomial) and isinstance(SERIES, Chebyshev) and not isinstance(p, Chebyshev)
-        assert isinstance(s, scipy.signal.lti) and isinstance(s, scipy.signal.TransferFunction) and len(p) == 3 and list(p)[1] is not None
+        assert (
+            isinstance(s, scipy.signal.lti)
+            and isinstance(s, scipy.signal.TransferFunction)
+            and len(p) == 3
+            and list(p)[1] is not None
+        )
         return p(0.5)
 
     np.testing.assert_allclose(tg.grad(f)(X), 0.5 ** np.arange(3))
 
 
 def test_a_tracked_leading_zero_has_a_derivative():
-    """Where NumPy would trim it: of a difference of equal polynomials, and of a leading coefficient that is 0."""
+    """Where NumPy would trim it: of a difference of equal polynomials, and of a leading coefficient that is
+    0."""
     f = lambda c: (Polynomial(c) - Polynomial([1.0, 0.4, 0.3]))(0.5) * 3.0
     np.testing.assert_allclose(tg.grad(f)(X), 3 * 0.5 ** np.arange(3))
     np.testing.assert_allclose(tg.grad(lambda c: np.poly1d(c)(0.5))(np.array([0.0, 1.0])), [0.5, 1.0])
@@ -130,7 +160,9 @@ def test_an_operator_of_the_users_functions():
     A = np.diag([3.0, 4.0, 5.0])
 
     def f(x):
-        operator = scipy.sparse.linalg.LinearOperator((3, 3), matvec=lambda v: A @ v * x[0] + v * x, dtype=float)
+        operator = scipy.sparse.linalg.LinearOperator(
+            (3, 3), matvec=lambda v: A @ v * x[0] + v * x, dtype=float
+        )
         return scipy.sparse.linalg.cg(operator, x, rtol=1e-12)[0].sum()
 
     np.testing.assert_allclose(tg.grad(f)(X), differences(f, X), rtol=1e-6)

@@ -1,4 +1,5 @@
-"""Objects of SciPy's that a function captured or makes: they are followed, written back, and left as SciPy's own."""
+"""Objects of SciPy's that a function captured or makes: they are followed, written back, and left as SciPy's
+own."""
 
 import copy
 import subprocess
@@ -36,11 +37,22 @@ def test_plain_matrices_are_filled_and_compared_inside():
             B[i, i] = i + 1.0
         B[0, 2] = 5
         C = B.tocsr()
-        assert scipy.sparse.issparse(B) and isinstance(C, scipy.sparse.csr_matrix) and (C != 0).nnz == 4 and C.shape == (3, 3)
+        assert (
+            scipy.sparse.issparse(B)
+            and isinstance(C, scipy.sparse.csr_matrix)
+            and (C != 0).nnz == 4
+            and C.shape == (3, 3)
+        )
         C.setdiag([1.0, 2.0, 4.0])
         D = scipy.sparse.dok_array((3, 3))
         D[1, 1] = 1.0
-        return (C @ x).sum() + (D @ x).sum() + (B * 2 @ x).sum() + C.diagonal() @ x + (x * (C + C.T)[0].toarray()).sum()
+        return (
+            (C @ x).sum()
+            + (D @ x).sum()
+            + (B * 2 @ x).sum()
+            + C.diagonal() @ x
+            + (x * (C + C.T)[0].toarray()).sum()
+        )
 
     agrees(f)
 
@@ -61,7 +73,11 @@ def test_a_captured_matrix_is_written_as_by_a_plain_call():
 
 
 def test_what_a_plain_call_would_do_to_the_users_object_and_ours_cannot_is_refused():
-    A, L, s = csr_array(np.eye(3)), lil_matrix((3, 3)), scipy.interpolate.CubicSpline(np.arange(4.0), np.arange(4.0))
+    A, L, s = (
+        csr_array(np.eye(3)),
+        lil_matrix((3, 3)),
+        scipy.interpolate.CubicSpline(np.arange(4.0), np.arange(4.0)),
+    )
 
     def put(object, name, value):
         setattr(object, name, value)
@@ -89,8 +105,15 @@ def test_objects_that_the_function_keeps_are_scipys_afterwards():
         return kept["lu"].solve(x).sum() + kept["spline"](x).sum() + kept["of x"](x / 4).sum()
 
     tg.grad(f)(X)
-    kinds = {"spline": scipy.interpolate.CubicSpline, "of x": scipy.interpolate.CubicSpline, "matrix": csr_array}
-    assert all(type(kept[name]) is kind for name, kind in kinds.items()) and type(kept["lu"]).__name__ == "SuperLU"
+    kinds = {
+        "spline": scipy.interpolate.CubicSpline,
+        "of x": scipy.interpolate.CubicSpline,
+        "matrix": csr_array,
+    }
+    assert (
+        all(type(kept[name]) is kind for name, kind in kinds.items())
+        and type(kept["lu"]).__name__ == "SuperLU"
+    )
     assert type(kept["of x"].c) is np.ndarray and type(kept["of x"](0.5)) is np.ndarray
     agrees(f)
 
@@ -101,7 +124,13 @@ def test_what_has_no_face_gets_scipys_objects():
     def f(x):
         count, labels = scipy.sparse.csgraph.connected_components(A + csr_array(A.T))
         far = scipy.sparse.csgraph.shortest_path(A, indices=0)[2]
-        return count * far * (A.sqrt() @ x).sum() + np.sum(A) * x[0] + (A.real @ x)[0] + A.max() * x[1] + labels[0]
+        return (
+            count * far * (A.sqrt() @ x).sum()
+            + np.sum(A) * x[0]
+            + (A.real @ x)[0]
+            + A.max() * x[1]
+            + labels[0]
+        )
 
     agrees(f)
     B = csr_array(np.eye(3, dtype=int))
@@ -144,7 +173,10 @@ def test_bad_input_is_answered_as_scipy_does():
         for call in (f, tg.grad(f)):
             with pytest.raises(ValueError):
                 call(X)
-    for f in (lambda x: scipy.ndimage.map_coordinates(x, np.zeros((2, 3))).sum(), lambda x: scipy.ndimage.shift(x, 1, order=7).sum()):
+    for f in (
+        lambda x: scipy.ndimage.map_coordinates(x, np.zeros((2, 3))).sum(),
+        lambda x: scipy.ndimage.shift(x, 1, order=7).sum(),
+    ):
         for call in (f, tg.grad(f)):
             with pytest.raises(RuntimeError):
                 call(X)
@@ -169,7 +201,10 @@ def test_replayed():
     spline = scipy.interpolate.CubicSpline(nodes, x)
     for f in (
         lambda x: (scipy.signal.lfilter([1.0, 0.2], [1.0, 0.3], x) ** 2).sum(),
-        lambda x: (spline(x + 5) ** 2).sum() + (scipy.interpolate.CubicSpline(nodes, x)(nodes[:-1] + 0.3) ** 2).sum(),
+        lambda x: (
+            (spline(x + 5) ** 2).sum()
+            + (scipy.interpolate.CubicSpline(nodes, x)(nodes[:-1] + 0.3) ** 2).sum()
+        ),
         lambda x: (scipy.sparse.linalg.spsolve(A, x) ** 2).sum(),
         lambda x: scipy.optimize.brentq(lambda t: t**3 + t - x[1], -5, 5),
     ):
@@ -185,5 +220,8 @@ def test_importing_tapegrad_loads_none_of_them():
         import tapegrad, tapegrad.scipy
         print([m for m in sys.modules if m.startswith(("scipy.", "tapegrad._scipy")) and m not in before])"""
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert not any(f"'scipy.{name}" in found for name in ("signal", "ndimage", "interpolate", "integrate", "optimize", "sparse", "spatial"))
+    assert not any(
+        f"'scipy.{name}" in found
+        for name in ("signal", "ndimage", "interpolate", "integrate", "optimize", "sparse", "spatial")
+    )
     assert "tapegrad._scipy" not in found

@@ -1,4 +1,5 @@
-"""Calls of SciPy's larger subpackages by their public names: values, both modes, second order and samples, against differences of the
+"""Calls of SciPy's larger subpackages by their public names: values, both modes, second order and samples,
+against differences of the
 plain function.  By default every fifth call, to first order; all of them, to second order and under vmap, in the long run."""
 
 import warnings
@@ -25,10 +26,15 @@ from public_calls import judged
 import tapegrad as tg
 
 TABLES = (
-    calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_operators, calls_optimize, calls_polynomial, calls_programs,
+    calls_distance, calls_integrate, calls_interpolate, calls_ndimage, calls_operators, calls_optimize,
+    calls_polynomial, calls_programs,
     calls_signal, calls_smoothing, calls_solutions, calls_sparse, calls_systems,
 )  # fmt: skip
-CALLS = [(f"{table.__name__.removeprefix('calls_')} {call[0]}", *call[1:]) for table in TABLES for call in table.CALLS]
+CALLS = [
+    (f"{table.__name__.removeprefix('calls_')} {call[0]}", *call[1:])
+    for table in TABLES
+    for call in table.CALLS
+]
 
 
 def name_of(call):
@@ -63,7 +69,9 @@ def test_of_samples_that_go_ways_of_their_own():
         if options.get("samples", True):
             continue
         active = [k for k, a in enumerate(x) if np.asarray(a).dtype.kind in "fc"]
-        g = lambda *v, f=f, x=x, active=active: f(*[v[active.index(k)] if k in active else a for k, a in enumerate(x)])
+        g = lambda *v, f=f, x=x, active=active: f(
+            *[v[active.index(k)] if k in active else a for k, a in enumerate(x)]
+        )
         stacks = [np.stack([np.asarray(x[k]), 0.97 * np.asarray(x[k])]) for k in active]
         try:
             got, want = vmapped(g)(*stacks), looped(g)(*stacks)

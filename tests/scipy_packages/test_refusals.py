@@ -1,5 +1,5 @@
-"""What SciPy's larger subpackages do not differentiate is refused by name, with the user's line and what to write; and nothing is in none
-of the three kinds."""
+"""What SciPy's larger subpackages do not differentiate is refused by name, with the user's line and what to
+write; and nothing is in none of the three kinds."""
 
 import inspect
 
@@ -24,16 +24,22 @@ LOG, ENDS, INPUTS = {"log": True}, [-1, 5], np.array([[1.0, 1, 1, 1], [0.3, 2, 1
 
 REFUSED = {
     "scipy.signal.remez": (lambda x: scipy.signal.remez(3, [0, 0.2, 0.3, 0.5], x[:2]), "firls"),
-    "scipy.signal.place_poles": (lambda x: scipy.signal.place_poles(np.diag(x), INPUTS, -X).gain_matrix, "one input"),
-    "scipy.interpolate.UnivariateSpline(bbox=)": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0), x, bbox=ENDS)(0.5), "bbox="),
+    "scipy.signal.place_poles": (lambda x: scipy.signal.place_poles(np.diag(x), INPUTS, -X).gain_matrix,
+    "one input"),
+    "scipy.interpolate.UnivariateSpline(bbox=)": (lambda x: scipy.interpolate.UnivariateSpline(np.arange(4.0),
+    x, bbox=ENDS)(0.5), "bbox="),
     "scipy.interpolate.bisplrep": (lambda x: scipy.interpolate.bisplrep(X, X, x)[2], "RectBivariateSpline"),
-    "scipy.integrate.tanhsinh(log=True)": (lambda x: scipy.integrate.tanhsinh(lambda t: t * x[0], 0, 1, **LOG).integral, "without log="),
+    "scipy.integrate.tanhsinh(log=True)": (lambda x: scipy.integrate.tanhsinh(lambda t: t * x[0], 0, 1,
+    **LOG).integral, "without log="),
     "scipy.integrate.LSODA": (lambda x: scipy.integrate.LSODA(lambda t, y: -y, 0.0, x, 1.0).y, "solve_ivp"),
-    "scipy.spatial.distance.cdist(metric='jaccard')": (lambda x: scipy.spatial.distance.cdist([x], [x], "jaccard"), "euclidean"),
+    "scipy.spatial.distance.cdist(metric='jaccard')": (lambda x: scipy.spatial.distance.cdist([x], [x],
+    "jaccard"), "euclidean"),
     "scipy.sparse.linalg.spilu": (lambda x: scipy.sparse.linalg.spilu(A * x[0]).solve(X), "splu"),
-    "scipy.optimize.linprog": (lambda x: scipy.optimize.linprog(x, A_ub=[[1.0, 1, 1, 1]] * 2, b_ub=[0.0, 0.0]).x, "redundant"),
+    "scipy.optimize.linprog": (lambda x: scipy.optimize.linprog(x, A_ub=[[1.0, 1, 1, 1]] * 2, b_ub=[0.0,
+    0.0]).x, "redundant"),
     "scipy.optimize.minimize": (
-        lambda x: scipy.optimize.minimize(lambda t: (t[0] - x[0]) ** 2, [0.1], bounds=[(0, 0.3)]).x, "the bound",
+        lambda x: scipy.optimize.minimize(lambda t: (t[0] - x[0]) ** 2, [0.1], bounds=[(0, 0.3)]).x,
+        "the bound",
     ),
 }  # fmt: skip
 
@@ -76,7 +82,9 @@ def test_an_initial_value_that_goes_on_step_by_step_is_refused():
         return np.sum(r.integrate(0.5, **how))
 
     assert tg.grad(f)(X)[1] == pytest.approx(np.exp(-0.5 * X[0]), rel=1e-8)
-    with pytest.raises(ArgumentError, match=r"test_refusals.*scipy\.integrate\.ode\.integrate .*use solve_ivp"):
+    with pytest.raises(
+        ArgumentError, match=r"test_refusals.*scipy\.integrate\.ode\.integrate .*use solve_ivp"
+    ):
         tg.grad(lambda x: f(x, step=True))(X)
     with pytest.raises(ArgumentError, match=r"ode\.set_solout has no derivative; use solve_ivp\(events=\)"):
         tg.grad(lambda x: scipy.integrate.ode(lambda t, y: -y).set_solout(print))(X)
@@ -86,7 +94,12 @@ def test_every_function_is_of_one_kind():
     for name in ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize"):
         assert getattr(tapegrad.scipy, name).__name__ == f"tapegrad.scipy.{name}"
     assert len(NAMESPACES) == 8
-    none = {f"{space.name}.{n}" for space in NAMESPACES.values() for n, kind in space.kinds().items() if kind == "none"}
+    none = {
+        f"{space.name}.{n}"
+        for space in NAMESPACES.values()
+        for n, kind in space.kinds().items()
+        if kind == "none"
+    }
     assert none == set()
     counts = [kind for space in NAMESPACES.values() for kind in space.kinds().values()]
     assert counts.count("differentiated") > 200

@@ -1,4 +1,5 @@
-"""scipy.integrate.solve_ivp: SciPy's own steps and values, derivatives of all orders, and what the right-hand side may do."""
+"""scipy.integrate.solve_ivp: SciPy's own steps and values, derivatives of all orders, and what the right-hand
+side may do."""
 
 from collections import deque
 
@@ -48,7 +49,19 @@ def test_steps_and_values_are_those_of_scipy(method, name):
 
     def f(k):
         found = itg.solve_ivp(population, (0, 5), [5.0, 1.5], **{**given, "args": (k,)})
-        seen.append(tg.value((found.t, found.y, found.t_events or [], found.y_events or [], found.nfev, found.njev, found.nlu)))
+        seen.append(
+            tg.value(
+                (
+                    found.t,
+                    found.y,
+                    found.t_events or [],
+                    found.y_events or [],
+                    found.nfev,
+                    found.njev,
+                    found.nlu,
+                )
+            )
+        )
         at = np.linspace(0.1, 4.9, 7) if found.sol is None else found.sol(plain.t)
         seen.append(tg.value(at))
         return found.y[:, -1].sum()
@@ -58,7 +71,9 @@ def test_steps_and_values_are_those_of_scipy(method, name):
     assert counts == [plain.nfev, plain.njev, plain.nlu]
     np.testing.assert_array_equal(t, plain.t)
     np.testing.assert_array_equal(y, plain.y)
-    for ours, theirs in zip([*times, *states], [*(plain.t_events or []), *(plain.y_events or [])], strict=True):
+    for ours, theirs in zip(
+        [*times, *states], [*(plain.t_events or []), *(plain.y_events or [])], strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
     if plain.sol is not None:
         np.testing.assert_array_equal(seen[1], plain.sol(plain.t))
@@ -70,7 +85,9 @@ def test_derivatives_against_tight_tolerances(method):
     rtol = 1e-6
 
     def f(x, method=method, rtol=rtol):
-        return itg.solve_ivp(population, (0.0, x[6]), x[4:6], method, args=(x[:4],), rtol=rtol, atol=rtol / 100).y[:, -1]
+        return itg.solve_ivp(
+            population, (0.0, x[6]), x[4:6], method, args=(x[:4],), rtol=rtol, atol=rtol / 100
+        ).y[:, -1]
 
     x = np.array([*K, 5.0, 1.5, 4.0])
     exact = slopes(lambda x: f(x, "DOP853", 1e-12), x)
@@ -85,7 +102,9 @@ def test_linear_equation_with_a_known_solution(method):
     rtol = 1e-7 if method != "RK23" else 1e-6
 
     def f(A, y0, ends):
-        return itg.solve_ivp(lambda t, y: A @ y, ends, y0, method, rtol=rtol, atol=rtol / 10).y[:, -1] @ np.array([1.0, 2.0])
+        return itg.solve_ivp(lambda t, y: A @ y, ends, y0, method, rtol=rtol, atol=rtol / 10).y[
+            :, -1
+        ] @ np.array([1.0, 2.0])
 
     def closed(A, y0, ends):
         return mpmath.fdot([1, 2], mpmath.expm(mpmath.matrix(A) * (ends[1] - ends[0])) * mpmath.matrix(y0))
@@ -94,7 +113,13 @@ def test_linear_equation_with_a_known_solution(method):
     with mpmath.workdps(40):
         for n, found in enumerate(tg.grad(f, (0, 1, 2))(*given)):
             for at in np.ndindex(found.shape):
-                moved = [[[mpmath.mpf(float(v)) for v in row] if np.ndim(row) else mpmath.mpf(float(row)) for row in a] for a in given]
+                moved = [
+                    [
+                        [mpmath.mpf(float(v)) for v in row] if np.ndim(row) else mpmath.mpf(float(row))
+                        for row in a
+                    ]
+                    for a in given
+                ]
 
                 def along(h, n=n, at=at, moved=moved):
                     new = [[list(row) if isinstance(row, list) else row for row in a] for a in moved]
@@ -104,17 +129,22 @@ def test_linear_equation_with_a_known_solution(method):
                         new[n][at[0]] += h
                     return closed(*new)
 
-                exact = float((along(mpmath.mpf("1e-12")) - along(mpmath.mpf("-1e-12"))) / mpmath.mpf("2e-12"))
+                exact = float(
+                    (along(mpmath.mpf("1e-12")) - along(mpmath.mpf("-1e-12"))) / mpmath.mpf("2e-12")
+                )
                 assert found[at] == pytest.approx(exact, abs=100 * rtol)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_second_derivatives_are_those_of_the_first(method):
-    """Differences of the gradient on the same problem; the steps move between the points, so to the tolerance."""
+    """Differences of the gradient on the same problem; the steps move between the points, so to the
+    tolerance."""
     rtol = 1e-9 if method in ("DOP853", "RK45", "Radau") else 1e-8
 
     def f(x):
-        y = itg.solve_ivp(population, (0.0, 2.0), x[4:], method, args=(x[:4],), t_eval=[1.0, 2.0], rtol=rtol, atol=rtol / 10).y
+        y = itg.solve_ivp(
+            population, (0.0, 2.0), x[4:], method, args=(x[:4],), t_eval=[1.0, 2.0], rtol=rtol, atol=rtol / 10
+        ).y
         return (y * y).sum()
 
     x, v = np.array([*K, 5.0, 1.5]), np.array([0.3, -0.2, 0.1, 0.5, 1.0, -1.0])
@@ -127,7 +157,8 @@ def test_second_derivatives_are_those_of_the_first(method):
 
 
 def test_third_derivative():
-    """y = y0 exp(-k): the third derivative by k is -y0 exp(-k), by one step of an explicit method -(its polynomial)'''."""
+    """y = y0 exp(-k): the third derivative by k is -y0 exp(-k), by one step of an explicit method -(its
+    polynomial)'''."""
     f = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [2.0], "DOP853", rtol=1e-11, atol=1e-13).y[0, -1]
     g = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [2.0], "Radau", rtol=1e-8, atol=1e-10).y[0, -1]
     assert tg.grad(tg.grad(tg.grad(f)))(0.7) == pytest.approx(-2 * np.exp(-0.7), rel=1e-8)
@@ -142,7 +173,9 @@ def test_mixed_derivative_of_start_and_rate_at_different_levels():
 
 
 def reacted(z, method="Radau", rtol=1e-9):
-    return itg.solve_ivp(robertson, (0, 40.0), [1.0, 0, 0], method, args=(np.exp(z),), rtol=rtol, atol=rtol * 1e-4).y[:, -1]
+    return itg.solve_ivp(
+        robertson, (0, 40.0), [1.0, 0, 0], method, args=(np.exp(z),), rtol=rtol, atol=rtol * 1e-4
+    ).y[:, -1]
 
 
 Z = np.log([0.04, 1e4, 3e7])
@@ -162,25 +195,31 @@ def test_stiff_network(method, exact_reaction):
 @pytest.mark.parametrize("n", [20, 40, 80])
 @pytest.mark.parametrize("method", ["RK45", "DOP853", "BDF"])
 def test_more_states(method, n):
-    """Diffusion, by the closed form of its slowest wave; from 25 states on steps are not matrices, from 65 on products."""
+    """Diffusion, by the closed form of its slowest wave; from 25 states on steps are not matrices, from 65 on
+    products."""
     A = n * (np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1) - 2 * np.eye(n)) / 10
     wave, rate = np.sin(np.pi * np.arange(1, n + 1) / (n + 1)), n * (2 * np.cos(np.pi / (n + 1)) - 2) / 10
 
     def f(x):
-        y = itg.solve_ivp(lambda t, y: x[0] * (A @ y), (0, 0.5), x[1] * wave, method, rtol=1e-7, atol=1e-9).y[:, -1]
+        y = itg.solve_ivp(lambda t, y: x[0] * (A @ y), (0, 0.5), x[1] * wave, method, rtol=1e-7, atol=1e-9).y[
+            :, -1
+        ]
         return y @ wave
 
     x, size = np.array([1.1, 0.7]), wave @ wave
     value = size * np.exp(0.5 * x[0] * rate)
     np.testing.assert_allclose(tg.grad(f)(x), [x[1] * 0.5 * rate * value, value], rtol=1e-5)
-    np.testing.assert_allclose(tg.jvp(f, (x,), (np.ones(2),))[1], x[1] * 0.5 * rate * value + value, rtol=1e-5)
+    np.testing.assert_allclose(
+        tg.jvp(f, (x,), (np.ones(2),))[1], x[1] * 0.5 * rate * value + value, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("method", ["RK45", "DOP853", "Radau", "BDF"])
 def test_complex_states(method):
     """y' = (a i - b) y."""
     f = lambda x: (lambda y: np.real(y) + 2 * np.imag(y))(
-        itg.solve_ivp(lambda t, y: (1j * x[0] - x[1]) * y, (0, 1), [1.0 + 0.5j], method, rtol=1e-8, atol=1e-10).y[0, -1]
+        itg.solve_ivp(lambda t, y: (1j * x[0] - x[1]) * y, (0, 1), [1.0 + 0.5j], method, rtol=1e-8,
+        atol=1e-10).y[0, -1]
     )  # fmt: skip
     if method == "Radau":
         pytest.raises(ValueError, f, K[:2])
@@ -202,7 +241,9 @@ def test_branches_of_time(method):
             return [-k[0] * y[0]]
         return [-k[0] * y[0] + k[1] * (t - 0.5)]
 
-    f = lambda k: itg.solve_ivp(slope, (0, 1.0), [1.0], method, args=(k,), rtol=1e-8, atol=1e-10, max_step=0.1).y[0, -1]
+    f = lambda k: itg.solve_ivp(
+        slope, (0, 1.0), [1.0], method, args=(k,), rtol=1e-8, atol=1e-10, max_step=0.1
+    ).y[0, -1]
     end = lambda a, b: np.exp(-a) + b * (0.5 / a - (1 - np.exp(-a / 2)) / a**2)
     np.testing.assert_allclose(tg.grad(f)(K[:2]), slopes(lambda k: end(*k), K[:2]), rtol=1e-4)
 
@@ -215,7 +256,9 @@ def test_branches_of_the_state(method):
         return [y[1], -k[0] * y[0] if y[0] > 0 else -2 * k[0] * y[0]]
 
     def f(k):
-        return itg.solve_ivp(slope, (0, 5.0), [0.0, 1.0], method, args=(k,), rtol=1e-8, atol=1e-10, max_step=0.1).y[0, -1]
+        return itg.solve_ivp(
+            slope, (0, 5.0), [0.0, 1.0], method, args=(k,), rtol=1e-8, atol=1e-10, max_step=0.1
+        ).y[0, -1]
 
     def exact(k):
         w = np.sqrt(k)
@@ -260,7 +303,9 @@ class Model:
 
 
 @pytest.mark.parametrize(
-    "slope", [fills, fills_captured, leaves_zeros, solves, Model()], ids=["fills", "captured", "zeros", "solves", "counts"]
+    "slope",
+    [fills, fills_captured, leaves_zeros, solves, Model()],
+    ids=["fills", "captured", "zeros", "solves", "counts"],
 )
 @pytest.mark.parametrize("method", ["RK45", "BDF"])
 def test_buffers_matrices_and_counts(slope, method):
@@ -276,7 +321,9 @@ def test_a_buffer_is_left_as_the_last_call_leaves_it(method):
     """Also if it holds the same numbers before, from a plain call."""
 
     def f(k):
-        y = itg.solve_ivp(fills_captured, (0, 2.0), [1.0, 0.0], method, args=(k,), rtol=1e-8, atol=1e-10).y[:, -1]
+        y = itg.solve_ivp(fills_captured, (0, 2.0), [1.0, 0.0], method, args=(k,), rtol=1e-8, atol=1e-10).y[
+            :, -1
+        ]
         return y[0] * SCRATCH[1] + SCRATCH[0]
 
     def exact(k):
@@ -324,7 +371,9 @@ def to_dict(t, y, k):
     return -k[0] * y
 
 
-@pytest.mark.parametrize(("slope", "read"), [(to_deque, lambda: LAST[-1]), (to_dict, lambda: NOTES["last"])], ids=["deque", "dict"])
+@pytest.mark.parametrize(
+    ("slope", "read"), [(to_deque, lambda: LAST[-1]), (to_dict, lambda: NOTES["last"])], ids=["deque", "dict"]
+)
 def test_what_is_kept_is_told_if_it_was_kept_before(slope, read):
     def f(k):
         return itg.solve_ivp(slope, (0, 1.0), [1.0], args=(k,)).y[0, -1] + read() * 2.0
@@ -349,20 +398,26 @@ def test_an_infinite_slope_that_nothing_moves(method):
 
 
 def test_args_may_be_functions_that_capture():
-    f = lambda k: itg.solve_ivp(lambda t, y, rate: -rate(t) * y, (0, 1), [1.0], args=(lambda t: k[0] * t,), rtol=1e-9, atol=1e-11).y[0, -1]
+    f = lambda k: itg.solve_ivp(
+        lambda t, y, rate: -rate(t) * y, (0, 1), [1.0], args=(lambda t: k[0] * t,), rtol=1e-9, atol=1e-11
+    ).y[0, -1]
     assert tg.grad(f)(K[:1])[0] == pytest.approx(-0.5 * np.exp(-0.5), rel=1e-7)
 
 
 def test_jac_takes_args():
     jac = lambda t, y, k: np.array([[0.0, k[0]], [-k[1], 0.0]])
-    f = lambda k: itg.solve_ivp(fills, (0, 2.0), [1.0, 0.0], "Radau", args=(k,), jac=jac, rtol=1e-7, atol=1e-9).y[0, -1]
+    f = lambda k: itg.solve_ivp(
+        fills, (0, 2.0), [1.0, 0.0], "Radau", args=(k,), jac=jac, rtol=1e-7, atol=1e-9
+    ).y[0, -1]
     exact = slopes(lambda k: np.cos(2 * np.sqrt(k[0] * k[1])), K[:2], 1e-6)
     np.testing.assert_allclose(tg.grad(f)(K[:2]), exact, rtol=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_interpolant_by_its_time_alone(method):
-    f = lambda t: itg.solve_ivp(lambda t, y: -y, (0, 2), [1.0], method, dense_output=True, rtol=1e-8, atol=1e-10).sol(t)[0]
+    f = lambda t: itg.solve_ivp(
+        lambda t, y: -y, (0, 2), [1.0], method, dense_output=True, rtol=1e-8, atol=1e-10
+    ).sol(t)[0]
     assert tg.grad(f)(0.77) == pytest.approx(-np.exp(-0.77), rel=1e-4)
 
 
@@ -392,9 +447,14 @@ def test_nan_at_the_start_is_an_error():
 
 
 def test_errors_are_those_of_scipy():
-    for given, error in (({"t_eval": [0.5, 3.0]}, "not within"), ({"t_eval": [0.5, 0.2]}, "not properly sorted")):
+    for given, error in (
+        ({"t_eval": [0.5, 3.0]}, "not within"),
+        ({"t_eval": [0.5, 0.2]}, "not properly sorted"),
+    ):
         with pytest.raises(ValueError, match=error):
-            tg.grad(lambda k, given=given: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], **given).y[0, -1])(1.0)
+            tg.grad(
+                lambda k, given=given: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], **given).y[0, -1]
+            )(1.0)
     with pytest.raises(ValueError, match="broadcast"):
         tg.grad(lambda k: itg.solve_ivp(lambda t, y: np.stack([k, k]), (0, 1), [1.0]).y[0, -1])(1.0)
 
@@ -430,8 +490,12 @@ def test_implicit_methods_tell_other_values_too():
 
 def last_states(x):
     """Of two calls, one of which starts where the other ends, and one function that is used twice."""
-    first = itg.solve_ivp(population, (0, 1), x[4:], t_eval=[0.5, 1.0], args=(x[:4],), rtol=1e-8, atol=1e-10).y
-    then = itg.solve_ivp(population, (0, 1), first[:, -1], "LSODA", [1.0], args=(2 * x[:4],), rtol=1e-8, atol=1e-10).y
+    first = itg.solve_ivp(
+        population, (0, 1), x[4:], t_eval=[0.5, 1.0], args=(x[:4],), rtol=1e-8, atol=1e-10
+    ).y
+    then = itg.solve_ivp(
+        population, (0, 1), first[:, -1], "LSODA", [1.0], args=(2 * x[:4],), rtol=1e-8, atol=1e-10
+    ).y
     return np.concatenate([first[0], then[:, 0]])
 
 
@@ -448,17 +512,23 @@ def test_prepared_calls_give_new_derivatives_at_each_point():
         value, gradient = scalar.value_and_grad(x)
         assert value == pytest.approx((last_states(x) ** 2).sum(), rel=1e-14)
         np.testing.assert_allclose(gradient, tg.grad(lambda x: (last_states(x) ** 2).sum())(x), rtol=1e-9)
-        np.testing.assert_allclose(scalar.hvp(x, X), tg.hvp(lambda x: (last_states(x) ** 2).sum(), x, X), rtol=1e-8)
+        np.testing.assert_allclose(
+            scalar.hvp(x, X), tg.hvp(lambda x: (last_states(x) ** 2).sum(), x, X), rtol=1e-8
+        )
 
 
 def test_a_replay_solves_once_for_all_rows(monkeypatch):
-    f = lambda x: itg.solve_ivp(lambda t, y: -x * y, (0, 1), np.array([1.0, 2.0]), t_eval=[0.5, 1.0]).y.ravel()
+    f = lambda x: itg.solve_ivp(
+        lambda t, y: -x * y, (0, 1), np.array([1.0, 2.0]), t_eval=[0.5, 1.0]
+    ).y.ravel()
     x = np.array([0.5, 0.7])
     p = tg.prepare(f, x)
     p.jacobian(x)
     p.jacobian(x)
     calls, solve = [], itg.solve_ivp
-    monkeypatch.setattr(itg, "solve_ivp", lambda *args, **kwargs: calls.append(args) or solve(*args, **kwargs))
+    monkeypatch.setattr(
+        itg, "solve_ivp", lambda *args, **kwargs: calls.append(args) or solve(*args, **kwargs)
+    )
     p.jacobian(1.1 * x)
     assert len(calls) == 1
 
@@ -477,8 +547,12 @@ def test_steps_of_many_states_against_the_inverse(spread):
     A, J = 0.3 * COLLOCATION.A, rng.normal(size=(n, n)) + spread * rng.normal(size=(3, n, n)) / 10
     whole = np.eye(3 * n) - np.einsum("ij,iab->iajb", A, J).reshape(3 * n, 3 * n)
     solve, c = StageFactors(A, J), rng.normal(size=(3, n, 2))
-    np.testing.assert_allclose(solve(c, False), np.linalg.solve(whole, c.reshape(-1, 2)).reshape(c.shape), rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(solve(c, True), np.linalg.solve(whole.T, c.reshape(-1, 2)).reshape(c.shape), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        solve(c, False), np.linalg.solve(whole, c.reshape(-1, 2)).reshape(c.shape), rtol=1e-9, atol=1e-10
+    )
+    np.testing.assert_allclose(
+        solve(c, True), np.linalg.solve(whole.T, c.reshape(-1, 2)).reshape(c.shape), rtol=1e-9, atol=1e-10
+    )
     assert (solve.whole is None) == (spread < 1)
 
 
@@ -490,9 +564,13 @@ def test_the_map_and_its_transpose_of_many_states(method):
 
     def f(x, rtol=1e-7):
         slope = lambda t, y: x[0] * 5 * (A @ y) + x[1] * y * (1 - y) - y**3
-        return itg.solve_ivp(slope, (0, 0.5), np.linspace(0, 2, n), method, rtol=rtol, atol=1e-9).y[:, -1].sum()
+        return (
+            itg.solve_ivp(slope, (0, 0.5), np.linspace(0, 2, n), method, rtol=rtol, atol=1e-9).y[:, -1].sum()
+        )
 
     x = np.array([1.1, 0.7])
     found = tg.grad(f)(x)
     assert found.sum() == pytest.approx(tg.jvp(f, (x,), (np.ones(2),))[1], rel=1e-11)
-    np.testing.assert_allclose(found, slopes(lambda x: f(x, 1e-10 if method != "LSODA" else 1e-11), x, 1e-3), rtol=1e-4)
+    np.testing.assert_allclose(
+        found, slopes(lambda x: f(x, 1e-10 if method != "LSODA" else 1e-11), x, 1e-3), rtol=1e-4
+    )

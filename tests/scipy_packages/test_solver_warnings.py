@@ -1,5 +1,5 @@
-"""Functions of SciPy that warn of a bad input warn under each transform too: of the same categories, and where a plain call names the
-user's line, at that line."""
+"""Functions of SciPy that warn of a bad input warn under each transform too: of the same categories, and
+where a plain call names the user's line, at that line."""
 
 import os
 import warnings
@@ -34,7 +34,9 @@ CASES = {
     "dblquad": lambda s: scipy.integrate.dblquad(lambda y, x: s / x, 0, 1, 0, 1)[0],
     "nquad": lambda s: scipy.integrate.nquad(lambda y: s * np.sin(1000 * y), [[0, 10]])[0],
     "odeint": lambda s: scipy.integrate.odeint(lambda y, t: s * y * y, 1.0, np.array([0, 1, 2.0]))[-1],
-    "odeint2": lambda s: scipy.integrate.odeint(lambda y, t: -1000 * s * y, 1.0, np.array([0, 1, 2.0]), mxstep=3)[-1],
+    "odeint2": lambda s: scipy.integrate.odeint(
+        lambda y, t: -1000 * s * y, 1.0, np.array([0, 1, 2.0]), mxstep=3
+    )[-1],
     "solve_ivp": lambda s: scipy.integrate.solve_ivp(lambda t, y: s * y, (0, 1), [1.0], foo=3).y,
     "newton": lambda s: scipy.optimize.newton(lambda x: s + 0 * x, 1.0, disp=False),
     "fsolve": lambda s: scipy.optimize.fsolve(lambda x: x * x + s, 1.0),
@@ -42,45 +44,81 @@ CASES = {
     "leastsq": lambda s: scipy.optimize.leastsq(lambda x: x**3 - s, 0.1, maxfev=3)[0],
     "curve_fit": lambda s: scipy.optimize.curve_fit(lambda x, a, b: s * a * x + 0 * b, t, 2 * t)[0][:1],
     "curve_fit3": lambda s: scipy.optimize.curve_fit(lambda x, a: a * x, t[:1], 2 * t[:1] * s)[0][:1],
-    "minimize_unk": lambda s: scipy.optimize.minimize(lambda x: (x - s) @ (x - s), np.zeros(2), options={"foo": 1}).x,
-    "minimize_jac": lambda s: (
-        scipy.optimize.minimize(lambda x: (x - s) @ (x - s), np.zeros(2), method="Nelder-Mead", jac=lambda x: 2 * (x - s)).x
+    "minimize_unk": lambda s: (
+        scipy.optimize.minimize(lambda x: (x - s) @ (x - s), np.zeros(2), options={"foo": 1}).x
     ),
-    "minimize_bounds": lambda s: scipy.optimize.minimize(lambda x: (x - s) @ (x - s), np.zeros(2), method="BFGS", bounds=[(-5, 5)] * 2).x,
+    "minimize_jac": lambda s: (
+        scipy.optimize.minimize(
+            lambda x: (x - s) @ (x - s), np.zeros(2), method="Nelder-Mead", jac=lambda x: 2 * (x - s)
+        ).x
+    ),
+    "minimize_bounds": lambda s: (
+        scipy.optimize.minimize(
+            lambda x: (x - s) @ (x - s), np.zeros(2), method="BFGS", bounds=[(-5, 5)] * 2
+        ).x
+    ),
     "minimize_clip": lambda s: (
-        scipy.optimize.minimize(lambda x: (x - s) @ (x - s), np.ones(2) * 9, method="Nelder-Mead", bounds=[(-5, 5)] * 2).x
+        scipy.optimize.minimize(
+            lambda x: (x - s) @ (x - s), np.ones(2) * 9, method="Nelder-Mead", bounds=[(-5, 5)] * 2
+        ).x
     ),
     "linprog": lambda s: (
-        scipy.optimize.linprog(s * np.array([1.0, 2]), A_eq=[[1.0, 1], [2, 2]], b_eq=[1.0, 2], method="highs", options={"foo": 1}).x
+        scipy.optimize.linprog(
+            s * np.array([1.0, 2]), A_eq=[[1.0, 1], [2, 2]], b_eq=[1.0, 2], method="highs", options={"foo": 1}
+        ).x
     ),
     "nnls": lambda s: scipy.optimize.nnls(np.eye(2), s * np.array([1.0, 2]), atol=1e-3)[0],
     "root": lambda s: scipy.optimize.root(lambda x: x**3 - s, np.ones(2), options={"foo": 3}).x,
     "minimize_scalar": lambda s: (
-        scipy.optimize.minimize_scalar(lambda x: (x - s) ** 2, bounds=(-3, 9), method="bounded", options={"foo": 3}).x
+        scipy.optimize.minimize_scalar(
+            lambda x: (x - s) ** 2, bounds=(-3, 9), method="bounded", options={"foo": 3}
+        ).x
     ),
     "root_scalar": lambda s: (
-        scipy.optimize.root_scalar(lambda x: x**3 - s, x0=0.0, fprime=lambda x: 3 * x * x, method="newton", maxiter=3).root
+        scipy.optimize.root_scalar(
+            lambda x: x**3 - s, x0=0.0, fprime=lambda x: 3 * x * x, method="newton", maxiter=3
+        ).root
     ),
     "spline": lambda s: scipy.interpolate.UnivariateSpline(t, s * np.array([0, 1, 0, 2, 5.0]), s=1e-20)(0.3),
-    "bisplrep": lambda s: scipy.interpolate.bisplev(0.3, 0.3, scipy.interpolate.bisplrep(*XY, s * WILD, s=1e-12)),
+    "bisplrep": lambda s: scipy.interpolate.bisplev(
+        0.3, 0.3, scipy.interpolate.bisplrep(*XY, s * WILD, s=1e-12)
+    ),
     "smooth": lambda s: scipy.interpolate.SmoothBivariateSpline(*XY, s * WILD, s=1e-12)(0.3, 0.3),
-    "lsqbi": lambda s: scipy.interpolate.LSQBivariateSpline(*XY, s * WILD, [0.3, 0.31, 0.32, 0.33, 0.34], [0.3, 0.31, 0.32])(0.3, 0.3),
+    "lsqbi": lambda s: scipy.interpolate.LSQBivariateSpline(
+        *XY, s * WILD, [0.3, 0.31, 0.32, 0.33, 0.34], [0.3, 0.31, 0.32]
+    )(0.3, 0.3),
     "krogh": lambda s: scipy.interpolate.KroghInterpolator(np.linspace(0, 1, 40), s * np.arange(40.0))(0.3),
     "tf2zpk": lambda s: scipy.signal.normalize(s * np.array([0.0, 1]), [1.0, 2])[0],
     "tf2ss": lambda s: scipy.signal.tf2ss(s * np.array([0.0, 1]), [1.0, 2, 3])[0],
-    "group_delay": lambda s: scipy.signal.group_delay((s * np.array([1.0, 0, 1]), [1.0]), w=[np.pi / 2, 0.3])[1],
+    "group_delay": lambda s: scipy.signal.group_delay((s * np.array([1.0, 0, 1]), [1.0]), w=[np.pi / 2, 0.3])[
+        1
+    ],
     "welch": lambda s: scipy.signal.welch(s * np.arange(10.0), nperseg=256)[1],
     "csd": lambda s: scipy.signal.csd(s * np.arange(10.0), np.arange(10.0) ** 2, nperseg=256)[1].real,
     "spectrogram": lambda s: scipy.signal.spectrogram(s * np.arange(10.0), nperseg=256)[2],
     "stft": lambda s: abs(scipy.signal.stft(s * np.arange(1, 10.0), nperseg=256)[2])[0],
     "istft": lambda s: scipy.signal.istft(s * np.ones((129, 5)), nperseg=256, noverlap=0)[1],
     "prominences": lambda s: scipy.signal.peak_prominences(s * np.array([0, 1, 0.0]), [0])[0] * s,
-    "place_poles": lambda s: scipy.signal.place_poles(TRIANGLE, s * INPUTS, [-1, -2, -3], maxiter=1).gain_matrix,
+    "place_poles": lambda s: (
+        scipy.signal.place_poles(TRIANGLE, s * INPUTS, [-1, -2, -3], maxiter=1).gain_matrix
+    ),
     "zpk2sos": lambda s: scipy.signal.lti([0.0, 1.0], [1.0, s, 2.0]).num,
     "cont2discrete": lambda s: scipy.signal.cont2discrete(([0.0, s], [1.0, 2.0]), 0.1)[0],
     "findwid": lambda s: scipy.signal.peak_widths(s * np.array([0, 1, 0.0, 0]), [0])[0] * s,
 }
-SAMPLE = ("solve", "inv", "quad", "curve_fit", "minimize_unk", "welch", "istft", "group_delay", "krogh", "tf2zpk", "spline")
+SAMPLE = (
+    "solve",
+    "inv",
+    "quad",
+    "curve_fit",
+    "minimize_unk",
+    "welch",
+    "istft",
+    "group_delay",
+    "krogh",
+    "tf2zpk",
+    "spline",
+)
 NOT_DERIVED = (TapegradError, np.linalg.LinAlgError)
 
 
@@ -106,7 +144,9 @@ def ways(f):
     yield "replayed", lambda: prepared.value(1.35)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in SAMPLE else pytest.mark.long) for n in CASES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in SAMPLE else pytest.mark.long) for n in CASES]
+)
 def test_warnings_are_those_of_a_plain_call(name):
     f = CASES[name]
     plain = given(lambda: f(1.3))

@@ -1,4 +1,5 @@
-"""Every public function, law and class of scipy.stats in four spellings: the attribute of the module, the name imported from it, an
+"""Every public function, law and class of scipy.stats in four spellings: the attribute of the module, the
+name imported from it, an
 alias of a bound method, and an object that the function captured.  Each gives SciPy's value, and the derivative of differences, or raises
 an error of tapegrad's."""
 
@@ -20,7 +21,8 @@ SAMPLE = np.array([0.16, 0.69, 0.37, 0.52, 0.27, 0.82, 0.45, 0.1])
 OTHER = np.array([0.33, 0.14, 0.61, 0.77, 0.29, 0.48, 0.95, 0.42])
 # what takes minutes, draws at random, or takes no number that may be tracked
 SLOW = {
-    "levy_stable", "genhyperbolic", "geninvgauss", "norminvgauss", "studentized_range", "poisson_binom", "gausshyper", "kappa4",
+    "levy_stable", "genhyperbolic", "geninvgauss", "norminvgauss", "studentized_range", "poisson_binom",
+    "gausshyper", "kappa4",
     "ksone", "kstwo", "vonmises", "vonmises_line", "multiscale_graphcorr", "crystalball",
 }  # fmt: skip
 OF_VALUE = ("logpdf", "pdf", "logpmf", "pmf", "cdf", "sf", "logcdf", "logsf")
@@ -28,7 +30,11 @@ QUANTILES = ("ppf", "isf", "interval")
 
 
 def laws():
-    return {n: d for n, d in vars(scipy.stats).items() if isinstance(d, (scipy.stats.rv_continuous, scipy.stats.rv_discrete))}
+    return {
+        n: d
+        for n, d in vars(scipy.stats).items()
+        if isinstance(d, (scipy.stats.rv_continuous, scipy.stats.rv_discrete))
+    }
 
 
 def parameters(name):
@@ -73,7 +79,9 @@ def law_cases(name, calls):
     frozen, at = law(*args), float(law.ppf(0.37, *args)) + (0.0 if discrete else 1e-3)
     for call in [c for c in calls if hasattr(law, c)]:
         bound, held = getattr(law, call), getattr(frozen, call)
-        first = (0.37,) if call in QUANTILES else (at,) if call in OF_VALUE else (3,) if call == "moment" else ()
+        first = (
+            (0.37,) if call in QUANTILES else (at,) if call in OF_VALUE else (3,) if call == "moment" else ()
+        )
         if first and call != "moment" and (call in QUANTILES or not discrete):
             yield f"{call} by the value", lambda t, c=call: number(getattr(law, c)(t, *args)), first[0]
             yield f"{call} by the value, alias", lambda t, b=bound: number(b(t, *args)), first[0]
@@ -81,9 +89,21 @@ def law_cases(name, calls):
             yield f"{call} by the value, alias of the captured", lambda t, h=held: number(h(t)), first[0]
         for k in [k for k, a in enumerate(args) if not isinstance(a, (int, np.integer))][:2]:
             put = lambda t, k=k: (*args[:k], t, *args[k + 1 :])
-            yield f"{call} by parameter {k}", lambda t, c=call, p=put, f=first: number(getattr(law, c)(*f, *p(t))), float(args[k])
-            yield f"{call} by parameter {k}, alias", lambda t, b=bound, p=put, f=first: number(b(*f, *p(t))), float(args[k])
-            yield f"{call} by parameter {k}, made", lambda t, c=call, p=put, f=first: number(getattr(law(*p(t)), c)(*f)), float(args[k])
+            yield (
+                f"{call} by parameter {k}",
+                lambda t, c=call, p=put, f=first: number(getattr(law, c)(*f, *p(t))),
+                float(args[k]),
+            )
+            yield (
+                f"{call} by parameter {k}, alias",
+                lambda t, b=bound, p=put, f=first: number(b(*f, *p(t))),
+                float(args[k]),
+            )
+            yield (
+                f"{call} by parameter {k}, made",
+                lambda t, c=call, p=put, f=first: number(getattr(law(*p(t)), c)(*f)),
+                float(args[k]),
+            )
 
 
 def spelled(name, calls):
@@ -102,7 +122,11 @@ def test_laws_by_all_methods(name):
     spelled(name, (*OF_VALUE, *QUANTILES, "mean", "var", "std", "median", "entropy", "moment", "stats"))
 
 
-FUNCTIONS = [n for n, f in vars(scipy.stats).items() if isinstance(f, types.FunctionType) and not n.startswith("_") and n not in SLOW]
+FUNCTIONS = [
+    n
+    for n, f in vars(scipy.stats).items()
+    if isinstance(f, types.FunctionType) and not n.startswith("_") and n not in SLOW
+]
 
 
 def function_cases(name):

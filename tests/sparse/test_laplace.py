@@ -19,7 +19,8 @@ def normal(e, sd):
 
 
 def ar1(theta, z):
-    """The density of an AR(1) process: correlation tanh theta[0], standard deviation exp theta[1] of the changes."""
+    """The density of an AR(1) process: correlation tanh theta[0], standard deviation exp theta[1] of the
+    changes."""
     phi, sd = np.tanh(theta[0]), np.exp(theta[1])
     return normal(z[1:] - phi * z[:-1], sd + 0 * z[1:]) + normal(z[:1], sd / np.sqrt(1 - phi**2) + 0 * z[:1])
 
@@ -32,7 +33,11 @@ def exact_gaussian(theta, y):
     phi, sd, n = np.tanh(theta[0]), np.exp(theta[1]), len(y)
     lag = abs(np.arange(n)[:, None] - np.arange(n))
     cov = sd**2 / (1 - phi**2) * phi**lag + 0.25 * np.eye(n)
-    return -0.5 * np.linalg.slogdet(cov)[1] - 0.5 * (y - theta[2]) @ np.linalg.solve(cov, y - theta[2]) - 0.5 * n * LOG2PI
+    return (
+        -0.5 * np.linalg.slogdet(cov)[1]
+        - 0.5 * (y - theta[2]) @ np.linalg.solve(cov, y - theta[2])
+        - 0.5 * n * LOG2PI
+    )
 
 
 def poisson(theta, z, y):
@@ -48,7 +53,10 @@ COUNTS = RANDOM.poisson(2.0, 40).astype(float)
 def differences(f, x, h=1e-3):
     """Of the sixth order."""
     at = lambda e: (
-        f(x + 3 * h * e) - 9 * f(x + 2 * h * e) + 45 * f(x + h * e) - (f(x - 3 * h * e) - 9 * f(x - 2 * h * e) + 45 * f(x - h * e))
+        f(x + 3 * h * e)
+        - 9 * f(x + 2 * h * e)
+        + 45 * f(x + h * e)
+        - (f(x - 3 * h * e) - 9 * f(x - 2 * h * e) + 45 * f(x - h * e))
     )
     return np.array([at(e) / (60 * h) for e in np.eye(x.size)])
 
@@ -72,7 +80,9 @@ def test_poisson_against_differences():
     g = tg.grad(f)(THETA)
     np.testing.assert_allclose(g, differences(f, THETA), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(tg.hessian(f)(THETA), differences(tg.grad(f), THETA), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(tg.grad(lambda th: tg.laplace(poisson, th, np.zeros(40), COUNTS))(THETA), g, rtol=1e-9)
+    np.testing.assert_allclose(
+        tg.grad(lambda th: tg.laplace(poisson, th, np.zeros(40), COUNTS))(THETA), g, rtol=1e-9
+    )
     prepared = tg.prepare(f, THETA)
     np.testing.assert_allclose(prepared.grad(THETA + 0.1), tg.grad(f)(THETA + 0.1), rtol=1e-9)
 
@@ -84,7 +94,9 @@ def test_mode_and_standard_errors():
     np.testing.assert_allclose(errors, np.sqrt(np.diagonal(np.linalg.inv(H))), rtol=1e-10)
     expected = poisson(THETA, mode, COUNTS) - 0.5 * np.linalg.slogdet(H)[1] + 20 * LOG2PI
     np.testing.assert_allclose(value, expected, rtol=1e-13)
-    sensitivity = tg.jacobian(lambda th: tg.laplace(poisson, th, np.zeros(40), COUNTS, has_aux=True)[1][0])(THETA)
+    sensitivity = tg.jacobian(lambda th: tg.laplace(poisson, th, np.zeros(40), COUNTS, has_aux=True)[1][0])(
+        THETA
+    )
     cross = tg.jacobian(lambda th: tg.grad(poisson, 1)(th, mode, COUNTS))(THETA)
     np.testing.assert_allclose(sensitivity, np.linalg.solve(H, cross), rtol=1e-9, atol=1e-11)
 
@@ -103,13 +115,21 @@ def test_against_quadrature(count, bound):
 def test_spatial_field_and_crossed_effects():
     """A mesh, and two factors whose Hessian has dense blocks: against dense linear algebra."""
     k = 6
-    T = scipy.sparse.diags_array([np.full(k - 1, -1.0), np.full(k, 2.0), np.full(k - 1, -1.0)], offsets=[-1, 0, 1])
-    Q = (scipy.sparse.kron(T, scipy.sparse.eye_array(k)) + scipy.sparse.kron(scipy.sparse.eye_array(k), T)).tocsr()
+    T = scipy.sparse.diags_array(
+        [np.full(k - 1, -1.0), np.full(k, 2.0), np.full(k - 1, -1.0)], offsets=[-1, 0, 1]
+    )
+    Q = (
+        scipy.sparse.kron(T, scipy.sparse.eye_array(k)) + scipy.sparse.kron(scipy.sparse.eye_array(k), T)
+    ).tocsr()
     y = RANDOM.poisson(2.0, k * k).astype(float)
     w, _ = np.linalg.eigh(Q.toarray())
 
     def field(th, z, y):
-        prior = 0.5 * np.log(np.exp(th[1]) + w).sum() + 0.5 * k * k * th[0] - 0.5 * np.exp(th[0]) * (z @ (Q @ z) + np.exp(th[1]) * (z @ z))
+        prior = (
+            0.5 * np.log(np.exp(th[1]) + w).sum()
+            + 0.5 * k * k * th[0]
+            - 0.5 * np.exp(th[0]) * (z @ (Q @ z) + np.exp(th[1]) * (z @ z))
+        )
         return prior - 0.5 * k * k * LOG2PI + (y * z - np.exp(z)).sum()
 
     first, second = RANDOM.integers(0, 7, 60), RANDOM.integers(0, 5, 60)
@@ -118,20 +138,26 @@ def test_spatial_field_and_crossed_effects():
     def crossed(th, z, hits):
         eta = z[first] + z[7 + second]
         likelihood = (hits * eta - np.log1p(np.exp(eta))).sum()
-        return likelihood + normal(z[:7], np.exp(th[0]) + 0 * z[:7]) + normal(z[7:], np.exp(th[1]) + 0 * z[7:])
+        return (
+            likelihood + normal(z[:7], np.exp(th[0]) + 0 * z[:7]) + normal(z[7:], np.exp(th[1]) + 0 * z[7:])
+        )
 
     for joint, n, data in ((field, k * k, y), (crossed, 12, hits)):
         th = np.array([0.2, -0.3])
         f = tg.sparse.prepare_laplace(joint, th, np.zeros(n), data)
         value, (mode, _) = f(th, has_aux=True)
         H = -tg.hessian(joint, 1)(th, mode, data)
-        np.testing.assert_allclose(value, joint(th, mode, data) - 0.5 * np.linalg.slogdet(H)[1] + 0.5 * n * LOG2PI, rtol=1e-12)
+        np.testing.assert_allclose(
+            value, joint(th, mode, data) - 0.5 * np.linalg.slogdet(H)[1] + 0.5 * n * LOG2PI, rtol=1e-12
+        )
         np.testing.assert_allclose(tg.grad(f)(th), differences(f, th), rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(tg.hessian(f)(th), differences(tg.grad(f), th), rtol=1e-8, atol=1e-8)
 
 
 def test_trees_shapes_and_samples():
-    joint = lambda th, z, y: normal(y - z, np.exp(th["noise"]) + 0 * y) + normal(z - th["mean"][0], 1.0 + 0 * z)
+    joint = lambda th, z, y: (
+        normal(y - z, np.exp(th["noise"]) + 0 * y) + normal(z - th["mean"][0], 1.0 + 0 * z)
+    )
     y = RANDOM.normal(size=(3, 2))
     tree = {"noise": 0.1, "mean": np.array([0.5])}
     f = tg.sparse.prepare_laplace(joint, tree, np.zeros((3, 2)), y)
@@ -144,13 +170,17 @@ def test_trees_shapes_and_samples():
     many = tg.sparse.prepare_laplace(gaussian, THETA, np.zeros(12), Y)
     points = THETA + 0.1 * RANDOM.normal(size=(5, 3))
     np.testing.assert_allclose(tg.vmap(many)(points), [exact_gaussian(th, Y) for th in points], rtol=1e-11)
-    np.testing.assert_allclose(tg.vmap(tg.grad(many))(points), [tg.grad(many)(th) for th in points], rtol=1e-9)
+    np.testing.assert_allclose(
+        tg.vmap(tg.grad(many))(points), [tg.grad(many)(th) for th in points], rtol=1e-9
+    )
 
 
 def test_indefinite_hessians_far_from_the_mode():
     """Student errors: far out the log-joint is not concave, and plain Newton steps diverge."""
     y = np.array([0.3, -0.2, 8.0])
-    joint = lambda s, z, y: -2.5 * np.log1p(((y - z) / s) ** 2 / 4).sum() - 3 * np.log(s) + normal(z, 3.0 + 0 * z)
+    joint = lambda s, z, y: (
+        -2.5 * np.log1p(((y - z) / s) ** 2 / 4).sum() - 3 * np.log(s) + normal(z, 3.0 + 0 * z)
+    )
     start = np.array([30.0, -25.0, -40.0])
     value, (mode, _) = tg.laplace(joint, 1.0, start, y, has_aux=True)
     np.testing.assert_allclose(tg.grad(joint, 1)(1.0, mode, y), 0.0, atol=1e-9)
@@ -199,9 +229,16 @@ def test_failures_are_loud():
         tg.laplace(gaussian, THETA, np.zeros(0), Y)
     with pytest.raises(ArgumentError, match="its shapes"):
         tg.sparse.prepare_laplace(gaussian, THETA, np.zeros(12), Y)(THETA[:2])
-    named = tg.sparse.prepare_laplace(lambda th, z: -(th["a"] ** th["k"]) * ((z - th["b"]) ** 2).sum(), {"a": 1.0, "b": 2.0, "k": 2}, z)
+    named = tg.sparse.prepare_laplace(
+        lambda th, z: -(th["a"] ** th["k"]) * ((z - th["b"]) ** 2).sum(), {"a": 1.0, "b": 2.0, "k": 2}, z
+    )
     assert abs(named({"a": 3.0, "b": 1.0, "k": 2}) - 1.5 * np.log(np.pi / 9)) < 1e-12
-    for other in ({"b": 2.0, "a": 1.0, "k": 2}, {"a": 1.0, "b": 2.0, "k": 3}, {"a": 1.0, "b": 2.0, "k": 2.0}, [1.0, 2.0, 2]):
+    for other in (
+        {"b": 2.0, "a": 1.0, "k": 2},
+        {"a": 1.0, "b": 2.0, "k": 3},
+        {"a": 1.0, "b": 2.0, "k": 2.0},
+        [1.0, 2.0, 2],
+    ):
         with pytest.raises(ArgumentError, match="theta differs"):
             named(other)
     with pytest.raises(ArgumentError, match="vmap and recording"):

@@ -59,7 +59,9 @@ def test_jacobian_is_the_dense_one(name):
         J = plan(point)
         np.testing.assert_allclose(J.toarray(), dense, rtol=1e-11, atol=1e-11 * abs(dense).max())
         assert not (dense[~plan.pattern.toarray()] != 0).any()
-    np.testing.assert_allclose(plan(x).toarray(), differences(f, x), rtol=1e-5, atol=1e-6 * abs(plan(x)).max())
+    np.testing.assert_allclose(
+        plan(x).toarray(), differences(f, x), rtol=1e-5, atol=1e-6 * abs(plan(x)).max()
+    )
 
 
 @pytest.mark.parametrize("kind", ["columns", "rows", "both"])
@@ -74,7 +76,10 @@ def test_each_kind_and_format_gives_the_same(name, kind):
         np.testing.assert_allclose(J.toarray(), dense, rtol=1e-11, atol=1e-11 * abs(dense).max())
 
 
-@pytest.mark.parametrize("name", ["stencil in place", "graph of cells", "block model", "captured buffer", "chosen", "groups", "joined"])
+@pytest.mark.parametrize(
+    "name",
+    ["stencil in place", "graph of cells", "block model", "captured buffer", "chosen", "groups", "joined"],
+)
 @pytest.mark.parametrize("kind", ["star", "acyclic"])
 def test_hessian_is_the_dense_one(name, kind):
     f, x, _ = FUNCTIONS[name]
@@ -95,7 +100,10 @@ def test_hessian_of_samples_is_block_diagonal():
 # --- the founding cases ---
 
 
-@pytest.mark.parametrize(("N", "colours", "norm"), [(4, 8, 2286.7503602699558), (6, 10, None), (8, 8, 24805.29822649006), (16, 8, None)])
+@pytest.mark.parametrize(
+    ("N", "colours", "norm"),
+    [(4, 8, 2286.7503602699558), (6, 10, None), (8, 8, 24805.29822649006), (16, 8, None)],
+)
 def test_brusselator(N, colours, norm):
     for f, u0 in (brusselator(N), brusselator_in_place(N)):
         plan = sp.prepare_jacobian(f, u0)
@@ -131,7 +139,9 @@ def arrow(x):
 
 def test_both_sides_beat_one_on_an_arrow():
     x = np.linspace(1, 2, 40)
-    with pytest.warns(DenseWarning, match=r"sparse.prepare_jacobian\(arrow\): 1 of the 40 rows .* takes 40 products"):
+    with pytest.warns(
+        DenseWarning, match=r"sparse.prepare_jacobian\(arrow\): 1 of the 40 rows .* takes 40 products"
+    ):
         assert sp.prepare_jacobian(arrow, x, kind="columns").colors == 40
     plan = sp.prepare_jacobian(arrow, x)
     assert plan.coloring.kind == "both" and plan.colors == 3
@@ -153,7 +163,9 @@ def test_problems_of_a_collection():
     plan = sp.prepare_jacobian(broyden_tridiagonal, x)
     J = plan(x)
     assert plan.colors == 3 and plan.pattern.nnz == 3 * n - 2
-    expected = scipy.sparse.diags_array([np.full(n - 1, -1.0), 3.0 - 4.0 * x, np.full(n - 1, -2.0)], offsets=[-1, 0, 1])
+    expected = scipy.sparse.diags_array(
+        [np.full(n - 1, -1.0), 3.0 - 4.0 * x, np.full(n - 1, -2.0)], offsets=[-1, 0, 1]
+    )
     assert abs(J - expected).max() < 1e-12
     H = sp.hessian(arrowhead, x)
     last = 4 * (x[:-1] ** 2 + 3 * x[-1] ** 2).sum()
@@ -166,10 +178,22 @@ def test_problems_of_a_collection():
 
 
 SCENARIOS = {
-    "vector to vector": (lambda x: np.concatenate([np.diff(x) ** 2, np.diff(x) ** 3]), np.linspace(1, 2, 6) ** 2),
-    "vector to matrix": (lambda x: np.stack([np.diff(x) ** 2, np.diff(x) ** 3], axis=1), np.linspace(1, 2, 6) ** 2),
-    "matrix to vector": (lambda x: np.concatenate([np.diff(x.ravel()) ** 2, np.diff(x.ravel()) ** 3]), np.linspace(1, 2, 6).reshape(2, 3)),
-    "matrix to matrix": (lambda x: np.stack([np.diff(x.ravel()) ** 2, np.diff(x.ravel()) ** 3]), np.linspace(1, 2, 6).reshape(3, 2) ** 2),
+    "vector to vector": (
+        lambda x: np.concatenate([np.diff(x) ** 2, np.diff(x) ** 3]),
+        np.linspace(1, 2, 6) ** 2,
+    ),
+    "vector to matrix": (
+        lambda x: np.stack([np.diff(x) ** 2, np.diff(x) ** 3], axis=1),
+        np.linspace(1, 2, 6) ** 2,
+    ),
+    "matrix to vector": (
+        lambda x: np.concatenate([np.diff(x.ravel()) ** 2, np.diff(x.ravel()) ** 3]),
+        np.linspace(1, 2, 6).reshape(2, 3),
+    ),
+    "matrix to matrix": (
+        lambda x: np.stack([np.diff(x.ravel()) ** 2, np.diff(x.ravel()) ** 3]),
+        np.linspace(1, 2, 6).reshape(3, 2) ** 2,
+    ),
     "complex": (lambda x: np.diff(x) ** 2 * 1j, np.linspace(1, 2, 6) + 0.5j),
 }
 
@@ -231,7 +255,9 @@ def test_local_pattern_is_smaller_and_guarded():
     assert sp.pattern(f, x, scope="local").nnz == local.pattern.nnz
     np.testing.assert_allclose(local(x + 1e-9).toarray(), dense_of(f, x + 1e-9))
     np.testing.assert_allclose(whole(x[::-1].copy()).toarray(), dense_of(f, x[::-1]))
-    with pytest.raises(GuardError, match=r"sparse.prepare_jacobian\(chosen\): a branch or an index .* scope='local'"):
+    with pytest.raises(
+        GuardError, match=r"sparse.prepare_jacobian\(chosen\): a branch or an index .* scope='local'"
+    ):
         local(x[::-1].copy())
 
 
@@ -247,7 +273,9 @@ def test_order_of_elements_is_an_index():
 def test_another_branch_is_noticed():
     plan = sp.prepare_jacobian(lambda x: x**2 if x[0] > 0 else np.roll(x, 1), np.ones(3))
     with pytest.raises(
-        GuardError, match=r"^sparse.prepare_jacobian\(<lambda>\): \S+test_sparse.py:\d+: a condition is no longer True; the plan"
+        GuardError,
+        match=r"^sparse.prepare_jacobian\(<lambda>\): \S+test_sparse.py:\d+: a condition is no longer True; "
+        r"the plan",
     ):
         plan(-np.ones(3))
     np.testing.assert_allclose(plan(np.full(3, 2.0)).toarray(), 4 * np.eye(3))
@@ -327,13 +355,18 @@ def test_results_are_fresh():
         np.testing.assert_allclose(plan(x).toarray(), dense)
         np.testing.assert_allclose((plan(x) @ plan(x).T).toarray(), dense @ dense.T)
         np.testing.assert_allclose(
-            scipy.sparse.linalg.splu(plan(x + 1).tocsc()).solve(np.ones(4)), np.linalg.solve(plan(x + 1).toarray(), np.ones(4))
+            scipy.sparse.linalg.splu(plan(x + 1).tocsc()).solve(np.ones(4)),
+            np.linalg.solve(plan(x + 1).toarray(), np.ones(4)),
         )
 
 
 def test_numbers_beside_may_vary():
-    plan = sp.prepare_jacobian(lambda t, y, p: np.sin(t) * y**2 * p["a"], 0.5, np.ones(3), {"a": 2.0}, argnum=1)
-    np.testing.assert_allclose(plan(1.0, np.full(3, 2.0), {"a": 2.0}).toarray(), np.sin(1.0) * 8.0 * np.eye(3))
+    plan = sp.prepare_jacobian(
+        lambda t, y, p: np.sin(t) * y**2 * p["a"], 0.5, np.ones(3), {"a": 2.0}, argnum=1
+    )
+    np.testing.assert_allclose(
+        plan(1.0, np.full(3, 2.0), {"a": 2.0}).toarray(), np.sin(1.0) * 8.0 * np.eye(3)
+    )
 
 
 def test_a_function_with_nothing_to_follow_needs_a_pattern():
@@ -364,7 +397,9 @@ def test_missing_entry_is_found():
     f, x, _ = FUNCTIONS["stencil in place"]
     whole = sp.pattern(f, x)
     assert sp.prepare_jacobian(f, x, pattern=whole, check=True).colors == 3
-    np.testing.assert_allclose(sp.jacobian(f, x, pattern=whole.toarray(), check=True).toarray(), dense_of(f, x))
+    np.testing.assert_allclose(
+        sp.jacobian(f, x, pattern=whole.toarray(), check=True).toarray(), dense_of(f, x)
+    )
     for k, (i, j) in enumerate(zip(*whole.nonzero(), strict=True)):
         less = whole.toarray()
         less[i, j] = False
@@ -375,7 +410,9 @@ def test_missing_entry_is_found():
 
 def test_missing_entry_that_is_zero_here_is_found():
     with pytest.raises(ArgumentError, match=r"misses entry \(0, 1\)"):
-        sp.jacobian(lambda x: x**2 + np.array([x[1] ** 3, 0.0 * x[0]]), np.zeros(2), pattern=np.eye(2), check=True)
+        sp.jacobian(
+            lambda x: x**2 + np.array([x[1] ** 3, 0.0 * x[0]]), np.zeros(2), pattern=np.eye(2), check=True
+        )
 
 
 def test_missing_pair_of_a_hessian_is_found():
@@ -386,7 +423,9 @@ def test_missing_pair_of_a_hessian_is_found():
 
 def test_wrong_patterns():
     f, x = (lambda x: x**2), np.ones(3)
-    with pytest.raises(ArgumentError, match=r"the pattern has shape \(4, 4\), the matrix of derivatives \(3, 3\)"):
+    with pytest.raises(
+        ArgumentError, match=r"the pattern has shape \(4, 4\), the matrix of derivatives \(3, 3\)"
+    ):
         sp.prepare_jacobian(f, x, pattern=np.eye(4))
     with pytest.raises(ArgumentError, match="the pattern of a Hessian is symmetric"):
         sp.prepare_hessian(lambda x: (x**2).sum(), x, pattern=np.triu(np.ones((3, 3))))
@@ -403,17 +442,35 @@ def test_bad_input():
     f = lambda x: x**2
     for call, match in (
         (lambda: sp.prepare_jacobian(f), "give x"),
-        (lambda: sp.jacobian(f, np.ones(3), mode="fwd"), r"sparse.jacobian\(<lambda>\): there is no option 'mode'"),
-        (lambda: sp.prepare_jacobian(f, np.ones(3, int)), r"sparse.prepare_jacobian\(<lambda>\): x has dtype int64"),
-        (lambda: sp.jacobian(f, np.ma.array(np.ones(3), mask=[0, 1, 0])), r"x is a masked array.*x.filled\(v\)"),
+        (
+            lambda: sp.jacobian(f, np.ones(3), mode="fwd"),
+            r"sparse.jacobian\(<lambda>\): there is no option 'mode'",
+        ),
+        (
+            lambda: sp.prepare_jacobian(f, np.ones(3, int)),
+            r"sparse.prepare_jacobian\(<lambda>\): x has dtype int64",
+        ),
+        (
+            lambda: sp.jacobian(f, np.ma.array(np.ones(3), mask=[0, 1, 0])),
+            r"x is a masked array.*x.filled\(v\)",
+        ),
         (lambda: sp.prepare_jacobian(f, np.ones(3), argnum=1), "argnum=1, and 1 arguments"),
-        (lambda: sp.prepare_jacobian(f, np.ones(3), kind="star"), "kind='star'; it is one of 'columns', 'rows', 'both'"),
-        (lambda: sp.prepare_hessian(f, np.ones(3), kind="rows"), "kind='rows'; it is one of 'star', 'acyclic'"),
+        (
+            lambda: sp.prepare_jacobian(f, np.ones(3), kind="star"),
+            "kind='star'; it is one of 'columns', 'rows', 'both'",
+        ),
+        (
+            lambda: sp.prepare_hessian(f, np.ones(3), kind="rows"),
+            "kind='rows'; it is one of 'star', 'acyclic'",
+        ),
         (lambda: sp.prepare_jacobian(f, np.ones(3), order="best"), "order='best'"),
         (lambda: sp.prepare_jacobian(f, np.ones(3), format="dok"), "format='dok'"),
         (lambda: sp.prepare_jacobian(f, np.ones(3), scope="here"), "scope='here'"),
         (lambda: sp.pattern(f, np.ones(3), scope="here"), "scope='here'"),
-        (lambda: sp.prepare_jacobian(lambda x: {"a": x, "b": x}, np.ones(3)), "join them by numpy.concatenate"),
+        (
+            lambda: sp.prepare_jacobian(lambda x: {"a": x, "b": x}, np.ones(3)),
+            "join them by numpy.concatenate",
+        ),
         (lambda: sp.prepare_jacobian(f, np.ones(3) * 1j), "holomorphic=True"),
         (lambda: sp.prepare_jacobian(lambda x: x * 1j, np.ones(3), kind="rows"), "differentiated by columns"),
         (lambda: sp.coloring(np.ones((2, 3)), kind="star"), "symmetric"),
@@ -438,7 +495,9 @@ def test_dense_rows_warn_with_their_number():
 def test_complex_function_of_real_numbers():
     x = np.linspace(1, 2, 5)
     J = sp.jacobian(lambda x: np.exp(1j * x) * np.roll(x, 1), x)
-    np.testing.assert_allclose(J.toarray(), tg.jacobian(lambda x: np.exp(1j * x) * np.roll(x, 1))(x), rtol=1e-13)
+    np.testing.assert_allclose(
+        J.toarray(), tg.jacobian(lambda x: np.exp(1j * x) * np.roll(x, 1))(x), rtol=1e-13
+    )
 
 
 # --- who takes them ---
@@ -468,7 +527,9 @@ def test_newton_with_a_sparse_solve():
 
 
 def test_device(xp, monkeypatch):
-    if xp is not np and "descr" not in str(getattr(cusparse(), "createMatDescr", "")).lower():  # over host memory: no library
+    if (
+        xp is not np and "descr" not in str(getattr(cusparse(), "createMatDescr", "")).lower()
+    ):  # over host memory: no library
         monkeypatch.setattr("cupyx.cusparse.MatDescriptor.create", classmethod(lambda cls: None))
     f, u0 = brusselator(4)
     A = xp.asarray(np.diag(np.ones(4)))
@@ -491,7 +552,9 @@ def test_device(xp, monkeypatch):
     assert not missing.any()
     h = sp.prepare_hessian(lambda u: (u**3).sum() + (u[0] * u[1]).sum(), u)
     np.testing.assert_allclose(
-        host(h(u).data), host(tg.hessian(lambda u: (u**3).sum() + (u[0] * u[1]).sum())(u)).reshape(32, 32)[_entries(h)], rtol=1e-12
+        host(h(u).data),
+        host(tg.hessian(lambda u: (u**3).sum() + (u[0] * u[1]).sum())(u)).reshape(32, 32)[_entries(h)],
+        rtol=1e-12,
     )
 
 
@@ -513,7 +576,9 @@ def test_picture():
     (dots,) = ax.collections
     assert len(dots.get_offsets()) == 192 and len(np.unique(dots.get_facecolors(), axis=0)) == plan.colors
     assert "192 entries, 8 colours" in ax.get_title()
-    assert repr(plan) == "<sparse Jacobian (32, 32): 192 entries, <coloring (columns, natural): 8 of columns>>"
+    assert (
+        repr(plan) == "<sparse Jacobian (32, 32): 192 entries, <coloring (columns, natural): 8 of columns>>"
+    )
     both = sp.prepare_jacobian(arrow, np.ones(9), kind="both").plot(ax)
     assert both is ax
     matplotlib.pyplot.close(ax.figure)
@@ -546,7 +611,9 @@ def test_optimisers_take_them():
         r = tg.optimize.minimize(cost, start, method=method, hess="sparse")
         np.testing.assert_allclose(r.flat, tg.optimize.least_squares(residuals, start).flat, atol=1e-4)
         assert r.hessians > 0 and (r.products == 0) is (method == "trust-constr")
-    with pytest.raises(ArgumentError, match=r"hess='sparse' with method='trust-exact': those that take a sparse matrix"):
+    with pytest.raises(
+        ArgumentError, match=r"hess='sparse' with method='trust-exact': those that take a sparse matrix"
+    ):
         tg.optimize.minimize(cost, start, method="trust-exact", hess="sparse")
 
 
@@ -557,9 +624,14 @@ def test_a_factorisation_is_a_preconditioner():
     first = scipy.sparse.linalg.splu(sp.hessian(energy, x, format="csc"))
     H = tg.operators.hessian(energy, x + 0.1)
     steps = {}
-    for name, M in (("plain", None), ("preconditioned", scipy.sparse.linalg.LinearOperator(H.shape, first.solve))):
+    for name, M in (
+        ("plain", None),
+        ("preconditioned", scipy.sparse.linalg.LinearOperator(H.shape, first.solve)),
+    ):
         seen = []
-        y, failed = scipy.sparse.linalg.cg(H, np.ones(300), rtol=1e-10, M=M, callback=seen.append, maxiter=5000)
+        y, failed = scipy.sparse.linalg.cg(
+            H, np.ones(300), rtol=1e-10, M=M, callback=seen.append, maxiter=5000
+        )
         assert not failed and abs(H @ y - 1.0).max() < 1e-6
         steps[name] = len(seen)
     assert steps["preconditioned"] < 12 < steps["plain"] / 5
@@ -567,7 +639,11 @@ def test_a_factorisation_is_a_preconditioner():
 
 def test_a_search_may_cross_a_branch():
     def residuals(x):
-        return np.concatenate([x - 3.0, np.diff(x)]) if x[0] < 2.0 else np.concatenate([x - 3.0, np.roll(x, 2)[1:] - x[1:]])
+        return (
+            np.concatenate([x - 3.0, np.diff(x)])
+            if x[0] < 2.0
+            else np.concatenate([x - 3.0, np.roll(x, 2)[1:] - x[1:]])
+        )
 
     r = tg.optimize.least_squares(residuals, np.linspace(-1, 0, 12), sparse=True)
     np.testing.assert_allclose(r.x, 3.0, atol=1e-6)

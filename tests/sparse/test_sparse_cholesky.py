@@ -1,4 +1,5 @@
-"""Sparse symmetric positive definite factorisations: against dense linear algebra, in every mode and order."""
+"""Sparse symmetric positive definite factorisations: against dense linear algebra, in every mode and
+order."""
 
 import itertools
 import warnings
@@ -40,7 +41,13 @@ def by_sparse(th):
     c = tg.sparse.cholesky(sparse_of(th))
     x = c.solve(B * th[0])
     Z = c.selected_inverse()
-    return c.logdet() + (x**3).sum() + np.sin(Z.diagonal() * 5).sum() + (Z @ B) @ B + (c.solve(np.stack([B, x], 1)) ** 2).sum()
+    return (
+        c.logdet()
+        + (x**3).sum()
+        + np.sin(Z.diagonal() * 5).sum()
+        + (Z @ B) @ B
+        + (c.solve(np.stack([B, x], 1)) ** 2).sum()
+    )
 
 
 def by_dense(th):
@@ -50,7 +57,13 @@ def by_dense(th):
     part = np.zeros((N, N))
     part[ROWS, COLS] = Z[ROWS, COLS]
     both = np.linalg.solve(A, np.stack([B, x], 1))
-    return np.linalg.slogdet(A)[1] + (x**3).sum() + np.sin(np.diagonal(Z) * 5).sum() + B @ part @ B + (both**2).sum()
+    return (
+        np.linalg.slogdet(A)[1]
+        + (x**3).sum()
+        + np.sin(np.diagonal(Z) * 5).sum()
+        + B @ part @ B
+        + (both**2).sum()
+    )
 
 
 def test_value_and_derivatives_of_every_nesting():
@@ -66,7 +79,9 @@ def test_value_and_derivatives_of_every_nesting():
     np.testing.assert_allclose(tg.jvp(forward(by_sparse), (TH,), (w,))[1], w @ H @ v, rtol=1e-11)
     third = lambda f: tg.grad(lambda th: tg.grad(lambda th: tg.grad(f)(th) @ v)(th) @ w)(TH)
     np.testing.assert_allclose(third(by_sparse), third(by_dense), rtol=1e-10)
-    fourth = lambda f: tg.jvp(lambda th: tg.grad(lambda th: tg.jvp(forward(f), (th,), (w,))[1])(th), (TH,), (v,))[1]
+    fourth = lambda f: tg.jvp(
+        lambda th: tg.grad(lambda th: tg.jvp(forward(f), (th,), (w,))[1])(th), (TH,), (v,)
+    )[1]
     np.testing.assert_allclose(fourth(by_sparse), fourth(by_dense), rtol=1e-9)
 
 
@@ -74,7 +89,9 @@ def test_gradient_by_complex_step_and_differences():
     """Of the log-determinant alone: the dense determinant of complex numbers knows nothing of tapegrad."""
     h = 1e-30
     step = [np.log(np.linalg.det(dense_of_complex(TH + 1j * h * e))).imag / h for e in np.eye(3)]
-    np.testing.assert_allclose(tg.grad(lambda th: tg.sparse.cholesky(sparse_of(th)).logdet())(TH), step, rtol=1e-12)
+    np.testing.assert_allclose(
+        tg.grad(lambda th: tg.sparse.cholesky(sparse_of(th)).logdet())(TH), step, rtol=1e-12
+    )
     differences = [(by_sparse(TH + 1e-6 * e) - by_sparse(TH - 1e-6 * e)) / 2e-6 for e in np.eye(3)]
     np.testing.assert_allclose(tg.grad(by_sparse)(TH), differences, rtol=1e-7, atol=1e-8)
 
@@ -88,7 +105,9 @@ def dense_of_complex(th):
 def test_vmap_and_prepare():
     points = TH + 0.1 * RANDOM.normal(size=(4, 3))
     np.testing.assert_allclose(tg.vmap(by_sparse)(points), [by_dense(th) for th in points], rtol=1e-12)
-    np.testing.assert_allclose(tg.vmap(tg.grad(by_sparse))(points), [tg.grad(by_dense)(th) for th in points], rtol=1e-11)
+    np.testing.assert_allclose(
+        tg.vmap(tg.grad(by_sparse))(points), [tg.grad(by_dense)(th) for th in points], rtol=1e-11
+    )
     p = tg.prepare(by_sparse, TH)
     for th in points:
         np.testing.assert_allclose(p.value(th), by_dense(th), rtol=1e-13)
@@ -153,7 +172,9 @@ def test_draws_have_the_covariance_of_the_inverse():
     A = random_matrix(6, 0.3, 1)
     c, rng = tg.sparse.cholesky(A), np.random.default_rng(0)
     draws = np.stack([c.sample(rng) for _ in range(20000)])
-    np.testing.assert_allclose(np.cov(draws.T), np.linalg.inv(A.toarray()), atol=0.04 * np.linalg.inv(A.toarray()).max())
+    np.testing.assert_allclose(
+        np.cov(draws.T), np.linalg.inv(A.toarray()), atol=0.04 * np.linalg.inv(A.toarray()).max()
+    )
     unit = [c.sample(Unit(k, 6)) for k in range(6)]  # exactly: the columns of a root of the inverse
     np.testing.assert_allclose(np.transpose(unit) @ unit, np.linalg.inv(A.toarray()), rtol=1e-12, atol=1e-13)
 
@@ -169,7 +190,9 @@ class Unit:
 
 def test_fill_and_the_analysis_that_is_kept():
     n = 400
-    band = scipy.sparse.diags_array([np.full(n - 1, -1.0), np.full(n, 2.5), np.full(n - 1, -1.0)], offsets=[-1, 0, 1]).tocsr()
+    band = scipy.sparse.diags_array(
+        [np.full(n - 1, -1.0), np.full(n, 2.5), np.full(n - 1, -1.0)], offsets=[-1, 0, 1]
+    ).tocsr()
     arrow = scipy.sparse.lil_array((n, n))
     arrow[0, :], arrow[:, 0] = 0.01, 0.01
     arrow.setdiag(1.0)
@@ -186,7 +209,9 @@ def test_fill_and_the_analysis_that_is_kept():
 def test_single_precision():
     A = random_matrix(20, 0.1, 5).astype(np.float32)
     c = tg.sparse.cholesky(A)
-    assert c.logdet().dtype == c.selected_inverse().dtype == c.solve(np.ones(20, np.float32)).dtype == np.float32
+    assert (
+        c.logdet().dtype == c.selected_inverse().dtype == c.solve(np.ones(20, np.float32)).dtype == np.float32
+    )
     g = tg.grad(lambda t: tg.sparse.cholesky(A * t).logdet())(np.float32(1.5))
     assert g.dtype == np.float32 and abs(g - 20 / 1.5) < 1e-4
 

@@ -44,7 +44,9 @@ def rows_of(pattern):
 
 
 def is_columns(pattern, colours):
-    return all(len(set(colours[cs])) == len(cs) for cs in rows_of(pattern)) and bool((colours[pattern.any(0)] >= 0).all())
+    return all(len(set(colours[cs])) == len(cs) for cs in rows_of(pattern)) and bool(
+        (colours[pattern.any(0)] >= 0).all()
+    )
 
 
 def is_star(pattern, colours):
@@ -139,9 +141,14 @@ def test_known_numbers():
     assert len(sp.coloring(tridiagonal, "star")) == 3 and len(sp.coloring(tridiagonal, "acyclic")) == 2
     assert len(sp.coloring(np.eye(5), "star")) == 1 and len(sp.coloring(np.zeros((4, 5)))) == 0
     assert len(sp.coloring(np.ones((3, 7)))) == 7 and len(sp.coloring(np.ones((3, 7)), "rows")) == 3
-    dense_row_and_column = np.eye(30) + np.eye(30)[:1].T @ np.ones((1, 30)) + np.ones((30, 1)) @ np.eye(30)[:1]
+    dense_row_and_column = (
+        np.eye(30) + np.eye(30)[:1].T @ np.ones((1, 30)) + np.ones((30, 1)) @ np.eye(30)[:1]
+    )
     assert len(sp.coloring(dense_row_and_column, "both")) == 3
-    assert repr(sp.coloring(dense_row_and_column, "both")) == "<coloring (both, natural): 2 of columns and 1 of rows>"
+    assert (
+        repr(sp.coloring(dense_row_and_column, "both"))
+        == "<coloring (both, natural): 2 of columns and 1 of rows>"
+    )
 
 
 def test_orders():
@@ -150,13 +157,18 @@ def test_orders():
     for order in ORDERS:
         assert len(sp.coloring(hub, "star", order)) == 2
     p = sp.pattern(*brusselator(6))
-    assert {order: len(sp.coloring(p, order=order)) for order in ("natural", "smallest_last")} == {"natural": 10, "smallest_last": 8}
+    assert {order: len(sp.coloring(p, order=order)) for order in ("natural", "smallest_last")} == {
+        "natural": 10,
+        "smallest_last": 8,
+    }
     assert (sp.coloring(p, order="random").columns == sp.coloring(p, order="random").columns).all()
 
 
 def test_hub_of_many_leaves():
     n = 1_000
     at = np.concatenate([np.zeros(n, int), np.arange(n)])
-    hub = scipy.sparse.coo_array((np.ones(2 * n), (at, np.concatenate([np.arange(n), np.zeros(n, int)]))), shape=(n, n))
+    hub = scipy.sparse.coo_array(
+        (np.ones(2 * n), (at, np.concatenate([np.arange(n), np.zeros(n, int)]))), shape=(n, n)
+    )
     for kind in ("star", "acyclic"):
         assert len(sp.coloring(hub, kind)) == 2

@@ -1,4 +1,5 @@
-"""Entries worked out one by one in compiled loops: as the dense derivatives, and as the coloured products, wherever they are used."""
+"""Entries worked out one by one in compiled loops: as the dense derivatives, and as the coloured products,
+wherever they are used."""
 
 import threading
 from collections import Counter
@@ -115,7 +116,8 @@ def test_entries_are_those_of_the_dense_matrix(f, second):
     for seed in range(4):
         x = np.random.default_rng(seed).normal(size=30)
         found, expected = plan(x), dense(f, x, second)
-        # by products: a cotangent written into parts of a vector, each of a shape of its own; what is read of sums at vertices
+        # by products: a cotangent written into parts of a vector, each of a shape of its own; what is read of
+        # sums at vertices
         assert (
             plan.direct == {two_fields: "add_at", forces: "read"}.get(f)
             if second and f in (two_fields, forces)
@@ -245,7 +247,12 @@ def test_several_threads():
 
 def test_coefficients_of_a_graph():
     g = Exact()
-    w, v, p, q = g.input(DIRECTION, 0, "w"), g.input(DIRECTION, 0, "v"), g.input("y", 0, 0), g.input("y", 0, 1)
+    w, v, p, q = (
+        g.input(DIRECTION, 0, "w"),
+        g.input(DIRECTION, 0, "v"),
+        g.input("y", 0, 0),
+        g.input("y", 0, 1),
+    )
     linear = LinearCoefficients(g)
     y = g.sub(g.div(g.mul(p, g.add(w, v)), q), g.neg(g.mul(w, p)))
     found = linear.of(y)
@@ -253,7 +260,9 @@ def test_coefficients_of_a_graph():
     c = g.compare("gt", p, q)
     found = linear.of(g.select(c, g.mul(w, p), g.zero))
     assert found == {w: g.select(c, p, g.zero)}
-    gate = g.both(g.compare("eq", w, g.zero), g.isnan(g.mul(w, p)))  # 0 times what is no number: asked for w = 1
+    gate = g.both(
+        g.compare("eq", w, g.zero), g.isnan(g.mul(w, p))
+    )  # 0 times what is no number: asked for w = 1
     assert linear.of(g.select(gate, g.zero, g.mul(w, p)))[w] == p
     for bad in (g.mul(w, v), g.div(p, w), g.node("exp", w), g.select(c, w, p), gate):
         with pytest.raises(NotLinear):
@@ -279,7 +288,10 @@ def test_places_through_reshapes():
         told += 1
         numbers = np.arange(np.prod(axes))
         box = numbers.reshape(to)[tuple([slice(s, s + e) for s, e in zip(start, extents, strict=True)])]
-        at = [first + sum(s * c for s, c in zip(steps, np.indices(extents), strict=True)) for first, steps in found]
+        at = [
+            first + sum(s * c for s, c in zip(steps, np.indices(extents), strict=True))
+            for first, steps in found
+        ]
         np.testing.assert_array_equal(numbers.reshape(shape)[tuple(at)] if shape else numbers[0], box)
     assert told > 150
 
@@ -288,7 +300,10 @@ def judged(seeds, counts):
     for seed in seeds:
         one, many, text = makers(seed)
         x = np.random.default_rng(seed).normal(size=5)
-        for make, dense_of, plan_of in ((many, tg.jacobian, tg.sparse.prepare_jacobian), (one, tg.hessian, tg.sparse.prepare_hessian)):
+        for make, dense_of, plan_of in (
+            (many, tg.jacobian, tg.sparse.prepare_jacobian),
+            (one, tg.hessian, tg.sparse.prepare_hessian),
+        ):
             with np.errstate(all="ignore"):
                 try:
                     plan = plan_of(make()[0], x, compile=True)
@@ -303,7 +318,9 @@ def judged(seeds, counts):
                     counts[type(plan.direct) is DirectEntries] += 1
                     fine = np.isfinite(expected)
                     scale = abs(expected[fine]).max(initial=1.0)
-                    assert np.allclose(found[fine], expected[fine], rtol=1e-8, atol=1e-9 * scale), f"seed {seed}\n{text}"
+                    assert np.allclose(found[fine], expected[fine], rtol=1e-8, atol=1e-9 * scale), (
+                        f"seed {seed}\n{text}"
+                    )
 
 
 @pytest.mark.filterwarnings("ignore")

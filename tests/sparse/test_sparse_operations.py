@@ -1,5 +1,5 @@
-"""Every line of the table of operations: the pattern that is found holds all that differs from zero, of the Jacobian and of the Hessian, in
-both scopes, and values are those of the dense derivatives."""
+"""Every line of the table of operations: the pattern that is found holds all that differs from zero, of the
+Jacobian and of the Hessian, in both scopes, and values are those of the dense derivatives."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,11 @@ def judged(cases):
                 found = tg.sparse.pattern(scalar, z, second=True)
                 holds(found, H, f"Hessian of {case}")
                 if np.isfinite(H).all():
-                    close(tg.sparse.hessian(scalar, z, kind="acyclic").toarray(), (H + H.T) / 2, f"Hessian of {case}")
+                    close(
+                        tg.sparse.hessian(scalar, z, kind="acyclic").toarray(),
+                        (H + H.T) / 2,
+                        f"Hessian of {case}",
+                    )
     return sparse
 
 

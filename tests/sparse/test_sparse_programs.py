@@ -1,4 +1,5 @@
-"""Random programs that write in place, through views and into captured arrays: the pattern holds what differs from zero, values are
+"""Random programs that write in place, through views and into captured arrays: the pattern holds what differs
+from zero, values are
 those of the dense derivatives, at the point of the pattern and at others.  What cannot be recorded says so."""
 
 from collections import Counter
@@ -55,7 +56,10 @@ def judged(seed, counts):
                     counts["right"] += 1
                     counts["sparse"] += found.nnz < dense.size
                     got, fine = found.toarray(), np.isfinite(dense).all()
-                    found.data[:] = 1.0  # of this layout: where x is a view of another array, the program may be another one
+                    found.data[:] = (
+                        # of this layout: where x is a view of another array, the program may be another one
+                        1.0
+                    )
                     assert not fine or not ((dense != 0) & (found.toarray() == 0)).any(), about
                     assert not fine or same([got], [dense], 1e-8), f"{about}{got} instead of {dense}"
 

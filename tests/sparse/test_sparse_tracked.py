@@ -9,7 +9,10 @@ from tapegrad.errors import ArgumentError, DroppedDerivativeError, GuardError, R
 
 WEIGHTS = np.random.default_rng(5)
 WRITING = ("diffused", "captured buffer", "work arrays", "brusselator in place")  # into captured arrays
-CALLS = [(name, "csr") for name in FUNCTIONS if name not in WRITING] + [("stencil in place", "csc"), ("stencil in place", "coo")]
+CALLS = [(name, "csr") for name in FUNCTIONS if name not in WRITING] + [
+    ("stencil in place", "csc"),
+    ("stencil in place", "coo"),
+]
 
 
 def chain(x, v):
@@ -27,9 +30,13 @@ def test_entries_of_jacobians_carry_derivatives(name, format):
     w = WEIGHTS.normal(size=rows.size)
     sparse = lambda x: (w * plan.values(x)).sum()
     dense = lambda x: (w * tg.jacobian(f)(x).reshape(-1, x.size)[rows, cols]).sum()
-    np.testing.assert_allclose(tg.grad(sparse)(x), tg.grad(dense)(x), rtol=1e-10, atol=1e-10 * (1 + abs(x).max()))
+    np.testing.assert_allclose(
+        tg.grad(sparse)(x), tg.grad(dense)(x), rtol=1e-10, atol=1e-10 * (1 + abs(x).max())
+    )
     v = WEIGHTS.normal(size=x.shape)
-    np.testing.assert_allclose(tg.jvp(sparse, (x,), (v,))[1], tg.jvp(dense, (x,), (v,))[1], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        tg.jvp(sparse, (x,), (v,))[1], tg.jvp(dense, (x,), (v,))[1], rtol=1e-9, atol=1e-9
+    )
 
 
 def test_third_and_fourth_derivatives_of_hessians():
@@ -41,7 +48,9 @@ def test_third_and_fourth_derivatives_of_hessians():
     dense = lambda x, v: at(tg.hessian(chain)(x, v) ** 2)
     for k in (0, 1):
         np.testing.assert_allclose(tg.grad(sparse, k)(X, V), tg.grad(dense, k)(X, V), rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(tg.hessian(sparse, k)(X, V), tg.hessian(dense, k)(X, V), rtol=1e-10, atol=1e-11)
+        np.testing.assert_allclose(
+            tg.hessian(sparse, k)(X, V), tg.hessian(dense, k)(X, V), rtol=1e-10, atol=1e-11
+        )
     h = 1e-5
     by_differences = [(sparse(X + h * e, V) - sparse(X - h * e, V)) / (2 * h) for e in np.eye(6)]
     np.testing.assert_allclose(tg.grad(sparse)(X, V), by_differences, rtol=1e-7, atol=1e-7)
@@ -53,7 +62,11 @@ def test_matrices_at_once_and_products():
     dense = lambda x, v: b @ tg.hessian(chain)(x, v) @ b
     np.testing.assert_allclose(tg.grad(once, (0, 1))(X, V), tg.grad(dense, (0, 1))(X, V), rtol=1e-11)
     third = lambda x: (tg.sparse.jacobian(lambda y: np.diff(y) ** 3, x) @ b).sum()
-    np.testing.assert_allclose(tg.grad(third)(X), tg.grad(lambda x: (tg.jacobian(lambda y: np.diff(y) ** 3)(x) @ b).sum())(X), rtol=1e-11)
+    np.testing.assert_allclose(
+        tg.grad(third)(X),
+        tg.grad(lambda x: (tg.jacobian(lambda y: np.diff(y) ** 3)(x) @ b).sum())(X),
+        rtol=1e-11,
+    )
 
 
 @pytest.mark.parametrize("name", WRITING)

@@ -1,4 +1,5 @@
-"""What is done with a fit: other data, predictions, scenarios, fixed parameters, tests; against statsmodels and dense normals."""
+"""What is done with a fit: other data, predictions, scenarios, fixed parameters, tests; against statsmodels
+and dense normals."""
 
 import numpy as np
 import pandas as pd
@@ -71,7 +72,9 @@ def test_names_of_statsmodels(pair):
     agree(fit.aic, their.aic)
     agree(fit.bic, fit.aic + (np.log(118) - 2) * 6)  # statsmodels counts the missing months too
     plain = ss.fit(ss.level(), Y.to_numpy())
-    assert type(plain.bse) is np.ndarray and plain.cov_params().shape == (2, 2) and plain.resid.shape == (150,)
+    assert (
+        type(plain.bse) is np.ndarray and plain.cov_params().shape == (2, 2) and plain.resid.shape == (150,)
+    )
 
 
 def test_other_data_at_the_same_parameters(pair):
@@ -85,7 +88,10 @@ def test_other_data_at_the_same_parameters(pair):
         assert_allclose(ours.bse, fit.bse, rtol=0)
         assert ours.origin is fit and "those of other data, 120 steps" in str(ours)
     index = pd.period_range("1990-01", periods=50, freq="M")
-    series, exog = pd.Series(np.sin(np.arange(50.0)), index), pd.DataFrame({"b": np.cos(np.arange(50.0)), "a": np.arange(50.0) % 7}, index)
+    series, exog = (
+        pd.Series(np.sin(np.arange(50.0)), index),
+        pd.DataFrame({"b": np.cos(np.arange(50.0)), "a": np.arange(50.0) % 7}, index),
+    )
     there = fit.apply(series, exog=exog)  # columns by their names
     agree(there.llf, their.apply(series, exog=exog[["a", "b"]]).llf)
     again = fit.apply(Y, exog=X, refit=True)
@@ -96,11 +102,18 @@ KINDS = {
     "ima": lambda y, exog: ss.sarimax(y, (0, 1, 1)).fit(),
     "airline": lambda y, exog: ss.sarimax(y, (0, 1, 1), (0, 1, 1, 12)).fit(),
     "drift": lambda y, exog: ss.sarimax(y, (1, 1, 0), trend="t").fit(),
-    "structural": lambda y, exog: ss.fit(ss.level() + ss.trend(var=0) + ss.seasonal(4) + ss.regression(exog), y),
+    "structural": lambda y, exog: ss.fit(
+        ss.level() + ss.trend(var=0) + ss.seasonal(4) + ss.regression(exog), y
+    ),
     "regressors vary": lambda y, exog: ss.fit(ss.level() + ss.regression(exog, varying=True, var=0.0), y),
-    "of the user": lambda y, exog: ss.fit(lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 1.0, "b": 1.0}, ss.positive()),
+    "of the user": lambda y, exog: ss.fit(
+        lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 1.0, "b": 1.0}, ss.positive()
+    ),
     "state before the first": lambda y, exog: ss.fit(
-        lambda p: ss.LinearGaussian(0.9, 1.0, p["q"], 1.0, start=ss.Start(0.0, 4.0, predict_first=True)), y, {"q": 1.0}, ss.positive()
+        lambda p: ss.LinearGaussian(0.9, 1.0, p["q"], 1.0, start=ss.Start(0.0, 4.0, predict_first=True)),
+        y,
+        {"q": 1.0},
+        ss.positive(),
     ),
 }
 
@@ -140,7 +153,8 @@ def test_components_after_extend():
 
 
 def dense(y, p, steps, noise, level):
-    """Mean and covariance of a stationary AR(1) with observation noise, conditioned on what is known of `y`."""
+    """Mean and covariance of a stationary AR(1) with observation noise, conditioned on what is known of
+    `y`."""
     t = np.arange(steps)
     cov = level / (1 - p**2) * p ** abs(t[:, None] - t)
     spread = cov + noise * np.eye(steps)
@@ -206,16 +220,26 @@ def test_responses_to_shocks(pair):
     their = VARMAX(two, order=(2, 0), trend="c").smooth(
         np.r_[p["intercept"], p["coefficients"].ravel(), p["sqrt.var"][0], p["sqrt.cov"], p["sqrt.var"][1]]
     )
-    agree(fit.impulse_responses(5, 1, orthogonalized=True).to_numpy(), their.impulse_responses(5, 1, orthogonalized=True))
+    agree(
+        fit.impulse_responses(5, 1, orthogonalized=True).to_numpy(),
+        their.impulse_responses(5, 1, orthogonalized=True),
+    )
     agree(fit.impulse_responses(5, [1.0, -2.0]).to_numpy(), their.impulse_responses(5, [1.0, -2.0]))
-    agree(fit.get_prediction(90, 105, dynamic=4).mean, their.get_prediction(90, 105, dynamic=4).predicted_mean)
+    agree(
+        fit.get_prediction(90, 105, dynamic=4).mean, their.get_prediction(90, 105, dynamic=4).predicted_mean
+    )
     with pytest.raises(ArgumentError, match="impulse=2; the states have 2 noises"):
         fit.impulse_responses(5, 2)
 
 
 def test_responses_where_the_transition_varies():
     T = np.linspace(0.1, 0.9, 20)[:, None, None]
-    fit = ss.fit(lambda p: ss.LinearGaussian(T, 1.0, p["q"], 1.0, start=ss.Start(0.0, 1.0)), Y.to_numpy()[:20], {"q": 1.0}, ss.positive())
+    fit = ss.fit(
+        lambda p: ss.LinearGaussian(T, 1.0, p["q"], 1.0, start=ss.Start(0.0, 1.0)),
+        Y.to_numpy()[:20],
+        {"q": 1.0},
+        ss.positive(),
+    )
     assert_allclose(fit.impulse_responses(3, anchor=5), np.cumprod(np.r_[1.0, T[5:8, 0, 0]]), rtol=1e-14)
     with pytest.raises(ArgumentError, match="varies over time and is known for 20 steps"):
         fit.impulse_responses(30)
@@ -226,7 +250,10 @@ def test_responses_where_the_transition_varies():
 
 def test_fixed_parameters_against_statsmodels():
     y = Y.to_numpy()
-    for order, fixed, held in [((2, 0, 1), {"ma.L1": 0.3}, {"ma.L1": 0.3}), ((1, 1, 1), {"ar": [0.4]}, {"ar.L1": 0.4})]:
+    for order, fixed, held in [
+        ((2, 0, 1), {"ma.L1": 0.3}, {"ma.L1": 0.3}),
+        ((1, 1, 1), {"ar": [0.4]}, {"ar.L1": 0.4}),
+    ]:
         fit = ss.sarimax(y, order).fit(fixed=fixed)
         their = SARIMAX(y, order=order, simple_differencing=True).fit_constrained(
             held, disp=0, method="nm", maxiter=4000, xtol=1e-12, ftol=1e-12
@@ -236,7 +263,13 @@ def test_fixed_parameters_against_statsmodels():
         assert_allclose(fit.aic, their.aic, rtol=1e-8)
         assert "not estimated: " + next(iter(held)) in str(fit)
         assert_allclose(fit.cov("opg").shape, (len(fit.names),) * 2)
-    own = ss.fit(lambda p: ss.local_level(p["v"][0], p["v"][1]), y, {"v": np.ones(2)}, ss.positive(), fixed={"v[1]": 0.0})
+    own = ss.fit(
+        lambda p: ss.local_level(p["v"][0], p["v"][1]),
+        y,
+        {"v": np.ones(2)},
+        ss.positive(),
+        fixed={"v[1]": 0.0},
+    )
     assert own.names == ["v[0]"] and own.params["v"][1] == 0.0
     assert_allclose(own.llf, ss.fit(ss.level(var=0.0), y).llf, rtol=1e-10)
 
@@ -247,7 +280,9 @@ def test_what_cannot_be_fixed():
         model.fit(fixed={"ar.L1": 0.3})
     free = model.fit(fixed={"ar.L2": 0.0}, constraints={"ar": ss.unconstrained()})
     assert free.names == ["ar.L1", "ma.L1", "sigma2"]
-    with pytest.raises(ArgumentError, match="'ar.L3' is not a parameter; wanted one of ar.L1, ar.L2, ma.L1, sigma2"):
+    with pytest.raises(
+        ArgumentError, match="'ar.L3' is not a parameter; wanted one of ar.L1, ar.L2, ma.L1, sigma2"
+    ):
         model.fit(fixed={"ar.L3": 0.3})
     with pytest.raises(ArgumentError, match="sigma2 is nan; wanted finite numbers"):
         model.fit(fixed={"sigma2": np.nan})
@@ -264,7 +299,9 @@ def test_wald_and_likelihood_ratio(pair):
     R = np.zeros((2, len(fit.names)))
     R[0, at], R[1, 0], R[1, 1] = 1.0, 1.0, -1.0
     for cov in ("exact", "robust"):
-        their_way = (R @ fit.estimates - [0.1, 0.2]) @ np.linalg.solve(R @ fit.cov(cov) @ R.T, R @ fit.estimates - [0.1, 0.2])
+        their_way = (R @ fit.estimates - [0.1, 0.2]) @ np.linalg.solve(
+            R @ fit.cov(cov) @ R.T, R @ fit.estimates - [0.1, 0.2]
+        )
         assert_allclose(fit.wald_test((R, [0.1, 0.2]), cov).statistic, their_way, rtol=1e-9)
     # the delta method, with derivatives by hand
     ar, ma = fit.params["ar"][0], fit.params["ma"][0]
@@ -297,7 +334,11 @@ def test_tests_of_residuals(pair):
     )
     agree(whole.test_normality(), their.test_normality("jarquebera"), rtol=1e-7)
     for alternative in ("two-sided", "increasing", "decreasing"):
-        agree(whole.test_heteroskedasticity("breakvar", alternative), their.test_heteroskedasticity("breakvar", alternative), rtol=1e-7)
+        agree(
+            whole.test_heteroskedasticity("breakvar", alternative),
+            their.test_heteroskedasticity("breakvar", alternative),
+            rtol=1e-7,
+        )
     agree(whole.test_serial_correlation(lags=7), their.test_serial_correlation("ljungbox", lags=7), rtol=1e-7)
     assert np.isfinite(fit.test_serial_correlation(lags=3)).all()  # with missing months
     with pytest.raises(ArgumentError, match="method='boxpierce'; wanted 'ljungbox'"):
@@ -335,7 +376,9 @@ def test_draws_from_a_step_in_the_sample(pair):
 
 def test_states_carry_dates_and_names():
     fit = ss.fit(ss.level() + ss.trend(), SEEN)
-    assert list(fit.states.smoothed.columns) == ["level", "trend"] and fit.states.predicted.index.equals(SEEN.index)
+    assert list(fit.states.smoothed.columns) == ["level", "trend"] and fit.states.predicted.index.equals(
+        SEEN.index
+    )
     np.testing.assert_array_equal(fit.states.filtered, fit.filtered.filtered_mean)
     assert type(ss.fit(ss.level(), SEEN.to_numpy()).states.smoothed) is np.ndarray
 
@@ -362,7 +405,10 @@ def test_places_by_date():
 
 def test_data_that_do_not_follow(pair):
     fit, _ = pair
-    with pytest.raises(DataError, match="append: y is for 2010-02 to 2010-04; the data end at 2009-12, and the next steps are 2010-01"):
+    with pytest.raises(
+        DataError,
+        match="append: y is for 2010-02 to 2010-04; the data end at 2009-12, and the next steps are 2010-01",
+    ):
         fit.append(Y[121:124], exog=X[121:124])
     with pytest.raises(DataError, match="append: y is for 2010Q1 to 2010Q2"):
         fit.append(pd.Series([1.0, 2.0], pd.period_range("2010Q1", periods=2, freq="Q")), exog=X[120:122])
@@ -370,9 +416,14 @@ def test_data_that_do_not_follow(pair):
         fit.append(Y[119:122], exog=X[119:122])
     with pytest.raises(DataError, match="do not increase"):
         fit.append(Y[120:122].iloc[::-1], exog=X[120:122])
-    with pytest.raises(DataError, match=r"exog is for 2010-02 to 2010-03, and the steps ahead are 2010-01 to 2010-02"):
+    with pytest.raises(
+        DataError, match=r"exog is for 2010-02 to 2010-03, and the steps ahead are 2010-01 to 2010-02"
+    ):
         fit.append(Y[120:122], exog=X[121:123])
-    with pytest.raises(ArgumentError, match="the model has regressors; give their values at the steps ahead, exog=X of 2 rows: a, b"):
+    with pytest.raises(
+        ArgumentError,
+        match="the model has regressors; give their values at the steps ahead, exog=X of 2 rows: a, b",
+    ):
         fit.append(Y[120:122])
     with pytest.raises(DataError, match="exog has the columns a, and the regressors are a, b: no b"):
         fit.forecast(2, exog=X[["a"]][120:122])

@@ -1,5 +1,5 @@
-"""The compiled filter against the one on arrays: value, gradient, Hessian and scores on models of many kinds; which of the two a fit
-takes, and that it says so."""
+"""The compiled filter against the one on arrays: value, gradient, Hessian and scores on models of many kinds;
+which of the two a fit takes, and that it says so."""
 
 import itertools
 
@@ -29,7 +29,11 @@ def both(build, y, start, constraints=None, joseph=False):
     def negative(u, build):
         return -loglik_on_arrays(build(parameters.tree(u)), data, joseph)
 
-    return ours, Objective(negative, parameters.start, (build,)), lambda u: scores(build, data, parameters, joseph, u)
+    return (
+        ours,
+        Objective(negative, parameters.start, (build,)),
+        lambda u: scores(build, data, parameters, joseph, u),
+    )
 
 
 def scores(build, data, parameters, joseph, u):
@@ -49,11 +53,14 @@ def assert_same(ours, arrays, scores, points, way="compiled filter", rtol=1e-10)
         np.testing.assert_allclose(H, K, rtol=0, atol=rtol * max(1.0, abs(K).max()))
         S, R = ours.scores(u), scores(u)
         np.testing.assert_allclose(S, R, rtol=0, atol=rtol * max(1.0, abs(R).max()))
-        np.testing.assert_allclose(-S.sum(axis=0), h, rtol=0, atol=rtol * max(1.0, abs(R).max(), abs(h).max()))
+        np.testing.assert_allclose(
+            -S.sum(axis=0), h, rtol=0, atol=rtol * max(1.0, abs(R).max(), abs(h).max())
+        )
 
 
 def random_build(g, m, p, n, *, diffuse=(), vary=(), correlated=False, predict_first=False, offsets=True):
-    """A function of three parameters to a model of m states and p observations; `vary`: fields that vary over time."""
+    """A function of three parameters to a model of m states and p observations; `vary`: fields that vary over
+    time."""
     T = 0.8 * np.linalg.qr(g.normal(size=(m, m)))[0]
     T[g.random((m, m)) < 0.4] = 0.0
     Z = np.round(g.normal(size=(p, m)))
@@ -62,7 +69,10 @@ def random_build(g, m, p, n, *, diffuse=(), vary=(), correlated=False, predict_f
     A, B = g.normal(size=(m, m)), g.normal(size=(p, p))
     c, d = g.normal(size=m), g.normal(size=p)
     mark = np.isin(np.arange(m), diffuse)
-    series = {name: g.normal(size=(n, *shape)) for name, shape in {"T": (m, m), "Z": (p, m), "c": (m,), "d": (p,)}.items()}
+    series = {
+        name: g.normal(size=(n, *shape))
+        for name, shape in {"T": (m, m), "Z": (p, m), "c": (m,), "d": (p,)}.items()
+    }
 
     def build(q):
         a, b, s = q[0], q[1], q[2]
@@ -75,7 +85,9 @@ def random_build(g, m, p, n, *, diffuse=(), vary=(), correlated=False, predict_f
             "c": series["c"] if "c" in vary else c * b if offsets else 0.0,
             "d": series["d"] if "d" in vary else d * a if offsets else 0.0,
         }
-        start = ss.Start(c * a, A @ A.T + np.exp(a) * np.eye(m), mark if mark.any() else False, predict_first=predict_first)
+        start = ss.Start(
+            c * a, A @ A.T + np.exp(a) * np.eye(m), mark if mark.any() else False, predict_first=predict_first
+        )
         return ss.LinearGaussian(fields["T"], fields["Z"], state, errors, R, fields["c"], fields["d"], start)
 
     return build
@@ -130,7 +142,9 @@ def at_once(monkeypatch):
     ran = []
     for name in ("loglik", "moments"):
         f = getattr(compiled.CompiledFilter, name)
-        monkeypatch.setattr(compiled.CompiledFilter, name, lambda *arguments, f=f: ran.append(f) or f(*arguments))
+        monkeypatch.setattr(
+            compiled.CompiledFilter, name, lambda *arguments, f=f: ran.append(f) or f(*arguments)
+        )
     return ran
 
 
@@ -143,7 +157,9 @@ def assert_loglik(build, y, points, joseph=False, rtol=1e-10):
         value = loglik_on_arrays(build(u), data, joseph)
         np.testing.assert_allclose(ss.loglik(build(u), data, joseph), value, rtol=rtol)
         e = 0.1 * np.cos(np.arange(np.size(y))).reshape(np.shape(y))
-        for of in (tg.grad(kernel, (0, 1)), tg.jacobian(lambda u, e: kernel(u, e), (0, 1), mode="forward"))[: 1 + (np.size(y) < 30)]:
+        for of in (tg.grad(kernel, (0, 1)), tg.jacobian(lambda u, e: kernel(u, e), (0, 1), mode="forward"))[
+            : 1 + (np.size(y) < 30)
+        ]:
             for g, h in zip(of(u, e), tg.grad(arrays, (0, 1))(u, e), strict=True):
                 np.testing.assert_allclose(g, h, rtol=0, atol=rtol * max(1.0, abs(h).max()))
         H, K = (tg.hessian(lambda u, f=f: f(u, e))(u) for f in (kernel, arrays))
@@ -171,11 +187,15 @@ def test_loglik_of_a_model_written_into_a_buffer(at_once):
 
     def f(x):
         T[0, 0] = x[0]
-        return ss.loglik(ss.LinearGaussian(T, np.array([1.0, 0.5]), x[1] ** 2, 1.0, start=ss.Start(0.0, 1.0)), data)
+        return ss.loglik(
+            ss.LinearGaussian(T, np.array([1.0, 0.5]), x[1] ** 2, 1.0, start=ss.Start(0.0, 1.0)), data
+        )
 
     def plain(x):
         T = tg.numpy.stack([tg.numpy.stack([x[0], 1.0]), np.array([0.0, 0.3])])
-        return loglik_on_arrays(ss.LinearGaussian(T, np.array([1.0, 0.5]), x[1] ** 2, 1.0, start=ss.Start(0.0, 1.0)), data)
+        return loglik_on_arrays(
+            ss.LinearGaussian(T, np.array([1.0, 0.5]), x[1] ** 2, 1.0, start=ss.Start(0.0, 1.0)), data
+        )
 
     x = np.array([0.4, 1.2])
     for _ in range(2):
@@ -190,7 +210,9 @@ def test_observations_are_a_copy(at_once):
     value = ss.loglik(model, data)
     y[5] = 100.0
     assert ss.loglik(model, data) == value
-    np.testing.assert_allclose([loglik_on_arrays(model, data), ss.filter(model, data).loglik_terms.sum()], value, rtol=1e-12)
+    np.testing.assert_allclose(
+        [loglik_on_arrays(model, data), ss.filter(model, data).loglik_terms.sum()], value, rtol=1e-12
+    )
     assert ss.loglik(model, y) < value - 100
 
 
@@ -203,10 +225,14 @@ def test_derivatives_by_covariances_are_symmetric(at_once, diffuse):
     covs = A @ A.transpose(0, 2, 1) + np.eye(2)
 
     def f(covs, of=ss.loglik):
-        return of(ss.LinearGaussian(T, Z, covs[0], covs[1], start=ss.Start(0.0, covs[2], diffuse)), Observations(y))
+        return of(
+            ss.LinearGaussian(T, Z, covs[0], covs[1], start=ss.Start(0.0, covs[2], diffuse)), Observations(y)
+        )
 
     found = tg.grad(f)(covs)
-    np.testing.assert_allclose(found, tg.grad(lambda covs: f(covs, loglik_on_arrays))(covs), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        found, tg.grad(lambda covs: f(covs, loglik_on_arrays))(covs), rtol=0, atol=1e-10
+    )
     np.testing.assert_allclose(found, found.transpose(0, 2, 1), rtol=0, atol=1e-12)
     for at in [(0, 0, 1), (1, 1, 0), (2, 1, 1)]:
         step = np.zeros((3, 2, 2))
@@ -215,7 +241,10 @@ def test_derivatives_by_covariances_are_symmetric(at_once, diffuse):
     assert len(at_once) == 7
 
 
-@pytest.mark.parametrize("case", [pytest.param("one state", marks=LONG), pytest.param("all varies", marks=LONG), "diffuse in part, gaps"])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param("one state", marks=LONG), pytest.param("all varies", marks=LONG), "diffuse in part, gaps"],
+)
 def test_under_vmap(case, at_once):
     """Many models at once, by one launch; a sample that is no model is nan."""
     settings = dict(CASES[case])
@@ -250,14 +279,20 @@ def test_no_model_among_many(at_once):
     y = np.random.default_rng(3).normal(size=40)
     found = tg.vmap(lambda v: ss.loglik(ss.local_level(v, 1.0), y))(np.array([1.0, -0.55, 2.0]))
     assert np.isnan(found[1]) and len(at_once) == 1
-    np.testing.assert_allclose(found[[0, 2]], [ss.loglik(ss.local_level(v, 1.0), y) for v in (1.0, 2.0)], rtol=1e-12)
+    np.testing.assert_allclose(
+        found[[0, 2]], [ss.loglik(ss.local_level(v, 1.0), y) for v in (1.0, 2.0)], rtol=1e-12
+    )
 
 
 NO_MODELS = {
     "one state": lambda v: ss.LinearGaussian(0.5, 1.0, v[0], v[1], start=ss.Start(0.0, 1.0)),
     "start": lambda v: ss.LinearGaussian(0.5, 1.0, 1.0, 1.0, start=ss.Start(0.0, v[0] * v[1])),
     "matrix": lambda v: ss.LinearGaussian(
-        0.5 * np.eye(2), np.ones(2), v[0] * np.ones((2, 2)) + v[1] * np.eye(2), 1.0, start=ss.Start(np.zeros(2), np.eye(2))
+        0.5 * np.eye(2),
+        np.ones(2),
+        v[0] * np.ones((2, 2)) + v[1] * np.eye(2),
+        1.0,
+        start=ss.Start(np.zeros(2), np.eye(2)),
     ),
     "stationary": lambda v: ss.LinearGaussian(
         np.array([[v[0], 0.5], [v[1], 0.3]]), np.ones(2), np.eye(2), 1.0, start=ss.Start(stationary=True)
@@ -269,7 +304,10 @@ NO_MODELS = {
 @pytest.mark.parametrize("steps", [3, 30])
 @pytest.mark.parametrize("case", NO_MODELS)
 def test_under_vmap_nan_stands_where_a_plain_call_raises(case, steps):
-    y, points = np.random.default_rng(3).normal(size=steps), np.random.default_rng(4).uniform(-1.2, 1.6, (12, 2))
+    y, points = (
+        np.random.default_rng(3).normal(size=steps),
+        np.random.default_rng(4).uniform(-1.2, 1.6, (12, 2)),
+    )
     points[0] = np.nan
     f = lambda v: ss.loglik(NO_MODELS[case](v), y)
     want = []
@@ -285,7 +323,9 @@ def test_under_vmap_nan_stands_where_a_plain_call_raises(case, steps):
 def test_a_variance_that_is_not_positive_is_named(at_once):
     y = np.random.default_rng(3).normal(size=40)
     for call in (ss.loglik, ss.filter, ss.smooth):
-        with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"variance of y\[0\] given the past is 0"):
+        with pytest.raises(
+            tg.errors.NotPositiveDefiniteError, match=r"variance of y\[0\] given the past is 0"
+        ):
             call(ss.LinearGaussian(1.0, 1.0, 0.0, 0.0, start=ss.Start(0.0, 0.0)), y)
         Z, two = np.ones((2, 1)), np.stack([y, y], axis=1)
         with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"covariance of y\[0\] given the past"):
@@ -300,7 +340,11 @@ def test_when_it_is_compiled(monkeypatch):
     ran, notes = [], set()
     monkeypatch.setattr(compiled.stored, "note_compiled", notes.add)
     monkeypatch.setattr(compiled.stored, "was_compiled", lambda name: name in notes)
-    monkeypatch.setattr(compiled.CompiledFilter, "loglik", lambda self, f=compiled.CompiledFilter.loglik: ran.append(self) or f(self))
+    monkeypatch.setattr(
+        compiled.CompiledFilter,
+        "loglik",
+        lambda self, f=compiled.CompiledFilter.loglik: ran.append(self) or f(self),
+    )
     y = np.random.default_rng(3).normal(size=60)
     values = [float(ss.loglik(ss.local_level(1.3, 0.4), y)) for _ in range(5)]
     assert len(ran) == 2 and len(notes) == 1
@@ -318,10 +362,19 @@ def everything(build, u, y, joseph, arrays=False):
         if arrays:
             patch.setattr(compiled, "FEW", 10**9)
         f, s = ss.filter(build(u), y, joseph), ss.smooth(build(u), y, joseph)
-    parts = [f.predicted_mean, f.predicted_cov, f.filtered_mean, f.filtered_cov, f.innovation_cov, f.loglik_terms]
+    parts = [
+        f.predicted_mean,
+        f.predicted_cov,
+        f.filtered_mean,
+        f.filtered_cov,
+        f.innovation_cov,
+        f.loglik_terms,
+    ]
     parts += [f.innovations, s.mean, s.cov, s.signal, s.signal_cov]
     here = ~np.isnan(tg.value(f.innovations))
-    return tg.numpy.concatenate([tg.numpy.reshape(x[here] if x is f.innovations else x, (-1,)) for x in parts])
+    return tg.numpy.concatenate(
+        [tg.numpy.reshape(x[here] if x is f.innovations else x, (-1,)) for x in parts]
+    )
 
 
 def assert_moments(build, y, u, joseph=False, rtol=1e-10):
@@ -331,8 +384,14 @@ def assert_moments(build, y, u, joseph=False, rtol=1e-10):
     x, z = ours(u, e), arrays(u, e)
     np.testing.assert_allclose(x, z, rtol=0, atol=rtol * max(1.0, abs(z).max()))
     for g, h in zip(
-        [*tg.grad(lambda u, e: ours(u, e) @ weights, (0, 1))(u, e), tg.jacobian(lambda u: ours(u, e), mode="forward")(u)],
-        [*tg.grad(lambda u, e: arrays(u, e) @ weights, (0, 1))(u, e), tg.jacobian(lambda u: arrays(u, e), mode="forward")(u)],
+        [
+            *tg.grad(lambda u, e: ours(u, e) @ weights, (0, 1))(u, e),
+            tg.jacobian(lambda u: ours(u, e), mode="forward")(u),
+        ],
+        [
+            *tg.grad(lambda u, e: arrays(u, e) @ weights, (0, 1))(u, e),
+            tg.jacobian(lambda u: arrays(u, e), mode="forward")(u),
+        ],
         strict=True,
     ):
         np.testing.assert_allclose(g, h, rtol=0, atol=rtol * max(1.0, abs(h).max()))
@@ -351,9 +410,16 @@ def test_filter_and_smoother_against_arrays(case, at_once):
 def test_a_diffuse_start_and_a_field_that_varies_by_parameters(at_once):
     """Nothing else depends on them; and many of the models at once."""
     g = np.random.default_rng(4)
-    x, y, T, Z = g.normal(size=(12, 1, 1)), g.normal(size=12).cumsum(), np.array([[1.0, 1.0], [0.0, 0.7]]), np.array([[1.0, 0.0]])
+    x, y, T, Z = (
+        g.normal(size=(12, 1, 1)),
+        g.normal(size=12).cumsum(),
+        np.array([[1.0, 1.0], [0.0, 0.7]]),
+        np.array([[1.0, 0.0]]),
+    )
     assert_moments(lambda u: ss.LinearGaussian(T, Z + x * u, [0.5, 0.2], 1.0), y, np.array([0.3, 0.4]))
-    f = lambda u: (ss.smooth(ss.LinearGaussian(T, Z, [0.5, 0.2], 1.0, observation_offset=x[:, :, 0] * u), y).mean ** 2).sum()
+    f = lambda u: (
+        ss.smooth(ss.LinearGaussian(T, Z, [0.5, 0.2], 1.0, observation_offset=x[:, :, 0] * u), y).mean ** 2
+    ).sum()
     points = np.array([[0.3], [0.7]])
     np.testing.assert_allclose(tg.vmap(f)(points), [f(u) for u in points], rtol=1e-12)
 
@@ -389,7 +455,11 @@ def test_random_models(seed):
     m, p = int(g.integers(1, 5)), int(g.integers(1, 4))
     settings = random_settings(g, m)
     y = with_gaps(g, 30, p, 0.25 * (g.random() < 0.5))
-    assert_same(*both(random_build(g, m, p, 30, **settings), y, POINTS[0], joseph=bool(g.random() < 0.2)), POINTS, way="")
+    assert_same(
+        *both(random_build(g, m, p, 30, **settings), y, POINTS[0], joseph=bool(g.random() < 0.2)),
+        POINTS,
+        way="",
+    )
 
 
 @pytest.mark.long
@@ -415,8 +485,8 @@ def test_all_that_is_said_of_many_states(m, at_once):
 
 
 def smoothed_exactly(s, y):
-    """Covariances of the states given y, one series, in 60 digits, where all of the start is unknown: by one linear model for all steps,
-    y = G delta + W eta + e, x[t] = X[t] (delta, eta)."""
+    """Covariances of the states given y, one series, in 60 digits, where all of the start is unknown: by one
+    linear model for all steps, y = G delta + W eta + e, x[t] = X[t] (delta, eta)."""
     of = np.vectorize(mp.mpf, otypes=[object])
     inverse = lambda x: np.array(mp.inverse(mp.matrix(x.tolist())).tolist())
     T, Z, Q, H, n, m = *(of(getattr(s, name)) for name in "TZQH"), len(y), s.T.shape[0]
@@ -438,8 +508,8 @@ def smoothed_exactly(s, y):
 
 @pytest.mark.parametrize("way", ["compiled", "on arrays"])
 def test_a_start_that_the_first_observations_hardly_settle(way, at_once, monkeypatch):
-    """Six diffuse elements, the last of which the first six observations see by a factor of 1e-4: the infinite part of the covariance is
-    carried as a factor, with the root of its condition number."""
+    """Six diffuse elements, the last of which the first six observations see by a factor of 1e-4: the
+    infinite part of the covariance is carried as a factor, with the root of its condition number."""
     g = np.random.default_rng(24)
     model = random_build(g, 6, 1, 8, diffuse=range(6))(np.array([0.3, -0.2, 0.1]))
     y = Observations(g.normal(size=8).cumsum())
@@ -460,7 +530,9 @@ def structural(p):
     T[np.arange(3, 13), np.arange(2, 12)] = 1.0
     z, R = np.zeros(13), np.zeros((13, 3))
     z[0] = z[2] = R[0, 0] = R[1, 1] = R[2, 2] = 1.0
-    return ss.LinearGaussian(T, z, np.stack([p["level"], p["slope"], p["seasonal"]]), p["irregular"], selection=R)
+    return ss.LinearGaussian(
+        T, z, np.stack([p["level"], p["slope"], p["seasonal"]]), p["irregular"], selection=R
+    )
 
 
 def test_structural_model():
@@ -482,13 +554,17 @@ def test_stationary_start(order):
     start = {name: x for name, x in start.items() if np.size(x)}
     constraints = {"var": ss.positive()} | {name: ss.stationary() for name in ("ar", "ma") if name in start}
     ours, arrays, scores = both(
-        lambda p: ss.arma(p.get("ar", ()), p.get("ma", ()), p["var"], p["mean"]), g.normal(size=40), start, constraints
+        lambda p: ss.arma(p.get("ar", ()), p.get("ma", ()), p["var"], p["mean"]),
+        g.normal(size=40),
+        start,
+        constraints,
     )
     assert_same(ours, arrays, scores, [ours.start, ours.start + 0.1])
 
 
 def test_stationary_covariance_by_doubling():
-    """P = T P T' + Q for four states, of which one is near a unit root; and its derivative against differences."""
+    """P = T P T' + Q for four states, of which one is near a unit root; and its derivative against
+    differences."""
     T = np.diag([0.999, 0.5, -0.7, 0.2]) + np.diag([0.3, 0.1, -0.2], 1)
     start = ss.Start(stationary=True)
 
@@ -506,7 +582,10 @@ def test_stationary_covariance_by_doubling():
 ALL_STARTS = itertools.product([False, True], [1, 2], [False, True])
 
 
-@pytest.mark.parametrize(("diffuse", "width", "first"), [x if x == (True, 1, False) else pytest.param(*x, marks=LONG) for x in ALL_STARTS])
+@pytest.mark.parametrize(
+    ("diffuse", "width", "first"),
+    [x if x == (True, 1, False) else pytest.param(*x, marks=LONG) for x in ALL_STARTS],
+)
 def test_offsets_that_are_regressions(diffuse, width, first, at_once):
     """Kernels read the regressors as data, whichever offset has them, and whatever is missing."""
     g = np.random.default_rng(width)
@@ -518,7 +597,9 @@ def test_offsets_that_are_regressions(diffuse, width, first, at_once):
     def build(u):
         c, d = RegressionOffset(inputs["c"], u), RegressionOffset(inputs["d"], u[1:] * u[0])
         start = ss.Start(0.3, 1.0, [True, False] if diffuse else False, predict_first=first)
-        return ss.LinearGaussian(np.diag([0.9, 0.5]), Z, np.ones(m), np.exp(u[0]) * np.ones(width), None, c, d, start)
+        return ss.LinearGaussian(
+            np.diag([0.9, 0.5]), Z, np.ones(m), np.exp(u[0]) * np.ones(width), None, c, d, start
+        )
 
     assert_loglik(build, y, POINTS[:1])
     assert_moments(build, y, POINTS[0])
@@ -538,7 +619,10 @@ def test_regressors_and_gaps_are_compiled():
 def test_no_stationary_start(size):
     T = np.diag([size, 0.5, 0.3, 0.2])
     model = ss.LinearGaussian(T, np.ones(4), np.ones(4), 1.0, start=ss.Start(stationary=True))
-    with pytest.raises(tg.errors.NotPositiveDefiniteError, match=f"eigenvalue of the transition has size {size:g}.*stationary"):
+    with pytest.raises(
+        tg.errors.NotPositiveDefiniteError,
+        match=f"eigenvalue of the transition has size {size:g}.*stationary",
+    ):
         ss.loglik(model, [0.0, 1.0, 2.0])
 
 
@@ -548,9 +632,13 @@ def test_no_stationary_start(size):
 def test_a_number_that_moves_later():
     """An entry that is 0 near the start, and depends on a parameter elsewhere: the pattern is found anew."""
     y = np.random.default_rng(2).normal(size=30)
-    build = lambda q: ss.LinearGaussian(np.array([[0.5, np.maximum(q[0], 0.0)], [0.0, 0.3]]), np.ones(2), np.exp(q[1:]), 1.0)
+    build = lambda q: ss.LinearGaussian(
+        np.array([[0.5, np.maximum(q[0], 0.0)], [0.0, 0.3]]), np.ones(2), np.exp(q[1:]), 1.0
+    )
     start = ss.Start(0.0, 1.0)
-    ours, arrays, scores = both(lambda q: ss.LinearGaussian(*tg_fields(build(q)), start=start), y, np.array([-1.0, 0.1, -0.1]))
+    ours, arrays, scores = both(
+        lambda q: ss.LinearGaussian(*tg_fields(build(q)), start=start), y, np.array([-1.0, 0.1, -0.1])
+    )
     before = ours.pattern
     assert_same(ours, arrays, scores, [np.array([-0.8, 0.0, 0.2])])
     assert ours.pattern is before
@@ -572,7 +660,14 @@ def test_matrices_that_vary_by_parameters():
         Z = np.exp(0.1 * q[0] * shift)[:, None, None] * np.array([[1.0, 0.0], [0.5, 1.0]])
         H = np.exp(q[1] * shift)[:, None, None] * np.eye(2)
         T = 0.5 * np.tanh(q[0] + shift)[:, None, None] * np.eye(2)
-        return ss.LinearGaussian(T, Z, np.exp(q[2]), H, observation_offset=q[1] * shift[:, None] * np.ones(2), start=ss.Start(0.0, 1.0))
+        return ss.LinearGaussian(
+            T,
+            Z,
+            np.exp(q[2]),
+            H,
+            observation_offset=q[1] * shift[:, None] * np.ones(2),
+            start=ss.Start(0.0, 1.0),
+        )
 
     ours, arrays, scores = both(build, y, POINTS[0])
     assert "observation_cov varies over time and depends on the parameters" in ours.way
@@ -608,7 +703,8 @@ def test_report():
 
 
 def test_single_precision_data():
-    """Data of float32 are fitted as the same numbers in float64; a model and data of float32 have a likelihood of float32."""
+    """Data of float32 are fitted as the same numbers in float64; a model and data of float32 have a
+    likelihood of float32."""
     y = np.random.default_rng(2).normal(size=30).astype(np.float32)
     build = lambda q: ss.local_level(np.exp(q[0]), np.exp(q[1]))
     ours = both(build, y, np.array([0.1, 0.2]))[0]
@@ -618,7 +714,13 @@ def test_single_precision_data():
 
 @pytest.mark.parametrize("xp", ["hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize(
-    "kind", ["varies", "with a prior", pytest.param("a pattern", marks=LONG), pytest.param("of the library", marks=LONG)]
+    "kind",
+    [
+        "varies",
+        "with a prior",
+        pytest.param("a pattern", marks=LONG),
+        pytest.param("of the library", marks=LONG),
+    ],
 )
 def test_fit_of_data_on_a_device(xp, kind):
     """The model function works where the data are, the filter on the host; with the same result."""
@@ -630,14 +732,25 @@ def test_fit_of_data_on_a_device(xp, kind):
     else:
 
         def build(p, lib):
-            noise = p["noise"] * lib.exp(0.1 * p["level"] * lib.asarray(x))[:, None, None] if kind == "varies" else p["noise"]
+            noise = (
+                p["noise"] * lib.exp(0.1 * p["level"] * lib.asarray(x))[:, None, None]
+                if kind == "varies"
+                else p["noise"]
+            )
             T = lib.asarray(np.array([[1.0, 1.0], [0.0, 0.8]]))
-            return ss.LinearGaussian(T, np.array([1.0, 0.0]), lib.stack([p["level"], 0.1 * p["level"]]), noise)
+            return ss.LinearGaussian(
+                T, np.array([1.0, 0.0]), lib.stack([p["level"], 0.1 * p["level"]]), noise
+            )
 
         start = {"noise": 1.0, "level": 0.5}
         prior = {"level": tg.stats.norm(1.0, 0.5)} if kind == "with a prior" else None
-        found, wanted = (ss.fit(lambda p, lib=lib: build(p, lib), lib.asarray(y), start, ss.positive(), prior=prior) for lib in (xp, np))
-    assert found.report().startswith("compiled filter, put together anew" if kind == "varies" else "compiled filter:"), found.report()
+        found, wanted = (
+            ss.fit(lambda p, lib=lib: build(p, lib), lib.asarray(y), start, ss.positive(), prior=prior)
+            for lib in (xp, np)
+        )
+    assert found.report().startswith(
+        "compiled filter, put together anew" if kind == "varies" else "compiled filter:"
+    ), found.report()
     np.testing.assert_allclose(found.estimates, wanted.estimates, rtol=1e-7)
     np.testing.assert_allclose(found.loglik, wanted.loglik, rtol=1e-11)
     for way in ("exact", "robust"):
@@ -646,18 +759,27 @@ def test_fit_of_data_on_a_device(xp, kind):
 
 @pytest.mark.parametrize("xp", ["hosted-cupy", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True)
 def test_likelihood_filter_and_smoother_of_a_device_run_compiled(xp, monkeypatch):
-    """On the host; with the same values and derivatives, by parameters and data, as arrays of the host have on arrays."""
+    """On the host; with the same values and derivatives, by parameters and data, as arrays of the host have
+    on arrays."""
     g = np.random.default_rng(3)
-    y, T, Z = g.normal(size=(14, 2)).cumsum(axis=0), np.array([[1.0, 1.0], [0.0, 0.7]]), np.array([[1.0, 0.0], [0.3, 1.0]])
+    y, T, Z = (
+        g.normal(size=(14, 2)).cumsum(axis=0),
+        np.array([[1.0, 1.0], [0.0, 0.7]]),
+        np.array([[1.0, 0.0], [0.3, 1.0]]),
+    )
     y[3, 1], y[7], q, s = np.nan, np.nan, np.array([0.1, -0.2]), g.normal(size=(14, 2, 2))
 
     def build(q, lib):
         noise = lib.exp(q[0]) * lib.asarray(np.eye(2)) + lib.asarray(np.full((2, 2), 0.1))
-        return ss.LinearGaussian(T, Z, [lib.exp(q[1]), 0.5], noise, start=ss.Start(diffuse=[True, False], cov=1.0))
+        return ss.LinearGaussian(
+            T, Z, [lib.exp(q[1]), 0.5], noise, start=ss.Start(diffuse=[True, False], cov=1.0)
+        )
 
     def said(q, y, lib):
         model = build(q, lib)
-        states = (ss.filter(model, y).predicted_cov * lib.asarray(s)).sum() + (ss.smooth(model, y).mean * lib.asarray(s[:, 0])).sum()
+        states = (ss.filter(model, y).predicted_cov * lib.asarray(s)).sum() + (
+            ss.smooth(model, y).mean * lib.asarray(s[:, 0])
+        ).sum()
         return ss.loglik(model, y) + states + ss.forecast(model, y, 2).cov[1, 0, 1]
 
     f = lambda lib: lambda q, y: said(q, y, lib)
@@ -688,7 +810,9 @@ def test_matrices_of_single_precision_run_compiled(monkeypatch):
     np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12)
 
 
-@pytest.mark.parametrize("model", [ss.local_level(1.0, 0.5), ss.local_linear_trend(1.0, 0.5, 0.1)], ids=["level", "trend"])
+@pytest.mark.parametrize(
+    "model", [ss.local_level(1.0, 0.5), ss.local_linear_trend(1.0, 0.5, 0.1)], ids=["level", "trend"]
+)
 def test_gaps_in_the_first_steps_alone(model, monkeypatch):
     """The kernel has none, but was asked for one with gaps."""
     y = np.random.default_rng(0).normal(size=40).cumsum()
@@ -696,13 +820,22 @@ def test_gaps_in_the_first_steps_alone(model, monkeypatch):
     wanted = ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov
     monkeypatch.setattr(compiled, "FILTERED", 0)
     monkeypatch.setattr(compiled, "loglik_on_arrays", None)  # not called
-    for a, b in zip((ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov), wanted, strict=True):
+    for a, b in zip(
+        (ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov), wanted, strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-11)
 
 
 def test_one_state_and_two_noises():
     """The short way for one state and one observation reads one noise alone."""
-    model = ss.LinearGaussian(0.5, 1.0, np.array([[1.0, 0.3], [0.3, 2.0]]), 1.0, selection=np.array([[1.0, 0.5]]), start=ss.Start(0.0, 1.0))
+    model = ss.LinearGaussian(
+        0.5,
+        1.0,
+        np.array([[1.0, 0.3], [0.3, 2.0]]),
+        1.0,
+        selection=np.array([[1.0, 0.5]]),
+        start=ss.Start(0.0, 1.0),
+    )
     y = [0.3, -0.5, 1.2]
     one = ss.LinearGaussian(0.5, 1.0, 1.0 + 0.3 + 0.5, 1.0, start=ss.Start(0.0, 1.0))
     np.testing.assert_allclose(ss.loglik(model, y), ss.loglik(one, y), rtol=1e-14)
@@ -711,8 +844,15 @@ def test_one_state_and_two_noises():
 
 def test_a_failed_fit_keeps_its_last_parameters():
     """All data are the same: the smaller the variance the larger the likelihood."""
-    y, build = np.ones(20), lambda p: ss.LinearGaussian(0.5, 1.0, p["var"], 0.0, observation_offset=1.0, start=ss.Start(stationary=True))
-    with pytest.raises(tg.errors.ConvergenceError, match="no maximum reached.*last parameters as .params") as caught:
+    y, build = (
+        np.ones(20),
+        lambda p: ss.LinearGaussian(
+            0.5, 1.0, p["var"], 0.0, observation_offset=1.0, start=ss.Start(stationary=True)
+        ),
+    )
+    with pytest.raises(
+        tg.errors.ConvergenceError, match="no maximum reached.*last parameters as .params"
+    ) as caught:
         ss.fit(build, y, {"var": 1.0}, ss.positive())
     error = caught.value
     assert set(error.params) == {"var"} and error.params["var"] < 1e-3 and error.unconstrained.shape == (1,)
@@ -723,24 +863,35 @@ def test_parameters_of_which_only_the_sum_is_known():
     g = np.random.default_rng(5)
     y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
     with pytest.raises(tg.errors.DataError, match="does not depend on a and b one by one") as caught:
-        ss.fit(lambda p: ss.local_level(p["a"] + p["b"], p["c"]), y, {"a": 1.0, "b": 1.5, "c": 2.0}, ss.positive())
+        ss.fit(
+            lambda p: ss.local_level(p["a"] + p["b"], p["c"]),
+            y,
+            {"a": 1.0, "b": 1.5, "c": 2.0},
+            ss.positive(),
+        )
     assert set(caught.value.params) == set("abc") and np.isfinite(caught.value.loglik)
 
 
 def test_parameters_on_a_ridge_are_named():
-    """Where no maximum is reached since two parameters are known only together, along a curve, or run to their bounds together: a cycle
-    that does not change has any small variance, and a damping as close to 1."""
+    """Where no maximum is reached since two parameters are known only together, along a curve, or run to
+    their bounds together: a cycle that does not change has any small variance, and a damping as close to
+    1."""
     g = np.random.default_rng(5)
     y = g.normal(size=80).cumsum() + 2 * g.normal(size=80)
     for build, message in (
         (lambda p: ss.local_level(p["a"] / p["b"], p["c"]), "does not depend on a and b one by one"),
-        (lambda p: ss.local_level(p["c"], p["a"] / (p["b"] * p["d"])), "does not depend on a, b and d one by one"),
+        (
+            lambda p: ss.local_level(p["c"], p["a"] / (p["b"] * p["d"])),
+            "does not depend on a, b and d one by one",
+        ),
     ):
         with pytest.raises(tg.errors.DataError, match=message) as caught:
             ss.fit(build, y, {"a": 1.0, "b": 1.5, "c": 2.0} | ({"d": 1.0} if "d" in message else {}))
         error = caught.value
         np.testing.assert_allclose(ss.loglik(build(error.params), y), error.loglik, rtol=1e-10)
-    with pytest.raises(tg.errors.DataError, match="does not depend on sigma2.cycle and damping.cycle one by one"):
+    with pytest.raises(
+        tg.errors.DataError, match="does not depend on sigma2.cycle and damping.cycle one by one"
+    ):
         ss.fit(ss.level() + ss.cycle(), np.random.default_rng(0).normal(size=80))
 
 
@@ -750,11 +901,15 @@ def test_a_search_that_was_cut_short_is_not_taken_for_a_ridge():
         ss.fit(ss.level() + ss.trend(), y, method="Nelder-Mead", options={"maxiter": 3})
 
 
-@pytest.mark.parametrize("method", ["Nelder-Mead", "L-BFGS-B", "Newton-CG", "trust-ncg", "trust-exact", "auto"])
+@pytest.mark.parametrize(
+    "method", ["Nelder-Mead", "L-BFGS-B", "Newton-CG", "trust-ncg", "trust-exact", "auto"]
+)
 def test_every_method_ends_at_the_maximum(method):
     g = np.random.default_rng(8)
     y = g.normal(size=60).cumsum() + g.normal(size=60)
-    r = ss.fit(lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 1.0, "b": 1.0}, ss.positive(), method=method)
+    r = ss.fit(
+        lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 1.0, "b": 1.0}, ss.positive(), method=method
+    )
     best = ss.fit(lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 0.5, "b": 2.0}, ss.positive())
     np.testing.assert_allclose(r.estimates, best.estimates, rtol=1e-8)
     assert r.gradient < 1e-9
@@ -774,15 +929,39 @@ START = {"noise": 1.0, "level": 1.0}
 @pytest.mark.parametrize(
     "arguments, error, words",
     [
-        ((Y, level, START), tg.errors.ArgumentError, "fit: build is a ndarray; .*the model function comes first, then the data"),
-        ((level(START), Y, START), tg.errors.ArgumentError, "fit: build is a LinearGaussian; wanted a function"),
-        ((lambda p: p, Y, START), tg.errors.ArgumentError, "fit: build returned a dict; wanted a LinearGaussian"),
+        (
+            (Y, level, START),
+            tg.errors.ArgumentError,
+            "fit: build is a ndarray; .*the model function comes first, then the data",
+        ),
+        (
+            (level(START), Y, START),
+            tg.errors.ArgumentError,
+            "fit: build is a LinearGaussian; wanted a function",
+        ),
+        (
+            (lambda p: p, Y, START),
+            tg.errors.ArgumentError,
+            "fit: build returned a dict; wanted a LinearGaussian",
+        ),
         ((lambda p: None, Y, START), tg.errors.ArgumentError, "fit: build returned a NoneType"),
-        ((level, Y, {"noise": 1.0, "lvl": 1.0}), tg.errors.ArgumentError, "build asks for the parameter 'level'; start has noise, lvl"),
-        ((level, Y, START, {"trend": ss.positive()}), tg.errors.ArgumentError, "'trend' is not a parameter; start has noise, level"),
+        (
+            (level, Y, {"noise": 1.0, "lvl": 1.0}),
+            tg.errors.ArgumentError,
+            "build asks for the parameter 'level'; start has noise, lvl",
+        ),
+        (
+            (level, Y, START, {"trend": ss.positive()}),
+            tg.errors.ArgumentError,
+            "'trend' is not a parameter; start has noise, level",
+        ),
         ((level, np.full(9, np.nan), START), tg.errors.DataError, "all 9 observations are missing"),
         ((level, [1.0], START), tg.errors.DataError, "1 observed values do not determine the parameters"),
-        ((level, Y, {"noise": -2.0, "level": 1.0}), tg.errors.NotPositiveDefiniteError, "observation_cov: a variance of -2"),
+        (
+            (level, Y, {"noise": -2.0, "level": 1.0}),
+            tg.errors.NotPositiveDefiniteError,
+            "observation_cov: a variance of -2",
+        ),
         ((level, Y, {"noise": np.nan, "level": 1.0}), tg.errors.ArgumentError, "start of noise is nan"),
     ],
 )
@@ -800,7 +979,8 @@ def test_masked_data():
 
 
 def test_a_model_that_there_is_only_close_to_the_start():
-    """Where no point around tells what depends on the parameters, nothing is taken for a constant: the gradient is not zero."""
+    """Where no point around tells what depends on the parameters, nothing is taken for a constant: the
+    gradient is not zero."""
     y, start = np.array([0.3, 1.0, -0.4, 0.8, 1.5, 0.2]), {"a": 0.7, "b": 0.4}
 
     def build(p):
@@ -862,8 +1042,12 @@ def test_a_kernel_with_the_model_function_is_only_for_what_its_name_can_say():
     assert other.whole is None
     assert_same(other, arrays, each, [other.start + 0.2])
     assert whole_and_arrays(y, prior=lambda p: -p["sigma2"])[0].whole is None
-    assert whole_and_arrays(y, order=(4, 0, 0))[0].whole is None  # its start is found by a loop that looks at numbers
-    assert whole_and_arrays(np.where(np.arange(50) == 9, np.nan, y), order=(1, 1, 0))[0].whole is None  # with missing data it is diffuse
+    assert (
+        whole_and_arrays(y, order=(4, 0, 0))[0].whole is None
+    )  # its start is found by a loop that looks at numbers
+    assert (
+        whole_and_arrays(np.where(np.arange(50) == 9, np.nan, y), order=(1, 1, 0))[0].whole is None
+    )  # with missing data it is diffuse
 
 
 def test_a_number_that_only_seemed_constant_keeps_the_kernel_from_the_model_function(monkeypatch):

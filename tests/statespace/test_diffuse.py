@@ -1,5 +1,6 @@
-"""Diffuse starts against log-likelihoods, gradients and smoothed states in 2000 bits (tests/support/diffuse_truth.py), and against
-themselves in other coordinates; what the data do not determine; fits, errors and pictures of such models."""
+"""Diffuse starts against log-likelihoods, gradients and smoothed states in 2000 bits
+(tests/support/diffuse_truth.py), and against themselves in other coordinates; what the data do not determine;
+fits, errors and pictures of such models."""
 
 import json
 from dataclasses import replace
@@ -31,7 +32,8 @@ def compiled(monkeypatch):
 
 
 def assert_true(m, truth):
-    """Value and gradient to max(1e-8, 1e-14 condition), relative to max(1, value) and to the largest derivative by a logarithm."""
+    """Value and gradient to max(1e-8, 1e-14 condition), relative to max(1, value) and to the largest
+    derivative by a logarithm."""
     bound = max(1e-8, 1e-14 * (truth["condition"] or 0.0))
     value, gradient = tg.value_and_grad(lambda q: ss.loglik(system(m, q), m.y))(m.q)
     assert abs(value - truth["loglik"]) <= bound * max(1.0, abs(truth["loglik"]))
@@ -58,7 +60,10 @@ def assert_states(m, truth):
     np.testing.assert_allclose(ahead.state_cov[0], T @ f.filtered_cov[-1] @ T.T + Q, rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG) if name in ("365.25/10", "24/3, 168/2") else name for name in NAMED])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=LONG) if name in ("365.25/10", "24/3, 168/2") else name for name in NAMED],
+)
 def test_likelihood_on_arrays(name):
     assert_true(NAMED[name](), TRUTH[name])
 
@@ -75,7 +80,9 @@ STATES = [name for name in NAMED if "states" in TRUTH[name]]
 
 
 @pytest.mark.parametrize("way", ["arrays", "compiled"])
-@pytest.mark.parametrize("name", [name if name in ("24/3", "365.25/1") else pytest.param(name, marks=LONG) for name in STATES])
+@pytest.mark.parametrize(
+    "name", [name if name in ("24/3", "365.25/1") else pytest.param(name, marks=LONG) for name in STATES]
+)
 def test_states(name, way, request):
     if way == "compiled":
         request.getfixturevalue("compiled")
@@ -94,17 +101,23 @@ def test_random_models(seed, monkeypatch):
         if truth["condition"] < 1e10:
             assert_true(m, truth)
         elif truth["condition"] < 1e13:
-            with pytest.raises(DataError, match="the data hardly determine the diffuse start of these states: state"):
+            with pytest.raises(
+                DataError, match="the data hardly determine the diffuse start of these states: state"
+            ):
                 ss.loglik(system(m, m.q), m.y)
 
 
 def small(seed):
-    """A random model with a few diffuse states, gaps and two series now and then, whose condition number is moderate."""
+    """A random model with a few diffuse states, gaps and two series now and then, whose condition number is
+    moderate."""
     g = np.random.default_rng(seed)
     period, n = float(g.choice([4, 7, 12, 9.5])), 40
     begin = int(g.integers(1, 6)) * (seed % 2)
     y = missing(series(n, period, 10 ** g.uniform(-1, 2), seed), slice(0, begin), g.integers(6, n, 4))
-    parts = [LEVEL if g.random() < 0.5 else TREND, wave(period, int(g.integers(1, 3)), 10 ** g.uniform(-6, -2))]
+    parts = [
+        LEVEL if g.random() < 0.5 else TREND,
+        wave(period, int(g.integers(1, 3)), 10 ** g.uniform(-6, -2)),
+    ]
     more = {}
     if seed % 3 == 0:
         y = missing(np.stack([y, 0.5 * y + g.normal(size=n)], axis=1), (slice(3, 9), 0))
@@ -122,8 +135,8 @@ def turned(m, seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_does_not_matter(seed, monkeypatch):
-    """The coordinates of the states, the units of the data, the finite variance along the diffuse elements, the constant on them, and where
-    the start is collapsed."""
+    """The coordinates of the states, the units of the data, the finite variance along the diffuse elements,
+    the constant on them, and where the start is collapsed."""
     m = small(seed)
     of = lambda m, q: ss.loglik(system(m, q), m.y)
     value, gradient = tg.value_and_grad(lambda q: of(m, q))(m.q)
@@ -131,7 +144,9 @@ def test_what_does_not_matter(seed, monkeypatch):
     def assert_same(made, scale=1.0, shift=0.0, rtol=1e-11):
         v, g = tg.value_and_grad(lambda q: of(made, q))(made.q)
         np.testing.assert_allclose(v + shift, value, rtol=rtol)
-        np.testing.assert_allclose(g * scale, gradient, rtol=0, atol=rtol * abs(gradient * m.q).max() / m.q.min())
+        np.testing.assert_allclose(
+            g * scale, gradient, rtol=0, atol=rtol * abs(gradient * m.q).max() / m.q.min()
+        )
 
     assert_same(turned(m, seed))
     for unit in (1e-6, 1e6):
@@ -169,7 +184,8 @@ def test_where_the_start_is_collapsed(most, compiled, monkeypatch):
 
 
 def test_numbers_that_want_more_steps(compiled):
-    """A start that was collapsed where the noise was small, at numbers for which the same rows say less; and many models at once."""
+    """A start that was collapsed where the noise was small, at numbers for which the same rows say less; and
+    many models at once."""
     m = model(series(150, 60), 0.09, LEVEL, wave(60, 2))
     data, q = ss.Observations(m.y), m.q * np.array([1e-6, 1e-4, 1.0])
     first, other = ss.loglik(system(m, q), data), system(m, m.q * np.array([1.0, 1e4, 1.0]))
@@ -188,7 +204,9 @@ def test_elements_that_depend_on_each_other(kind, request):
     if kind == "compiled":
         request.getfixturevalue("compiled")
     twice = model(series(150, 7), 0.09, LEVEL, wave(7, 2), wave(7, 2))
-    with pytest.raises(DataError, match="smooth: the data do not determine .* of these states: state 1, .*state 8; give"):
+    with pytest.raises(
+        DataError, match="smooth: the data do not determine .* of these states: state 1, .*state 8; give"
+    ):
         ss.smooth(system(twice, twice.q), twice.y)
     # a wave twice is one wave with both variances; sqrt 2 to the power 4 is the change of coordinates
     once = model(series(150, 7), 0.09, LEVEL, wave(7, 2, 2e-6))
@@ -196,9 +214,14 @@ def test_elements_that_depend_on_each_other(kind, request):
     np.testing.assert_allclose(ss.loglik(system(twice, twice.q), twice.y), wanted, rtol=1e-11)
     near = model(series(150), 0.09, LEVEL, wave(8766, 5))
     names = ["level", *(f"wave {i}{side}" for i in range(1, 6) for side in "ab")]
-    with pytest.raises(DataError, match=r"hardly determine the diffuse start of these states: (.*, )?wave 3[ab].* fewer waves"):
+    with pytest.raises(
+        DataError,
+        match=r"hardly determine the diffuse start of these states: (.*, )?wave 3[ab].* fewer waves",
+    ):
         ss.loglik(system(near, near.q, state_names=names), near.y)
-    np.testing.assert_array_equal(tg.vmap(lambda q: ss.loglik(system(near, q), near.y))(np.stack([near.q] * 2)), np.nan)
+    np.testing.assert_array_equal(
+        tg.vmap(lambda q: ss.loglik(system(near, q), near.y))(np.stack([near.q] * 2)), np.nan
+    )
     alike = model(series(400, 12), 0.09, LEVEL, wave(12, 1), wave(12 + 2e-12, 1))
     with pytest.raises(DataError, match="of these states: state 1, state 2, state 3, state 4; to 10 digits"):
         ss.loglik(system(alike, alike.q), alike.y)
@@ -223,7 +246,9 @@ def test_data_that_tell_nothing_of_the_start_have_their_own_terms(unseen):
     found = ss.filter(ss.LinearGaussian(T, Z, np.ones(2), 0.7), y)
     wanted = -0.5 * (np.log(2 * np.pi * 0.7) + y**2 / 0.7)
     np.testing.assert_allclose(found.loglik_terms[:unseen], wanted[:unseen], rtol=1e-13)
-    np.testing.assert_allclose(found.loglik, ss.loglik(ss.LinearGaussian(T, Z, np.ones(2), 0.7), y), rtol=1e-13)
+    np.testing.assert_allclose(
+        found.loglik, ss.loglik(ss.LinearGaussian(T, Z, np.ones(2), 0.7), y), rtol=1e-13
+    )
 
 
 def test_the_fit_of_a_model_whose_parts_are_alike_names_them():
@@ -234,11 +259,18 @@ def test_the_fit_of_a_model_whose_parts_are_alike_names_them():
 # --- fits ---
 
 
-@pytest.mark.parametrize("parts", [[(365.25, 2)], pytest.param([(365.25, 3)], marks=LONG), pytest.param([(7, 3), (365.25, 2)], marks=LONG)])
+@pytest.mark.parametrize(
+    "parts",
+    [[(365.25, 2)], pytest.param([(365.25, 3)], marks=LONG), pytest.param([(7, 3), (365.25, 2)], marks=LONG)],
+)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=LONG) for seed in range(1, 5))])
 def test_fits_end_at_a_maximum(parts, seed):
     n, g = 130 if len(parts) == 1 else 500, np.random.default_rng(seed)
-    y = series(n, seed=seed) + 0.3 * np.sin(2 * np.pi * np.arange(n) / 7) * (len(parts) > 1) + 0.02 * g.normal(size=n)
+    y = (
+        series(n, seed=seed)
+        + 0.3 * np.sin(2 * np.pi * np.arange(n) / 7) * (len(parts) > 1)
+        + 0.02 * g.normal(size=n)
+    )
     kind = ss.level()
     for i, (period, count) in enumerate(parts):
         kind = kind + ss.seasonal(period, harmonics=count, name=f"wave{i}")
@@ -270,13 +302,22 @@ def test_matrices_longer_than_the_data(seed):
     g = np.random.default_rng(seed)
     m, n = int(g.integers(1, 3)), int(g.integers(3, 45))
     y, first = missing(g.normal(size=n), g.integers(0, n)), bool(g.random() < 0.5)
-    shapes = {"transition": (m, m), "observation": (1, m), "transition_cov": (m, m), "observation_cov": (1, 1), "selection": (m, m)}
+    shapes = {
+        "transition": (m, m),
+        "observation": (1, m),
+        "transition_cov": (m, m),
+        "observation_cov": (1, 1),
+        "selection": (m, m),
+    }
     shapes |= {"transition_offset": (m,), "observation_offset": (1,)}
     fields = {name: g.normal(size=(n + 5, *shape)) * 0.5 for name, shape in shapes.items()}
     for name in ("transition_cov", "observation_cov"):
         fields[name] = fields[name] @ fields[name].transpose(0, 2, 1) + np.eye(shapes[name][0])
     vary = {name: g.random() < 0.5 for name in shapes}
-    of = lambda cut: {name: (x[: n if cut else n + int(g.integers(0, 6))] if vary[name] else x[0]) for name, x in fields.items()}
+    of = lambda cut: {
+        name: (x[: n if cut else n + int(g.integers(0, 6))] if vary[name] else x[0])
+        for name, x in fields.items()
+    }
     start = ss.Start(diffuse=bool(g.random() < 0.5), cov=1.0, predict_first=first)
     wanted, found = (ss.LinearGaussian(**of(cut), start=start) for cut in (True, False))
     for call in (ss.loglik, lambda m, y: ss.filter(m, y).filtered_mean, lambda m, y: ss.smooth(m, y).mean):

@@ -24,7 +24,9 @@ def assert_as_one_by_one(r, build, Y, start, constraints, rtol=1e-6):
         free = ~np.isnan(one.standard_errors)
         np.testing.assert_allclose(r.estimates[b][free], one.estimates[free], rtol=rtol, atol=1e-9)
         np.testing.assert_array_equal(np.isnan(r.standard_errors[b]), ~free)
-        np.testing.assert_allclose(r.standard_errors[b][free], one.standard_errors[free], rtol=10 * rtol, atol=1e-9)
+        np.testing.assert_allclose(
+            r.standard_errors[b][free], one.standard_errors[free], rtol=10 * rtol, atol=1e-9
+        )
 
 
 def test_local_levels():
@@ -55,14 +57,18 @@ def damped(p):
 
 
 def test_transitions_that_depend_on_parameters():
-    """Then the state behind the first steps does, too, which are part of the kernels; whatever is missing there."""
+    """Then the state behind the first steps does, too, which are part of the kernels; whatever is missing
+    there."""
     g = np.random.default_rng(8)
     slope = np.zeros((6, 80))
     for t in range(1, 80):
         slope[:, t] = 0.7 * slope[:, t - 1] + g.normal(size=6)
     Y = slope.cumsum(axis=1) + g.normal(size=(6, 80)) + 0.7 * g.normal(size=(6, 80)).cumsum(axis=1)
     Y[1, 1] = Y[3, 1] = Y[2, 0] = Y[4, 30] = np.nan
-    start, constraints = {"phi": 0.5, "level": 1.0, "noise": 1.0}, {"level": ss.positive(), "noise": ss.positive()}
+    start, constraints = (
+        {"phi": 0.5, "level": 1.0, "noise": 1.0},
+        {"level": ss.positive(), "noise": ss.positive()},
+    )
     r = ss.fit_many(damped, Y, start, constraints)
     assert "for 6 series" in r.report() and "one by one" not in r.report()
     assert_as_one_by_one(r, damped, Y, start, constraints, rtol=1e-5)
@@ -96,7 +102,9 @@ def test_first_step_a_transition():
     Y = walks(3, 50, seed=7)
 
     def build(p):
-        return ss.LinearGaussian(1.0, 1.0, p["level"], p["noise"], start=ss.Start(0.0, p["level"], predict_first=True))
+        return ss.LinearGaussian(
+            1.0, 1.0, p["level"], p["noise"], start=ss.Start(0.0, p["level"], predict_first=True)
+        )
 
     r = ss.fit_many(build, Y, LEVEL, ss.positive())
     assert r.report().startswith("one compiled filter for 3 series")
@@ -137,7 +145,11 @@ def test_stationary_models(order):
     def build(p):
         return ss.arma(p["ar"] if order[0] else (), -p["ma"] if order[1] else (), p["var"], p["mean"])
 
-    start = {"var": 1.0, "mean": 1.0} | ({"ar": 0.1 * np.ones(order[0])} if order[0] else {}) | ({"ma": 0.1 * np.ones(order[1])})
+    start = (
+        {"var": 1.0, "mean": 1.0}
+        | ({"ar": 0.1 * np.ones(order[0])} if order[0] else {})
+        | ({"ma": 0.1 * np.ones(order[1])})
+    )
     constraints = {"var": ss.positive(), "ar": ss.stationary(), "ma": ss.stationary()}
     constraints = {name: c for name, c in constraints.items() if name in start}
     r = ss.fit_many(build, Y, start, constraints)
@@ -146,7 +158,8 @@ def test_stationary_models(order):
 
 
 def test_known_start_and_regression():
-    """A start of given mean and variance that depend on the parameters, and an observation matrix that varies over time."""
+    """A start of given mean and variance that depend on the parameters, and an observation matrix that varies
+    over time."""
     g = np.random.default_rng(6)
     x = g.normal(size=(50, 1, 1))
     Y = 1.5 * x[:, 0, 0] + g.normal(size=(6, 50))
@@ -177,7 +190,9 @@ def test_a_series_that_fails_stops_no_other():
     r = ss.fit_many(level, Y, LEVEL, ss.positive())
     assert r.converged.tolist() == [True, True, False, True]
     assert np.isnan(r.standard_errors[2]).all() and "not" in r.message[2]
-    assert_as_one_by_one(ss.fit_many(level, Y[[0, 1, 3]], LEVEL, ss.positive()), level, Y[[0, 1, 3]], LEVEL, ss.positive())
+    assert_as_one_by_one(
+        ss.fit_many(level, Y[[0, 1, 3]], LEVEL, ss.positive()), level, Y[[0, 1, 3]], LEVEL, ss.positive()
+    )
 
 
 def test_a_series_that_says_nothing_has_not_converged():
@@ -197,7 +212,11 @@ def test_a_series_that_says_nothing_has_not_converged():
         (["a", "b"], tg.errors.ArgumentError, "wanted \\(k, T\\) numbers"),
         (3, tg.errors.ArgumentError, "Y is a int"),
         (np.array([[1.0, np.inf], [0.0, 1.0]]), tg.errors.DataError, "Y\\[0, 1\\] is inf"),
-        (np.array([[1.0, 2.0], [np.nan, np.nan]]), tg.errors.DataError, "all observations of series 1 are missing"),
+        (
+            np.array([[1.0, 2.0], [np.nan, np.nan]]),
+            tg.errors.DataError,
+            "all observations of series 1 are missing",
+        ),
     ],
 )
 def test_bad_input(Y, error, words):
@@ -207,13 +226,19 @@ def test_bad_input(Y, error, words):
 
 def test_bad_arguments():
     Y = walks(2, 30)
-    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build is a ndarray.*the model function comes first"):
+    with pytest.raises(
+        tg.errors.ArgumentError, match="fit_many: build is a ndarray.*the model function comes first"
+    ):
         ss.fit_many(Y, level, LEVEL, ss.positive())
     with pytest.raises(tg.errors.ArgumentError, match="fit_many: build is a sum of parts"):
         ss.fit_many(ss.level(), Y, LEVEL, ss.positive())
-    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build asks for the parameter 'level'; start has noise"):
+    with pytest.raises(
+        tg.errors.ArgumentError, match="fit_many: build asks for the parameter 'level'; start has noise"
+    ):
         ss.fit_many(level, Y, {"noise": 1.0}, ss.positive())
-    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build returned a tuple; wanted a LinearGaussian"):
+    with pytest.raises(
+        tg.errors.ArgumentError, match="fit_many: build returned a tuple; wanted a LinearGaussian"
+    ):
         ss.fit_many(lambda p: (1.0, 2.0), Y, LEVEL)
     with pytest.raises(tg.errors.ArgumentError, match="start of noise is -1"):
         ss.fit_many(level, Y, {"noise": -1.0, "level": 1.0}, ss.positive())
@@ -222,7 +247,9 @@ def test_bad_arguments():
 def test_series_have_names_and_failures_are_listed():
     """A DataFrame has a series in each column, a dict under each key; a constant series fails alone."""
     g = np.random.default_rng(6)
-    frame = pd.DataFrame(g.normal(size=(60, 3)).cumsum(axis=0) + g.normal(size=(60, 3)), columns=["a", "b", "c"])
+    frame = pd.DataFrame(
+        g.normal(size=(60, 3)).cumsum(axis=0) + g.normal(size=(60, 3)), columns=["a", "b", "c"]
+    )
     settings = ({"v": 1.0, "w": 1.0}, ss.positive())
 
     def build(p):
@@ -230,11 +257,22 @@ def test_series_have_names_and_failures_are_listed():
 
     fits = ss.fit_many(build, frame, *settings)
     table = fits.frame()
-    assert list(table.index) == ["a", "b", "c"] and list(table.columns) == ["v", "w", "se(v)", "se(w)", "loglik", "converged"]
+    assert list(table.index) == ["a", "b", "c"] and list(table.columns) == [
+        "v",
+        "w",
+        "se(v)",
+        "se(w)",
+        "loglik",
+        "converged",
+    ]
     for name in frame:
         one = ss.fit(build, frame[name], *settings)
         np.testing.assert_allclose(table.loc[name, ["v", "w"]].astype(float), one.estimates, rtol=1e-6)
         np.testing.assert_allclose(table.loc[name, "loglik"], one.loglik, rtol=1e-9)
     fits = ss.fit_many(build, {"walk": frame["a"], "constant": np.ones(40)}, *settings)
-    assert list(fits.failures) == ["constant"] and fits.failures["constant"] and fits.converged.tolist() == [True, False]
+    assert (
+        list(fits.failures) == ["constant"]
+        and fits.failures["constant"]
+        and fits.converged.tolist() == [True, False]
+    )
     assert np.isnan(fits.frame().loc["constant", "se(v)"])

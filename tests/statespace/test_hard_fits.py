@@ -1,6 +1,8 @@
-"""Fits of the 45 models of wholesale prices that Stata estimates in statsmodels' tests (its table is read from there).
+"""Fits of the 45 models of wholesale prices that Stata estimates in statsmodels' tests (its table is read
+from there).
 
-They have maxima at the bound of invertibility, several maxima, roots that nearly cancel, and t^3 as a regressor."""
+They have maxima at the bound of invertibility, several maxima, roots that nearly cancel, and t^3 as a
+regressor."""
 
 import re
 from pathlib import Path
@@ -42,7 +44,9 @@ def test_there_are_45():
     assert len(MODELS) == 45 and set(SHORT) <= set(MODELS)
 
 
-@pytest.mark.parametrize("i", [pytest.param(i, marks=() if i in SHORT else pytest.mark.long) for i in MODELS if i != ENDLESS])
+@pytest.mark.parametrize(
+    "i", [pytest.param(i, marks=() if i in SHORT else pytest.mark.long) for i in MODELS if i != ENDLESS]
+)
 def test_as_high_as_stata(i):
     model, loglik = of_stata(i)
     fit = model.fit()
@@ -61,7 +65,9 @@ def test_a_ridge_without_an_end_is_said():
 
 def test_a_bound_is_named_and_said():
     fit = of_stata(13)[0].fit()
-    assert fit.at_bound == ["ma.L3"] and "at the bound of the constraint, no standard error: ma.L3" in str(fit)
+    assert fit.at_bound == ["ma.L3"] and "at the bound of the constraint, no standard error: ma.L3" in str(
+        fit
+    )
     assert "the highest of the maxima found from" in str(fit) and fit.stop.starts > 1
     root = np.roots(np.r_[1.0, fit.params["ma"]])
     assert_allclose(abs(root).max(), 1.0, atol=1e-6)

@@ -1,5 +1,6 @@
-"""Sums of parts, ARIMA, vector autoregressions and dynamic factors: likelihood, forecasts and smoothed parts at given parameters
-against figures of statsmodels 0.15 (its models named beside them, all with exact diffuse start), and fits of their own."""
+"""Sums of parts, ARIMA, vector autoregressions and dynamic factors: likelihood, forecasts and smoothed parts
+at given parameters against figures of statsmodels 0.15 (its models named beside them, all with exact diffuse
+start), and fits of their own."""
 
 import numpy as np
 import pytest
@@ -143,7 +144,11 @@ def test_arima_against_statsmodels(name):
     params = {key: np.asarray(x, float)[()] for key, x in params.items()}
     np.testing.assert_allclose(ss.loglik(specified.model(params), y), loglik, rtol=1e-10)
     lost = settings["order"][1] + np.prod(settings.get("seasonal_order", (0, 0))[1::2])
-    assert problem.used_up == lost and problem.offset == lost * LOG_2PI / 2 and (problem.quick is None) == ("missing" in name or not lost)
+    assert (
+        problem.used_up == lost
+        and problem.offset == lost * LOG_2PI / 2
+        and (problem.quick is None) == ("missing" in name or not lost)
+    )
     if problem.quick is not None:  # the differenced series has the same likelihood
         differenced = ss.loglik(problem.quick.build(params), problem.quick.data)
         np.testing.assert_allclose(differenced, loglik + problem.offset, rtol=1e-10)
@@ -166,20 +171,31 @@ def test_time_trend_is_that_of_a_regression(order):
     line = (0.4 - slope * lagged) / (1 - params["ar"].sum()) + slope * t
     w = FLOW - line if order[1] == 0 else np.diff(FLOW) - line[1:]
     expected = ss.loglik(ss.arma(params["ar"], params.get("ma", ()), 1.3), w)
-    np.testing.assert_allclose(ss.loglik(specified.model(params), FLOW) + order[1] * LOG_2PI / 2, expected, rtol=1e-11)
+    np.testing.assert_allclose(
+        ss.loglik(specified.model(params), FLOW) + order[1] * LOG_2PI / 2, expected, rtol=1e-11
+    )
 
 
-# Growth of real GDP, consumption and investment of the United States, percent, 1959Q2 to 1969Q1 (macrodata of statsmodels, public domain).
+# Growth of real GDP, consumption and investment of the United States, percent, 1959Q2 to 1969Q1 (macrodata of
+# statsmodels, public domain).
 MACRO = np.array(
     [
-        [2.494, 1.529, 8.021], [-0.119, 1.039, -7.213], [0.349, 0.108, 3.443], [2.219, 0.953, 10.266], [-0.468, 1.257, -10.669],
-        [0.163, -0.397, -0.598], [-1.291, 0.134, -13.185], [0.592, -0.028, 2.524], [1.853, 1.477, 7.183], [1.603, 0.484, 8.045],
-        [2.015, 1.982, 1.674], [1.778, 1.059, 5.791], [1.098, 1.222, -0.972], [0.92, 0.806, 1.773], [0.243, 1.408, -3.415],
-        [1.299, 0.671, 5.401], [1.245, 0.95, 1.447], [1.865, 1.352, 3.209], [0.757, 0.835, 1.223], [2.22, 1.955, 4.03],
-        [1.142, 1.742, -0.461], [1.35, 1.82, 2.348], [0.277, 0.281, 0.813], [2.426, 2.199, 9.588], [1.348, 1.1, -0.006],
-        [2.009, 1.703, 3.509], [2.384, 2.773, 0.46], [2.425, 1.467, 8.117], [0.332, 0.255, -1.842], [0.656, 1.14, -0.996],
-        [0.807, 0.415, 0.479], [0.877, 0.58, -2.776], [0.021, 1.354, -4.357], [0.795, 0.511, 2.83], [0.76, 0.614, 2.14],
-        [2.04, 2.361, 2.153], [1.684, 1.521, 3.963], [0.682, 1.863, -3.3], [0.432, 0.458, 1.033], [1.563, 1.114, 6.38],
+        [2.494, 1.529, 8.021], [-0.119, 1.039, -7.213], [0.349, 0.108, 3.443], [2.219, 0.953, 10.266],
+        [-0.468, 1.257, -10.669],
+        [0.163, -0.397, -0.598], [-1.291, 0.134, -13.185], [0.592, -0.028, 2.524], [1.853, 1.477, 7.183],
+        [1.603, 0.484, 8.045],
+        [2.015, 1.982, 1.674], [1.778, 1.059, 5.791], [1.098, 1.222, -0.972], [0.92, 0.806, 1.773], [0.243,
+        1.408, -3.415],
+        [1.299, 0.671, 5.401], [1.245, 0.95, 1.447], [1.865, 1.352, 3.209], [0.757, 0.835, 1.223], [2.22,
+        1.955, 4.03],
+        [1.142, 1.742, -0.461], [1.35, 1.82, 2.348], [0.277, 0.281, 0.813], [2.426, 2.199, 9.588], [1.348,
+        1.1, -0.006],
+        [2.009, 1.703, 3.509], [2.384, 2.773, 0.46], [2.425, 1.467, 8.117], [0.332, 0.255, -1.842], [0.656,
+        1.14, -0.996],
+        [0.807, 0.415, 0.479], [0.877, 0.58, -2.776], [0.021, 1.354, -4.357], [0.795, 0.511, 2.83], [0.76,
+        0.614, 2.14],
+        [2.04, 2.361, 2.153], [1.684, 1.521, 3.963], [0.682, 1.863, -3.3], [0.432, 0.458, 1.033], [1.563,
+        1.114, 6.38],
     ]
 )  # fmt: skip
 
@@ -188,19 +204,37 @@ def test_vector_autoregression_against_statsmodels():
     """VARMAX(MACRO[:, :2], order=(2, 0), trend="c")"""
     specified = ss.var(MACRO[:, :2], order=2)
     problem = specified.model.problem(specified.data, None, None, False, None)
-    assert problem.parameters.names[:6] == ["intercept.y1", "intercept.y2", "L1.y1.y1", "L1.y2.y1", "L2.y1.y1", "L2.y2.y1"]
+    assert problem.parameters.names[:6] == [
+        "intercept.y1",
+        "intercept.y2",
+        "L1.y1.y1",
+        "L1.y2.y1",
+        "L2.y1.y1",
+        "L2.y2.y1",
+    ]
     coefficients = np.array([[0.1, 0.2, -0.1, 0.05], [0.3, 0.1, 0.2, 0.1]])
     cov = np.array([0.4])
-    params = {"intercept": np.array([0.3, 0.4]), "coefficients": coefficients, "sqrt.var": np.array([0.9, 0.6]), "sqrt.cov": cov}
+    params = {
+        "intercept": np.array([0.3, 0.4]),
+        "coefficients": coefficients,
+        "sqrt.var": np.array([0.9, 0.6]),
+        "sqrt.cov": cov,
+    }
     model = specified.model(params)
     np.testing.assert_allclose(ss.loglik(model, MACRO[:, :2]), -97.52131606325317, rtol=1e-12)
-    np.testing.assert_allclose(ss.forecast(model, MACRO[:, :2], 2).mean, [[0.6588, 1.1125], [0.48778, 1.13289]], rtol=1e-12)
+    np.testing.assert_allclose(
+        ss.forecast(model, MACRO[:, :2], 2).mean, [[0.6588, 1.1125], [0.48778, 1.13289]], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
     "settings, params, loglik",
     [
-        ({"order": 2}, {"loadings": [0.9, 0.5, 4.0], "sigma2": [0.3, 0.3, 7.0], "transition": [0.3, 0.2]}, -246.44310630654763),
+        (
+            {"order": 2},
+            {"loadings": [0.9, 0.5, 4.0], "sigma2": [0.3, 0.3, 7.0], "transition": [0.3, 0.2]},
+            -246.44310630654763,
+        ),
         (
             {"error_order": 2},
             {"loadings": [0.9, 0.5, 4.0], "sigma2": [0.3, 0.3, 7.0], "transition": [0.3]}
@@ -209,7 +243,11 @@ def test_vector_autoregression_against_statsmodels():
         ),
         (
             {"factors": 2},
-            {"loadings": [0.9, 0.5, 4.0, 0.3, 1.0], "sigma2": [0.3, 0.3, 7.0], "transition": [[0.3, 0.1], [0.2, -0.1]]},
+            {
+                "loadings": [0.9, 0.5, 4.0, 0.3, 1.0],
+                "sigma2": [0.3, 0.3, 7.0],
+                "transition": [[0.3, 0.1], [0.2, -0.1]],
+            },
             -250.2675438177219,
         ),
     ],
@@ -229,7 +267,8 @@ AHEAD = np.array([[0.7, 1.0], [-0.2, 1.0]])
 
 
 def assert_regressors_enter(specified, params, loglik, mean, errors):
-    """Log-likelihood and forecasts at given parameters; a fit is a maximum, and forecasts from it want the regressors to come."""
+    """Log-likelihood and forecasts at given parameters; a fit is a maximum, and forecasts from it want the
+    regressors to come."""
     params = {name: np.array(x) for name, x in params.items()}
     y = np.asarray(specified.data.raw)
     np.testing.assert_allclose(ss.loglik(specified.model(params), y), loglik, rtol=1e-12)
@@ -239,7 +278,8 @@ def assert_regressors_enter(specified, params, loglik, mean, errors):
 
 
 def test_vector_autoregression_with_regressors_against_statsmodels():
-    """VARMAX(MACRO[:40, :2], exog=WAVES, order=(2, 0), trend="c"), its start set to that of regressors that were as at the first step"""
+    """VARMAX(MACRO[:40, :2], exog=WAVES, order=(2, 0), trend="c"), its start set to that of regressors that
+    were as at the first step"""
     specified = ss.var(MACRO[:40, :2], order=2, exog=WAVES)
     params = {
         "intercept": [0.3, 0.4],
@@ -248,7 +288,10 @@ def test_vector_autoregression_with_regressors_against_statsmodels():
         "sqrt.var": [0.9, 0.6],
         "sqrt.cov": [0.4],
     }
-    mean, errors = [[0.6688, 1.5825], [0.32278, 1.56289]], [[0.9, 0.7211102550927979], [0.9237423883312923, 0.787210264160726]]
+    mean, errors = (
+        [[0.6688, 1.5825], [0.32278, 1.56289]],
+        [[0.9, 0.7211102550927979], [0.9237423883312923, 0.787210264160726]],
+    )
     assert_regressors_enter(specified, params, -108.50428703009126, mean, errors)
     problem = specified.model.problem(specified.data, None, None, False, None)
     assert problem.parameters.names[2:6] == ["beta.x1.y1", "beta.x2.y1", "beta.x1.y2", "beta.x2.y2"]
@@ -264,8 +307,14 @@ def test_dynamic_factor_with_regressors_against_statsmodels():
         "sigma2": [0.3, 0.3, 7.0],
         "transition": [0.3],
     } | {f"error_ar.y{i + 1}": [x] for i, x in enumerate([0.3, 0.1, -0.2])}
-    mean = [[0.4521584152344321, 0.6586304756919809, 1.554127668353251], [-0.12735247542967038, 0.4369235764356446, -0.20961495634172017]]
-    errors = [[1.0535653752852738, 0.7426189494674885, 4.85727924287646], [1.0999545445153633, 0.758773526592297, 4.972517633596968]]
+    mean = [
+        [0.4521584152344321, 0.6586304756919809, 1.554127668353251],
+        [-0.12735247542967038, 0.4369235764356446, -0.20961495634172017],
+    ]
+    errors = [
+        [1.0535653752852738, 0.7426189494674885, 4.85727924287646],
+        [1.0999545445153633, 0.758773526592297, 4.972517633596968],
+    ]
     assert_regressors_enter(specified, params, -239.21217093174621, mean, errors)
 
 
@@ -279,7 +328,9 @@ def test_fits_with_regressors():
     assert fit.gradient < 1e-9 and abs(fit.params["beta"] - beta).max() < 0.4
     with pytest.raises(ArgumentError, match="the model has regressors; give their values at the steps ahead"):
         fit.forecast(2)
-    np.testing.assert_allclose(fit.forecast(2, exog=AHEAD).mean, ss.forecast(fit.model_ahead(2, AHEAD), y, 2).mean)
+    np.testing.assert_allclose(
+        fit.forecast(2, exog=AHEAD).mean, ss.forecast(fit.model_ahead(2, AHEAD), y, 2).mean
+    )
     for X, error, message in (
         (WAVES[:30], ShapeError, "exog has 30 rows and Y has 40"),
         (np.ones(40), DataError, "collinear.*belongs to the intercept"),
@@ -327,12 +378,21 @@ def test_compiled_derivatives(name):
 
     np.testing.assert_allclose(objective(u)[0], on_arrays(u), rtol=1e-10)
     gradient, h = objective(u)[1], 1e-4 * np.eye(u.size)
-    expected = [(8 * (on_arrays(u + e) - on_arrays(u - e)) - on_arrays(u + 2 * e) + on_arrays(u - 2 * e)) / 12e-4 for e in h]
+    expected = [
+        (8 * (on_arrays(u + e) - on_arrays(u - e)) - on_arrays(u + 2 * e) + on_arrays(u - 2 * e)) / 12e-4
+        for e in h
+    ]
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-6 * abs(gradient).max())
     H = objective.hessian(u)
-    expected = [(8 * (objective(u + e)[1] - objective(u - e)[1]) - objective(u + 2 * e)[1] + objective(u - 2 * e)[1]) / 12e-4 for e in h]
+    expected = [
+        (8 * (objective(u + e)[1] - objective(u - e)[1]) - objective(u + 2 * e)[1] + objective(u - 2 * e)[1])
+        / 12e-4
+        for e in h
+    ]
     np.testing.assert_allclose(H, expected, rtol=1e-5, atol=1e-6 * abs(H).max())
-    np.testing.assert_allclose(-problem.scores(u).sum(axis=0), gradient, rtol=1e-7, atol=1e-7 * abs(gradient).max())
+    np.testing.assert_allclose(
+        -problem.scores(u).sum(axis=0), gradient, rtol=1e-7, atol=1e-7 * abs(gradient).max()
+    )
     assert len(problem.scores(u)) == inner.data.steps
 
 
@@ -343,8 +403,8 @@ def test_parts_of_one_kind_have_names_of_their_own():
 
 
 def test_moving_average_at_its_bound():
-    """White noise that was differenced: the moving average ends at -1, where the likelihood piles up; the variance is that of the
-    noise."""
+    """White noise that was differenced: the moving average ends at -1, where the likelihood piles up; the
+    variance is that of the noise."""
     y = np.random.default_rng(0).normal(size=100)
     fit = ss.sarimax(y, (0, 1, 1)).fit()
     assert fit.at_bound == ["ma.L1"] and np.isnan(fit.standard_errors[0])
@@ -361,7 +421,16 @@ def test_parameters_of_small_unit():
 
 
 @pytest.mark.parametrize(
-    "name", ["autoregression beside a slope", "cycle", "regression", "ARMA", "seasonal ARIMA", "VAR", "factor, errors"]
+    "name",
+    [
+        "autoregression beside a slope",
+        "cycle",
+        "regression",
+        "ARMA",
+        "seasonal ARIMA",
+        "VAR",
+        "factor, errors",
+    ],
 )
 def test_models_on_any_device(xp, name):
     """The same log-likelihood for data on the device, from parameters there."""
@@ -388,7 +457,11 @@ def test_models_on_any_device(xp, name):
 
 # SARIMAX(FLOW, ..., simple_differencing=True), with a stationary start
 LISTS = {
-    "([1, 3], 0, [2])": (dict(order=([1, 3], 0, [2])), {"ar": [0.58, 0.4], "ma": [0.27], "sigma2": 0.78}, -102.8774305974151),
+    "([1, 3], 0, [2])": (
+        dict(order=([1, 3], 0, [2])),
+        {"ar": [0.58, 0.4], "ma": [0.27], "sigma2": 0.78},
+        -102.8774305974151,
+    ),
     "([1, 3], 1, [2]) c": (
         dict(order=([1, 3], 1, [2]), trend="c"),
         {"intercept": 0.034, "ar": [-0.395, 0.125], "ma": [-0.18], "sigma2": 0.79},
@@ -437,7 +510,8 @@ def test_gaps_between_lags_are_zeros():
 
 
 def test_powers_of_time():
-    """phi(B) mu = c + b t^2: the same likelihood with mu taken off by hand, and the same maximum as with powers as regressors."""
+    """phi(B) mu = c + b t^2: the same likelihood with mu taken off by hand, and the same maximum as with
+    powers as regressors."""
     phi, t = np.array([0.5, -0.2]), np.arange(40.0)
     at = np.array([2.0, 9.0, 30.0])[:, None]
     lagged = at ** np.arange(3) - sum(c * (at - i) ** np.arange(3) for i, c in enumerate(phi, 1))
@@ -446,13 +520,17 @@ def test_powers_of_time():
         specified = ss.sarimax(FLOW, (2, d, 0), trend=[1, 0, 1])
         params = {"intercept": 0.4, "trend.2": 0.01, "ar": phi, "sigma2": 1.3}
         expected = ss.loglik(ss.arma(phi, (), 1.3), w)
-        np.testing.assert_allclose(ss.loglik(specified.model(params), FLOW) + d * LOG_2PI / 2, expected, rtol=1e-10)
+        np.testing.assert_allclose(
+            ss.loglik(specified.model(params), FLOW) + d * LOG_2PI / 2, expected, rtol=1e-10
+        )
     fit = ss.sarimax(FLOW, (1, 0, 1), trend=[1, 1, 1]).fit()
     assert fit.names[:3] == ["intercept", "drift", "trend.2"]
     regression = lambda n: np.arange(n, n + 40.0)[:, None] ** np.arange(3) / 40.0 ** np.arange(3)
     other = ss.sarimax(FLOW, (1, 0, 1), exog=regression(0)).fit()
     np.testing.assert_allclose(fit.loglik, other.loglik, rtol=1e-10)
-    np.testing.assert_allclose(fit.forecast(3).mean, other.forecast(3, exog=regression(40)[:3]).mean, rtol=1e-6)
+    np.testing.assert_allclose(
+        fit.forecast(3).mean, other.forecast(3, exog=regression(40)[:3]).mean, rtol=1e-6
+    )
     gaps = ss.sarimax(GAPS, (0, 1, 1), trend=[0, 0, 1]).fit()
     assert gaps.names == ["trend.2", "ma.L1", "sigma2"] and np.isfinite(gaps.forecast(2).mean).all()
 
@@ -473,7 +551,8 @@ def test_bad_lists():
 
 @pytest.mark.parametrize("order", [(1, 0, 0), (1, 1, 0)])
 def test_arima_with_measurement_error(order):
-    """statsmodels' likelihood at our estimates; with differences it lacks the constant of what begins them."""
+    """statsmodels' likelihood at our estimates; with differences it lacks the constant of what begins
+    them."""
     g = np.random.default_rng(2)
     e, x = g.normal(size=120), np.zeros(120)
     for t in range(1, 120):

@@ -1,7 +1,7 @@
 """Random models against the multivariate normal density of all data, in 60 decimal digits.
 
-The reference has no recursion over a filter: it builds the covariance of all observations, and regresses on the diffuse part of the start.
-Its derivatives are differences in these digits."""
+The reference has no recursion over a filter: it builds the covariance of all observations, and regresses on
+the diffuse part of the start. Its derivatives are differences in these digits."""
 
 import decimal
 from decimal import Decimal
@@ -47,12 +47,25 @@ class RandomModel:
 
     def __init__(self, seed):
         g = np.random.default_rng(seed)
-        self.m, self.p, self.n = m, p, n = int(g.integers(1, 5)), int(g.integers(1, 4)), int(g.integers(9, 14))
+        self.m, self.p, self.n = m, p, n = (
+            int(g.integers(1, 5)),
+            int(g.integers(1, 4)),
+            int(g.integers(9, 14)),
+        )
         self.mark = g.random(m) < g.choice([0.0, 0.4, 1.0])
         self.first, self.joseph = bool(g.random() < 0.3), bool(g.random() < 0.2)
         vary = {name for name in "TZAHcd" if g.random() < g.choice([0.0, 0.4])}
         apart = {"H"} if g.random() < 0.5 else set()
-        shapes = {"T": (m, m), "Z": (p, m), "A": (m, 2), "H": (p, p), "c": (m,), "d": (p,), "a": (m,), "C": (m, m)}
+        shapes = {
+            "T": (m, m),
+            "Z": (p, m),
+            "A": (m, 2),
+            "H": (p, p),
+            "c": (m,),
+            "d": (p,),
+            "a": (m,),
+            "C": (m, m),
+        }
         self.parts = {}
         for name, shape in shapes.items():
             base = g.normal(size=(n + AHEAD, *shape) if name in vary else shape)
@@ -80,12 +93,16 @@ class RandomModel:
 
 
 class DenseNormal:
-    """Means and covariances of all states and observations of a random model, and the diffuse columns of both."""
+    """Means and covariances of all states and observations of a random model, and the diffuse columns of
+    both."""
 
     def __init__(self, model, u):
         m, steps = model.m, model.n + AHEAD
         f = model.fields(u, EXACT)
-        at = {name: (lambda t, x=f[name], k=k: x[t] if x.ndim > k else x) for name, k in zip("TZAHcd", (2, 2, 2, 2, 1, 1), strict=True)}
+        at = {
+            name: (lambda t, x=f[name], k=k: x[t] if x.ndim > k else x)
+            for name, k in zip("TZAHcd", (2, 2, 2, 2, 1, 1), strict=True)
+        }
         eye = EXACT(np.eye(m))
         keep = EXACT((~model.mark).astype(float))
         a, P, D = f["a"] * keep, (f["C"] @ f["C"].T) * keep[:, None] * keep, eye[:, model.mark]
@@ -167,7 +184,9 @@ def drawn(seed):
     raise AssertionError("no model")
 
 
-@pytest.mark.parametrize("seed", [s if s in QUICK else pytest.param(s, marks=pytest.mark.long) for s in range(200)])
+@pytest.mark.parametrize(
+    "seed", [s if s in QUICK else pytest.param(s, marks=pytest.mark.long) for s in range(200)]
+)
 def test_random_models_in_multiple_precision(seed, monkeypatch):
     if seed % 2 or seed >= 10:
         for name in ("FEW", "SHORT", "FILTERED"):
@@ -178,7 +197,10 @@ def test_random_models_in_multiple_precision(seed, monkeypatch):
         value, gradient, hessian = differences(lambda u: DenseNormal(model, u).loglik(), EXACT(model.u))
         mean, cov = dense.given_data()
         ahead = slice(n * p, None)
-        signal, spread = dense.Z[ahead] @ mean + dense.d[ahead], dense.Z[ahead] @ cov @ dense.Z[ahead].T + dense.H[ahead, ahead]
+        signal, spread = (
+            dense.Z[ahead] @ mean + dense.d[ahead],
+            dense.Z[ahead] @ cov @ dense.Z[ahead].T + dense.H[ahead, ahead],
+        )
     f = lambda u: ss.loglik(model.build(u), model.y, model.joseph)
     assert_near(f(model.u), value, 1e-9)
     assert_near(tg.grad(f)(model.u), gradient, 1e-8)

@@ -1,4 +1,5 @@
-"""Extended and unscented filters: the linear case is the Kalman filter, and non-linear ones are recomputed in plain NumPy."""
+"""Extended and unscented filters: the linear case is the Kalman filter, and non-linear ones are recomputed in
+plain NumPy."""
 
 import math
 
@@ -30,12 +31,19 @@ def linear(p):
 
 
 def as_nonlinear(kind, **options):
-    return kind(lambda x, p, t: T @ x * p[0], lambda x, p, t: Z @ x, lambda p, t: Q * p[1], R, (MEAN, COV), **options)
+    return kind(
+        lambda x, p, t: T @ x * p[0], lambda x, p, t: Z @ x, lambda p, t: Q * p[1], R, (MEAN, COV), **options
+    )
 
 
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize(
-    "model", [as_nonlinear(ss.extended), as_nonlinear(ss.unscented), as_nonlinear(ss.unscented, alpha=0.7, beta=1.5, kappa=1.0)]
+    "model",
+    [
+        as_nonlinear(ss.extended),
+        as_nonlinear(ss.unscented),
+        as_nonlinear(ss.unscented, alpha=0.7, beta=1.5, kappa=1.0),
+    ],
 )
 def test_the_linear_case_is_the_kalman_filter(model, gaps):
     y = data(gaps=gaps)
@@ -43,11 +51,23 @@ def test_the_linear_case_is_the_kalman_filter(model, gaps):
     np.testing.assert_allclose(model.loglik(P0, y), expected(P0), rtol=1e-12)
     np.testing.assert_allclose(tg.grad(model.loglik)(P0, y), tg.grad(expected)(P0), rtol=1e-11)
     np.testing.assert_allclose(
-        tg.hessian(lambda p: model.loglik(p, y[:8]))(P0), tg.hessian(lambda p: ss.loglik(linear(p), y[:8]))(P0), rtol=1e-9
+        tg.hessian(lambda p: model.loglik(p, y[:8]))(P0),
+        tg.hessian(lambda p: ss.loglik(linear(p), y[:8]))(P0),
+        rtol=1e-9,
     )
     found, known = model.filter(P0, y), ss.filter(linear(P0), y)
-    for name in ("predicted_mean", "predicted_cov", "filtered_mean", "filtered_cov", "innovation_cov", "loglik_terms", "loglik"):
-        np.testing.assert_allclose(getattr(found, name), getattr(known, name), rtol=1e-10, atol=1e-12, err_msg=name)
+    for name in (
+        "predicted_mean",
+        "predicted_cov",
+        "filtered_mean",
+        "filtered_cov",
+        "innovation_cov",
+        "loglik_terms",
+        "loglik",
+    ):
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(known, name), rtol=1e-10, atol=1e-12, err_msg=name
+        )
     np.testing.assert_allclose(found.innovations, known.innovations, rtol=1e-11, atol=1e-12, equal_nan=True)
     k = model.kernel()
     theta = np.stack([P0, P0 * 0.9], axis=1)
@@ -143,8 +163,14 @@ def unscented_by_hand(p, y, *weights):
 
 MODELS = {
     "extended": (ss.extended(swing, look, NOISE, SEEN, START), extended_by_hand),
-    "unscented": (ss.unscented(swing, look, NOISE, SEEN, START), lambda p, y: unscented_by_hand(p, y, 1.0, 2.0, 0.0)),
-    "narrow": (ss.unscented(swing, look, NOISE, SEEN, START, 0.5, 2.0, 1.0), lambda p, y: unscented_by_hand(p, y, 0.5, 2.0, 1.0)),
+    "unscented": (
+        ss.unscented(swing, look, NOISE, SEEN, START),
+        lambda p, y: unscented_by_hand(p, y, 1.0, 2.0, 0.0),
+    ),
+    "narrow": (
+        ss.unscented(swing, look, NOISE, SEEN, START, 0.5, 2.0, 1.0),
+        lambda p, y: unscented_by_hand(p, y, 0.5, 2.0, 1.0),
+    ),
 }
 
 
@@ -187,7 +213,9 @@ def test_fitted_by_the_batched_optimiser(kind):
     starts = np.array([[6.0, 12.0, 9.0], [0.1, 0.5, 0.0]])
     r = tg.optimize.minimize_many(lambda p: -k(p, y.T), starts, vectorized=True, gtol=1e-6)
     assert r.converged.all() and np.ptp(r.x, axis=1).max() < 1e-6
-    alone = tg.optimize.minimize(lambda p: -model.loglik(p, y), TRUE, method="trust-exact", options={"gtol": 1e-5})
+    alone = tg.optimize.minimize(
+        lambda p: -model.loglik(p, y), TRUE, method="trust-exact", options={"gtol": 1e-5}
+    )
     np.testing.assert_allclose(r.x[:, 0], alone.x, rtol=1e-5)
 
 
@@ -201,7 +229,9 @@ def test_parameters_with_names_scalars_and_starts():
         return [p["K"] * 0.2], 0.01
 
     for kind in KINDS:
-        model = kind(grow, lambda x, p, t: x[0], lambda p, t: 0.001 * (1 + 0.1 * t), lambda p, t: p["s"], start)
+        model = kind(
+            grow, lambda x, p, t: x[0], lambda p, t: 0.001 * (1 + 0.1 * t), lambda p, t: p["s"], start
+        )
         p = {"r": 0.5, "K": 1.1, "s": 0.02}
         value, gradient = tg.value_and_grad(model.loglik)(p, y)
         many = {name: np.array([v, v]) for name, v in p.items()}
@@ -240,7 +270,9 @@ def test_on_the_library(kind, xp):
 
     y = np.array([[0.3, 0.1], [np.nan, 0.4], [0.2, -0.2]])
     p = np.array([0.9])
-    model = kind(f, h, 0.1, np.array([0.2, 0.3]) if xp is np else xp.asarray([0.2, 0.3]), (xp.zeros(2), xp.eye(2)))
+    model = kind(
+        f, h, 0.1, np.array([0.2, 0.3]) if xp is np else xp.asarray([0.2, 0.3]), (xp.zeros(2), xp.eye(2))
+    )
     plain = kind(lambda x, p, t: np.sin(x) * p[0], h, 0.1, np.array([0.2, 0.3]), (np.zeros(2), np.eye(2)))
     value, gradient = tg.value_and_grad(model.loglik)(xp.asarray(p), xp.asarray(y))
     expected = tg.value_and_grad(plain.loglik)(p, y)
@@ -257,14 +289,54 @@ first = lambda x, p, t: x[0]
 @pytest.mark.parametrize(
     "model, y, error, text",
     [
-        (ss.extended(same, same, 0.1, 0.1, ss.Start(diffuse=True)), np.ones((3, 2)), ArgumentError, "neither diffuse nor stationary"),
-        (ss.extended(same, same, 0.1, 0.1, np.zeros(2)), np.ones((3, 2)), ArgumentError, r"start: wanted \(mean, cov\)"),
-        (ss.extended(same, same, 0.1, 0.1, STATE), np.ones((3, 3)), ShapeError, "observation: .* 2 numbers, and 3 numbers are observed"),
-        (ss.extended(lambda x, p, t: x[:1], same, 0.1, 0.1, STATE), np.ones((3, 2)), ShapeError, "transition: .* 1 numbers, and 2 states"),
-        (ss.extended(same, same, np.ones(3), 0.1, STATE), np.ones((3, 2)), ShapeError, r"transition_cov: shape \(3,\)"),
-        (ss.extended(same, same, 0.1, 0.1, (np.zeros(2), np.ones(3))), np.ones((3, 2)), ShapeError, r"start: cov: shape \(3,\)"),
-        (ss.extended(same, same, 0.1, -5.0, STATE), np.ones((3, 2)), NotPositiveDefiniteError, "step 0 of the filter: "),
-        (ss.extended(same, lambda x, p, t: x[0], 0.1, -5.0, STATE), np.ones(3), NotPositiveDefiniteError, "step 0"),
+        (
+            ss.extended(same, same, 0.1, 0.1, ss.Start(diffuse=True)),
+            np.ones((3, 2)),
+            ArgumentError,
+            "neither diffuse nor stationary",
+        ),
+        (
+            ss.extended(same, same, 0.1, 0.1, np.zeros(2)),
+            np.ones((3, 2)),
+            ArgumentError,
+            r"start: wanted \(mean, cov\)",
+        ),
+        (
+            ss.extended(same, same, 0.1, 0.1, STATE),
+            np.ones((3, 3)),
+            ShapeError,
+            "observation: .* 2 numbers, and 3 numbers are observed",
+        ),
+        (
+            ss.extended(lambda x, p, t: x[:1], same, 0.1, 0.1, STATE),
+            np.ones((3, 2)),
+            ShapeError,
+            "transition: .* 1 numbers, and 2 states",
+        ),
+        (
+            ss.extended(same, same, np.ones(3), 0.1, STATE),
+            np.ones((3, 2)),
+            ShapeError,
+            r"transition_cov: shape \(3,\)",
+        ),
+        (
+            ss.extended(same, same, 0.1, 0.1, (np.zeros(2), np.ones(3))),
+            np.ones((3, 2)),
+            ShapeError,
+            r"start: cov: shape \(3,\)",
+        ),
+        (
+            ss.extended(same, same, 0.1, -5.0, STATE),
+            np.ones((3, 2)),
+            NotPositiveDefiniteError,
+            "step 0 of the filter: ",
+        ),
+        (
+            ss.extended(same, lambda x, p, t: x[0], 0.1, -5.0, STATE),
+            np.ones(3),
+            NotPositiveDefiniteError,
+            "step 0",
+        ),
         (
             ss.extended(lambda x, p, t: np.log(x), lambda x, p, t: x[0], 0.1, 0.5, STATE),
             -np.ones(3),

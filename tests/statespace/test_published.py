@@ -1,4 +1,5 @@
-"""Box and Jenkins' airline model against R's arima, and sums of components against the same models by hand."""
+"""Box and Jenkins' airline model against R's arima, and sums of components against the same models by
+hand."""
 
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import pytest
 import tapegrad as tg
 from tapegrad import statespace as ss
 
-AIRLINE = np.loadtxt(Path(__file__).parents[2] / "examples" / "data" / "airline.csv", delimiter=",", skiprows=3, usecols=1)
+AIRLINE = np.loadtxt(
+    Path(__file__).parents[2] / "examples" / "data" / "airline.csv", delimiter=",", skiprows=3, usecols=1
+)
 
 
 def test_airline_model():
-    """R: arima(log(AirPassengers), c(0, 1, 1), list(order = c(0, 1, 1), period = 12)); Stata: log likelihood 244.69651."""
+    """R: arima(log(AirPassengers), c(0, 1, 1), list(order = c(0, 1, 1), period = 12)); Stata: log likelihood
+    244.69651."""
     y = pd.Series(np.log(AIRLINE), index=pd.date_range("1949", periods=144, freq="MS"), name="passengers")
     fit = ss.sarimax(y, order=(0, 1, 1), seasonal_order=(0, 1, 1, 12)).fit()
     assert fit.names == ["ma.L1", "ma.S.L12", "sigma2"]
@@ -29,8 +33,8 @@ def test_airline_model():
 
 
 def test_structural_model_of_the_airline_data():
-    """The basic structural model of A. C. Harvey (1989), 4.5.3: no slope noise, a seasonal pattern that changes slowly; by hand and as a
-    sum the same."""
+    """The basic structural model of A. C. Harvey (1989), 4.5.3: no slope noise, a seasonal pattern that
+    changes slowly; by hand and as a sum the same."""
     y = np.log(AIRLINE)[:96]
     fit = ss.fit(ss.level() + ss.trend(var=0) + ss.seasonal(12), y)
     assert not fit.at_bound and fit.problem.described.title == "level + trend + seasonal(12)"
@@ -47,12 +51,15 @@ def test_structural_model_of_the_airline_data():
     by_hand = ss.fit(build, y, {"noise": 1e-4, "level": 1e-4, "seasonal": 1e-5}, ss.positive())
     np.testing.assert_allclose(fit.estimates, by_hand.estimates, rtol=1e-6)
     np.testing.assert_allclose(fit.standard_errors, by_hand.standard_errors, rtol=1e-5)
-    np.testing.assert_allclose(fit.components()["seasonal"].mean, ss.smooth(by_hand.model, y).mean[:, 2], atol=1e-7)
+    np.testing.assert_allclose(
+        fit.components()["seasonal"].mean, ss.smooth(by_hand.model, y).mean[:, 2], atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("varying", [False, True])
 def test_regression_in_both_ways(varying):
-    """A slope that is a parameter, or a diffuse state that stays: the same estimate; and its random walk, simulated, is followed."""
+    """A slope that is a parameter, or a diffuse state that stays: the same estimate; and its random walk,
+    simulated, is followed."""
     rng = np.random.default_rng(8)
     x, drift = rng.normal(size=120), np.cumsum(0.2 * rng.normal(size=120))
     y = 2.0 + x * (1.5 + drift * varying) + 0.5 * rng.normal(size=120)
@@ -71,7 +78,9 @@ def test_cycle():
     """A damped cycle of period 9, simulated: its period is found, its start is stationary."""
     rng = np.random.default_rng(6)
     model = ss.cycle(period=9.0, damping=0.95, var=0.5) + ss.level(var=0) + ss.noise(var=0.1)
-    turn = 0.95 * np.array([[np.cos(2 * np.pi / 9), np.sin(2 * np.pi / 9)], [-np.sin(2 * np.pi / 9), np.cos(2 * np.pi / 9)]])
+    turn = 0.95 * np.array(
+        [[np.cos(2 * np.pi / 9), np.sin(2 * np.pi / 9)], [-np.sin(2 * np.pi / 9), np.cos(2 * np.pi / 9)]]
+    )
     by_hand = ss.LinearGaussian(turn, np.array([1.0, 0.0]), 0.5, 0.1, start=ss.Start(stationary=True))
     y = ss.simulate(by_hand, 150, rng=rng).observations[0, :, 0] + 3.0
     fit = ss.fit(ss.level(var=0) + ss.cycle(period=(3, 40)), y)

@@ -1,7 +1,9 @@
-"""Published numbers of Stata, R (KFAS, FKF), Gauss (Kim and Nelson) and Matlab (Durbin and Koopman), as statsmodels' tests keep them.
+"""Published numbers of Stata, R (KFAS, FKF), Gauss (Kim and Nelson) and Matlab (Durbin and Koopman), as
+statsmodels' tests keep them.
 
-They are read from the installed package: 8,000 numbers in all. Likelihoods and states agree at the printed digits. Estimates of other
-programs are where their searches stopped: they are within a hundredth of a standard error of the maximum."""
+They are read from the installed package: 8,000 numbers in all. Likelihoods and states agree at the printed
+digits. Estimates of other programs are where their searches stopped: they are within a hundredth of a
+standard error of the maximum."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,9 @@ from tapegrad import statespace as ss
 FOLDER = Path(results.__file__).parent
 MACRO = datasets.macrodata.load_pandas().data
 GROWTH = 400 * np.diff(np.log(MACRO[["realgdp", "realcons"]].to_numpy()[:21]), axis=0)
-GERMANY = pd.DataFrame(np.diff(np.log(results_varmax.lutkepohl_data), axis=0)[:75], columns=["dln_inv", "dln_inc", "dln_consump"])
+GERMANY = pd.DataFrame(
+    np.diff(np.log(results_varmax.lutkepohl_data), axis=0)[:75], columns=["dln_inv", "dln_inc", "dln_consump"]
+)
 LOG_2PI = np.log(2 * np.pi)
 
 
@@ -37,7 +41,8 @@ def decimals(x):
 def printed(found, wanted, units=1.0, digits=15):
     """Compare at the printed digits: `units` in the last place of the longest number of each column.
 
-    Zeros at the end are not printed, so that the longest number tells the places. No number has more than `digits`."""
+    Zeros at the end are not printed, so that the longest number tells the places. No number has more than
+    `digits`."""
     wanted = np.asarray(wanted, float)
     found = np.asarray(found, float)
     assert found.shape == wanted.shape
@@ -54,7 +59,9 @@ def printed(found, wanted, units=1.0, digits=15):
 def near_maximum(fit, published, names=None):
     """The published estimates are near those of the fit, in units of standard errors."""
     rows = [fit.names.index(name) for name in names or fit.names]
-    np.testing.assert_allclose((np.array(published) - fit.estimates[rows]) / fit.standard_errors[rows], 0.0, atol=0.01)
+    np.testing.assert_allclose(
+        (np.array(published) - fit.estimates[rows]) / fit.standard_errors[rows], 0.0, atol=0.01
+    )
 
 
 # --- KFAS: exact diffuse starts -----------------------------------------------------------------------------
@@ -73,14 +80,24 @@ EXACT = {
     "local_level": (ss.local_level(1.993, 8.253), RISE),
     "local_linear_trend": (ss.local_linear_trend(1.993, 8.253, 2.334), TREND),
     "local_linear_trend_missing": (ss.local_linear_trend(1.993, 8.253, 2.334), LATE),
-    "common_level": (ss.LinearGaussian(np.eye(2), np.array([[1.0, 0.0], [0.1111, 1.0]]), [3.2324, 0.0], np.ones(2)), BOTH),
-    "common_level_restricted": (ss.LinearGaussian(1.0, np.array([[1.0], [0.1111]]), 3.2324, np.ones(2)), BOTH),
+    "common_level": (
+        ss.LinearGaussian(np.eye(2), np.array([[1.0, 0.0], [0.1111, 1.0]]), [3.2324, 0.0], np.ones(2)),
+        BOTH,
+    ),
+    "common_level_restricted": (
+        ss.LinearGaussian(1.0, np.array([[1.0], [0.1111]]), 3.2324, np.ones(2)),
+        BOTH,
+    ),
     "var1": (ss.LinearGaussian(PHI, np.eye(2), NOISE, np.zeros(2)), GROWTH),
     "var1_missing": (ss.LinearGaussian(PHI, np.eye(2), NOISE, np.zeros(2)), MISSING),
     "var1_measurement_error": (ss.LinearGaussian(PHI, np.eye(2), NOISE, np.array([4.0, 5.0])), GROWTH),
     "dfm": (
         ss.LinearGaussian(
-            np.array([[0.9, 0.1], [1.0, 0.0]]), np.array([[0.5, 0.0], [1.0, 0.0]]), 1.0, np.array([1.5, 2.0]), np.array([[1.0], [0.0]])
+            np.array([[0.9, 0.1], [1.0, 0.0]]),
+            np.array([[0.5, 0.0], [1.0, 0.0]]),
+            1.0,
+            np.array([1.5, 2.0]),
+            np.array([[1.0], [0.0]]),
         ),
         GROWTH,
     ),
@@ -91,8 +108,9 @@ EXACT = {
 def test_exact_diffuse_starts_of_kfas(name):
     """Filtered and smoothed states and log-likelihood.
 
-    KFAS leaves out log(2 pi) / 2 for each diffuse element. Its states of the diffuse steps are wrong where two observations see one
-    diffuse element, as statsmodels' authors found too; `test_multiple_precision` covers such starts."""
+    KFAS leaves out log(2 pi) / 2 for each diffuse element. Its states of the diffuse steps are wrong where
+    two observations see one diffuse element, as statsmodels' authors found too; `test_multiple_precision`
+    covers such starts."""
     model, y = EXACT[name]
     table = pd.read_csv(FOLDER / f"results_exact_initial_{name}_R.csv")
     filtered, smoothed, n = ss.filter(model, y), ss.smooth(model, y), len(y)
@@ -105,18 +123,34 @@ def test_exact_diffuse_starts_of_kfas(name):
     counted += printed(filtered.predicted_mean[later:], of("a", m)[later - first :], 1e6)
     if "sumV" in table:
         counted += printed(smoothed.cov[first:].sum(axis=(1, 2)), table["sumV"].to_numpy()[first:n], 1e6)
-        counted += printed(filtered.predicted_cov[later:].sum(axis=(1, 2)), table["sumP"].to_numpy()[later:n], 1e6)
+        counted += printed(
+            filtered.predicted_cov[later:].sum(axis=(1, 2)), table["sumP"].to_numpy()[later:n], 1e6
+        )
     else:
         counted += printed(smoothed.cov[first:].reshape(n - first, -1), of("V", m * m), 1e6)
-        counted += printed(filtered.predicted_cov[later:].reshape(n - later, -1), of("P", m * m)[later - first :], 1e6)
+        counted += printed(
+            filtered.predicted_cov[later:].reshape(n - later, -1), of("P", m * m)[later - first :], 1e6
+        )
     assert counted > 30
 
 
 # --- KFAS: structural models --------------------------------------------------------------------------------
 
 UNEMPLOYED = MACRO["unemp"].to_numpy()
-DIFFUSE = {"local_level": 1, "random_walk": 1, "local_linear_trend": 2, "smooth_trend": 2, "random_trend": 2, "rtrend_ar1": 2}
-DIFFUSE |= {"irregular": 0, "deterministic_constant": 1, "deterministic_trend": 2, "local_linear_deterministic_trend": 2}
+DIFFUSE = {
+    "local_level": 1,
+    "random_walk": 1,
+    "local_linear_trend": 2,
+    "smooth_trend": 2,
+    "random_trend": 2,
+    "rtrend_ar1": 2,
+}
+DIFFUSE |= {
+    "irregular": 0,
+    "deterministic_constant": 1,
+    "deterministic_trend": 2,
+    "local_linear_deterministic_trend": 2,
+}
 DIFFUSE |= {"random_walk_with_drift": 2}
 STRUCTURAL = {
     "irregular": ss.Structural((ss.noise().parts[0],)),
@@ -129,7 +163,10 @@ STRUCTURAL = {
     "local_linear_trend": ss.level() + ss.trend(),
     "smooth_trend": ss.level(var=0) + ss.trend(),
     "random_trend": ss.level(var=0) + ss.trend() + ss.noise(var=0),
-    "rtrend_ar1": ss.level(var=0) + ss.trend() + ss.ar(1) + ss.noise(var=0),  # the highest point is at a unit root
+    "rtrend_ar1": ss.level(var=0)
+    + ss.trend()
+    + ss.ar(1)
+    + ss.noise(var=0),  # the highest point is at a unit root
 }
 
 
@@ -160,7 +197,9 @@ def test_prices_with_three_lags():
     fit = ss.sarimax(true["data"], order=(3, 1, 0)).fit()
     near_maximum(fit, of_stata(true, "params_ar", "params_variance"))
     np.testing.assert_allclose(fit.standard_errors, of_stata(true, "se_ar", "se_variance"), rtol=1e-4)
-    assert printed([fit.loglik], [true["loglike"]], 2) and printed([fit.aic, fit.bic], [true["aic"], true["bic"]], 2)
+    assert printed([fit.loglik], [true["loglike"]], 2) and printed(
+        [fit.aic, fit.bic], [true["aic"], true["bic"]], 2
+    )
 
 
 @pytest.mark.parametrize("name", ["wpi1_stationary", "wpi1_seasonal"])
@@ -171,7 +210,10 @@ def test_prices(name):
     else:
         model = ss.sarimax(np.log(true["data"]), order=(1, 1, [1, 4]), trend="c")
     fit = model.fit()
-    found, J = [fit.params["intercept"] / (1 - fit.params["ar"][0]), *fit.estimates[1:]], np.eye(len(fit.names))
+    found, J = (
+        [fit.params["intercept"] / (1 - fit.params["ar"][0]), *fit.estimates[1:]],
+        np.eye(len(fit.names)),
+    )
     J[0, :2] = [1 / (1 - fit.params["ar"][0]), found[0] / (1 - fit.params["ar"][0])]
     J[-1, -1] = 0.5 / fit.params["sigma2"] ** 0.5
     errors = {kind: np.sqrt(np.diag(J @ fit.cov(cov) @ J.T)) for kind, cov in KINDS.items()}
@@ -192,8 +234,12 @@ def test_passengers():
     near_maximum(fit, of_stata(true, "params_ma", "params_seasonal_ma", "params_variance"))
     for kind in ("oim", "opg"):
         errors = np.sqrt(np.diag(fit.cov(KINDS[kind])))
-        np.testing.assert_allclose(errors[:2], of_stata(true, f"se_ma_{kind}", f"se_seasonal_ma_{kind}"), rtol=1e-4)
-        np.testing.assert_allclose(errors[2] / 2 / fit.params["sigma2"] ** 0.5, true[f"se_stddev_{kind}"][0], rtol=1e-4)
+        np.testing.assert_allclose(
+            errors[:2], of_stata(true, f"se_ma_{kind}", f"se_seasonal_ma_{kind}"), rtol=1e-4
+        )
+        np.testing.assert_allclose(
+            errors[2] / 2 / fit.params["sigma2"] ** 0.5, true[f"se_stddev_{kind}"][0], rtol=1e-4
+        )
     printed([fit.loglik], [true["loglike"]], 3)
     printed([fit.aic, fit.bic], [true["aic"], true["bic"]], 2)
 
@@ -219,10 +265,18 @@ def at(model, params, like):
 
 
 def test_consumption_predicted():
-    """Predictions from one quarter to the next, and from 1978 on from their own past, at Stata's printed parameters."""
+    """Predictions from one quarter to the next, and from 1978 on from their own past, at Stata's printed
+    parameters."""
     true = results_sarimax.friedman2_predict
-    blocks = {"ar": true["params_ar"], "ma": true["params_ma"], "beta": true["params_exog"], "sigma2": true["params_variance"]}
-    fit = friedman(true).fit(fixed={"x1": blocks["beta"][0], "x2": blocks["beta"][1], "ar.L1": blocks["ar"][0]})
+    blocks = {
+        "ar": true["params_ar"],
+        "ma": true["params_ma"],
+        "beta": true["params_exog"],
+        "sigma2": true["params_variance"],
+    }
+    fit = friedman(true).fit(
+        fixed={"x1": blocks["beta"][0], "x2": blocks["beta"][1], "ar.L1": blocks["ar"][0]}
+    )
     params = {name: np.array(x) if name != "sigma2" else x[0] for name, x in blocks.items()}
     fit = at(fit.problem.described, params, fit)
     n = len(true["predict"])
@@ -269,7 +323,8 @@ def test_dynamic_factors(name):
 
 
 def test_dynamic_factor_with_means():
-    """Its published maximum is one of two. There is a higher one, where the variance of consumption is zero."""
+    """Its published maximum is one of two. There is a higher one, where the variance of consumption is
+    zero."""
     true, model = results_dynamic_factor.lutkepohl_dfm_exog1, ss.dynamic_factor(GERMANY, factors=1, order=1)
     loadings, mean, sigma2, transition = np.split(np.array(true["params"]), [3, 6, 9])
     fit = model.fit({"mean": mean, "loadings": loadings, "sigma2": sigma2, "transition": transition})
@@ -285,11 +340,17 @@ def test_dynamic_factor_with_means():
 
 
 def clark(true, y):
-    """Clark's model: a random walk with a drift that wanders, and an autoregression; the start is N(0, 100) before the first transition."""
+    """Clark's model: a random walk with a drift that wanders, and an autoregression; the start is N(0, 100)
+    before the first transition."""
     v, e, w, one, two = true["parameters"]
     T = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, one, two, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
     start = ss.Start(0.0, T @ (100 * np.eye(4)) @ T.T)
-    return ss.filter(ss.LinearGaussian(T, np.array([1.0, 1.0, 0.0, 0.0]), np.array([v**2, e**2, 0.0, w**2]), 0.0, start=start), y)
+    return ss.filter(
+        ss.LinearGaussian(
+            T, np.array([1.0, 1.0, 0.0, 0.0]), np.array([v**2, e**2, 0.0, w**2]), 0.0, start=start
+        ),
+        y,
+    )
 
 
 def test_clarks_model_of_output():
@@ -297,7 +358,9 @@ def test_clarks_model_of_output():
     true = results_kalman_filter.uc_uni
     found, first = clark(true, np.log(true["data"])), true["start"]
     np.testing.assert_allclose(found.loglik_terms[first:].sum(), true["loglike"], atol=2e-6)
-    assert printed(found.filtered_mean[first:, [0, 1, 3]], true["states"], 60) > 500  # the parameters have four digits
+    assert (
+        printed(found.filtered_mean[first:, [0, 1, 3]], true["states"], 60) > 500
+    )  # the parameters have four digits
 
 
 def test_clarks_model_of_output_and_unemployment():
@@ -310,27 +373,49 @@ def test_clarks_model_of_output_and_unemployment():
     T[[0, 0, 1, 1, 2, 3, 4, 5], [0, 4, 1, 2, 1, 2, 4, 5]] = [1, 1, p1, p2, 1, 1, 1, 1]
     Z = np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0], [0.0, a1, a2, a3, 0.0, 1.0]])
     start = ss.Start(0.0, T @ (100 * np.eye(6)) @ T.T)
-    found = ss.filter(ss.LinearGaussian(T, Z, np.array([v, e, 0, 0, w, vl]) ** 2, np.array([0.0, ec**2]), start=start), y)
+    found = ss.filter(
+        ss.LinearGaussian(T, Z, np.array([v, e, 0, 0, w, vl]) ** 2, np.array([0.0, ec**2]), start=start), y
+    )
     np.testing.assert_allclose(found.loglik, true["loglike"], atol=2e-3)
     assert printed(found.filtered_mean[true["start"] :][:, [0, 1, 4, 5]], true["states"], 60) > 500
 
 
 def test_states_of_an_autoregression_of_prices():
-    """Stata's `sspace`, and J. Durbin and S. J. Koopman's functions for Matlab, at Stata's printed parameters.
+    """Stata's `sspace`, and J. Durbin and S. J. Koopman's functions for Matlab, at Stata's printed
+    parameters.
 
     The states are those of Hamilton's form: the last values of the series."""
     stata = pd.read_csv(FOLDER / "results_wpi1_ar3_stata.csv")
-    names = ["a1", "a2", "a3", "detP", "alphahat1", "alphahat2", "alphahat3", "detV", "eps", "epsvar", "eta", "etavar"]
+    names = [
+        "a1",
+        "a2",
+        "a3",
+        "detP",
+        "alphahat1",
+        "alphahat2",
+        "alphahat3",
+        "detV",
+        "eps",
+        "epsvar",
+        "eta",
+        "etavar",
+    ]
     matlab = pd.read_csv(FOLDER / "results_wpi1_ar3_matlab_ssm.csv", header=None, names=names)
     y = np.diff(stata["wpi"].to_numpy().astype(np.float32).astype(float))
     T = np.array([[0.5270715, 0.0952613, 0.2580355], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    model = ss.LinearGaussian(T, np.array([1.0, 0.0, 0.0]), 0.5307459, 0.0, np.eye(3)[:, :1], start=ss.Start(stationary=True))
+    model = ss.LinearGaussian(
+        T, np.array([1.0, 0.0, 0.0]), 0.5307459, 0.0, np.eye(3)[:, :1], start=ss.Start(stationary=True)
+    )
     filtered, smoothed = ss.filter(model, y), ss.smooth(model, y)
     rows = stata.iloc[1:]
     counted = printed(filtered.predicted_mean, rows[["sp1", "sp2", "sp3"]], 3, digits=7)
     counted += printed(filtered.filtered_mean, rows[["sf1", "sf2", "sf3"]], 3, digits=7)
-    counted += printed(filtered.innovations[:, 0] / np.sqrt(filtered.innovation_cov[:, 0, 0]), rows["sr1"], 3, digits=7)
-    np.testing.assert_allclose(smoothed.mean, matlab[["alphahat1", "alphahat2", "alphahat3"]], rtol=1e-4, atol=1e-4)
+    counted += printed(
+        filtered.innovations[:, 0] / np.sqrt(filtered.innovation_cov[:, 0, 0]), rows["sr1"], 3, digits=7
+    )
+    np.testing.assert_allclose(
+        smoothed.mean, matlab[["alphahat1", "alphahat2", "alphahat3"]], rtol=1e-4, atol=1e-4
+    )
     np.testing.assert_allclose(filtered.predicted_mean, matlab[["a1", "a2", "a3"]], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.linalg.det(filtered.predicted_cov), matlab["detP"], atol=1e-5)
     assert counted > 800
@@ -347,5 +432,9 @@ def test_states_of_an_autoregression_of_output():
     first = np.eye(12)[0]
     model = ss.LinearGaussian(T, first, 0.00007999607, 0.0, first[:, None], start=ss.Start(stationary=True))
     found = ss.filter(model, y)
-    np.testing.assert_allclose(found.filtered_mean, table.iloc[1:][[f"u{i + 1}" for i in range(12)]], atol=1e-6)
-    np.testing.assert_allclose(found.innovations[:, 0] / np.sqrt(found.innovation_cov[:, 0, 0]), table["rstd"].iloc[1:], atol=1e-3)
+    np.testing.assert_allclose(
+        found.filtered_mean, table.iloc[1:][[f"u{i + 1}" for i in range(12)]], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        found.innovations[:, 0] / np.sqrt(found.innovation_cov[:, 0, 0]), table["rstd"].iloc[1:], atol=1e-3
+    )

@@ -1,4 +1,5 @@
-"""What a fit says: covariances, criteria, tests of residuals, profiles, dates, parts; figures of statsmodels 0.15 where named."""
+"""What a fit says: covariances, criteria, tests of residuals, profiles, dates, parts; figures of statsmodels
+0.15 where named."""
 
 import pickle
 import re
@@ -50,10 +51,18 @@ def test_criteria_against_statsmodels(fitted):
 
 def test_diagnostics_against_statsmodels(fitted):
     (d,) = fitted.diagnostics
-    np.testing.assert_allclose([d.ljung_box.statistic, d.ljung_box.p_value], [1.35134513212, 0.245043096612], rtol=1e-7)
-    np.testing.assert_allclose([d.jarque_bera.statistic, d.jarque_bera.p_value], [0.04686343276, 0.976840674609], rtol=1e-7)
+    np.testing.assert_allclose(
+        [d.ljung_box.statistic, d.ljung_box.p_value], [1.35134513212, 0.245043096612], rtol=1e-7
+    )
+    np.testing.assert_allclose(
+        [d.jarque_bera.statistic, d.jarque_bera.p_value], [0.04686343276, 0.976840674609], rtol=1e-7
+    )
     np.testing.assert_allclose([d.skewness, d.kurtosis], [-0.030544462049, 3.087344006874], rtol=1e-7)
-    np.testing.assert_allclose([d.heteroskedasticity.statistic, d.heteroskedasticity.p_value], [0.61296099633, 0.165008436932], rtol=1e-7)
+    np.testing.assert_allclose(
+        [d.heteroskedasticity.statistic, d.heteroskedasticity.p_value],
+        [0.61296099633, 0.165008436932],
+        rtol=1e-7,
+    )
     e = fitted.standardised[1:, 0]
     tenth = ljung_box(e, [1, 10])[1]
     np.testing.assert_allclose([tenth.statistic, tenth.p_value], [13.195232470221, 0.212960109903], rtol=1e-7)
@@ -74,7 +83,11 @@ def test_forecasts_with_dates_against_statsmodels(fitted):
     np.testing.assert_allclose(ahead.mean, [798.367293326584] * 3, rtol=1e-9)
     limits = ahead.conf_int()
     assert list(limits.columns) == ["lower flow", "upper flow"] and (limits.index == ahead.mean.index).all()
-    expected = [[517.060448510144, 1079.674138143023], [507.201839625347, 1089.53274702782], [497.666275839923, 1099.068310813244]]
+    expected = [
+        [517.060448510144, 1079.674138143023],
+        [507.201839625347, 1089.53274702782],
+        [497.666275839923, 1099.068310813244],
+    ]
     np.testing.assert_allclose(limits, expected, rtol=1e-8)
     assert "1973" in str(ahead) and "1099.07" in str(ahead)
     narrow = ahead.conf_int(alpha=0.32)
@@ -99,14 +112,32 @@ def test_residuals_are_the_standardised_innovations(fitted):
 
 def test_summary_and_html(fitted):
     text = fitted.summary()
-    for word in ("15098.51832", "3145.547863", "4.800", "0.251", "8933.358", "21263.68", "-633.4645636", "1272.929127", "1871 to 1970"):
+    for word in (
+        "15098.51832",
+        "3145.547863",
+        "4.800",
+        "0.251",
+        "8933.358",
+        "21263.68",
+        "-633.4645636",
+        "1272.929127",
+        "1871 to 1970",
+    ):
         assert word in text, word
-    assert "exact diffuse start: 1 element, counted" in text and "exact observed information" in text and "flow" in text
+    assert (
+        "exact diffuse start: 1 element, counted" in text
+        and "exact observed information" in text
+        and "flow" in text
+    )
     assert len({len(line) for line in text.splitlines() if set(line) == {"="}}) == 1
     assert "4136.2" in fitted.summary(cov="robust") and "robust" in fitted.summary(cov="robust")
     assert "not counted" in fitted.summary(diffuse="ignored") and "[0.05 " in fitted.summary(alpha=0.1)
     html = fitted._repr_html_()
-    assert html.count("<table>") == html.count("</table>") == 3 and "<td>15098.51832</td>" in html and "P&gt;|z|" in html
+    assert (
+        html.count("<table>") == html.count("</table>") == 3
+        and "<td>15098.51832</td>" in html
+        and "P&gt;|z|" in html
+    )
 
 
 # --- profiles -----------------------------------------------------------------------------------------------
@@ -119,7 +150,9 @@ def test_profile_is_what_a_search_finds(fitted):
         held = ss.fit(lambda p: ss.local_level(p["v"], value), NILE, {"v": 15000.0}, ss.positive())
         np.testing.assert_allclose([loglik, noise, level], [held.loglik, held.params["v"], value], rtol=1e-8)
     assert fitted.profile("observation_var").loglik.argmax() == 10
-    with pytest.raises(ArgumentError, match="'level' is not a parameter; wanted one of observation_var, level_var"):
+    with pytest.raises(
+        ArgumentError, match="'level' is not a parameter; wanted one of observation_var, level_var"
+    ):
         fitted.profile("level")
 
 
@@ -139,7 +172,12 @@ def test_profile_of_coefficients_that_bound_each_other():
     fit = ss.sarimax(y, (2, 0, 0)).fit()
     i, value = 0, fit.estimates[0] + 0.1
     found = fit.profile(fit.names[i], [value]).loglik[0]
-    held = ss.fit(lambda p: ss.arma(tg.numpy.stack([value, p["b"]]), (), p["v"]), y, {"b": 0.1, "v": 1.5}, {"v": ss.positive()})
+    held = ss.fit(
+        lambda p: ss.arma(tg.numpy.stack([value, p["b"]]), (), p["v"]),
+        y,
+        {"b": 0.1, "v": 1.5},
+        {"v": ss.positive()},
+    )
     np.testing.assert_allclose(found, held.loglik, rtol=1e-9)
 
 
@@ -151,7 +189,10 @@ INDEXES = {
     "months without a freq": (pd.DatetimeIndex([f"2001-{m:02d}-01" for m in range(1, 13)]), "2002-01-01"),
     "business days": (pd.date_range("2024-05-01", periods=12, freq="B"), "2024-05-17"),
     "years as numbers": (pd.Index(range(1990, 2002)), "2002"),
-    "zone": (pd.date_range("2024-01-01", periods=12, freq="h", tz="Europe/Berlin"), "2024-01-01 12:00:00+01:00"),
+    "zone": (
+        pd.date_range("2024-01-01", periods=12, freq="h", tz="Europe/Berlin"),
+        "2024-01-01 12:00:00+01:00",
+    ),
 }
 
 
@@ -161,12 +202,18 @@ def test_dates_go_on(name):
     y = pd.Series(np.sin(np.arange(12.0)), index=index)
     data = ss.Observations(y)
     after = data.labels.after(12, 2)
-    assert str(after[0]).removesuffix(" 00:00:00") == following and type(after[0]) is type(index[0]) or name == "years as numbers"
+    assert (
+        str(after[0]).removesuffix(" 00:00:00") == following
+        and type(after[0]) is type(index[0])
+        or name == "years as numbers"
+    )
     assert len(index.append(after).unique()) == 14
 
 
 def test_dates_that_cannot_go_on():
-    y = pd.Series([1.0, 2.0, 3.0, 2.0], index=pd.DatetimeIndex(["2001-01-01", "2001-01-02", "2001-01-05", "2001-01-09"]))
+    y = pd.Series(
+        [1.0, 2.0, 3.0, 2.0], index=pd.DatetimeIndex(["2001-01-01", "2001-01-02", "2001-01-05", "2001-01-09"])
+    )
     fit = ss.fit(ss.level(var=0), y)
     with pytest.warns(UserWarning, match=r"no constant step.*y.asfreq"):
         assert list(fit.forecast(2).dates) == [4, 5]
@@ -186,7 +233,11 @@ def test_several_series_keep_their_form():
     Y = pd.DataFrame(rng.normal(size=(30, 2)), index=index, columns=["a", "b"])
     Y.iloc[4, 0] = np.nan
     fit = ss.var(Y, trend="n").fit()
-    assert fit.names[0] == "L1.a.a" and list(fit.residuals.columns) == ["a", "b"] and np.isnan(fit.residuals.iloc[4, 0])
+    assert (
+        fit.names[0] == "L1.a.a"
+        and list(fit.residuals.columns) == ["a", "b"]
+        and np.isnan(fit.residuals.iloc[4, 0])
+    )
     ahead = fit.forecast(2)
     assert list(ahead.mean.columns) == ["a", "b"] and str(ahead.mean.index[1]) == "2008Q4"
     assert list(ahead.conf_int().columns) == ["lower a", "upper a", "lower b", "upper b"]
@@ -203,7 +254,9 @@ def test_several_series_keep_their_form():
 
 
 def test_components_add_up():
-    fit = ss.fit(ss.level(var=0) + ss.regression(pd.Series(np.arange(100) >= 28, YEARS.index, float, "dam")), YEARS)
+    fit = ss.fit(
+        ss.level(var=0) + ss.regression(pd.Series(np.arange(100) >= 28, YEARS.index, float, "dam")), YEARS
+    )
     parts = fit.components()
     assert list(parts) == ["level", "beta", "irregular"] and (parts["level"].mean.index == YEARS.index).all()
     np.testing.assert_allclose(sum(part.mean for part in parts.values()), NILE, rtol=1e-12)
@@ -214,7 +267,9 @@ def test_components_add_up():
     ahead = fit.forecast(2, exog=pd.Series([1.0, 0.0]))
     np.testing.assert_allclose(ahead.mean, [NILE[28:].mean(), NILE[:28].mean()], rtol=1e-9)
     next_years = pd.period_range(YEARS.index[-1] + 1, periods=2, freq="Y")
-    np.testing.assert_array_equal(fit.forecast(2, exog=pd.Series([1.0, 0.0], next_years, name="dam")).mean, ahead.mean)
+    np.testing.assert_array_equal(
+        fit.forecast(2, exog=pd.Series([1.0, 0.0], next_years, name="dam")).mean, ahead.mean
+    )
     with pytest.raises(ArgumentError, match="exog=X of 2 rows"):
         fit.forecast(2)
     with pytest.raises(DataError, match="exog has the columns damm, and the regressors are dam"):
@@ -234,7 +289,9 @@ def test_a_sum_is_the_model_by_hand(fitted):
     fit = ss.fit(ss.level(), YEARS)
     assert fit.names == ["sigma2.irregular", "sigma2.level"]
     np.testing.assert_allclose(fit.estimates, fitted.estimates, rtol=1e-8)
-    np.testing.assert_allclose(fit.components()["level"].mean, ss.smooth(fitted.model, NILE).mean[:, 0], rtol=1e-7)
+    np.testing.assert_allclose(
+        fit.components()["level"].mean, ss.smooth(fitted.model, NILE).mean[:, 0], rtol=1e-7
+    )
 
 
 def test_prior_of_a_normal_mean():
@@ -260,7 +317,11 @@ def test_prior_of_a_normal_mean():
 
 @pytest.mark.parametrize(
     "specified",
-    [ss.sarimax(YEARS[:30], (1, 1, 1)), ss.var(np.random.default_rng(2).normal(size=(20, 2))), ss.level() + ss.seasonal(3)],
+    [
+        ss.sarimax(YEARS[:30], (1, 1, 1)),
+        ss.var(np.random.default_rng(2).normal(size=(20, 2))),
+        ss.level() + ss.seasonal(3),
+    ],
 )
 def test_fits_are_pickled(specified):
     fit = ss.fit(specified, YEARS[:30]) if isinstance(specified, ss.Structural) else specified.fit()
@@ -297,10 +358,17 @@ def test_picture_of_data_and_forecasts(fitted, pyplot):
     figure = fitted.plot(5)
     (axes,) = figure.axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("flow", "time")
-    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["flow", "one-step forecast", "forecast", "95 % intervals"]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == [
+        "flow",
+        "one-step forecast",
+        "forecast",
+        "95 % intervals",
+    ]
     data, fit, ahead = axes.get_lines()
     np.testing.assert_array_equal(data.get_ydata(), NILE)
-    np.testing.assert_allclose(fit.get_ydata(), ss.filter(fitted.model, NILE).predicted_mean[1:, 0], rtol=1e-12)
+    np.testing.assert_allclose(
+        fit.get_ydata(), ss.filter(fitted.model, NILE).predicted_mean[1:, 0], rtol=1e-12
+    )
     np.testing.assert_allclose(ahead.get_ydata(), fitted.forecast(5).mean)
     assert str(data.get_xdata()[0])[:4] == "1871" and str(ahead.get_xdata()[-1])[:4] == "1975"
     _, own = pyplot.subplots()
@@ -331,7 +399,10 @@ def test_picture_of_residuals(fitted, pyplot):
     grid, density = figure.axes[1].get_lines()[0].get_data()
     np.testing.assert_allclose(np.trapezoid(density, grid), 1.0, atol=2e-3)
     r = np.corrcoef(e[1:] - e.mean(), e[:-1] - e.mean())[0, 1]
-    assert abs(figure.axes[3].get_lines()[0].get_ydata()[0] - r) < 0.02 and len(figure.axes[3].get_lines()[0].get_ydata()) == 10
+    assert (
+        abs(figure.axes[3].get_lines()[0].get_ydata()[0] - r) < 0.02
+        and len(figure.axes[3].get_lines()[0].get_ydata()) == 10
+    )
     with pytest.raises(ArgumentError, match="'floods' is not a series; wanted one of flow"):
         fitted.plot_diagnostics("floods")
 
@@ -345,7 +416,12 @@ def test_pictures_without_matplotlib(fitted, monkeypatch):
 def test_tables_and_pictures_load_late():
     code = "import sys, tapegrad.statespace as ss; ss.fit(ss.level(), [1., 2., 1., 3.]).summary(); "
     code += "print({'pandas', 'matplotlib'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "set()"
+    )
 
 
 # --- bad input ----------------------------------------------------------------------------------------------
@@ -367,40 +443,72 @@ NILE2 = np.stack([NILE, NILE], axis=1)
         (lambda: ss.cycle(period=(5, 2)), ArgumentError, "wanted a positive number, or (low, high)"),
         (lambda: ss.cycle(damping=1.5), ArgumentError, "at most 1"),
         (lambda: ss.ar(0), ArgumentError, "ar(0)"),
-        (lambda: ss.regression(np.array([1.0, np.nan])), DataError, "X[1, 0] is nan; regressors must be known"),
+        (
+            lambda: ss.regression(np.array([1.0, np.nan])),
+            DataError,
+            "X[1, 0] is nan; regressors must be known",
+        ),
         (lambda: ss.regression(["a", "b"]), ArgumentError, "does not hold real numbers alone"),
         (lambda: ss.fit(ss.level() + ss.regression(np.ones(99)), NILE), ShapeError, "99 rows and y has 100"),
         (lambda: ss.fit(ss.level(), [np.nan] * 5), DataError, "all 5 observations are missing"),
         (lambda: ss.sarimax([np.nan] * 5), DataError, "0 observed values are too few"),
         (lambda: ss.fit(ss.level(), [1.0]), DataError, "1 observed value"),
-        (lambda: ss.fit(ss.level() + ss.trend(), [1.0, 2.0, 4.0]), DataError, "3 observed values are too few for level + trend"),
+        (
+            lambda: ss.fit(ss.level() + ss.trend(), [1.0, 2.0, 4.0]),
+            DataError,
+            "3 observed values are too few for level + trend",
+        ),
         (
             lambda: ss.fit(ss.level() + ss.regression(np.ones((100, 1))), NILE),
             DataError,
             "data, x1 is a sum",
         ),
-        (lambda: ss.sarimax(NILE, exog=np.ones((100, 2))), DataError, "regressors are collinear: where there are data, x2 is"),
+        (
+            lambda: ss.sarimax(NILE, exog=np.ones((100, 2))),
+            DataError,
+            "regressors are collinear: where there are data, x2 is",
+        ),
         (
             lambda: ss.sarimax(NILE, exog=pd.DataFrame({"a": TIME, "b": 2 * TIME, "c": 0 * TIME})),
             DataError,
             "data, b, c is",
         ),
-        (lambda: ss.fit(ss.level() + ss.regression(DAM.shift(1, freq="Y")), YEARS), DataError, "fit: regression has other dates than y"),
-        (lambda: ss.sarimax(YEARS, exog=DAM.shift(1, freq="Y")), DataError, "sarimax: exog has other dates than y; write X.reindex"),
-        (lambda: ss.sarimax(YEARS, exog=pd.Series(NILE**2, range(1, 101))), DataError, "sarimax: exog has other labels of rows than y"),
+        (
+            lambda: ss.fit(ss.level() + ss.regression(DAM.shift(1, freq="Y")), YEARS),
+            DataError,
+            "fit: regression has other dates than y",
+        ),
+        (
+            lambda: ss.sarimax(YEARS, exog=DAM.shift(1, freq="Y")),
+            DataError,
+            "sarimax: exog has other dates than y; write X.reindex",
+        ),
+        (
+            lambda: ss.sarimax(YEARS, exog=pd.Series(NILE**2, range(1, 101))),
+            DataError,
+            "sarimax: exog has other labels of rows than y",
+        ),
         (lambda: ss.fit(NILE, ss.level()), ArgumentError, "build"),
         (lambda: ss.fit(ss.level() + ss.seasonal(99), NILE), DataError, "100 observed values are too few"),
         (lambda: ss.fit(ss.level(), "abc"), ArgumentError, "y: a str; wanted numbers"),
         (lambda: ss.fit(ss.level(), np.ones(9)), DataError, "all observations are equal"),
         (lambda: ss.fit(ss.level(var=1) + ss.noise(var=1), NILE), ArgumentError, "nothing to estimate"),
-        (lambda: ss.fit(ss.level(), NILE, {"sigma2": 1.0}), ArgumentError, "'sigma2' is not a parameter of level, which has"),
+        (
+            lambda: ss.fit(ss.level(), NILE, {"sigma2": 1.0}),
+            ArgumentError,
+            "'sigma2' is not a parameter of level, which has",
+        ),
         (lambda: ss.sarimax(NILE2), ShapeError, "y has 2 series; wanted one (ss.var for several)"),
         (lambda: ss.sarimax(NILE, (1, 0)), ArgumentError, "order=(1, 0); wanted 3 whole numbers, (p, d, q)"),
         (lambda: ss.sarimax(NILE, (1, 0.5, 0)), ArgumentError, "order=(1, 0.5, 0)"),
         (lambda: ss.sarimax(NILE, (1, 0, 0), (1, 0, 0, 1)), ArgumentError, "steps of a season, at least 2"),
         (lambda: ss.sarimax(NILE, trend="ctt"), ArgumentError, "trend='ctt'"),
         (lambda: ss.sarimax(NILE, exog=np.ones(3)), ShapeError, "exog has 3 rows and y has 100"),
-        (lambda: ss.sarimax([1.0, 2.0, 4.0], (1, 1, 1)), DataError, "3 observed values are too few for ARIMA(1, 1, 1)"),
+        (
+            lambda: ss.sarimax([1.0, 2.0, 4.0], (1, 1, 1)),
+            DataError,
+            "3 observed values are too few for ARIMA(1, 1, 1)",
+        ),
         (lambda: ss.sarimax(np.arange(30.0), (1, 1, 0)), DataError, "the differenced series is constant"),
         (lambda: ss.var(NILE), ShapeError, "var: Y has one series"),
         (lambda: ss.var(NILE2, order=0), ArgumentError, "order=0"),
@@ -415,7 +523,8 @@ def test_bad_input(call, error, words):
 
 
 def test_a_maximum_lower_than_where_a_search_failed_is_not_shown():
-    """The likelihood rises along a ridge, to a cycle that does not change: another start's maximum is lower."""
+    """The likelihood rises along a ridge, to a cycle that does not change: another start's maximum is
+    lower."""
     with pytest.raises(DataError, match="sigma2.cycle and damping.cycle one by one") as caught:
         ss.fit(ss.level() + ss.cycle(period=(3, 9)), YEARS[:30])
     assert any("a lower one" in note for note in caught.value.__notes__)

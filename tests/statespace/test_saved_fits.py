@@ -114,6 +114,8 @@ def test_what_cannot_be_loaded(tmp_path):
         ss.load(path)
     with pytest.raises(FileNotFoundError):
         ss.load(tmp_path / "nothing")
-    square = ss.Constraint("square", "numbers above 0", lambda u: u**2, np.sqrt, lambda x: bool((x > 0).all()))
+    square = ss.Constraint(
+        "square", "numbers above 0", lambda u: u**2, np.sqrt, lambda x: bool((x > 0).all())
+    )
     with pytest.raises(ArgumentError, match="square is a constraint of your own"):
         ss.fit(ss.level(), WALK, constraints={"sigma2.level": square}).save(path)

@@ -1,4 +1,5 @@
-"""Draws against the dense Gaussian algebra of test_statespace: means and covariances over time, missing values, diffuse starts."""
+"""Draws against the dense Gaussian algebra of test_statespace: means and covariances over time, missing
+values, diffuse starts."""
 
 import numpy as np
 import pytest
@@ -33,8 +34,12 @@ def test_draws_by_the_compiled_filter(kind, monkeypatch):
     """Those that the filter on arrays gives."""
     g, first = np.random.default_rng(3), kind.startswith("varies")
     T = 0.8 * np.linalg.qr(g.normal(size=(3, 3)))[0] * (g.uniform(0.5, 1.0, (12, 1, 1)) if first else 1.0)
-    start = ss.Start(g.normal(size=3), np.eye(3), [kind == "diffuse", False, kind != "gaps"], predict_first=first)
-    model = ss.LinearGaussian(T, g.normal(size=(2, 3)), np.ones(3), [[1.0, 0.3], [0.3, 2.0]], None, g.normal(size=3), 0.5, start)
+    start = ss.Start(
+        g.normal(size=3), np.eye(3), [kind == "diffuse", False, kind != "gaps"], predict_first=first
+    )
+    model = ss.LinearGaussian(
+        T, g.normal(size=(2, 3)), np.ones(3), [[1.0, 0.3], [0.3, 2.0]], None, g.normal(size=3), 0.5, start
+    )
     y = g.normal(size=(12, 2))
     y[[0, 4, 4], [1, 0, 1]] = np.nan if kind == "gaps" else 0.0
     wanted = ss.simulate_smoother(model, y, 5, rng=1)
@@ -47,7 +52,8 @@ def test_draws_by_the_compiled_filter(kind, monkeypatch):
 
 @pytest.mark.parametrize("known", [0, 1])
 def test_draws_of_missing_elements(known):
-    """One of two elements of a step is missing, their noise correlated: mean and variance by conditioning the joint distribution."""
+    """One of two elements of a step is missing, their noise correlated: mean and variance by conditioning the
+    joint distribution."""
     H = np.array([[1.0, 0.8], [0.8, 2.0]])
     model = ss.LinearGaussian(0.7, np.array([[1.0], [-0.5]]), 0.5, H, start=ss.Start(0.3, 1.5))
     y = np.array([[0.4, -1.0], [np.nan, np.nan], [1.2, 0.1]])
@@ -66,7 +72,10 @@ def test_draws_of_missing_elements(known):
     seen = np.flatnonzero(~np.isnan(y.reshape(-1)))
     at = 2 + (1 - known)
     gain = np.linalg.solve(cov[np.ix_(seen, seen)], cov[seen, at])
-    expected, spread = mean[at] + gain @ (y.reshape(-1)[seen] - mean[seen]), cov[at, at] - gain @ cov[seen, at]
+    expected, spread = (
+        mean[at] + gain @ (y.reshape(-1)[seen] - mean[seen]),
+        cov[at, at] - gain @ cov[seen, at],
+    )
     x = ss.simulate_smoother(model, y, DRAWS, rng=3).observations[:, 1, 1 - known]
     assert abs(x.mean() - expected) < 5 * (spread / DRAWS) ** 0.5
     assert abs(x.var() / spread - 1) < 6 * (2 / DRAWS) ** 0.5

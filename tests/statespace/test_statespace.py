@@ -67,7 +67,9 @@ def test_f1_local_level_with_known_start():
     start = ss.Start(np.zeros(1), np.eye(1), predict_first=True)
 
     def f(theta):
-        return ss.loglik(ss.LinearGaussian(np.eye(1), np.eye(1), theta[:, None], np.eye(1), start=start), data)
+        return ss.loglik(
+            ss.LinearGaussian(np.eye(1), np.eye(1), theta[:, None], np.eye(1), start=start), data
+        )
 
     for theta, value, score, curvature in [
         (1.0, -196.36523965659015, 3.59705917364765, -19.12383466855),
@@ -78,7 +80,9 @@ def test_f1_local_level_with_known_start():
         np.testing.assert_allclose(v, value, rtol=1e-12)
         np.testing.assert_allclose(g, [score], rtol=1e-11)
         np.testing.assert_allclose(tg.hessian(f)(np.array([theta])), [[curvature]], rtol=1e-11)
-    r = ss.fit(lambda p: ss.LinearGaussian(1.0, 1.0, p["q"], 1.0, start=start), data, {"q": 1.0}, ss.positive())
+    r = ss.fit(
+        lambda p: ss.LinearGaussian(1.0, 1.0, p["q"], 1.0, start=start), data, {"q": 1.0}, ss.positive()
+    )
     np.testing.assert_allclose(r.params["q"], 1.2632213502966, rtol=1e-12)
 
 
@@ -178,8 +182,12 @@ def test_local_linear_trend_against_statsmodels():
     model = ss.local_linear_trend(15000.0, 1400.0, 10.0)
     np.testing.assert_allclose(ss.loglik(model, NILE), -633.1674106173145, rtol=1e-13)
     smoothed = ss.smooth(model, NILE)
-    np.testing.assert_allclose(smoothed.mean[[0, 50, 99], 0], [1124.28773894787, 827.70845519777, 782.194617577979], rtol=1e-10)
-    np.testing.assert_allclose(smoothed.mean[[0, 50, 99], 1], [-4.46878823288711, -1.82624976904091, -7.02793958752621], rtol=1e-9)
+    np.testing.assert_allclose(
+        smoothed.mean[[0, 50, 99], 0], [1124.28773894787, 827.70845519777, 782.194617577979], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        smoothed.mean[[0, 50, 99], 1], [-4.46878823288711, -1.82624976904091, -7.02793958752621], rtol=1e-9
+    )
     expected = [[4738.92109303704, -320.329241938151], [-320.329241938151, 137.93910854185]]
     np.testing.assert_allclose(smoothed.cov[0], expected, rtol=1e-9)
     filtered = ss.filter(model, NILE)
@@ -187,18 +195,30 @@ def test_local_linear_trend_against_statsmodels():
     np.testing.assert_allclose(filtered.filtered_mean[1], [1160.0, 40.0], rtol=1e-12)
     np.testing.assert_allclose(filtered.filtered_mean[99], [782.194617577979, -7.02793958752621], rtol=1e-10)
     ahead = ss.forecast(model, NILE, steps=3)
-    np.testing.assert_allclose(ahead.mean[:, 0], [775.166677990453, 768.138738402927, 761.1107988154], rtol=1e-11)
-    np.testing.assert_allclose(ahead.cov[:, 0, 0], [21927.5186854552, 24421.9944949571, 27242.3485215427], rtol=1e-11)
+    np.testing.assert_allclose(
+        ahead.mean[:, 0], [775.166677990453, 768.138738402927, 761.1107988154], rtol=1e-11
+    )
+    np.testing.assert_allclose(
+        ahead.cov[:, 0, 0], [21927.5186854552, 24421.9944949571, 27242.3485215427], rtol=1e-11
+    )
 
 
 def test_local_level_against_statsmodels():
     model = ss.local_level(15099.0, 1469.1)
     smoothed, filtered = ss.smooth(model, NILE), ss.filter(model, NILE)
     at = [0, 42, 99]
-    np.testing.assert_allclose(smoothed.mean[at, 0], [1111.6683191268, 799.453269250902, 798.370292608358], rtol=1e-12)
-    np.testing.assert_allclose(smoothed.cov[at, 0, 0], [4032.15794180848, 2326.75686982195, 4032.15794180878], rtol=1e-12)
-    np.testing.assert_allclose(filtered.filtered_mean[at, 0], [1120.0, 749.420449653841, 798.370292608358], rtol=1e-12)
-    np.testing.assert_allclose(filtered.filtered_cov[at, 0, 0], [15099.0, 4032.15794183223, 4032.15794180878], rtol=1e-12)
+    np.testing.assert_allclose(
+        smoothed.mean[at, 0], [1111.6683191268, 799.453269250902, 798.370292608358], rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        smoothed.cov[at, 0, 0], [4032.15794180848, 2326.75686982195, 4032.15794180878], rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        filtered.filtered_mean[at, 0], [1120.0, 749.420449653841, 798.370292608358], rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        filtered.filtered_cov[at, 0, 0], [15099.0, 4032.15794183223, 4032.15794180878], rtol=1e-12
+    )
 
 
 def test_missing_years_against_statsmodels():
@@ -243,7 +263,9 @@ class Dense:
         mean0, cov0, mark = rng.normal(size=m), spd(rng, 1, m)[0], np.array(mark)
         self.y = rng.normal(size=(n, p))
         self.y[rng.random((n, p)) < missing] = np.nan
-        self.model = ss.LinearGaussian(T, Z, Q, H, None, c, d, ss.Start(mean0, cov0, mark, predict_first=first))
+        self.model = ss.LinearGaussian(
+            T, Z, Q, H, None, c, d, ss.Start(mean0, cov0, mark, predict_first=first)
+        )
         mean, cov, D = np.zeros((N, m)), np.zeros((N, m, N, m)), np.zeros((N, m, mark.sum()))
         a, P, load = mean0 * ~mark, cov0 * np.outer(~mark, ~mark), np.eye(m)[:, mark]
         for t in range(N):
@@ -311,7 +333,11 @@ def test_known_start_against_dense(m, p, joseph, first):
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(
     "p, mark",
-    [(p, mark) for p in (1, 2, 4) for mark in ([True, True, True], [True, False, True], [False, True, False])],
+    [
+        (p, mark)
+        for p in (1, 2, 4)
+        for mark in ([True, True, True], [True, False, True], [False, True, False])
+    ],
 )
 def test_diffuse_start_against_least_squares(p, mark, first):
     filtered = Dense(100 * p + sum(mark), 3, p, 10, first, mark).check()
@@ -347,7 +373,9 @@ def test_diffuse_is_the_limit_of_large_variances():
 
 def test_diffuse_element_that_is_seen_late():
     """The slope shows only in the second observation, the second element of y repeats the first."""
-    model = ss.LinearGaussian(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([0.5, 0.1]), 1.0)
+    model = ss.LinearGaussian(
+        np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([0.5, 0.1]), 1.0
+    )
     y = np.random.default_rng(1).normal(size=(12, 2))
     y[0] = np.nan
     y[3, 1] = np.nan
@@ -355,7 +383,9 @@ def test_diffuse_element_that_is_seen_late():
     scale, rest = np.array([1.0, 2.0]), y[1:]
     # the same from one observation a step where both are there: (y1 + 2 y2) / 5 = x + noise of variance 1 / 5
     both = rest @ scale / 5
-    single = ss.LinearGaussian(model.transition, np.array([1.0, 0.0]), model.transition_cov, np.full((11, 1, 1), 0.2))
+    single = ss.LinearGaussian(
+        model.transition, np.array([1.0, 0.0]), model.transition_cov, np.full((11, 1, 1), 0.2)
+    )
     single.observation_cov[2] = 1.0
     both[2] = y[3, 0]
     a, b = ss.smooth(model, y), ss.smooth(single, both)
@@ -370,7 +400,9 @@ def test_noise_without_rank():
     y = np.random.default_rng(2).normal(size=(8, 2))
     Z = np.array([[1.0, 0.0], [0.0, 1.0]])
     diffuse = ss.LinearGaussian(np.eye(2), Z, np.array([1.0, 0.5]), H)
-    known = ss.LinearGaussian(np.eye(2), Z, np.array([1.0, 0.5]), H, start=ss.Start(y[0], np.diag([1.0, 0.5]) + H))
+    known = ss.LinearGaussian(
+        np.eye(2), Z, np.array([1.0, 0.5]), H, start=ss.Start(y[0], np.diag([1.0, 0.5]) + H)
+    )
     late = ss.loglik(known, y[1:])
     np.testing.assert_allclose(ss.loglik(diffuse, y), late - np.log(2 * np.pi), rtol=1e-12)
 
@@ -378,7 +410,9 @@ def test_noise_without_rank():
 def test_joseph_keeps_digits():
     """A state of variance 1e12 seen through noise of variance 1: exact values by the scalar recursion P h /
     (P + h)."""
-    model = ss.LinearGaussian(np.eye(2), np.array([1.0, 0.0]), 0.0, 1.0, start=ss.Start(0.0, np.array([1e12, 1.0])))
+    model = ss.LinearGaussian(
+        np.eye(2), np.array([1.0, 0.0]), 0.0, 1.0, start=ss.Start(0.0, np.array([1e12, 1.0]))
+    )
     cov = ss.filter(model, [1.0, 2.0], joseph=True).filtered_cov
     np.testing.assert_allclose(cov[0, 0, 0], 1e12 / (1e12 + 1), rtol=1e-14)
     np.testing.assert_allclose(cov[1, 0, 0], 1e12 / (2e12 + 1), rtol=1e-12)
@@ -397,7 +431,9 @@ def test_forms_of_one_model(mark):
     models = [
         ss.LinearGaussian(T, Z, 0.4, 0.7, R, start=start),
         ss.LinearGaussian(T, Z, np.full(2, 0.4), np.full(2, 0.7), R, 0.0, np.zeros(2), start=start),
-        ss.LinearGaussian(T, Z, 0.4 * R @ R.T, 0.7 * np.eye(2), start=ss.Start(np.full(2, 0.5), 2 * np.eye(2), mark)),
+        ss.LinearGaussian(
+            T, Z, 0.4 * R @ R.T, 0.7 * np.eye(2), start=ss.Start(np.full(2, 0.5), 2 * np.eye(2), mark)
+        ),
         ss.LinearGaussian(
             np.stack([T] * 7),
             np.stack([Z] * 9),
@@ -449,7 +485,9 @@ def twin(theta, y):
             z, v = Z[seen], y[t][seen] - Z[seen] @ a - d[seen]
             F = z @ P @ z.T + H[np.ix_(seen, seen)]
             K = np.linalg.solve(F.T, z @ P).T
-            total = total - 0.5 * (seen.sum() * np.log(2 * np.pi) + np.log(np.linalg.det(F)) + v @ np.linalg.solve(F, v))
+            total = total - 0.5 * (
+                seen.sum() * np.log(2 * np.pi) + np.log(np.linalg.det(F)) + v @ np.linalg.solve(F, v)
+            )
             a, P = a + K @ v, P - K @ z @ P
         a, P = T @ a + c, T @ P @ T.T + Q
     return total
@@ -491,7 +529,12 @@ def test_gradient_against_complex_step(joseph):
 
 def differences(f, x, h=1e-5):
     """Central differences of order four."""
-    return np.array([(8 * (f(x + h * e) - f(x - h * e)) - f(x + 2 * h * e) + f(x - 2 * h * e)) / (12 * h) for e in np.eye(x.size)])
+    return np.array(
+        [
+            (8 * (f(x + h * e) - f(x - h * e)) - f(x + 2 * h * e) + f(x - 2 * h * e)) / (12 * h)
+            for e in np.eye(x.size)
+        ]
+    )
 
 
 def test_hessian_in_all_nestings():
@@ -505,7 +548,9 @@ def test_hessian_in_all_nestings():
         return tg.jvp(random_loglik, (x,), (v,))[1]
 
     np.testing.assert_allclose(tg.jvp(g, (THETA,), (v,))[1], expected, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(tg.grad(lambda x: tg.numpy.sum(g(x) * v))(THETA), expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        tg.grad(lambda x: tg.numpy.sum(g(x) * v))(THETA), expected, rtol=1e-10, atol=1e-10
+    )
     np.testing.assert_allclose(tg.grad(forward)(THETA), expected, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(tg.jvp(forward, (THETA,), (v,))[1], v @ expected, rtol=1e-10)
 
@@ -517,7 +562,9 @@ def test_derivatives_through_a_diffuse_start(mark):
         return ss.loglik(ss.LinearGaussian(T, Z, Q, H, None, c, d, ss.Start(a, P, mark)), random_data())
 
     np.testing.assert_allclose(tg.grad(f)(THETA), differences(f, THETA, 1e-3), rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(tg.hessian(f)(THETA), differences(tg.grad(f), THETA, 1e-3), rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(
+        tg.hessian(f)(THETA), differences(tg.grad(f), THETA, 1e-3), rtol=1e-7, atol=1e-7
+    )
 
 
 def test_derivatives_of_filter_smoother_and_forecast():
@@ -528,7 +575,13 @@ def test_derivatives_of_filter_smoother_and_forecast():
         model = ss.LinearGaussian(T, Z, Q, H, None, c, d)
         s, a = ss.smooth(model, y), ss.forecast(model, y, steps=2)
         r = ss.filter(model, y)
-        return (s.mean**2).sum() + s.cov.sum() + a.mean.sum() * a.cov.sum() + r.filtered_cov.sum() + r.loglik_terms[3]
+        return (
+            (s.mean**2).sum()
+            + s.cov.sum()
+            + a.mean.sum() * a.cov.sum()
+            + r.filtered_cov.sum()
+            + r.loglik_terms[3]
+        )
 
     np.testing.assert_allclose(tg.grad(f)(THETA), differences(f, THETA, 1e-3), rtol=1e-7, atol=1e-7)
 
@@ -588,7 +641,12 @@ def test_a_diffuse_start_of_two_series_on_any_device(xp):
 
     def f(q, lib=xp, start=UNKNOWN, more=0.0):
         model, y = build(q, lib, start), lib.asarray(Y)
-        return ss.loglik(model, y) + more + (ss.smooth(model, y).mean ** 2).sum() + ss.filter(model, y).filtered_cov[4:].sum()
+        return (
+            ss.loglik(model, y)
+            + more
+            + (ss.smooth(model, y).mean ** 2).sum()
+            + ss.filter(model, y).filtered_cov[4:].sum()
+        )
 
     q, large = np.array([0.7, 0.4, 0.2]), [1e6, 1e7]
     found = tg.value_and_grad(f)(xp.asarray(q))
@@ -607,30 +665,77 @@ def test_a_diffuse_element_that_is_left_out_before_it_is_seen():
     np.testing.assert_allclose(ss.loglik(model, NILE), ss.loglik(alone, NILE), rtol=1e-12)
     for n in (6, 100):  # on arrays, and with a kernel where that is on disk
         for call in (ss.smooth, ss.simulate_smoother):
-            with pytest.raises(DataError, match=f"{call.__name__}: the transition leaves out 1 of 2 diffuse elements of the start"):
+            with pytest.raises(
+                DataError,
+                match=f"{call.__name__}: the transition leaves out 1 of 2 diffuse elements of the start",
+            ):
                 call(model, NILE[:n])
 
 
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda y: ss.loglik(ss.LinearGaussian("one", 1.0, 1.0, 1.0), y), ArgumentError, "transition: a str that is no real number"),
-        (lambda y: ss.filter(ss.LinearGaussian(1.0, 1j, 1.0, 1.0), y), ArgumentError, "observation: a complex that is no real number"),
-        (lambda y: ss.smooth(ss.LinearGaussian(np.eye(2) * 1j, np.ones(2), 1.0, 1.0), y), ArgumentError, "transition: dtype complex128"),
-        (lambda y: ss.loglik(y, ss.local_level(1.0, 1.0)), ArgumentError, "loglik: the model is a ndarray; wanted a LinearGaussian"),
+        (
+            lambda y: ss.loglik(ss.LinearGaussian("one", 1.0, 1.0, 1.0), y),
+            ArgumentError,
+            "transition: a str that is no real number",
+        ),
+        (
+            lambda y: ss.filter(ss.LinearGaussian(1.0, 1j, 1.0, 1.0), y),
+            ArgumentError,
+            "observation: a complex that is no real number",
+        ),
+        (
+            lambda y: ss.smooth(ss.LinearGaussian(np.eye(2) * 1j, np.ones(2), 1.0, 1.0), y),
+            ArgumentError,
+            "transition: dtype complex128",
+        ),
+        (
+            lambda y: ss.loglik(y, ss.local_level(1.0, 1.0)),
+            ArgumentError,
+            "loglik: the model is a ndarray; wanted a LinearGaussian",
+        ),
         (lambda y: ss.simulate_smoother([1.0], y), ArgumentError, "simulate_smoother: the model is a list"),
-        (lambda y: ss.forecast(ss.local_level(1.0, 1.0), y, 2.5), ArgumentError, r"steps=2.5\): wanted a whole number, at least 1"),
-        (lambda y: ss.loglik(stationary(1.0), y), NotPositiveDefiniteError, "eigenvalue of the transition has size 1,"),
-        (lambda y: ss.loglik(stationary(-1.0), y[:3]), NotPositiveDefiniteError, "eigenvalue of the transition has size 1,"),
-        (lambda y: ss.loglik(stationary(1.1), y[:3]), NotPositiveDefiniteError, "eigenvalue of the transition has size 1.1,"),
-        (lambda y: ss.loglik(stationary([[0.5, 9.0], [0.0, -1.5]]), y), NotPositiveDefiniteError, "the transition has size 1.5,"),
-        (lambda y: ss.loglik(stationary(np.diag([0.5, 2.0, 0.1])), y), NotPositiveDefiniteError, "the transition has size 2,"),
+        (
+            lambda y: ss.forecast(ss.local_level(1.0, 1.0), y, 2.5),
+            ArgumentError,
+            r"steps=2.5\): wanted a whole number, at least 1",
+        ),
+        (
+            lambda y: ss.loglik(stationary(1.0), y),
+            NotPositiveDefiniteError,
+            "eigenvalue of the transition has size 1,",
+        ),
+        (
+            lambda y: ss.loglik(stationary(-1.0), y[:3]),
+            NotPositiveDefiniteError,
+            "eigenvalue of the transition has size 1,",
+        ),
+        (
+            lambda y: ss.loglik(stationary(1.1), y[:3]),
+            NotPositiveDefiniteError,
+            "eigenvalue of the transition has size 1.1,",
+        ),
+        (
+            lambda y: ss.loglik(stationary([[0.5, 9.0], [0.0, -1.5]]), y),
+            NotPositiveDefiniteError,
+            "the transition has size 1.5,",
+        ),
+        (
+            lambda y: ss.loglik(stationary(np.diag([0.5, 2.0, 0.1])), y),
+            NotPositiveDefiniteError,
+            "the transition has size 2,",
+        ),
         (
             lambda y: ss.loglik(noisy([[1.0, 3.0], [3.0, 1.0]]), y),
             NotPositiveDefiniteError,
             "transition_cov: .* eigenvalue -2",
         ),
-        (lambda y: ss.simulate(ss.local_level(-1.0, 1.0), 5), NotPositiveDefiniteError, "observation_cov: a variance of -1"),
+        (
+            lambda y: ss.simulate(ss.local_level(-1.0, 1.0), 5),
+            NotPositiveDefiniteError,
+            "observation_cov: a variance of -1",
+        ),
         (
             lambda y: ss.fit(with_a_stranger, y, dict(a=1.5e4, b=1.5e3, c=1.0), ss.positive()),
             DataError,
@@ -680,21 +785,27 @@ def test_result_and_summary():
     text = r.summary()
     assert "15098.51832" in text and "1469.17636" in text and "3145.547863" in text and "-633.4645636" in text
     assert r.names == ["observation_var", "level_var"] and r.observations == 100 and not r.at_bound
-    np.testing.assert_allclose([r.aic, r.bic], [2 * 633.4645636362 + 6, 2 * 633.4645636362 + 3 * np.log(100)], rtol=1e-12)
+    np.testing.assert_allclose(
+        [r.aic, r.bic], [2 * 633.4645636362 + 6, 2 * 633.4645636362 + 3 * np.log(100)], rtol=1e-12
+    )
     assert type(r.params["level_var"]) is np.float64 and r.evaluations >= r.iterations and str(r) == text
 
 
 def test_standard_errors_in_the_parameters_themselves():
     """The covariance is the inverse of the observed information, whatever the constraint."""
     free = ss.fit(nile_build, NILE, {"observation_var": 15000.0, "level_var": 1470.0})
-    bounded = ss.fit(nile_build, NILE, NILE_START, {"observation_var": ss.interval(0.0, 1e5), "level_var": ss.positive()})
+    bounded = ss.fit(
+        nile_build, NILE, NILE_START, {"observation_var": ss.interval(0.0, 1e5), "level_var": ss.positive()}
+    )
     H = tg.hessian(lambda v: -nile_loglik(v))(free.estimates)
     np.testing.assert_allclose(free.covariance, np.linalg.inv(H), rtol=1e-6)
     np.testing.assert_allclose(bounded.covariance, np.linalg.inv(H), rtol=1e-6)
 
 
 def test_vector_start_and_list_of_constraints():
-    r = ss.fit(lambda v: ss.local_level(v[0], v[1]), NILE, np.array([1e4, 1e3]), [ss.positive(), ss.positive()])
+    r = ss.fit(
+        lambda v: ss.local_level(v[0], v[1]), NILE, np.array([1e4, 1e3]), [ss.positive(), ss.positive()]
+    )
     assert r.names == ["theta[0]", "theta[1]"]
     np.testing.assert_allclose(r.params, [15098.518324096, 1469.1763603095], rtol=1e-9)
 
@@ -707,7 +818,9 @@ def test_build_in_plain_numpy():
     def build(p):
         T[0] = np.array([p["phi"], 1.0])
         T[1, 1] = 0.5
-        return ss.LinearGaussian(T, np.array([1.0, 0.0]), np.array([1.0, 0.3]), 1.0, start=ss.Start(0.0, 10.0))
+        return ss.LinearGaussian(
+            T, np.array([1.0, 0.0]), np.array([1.0, 0.3]), 1.0, start=ss.Start(0.0, 10.0)
+        )
 
     r = ss.fit(build, y, {"phi": 0.5}, {"phi": ss.correlation()})
     nll = [-ss.loglik(build({"phi": r.params["phi"] + h}), y) for h in (-1e-4, 0.0, 1e-4)]
@@ -863,7 +976,9 @@ def test_bad_data():
 def test_variances_that_are_not_positive():
     for n in (3, 40):
         for variances in ((-1.0, 1.0), (-0.1, 0.5), (0.5, -0.1)):  # those of what is observed may be positive
-            with pytest.raises(NotPositiveDefiniteError, match=f"a variance of {min(variances)}".rstrip("0").rstrip(".")):
+            with pytest.raises(
+                NotPositiveDefiniteError, match=f"a variance of {min(variances)}".rstrip("0").rstrip(".")
+            ):
                 ss.loglik(ss.local_level(*variances), NILE[:n])
     flat = ss.LinearGaussian(np.eye(2), np.array([1.0, 0.0]), 0.0, 0.0, start=ss.Start(0.0, 0.0))
     with pytest.raises(NotPositiveDefiniteError, match=r"variance of y\[0\] given the past is 0"):
@@ -888,13 +1003,19 @@ def test_diffuse_element_that_is_never_seen():
 
 def test_stationary_start_that_cannot_be():
     with pytest.raises(ArgumentError, match="start.stationary"):
-        ss.loglik(ss.LinearGaussian(np.full((100, 1, 1), 0.5), 1.0, 1.0, 1.0, start=ss.Start(stationary=True)), NILE)
+        ss.loglik(
+            ss.LinearGaussian(np.full((100, 1, 1), 0.5), 1.0, 1.0, 1.0, start=ss.Start(stationary=True)), NILE
+        )
 
 
 def test_fit_errors():
-    with pytest.raises(ArgumentError, match=r"start of level_var is -1.0; positive\(\) wants numbers above 0"):
+    with pytest.raises(
+        ArgumentError, match=r"start of level_var is -1.0; positive\(\) wants numbers above 0"
+    ):
         ss.fit(nile_build, NILE, {"observation_var": 1.0, "level_var": -1.0}, ss.positive())
-    with pytest.raises(ArgumentError, match=r"start of ar is \[1.2 0. \]; stationary\(\) wants the coefficients"):
+    with pytest.raises(
+        ArgumentError, match=r"start of ar is \[1.2 0. \]; stationary\(\) wants the coefficients"
+    ):
         ss.fit(lambda p: ss.arma(p["ar"]), NILE, {"ar": np.array([1.2, 0.0])}, ss.stationary())
     with pytest.raises(ArgumentError, match="log-likelihood at start = .* is nan"):
         ss.fit(lambda p: ss.local_level(p["a"] * np.nan, 1.0), NILE, {"a": 1.0})
@@ -904,7 +1025,9 @@ def test_fit_errors():
         ss.fit(lambda p: ss.LinearGaussian(1.0, 1.0, p["a"], 1.0), NILE, {"a": np.ones(2)})
     with pytest.raises(ArgumentError, match="method='simplex'.*trust-exact"):
         ss.fit(nile_build, NILE, NILE_START, ss.positive(), method="simplex")
-    with pytest.raises(ArgumentError, match="'level' is not a parameter; start has observation_var, level_var"):
+    with pytest.raises(
+        ArgumentError, match="'level' is not a parameter; start has observation_var, level_var"
+    ):
         ss.fit(nile_build, NILE, NILE_START, {"level": ss.positive()})
     with pytest.raises(ArgumentError, match="2 for 3 parameters"):
         ss.fit(nile_build, NILE, np.ones(3), [ss.positive()] * 2)
@@ -971,7 +1094,9 @@ def test_missing_data_in_every_form(name):
     ):
         np.testing.assert_allclose(call(model, y), call(model, plain), rtol=tolerance, atol=tolerance)
     g = tg.grad(lambda v: ss.loglik(ss.local_level(v[0], v[1]), y))(np.array([1.0, 0.5]))
-    np.testing.assert_allclose(g, tg.grad(lambda v: ss.loglik(ss.local_level(v[0], v[1]), plain))(np.array([1.0, 0.5])), rtol=1e-4)
+    np.testing.assert_allclose(
+        g, tg.grad(lambda v: ss.loglik(ss.local_level(v[0], v[1]), plain))(np.array([1.0, 0.5])), rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize(

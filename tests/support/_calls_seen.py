@@ -1,4 +1,5 @@
-"""The calls of NumPy's and SciPy's functions that tests/support/cases_*.py make: (function, arguments, keywords), on plain arrays."""
+"""The calls of NumPy's and SciPy's functions that tests/support/cases_*.py make: (function, arguments,
+keywords), on plain arrays."""
 
 import functools
 import inspect

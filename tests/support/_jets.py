@@ -1,10 +1,13 @@
-"""Derivatives of plain NumPy programs by nilpotent numbers in object arrays: a reference that shares nothing with the engine.
+"""Derivatives of plain NumPy programs by nilpotent numbers in object arrays: a reference that shares nothing
+with the engine.
 
 A `Jet` is a + sum of d_i e_i with e_i e_j = 0; a and d_i are numbers, or jets of an outer level, so that levels nest.  Jets never
-change, and NumPy itself moves them about: views, overlapping writes and out= have NumPy's meaning because NumPy carries them out.
-Derivatives are exact but for rounding; in multiple precision they tell how much of a result in double precision is rounding.
+change, and NumPy itself moves them about: views, overlapping writes and out= have NumPy's meaning because
+NumPy carries them out. Derivatives are exact but for rounding; in multiple precision they tell how much of a
+result in double precision is rounding.
 
-Reading order: `derivatives`; `Jet`; `Transforms`, what stands for tapegrad; `Library`, what stands for NumPy."""
+Reading order: `derivatives`; `Jet`; `Transforms`, what stands for tapegrad; `Library`, what stands for
+NumPy."""
 
 import itertools
 import math
@@ -21,12 +24,18 @@ EXACT, SINGLE = 169, 24  # bits of 50 digits, and of float32
 
 
 def derivatives(make, x, v, bits=53):
-    """(f(x), gradient, Hessian times v) of `f = make(library, transforms)`, by one run with numbers of so many bits."""
+    """(f(x), gradient, Hessian times v) of `f = make(library, transforms)`, by one run with numbers of so
+    many bits."""
     with mpmath.workprec(bits):
         number = float if bits == 53 else mpmath.mpf
         transforms = Transforms()
         outer, inner = transforms.level(), transforms.level()
-        z = objects([Jet(inner, Jet(outer, number(a), {0: number(b)}), {k: 1.0}) for k, (a, b) in enumerate(zip(x, v, strict=True))])
+        z = objects(
+            [
+                Jet(inner, Jet(outer, number(a), {0: number(b)}), {k: 1.0})
+                for k, (a, b) in enumerate(zip(x, v, strict=True))
+            ]
+        )
         z = laid_like(z, x)
         y = make(Library(), transforms)(z)
         slopes = [slope(y, inner, k) for k in range(len(x))]
@@ -106,7 +115,11 @@ def elementary(name, slope):
 
     def f(x):
         x = live(x)
-        return unary(x, f, slope) if type(x) is Jet else getattr(mpmath if type(x) is mpmath.mpf else math, name)(x)
+        return (
+            unary(x, f, slope)
+            if type(x) is Jet
+            else getattr(mpmath if type(x) is mpmath.mpf else math, name)(x)
+        )
 
     return f
 
@@ -183,7 +196,8 @@ class Transforms:
         return Level(next(self.numbers))
 
     def run(self, h, z, *seeds):
-        """h at z + sum of the seeds, each a list of (key, tangent) for each element of z; (levels, h's value)."""
+        """h at z + sum of the seeds, each a list of (key, tangent) for each element of z; (levels, h's
+        value)."""
         levels = [self.level() for _ in seeds]
         elements = list(np.ravel(z))
         for level, seed in zip(levels, seeds, strict=True):
@@ -238,11 +252,14 @@ def shaped(elements, like):
 
 
 def laid_like(z, x):
-    """A copy of the array z of any dtype that lies in memory as x does, so that what is a view of the one is a view of the other."""
+    """A copy of the array z of any dtype that lies in memory as x does, so that what is a view of the one is
+    a view of the other."""
     if not isinstance(z, np.ndarray) or not z.ndim or not z.size:
         return z
     first, steps, room = packed_steps(x.shape, x.strides, x.itemsize, False)
-    y = np.lib.stride_tricks.as_strided(np.empty(room, z.dtype)[first:], x.shape, [s * z.itemsize for s in steps])
+    y = np.lib.stride_tricks.as_strided(
+        np.empty(room, z.dtype)[first:], x.shape, [s * z.itemsize for s in steps]
+    )
     y[...] = z
     return y.view(type(z))
 
@@ -257,7 +274,9 @@ class Objects(np.ndarray):
         return array[()] if return_scalar else array.view(Objects) if array.dtype == object else array
 
     def __setitem__(self, at, x):
-        super().__setitem__(at, scalar(x) if np.ndim(x) == 0 else x)  # NumPy would put the 0-d array itself there
+        super().__setitem__(
+            at, scalar(x) if np.ndim(x) == 0 else x
+        )  # NumPy would put the 0-d array itself there
 
     def __add__(self, other):
         return Complex.of(self) + other if isinstance(other, (complex, Complex)) else super().__add__(other)
@@ -278,7 +297,13 @@ class Complex:
 
     @classmethod
     def of(cls, x):
-        return x if isinstance(x, Complex) else cls(x.real, x.imag) if isinstance(x, complex) else cls(x, np.zeros(np.shape(x)))
+        return (
+            x
+            if isinstance(x, Complex)
+            else cls(x.real, x.imag)
+            if isinstance(x, complex)
+            else cls(x, np.zeros(np.shape(x)))
+        )
 
     @property
     def real(self):
@@ -310,7 +335,9 @@ class Complex:
 
     def __mul__(self, other):
         other = Complex.of(other)
-        return Complex(self.real * other.real - self.imag * other.imag, self.real * other.imag + self.imag * other.real)
+        return Complex(
+            self.real * other.real - self.imag * other.imag, self.real * other.imag + self.imag * other.real
+        )
 
     def __imul__(self, other):
         self.both[...] = (self * other).both
@@ -318,7 +345,8 @@ class Complex:
 
 
 class Library:
-    """Stands for NumPy in the program: new arrays hold jets, and so do results that would be subclasses no more."""
+    """Stands for NumPy in the program: new arrays hold jets, and so do results that would be subclasses no
+    more."""
 
     sin, exp, tanh, sqrt = [np.frompyfunc(f, 1, 1) for f in (sin, exp, tanh, sqrt)]
 
@@ -326,7 +354,13 @@ class Library:
         f = getattr(np, name)
         if isinstance(f, np.ufunc):
             return f
-        settings = {"dtype": object} if name in ("zeros", "ones", "full", "empty") else {"subok": True} if name == "broadcast_to" else {}
+        settings = (
+            {"dtype": object}
+            if name in ("zeros", "ones", "full", "empty")
+            else {"subok": True}
+            if name == "broadcast_to"
+            else {}
+        )
         return lambda *args, **kwargs: ours(f(*args, **settings, **kwargs))
 
 

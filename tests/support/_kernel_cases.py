@@ -1,4 +1,5 @@
-"""The fixed list of generated kernels that is compiled, budgeted, and run in every way: name -> kernel, parameters, data."""
+"""The fixed list of generated kernels that is compiled, budgeted, and run in every way: name -> kernel,
+parameters, data."""
 
 from functools import cache
 
@@ -12,7 +13,8 @@ kernels = tg.kernels
 
 
 def dense_kalman(k: int):
-    """k states, one observation of the first: parameters A (k, k), log variances of the states (k) and of the observation."""
+    """k states, one observation of the first: parameters A (k, k), log variances of the states (k) and of the
+    observation."""
     h = np.eye(k)[0]
 
     def start(theta):
@@ -40,23 +42,32 @@ def model(name: str):
 def anomaly(M, e):
     """Kepler's equation E - e sin E = M by Newton's steps."""
     miss = lambda E: E - e * np.sin(E) - M
-    return kernels.while_loop(lambda E: np.abs(miss(E)) > 1e-5, lambda E: E - miss(E) / (1.0 - e * np.cos(E)), M + e * np.sin(M), 40)
+    return kernels.while_loop(
+        lambda E: np.abs(miss(E)) > 1e-5, lambda E: E - miss(E) / (1.0 - e * np.cos(E)), M + e * np.sin(M), 40
+    )
 
 
 def orbit(theta, datum):
-    """Radial velocity of a planet: log period, excentricity, amplitude, argument of the pericentre, log noise."""
+    """Radial velocity of a planet: log period, excentricity, amplitude, argument of the pericentre, log
+    noise."""
     t, v = datum
     e = theta[1]
     E = anomaly(2 * np.pi * t * np.exp(-theta[0]), e)
     rate = 1.0 / (1.0 - e * np.cos(E))
-    model = theta[2] * rate * (np.sqrt(1.0 - e * e) * np.cos(E) * np.cos(theta[3]) - np.sin(E) * np.sin(theta[3]))
+    model = (
+        theta[2] * rate * (np.sqrt(1.0 - e * e) * np.cos(E) * np.cos(theta[3]) - np.sin(E) * np.sin(theta[3]))
+    )
     return -0.5 * ((v - model) * np.exp(-theta[4])) ** 2 - theta[4]
 
 
 def kepler():
     rng = np.random.default_rng(5)
     theta = np.array([np.log(3.1), 0.35, 1.2, 0.4, np.log(0.3)])
-    return kernels.likelihood(orbit), theta[:, None], np.stack([np.sort(rng.uniform(0, 9, 29)), rng.normal(size=29)])
+    return (
+        kernels.likelihood(orbit),
+        theta[:, None],
+        np.stack([np.sort(rng.uniform(0, 9, 29)), rng.normal(size=29)]),
+    )
 
 
 def predator(state, theta, h):
@@ -80,7 +91,11 @@ def substeps():
     rng = np.random.default_rng(6)
     theta = np.array([1.1, 0.4, 0.3, 0.6, np.log(0.4)])
     data = np.stack([1.5 + 0.3 * rng.normal(size=23), rng.integers(0, 7, 23)])
-    return kernels.recursion(lambda theta: np.array([1.4, 1.1]) + 0.1 * theta[0], filtered), theta[:, None], data
+    return (
+        kernels.recursion(lambda theta: np.array([1.4, 1.1]) + 0.1 * theta[0], filtered),
+        theta[:, None],
+        data,
+    )
 
 
 CASES = {
@@ -113,7 +128,10 @@ def case(name: str) -> tuple:
 def escape(x, y):
     """A while loop: steps until the point is outside of a circle, at most 60."""
     u, v = kernels.while_loop(
-        lambda c: c[0] * c[0] + c[1] * c[1] < 4.0, lambda c: (c[0] * c[0] - c[1] * c[1] + x, 2 * c[0] * c[1] + y), (x, y), 60
+        lambda c: c[0] * c[0] + c[1] * c[1] < 4.0,
+        lambda c: (c[0] * c[0] - c[1] * c[1] + x, 2 * c[0] * c[1] + y),
+        (x, y),
+        60,
     )
     return u * u + np.sin(v)
 
@@ -127,7 +145,9 @@ def triangle(x, n):
     """Three loops deep: as many steps as the counter says, in each a root by Newton's."""
 
     def root(a):
-        return kernels.while_loop(lambda r: np.abs(r * r - a) > 1e-3 * a, lambda r: 0.5 * (r + a / r), 1.0 + 0.1 * a, 30)
+        return kernels.while_loop(
+            lambda r: np.abs(r * r - a) > 1e-3 * a, lambda r: 0.5 * (r + a / r), 1.0 + 0.1 * a, 30
+        )
 
     def body(i, s):
         return kernels.loop(i + 1, lambda j, u: 0.5 * u + root(x * x + 0.01 * j + s * s), s)
@@ -143,7 +163,9 @@ def program(k, name: str, kind: str, order: int, missing: bool = False, dtype=np
     """The program of one derivative of kernel k, which is that called `name`."""
     if name in MAPS:
         family, _ = k._family(((), ()), (False, name != "escape"))
-        low = tg.kernels.emit.lower.lower_program(family.derived("R" if kind == "VG" else kind, (order, 0), ()))
+        low = tg.kernels.emit.lower.lower_program(
+            family.derived("R" if kind == "VG" else kind, (order, 0), ())
+        )
     else:
         _, theta, data = case(name)
         low = k.lowered(theta.shape[0], 0 if data.ndim == 1 else data.shape[0], kind, order, missing, dtype)
@@ -157,5 +179,6 @@ def lowered(name: str, kind: str, order: int, missing: bool = False):
 
 
 def fresh(name: str):
-    """A kernel of the list of which no derivative has been made: what is made first decides on the order of instructions."""
+    """A kernel of the list of which no derivative has been made: what is made first decides on the order of
+    instructions."""
     return kernels.map(MAPS[name].f) if name in MAPS else CASES[name]()[0]

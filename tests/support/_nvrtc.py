@@ -1,4 +1,5 @@
-"""Registers and spilled bytes of the generated kernels, by NVRTC for devices that need not be there, and the budget for them.
+"""Registers and spilled bytes of the generated kernels, by NVRTC for devices that need not be there, and the
+budget for them.
 
 Write the budget anew, after a change that is meant to move it:
 
@@ -65,7 +66,10 @@ def figures(source: str, arch: int) -> tuple[int, int]:
         _, log = cubin(source, arch, options)
         kept.write_text(log)
     log = kept.read_text()
-    return tuple(max(int(n) for n in re.findall(what, log)) for what in (r"Used (\d+) registers", r"(\d+) bytes spill stores"))
+    return tuple(
+        max(int(n) for n in re.findall(what, log))
+        for what in (r"Used (\d+) registers", r"(\d+) bytes spill stores")
+    )
 
 
 def read(text: str) -> tuple[str, dict]:
@@ -103,8 +107,15 @@ def excess(arch: int, compiler: str, budget: dict, every: int = 1) -> list[str]:
         registers, spilled = figures(source, arch)
         most, bytes_ = budget[key, arch]
         if registers > min(most + slack, 255) or spilled > bytes_ * factor:
-            wrong.append(f"{key}, sm_{arch}: {registers} registers, {spilled} bytes spilled; the budget is {most}, {bytes_}")
-    wrong += [f"{key}: is in the budget, but there is no such kernel" for key, a in budget if a == arch and key not in seen]
+            wrong.append(
+                f"{key}, sm_{arch}: {registers} registers, {spilled} bytes spilled; the budget is {most}, "
+                f"{bytes_}"
+            )
+    wrong += [
+        f"{key}: is in the budget, but there is no such kernel"
+        for key, a in budget
+        if a == arch and key not in seen
+    ]
     return wrong
 
 

@@ -123,11 +123,16 @@ def value(name: str, modifiers: list, kind: str, x: list[str]) -> str:
     if not exact:
         raise NotImplementedError(f"{name}.{'.'.join(modifiers)}.{kind}")
     if name in ("min", "max"):
-        return f"f{name}{suffix}({x[0]}, {x[1]})" if real else f"({x[0]} {'<' if name == 'min' else '>'} {x[1]} ? {x[0]} : {x[1]})"
+        return (
+            f"f{name}{suffix}({x[0]}, {x[1]})"
+            if real
+            else f"({x[0]} {'<' if name == 'min' else '>'} {x[1]} ? {x[0]} : {x[1]})"
+        )
     plain = {
         "neg": "({c})(-{0})", "not": "!{0}" if kind == "pred" else "({c})(~{0})", "mov": "{0}",
         "abs": "fabs{suffix}({0})" if real else "({0} < 0 ? -{0} : {0})",
-        "shl": "shifted_left<{c}>({0}, {1})", "shr": "shifted_right<{c}>({0}, {1})", "bfi": "inserted<{c}>({0}, {1}, {2}, {3})",
+        "shl": "shifted_left<{c}>({0}, {1})", "shr": "shifted_right<{c}>({0}, {1})",
+        "bfi": "inserted<{c}>({0}, {1}, {2}, {3})",
         "rcp": "({c})1 / {0}", "sqrt": "sqrt{suffix}({0})",
     }  # fmt: skip
     if name not in plain or (name in ("rcp", "sqrt") and modifiers != ["rn"]):
@@ -147,13 +152,22 @@ def statement(text: str, parameters: dict) -> str:
     four = re.fullmatch(r"ld\.global\.nc\.v4\.f32\s+\{(.*)\},\s*(\[.*\])", text)
     if four:
         names = [name.strip() for name in four[1].split(",")]
-        return " ".join(result(name, "f32", f"*(volatile float*)({address(four[2])} + {4 * k})") for k, name in enumerate(names))
+        return " ".join(
+            result(name, "f32", f"*(volatile float*)({address(four[2])} + {4 * k})")
+            for k, name in enumerate(names)
+        )
     if any(part.startswith("{") for part in x) or not modifiers or modifiers[-1] not in TYPES:
         raise NotImplementedError(text)
     kind, modifiers = modifiers[-1], modifiers[:-1]
     if name == "ld" and modifiers == ["param"]:
         return result(x[0], kind, parameters[x[1].strip("[]")])
-    if name in ("ld", "st") and modifiers in (["global"], ["global", "nc"], ["volatile", "global"], ["local"], ["volatile", "local"]):
+    if name in ("ld", "st") and modifiers in (
+        ["global"],
+        ["global", "nc"],
+        ["volatile", "global"],
+        ["local"],
+        ["volatile", "local"],
+    ):
         place = f"*(volatile {TYPES[kind]}*)({address(x[name == 'ld'])})"
         return result(x[0], kind, place) if name == "ld" else f"{place} = {operand(x[1], kind)};"
     if name == "atom" and modifiers == ["global", "max"]:
@@ -161,7 +175,9 @@ def statement(text: str, parameters: dict) -> str:
     if name == "cvta" and modifiers == ["to", "global"]:
         return result(x[0], kind, operand(x[1], kind))
     if name == "cvt":
-        return result(x[0], modifiers[-1], converted(modifiers[:-1], modifiers[-1], kind, operand(x[1], kind)))
+        return result(
+            x[0], modifiers[-1], converted(modifiers[:-1], modifiers[-1], kind, operand(x[1], kind))
+        )
     if name == "setp" and len(modifiers) == 1:
         return result(x[0], "pred", compared(modifiers[0], kind, *[operand(y, kind) for y in x[1:]]))
     if name == "selp" and not modifiers:
@@ -187,7 +203,11 @@ def to_c(ptx: str, entry: str) -> str:
         elif re.fullmatch(r"\.reg \.b64\s+%SPL?", line):
             lines.append(f"uint64_t {line.rpartition('%')[2]} = 0;")
         elif registers:
-            lines.append(f"{TYPES[registers[1]]} " + ", ".join(f"{registers[2]}{n} = 0" for n in range(int(registers[3]))) + ";")
+            lines.append(
+                f"{TYPES[registers[1]]} "
+                + ", ".join(f"{registers[2]}{n} = 0" for n in range(int(registers[3])))
+                + ";"
+            )
         elif table and table[2] in [name for _, name, *_ in tables]:
             lines.append(f"{table[1]} = (uint64_t){table[2]};")
         elif label:
@@ -197,7 +217,10 @@ def to_c(ptx: str, entry: str) -> str:
             text = statement(line[guard.end() :] if guard else line, {name: name for _, name in declared})
             lines.append(f"if ({guard[1]}{guard[2]}) {text}" if guard else text)
     parameters = ", ".join(f"{TYPES[kind]} {name}" for kind, name in declared)
-    constants = "".join(f"alignas({a}) static const unsigned char {name}[{n}] = {{{given}}};\n" for a, name, n, given in tables)
+    constants = "".join(
+        f"alignas({a}) static const unsigned char {name}[{n}] = {{{given}}};\n"
+        for a, name, n, given in tables
+    )
     return f"{HELP}\n{constants}static void {entry}({parameters}) {{\n" + "\n".join(lines) + "\n}\n"
 
 
@@ -205,15 +228,25 @@ class PtxKernel(HostKernel):
     """What NVRTC makes of a kernel, on the CPU; called like any other.  `fmad`: multiplications and additions may be contracted."""
 
     def __init__(self, source: str, entry: str, fmad: bool = False):
-        options = ("-std=c++17", f"-fmad={str(fmad).lower()}", "-default-device", "-DFAR_CALL=__forceinline__", "-arch=compute_90")
+        options = (
+            "-std=c++17",
+            f"-fmad={str(fmad).lower()}",
+            "-default-device",
+            "-DFAR_CALL=__forceinline__",
+            "-arch=compute_90",
+        )
         ptx = nvrtc_output(source, options)[0]
         self.ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
         bound = len(re.findall(r"\b(?:mul|add|sub)\.rn\.f", self.ptx))
         free = len(re.findall(r"\b(?:mul|add|sub)\.f", self.ptx))
         if bound and free:
-            raise NotImplementedError("some of the multiplications and additions may be contracted, and some not")
+            raise NotImplementedError(
+                "some of the multiplications and additions may be contracted, and some not"
+            )
         contract = ("-ffp-contract=fast", "-O2") if free else ()  # gcc contracts from -O2 on
         super().__init__(to_c(self.ptx, entry), entry, (*contract, "-fwrapv", "-fno-strict-aliasing"))
 
     def __call__(self, grid: tuple, block: tuple, args: tuple) -> None:
-        super().__call__(grid, block, [np.uint64(x.ctypes.data) if isinstance(x, np.ndarray) else x for x in args])
+        super().__call__(
+            grid, block, [np.uint64(x.ctypes.data) if isinstance(x, np.ndarray) else x for x in args]
+        )

@@ -1,4 +1,5 @@
-"""Run by test_kernels_cuda.py in a process that has the runtime of AddressSanitizer: kernels at awkward sizes, their arrays just
+"""Run by test_kernels_cuda.py in a process that has the runtime of AddressSanitizer: kernels at awkward
+sizes, their arrays just
 as large as they must be.  With the argument "plant" one kernel writes an element beyond its output."""
 
 import sys
@@ -36,7 +37,9 @@ def run(name: str, per_sample: bool, plant: bool, every: int = 1) -> None:
 def run_divided() -> None:
     low = lowered("gaussian", "VG", 0)
     source, signatures = emit_split(low, np.float64)
-    partial, gather, finish = (HostKernel(source, entry, SANITIZE) for entry in ("partial", "gather", "finish"))
+    partial, gather, finish = (
+        HostKernel(source, entry, SANITIZE) for entry in ("partial", "gather", "finish")
+    )
     _, theta, _ = case("gaussian")
     for batch, steps, each in [(1, 64 * 5, 1), (5, 64 * 5 + 1, 2), (33, 64 * 7 - 1, 3), (33, 1, 4)]:
         chunks, rows = -(-steps // 64), 4 * batch

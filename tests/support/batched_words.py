@@ -18,11 +18,15 @@ def elementwise(run, stacks, params):
     rank = max(x.ndim - 1 for x in stacks if x is not None)
     to = np.broadcast_shapes(*[padded(x, rank).shape for x in stacks if x is not None])
     rows = [x if x is None else np.broadcast_to(padded(x, rank), to).ravel()[::-1] for x in stacks]
-    return lambda constants: run(*[c if x is None else x for x, c in zip(rows, constants, strict=True)], **params)[::-1].reshape(to)
+    return lambda constants: run(
+        *[c if x is None else x for x, c in zip(rows, constants, strict=True)], **params
+    )[::-1].reshape(to)
 
 
 def matrix(run, stacks, params):
-    return lambda constants: run(*[c if x is None else x for x, c in zip(stacks, constants, strict=True)], **params)
+    return lambda constants: run(
+        *[c if x is None else x for x, c in zip(stacks, constants, strict=True)], **params
+    )
 
 
 def shifted(axis, rank):
@@ -41,8 +45,8 @@ def axis(run, stacks, params):
 
 
 def moves(run, stacks, params):
-    """Where each element of the result comes from is the same for all samples: the body is run on the elements' numbers, zero
-    standing for zero."""
+    """Where each element of the result comes from is the same for all samples: the body is run on the
+    elements' numbers, zero standing for zero."""
 
     def result(constants):
         pools, numbers, n = [], [], 1
@@ -61,7 +65,8 @@ WORDS = {"elementwise": elementwise, "axis": axis, "matrix": matrix, "moves": mo
 
 
 def samples_of(inputs, count):
-    """`count` variants of the inputs of one call, each array with other numbers; its structure (sign, symmetry, order) stays."""
+    """`count` variants of the inputs of one call, each array with other numbers; its structure (sign,
+    symmetry, order) stays."""
     scales = 1.0 - 0.07 * np.arange(count)
 
     def variants(x):
@@ -81,7 +86,11 @@ def holds(word, prim, inputs, params, count):
     stacks = [np.stack(xs) if isinstance(xs[0], np.ndarray) else None for xs in zip(*samples, strict=True)]
     if all(x is None for x in stacks):
         return True
-    found = WORDS[word](prim.run, stacks, params)(samples[0]) if isinstance(word, str) else word(prim.run, stacks, params)
+    found = (
+        WORDS[word](prim.run, stacks, params)(samples[0])
+        if isinstance(word, str)
+        else word(prim.run, stacks, params)
+    )
     if type(looped[0]) is not tuple:
         looped, found = [(y,) for y in looped], (found,)
     for n, part in enumerate(found):
@@ -90,7 +99,13 @@ def holds(word, prim, inputs, params, count):
         if part.shape != right.shape or part.dtype != right.dtype:
             return False
         scale = np.max(np.abs(right), initial=1e-300, where=np.isfinite(right)) if right.size else 1.0
-        if not np.allclose(part, right, rtol=1e-11, atol=1e-13 * scale if right.dtype.itemsize > 4 else 1e-5 * scale, equal_nan=True):
+        if not np.allclose(
+            part,
+            right,
+            rtol=1e-11,
+            atol=1e-13 * scale if right.dtype.itemsize > 4 else 1e-5 * scale,
+            equal_nan=True,
+        ):
             return False
     return True
 
@@ -105,20 +120,27 @@ def declared():
 
 
 class HiddenCalls(Hidden):
-    """Keeps what primitives are given where values are hidden: orders, masks and kinds of matrices are found by operations there."""
+    """Keeps what primitives are given where values are hidden: orders, masks and kinds of matrices are found
+    by operations there."""
 
     def __init__(self):
         super().__init__()
         self.calls = []
 
     def step(self, prim, args, inputs, slots, params):
-        self.calls.append((prim, [v if s is None else s[0] for v, s in zip(inputs, slots, strict=True)], params))
+        self.calls.append(
+            (prim, [v if s is None else s[0] for v, s in zip(inputs, slots, strict=True)], params)
+        )
         return super().step(prim, args, inputs, slots, params)
 
 
 def watched_calls(case, calls):
     """Adds the calls of primitives that the line's value, tangent and cotangents make."""
-    active = [n for n, a in enumerate(case.inputs) if np.asarray(a).dtype.kind in "fc" and not isinstance(a, (list, tuple))]
+    active = [
+        n
+        for n, a in enumerate(case.inputs)
+        if np.asarray(a).dtype.kind in "fc" and not isinstance(a, (list, tuple))
+    ]
 
     def f(*xs):
         given = list(case.inputs)
@@ -137,7 +159,10 @@ def watched_calls(case, calls):
         trace.close()
         keep(trace.calls, calls)
     xs = tuple([np.asarray(case.inputs[n]) for n in active])
-    for way in (lambda *xs: tg.jvp(f, xs, xs), lambda *xs: (lambda y, pullback: pullback(y))(*tg.vjp(f, *xs))):
+    for way in (
+        lambda *xs: tg.jvp(f, xs, xs),
+        lambda *xs: (lambda y, pullback: pullback(y))(*tg.vjp(f, *xs)),
+    ):
         hidden = HiddenCalls()
         try:
             at_both(way, xs, xs, lambda hidden=hidden: hidden)
@@ -156,7 +181,8 @@ def keep(found, calls):
 
 
 def failing(word, calls):
-    """The first of the calls for which the word does not hold, at two or three samples; three is also the length of many axes."""
+    """The first of the calls for which the word does not hold, at two or three samples; three is also the
+    length of many axes."""
     for prim, inputs, params in calls:
         for count in (2, 3):
             try:

@@ -30,7 +30,15 @@ for m in (
     t("pdist " + m, lambda a, m=m: s.pdist(a, m), np.concatenate([X, Y]), h=1e-4, rtol=1e-6)
     if m not in ("seuclidean", "mahalanobis", "minkowski"):
         t("f " + m, lambda a, b, m=m: getattr(s, m)(a, b), X[0].copy(), Y[0].copy(), h=1e-4, rtol=1e-6)
-        t("fw " + m, lambda a, b, w, m=m: getattr(s, m)(a, b, w), X[0].copy(), Y[0].copy(), w, h=1e-4, rtol=1e-6)
+        t(
+            "fw " + m,
+            lambda a, b, w, m=m: getattr(s, m)(a, b, w),
+            X[0].copy(),
+            Y[0].copy(),
+            w,
+            h=1e-4,
+            rtol=1e-6,
+        )
         t("cw " + m, lambda a, b, m=m: s.cdist(a, b, m, w=w), X, Y, h=1e-4, rtol=1e-6)
 t("mink 3", lambda a, b, w: s.cdist(a, b, "minkowski", p=3, w=w), A, B, w, h=1e-4, rtol=1e-6)
 t("mink f", lambda a, b: s.minkowski(a, b, 1.5), A[0].copy(), B[0].copy(), h=1e-4, rtol=1e-6)

@@ -14,8 +14,19 @@ p = rng.uniform(x[0] + 0.1, x[-1] - 0.1, 6)
 for bc in ("not-a-knot", "natural", "clamped"):
     t("cs " + bc, lambda y, p, bc=bc: s.CubicSpline(x, y, bc_type=bc)(p), y, p)
     t("cs nodes " + bc, lambda x, y, p, bc=bc: s.CubicSpline(x, y, bc_type=bc)(p), x, y, p)
-t("cs periodic", lambda y, p: s.CubicSpline(x, np.concatenate([y, y[:1]]), bc_type="periodic")(p + 7.0), y[:-1], p)
-t("cs bc values", lambda y, a, p: s.CubicSpline(x, y, bc_type=((1, a[0]), (2, a[1])))(p), y, np.array([0.3, 0.4]), p)
+t(
+    "cs periodic",
+    lambda y, p: s.CubicSpline(x, np.concatenate([y, y[:1]]), bc_type="periodic")(p + 7.0),
+    y[:-1],
+    p,
+)
+t(
+    "cs bc values",
+    lambda y, a, p: s.CubicSpline(x, y, bc_type=((1, a[0]), (2, a[1])))(p),
+    y,
+    np.array([0.3, 0.4]),
+    p,
+)
 t("cs 2d", lambda y, p: s.CubicSpline(x, y, axis=1)(p.reshape(2, 3)), Y.T.copy(), p)
 t("cs derivative", lambda y, p: s.CubicSpline(x, y)(p, 1), y, p)
 t("cs derivative()", lambda y, p: s.CubicSpline(x, y).derivative()(p), y, p)
@@ -35,7 +46,16 @@ t("akima", lambda x, y, p: s.Akima1DInterpolator(x, y)(p), x, y, p)
 t("makima", lambda x, y, p: s.Akima1DInterpolator(x, y, method="makima")(p), x, y, p, h=1e-5, rtol=1e-6)
 for k in (1, 2, 3, 4, 5):
     t(f"mis {k}", lambda y, p, k=k: s.make_interp_spline(x, y, k)(p), y, p, order=2 if k > 2 else 1)
-    t(f"mis nodes {k}", lambda x, y, p, k=k: s.make_interp_spline(x, y, k)(p), x, y, p, order=2 if k > 2 else 1, rtol=1e-6, h=1e-4)
+    t(
+        f"mis nodes {k}",
+        lambda x, y, p, k=k: s.make_interp_spline(x, y, k)(p),
+        x,
+        y,
+        p,
+        order=2 if k > 2 else 1,
+        rtol=1e-6,
+        h=1e-4,
+    )
 t("mis clamped", lambda y, p: s.make_interp_spline(x, y, 3, bc_type="clamped")(p), Y, p)
 t("mis derivative", lambda y, p: s.make_interp_spline(x, y, 5).derivative(2)(p), y, p)
 t("mis int", lambda y, a: s.make_interp_spline(x, y, 3).integrate(a[0], a[1]), y, np.array([1.0, 3.0]))
@@ -57,7 +77,13 @@ t("ppoly", lambda c, x, p: s.PPoly(c, x)(p), rng.normal(size=(3, 8)), x, p, rtol
 t("ppoly from", lambda c, p: s.PPoly.from_spline(s.BSpline(tk, c, 3))(p), y, p)
 t("bpoly", lambda c, x, p: s.BPoly(c, x)(p), rng.normal(size=(3, 8)), x, p, rtol=1e-6, h=1e-4)
 t("lsq", lambda y, p: s.make_lsq_spline(x, y, np.r_[(x[0],) * 4, 2.2, (x[-1],) * 4], 3)(p), y, p)
-t("lsq w", lambda y, w, p: s.make_lsq_spline(x, y, np.r_[(x[0],) * 4, 2.2, (x[-1],) * 4], 3, w)(p), y, np.linspace(1, 2, 9), p)
+t(
+    "lsq w",
+    lambda y, w, p: s.make_lsq_spline(x, y, np.r_[(x[0],) * 4, 2.2, (x[-1],) * 4], 3, w)(p),
+    y,
+    np.linspace(1, 2, 9),
+    p,
+)
 t("smoothing", lambda y, p: s.make_smoothing_spline(x, y, lam=0.1)(p), y, p)
 t("splrep", lambda y, p: s.splev(p, s.splrep(x, y)), y, p)
 t("splrep der", lambda y, p: s.splev(p, s.splrep(x, y), der=1, ext=1), y, np.r_[p, 9.0])
@@ -80,7 +106,15 @@ i1 = s.interp1d(x, Y.T)
 t("captured i1", lambda p: i1(p), p)
 i3 = s.interp1d(x, y, "cubic")
 t("captured i3", lambda p: i3(p), p)
-t("bary", lambda xi, yi, p: s.barycentric_interpolate(xi, yi, p), np.linspace(0, 5, 5), y[:5], p, exact=1e-10, rtol=1e-6)
+t(
+    "bary",
+    lambda xi, yi, p: s.barycentric_interpolate(xi, yi, p),
+    np.linspace(0, 5, 5),
+    y[:5],
+    p,
+    exact=1e-10,
+    rtol=1e-6,
+)
 t("krogh", lambda xi, yi, p: s.krogh_interpolate(xi, yi, p), np.linspace(0, 5, 5), y[:5], p, rtol=1e-6)
 g1, g2 = np.sort(rng.uniform(0, 1, 7)), np.sort(rng.uniform(0, 2, 6))
 Z = rng.normal(size=(7, 6))
@@ -88,7 +122,9 @@ q = np.stack([rng.uniform(g1[0] + 0.01, g1[-1] - 0.01, 5), rng.uniform(g2[0] + 0
 for m in ("linear", "nearest", "slinear", "cubic", "quintic"):
     t(
         "rgi " + m,
-        lambda z, q, m=m: s.RegularGridInterpolator((g1, g2), z, m, **({"solver": spsolve} if m in ("cubic", "quintic") else {}))(q),
+        lambda z, q, m=m: s.RegularGridInterpolator(
+            (g1, g2), z, m, **({"solver": spsolve} if m in ("cubic", "quintic") else {})
+        )(q),
         Z,
         q,
         exact=1e-8 if m in ("cubic", "quintic") else 1e-11,
@@ -108,15 +144,49 @@ t(
 rg = s.RegularGridInterpolator((g1, g2), Z, "cubic", solver=spsolve)
 t("captured rg", lambda q: rg(q), q, exact=1e-8, h=1e-5, rtol=1e-5)
 t("interpn", lambda z, q: s.interpn((g1, g2), z, q), Z, q, h=1e-5, rtol=1e-6)
-t("rbs", lambda z, a, b: s.RectBivariateSpline(g1, g2, z)(a, b), Z, np.sort(q[:, 0]), np.sort(q[:, 1]), exact=1e-9, h=1e-5, rtol=1e-5)
-t("rbs ev", lambda z, q: s.RectBivariateSpline(g1, g2, z).ev(q[:, 0], q[:, 1], dx=1), Z, q, exact=1e-9, h=1e-5, rtol=1e-5)
+t(
+    "rbs",
+    lambda z, a, b: s.RectBivariateSpline(g1, g2, z)(a, b),
+    Z,
+    np.sort(q[:, 0]),
+    np.sort(q[:, 1]),
+    exact=1e-9,
+    h=1e-5,
+    rtol=1e-5,
+)
+t(
+    "rbs ev",
+    lambda z, q: s.RectBivariateSpline(g1, g2, z).ev(q[:, 0], q[:, 1], dx=1),
+    Z,
+    q,
+    exact=1e-9,
+    h=1e-5,
+    rtol=1e-5,
+)
 rb = s.RectBivariateSpline(g1, g2, Z)
 t("captured rb", lambda q: rb.ev(q[:, 0], q[:, 1]), q, h=1e-5, rtol=1e-5)
 N = rng.uniform(size=(10, 2))
 D = rng.normal(size=10)
 Q = rng.uniform(0.2, 0.8, size=(4, 2))
-for k in ("linear", "thin_plate_spline", "cubic", "quintic", "gaussian", "multiquadric", "inverse_multiquadric", "inverse_quadratic"):
-    t("rbf " + k, lambda d, Q, k=k: s.RBFInterpolator(N, d, kernel=k, epsilon=2.0, smoothing=0.1)(Q), D, Q, exact=1e-9, h=1e-4, rtol=1e-6)
+for k in (
+    "linear",
+    "thin_plate_spline",
+    "cubic",
+    "quintic",
+    "gaussian",
+    "multiquadric",
+    "inverse_multiquadric",
+    "inverse_quadratic",
+):
+    t(
+        "rbf " + k,
+        lambda d, Q, k=k: s.RBFInterpolator(N, d, kernel=k, epsilon=2.0, smoothing=0.1)(Q),
+        D,
+        Q,
+        exact=1e-9,
+        h=1e-4,
+        rtol=1e-6,
+    )
 t(
     "rbf nodes",
     lambda N, d, e, Q: s.RBFInterpolator(N, d, kernel="gaussian", epsilon=e[0])(Q),
@@ -132,7 +202,15 @@ t("rbf nodes tps", lambda N, d, Q: s.RBFInterpolator(N, d)(Q), N, D, Q, exact=1e
 rf = s.RBFInterpolator(N, D)
 t("captured rbf", lambda Q: rf(Q), Q, exact=1e-9, h=1e-4, rtol=1e-6)
 t("lnd", lambda v, Q: s.LinearNDInterpolator(N, v, fill_value=0.5)(Q), D, Q, h=1e-6, rtol=1e-5, samples=False)
-t("lnd nodes", lambda N, v: s.LinearNDInterpolator(N, v, fill_value=0.5)(Q), N, D, h=1e-5, rtol=1e-5, samples=False)
+t(
+    "lnd nodes",
+    lambda N, v: s.LinearNDInterpolator(N, v, fill_value=0.5)(Q),
+    N,
+    D,
+    h=1e-5,
+    rtol=1e-5,
+    samples=False,
+)
 t("nnd", lambda v: s.NearestNDInterpolator(N, v)(Q), D)
 t("griddata", lambda v: s.griddata(N, v, Q, fill_value=0.0), D)
 t("griddata 1", lambda v: s.griddata(x, v, p), y)
@@ -141,7 +219,15 @@ ln = s.LinearNDInterpolator(N, D, fill_value=0.0)
 t("captured ln", lambda Q: ln(Q), Q, h=1e-6, rtol=1e-5, samples=False)
 
 W = np.linspace(0, 5, 5)
-t("BarycentricInterpolator", lambda x, y, p: s.BarycentricInterpolator(x, y)(p), W, Y[:5], p, exact=1e-10, rtol=1e-6)
+t(
+    "BarycentricInterpolator",
+    lambda x, y, p: s.BarycentricInterpolator(x, y)(p),
+    W,
+    Y[:5],
+    p,
+    exact=1e-10,
+    rtol=1e-6,
+)
 t("KroghInterpolator", lambda x, y, p: s.KroghInterpolator(x, y)(p), W, y[:5], p, rtol=1e-6, exact=1e-10)
 through = s.BarycentricInterpolator(W, y[:5])
 krogh = s.KroghInterpolator(W, y[:5])
@@ -150,7 +236,15 @@ t("sproot", lambda y: s.sproot(s.splrep(x, y)), y, samples=False)
 smooth = s.SmoothBivariateSpline(*rng.uniform(size=(2, 60)), rng.normal(size=60), s=40.0)
 t("captured smooth", lambda Q: smooth.ev(Q[:, 0], Q[:, 1]), Q, h=1e-5, rtol=1e-5)
 tck = s.bisplrep(np.repeat(g1, 6), np.tile(g2, 7), Z.ravel(), s=25.0)
-t("bisplev", lambda a, b, c: s.bisplev(a, b, (tck[0], tck[1], c, 3, 3)), g1[1:4] + 0.001, g2[2:4] + 0.001, tck[2], h=1e-5, rtol=1e-5)
+t(
+    "bisplev",
+    lambda a, b, c: s.bisplev(a, b, (tck[0], tck[1], c, 3, 3)),
+    g1[1:4] + 0.001,
+    g2[2:4] + 0.001,
+    tck[2],
+    h=1e-5,
+    rtol=1e-5,
+)
 TN = (np.r_[np.zeros(4), 0.4, np.ones(4)], np.r_[np.zeros(3), 0.6, np.ones(3)])
 t("NdBSpline", lambda c, q: s.NdBSpline(TN, c, (3, 2))(q), rng.normal(size=(5, 4)), Q, h=1e-4, rtol=1e-5)
 
@@ -159,7 +253,28 @@ theta, phi = rng.uniform(0.2, 2.9, 60), rng.uniform(0.1, 6.1, 60)
 at_theta, at_phi = np.array([0.5, 1.1, 2.0]), np.array([0.4, 2.2, 5.0])
 inner = np.array([0.8, 1.5, 2.2]), np.array([1.0, 2.5, 4.0, 5.0])
 round_data = 2 + np.cos(theta) * np.sin(phi)
-t("sphere", lambda r, p, q: s.RectSphereBivariateSpline(north, east, r).ev(p, q), rng.normal(size=(7, 8)), at_theta, at_phi)
-t("sphere grid", lambda r, p: s.RectSphereBivariateSpline(north, east, r)(p, at_phi, dtheta=1), rng.normal(size=(7, 8)), at_theta)
-t("sphere lsq", lambda r, p: s.LSQSphereBivariateSpline(theta, phi, r, *inner)(p, at_phi), rng.normal(size=60), at_theta)
-t("sphere smooth", lambda p, q: s.SmoothSphereBivariateSpline(theta, phi, round_data, s=3.0).ev(p, q), at_theta, at_phi)
+t(
+    "sphere",
+    lambda r, p, q: s.RectSphereBivariateSpline(north, east, r).ev(p, q),
+    rng.normal(size=(7, 8)),
+    at_theta,
+    at_phi,
+)
+t(
+    "sphere grid",
+    lambda r, p: s.RectSphereBivariateSpline(north, east, r)(p, at_phi, dtheta=1),
+    rng.normal(size=(7, 8)),
+    at_theta,
+)
+t(
+    "sphere lsq",
+    lambda r, p: s.LSQSphereBivariateSpline(theta, phi, r, *inner)(p, at_phi),
+    rng.normal(size=60),
+    at_theta,
+)
+t(
+    "sphere smooth",
+    lambda p, q: s.SmoothSphereBivariateSpline(theta, phi, round_data, s=3.0).ev(p, q),
+    at_theta,
+    at_phi,
+)

@@ -33,12 +33,18 @@ t("glap", lambda x: n.gaussian_laplace(x, 1.0), X)
 t("ggm", lambda x: n.gaussian_gradient_magnitude(x, (1.0, 0.8)), X)
 t(
     "genlap",
-    lambda x: n.generic_laplace(x, lambda a, axis, output, mode, cval: n.correlate1d(a, [1, -2, 1], axis, output, mode, cval, 0)),
+    lambda x: n.generic_laplace(
+        x, lambda a, axis, output, mode, cval: n.correlate1d(a, [1, -2, 1], axis, output, mode, cval, 0)
+    ),
     X,
 )
 for f in ("maximum_filter", "minimum_filter", "median_filter"):
     t(f, lambda x, f=f: getattr(n, f)(x, 3), X)
-    t(f + " fp", lambda x, f=f: getattr(n, f)(x, footprint=np.array([[0, 1], [1, 1]]), mode="constant", cval=0.3), X)
+    t(
+        f + " fp",
+        lambda x, f=f: getattr(n, f)(x, footprint=np.array([[0, 1], [1, 1]]), mode="constant", cval=0.3),
+        X,
+    )
 t("max1d", lambda x: n.maximum_filter1d(x, 3, 0), X)
 t("rank", lambda x: n.rank_filter(x, -2, 3), X)
 t("perc", lambda x: n.percentile_filter(x, 30, (2, 3)), X)
@@ -53,7 +59,14 @@ for f in (
     "morphological_laplace",
 ):
     t(f, lambda x, f=f: getattr(n, f)(x, size=(2, 3)), X)
-    t(f + " s", lambda x, s, f=f: getattr(n, f)(x, structure=s), X, rng.normal(size=(3, 3)), h=1e-5, rtol=1e-6)
+    t(
+        f + " s",
+        lambda x, s, f=f: getattr(n, f)(x, structure=s),
+        X,
+        rng.normal(size=(3, 3)),
+        h=1e-5,
+        rtol=1e-6,
+    )
 L = rng.integers(0, 4, size=X.shape)
 for f in ("sum", "sum_labels", "mean", "variance", "standard_deviation", "maximum", "minimum", "median"):
     t(f, lambda x, f=f: getattr(n, f)(x, L, [1, 2, 3]), X)
@@ -89,11 +102,33 @@ for m in (*M, "grid-mirror", "grid-wrap", "grid-constant"):
         h=1e-4,
         rtol=1e-6,
     )
-    t("affine d " + m, lambda x, A, b, m=m: n.affine_transform(x, A, b, mode=m), X, np.array([0.73, 0.81]), np.array([0.3, 0.4]))
-    t("rotate " + m, lambda x, a, m=m: n.rotate(x, a[0], mode=m, reshape=False), X, np.array([23.0]), h=1e-3, rtol=1e-6)
+    t(
+        "affine d " + m,
+        lambda x, A, b, m=m: n.affine_transform(x, A, b, mode=m),
+        X,
+        np.array([0.73, 0.81]),
+        np.array([0.3, 0.4]),
+    )
+    t(
+        "rotate " + m,
+        lambda x, a, m=m: n.rotate(x, a[0], mode=m, reshape=False),
+        X,
+        np.array([23.0]),
+        h=1e-3,
+        rtol=1e-6,
+    )
 t("rotate r", lambda x: n.rotate(x, 23.0), X)
 t("rotate 3", lambda x: n.rotate(x, 31.0, axes=(0, 2)), C)
-t("affine out", lambda x: n.affine_transform(x, np.array([[0.9, 0.2, 0.1], [-0.1, 1.1, 0.2]]), output_shape=(4, 9)), X)
-t("geom", lambda x, a: n.geometric_transform(x, lambda p: (p[0] * a[0], p[1] + a[1])), X, np.array([0.9, 0.2]))
+t(
+    "affine out",
+    lambda x: n.affine_transform(x, np.array([[0.9, 0.2, 0.1], [-0.1, 1.1, 0.2]]), output_shape=(4, 9)),
+    X,
+)
+t(
+    "geom",
+    lambda x, a: n.geometric_transform(x, lambda p: (p[0] * a[0], p[1] + a[1])),
+    X,
+    np.array([0.9, 0.2]),
+)
 t("spline1", lambda x: n.spline_filter1d(x, 5, 0), X)
 t("real out", lambda x: n.gaussian_filter(x, 1.0, output=float), X)

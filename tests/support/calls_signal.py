@@ -76,12 +76,20 @@ t("spectrogram", lambda x: s.spectrogram(x, nperseg=16)[2], xl)
 for m in ("magnitude", "complex", "angle"):
     t("spectrogram " + m, lambda x, m=m: s.spectrogram(x, nperseg=16, mode=m)[2], xl, rtol=1e-5, h=1e-4)
 t("stft", lambda x: s.stft(x, nperseg=16)[2], xl)
-t("stft2", lambda x: s.stft(x, nperseg=16, boundary=None, padded=False, noverlap=12, scaling="psd")[2], xl[:61])
+t(
+    "stft2",
+    lambda x: s.stft(x, nperseg=16, boundary=None, padded=False, noverlap=12, scaling="psd")[2],
+    xl[:61],
+)
 t("stft3", lambda x: s.stft(x, nperseg=16, boundary="even", noverlap=12)[2], xl[:61])
 t(
     "stft t",
     lambda x: np.concatenate(
-        [s.stft(x, 3.0, nperseg=16)[1] * x[0], s.stft(x, 3.0, nperseg=16)[0] * x[1], s.spectrogram(x, 3.0, nperseg=16)[1] * x[1]]
+        [
+            s.stft(x, 3.0, nperseg=16)[1] * x[0],
+            s.stft(x, 3.0, nperseg=16)[0] * x[1],
+            s.spectrogram(x, 3.0, nperseg=16)[1] * x[1],
+        ]
     ),
     xl,
 )
@@ -99,8 +107,20 @@ t("czt", lambda x: s.czt(x, 7, axis=0), X)
 t("zoom_fft", lambda x: s.zoom_fft(x, [0.1, 0.6], 5), x)
 TIMES = np.sort(rng.uniform(0, 9, 12))
 for normalize in (False, True, "amplitude"):
-    t(f"lombscargle {normalize}", lambda x, y, f, k=normalize: s.lombscargle(x, y, f, normalize=k), TIMES, x[:12], np.array([0.7, 1.9]))
-t("lombscargle mean", lambda x, y, w: s.lombscargle(x, y, [0.7, 1.9], weights=w, floating_mean=True), TIMES, x[:12], xl[:12] ** 2 + 0.1)
+    t(
+        f"lombscargle {normalize}",
+        lambda x, y, f, k=normalize: s.lombscargle(x, y, f, normalize=k),
+        TIMES,
+        x[:12],
+        np.array([0.7, 1.9]),
+    )
+t(
+    "lombscargle mean",
+    lambda x, y, w: s.lombscargle(x, y, [0.7, 1.9], weights=w, floating_mean=True),
+    TIMES,
+    x[:12],
+    xl[:12] ** 2 + 0.1,
+)
 t("deconvolve", lambda x, d: np.concatenate(s.deconvolve(x, d)), x[:8], np.array([1.1, 0.3, 0.2]))
 t("lfiltic", lambda b, a, y: s.lfiltic(b, a, y, [0.3, 0.1]), b, a, x[:2])
 t("lfiltic 1", lambda b, a, y: s.lfiltic(b, a, y), b, a, x[:4])
@@ -116,9 +136,21 @@ t("wiener", lambda x: s.wiener(x, 3), X, h=1e-5, rtol=1e-5)
 t("wiener noise", lambda x, n: s.wiener(x, (3, 5), n[0]), X, np.array([0.4]), h=1e-5, rtol=1e-5)
 t("sepfir2d", lambda x, r, c: s.sepfir2d(x, r, c), X, rng.normal(size=5), np.array([0.3, 1.0, 0.2]))
 t("find_peaks", lambda x: s.find_peaks(x, height=-9.0, prominence=0.1)[1]["prominences"], xl, samples=False)
-t("find_peaks h", lambda x: s.find_peaks(x, height=-9.0, threshold=0.01)[1]["peak_heights"], xl, samples=False)
+t(
+    "find_peaks h",
+    lambda x: s.find_peaks(x, height=-9.0, threshold=0.01)[1]["peak_heights"],
+    xl,
+    samples=False,
+)
 t("peak_prominences", lambda x: s.peak_prominences(x, s.find_peaks(xl)[0])[0], xl, samples=False)
-t("vectorstrength", lambda e, p: np.stack(s.vectorstrength(e, p)), TIMES, np.array([2.3, 1.1]), h=1e-4, rtol=1e-6)
+t(
+    "vectorstrength",
+    lambda e, p: np.stack(s.vectorstrength(e, p)),
+    TIMES,
+    np.array([2.3, 1.1]),
+    h=1e-4,
+    rtol=1e-6,
+)
 t("gauss_spline", lambda x: s.gauss_spline(x, 3), x)
 for method in ("linear", "quadratic", "logarithmic", "hyperbolic"):
     t("chirp " + method, lambda t, f, m=method: s.chirp(t, 1.3, 2.0, 0.4, m), x[:5] ** 2, np.array([0.1]))
@@ -136,18 +168,50 @@ for name, f in {
     "bessel": lambda w, kind, **o: s.bessel(3, w, kind, **o),
 }.items():
     for kind, w in {"low": LOW, "high": LOW, "band": BAND, "stop": BAND}.items():
-        t(f"{name} {kind}", lambda w, f=f, k=kind: np.concatenate(f(w if len(w) > 1 else w[0], k)), w, samples=False, rtol=1e-6, exact=1e-9)
+        t(
+            f"{name} {kind}",
+            lambda w, f=f, k=kind: np.concatenate(f(w if len(w) > 1 else w[0], k)),
+            w,
+            samples=False,
+            rtol=1e-6,
+            exact=1e-9,
+        )
     t(f"{name} sos", lambda w, f=f: f(w[0], "low", output="sos"), LOW, samples=False, rtol=1e-6, exact=1e-7)
-    t(f"{name} analog", lambda w, f=f: np.concatenate(f(w * 3, "band", analog=True)), BAND, samples=False, rtol=1e-6, exact=1e-9)
+    t(
+        f"{name} analog",
+        lambda w, f=f: np.concatenate(f(w * 3, "band", analog=True)),
+        BAND,
+        samples=False,
+        rtol=1e-6,
+        exact=1e-9,
+    )
 t("butter fs", lambda w, fs: np.concatenate(s.butter(2, w[0], fs=fs[0])), LOW, np.array([1.5]), samples=False)
-t("butter filters", lambda w, x: s.sosfilt(s.butter(4, w, "band", output="sos"), x), BAND, x, samples=False, rtol=1e-6, exact=1e-7)
-t("iirfilter", lambda w: np.concatenate(s.iirfilter(2, w, rs=30, ftype="cheby2")), BAND, samples=False, exact=1e-9)
+t(
+    "butter filters",
+    lambda w, x: s.sosfilt(s.butter(4, w, "band", output="sos"), x),
+    BAND,
+    x,
+    samples=False,
+    rtol=1e-6,
+    exact=1e-7,
+)
+t(
+    "iirfilter",
+    lambda w: np.concatenate(s.iirfilter(2, w, rs=30, ftype="cheby2")),
+    BAND,
+    samples=False,
+    exact=1e-9,
+)
 t("iirnotch", lambda w, q: np.concatenate(s.iirnotch(w[0], q[0])), LOW, np.array([5.0]))
 t("iirpeak", lambda w, q: np.concatenate(s.iirpeak(w[0], q[0], fs=1.3)), LOW, np.array([5.0]))
 for kind, w in {"lowpass": LOW, "highpass": LOW, "bandpass": BAND, "bandstop": BAND}.items():
     t("firwin " + kind, lambda w, k=kind: s.firwin(9, w, pass_zero=k), w, samples=False)
 t("firwin width", lambda w: s.firwin(9, w, width=0.2, scale=False), LOW, samples=False)
-t("kaiser_beta", lambda a: np.stack([s.kaiser_beta(a[0]), s.kaiser_beta(a[1]), s.kaiser_beta(a[2])]), np.array([10.0, 30.0, 60.0]))
+t(
+    "kaiser_beta",
+    lambda a: np.stack([s.kaiser_beta(a[0]), s.kaiser_beta(a[1]), s.kaiser_beta(a[2])]),
+    np.array([10.0, 30.0, 60.0]),
+)
 N, D = np.array([1.0, 0.4]), np.array([1.3, 0.7, 0.5])
 t("lp2lp", lambda b, a, w: np.concatenate(s.lp2lp(b, a, w[0])), N, D, LOW, samples=False)
 t("lp2hp", lambda b, a, w: np.concatenate(s.lp2hp(b, a, w[0])), N, D, LOW, samples=False)
@@ -155,16 +219,37 @@ t("lp2bp", lambda b, a, w: np.concatenate(s.lp2bp(b, a, w[0], w[1])), N, D, BAND
 t("lp2bs", lambda b, a, w: np.concatenate(s.lp2bs(b, a, w[0], w[1])), N, D, BAND, samples=False)
 t("bilinear", lambda b, a, w: np.concatenate(s.bilinear(b, a, w[0])), N, D, LOW, samples=False)
 t("normalize", lambda b, a: np.concatenate(s.normalize(b, a)), N, D, samples=False)
-t("tf2zpk", lambda b, a: np.concatenate([*s.tf2zpk(b, a)[:2], [s.tf2zpk(b, a)[2]]]), N, D, samples=False, exact=1e-9)
+t(
+    "tf2zpk",
+    lambda b, a: np.concatenate([*s.tf2zpk(b, a)[:2], [s.tf2zpk(b, a)[2]]]),
+    N,
+    D,
+    samples=False,
+    exact=1e-9,
+)
 t("zpk2tf", lambda z, p, k: np.concatenate(s.zpk2tf(z, p, k[0])), N, D, LOW)
 t("tf2sos", lambda b, a: s.tf2sos(b, a), N, D, samples=False, exact=1e-9)
-t("sos2zpk", lambda q: np.concatenate(s.sos2zpk(full(q))[:2]), Q, samples=False, exact=1e-7, rtol=1e-5, h=1e-4, order=1)
+t(
+    "sos2zpk",
+    lambda q: np.concatenate(s.sos2zpk(full(q))[:2]),
+    Q,
+    samples=False,
+    exact=1e-7,
+    rtol=1e-5,
+    h=1e-4,
+    order=1,
+)
 t("freqs_zpk", lambda z, p: s.freqs_zpk(z, p, 2.0, [0.4, 1.2])[1], N, D)
 
 for name in ("welch", "spectrogram", "stft"):
     t(name + " by fs", lambda x, fs, n=name: getattr(s, n)(x, fs[0], nperseg=16)[0], xl, np.array([2.3]))
 t("spectrogram times by fs", lambda x, fs: s.spectrogram(x, fs[0], nperseg=16)[1], xl, np.array([2.3]))
 t("stft times by fs", lambda x, fs: s.stft(x, fs[0], nperseg=16)[1], xl, np.array([2.3]))
-t("cspline1d_eval by dx", lambda c, d: s.cspline1d_eval(c, np.array([0.3, 4.4]), d[0], d[1]), x, np.array([0.9, 0.05]))
+t(
+    "cspline1d_eval by dx",
+    lambda c, d: s.cspline1d_eval(c, np.array([0.3, 4.4]), d[0], d[1]),
+    x,
+    np.array([0.9, 0.05]),
+)
 t("gausspulse by bwr", lambda t, r: s.gausspulse(t, 1.5, 0.5, r[0]), x[:5], np.array([-6.0]))
 t("gausspulse cutoff", lambda r: s.gausspulse("cutoff", 1.5, 0.5, r[0], r[1]), np.array([-6.0, -60.0]))

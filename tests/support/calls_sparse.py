@@ -15,7 +15,16 @@ d = A0.data.copy()
 b = rng.normal(size=6)
 B = rng.normal(size=(6, 3))
 row, col = A0.tocoo().coords
-for c in ("csr_array", "csr_matrix", "csc_array", "csc_matrix", "coo_array", "coo_matrix", "dia_array", "dia_matrix"):
+for c in (
+    "csr_array",
+    "csr_matrix",
+    "csc_array",
+    "csc_matrix",
+    "coo_array",
+    "coo_matrix",
+    "dia_array",
+    "dia_matrix",
+):
     A = getattr(s, c)(A0)
     t("captured " + c, lambda x, A=A: A @ x, b)
     t("captured M " + c, lambda x, A=A: A @ x, B)
@@ -26,8 +35,22 @@ for c in ("csr_array", "csr_matrix", "csc_array", "csc_matrix", "coo_array", "co
         t("makeM " + c, lambda d, x, c=c: x @ getattr(s, c)((d, (row, col)), shape=(6, 6)), d, B.T.copy())
 t("csr 3", lambda d, x: s.csr_array((d, A0.indices, A0.indptr), shape=(6, 6)) @ x, d, b)
 t("csc 3", lambda d, x: s.csc_matrix((d, A0.indices, A0.indptr), shape=(6, 6)) @ x, d, b)
-t("dup", lambda d, x: s.coo_array((np.concatenate([d, d**2]), (np.r_[row, row], np.r_[col, col])), shape=(6, 6)) @ x, d, b)
-t("dup csr", lambda d, x: s.csr_array((np.concatenate([d, d**2]), (np.r_[row, row], np.r_[col, col])), shape=(6, 6)).T @ x, d, b)
+t(
+    "dup",
+    lambda d, x: (
+        s.coo_array((np.concatenate([d, d**2]), (np.r_[row, row], np.r_[col, col])), shape=(6, 6)) @ x
+    ),
+    d,
+    b,
+)
+t(
+    "dup csr",
+    lambda d, x: (
+        s.csr_array((np.concatenate([d, d**2]), (np.r_[row, row], np.r_[col, col])), shape=(6, 6)).T @ x
+    ),
+    d,
+    b,
+)
 D = rng.normal(size=(3, 6))
 t("dia", lambda D, x: s.dia_array((D, [-1, 0, 2]), shape=(6, 6)) @ x, D, b)
 t("diags", lambda u, v, x: s.diags([u, v, 2.0], [0, 1, -1], shape=(6, 6), format="csc") @ x, b, b[:5] ** 2, b)
@@ -61,7 +84,14 @@ t("factorized", lambda d, b: l.factorized(mk(d).tocsc())(b), d, b)
 t("splu in", lambda b: l.splu(A0.tocsc()).solve(b), b)
 t("tri", lambda d, b: l.spsolve_triangular(s.tril(mk(d)).tocsr(), b), d, b)
 for n in ("cg", "gmres", "bicgstab"):
-    t(n, lambda d, b, n=n: getattr(l, n)((mk(d) @ mk(d).T).tocsr(), b, rtol=1e-12)[0], d, b, exact=1e-9, samples=False)
+    t(
+        n,
+        lambda d, b, n=n: getattr(l, n)((mk(d) @ mk(d).T).tocsr(), b, rtol=1e-12)[0],
+        d,
+        b,
+        exact=1e-9,
+        samples=False,
+    )
 t("expm", lambda d, b: l.expm_multiply(mk(d), b), d, b, samples=False)
 t("expm M", lambda d, b: l.expm_multiply(mk(d), b), d, B, samples=False)
 t("expm t", lambda b: l.expm_multiply(A0, b, start=0, stop=1, num=3, endpoint=True), b)
@@ -89,12 +119,36 @@ t("write", write, d, b, samples=False)
 
 SYM = lambda d: mk(d) + mk(d).T + s.eye_array(6) * 0.1
 t("eigsh", lambda d: l.eigsh(SYM(d), 2, v0=np.ones(6))[0], d, samples=False, exact=1e-9, h=1e-4, rtol=1e-6)
-t("eigsh v", lambda d: l.eigsh(SYM(d), 1, which="SA", v0=np.ones(6))[1] ** 2, d, samples=False, exact=1e-8, h=1e-4, rtol=1e-6)
+t(
+    "eigsh v",
+    lambda d: l.eigsh(SYM(d), 1, which="SA", v0=np.ones(6))[1] ** 2,
+    d,
+    samples=False,
+    exact=1e-8,
+    h=1e-4,
+    rtol=1e-6,
+)
 t("expm dense", lambda d: l.expm(mk(d) * 0.3).toarray(), d, samples=False)
 t("inv", lambda d: l.inv(mk(d).tocsc()).toarray(), d, samples=False)
 TALL = lambda d: s.vstack([mk(d), R])
-t("lsqr", lambda d, b: l.lsqr(TALL(d), np.concatenate([b, b[:4]]), atol=1e-13, btol=1e-13)[0], d, b, samples=False, exact=1e-8, rtol=1e-6)
-t("lsmr", lambda d, b: l.lsmr(TALL(d), np.concatenate([b, b[:4]]), 0.3, 1e-13, 1e-13)[0], d, b, samples=False, exact=1e-8, rtol=1e-6)
+t(
+    "lsqr",
+    lambda d, b: l.lsqr(TALL(d), np.concatenate([b, b[:4]]), atol=1e-13, btol=1e-13)[0],
+    d,
+    b,
+    samples=False,
+    exact=1e-8,
+    rtol=1e-6,
+)
+t(
+    "lsmr",
+    lambda d, b: l.lsmr(TALL(d), np.concatenate([b, b[:4]]), 0.3, 1e-13, 1e-13)[0],
+    d,
+    b,
+    samples=False,
+    exact=1e-8,
+    rtol=1e-6,
+)
 
 TWICE = (np.r_[0, 0, 2, 1, 1], np.r_[0, 2, 5])  # columns 0, 0 of the first row, 1, 1 of the second
 t("csr with duplicates", lambda d: s.csr_array((d[:5], *TWICE), shape=(2, 3)).toarray(), d)

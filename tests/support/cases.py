@@ -1,7 +1,9 @@
-"""The table of operations: one line each, `case(name, f, *inputs)`; tests/ops/test_grid.py runs every line through all checks.
+"""The table of operations: one line each, `case(name, f, *inputs)`; tests/ops/test_grid.py runs every line
+through all checks.
 
-The first word of the name is the operation that the line covers (its name in the registry); `covers` names further ones.
-Inputs are NumPy arrays away from corners and edges of the domain; f gets them on NumPy or CuPy and may name NumPy or SciPy
+The first word of the name is the operation that the line covers (its name in the registry); `covers` names
+further ones. Inputs are NumPy arrays away from corners and edges of the domain; f gets them on NumPy or CuPy
+and may name NumPy or SciPy
 functions.  Families stand in files cases_*.py, each with a list CASES."""
 
 import importlib
@@ -62,7 +64,8 @@ def binary(name, f, x, y, **options):
 
 
 def registered(f):
-    """SciPy's Python functions do not dispatch: f itself on NumPy arrays, else what tapegrad has registered for it."""
+    """SciPy's Python functions do not dispatch: f itself on NumPy arrays, else what tapegrad has registered
+    for it."""
     ours = NUMPY[f]
 
     def run(*args, **params):
@@ -111,8 +114,8 @@ def all_cases():
 
 
 def all_lines():
-    """The lines of what is declared with tapegrad.scipy, in files names_*.py, each with a list LINES: tests/ops/test_scipy_names.py runs
-    them, in the default run by fewer checks."""
+    """The lines of what is declared with tapegrad.scipy, in files names_*.py, each with a list LINES:
+    tests/ops/test_scipy_names.py runs them, in the default run by fewer checks."""
     names = sorted(p.stem for p in pathlib.Path(__file__).parent.glob("names_*.py"))
     return [c for name in names for c in importlib.import_module(name).LINES]
 
@@ -122,14 +125,25 @@ def covered(cases):
     return {c.name.split()[0] for c in cases}.union(*[c.covers for c in cases])
 
 
-ON_DEMAND = ("tapegrad.ops.special.declare", *[x.__name__ for x in vars(on_demand).values() if inspect.ismodule(x)])
+ON_DEMAND = (
+    "tapegrad.ops.special.declare",
+    *[x.__name__ for x in vars(on_demand).values() if inspect.ismodule(x)],
+)
 
 
 def declared_late(entry):
-    """Is the operation, or the composition, one of those that are declared with tapegrad.scipy or tapegrad.stats?"""
-    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith((*ON_DEMAND, "tapegrad.stats"))
+    """Is the operation, or the composition, one of those that are declared with tapegrad.scipy or
+    tapegrad.stats?"""
+    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith(
+        (*ON_DEMAND, "tapegrad.stats")
+    )
 
 
 def of_subpackage(entry):
     """Is it one of a subpackage of SciPy's?  (Some have the name of what they wrap.)"""
-    return any(["tapegrad._scipy" in (home or "") for home in (entry.__module__, getattr(entry, "__globals__", {}).get("__name__"))])
+    return any(
+        [
+            "tapegrad._scipy" in (home or "")
+            for home in (entry.__module__, getattr(entry, "__globals__", {}).get("__name__"))
+        ]
+    )

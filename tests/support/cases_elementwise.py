@@ -48,15 +48,27 @@ CASES = [
     case("float_power", np.float_power, P, Y, kinds=("strided",)),
     unary("sqrt", np.sqrt, P, covers=("root_slope",)),
     *[
-        case(f"emath_{f.__name__} {place}", lambda x, f=f, a=a: np.abs(f(a * x) + 3.0) ** 2, x, numpy_only=True)
+        case(
+            f"emath_{f.__name__} {place}", lambda x, f=f, a=a: np.abs(f(a * x) + 3.0) ** 2, x, numpy_only=True
+        )
         for f, inside, outside in [
             *[(f, (1.0, P), (-1.0, P)) for f in (np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10)],
             *[(f, (1.0, U), (3.0, 0.5 + P)) for f in (np.emath.arccos, np.emath.arcsin, np.emath.arctanh)],
         ]
         for place, (a, x) in (("inside", inside), ("outside", outside))
     ],
-    case("emath_logn", lambda x: np.emath.logn(3.0, x) + np.abs(np.emath.logn(2.0, -x)) ** 2, P, numpy_only=True),
-    case("emath_power", lambda x: np.emath.power(x, 1.5) + np.abs(np.emath.power(-x, 0.5)) ** 2, P, numpy_only=True),
+    case(
+        "emath_logn",
+        lambda x: np.emath.logn(3.0, x) + np.abs(np.emath.logn(2.0, -x)) ** 2,
+        P,
+        numpy_only=True,
+    ),
+    case(
+        "emath_power",
+        lambda x: np.emath.power(x, 1.5) + np.abs(np.emath.power(-x, 0.5)) ** 2,
+        P,
+        numpy_only=True,
+    ),
     unary("sqrt complex", np.sqrt, Z),
     unary("cbrt", np.cbrt, AWAY),
     # exponentials
@@ -88,7 +100,19 @@ CASES = [
     *[unary(f"{f.__name__} complex", f, Z) for f in (np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh)],
     *[
         unary(f"{f.__name__} complex", f, Z, numpy_only=True)
-        for f in (np.arcsin, np.arccos, np.arctan, np.arcsinh, np.arccosh, np.arctanh, np.expm1, np.log1p, np.log2, np.log10, np.exp2)
+        for f in (
+            np.arcsin,
+            np.arccos,
+            np.arctan,
+            np.arcsinh,
+            np.arccosh,
+            np.arctanh,
+            np.expm1,
+            np.log1p,
+            np.log2,
+            np.log10,
+            np.exp2,
+        )
     ],
     unary("deg2rad", np.deg2rad, X),
     unary("rad2deg", np.rad2deg, X),
@@ -104,7 +128,13 @@ CASES = [
     binary("fmax", np.fmax, D, 0.05 + D[::-1]),
     binary("fmin", np.fmin, D, 0.05 + D[::-1]),
     unary("clip", lambda x: np.clip(x, -0.5, 0.5), D),
-    case("clip by arrays", lambda x, a, b: np.clip(x * x, a, b), D, np.array([0.0, 0.3, 0.1]), np.array([[0.5], [0.8]])),
+    case(
+        "clip by arrays",
+        lambda x, a, b: np.clip(x * x, a, b),
+        D,
+        np.array([0.0, 0.3, 0.1]),
+        np.array([[0.5], [0.8]]),
+    ),
     unary("clip below", lambda x: np.clip(x, 0.0, None), D),
     case("clip min and max", lambda x: np.clip(x, min=-0.5, max=0.3), D),
     binary("where", lambda x, y: np.where(x + y > 0, x, y * y), D, Y),
@@ -116,10 +146,21 @@ CASES = [
     unary("spacing", np.spacing, CEIL, order=0, numpy_only=True),
     unary("around", np.round, CEIL, order=0),
     case("around decimals", lambda x: np.around(x, 1), CEIL, order=0),
-    *[unary(f.__name__, f, CEIL, order=0) for f in (np.isnan, np.isinf, np.isfinite, np.signbit, np.logical_not)],
+    *[
+        unary(f.__name__, f, CEIL, order=0)
+        for f in (np.isnan, np.isinf, np.isfinite, np.signbit, np.logical_not)
+    ],
     *[
         binary(f.__name__, f, CEIL, 0.7 * P, order=0)
-        for f in (np.floor_divide, np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+        for f in (
+            np.floor_divide,
+            np.less,
+            np.less_equal,
+            np.greater,
+            np.greater_equal,
+            np.equal,
+            np.not_equal,
+        )
     ],
     *[binary(f.__name__, f, CEIL, P, order=0) for f in (np.logical_and, np.logical_or, np.logical_xor)],
     binary("remainder", np.remainder, CEIL, np.full((2, 3), 0.93)),

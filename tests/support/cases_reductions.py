@@ -19,7 +19,8 @@ KEEP = ({}, {"axis": 0}, {"axis": -1, "keepdims": True}, {"axis": (0, 1)}, {"axi
 def over(name, f, x, ways=KEEP, **options):
     """A line for each way to reduce; only the first runs the variants."""
     return [
-        case(f"{name} {' '.join(f'{k}={v}' for k, v in way.items())}".strip(), lambda a, way=way: f(a, **way), x,
+        case(f"{name} {' '.join(f'{k}={v}' for k, v in way.items())}".strip(), lambda a, way=way: f(a, **way),
+        x,
              **({"kinds": ()} if n > 1 else {}) | options)
         for n, way in enumerate(ways)
     ]  # fmt: skip
@@ -77,7 +78,12 @@ CASES = [
     *over("nancumprod", np.nancumprod, HOLES, ({}, {"axis": 1}), kinds=()),
     *over("logsumexp", LOGSUMEXP, X, covers=("log_sum_exp", "top_of")),
     case("logsumexp weights", lambda x, b: LOGSUMEXP(x, b=b, axis=1), X, positive(3, 4, seed=1)),
-    case("logsumexp sign", lambda x: LOGSUMEXP(x, b=np.array([[1.0], [-1.0], [2.0]]), axis=0, return_sign=True), X, numpy_only=True),
+    case(
+        "logsumexp sign",
+        lambda x: LOGSUMEXP(x, b=np.array([[1.0], [-1.0], [2.0]]), axis=0, return_sign=True),
+        X,
+        numpy_only=True,
+    ),
     case("softmax", lambda x: SOFTMAX(x, axis=1), X, covers=("weights_of",)),
     case("log_softmax", lambda x: LOG_SOFTMAX(x, axis=1), X, covers=("log_weights_of",)),
     # order statistics
@@ -85,29 +91,67 @@ CASES = [
     case("median of five", np.median, distinct(5)),
     *over("quantile", lambda x, **way: np.quantile(x, 0.3, **way), D),
     case("quantile vector", lambda x: np.quantile(x, [0.1, 0.5, 0.85], axis=1), D, numpy_only=True),
-    *[case(f"quantile {m}", lambda x, m=m: np.quantile(x, 0.4, method=m), D) for m in ("lower", "higher", "midpoint", "nearest")],
+    *[
+        case(f"quantile {m}", lambda x, m=m: np.quantile(x, 0.4, method=m), D)
+        for m in ("lower", "higher", "midpoint", "nearest")
+    ],
     case("percentile", lambda x: np.percentile(x, 80, axis=0), D),
     *over("nanmedian", np.nanmedian, HOLES, ({}, {"axis": 1}, {"axis": 0, "keepdims": True}), kinds=()),
     case("nanquantile", lambda x: np.nanquantile(x, 0.3, axis=1), HOLES, kinds=()),
     case("nanpercentile", lambda x: np.nanpercentile(x, 80, axis=0), HOLES, kinds=()),
     # several variables
     case("cov", np.cov, X),
-    case("histogram", lambda w: tnp.histogram([0.0, 2.1, 2.3, 1.2], 3, weights=w[0])[0] ** 2, X, numpy_only=True, kinds=("strided",)),
-    case("bincount", lambda x: tnp.bincount(np.array([0, 2, 2, 1]), x[0], minlength=5) ** 2, X, numpy_only=True, kinds=("strided",)),
+    case(
+        "histogram",
+        lambda w: tnp.histogram([0.0, 2.1, 2.3, 1.2], 3, weights=w[0])[0] ** 2,
+        X,
+        numpy_only=True,
+        kinds=("strided",),
+    ),
+    case(
+        "bincount",
+        lambda x: tnp.bincount(np.array([0, 2, 2, 1]), x[0], minlength=5) ** 2,
+        X,
+        numpy_only=True,
+        kinds=("strided",),
+    ),
     case("cov of two", lambda x, y: np.cov(x, y, ddof=0), normal(5), normal(5, seed=1)),
     case("cov columns", lambda x: np.cov(x, rowvar=False, bias=True), X),
-    case("cov weights", lambda x: np.cov(x, fweights=np.array([1, 2, 1, 3]), aweights=np.array([0.5, 1.0, 2.0, 1.0])), X, numpy_only=True),
+    case(
+        "cov weights",
+        lambda x: np.cov(x, fweights=np.array([1, 2, 1, 3]), aweights=np.array([0.5, 1.0, 2.0, 1.0])),
+        X,
+        numpy_only=True,
+    ),
     case("corrcoef", np.corrcoef, X),
     # along an axis
     case("ediff1d", lambda x: np.ediff1d(x, to_begin=0.0), X, numpy_only=True),
     case("trapezoid", lambda y: np.trapezoid(y, dx=0.5, axis=0), X),
     case("trapezoid over x", np.trapezoid, X, np.cumsum(positive(4))),
-    case("cumulative_trapezoid", lambda y, x: cumulative_trapezoid(y, x, initial=0), X, np.cumsum(positive(4)), numpy_only=True),
+    case(
+        "cumulative_trapezoid",
+        lambda y, x: cumulative_trapezoid(y, x, initial=0),
+        X,
+        np.cumsum(positive(4)),
+        numpy_only=True,
+    ),
     case("gradient", lambda x: np.gradient(x), X, covers=("gradient",)),
     case("gradient spacing", lambda x: np.gradient(x, 0.5, axis=1, edge_order=2), X),
-    case("gradient coordinates", lambda x, h: np.gradient(x, h, axis=1, edge_order=2), X, np.cumsum(positive(4)), numpy_only=True),
+    case(
+        "gradient coordinates",
+        lambda x, h: np.gradient(x, h, axis=1, edge_order=2),
+        X,
+        np.cumsum(positive(4)),
+        numpy_only=True,
+    ),
     # no derivative
     case("argmax", lambda x: (np.argmax(x, axis=1), np.argmin(x), 0.0 * x.sum()), D, order=0, kinds=()),
-    case("any", lambda x: (np.any(x > 0, axis=1), np.all(x), np.count_nonzero(x), 0.0 * x.sum()), D, order=0, kinds=()),
+    case(
+        "any",
+        lambda x: (np.any(x > 0, axis=1), np.all(x), np.count_nonzero(x), 0.0 * x.sum()),
+        D,
+        order=0,
+        kinds=(),
+    ),
     unary("isclose", lambda x: np.isclose(x, 0.11), D, order=0, kinds=()),
 ]

@@ -1,4 +1,5 @@
-"""Shapes, views, joining, padding, gathering, creation, and functions that write into their first argument."""
+"""Shapes, views, joining, padding, gathering, creation, and functions that write into their first
+argument."""
 
 import numpy as np
 from cases import case, normal
@@ -93,9 +94,19 @@ def read_after(see):
 
 CASES = [
     case("extreme_at", extremes, x23, normal(4)),
-    *[case(f"reshape: {name} and base written", write_both(see), x23, normal(2), order=2) for name, see in VIEWS.items()],
     *[
-        case(f"reshape: {name} and base read", read_after(see), x23, normal(2), order=2, numpy_only=name == "diag")
+        case(f"reshape: {name} and base written", write_both(see), x23, normal(2), order=2)
+        for name, see in VIEWS.items()
+    ],
+    *[
+        case(
+            f"reshape: {name} and base read",
+            read_after(see),
+            x23,
+            normal(2),
+            order=2,
+            numpy_only=name == "diag",
+        )
         for name, see in (VIEWS | READ_ONLY).items()
     ],
     # shapes and views
@@ -114,14 +125,22 @@ CASES = [
     case("expand_dims", lambda x: np.expand_dims(x, (0, 2)) ** 2, x23),
     case("squeeze", lambda x: np.squeeze(x[:1], 0) ** 2 + x[:1].squeeze(), x23),
     case("broadcast_to", lambda x: np.broadcast_to(x, (2, 3)) ** 2 * x, x3),
-    case("broadcast_arrays", lambda x, y: np.broadcast_arrays(x, y)[0] * np.broadcast_arrays(x, y)[1], x3, x23),
+    case(
+        "broadcast_arrays", lambda x, y: np.broadcast_arrays(x, y)[0] * np.broadcast_arrays(x, y)[1], x3, x23
+    ),
     case("atleast_1d", lambda x: np.atleast_1d(x[0]) ** 2, x3),
     case("atleast_2d", lambda x: np.atleast_2d(x) ** 2, x3),
     case("atleast_3d", lambda x: np.atleast_3d(x) ** 2, x3),
     case("diagonal", lambda x: np.diagonal(x, 1) ** 2, x33),
     case("diagonal of a batch", lambda x: np.diagonal(x, 0, 2, 1) ** 2, x234),
-    case("sliding_window_view", lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1) ** 2, normal(2, 5)),
-    case("sliding_window_view of planes", lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3)) ** 2, normal(3, 4)),
+    case(
+        "sliding_window_view", lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1) ** 2, normal(2, 5)
+    ),
+    case(
+        "sliding_window_view of planes",
+        lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3)) ** 2,
+        normal(3, 4),
+    ),
     case("linalg_diagonal", lambda x: np.linalg.diagonal(x, offset=-1) ** 2, x33),
     case("real", lambda x: np.real(x) ** 2, z23, kinds=()),
     case("imag", lambda x: np.imag(x) ** 2, z23, kinds=()),
@@ -145,7 +164,13 @@ CASES = [
     case("flat", lambda x: sum(v * v for v in x.flat), x23, order=2),
     # sums and joining
     case("sum", lambda x: np.sum(x, axis=(0, 2), keepdims=True) ** 2 * np.sum(x), x234),
-    case("concatenate", lambda x, y: np.concatenate([x, y * x, np.ones((1, 3))]) ** 2, x23, normal(2, 3, seed=5), numpy_only=True),
+    case(
+        "concatenate",
+        lambda x, y: np.concatenate([x, y * x, np.ones((1, 3))]) ** 2,
+        x23,
+        normal(2, 3, seed=5),
+        numpy_only=True,
+    ),
     case("concatenate axis", lambda x, y: np.concatenate((x, y), axis=-1) ** 2, x23, normal(2, 2)),
     case("concatenate None", lambda x, y: np.concatenate((x, y), axis=None) ** 2, x23, x3),
     case("stack", lambda x, y: np.stack([x, y], axis=-1) ** 2, x23, normal(2, 3, seed=5)),
@@ -155,9 +180,19 @@ CASES = [
     case("column_stack", lambda x, y: np.column_stack([x, y]) ** 2, x3, x33),
     case("block", lambda x, y: np.block([[x, y], [y, x]]) ** 2, x23, normal(2, 3, seed=5)),
     case("append", lambda x, y: np.append(x, y) ** 2, x23, x3),
-    case("meshgrid", lambda x, y: np.meshgrid(x, y)[0] ** 2 * np.meshgrid(x, y, indexing="xy")[1], x3, normal(2)),
+    case(
+        "meshgrid",
+        lambda x, y: np.meshgrid(x, y)[0] ** 2 * np.meshgrid(x, y, indexing="xy")[1],
+        x3,
+        normal(2),
+    ),
     case("ix_", lambda x, y: np.multiply(*np.ix_(x, y)) ** 2, x3, normal(2)),
-    case("meshgrid ij", lambda x, y: np.multiply(*np.meshgrid(x, y, indexing="ij", sparse=True)) ** 2, x3, normal(2)),
+    case(
+        "meshgrid ij",
+        lambda x, y: np.multiply(*np.meshgrid(x, y, indexing="ij", sparse=True)) ** 2,
+        x3,
+        normal(2),
+    ),
     case("array", lambda x: np.array([[x[0], x[1]], [2.0, x[2]]], like=x) ** 2, x3, numpy_only=True),
     # repeating and padding
     case("repeat", lambda x: np.repeat(x, 2, axis=1) ** 2, x23),
@@ -167,7 +202,14 @@ CASES = [
     case("roll", lambda x: np.roll(x, 2) * x, x23, covers=("rolled",)),
     case("roll axis", lambda x: np.roll(x, (1, -1), (0, 1)) * x, x23),
     case("pad", lambda x: np.pad(x, ((1, 0), (0, 2))) ** 2, x23, covers=("pad_zeros", "trimmed")),
-    case("pad with numbers", lambda x, c: np.pad(x, 1, constant_values=c) ** 2, x23, np.array(1.5), kinds=("strided",), numpy_only=True),
+    case(
+        "pad with numbers",
+        lambda x, c: np.pad(x, 1, constant_values=c) ** 2,
+        x23,
+        np.array(1.5),
+        kinds=("strided",),
+        numpy_only=True,
+    ),
     case("pad mean", lambda x: np.pad(x, (1, 2), mode="mean", stat_length=2) ** 2, x23, kinds=(), order=2),
     case(
         "pad ramp",
@@ -192,7 +234,11 @@ CASES = [
     case("vander", lambda x: np.vander(x, 3), x3),
     # taking and cutting
     case("take", lambda x: np.take(x, [0, 2, 2]) ** 2, x3),
-    case("take axis", lambda x: np.take(x, np.array([[2, 0]]), axis=1) ** 2 * x.take(-1, axis=1)[:, None, None], x23),
+    case(
+        "take axis",
+        lambda x: np.take(x, np.array([[2, 0]]), axis=1) ** 2 * x.take(-1, axis=1)[:, None, None],
+        x23,
+    ),
     case("take wrap", lambda x: np.take(x, np.array([4, -7]), mode="wrap") ** 2, x23),
     case("compress", lambda x: np.compress([True, False, True], x, axis=1) ** 2, x23),
     case("extract", lambda x: np.extract(mask, x) ** 2, x23),
@@ -200,11 +246,26 @@ CASES = [
     case("insert", lambda x, y: np.insert(x, 1, y, axis=1) ** 2, x23, normal(2)),
     case("insert several", lambda x, y: np.insert(x, [0, 2], y) ** 2, x3, normal(2)),
     case("trim_zeros", lambda x: np.trim_zeros(np.pad(x, 2)) ** 2, x3),
-    case("select", lambda x, y: np.select([x > 0.5, x < -0.2], [x**2, y * x], 2 * y), x23, normal(2, 3, seed=5)),
-    case("choose", lambda x, y: np.choose(np.array([[0, 1, 0], [1, 1, 0]]), [x**2, x * y]), x23, normal(2, 3, seed=5), numpy_only=True),
-    case("piecewise", lambda x: np.piecewise(x, [x < 0, x > 0.3], [lambda v: v**2, lambda v: v**3, 7.0]), x23),
+    case(
+        "select", lambda x, y: np.select([x > 0.5, x < -0.2], [x**2, y * x], 2 * y), x23, normal(2, 3, seed=5)
+    ),
+    case(
+        "choose",
+        lambda x, y: np.choose(np.array([[0, 1, 0], [1, 1, 0]]), [x**2, x * y]),
+        x23,
+        normal(2, 3, seed=5),
+        numpy_only=True,
+    ),
+    case(
+        "piecewise", lambda x: np.piecewise(x, [x < 0, x > 0.3], [lambda v: v**2, lambda v: v**3, 7.0]), x23
+    ),
     case("diff", lambda x: np.diff(x, 2) ** 2, x234),
-    case("diff with ends", lambda x, y: np.diff(x, axis=0, prepend=y[:1], append=0.5) ** 2, x23, normal(2, 3, seed=5)),
+    case(
+        "diff with ends",
+        lambda x, y: np.diff(x, axis=0, prepend=y[:1], append=0.5) ** 2,
+        x23,
+        normal(2, 3, seed=5),
+    ),
     case("ediff1d", lambda x: np.ediff1d(x, to_begin=x[0, :1]) ** 2, x23),
     case("astype", lambda x: np.astype(x, np.complex128) ** 2 * (1 + 2j), x23, kinds=("strided",)),
     case("copy", lambda x: np.copy(x) * x.copy(), x23, covers=("copy_of",)),
@@ -214,26 +275,59 @@ CASES = [
     case("full", lambda x: np.full((2, 3), x[0], like=x) * x, x3),
     case("full_like", lambda x: np.full_like(x, x[0]) * x, x3),
     case(  # host to device and back: tests/ops/test_faces.py
-        "asarray", lambda x: np.asarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True, covers=("to_device", "copy_to_host")
+        "asarray",
+        lambda x: np.asarray([x[0] * 2, x[1]], like=x) ** 2,
+        x3,
+        numpy_only=True,
+        covers=("to_device", "copy_to_host"),
     ),
-    case("ascontiguousarray", lambda x: np.ascontiguousarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True),
-    case("asfortranarray", lambda x: np.asfortranarray([[x[0] * 2, x[1]], [x[2], 1.0]], like=x) ** 2, x3, numpy_only=True),
+    case(
+        "ascontiguousarray",
+        lambda x: np.ascontiguousarray([x[0] * 2, x[1]], like=x) ** 2,
+        x3,
+        numpy_only=True,
+    ),
+    case(
+        "asfortranarray",
+        lambda x: np.asfortranarray([[x[0] * 2, x[1]], [x[2], 1.0]], like=x) ** 2,
+        x3,
+        numpy_only=True,
+    ),
     case("require", lambda x: np.require(x * 1, like=x) ** 2, x3, numpy_only=True),
     case("asarray_chkfinite", lambda x: x * x, x3),
     case("fromiter", lambda x: tnp.fromiter([x[0] * 2, x[1]], x.dtype) ** 2, x3, numpy_only=True),
     case("linspace", lambda x: np.linspace(x[0], x[1], 5) ** 2, x3),
     case("logspace", lambda x: np.logspace(x[0], x[1], 4, base=2.0), x3, numpy_only=True, kinds=("strided",)),
-    case("geomspace", lambda x: np.geomspace(x[:2] ** 2 + 1, x[2] ** 2 + 2, 3), x3, numpy_only=True, kinds=("strided",)),
+    case(
+        "geomspace",
+        lambda x: np.geomspace(x[:2] ** 2 + 1, x[2] ** 2 + 2, 3),
+        x3,
+        numpy_only=True,
+        kinds=("strided",),
+    ),
     case("arange", lambda x: np.arange(0.0, 3.0, like=x) * x, x3, numpy_only=True),
     # writes
-    case("copyto", into(lambda a, y: np.copyto(a, y**2, where=mask[0])), x3, normal(3, seed=5), numpy_only=True),
+    case(
+        "copyto", into(lambda a, y: np.copyto(a, y**2, where=mask[0])), x3, normal(3, seed=5), numpy_only=True
+    ),
     case("put", into(lambda a, y: np.put(a, [0, 4], y**2)), x23, normal(2)),
     case("place", into(lambda a, y: np.place(a, mask, y**2)), x23, normal(2), numpy_only=True),
     case("putmask", into(lambda a, y: np.putmask(a, mask, y**2)), x23, normal(2), numpy_only=True),
-    case("put_along_axis", into(lambda a, y: np.put_along_axis(a, np.array([[1], [0]]), y**2, 1)), x23, normal(2, 1)),
+    case(
+        "put_along_axis",
+        into(lambda a, y: np.put_along_axis(a, np.array([[1], [0]]), y**2, 1)),
+        x23,
+        normal(2, 1),
+    ),
     case("fill_diagonal", into(lambda a, y: np.fill_diagonal(a, y**2)), x33, normal(3, seed=5)),
-    case("fill_diagonal wrap", into(lambda a, y: np.fill_diagonal(a, y[0], wrap=True)), normal(5, 2), normal(1)),
-    case("write through flat", into(lambda a, y: a.flat.__setitem__(slice(1, 4), y**2)), x23, normal(3, seed=5)),
+    case(
+        "fill_diagonal wrap", into(lambda a, y: np.fill_diagonal(a, y[0], wrap=True)), normal(5, 2), normal(1)
+    ),
+    case(
+        "write through flat", into(lambda a, y: a.flat.__setitem__(slice(1, 4), y**2)), x23, normal(3, seed=5)
+    ),
     case("write through rot90", into(lambda a, y: np.rot90(a).__setitem__(0, y**2)), x23, normal(2)),
-    case("write through real", into(lambda a, y: setattr(a, "real", y**2)), z23, normal(2, 3, seed=5), kinds=()),
+    case(
+        "write through real", into(lambda a, y: setattr(a, "real", y**2)), z23, normal(2, 3, seed=5), kinds=()
+    ),
 ]

@@ -1,6 +1,8 @@
-"""Random programs in which an operation may raise or warn, and the function goes on: as text, drawn by a seed.
+"""Random programs in which an operation may raise or warn, and the function goes on: as text, drawn by a
+seed.
 
-Each has an operation of one KIND, which fails at some points and not at others, within one HANDLER, at times within a further one, behind
+Each has an operation of one KIND, which fails at some points and not at others, within one HANDLER, at times
+within a further one, behind
 an `if`, after writes into captured arrays.  `ways(x)` says which way a plain call takes."""
 
 import contextlib
@@ -19,39 +21,51 @@ SIZE = 2
 KINDS = {
     "cholesky": ("np.linalg.LinAlgError", "y = np.log(np.diag(np.linalg.cholesky(K + np.diag(x)))) + x"),
     "cholesky, unread": ("np.linalg.LinAlgError", "np.linalg.cholesky(K + np.diag(x))\ny = np.sin(x)"),
-    "cho_factor": ("np.linalg.LinAlgError", "y = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K + np.diag(x)), x)"),
-    "solve": ("np.linalg.LinAlgError", "y = np.linalg.solve(np.diag(np.maximum(x, 0.0) * np.array([1.0, 0.0]) + np.array([0.0, 1.0])), x)"),
-    "inv": ("np.linalg.LinAlgError", "np.linalg.inv(np.stack([x, 2.0 * x]) + (x[0] > 0) * np.eye(2))\ny = np.cos(x)"),
+    "cho_factor": ("np.linalg.LinAlgError", "y = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K + "
+    "np.diag(x)), x)"),
+    "solve": ("np.linalg.LinAlgError", "y = np.linalg.solve(np.diag(np.maximum(x, 0.0) * np.array([1.0, "
+    "0.0]) + np.array([0.0, 1.0])), x)"),
+    "inv": ("np.linalg.LinAlgError", "np.linalg.inv(np.stack([x, 2.0 * x]) + (x[0] > 0) * np.eye(2))\ny = "
+    "np.cos(x)"),
     "index": ("IndexError", "y = x[np.argsort(x) + 2 * (x < 0)] * 2.0"),
     "along": ("IndexError", "y = np.take_along_axis(x, np.array([0, 1]) + 2 * (x < 0), 0)"),
     "log": ("FloatingPointError", "with np.errstate(all='raise'):\n    y = np.log(x) * x"),
-    "divide": ("FloatingPointError", "with np.errstate(divide='raise', invalid='raise'):\n    y = x / np.maximum(x, 0.0)"),
-    "overflow": ("FloatingPointError", "with np.errstate(over='raise', under='ignore'):\n    y = np.exp(-x * 600.0) + x"),
-    "seterr": ("FloatingPointError", "old = np.seterr(invalid='raise')\ntry:\n    y = np.sqrt(x)\nfinally:\n    np.seterr(**old)"),
-    "warning": ("RuntimeWarning", "with warnings.catch_warnings():\n    warnings.simplefilter('error')\n    y = np.log(x)"),
+    "divide": ("FloatingPointError", "with np.errstate(divide='raise', invalid='raise'):\n    y = x / "
+    "np.maximum(x, 0.0)"),
+    "overflow": ("FloatingPointError", "with np.errstate(over='raise', under='ignore'):\n    y = np.exp(-x "
+    "* 600.0) + x"),
+    "seterr": ("FloatingPointError", "old = np.seterr(invalid='raise')\ntry:\n    y = "
+    "np.sqrt(x)\nfinally:\n    np.seterr(**old)"),
+    "warning": ("RuntimeWarning", "with warnings.catch_warnings():\n    warnings.simplefilter('error')\n    "
+    "y = np.log(x)"),
     "recorded": (
         "Told",
-        "with warnings.catch_warnings(record=True) as found:\n    warnings.simplefilter('always')\n    y = np.sqrt(x) * x\n"
+        "with warnings.catch_warnings(record=True) as found:\n    warnings.simplefilter('always')\n    y = "
+        "np.sqrt(x) * x\n"
         "if found:\n    raise Told(len(found))",
     ),
     "called": (
         "Told",
-        "found = []\nwith np.errstate(all='call', call=lambda kind, flag: found.append(kind)):\n    y = np.log(x)\n"
+        "found = []\nwith np.errstate(all='call', call=lambda kind, flag: found.append(kind)):\n    y = "
+        "np.log(x)\n"
         "if found:\n    raise Told(len(found))",
     ),
     "ignored": (
         "ZeroDivisionError",
-        "with warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n    y = np.where(x > 0, np.sqrt(x), x)",
+        "with warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n    y = np.where(x > 0, "
+        "np.sqrt(x), x)",
     ),
     "brentq": ("ValueError", "y = x * scipy.optimize.brentq(lambda z: z**3 + z - x[0], 0.0, 9.0)"),
     "newton": ("RuntimeError", "y = x + scipy.optimize.newton(lambda z: z * z - x[0], 1.5, maxiter=40)"),
-    "implicit": ("tg.errors.ConvergenceError", "y = x * tg.implicit.root(lambda z, a: z * z - a, halved)(1.5, x[0])"),
+    "implicit": ("tg.errors.ConvergenceError", "y = x * tg.implicit.root(lambda z, a: z * z - a, "
+    "halved)(1.5, x[0])"),
     "state space": (
         "tg.errors.NotPositiveDefiniteError",
         "y = x * ss.loglik(ss.LinearGaussian(0.5, 1.0, x[0], 0.01, start=ss.Start(0.0, 0.1)), data)",
     ),
     "raised by hand": ("ValueError", "if x[0] + x[1] < 0:\n    raise ValueError('below')\ny = x**3"),
-    "an inner gradient": ("np.linalg.LinAlgError", "y = tg.grad(lambda z: np.log(np.diag(np.linalg.cholesky(K + np.diag(z)))).sum())(x)"),
+    "an inner gradient": ("np.linalg.LinAlgError", "y = tg.grad(lambda z: "
+    "np.log(np.diag(np.linalg.cholesky(K + np.diag(z)))).sum())(x)"),
     "an inner tangent": (
         "FloatingPointError",
         "with np.errstate(all='raise'):\n    y = tg.jvp(lambda z: np.log(z) * z, (x,), (x * 0.5,))[1]",
@@ -67,9 +81,11 @@ HANDLERS = {
     "else": "try:\n    BODY\nexcept CAUGHT:\n    OTHER\nelse:\n    y = y * 1.5",
     "suppress": "OTHER\nwith contextlib.suppress(CAUGHT):\n    BODY",
     "finally": (
-        "fine = 0.5\ntry:\n    try:\n        BODY\n        fine = 2.0\n    finally:\n        z = x * fine\nexcept CAUGHT:\n    y = z"
+        "fine = 0.5\ntry:\n    try:\n        BODY\n        fine = 2.0\n    finally:\n        z = x * "
+        "fine\nexcept CAUGHT:\n    y = z"
     ),
-    "again": "try:\n    try:\n        BODY\n    except CAUGHT as error:\n        raise Again('no') from error\nexcept Again:\n    OTHER",
+    "again": "try:\n    try:\n        BODY\n    except CAUGHT as error:\n        raise Again('no') from "
+    "error\nexcept Again:\n    OTHER",
     "bare": "try:\n    try:\n        BODY\n    except CAUGHT:\n        raise\nexcept Exception:\n    OTHER",
     "generator": (
         "def parts():\n    for k in range(2):\n        BODY\n        yield y\n"
@@ -77,13 +93,17 @@ HANDLERS = {
         "    except CAUGHT:\n        return z - x\n    return z\ny = total()"
     ),
     "manager": "OTHER\nwith Swallows(CAUGHT):\n    BODY",
-    "stack": "OTHER\nwith contextlib.ExitStack() as stack:\n    stack.enter_context(contextlib.suppress(CAUGHT))\n    BODY",
-    "returned": "def inner(x):\n    try:\n        BODY\n        return y\n    except CAUGHT:\n        return x * x\ny = inner(x)",
+    "stack": "OTHER\nwith contextlib.ExitStack() as stack:\n    "
+    "stack.enter_context(contextlib.suppress(CAUGHT))\n    BODY",
+    "returned": "def inner(x):\n    try:\n        BODY\n        return y\n    except CAUGHT:\n        "
+    "return x * x\ny = inner(x)",
     "retries": (
-        "given, y = x, None\nfor k in range(3):\n    try:\n        BODY\n        break\n    except CAUGHT:\n        x = x + 1.0\n"
+        "given, y = x, None\nfor k in range(3):\n    try:\n        BODY\n        break\n    except "
+        "CAUGHT:\n        x = x + 1.0\n"
         "if y is None:\n    OTHER\nx = given"
     ),
-    "beyond": "def inner(x):\n    BODY\n    return (y * y).sum()\ntry:\n    y = tg.grad(inner)(x)\nexcept CAUGHT:\n    OTHER",
+    "beyond": "def inner(x):\n    BODY\n    return (y * y).sum()\ntry:\n    y = tg.grad(inner)(x)\nexcept "
+    "CAUGHT:\n    OTHER",
     "text": "try:\n    BODY\nexcept CAUGHT as error:\n    OTHER\n    y = y * (2.0 if str(error) else 3.0)",
     "buffer": "buf[:] = x\ntry:\n    BODY\n    buf *= y\nexcept CAUGHT:\n    buf[1] = x[0]\ny = buf + x",
     "nothing": "BODY",
@@ -138,7 +158,12 @@ class Program:
         if rng.random() < 0.25 and self.handler != "nothing":  # within another one
             kind = str(rng.choice(["cholesky, unread", "log", "index", "raised by hand"]))
             outer = put(KINDS[kind][1], CAUGHT="")
-            text = put("try:\n    FIRST\nexcept CAUGHT:\n    y = x * 2.0\nelse:\n    BODY", CAUGHT=KINDS[kind][0], FIRST=outer, BODY=text)
+            text = put(
+                "try:\n    FIRST\nexcept CAUGHT:\n    y = x * 2.0\nelse:\n    BODY",
+                CAUGHT=KINDS[kind][0],
+                FIRST=outer,
+                BODY=text,
+            )
         if rng.random() < 0.25:
             text = put("if x[1] > 0.4:\n    BODY\nelse:\n    y = np.sin(x)", CAUGHT="", BODY=text)
         if rng.random() < 0.25:
@@ -153,8 +178,10 @@ class Program:
         name = f"<caught program {self.seed}>"
         text = f"{self.text}    return {result}\n"
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-        space = {"np": np, "scipy": scipy, "tg": tg, "ss": tg.statespace, "warnings": warnings, "contextlib": contextlib, "Told": Told,
-                 "Again": Again, "Swallows": Swallows, "halved": halved, "data": np.array([0.1, -0.2, 0.3]), "buf": np.array([0.3, 0.7]),
+        space = {"np": np, "scipy": scipy, "tg": tg, "ss": tg.statespace, "warnings": warnings,
+        "contextlib": contextlib, "Told": Told,
+                 "Again": Again, "Swallows": Swallows, "halved": halved, "data": np.array([0.1, -0.2, 0.3]),
+                 "buf": np.array([0.3, 0.7]),
                  "K": np.array([[1.0, 0.3], [0.3, 1.0]]), "__name__": "caught_programs_drawn"}  # fmt: skip
         exec(compile(text, name, "exec"), space)
         return space["f"], space["buf"]
@@ -181,7 +208,10 @@ class Program:
         return lines
 
 
-POINTS = [np.array(v) for v in ([2.5, 0.7], [-2.0, 0.5], [0.6, 1.3], [-1.7, 0.2], [0.0, 0.9], [1.1, 0.3], [-1.5, -1.6])]
+POINTS = [
+    np.array(v)
+    for v in ([2.5, 0.7], [-2.0, 0.5], [0.6, 1.3], [-1.7, 0.2], [0.0, 0.9], [1.1, 0.3], [-1.5, -1.6])
+]
 
 
 # --- around a function of other programs ---

@@ -2,8 +2,9 @@
 
     PYTHONPATH=.:tests/support python tests/support/coverage_table.py
 
-A public function is *differentiated* (it is in the registry of operations, a face of ours stands for it, or it makes arrays), *constant*
-(`ops.zero_derivative`, `ops.names.CONSTANT`) or *refused* (`ops.names.REFUSED`); what further subpackages declare is asked of them."""
+A public function is *differentiated* (it is in the registry of operations, a face of ours stands for it, or
+it makes arrays), *constant* (`ops.zero_derivative`, `ops.names.CONSTANT`) or *refused* (`ops.names.REFUSED`);
+what further subpackages declare is asked of them."""
 
 import functools
 import importlib
@@ -38,23 +39,37 @@ def public(module):
         warnings.simplefilter("ignore")
         names = getattr(module, "__all__", None) or dir(module)
         found = {n: getattr(module, n) for n in names if not n.startswith("_")}
-    return {n: f for n, f in sorted(found.items()) if callable(f) and not isinstance(f, (type, types.ModuleType))}
+    return {
+        n: f for n, f in sorted(found.items()) if callable(f) and not isinstance(f, (type, types.ModuleType))
+    }
 
 
 def kinds_of(space, name, f):
     """Which of the three are said of it: exactly one, if all is well."""
     said = set()
-    twin = sys.modules["tapegrad.stats"] if space == "scipy.stats" else importlib.import_module(f"tapegrad.{space}")
+    twin = (
+        sys.modules["tapegrad.stats"]
+        if space == "scipy.stats"
+        else importlib.import_module(f"tapegrad.{space}")
+    )
     if space == "scipy.stats":
         getattr(stats, name)
     try:
         ours = NUMPY.get(f)
     except TypeError:
         ours = None
-    if space == "scipy.stats" and isinstance(vars(twin).get(name) or getattr(stats, name), stats._families.Distribution):
+    if space == "scipy.stats" and isinstance(
+        vars(twin).get(name) or getattr(stats, name), stats._families.Distribution
+    ):
         said.add(DIFFERENTIATED)
-    elif ours is not None and name not in NATURE.get(space, ()):  # (SciPy's statistics of ranks are followed, too)
-        said.add(CONSTANT if name in zero_derivative.NAMES or ours.__module__ == zero_derivative.__name__ else DIFFERENTIATED)
+    elif ours is not None and name not in NATURE.get(
+        space, ()
+    ):  # (SciPy's statistics of ranks are followed, too)
+        said.add(
+            CONSTANT
+            if name in zero_derivative.NAMES or ours.__module__ == zero_derivative.__name__
+            else DIFFERENTIATED
+        )
     elif f in CREATORS:
         said.add(DIFFERENTIATED)
     elif own(twin, name):
@@ -69,7 +84,11 @@ def kinds_of(space, name, f):
 def own(twin, name):
     """Is there a function of our own under this name, that no registry knows?"""
     x = vars(twin).get(name)
-    return x is not None and (getattr(x, "__module__", "") or "").startswith("tapegrad.") and ".faces" not in x.__module__
+    return (
+        x is not None
+        and (getattr(x, "__module__", "") or "").startswith("tapegrad.")
+        and ".faces" not in x.__module__
+    )
 
 
 @functools.cache
@@ -88,7 +107,12 @@ def table():
 
 def differentiated():
     """The names of which it is said, as (namespace, name)."""
-    return [(space, name) for space, names in table().items() for name, said in names.items() if said == {DIFFERENTIATED}]
+    return [
+        (space, name)
+        for space, names in table().items()
+        for name, said in names.items()
+        if said == {DIFFERENTIATED}
+    ]
 
 
 def face_of(space, name):
@@ -111,7 +135,8 @@ def executed_of(space, names):
 
 
 def row(space, by):
-    """Counts: differentiated; right in each mode on NumPy; CuPy's; right there in all modes; constant; refused; the share."""
+    """Counts: differentiated; right in each mode on NumPy; CuPy's; right there in all modes; constant;
+    refused; the share."""
     found = executed_of(space, by[DIFFERENTIATED]).values()
     right = [sum(e.numpy[mode] == executed.RIGHT for e in found) for mode in executed.NUMPY_MODES]
     there = [set(e.cupy.values()) == {executed.RIGHT} for e in found if e.cupy is not None]
@@ -126,7 +151,11 @@ def shown(space, counts):
 def of_modes(space, names):
     """What the modes leave out, in words."""
     found = executed_of(space, names)
-    there = {name: set(e.cupy.values()) for name, e in found.items() if e.cupy is not None and set(e.cupy.values()) != {executed.RIGHT}}
+    there = {
+        name: set(e.cupy.values())
+        for name, e in found.items()
+        if e.cupy is not None and set(e.cupy.values()) != {executed.RIGHT}
+    }
     refused = [name for name, said in there.items() if executed.RAISES in said]
     apart = {name: set(e.numpy.values()) - {executed.RIGHT} for name, e in found.items()}
     by_value = [name for name, e in found.items() if e.numpy["samples"] != executed.RIGHT]
@@ -143,21 +172,34 @@ def of_modes(space, names):
 def page():
     rows, parts = [], []
     for space, names in table().items():
-        by = {k: sorted(n for n, said in names.items() if said == {k}) for k in (DIFFERENTIATED, CONSTANT, REFUSED)}
+        by = {
+            k: sorted(n for n, said in names.items() if said == {k})
+            for k in (DIFFERENTIATED, CONSTANT, REFUSED)
+        }
         rows.append((f"`{space}`", row(space, by)))
         parts.append(f"\n## {space}\n")
         for kind in (DIFFERENTIATED, CONSTANT):
             if by[kind]:
                 parts.append(f"{kind.capitalize()}: {', '.join(by[kind])}.\n")
-        partly = [f"{n} ({', '.join(map(str, LACKING[n]))})" for n in by[DIFFERENTIATED] if space == "scipy.special" and n in LACKING]
+        partly = [
+            f"{n} ({', '.join(map(str, LACKING[n]))})"
+            for n in by[DIFFERENTIATED]
+            if space == "scipy.special" and n in LACKING
+        ]
         if partly:
-            parts.append(f"These raise an error for a tracked argument at the position given: {', '.join(partly)}.\n")
+            parts.append(
+                f"These raise an error for a tracked argument at the position given: {', '.join(partly)}.\n"
+            )
         parts.extend(of_modes(space, by[DIFFERENTIATED]))
         reasons = {}
         for name in by[REFUSED]:
             reasons.setdefault(why(space, name), []).append(name)
         if reasons:
-            parts.append("Refused:\n" + "\n".join(f"- {', '.join(n)}: {w or 'see the error'}." for w, n in reasons.items()) + "\n")
+            parts.append(
+                "Refused:\n"
+                + "\n".join(f"- {', '.join(n)}: {w or 'see the error'}." for w, n in reasons.items())
+                + "\n"
+            )
     rows.append(("all", [sum(column) for column in zip(*[counts for _, counts in rows], strict=True)]))
     head = f"""# Which functions are differentiated
 

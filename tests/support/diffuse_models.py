@@ -38,7 +38,12 @@ def blocks(parts):
 
 
 def waves(period, count):
-    return blocks([np.array([[np.cos(w), np.sin(w)], [-np.sin(w), np.cos(w)]]) for w in 2 * np.pi * np.arange(1, count + 1) / period])
+    return blocks(
+        [
+            np.array([[np.cos(w), np.sin(w)], [-np.sin(w), np.cos(w)]])
+            for w in 2 * np.pi * np.arange(1, count + 1) / period
+        ]
+    )
 
 
 def dummies(period):
@@ -52,7 +57,11 @@ def part(kind, setting, variances):
     if kind == "level":
         return np.eye(1), [1.0], [(variances, [1.0])]
     if kind == "trend":
-        return np.array([[1.0, 1.0], [0.0, 1.0]]), [1.0, 0.0], [(variances[0], [1.0, 0.0]), (variances[1], [0.0, 1.0])]
+        return (
+            np.array([[1.0, 1.0], [0.0, 1.0]]),
+            [1.0, 0.0],
+            [(variances[0], [1.0, 0.0]), (variances[1], [0.0, 1.0])],
+        )
     if kind == "waves":
         T = waves(*setting)
         return T, [1.0, 0.0] * setting[1], [(variances, np.ones(len(T)))]
@@ -63,11 +72,17 @@ def part(kind, setting, variances):
 
 
 def model(y, noise, *parts, H=None, loadings=None, known=(), moving=(), entry=None, steps=()):
-    """A sum of parts (kind, setting, variances) and noise of variance `noise` (None: there is none), seen by the loadings of the series;
-    `known`: states with a start of variance 0.1; `moving`: states whose diagonal entry of T is a parameter."""
+    """A sum of parts (kind, setting, variances) and noise of variance `noise` (None: there is none), seen by
+    the loadings of the series; `known`: states with a start of variance 0.1; `moving`: states whose diagonal
+    entry of T is a parameter."""
     made = [part(*x) for x in parts]
     T, z = blocks([T for T, *_ in made]), np.concatenate([z for _, z, _ in made])
-    m, at, q, DQ = len(T), 0, [] if noise is None else [noise], [] if noise is None else [np.zeros((len(T), len(T)))]
+    m, at, q, DQ = (
+        len(T),
+        0,
+        [] if noise is None else [noise],
+        [] if noise is None else [np.zeros((len(T), len(T)))],
+    )
     for X, _, variances in made:
         for v, where in variances:
             D = np.zeros(m)
@@ -88,13 +103,21 @@ def model(y, noise, *parts, H=None, loadings=None, known=(), moving=(), entry=No
         DT, DQ, DH = np.concatenate([DT, D[None]]), [*DQ, 0.0 * DQ[0]], np.concatenate([DH, 0.0 * DH[:1]])
         T[i, i] = 0.0
     mark = ~np.isin(np.arange(m), known)
-    return Model(T, Z, np.array(DQ), DH, np.array(q, float), y, DT, np.diag(0.1 * ~mark), mark, entry, list(steps))
+    return Model(
+        T, Z, np.array(DQ), DH, np.array(q, float), y, DT, np.diag(0.1 * ~mark), mark, entry, list(steps)
+    )
 
 
 def series(n, period=365.25, offset=5.0, seed=0):
     g, t = np.random.default_rng(seed), np.arange(n)
     walk = np.cumsum(0.02 * g.normal(size=n))
-    return offset + walk + np.sin(2 * np.pi * t / period) + 0.4 * np.cos(4 * np.pi * t / period + 1) + 0.3 * g.normal(size=n)
+    return (
+        offset
+        + walk
+        + np.sin(2 * np.pi * t / period)
+        + 0.4 * np.cos(4 * np.pi * t / period + 1)
+        + 0.3 * g.normal(size=n)
+    )
 
 
 def missing(y, *places):
@@ -119,7 +142,10 @@ def two_series(n):
 
 def regression(n):
     """Coefficients of 1, t and t^2 that are random walks."""
-    made, t = model(series(n), 0.09, LEVEL, ("level", None, 1e-10), ("level", None, 1e-15)), np.arange(float(n))
+    made, t = (
+        model(series(n), 0.09, LEVEL, ("level", None, 1e-10), ("level", None, 1e-15)),
+        np.arange(float(n)),
+    )
     made.Z = np.stack([np.ones(n), t, t * t], axis=1)[:, None]
     return made
 
@@ -135,20 +161,36 @@ NAMED = {
     "trend, 52/1": lambda: model(series(200, 52), 0.09, TREND, wave(52, 1), steps=[0, 1, 2, 5, 100, 199]),
     "trend, 365.25/1": lambda: model(series(400), 0.09, TREND, wave(365.25, 1), steps=[0, 1, 10, 200, 399]),
     "24/3, 168/2": lambda: model(series(400, 24), 0.09, LEVEL, wave(24, 3), wave(168, 2), entry=2),
-    "trend, 7/3, 365.25/2": lambda: model(series(400), 0.09, TREND, wave(7, 3), wave(365.25, 2, 1e-7), entry=3),
+    "trend, 7/3, 365.25/2": lambda: model(
+        series(400), 0.09, TREND, wave(7, 3), wave(365.25, 2, 1e-7), entry=3
+    ),
     "gaps at the start": lambda: model(
-        missing(series(250), slice(0, 40), slice(60, 75), slice(100, 200, 3)), 0.09, LEVEL, wave(365.25, 3), steps=[0, 39, 65, 249]
+        missing(series(250), slice(0, 40), slice(60, 75), slice(100, 200, 3)),
+        0.09,
+        LEVEL,
+        wave(365.25, 3),
+        steps=[0, 39, 65, 249],
     ),
     "two series": lambda: model(
-        two_series(200), 0.09, LEVEL, wave(365.25, 3), H=np.array([[1.0, 0.3], [0.3, 0.7]]), loadings=[1.0, 0.5], steps=[0, 7, 25, 199]
+        two_series(200),
+        0.09,
+        LEVEL,
+        wave(365.25, 3),
+        H=np.array([[1.0, 0.3], [0.3, 0.7]]),
+        loadings=[1.0, 0.5],
+        steps=[0, 7, 25, 199],
     ),
     "dummies of 52": lambda: model(series(180, 52), 0.09, LEVEL, ("dummies", 52, 1e-4), entry=2),
-    "trend, dummies of 12": lambda: model(series(120, 12), 0.09, TREND, ("dummies", 12, 1e-5), steps=[0, 5, 119]),
+    "trend, dummies of 12": lambda: model(
+        series(120, 12), 0.09, TREND, ("dummies", 12, 1e-5), steps=[0, 5, 119]
+    ),
     "varying coefficients": lambda: regression(150),
     "no observation noise": lambda: model(series(150), None, LEVEL, wave(365.25, 2)),
     "8766/2": lambda: model(series(600), 0.09, LEVEL, wave(8766, 2, 1e-9)),
     "far from 0": lambda: model(series(200, offset=1e6), 0.09, LEVEL, wave(365.25, 3)),
-    "autoregression": lambda: model(series(200), 0.09, LEVEL, ("ar", 0.7, 0.05), wave(365.25, 2), known=(1,), moving=(1,)),
+    "autoregression": lambda: model(
+        series(200), 0.09, LEVEL, ("ar", 0.7, 0.05), wave(365.25, 2), known=(1,), moving=(1,)
+    ),
     "large units": lambda: model(1e4 * series(120), 9e6, ("level", None, 4e4), wave(365.25, 3, 1e2)),
     "small noise": lambda: model(series(200), 1e-8, LEVEL, wave(365.25, 2)),
 }
@@ -162,10 +204,16 @@ def drawn(seed):
     while True:
         n = int(g.choice([80, 150, 300]))
         level = ("level", None, 10 ** g.uniform(-6, -1))
-        parts = [level] if g.random() < 0.6 else [("trend", None, (10 ** g.uniform(-6, -1), 10 ** g.uniform(-9, -4)))]
+        parts = (
+            [level]
+            if g.random() < 0.6
+            else [("trend", None, (10 ** g.uniform(-6, -1), 10 ** g.uniform(-9, -4)))]
+        )
         for _ in range(g.integers(1, 3)):
             period = float(g.choice([*PERIODS, np.round(10 ** g.uniform(0.9, 3.9), 2)]))
-            parts.append(wave(period, int(min(g.integers(1, 11), max(1, period // 2 - 1))), 10 ** g.uniform(-9, -3)))
+            parts.append(
+                wave(period, int(min(g.integers(1, 11), max(1, period // 2 - 1))), 10 ** g.uniform(-9, -3))
+            )
         q = sum([len(part(*x)[0]) for x in parts])
         if q <= 30 and n > 1.5 * q:
             break

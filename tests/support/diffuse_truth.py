@@ -1,10 +1,11 @@
-"""Makes diffuse_truth.json: log-likelihoods, gradients and smoothed states of the models in diffuse_models.py, in 2000 bits.
+"""Makes diffuse_truth.json: log-likelihoods, gradients and smoothed states of the models in
+diffuse_models.py, in 2000 bits.
 
     python tests/support/diffuse_truth.py 150        # with so many random models; needs python-flint
 
 The start has a variance of kappa = 1e80 for each diffuse element, and the log-likelihood gets q / 2 log kappa.  The error is about 1e-80.
-Gradients are central differences with a relative step of 1e-60, smoothed states come by the recursion of Rauch, Tung and Striebel.
-`condition` is that of the whitened diffuse columns, scaled to length 1."""
+Gradients are central differences with a relative step of 1e-60, smoothed states come by the recursion of
+Rauch, Tung and Striebel. `condition` is that of the whitened diffuse columns, scaled to length 1."""
 
 import json
 import sys
@@ -49,7 +50,10 @@ def filtered(model, q, states=False):
             M = P * Z.transpose()
             F = Z * M + arb_mat([[H[int(i), int(j)] for j in rows] for i in rows])
             v, inverse = exact(y[rows][:, None]) - Z * a, F.inv()
-            total = total - (len(rows) * (2 * arb.pi()).log() + F.det().log() + (v.transpose() * inverse * v)[0, 0]) / 2
+            total = (
+                total
+                - (len(rows) * (2 * arb.pi()).log() + F.det().log() + (v.transpose() * inverse * v)[0, 0]) / 2
+            )
             a, P = (a + M * inverse * v).mid(), (P - M * inverse * M.transpose()).mid()
         if states:
             means.append(a)
@@ -68,14 +72,18 @@ def smoothed(model, q, steps):
         if t < len(means) - 1:
             ahead = T * covs[t] * T.transpose() + Q
             J = covs[t] * T.transpose() * ahead.inv()
-            a, P = (means[t] + J * (a - T * means[t])).mid(), (covs[t] + J * (P - ahead) * J.transpose()).mid()
+            a, P = (
+                (means[t] + J * (a - T * means[t])).mid(),
+                (covs[t] + J * (P - ahead) * J.transpose()).mid(),
+            )
         if t in steps:
             found[t] = [floats(a)[:, 0].tolist(), np.diag(floats(P)).tolist()]
     return [found[t] for t in steps]
 
 
 def condition(model, q):
-    """Of the rows W = L^-1 X, with L L' the covariance of the data and X the diffuse columns; None where L is singular."""
+    """Of the rows W = L^-1 X, with L L' the covariance of the data and X the diffuse columns; None where L is
+    singular."""
     T, Q, H = matrices(model, q)
     A, P, S = exact(np.eye(len(model.T0))[:, model.mark]), exact(model.cov), 0
     for t, y in enumerate(model.y):
@@ -110,7 +118,10 @@ def said(model):
 if __name__ == "__main__":
     place = Path(__file__).with_suffix(".json")
     known = json.loads(place.read_text()) if place.exists() else {}
-    for name, made in [*NAMED.items(), *((f"seed {seed}", lambda seed=seed: drawn(seed)) for seed in range(int(sys.argv[1])))]:
+    for name, made in [
+        *NAMED.items(),
+        *((f"seed {seed}", lambda seed=seed: drawn(seed)) for seed in range(int(sys.argv[1]))),
+    ]:
         if name not in known:
             known[name] = said(made())
             print(name, known[name]["loglik"], known[name]["condition"], flush=True)

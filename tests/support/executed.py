@@ -1,11 +1,13 @@
-"""What each differentiated function gives when it is executed by its public name: tests/support/executed.txt, of which
+"""What each differentiated function gives when it is executed by its public name: tests/support/executed.txt,
+of which
 docs/coverage.md counts.  Made by  PYTHONPATH=.:tests/support python tests/support/executed.py  in some ten minutes.
 
-Every table of calls is asked for lines: the first FEW that use a name, those first that use few others; and where CuPy has the name, and
+Every table of calls is asked for lines: the first FEW that use a name, those first that use few others; and
+where CuPy has the name, and
 takes none of these, the first of the MORE next ones that it takes.  A line runs on NumPy in reverse and forward mode, to second order
 (forward over reverse) and under vmap; and, written with cupy for numpy and cupyx.scipy for scipy, on CuPy in the first three.  On NumPy
-the reference is differences of the plain function, of the fourth order (for the second order of the gradient; under vmap the samples one
-by one), on CuPy what NumPy gives."""
+the reference is differences of the plain function, of the fourth order (for the second order of the gradient;
+under vmap the samples one by one), on CuPy what NumPy gives."""
 
 import collections
 import contextlib
@@ -42,7 +44,8 @@ WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 
 @dataclass
 class Line:
-    """`options`: h, the step of the differences; rtol, how near to them; exact, how near the value is to the plain one."""
+    """`options`: h, the step of the differences; rtol, how near to them; exact, how near the value is to the
+    plain one."""
 
     name: str
     f: object
@@ -54,14 +57,26 @@ def of_keyword_calls():
     """The calls of keyword_calls.py with required arguments alone, by those that are arrays."""
     for call in (*keyword_calls.calls(), *keyword_calls.ufunc_calls()):
         places = [k for k, a in enumerate(call.args) if isinstance(a, np.ndarray) and a.dtype.kind in "fc"]
-        apart = {*keyword_calls.IN_PLACE, *keyword_calls.SYMMETRISED, *keyword_calls.CHOSEN, np.trim_zeros, np.real_if_close, np.astype}
+        apart = {
+            *keyword_calls.IN_PLACE,
+            *keyword_calls.SYMMETRISED,
+            *keyword_calls.CHOSEN,
+            np.trim_zeros,
+            np.real_if_close,
+            np.astype,
+        }
         if places and not (call.kwargs or call.ufunc) and call.f not in apart:
 
             def run(*xs, f=call.f, args=call.args, places=places):
                 given = dict(zip(places, xs, strict=True))
                 return f(*[given.get(k, a) for k, a in enumerate(args)])
 
-            yield Line(f"keyword {call.f.__name__}", run, tuple([call.args[k] for k in places]), {"h": 1e-4, "rtol": 1e-5})
+            yield Line(
+                f"keyword {call.f.__name__}",
+                run,
+                tuple([call.args[k] for k in places]),
+                {"h": 1e-4, "rtol": 1e-5},
+            )
 
 
 def all_of_them():
@@ -69,14 +84,20 @@ def all_of_them():
         yield Line(c.name, c.f, c.inputs, {"h": c.eps, "rtol": max(5e-6, 100 * c.rtol)})
     for path in sorted(FILE.parent.glob("calls_*.py")):
         for name, f, x, options in importlib.import_module(path.stem).CALLS:
-            yield Line(f"{path.stem.removeprefix('calls_')} {name}", f, x, {**options, "rtol": max(1e-6, options.get("rtol", 0.0))})
+            yield Line(
+                f"{path.stem.removeprefix('calls_')} {name}",
+                f,
+                x,
+                {**options, "rtol": max(1e-6, options.get("rtol", 0.0))},
+            )
     for name, f, x in families.lines():
         yield Line(f"family {name}", f, x, {"h": 3e-4, "rtol": 1e-5, "exact": 1e-7})
     for name, f in sample_statistics.CALLS.items():
         searched = name.split()[0] in sample_statistics.SEARCHED
         run = lambda x, f=f: f(scipy.stats, x)
         yield Line(f"statistic {name}", run, (sample_statistics.ALL[name],),
-                   {"h": 1e-4, "rtol": 2e-3, "exact": 1e-5} if searched else {"h": 1e-4, "rtol": 1e-5, "exact": 1e-8})  # fmt: skip
+                   {"h": 1e-4, "rtol": 2e-3, "exact": 1e-5} if searched else {"h": 1e-4, "rtol": 1e-5,
+                   "exact": 1e-8})  # fmt: skip
     yield from of_keyword_calls()
 
 
@@ -121,7 +142,8 @@ def vector(parts):
 
 
 class Problem:
-    """A line as a function of its floating point inputs; its point and directions are the same in both libraries."""
+    """A line as a function of its floating point inputs; its point and directions are the same in both
+    libraries."""
 
     def __init__(self, line, library):
         self.f, self.library, self.inputs = written(line.f, library), library, line.inputs
@@ -156,12 +178,16 @@ class Problem:
     def forward(self):
         """(values, tangents)"""
         values, tangents = tg.jvp(self.of, self.at(), self.directions())
-        return vector(values), vector([p * 0.0 if t is None else t for p, t in zip(values, tangents, strict=True)])
+        return vector(values), vector(
+            [p * 0.0 if t is None else t for p, t in zip(values, tangents, strict=True)]
+        )
 
     def gradient(self, weights):
         """The function of the point: cotangents of the weighted sum of all numbers."""
         weights = list(map(self.put, weights))
-        return tg.grad(lambda *xs: sum([(w * p).sum() for w, p in zip(weights, self.of(*xs), strict=True)]), self.every)
+        return tg.grad(
+            lambda *xs: sum([(w * p).sum() for w, p in zip(weights, self.of(*xs), strict=True)]), self.every
+        )
 
     def reverse(self, weights):
         return vector(numbers(self.gradient(weights)(*self.at())))
@@ -181,7 +207,10 @@ def near(found, wanted, rtol):
     return RIGHT if worst <= rtol else f"{WRONG}: off by {worst:.2g}"
 
 
-NOT_HOSTED = ("host_cupy", "'int' object is not callable")  # a kernel that the hosted CuPy does not know, a stub of a library
+NOT_HOSTED = (
+    "host_cupy",
+    "'int' object is not callable",
+)  # a kernel that the hosted CuPy does not know, a stub of a library
 
 
 def tried(f):
@@ -210,7 +239,9 @@ def quietly(run):
 def on_numpy(line):
     """mode -> verdict"""
     p = Problem(line, Numpy())
-    h, rtol, exact = [line.options.get(k, least) for k, least in (("h", 1e-3), ("rtol", 1e-6), ("exact", 1e-9))]
+    h, rtol, exact = [
+        line.options.get(k, least) for k, least in (("h", 1e-3), ("rtol", 1e-6), ("exact", 1e-9))
+    ]
     weights, gradient = p.weights(), p.gradient(p.weights())
 
     def forward():
@@ -240,7 +271,8 @@ def on_numpy(line):
 
 @quietly
 def on_cupy(line, cupy):
-    """mode -> verdict; of a line that uses a name which CuPy has not, or of which CuPy gives other numbers than NumPy, ABSENT."""
+    """mode -> verdict; of a line that uses a name which CuPy has not, or of which CuPy gives other numbers
+    than NumPy, ABSENT."""
     p = Problem(line, Numpy())
     try:
         q = Problem(line, Cupy(cupy))
@@ -267,7 +299,9 @@ def on_cupy(line, cupy):
         if plain.startswith((RAISES, WRONG)):  # CuPy's own call has other numbers, or arguments
             return dict.fromkeys(CUPY_MODES, f"{ABSENT}: {plain}")
         if plain.startswith(UNKNOWN) and any("numbers for" in verdict for verdict in verdicts.values()):
-            return dict.fromkeys(CUPY_MODES, plain)  # its results may have another form: roots that are complex, longer states
+            return dict.fromkeys(
+                CUPY_MODES, plain
+            )  # its results may have another form: roots that are complex, longer states
     return verdicts
 
 
@@ -284,7 +318,8 @@ CODES = {RIGHT: "r", WRONG: "W", RAISES: "e", UNKNOWN: "u", ABSENT: "-"}
 
 @dataclass
 class Entry:
-    """Of one name: the verdicts by mode on NumPy and on CuPy (None where CuPy has no function of that name), and its lines."""
+    """Of one name: the verdicts by mode on NumPy and on CuPy (None where CuPy has no function of that name),
+    and its lines."""
 
     numpy: dict
     cupy: dict | None
@@ -292,7 +327,10 @@ class Entry:
     slow: bool = False
 
     def text(self):
-        codes = ["".join([CODES[v] for v in verdicts.values()]) if verdicts else "." for verdicts in (self.numpy, self.cupy)]
+        codes = [
+            "".join([CODES[v] for v in verdicts.values()]) if verdicts else "."
+            for verdicts in (self.numpy, self.cupy)
+        ]
         return f"{codes[0]} {codes[1]:3} {'slow' if self.slow else '-':4} {'; '.join(self.lines)}"
 
 
@@ -360,7 +398,12 @@ def executed(names, processes=2):
 
     def add(wanted):
         with multiprocessing.get_context("fork").Pool(processes) as pool:
-            found.update({line: said for line, *said in pool.imap_unordered(timed, sorted(wanted - found.keys()), chunksize=4)})
+            found.update(
+                {
+                    line: said
+                    for line, *said in pool.imap_unordered(timed, sorted(wanted - found.keys()), chunksize=4)
+                }
+            )
 
     def taken(line):
         return set(found[line][0][1].values()) == {RIGHT}
@@ -382,9 +425,15 @@ if __name__ == "__main__":
 
     hosted()
     found = lines_by_name()
-    entries, verdicts = executed({key: found[key] for key in coverage_table.differentiated()}, int(*sys.argv[1:] or [2]))
+    entries, verdicts = executed(
+        {key: found[key] for key in coverage_table.differentiated()}, int(*sys.argv[1:] or [2])
+    )
     write(entries)
     for (space, name), e in entries.items():
         for k, said in enumerate((e.numpy, e.cupy or {})):
             if set(said.values()) - {RIGHT}:
-                print(f"{space}.{name}", "on CuPy" if k else "on NumPy", [(line, verdicts[line][k]) for line in e.lines])
+                print(
+                    f"{space}.{name}",
+                    "on CuPy" if k else "on NumPy",
+                    [(line, verdicts[line][k]) for line in e.lines],
+                )

@@ -1,4 +1,5 @@
-"""How a program that reaches an array by two routes is checked: against differences of itself, run by NumPy alone."""
+"""How a program that reaches an array by two routes is checked: against differences of itself, run by NumPy
+alone."""
 
 import gc
 import sys
@@ -66,7 +67,9 @@ def check(make):
     np.testing.assert_allclose(forward, right, rtol=1e-7, atol=1e-8)
     weighed = tg.grad(lambda x: tg.grad(f)(x) @ W)(X)
     np.testing.assert_allclose(weighed, tg.hvp(make(), X, W), rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(weighed, differences(lambda x: tg.grad(make())(x) @ W, X), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        weighed, differences(lambda x: tg.grad(make())(x) @ W, X), rtol=1e-6, atol=1e-7
+    )
     assert not holds_variable(f)
 
 

@@ -13,7 +13,13 @@ def on(xp, inputs):
 
 
 def active(inputs):
-    return tuple([n for n, a in enumerate(inputs) if isinstance(a, (float, complex)) or getattr(a, "dtype", np.dtype(int)).kind in "fc"])
+    return tuple(
+        [
+            n
+            for n, a in enumerate(inputs)
+            if isinstance(a, (float, complex)) or getattr(a, "dtype", np.dtype(int)).kind in "fc"
+        ]
+    )
 
 
 def of_active(case, inputs):
@@ -40,6 +46,8 @@ def derivatives(case, inputs, seed=0):
     again, pullback = tg.vjp(f, *x)
     c = pullback(w)
     c = c if len(x) > 1 else (c,)
-    assert [np.shape(plain_host_array(a)) for a in leaves(again)] == [np.shape(plain_host_array(a)) for a in leaves(value)]
+    assert [np.shape(plain_host_array(a)) for a in leaves(again)] == [
+        np.shape(plain_host_array(a)) for a in leaves(value)
+    ]
     a, b = plain_host_array(inner_product(v, c)), plain_host_array(inner_product(w, tangent))
     return value, tangent, c, (a, b)

@@ -1,6 +1,8 @@
-"""A trace that keeps the values to itself, as batching and recording do: what a value-blind third trace needs of the engine.
+"""A trace that keeps the values to itself, as batching and recording do: what a value-blind third trace needs
+of the engine.
 
-Under a Variable of `Hidden` lies an array that has shape, dtype and memory order, but no values: any use of its contents raises
+Under a Variable of `Hidden` lies an array that has shape, dtype and memory order, but no values: any use of
+its contents raises
 `Escaped`, and what slips through computes with nan.  The trace carries two lanes, the values at two points, and runs each
 primitive on both: a value that was taken at one of them and frozen makes the other wrong."""
 
@@ -44,7 +46,10 @@ def _function(x, f, types, args, kwargs):
 
 
 NoArray = type("NoArray", (np.ndarray,), {**BLIND, "__array_function__": _function})
-NO_NUMBERS = {t: type(f"No_{t.__name__}", (t,), BLIND) for t in (np.float64, np.float32, np.complex128, np.complex64, np.int64)}
+NO_NUMBERS = {
+    t: type(f"No_{t.__name__}", (t,), BLIND)
+    for t in (np.float64, np.float32, np.complex128, np.complex64, np.int64)
+}
 
 
 def poison(d: np.dtype) -> Any:
@@ -61,7 +66,11 @@ def hollow(v: Any) -> Any:
         v = np.asarray(v)
     spans = [(n - 1) * s for n, s in zip(v.shape, v.strides, strict=True)]
     below = -sum([s for s in spans if s < 0])
-    room = np.full((below + sum([s for s in spans if s > 0])) // v.itemsize + 1 if v.size else 0, poison(v.dtype), v.dtype)
+    room = np.full(
+        (below + sum([s for s in spans if s > 0])) // v.itemsize + 1 if v.size else 0,
+        poison(v.dtype),
+        v.dtype,
+    )
     a = np.ndarray(v.shape, v.dtype, room, below if v.size else 0, v.strides).view(NoArray)
     a.flags.writeable = v.flags.writeable
     return a

@@ -1,8 +1,8 @@
 """Test problems 1 to 113 of Hock and Schittkowski, as far as they are typed here.
 
-From W. Hock and K. Schittkowski, Test Examples for Nonlinear Programming Codes, Lecture Notes in Economics and
-Mathematical Systems 187 (1981): objective, constraints (eq = 0, ineq >= 0), bounds, start and the value at the
-published optimum."""
+From W. Hock and K. Schittkowski, Test Examples for Nonlinear Programming Codes, Lecture Notes in Economics
+and Mathematical Systems 187 (1981): objective, constraints (eq = 0, ineq >= 0), bounds, start and the value
+at the published optimum."""
 
 import numpy as np
 
@@ -39,7 +39,18 @@ def three_lines(a, b, c, d, e):
 
 
 def hs100(a, b, c, d, e, f, g):
-    return (a - 10) ** 2 + 5 * (b - 12) ** 2 + c**4 + 3 * (d - 11) ** 2 + 10 * e**6 + 7 * f**2 + g**4 - 4 * f * g - 10 * f - 8 * g
+    return (
+        (a - 10) ** 2
+        + 5 * (b - 12) ** 2
+        + c**4
+        + 3 * (d - 11) ** 2
+        + 10 * e**6
+        + 7 * f**2
+        + g**4
+        - 4 * f * g
+        - 10 * f
+        - 8 * g
+    )
 
 
 def hs100_above_zero(a, b, c, d, e, f, g):
@@ -83,7 +94,14 @@ def colville(x):
 
 LINE, CUBES = np.array([-15.0, -27.0, -36.0, -18.0, -12.0]), np.array([4.0, 8.0, 10.0, 6.0, 2.0])
 CURVED = np.array(
-    [[30, -20, -10, 32, -10], [-20, 39, -6, -31, 32], [-10, -6, 10, -6, -10], [32, -31, -6, 39, -20], [-10, 32, -10, -20, 30]], float
+    [
+        [30, -20, -10, 32, -10],
+        [-20, 39, -6, -31, 32],
+        [-10, -6, 10, -6, -10],
+        [32, -31, -6, 39, -20],
+        [-10, 32, -10, -20, 30],
+    ],
+    float,
 )
 ROWS = np.array(
     [[-16, 2, 0, 1, 0], [0, -2, 0, 0.4, 2], [-3.5, 0, 2, 0, 0], [0, -2, 0, -4, -1], [0, -9, -2, 1, -2.8],
@@ -120,7 +138,14 @@ def network(limit):
     )
     fun = lambda a, b, c, d: 3 * a + 1e-6 * a**3 + 2 * b + 2e-6 / 3 * b**3
     ineq = lambda a, b, c, d: (d - c + limit, c - d + limit)
-    return {"start": [0] * 4, "fun": fun, "eq": eq, "ineq": ineq, "low": [0, 0, -limit, -limit], "high": [1200, 1200, limit, limit]}
+    return {
+        "start": [0] * 4,
+        "fun": fun,
+        "eq": eq,
+        "ineq": ineq,
+        "low": [0, 0, -limit, -limit],
+        "high": [1200, 1200, limit, limit],
+    }
 
 
 def process(least):
@@ -134,12 +159,22 @@ def process(least):
         -273 * b - 70 * d - 819 * e + 26000 * d * e - least[2],
         159.9 * a - 311 * b + 587 * d + 391 * e + 2198 * f - 14000 * a * f - least[3],
     )  # fmt: skip
-    return {"start": [0] * 6, "fun": fun, "ineq": ineq, "low": 0, "high": [0.31, 0.046, 0.068, 0.042, 0.028, 0.0134]}
+    return {
+        "start": [0] * 6,
+        "fun": fun,
+        "ineq": ineq,
+        "low": 0,
+        "high": [0.31, 0.046, 0.068, 0.042, 0.028, 0.0134],
+    }
 
 
 def hs62(a, b, c):
     first = 255 * np.log((a + b + c + 0.03) / (0.09 * a + b + c + 0.03))
-    return -32.174 * (first + 280 * np.log((b + c + 0.03) / (0.07 * b + c + 0.03)) + 290 * np.log((c + 0.03) / (0.13 * c + 0.03)))
+    return -32.174 * (
+        first
+        + 280 * np.log((b + c + 0.03) / (0.07 * b + c + 0.03))
+        + 290 * np.log((c + 0.03) / (0.13 * c + 0.03))
+    )
 
 
 def hs93(a, b, c, d, e, f):
@@ -200,72 +235,103 @@ PROBLEMS = {
     6: Problem([-1.2, 1], lambda a, b: (1 - a) ** 2, 0.0, eq=lambda a, b: (10 * (b - a**2),)),
     7: Problem([2, 2], lambda a, b: np.log(1 + a**2) - b, -R3, eq=lambda a, b: ((1 + a**2) ** 2 + b**2 - 4,)),
     8: Problem([2, 1], lambda a, b: -1.0 + 0 * a, -1.0, eq=lambda a, b: (a**2 + b**2 - 25, a * b - 9)),
-    9: Problem([0, 0], lambda a, b: np.sin(np.pi * a / 12) * np.cos(np.pi * b / 16), -0.5, eq=lambda a, b: (4 * a - 3 * b,)),
+    9: Problem([0, 0], lambda a, b: np.sin(np.pi * a / 12) * np.cos(np.pi * b / 16), -0.5, eq=lambda a,
+    b: (4 * a - 3 * b,)),
     10: Problem([-10, 10], lambda a, b: a - b, -1.0, ineq=lambda a, b: (-3 * a**2 + 2 * a * b - b**2 + 1,)),
-    11: Problem([4.9, 0.1], lambda a, b: (a - 5) ** 2 + b**2 - 25, -8.498464223, ineq=lambda a, b: (-(a**2) + b,)),
-    12: Problem([0, 0], lambda a, b: 0.5 * a**2 + b**2 - a * b - 7 * a - 7 * b, -30.0, ineq=lambda a, b: (25 - 4 * a**2 - b**2,)),
-    14: Problem([2, 2], lambda a, b: (a - 2) ** 2 + (b - 1) ** 2, 9 - 2.875 * np.sqrt(7), eq=lambda a, b: (a - 2 * b + 1,),
+    11: Problem([4.9, 0.1], lambda a, b: (a - 5) ** 2 + b**2 - 25, -8.498464223, ineq=lambda a,
+    b: (-(a**2) + b,)),
+    12: Problem([0, 0], lambda a, b: 0.5 * a**2 + b**2 - a * b - 7 * a - 7 * b, -30.0, ineq=lambda a,
+    b: (25 - 4 * a**2 - b**2,)),
+    14: Problem([2, 2], lambda a, b: (a - 2) ** 2 + (b - 1) ** 2, 9 - 2.875 * np.sqrt(7), eq=lambda a,
+    b: (a - 2 * b + 1,),
                 ineq=lambda a, b: (-(a**2) / 4 - b**2 + 1,)),
-    15: Problem([-2, 1], banana, 306.5, ineq=lambda a, b: (a * b - 1, a + b**2), high=[0.5, INF], local=(360.37976,)),
+    15: Problem([-2, 1], banana, 306.5, ineq=lambda a, b: (a * b - 1, a + b**2), high=[0.5, INF],
+    local=(360.37976,)),
     16: Problem([-2, 1], banana, 0.25, ineq=lambda a, b: (a + b**2, a**2 + b),
                 low=[-0.5, -INF], high=[0.5, 1], local=(3.982103, 23.1446)),
-    17: Problem([-2, 1], banana, 1.0, ineq=lambda a, b: (b**2 - a, a**2 - b), low=[-0.5, -INF], high=[0.5, 1]),
-    18: Problem([2, 2], lambda a, b: 0.01 * a**2 + b**2, 5.0, ineq=lambda a, b: (a * b - 25, a**2 + b**2 - 25), low=[2, 0], high=50),
-    21: Problem([-1, -1], lambda a, b: 0.01 * a**2 + b**2 - 100, -99.96, ineq=lambda a, b: (10 * a - b - 10,), low=[2, -50], high=50),
-    22: Problem([2, 2], lambda a, b: (a - 2) ** 2 + (b - 1) ** 2, 1.0, ineq=lambda a, b: (-a - b + 2, -(a**2) + b)),
+    17: Problem([-2, 1], banana, 1.0, ineq=lambda a, b: (b**2 - a, a**2 - b), low=[-0.5, -INF], high=[0.5,
+    1]),
+    18: Problem([2, 2], lambda a, b: 0.01 * a**2 + b**2, 5.0, ineq=lambda a, b: (a * b - 25,
+    a**2 + b**2 - 25), low=[2, 0], high=50),
+    21: Problem([-1, -1], lambda a, b: 0.01 * a**2 + b**2 - 100, -99.96, ineq=lambda a, b: (10 * a - b - 10,),
+    low=[2, -50], high=50),
+    22: Problem([2, 2], lambda a, b: (a - 2) ** 2 + (b - 1) ** 2, 1.0, ineq=lambda a, b: (-a - b + 2,
+    -(a**2) + b)),
     23: Problem([3, 1], lambda a, b: a**2 + b**2, 2.0, low=-50, high=50,
                 ineq=lambda a, b: (a + b - 1, a**2 + b**2 - 1, 9 * a**2 + b**2 - 9, a**2 - b, b**2 - a)),
     24: Problem([1, 0.5], lambda a, b: ((a - 3) ** 2 - 9) * b**3 / (27 * R3), -1.0, low=0,
                 ineq=lambda a, b: (a / R3 - b, a + R3 * b, -a - R3 * b + 6), local=(0.0,)),
-    26: Problem([-2.6, 2, 2], lambda a, b, c: (a - b) ** 2 + (b - c) ** 4, 0.0, eq=lambda a, b, c: ((1 + b**2) * a + c**4 - 3,)),
-    27: Problem([2, 2, 2], lambda a, b, c: 0.01 * (a - 1) ** 2 + (b - a**2) ** 2, 0.04, eq=lambda a, b, c: (a + c**2 + 1,)),
-    28: Problem([-4, 1, 1], lambda a, b, c: (a + b) ** 2 + (b + c) ** 2, 0.0, eq=lambda a, b, c: (a + 2 * b + 3 * c - 1,)),
-    29: Problem([1, 1, 1], lambda a, b, c: -a * b * c, -16 * R2, ineq=lambda a, b, c: (-(a**2) - 2 * b**2 - 4 * c**2 + 48,)),
-    30: Problem([1, 1, 1], lambda a, b, c: a**2 + b**2 + c**2, 1.0, ineq=lambda a, b, c: (a**2 + b**2 - 1,), low=[1, -10, -10], high=10),
+    26: Problem([-2.6, 2, 2], lambda a, b, c: (a - b) ** 2 + (b - c) ** 4, 0.0, eq=lambda a, b,
+    c: ((1 + b**2) * a + c**4 - 3,)),
+    27: Problem([2, 2, 2], lambda a, b, c: 0.01 * (a - 1) ** 2 + (b - a**2) ** 2, 0.04, eq=lambda a, b,
+    c: (a + c**2 + 1,)),
+    28: Problem([-4, 1, 1], lambda a, b, c: (a + b) ** 2 + (b + c) ** 2, 0.0, eq=lambda a, b,
+    c: (a + 2 * b + 3 * c - 1,)),
+    29: Problem([1, 1, 1], lambda a, b, c: -a * b * c, -16 * R2, ineq=lambda a, b,
+    c: (-(a**2) - 2 * b**2 - 4 * c**2 + 48,)),
+    30: Problem([1, 1, 1], lambda a, b, c: a**2 + b**2 + c**2, 1.0, ineq=lambda a, b, c: (a**2 + b**2 - 1,),
+    low=[1, -10, -10], high=10),
     31: Problem([1, 1, 1], lambda a, b, c: 9 * a**2 + b**2 + 9 * c**2, 6.0, ineq=lambda a, b, c: (a * b - 1,),
                 low=[-10, 1, -10], high=[10, 10, 1]),
     32: Problem([0.1, 0.7, 0.2], lambda a, b, c: (a + 3 * b + c) ** 2 + 4 * (a - b) ** 2, 1.0, low=0,
                 eq=lambda a, b, c: (1 - a - b - c,), ineq=lambda a, b, c: (6 * b + 4 * c - a**3 - 3,)),
-    33: Problem([0, 0, 3], lambda a, b, c: (a - 1) * (a - 2) * (a - 3) + c, R2 - 6, low=0, high=[INF, INF, 5], local=(-4.0,),
+    33: Problem([0, 0, 3], lambda a, b, c: (a - 1) * (a - 2) * (a - 3) + c, R2 - 6, low=0, high=[INF, INF, 5],
+    local=(-4.0,),
                 ineq=lambda a, b, c: (c**2 - b**2 - a**2, a**2 + b**2 + c**2 - 4)),
     34: Problem([0, 1.05, 2.9], lambda a, b, c: -a, -np.log(np.log(10)), low=0, high=[100, 100, 10],
                 ineq=lambda a, b, c: (b - np.exp(a), c - np.exp(b))),
     35: Problem([0.5] * 3, lambda a, b, c: 9 - 8 * a - 6 * b - 4 * c + 2 * a**2 + 2 * b**2 + c**2 + 2 * a * b + 2 * a * c, 1 / 9,
                 low=0, ineq=lambda a, b, c: (3 - a - b - 2 * c,)),
-    36: Problem([10] * 3, lambda a, b, c: -a * b * c, -3300.0, low=0, high=[20, 11, 42], ineq=lambda a, b, c: (72 - a - 2 * b - 2 * c,)),
+    36: Problem([10] * 3, lambda a, b, c: -a * b * c, -3300.0, low=0, high=[20, 11, 42], ineq=lambda a, b,
+    c: (72 - a - 2 * b - 2 * c,)),
     37: Problem([10] * 3, lambda a, b, c: -a * b * c, -3456.0, low=0, high=42,
                 ineq=lambda a, b, c: (72 - a - 2 * b - 2 * c, a + 2 * b + 2 * c)),
-    39: Problem([2] * 4, lambda a, b, c, d: -a, -1.0, eq=lambda a, b, c, d: (b - a**3 - c**2, a**2 - b - d**2)),
-    40: Problem([0.8] * 4, lambda a, b, c, d: -a * b * c * d, -0.25, eq=lambda a, b, c, d: (a**3 + b**2 - 1, a**2 * d - c, d**2 - b)),
+    39: Problem([2] * 4, lambda a, b, c, d: -a, -1.0, eq=lambda a, b, c, d: (b - a**3 - c**2,
+    a**2 - b - d**2)),
+    40: Problem([0.8] * 4, lambda a, b, c, d: -a * b * c * d, -0.25, eq=lambda a, b, c, d: (a**3 + b**2 - 1,
+    a**2 * d - c, d**2 - b)),
     41: Problem([2] * 4, lambda a, b, c, d: 2 - a * b * c, 52 / 27,
                 low=0, high=[1, 1, 1, 2], eq=lambda a, b, c, d: (a + 2 * b + 2 * c - d,),
                 local=(2.0,)),
-    42: Problem([1] * 4, lambda a, b, c, d: (a - 1) ** 2 + (b - 2) ** 2 + (c - 3) ** 2 + (d - 4) ** 2, 28 - 10 * R2,
+    42: Problem([1] * 4, lambda a, b, c, d: (a - 1) ** 2 + (b - 2) ** 2 + (c - 3) ** 2 + (d - 4) ** 2,
+    28 - 10 * R2,
                 eq=lambda a, b, c, d: (a - 2, c**2 + d**2 - 2)),
-    43: Problem([0] * 4, lambda a, b, c, d: a**2 + b**2 + 2 * c**2 + d**2 - 5 * a - 5 * b - 21 * c + 7 * d, -44.0,
-                ineq=lambda a, b, c, d: (8 - a**2 - b**2 - c**2 - d**2 - a + b - c + d, 10 - a**2 - 2 * b**2 - c**2 - 2 * d**2 + a + d,
+    43: Problem([0] * 4, lambda a, b, c, d: a**2 + b**2 + 2 * c**2 + d**2 - 5 * a - 5 * b - 21 * c + 7 * d,
+    -44.0,
+                ineq=lambda a, b, c, d: (8 - a**2 - b**2 - c**2 - d**2 - a + b - c + d,
+                10 - a**2 - 2 * b**2 - c**2 - 2 * d**2 + a + d,
                                          5 - 2 * a**2 - b**2 - c**2 - 2 * a + b + d)),
-    44: Problem([0] * 4, lambda a, b, c, d: a - b - c - a * c + a * d + b * c - b * d, -15.0, low=0, local=(-13.0,),
-                ineq=lambda a, b, c, d: (8 - a - 2 * b, 12 - 4 * a - b, 12 - 3 * a - 4 * b, 8 - 2 * c - d, 8 - c - 2 * d, 5 - c - d)),
-    46: Problem([R2 / 2, 1.75, 0.5, 2, 2], lambda a, b, c, d, e: (a - b) ** 2 + (c - 1) ** 2 + (d - 1) ** 4 + (e - 1) ** 6, 0.0,
+    44: Problem([0] * 4, lambda a, b, c, d: a - b - c - a * c + a * d + b * c - b * d, -15.0, low=0,
+    local=(-13.0,),
+                ineq=lambda a, b, c, d: (8 - a - 2 * b, 12 - 4 * a - b, 12 - 3 * a - 4 * b, 8 - 2 * c - d,
+                8 - c - 2 * d, 5 - c - d)),
+    46: Problem([R2 / 2, 1.75, 0.5, 2, 2], lambda a, b, c, d,
+    e: (a - b) ** 2 + (c - 1) ** 2 + (d - 1) ** 4 + (e - 1) ** 6, 0.0,
                 eq=lambda a, b, c, d, e: (a**2 * d + np.sin(d - e) - 1, b + c**4 * d**2 - 2)),
     48: Problem([3, 5, -3, 2, -2], lambda a, b, c, d, e: (a - 1) ** 2 + (b - c) ** 2 + (d - e) ** 2, 0.0,
                 eq=lambda a, b, c, d, e: (a + b + c + d + e - 5, c - 2 * (d + e) + 3)),
-    50: Problem([35, -31, 11, 5, -5], lambda a, b, c, d, e: (a - b) ** 2 + (b - c) ** 2 + (c - d) ** 4 + (d - e) ** 2, 0.0,
-                eq=lambda a, b, c, d, e: (a + 2 * b + 3 * c - 6, b + 2 * c + 3 * d - 6, c + 2 * d + 3 * e - 6)),
-    51: Problem([2.5, 0.5, 2, -1, 0.5], lambda a, b, c, d, e: (a - b) ** 2 + (b + c - 2) ** 2 + (d - 1) ** 2 + (e - 1) ** 2, 0.0,
+    50: Problem([35, -31, 11, 5, -5], lambda a, b, c, d,
+    e: (a - b) ** 2 + (b - c) ** 2 + (c - d) ** 4 + (d - e) ** 2, 0.0,
+                eq=lambda a, b, c, d, e: (a + 2 * b + 3 * c - 6, b + 2 * c + 3 * d - 6,
+                c + 2 * d + 3 * e - 6)),
+    51: Problem([2.5, 0.5, 2, -1, 0.5], lambda a, b, c, d,
+    e: (a - b) ** 2 + (b + c - 2) ** 2 + (d - 1) ** 2 + (e - 1) ** 2, 0.0,
                 eq=lambda a, b, c, d, e: (a + 3 * b - 4, c + d - 2 * e, b - e)),
     52: Problem([2] * 5, lambda a, b, c, d, e: (4 * a - b) ** 2 + (b + c - 2) ** 2 + (d - 1) ** 2 + (e - 1) ** 2, 1859 / 349,
                 eq=three_lines),
-    53: Problem([2] * 5, lambda a, b, c, d, e: (a - b) ** 2 + (b + c - 2) ** 2 + (d - 1) ** 2 + (e - 1) ** 2, 176 / 43, eq=three_lines,
+    53: Problem([2] * 5, lambda a, b, c, d, e: (a - b) ** 2 + (b + c - 2) ** 2 + (d - 1) ** 2 + (e - 1) ** 2,
+    176 / 43, eq=three_lines,
                 low=-10, high=10),
-    60: Problem([2] * 3, lambda a, b, c: (a - 1) ** 2 + (a - b) ** 2 + (b - c) ** 4, 0.03256820025, low=-10, high=10,
+    60: Problem([2] * 3, lambda a, b, c: (a - 1) ** 2 + (a - b) ** 2 + (b - c) ** 4, 0.03256820025, low=-10,
+    high=10,
                 eq=lambda a, b, c: (a * (1 + b**2) + c**4 - 4 - 3 * R2,)),
-    61: Problem([0] * 3, lambda a, b, c: 4 * a**2 + 2 * b**2 + 2 * c**2 - 33 * a + 16 * b - 24 * c, -143.6461422,
+    61: Problem([0] * 3, lambda a, b, c: 4 * a**2 + 2 * b**2 + 2 * c**2 - 33 * a + 16 * b - 24 * c,
+    -143.6461422,
                 eq=lambda a, b, c: (3 * a - 2 * b**2 - 7, 4 * a - c**2 - 11)),
     63: Problem([2] * 3, lambda a, b, c: 1000 - a**2 - 2 * b**2 - c**2 - a * b - a * c, 961.7151721, low=0,
                 eq=lambda a, b, c: (8 * a + 14 * b + 7 * c - 56, a**2 + b**2 + c**2 - 25)),
-    65: Problem([-5, 5, 0], lambda a, b, c: (a - b) ** 2 + (a + b - 10) ** 2 / 9 + (c - 5) ** 2, 0.9535288567, low=[-4.5, -4.5, -5],
+    65: Problem([-5, 5, 0], lambda a, b, c: (a - b) ** 2 + (a + b - 10) ** 2 / 9 + (c - 5) ** 2, 0.9535288567,
+    low=[-4.5, -4.5, -5],
                 high=[4.5, 4.5, 5], ineq=lambda a, b, c: (48 - a**2 - b**2 - c**2,)),
     66: Problem([0, 1.05, 2.9], lambda a, b, c: 0.2 * c - 0.8 * a, 0.5181632741, low=0, high=[100, 100, 10],
                 ineq=lambda a, b, c: (b - np.exp(a), c - np.exp(b))),
@@ -273,16 +339,19 @@ PROBLEMS = {
                 low=1, high=5, ineq=lambda a, b, c, d: (a * b * c * d - 25,),
                 eq=lambda a, b, c, d: (a**2 + b**2 + c**2 + d**2 - 40,)),
     76: Problem([0.5] * 4, lambda a, b, c,
-                d: a**2 + 0.5 * b**2 + c**2 + 0.5 * d**2 - a * c + c * d - a - 3 * b + c - d, -4.681818181, low=0,
+                d: a**2 + 0.5 * b**2 + c**2 + 0.5 * d**2 - a * c + c * d - a - 3 * b + c - d, -4.681818181,
+                low=0,
                 ineq=lambda a, b, c, d: (5 - a - 2 * b - c - d, 4 - 3 * a - b - 2 * c + d, b + 4 * c - 1.5)),
     77: Problem([2] * 5, lambda a, b, c, d, e: (a - 1) ** 2 + (a - b) ** 2 + (c - 1) ** 2 + (d - 1) ** 4 + (e - 1) ** 6, 0.24150513,
                 eq=lambda a, b, c, d, e: (a**2 * d + np.sin(d - e) - 2 * R2, b + c**4 * d**2 - 8 - R2)),
     78: Problem([-2, 1.5, 2, -1, -1], lambda a, b, c, d, e: a * b * c * d * e, -2.91970041, eq=powers),
     79: Problem([2] * 5, lambda a, b, c, d, e: (a - 1) ** 2 + (a - b) ** 2 + (b - c) ** 2 + (c - d) ** 4 + (d - e) ** 4, 0.0787768209,
-                eq=lambda a, b, c, d, e: (a + b**2 + c**3 - 2 - 3 * R2, b - c**2 + d + 2 - 2 * R2, a * e - 2)),
+                eq=lambda a, b, c, d, e: (a + b**2 + c**3 - 2 - 3 * R2, b - c**2 + d + 2 - 2 * R2,
+                a * e - 2)),
     80: Problem([-2, 2, 2, -1, -1], lambda a, b, c, d, e: np.exp(a * b * c * d * e), 0.0539498478, eq=powers,
                 low=[-2.3, -2.3, -3.2, -3.2, -3.2], high=[2.3, 2.3, 3.2, 3.2, 3.2]),
-    81: Problem([-2, 2, 2, -1, -1], lambda a, b, c, d, e: np.exp(a * b * c * d * e) - 0.5 * (a**3 + b**3 + 1) ** 2, 0.0539498478,
+    81: Problem([-2, 2, 2, -1, -1], lambda a, b, c, d,
+    e: np.exp(a * b * c * d * e) - 0.5 * (a**3 + b**3 + 1) ** 2, 0.0539498478,
                 eq=powers,
                 low=[-2.3, -2.3, -3.2, -3.2, -3.2], high=[2.3, 2.3, 3.2, 3.2, 3.2]),
     100: Problem([1, 2, 0, 4, 0, 1, 1], hs100, 680.6300573, ineq=hs100_above_zero),
@@ -290,30 +359,39 @@ PROBLEMS = {
     113: Problem([2, 3, 5, 5, 1, 2, 7, 3, 6, 10], hs113, 24.3062091, ineq=hs113_above_zero),
     2: Problem([-2, 1], banana, 0.0504261879, low=[-INF, 1.5], local=(4.941229318,)),
     19: Problem([20.1, 5.84], lambda a, b: (a - 10) ** 3 + (b - 20) ** 3, -6961.81381, low=[13, 0], high=100,
-                ineq=lambda a, b: ((a - 5) ** 2 + (b - 5) ** 2 - 100, -((b - 5) ** 2) - (a - 6) ** 2 + 82.81)),
+                ineq=lambda a, b: ((a - 5) ** 2 + (b - 5) ** 2 - 100,
+                -((b - 5) ** 2) - (a - 6) ** 2 + 82.81)),
     20: Problem([-2, 1], banana, 81.5 - 25 * R3, ineq=lambda a, b: (a + b**2, a**2 + b, a**2 + b**2 - 1),
                 low=[-0.5, -INF], high=[0.5, INF], local=(40.19872981,)),
     38: Problem([-3, -1, -3, -1], lambda a, b, c, d: banana(a, b) + 90 * (d - c**2) ** 2 + (1 - c) ** 2
                 + 10.1 * ((b - 1) ** 2 + (d - 1) ** 2) + 19.8 * (b - 1) * (d - 1), 0.0, low=-10, high=10),
-    45: Problem([2] * 5, lambda a, b, c, d, e: 2 - a * b * c * d * e / 120, 1.0, low=0, high=[1, 2, 3, 4, 5], local=(2.0,)),
-    49: Problem([10, 7, 2, -3, 0.8], lambda a, b, c, d, e: (a - b) ** 2 + (c - 1) ** 2 + (d - 1) ** 4 + (e - 1) ** 6, 0.0,
+    45: Problem([2] * 5, lambda a, b, c, d, e: 2 - a * b * c * d * e / 120, 1.0, low=0, high=[1, 2, 3, 4, 5],
+    local=(2.0,)),
+    49: Problem([10, 7, 2, -3, 0.8], lambda a, b, c, d,
+    e: (a - b) ** 2 + (c - 1) ** 2 + (d - 1) ** 4 + (e - 1) ** 6, 0.0,
                 eq=lambda a, b, c, d, e: (a + b + c + 4 * d - 7, c + 5 * e - 6)),
-    56: Problem([1] * 3 + [np.arcsin(np.sqrt(1 / 4.2))] * 3 + [np.arcsin(np.sqrt(5 / 7.2))], lambda a, b, c, d, e, f, g: -a * b * c, -3.456,
-                eq=lambda a, b, c, d, e, f, g: (a - 4.2 * np.sin(d) ** 2, b - 4.2 * np.sin(e) ** 2, c - 4.2 * np.sin(f) ** 2,
+    56: Problem([1] * 3 + [np.arcsin(np.sqrt(1 / 4.2))] * 3 + [np.arcsin(np.sqrt(5 / 7.2))], lambda a, b, c,
+    d, e, f, g: -a * b * c, -3.456,
+                eq=lambda a, b, c, d, e, f, g: (a - 4.2 * np.sin(d) ** 2, b - 4.2 * np.sin(e) ** 2,
+                c - 4.2 * np.sin(f) ** 2,
                                                 a + 2 * b + 2 * c - 7.2 * np.sin(g) ** 2)),
     62: Problem([0.7, 0.2, 0.1], hs62, -26272.51448, low=0, high=1, eq=lambda a, b, c: (a + b + c - 1,)),
-    64: Problem([1] * 3, lambda a, b, c: 5 * a + 50000 / a + 20 * b + 72000 / b + 10 * c + 144000 / c, 6299.842428, low=1e-5,
+    64: Problem([1] * 3, lambda a, b, c: 5 * a + 50000 / a + 20 * b + 72000 / b + 10 * c + 144000 / c,
+    6299.842428, low=1e-5,
                 ineq=lambda a, b, c: (1 - 4 / a - 32 / b - 120 / c,)),
-    72: Problem([1] * 4, lambda a, b, c, d: 1 + a + b + c + d, 727.67937, low=0.001, high=[4e5, 3e5, 2e5, 1e5],
+    72: Problem([1] * 4, lambda a, b, c, d: 1 + a + b + c + d, 727.67937, low=0.001, high=[4e5, 3e5, 2e5,
+    1e5],
                 ineq=lambda a, b, c, d: (0.0401 - 4 / a - 2.25 / b - 1 / c - 0.25 / d,
                                          0.010085 - 0.16 / a - 0.36 / b - 0.64 / c - 0.64 / d)),
     73: Problem([1] * 4, lambda a, b, c, d: 24.55 * a + 26.75 * b + 39 * c + 40.5 * d, 29.894378, low=0,
                 eq=lambda a, b, c, d: (a + b + c + d - 1,),
-                ineq=lambda a, b, c, d: (2.3 * a + 5.6 * b + 11.1 * c + 1.3 * d - 5, 12 * a + 11.9 * b + 41.8 * c + 52.1 * d - 21
+                ineq=lambda a, b, c, d: (2.3 * a + 5.6 * b + 11.1 * c + 1.3 * d - 5,
+                12 * a + 11.9 * b + 41.8 * c + 52.1 * d - 21
                                          - 1.645 * np.sqrt(0.28 * a**2 + 0.19 * b**2 + 20.5 * c**2 + 0.62 * d**2))),
     74: Problem(best=5126.4981, **network(0.55)),
     75: Problem(best=5174.4129, **network(0.48)),
-    83: Problem([78, 33, 27, 27, 27], lambda a, b, c, d, e: 5.3578547 * c**2 + 0.8356891 * a * e + 37.293239 * a - 40792.141,
+    83: Problem([78, 33, 27, 27, 27], lambda a, b, c, d,
+    e: 5.3578547 * c**2 + 0.8356891 * a * e + 37.293239 * a - 40792.141,
                 -30665.53867, low=[78, 33, 27, 27, 27], high=[102, 45, 45, 45, 45], ineq=colville3),
     86: Problem([0, 0, 0, 0, 1], lambda *x: colville(np.stack(x)), -32.34867897, low=0,
                 ineq=lambda *x: tuple(ROWS @ np.stack(x) - LEAST)),
@@ -322,8 +400,10 @@ PROBLEMS = {
     96: Problem(best=0.015619514, **process((4.97, -1.88, -69.08, -118.02))),
     97: Problem(best=3.1358091, local=(4.07124638,), **process((32.97, 25.12, -29.08, -78.02))),
     98: Problem(best=3.1358091, local=(4.07124638,), **process((32.97, 25.12, -124.08, -173.02))),
-    104: Problem([6, 3, 0.4, 0.2, 6, 6, 1, 0.5], hs104, 3.9511634396, low=0.1, high=10, ineq=hs104_above_zero),
-    106: Problem([5000, 5000, 5000, 200, 350, 150, 225, 425], lambda a, b, c, d, e, f, g, h: a + b + c, 7049.248021,
+    104: Problem([6, 3, 0.4, 0.2, 6, 6, 1, 0.5], hs104, 3.9511634396, low=0.1, high=10,
+    ineq=hs104_above_zero),
+    106: Problem([5000, 5000, 5000, 200, 350, 150, 225, 425], lambda a, b, c, d, e, f, g, h: a + b + c,
+    7049.248021,
                  low=[100, 1000, 1000] + [10] * 5, high=[10000] * 3 + [1000] * 5, ineq=hs106_above_zero),
     111: Problem([-2.3] * 10, lambda *x: equilibrium(*np.exp(np.stack(x))), -47.76109026, low=-100, high=100,
                  eq=lambda *x: atoms(*np.exp(np.stack(x)))),

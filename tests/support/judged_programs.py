@@ -3,9 +3,11 @@
 Expected values come from plain runs, in two ways that know nothing of each other:
 - nilpotent numbers in object arrays (`_jets.py`): gradient and Hessian times vector, to rounding;
 - complex steps, or central differences extrapolated, with an estimate of their error; not used where it is large.
-A program is unjudged where it overflows, or where jets in multiple precision show that double precision loses the digits asked for.
+A program is unjudged where it overflows, or where jets in multiple precision show that double precision loses
+the digits asked for.
 
-`python tests/support/judged_programs.py 50000 3000` judges 3000 programs from seed 50000 and prints how many were right."""
+`python tests/support/judged_programs.py 50000 3000` judges 3000 programs from seed 50000 and prints how many
+were right."""
 
 import functools
 import sys
@@ -46,7 +48,9 @@ class Verdict:
     def compare(self, check, actual, expected, tolerance, scale=1.0):
         self.done.append(check)
         actual, expected = np.asarray(host(actual)), np.asarray(host(expected))
-        if actual.shape != expected.shape or not np.all(np.abs(actual - expected) <= (tolerance + self.noise) * scale):
+        if actual.shape != expected.shape or not np.all(
+            np.abs(actual - expected) <= (tolerance + self.noise) * scale
+        ):
             self.wrong.append((check, actual, expected))
 
     def same(self, check, actual, expected):
@@ -57,7 +61,8 @@ class Verdict:
 
 
 def maker(program, xp):
-    """(make, exact): `make(np)` gives f, a function that shows the captured arrays and one that resets them, all new."""
+    """(make, exact): `make(np)` gives f, a function that shows the captured arrays and one that resets them,
+    all new."""
     source = random_programs.source(program)
     code = compile(source.text, "<random program>", "exec")
 
@@ -82,7 +87,9 @@ def argument(seed, xp):
 def laid(z, x):
     """A copy of z that lies in memory as the point x does."""
     step = x.strides[0] // x.itemsize
-    room = (np if isinstance(z, np.ndarray) else sys.modules["cupy"]).empty(z.size * abs(step), z.dtype)[::step]
+    room = (np if isinstance(z, np.ndarray) else sys.modules["cupy"]).empty(z.size * abs(step), z.dtype)[
+        ::step
+    ]
     room[...] = z
     return room
 
@@ -137,10 +144,14 @@ def expected_of(program, x, v, xp):
     if overflows or not np.isfinite(value):
         return known, None
     plain, _ = maker(program, np)
-    alike = abs(plain()[0](laid(host(x), x)) - value) <= 1e-12 * (1 + abs(value))  # else a copy there is a view here
+    alike = abs(plain()[0](laid(host(x), x)) - value) <= 1e-12 * (
+        1 + abs(value)
+    )  # else a copy there is a view here
     jets = None
     if alike:
-        jets = functools.partial(_jets.derivatives, lambda *stand_ins: plain(*stand_ins)[0], laid(host(x), x), host(v))
+        jets = functools.partial(
+            _jets.derivatives, lambda *stand_ins: plain(*stand_ins)[0], laid(host(x), x), host(v)
+        )
         try:
             y, g, product = jets()
         except ArithmeticError:  # where arrays would hold inf or nan
@@ -155,11 +166,16 @@ def expected_of(program, x, v, xp):
 
 
 def by_differences(known, make, plain, exact, x, v, xp):
-    """The same from complex steps and differences, where these are accurate; they are all there is where jets do not apply."""
+    """The same from complex steps and differences, where these are accurate; they are all there is where jets
+    do not apply."""
     library = xp if plain is make else np
     g, error = slope_of(plain, exact, host(x), x, library)
     scale = 1 + np.abs(g).max()
-    if not (np.all(np.isfinite(g)) and max(abs(known.values[0][1]), scale) <= LARGE and error <= DIFFERENCE / 4 * scale):
+    if not (
+        np.all(np.isfinite(g))
+        and max(abs(known.values[0][1]), scale) <= LARGE
+        and error <= DIFFERENCE / 4 * scale
+    ):
         return
     name = " by differences" if known.gradients else ""
     known.gradients.append(("gradient" + name, g, CLOSE if exact else DIFFERENCE))
@@ -186,7 +202,9 @@ def judge(program, xp=np, orders=2):
             return Verdict(unjudged=["gradient"])
         verdict = checked(program, known, x, v, xp, orders)
         if verdict.wrong and jets:
-            noise = ROUNDING * max(relative(a, b) for a, b in zip(jets(), jets(bits=_jets.EXACT), strict=True))
+            noise = ROUNDING * max(
+                relative(a, b) for a, b in zip(jets(), jets(bits=_jets.EXACT), strict=True)
+            )
             lenient = checked(program, known, x, v, xp, orders, noise) if noise > CLOSE else verdict
             if not lenient.wrong:
                 return Verdict(unjudged=["gradient"])
@@ -227,7 +245,9 @@ def first_orders(verdict, program, make, x, v, known):
     again = tg.grad(marked(program, f))(x)
     if program.reset:
         verdict.same("second call", again, G)
-    else:  # what one call leaves, the next one finds: that of a plain call but for rounding, where a transform inside adds in another order
+    # what one call leaves, the next one finds: that of a plain call but for rounding, where a transform
+    # inside adds in another order
+    else:
         h = make()[0]
         h(laid(x, x))
         verdict.compare("second call", again, tg.grad(marked(program, h))(x), 1e-11, scale)
@@ -315,7 +335,10 @@ def report(program, xp=np, is_wrong=None):
     program = shrunk(program, is_wrong or (lambda p: bool(safely_judged(p, xp).wrong)))
     verdict = safely_judged(program, xp)
     x, v = argument(program.seed, np)
-    lines = [f"  {check}: {'' if actual is None else f'{actual} instead of {expected}'}" for check, actual, expected in verdict.wrong]
+    lines = [
+        f"  {check}: {'' if actual is None else f'{actual} instead of {expected}'}"
+        for check, actual, expected in verdict.wrong
+    ]
     flags = [n for n in ("bare", "views") if getattr(program, n)] + ([] if program.reset else ["not reset"])
     return "\n".join(
         [

@@ -1,10 +1,12 @@
 """Is the derivative of a program text right, or loud?  And if neither: the smallest text that shows it.
 
-A `Text` is a module: `head` sets up what f captures, `body` is f's, `after` runs between the forward run and a pullback, `shown`
+A `Text` is a module: `head` sets up what f captures, `body` is f's, `after` runs between the forward run and
+a pullback, `shown`
 are expressions for what a call leaves behind.  It is run as a real module, registered in `sys.modules`.
 
-The judge knows nothing of the engine: NumPy runs the same text at Chebyshev nodes of a line through x, and the derivatives of
-the polynomial through these values are those of f along the line, to about 1e-10 for the smooth programs drawn here."""
+The judge knows nothing of the engine: NumPy runs the same text at Chebyshev nodes of a line through x, and
+the derivatives of the polynomial through these values are those of f along the line, to about 1e-10 for the
+smooth programs drawn here."""
 
 import contextvars
 import functools
@@ -69,11 +71,24 @@ class Text:
         put = lambda units, depth: [textwrap.indent(u, "    " * depth) for u in units]
         d = int(self.closure)
         f = ["def f(x):", "    s = 0.0", *put(self.body, 1), "    return s"]
-        look = ["def look():", f"    return [{', '.join(self.shown)}]", "def after():", *put(self.after, 1), "    pass"]
+        look = [
+            "def look():",
+            f"    return [{', '.join(self.shown)}]",
+            "def after():",
+            *put(self.after, 1),
+            "    pass",
+        ]
         lines = [*self.head, *f, *look]
         if self.closure:
-            lines = ["def setting():", *put(lines, d), "    return f, look, after", "f, look, after = setting()"]
-        return "\n".join([PRELUDE.replace("import numpy as np", f"import {self.library} as np"), *lines]) + "\n"
+            lines = [
+                "def setting():",
+                *put(lines, d),
+                "    return f, look, after",
+                "f, look, after = setting()",
+            ]
+        return (
+            "\n".join([PRELUDE.replace("import numpy as np", f"import {self.library} as np"), *lines]) + "\n"
+        )
 
 
 @functools.lru_cache(maxsize=64)
@@ -164,17 +179,27 @@ def plain(text: Text, calls: int = 1) -> Plain:
     scale = 1 + np.abs(y).max()
     smooth = abs(rough[0] - exact[0]) <= 1e-3 * scale and abs(rough[1] - exact[1]) <= 3e-2 * scale
     steady = abs(y[NODES // 2] - value) < 1e-12 * scale
-    # A kink on the line, away from its middle, spoils the polynomial alone; these differences are exact to STEP^4.
+    # A kink on the line, away from its middle, spoils the polynomial alone; these differences are exact to
+    # STEP^4.
     right, left_of = run(STEP), run(-STEP)
     short = (8 * (right - left_of) - (run(2 * STEP) - run(-2 * STEP))) / (12 * STEP)
-    smooth = smooth and abs(right + left_of - 2 * value) <= 0.01 * STEP * scale  # a kink in the middle itself spoils neither
+    smooth = (
+        smooth and abs(right + left_of - 2 * value) <= 0.01 * STEP * scale
+    )  # a kink in the middle itself spoils neither
     smooth = smooth and abs(short - exact[0]) <= 0.3 * CLOSE * (1 + abs(value) + abs(exact[0]))
     return Plain(value, left, *exact, bool(np.all(np.isfinite(y)) and scale < LARGE and smooth and steady))
 
 
 def copies(shown: list) -> list:
     """(type, dtype, values) of each.  (Two modules of one text have classes of the same name.)"""
-    return [(str(type(a)), getattr(a, "dtype", None), np.array(host(a), copy=True, subok=False) if np.ndim(a) else host(a)) for a in shown]
+    return [
+        (
+            str(type(a)),
+            getattr(a, "dtype", None),
+            np.array(host(a), copy=True, subok=False) if np.ndim(a) else host(a),
+        )
+        for a in shown
+    ]
 
 
 # --- the checks ---
@@ -193,7 +218,9 @@ class Verdict:
 
     def outcome(self) -> str:
         """`raised`: by an exception that the plain program does not raise and that is none of tapegrad's."""
-        return self.unjudged or ("wrong" if self.silent() else "raised" if self.wrong else "loud" if self.loud else "right")
+        return self.unjudged or (
+            "wrong" if self.silent() else "raised" if self.wrong else "loud" if self.loud else "right"
+        )
 
 
 REFUSALS = (  # what NumPy says of an object that is no array, forgetting what was said to it
@@ -201,7 +228,8 @@ REFUSALS = (  # what NumPy says of an object that is no array, forgetting what w
     "Supplied output array must be contiguous, writable, aligned, and in machine byte-order.",
     "Axis argument is only supported on ndarray objects",
     "out must be a numpy array",
-    "Iterator operand is flagged as writeable, but is an object which cannot be written back to via WRITEBACKIFCOPY",
+    "Iterator operand is flagged as writeable, but is an object which cannot be written back to via "
+    "WRITEBACKIFCOPY",
 )
 
 
@@ -223,7 +251,9 @@ def same(a: tuple, b: tuple) -> bool:
     if a[:2] != b[:2]:
         return False
     try:
-        return np.shape(a[2]) == np.shape(b[2]) and bool(np.all(np.abs(a[2] - b[2]) <= ALIKE * (1 + np.abs(b[2]))))
+        return np.shape(a[2]) == np.shape(b[2]) and bool(
+            np.all(np.abs(a[2] - b[2]) <= ALIKE * (1 + np.abs(b[2])))
+        )
     except TypeError:
         return True  # objects
 
@@ -246,7 +276,11 @@ def left_tracked(module) -> str:
             continue
         if isinstance(x, np.ndarray) and x.dtype == object:
             queue += [(a, f"{path}/item") for a in x.flat]
-        queue += [(a, f"{path}/{type(x).__name__}") for a in gc.get_referents(x) if not isinstance(a, (str, int, float))]
+        queue += [
+            (a, f"{path}/{type(x).__name__}")
+            for a in gc.get_referents(x)
+            if not isinstance(a, (str, int, float))
+        ]
     return ""
 
 
@@ -271,12 +305,16 @@ class Judge:
 
     def left(self, name, module, expected):
         """After a call: as a plain call leaves it.  After an error of its own: nothing tracked is left."""
-        loud = any(n == name for n, _ in self.verdict.loud) or any(w[0] == name and w[2] is None for w in self.verdict.wrong)
+        loud = any(n == name for n, _ in self.verdict.loud) or any(
+            w[0] == name and w[2] is None for w in self.verdict.wrong
+        )
         try:
             now = copies(module.look())
         except Exception as e:
             if not loud:
-                self.verdict.wrong.append((name + ", left", f"{type(e).__name__}: {e}", "what a plain call leaves"))
+                self.verdict.wrong.append(
+                    (name + ", left", f"{type(e).__name__}: {e}", "what a plain call leaves")
+                )
             return
         if path := left_tracked(module):
             self.verdict.wrong.append((name + ", left", "a Variable at " + path, "plain data"))
@@ -288,9 +326,12 @@ class Judge:
                 return
 
     def stopped(self):
-        """f raises half-way: so does the transform, and what f captured is as a plain call up to there leaves it."""
+        """f raises half-way: so does the transform, and what f captured is as a plain call up to there leaves
+        it."""
         half = len(self.text.body) // 2
-        cut = replace(self.text, body=(*self.text.body[:half], "raise KeyError('stop')", *self.text.body[half:]))
+        cut = replace(
+            self.text, body=(*self.text.body[:half], "raise KeyError('stop')", *self.text.body[half:])
+        )
         try:
             plain = fresh(cut)
             raised(plain.f, self.text)
@@ -352,7 +393,11 @@ def judged(text: Text, deep: bool) -> Verdict:
     def gradient(module=module, known=known):
         x = point(text)
         y, g = tg.value_and_grad(module.f)(x)
-        return [(y, known.value, ALIKE * scale), (along(g), known.first, one), (np.abs(host(x) - X).max(), 0.0, 0.0)]
+        return [
+            (y, known.value, ALIKE * scale),
+            (along(g), known.first, one),
+            (np.abs(host(x) - X).max(), 0.0, 0.0),
+        ]
 
     j.check("grad", gradient)
     j.left("grad", module, known.left)
@@ -372,7 +417,11 @@ def judged(text: Text, deep: bool) -> Verdict:
         module = fresh(text)
         y, back = tg.vjp(module.f, point(text))
         module.after()
-        return [(y, known.value, ALIKE * scale), (along(back(1.0)), known.first, one), (along(back(1.0)), known.first, one)]
+        return [
+            (y, known.value, ALIKE * scale),
+            (along(back(1.0)), known.first, one),
+            (along(back(1.0)), known.first, one),
+        ]
 
     j.check("pullback", pulled)
     if not deep:
@@ -380,7 +429,9 @@ def judged(text: Text, deep: bool) -> Verdict:
     j.stopped()
     for name, run in NESTED.items():
         module = fresh(text)
-        j.check(name, lambda run=run, module=module: [(run(module.f, point(text), direction), known.second, two)])
+        j.check(
+            name, lambda run=run, module=module: [(run(module.f, point(text), direction), known.second, two)]
+        )
         if known.left != [] and name in ("hvp", "RF"):
             j.left(name, module, known.left)
     return j.verdict

@@ -1,4 +1,5 @@
-"""Likelihoods that several tests of kernels use: a Gaussian with its derivatives in closed form, and random programs."""
+"""Likelihoods that several tests of kernels use: a Gaussian with its derivatives in closed form, and random
+programs."""
 
 import numpy as np
 
@@ -38,20 +39,26 @@ GAUSSIAN = kernels.likelihood(gaussian)
 
 
 UNARY = [
-    lambda np, a: np.exp(0.3 * np.tanh(a)), lambda np, a: np.log(1.0 + a * a), lambda np, a: np.sqrt(0.5 + a * a), lambda np, a: np.sin(a),
-    lambda np, a: 1.0 / (1.5 + np.cos(a)), lambda np, a: np.where(a > 0.1, a, 0.2 * a), lambda np, a: np.abs(a - 0.3), lambda np, a: -a,
-    lambda np, a: np.log1p(np.abs(a)), lambda np, a: np.expm1(0.2 * a), lambda np, a: np.tanh(a) ** 3, lambda np, a: (1.0 + a * a) ** -0.5,
+    lambda np, a: np.exp(0.3 * np.tanh(a)), lambda np, a: np.log(1.0 + a * a), lambda np,
+    a: np.sqrt(0.5 + a * a), lambda np, a: np.sin(a),
+    lambda np, a: 1.0 / (1.5 + np.cos(a)), lambda np, a: np.where(a > 0.1, a, 0.2 * a), lambda np,
+    a: np.abs(a - 0.3), lambda np, a: -a,
+    lambda np, a: np.log1p(np.abs(a)), lambda np, a: np.expm1(0.2 * a), lambda np, a: np.tanh(a) ** 3,
+    lambda np, a: (1.0 + a * a) ** -0.5,
 ]  # fmt: skip
 
 
 BINARY = [
-    lambda np, a, b: a * b, lambda np, a, b: a + b, lambda np, a, b: a - 2.0 * b, lambda np, a, b: a / (1.0 + b * b),
-    lambda np, a, b: np.maximum(a, b), lambda np, a, b: np.where(a < b, a * b, a + b), lambda np, a, b: np.minimum(a, 0.5) * b,
+    lambda np, a, b: a * b, lambda np, a, b: a + b, lambda np, a, b: a - 2.0 * b, lambda np, a,
+    b: a / (1.0 + b * b),
+    lambda np, a, b: np.maximum(a, b), lambda np, a, b: np.where(a < b, a * b, a + b), lambda np, a,
+    b: np.minimum(a, 0.5) * b,
 ]  # fmt: skip
 
 
 def random_program(seed):
-    """A list of steps; each takes earlier values (4 parameters, 2 components of a datum, what was computed) by number."""
+    """A list of steps; each takes earlier values (4 parameters, 2 components of a datum, what was computed)
+    by number."""
     rng = np.random.default_rng(seed)
     steps = []
     for n in range(14):

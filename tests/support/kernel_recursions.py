@@ -1,4 +1,5 @@
-"""Recursions that several tests of kernels use: filters, GARCH, a hidden Markov model, with their values in other ways."""
+"""Recursions that several tests of kernels use: filters, GARCH, a hidden Markov model, with their values in
+other ways."""
 
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import scipy.linalg
 
 import tapegrad as tg
 
-NILE = np.loadtxt(Path(__file__).parents[2] / "examples" / "data" / "nile.csv", delimiter=",", skiprows=3)[:, 1]
+NILE = np.loadtxt(Path(__file__).parents[2] / "examples" / "data" / "nile.csv", delimiter=",", skiprows=3)[
+    :, 1
+]
 
 
 LOG2PI = np.log(2 * np.pi)
@@ -50,7 +53,8 @@ MANY = np.log([[1e4], [1e3]]) + np.random.default_rng(0).standard_normal((4096, 
 
 
 def formula(theta, y, start):
-    """Value and gradient by the log variances, for all samples, in NumPy: the tangents run beside the filter."""
+    """Value and gradient by the log variances, for all samples, in NumPy: the tangents run beside the
+    filter."""
     obs, level = np.exp(theta)
     zero = np.zeros_like(obs)
     if start == "known":
@@ -113,7 +117,12 @@ def kalman(gain):
 
     rng = np.random.default_rng(0)
     A = 0.7 * np.linalg.qr(rng.normal(size=(4, 4)))[0]
-    return start, filter_step, np.concatenate([A.ravel(), np.log(np.full(4, 0.3)), np.log(np.full(2, 0.5))]), rng.normal(size=(2, 12))
+    return (
+        start,
+        filter_step,
+        np.concatenate([A.ravel(), np.log(np.full(4, 0.3)), np.log(np.full(2, 0.5))]),
+        rng.normal(size=(2, 12)),
+    )
 
 
 def garch():
@@ -122,7 +131,12 @@ def garch():
         h = np.exp(theta[0]) + theta[1] * e2 + theta[2] * h
         return (h, y * y), -0.5 * (np.log(h) + y * y / h)
 
-    return lambda theta: (np.exp(theta[0]), 0.1), garch_step, np.array([-1.0, 0.2, 0.6]), np.random.default_rng(1).normal(size=30)
+    return (
+        lambda theta: (np.exp(theta[0]), 0.1),
+        garch_step,
+        np.array([-1.0, 0.2, 0.6]),
+        np.random.default_rng(1).normal(size=30),
+    )
 
 
 def hidden_markov():
@@ -135,7 +149,12 @@ def hidden_markov():
         total = np.sum(q)
         return q / total, np.log(total)
 
-    return lambda theta: np.ones(3) / 3, hmm_step, np.random.default_rng(2).normal(size=12), np.random.default_rng(3).normal(size=20)
+    return (
+        lambda theta: np.ones(3) / 3,
+        hmm_step,
+        np.random.default_rng(2).normal(size=12),
+        np.random.default_rng(3).normal(size=20),
+    )
 
 
 def written_in_place():
@@ -153,7 +172,12 @@ def written_in_place():
         corner = np.maximum(e, 0.0) * np.clip(e, -0.5, 0.5)
         return (new, M), -0.5 * e * e / np.exp(theta[3]) - 0.5 * theta[3] - 0.01 * np.trace(M) + 0.1 * corner
 
-    return lambda theta: (np.zeros(3), np.eye(3)), ar_step, np.array([0.5, -0.3, 0.1, 0.2, 0.9]), np.random.default_rng(4).normal(size=15)
+    return (
+        lambda theta: (np.zeros(3), np.eye(3)),
+        ar_step,
+        np.array([0.5, -0.3, 0.1, 0.2, 0.9]),
+        np.random.default_rng(4).normal(size=15),
+    )
 
 
 MODELS = {

@@ -1,4 +1,5 @@
-"""Random programs of operations on arrays in any memory order, with writes through whatever is a view or a copy by that order.
+"""Random programs of operations on arrays in any memory order, with writes through whatever is a view or a
+copy by that order.
 
 The judge is the plain run: a write that reaches the array in the one and not in the other makes another number.  The same text is run by
 NumPy (or CuPy) and by tapegrad."""
@@ -11,7 +12,8 @@ from random_layouts import KINDS, relaid
 
 import tapegrad as tg
 
-# a, b: axes; p: a permutation of the axes, q: its inverse; o: an order; i: places along the axis a; k: a small number
+# a, b: axes; p: a permutation of the axes, q: its inverse; o: an order; i: places along the axis a; k: a
+# small number
 OPERATIONS = """
 y.transpose({p}) | np.swapaxes(y, {a}, {b}) | np.moveaxis(y, {a}, {b}) | np.rollaxis(y, -1) | np.flip(y, {a}) | np.rot90(y, {k}) | y[::-1]
 y[..., ::2] | y[:, :2] | y.T[None] | np.asfortranarray(y) | np.ascontiguousarray(y) | y.copy('{o}') | np.copy(y, order='{o}')
@@ -76,7 +78,13 @@ def line(rng, shape):
     """One more line for an array y of this shape."""
     n = len(shape)
     a, p = int(rng.integers(n)), rng.permutation(n).tolist()
-    words = dict(a=a, b=int(rng.integers(n)), p=tuple(p), q=tuple(np.argsort(p).tolist()), o=str(rng.choice(list("CFAK"))))
+    words = dict(
+        a=a,
+        b=int(rng.integers(n)),
+        p=tuple(p),
+        q=tuple(np.argsort(p).tolist()),
+        o=str(rng.choice(list("CFAK"))),
+    )
     words.update(k=int(rng.integers(4)), i=rng.integers(0, shape[a], 3).tolist())
     written = rng.random() < 0.4
     text = str(rng.choice(WRITES if written else OPERATIONS)).format(**words)
@@ -84,8 +92,15 @@ def line(rng, shape):
 
 
 def function(lines, library=np, science=scipy):
-    text = "\n".join([f"    {k}" for k in ["y, t = x, 0.0", *lines, "return weigh(y.ravel()) + t + (x * x).sum()"]])
-    space = {"np": library, "sp": science, "tg": tg, "weigh": lambda z: (z * library.cos(library.arange(z.size)).reshape(z.shape)).sum()}
+    text = "\n".join(
+        [f"    {k}" for k in ["y, t = x, 0.0", *lines, "return weigh(y.ravel()) + t + (x * x).sum()"]]
+    )
+    space = {
+        "np": library,
+        "sp": science,
+        "tg": tg,
+        "weigh": lambda z: (z * library.cos(library.arange(z.size)).reshape(z.shape)).sum(),
+    }
     exec(f"def f(x):\n{text}", space)
     return space["f"]
 

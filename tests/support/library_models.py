@@ -26,12 +26,17 @@ SAMPLE = np.concatenate([RNG.normal(-1, 0.5, 25), RNG.normal(2, 1.0, 15)])
 
 def mp_gaussian(th, x):
     d = len(x)
-    return sum(-(((x[k] - th[k]) / th[d + k]) ** 2) / 2 - mpmath.log(th[d + k]) - mpmath.log(2 * mpmath.pi) / 2 for k in range(d))
+    return sum(
+        -(((x[k] - th[k]) / th[d + k]) ** 2) / 2 - mpmath.log(th[d + k]) - mpmath.log(2 * mpmath.pi) / 2
+        for k in range(d)
+    )
 
 
 def mp_student(th, x):
     m, s, v = th
-    constant = mpmath.loggamma((v + 1) / 2) - mpmath.loggamma(v / 2) - mpmath.log(mpmath.pi * v) / 2 - mpmath.log(s)
+    constant = (
+        mpmath.loggamma((v + 1) / 2) - mpmath.loggamma(v / 2) - mpmath.log(mpmath.pi * v) / 2 - mpmath.log(s)
+    )
     return constant - (v + 1) / 2 * mpmath.log(1 + ((x[0] - m) / s) ** 2 / v)
 
 
@@ -68,8 +73,10 @@ MODELS = {
                   lambda th, x: scipy.stats.t(th[2], th[0], th[1]).logpdf(x).sum(), mp_student),
     "poisson": (regression.poisson, [0.5, 0.3, -0.4], regression.poisson_data(DESIGN, COUNTS),
                 lambda th, x: scipy.stats.poisson(np.exp(th @ x[:3])).logpmf(x[3]).sum(), mp_poisson),
-    "logistic": (regression.logistic, [-0.5, 0.7, -0.1], regression.logistic_data(DESIGN, YES), BERNOULLI, mp_logistic),
-    "mixture": (mixture.loglik, [0.3, -0.2, 0.1, -1.1, 0.2, 1.8, -0.6, 0.4, 0.1], SAMPLE[None], scipy_mixture, mp_mixture),
+    "logistic": (regression.logistic, [-0.5, 0.7, -0.1], regression.logistic_data(DESIGN, YES), BERNOULLI,
+    mp_logistic),
+    "mixture": (mixture.loglik, [0.3, -0.2, 0.1, -1.1, 0.2, 1.8, -0.6, 0.4, 0.1], SAMPLE[None], scipy_mixture,
+    mp_mixture),
 }  # fmt: skip
 
 
@@ -79,7 +86,13 @@ def batch_of(name, n, seed=1):
     return centre + 0.1 * np.random.default_rng(seed).uniform(-1, 1, size=(len(centre), n))
 
 
-INVALID = {"gaussian": (2, -1.0), "student_t": (1, 0.0), "poisson": (0, np.nan), "logistic": (0, np.inf), "mixture": (4, np.nan)}
+INVALID = {
+    "gaussian": (2, -1.0),
+    "student_t": (1, 0.0),
+    "poisson": (0, np.nan),
+    "logistic": (0, np.inf),
+    "mixture": (4, np.nan),
+}
 
 
 def arrays(name, real, each, missing, batch=300, n=CHUNK + 45):
@@ -103,7 +116,8 @@ def by_source(k, theta, data, value=False):
 
 
 def agree(found, expected):
-    """Values and gradients by two compilers: within 1e-13 of the value, and of the largest entry of the sample's gradient."""
+    """Values and gradients by two compilers: within 1e-13 of the value, and of the largest entry of the
+    sample's gradient."""
     wide = expected[0].dtype == np.float64
     for a, b, tolerance in zip(found, expected, (1e-13, 1e-13) if wide else (3e-6, 1e-4), strict=True):
         assert a.dtype == b.dtype and np.array_equal(np.isfinite(a), np.isfinite(b))

@@ -41,12 +41,21 @@ def partial(P, batch, seed=0):
 
 def garch_theta(batch, seed=0):
     rng = np.random.default_rng(seed)
-    return np.stack([0.1 * rng.normal(size=batch), *rng.uniform([[0.1], [0.05], [0.1]], [[0.5], [0.3], [0.6]], (3, batch))])
+    return np.stack(
+        [
+            0.1 * rng.normal(size=batch),
+            *rng.uniform([[0.1], [0.05], [0.1]], [[0.5], [0.3], [0.6]], (3, batch)),
+        ]
+    )
 
 
 def markov_theta(K, batch, normal=True, seed=0):
     rng = np.random.default_rng(seed)
-    rows = [rng.normal(size=(K * K + K, batch)), rng.normal(size=(K, batch)), rng.uniform(0.5, 2.0, (K, batch))]
+    rows = [
+        rng.normal(size=(K * K + K, batch)),
+        rng.normal(size=(K, batch)),
+        rng.uniform(0.5, 2.0, (K, batch)),
+    ]
     return np.concatenate(rows if normal else rows[:1])
 
 
@@ -89,7 +98,8 @@ CASES = {
     "vector 2, 4": lambda: packed(kalman_vector.loglik, model(2, 5, 4), series(4, 30, holes=SHORT)),
     "vector 4, 3, each": lambda: packed(kalman_vector.loglik, model(4, 5, 3), series(3, 20, 5, holes=SHORT)),
     "vector, fixed steps": lambda: packed(
-        kalman_vector.loglik, consts(varying(model(2, 5, 2), 25, "ACQR", 1), "ACQR"), series(2, 25, holes=SHORT)
+        kalman_vector.loglik, consts(varying(model(2, 5, 2), 25, "ACQR", 1), "ACQR"), series(2, 25,
+        holes=SHORT)
     ),
     "garch": lambda: (garch.loglik, garch_theta(70), series(1, 400, holes=[(0, 3), (0, 4), (0, 129)])),
     "garch, each": lambda: (garch.loglik, garch_theta(5), series(1, 40, 5, holes=[(0, 3, 1)])),

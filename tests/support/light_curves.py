@@ -31,14 +31,18 @@ DATA = celerite.light_curve(T, Y, VARIANCE)
 
 def log_density(K, y):
     L = scipy.linalg.cho_factor(K, lower=True)
-    return -0.5 * (y @ scipy.linalg.cho_solve(L, y) + len(y) * np.log(2 * np.pi)) - np.log(np.diag(L[0])).sum()
+    return (
+        -0.5 * (y @ scipy.linalg.cho_solve(L, y) + len(y) * np.log(2 * np.pi)) - np.log(np.diag(L[0])).sum()
+    )
 
 
 def agrees(k, theta, device, monkeypatch):
     """Both libraries give the same; on hosted CuPy by the CUDA C, by hand and generated."""
     xp, _ = device
     if xp is not np and not hosted_cupy.real_device():
-        monkeypatch.setattr(importlib.import_module("tapegrad.kernels.launch.cuda"), "loaded", Loader())  # of generated kernels
+        monkeypatch.setattr(
+            importlib.import_module("tapegrad.kernels.launch.cuda"), "loaded", Loader()
+        )  # of generated kernels
     data = DATA.copy()
     data[1, 5] = np.nan
     expected, slope = k.value_and_grad(theta, data)

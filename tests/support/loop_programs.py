@@ -1,7 +1,8 @@
-"""Random loops over six numbers, as users write them: each step has some operations of NumPy or SciPy, writes and views.
+"""Random loops over six numbers, as users write them: each step has some operations of NumPy or SciPy, writes
+and views.
 
-`fault_of(seed)` compares a prepared program with the eager one at several points, in several calls: value, gradient and Hessian
-product; and the eager gradient in reverse with that in forward mode.
+`fault_of(seed)` compares a prepared program with the eager one at several points, in several calls: value,
+gradient and Hessian product; and the eager gradient in reverse with that in forward mode.
 
 `python tests/support/loop_programs.py 0 1000` prints the faults of so many programs from seed 0."""
 
@@ -39,7 +40,9 @@ WRITES = """s[I:] += 0.1 * t[I:]; s[I] = t[J] * 0.5; s *= 0.9; np.multiply(s, 0.
 kept[n % 4] = s; s += kept[(n + 1) % 4] * 0.1; s[t > 0.3] = 0.2; np.add.at(s, [1, 1, 2], t[:3] * 0.1); s[::2] *= 0.8
 s = s.copy(); s[n % 6] += 0.05; total += s[n % 6]; s = s if n % 3 else t; np.tanh(s, out=s, where=t > 0)
 s[[1, 4]] = s[[4, 1]]; np.copyto(s, t, where=t > s)"""
-ONE, TWO, WRITES = [[x.strip() for line in text.split("\n") for x in line.split("; ")] for text in (ONE, TWO, WRITES)]
+ONE, TWO, WRITES = [
+    [x.strip() for line in text.split("\n") for x in line.split("; ")] for text in (ONE, TWO, WRITES)
+]
 NAMES = {
     "np": np,
     "scipy": scipy,
@@ -71,7 +74,10 @@ def text_of(seed: int) -> str:
             body.append(f"{to} = ({with_names(rng.choice(TWO), A=a, B=b)}) + 0.0")
         else:
             body.append(with_names(rng.choice(WRITES), I=rng.randrange(6), J=rng.randrange(6)))
-    body += ["s = s * 0.7 if s[0] > 0.4 else s"] * (rng.random() < 0.15) + ["s = np.tanh(s)", "t = np.tanh(t)"]
+    body += ["s = s * 0.7 if s[0] > 0.4 else s"] * (rng.random() < 0.15) + [
+        "s = np.tanh(s)",
+        "t = np.tanh(t)",
+    ]
     lines = [
         "def f(x):",
         "    s, t, total, kept = x * 1.0, np.cos(x), 0.0 * x[0], np.zeros((4, 6))",

@@ -23,8 +23,13 @@ def looped(f):
     """The results of f for each sample, as a list of leaves, each stacked."""
 
     def run(*stacks):
-        each = [leaves(f(*[copy_with_layout(x[k]) if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
-        return [np.stack([host(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
+        each = [
+            leaves(f(*[copy_with_layout(x[k]) if x.ndim > 1 else x[k] for x in stacks]))
+            for k in range(len(stacks[0]))
+        ]
+        return [
+            np.stack([host(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None
+        ]
 
     return run
 
@@ -69,8 +74,14 @@ def forms(f, arity, v, order=2):
     push = lambda h: lambda *xs: tg.jvp(h, xs[:arity], xs[arity:])[1]
     yield "vmap of jvp", lambda *s: vmapped(push(f()))(*s, *v), lambda *s: looped(push(f()))(*s, *v)
     w = WEIGHTS[: len(v[0])]
-    total = lambda h: lambda *s: (tg.vmap(lambda *xs: weighed(h(*xs)))(*s) * beside(w, s[0])).sum() + 0.0 * abs(s[0]).sum()
-    one = lambda h: lambda *s: sum([weighed(h(*[x[k] * 1.0 for x in s])) * c for k, c in enumerate(w)]) + 0.0 * abs(s[0]).sum()
+    total = lambda h: (
+        lambda *s: (tg.vmap(lambda *xs: weighed(h(*xs)))(*s) * beside(w, s[0])).sum() + 0.0 * abs(s[0]).sum()
+    )
+    one = lambda h: (
+        lambda *s: (
+            sum([weighed(h(*[x[k] * 1.0 for x in s])) * c for k, c in enumerate(w)]) + 0.0 * abs(s[0]).sum()
+        )
+    )
     yield "grad of vmap", lambda *s: tg.grad(total(f()), n)(*s), lambda *s: tg.grad(one(f()), n)(*s)
     if order > 1:
         hvp = lambda h: lambda *xs: tg.jvp(g(h), xs[:arity], xs[arity:])[1]
@@ -88,7 +99,8 @@ def forms(f, arity, v, order=2):
 
 
 def further_forms(f, arity):
-    """The same, for vmap within vmap, and for vmap recorded at one point and replayed at others, in value and gradient."""
+    """The same, for vmap within vmap, and for vmap recorded at one point and replayed at others, in value and
+    gradient."""
     n = tuple(range(arity))
     g = lambda h: tg.grad(lambda *xs: weighed(h(*xs)) + 0.0 * abs(xs[0]).sum(), n)
 
@@ -99,7 +111,13 @@ def further_forms(f, arity):
 
         return run
 
-    yield "vmap of vmap", lambda *s: vmapped(tg.vmap(f()))(*[xp(x).stack(pair) for x, *pair in zip(s, s, near(s), strict=True)]), inner(f())
+    yield (
+        "vmap of vmap",
+        lambda *s: vmapped(tg.vmap(f()))(
+            *[xp(x).stack(pair) for x, *pair in zip(s, s, near(s), strict=True)]
+        ),
+        inner(f()),
+    )
     for name, of in (("vmap in prepare", lambda h: h), ("vmap of grad in prepare", g)):
         yield name, prepared(of(f())), at_points(looped(of(f())))
 
@@ -126,7 +144,12 @@ def vmap_of(g):
 
 
 def loop_of(g):
-    return lambda *s: tuple([np.stack(column) for column in zip(*[g(*[x[k] * 1.0 for x in s]) for k in range(len(s[0]))], strict=True)])
+    return lambda *s: tuple(
+        [
+            np.stack(column)
+            for column in zip(*[g(*[x[k] * 1.0 for x in s]) for k in range(len(s[0]))], strict=True)
+        ]
+    )
 
 
 def twice(g, w):
@@ -141,9 +164,15 @@ def twice(g, w):
 
 def judged(case, count, order=3, library=np):
     """A line of the table of operations, under vmap and in a loop."""
-    active = [n for n, a in enumerate(case.inputs) if not isinstance(a, (list, tuple)) and np.asarray(a).dtype.kind in "fc"]
+    active = [
+        n
+        for n, a in enumerate(case.inputs)
+        if not isinstance(a, (list, tuple)) and np.asarray(a).dtype.kind in "fc"
+    ]
     inputs = [np.asarray(case.inputs[n]) for n in active]
-    stacks = [library.asarray(np.stack([x * x.dtype.type(1 - 0.07 * k) for k in range(count)])) for x in inputs]
+    stacks = [
+        library.asarray(np.stack([x * x.dtype.type(1 - 0.07 * k) for k in range(count)])) for x in inputs
+    ]
     v = [library.asarray(np.linspace(0.3, 1, x.size).reshape(x.shape).astype(x.dtype)) for x in stacks]
     rest = on(library, case.inputs)
 
@@ -159,7 +188,11 @@ def judged(case, count, order=3, library=np):
         for form, batched, loop in itertools.chain(forms(lambda: of_floats, len(active), v, order), further):
             try:
                 want = loop(*stacks)
-            except (AttributeError, TypeError, NotImplementedError):  # on plain CuPy arrays, a name or setting that CuPy lacks
+            except (
+                AttributeError,
+                TypeError,
+                NotImplementedError,
+            ):  # on plain CuPy arrays, a name or setting that CuPy lacks
                 assert library is not np and form in ("value", "vmap of vmap", "vmap in prepare"), form
                 continue
             got = batched(*stacks)

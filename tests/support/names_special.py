@@ -7,7 +7,13 @@ from cases import between, case, normal, positive
 from tapegrad.ops.special import bessel_orders, integrals, orthogonal_polynomials
 from tapegrad.scipy import special as face
 
-X, P, Q, R, U = normal(2, 3), positive(2, 3), positive(2, 3, seed=1), positive(2, 3, seed=2), between(0.1, 0.9, 2, 3)
+X, P, Q, R, U = (
+    normal(2, 3),
+    positive(2, 3),
+    positive(2, 3, seed=1),
+    positive(2, 3, seed=2),
+    between(0.1, 0.9, 2, 3),
+)
 T = between(0.1, 0.9, 2, 3, seed=1)
 AWAY = np.sign(X) * (0.3 + abs(X))
 ALONE = [np.array(2.7), np.array(1.4)]
@@ -26,7 +32,8 @@ def at(name, f, *constants, x=P, **options):
 
 DEGREES = [
     at(f.__name__, f, 3, x=2 * U - 1)
-    for f in (sp.eval_legendre, sp.eval_chebyu, sp.eval_chebyt, sp.eval_chebys, sp.eval_chebyc, sp.eval_sh_legendre, sp.eval_sh_chebyu,
+    for f in (sp.eval_legendre, sp.eval_chebyu, sp.eval_chebyt, sp.eval_chebys, sp.eval_chebyc,
+    sp.eval_sh_legendre, sp.eval_sh_chebyu,
               sp.eval_sh_chebyt, sp.eval_laguerre, sp.eval_hermite, sp.eval_hermitenorm)
 ]  # fmt: skip
 COUNTS = [at(f.__name__, f, 2, 5, x=U) for f in (sp.bdtr, sp.bdtrc, sp.nbdtr, sp.nbdtrc)] + [
@@ -36,7 +43,9 @@ COUNTS = [at(f.__name__, f, 2, 5, x=U) for f in (sp.bdtr, sp.bdtrc, sp.nbdtr, sp
     at("pdtrc", sp.pdtrc, 2),
     at("pdtri", sp.pdtri, 2, x=U),
 ]
-KELVIN = [plain(f.__name__, f, P) for f in (sp.ber, sp.bei, sp.berp, sp.beip, sp.ker, sp.kei, sp.kerp, sp.keip)]
+KELVIN = [
+    plain(f.__name__, f, P) for f in (sp.ber, sp.bei, sp.berp, sp.beip, sp.ker, sp.kei, sp.kerp, sp.keip)
+]
 TUPLES = [
     plain(f.__name__, f, P, covers=covers, rtol=1e-5 if f is sp.itairy else 1e-9)
     for f, covers in (
@@ -46,7 +55,8 @@ TUPLES = [
         (sp.airy, ("airy_a", "airy_a_slope", "airy_b", "airy_b_slope")),
         (sp.airye, ("airye_a", "airye_a_slope", "airye_b", "airye_b_slope")),
         (sp.kelvin, ()),
-        *[(f, tuple(f"{f.__name__}_{k}" for k in range(n))) for f, n in ((sp.itj0y0, 2), (sp.iti0k0, 2), (sp.it2j0y0, 2), (sp.it2i0k0, 2),
+        *[(f, tuple(f"{f.__name__}_{k}" for k in range(n))) for f, n in ((sp.itj0y0, 2), (sp.iti0k0, 2),
+        (sp.it2j0y0, 2), (sp.it2i0k0, 2),
                                                                         (sp.itairy, 4))],
     )
 ]  # fmt: skip
@@ -95,12 +105,24 @@ LINES = [
             *ALONE[:k],
             order=2,
         )
-        for f, k, m in ((face.jacobi, 2, False), (face.sh_jacobi, 2, True), (face.gegenbauer, 1, True), (face.genlaguerre, 1, False))
+        for f, k, m in (
+            (face.jacobi, 2, False),
+            (face.sh_jacobi, 2, True),
+            (face.gegenbauer, 1, True),
+            (face.genlaguerre, 1, False),
+        )
     ],
     case("assoc_laguerre", lambda x: face.assoc_laguerre(x, 3, 1.0), P, numpy_only=True),
     at("lpmv", sp.lpmv, 1, 3, x=2 * U - 1),
     case("diric", lambda x: face.diric(x, 5), np.append(X, [[0.0, 2 * np.pi, 1.0]], 0), numpy_only=True),
-    case("sph_harm_y_of", lambda t, p: orthogonal_polynomials.sph_harm_y_of(3, 1, t, p), U, X, numpy_only=True, order=2),
+    case(
+        "sph_harm_y_of",
+        lambda t, p: orthogonal_polynomials.sph_harm_y_of(3, 1, t, p),
+        U,
+        X,
+        numpy_only=True,
+        order=2,
+    ),
     case("sph_harm_y", lambda t, p: face.sph_harm_y(2, -1, t, p), 2 * U, X, numpy_only=True, order=2),
     case("comb", lambda n: face.comb(n, 2), 4 + P, numpy_only=True),
     case("perm", lambda n: face.perm(n, 2), 4 + P, numpy_only=True),
@@ -113,8 +135,12 @@ LINES = [
     plain("ellipk", sp.ellipk, np.append(U, [[-3.0, 0.0, -0.2]], 0)),
     plain("ellipkm1", sp.ellipkm1, U),
     plain("ellipe", sp.ellipe, np.append(U, [[-3.0, 0.0, -0.2]], 0)),
-    plain("ellipkinc", sp.ellipkinc, np.append(X, [[4.0, -7.5, 0.3]], 0), np.append(U, [[0.4, 0.2, -2.0]], 0)),
-    plain("ellipeinc", sp.ellipeinc, np.append(X, [[4.0, -7.5, 0.3]], 0), np.append(U, [[0.4, 0.2, -2.0]], 0)),
+    plain(
+        "ellipkinc", sp.ellipkinc, np.append(X, [[4.0, -7.5, 0.3]], 0), np.append(U, [[0.4, 0.2, -2.0]], 0)
+    ),
+    plain(
+        "ellipeinc", sp.ellipeinc, np.append(X, [[4.0, -7.5, 0.3]], 0), np.append(U, [[0.4, 0.2, -2.0]], 0)
+    ),
     plain("ellipj", sp.ellipj, 2 * X, U, covers=("amplitude",)),
     plain("agm", sp.agm, P, Q),
     # Bessel functions
@@ -122,10 +148,19 @@ LINES = [
     plain("kve far out", sp.kve, V, 300 * P),
     at("kn", sp.kn, 2),
     at("yn", sp.yn, 2),
-    *[case(f.__name__, lambda v, z, f=f: f(v, z, 2), V, 0.4 + P, numpy_only=True) for f in (face.jvp, face.yvp, face.ivp, face.kvp)],
+    *[
+        case(f.__name__, lambda v, z, f=f: f(v, z, 2), V, 0.4 + P, numpy_only=True)
+        for f in (face.jvp, face.yvp, face.ivp, face.kvp)
+    ],
     *[plain(f.__name__, f, V, 0.4 + P, order=2) for f in (sp.hankel1, sp.hankel2, sp.hankel1e, sp.hankel2e)],
     *[
-        case(f"{f.__name__} {n}", lambda z, n=n, d=d, f=f: f(n, z, d), 0.4 + P, numpy_only=True, covers=(f.__name__ + "_of",))
+        case(
+            f"{f.__name__} {n}",
+            lambda z, n=n, d=d, f=f: f(n, z, d),
+            0.4 + P,
+            numpy_only=True,
+            covers=(f.__name__ + "_of",),
+        )
         for f in (face.spherical_jn, face.spherical_yn, face.spherical_in, face.spherical_kn)
         for n, d in ((0, False), (2, False), (1, True))
     ],
@@ -137,7 +172,13 @@ LINES = [
             ("bessel_i_order", bessel_orders.bessel_i_order),
         )
     ],
-    case("bessel_k_moment", lambda v, z: bessel_orders.bessel_k_moment(v, z, n=1, m=1), V, 0.4 + P, numpy_only=True),
+    case(
+        "bessel_k_moment",
+        lambda v, z: bessel_orders.bessel_k_moment(v, z, n=1, m=1),
+        V,
+        0.4 + P,
+        numpy_only=True,
+    ),
     *KELVIN,
     *TUPLES,
     *[
@@ -150,7 +191,11 @@ LINES = [
             covers=(f.__name__ + "_value", f.__name__ + "_slope", *covers),
             rtol=1e-8,
         )
-        for f, covers in ((sp.pbdv, ("cylinder_order", "cylinder_series")), (sp.pbvv, ()), (sp.pbwa, ("w_at_zero",)))
+        for f, covers in (
+            (sp.pbdv, ("cylinder_order", "cylinder_series")),
+            (sp.pbvv, ()),
+            (sp.pbwa, ("w_at_zero",)),
+        )
         for n, (v, x) in enumerate(((0.3 + Q, P), (Q - 0.9, -P), (-1.2 - Q, X)))
     ],
     plain("struve", sp.struve, V, 0.4 + P, order=2),
@@ -171,7 +216,16 @@ LINES = [
     plain("round", sp.round, X),
     plain("radian", sp.radian, P, Q, R),
     plain("hyp0f1", sp.hyp0f1, P, np.append(X[:1], [[9.0, -7.0, 0.0]], 0), order=2, rtol=1e-7),
-    plain("hyp1f1", sp.hyp1f1, P, Q, np.append(X[:1], [[5.0, -7.0, 0.0]], 0), order=2, rtol=1e-7, covers=("series_of",)),
+    plain(
+        "hyp1f1",
+        sp.hyp1f1,
+        P,
+        Q,
+        np.append(X[:1], [[5.0, -7.0, 0.0]], 0),
+        order=2,
+        rtol=1e-7,
+        covers=("series_of",),
+    ),
     plain("hyp2f1", sp.hyp2f1, P, Q, R, np.append(0.9 * U[:1], [[-3.0, 0.5, 0.0]], 0), order=2, rtol=1e-7),
     plain("hyperu", sp.hyperu, P, Q, R, order=2, rtol=1e-7),
     plain("wright_bessel", sp.wright_bessel, P, Q, R, order=2),

@@ -1,4 +1,5 @@
-"""Lines of scipy.special for tests/ops/test_scipy_names.py: Legendre functions, tables of orders, Mathieu and spheroidal functions,
+"""Lines of scipy.special for tests/ops/test_scipy_names.py: Legendre functions, tables of orders, Mathieu and
+spheroidal functions,
 noncentral laws, Kolmogorov's and Smirnov's.  What is no ufunc is called by its face."""
 
 import warnings
@@ -23,8 +24,18 @@ def number(name, f, *constants, x=ONE, **options):
 LEGENDRE = [
     line("legendre_p", lambda x: face.legendre_p(3, x, diff_n=2), INNER),
     line("legendre_p_all", lambda x: face.legendre_p_all(3, x, diff_n=1), np.append(INNER, 1.0)),
-    line("assoc_legendre_p", lambda x: face.assoc_legendre_p(3, 1, x, diff_n=2, norm=True), INNER, covers=("associated_legendre_2",)),
-    line("assoc_legendre_p outside", lambda x: face.assoc_legendre_p(3, 1, x, branch_cut=3), OUTER, covers=("associated_legendre_3",)),
+    line(
+        "assoc_legendre_p",
+        lambda x: face.assoc_legendre_p(3, 1, x, diff_n=2, norm=True),
+        INNER,
+        covers=("associated_legendre_2",),
+    ),
+    line(
+        "assoc_legendre_p outside",
+        lambda x: face.assoc_legendre_p(3, 1, x, branch_cut=3),
+        OUTER,
+        covers=("associated_legendre_3",),
+    ),
     line("assoc_legendre_p_all", lambda x: face.assoc_legendre_p_all(3, 2, x, diff_n=1), INNER),
     line("sph_legendre_p", lambda x: face.sph_legendre_p(3, 1, x, diff_n=2), ANGLE),
     line("sph_legendre_p_all", lambda x: face.sph_legendre_p_all(3, 2, x, diff_n=1), ANGLE),
@@ -55,10 +66,34 @@ MATHIEU = [
     line("mathieu_b", lambda q: sp.mathieu_b(np.array([2, 3]), q), SIGNS, **EIGEN),
     number("mathieu_even_coef", face.mathieu_even_coef, 2, x=np.float64(3.0), **EIGEN),
     number("mathieu_odd_coef", face.mathieu_odd_coef, 3, x=np.float64(3.0), **EIGEN),
-    *[line(f"mathieu_cem {m}", lambda q, x, m=m: sp.mathieu_cem(m, q, x), SIGNS, np.array([30.0, 110.0]), **EIGEN) for m in range(4)],
-    *[line(f"mathieu_sem {m}", lambda q, x, m=m: sp.mathieu_sem(m, q, x), SIGNS, np.array([30.0, 110.0]), **EIGEN) for m in (1, 2, 3)],
     *[
-        line(f"{f.__name__} {m}", lambda q, x, m=m, f=f: f(m, q, x), np.array([3.0, 0.4]), np.array([0.4, 1.1]), **EIGEN)
+        line(
+            f"mathieu_cem {m}",
+            lambda q, x, m=m: sp.mathieu_cem(m, q, x),
+            SIGNS,
+            np.array([30.0, 110.0]),
+            **EIGEN,
+        )
+        for m in range(4)
+    ],
+    *[
+        line(
+            f"mathieu_sem {m}",
+            lambda q, x, m=m: sp.mathieu_sem(m, q, x),
+            SIGNS,
+            np.array([30.0, 110.0]),
+            **EIGEN,
+        )
+        for m in (1, 2, 3)
+    ],
+    *[
+        line(
+            f"{f.__name__} {m}",
+            lambda q, x, m=m, f=f: f(m, q, x),
+            np.array([3.0, 0.4]),
+            np.array([0.4, 1.1]),
+            **EIGEN,
+        )
         for m in (2, 3)
         for f in (sp.mathieu_modcem1, sp.mathieu_modcem2, sp.mathieu_modsem1, sp.mathieu_modsem2)
     ],
@@ -78,16 +113,19 @@ def given(name, x):
 
 
 SPHEROIDAL = [
-    *[line(name, lambda c, name=name: getattr(sp, name)(1, np.array([3, 2]), c), C, **EIGEN) for name in ("pro_cv", "obl_cv")],
+    *[line(name, lambda c, name=name: getattr(sp, name)(1, np.array([3, 2]), c), C,
+    **EIGEN) for name in ("pro_cv", "obl_cv")],
     *[number(f.__name__, f, 1, 4, **EIGEN) for f in (face.pro_cv_seq, face.obl_cv_seq)],
     *[
         line(f"{f.__name__} {m} {n}", lambda c, x, f=f, m=m, n=n: f(m, n, c, x), C, x, **EIGEN)
         for f, x in ((sp.pro_ang1, INNER), (sp.obl_ang1, INNER), (sp.pro_rad1, FAR), (sp.obl_rad1, NEAR))
         for m, n in ((0, 1), (1, 3))
     ],
-    given("pro_ang1_cv", INNER), given("obl_ang1_cv", INNER), given("pro_rad1_cv", FAR), given("obl_rad1_cv", NEAR),
+    given("pro_ang1_cv", INNER), given("obl_ang1_cv", INNER), given("pro_rad1_cv", FAR), given("obl_rad1_cv",
+    NEAR),
     given("pro_rad2_cv", np.array([3.0, 4.0])), given("obl_rad2_cv", NEAR),
-    line("pro_rad2", lambda x: sp.pro_rad2(1, 3, C, x), np.array([3.0, 4.0]), rtol=1e-6, order=2, covers=parts("pro_rad2")),
+    line("pro_rad2", lambda x: sp.pro_rad2(1, 3, C, x), np.array([3.0, 4.0]), rtol=1e-6, order=2,
+    covers=parts("pro_rad2")),
     line("obl_rad2", lambda x: sp.obl_rad2(1, 3, C, x), NEAR, rtol=1e-6, order=2, covers=parts("obl_rad2")),
 ]  # fmt: skip
 FOUND = {"rtol": 1e-5, "order": 2}
@@ -95,11 +133,44 @@ DFD = np.array([3.0]), np.array([5.0]), np.array([0.5]), np.array([1.5])
 LAWS = [
     line("ncfdtr", lambda *x: sp.ncfdtr(*x), P, Q, 5 * U, P, rtol=1e-7, order=2),
     line("ncfdtri", lambda *x: sp.ncfdtri(*x), P, Q, 5 * U, U, **FOUND),
-    line("ncfdtridfn", lambda p, n, c, x: sp.ncfdtridfn(p, n, c, x), sp.ncfdtr(P, Q, 5 * U, P), Q, 5 * U, P, rtol=1e-4, order=1),
+    line(
+        "ncfdtridfn",
+        lambda p, n, c, x: sp.ncfdtridfn(p, n, c, x),
+        sp.ncfdtr(P, Q, 5 * U, P),
+        Q,
+        5 * U,
+        P,
+        rtol=1e-4,
+        order=1,
+    ),
     # SciPy finds it to five digits; of its own value it is the parameter again
-    line("ncfdtridfd", lambda n, d, c, x: sp.ncfdtridfd(n, sp.ncfdtr(n, d, c, x), c, x), *DFD, rtol=1e-4, order=1, eps=0.05),
-    line("ncfdtrinc", lambda n, m, p, x: sp.ncfdtrinc(n, m, p, x), P, Q, sp.ncfdtr(P, Q, 5 * U, P), P, rtol=1e-4, order=1),
-    line("nctdtr", lambda *x: sp.nctdtr(*x), P, np.array([-0.7, 1.2]), np.array([0.8, -0.4]), rtol=1e-7, order=2),
+    line(
+        "ncfdtridfd",
+        lambda n, d, c, x: sp.ncfdtridfd(n, sp.ncfdtr(n, d, c, x), c, x),
+        *DFD,
+        rtol=1e-4,
+        order=1,
+        eps=0.05,
+    ),
+    line(
+        "ncfdtrinc",
+        lambda n, m, p, x: sp.ncfdtrinc(n, m, p, x),
+        P,
+        Q,
+        sp.ncfdtr(P, Q, 5 * U, P),
+        P,
+        rtol=1e-4,
+        order=1,
+    ),
+    line(
+        "nctdtr",
+        lambda *x: sp.nctdtr(*x),
+        P,
+        np.array([-0.7, 1.2]),
+        np.array([0.8, -0.4]),
+        rtol=1e-7,
+        order=2,
+    ),
     line("nctdtridf", lambda p, c, t: sp.nctdtridf(p, c, t), sp.nctdtr(Q, U, P), U, P, rtol=1e-4, order=1),
     line("nctdtrinc", lambda n, p, t: sp.nctdtrinc(n, p, t), Q, sp.nctdtr(Q, U, P), P, **FOUND),
     line("nctdtrit", lambda n, c, p: sp.nctdtrit(n, c, p), Q, U, U, **FOUND),
@@ -114,7 +185,13 @@ LAWS = [
     line("kolmogi", lambda p: sp.kolmogi(p), np.array([0.1, 0.3, 0.9, 0.99]), rtol=1e-6, covers=("scipys",)),
     line("smirnov", lambda d: sp.smirnov(7, d), np.array([0.1, 0.3, 0.62]), order=2),
     line("smirnovi", lambda p: sp.smirnovi(7, p), np.array([0.1, 0.3, 0.62]), rtol=1e-6, order=2),
-    line("tklmbda", lambda x, k: sp.tklmbda(x, k), np.array([0.1, -0.3, 1.2]), np.array([0.3, -0.7, 0.0]), rtol=1e-7),
+    line(
+        "tklmbda",
+        lambda x, k: sp.tklmbda(x, k),
+        np.array([0.1, -0.3, 1.2]),
+        np.array([0.3, -0.7, 0.0]),
+        rtol=1e-7,
+    ),
     line("scipys", lambda x: x * declare.plain_value("erf", np.ones(2)), P),
 ]
 
@@ -132,10 +209,13 @@ def quietly(f):
 
 H2, K2 = np.float64(5.0), np.float64(8.0)
 ELLIPSOIDAL = [
-    *[line(f"ellip_harm {n} {p}", lambda h, k, s, n=n, p=p: sp.ellip_harm(h, k, n, p, s), H2, K2, np.array([3.1, 4.0]), rtol=1e-7, order=2)
+    *[line(f"ellip_harm {n} {p}", lambda h, k, s, n=n, p=p: sp.ellip_harm(h, k, n, p, s), H2, K2,
+    np.array([3.1, 4.0]), rtol=1e-7, order=2)
       for n, p in ((2, 1), (3, 4), (4, 9))],
-    line("ellip_harm signs", lambda h, k, s: sp.ellip_harm(h, k, 4, 9, s, -1, 1), H2, K2, np.array([2.5]), rtol=1e-7, order=2),
-    line("ellip_harm_2", quietly(lambda h, k, s: sp.ellip_harm_2(h, k, 3, 2, s)), H2, K2, np.array([3.1, 4.0]), rtol=1e-6, order=2),
+    line("ellip_harm signs", lambda h, k, s: sp.ellip_harm(h, k, 4, 9, s, -1, 1), H2, K2, np.array([2.5]),
+    rtol=1e-7, order=2),
+    line("ellip_harm_2", quietly(lambda h, k, s: sp.ellip_harm_2(h, k, 3, 2, s)), H2, K2, np.array([3.1,
+    4.0]), rtol=1e-6, order=2),
     line("ellip_normal", quietly(lambda h, k: sp.ellip_normal(h, k, 3, 2)), H2, K2, rtol=1e-6, order=2),
 ]  # fmt: skip
 LINES = [*ELLIPSOIDAL, *LEGENDRE, *TABLES, *MATHIEU, *SPHEROIDAL, *LAWS]

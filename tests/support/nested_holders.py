@@ -1,4 +1,5 @@
-"""A value behind holders of random kinds, each in the one before: what a function reads, or keeps, by ways that no list names."""
+"""A value behind holders of random kinds, each in the one before: what a function reads, or keeps, by ways
+that no list names."""
 
 import collections
 import functools

@@ -1,4 +1,5 @@
-"""Random programs in which what is written is read from the array that is written, by every statement and function that writes."""
+"""Random programs in which what is written is read from the array that is written, by every statement and
+function that writes."""
 
 import numpy as np
 
@@ -95,9 +96,13 @@ def square(t):
 WRITES = {
     "slice": sliced,
     "mask": masked,
-    "mask in a tuple": lambda t, s, r: written(t, (m := r.random(t.shape) < 0.6,), part(s, (int(m.sum()),), r)),
+    "mask in a tuple": lambda t, s, r: written(
+        t, (m := r.random(t.shape) < 0.6,), part(s, (int(m.sum()),), r)
+    ),
     "mask of values": masked_by_values,
-    "mask of rows": lambda t, s, r: written(t, m := r.random(len(t)) < 0.6, part(s, (int(m.sum()), *t.shape[1:]), r)),
+    "mask of rows": lambda t, s, r: written(
+        t, m := r.random(len(t)) < 0.6, part(s, (int(m.sum()), *t.shape[1:]), r)
+    ),
     "integers": lambda t, s, r: written(t, r.integers(len(t), size=4), part(s, (4, *t.shape[1:]), r)),
     "flat part": flat_part,
     "flat places": lambda t, s, r: written(t.flat, [1, 0, 2], s),
@@ -128,7 +133,9 @@ WRITES = {
     "choose": lambda t, s, r: np.choose(r.integers(2, size=t.shape), [part(s, t.shape, r), t], out=t),
     "clip": lambda t, s, r: np.clip(part(s, t.shape, r), -100, 100, out=t),
     "sum": lambda t, s, r: np.sum(t, axis=0, out=t[0]) if t.ndim > 1 else None,
-    "einsum": lambda t, s, r: np.einsum("ij->ji", t, out=t) if t.ndim == 2 and t.shape[0] == t.shape[1] else None,
+    "einsum": lambda t, s, r: (
+        np.einsum("ij->ji", t, out=t) if t.ndim == 2 and t.shape[0] == t.shape[1] else None
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""Generated calls whose value under a transform is compared with the plain call: result, dtype, shape, or the class of the exception."""
+"""Generated calls whose value under a transform is compared with the plain call: result, dtype, shape, or the
+class of the exception."""
 
 import itertools
 import warnings
@@ -54,7 +55,9 @@ def parts(y):
 def difference(expected, found, rtol, each=False):
     """How two outcomes differ, or None.  `each`: every number by itself, else beside the largest."""
     if isinstance(expected, Exception) or isinstance(found, Exception):
-        if isinstance(found, REFUSED) or (isinstance(expected, Exception) and isinstance(found, type(expected))):
+        if isinstance(found, REFUSED) or (
+            isinstance(expected, Exception) and isinstance(found, type(expected))
+        ):
             return None
         return f"{expected!r:.70} and {found!r:.90}"
     for a, b in itertools.zip_longest(parts(expected), parts(found)):
@@ -84,7 +87,11 @@ def array_calls(f):
             continue
         for k, a in enumerate(args):
             for n, x in enumerate(variants(a)):
-                yield f"{[np.shape(a) for a in args]}, variant {n} of {k}", lambda x, k=k, args=args: f(*args[:k], x, *args[k + 1 :]), x
+                yield (
+                    f"{[np.shape(a) for a in args]}, variant {n} of {k}",
+                    lambda x, k=k, args=args: f(*args[:k], x, *args[k + 1 :]),
+                    x,
+                )
 
 
 # --- laws of scipy.stats ---
@@ -96,13 +103,16 @@ OTHER_SCALES = ((0.3, 2.0), (0.0, -1.0), (0.0, 0.0), (0.0, np.nan), (np.nan, 1.0
 WEIGHTS = (0.0, -1.0, np.nan, 1.0, 40.0)
 # By series, searches and integrals that take too long at such places.
 SLOW = set(
-    "ncx2 rice recipinvgauss vonmises_line studentized_range gausshyper kstwo ksone kstwobign ncf nct genhyperbolic geninvgauss landau "
+    "ncx2 rice recipinvgauss vonmises_line studentized_range gausshyper kstwo ksone kstwobign ncf nct "
+    "genhyperbolic geninvgauss landau "
     "irwinhall genexpon norminvgauss dpareto_lognorm tukeylambda".split()
 )
 # Where SciPy loses digits, or is nan within the support: the formulas are right there.
 NO_REFERENCE = set(
-    "f pearson3 jf_skew_t rdist crystalball kappa4 mielke burr burr12 dgamma dweibull powerlognorm skewnorm laplace_asymmetric kappa3 "
-    "arcsine bradford betaprime anglit truncnorm truncweibull_min skewcauchy triang dlaplace yulesimon planck boltzmann".split()
+    "f pearson3 jf_skew_t rdist crystalball kappa4 mielke burr burr12 dgamma dweibull powerlognorm skewnorm "
+    "laplace_asymmetric kappa3 "
+    "arcsine bradford betaprime anglit truncnorm truncweibull_min skewcauchy triang dlaplace yulesimon "
+    "planck boltzmann".split()
 )
 LAWS = [n for n in {**OF_KERNELS, **CONTINUOUS} if n not in SLOW]
 
@@ -112,20 +122,29 @@ def first(shapes):
 
 
 def law_calls(name):
-    """(text, function, argument) for all functions of a continuous law at the ends of its support, with parameters that it has and has
-    not."""
+    """(text, function, argument) for all functions of a continuous law at the ends of its support, with
+    parameters that it has and has not."""
     law, ours = getattr(scipy.stats, name), getattr(stats, name)
     shapes = first({**OF_KERNELS, **CONTINUOUS}[name][0])
     given = [(*shapes, *other) for other in OTHER_SCALES]
     for k in range(FIXED.get(name, 0), len(shapes)):
-        given += [(*shapes[:k], w, *shapes[k + 1 :], 0.0, 1.0) for w in (*WEIGHTS, -shapes[k], *((1e11, 1e15) if name == "t" else ()))]
+        given += [
+            (*shapes[:k], w, *shapes[k + 1 :], 0.0, 1.0)
+            for w in (*WEIGHTS, -shapes[k], *((1e11, 1e15) if name == "t" else ()))
+        ]
     for params in ((*shapes, 0.0, 1.0), *given):
         ends = [float(e) for e in law.support(*params) if e == e]
         x = np.array([*EDGES, *ends])
         for call in CALLS:
-            if (call if call != "pdf" else "logpdf") in ours.functions or (call == "ppf" and "cdf" in ours.functions):
+            if (call if call != "pdf" else "logpdf") in ours.functions or (
+                call == "ppf" and "cdf" in ours.functions
+            ):
                 at = PROBABILITIES if call == "ppf" else x
-                yield f"{call} {params}", lambda x, call=call, params=params: getattr(law, call)(x, *params), at
+                yield (
+                    f"{call} {params}",
+                    lambda x, call=call, params=params: getattr(law, call)(x, *params),
+                    at,
+                )
 
 
 def count_calls(name):
@@ -134,4 +153,8 @@ def count_calls(name):
     shapes, k = first(DISCRETE[name]), np.array([0, 1, 2, 3, -1, 0.5, 30, 1e6, np.inf, -np.inf, np.nan])
     for last, loc in itertools.product((shapes[-1], 0.0, -1.0, 1.0, 2.5, np.nan), (0, 2)):
         for call in ("pmf", "logpmf", *[c for c in ("cdf", "sf", "logcdf", "logsf") if c in ours.functions]):
-            yield f"{call} {last} {loc}", lambda v, call=call, loc=loc: getattr(law, call)(k, *shapes[:-1], v, loc), np.float64(last)
+            yield (
+                f"{call} {last} {loc}",
+                lambda v, call=call, loc=loc: getattr(law, call)(k, *shapes[:-1], v, loc),
+                np.float64(last),
+            )

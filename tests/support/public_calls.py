@@ -1,5 +1,5 @@
-"""Calls of SciPy's functions by their public names, in code that knows nothing of tapegrad: values, both modes, second order and samples,
-against differences of the plain function.
+"""Calls of SciPy's functions by their public names, in code that knows nothing of tapegrad: values, both
+modes, second order and samples, against differences of the plain function.
 
 A line is (name, f, inputs): f is called with the inputs, arrays of floating point numbers."""
 
@@ -30,13 +30,20 @@ def cat(*xs):
 def vector(y):
     """All numbers of a result, as a real vector."""
     parts = [np.asarray(v).reshape(-1) for v in leaves(y)]
-    return np.concatenate([p.view(p.real.dtype) if p.dtype.kind == "c" else p.astype(float) for p in map(np.ascontiguousarray, parts)])
+    return np.concatenate(
+        [
+            p.view(p.real.dtype) if p.dtype.kind == "c" else p.astype(float)
+            for p in map(np.ascontiguousarray, parts)
+        ]
+    )
 
 
 def numbers(y):
     """The same of a tracked result."""
     parts = [np.reshape(v, -1) for v in leaves(y)]
-    return np.concatenate([np.stack([v.real, v.imag], -1).reshape(-1) if v.dtype.kind == "c" else v for v in parts])
+    return np.concatenate(
+        [np.stack([v.real, v.imag], -1).reshape(-1) if v.dtype.kind == "c" else v for v in parts]
+    )
 
 
 def slope(f, x, v, h=H):

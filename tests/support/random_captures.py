@@ -1,4 +1,5 @@
-"""Kinds of statement with arrays made inside, captured arrays, plain arrays that change, and transforms inside."""
+"""Kinds of statement with arrays made inside, captured arrays, plain arrays that change, and transforms
+inside."""
 
 import numpy as np
 from random_writer import NoFit, kind
@@ -87,7 +88,9 @@ def fortran_buffer(p):
             f"{fbuf}[...] *= 0.8",
         )
     )
-    p.new(p.pick(f"{fbuf}[0]", f"{fbuf}.T.reshape(-1)[:5]", f"{frow} * 0.5", f"{fbuf} * {p.element(p.any())}"))
+    p.new(
+        p.pick(f"{fbuf}[0]", f"{fbuf}.T.reshape(-1)[:5]", f"{frow} * 0.5", f"{fbuf} * {p.element(p.any())}")
+    )
 
 
 @kind(1, bare=False)
@@ -221,7 +224,8 @@ def inner_function(p, z: str, *lines: str) -> str:
 
 
 def apart(p, argument: str, captured: str) -> str:
-    """An argument that does not share memory with what the function captures and writes: tapegrad refuses that."""
+    """An argument that does not share memory with what the function captures and writes: tapegrad refuses
+    that."""
     return f"({argument} * 1.0)" if np.shares_memory(p.value(argument), p.value(captured)) else argument
 
 
@@ -263,9 +267,12 @@ def inner_gradient_with_views(p):
 
 @kind(1, exact=False, bare=False)
 def inner_gradient_with_a_holder(p):
-    """The inner function puts something into a list or dict that f has made: the arrays in it stay the ones that f knows."""
+    """The inner function puts something into a list or dict that f has made: the arrays in it stay the ones
+    that f knows."""
     w, d = p.any(), p.name("d")
-    u = p.new(p.pick("np.full(3, 0.4)", "np.zeros(2)")) if p.chance(0.7) else p.writable(p.vector(2))  # nothing tracked in it yet
+    u = (
+        p.new(p.pick("np.full(3, 0.4)", "np.zeros(2)")) if p.chance(0.7) else p.writable(p.vector(2))
+    )  # nothing tracked in it yet
     make, put, got = p.pick(
         ("[{u}]", "{d}.append({s})", "{d}[1]"),
         ("[{u}, 0.5]", "{d}[1] = {s}", "{d}[1]"),
@@ -319,7 +326,9 @@ def inner_gradient_of_a_vector(p):
 def inner_jvp(p):
     u = p.writable(p.vector(2))
     n = p.shape(u)[0]
-    h = inner_function(p, "z", f"{u}[{p.place(n)}] = z * {p.element(p.any())}", f"{u}[1:] *= z", f"return {u} * z")
+    h = inner_function(
+        p, "z", f"{u}[{p.place(n)}] = z * {p.element(p.any())}", f"{u}[1:] *= z", f"return {u} * z"
+    )
     y, t = p.name("y"), p.name("a")
     p.line(f"{y}, {t} = tg.jvp({h}, ({held(p)},), ({held(p)},))")
     p.pool.append(t)
@@ -352,5 +361,7 @@ def inner_pullback(p):
 @kind(1, exact=False, bare=False)
 def inner_hvp(p):
     u = p.writable(p.vector(2))
-    h = inner_function(p, "z", f"{u}[:2] = z[:2] * {p.element(p.any())}", "z *= z", f"return ({u}[:2] * z[:2]).sum() + z[0]")
+    h = inner_function(
+        p, "z", f"{u}[:2] = z[:2] * {p.element(p.any())}", "z *= z", f"return ({u}[:2] * z[:2]).sum() + z[0]"
+    )
     p.new(f"tg.hvp({h}, {p.vector(2)}[:2] * 1.0, {p.vector(2)}[:2] * 0.5)")

@@ -1,5 +1,6 @@
-"""Random sequences of tracked writes, plain writes, and writes by what knows nothing of tapegrad: on captured arrays and arrays made
-inside, on their views, on index arrays, masks and other settings, during f and between the forward run and a pullback."""
+"""Random sequences of tracked writes, plain writes, and writes by what knows nothing of tapegrad: on captured
+arrays and arrays made inside, on their views, on index arrays, masks and other settings, during f and between
+the forward run and a pullback."""
 
 import itertools
 import random
@@ -277,7 +278,8 @@ s = s + np.bincount({i}, x ** 2) @ np.arange(1.0, np.max({i}) + 2)
 s = s + red(np.sort({a} * 3.0) * x)
 """)
 HELPERS = (
-    "import io, struct\nimport scipy.linalg, scipy.special, numpy.lib.recfunctions\nfrom foreign_writers import jitted, jitted_index",
+    "import io, struct\nimport scipy.linalg, scipy.special, numpy.lib.recfunctions\nfrom foreign_writers "
+    "import jitted, jitted_index",
     "def python_function(a):\n    a[...] = a * 0.5 + 0.1",
 )
 
@@ -295,13 +297,20 @@ def compile_writers() -> None:
     """`foreign_writers`: a module of compiled functions, the same for all programs."""
     if "foreign_writers" not in sys.modules:
         module = sys.modules["foreign_writers"] = types.ModuleType("foreign_writers")
-        module.jitted, module.jitted_index = numba.njit("(float64[:],)")(halve), numba.njit("(int64[:],)")(turn)
+        module.jitted, module.jitted_index = (
+            numba.njit("(float64[:],)")(halve),
+            numba.njit("(int64[:],)")(turn),
+        )
 
 
 def draw(seed: int, library: str = "numpy") -> Text:
     """A program that NumPy can run."""
     compile_writers()
-    return next(t for k in itertools.count() if runs(t := replace(attempt(random.Random(f"{seed} {k}"), seed), library=library)))
+    return next(
+        t
+        for k in itertools.count()
+        if runs(t := replace(attempt(random.Random(f"{seed} {k}"), seed), library=library))
+    )
 
 
 def attempt(rng, seed: int) -> Text:
@@ -317,7 +326,11 @@ def attempt(rng, seed: int) -> Text:
             exec(text, space)
         except Exception:
             for n, v in held.items():
-                if isinstance(space[n], np.ndarray) and space[n].shape == v.shape and space[n].flags.writeable:
+                if (
+                    isinstance(space[n], np.ndarray)
+                    and space[n].shape == v.shape
+                    and space[n].flags.writeable
+                ):
                     space[n][...] = v
             return False
         if any(not np.all(np.isfinite(space[n])) for n in arrays) or not np.isfinite(space["s"]):
@@ -333,7 +346,10 @@ def attempt(rng, seed: int) -> Text:
     def line(lines: list, texts: tuple, pool=None) -> bool:
         a, b, i = rng.choice(pool or arrays), rng.choice(pool or arrays), rng.choice(settings)
         dims = lambda n: ", ".join("0" * np.ndim(space[n])) or "()"
-        return keep(lines, rng.choice(texts).format(a=a, b=b, i=i, idx=rng.choice((0, i)), first=dims(a), ifirst=dims(i)))
+        return keep(
+            lines,
+            rng.choice(texts).format(a=a, b=b, i=i, idx=rng.choice((0, i)), first=dims(a), ifirst=dims(i)),
+        )
 
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -357,7 +373,12 @@ def attempt(rng, seed: int) -> Text:
                 wanted -= line(body, kind)
             plain = [n for n in captured if isinstance(space[n], np.ndarray)]
             for n in arrays:
-                keep(body, f"s = s + red({n}) * x[0]" if rng.random() < 0.5 else f"s = s + (fit(x, {n}) * {n}).sum()")
+                keep(
+                    body,
+                    f"s = s + red({n}) * x[0]"
+                    if rng.random() < 0.5
+                    else f"s = s + (fit(x, {n}) * {n}).sum()",
+                )
             state = dict(space)
             for _ in range(rng.choice((0, 1, 2, 3))):
                 line(after, FOREIGN if rng.random() < 0.7 else ON_SETTINGS, plain)

@@ -1,7 +1,8 @@
-"""Random object graphs: float arrays in random nests of containers, classes, closures, modules and decorators; f writes them by one
-route and reads them by another.
+"""Random object graphs: float arrays in random nests of containers, classes, closures, modules and
+decorators; f writes them by one route and reads them by another.
 
-`random_graphs.txt` tells how one thing is put into another: lines that make the holder `{n}` of the thing `{v}`, and, after arrows,
+`random_graphs.txt` tells how one thing is put into another: lines that make the holder `{n}` of the thing
+`{v}`, and, after arrows,
 expressions that take the thing out of the holder `{o}` again (`{i}` is a fresh number).  A route is a nest of one to three kinds.  Two
 or three routes to one thing, with writes and reads by any of them, make a program."""
 
@@ -122,7 +123,13 @@ next({o})
 {o}.__next__()
 """)
 
-FAMILIES = {"OBJECT": OBJECT, "PLAIN_OBJECT": PLAIN_OBJECT, "MAPPING": MAPPING, "SEQUENCE": SEQUENCE, "NEXT": NEXT}
+FAMILIES = {
+    "OBJECT": OBJECT,
+    "PLAIN_OBJECT": PLAIN_OBJECT,
+    "MAPPING": MAPPING,
+    "SEQUENCE": SEQUENCE,
+    "NEXT": NEXT,
+}
 
 
 def kinds() -> dict:
@@ -256,7 +263,9 @@ class Writer:
         """One expression for the thing; a new choice at each call."""
         e = root
         for name, taken in reversed(steps):
-            e = self.rng.choice(taken if self.rng.random() < 0.5 else taken[:1]).format(o=e, n=name, i=name[1:])
+            e = self.rng.choice(taken if self.rng.random() < 0.5 else taken[:1]).format(
+                o=e, n=name, i=name[1:]
+            )
         return e
 
 
@@ -318,7 +327,9 @@ def attempt(rng, seed: int, kinds: tuple) -> Text:
     body += reads
     if rng.random() < 0.2:
         body = [
-            "def inner():\n    s = 0.0\n" + "\n".join("    " + u.replace("\n", "\n    ") for u in body) + "\n    return s",
+            "def inner():\n    s = 0.0\n"
+            + "\n".join("    " + u.replace("\n", "\n    ") for u in body)
+            + "\n    return s",
             "s = inner()",
         ]
     return Text(tuple(p.head), tuple(body), tuple(shown), tuple(after), closure, seed)

@@ -1,6 +1,8 @@
-"""Calls of every function and keyword (keyword_calls.py) with operands in any memory order, and whether the results lie as NumPy's do.
+"""Calls of every function and keyword (keyword_calls.py) with operands in any memory order, and whether the
+results lie as NumPy's do.
 
-Whether a reshape is a view or a copy depends on it, so a program that writes through one gives another number."""
+Whether a reshape is a view or a copy depends on it, so a program that writes through one gives another
+number."""
 
 import warnings
 
@@ -28,10 +30,21 @@ def relaid(v, kind, rng):
         return np.broadcast_to(v.take([0], axis).copy(), v.shape)
     n = v.ndim
     order = rng.permutation(n) if kind in ("turned", "mixed") else np.arange(n)
-    steps = {"gaps": [1] * (n - 1) + [2], "columns": [1] * n, "turned": [1] * n, "mixed": rng.choice([1, 2, -1, -2], n)}[kind]
+    steps = {
+        "gaps": [1] * (n - 1) + [2],
+        "columns": [1] * n,
+        "turned": [1] * n,
+        "mixed": rng.choice([1, 2, -1, -2], n),
+    }[kind]
     more = [kind == "columns"] * n if kind != "mixed" else rng.integers(0, 2, n)
-    room = np.empty([v.shape[k] * abs(steps[k]) + more[k] for k in order], v.dtype).transpose(np.argsort(order))
-    at = [slice(m, None) for m in more] if kind == "columns" else [slice(0, s * k) for s, k in zip(np.abs(steps), v.shape, strict=True)]
+    room = np.empty([v.shape[k] * abs(steps[k]) + more[k] for k in order], v.dtype).transpose(
+        np.argsort(order)
+    )
+    at = (
+        [slice(m, None) for m in more]
+        if kind == "columns"
+        else [slice(0, s * k) for s, k in zip(np.abs(steps), v.shape, strict=True)]
+    )
     room = room[tuple(at)][tuple([slice(None, None, s) for s in steps])]
     room[...] = v
     return room
@@ -54,7 +67,11 @@ def shown(x):
 
 def stacked(v):
     """A matrix as a stack of two."""
-    return np.stack([v, v * 0.9 if v.dtype.kind in "fc" else v]) if isinstance(v, np.ndarray) and v.ndim == 2 else v
+    return (
+        np.stack([v, v * 0.9 if v.dtype.kind in "fc" else v])
+        if isinstance(v, np.ndarray) and v.ndim == 2
+        else v
+    )
 
 
 def laid(call, kind, seed, deep=False):
@@ -73,7 +90,8 @@ def again(x, values):
 
 
 def compared(call, kind, seed, transform, deep=False):
-    """None where the call is not one of NumPy's or not of ours, else a list of (ours, NumPy's) layouts that differ."""
+    """None where the call is not one of NumPy's or not of ours, else a list of (ours, NumPy's) layouts that
+    differ."""
     args, kwargs = laid(call, kind, seed, deep)
     if "out" in kwargs:
         return None
@@ -105,13 +123,21 @@ def compared(call, kind, seed, transform, deep=False):
     if len(seen) < len(plain):  # it was not run
         return None
     for (a, _), b in zip(seen, plain, strict=True):
-        if isinstance(b, np.ndarray) and is_array(a) and a.shape == b.shape and b.size > 1 and lies(a) != lies(b):
+        if (
+            isinstance(b, np.ndarray)
+            and is_array(a)
+            and a.shape == b.shape
+            and b.size > 1
+            and lies(a) != lies(b)
+        ):
             found.append((a.strides, b.strides))
     return found
 
 
 def forward(g, values):
-    tg.jvp(tg.Const(g), tuple(values), tuple([np.zeros(np.shape(v), np.asarray(v).dtype)[()] for v in values]))
+    tg.jvp(
+        tg.Const(g), tuple(values), tuple([np.zeros(np.shape(v), np.asarray(v).dtype)[()] for v in values])
+    )
 
 
 def backward(g, values):

@@ -1,7 +1,7 @@
 """Random functions with loops within loops, which run the same as a kernel and as plain Python.
 
-A program is a list of statements on a growing list of numbers; it is drawn once, and then run with numbers, Variables or the
-symbols of a trace."""
+A program is a list of statements on a growing list of numbers; it is drawn once, and then run with numbers,
+Variables or the symbols of a trace."""
 
 import numpy as np
 
@@ -21,14 +21,16 @@ OPS = {
 
 
 class Nest:
-    """`given`: numbers at the beginning; `counters`: bounds of loops that are given; `depth`: loops within loops, at most;
-    `vector`: the numbers are vectors of so many."""
+    """`given`: numbers at the beginning; `counters`: bounds of loops that are given; `depth`: loops within
+    loops, at most; `vector`: the numbers are vectors of so many."""
 
     def __init__(self, seed: int, given: int, counters: int = 0, depth: int = 3, vector: int = 0):
         self.rng = np.random.default_rng(seed)
         self.counters = counters
         self.one = np.ones(vector) if vector else 1.0
-        self.turned = np.linalg.qr(np.random.default_rng(vector).normal(size=(vector, vector)))[0] if vector else None
+        self.turned = (
+            np.linalg.qr(np.random.default_rng(vector).normal(size=(vector, vector)))[0] if vector else None
+        )
         self.statements, self.size = self.block(given, depth, True)
 
     def block(self, size: int, depth: int, outer: bool = False) -> tuple[list, int]:
@@ -55,9 +57,18 @@ class Nest:
 
     def bound(self, size: int, outer: bool) -> tuple:
         rng = self.rng
-        kinds = ["value"] * 3 + ["constant", "large"] + ["count"] * 2 * bool(self.counters) + ["counter"] * 2 * (not outer)
+        kinds = (
+            ["value"] * 3
+            + ["constant", "large"]
+            + ["count"] * 2 * bool(self.counters)
+            + ["counter"] * 2 * (not outer)
+        )
         kind = str(rng.choice(kinds))
-        which = {"value": rng.integers(0, size), "count": rng.integers(0, max(self.counters, 1)), "constant": rng.integers(0, 5)}
+        which = {
+            "value": rng.integers(0, size),
+            "count": rng.integers(0, max(self.counters, 1)),
+            "constant": rng.integers(0, 5),
+        }
         return kind, int(which.get(kind, 17))
 
     def __call__(self, values: list, counts: list, plain: bool) -> list:
@@ -66,7 +77,11 @@ class Nest:
     def run(self, statements: list, values: list, counts: list, counter, plain: bool) -> list:
         for s in statements:
             if s[0] == "op":
-                values.append(OPS[s[1]](values[s[2]], values[s[3]] if self.turned is None else self.turned @ values[s[3]]))
+                values.append(
+                    OPS[s[1]](
+                        values[s[2]], values[s[3]] if self.turned is None else self.turned @ values[s[3]]
+                    )
+                )
                 continue
             kind, bound, start, body, last, size = s
             assert len(values) == size
@@ -109,8 +124,8 @@ def distance(a, b) -> float:
 
 
 class Drawn:
-    """A random kernel of one kind, `call(theta)` for all samples, and the same in plain Python, `plain(sample)` a function of
-    theta and the data of one sample."""
+    """A random kernel of one kind, `call(theta)` for all samples, and the same in plain Python,
+    `plain(sample)` a function of theta and the data of one sample."""
 
     def __init__(self, seed: int, kind: str):
         rng = self.rng = np.random.default_rng(seed + 10**6)
@@ -132,7 +147,9 @@ class Drawn:
         """A map of three vectors."""
         n, size = self.rng.integers(0, 5, self.batch), 5
         nest = Nest(self.seed, 3, 1, 2, size)
-        f = lambda x, n, plain: (nest([x[0], x[1], x[2]], [n], plain)[-1] * np.cos(np.arange(size))).sum() + 0.1 * x[0][1]
+        f = lambda x, n, plain: (
+            (nest([x[0], x[1], x[2]], [n], plain)[-1] * np.cos(np.arange(size))).sum() + 0.1 * x[0][1]
+        )
         kernel = kernels.map(lambda x, n: f(x.reshape((3, size)), n, False))
         self.theta = self.rng.normal(size=(3 * size, self.batch))
         self.call = lambda x, data=None: kernel(x, n)
@@ -142,7 +159,9 @@ class Drawn:
         f = lambda th, d, plain: self.nest([th[0], th[1], th[2], d[0], 0.3], [d[1]], plain)[-1]
         kernel = kernels.likelihood(lambda th, d: f(th, d, False), invalid="nan")
         self.call = lambda th, data=self.data: kernel(th, data)
-        self.plain = lambda b: lambda th, data=self.data: sum([f(th, data[:, t], True) for t in range(data.shape[1])])
+        self.plain = lambda b: (
+            lambda th, data=self.data: sum([f(th, data[:, t], True) for t in range(data.shape[1])])
+        )
 
     def recursion(self) -> None:
         begin = Nest(self.seed + 7 * 10**6, 3, 0, 1)
@@ -159,14 +178,16 @@ class Drawn:
                 total = total + term
             return total
 
-        kernel = kernels.recursion(lambda th: init(th, False), lambda c, th, d: step(c, th, d, False), invalid="nan")
+        kernel = kernels.recursion(
+            lambda th: init(th, False), lambda c, th, d: step(c, th, d, False), invalid="nan"
+        )
         self.call = lambda th, data=self.data: kernel(th, data)
         self.plain = lambda b: plain
 
 
 def disagreement(seed: int, kind: str, deep: bool = True) -> float:
-    """The largest difference between a random kernel and plain Python: values and gradients of a few samples; with `deep` also a
-    Hessian times a vector, a forward derivative, and the gradient by the data."""
+    """The largest difference between a random kernel and plain Python: values and gradients of a few samples;
+    with `deep` also a Hessian times a vector, a forward derivative, and the gradient by the data."""
     drawn = Drawn(seed, kind)
     theta, call, rng = drawn.theta, drawn.call, drawn.rng
     value, gradient = call(theta), tg.grad(lambda x: call(x).sum())(theta)
@@ -178,8 +199,12 @@ def disagreement(seed: int, kind: str, deep: bool = True) -> float:
     if deep:
         b, w = chosen[0], rng.normal(size=theta.shape)
         plain = drawn.plain(b)
-        found.append(distance(tg.hvp(lambda x: call(x).sum(), theta, w)[:, b], tg.hvp(plain, theta[:, b], w[:, b])))
-        found.append(distance(tg.jvp(call, (theta,), (w,))[1][b], tg.jvp(plain, (theta[:, b],), (w[:, b],))[1]))
+        found.append(
+            distance(tg.hvp(lambda x: call(x).sum(), theta, w)[:, b], tg.hvp(plain, theta[:, b], w[:, b]))
+        )
+        found.append(
+            distance(tg.jvp(call, (theta,), (w,))[1][b], tg.jvp(plain, (theta[:, b],), (w[:, b],))[1])
+        )
         if kind in ("likelihood", "recursion"):
             ours = tg.grad(lambda d: call(theta[:, [b]], d).sum())(drawn.data)
             found.append(distance(ours, tg.grad(lambda d: plain(theta[:, b], d))(drawn.data)))

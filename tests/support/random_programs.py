@@ -44,7 +44,11 @@ class Source:
 def draw(seed: int, bare: bool = False, cupy: bool = False, only: tuple = ()) -> Program:
     """A program.  Half of them draw from a part of the kinds, so that these meet each other often."""
     rng = random.Random(seed)
-    names = [n for n, k in KINDS.items() if (k.bare or not bare) and (k.cupy or not cupy) and (not only or n in only)]
+    names = [
+        n
+        for n, k in KINDS.items()
+        if (k.bare or not bare) and (k.cupy or not cupy) and (not only or n in only)
+    ]
     if rng.random() < 0.5 and len(names) > 15:
         names = rng.sample(names, 15)
     weights = [KINDS[n].weight for n in names]

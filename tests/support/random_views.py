@@ -1,6 +1,7 @@
 """Random chains of views over whatever NumPy answers with memory of what it was given.
 
-Nothing is listed: every function of tapegrad's registry and every method of an array is called with arguments of many sorts, and
+Nothing is listed: every function of tapegrad's registry and every method of an array is called with arguments
+of many sorts, and
 those calls whose result shares memory with the array are the links.  A program makes arrays (local ones, written ones, captured
 ones, the argument), chains of links on them, writes at any link and reads at any other."""
 
@@ -87,8 +88,30 @@ shape=(2, 4)
 1, -1
 """),
 )
-FIRST = "", "0", "1", "2", "0, 1", "(0, 1)", "(2, -1)", "copy=False", "float, copy=False", "copy=None", "(2, 4)", "dtype=float"
-BEFORE = ("'ii->i', ", "'ij->ji', ", "'ij->ij', ", "'i->i', ", "'ijk->kji', ", "'iij->ij', ", "'...i->i...', ", "None, ")
+FIRST = (
+    "",
+    "0",
+    "1",
+    "2",
+    "0, 1",
+    "(0, 1)",
+    "(2, -1)",
+    "copy=False",
+    "float, copy=False",
+    "copy=None",
+    "(2, 4)",
+    "dtype=float",
+)
+BEFORE = (
+    "'ii->i', ",
+    "'ij->ji', ",
+    "'ij->ij', ",
+    "'i->i', ",
+    "'ijk->kji', ",
+    "'iij->ij', ",
+    "'...i->i...', ",
+    "None, ",
+)
 INTO = "{n}", "[{n}, {n}]"
 # Still wrong (test_minimal_alias_programs.py, `OPEN`): left out here, or every search would end at them.
 OPEN = "np.meshgrid(", "np.fft.fftn(", "np.fft.ifftn(", "np.array(x[0] * x[1])"
@@ -112,9 +135,14 @@ UNFIT = {
 
 
 def names() -> list:
-    """Calls of one array, as texts with `{a}` for the array and `{args}` for the rest: the functions that tapegrad knows by their
-    names in NumPy and its modules, and the methods of arrays."""
-    modules = {"np": np, "np.linalg": np.linalg, "np.lib.stride_tricks": np.lib.stride_tricks, "np.fft": np.fft}
+    """Calls of one array, as texts with `{a}` for the array and `{args}` for the rest: the functions that
+    tapegrad knows by their names in NumPy and its modules, and the methods of arrays."""
+    modules = {
+        "np": np,
+        "np.linalg": np.linalg,
+        "np.lib.stride_tricks": np.lib.stride_tricks,
+        "np.fft": np.fft,
+    }
     known = {id(f) for f in declare.NUMPY}
     found = []
     for where, module in modules.items():
@@ -130,7 +158,9 @@ def names() -> list:
         if name.startswith("_") and name not in ("__getitem__", "__copy__", "__array__", "__iter__"):
             continue
         if name not in UNFIT:
-            found.append(f"{{a}}.{name}({{args}})" if callable(getattr(np.ndarray, name)) else f"{{a}}.{name}")
+            found.append(
+                f"{{a}}.{name}({{args}})" if callable(getattr(np.ndarray, name)) else f"{{a}}.{name}"
+            )
     return found
 
 
@@ -156,7 +186,9 @@ def sharing(name: str, arguments: tuple, samples: tuple = SAMPLES) -> dict:
     made_of = [eval(sample, space) for sample in samples]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        for before, args in itertools.product(BEFORE if "einsum" in name else ("",), arguments if "{args}" in name else ("",)):
+        for before, args in itertools.product(
+            BEFORE if "einsum" in name else ("",), arguments if "{args}" in name else ("",)
+        ):
             joint = ", " if args and "{before}" in name else ""
             text = name.replace("{before}", before).replace("{args}", joint + args)
             call = eval("lambda a: " + text.replace("{a}", "a"), space)
@@ -179,7 +211,21 @@ def inside(b, a) -> bool:
     return least <= low and high <= most and (not b.flags.writeable or np.unique(places).size == b.size)
 
 
-INDEX = ("[1:]", "[::-1]", "[..., 0]", "[0]", "[-1:]", "[None]", "[..., None]", "[::2]", "[:, 1]", "[...]", "[1]", "[:-1]", "[()]")
+INDEX = (
+    "[1:]",
+    "[::-1]",
+    "[..., 0]",
+    "[0]",
+    "[-1:]",
+    "[None]",
+    "[..., None]",
+    "[::2]",
+    "[:, 1]",
+    "[...]",
+    "[1]",
+    "[:-1]",
+    "[()]",
+)
 MORE = lines_of(r"""
 [*{a}][-1]
 next(iter({a}))
@@ -284,7 +330,11 @@ s = s + red({a} ** {b} if np.all({a} > 0) else {a})
 
 def draw(seed: int, library: str = "numpy") -> Text:
     """A program that NumPy can run."""
-    return next(t for k in itertools.count() if runs(t := replace(attempt(random.Random(f"{seed} {k}"), seed), library=library)))
+    return next(
+        t
+        for k in itertools.count()
+        if runs(t := replace(attempt(random.Random(f"{seed} {k}"), seed), library=library))
+    )
 
 
 def attempt(rng, seed: int) -> Text:
@@ -312,10 +362,20 @@ def attempt(rng, seed: int) -> Text:
     def chain(lines, name, length):
         for _ in range(length):
             r = rng.random()
-            link = rng.choice(rng.choice(links())) if r < 0.6 else "{a}" + rng.choice(INDEX) if r < 0.85 else rng.choice(sound(MORE))
+            link = (
+                rng.choice(rng.choice(links()))
+                if r < 0.6
+                else "{a}" + rng.choice(INDEX)
+                if r < 0.85
+                else rng.choice(sound(MORE))
+            )
             new = f"v{len(space)}"
             before = len(lines)
-            if keep(lines, f"{new} = {link.replace('{a}', name)}") and array(new) and inside(space[new], space[name]):
+            if (
+                keep(lines, f"{new} = {link.replace('{a}', name)}")
+                and array(new)
+                and inside(space[new], space[name])
+            ):
                 pool.append(new)
                 name = new
             else:

@@ -34,7 +34,8 @@ CAPTURED = {
     "shared": ("shared = np.full((2, 3), 0.4)", "shared[...] = 0.4", (), "shared"),
     "log": ("log = []", "log.clear()", (), "*log"),
     "remember": (
-        "last = 0.25\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n    return last\n",
+        "last = 0.25\n\ndef remember(v, keep=0.5):\n    nonlocal last\n    last = last * keep + v\n    "
+        "return last\n",
         "remember(0.25, 0.0)",
         (),
         "last",
@@ -121,7 +122,9 @@ class Writer:
         target, value = self.value(found[1]), self.value(found[2])
         if np.ndim(value) and np.shares_memory(target, value) and target.strides != value.strides:
             return (
-                text.replace(found[2], f"{found[2]} * 1.0", 1) if found[1] != found[2] and text.count(found[2]) == 1 else f"pass  # {text}"
+                text.replace(found[2], f"{found[2]} * 1.0", 1)
+                if found[1] != found[2] and text.count(found[2]) == 1
+                else f"pass  # {text}"
             )
         return text
 
@@ -179,7 +182,9 @@ class Writer:
         return self.pick(*found)
 
     def matrix(self, square: bool = False) -> str:
-        found = [a for a in self.pool if len(self.shape(a)) == 2 and (not square or len({*self.shape(a)}) == 1)]
+        found = [
+            a for a in self.pool if len(self.shape(a)) == 2 and (not square or len({*self.shape(a)}) == 1)
+        ]
         if found and self.chance(0.8):
             return self.pick(*found)
         return self.new(f"{self.vector(4)}[:4].reshape(2, 2)")

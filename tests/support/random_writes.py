@@ -104,7 +104,9 @@ def swap(p):
 @kind()
 def with_itself(p):
     u = p.writable(p.any())
-    p.line(p.pick(f"{u} += {u}", f"{u} *= {u}", f"{u} -= {u} * {u}", f"{u} *= {u} + 0.5", f"{u} -= {u}[::-1]"))
+    p.line(
+        p.pick(f"{u} += {u}", f"{u} *= {u}", f"{u} -= {u} * {u}", f"{u} *= {u} + 0.5", f"{u} -= {u}[::-1]")
+    )
 
 
 @kind()
@@ -251,7 +253,11 @@ def put(p):
 @kind(1)
 def fill(p):
     u = p.writable(p.any())
-    p.line(p.pick(f"{u}.fill({p.copy(p.element(p.any()))})", f"{u}[...] = 0.4", f"{u}[...] = {p.copy(p.element(u))}"))
+    p.line(
+        p.pick(
+            f"{u}.fill({p.copy(p.element(p.any()))})", f"{u}[...] = 0.4", f"{u}[...] = {p.copy(p.element(u))}"
+        )
+    )
 
 
 @kind(1)
@@ -292,7 +298,10 @@ def rows(p):
 @kind(1)
 def elementwise_loop(p):
     u = p.writable(p.vector(2))
-    p.line(f"for k in range(len({u}) - 1):\n    {u}[k + 1] {p.pick('=', '+=', '*=')} np.sin({u}[k]) * {p.pick('0.9', f'{u}[k + 1]')}")
+    p.line(
+        f"for k in range(len({u}) - 1):\n    {u}[k + 1] {p.pick('=', '+=', '*=')} np.sin({u}[k]) * "
+        f"{p.pick('0.9', f'{u}[k + 1]')}"
+    )
 
 
 @kind(1)
@@ -300,7 +309,11 @@ def twice(p):
     u = p.writable(p.vector(2))
     n = p.shape(u)[0]
     p.use("both")
-    p.line(p.pick(f"both({u}, {u}, {p.place(n)}, {p.place(n)})", f"both({u}, {u}[::-1], {p.place(n)}, {p.place(n)})"))
+    p.line(
+        p.pick(
+            f"both({u}, {u}, {p.place(n)}, {p.place(n)})", f"both({u}, {u}[::-1], {p.place(n)}, {p.place(n)})"
+        )
+    )
 
 
 @kind(1, exact=False)

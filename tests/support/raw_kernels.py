@@ -1,4 +1,5 @@
-"""Hand-written kernels that the tests of `tg.kernels.raw` use: those of the founding discussion and of the measured failures."""
+"""Hand-written kernels that the tests of `tg.kernels.raw` use: those of the founding discussion and of the
+measured failures."""
 
 import numpy as np
 
@@ -57,7 +58,8 @@ GAUSSIAN = (
     )
     + kernel(
         "gaussian_vjp_vjp",
-        "const real* theta, const real* x, const real* value_bar, const real* theta_bar_bar, real* theta_bar, real* value_bar_bar, "
+        "const real* theta, const real* x, const real* value_bar, const real* theta_bar_bar, real* "
+        "theta_bar, real* value_bar_bar, "
         "long long B, long long N",
         f"""{LOOP} {{
     real slope = 0;
@@ -81,7 +83,13 @@ def gaussian(order=1, source=GAUSSIAN, **options):
     """The kernel, with `order` derivatives by hand."""
     rules = {}
     if order > 1:
-        second = [*GIVEN, "in real value_bar[B]", "in real theta_bar_bar[4, B]", "out real theta_bar[4, B]", "out real value_bar_bar[B]"]
+        second = [
+            *GIVEN,
+            "in real value_bar[B]",
+            "in real theta_bar_bar[4, B]",
+            "out real theta_bar[4, B]",
+            "out real value_bar_bar[B]",
+        ]
         rules = {"vjp": raw(source, "gaussian_vjp_vjp", [*second, *SIZES], **options)}
     if order > 0:
         first = [*GIVEN, "in real value_bar[B]", "out real theta_bar[4, B]", *SIZES]
@@ -115,8 +123,15 @@ STENCIL = kernel(
 
 
 def stencil(over="threads", jvp=None, source=STENCIL):
-    adjoint = raw(source, "stencil_vjp", ["const real x[N]", "in real y_bar[N]", "out real x_bar[N]", "size N"], **{over: "N"})
-    return raw(source, "stencil", ["in real x[N]", "out real y[N]", "size N"], vjp=adjoint, jvp=jvp, **{over: "N"})
+    adjoint = raw(
+        source,
+        "stencil_vjp",
+        ["const real x[N]", "in real y_bar[N]", "out real x_bar[N]", "size N"],
+        **{over: "N"},
+    )
+    return raw(
+        source, "stencil", ["in real x[N]", "out real y[N]", "size N"], vjp=adjoint, jvp=jvp, **{over: "N"}
+    )
 
 
 REDUCTION = kernel(
@@ -134,10 +149,18 @@ REDUCTION = kernel(
 
 
 def reduction(source=REDUCTION):
-    return raw(source, "reduction", ["in real x[N]", "out real total[]", "size N"], vjp=lambda g, out, x: 2 * g * x, grid=1, block=64)
+    return raw(
+        source,
+        "reduction",
+        ["in real x[N]", "out real total[]", "size N"],
+        vjp=lambda g, out, x: 2 * g * x,
+        grid=1,
+        block=64,
+    )
 
 
-# Regression: shared coefficients, one sample a thread; the adjoint gives partial sums, and integers tell what is looked at.
+# Regression: shared coefficients, one sample a thread; the adjoint gives partial sums, and integers tell what
+# is looked at.
 LINEAR = kernel(
     "linear",
     "const real* c, const real* x, const int* which, double scale, real* y, long long B, long long p",
@@ -148,7 +171,8 @@ LINEAR = kernel(
   }}""",
 ) + kernel(
     "linear_vjp",
-    "const real* c, const real* x, const int* which, double scale, const real* y_bar, real* c_bar, real* x_bar, long long B, long long p",
+    "const real* c, const real* x, const int* which, double scale, const real* y_bar, real* c_bar, real* "
+    "x_bar, long long B, long long p",
     f"""{LOOP} {{
     const real w = which[b] < 0 ? (real)0 : (real)scale * y_bar[b];
     for (long long k = 0; k < p; ++k) {{
@@ -161,7 +185,11 @@ LINEAR = kernel(
 
 def linear(rule="vjp"):
     given = ["in real c[p]", "in real x[p, B]", "const int which[B]", "const double scale"]
-    adjoint = raw(LINEAR, "linear_vjp", [*given, "in real y_bar[B]", "out real c_bar[p, B]", "out real x_bar[p, B]", "size B", "size p"])
+    adjoint = raw(
+        LINEAR,
+        "linear_vjp",
+        [*given, "in real y_bar[B]", "out real c_bar[p, B]", "out real x_bar[p, B]", "size B", "size p"],
+    )
     return raw(LINEAR, "linear", [*given, "out real y[B]", "size B", "size p"], vjp=adjoint)
 
 
@@ -178,7 +206,8 @@ WHILE = kernel(
 ) + kernel(
     "while_dot",
     "const real* x, const real* x_dot, real* s_dot, long long B",
-    f"{LOOP} {{ real r = 1, d = 0; while (r < 10) {{ d = d * x[b] + r * x_dot[b]; r *= x[b]; }} s_dot[b] = d; }}",
+    f"{LOOP} {{ real r = 1, d = 0; while (r < 10) {{ d = d * x[b] + r * x_dot[b]; r *= x[b]; }} s_dot[b] = "
+    f"d; }}",
 )
 
 
@@ -207,7 +236,11 @@ RECURSION = kernel(
 
 def recursion():
     given = ["in real x[B]", "const int n"]
-    adjoint = raw(RECURSION, "recursion_vjp", [*given, "in real s_bar[B]", "out real x_bar[B]", "work real tape[n, slots]", "size B"])
+    adjoint = raw(
+        RECURSION,
+        "recursion_vjp",
+        [*given, "in real s_bar[B]", "out real x_bar[B]", "work real tape[n, slots]", "size B"],
+    )
     return raw(RECURSION, "recursion", [*given, "out real s[B]", "size B"], vjp=adjoint)
 
 
@@ -225,5 +258,7 @@ SCALE = kernel(
 
 def scale():
     given = ["in real f[B]"]
-    adjoint = raw(SCALE, "scale_vjp", ["in real a[B]", *given, "inout real a_bar[B]", "out real f_bar[B]", "size B"])
+    adjoint = raw(
+        SCALE, "scale_vjp", ["in real a[B]", *given, "inout real a_bar[B]", "out real f_bar[B]", "size B"]
+    )
     return raw(SCALE, "scale", ["inout real a[B]", *given, "size B"], vjp=adjoint)

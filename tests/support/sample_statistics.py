@@ -1,4 +1,5 @@
-"""Calls of scipy.stats' statistics of samples, of a module s that has their names: for tests/ops/test_statistics.py."""
+"""Calls of scipy.stats' statistics of samples, of a module s that has their names: for
+tests/ops/test_statistics.py."""
 
 import inspect
 
@@ -37,7 +38,9 @@ CALLS = {
     "ttest_1samp": lambda s, x: tuple(s.ttest_1samp(x, 0.3))[:2],
     "ttest_rel": lambda s, x: tuple(s.ttest_rel(x, Y, alternative="less"))[:2],
     "ttest_ind": lambda s, x: tuple(s.ttest_ind(x, Y[:4]))[:2],
-    "ttest_ind unequal": lambda s, x: tuple(s.ttest_ind(x, Y[:4], equal_var=False, alternative="greater"))[:2],
+    "ttest_ind unequal": lambda s, x: tuple(s.ttest_ind(x, Y[:4], equal_var=False, alternative="greater"))[
+        :2
+    ],
     "linregress": lambda s, x: tuple(s.linregress(Y, x)) + (s.linregress(x, Y).intercept_stderr,),
     "f_oneway": lambda s, x: tuple(s.f_oneway(x[:3], x[3:] ** 2, Y)),
     "jarque_bera": lambda s, x: tuple(s.jarque_bera(x)),
@@ -52,7 +55,9 @@ CALLS = {
     "yeojohnson": lambda s, x: s.yeojohnson(x, 0.6),
     "yeojohnson_llf": lambda s, x: s.yeojohnson_llf(0.4, x),
     "gaussian_kde": lambda s, x: s.gaussian_kde(x)(np.array([0.1, 0.7])),
-    "gaussian_kde silverman": lambda s, x: s.gaussian_kde(x.reshape(2, 3) ** 2, "silverman", W[:3]).logpdf(np.array([[0.3], [0.5]])),
+    "gaussian_kde silverman": lambda s, x: s.gaussian_kde(x.reshape(2, 3) ** 2, "silverman", W[:3]).logpdf(
+        np.array([[0.3], [0.5]])
+    ),
     "gaussian_kde at": lambda s, x: s.gaussian_kde(Y, 0.4).logpdf(x),
 }
 
@@ -60,7 +65,9 @@ CALLS = {
 T, B = normal(12), positive(12, seed=1)
 PLACES = np.linspace(0, 1, 12) ** 2
 # of twelve numbers
-INTERPOLATED = {"method": "interpolate"} if "method" in inspect.signature(scipy.stats.anderson).parameters else {}  # from SciPy 1.17 on
+INTERPOLATED = (
+    {"method": "interpolate"} if "method" in inspect.signature(scipy.stats.anderson).parameters else {}
+)  # from SciPy 1.17 on
 FURTHER = {
     "shapiro": lambda s, x: tuple(s.shapiro(x)),
     "shapiro of five": lambda s, x: tuple(s.shapiro(x[:5])),
@@ -68,7 +75,15 @@ FURTHER = {
     "anderson": lambda s, x: s.anderson(x, **INTERPOLATED).statistic,
     "anderson expon": lambda s, x: tuple(s.anderson(x * x, "expon", **INTERPOLATED)),
     # SciPy before 1.17 multiplies a list by an array
-    **({"tukey_hsd": lambda s, x: (lambda r: (r.statistic, r.pvalue))(s.tukey_hsd(x[:4], x[4:8] ** 2, x[8:] + 2))} if INTERPOLATED else {}),
+    **(
+        {
+            "tukey_hsd": lambda s, x: (lambda r: (r.statistic, r.pvalue))(
+                s.tukey_hsd(x[:4], x[4:8] ** 2, x[8:] + 2)
+            )
+        }
+        if INTERPOLATED
+        else {}
+    ),
     "skewtest": lambda s, x: tuple(s.skewtest(x)),
     "kurtosistest": lambda s, x: tuple(s.kurtosistest(x, alternative="less")),
     "normaltest": lambda s, x: tuple(s.normaltest(x.reshape(12, 1))),
@@ -81,15 +96,21 @@ FURTHER = {
     "levene": lambda s, x: tuple(s.levene(x, Y, x[:5] * 2)),
     "levene t": lambda s, x: tuple(s.levene(x, Y, x[:5] * 2, center="trimmed", proportiontocut=0.2)),
     "epps_singleton_2samp": lambda s, x: tuple(s.epps_singleton_2samp(x, Y)),
-    "ttest_ind_from_stats": lambda s, x: tuple(s.ttest_ind_from_stats(x[0], x[1] ** 2 + 0.3, 8, x[2], x[3] ** 2 + 0.5, 9, equal_var=False)),
+    "ttest_ind_from_stats": lambda s, x: tuple(
+        s.ttest_ind_from_stats(x[0], x[1] ** 2 + 0.3, 8, x[2], x[3] ** 2 + 0.5, 9, equal_var=False)
+    ),
     "pointbiserialr": lambda s, x: tuple(s.pointbiserialr(np.arange(12) % 3 == 0, x)),
     **{
         f"combine_pvalues {m}": lambda s, x, m=m: tuple(s.combine_pvalues(1 / (1 + x * x), m))
         for m in ("fisher", "pearson", "mudholkar_george", "tippett", "stouffer")
     },
-    "cramervonmises": lambda s, x: (lambda r: (r.statistic, r.pvalue))(s.cramervonmises(x, "norm", args=(0.1, 1.2))),
+    "cramervonmises": lambda s, x: (lambda r: (r.statistic, r.pvalue))(
+        s.cramervonmises(x, "norm", args=(0.1, 1.2))
+    ),
     "describe": lambda s, x: (lambda r: (*r.minmax, *r[2:]))(s.describe(x)),
-    "directional_stats": lambda s, x: (lambda r: (r.mean_direction, r.mean_resultant_length))(s.directional_stats(x.reshape(4, 3))),
+    "directional_stats": lambda s, x: (lambda r: (r.mean_direction, r.mean_resultant_length))(
+        s.directional_stats(x.reshape(4, 3))
+    ),
     "obrientransform": lambda s, x: s.obrientransform(x, x * x),
     **{f"kstat {n}": lambda s, x, n=n: s.kstat(x, n) for n in (1, 2, 3, 4)},
     **{f"kstatvar {n}": lambda s, x, n=n: s.kstatvar(x, n) for n in (1, 2)},
@@ -101,14 +122,18 @@ FURTHER = {
     },
     "expectile": lambda s, x: s.expectile(x, 0.7),
     "expectile by all": lambda s, x: s.expectile(x, 1 / (1 + x[0] ** 2), weights=1 + x * x),
-    "wasserstein_distance by weights": lambda s, x: s.wasserstein_distance(PLACES, Y, 1 + x * x, 1 + x[:6] ** 4),
+    "wasserstein_distance by weights": lambda s, x: s.wasserstein_distance(
+        PLACES, Y, 1 + x * x, 1 + x[:6] ** 4
+    ),
     "relfreq by name": lambda s, x: s.relfreq(x, 4, weights=B).frequency,
     "cumfreq by name": lambda s, x: s.cumfreq(x, 4, weights=B).cumcount,
     "trim1": lambda s, x: np.sort(s.trim1(x, 0.2)),
     "trimboth": lambda s, x: np.sort(s.trimboth(x.reshape(6, 2), 0.2), 0),
     "sigmaclip": lambda s, x: tuple(s.sigmaclip(x, 1.5, 1.5)),
     "scoreatpercentile": lambda s, x: s.scoreatpercentile(x, [20.0, 70.0]),
-    **({"quantile": lambda s, x: s.quantile(x, [0.2, 0.7])} if hasattr(scipy.stats, "quantile") else {}),  # from SciPy 1.16 on
+    **(
+        {"quantile": lambda s, x: s.quantile(x, [0.2, 0.7])} if hasattr(scipy.stats, "quantile") else {}
+    ),  # from SciPy 1.16 on
     "theilslopes": lambda s, x: tuple(s.theilslopes(x, PLACES)),
     "siegelslopes": lambda s, x: tuple(s.siegelslopes(x, PLACES)),
     "siegelslopes sep": lambda s, x: tuple(s.siegelslopes(x, PLACES, method="separate")),

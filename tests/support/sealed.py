@@ -1,7 +1,8 @@
-"""Sealed mode (`pytest --sealed`): every array that a record keeps is hashed when it is recorded, and compared when it is swept.
+"""Sealed mode (`pytest --sealed`): every array that a record keeps is hashed when it is recorded, and
+compared when it is swept.
 
-`sealed()` is the same for a few lines; a test marked `unsealed` alters what records keep on purpose, to see what else notices.
-The tape's list of records becomes a `Sealed`; nothing else differs."""
+`sealed()` is the same for a few lines; a test marked `unsealed` alters what records keep on purpose, to see
+what else notices. The tape's list of records becomes a `Sealed`; nothing else differs."""
 
 import contextlib
 import hashlib
@@ -20,7 +21,8 @@ class BrokenSealError(AssertionError):
 
 
 def arrays_in(x, depth=0):
-    """The plain arrays that x holds: below all levels, tangents, in containers, in what a rule has closed over."""
+    """The plain arrays that x holds: below all levels, tangents, in containers, in what a rule has closed
+    over."""
     if isinstance(x, Variable):
         yield from arrays_in(x._value, depth)
         if x._trace is not None and x._trace.holds:
@@ -43,7 +45,8 @@ def arrays_in(x, depth=0):
 
 
 def contents(a):
-    """Its bytes; without a copy where that can be, so that the seal takes no memory that a test would count."""
+    """Its bytes; without a copy where that can be, so that the seal takes no memory that a test would
+    count."""
     if not a.size:
         return b""
     a = a if xp_of(a) is np else a.get()
@@ -62,7 +65,8 @@ def checked(record, seal):
         shapes = [a.shape for a in arrays_in(record)]
         where = [n for n, (a, b) in enumerate(zip(now, seal, strict=False)) if a != b]
         raise BrokenSealError(
-            f"a record of {primitive_of(record).name} was altered: kept arrays {where} of shapes {shapes}; kept: {record[4:]}"
+            f"a record of {primitive_of(record).name} was altered: kept arrays {where} of shapes {shapes}; "
+            f"kept: {record[4:]}"
         )
     return record
 

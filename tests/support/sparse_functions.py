@@ -1,4 +1,5 @@
-"""Functions of one vector whose derivatives are sparse: (function, point, most entries that its pattern may have)."""
+"""Functions of one vector whose derivatives are sparse: (function, point, most entries that its pattern may
+have)."""
 
 import numpy as np
 
@@ -14,7 +15,10 @@ def brusselator(N):
 
     def f(u):
         U, V = u[..., 0], u[..., 1]
-        return np.stack([alpha * laplacian(U) + B + U**2 * V - (A + 1) * U, alpha * laplacian(V) + A * U - U**2 * V], axis=-1)
+        return np.stack(
+            [alpha * laplacian(U) + B + U**2 * V - (A + 1) * U, alpha * laplacian(V) + A * U - U**2 * V],
+            axis=-1,
+        )
 
     grid = np.linspace(0, 1, N)
     x, y = np.meshgrid(grid, grid, indexing="ij")
@@ -183,7 +187,9 @@ def sorted_by_value(x):
     return np.sort(x) ** 2
 
 
-MODEL = tg.kernels.likelihood(lambda theta, y: -((y - theta[0]) ** 2) * np.exp(theta[1]) + theta[2] * theta[0])
+MODEL = tg.kernels.likelihood(
+    lambda theta, y: -((y - theta[0]) ** 2) * np.exp(theta[1]) + theta[2] * theta[0]
+)
 DATA = np.array([0.3, 1.0, -0.4])
 
 

@@ -10,7 +10,8 @@ from tapegrad._core.variable import Variable, frozen, variable
 
 
 class Third(Trace):
-    """`step` is all that it needs: here it runs the operation one level down and hands the result to `seen`."""
+    """`step` is all that it needs: here it runs the operation one level down and hands the result to
+    `seen`."""
 
     def watch(self, value):
         x = variable(frozen(value) if isinstance(value, Variable) else value, self, self.slot_of(value))
@@ -30,7 +31,11 @@ class Third(Trace):
         return tuple([self.wrapped(o, slot) for o in out]) if type(out) is tuple else self.wrapped(out, slot)
 
     def wrapped(self, out, slot):
-        return variable(out, self, slot) if isinstance(out, Variable) or is_array(out) or isinstance(out, np.generic) else out
+        return (
+            variable(out, self, slot)
+            if isinstance(out, Variable) or is_array(out) or isinstance(out, np.generic)
+            else out
+        )
 
     def seen(self, prim, inputs, params, out):
         raise NotImplementedError

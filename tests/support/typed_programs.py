@@ -1,10 +1,12 @@
-"""Random programs whose arrays have other dtypes than float64: other objects for the same dtype, other byte orders, other precisions,
-complex numbers.
+"""Random programs whose arrays have other dtypes than float64: other objects for the same dtype, other byte
+orders, other precisions, complex numbers.
 
 The text is that of `random_programs`; each constructor of NumPy in it, and the argument, gets one of FORMS.  The judge is NumPy, which
-runs the text without them: in jets, or in complex numbers at points of a line; and the text itself for what a call leaves.
+runs the text without them: in jets, or in complex numbers at points of a line; and the text itself for what a
+call leaves.
 
-`python tests/support/typed_programs.py 50000 3000` judges 3000 programs from seed 50000 and prints how many were right."""
+`python tests/support/typed_programs.py 50000 3000` judges 3000 programs from seed 50000 and prints how many
+were right."""
 
 import ast
 import functools
@@ -35,7 +37,10 @@ FORMS = {  # of the dtype B, or of one of that kind with more digits, L, or fewe
     "single": "np.dtype(S)",
     "single, swapped": "np.dtype(S).newbyteorder()",
 }
-KIND = {False: "B, L, S = np.float64, np.longdouble, np.float32", True: "B, L, S = np.complex128, np.clongdouble, np.complex64"}
+KIND = {
+    False: "B, L, S = np.float64, np.longdouble, np.float32",
+    True: "B, L, S = np.complex128, np.clongdouble, np.complex64",
+}
 MAKERS = {"zeros", "ones", "full", "empty", "linspace"}
 CLOSE, CLOSE_SECOND, SINGLE = 1e-7, 3e-6, 2e-3
 ANALYTIC = tuple([name for name, kind in KINDS.items() if kind.exact])
@@ -70,7 +75,11 @@ class Constructors(ast.NodeTransformer):
 
     def visit_Call(self, node):
         self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "np":
+        if (
+            isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "np"
+        ):
             if node.func.attr in MAKERS and not [k for k in node.keywords if k.arg == "dtype"]:
                 node.keywords.append(ast.keyword("dtype", self.form()))
         return node
@@ -144,14 +153,20 @@ def expected_of(typed: Typed) -> Expected:
     x, v = point_of(typed, D)
     value, left = float(f(laid(x, x))), show()
     known = by_points(typed, x, v) if typed.complex else by_jets(typed, x, v)
-    sure = known and np.isfinite(known.value) and abs(known.value - value) <= (1e-9 + typed.digits / 100) * (1 + abs(value))
+    sure = (
+        known
+        and np.isfinite(known.value)
+        and abs(known.value - value) <= (1e-9 + typed.digits / 100) * (1 + abs(value))
+    )
     return replace(known, value=value, left=(left, kept(before, left))) if sure else None
 
 
 def by_jets(typed: Typed, x, v, bits=53):
     plain, _ = untyped(typed.program, np)
     try:
-        y, g, product = derivatives(lambda *stand_ins: plain(*stand_ins)[0], laid(x.astype(float), x), v.astype(float), bits)
+        y, g, product = derivatives(
+            lambda *stand_ins: plain(*stand_ins)[0], laid(x.astype(float), x), v.astype(float), bits
+        )
     except ArithmeticError:  # where arrays would hold inf or nan
         return None
     return Expected(y, g @ v.astype(float), product @ v.astype(float))
@@ -169,7 +184,12 @@ def by_points(typed: Typed, x, v):
     scale = 1 + np.abs(y).max()
     right, left_of = run(STEP), run(-STEP)
     short = (8 * (right - left_of) - (run(2 * STEP) - run(-2 * STEP))) / (12 * STEP)
-    sure = np.all(np.isfinite(y)) and scale < 1e5 and abs(rough[0] - first) <= 1e-3 * scale and abs(rough[1] - second) <= 3e-2 * scale
+    sure = (
+        np.all(np.isfinite(y))
+        and scale < 1e5
+        and abs(rough[0] - first) <= 1e-3 * scale
+        and abs(rough[1] - second) <= 3e-2 * scale
+    )
     sure = sure and abs(short - first) <= 0.3 * CLOSE * (1 + abs(first))
     return Expected(y[len(y) // 2], first, second) if sure else None
 
@@ -186,7 +206,9 @@ class Judge:
         try:
             self.verdict.compare(name, found(), expected, tolerance, scale)
         except Exception as error:
-            (self.refused if own(error) else self.verdict.wrong).append((f"{name}: {type(error).__name__}: {error}", None, None))
+            (self.refused if own(error) else self.verdict.wrong).append(
+                (f"{name}: {type(error).__name__}: {error}", None, None)
+            )
 
     def judged(self) -> Verdict:
         known, v = self.known, self.v
@@ -212,16 +234,26 @@ class Judge:
         second("hvp", lambda: along(tg.hvp(new(), x(), v), v))
         second("FF", lambda: tg.jvp(of_new(lambda f, z: tg.jvp(f, (z,), (v,))[1]), (x(),), (v,))[1])
         second("RF", lambda: along(tg.grad(of_new(lambda f, z: tg.jvp(f, (z,), (v,))[1]))(x()), v))
-        second("RR", lambda: along(tg.grad(of_new(lambda f, z: (tg.grad(f)(z).conj() * v).sum().real))(x()), v))
+        second(
+            "RR", lambda: along(tg.grad(of_new(lambda f, z: (tg.grad(f)(z).conj() * v).sum().real))(x()), v)
+        )
         for compile in (False, True):
             replayed = lambda compile=compile: tg.prepare(new(), x(0.9), compile=compile)
-            first(f"replayed, compile={compile}", lambda: [p := replayed(), p.grad(x(0.8)), along(p.grad(x()), v)][-1])
-            second(f"hvp replayed, compile={compile}", lambda: [p := replayed(), p.hvp(x(0.8), v), along(p.hvp(x(), v), v)][-1])
+            first(
+                f"replayed, compile={compile}",
+                lambda: [p := replayed(), p.grad(x(0.8)), along(p.grad(x()), v)][-1],
+            )
+            second(
+                f"hvp replayed, compile={compile}",
+                lambda: [p := replayed(), p.hvp(x(0.8), v), along(p.hvp(x(), v), v)][-1],
+            )
         first("vmap", lambda: along(tg.vmap(tg.grad(new()))(batch([x(0.9), x(), x()]))[1], v))
         return self.verdict
 
     def of_x(self, g):
-        assert g.shape == self.x.shape and g.dtype.newbyteorder("=") == self.x.dtype.newbyteorder("="), g.dtype
+        assert g.shape == self.x.shape and g.dtype.newbyteorder("=") == self.x.dtype.newbyteorder("="), (
+            g.dtype
+        )
         return along(g, self.v)
 
     def pulled(self):
@@ -235,7 +267,10 @@ class Judge:
 
     def left(self):
         """What a call leaves is what a plain call leaves, with its dtype."""
-        for name, transform in {"grad": lambda f, x: tg.grad(f)(x), "jvp": lambda f, x: tg.jvp(f, (x,), (self.v,))}.items():
+        for name, transform in {
+            "grad": lambda f, x: tg.grad(f)(x),
+            "jvp": lambda f, x: tg.jvp(f, (x,), (self.v,)),
+        }.items():
             f, show, _, _ = self.make()
             before = show()
             try:
@@ -249,7 +284,8 @@ class Judge:
 
 
 def judge(typed: Typed) -> tuple:
-    """(what is wrong, which checks were refused by an error of tapegrad's; None for both where NumPy refuses or plain runs do not tell)"""
+    """(what is wrong, which checks were refused by an error of tapegrad's; None for both where NumPy refuses
+    or plain runs do not tell)"""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
@@ -269,8 +305,11 @@ def judge(typed: Typed) -> tuple:
 
 
 def rounding_of(typed: Typed, judge: Judge) -> float:
-    """What derivatives may lose, relative to their size, from how far jets of the program's precision are from exact ones."""
-    rough, exact = [by_jets(typed, judge.x, judge.v, bits) for bits in (SINGLE_BITS if typed.digits else 53, EXACT)]
+    """What derivatives may lose, relative to their size, from how far jets of the program's precision are
+    from exact ones."""
+    rough, exact = [
+        by_jets(typed, judge.x, judge.v, bits) for bits in (SINGLE_BITS if typed.digits else 53, EXACT)
+    ]
     if rough is None or exact is None:  # it leaves the numbers that such arrays hold
         return np.inf
     size = 1 + abs(exact.first) + abs(exact.second)
@@ -289,12 +328,20 @@ def outcome(typed: Typed) -> str:
 def report(typed: Typed) -> str:
     """The smallest program that is still wrong, and what is."""
     kind = outcome(typed)
-    small = replace(typed, program=shrunk(typed.program, lambda p: outcome(replace(typed, program=p)) == kind))
+    small = replace(
+        typed, program=shrunk(typed.program, lambda p: outcome(replace(typed, program=p)) == kind)
+    )
     for form in small.forms:
         fewer = replace(small, forms=tuple([f for f in small.forms if f != form]) or small.forms)
         small = fewer if outcome(fewer) == kind else small
-    lines = [f"  {check}: {'' if found is None else f'{found} instead of {right}'}" for check, found, right in judge(small)[0]]
-    return f"typed program of seed {small.program.seed} is {kind}; minimised:\n\n{text_of(small, False)}\n" + "\n".join(lines)
+    lines = [
+        f"  {check}: {'' if found is None else f'{found} instead of {right}'}"
+        for check, found, right in judge(small)[0]
+    ]
+    return (
+        f"typed program of seed {small.program.seed} is {kind}; minimised:\n\n{text_of(small, False)}\n"
+        + "\n".join(lines)
+    )
 
 
 def main(first, number):

@@ -1,13 +1,13 @@
-"""The lines of the tables of calls, written for one library: with its public names in the places of modules and functions, and with
-its arrays.
+"""The lines of the tables of calls, written for one library: with its public names in the places of modules
+and functions, and with its arrays.
 
     line = lines()[0]
     written(line.f, Numpy())(x)      # as a user of NumPy and SciPy would have written it
     written(line.f, Cupy(cupy))(x)   # with cupy for numpy, cupyx.scipy.signal for scipy.signal
     names_of(line)                   # {("scipy.signal", "convolve")}
 
-A function of a table knows its library by its globals, its defaults and what it has captured; these are exchanged, and the functions
-that it calls likewise."""
+A function of a table knows its library by its globals, its defaults and what it has captured; these are
+exchanged, and the functions that it calls likewise."""
 
 import functools
 import importlib
@@ -17,8 +17,10 @@ import numpy as np
 import scipy.sparse
 
 SPACES = (
-    "numpy", "numpy.linalg", "numpy.fft", "scipy", "scipy.special", "scipy.linalg", "scipy.fft", "scipy.stats", "scipy.signal",
-    "scipy.ndimage", "scipy.interpolate", "scipy.optimize", "scipy.integrate", "scipy.spatial", "scipy.spatial.distance", "scipy.sparse",
+    "numpy", "numpy.linalg", "numpy.fft", "scipy", "scipy.special", "scipy.linalg", "scipy.fft",
+    "scipy.stats", "scipy.signal",
+    "scipy.ndimage", "scipy.interpolate", "scipy.optimize", "scipy.integrate", "scipy.spatial",
+    "scipy.spatial.distance", "scipy.sparse",
     "scipy.sparse.linalg",
 )  # fmt: skip
 DEVICE = {"numpy": "cupy", "scipy": "cupyx.scipy"}
@@ -132,7 +134,11 @@ def written(x, library, memo=None):
     if type(x) is dict:
         return {k: written(v, library, memo) for k, v in x.items()}
     x = getattr(x, "public", x)  # cases.registered
-    face = getattr(x, "__wrapped__", x) if (getattr(x, "__module__", "") or "").startswith(("tapegrad.", "numpy", "scipy")) else x
+    face = (
+        getattr(x, "__wrapped__", x)
+        if (getattr(x, "__module__", "") or "").startswith(("tapegrad.", "numpy", "scipy"))
+        else x
+    )
     if callable(x):
         for f in (x, face):
             if id(f) in homes():

@@ -1,4 +1,5 @@
-"""The tape by hand and dual numbers: random programs against jets and complex steps, and each line of the table of operations."""
+"""The tape by hand and dual numbers: random programs against jets and complex steps, and each line of the
+table of operations."""
 
 import copy
 import gc
@@ -38,7 +39,9 @@ def judged(seeds):
 
 
 def close(found, expected, tolerance=1e-8):
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * (1 + np.max(np.abs(expected), initial=0.0)))
+    np.testing.assert_allclose(
+        found, expected, rtol=tolerance, atol=tolerance * (1 + np.max(np.abs(expected), initial=0.0))
+    )
 
 
 def tapes(seeds):
@@ -65,7 +68,11 @@ def duals(seeds):
             y = f(tg.Dual(a, v))
             close(y.tangent, g @ v)
             second = f(tg.Dual(tg.Dual(a, v), tg.Dual(u, np.zeros_like(u))))
-            close(second.tangent.tangent, u @ hv), close(second.value.tangent, g @ v), close(second.tangent.value, g @ u)
+            (
+                close(second.tangent.tangent, u @ hv),
+                close(second.value.tangent, g @ v),
+                close(second.tangent.value, g @ u),
+            )
             assert type(y) is tg.Dual and y.value == second.value.value
             # under a transform: the direction is tracked, and so is the point
             close(tg.grad(lambda p: f(tg.Dual(a, p)).tangent)(v), g)
@@ -105,9 +112,11 @@ def checked(case):
         pairs.append((tape.hvp(z, x, v), tg.hvp(phi, given, v)))
     for found, expected in pairs:
         for a, b in zip(tg.ravel(found)[0], tg.ravel(expected)[0], strict=True):
-            assert a == b or abs(a - b) <= 1e-10 * max(1.0, abs(b), np.abs(tg.ravel(expected)[0]).max()) or (np.isnan(a) and np.isnan(b)), (
-                case
-            )
+            assert (
+                a == b
+                or abs(a - b) <= 1e-10 * max(1.0, abs(b), np.abs(tg.ravel(expected)[0]).max())
+                or (np.isnan(a) and np.isnan(b))
+            ), case
 
 
 def run(cases):
@@ -209,7 +218,11 @@ def test_what_is_asked_wrongly_says_what_to_write():
     for ask in (lambda: tape.hvp(y, x, a), lambda: y.backward()):
         with pytest.raises(NotScalarError, match="sum"):
             ask()
-    for ask in (lambda: tape.jvp(y, x, np.ones(3)), lambda: tape.vjp(y, 1.0, x), lambda: tape.hvp(y.sum(), x, a)):
+    for ask in (
+        lambda: tape.jvp(y, x, np.ones(3)),
+        lambda: tape.vjp(y, 1.0, x),
+        lambda: tape.hvp(y.sum(), x, a),
+    ):
         with pytest.raises((ShapeError, ArgumentError)):
             ask()
     with pytest.raises(ArgumentError, match="not watched"):
@@ -247,7 +260,8 @@ def test_tapes_are_no_cycles():
 
 
 def test_snapshots_are_the_copies_that_memory_shows():
-    """Random writes into two buffers, some of which a record keeps: a copy is told exactly where the memory moved."""
+    """Random writes into two buffers, some of which a record keeps: a copy is told exactly where the memory
+    moved."""
     rng = np.random.default_rng(5)
     for _ in range(25):
         with tg.Tape() as tape:
@@ -268,7 +282,11 @@ def test_snapshots_are_the_copies_that_memory_shows():
         kept = [(size, before) for size, before in moved]
         assert [s.bytes for s in found] == [size for size, _ in kept]
         for s, (_, (content, _)) in zip(found, kept, strict=True):
-            assert s.line.startswith(__file__) and np.array_equal(s.array, content) and not s.array.flags.writeable
+            assert (
+                s.line.startswith(__file__)
+                and np.array_equal(s.array, content)
+                and not s.array.flags.writeable
+            )
             assert int(s.record.partition(":")[0]) < len(tape._trace.records) and "multiply" in s.record
     assert any(moved)
 
@@ -280,14 +298,25 @@ def test_a_snapshot_is_shown_with_its_line():
         y[0] = 2.0
         line = test_a_snapshot_is_shown_with_its_line.__code__.co_firstlineno + 4
     (snapshot,) = tape.snapshots
-    assert snapshot.record.endswith(": exp") and snapshot.bytes == 8000 and snapshot.line == f"{__file__}:{line}"
+    assert (
+        snapshot.record.endswith(": exp") and snapshot.bytes == 8000 and snapshot.line == f"{__file__}:{line}"
+    )
     assert "8000 bytes" in repr(snapshot) and f":{line}" in repr(snapshot)
     assert tg.Tape().snapshots == []
 
 
 # --- dual numbers ---
 
-BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, np.arctan2, np.maximum, np.logaddexp]
+BINARY = [
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.truediv,
+    operator.pow,
+    np.arctan2,
+    np.maximum,
+    np.logaddexp,
+]
 UNARY = [
     operator.neg,
     abs,
@@ -304,7 +333,8 @@ UNARY = [
 
 
 def test_dual_arithmetic_is_that_of_differences():
-    """Each operator of each pair of operands: dual numbers, dual arrays, plain ones, NumPy's numbers; values too."""
+    """Each operator of each pair of operands: dual numbers, dual arrays, plain ones, NumPy's numbers; values
+    too."""
     rng = np.random.default_rng(2)
     operands = [2.5, np.float64(1.5), rng.uniform(0.5, 2, 3), rng.uniform(0.5, 2, (2, 3))]
     for f, (a, b) in itertools.product(BINARY, itertools.product(operands, operands)):
@@ -330,7 +360,13 @@ def test_dual_arithmetic_is_that_of_differences():
 def test_dual_numbers_answer_as_numbers_and_arrays():
     d, e = tg.Dual(3.0, 1.0), tg.Dual(np.array([1.0, -2.0]), np.ones(2))
     assert d > 2 and d == 3.0 and hash(d) == hash(3.0) and int(d) == 3 and bool(d) and round(d) == 3
-    assert len(e) == 2 and e.shape == (2,) and e.dtype == float and [float(v.value) for v in e] == [1.0, -2.0] and -2.0 in e
+    assert (
+        len(e) == 2
+        and e.shape == (2,)
+        and e.dtype == float
+        and [float(v.value) for v in e] == [1.0, -2.0]
+        and -2.0 in e
+    )
     assert repr(tg.Dual(1.0, 2.0)) == "Dual(np.float64(1.0), np.float64(2.0))"
     for other in (pickle.loads(pickle.dumps(e)), copy.copy(e), copy.deepcopy(e)):
         assert np.array_equal(other.value, e.value) and np.array_equal(other.tangent, e.tangent)
@@ -339,7 +375,12 @@ def test_dual_numbers_answer_as_numbers_and_arrays():
     for wrong, x in ((hash, e), (len, d), (float, d), (complex, d), (np.asarray, e), (iter, d), (bool, e)):
         with pytest.raises((TypeError, ValueError)):
             wrong(x)
-    for wrong in (lambda: tg.Dual(1, 1), lambda: tg.Dual(np.ones(2), 1.0), lambda: tg.Dual(1.0, 1.0j), lambda: tg.Dual("a", 1.0)):
+    for wrong in (
+        lambda: tg.Dual(1, 1),
+        lambda: tg.Dual(np.ones(2), 1.0),
+        lambda: tg.Dual(1.0, 1.0j),
+        lambda: tg.Dual("a", 1.0),
+    ):
         with pytest.raises((ArgumentError, ShapeError)):
             wrong()
     with pytest.raises(ArgumentError):
@@ -369,10 +410,21 @@ def test_dual_numbers_across_transforms():
 def test_orders_of_dual_numbers_meet():
     x, y = tg.Dual(tg.Dual(3.0, 1.0), tg.Dual(1.0, 0.0)), tg.Dual(3.0, 1.0)
     z = x * x * y  # y has no part along the second direction
-    close(z.value.value, 27.0), close(z.value.tangent, 27.0), close(z.tangent.value, 18.0), close(z.tangent.tangent, 12.0)
+    (
+        close(z.value.value, 27.0),
+        close(z.value.tangent, 27.0),
+        close(z.tangent.value, 18.0),
+        close(z.tangent.tangent, 12.0),
+    )
     row = tg.Dual(np.zeros(2), np.zeros(2))
     part = row[1:]
     part[0] = x
-    close(row.tangent.value, [0.0, 1.0]), close(row.value.tangent, [0.0, 1.0]), close(part.tangent.value, [1.0])
-    three = tg.Dual(tg.Dual(tg.Dual(2.0, 1.0), tg.Dual(1.0, 0.0)), tg.Dual(tg.Dual(1.0, 0.0), tg.Dual(0.0, 0.0)))
+    (
+        close(row.tangent.value, [0.0, 1.0]),
+        close(row.value.tangent, [0.0, 1.0]),
+        close(part.tangent.value, [1.0]),
+    )
+    three = tg.Dual(
+        tg.Dual(tg.Dual(2.0, 1.0), tg.Dual(1.0, 0.0)), tg.Dual(tg.Dual(1.0, 0.0), tg.Dual(0.0, 0.0))
+    )
     close((three**4).tangent.tangent.tangent, 24 * 2.0)

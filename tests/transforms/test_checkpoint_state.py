@@ -1,4 +1,5 @@
-"""tg.checkpoint computes again what it computed, or says that it cannot; tg.rule refuses what it would lose."""
+"""tg.checkpoint computes again what it computed, or says that it cannot; tg.rule refuses what it would
+lose."""
 
 import functools
 import io
@@ -89,7 +90,9 @@ def changed(kind):
     return lambda v: (v * v * rng().normal(size=3)).sum(), lambda: None
 
 
-@pytest.mark.parametrize("kind", ["list", "dict", "indices", "mask", "same value, other slope", "file", "unseeded"])
+@pytest.mark.parametrize(
+    "kind", ["list", "dict", "indices", "mask", "same value, other slope", "file", "unseeded"]
+)
 @pytest.mark.parametrize("mode", ["grad", "hvp"])
 def test_what_has_changed_is_told(kind, mode):
     f, change = changed(kind)
@@ -202,7 +205,9 @@ def test_a_rule_of_a_function_that_captured_a_tracked_value(make, mode):
         f_with_rule.__dict__.setdefault("__name__", "with_rule")
         return tg.rule(f_with_rule, vjp=lambda g, out, v: g * v)(v)
 
-    with pytest.raises(tg.errors.ArgumentError, match=r"^rule\(.*\): the result depends on .* pass it as an argument"):
+    with pytest.raises(
+        tg.errors.ArgumentError, match=r"^rule\(.*\): the result depends on .* pass it as an argument"
+    ):
         tg.grad(f)(x) if mode == "grad" else tg.jvp(f, (x,), (x,))
     assert getattr(OPEN, "depth", 0) == 0
 
@@ -234,7 +239,9 @@ def into_a_class(x):
 kept: list = []
 
 
-@pytest.mark.parametrize("f, read", [(into_a_list, lambda: kept[-1].sum()), (into_a_class, lambda: Total.total)])
+@pytest.mark.parametrize(
+    "f, read", [(into_a_list, lambda: kept[-1].sum()), (into_a_class, lambda: Total.total)]
+)
 def test_values_that_leave_by_holders_are_refused(f, read):
     """By a list or a class their derivative would be lost."""
     with pytest.raises(ArgumentError, match="keeps a value with a derivative outside"):

@@ -1,4 +1,5 @@
-"""tg.checkpoint of functions that read and alter what lies around them: derivatives and what is left are those of the plain call."""
+"""tg.checkpoint of functions that read and alter what lies around them: derivatives and what is left are
+those of the plain call."""
 
 import collections
 import contextvars
@@ -28,7 +29,11 @@ def settings():
     listed, counts, table, taken = [1.0, np.ones(4)], [0], {"a": np.ones(4), "k": 1.0}, []
     steps, numbers = iter([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0]), np.zeros(2, int)
     rows = iter({k: np.full(4, k + 1.0) for k in range(9)}.values())
-    spare, context, held = np.linspace(0.2, 0.8, 4), contextvars.ContextVar("held"), types.SimpleNamespace(a=np.ones(4), n=1)
+    spare, context, held = (
+        np.linspace(0.2, 0.8, 4),
+        contextvars.ContextVar("held"),
+        types.SimpleNamespace(a=np.ones(4), n=1),
+    )
     context.set(held)
     again = itertools.repeat(spare.real).__next__
 
@@ -79,9 +84,23 @@ def settings():
         look_up()[1:] = q[1:] ** 2
         return (spare * q).sum()
 
-    look = lambda: copy.deepcopy([listed, counts, numbers.tolist(), table, taken, module.a, spare, held.a, held.n])
+    look = lambda: copy.deepcopy(
+        [listed, counts, numbers.tolist(), table, taken, module.a, spare, held.a, held.n]
+    )
     return {
-        f.__name__: f for f in (rebinds, counted, altered, stores, draws, module_of, imported, by_method, by_context, by_reference)
+        f.__name__: f
+        for f in (
+            rebinds,
+            counted,
+            altered,
+            stores,
+            draws,
+            module_of,
+            imported,
+            by_method,
+            by_context,
+            by_reference,
+        )
     }, look
 
 
@@ -104,7 +123,9 @@ def test_as_the_plain_call(name, form):
     for wrap in (lambda f: f, tg.checkpoint):
         steps, look = settings()
         if wrap is tg.checkpoint and form == "pulled twice" and name in ("imported", "by_context"):
-            with pytest.raises(tg.errors.TapegradError):  # the transform has ended, and with it what a name looked up then means
+            with pytest.raises(
+                tg.errors.TapegradError
+            ):  # the transform has ended, and with it what a name looked up then means
                 FORMS[form](twice(wrap(steps[name])))
             return
         found.append((FORMS[form](twice(wrap(steps[name]))), look()))
@@ -155,9 +176,13 @@ def queue(x):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("make", [spline, matrix, polynomial, generator, elements, vectorized, queue], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make", [spline, matrix, polynomial, generator, elements, vectorized, queue], ids=lambda f: f.__name__
+)
 def test_of_objects_that_hold_tracked_values(make, form):
-    plain, again = [FORMS[form](lambda x, wrap=wrap: twice(wrap(make(x)))(x)) for wrap in (lambda f: f, tg.checkpoint)]
+    plain, again = [
+        FORMS[form](lambda x, wrap=wrap: twice(wrap(make(x)))(x)) for wrap in (lambda f: f, tg.checkpoint)
+    ]
     assert np.allclose(plain, again, rtol=1e-12)
 
 

@@ -1,4 +1,5 @@
-"""`tg.rule(f, jvp="differences")`: derivatives of functions that cannot be followed, by central differences."""
+"""`tg.rule(f, jvp="differences")`: derivatives of functions that cannot be followed, by central
+differences."""
 
 import pickle
 

@@ -57,7 +57,9 @@ def test_h1_value_and_gradient(xp):
 def test_h1b_at_zero(xp):
     zero, v = xp.zeros(5), at(xp)[1]
     check_first(norm_cubed(xp), zero, np.zeros(5))
-    with pytest.warns(tg.errors.NonDifferentiableWarning, match="^norm at zero") if xp is np else nullcontext():
+    with (
+        pytest.warns(tg.errors.NonDifferentiableWarning, match="^norm at zero") if xp is np else nullcontext()
+    ):
         check_second(norm_cubed(xp), zero, v, [12.0, 0.0, 0.0, 0.0, 0.0])
 
 
@@ -123,7 +125,9 @@ def test_h7_value_gradient_and_product(xp):
 
 
 def test_h8_three_at_once(xp):
-    value, gradient, product = tg.value_grad_hvp(lambda x: (x * x).sum(), xp.array([1.0, 2.0]), xp.array([1.0, 0.0]))
+    value, gradient, product = tg.value_grad_hvp(
+        lambda x: (x * x).sum(), xp.array([1.0, 2.0]), xp.array([1.0, 0.0])
+    )
     close(value, 5.0)
     close(gradient, [2.0, 4.0])
     close(product, [2.0, 0.0])

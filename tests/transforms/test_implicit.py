@@ -40,7 +40,10 @@ def by_newton(th, n=60):
     """The same equations, the iterations differentiated through: complex numbers too."""
     x = 0 * th
     for _ in range(n):
-        x = x - np.linalg.solve(COUPLED + np.diag(np.cos(x) * th[0]), COUPLED @ x + np.sin(x) * th[0] - th[1] ** 2 * np.array([1.0, 2.0]))
+        x = x - np.linalg.solve(
+            COUPLED + np.diag(np.cos(x) * th[0]),
+            COUPLED @ x + np.sin(x) * th[0] - th[1] ** 2 * np.array([1.0, 2.0]),
+        )
     return x
 
 
@@ -49,10 +52,17 @@ def test_square_root_to_the_third_order():
     f = tg.grad(sqrt, 1)
     g = tg.grad(f, 1)
     h = tg.grad(g, 1)
-    for got, want in ((sqrt(1.0, 4.0), 2), (f(1.0, 4.0), 0.25), (g(1.0, 4.0), -1 / 32), (h(1.0, 4.0), 3 / 256)):
+    for got, want in (
+        (sqrt(1.0, 4.0), 2),
+        (f(1.0, 4.0), 0.25),
+        (g(1.0, 4.0), -1 / 32),
+        (h(1.0, 4.0), 3 / 256),
+    ):
         assert got == pytest.approx(want, rel=1e-12)
     assert tg.jvp(lambda a: sqrt(1.0, a), (4.0,), (1.0,))[1] == pytest.approx(0.25)
-    assert tg.jvp(lambda a: tg.jvp(lambda a: sqrt(1.0, a), (a,), (1.0,))[1], (4.0,), (1.0,))[1] == pytest.approx(-1 / 32)
+    assert tg.jvp(lambda a: tg.jvp(lambda a: sqrt(1.0, a), (a,), (1.0,))[1], (4.0,), (1.0,))[
+        1
+    ] == pytest.approx(-1 / 32)
     assert tg.grad(sqrt)(1.0, 4.0) == 0
 
 
@@ -69,7 +79,10 @@ def test_coupled_equations_against_the_complex_step_and_the_iterations():
     np.testing.assert_allclose(H, want, rtol=1e-9)
     np.testing.assert_allclose(tg.hvp(both(coupled), th, np.ones(2)), want.sum(1), rtol=1e-9)
     np.testing.assert_allclose(
-        tg.jacobian(tg.hessian(both(coupled)))(th), tg.jacobian(tg.hessian(both(by_newton)))(th), rtol=1e-7, atol=1e-9
+        tg.jacobian(tg.hessian(both(coupled)))(th),
+        tg.jacobian(tg.hessian(both(by_newton)))(th),
+        rtol=1e-7,
+        atol=1e-9,
     )
     tg.testing.check_grads(both(coupled), (th,))
 
@@ -120,14 +133,18 @@ def ours(F, x0, *params):
 
 
 @pytest.mark.parametrize("solver", [bfgs, ours])
-@pytest.mark.parametrize("solve", [None, "dense", linalg.cg, linalg.minres, linalg.gmres, lambda A, b: linalg.lsqr(A, b)[0]])
+@pytest.mark.parametrize(
+    "solve", [None, "dense", linalg.cg, linalg.minres, linalg.gmres, lambda A, b: linalg.lsqr(A, b)[0]]
+)
 def test_minimum(solver, solve):
     g = tg.implicit.minimum(ridge, solver, solve=solve)
     H = tg.hessian(lambda w: ridge(w, 0.3))(np.zeros(4))
     w = g(np.zeros(4), 0.3)
     first = -np.linalg.solve(H, np.exp(0.3) * w)
     np.testing.assert_allclose(tg.jacobian(g, 1)(np.zeros(4), 0.3), first, rtol=1e-8)
-    np.testing.assert_allclose(tg.jvp(lambda lam: g(np.zeros(4), lam), (0.3,), (2.0,))[1], 2 * first, rtol=1e-8)
+    np.testing.assert_allclose(
+        tg.jvp(lambda lam: g(np.zeros(4), lam), (0.3,), (2.0,))[1], 2 * first, rtol=1e-8
+    )
     want = -np.linalg.solve(H, np.exp(0.3) * (w + 2 * first))
     np.testing.assert_allclose(tg.jacobian(tg.jacobian(g, 1), 1)(np.zeros(4), 0.3), want, rtol=1e-7)
 
@@ -142,7 +159,9 @@ def test_scipys_solvers_and_captured_values():
         lambda F, x0: scipy.optimize.fsolve(F, x0, xtol=1e-15)[0],
     ):
         np.testing.assert_allclose(tg.grad(product)(A, solver), [1 / 3, 1 / 6], rtol=1e-12)
-        np.testing.assert_allclose(tg.hessian(product)(A, solver), [[-1 / 9, 1 / 36], [1 / 36, -1 / 36]], rtol=1e-11)
+        np.testing.assert_allclose(
+            tg.hessian(product)(A, solver), [[-1 / 9, 1 / 36], [1 / 36, -1 / 36]], rtol=1e-11
+        )
     np.testing.assert_allclose(tg.grad(tg.checkpoint(product))(A), [1 / 3, 1 / 6], rtol=1e-12)
 
 
@@ -205,9 +224,15 @@ def test_complex_and_single_precision():
         return z
 
     root, w = tg.implicit.root(lambda z, w: z * z - w, heron), np.array([1 + 2j, 3 - 1j])
-    np.testing.assert_allclose(tg.jacobian(root, 1, holomorphic=True)(w, w), np.diag(0.5 / np.sqrt(w)), rtol=1e-12)
-    np.testing.assert_allclose(tg.grad(lambda w: abs(root(w, w)).sum())(w), tg.grad(lambda w: abs(np.sqrt(w)).sum())(w))
-    mixed = tg.implicit.root(lambda z, a: z * np.conj(z) * z - a * (1 + 1j), lambda F, z, a: (1 + 1j) * np.cbrt(a / 2))  # not holomorphic
+    np.testing.assert_allclose(
+        tg.jacobian(root, 1, holomorphic=True)(w, w), np.diag(0.5 / np.sqrt(w)), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        tg.grad(lambda w: abs(root(w, w)).sum())(w), tg.grad(lambda w: abs(np.sqrt(w)).sum())(w)
+    )
+    mixed = tg.implicit.root(
+        lambda z, a: z * np.conj(z) * z - a * (1 + 1j), lambda F, z, a: (1 + 1j) * np.cbrt(a / 2)
+    )  # not holomorphic
     assert tg.grad(lambda a: mixed(1j, a).real)(2.0) == pytest.approx(1 / 6)
     single = tg.grad(lambda a: root(np.ones(2, np.float32), a).sum())(np.array([4, 9], np.float32))
     assert single.dtype == np.float32 and single.tolist() == pytest.approx([1 / 4, 1 / 6])
@@ -220,7 +245,9 @@ def test_many_samples():
     many = np.array([[2.0, 4.0], [1.0, 8.0], [3.0, 1.0]])
     for d in (tg.grad, tg.hessian):
         np.testing.assert_allclose(tg.vmap(d(f))(many), [d(f)(th) for th in many], rtol=1e-12)
-    np.testing.assert_allclose(tg.grad(lambda M: tg.vmap(f)(M).sum())(many), [tg.grad(f)(th) for th in many], rtol=1e-12)
+    np.testing.assert_allclose(
+        tg.grad(lambda M: tg.vmap(f)(M).sum())(many), [tg.grad(f)(th) for th in many], rtol=1e-12
+    )
 
 
 def test_on_cupy_too(xp):
@@ -230,9 +257,14 @@ def test_on_cupy_too(xp):
         return x
 
     g, a = tg.implicit.root(lambda x, a: x**3 - a, cubes), xp.asarray([1.0, 8.0])
-    first, second = tg.grad(lambda a: g(xp.ones(2), a).sum())(a), tg.hessian(lambda a: g(xp.ones(2), a).sum())(a)
+    first, second = (
+        tg.grad(lambda a: g(xp.ones(2), a).sum())(a),
+        tg.hessian(lambda a: g(xp.ones(2), a).sum())(a),
+    )
     assert type(first) is type(a)
-    assert first.tolist() == pytest.approx([1 / 3, 1 / 12]) and second.ravel().tolist() == pytest.approx([-2 / 9, 0, 0, -1 / 144])
+    assert first.tolist() == pytest.approx([1 / 3, 1 / 12]) and second.ravel().tolist() == pytest.approx(
+        [-2 / 9, 0, 0, -1 / 144]
+    )
     assert tg.jvp(lambda a: g(xp.ones(2), a), (a,), (a,))[1].tolist() == pytest.approx([1 / 3, 2 / 3])
 
 
@@ -280,7 +312,9 @@ def test_matrix_free():
         f = tg.implicit.root(F, krylov, solve=solve)
         np.testing.assert_allclose(tg.grad(lambda q: np.sum(f(np.zeros(n), q) ** 2))(q), want, rtol=1e-6)
     d = np.sin(q)
-    assert tg.jvp(lambda q: np.sum(f(np.zeros(n), q) ** 2), (q,), (d,))[1] == pytest.approx(want @ d, rel=1e-6)
+    assert tg.jvp(lambda q: np.sum(f(np.zeros(n), q) ** 2), (q,), (d,))[1] == pytest.approx(
+        want @ d, rel=1e-6
+    )
 
 
 # --- what is no solution is said ---
@@ -304,10 +338,22 @@ def parabola(x, a):
             r"root\(parabola\): <lambda>.*did not solve it: \|F\(x\)\| is 1 ",
         ),
         (solved(parabola, lambda F, x0, a: np.nan), ConvergenceError, "is nan there"),
-        (solved(parabola, lambda F, x0, a: np.ones(3)), ShapeError, r"returned floats of shape \(3,\), and x0 has shape \(\)"),
+        (
+            solved(parabola, lambda F, x0, a: np.ones(3)),
+            ShapeError,
+            r"returned floats of shape \(3,\), and x0 has shape \(\)",
+        ),
         (solved(parabola, lambda F, x0, a: None), ShapeError, "returned floats of no shape"),
-        (solved(lambda x, a: (x * x).sum() - a, lambda F, x0, a: x0, np.ones(2)), ShapeError, "one equation for each unknown"),
-        (solved(parabola, lambda F, x0, a: (a + 0j) ** 0.5), ArgumentError, "the solution is complex and x0 is real"),
+        (
+            solved(lambda x, a: (x * x).sum() - a, lambda F, x0, a: x0, np.ones(2)),
+            ShapeError,
+            "one equation for each unknown",
+        ),
+        (
+            solved(parabola, lambda F, x0, a: (a + 0j) ** 0.5),
+            ArgumentError,
+            "the solution is complex and x0 is real",
+        ),
         (solved(parabola, lambda F, x0, a: x0, 1), ArgumentError, "x0 is int, which has no derivative"),
         (solved(parabola, lambda F, x0, a: x0, np.arange(2)), ArgumentError, "x0 is of dtype int64"),
     ],
@@ -329,16 +375,22 @@ def test_tolerance():
     near = solved(parabola, lambda F, x0, a: np.sqrt(a) + 1e-3)
     with pytest.raises(ConvergenceError, match="allow more with tol="):
         tg.grad(near)(4.0)
-    assert tg.grad(solved(parabola, lambda F, x0, a: np.sqrt(a) + 1e-3, tol=0.1))(4.0) == pytest.approx(0.5 / 2.001)
+    assert tg.grad(solved(parabola, lambda F, x0, a: np.sqrt(a) + 1e-3, tol=0.1))(4.0) == pytest.approx(
+        0.5 / 2.001
+    )
 
 
 def test_singular():
-    with pytest.raises(SingularError, match=r"the derivative by x of the equations of parabola.*is singular at the solution") as caught:
+    with pytest.raises(
+        SingularError, match=r"the derivative by x of the equations of parabola.*is singular at the solution"
+    ) as caught:
         tg.grad(solved(parabola, lambda F, x0, a: 0.0))(0.0)
     assert isinstance(caught.value, np.linalg.LinAlgError)
     M = np.array([[1.0, 2.0], [2.0, 4.0 + 1e-16]])
     with pytest.raises(SingularError):
-        tg.grad(lambda a: tg.implicit.root(lambda x: M @ x - a, lambda F, x0: np.zeros(2))(np.zeros(2)).sum())(np.zeros(2))
+        tg.grad(
+            lambda a: tg.implicit.root(lambda x: M @ x - a, lambda F, x0: np.zeros(2))(np.zeros(2)).sum()
+        )(np.zeros(2))
     with pytest.raises(SingularError, match="the Hessian of"):
         tg.grad(lambda a: tg.implicit.minimum(lambda x: (x - a) ** 4, lambda F, x0: tg.value(a))(0.0))(1.0)
     for solve in (linalg.cg, linalg.gmres):
@@ -384,7 +436,9 @@ def test_a_solver_that_writes_its_arguments():
 
     x0, a = np.ones(2), np.array([4.0, 9.0])
     g = tg.implicit.root(lambda x, a: x * x - a, solver)
-    assert g(x0, a).tolist() == [2, 3] and tg.grad(lambda a: g(x0, a).sum())(a).tolist() == pytest.approx([1 / 4, 1 / 6])
+    assert g(x0, a).tolist() == [2, 3] and tg.grad(lambda a: g(x0, a).sum())(a).tolist() == pytest.approx(
+        [1 / 4, 1 / 6]
+    )
     assert x0.tolist() == [1, 1] and a.tolist() == [4, 9]
 
 
@@ -399,7 +453,11 @@ def test_in_a_prepared_function():
     for now in (2.0, 3.0):
         scale = now
         for a in (A, 2 * A, 0.3 * A):
-            for ours, theirs in ((p.value(a), f(a)), (p.grad(a), tg.grad(f)(a)), (p.hvp(a, A), tg.hvp(f, a, A))):
+            for ours, theirs in (
+                (p.value(a), f(a)),
+                (p.grad(a), tg.grad(f)(a)),
+                (p.hvp(a, A), tg.hvp(f, a, A)),
+            ):
                 np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
@@ -430,7 +488,10 @@ def test_data_get_no_derivative(monkeypatch):
     """What nobody asks for is not computed: F captures a matrix."""
     X = np.random.default_rng(0).standard_normal((50, 3))
     seen = []
-    monkeypatch.setattr("tapegrad.implicit.vjp", lambda f, *inputs: seen.append([np.shape(v) for v in inputs]) or tg.vjp(f, *inputs))
+    monkeypatch.setattr(
+        "tapegrad.implicit.vjp",
+        lambda f, *inputs: seen.append([np.shape(v) for v in inputs]) or tg.vjp(f, *inputs),
+    )
     g = tg.implicit.root(lambda x, a: X.T @ (X @ x) - a, lambda F, x0, a: np.linalg.solve(X.T @ X, a))
     G = tg.grad(lambda a: g(np.zeros(3), a)[0])(np.ones(3))
     np.testing.assert_allclose(G, np.linalg.inv(X.T @ X)[0], rtol=1e-10)

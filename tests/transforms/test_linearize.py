@@ -34,7 +34,12 @@ def test_closed_form(xp):
     x, v, w = xp.array([1.0, 3.0]), xp.array([1.0, 10.0]), xp.array([2.0, 1.0])
     y, J = tg.linearize(lambda x: x * x, x)
     for _ in range(2):
-        assert y.tolist() == [1, 9] and J(v).tolist() == [2, 60] and J.T(w).tolist() == [4, 6] and J.T.T(v).tolist() == [2, 60]
+        assert (
+            y.tolist() == [1, 9]
+            and J(v).tolist() == [2, 60]
+            and J.T(w).tolist() == [4, 6]
+            and J.T.T(v).tolist() == [2, 60]
+        )
     assert type(J(v)) is type(x) and J(v).base is None
 
 
@@ -90,7 +95,9 @@ def test_complex_and_nested():
     J = tg.linearize(f, z)[1]
     np.testing.assert_allclose(J(v), tg.jvp(f, (z,), (v,))[1], rtol=1e-14)
     assert np.vdot(v, J.T(v)).real == pytest.approx(np.vdot(J(v), v).real)
-    assert tg.grad(lambda x: tg.linearize(lambda x: x**3, x)[1](np.ones(2)).sum())(np.array([1.0, 2.0])).tolist() == [6, 12]
+    assert tg.grad(lambda x: tg.linearize(lambda x: x**3, x)[1](np.ones(2)).sum())(
+        np.array([1.0, 2.0])
+    ).tolist() == [6, 12]
     cubed = tg.linearize(lambda x: x**3, np.array([1.0, 2.0]))[1]
     assert tg.grad(lambda v: (cubed(v) ** 2).sum())(np.ones(2)).tolist() == [18, 288]
     np.testing.assert_array_equal(tg.vmap(cubed)(np.eye(2)), [[3, 0], [0, 12]])

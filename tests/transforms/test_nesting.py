@@ -347,8 +347,16 @@ def default_scenarios():
         add("num_to_arr!", x, w, dx, ["pullback"], ["out"])
     for fun, a, w, t in arrays:
         add(fun + "!", a, w, t, ["pushforward", "pullback", "jacobian"], ["out", "in"])
-    batched = [Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, (s.tangents[0], -s.tangents[0])) for s in found if s.tangents]
-    return [Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, s.tangents, modifier) for modifier in MODIFIERS for s in found + batched]
+    batched = [
+        Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, (s.tangents[0], -s.tangents[0]))
+        for s in found
+        if s.tangents
+    ]
+    return [
+        Scenario(s.operator, s.place, s.fun, s.x, s.y_shape, s.tangents, modifier)
+        for modifier in MODIFIERS
+        for s in found + batched
+    ]
 
 
 SCENARIOS = default_scenarios()
@@ -422,11 +430,17 @@ def truth(s, factor):
 
 
 def paired(s, xp):
-    marks = {"numpy": [], "hosted-cupy": [] if s.modifier == "normal" else pytest.mark.long, "cupy": pytest.mark.gpu}
+    marks = {
+        "numpy": [],
+        "hosted-cupy": [] if s.modifier == "normal" else pytest.mark.long,
+        "cupy": pytest.mark.gpu,
+    }
     return pytest.param(s, xp, marks=marks[xp], id=f"{xp}-{s.name}")
 
 
-@pytest.mark.parametrize("s, xp", [paired(s, xp) for xp in ("numpy", "hosted-cupy", "cupy") for s in SCENARIOS], indirect=["xp"])
+@pytest.mark.parametrize(
+    "s, xp", [paired(s, xp) for xp in ("numpy", "hosted-cupy", "cupy") for s in SCENARIOS], indirect=["xp"]
+)
 def test_n5_scenario(xp, s):
     f, args, factor = modified(xp, s)
     x, tangents = xp.asarray(s.x), [xp.asarray(t) for t in s.tangents]
@@ -452,7 +466,9 @@ def test_n5_scenario(xp, s):
     close(y, np.zeros(s.y_shape))
 
 
-@pytest.mark.parametrize("s", [s for s in SCENARIOS if s.fun.endswith("!") and s.modifier == "normal"], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "s", [s for s in SCENARIOS if s.fun.endswith("!") and s.modifier == "normal"], ids=lambda s: s.name
+)
 def test_n5_in_place_through_a_captured_buffer(xp, s):
     """f!(y, x) with a captured y, read afterwards."""
     f, _, _ = modified(xp, s)
@@ -502,7 +518,13 @@ def prepared_is_right(xp, s):
     close(y, np.zeros(s.y_shape))
 
 
-FEW = [s for s in SCENARIOS if s.modifier in ("closurified", "buffered", "constantorcachified") and len(s.tangents) < 2 and s.place == "in"]
+FEW = [
+    s
+    for s in SCENARIOS
+    if s.modifier in ("closurified", "buffered", "constantorcachified")
+    and len(s.tangents) < 2
+    and s.place == "in"
+]
 
 
 @pytest.mark.parametrize("s", FEW, ids=[s.name for s in FEW])

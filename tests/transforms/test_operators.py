@@ -48,7 +48,12 @@ def test_hessian_of_the_discussion():
 def problem(n=30, m=40):
     rng = np.random.default_rng(3)
     A = rng.standard_normal((m, n))
-    return (lambda x: np.tanh(A @ x)), (lambda x: np.log(np.cosh(A @ x)).sum() + 0.5 * (x * x).sum()), rng.standard_normal(n) * 0.1, rng
+    return (
+        (lambda x: np.tanh(A @ x)),
+        (lambda x: np.log(np.cosh(A @ x)).sum() + 0.5 * (x * x).sum()),
+        rng.standard_normal(n) * 0.1,
+        rng,
+    )
 
 
 def test_solvers_of_scipy():
@@ -60,7 +65,9 @@ def test_solvers_of_scipy():
         y, info = solver(H, b, rtol=1e-12)
         assert info == 0
         np.testing.assert_allclose(y, np.linalg.solve(D, b), rtol=1e-8)
-    np.testing.assert_allclose(linalg.lsqr(J, c, atol=1e-13, btol=1e-13)[0], np.linalg.lstsq(K, c)[0], rtol=1e-7)
+    np.testing.assert_allclose(
+        linalg.lsqr(J, c, atol=1e-13, btol=1e-13)[0], np.linalg.lstsq(K, c)[0], rtol=1e-7
+    )
     np.testing.assert_allclose(sorted(linalg.svds(J, 3)[1]), sorted(np.linalg.svd(K)[1])[-3:])
     np.testing.assert_allclose(linalg.eigsh(H, 3)[0], np.linalg.eigvalsh(D)[-3:])
     np.testing.assert_allclose(matrix(G), K.T @ K, atol=1e-13)
@@ -120,7 +127,11 @@ def test_trees():
     D = tg.hessian(lambda u: f(restore(u)))(flat)
     np.testing.assert_allclose(matrix(H), D)
     hv = H.hvp(v)
-    assert hv["k"] is None and hv["b"] == pytest.approx((D @ np.ones(5))[4]) and set(H.gradient) == {"a", "k", "b"}
+    assert (
+        hv["k"] is None
+        and hv["b"] == pytest.approx((D @ np.ones(5))[4])
+        and set(H.gradient) == {"a", "k", "b"}
+    )
     np.testing.assert_allclose(hv["a"].ravel(), (D @ np.ones(5))[:4])
     J = tg.operators.jacobian(lambda t: (t["a"] * t["b"], t["b"] ** 2), x)
     y = J.jvp(v)
@@ -161,7 +172,9 @@ def test_fisher():
     p = np.array([0.3, 0.2])
     scores = np.stack([(y - p[0]) * np.exp(-2 * p[1]), ((y - p[0]) * np.exp(-p[1])) ** 2 - 1])
     np.testing.assert_allclose(matrix(tg.operators.fisher(logp, p)), scores @ scores.T)
-    with pytest.raises(ShapeError, match=r"returned shape \(\); it must give one log-density for each observation"):
+    with pytest.raises(
+        ShapeError, match=r"returned shape \(\); it must give one log-density for each observation"
+    ):
         tg.operators.fisher(lambda p: logp(p).sum(), p)
 
 
@@ -180,7 +193,11 @@ def test_a_captured_array_that_changed():
         operator = make((lambda x: np.tanh(A @ x).sum()) if make is tg.operators.hessian else r, x)
         before = operator @ np.ones(4)
         A[0, 0] += 1
-        for product in (lambda o=operator: o @ np.ones(4), lambda o=operator: o @ np.eye(4), lambda o=operator: o.H @ np.ones(o.shape[0])):
+        for product in (
+            lambda o=operator: o @ np.ones(4),
+            lambda o=operator: o @ np.eye(4),
+            lambda o=operator: o.H @ np.ones(o.shape[0]),
+        ):
             with pytest.raises(GuardError, match=r"`A` of shape \(6, 4\).*has changed.*call .update\(x\)"):
                 product()
         A[0, 0] -= 1
@@ -272,9 +289,13 @@ def test_read_only_and_const_are_not_compared():
     big = np.ones((300, 300))
     big.flags.writeable = False
     C = tg.operators.hessian(lambda x: ((big @ x) ** 4).sum(), np.ones(300))
-    members = [v for r in C.point.recorded.tape.records for m in r[4:] for v in (m if type(m) is list else [m])]
+    members = [
+        v for r in C.point.recorded.tape.records for m in r[4:] for v in (m if type(m) is list else [m])
+    ]
     kept = [v for v in members if isinstance(v, np.ndarray) and v.shape == big.shape]
-    assert len(kept) >= 2 and all([np.shares_memory(v, big) for v in kept])  # two products read it, and no copy was made
+    assert len(kept) >= 2 and all(
+        [np.shares_memory(v, big) for v in kept]
+    )  # two products read it, and no copy was made
     B = np.ones((3, 3))
     C = tg.operators.hessian(tg.Const(lambda x: ((B @ x) ** 3).sum()), np.ones(3))
     before = C @ np.ones(3)
@@ -314,11 +335,16 @@ def test_within_a_transform():
         (lambda v: J.rmatvec(v), "jvp"),
         (lambda v: tg.operators.hessian(lambda x: (x**3).sum(), v) @ np.ones(2), "hvp"),
     ):
-        with pytest.raises(tg.errors.DroppedDerivativeError, match=rf"operators\..* @ v: .* use \.{instead}\(v\)"):
+        with pytest.raises(
+            tg.errors.DroppedDerivativeError, match=rf"operators\..* @ v: .* use \.{instead}\(v\)"
+        ):
             tg.grad(lambda v: (v * product(v)).sum())(np.ones(2))
 
 
-@pytest.mark.parametrize("make", [lambda f: tg.operators.hessian(f, X), lambda f: tg.operators.gauss_newton(lambda x: x[:2] * f(x), X)])
+@pytest.mark.parametrize(
+    "make",
+    [lambda f: tg.operators.hessian(f, X), lambda f: tg.operators.gauss_newton(lambda x: x[:2] * f(x), X)],
+)
 def test_many_in_sequence_at_one_point(make):
     """From the forty-first on they are replayed."""
     operator = make(cubed_norm)
@@ -376,25 +402,49 @@ def vector(x):
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: tg.operators.hessian(vector, X), NotScalarError, r"operators.hessian\(vector\).*returned shape \(5,\)"),
+        (
+            lambda: tg.operators.hessian(vector, X),
+            NotScalarError,
+            r"operators.hessian\(vector\).*returned shape \(5,\)",
+        ),
         (
             lambda: tg.operators.hessian(cubed_norm, np.arange(5)),
             ArgumentError,
             r"hessian\(cubed_norm\): argument 0 has dtype int64",
         ),
-        (lambda: tg.operators.hessian(lambda z: abs(z).sum(), X + 1j), ArgumentError, "linear for real factors only"),
+        (
+            lambda: tg.operators.hessian(lambda z: abs(z).sum(), X + 1j),
+            ArgumentError,
+            "linear for real factors only",
+        ),
         (lambda: tg.operators.jacobian(vector, X + 1j), ArgumentError, "holomorphic=True"),
         (lambda: tg.operators.jacobian(lambda x: "a", X), ArgumentError, "returned str, no float array"),
-        (lambda: tg.operators.hessian(cubed_norm, X).update(np.ones(3)), ShapeError, r"x is float64\(3,\) now.*made for float64\(5,\)"),
+        (
+            lambda: tg.operators.hessian(cubed_norm, X).update(np.ones(3)),
+            ShapeError,
+            r"x is float64\(3,\) now.*made for float64\(5,\)",
+        ),
         (lambda: tg.operators.hessian(cubed_norm, X) @ np.ones(4), ValueError, "(?i)dimension mismatch"),
-        (lambda: tg.operators.hessian(cubed_norm, X).hvp(np.ones(4)), ShapeError, r"the tangent has shape \(4,\)"),
+        (
+            lambda: tg.operators.hessian(cubed_norm, X).hvp(np.ones(4)),
+            ShapeError,
+            r"the tangent has shape \(4,\)",
+        ),
         (
             lambda: tg.operators.hessian(cubed_norm, X).hvp(X, out=np.ones(4)),
             ShapeError,
             r"out= .*float64\(5,\).*got float64\(4,\)",
         ),
-        (lambda: tg.operators.hessian(cubed_norm, X).hvp(X, out=np.ones(5, int)), ShapeError, r"got int64\(5,\)"),
-        (lambda: tg.operators.jacobian(vector, X).vjp(np.ones(4)), ShapeError, r"the cotangent has shape \(4,\)"),
+        (
+            lambda: tg.operators.hessian(cubed_norm, X).hvp(X, out=np.ones(5, int)),
+            ShapeError,
+            r"got int64\(5,\)",
+        ),
+        (
+            lambda: tg.operators.jacobian(vector, X).vjp(np.ones(4)),
+            ShapeError,
+            r"the cotangent has shape \(4,\)",
+        ),
     ],
 )
 def test_bad_input(call, error, text):

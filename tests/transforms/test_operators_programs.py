@@ -1,4 +1,5 @@
-"""Random programs that write in place: products of tg.linearize and tg.operators against jvp, vjp, hvp, which have their own judges."""
+"""Random programs that write in place: products of tg.linearize and tg.operators against jvp, vjp, hvp, which
+have their own judges."""
 
 import contextlib
 
@@ -22,7 +23,9 @@ def answer(f):
 def same(a, b):
     if isinstance(a, type) or isinstance(b, type):
         return a is b
-    return a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-12 + 1e-12 * np.nan_to_num(abs(b)).max(initial=0), equal_nan=True)
+    return a.shape == b.shape and np.allclose(
+        a, b, rtol=1e-9, atol=1e-12 + 1e-12 * np.nan_to_num(abs(b)).max(initial=0), equal_nan=True
+    )
 
 
 def judged(seed):
@@ -42,7 +45,9 @@ def judged(seed):
             with contextlib.suppress(AliasError):  # of a transform inside, outside of all others
                 g(x + 0.1)
             again = product(J)
-            assert same(np.asarray(first), np.asarray(again)), f"seed {seed}, a second product\n{source(program).text}"
+            assert same(np.asarray(first), np.asarray(again)), (
+                f"seed {seed}, a second product\n{source(program).text}"
+            )
             return first
 
         return f
@@ -53,7 +58,9 @@ def judged(seed):
         def f():
             H = tg.operators.hessian(make()[0], x)
             found = [np.asarray(product(H)) for _ in range(5)]
-            assert all([same(y, found[0]) for y in found]), f"seed {seed}, replayed: {found}\n{source(program).text}"
+            assert all([same(y, found[0]) for y in found]), (
+                f"seed {seed}, replayed: {found}\n{source(program).text}"
+            )
             return found[0]
 
         return f
@@ -64,12 +71,17 @@ def judged(seed):
         "J^T w": (linear(lambda J: J.T(w)), lambda: tg.vjp(make()[0], x)[1](w)),
         "gradient": (hessian(lambda H: H.gradient), lambda: tg.grad(make()[0])(x)),
         "H v": (hessian(lambda H: H @ v), lambda: tg.hvp(make()[0], x, v)),
-        "H V": (hessian(lambda H: H @ np.stack([v, x], 1)), lambda: np.stack([tg.hvp(make()[0], x, u) for u in (v, x)], 1)),
+        "H V": (
+            hessian(lambda H: H @ np.stack([v, x], 1)),
+            lambda: np.stack([tg.hvp(make()[0], x, u) for u in (v, x)], 1),
+        ),
     }
     with np.errstate(all="ignore"):
         for form, (ours, want) in forms.items():
             got, wanted = answer(ours), answer(want)
-            assert same(got, wanted), f"seed {seed}, {form}: {got} instead of {wanted}\n{source(program).text}"
+            assert same(got, wanted), (
+                f"seed {seed}, {form}: {got} instead of {wanted}\n{source(program).text}"
+            )
     return not isinstance(wanted, type)
 
 

@@ -1,4 +1,5 @@
-"""Each operation's word `batch`, proved on whatever the table of operations calls it with: values, tangents and cotangents."""
+"""Each operation's word `batch`, proved on whatever the table of operations calls it with: values, tangents
+and cotangents."""
 
 import collections
 import functools
@@ -20,7 +21,11 @@ UNPROVED = {
     "without_eta",
 }  # only met at corners, or on a device
 UNPROVED |= {"sum_over_ranks", "rows_over_ranks", "shifted"}  # over ranks (tests/parallel)
-UNPROVED |= {"last_writer", "places_of", "first_chosen"}  # only met where an index differs from sample to sample (test_vmap_indices.py)
+UNPROVED |= {
+    "last_writer",
+    "places_of",
+    "first_chosen",
+}  # only met where an index differs from sample to sample (test_vmap_indices.py)
 
 
 @functools.cache
@@ -32,7 +37,9 @@ def all_calls():
     return calls
 
 
-HERE = {name: entry for name, entry in PRIMITIVES.items() if not declared_late(entry)}  # the others: tests/ops/test_scipy_names.py
+HERE = {
+    name: entry for name, entry in PRIMITIVES.items() if not declared_late(entry)
+}  # the others: tests/ops/test_scipy_names.py
 WORDED = sorted(name for name, entry in HERE.items() if entry.prim.batch is not None)
 
 
@@ -56,7 +63,8 @@ def test_a_wrong_word_is_found():
     calls = all_calls()
     with np.errstate(all="ignore"):
         for word, name in (
-            ("matrix", "solve_triangular"), ("matrix", "matmul"), ("elementwise", "inv"), ("axis", "transpose"), ("moves", "conj"),
+            ("matrix", "solve_triangular"), ("matrix", "matmul"), ("elementwise", "inv"), ("axis",
+            "transpose"), ("moves", "conj"),
             ("elementwise", "broadcast_to"), ("matrix", "sum"), ("axis", "reshape"), ("moves", "exp"),
         ):  # fmt: skip
             assert failing(word, calls[name].values()) is not None, (word, name)
@@ -64,8 +72,12 @@ def test_a_wrong_word_is_found():
 
 def test_most_operations_have_a_word():
     """What an operation says by its forward rule, or as NumPy's ufunc, it need not say again."""
-    counts = collections.Counter(b if isinstance(b := PRIMITIVES[n].prim.batch, str) else "own rule" for n in WORDED)
-    print(f"{len(WORDED)} of {len(HERE)} operations have a word: {dict(counts)}; without: {sorted(set(HERE) - set(WORDED))}")
+    counts = collections.Counter(
+        b if isinstance(b := PRIMITIVES[n].prim.batch, str) else "own rule" for n in WORDED
+    )
+    print(
+        f"{len(WORDED)} of {len(HERE)} operations have a word: {dict(counts)}; without: {sorted(set(HERE) - set(WORDED))}"
+    )
     assert counts["elementwise"] > 120 and len(WORDED) > 0.9 * len(HERE)
 
 

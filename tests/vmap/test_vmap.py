@@ -146,16 +146,55 @@ M = np.random.default_rng(4).normal(size=(4, 3, 2))
 C = np.arange(6.0).reshape(2, 3) - 2
 WITHOUT_DERIVATIVE = {
     "compared": lambda x, m: (x > 0, x < C, C.T >= m, x[0] > C, 3 > x, x == m.T, np.equal(x, x[::-1])),
-    "argmax": lambda x, m: (np.argmax(m), np.argmax(m, 0), np.argmin(m, axis=-1), np.argmax(m, axis=1, keepdims=True), x.argmax()),
+    "argmax": lambda x, m: (
+        np.argmax(m),
+        np.argmax(m, 0),
+        np.argmin(m, axis=-1),
+        np.argmax(m, axis=1, keepdims=True),
+        x.argmax(),
+    ),
     "kept": lambda x, m: (np.argmax(m, keepdims=True), np.argmax(x[0]), np.nanargmax(m, 0)),
-    "argsort": lambda x, m: (np.argsort(m), np.argsort(m, axis=0), np.argsort(m, axis=None), np.lexsort((x,))),
-    "any": lambda x, m: (np.any(m > 0), (m > 0).all(0), np.any(m > 1, axis=(0, 1)), np.any(x[0] > 0), np.all(m > 0, keepdims=True)),
-    "counted": lambda x, m: (np.count_nonzero(m > 0, axis=1), np.sum(x > 0), (x > 0).sum() * x, (x > 0) * 1.0 @ m),
-    "logical": lambda x, m: (np.logical_and(m > 0, x[:, None] > 0) | (m < -1), ~(x > 0), np.bitwise_and(x > 0, True)),
-    "searched": lambda x, m: (np.searchsorted(np.sort(x), 0.1), np.digitize(x, np.array([-1, 0, 1.0])), np.isin(x, [x[0]])),
+    "argsort": lambda x, m: (
+        np.argsort(m),
+        np.argsort(m, axis=0),
+        np.argsort(m, axis=None),
+        np.lexsort((x,)),
+    ),
+    "any": lambda x, m: (
+        np.any(m > 0),
+        (m > 0).all(0),
+        np.any(m > 1, axis=(0, 1)),
+        np.any(x[0] > 0),
+        np.all(m > 0, keepdims=True),
+    ),
+    "counted": lambda x, m: (
+        np.count_nonzero(m > 0, axis=1),
+        np.sum(x > 0),
+        (x > 0).sum() * x,
+        (x > 0) * 1.0 @ m,
+    ),
+    "logical": lambda x, m: (
+        np.logical_and(m > 0, x[:, None] > 0) | (m < -1),
+        ~(x > 0),
+        np.bitwise_and(x > 0, True),
+    ),
+    "searched": lambda x, m: (
+        np.searchsorted(np.sort(x), 0.1),
+        np.digitize(x, np.array([-1, 0, 1.0])),
+        np.isin(x, [x[0]]),
+    ),
     "close": lambda x, m: (np.isclose(m, m * 1.0), np.signbit(x), np.floor(x), x // 0.3, np.round(x, 1)),
-    "composed": lambda x, m: (np.median(x), np.percentile(m, 30, axis=0), np.interp(x, np.sort(m[:, 0]), m[:, 1]), np.cov(m)),
-    "elements": lambda x, m: (np.array([x[0], 1.0, m[0, 0]]), np.vectorize(lambda a: a * 2)(x), np.fromiter((a for a in x), float)),
+    "composed": lambda x, m: (
+        np.median(x),
+        np.percentile(m, 30, axis=0),
+        np.interp(x, np.sort(m[:, 0]), m[:, 1]),
+        np.cov(m),
+    ),
+    "elements": lambda x, m: (
+        np.array([x[0], 1.0, m[0, 0]]),
+        np.vectorize(lambda a: a * 2)(x),
+        np.fromiter((a for a in x), float),
+    ),
 }
 
 
@@ -180,7 +219,9 @@ def recurrence(x):
     return y @ A @ y
 
 
-@pytest.mark.parametrize("f", [recurrence, tg.grad(recurrence), tg.hessian(recurrence), tg.jacobian(tg.grad(recurrence))])
+@pytest.mark.parametrize(
+    "f", [recurrence, tg.grad(recurrence), tg.hessian(recurrence), tg.jacobian(tg.grad(recurrence))]
+)
 def test_programs_that_write(f):
     agree(f, X)
 
@@ -211,7 +252,12 @@ def test_in_transforms():
     weights = np.arange(1.0, 5)
     over = lambda run: lambda X: (run(X) * weights).sum()
     loop = lambda X: np.stack([f(x) for x in X])
-    for t in (tg.grad, lambda g: lambda x: tg.hvp(g, x, X * 0.3), lambda g: lambda x: tg.jvp(g, (x,), (X,))[1], tg.hessian):
+    for t in (
+        tg.grad,
+        lambda g: lambda x: tg.hvp(g, x, X * 0.3),
+        lambda g: lambda x: tg.jvp(g, (x,), (X,))[1],
+        tg.hessian,
+    ):
         np.testing.assert_allclose(t(over(tg.vmap(f)))(X), t(over(loop))(X), rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(tg.jacobian(tg.vmap(f))(X), tg.jacobian(loop)(X), rtol=1e-12, atol=1e-13)
 
@@ -219,8 +265,10 @@ def test_in_transforms():
 def test_around_transforms():
     v = np.array([0.3, -1.0, 0.5])
     for g in (
-        tg.grad(f), tg.value_and_grad(f), tg.hessian(f), tg.jacobian(lambda x: x * f(x)), lambda x: tg.hvp(f, x, x),
-        lambda x: tg.jvp(f, (x,), (v,)), lambda x: tg.vjp(lambda y: y * f(y), x)[1](v), lambda x: tg.hmp(f, x, np.eye(3)),
+        tg.grad(f), tg.value_and_grad(f), tg.hessian(f), tg.jacobian(lambda x: x * f(x)), lambda x: tg.hvp(f,
+        x, x),
+        lambda x: tg.jvp(f, (x,), (v,)), lambda x: tg.vjp(lambda y: y * f(y), x)[1](v), lambda x: tg.hmp(f, x,
+        np.eye(3)),
         tg.checkpoint(f), tg.grad(lambda x: tg.checkpoint(lambda y: np.sin(y) * f(y))(x).sum()),
     ):  # fmt: skip
         agree(g, X)
@@ -233,7 +281,11 @@ def test_vmap_in_vmap():
     np.testing.assert_allclose(pairs, [[x @ A @ y + recurrence(x * y) for y in X] for x in X], rtol=1e-12)
     g = tg.grad(lambda m: (tg.vmap(tg.vmap(tg.grad(recurrence), in_axes=1), in_axes=2)(m) ** 2).sum())
     turned = m.transpose(2, 1, 0)
-    want = tg.grad(lambda m: sum([(tg.grad(recurrence)(m[:, i, k] * 1.0) ** 2).sum() for i in range(4) for k in range(2)]))
+    want = tg.grad(
+        lambda m: sum(
+            [(tg.grad(recurrence)(m[:, i, k] * 1.0) ** 2).sum() for i in range(4) for k in range(2)]
+        )
+    )
     np.testing.assert_allclose(g(turned), want(turned), rtol=1e-11)
 
 
@@ -248,7 +300,8 @@ def test_rules_of_the_user():
 
 
 def test_rules_run_once_where_they_can():
-    """For all samples at once; one after another where they ask for plain arrays, or do another thing with others."""
+    """For all samples at once; one after another where they ask for plain arrays, or do another thing with
+    others."""
     calls = []
 
     def noted(x):
@@ -265,8 +318,16 @@ def test_rules_run_once_where_they_can():
         (tg.rule(lambda x, y: np.sin(x) * y.sum(), vjp=of_two), 2),
         (tg.rule(lambda x: (np.sin(x), x.sum()), jvp=lambda t, out, x: (np.cos(x) * t[0], t[0].sum())), 1),
         (tg.rule(plainly, vjp=lambda g, out, x: 2 * g * x), 1),
-        (tg.rule(lambda x: x * 2 if x[0] > 0 else x * 3, vjp=lambda g, out, x: g * np.where(x[0] > 0, 2.0, 3.0)), 1),
-        (tg.rule(lambda x: x * x if isinstance(x, np.ndarray) else x * 7, vjp=lambda g, out, x: 2 * g * x), 1),
+        (
+            tg.rule(
+                lambda x: x * 2 if x[0] > 0 else x * 3, vjp=lambda g, out, x: g * np.where(x[0] > 0, 2.0, 3.0)
+            ),
+            1,
+        ),
+        (
+            tg.rule(lambda x: x * x if isinstance(x, np.ndarray) else x * 7, vjp=lambda g, out, x: 2 * g * x),
+            1,
+        ),
     ]
     for r, arity in cases:
         stacks = (X, X[::-1] * 0.5)[:arity]
@@ -295,7 +356,9 @@ def test_on_cupy(xp):
         y[rows] += x[:2]
         v = y[::2]
         v *= 3.0
-        return xp.where(y > 0, y, a @ x).sum() + xp.exp(-x @ x) + xp.cumsum(x).max() + xp.linalg.solve(a, x)[1]
+        return (
+            xp.where(y > 0, y, a @ x).sum() + xp.exp(-x @ x) + xp.cumsum(x).max() + xp.linalg.solve(a, x)[1]
+        )
 
     for h in (g, tg.grad(g), lambda x: tg.hvp(g, x, x), tg.hessian(g)):
         want = np.stack([host(h(x)) for x in stack])
@@ -334,7 +397,11 @@ def test_jacobians_by_batches_of_sweeps(mode, xp, monkeypatch):
         return (g(x)["y"] ** 2).sum()
 
     directions = xp.asarray(np.random.default_rng(7).normal(size=(9, 12)))
-    calls = [lambda: tg.jacobian(g, mode=mode)(x), lambda: tg.hessian(scalar)(x), lambda: tg.hmp(scalar, x, directions)]
+    calls = [
+        lambda: tg.jacobian(g, mode=mode)(x),
+        lambda: tg.hessian(scalar)(x),
+        lambda: tg.hmp(scalar, x, directions),
+    ]
     want = {}
     for few, room in ((1000, 1 << 22), (2, 1 << 22), (2, 300)):
         monkeypatch.setattr("tapegrad._transforms.many_directions.FEW_SWEEPS", few)
@@ -351,7 +418,9 @@ def test_a_rule_that_takes_plain_arrays_is_swept_one_after_another():
     r = tg.rule(lambda x: np.sin(x), vjp=lambda g, out, x: np.asarray(g) * np.cos(x))
     x = np.arange(10.0)
     np.testing.assert_allclose(tg.jacobian(r)(x), np.diag(np.cos(x)), rtol=1e-15)
-    np.testing.assert_allclose(tg.jacobian(lambda x: tg.jacobian(r)(x) @ np.ones(10))(x), -np.diag(np.sin(x)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        tg.jacobian(lambda x: tg.jacobian(r)(x) @ np.ones(10))(x), -np.diag(np.sin(x)), rtol=1e-12, atol=1e-12
+    )
 
 
 # --- branches ---
@@ -370,7 +439,9 @@ def test_a_branch_on_which_all_samples_agree():
 
 def test_a_branch_on_which_they_differ():
     with pytest.raises(
-        BatchError, match=r"vmap\(g\): .*test_vmap.py:\d+: `if`.* differs between samples \(true for \d of 4\).*numpy.where"
+        BatchError,
+        match=r"vmap\(g\): .*test_vmap.py:\d+: `if`.* differs between samples \(true for \d of "
+        r"4\).*numpy.where",
     ):
 
         def g(x):
@@ -439,7 +510,12 @@ def test_captured_views_of_one_memory():
         column[:] = x
         block[...] *= x[1]
         block.T[0] = x[:2]
-        return (z * z.conj()).real.sum() + (z * z).imag.sum() + (square * square.T.reshape(3, 4)).sum() + column[1] * every[0] * parts[1]
+        return (
+            (z * z.conj()).real.sum()
+            + (z * z).imag.sum()
+            + (square * square.T.reshape(3, 4)).sum()
+            + column[1] * every[0] * parts[1]
+        )
 
     for h in (g, tg.grad(g), lambda x: tg.hvp(g, x, x)):
         agree(h, X)
@@ -458,7 +534,10 @@ def test_captured_data_stay():
     assert (data == A).all()
 
 
-@pytest.mark.parametrize("outer", [lambda g: tg.vmap(g), lambda g: tg.vmap(tg.grad(g)), lambda g: tg.grad(lambda X: tg.vmap(g)(X).sum())])
+@pytest.mark.parametrize(
+    "outer",
+    [lambda g: tg.vmap(g), lambda g: tg.vmap(tg.grad(g)), lambda g: tg.grad(lambda X: tg.vmap(g)(X).sum())],
+)
 def test_state_from_sample_to_sample_raises(outer):
     total, table = np.zeros(1), np.zeros((2, 3))
 
@@ -485,7 +564,9 @@ def test_state_from_sample_to_sample_raises(outer):
         return x.sum()
 
     for g in (add, read_then_write, count, row, scatter):
-        with pytest.raises(BatchError, match=r"test_vmap.py:\d+: a captured array of shape .* from sample to sample"):
+        with pytest.raises(
+            BatchError, match=r"test_vmap.py:\d+: a captured array of shape .* from sample to sample"
+        ):
             outer(g)(X)
 
 
@@ -502,7 +583,11 @@ def test_state_in_names_and_containers_raises():
         held["last"] = held["last"] + x
         return held["last"].sum()
 
-    for g, where in ((lambda x: (log.append(x.sum()), x.sum())[1], "a list"), (name, "a name of an outer function"), (item, "a dict")):
+    for g, where in (
+        (lambda x: (log.append(x.sum()), x.sum())[1], "a list"),
+        (name, "a name of an outer function"),
+        (item, "a dict"),
+    ):
         for h in (g, tg.grad(g)):
             with pytest.raises(BatchError, match=f"keeps a value in {where}"):
                 tg.vmap(h)(X)
@@ -542,15 +627,24 @@ def test_what_is_kept_and_not_handed_on():
             agree(h, X)
         looped(g)(X)
         after = leaves([log, held, last, cell.h, cell.trace])
-        for h in (lambda g: tg.vmap(g), lambda g: tg.grad(lambda X: tg.vmap(lambda x: (g(x) ** 2).sum())(X).sum())):
+        for h in (
+            lambda g: tg.vmap(g),
+            lambda g: tg.grad(lambda X: tg.vmap(lambda x: (g(x) ** 2).sum())(X).sum()),
+        ):
             h(g)(X)
             assert same(leaves([log, held, last, cell.h, cell.trace]), after)
         over = lambda run: lambda X, t=total: (run(X) * np.arange(1.0, 5)).sum()
         batch, loop = over(tg.vmap(total)), over(lambda X, t=total: np.stack([t(x) for x in X]))
-        for t in (tg.grad, tg.hessian, lambda g: lambda x: tg.hvp(g, x, X), lambda g: lambda x: tg.jvp(g, (x,), (X,))[1]):
+        for t in (
+            tg.grad,
+            tg.hessian,
+            lambda g: lambda x: tg.hvp(g, x, X),
+            lambda g: lambda x: tg.jvp(g, (x,), (X,))[1],
+        ):
             np.testing.assert_allclose(t(batch)(X), t(loop)(X), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(
-        tg.vmap(lambda x: tg.vmap(lambda y: of_a_list(x * y).sum())(X))(X), [[(4 * (x * y) * (x * y).sum()).sum() for y in X] for x in X]
+        tg.vmap(lambda x: tg.vmap(lambda y: of_a_list(x * y).sum())(X))(X),
+        [[(4 * (x * y) * (x * y).sum()).sum() for y in X] for x in X],
     )
 
 
@@ -634,13 +728,19 @@ def test_random_numbers():
     seeded = lambda x: x + np.random.default_rng(7).standard_normal(3)
     agree(seeded, X)
     agree(tg.grad(lambda x: (seeded(x) ** 2).sum()), X)
-    for g in (lambda x: x + rng.standard_normal(3), lambda x: x * np.random.rand(), lambda x: x * np.random.default_rng().normal()):
+    for g in (
+        lambda x: x + rng.standard_normal(3),
+        lambda x: x * np.random.rand(),
+        lambda x: x * np.random.default_rng().normal(),
+    ):
         for h in (g, tg.jacobian(g)):
             with pytest.raises(BatchError, match=r"test_vmap.py:\d+: numpy.random: .* the same numbers"):
                 tg.vmap(h)(X)
     with pytest.raises(BatchError, match="Python's `random`"):
         tg.vmap(lambda x: x * random.random())(X)
-    made_inside = lambda x: (lambda r: tg.vmap(lambda y: y * r.standard_normal())(X) @ x)(np.random.default_rng(3))
+    made_inside = lambda x: (lambda r: tg.vmap(lambda y: y * r.standard_normal())(X) @ x)(
+        np.random.default_rng(3)
+    )
     with pytest.raises(BatchError, match="the same numbers"):
         tg.vmap(made_inside)(X)
 
@@ -650,11 +750,16 @@ def test_random_numbers():
 
 def test_bad_axes():
     g = lambda x: x
-    with pytest.raises(ShapeError, match=r"vmap\(<lambda>\): argument 0: axis 2 is out of range for shape \(4, 3\)"):
+    with pytest.raises(
+        ShapeError, match=r"vmap\(<lambda>\): argument 0: axis 2 is out of range for shape \(4, 3\)"
+    ):
         tg.vmap(g, in_axes=2)(X)
     with pytest.raises(ShapeError, match="argument 1: axis 0 is out of range for float, which has no axes"):
         tg.vmap(lambda x, y: x)(X, 2.0)
-    with pytest.raises(ShapeError, match="numbers of samples differ: 4 along axis 0 of argument 0, 3 along axis 0 of argument 1"):
+    with pytest.raises(
+        ShapeError,
+        match="numbers of samples differ: 4 along axis 0 of argument 0, 3 along axis 0 of argument 1",
+    ):
         tg.vmap(lambda x, y: x)(X, A)
     with pytest.raises(ArgumentError, match="maps no argument"):
         tg.vmap(g, in_axes=None)(X)
@@ -728,7 +833,9 @@ OUTER = {
     "grad": lambda f: tg.grad(lambda x: np.sin(f(x)).sum()),
     "jvp": lambda f: lambda x: tg.jvp(f, (x,), (x + 1,))[1],
     "prepare": lambda f: lambda x: tg.prepare(f, x).value(x),
-    "prepare with Const": lambda f: lambda x: tg.prepare(lambda x, c: f(x) * c, x, tg.Const(2.0)).value(x, tg.Const(2.0)),
+    "prepare with Const": lambda f: (
+        lambda x: tg.prepare(lambda x, c: f(x) * c, x, tg.Const(2.0)).value(x, tg.Const(2.0))
+    ),
     "vmap": lambda f: lambda x: tg.vmap(lambda y, c: f(y) * c, in_axes=(0, None))(x[None], tg.Const(2.0)),
 }
 
@@ -736,7 +843,8 @@ OUTER = {
 @pytest.mark.parametrize("outer", OUTER)
 @pytest.mark.parametrize("order", ORDERS)
 def test_stacks_that_a_transform_around_knows(order, outer):
-    """Captured by its function, or its argument, in any order of memory: buffers end as a loop leaves them."""
+    """Captured by its function, or its argument, in any order of memory: buffers end as a loop leaves
+    them."""
     stack, left = ORDERS[order](np.sin(np.arange(36.0)).reshape(4, 3, 3)), np.zeros(5)
 
     def g(a):
@@ -834,13 +942,18 @@ def test_an_element_of_a_view_is_all_that_is_read():
     x = np.arange(6.0).reshape(3, 2) / 7
     want = [f(row) for row in x]
     left = waves.copy()
-    for form in (tg.vmap(f), lambda x: tg.vmap(tg.value_and_grad(f))(x)[0], lambda x: tg.prepare(tg.vmap(f), x).value(x)):
+    for form in (
+        tg.vmap(f),
+        lambda x: tg.vmap(tg.value_and_grad(f))(x)[0],
+        lambda x: tg.prepare(tg.vmap(f), x).value(x),
+    ):
         waves[:] = 0.5
         assert np.allclose(form(x), want) and np.array_equal(waves, left)
 
 
 def test_a_rule_that_reads_its_result_under_several_transforms():
-    """The slope of tanh is worked out of its value, which counts for nothing in the derivative of the slope."""
+    """The slope of tanh is worked out of its value, which counts for nothing in the derivative of the
+    slope."""
     w = np.array([[1.0, 0.2], [-0.3, 0.8]])
     flow = lambda z: np.tanh(w @ z) + z
     f = lambda x: np.linalg.slogdet(tg.jacobian(flow)(x))[1] + (flow(x) ** 2).sum()
@@ -852,8 +965,10 @@ def test_a_rule_that_reads_its_result_under_several_transforms():
 
 
 WRITES_OF_ITSELF = {
-    "reversed": "b[::-1] = b", "a view": "v = b[::-1]; v[...] = b", "ravel": "b.ravel()[::-1] = b", "places": "b[[1, 2, 0]] = b",
-    "copyto": "np.copyto(b[::-1], b)", "sum": "b += b", "sort": "b.sort()", "swap": "b[:1], b[-1:] = b[-1:], b[:1]",
+    "reversed": "b[::-1] = b", "a view": "v = b[::-1]; v[...] = b", "ravel": "b.ravel()[::-1] = b",
+    "places": "b[[1, 2, 0]] = b",
+    "copyto": "np.copyto(b[::-1], b)", "sum": "b += b", "sort": "b.sort()",
+    "swap": "b[:1], b[-1:] = b[-1:], b[:1]",
     "flat": "b.flat = b[::-1]",
 }  # fmt: skip
 

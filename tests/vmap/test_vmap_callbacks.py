@@ -1,5 +1,5 @@
-"""SciPy's functions of functions, whose steps depend on values, under `vmap` and in recordings: as a loop over the samples and as a plain
-call, in both modes and all orders."""
+"""SciPy's functions of functions, whose steps depend on values, under `vmap` and in recordings: as a loop
+over the samples and as a plain call, in both modes and all orders."""
 
 import numpy as np
 import pytest
@@ -38,21 +38,30 @@ def result_object(x):
 
 
 def system(x):
-    return scipy.optimize.root(lambda z: [z[0] + 0.1 * z[1] ** 2 - x[0], z[1] + 0.1 * z[0] - x[1]], [0.0, 0.0]).x @ x[:2]
+    return (
+        scipy.optimize.root(lambda z: [z[0] + 0.1 * z[1] ** 2 - x[0], z[1] + 0.1 * z[0] - x[1]], [0.0, 0.0]).x
+        @ x[:2]
+    )
 
 
 def minimum(x):
-    found = scipy.optimize.minimize(lambda z: ((z - x[:2]) ** 2).sum() + 0.1 * np.cos(z[0] * x[2]), np.zeros(2))
+    found = scipy.optimize.minimize(
+        lambda z: ((z - x[:2]) ** 2).sum() + 0.1 * np.cos(z[0] * x[2]), np.zeros(2)
+    )
     return found.x @ x[:2] + found.fun
 
 
 def fitted(x):
-    p, covariance = scipy.optimize.curve_fit(lambda t, u, v: u * np.exp(-0.1 * t) + v * t, np.arange(12.0), DATA + x[0], p0=[1.0, 1.0])
+    p, covariance = scipy.optimize.curve_fit(
+        lambda t, u, v: u * np.exp(-0.1 * t) + v * t, np.arange(12.0), DATA + x[0], p0=[1.0, 1.0]
+    )
     return p @ x[1:3] + covariance[0, 0]
 
 
 def integral(x):
-    return scipy.integrate.quad(lambda s, p: np.exp(-p * s) * np.sin(x[1] + s), 0, np.exp(0.3 * x[0]), args=(x[2],))[0]
+    return scipy.integrate.quad(
+        lambda s, p: np.exp(-p * s) * np.sin(x[1] + s), 0, np.exp(0.3 * x[0]), args=(x[2],)
+    )[0]
 
 
 FUNCTIONS = [oscillator, bracketed, of_arguments, result_object, system, minimum, fitted, integral]
@@ -102,8 +111,13 @@ def test_refusals():
         return scipy.optimize.root(right, [0.0, 0.0]).x.sum()
 
     ragged = lambda x: scipy.integrate.solve_ivp(lambda t, y: -y * x[0] ** 2, (0.0, 1.0), [x[1]]).y[0, -1]
-    counted = lambda x: scipy.optimize.fsolve(lambda z: np.exp(z) - 9.0 + 9.0 * x[0], 1.0, full_output=True)[1]["nfev"] * x[1]
-    for f, told in (written, r"root goes another way .* writes a captured array"), (ragged, "solve_ivp gives shapes that differ.*t_eval="):
+    counted = lambda x: (
+        scipy.optimize.fsolve(lambda z: np.exp(z) - 9.0 + 9.0 * x[0], 1.0, full_output=True)[1]["nfev"] * x[1]
+    )
+    for f, told in (
+        (written, r"root goes another way .* writes a captured array"),
+        (ragged, "solve_ivp gives shapes that differ.*t_eval="),
+    ):
         with pytest.raises(BatchError, match=told):
             tg.vmap(f)(np.array([[0.1, 1.0], [9.0, 1.0], [3.0, 2.0]]))
     with pytest.raises(KeyError):
@@ -125,7 +139,9 @@ def test_recorded_flags():
     """A flag that turns is seen; one who reads counts is run as it is."""
 
     def flagged(x):
-        found = scipy.optimize.minimize(lambda z: (z[0] - x) ** 2 + 0.1 * z[0] ** 4, [0.0], options={"maxiter": 4}, method="CG")
+        found = scipy.optimize.minimize(
+            lambda z: (z[0] - x) ** 2 + 0.1 * z[0] ** 4, [0.0], options={"maxiter": 4}, method="CG"
+        )
         return found.x[0] if found.success else -x
 
     def counted(x):
@@ -144,13 +160,22 @@ def test_recorded_flags():
 
 def test_factorisations_whose_form_depends_on_values():
     """A real Schur form has blocks where eigenvalues are complex: the samples here have one, none and one."""
-    stack = np.stack([np.array([[1.0, 2.0], [-1.5, 0.5]]), np.array([[1.0, 0.3], [0.2, 3.0]]), np.array([[0.5, 1.0], [-2.0, 0.3]])])
+    stack = np.stack(
+        [
+            np.array([[1.0, 2.0], [-1.5, 0.5]]),
+            np.array([[1.0, 0.3], [0.2, 3.0]]),
+            np.array([[0.5, 1.0], [-2.0, 0.3]]),
+        ]
+    )
     invariant = lambda a: (abs(scipy.linalg.schur(a)[0]) ** 2).sum() + scipy.linalg.ldl(a + a.T)[1].sum()
     each = np.stack([tg.grad(invariant)(a) for a in stack])
     assert np.allclose(tg.vmap(tg.grad(invariant))(stack), each, rtol=1e-10)
     assert np.allclose(tg.grad(lambda s: tg.vmap(invariant)(s).sum())(stack), each, rtol=1e-10)
     p = tg.prepare(tg.vmap(invariant), stack)
-    assert np.allclose(p(stack), [invariant(a) for a in stack], rtol=1e-12) and "scipy.linalg.schur" in p.report()
+    assert (
+        np.allclose(p(stack), [invariant(a) for a in stack], rtol=1e-12)
+        and "scipy.linalg.schur" in p.report()
+    )
     with pytest.raises(BatchError, match="numpy.union1d gives shapes that differ between samples"):
         tg.vmap(lambda x: np.union1d(x, np.array([1.0, 2.0])))(np.array([[1.0, 2.0], [1.0, 3.0]]))
 
@@ -171,7 +196,9 @@ def test_one_engine_of_random_numbers_is_not_shared():
     def f(x):
         engine = scipy.stats.qmc.Halton(2, seed=np.random.default_rng(5))
         square = lambda t: np.exp(-x[0] * (t * t).sum(0))
-        return scipy.integrate.qmc_quad(square, np.zeros(2), np.exp(x[:2]), n_points=8, n_estimates=2, qrng=engine).integral
+        return scipy.integrate.qmc_quad(
+            square, np.zeros(2), np.exp(x[:2]), n_points=8, n_estimates=2, qrng=engine
+        ).integral
 
     with pytest.raises(BatchError):
         tg.vmap(f)(X)
@@ -183,22 +210,31 @@ def test_an_object_for_each_sample_is_refused():
 
 
 def test_parts_of_results_that_a_search_made():
-    """Those with a formula have their derivative; the others are loud, where nothing is tracked they are plain."""
+    """Those with a formula have their derivative; the others are loud, where nothing is tracked they are
+    plain."""
     times = np.linspace(0, 1, 9)
     data = 1.4 * np.exp(-0.8 * times)  # the model can be it: the search ends where the last digits are right
     model = lambda a: lambda p: p[0] * np.exp(-p[1] * times * a) - data
-    slope = lambda a: lambda p: np.stack([np.exp(-p[1] * times * a), -p[0] * times * a * np.exp(-p[1] * times * a)], 1)
+    slope = lambda a: (
+        lambda p: np.stack([np.exp(-p[1] * times * a), -p[0] * times * a * np.exp(-p[1] * times * a)], 1)
+    )
     quadratic = lambda a: lambda x: a * x[0] ** 2 + 2 * x[1] ** 2 + x[0] * x[1]
     linear = lambda a: lambda x: [a * x[0] - 1, x[1] + x[0] - 2]
     opt = scipy.optimize
     right = (
-        lambda a: (opt.least_squares(model(a), [1.0, 1.0], slope(a), xtol=1e-15, ftol=1e-15, gtol=1e-15).jac ** 2).sum(),
-        lambda a: (opt.leastsq(model(a), [1.0, 1.0], Dfun=slope(a), full_output=True, xtol=1e-14, ftol=1e-14)[1] ** 2).sum(),
+        lambda a: (
+            opt.least_squares(model(a), [1.0, 1.0], slope(a), xtol=1e-15, ftol=1e-15, gtol=1e-15).jac ** 2
+        ).sum(),
+        lambda a: (
+            opt.leastsq(model(a), [1.0, 1.0], Dfun=slope(a), full_output=True, xtol=1e-14, ftol=1e-14)[1] ** 2
+        ).sum(),
     )
     for f in right:
         np.testing.assert_allclose(tg.value_and_grad(f)(1.3)[0], f(1.3), 1e-6)
         np.testing.assert_allclose(tg.grad(f)(1.3), (f(1.3 + 1e-4) - f(1.3 - 1e-4)) / 2e-4, 1e-5)
-        np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.array([1.3, 0.9])), [tg.grad(f)(1.3), tg.grad(f)(0.9)], 1e-7)
+        np.testing.assert_allclose(
+            tg.vmap(tg.grad(f))(np.array([1.3, 0.9])), [tg.grad(f)(1.3), tg.grad(f)(0.9)], 1e-7
+        )
     loud = (
         lambda a: opt.minimize(quadratic(a), [1.0, 1.0], method="BFGS").hess_inv[0, 0],
         lambda a: np.sum(opt.minimize(quadratic(a), [1.0, 1.0], method="BFGS").hess_inv * 2.0),
@@ -206,7 +242,9 @@ def test_parts_of_results_that_a_search_made():
         lambda a: opt.leastsq(model(a), [1.0, 1.0], full_output=True)[2]["fvec"].sum(),
         lambda a: np.asarray(opt.root(linear(a), [0.0, 0.0]).fjac).sum(),
         lambda a: opt.fsolve(linear(a), [0.0, 0.0], full_output=True)[1]["r"].sum(),
-        lambda a: opt.basinhopping(quadratic(a), [1.0, 1.0], niter=1, rng=1).lowest_optimization_result.x.sum(),
+        lambda a: opt.basinhopping(
+            quadratic(a), [1.0, 1.0], niter=1, rng=1
+        ).lowest_optimization_result.x.sum(),
     )
     for f in loud:
         with pytest.raises(tg.errors.NoRuleError, match="what the search made on its way"):
@@ -218,12 +256,16 @@ def test_parts_of_results_that_a_search_made():
 
 
 BINARY = (
-    "add subtract multiply divide power floor_divide remainder fmod divmod less less_equal equal not_equal greater greater_equal "
-    "logical_and logical_or logical_xor maximum minimum fmax hypot arctan2 copysign nextafter heaviside logaddexp isclose float_power"
+    "add subtract multiply divide power floor_divide remainder fmod divmod less less_equal equal not_equal "
+    "greater greater_equal "
+    "logical_and logical_or logical_xor maximum minimum fmax hypot arctan2 copysign nextafter heaviside "
+    "logaddexp isclose float_power"
 ).split()
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if k % 6 == 5 else pytest.mark.long) for k, n in enumerate(BINARY)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if k % 6 == 5 else pytest.mark.long) for k, n in enumerate(BINARY)]
+)
 def test_a_list_is_an_operand_of_each_sample(name):
     """Also where it is as long as there are samples."""
     f, rows = getattr(np, name), np.array([[5.3, 2.2, 1.0], [7.7, 3.1, 2.0]])

@@ -1,4 +1,5 @@
-"""Implicit functions under `tg.vmap`: the numbers of a loop, the equations and the linear systems of all samples at once."""
+"""Implicit functions under `tg.vmap`: the numbers of a loop, the equations and the linear systems of all
+samples at once."""
 
 import itertools
 
@@ -46,7 +47,9 @@ def pair(p):
 
 
 def least(p):
-    return tg.implicit.minimum(lambda x, p: (np.cosh(x - p)).sum() + x[0] * x[1] * 0.2, newton_of_gradient)(np.zeros(2), p)
+    return tg.implicit.minimum(lambda x, p: (np.cosh(x - p)).sum() + x[0] * x[1] * 0.2, newton_of_gradient)(
+        np.zeros(2), p
+    )
 
 
 def newton_of_gradient(F, x, *params):
@@ -92,11 +95,15 @@ CASES = {
 SLOW = {"a minimum", "by gmres", "dense", "a start"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in SLOW else []) for n in CASES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] if n in SLOW else []) for n in CASES]
+)
 def test_as_in_a_loop(name):
     f, *stacks = CASES[name]
     v = [np.cos(np.arange(x.size)).reshape(x.shape).astype(x.dtype) for x in stacks]
-    for form, batched, loop in itertools.chain(forms(lambda: f, len(stacks), v), further_forms(lambda: f, len(stacks))):
+    for form, batched, loop in itertools.chain(
+        forms(lambda: f, len(stacks), v), further_forms(lambda: f, len(stacks))
+    ):
         got, want = batched(*stacks), loop(*stacks)
         assert same(got, want, 1e-8), f"{form}: {got} instead of {want}"
 
@@ -116,7 +123,9 @@ def counted(n):
     return calls, lambda a: (tg.implicit.root(F, solver)(np.zeros(3), a) ** 2).sum()
 
 
-@pytest.mark.parametrize("around", [lambda f: tg.vmap(tg.grad(f)), lambda f: tg.grad(lambda a: tg.vmap(f)(a).sum())])
+@pytest.mark.parametrize(
+    "around", [lambda f: tg.vmap(tg.grad(f)), lambda f: tg.grad(lambda a: tg.vmap(f)(a).sum())]
+)
 def test_the_equations_and_their_systems_are_those_of_all_samples(around):
     """F runs for the residual of each solution; beside that, as often for many samples as for one."""
     rest = []
@@ -143,7 +152,9 @@ def test_a_branch_on_which_samples_disagree():
     stack = np.array([[1.0, 2.0], [-1.0, 0.5], [-2.0, 1.5]])
     assert same(vmapped(by_pieces)(stack), looped(by_pieces)(stack))
     got = tg.grad(lambda s: (tg.vmap(by_pieces)(s) ** 2).sum())(stack)
-    np.testing.assert_allclose(got, np.where(stack.sum(1, keepdims=True) > 0, 4 * stack**3, np.sin(2 * stack)), rtol=1e-12)
+    np.testing.assert_allclose(
+        got, np.where(stack.sum(1, keepdims=True) > 0, 4 * stack**3, np.sin(2 * stack)), rtol=1e-12
+    )
 
 
 def test_one_singular_sample_is_told():
@@ -164,11 +175,17 @@ def test_matrix_free(kind):
     if kind == "root":
         g = tg.implicit.root(slope, lambda F, x0, a: solution(a))
     else:
-        g = tg.implicit.minimum(lambda x, a: (x**4 / 12 + x * x / 2 - a * x).sum(), lambda F, x0, a: solution(a))
+        g = tg.implicit.minimum(
+            lambda x, a: (x**4 / 12 + x * x / 2 - a * x).sum(), lambda F, x0, a: solution(a)
+        )
     x = np.stack([solution(a) for a in stack])
     want = 2 * x / (x * x + 1)
-    np.testing.assert_allclose(tg.vmap(tg.grad(lambda a: (g(np.zeros(n), a) ** 2).sum()))(stack), want, rtol=1e-7)
-    np.testing.assert_allclose(tg.grad(lambda s: (tg.vmap(lambda a: g(np.zeros(n), a))(s) ** 2).sum())(stack), want, rtol=1e-7)
+    np.testing.assert_allclose(
+        tg.vmap(tg.grad(lambda a: (g(np.zeros(n), a) ** 2).sum()))(stack), want, rtol=1e-7
+    )
+    np.testing.assert_allclose(
+        tg.grad(lambda s: (tg.vmap(lambda a: g(np.zeros(n), a))(s) ** 2).sum())(stack), want, rtol=1e-7
+    )
 
 
 def solution(a):
@@ -179,7 +196,9 @@ def solution(a):
 
 
 def test_what_is_not_finite_stays_with_its_sample():
-    g = lambda a, w: (tg.implicit.root(lambda x, a: x * x - a, lambda F, x0, a: np.sqrt(a))(np.ones(2), a) * w).sum()
+    g = lambda a, w: (
+        tg.implicit.root(lambda x, a: x * x - a, lambda F, x0, a: np.sqrt(a))(np.ones(2), a) * w
+    ).sum()
     a, w = np.array([[1.0, 4.0], [9.0, 1.0]]), np.array([[1.0, np.inf], [1.0, 1.0]])
     with np.errstate(invalid="ignore"):
         got = tg.vmap(tg.grad(g))(a, w)

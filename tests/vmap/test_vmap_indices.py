@@ -53,7 +53,9 @@ PROGRAMS = {
     "between slices": lambda x, m, k, i: m[:, i * 0 + 1, 1:3],
     "new axis": lambda x, m, k, i: m[None, k, ..., k],
     "of values": lambda x, m, k, i: x[np.argmax(x)] * x[np.argsort(x)][0],
-    "take": lambda x, m, k, i: np.take(m, i, axis=2) + np.take(x, i + 7, mode="wrap")[0] + np.take(x, i - 1, mode="clip")[1],
+    "take": lambda x, m, k, i: (
+        np.take(m, i, axis=2) + np.take(x, i + 7, mode="wrap")[0] + np.take(x, i - 1, mode="clip")[1]
+    ),
     "captured": lambda x, m, k, i: TABLE[k] * x + TABLE[k, i[0]],
     "with a mask": lambda x, m, k, i: m[np.array([True, False, True]), :, k],
     "negative": lambda x, m, k, i: x[-k],
@@ -72,7 +74,9 @@ def test_indices(name):
         got, want = vmapped(g)(X, M, K, I), looped(g)(X, M, K, I)
         assert same(got, want), (got, want)
     got = tg.grad(lambda X: (tg.vmap(lambda *args: weighed(f(*args)))(X, M, K, I) * WEIGHTS[:4]).sum())(X)
-    want = tg.grad(lambda X: sum([weighed(f(X[n] * 1.0, M[n], K[n], I[n])) * WEIGHTS[n] for n in range(4)]))(X)
+    want = tg.grad(lambda X: sum([weighed(f(X[n] * 1.0, M[n], K[n], I[n])) * WEIGHTS[n] for n in range(4)]))(
+        X
+    )
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
     twice = [np.stack([a, a[::-1]]) for a in (X, M, K, I)]
     want = [[f(*[np.copy(a[p, q]) for a in twice]) for q in range(4)] for p in range(2)]
@@ -117,7 +121,13 @@ def of_rows(x):
 def reduced(x):
     chosen = x[x > -9.0 * (x[0] > 0)]  # of some samples all
     return np.stack(
-        [np.exp(x[x < 0]).sum(), np.prod(x[x > 0]), chosen.copy().sum(), np.clip(x[x > 0], 0.1, 0.4).sum(), (x[x > 0] > 1.0).any() * x[0]]
+        [
+            np.exp(x[x < 0]).sum(),
+            np.prod(x[x > 0]),
+            chosen.copy().sum(),
+            np.clip(x[x > 0], 0.1, 0.4).sum(),
+            (x[x > 0] > 1.0).any() * x[0],
+        ]
     )
 
 
@@ -136,17 +146,22 @@ def with_rows_of_a_sample(x):
 
 
 @pytest.mark.parametrize(
-    "f", [halved, by_function, kept_in_domain, of_rows, reduced, in_a_captured_array, with_rows_of_a_sample], ids=lambda f: f.__name__
+    "f",
+    [halved, by_function, kept_in_domain, of_rows, reduced, in_a_captured_array, with_rows_of_a_sample],
+    ids=lambda f: f.__name__,
 )
 def test_masks_that_differ(f):
-    """As a loop, in three forms; no function meets an element that its mask kept from it; some samples choose none."""
+    """As a loop, in three forms; no function meets an element that its mask kept from it; some samples choose
+    none."""
     given = np.concatenate([X, [[0.5, 0.2, 0.7], [-0.5, -0.2, -0.7]]])
     slope = np.linspace(1.0, 2.0, 3)
     with np.errstate(all="raise", under="ignore"):
         np.testing.assert_allclose(tg.vmap(f)(given * 1.0), [f(x) for x in given * 1.0], 1e-12, 1e-14)
         one = lambda x: (f(x) ** 2).sum()
         for form in (tg.grad(one), lambda x: tg.jvp(f, (x,), (slope,))[1], lambda x: tg.hvp(one, x, slope)):
-            np.testing.assert_allclose(tg.vmap(form)(given * 1.0), [form(x) for x in given * 1.0], 1e-12, 1e-13)
+            np.testing.assert_allclose(
+                tg.vmap(form)(given * 1.0), [form(x) for x in given * 1.0], 1e-12, 1e-13
+            )
         outside = tg.grad(lambda X: tg.vmap(one)(X).sum())(given * 1.0)
         np.testing.assert_allclose(outside, [tg.grad(one)(x) for x in given * 1.0], 1e-12, 1e-13)
 
@@ -158,11 +173,16 @@ def test_what_a_mask_that_differs_refuses():
         return y
 
     of_chosen = (
-        lambda v: v, lambda v: v.shape[0], len, lambda v: v[0], lambda v: v @ v, lambda v: np.sort(v).sum(), sum, lambda v: v + X[0],
+        lambda v: v, lambda v: v.shape[0], len, lambda v: v[0], lambda v: v @ v, lambda v: np.sort(v).sum(),
+        sum, lambda v: v + X[0],
         np.add.reduce, np.cumsum, np.linalg.norm, np.max, float, np.asarray,
     )  # fmt: skip
     for f in (*[lambda x, g=g: g(x[x > 0]) for g in of_chosen], another_mask):
-        with pytest.raises(BatchError, match="mask that differs between samples.*numpy.where|a value is asked for|differs between samples"):
+        with pytest.raises(
+            BatchError,
+            match="mask that differs between samples.*numpy.where|a value is asked for|differs between "
+            "samples",
+        ):
             tg.vmap(f)(X)
 
 
@@ -175,7 +195,8 @@ def test_a_captured_argument_of_a_transform_inside_may_be_written():
         return x.sum()
 
     for f in (
-        lambda x: tg.grad(g)(table) * x, lambda x: tg.jvp(g, (table,), (x,))[1], lambda x: tg.jvp(g, (x,), (table,))[1],
+        lambda x: tg.grad(g)(table) * x, lambda x: tg.jvp(g, (table,), (x,))[1], lambda x: tg.jvp(g, (x,),
+        (table,))[1],
         lambda x: tg.hvp(lambda z: g(z) ** 2, table, x),
     ):  # fmt: skip
         np.testing.assert_allclose(tg.vmap(f)(X * 1.0), [f(x) for x in X * 1.0], 1e-13)
@@ -262,7 +283,9 @@ def counts_that_all_share(x):
     y = np.zeros(sizes.sum())
     if flags.any() and sizes[0] == 2:
         y[: sizes[0]] = parts[0] * len(flags)
-    return (y**2).sum() + x[sizes].sum() + np.repeat(x[:2], sizes).sum() + parts[1][flags].sum() * int(sizes[1])
+    return (
+        (y**2).sum() + x[sizes].sum() + np.repeat(x[:2], sizes).sum() + parts[1][flags].sum() * int(sizes[1])
+    )
 
 
 FILLED = [order_of_a_sort, back_pointers, chosen_one_by_one, counted_in_cells, counts_that_all_share]
@@ -288,9 +311,12 @@ def test_arrays_of_integers_made_outside_are_told():
 
 
 INTEGERS = {
-    "argmax": lambda a: np.argmax(a), "argmin": lambda a: np.argmin(a), "count": lambda a: np.count_nonzero(a > a.mean()),
-    "sum of a mask": lambda a: (a < a.mean()).sum(), "searchsorted": lambda a: np.searchsorted(np.sort(a), a.mean()),
-    "floor": lambda a: np.floor(np.abs(a).sum()).astype(int) % 4, "difference": lambda a: np.argmax(a) - np.argmin(a) * 0,
+    "argmax": lambda a: np.argmax(a), "argmin": lambda a: np.argmin(a),
+    "count": lambda a: np.count_nonzero(a > a.mean()),
+    "sum of a mask": lambda a: (a < a.mean()).sum(), "searchsorted": lambda a: np.searchsorted(np.sort(a),
+    a.mean()),
+    "floor": lambda a: np.floor(np.abs(a).sum()).astype(int) % 4,
+    "difference": lambda a: np.argmax(a) - np.argmin(a) * 0,
 }  # fmt: skip
 USES = {
     "slice": lambda a, n: a[:n].sum() + a[n:].prod(),
@@ -332,7 +358,9 @@ SEQUENCES = [
 
 @pytest.mark.parametrize("text", SEQUENCES)
 def test_a_hidden_integer_counts_and_chooses_as_it_does_plainly(text):
-    f = eval(f"lambda x: (lambda n: 1.0 * ({text}))(np.argmax(x)) * x[0]", {"np": np, "deque": collections.deque})
+    f = eval(
+        f"lambda x: (lambda n: 1.0 * ({text}))(np.argmax(x)) * x[0]", {"np": np, "deque": collections.deque}
+    )
     X = np.array([[1.5, 2.5, 3.5], [5.0, 2.5, 3.5], [1.5, 2.5, 9.0]])
     expected = [f(x) for x in X]
     prepared = tg.prepare(f, X[0])

@@ -184,12 +184,16 @@ def by_a_pattern(layer, x):
 
 
 READERS = {
-    "attribute": lambda s: s.h, "method": lambda s: s.own(), "getattr": lambda s: getattr(s, NAME), "vars": lambda s: vars(s)[NAME],
-    "dict": lambda s: s.__dict__[NAME], "attrgetter": GET, "partial": functools.partial(lambda k, s: s.h * k, 1.0),
+    "attribute": lambda s: s.h, "method": lambda s: s.own(), "getattr": lambda s: getattr(s, NAME),
+    "vars": lambda s: vars(s)[NAME],
+    "dict": lambda s: s.__dict__[NAME], "attrgetter": GET, "partial": functools.partial(lambda k, s: s.h * k,
+    1.0),
     "descriptor": lambda s: s.reads, "__getattr__": lambda s: s.unknown, "operator": lambda s: s * 1.0,
     "iteration": lambda s: next(iter(s)),
-    "unpacked": lambda s: [*s][0], "inner": lambda s: (lambda: s.h)(), "comprehension": lambda s: [s.h for _ in range(1)][0],
-    "eval": lambda s: eval("s.h"), "object": lambda s: object.__getattribute__(s, NAME), "copy": lambda s: copy.copy(s).h,
+    "unpacked": lambda s: [*s][0], "inner": lambda s: (lambda: s.h)(),
+    "comprehension": lambda s: [s.h for _ in range(1)][0],
+    "eval": lambda s: eval("s.h"), "object": lambda s: object.__getattribute__(s, NAME),
+    "copy": lambda s: copy.copy(s).h,
     "members": lambda s: dict(inspect.getmembers(s))[NAME],
     "class": lambda s: type(s).own(s),
 }  # fmt: skip
@@ -197,7 +201,10 @@ HANDED_ON = [maybe_bound, of_another_object, rebound_argument, by_a_pattern]
 AROUND = {
     "vmap": (lambda f: tg.vmap(f)(X), lambda f: np.stack([f(x) for x in X])),
     "vmap of grad": (lambda f: tg.vmap(tg.grad(f))(X), lambda f: np.stack([tg.grad(f)(x) for x in X])),
-    "grad of vmap": (lambda f: tg.grad(lambda X: tg.vmap(f)(X).sum())(X), lambda f: tg.grad(lambda X: sum([f(x * 1.0) for x in X]))(X)),
+    "grad of vmap": (
+        lambda f: tg.grad(lambda X: tg.vmap(f)(X).sum())(X),
+        lambda f: tg.grad(lambda X: sum([f(x * 1.0) for x in X]))(X),
+    ),
 }
 
 
@@ -225,8 +232,12 @@ def test_what_hands_nothing_on(f, around):
     assert len(layer.calls) == (f in ONCE)
 
 
-@pytest.mark.parametrize("around", ["grad of vmap", *[pytest.param(a, marks=pytest.mark.long) for a in ("vmap", "vmap of grad")]])
-@pytest.mark.parametrize("f", [*map(keeping, READERS.values()), *HANDED_ON], ids=[*READERS, *[f.__name__ for f in HANDED_ON]])
+@pytest.mark.parametrize(
+    "around", ["grad of vmap", *[pytest.param(a, marks=pytest.mark.long) for a in ("vmap", "vmap of grad")]]
+)
+@pytest.mark.parametrize(
+    "f", [*map(keeping, READERS.values()), *HANDED_ON], ids=[*READERS, *[f.__name__ for f in HANDED_ON]]
+)
 def test_what_hands_something_on_is_loud(f, around):
     layer, _ = made(f, Layer if f not in HANDED_ON else Plain)
     with pytest.raises(BatchError, match="keeps a value"):
@@ -242,7 +253,8 @@ def test_text_that_is_read():
 
 @pytest.mark.parametrize("call", [
     lambda f, read: tg.vmap(f)(X, read=read), lambda f, read: tg.vmap(f)(X, tg.Const(read)),
-    lambda f, read: tg.grad(lambda X: tg.vmap(f)(X, read=read).sum())(X), lambda f, read: tg.vmap(functools.partial(f, read=read))(X),
+    lambda f, read: tg.grad(lambda X: tg.vmap(f)(X, read=read).sum())(X), lambda f,
+    read: tg.vmap(functools.partial(f, read=read))(X),
 ])  # fmt: skip
 def test_readers_among_the_arguments(call):
     layer = Layer()
@@ -369,8 +381,10 @@ def test_an_array_of_integers_that_is_bound_before_it_is_read():
 @pytest.mark.parametrize(
     "start, after",
     [
-        (np.int32(1), lambda k: np.int32(k + 1)), (np.float32(1), lambda k: k * np.float32(2)), (np.bool_(True), lambda k: ~k),
-        (fractions.Fraction(1, 2), lambda k: k + 1), (datetime.timedelta(1), lambda k: k * 2), (slice(0, 1), lambda k: slice(k.stop + 1)),
+        (np.int32(1), lambda k: np.int32(k + 1)), (np.float32(1), lambda k: k * np.float32(2)),
+        (np.bool_(True), lambda k: ~k),
+        (fractions.Fraction(1, 2), lambda k: k + 1), (datetime.timedelta(1), lambda k: k * 2), (slice(0, 1),
+        lambda k: slice(k.stop + 1)),
         (decimal.Decimal(2), lambda k: k * 2), ((START,), lambda k: (k[0] + 1,)),
         (np.datetime64("2020-01-01"), lambda k: k + np.timedelta64(1, "D")),
     ],

@@ -1,4 +1,5 @@
-"""Every operation under `tg.vmap`, against a loop over the samples: values and derivatives, inside and outside."""
+"""Every operation under `tg.vmap`, against a loop over the samples: values and derivatives, inside and
+outside."""
 
 import numpy as np
 import pytest
@@ -10,7 +11,11 @@ from tapegrad._core.primitive import layout_of
 from tapegrad._core.trees import leaves
 
 X = np.random.default_rng(0).uniform(0.2, 1.8, (4, 3))
-CASES = [c for c in all_cases() if any(np.asarray(a).dtype.kind in "fc" for a in c.inputs if not isinstance(a, (list, tuple)))]
+CASES = [
+    c
+    for c in all_cases()
+    if any(np.asarray(a).dtype.kind in "fc" for a in c.inputs if not isinstance(a, (list, tuple)))
+]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -56,8 +61,13 @@ def in_order(x, order):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_memory_order_of_results(case, order):
-    """Each sample of a result lies as the result of one sample does: whether a reshape of it is a view depends on it."""
-    active = [n for n, a in enumerate(case.inputs) if not isinstance(a, (list, tuple)) and np.asarray(a).dtype.kind in "fc"]
+    """Each sample of a result lies as the result of one sample does: whether a reshape of it is a view
+    depends on it."""
+    active = [
+        n
+        for n, a in enumerate(case.inputs)
+        if not isinstance(a, (list, tuple)) and np.asarray(a).dtype.kind in "fc"
+    ]
     seen = []
 
     def f(*xs):
@@ -66,7 +76,9 @@ def test_memory_order_of_results(case, order):
             given[n] = x
         y = case.f(*given)
         found = [layout_of(v) for v in leaves(y) if v is not None]
-        seen.append([(v.flags.c_contiguous, v.flags.f_contiguous) for v in found if getattr(v, "ndim", 0) > 1])
+        seen.append(
+            [(v.flags.c_contiguous, v.flags.f_contiguous) for v in found if getattr(v, "ndim", 0) > 1]
+        )
         return y
 
     stacks = [in_order(np.asarray(case.inputs[n]), order) for n in active]
@@ -78,7 +90,8 @@ def test_memory_order_of_results(case, order):
 
 
 def test_what_runs_on_one_sample_after_the_other_is_reported():
-    """Operations without a word for batching, those whose settings leave none, and the solver of an implicit function."""
+    """Operations without a word for batching, those whose settings leave none, and the solver of an implicit
+    function."""
     knots = np.array([0.0, 1.0, 2.0])
     root = tg.implicit.root(lambda x, a: x * x - a, lambda F, x0, a: np.sqrt(a))
     for f, name in (
@@ -98,8 +111,10 @@ def test_tests_of_values_are_run_for_all_samples_at_once():
     x, y, shared = X.copy(), X[:, :2, None].copy(), np.arange(6.0).reshape(2, 3)
     x[2, 1], x[0, 0], y[1, 1] = np.inf, -np.inf, x[1, 2]
     for f in (
-        lambda x, y: np.isclose(x, y), lambda x, y: np.isclose(x, shared), lambda x, y: np.isclose(shared, x.min() + y, rtol=0.5),
-        lambda x, y: np.isclose(x[0], y), lambda x, y: np.isneginf(x), lambda x, y: np.isposinf(x), lambda x, y: np.iscomplex(x),
+        lambda x, y: np.isclose(x, y), lambda x, y: np.isclose(x, shared), lambda x, y: np.isclose(shared,
+        x.min() + y, rtol=0.5),
+        lambda x, y: np.isclose(x[0], y), lambda x, y: np.isneginf(x), lambda x, y: np.isposinf(x), lambda x,
+        y: np.iscomplex(x),
         lambda x, y: np.isreal(x), lambda x, y: np.fix(x),
     ):  # fmt: skip
         p = tg.prepare(tg.vmap(f), x, y)

@@ -1,5 +1,5 @@
-"""Random programs that write in place under `tg.vmap`, against a loop over the samples: right or loud, captured arrays included; and
-loud is hardly one that hands nothing from sample to sample."""
+"""Random programs that write in place under `tg.vmap`, against a loop over the samples: right or loud,
+captured arrays included; and loud is hardly one that hands nothing from sample to sample."""
 
 import itertools
 from collections import Counter
@@ -17,7 +17,15 @@ from tapegrad._core.trees import leaves
 from tapegrad.errors import AliasError, BatchError
 
 SAMPLES = 3
-NAMES = "value", "vmap of grad", "vmap of jvp", "grad of vmap", "vmap of hvp", "hvp of vmap", "grad of vmap of grad"  # at one point
+NAMES = (
+    "value",
+    "vmap of grad",
+    "vmap of jvp",
+    "grad of vmap",
+    "vmap of hvp",
+    "hvp of vmap",
+    "grad of vmap of grad",
+)  # at one point
 
 
 def hands_on(make, stack):
@@ -28,11 +36,15 @@ def hands_on(make, stack):
     for x in stack:
         alone = make()
         column.append(alone[0](x.copy(order="K")))
-    return not (same([np.stack([host(y) for y in column])], want, 1e-12) and same(leaves(alone[1]()), leaves(of_loop[1]()), 1e-12))
+    return not (
+        same([np.stack([host(y) for y in column])], want, 1e-12)
+        and same(leaves(alone[1]()), leaves(of_loop[1]()), 1e-12)
+    )
 
 
 def disagree(f, more):
-    """Is there no plain vmap over the samples of both points either, for branches and masks on which they disagree?"""
+    """Is there no plain vmap over the samples of both points either, for branches and masks on which they
+    disagree?"""
     try:
         vmapped(f)(more)
     except BatchError as e:
@@ -50,12 +62,18 @@ def judged(seed, found, samples=SAMPLES, xp=np, all_forms=True):
             state = hands_on(make, stack)
             more = xp.concatenate([stack, *near([stack])])
             state = state or hands_on(make, more)
-        except AliasError:  # an inner transform of an array that its function captured, too: without vmap as well
+        except (
+            AliasError
+        ):  # an inner transform of an array that its function captured, too: without vmap as well
             found["alias"] += 1
             return
         anew = lambda: make()[0]
-        caught = [("caught", *of) for _, *of in forms(lambda: around(make()[0], seed, xp), 1, [directions], 1)]
-        for form, batched, loop in itertools.chain(forms(anew, 1, [directions]), further_forms(anew, 1) if all_forms else (), caught):
+        caught = [
+            ("caught", *of) for _, *of in forms(lambda: around(make()[0], seed, xp), 1, [directions], 1)
+        ]
+        for form, batched, loop in itertools.chain(
+            forms(anew, 1, [directions]), further_forms(anew, 1) if all_forms else (), caught
+        ):
             try:
                 want = loop(stack)
             except AliasError:
@@ -65,11 +83,15 @@ def judged(seed, found, samples=SAMPLES, xp=np, all_forms=True):
                 got = batched(stack)
             except BatchError as e:
                 hands = state and ("sample to sample" in str(e) or "keeps a value" in str(e))
-                known = (form not in NAMES and disagree(make()[0], more)) or (form == "caught" and "except" in str(e))
+                known = (form not in NAMES and disagree(make()[0], more)) or (
+                    form == "caught" and "except" in str(e)
+                )
                 found["state" if hands else "disagree" if known else "refused"] += 1
                 continue
             got, want = [[host(y) for y in leaves(ys)] for ys in (got, want)]
-            assert same(got, want, 1e-6), f"seed {seed}, {form}: {got} instead of {want}\n{source(program).text}"
+            assert same(got, want, 1e-6), (
+                f"seed {seed}, {form}: {got} instead of {want}\n{source(program).text}"
+            )
             found["right"] += 1
         of_loop, of_batch = make(), make()
         try:
@@ -80,7 +102,9 @@ def judged(seed, found, samples=SAMPLES, xp=np, all_forms=True):
             vmapped(of_batch[0])(stack)
         except BatchError:
             return
-        assert same(leaves(of_batch[1]()), leaves(of_loop[1]()), 1e-6), f"seed {seed}, captured arrays\n{source(program).text}"
+        assert same(leaves(of_batch[1]()), leaves(of_loop[1]()), 1e-6), (
+            f"seed {seed}, captured arrays\n{source(program).text}"
+        )
 
 
 def run(seeds, samples=SAMPLES, xp=np, sparsely=False):
@@ -88,7 +112,9 @@ def run(seeds, samples=SAMPLES, xp=np, sparsely=False):
     for seed in seeds:
         judged(seed, found, samples, xp, not sparsely or seed % 6 == 0)
     print(dict(found))
-    assert found["right"] > 0.6 * found.total() and found["refused"] <= 0.02 * (found["right"] + found["refused"]), found
+    assert found["right"] > 0.6 * found.total() and found["refused"] <= 0.02 * (
+        found["right"] + found["refused"]
+    ), found
 
 
 @pytest.mark.filterwarnings("ignore")

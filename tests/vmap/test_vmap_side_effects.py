@@ -1,5 +1,5 @@
-"""Integers, strings, lists of such, arrays of integers, bytes and iterators that a function under `tg.vmap` alters: what it gives does not
-depend on them, or it is told; counts are of one run."""
+"""Integers, strings, lists of such, arrays of integers, bytes and iterators that a function under `tg.vmap`
+alters: what it gives does not depend on them, or it is told; counts are of one run."""
 
 import array
 import collections
@@ -54,7 +54,12 @@ def counters():
     """(its name, a function that goes one further and gives a number)"""
     owner, numbers, words, mixed = Owner(), [1], ["a"], [np.ones(2)]
     named, met, queue = {"n": 1}, {0}, collections.deque([1])
-    flags, integers, raw, doubles = np.ones(3, bool), np.ones((2, 2), int), bytearray(b"\1"), array.array("i", [1])
+    flags, integers, raw, doubles = (
+        np.ones(3, bool),
+        np.ones((2, 2), int),
+        bytearray(b"\1"),
+        array.array("i", [1]),
+    )
     cell = 1
 
     def of_cell():
@@ -111,7 +116,12 @@ def counters():
         held[0] += 1
         return held[0]
 
-    numbered, chosen, failure, setting = (), frozenset(), ValueError(0), contextvars.ContextVar("setting", default=0)
+    numbered, chosen, failure, setting = (
+        (),
+        frozenset(),
+        ValueError(0),
+        contextvars.ContextVar("setting", default=0),
+    )
     waiting, die, doubles_of_c = Queue(), random.Random(0), (ctypes.c_double * 2)(1.0, 1.0)
     pair, mapped = Pair(1, 1.0), mmap.mmap(-1, 8)
     waiting.put(1)
@@ -155,13 +165,18 @@ def counters():
         return int(pair.number)
 
     kept_aside = [
-        in_a_tuple, in_a_frozenset, of_an_exception, of_a_context, of_the_process, waited_for, field, number, lambda: Single().count,
-        lambda: die.randint(1, 10**6), functools.partial(of_array, doubles_of_c, 1), functools.partial(of_array, mapped, 3),
-        functools.partial(of_array, memoryview(bytearray(4)), 2), functools.partial(of_array, memoryview(bytearray(16)).cast("d"), 1),
+        in_a_tuple, in_a_frozenset, of_an_exception, of_a_context, of_the_process, waited_for, field, number,
+        lambda: Single().count,
+        lambda: die.randint(1, 10**6), functools.partial(of_array, doubles_of_c, 1),
+        functools.partial(of_array, mapped, 3),
+        functools.partial(of_array, memoryview(bytearray(4)), 2), functools.partial(of_array,
+        memoryview(bytearray(16)).cast("d"), 1),
     ]  # fmt: skip
-    return [attribute, attribute_of_attribute, of_class, of_function, of_cell, of_global, member, appended, beside_an_array, of_a_set,
+    return [attribute, attribute_of_attribute, of_class, of_function, of_cell, of_global, member, appended,
+    beside_an_array, of_a_set,
             of_a_queue, default], [by_key], [
-        functools.partial(of_array, integers, (1, 0)), functools.partial(of_array, raw, 0), functools.partial(of_array, doubles, 0),
+        functools.partial(of_array, integers, (1, 0)), functools.partial(of_array, raw, 0),
+        functools.partial(of_array, doubles, 0),
         functools.partial(of_array, flags, 1),
     ], kept_aside  # fmt: skip
 
@@ -419,7 +434,8 @@ READERS = {
 
 @pytest.mark.parametrize("read", READERS.values(), ids=list(READERS))
 def test_whoever_reads_a_count_is_found(read):
-    """A stand-in for the count notes each way to its value: the results are those of a loop, or it is told."""
+    """A stand-in for the count notes each way to its value: the results are those of a loop, or it is
+    told."""
 
     def function():
         owner = types.SimpleNamespace(n=0)

@@ -92,7 +92,8 @@ def verdict(f: Callable, x: np.ndarray, timed: bool = True) -> Verdict:
         ),
         f"gradient along v {total!r}, differences {float(slope)!r} +- {apart:.1e}": abs(total - slope)
         <= TOLERANCE * max(scale, abs(slope)) + 20 * apart,
-        f"tangent {float(tangent)!r}, gradient along v {total!r}": abs(float(tangent) - total) <= 1e-8 * scale + 1e-12,
+        f"tangent {float(tangent)!r}, gradient along v {total!r}": abs(float(tangent) - total)
+        <= 1e-8 * scale + 1e-12,
         f"second order {product!r}, differences {along!r} +- {bent:.1e}": close(product, along, bent),
     }
     wrong = [words for words, holds in checks.items() if not holds]

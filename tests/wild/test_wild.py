@@ -35,7 +35,9 @@ def test_calls_are_right_or_refused(program):
     found = judged(program)
     assert {name: v.cause for name, v in found if v.outcome == "wrong"} == {}
     assert {
-        f"{program}.{name}": v.cause for name, v in found if v.outcome == "refused" and f"{program}.{name}" not in {**REFUSED, **COMPILED}
+        f"{program}.{name}": v.cause
+        for name, v in found
+        if v.outcome == "refused" and f"{program}.{name}" not in {**REFUSED, **COMPILED}
     } == {}
 
 
@@ -66,8 +68,10 @@ def write_table():
     compiled = sum(name in COMPILED for name, v in every if v.outcome == "refused")
     wrong = sum(v.outcome == "wrong" for _, v in every)
     lines = [
-        f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, {len(every) - len(right) - wrong} "
-        f"refused, {compiled} of these by compiled code. With a star: {sum(unseen)} of {len(unseen)} right. Value and gradient take "
+        f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, "
+        f"{len(every) - len(right) - wrong} "
+        f"refused, {compiled} of these by compiled code. With a star: {sum(unseen)} of {len(unseen)} right. "
+        f"Value and gradient take "
         f"{costs[len(costs) // 2]:.0f} times the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
         "",
         "| package | calls | right | cost | refused |",

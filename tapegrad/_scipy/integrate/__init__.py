@@ -14,7 +14,15 @@ from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line, warn_user
 from ..followed import Follower
 from ..linear_maps import SettingsFunction, apply_linear
-from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare, constant_like, holds_tracked, refusal_text
+from ..namespaces import (
+    SciPyNamespace,
+    as_float_array,
+    as_integer,
+    bare,
+    constant_like,
+    holds_tracked,
+    refusal_text,
+)
 from ..optimize.callback_search import ComposedFunction, Search
 from .boundary import solve_bvp
 from .ivp_adjoint import continuous_adjoint
@@ -45,7 +53,9 @@ def parabolas(y: Any, d: Any, stop: int) -> Any:
         return np.sum(y0 + 4.0 * y1 + y2, -1) * d / 3.0
     h0, h1 = d[..., 0:stop:2], d[..., 1 : stop + 1 : 2]
     both = h0 + h1
-    return np.sum(both / 6.0 * (y0 * (2.0 - h1 / h0) + y1 * (both * both / (h0 * h1)) + y2 * (2.0 - h0 / h1)), -1)
+    return np.sum(
+        both / 6.0 * (y0 * (2.0 - h1 / h0) + y1 * (both * both / (h0 * h1)) + y2 * (2.0 - h0 / h1)), -1
+    )
 
 
 @INTEGRATE.rule(itg.simpson)
@@ -68,13 +78,21 @@ def simpson(y, x=None, *, dx=1.0, axis=-1):
 @INTEGRATE.rule(itg.cumulative_simpson)
 def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
     if holds_tracked(x):
-        raise refusal_text("scipy.integrate.cumulative_simpson", "by the places of the samples", "cumulative_trapezoid, or plain x")
+        raise refusal_text(
+            "scipy.integrate.cumulative_simpson",
+            "by the places of the samples",
+            "cumulative_trapezoid, or plain x",
+        )
     y = as_float_array(y, y if holds_tracked(y) else dx)
     if x is None:
         total = apply_linear(SettingsFunction(itg.cumulative_simpson), y, axis) * dx
     else:
         x = plain_np.asarray(bare(x))
-        total = apply_linear(SettingsFunction(itg.cumulative_simpson, x=x if x.ndim == 1 else plain_np.moveaxis(x, axis, -1)), y, axis)
+        total = apply_linear(
+            SettingsFunction(itg.cumulative_simpson, x=x if x.ndim == 1 else plain_np.moveaxis(x, axis, -1)),
+            y,
+            axis,
+        )
     if initial is None:
         return total
     first = 0.0 * np.take(total, plain_np.array([0]), axis) + initial
@@ -99,7 +117,10 @@ def fixed_quad(func, a, b, args=(), n=5):
 
 
 GAUSS_POINTS = 20  # of Gauss's rule on each of the intervals that QUADPACK ended with
-NODES, WEIGHTS = [(v + shift) / 2 for v, shift in zip(plain_np.polynomial.legendre.leggauss(GAUSS_POINTS), (1.0, 0.0), strict=True)]
+NODES, WEIGHTS = [
+    (v + shift) / 2
+    for v, shift in zip(plain_np.polynomial.legendre.leggauss(GAUSS_POINTS), (1.0, 0.0), strict=True)
+]
 
 
 def open_end(v: Any) -> bool:
@@ -134,7 +155,8 @@ def nodes_between(name: str, a: Any, b: Any) -> Search:
 
 @INTEGRATE.rule(itg.quad, by_steps=True)
 def quad(
-    func, a, b, args=(), full_output=0, epsabs=1.49e-08, epsrel=1.49e-08, limit=50, points=None, weight=None, wvar=None, wopts=None,
+    func, a, b, args=(), full_output=0, epsabs=1.49e-08, epsrel=1.49e-08, limit=50, points=None, weight=None,
+    wvar=None, wopts=None,
     maxp1=50, limlst=50, complex_func=False,
 ):  # fmt: skip
     name = "scipy.integrate.quad"
@@ -142,7 +164,11 @@ def quad(
         raise ArgumentError(f"{name}: give a Python function; compiled callbacks have no derivative")
     args = args if isinstance(args, tuple) else (args,)
     if weight is not None or complex_func:
-        raise refusal_text(f"{name}(weight=, complex_func=)", "", "a function with the weight in it, and its real and imaginary part apart")
+        raise refusal_text(
+            f"{name}(weight=, complex_func=)",
+            "",
+            "a function with the weight in it, and its real and imaginary part apart",
+        )
     with nodes_between(name, a, b) as search:
         found = itg.quad(
             search.of(lambda x: func(x, *args)), float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit,
@@ -157,29 +183,41 @@ def quad(
     low, high = float(bare(a)), float(bare(b))
     ends = list(zip(info["alist"][: info["last"]], info["blist"][: info["last"]], strict=True))
     if math.isfinite(low) and math.isfinite(high):
-        ends = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in ends] if high != low else [(0.0, 1.0)]
+        ends = (
+            [((p - low) / (high - low), (q - low) / (high - low)) for p, q in ends]
+            if high != low
+            else [(0.0, 1.0)]
+        )
     with once_more(func, arrays=not search.fixed) as (func,):
         y = over_pieces(lambda x: func(x, *args), a, b, ends)
     allowed = max(10 * found[1], 1e-7 * abs(value), epsabs)
     if not abs(float(bare(y)) - value) <= allowed:
-        raise refusal_text(name, "QUADPACK extrapolated to a singular integrand", "a variable in which the integrand is smooth")
+        raise refusal_text(
+            name,
+            "QUADPACK extrapolated to a singular integrand",
+            "a variable in which the integrand is smooth",
+        )
     return value + (y - primal_of(y)), *rest
 
 
 @INTEGRATE.rule(itg.quad_vec, by_steps=True)
 def quad_vec(
-    f, a, b, epsabs=1e-200, epsrel=1e-08, norm="2", cache_size=100e6, limit=10000, workers=1, points=None, quadrature=None,
+    f, a, b, epsabs=1e-200, epsrel=1e-08, norm="2", cache_size=100e6, limit=10000, workers=1, points=None,
+    quadrature=None,
     full_output=False, *, args=(),
 ):  # fmt: skip
     with nodes_between("scipy.integrate.quad_vec", a, b) as search:
         found = itg.quad_vec(
-            search.of(lambda x: as_float_array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel, norm, cache_size, limit, 1,
+            search.of(lambda x: as_float_array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel,
+            norm, cache_size, limit, 1,
             points,
             quadrature, True,
         )  # fmt: skip
     low, high = float(bare(a)), float(bare(b))
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise refusal_text("scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t")
+        raise refusal_text(
+            "scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t"
+        )
     shares = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in found[2].intervals]
     with once_more(f, arrays=not search.fixed) as (f,):
         y = over_pieces(lambda x: as_float_array(f(x, *args)), a, b, shares)
@@ -198,15 +236,22 @@ def double_exponential(f: Any, a: Any, b: Any) -> Any:
     low, high = open_ends(a), open_ends(b)
     if (low != 0).any() or (high != 0).any():
         if not ((low == low.flat[0]).all() and (high == high.flat[0]).all()):
-            raise refusal_text("scipy.integrate.tanhsinh", "with finite and infinite limits at once", "one call for each")
+            raise refusal_text(
+                "scipy.integrate.tanhsinh", "with finite and infinite limits at once", "one call for each"
+            )
         low, high = int(low.flat[0]), int(high.flat[0])
         if low and high:
-            x, w = plain_np.sinh(math.pi / 2 * plain_np.sinh(u)), plain_np.cosh(math.pi / 2 * plain_np.sinh(u))
+            x, w = (
+                plain_np.sinh(math.pi / 2 * plain_np.sinh(u)),
+                plain_np.cosh(math.pi / 2 * plain_np.sinh(u)),
+            )
             return np.sum(f(x) * (w * math.pi / 2 * plain_np.cosh(u) * h), -1) * high
         out = plain_np.exp(math.pi / 2 * plain_np.sinh(u))
         w = out * math.pi / 2 * plain_np.cosh(u) * h
         end, sign = (a, high) if high else (b, low)
-        return np.sum(f(np.reshape(end, (*shape(end), 1)) + sign * out) * w, -1) * (1 if high > 0 or low < 0 else -1)
+        return np.sum(f(np.reshape(end, (*shape(end), 1)) + sign * out) * w, -1) * (
+            1 if high > 0 or low < 0 else -1
+        )
     s = 1 / (1 + plain_np.exp(-math.pi * plain_np.sinh(u)))
     w = math.pi * plain_np.cosh(u) * s * s[::-1] * h
     a, b = [np.reshape(v, (*shape(v), 1)) for v in (a, b)]
@@ -234,7 +279,9 @@ def evaluate_integrand(f: Any, args: Any, shown: list) -> Any:
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
     args, shown = args if isinstance(args, tuple) else (args,), []
-    found = itg.tanhsinh(evaluate_integrand(f, args, shown), bare(a), bare(b), args=bare(args), log=log, **settings)
+    found = itg.tanhsinh(
+        evaluate_integrand(f, args, shown), bare(a), bare(b), args=bare(args), log=log, **settings
+    )
     if not any(shown) and not holds_tracked(a, b, args):
         return found
     if log:
@@ -242,8 +289,14 @@ def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     more = [np.reshape(v, (*shape(v), 1)) for v in args]
     with once_more(f) as (f,):
         y = double_exponential(lambda x: f(x, *more), a, b)
-    if not bool(plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))):
-        raise refusal_text(name, "the derivative would need a finer rule than the integral", "a variable in which the integrand is smooth")
+    if not bool(
+        plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))
+    ):
+        raise refusal_text(
+            name,
+            "the derivative would need a finer rule than the integral",
+            "a variable in which the integrand is smooth",
+        )
     found.integral = found.integral + (y - primal_of(y))
     return found
 
@@ -254,12 +307,28 @@ DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
     args, shown = args if isinstance(args, tuple) else (args,), []
-    found = itg.nsum(evaluate_integrand(f, args, shown), bare(a), bare(b), step=bare(step), args=bare(args), log=log, **settings)
+    found = itg.nsum(
+        evaluate_integrand(f, args, shown),
+        bare(a),
+        bare(b),
+        step=bare(step),
+        args=bare(args),
+        log=log,
+        **settings,
+    )
     if not any(shown) and not holds_tracked(a, b, step, args):
         return found
-    first, last, by = [float(bare(v)) for v in (a, b, step)] if not any(shape(v) for v in (a, b, step, *args)) else (0.0, -math.inf, 1.0)
+    first, last, by = (
+        [float(bare(v)) for v in (a, b, step)]
+        if not any(shape(v) for v in (a, b, step, *args))
+        else (0.0, -math.inf, 1.0)
+    )
     if log or math.isinf(first) or last < first or holds_tracked(a, b, step):
-        raise refusal_text(f"{name}", "log=, arrays, from -inf, or by its limits", "a sum of one series from a finite first term")
+        raise refusal_text(
+            f"{name}",
+            "log=, arrays, from -inf, or by its limits",
+            "a sum of one series from a finite first term",
+        )
     terms = last if math.isinf(last) else (last - first) // by + 1
     count = int(min(terms, DIRECT))
     with once_more(f) as (f,):
@@ -267,7 +336,11 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
         if terms > count:  # Euler and Maclaurin
             end = first + by * count
             final = last if math.isinf(last) else first + by * (terms - 1)
-            y = y + double_exponential(lambda x: f(x, *args), end, final) / by + 0.5 * f(plain_np.float64(end), *args)
+            y = (
+                y
+                + double_exponential(lambda x: f(x, *args), end, final) / by
+                + 0.5 * f(plain_np.float64(end), *args)
+            )
             y = y if math.isinf(last) else y + 0.5 * f(plain_np.float64(final), *args)
     found.sum = found.sum + (y - primal_of(y))
     return found
@@ -292,7 +365,12 @@ def innermost_integral(func: Any, low: Any, high: Any, outer: tuple, args: tuple
 def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
     settings = {"epsabs": epsabs, "epsrel": epsrel}
     return quad(
-        ComposedFunction(lambda *given: lambda x: innermost_integral(*given, (x,), args, settings), func, gfun, hfun), a, b, **settings
+        ComposedFunction(
+            lambda *given: lambda x: innermost_integral(*given, (x,), args, settings), func, gfun, hfun
+        ),
+        a,
+        b,
+        **settings,
     )
 
 
@@ -301,7 +379,9 @@ def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel
     settings = {"epsabs": epsabs, "epsrel": epsrel}
 
     def plane(func, gfun, hfun, qfun, rfun):
-        of = lambda x: ComposedFunction(lambda *given: lambda y: innermost_integral(*given, (x, y), args, settings), func, qfun, rfun)
+        of = lambda x: ComposedFunction(
+            lambda *given: lambda y: innermost_integral(*given, (x, y), args, settings), func, qfun, rfun
+        )
         return lambda x: quad(of(x), bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
 
     return quad(ComposedFunction(plane, func, gfun, hfun, qfun, rfun), a, b, **settings)
@@ -311,14 +391,20 @@ def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel
 def nquad(func, ranges, args=None, opts=None, full_output=False):
     """The innermost integral is over the first argument."""
     if opts is not None or full_output:
-        raise ArgumentError("scipy.integrate.nquad: opts= and full_output= are not supported on a tracked Variable")
+        raise ArgumentError(
+            "scipy.integrate.nquad: opts= and full_output= are not supported on a tracked Variable"
+        )
     args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
 
     def over(k, outer, func, *ranges):
         ends = ranges[k](*outer, *args) if callable(ranges[k]) else ranges[k]
 
         def inner(func, *ranges):
-            return (lambda x: func(x, *outer, *args)) if k == 0 else lambda x: over(k - 1, (x, *outer), func, *ranges)[0]
+            return (
+                (lambda x: func(x, *outer, *args))
+                if k == 0
+                else lambda x: over(k - 1, (x, *outer), func, *ranges)[0]
+            )
 
         return quad(ComposedFunction(inner, func, *ranges), ends[0], ends[1])
 
@@ -329,7 +415,18 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
 
 
 @INTEGRATE.rule(itg.solve_ivp, by_steps=True)
-def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None, vectorized=False, args=None, **options):
+def solve_ivp(
+    fun,
+    t_span,
+    y0,
+    method="RK45",
+    t_eval=None,
+    dense_output=False,
+    events=None,
+    vectorized=False,
+    args=None,
+    **options,
+):
     return solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
 
 
@@ -338,20 +435,40 @@ FINE = 1e-3  # of odeint's tolerances are those of the method that has the deriv
 
 @INTEGRATE.rule(itg.odeint, by_steps=True)
 def odeint(
-    func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0,
+    func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None,
+    tcrit=None, h0=0.0, hmax=0.0,
     hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
 ):  # fmt: skip
     """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller
     errors."""
-    on = ComposedFunction(lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func)
-    settings = dict(rtol=rtol, atol=atol, tcrit=tcrit, h0=h0, hmax=hmax, hmin=hmin, mxstep=mxstep, mxordn=mxordn, mxords=mxords)
+    on = ComposedFunction(
+        lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func
+    )
+    settings = dict(
+        rtol=rtol,
+        atol=atol,
+        tcrit=tcrit,
+        h0=h0,
+        hmax=hmax,
+        hmin=hmin,
+        mxstep=mxstep,
+        mxordn=mxordn,
+        mxords=mxords,
+    )
     with Search("scipy.integrate.odeint", args, moves=holds_tracked(y0, t)) as search:
         slopes = search.of(on, 0 if holds_tracked(t) else 1, 2)
-        found = at_users_line(itg.odeint, slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings)
+        found = at_users_line(
+            itg.odeint, slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings
+        )
     y, rest = (found[0], found[1:]) if full_output else (found, ())
-    start, fine = as_float_array(y0), {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)}
+    start, fine = (
+        as_float_array(y0),
+        {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)},
+    )
     with once_more(on) as (on,):
-        run = solve_by_steps(on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine)
+        run = solve_by_steps(
+            on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine
+        )
     exact = np.transpose(run.y)
     y = y + (exact - primal_of(exact))
     return (y, *rest) if full_output else y

@@ -28,7 +28,10 @@ class Collocation:
 
     def __call__(self, z, *_):
         m = shape(self.mesh)[0]
-        y, more = np.reshape(z[: self.n * m], (self.n, m)), [z[self.n * m :]] if shape(z)[0] > self.n * m else []
+        y, more = (
+            np.reshape(z[: self.n * m], (self.n, m)),
+            [z[self.n * m :]] if shape(z)[0] > self.n * m else [],
+        )
         h = self.mesh[1:] - self.mesh[:-1]
         f = float_array_of(self.fun(self.mesh, y, *more))
         middle = 0.5 * (y[:, 1:] + y[:, :-1]) - 0.125 * h * (f[:, 1:] - f[:, :-1])
@@ -50,7 +53,9 @@ def spline(mesh: Any, y: Any, f: Any) -> Any:
     return PPoly(np.moveaxis(c, 1, 0), mesh, True, 1)
 
 
-def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3, max_nodes=1000, verbose=0, bc_tol=None):
+def solve_bvp(
+    fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3, max_nodes=1000, verbose=0, bc_tol=None
+):
     given = [bare(v) for v in (x, y, p, S)]
     with Search(NAME, x) as search:
         of = [search.of(f, 0, None) for f in (fun, bc)]
@@ -59,7 +64,11 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
     if not search.moves:
         return found
     if S is not None or found.y.dtype.kind == "c":
-        raise refusal_text(f"{NAME}(S=)", "with a singular term, or complex", "tapegrad.implicit.root with the collocation equations")
+        raise refusal_text(
+            f"{NAME}(S=)",
+            "with a singular term, or complex",
+            "tapegrad.implicit.root with the collocation equations",
+        )
     mesh = found.x
     if holds_tracked(x):  # the ends move, and all nodes between with them
         share = (mesh - mesh[0]) / (mesh[-1] - mesh[0])

@@ -24,7 +24,14 @@ from ...implicit import implicit_primitive, or_zeros
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare, holds_tracked
 
-METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853, "Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
+METHODS = {
+    "RK23": itg.RK23,
+    "RK45": itg.RK45,
+    "DOP853": itg.DOP853,
+    "Radau": itg.Radau,
+    "BDF": itg.BDF,
+    "LSODA": itg.LSODA,
+}
 
 
 def continuous_adjoint(method: Any = "RK45") -> type:
@@ -39,8 +46,14 @@ def continuous_adjoint(method: Any = "RK45") -> type:
     """
     base = METHODS.get(method, method)
     if not (isinstance(base, type) and issubclass(base, itg.OdeSolver)):
-        raise ArgumentError(f"continuous_adjoint: method={method!r}; it is one of {[*METHODS]}, or SciPy's class")
-    return type(base.__name__, (base,), {"continuous_adjoint": base, "__module__": base.__module__, "__doc__": base.__doc__})
+        raise ArgumentError(
+            f"continuous_adjoint: method={method!r}; it is one of {[*METHODS]}, or SciPy's class"
+        )
+    return type(
+        base.__name__,
+        (base,),
+        {"continuous_adjoint": base, "__module__": base.__module__, "__doc__": base.__doc__},
+    )
 
 
 class Flow:
@@ -75,7 +88,10 @@ class Flow:
     def states(self) -> Any:
         """(n, times)"""
         name = "scipy.integrate.solve_ivp(continuous_adjoint)"
-        return with_all(self.first, lambda values: bind(implicit_primitive(name, self.run, self.pulled, self.pushed), values, {}))[1][0]
+        return with_all(
+            self.first,
+            lambda values: bind(implicit_primitive(name, self.run, self.pulled, self.pushed), values, {}),
+        )[1][0]
 
     def run(self, *values: Any) -> tuple:
         start = plain_np.asarray(bare(self.start(values)))
@@ -83,9 +99,13 @@ class Flow:
             return (self.solved(lambda t, y: plain_np.asarray(bare(self.slope(t, y, values))), start),)
 
     def solved(self, fun: Callable, start: Any) -> Any:
-        found = itg.solve_ivp(fun, (self.times[0], self.times[-1]), start, self.method, self.times[1:], **self.options)
+        found = itg.solve_ivp(
+            fun, (self.times[0], self.times[-1]), start, self.method, self.times[1:], **self.options
+        )
         if found.status != 0:
-            raise ConvergenceError(f"scipy.integrate.solve_ivp: {found.message} (of an equation of the derivative)")
+            raise ConvergenceError(
+                f"scipy.integrate.solve_ivp: {found.message} (of an equation of the derivative)"
+            )
         return plain_np.concatenate([start[:, None], found.y], 1)
 
     def pulled(self, g, out, need, *values):
@@ -95,7 +115,9 @@ class Flow:
         adjoint, total = g[:, -1], plain_np.zeros(sum(sizes))
         for j in range(len(self.times) - 1, 0, -1):
             s = np.concatenate([Y[:, j], adjoint, total])
-            back = flow(AdjointSlope(self, list(values), wanted), self.times[[j, j - 1]], s, self.method, self.options)
+            back = flow(
+                AdjointSlope(self, list(values), wanted), self.times[[j, j - 1]], s, self.method, self.options
+            )
             adjoint, total = back[n : 2 * n, -1] + g[:, j - 1], back[2 * n :, -1]
         of_start = pullback(self.start, list(values), wanted, adjoint)
         terms: list = [None] * len(values)
@@ -107,9 +129,15 @@ class Flow:
     def pushed(self, t, out, *values):
         wanted = [k for k, d in enumerate(t) if d is not None]
         some, tangents = tuple([values[k] for k in wanted]), tuple([t[k] for k in wanted])
-        start, moved = jvp(Const(lambda *some: self.start(scatter_slopes(list(values), wanted, some))), some, tangents)
+        start, moved = jvp(
+            Const(lambda *some: self.start(scatter_slopes(list(values), wanted, some))), some, tangents
+        )
         both = flow(
-            TangentSlope(self, list(values), wanted, list(tangents)), self.times, np.concatenate([start, moved]), self.method, self.options
+            TangentSlope(self, list(values), wanted, list(tangents)),
+            self.times,
+            np.concatenate([start, moved]),
+            self.method,
+            self.options,
         )
         return (both[self.n :],)
 
@@ -139,7 +167,9 @@ class AdjointSlope:
         n, values = self.of.n, list(self.values)
         y, adjoint = s[:n], s[n : 2 * n]
         found = pullback(lambda y, values: self.of.slope(t, y, values), values, self.wanted, adjoint, y)
-        return np.concatenate([self.of.slope(t, y, values), *[-np.reshape(as_float_array(c), -1) for c in found]])
+        return np.concatenate(
+            [self.of.slope(t, y, values), *[-np.reshape(as_float_array(c), -1) for c in found]]
+        )
 
 
 class TangentSlope:
@@ -168,11 +198,21 @@ def flow(fun: Any, times: Any, y0: Any, method: type, options: dict, args: tuple
 
 
 def solve_with_adjoint(
-    fun: Any, t_span: Any, y0: Any, method: Any, t_eval: Any, dense: Any, events: Any, vectorized: Any, args: tuple, options: dict
+    fun: Any,
+    t_span: Any,
+    y0: Any,
+    method: Any,
+    t_eval: Any,
+    dense: Any,
+    events: Any,
+    vectorized: Any,
+    args: tuple,
+    options: dict,
 ) -> Any:
     if holds_tracked(t_span, t_eval, options) or dense or events is not None or vectorized:
         raise ArgumentError(
-            "scipy.integrate.solve_ivp: continuous_adjoint has no derivative by the times, and no dense_output=, events=, vectorized=; "
+            "scipy.integrate.solve_ivp: continuous_adjoint has no derivative by the times, and no "
+            "dense_output=, events=, vectorized=; "
             "give the method by its own name"
         )
     base, options = method.continuous_adjoint, bare(options)

@@ -1,9 +1,11 @@
-"""scipy.integrate.solve_ivp: SciPy computes the solution with plain numbers, the derivative is that of its steps.
+"""scipy.integrate.solve_ivp: SciPy computes the solution with plain numbers, the derivative is that of its
+steps.
 
-The stages of all accepted steps solve equations, whose right-hand sides are evaluated together. Newton's method
-on these equations, with constant Jacobians, adds one order of derivatives in each round. Its linear equations
-are solved step by step (`linear_steps`). Steps of Radau, BDF and LSODA are those of Radau's method on SciPy's
-solution. The lengths of the steps are no variables, but for the ends of the interval, which scale all of them."""
+The stages of all accepted steps solve equations, whose right-hand sides are evaluated together. Newton's
+method on these equations, with constant Jacobians, adds one order of derivatives in each round. Its linear
+equations are solved step by step (`linear_steps`). Steps of Radau, BDF and LSODA are those of Radau's method
+on SciPy's solution. The lengths of the steps are no variables, but for the ends of the interval, which scale
+all of them."""
 
 from typing import Any, NamedTuple
 
@@ -36,8 +38,8 @@ METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
 
 
 class Steps(NamedTuple):
-    """With complex numbers as pairs. `T`, `Y`, `K`: times, states and slopes of the stages, (steps, stages, n);
-    `A`, `B`: with the lengths of the steps."""
+    """With complex numbers as pairs. `T`, `Y`, `K`: times, states and slopes of the stages, (steps, stages,
+    n); `A`, `B`: with the lengths of the steps."""
 
     ends: Any
     states: Any
@@ -64,7 +66,11 @@ def recorder(method: Any, records: list) -> type:
         records[-1][4] = getattr(self, "K_extended", self.K).copy()
         return found
 
-    return type(method.__name__, (method,), {"_step_impl": step, "_dense_output_impl": interpolant, "__module__": method.__module__})
+    return type(
+        method.__name__,
+        (method,),
+        {"_step_impl": step, "_dense_output_impl": interpolant, "__module__": method.__module__},
+    )
 
 
 def explicit_steps(method: Any, records: list) -> Steps:
@@ -73,7 +79,11 @@ def explicit_steps(method: Any, records: list) -> Steps:
     starts, ends = plain_np.array([r[0] for r in records]), plain_np.array([r[1] for r in records])
     y = plain_np.array([*[r[2] for r in records], records[-1][3]])
     h, A, C, P = ends - starts, A[:s, :s], C[:s], P[:s]
-    T, A, K = starts[:, None] + C * h[:, None], A * h[:, None, None], plain_np.empty((len(records), s, y.shape[1]), y.dtype)
+    T, A, K = (
+        starts[:, None] + C * h[:, None],
+        A * h[:, None, None],
+        plain_np.empty((len(records), s, y.shape[1]), y.dtype),
+    )
     for k, (*_, slopes) in enumerate(records):
         count = len(slopes)
         K[k, :count] = slopes
@@ -96,7 +106,8 @@ def collocation_steps(found: Any) -> Steps:
 
 
 def interpolated(parts: list, T: Any) -> Any:
-    """The interpolant of each step at its times, (steps, times, n); those of LSODA, which are many, together."""
+    """The interpolant of each step at its times, (steps, times, n); those of LSODA, which are many,
+    together."""
     if not hasattr(parts[0], "yh"):
         return plain_np.swapaxes(plain_np.array([part(t) for part, t in zip(parts, T, strict=True)]), 1, 2)
     count = max([part.yh.shape[1] for part in parts])
@@ -108,7 +119,8 @@ def interpolated(parts: list, T: Any) -> Any:
 
 
 class Span:
-    """The interval as SciPy cut it. `whole`: does it reach the end? Else the steps move with the beginning."""
+    """The interval as SciPy cut it. `whole`: does it reach the end? Else the steps move with the
+    beginning."""
 
     def __init__(self, plain: Any, t_span: Any, whole: bool):
         self.plain, self.start, self.stretch = plain, plain[0], 1.0
@@ -116,7 +128,9 @@ class Span:
         if self.tracked:
             self.start = t_span[0]
             if whole and plain[0] == plain[-1]:
-                raise refusal_text(NAME, "by the ends of an interval without length", "an interval with a length")
+                raise refusal_text(
+                    NAME, "by the ends of an interval without length", "an interval with a length"
+                )
             if whole:
                 self.stretch = (t_span[1] - t_span[0]) / (plain[-1] - plain[0])
 
@@ -141,10 +155,14 @@ def times_ascend(ts: Any) -> bool:
 
 
 def check_slopes(found: Any, steps: Steps, J: Any) -> None:
-    """Are these the slopes that SciPy computed? A function that goes by something that it alters itself (a count,
-    a flag, a random generator) has given others."""
+    """Are these the slopes that SciPy computed? A function that goes by something that it alters itself (a
+    count, a flag, a random generator) has given others."""
     with plain_np.errstate(invalid="ignore"):  # of an infinite Jacobian
-        grown = abs(J) @ abs(steps.Y)[..., None] if type(J) is plain_np.ndarray else abs(found).max(initial=0.0) * plain_np.ones(1)
+        grown = (
+            abs(J) @ abs(steps.Y)[..., None]
+            if type(J) is plain_np.ndarray
+            else abs(found).max(initial=0.0) * plain_np.ones(1)
+        )
         allowed = 1e5 * plain_np.finfo(float).eps * (abs(steps.K).max(initial=0.0) + grown[..., 0])
         differ = abs(found - steps.K) > allowed
     if differ.any():
@@ -152,7 +170,8 @@ def check_slopes(found: Any, steps: Steps, J: Any) -> None:
 
 
 def check_stages(solved: Any, equations: StepEquations, rtol: Any, atol: Any) -> None:
-    """Do the states of an implicit method solve the equations with these slopes, as far as its tolerances go?"""
+    """Do the states of an implicit method solve the equations with these slopes, as far as its tolerances
+    go?"""
     steps = solved.steps
     theirs = plain_np.linalg.solve(steps.A, steps.Y - steps.states[:-1, None])
     change = steps.A @ equations.slopes(slice(None), (solved.K - theirs)[..., None])[..., 0]
@@ -179,9 +198,12 @@ STAGE_ERROR = 100.0  # tolerances by which the stages of an implicit method may 
 
 def other_values() -> GuardError:
     return GuardError(
-        f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes by something that "
-        "changes from call to call (a count, a flag, its last result, a random generator), or returns an array that it writes again; "
-        "make it a function of t and y that returns a new array, and end the interval by a terminal event where a switch is thrown"
+        f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it "
+        f"goes by something that "
+        "changes from call to call (a count, a flag, its last result, a random generator), or returns an "
+        "array that it writes again; "
+        "make it a function of t and y that returns a new array, and end the interval by a terminal event "
+        "where a switch is thrown"
     )
 
 
@@ -222,7 +244,10 @@ class SolvedSteps:
     def differentiate(self, right: RightSide, equations: StepEquations) -> None:
         steps, Y, n = self.steps, self.steps.Y, equations.n
         start = real_parts(self.start) if self.mixed else self.start
-        move, T = AxisMap(equations.forward, equations.size, equations.backward), self.span.at(steps.T.reshape(-1))
+        move, T = (
+            AxisMap(equations.forward, equations.size, equations.backward),
+            self.span.at(steps.T.reshape(-1)),
+        )
         levels = rounds = 1
         while rounds <= levels:
             slopes = right(T, np.reshape(Y, (-1, n))) * self.span.stretch
@@ -267,7 +292,9 @@ class Solution(Carrier):
         h = plain_np.diff(self.steps.ends)
         first = self.span.at(self.steps.ends)[at]
         x = (flat - first) / (plain_np.where(h == 0, 1.0, h)[at] * self.span.stretch)
-        weights = h[at][:, None] * (x[:, None] ** plain_np.arange(1.0, self.steps.P.shape[1] + 1) @ self.steps.P.T)
+        weights = h[at][:, None] * (
+            x[:, None] ** plain_np.arange(1.0, self.steps.P.shape[1] + 1) @ self.steps.P.T
+        )
         y = self.states[at] + np.reshape(weights[:, None] @ self.K[at], (len(at), -1))
         y = complex_states(y) if self.mixed else y
         return np.transpose(y) if ndim(t) else y[0]
@@ -311,7 +338,9 @@ def crossing(g: Any, sol: Any, t: float) -> Any:
     along = lambda t: np.reshape(as_float_array(g(t, sol(t))), ())
     slope = float(bare(grad(Const(lambda t: along(t)))(t)))
     if slope == 0:
-        raise refusal_text(f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed")
+        raise refusal_text(
+            f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed"
+        )
     exact: Any = plain_np.float64(t)
     for _ in range(EVENT_NEWTON_ROUNDS):
         exact = exact - along(exact) / slope
@@ -322,7 +351,9 @@ def at_events(found: Any, events: list, sol: Any) -> None:
     """t_events and y_events."""
     times = [[crossing(g, sol, float(t)) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
     pairs = zip(times, found.y_events, strict=True)
-    found.y_events = [np.stack([shifted(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys for ts, ys in pairs]
+    found.y_events = [
+        np.stack([shifted(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys for ts, ys in pairs
+    ]
     found.t_events = [np.stack(ts) if ts else t for ts, t in zip(times, found.t_events, strict=True)]
 
 
@@ -333,7 +364,13 @@ class IvpCall:
     """One call of solve_ivp, with `args` bound to the functions."""
 
     def __init__(self, fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
-        self.t_span, self.y0, self.method, self.t_eval, self.dense_output = t_span, y0, method, t_eval, dense_output
+        self.t_span, self.y0, self.method, self.t_eval, self.dense_output = (
+            t_span,
+            y0,
+            method,
+            t_eval,
+            dense_output,
+        )
         self.events, self.vectorized, self.options = events, vectorized, options
         self.args, self.jac = args, options.get("jac")
         called = [fun, *events, *([self.jac] if callable(self.jac) else [])]
@@ -343,11 +380,15 @@ class IvpCall:
         """SciPy's result, and its steps. The functions take and return plain values."""
         records: list = []
         explicit, count = self.method in EXPLICIT, len(self.events)
-        options = {**bare(self.options), "jac": functions[count]} if len(functions) > count else bare(self.options)
+        options = (
+            {**bare(self.options), "jac": functions[count]} if len(functions) > count else bare(self.options)
+        )
         found = itg.solve_ivp(
-            fun, bare(self.t_span), bare(self.y0), method=recorder(self.method, records) if explicit else self.method,
+            fun, bare(self.t_span), bare(self.y0), method=recorder(self.method,
+            records) if explicit else self.method,
             t_eval=bare(self.t_eval), dense_output=self.dense_output or not explicit,
-            events=[as_event(of, g) for of, g in zip(functions, self.events, strict=False)] or None, vectorized=self.vectorized, **options,
+            events=[as_event(of, g) for of, g in zip(functions, self.events, strict=False)] or None,
+            vectorized=self.vectorized, **options,
         )  # fmt: skip
         if not explicit:
             return found, collocation_steps(found) if found.sol.n_segments else self.no_step()
@@ -394,7 +435,9 @@ class IvpCall:
                 solved.evaluate(of(fun))
             written = shadow.written()
             if tracked and steps.K is None and steps.A.any() and (altered or written):
-                check_stages(solved, equations, self.options.get("rtol", 1e-3), self.options.get("atol", 1e-6))
+                check_stages(
+                    solved, equations, self.options.get("rtol", 1e-3), self.options.get("atol", 1e-6)
+                )
             keeps = altered or (written and not is_scratch(of(fun), written, steps))
         with once_more(*self.functions, arrays=not (altered or written)) as (fun, *events):
             if tracked:
@@ -402,7 +445,10 @@ class IvpCall:
             if not (altered or written):
                 return self.differentiable(found, solved, events)
         with once_more(*self.functions) as (fun, *events):  # for what it writes and keeps
-            T, Y = solved.span.at(steps.T.reshape(-1)), np.reshape(solved.stages(), (-1, solved.states.shape[1]))
+            T, Y = (
+                solved.span.at(steps.T.reshape(-1)),
+                np.reshape(solved.stages(), (-1, solved.states.shape[1])),
+            )
             of(fun, True)(*((T, Y) if keeps else (T[-1:], Y[-1:])))
             return self.differentiable(found, solved, events)
 
@@ -416,7 +462,12 @@ class IvpCall:
         if found.status == 1:
             far = max if times_ascend(solved.steps.ends) else min
             last = far([t for ts in was for t in ts])
-            end = next(t[k] for t, ts in zip(found.t_events, was, strict=True) for k in range(len(ts)) if ts[k] == last)
+            end = next(
+                t[k]
+                for t, ts in zip(found.t_events, was, strict=True)
+                for k in range(len(ts))
+                if ts[k] == last
+            )
             times = np.concatenate([times[: count - 1], np.reshape(end, 1)])
             states = np.concatenate([states[: count - 1], sol(end)[None]])
         if self.t_eval is None:
@@ -443,7 +494,9 @@ class PlainFunction:
         if not self.called:
             self.called = True
             if plain_np.isnan(y).any():  # SciPy would look for the first step without an end
-                raise ConvergenceError(f"{callers_line()}: {NAME}: a function gives nan at the start, t = {args[0]}")
+                raise ConvergenceError(
+                    f"{callers_line()}: {NAME}: a function gives nan at the start, t = {args[0]}"
+                )
         return y
 
 

@@ -65,8 +65,8 @@ EXPLICIT = {itg.RK23: with_end(itg.RK23), itg.RK45: with_end(itg.RK45), itg.DOP8
 
 
 class PointJacobians:
-    """The Jacobians at the stages of explicit steps as products, where the matrices would be too large. `maps`:
-    (J v, J^T w) of each stage, in the order of the steps."""
+    """The Jacobians at the stages of explicit steps as products, where the matrices would be too large.
+    `maps`: (J v, J^T w) of each stage, in the order of the steps."""
 
     def __init__(self, maps: list, shape: tuple):
         self.maps, self.shape = maps, shape
@@ -74,7 +74,10 @@ class PointJacobians:
     def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
         (k,), some = range(self.shape[0])[at], range(self.shape[1])[stages]
         X = np.broadcast_to(X, (1, len(some), *X.shape[-2:]))[0]
-        found = [[self.maps[k * self.shape[1] + s][back](v) for v in columns.T] for s, columns in zip(some, X, strict=True)]
+        found = [
+            [self.maps[k * self.shape[1] + s][back](v) for v in columns.T]
+            for s, columns in zip(some, X, strict=True)
+        ]
         return np.swapaxes(np.array(found), 1, 2)[None]
 
 
@@ -106,22 +109,26 @@ def inverses(A: Any, J: Any) -> Any:
     try:
         return np.linalg.inv(matrix)
     except np.linalg.LinAlgError:
-        raise ConvergenceError("scipy.integrate.solve_ivp: the derivative of an implicit step is singular") from None
+        raise ConvergenceError(
+            "scipy.integrate.solve_ivp: the derivative of an implicit step is singular"
+        ) from None
 
 
 ROUNDS, RESIDUAL = 20, 1e-13  # of the refinement of a step of many states, and what is left
 
 
 class StageFactors:
-    """(1 - h A J)^-1 of one step of many states. With one Jacobian for all stages the stages come apart, by the
-    eigenvectors of A; the equations with a Jacobian for each are solved by refinement."""
+    """(1 - h A J)^-1 of one step of many states. With one Jacobian for all stages the stages come apart, by
+    the eigenvectors of A; the equations with a Jacobian for each are solved by refinement."""
 
     def __init__(self, A: Any, J: Any):
         self.A, self.J = A, J
         values, self.vectors = np.linalg.eig(A)
         self.inverse, one = np.linalg.inv(self.vectors), np.eye(J.shape[1])
         # of a conjugate pair one
-        self.factors = {k: lu_factor(one - (v if v.imag else v.real) * J[-1]) for k, v in enumerate(values) if v.imag >= 0}
+        self.factors = {
+            k: lu_factor(one - (v if v.imag else v.real) * J[-1]) for k, v in enumerate(values) if v.imag >= 0
+        }
         self.whole: Any = None
 
     def __call__(self, c: Any, back: bool) -> Any:
@@ -169,10 +176,11 @@ def chained(bands: Any, d: Any, trans: str) -> Any:
 
 
 class StepEquations:
-    """The map (dy at the start, c) -> (dy at the ends of the steps, dK), and its transpose, along the last axis.
+    """The map (dy at the start, c) -> (dy at the ends of the steps, dK), and its transpose, along the last
+    axis.
 
-    `A`: (steps, stages, stages) with the lengths of the steps in it; `B`: (steps, stages); `J`: (steps, stages,
-    n, n), or a `PointJacobians`."""
+    `A`: (steps, stages, stages) with the lengths of the steps in it; `B`: (steps, stages); `J`: (steps,
+    stages, n, n), or a `PointJacobians`."""
 
     def __init__(self, A: Any, B: Any, J: Any, implicit: bool):
         if type(J) is np.ndarray and not implicit and not np.isfinite(J).all():
@@ -182,11 +190,16 @@ class StepEquations:
         self.size = self.n + self.steps * self.stages * self.n
         small = self.n <= SMALL_SYSTEM
         self.inverse = inverses(A, J) if implicit and small else None
-        self.factors = [StageFactors(*pair) for pair in zip(A, J, strict=True)] if implicit and not small else None
+        self.factors = (
+            [StageFactors(*pair) for pair in zip(A, J, strict=True)] if implicit and not small else None
+        )
         self.maps: Any = None  # (dK, dy at the end) by dy at the beginning of each step
         if small and type(J) is np.ndarray:
             slopes = self.slopes(slice(None), J)
-            self.maps = slopes.reshape(self.steps, -1, self.n), banded(np.eye(self.n) + self.moved(slice(None), slopes))
+            self.maps = (
+                slopes.reshape(self.steps, -1, self.n),
+                banded(np.eye(self.n) + self.moved(slice(None), slopes)),
+            )
 
     def forward(self, z: Any) -> Any:
         z = np.asarray(z, float)
@@ -202,7 +215,10 @@ class StepEquations:
         return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(*g.shape[:-1], self.size)
 
     def solved(self, z: Any) -> tuple:
-        c, y = z[self.n :].reshape(self.steps, self.stages, self.n, -1), np.empty((self.steps + 1, self.n, z.shape[1]))
+        c, y = (
+            z[self.n :].reshape(self.steps, self.stages, self.n, -1),
+            np.empty((self.steps + 1, self.n, z.shape[1])),
+        )
         y[0], every = z[: self.n], slice(None)
         if self.maps is None:
             K = np.empty_like(c)
@@ -219,7 +235,10 @@ class StepEquations:
     def transposed(self, g: Any) -> tuple:
         """Of `solved`."""
         end, every = (self.steps + 1) * self.n, slice(None)
-        y, K = g[:end].reshape(self.steps + 1, self.n, -1), g[end:].reshape(self.steps, self.stages, self.n, -1)
+        y, K = (
+            g[:end].reshape(self.steps + 1, self.n, -1),
+            g[end:].reshape(self.steps, self.stages, self.n, -1),
+        )
         if self.maps is None:
             c, adjoint = np.empty_like(K), y[-1]
             for k in reversed(range(self.steps)):
@@ -244,14 +263,18 @@ class StepEquations:
             return np.stack([solve(v, False) for solve, v in zip(self.factors[at], c, strict=True)])
         K = np.array(c)
         for i in range(1, self.stages):
-            moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, -1)).reshape(len(K), 1, *K.shape[2:])
+            moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, -1)).reshape(
+                len(K), 1, *K.shape[2:]
+            )
             K[:, i : i + 1] += products(self.J, at, slice(i, i + 1), moved)
         return K
 
     def slopes_back(self, at: slice, g: Any) -> Any:
         """Of `slopes`."""
         if self.inverse is not None:
-            return np.matmul(np.swapaxes(self.inverse[at], 1, 2), g.reshape(len(g), -1, g.shape[3])).reshape(g.shape)
+            return np.matmul(np.swapaxes(self.inverse[at], 1, 2), g.reshape(len(g), -1, g.shape[3])).reshape(
+                g.shape
+            )
         if self.factors is not None:
             return np.stack([solve(v, True) for solve, v in zip(self.factors[at], g, strict=True)])
         c = np.array(g)

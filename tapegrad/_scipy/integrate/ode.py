@@ -27,7 +27,9 @@ class ode(Carrier, metaclass=CarrierType):
         self.f, self.f_params, self.t, self._y, self.moves = f, (), 0.0, None, False
         self.stiff = False
         of = lambda t, y: self.at(t, y, *map(bare, self.f_params))
-        self.real = type(self)._theirs(of, None if jac is None else lambda t, y, *p: bare(as_float_array(jac(t, y, *p))))
+        self.real = type(self)._theirs(
+            of, None if jac is None else lambda t, y, *p: bare(as_float_array(jac(t, y, *p)))
+        )
 
     def at(self, t: Any, y: Any, *params: Any) -> Any:
         """The plain slope; a function that captured what is tracked is found out by it."""
@@ -62,7 +64,10 @@ class ode(Carrier, metaclass=CarrierType):
         return self
 
     def set_solout(self, solout):
-        raise ArgumentError(f"{callers_line()}: scipy.integrate.{type(self).__name__}.set_solout has no derivative; use solve_ivp(events=)")
+        raise ArgumentError(
+            f"{callers_line()}: scipy.integrate.{type(self).__name__}.set_solout has no derivative; use "
+            f"solve_ivp(events=)"
+        )
 
     def integrate(self, t, step=False, relax=False):
         start, before = self.t, self._y
@@ -70,12 +75,24 @@ class ode(Carrier, metaclass=CarrierType):
         if self.moves or holds_tracked(before, start, t, self.f_params):
             if step or relax or not self.successful():
                 raise ArgumentError(
-                    f"{callers_line()}: scipy.integrate.{type(self).__name__}.integrate has a derivative where it reaches t, "
+                    f"{callers_line()}: scipy.integrate.{type(self).__name__}.integrate has a derivative "
+                    f"where it reaches t, "
                     "without step= and relax=; use solve_ivp"
                 )
             on = ComposedFunction(lambda f: lambda t, y: f(t, y, *self.f_params), self.f)
             with once_more(on) as (on,):
-                run = solve_by_steps(on, (start, t), before, "Radau" if self.stiff else "DOP853", None, False, None, False, None, FINE)
+                run = solve_by_steps(
+                    on,
+                    (start, t),
+                    before,
+                    "Radau" if self.stiff else "DOP853",
+                    None,
+                    False,
+                    None,
+                    False,
+                    None,
+                    FINE,
+                )
             exact = run.y[:, shape(run.y)[1] - 1]
             value = value + (exact - primal_of(exact))
         self._y, self.t = value, self.real.t if step or relax or not holds_tracked(t) else t

@@ -16,7 +16,10 @@ from ..namespaces import as_float_array, bare
 from .linear_steps import PointJacobians
 
 MISSES = 32  # batches that may fail, before the points are evaluated one by one
-DENSE_STATES, DENSE_NUMBERS = 64, 1 << 25  # states of an explicit method, and numbers, of Jacobians that are kept
+DENSE_STATES, DENSE_NUMBERS = (
+    64,
+    1 << 25,
+)  # states of an explicit method, and numbers, of Jacobians that are kept
 
 
 def real_parts(y: Any) -> Any:
@@ -30,8 +33,8 @@ def complex_states(y: Any) -> Any:
 
 
 class RightSide:
-    """f at many points (t, y): at all at once, as far as its branches agree there. `in_order`: one by one, for f
-    goes by what it has altered. `vectorized`: f takes columns."""
+    """f at many points (t, y): at all at once, as far as its branches agree there. `in_order`: one by one,
+    for f goes by what it has altered. `vectorized`: f takes columns."""
 
     def __init__(self, f: Callable, mixed: bool, vectorized: bool, in_order: bool):
         self.f, self.mixed, self.vectorized, self.in_order = f, mixed, vectorized, in_order

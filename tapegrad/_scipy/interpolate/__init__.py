@@ -18,7 +18,17 @@ from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape, xp
 from ..followed import Follower, FunctionOverlay
 from ..linear_maps import AxisMap, mapped
-from ..namespaces import Carrier, CarrierType, as_float_array, bare, constant_like, holds_tracked, on_a_device, plain_argument, refusal_text
+from ..namespaces import (
+    Carrier,
+    CarrierType,
+    as_float_array,
+    bare,
+    constant_like,
+    holds_tracked,
+    on_a_device,
+    plain_argument,
+    refusal_text,
+)
 from . import fitpack as fitpack
 from . import gridded as gridded
 from . import splines as splines
@@ -42,12 +52,16 @@ class RBFInterpolator(Interpolant, metaclass=CarrierType):
     _theirs = itp.RBFInterpolator
     names = ("y", "d", "smoothing", "epsilon")
 
-    def __init__(self, y, d, neighbors=None, smoothing=0.0, kernel="thin_plate_spline", epsilon=None, degree=None):
+    def __init__(
+        self, y, d, neighbors=None, smoothing=0.0, kernel="thin_plate_spline", epsilon=None, degree=None
+    ):
         like = dtype_like(y, d, smoothing, epsilon)
         self.y, self.d, self.smoothing = as_float_array(y, like), as_float_array(d, like), smoothing
         if neighbors is not None:
             raise refusal_text(
-                "scipy.interpolate.RBFInterpolator(neighbors=)", "the neighbours change with the point", "it without neighbors="
+                "scipy.interpolate.RBFInterpolator(neighbors=)",
+                "the neighbours change with the point",
+                "it without neighbors=",
             )
         if kernel not in RBF:
             raise ValueError(f"scipy.interpolate.RBFInterpolator: `kernel` must be one of {set(RBF)}.")
@@ -56,7 +70,11 @@ class RBFInterpolator(Interpolant, metaclass=CarrierType):
         self.kernel, self.epsilon = kernel, 1.0 if epsilon is None else epsilon
         self.degree = max(DEGREE.get(kernel, -1), 0) if degree is None else int(degree)
         n, dims = shape(self.y)
-        self.powers = [p for p in plain_np.ndindex(*(self.degree + 1,) * dims) if sum(p) <= self.degree] if self.degree >= 0 else []
+        self.powers = (
+            [p for p in plain_np.ndindex(*(self.degree + 1,) * dims) if sum(p) <= self.degree]
+            if self.degree >= 0
+            else []
+        )
         self._solved = None
 
     @classmethod
@@ -65,10 +83,26 @@ class RBFInterpolator(Interpolant, metaclass=CarrierType):
             return PlainObject(x)
         d = shadow(x.d)
         d = np.reshape(d, (shape(d)[0], *x.d_shape))
-        return cls(shadow(x.y), d, None, shadow(x.smoothing), x.kernel, x.epsilon, int(x.powers.sum(1).max()) if len(x.powers) else -1)
+        return cls(
+            shadow(x.y),
+            d,
+            None,
+            shadow(x.smoothing),
+            x.kernel,
+            x.epsilon,
+            int(x.powers.sum(1).max()) if len(x.powers) else -1,
+        )
 
     def _plain(self) -> Any:
-        given = plain_argument(self.y), plain_argument(self.d), None, bare(self.smoothing), self.kernel, bare(self.epsilon), self.degree
+        given = (
+            plain_argument(self.y),
+            plain_argument(self.d),
+            None,
+            bare(self.smoothing),
+            self.kernel,
+            bare(self.epsilon),
+            self.degree,
+        )
         return self._real()(*given)
 
     def _distances(self, x: Any) -> Any:
@@ -80,7 +114,13 @@ class RBFInterpolator(Interpolant, metaclass=CarrierType):
         # (the space of polynomials is the same for all of them)
         scale = np.where(high == low, 1.0, (high - low) / 2)
         z = (x - (low + high) / 2) / scale
-        return np.stack([math.prod([z[:, i] ** k for i, k in enumerate(p) if k], start=1.0 + 0.0 * z[:, 0]) for p in self.powers], -1)
+        return np.stack(
+            [
+                math.prod([z[:, i] ** k for i, k in enumerate(p) if k], start=1.0 + 0.0 * z[:, 0])
+                for p in self.powers
+            ],
+            -1,
+        )
 
     def _weights(self) -> Any:
         n, m = shape(self.y)[0], len(self.powers)
@@ -89,11 +129,19 @@ class RBFInterpolator(Interpolant, metaclass=CarrierType):
         r2 = np.where(same, 0.0, r2)
         K = RBF[self.kernel](np.where(same, 1.0, r2))
         K = np.where(same, float(plain_np.asarray(RBF[self.kernel](plain_np.zeros(1)))[0]), K)
-        K = K + constant_like(plain_np.eye(n), r2) * np.reshape(self.smoothing + constant_like(plain_np.zeros(n), r2), (-1, 1))
+        K = K + constant_like(plain_np.eye(n), r2) * np.reshape(
+            self.smoothing + constant_like(plain_np.zeros(n), r2), (-1, 1)
+        )
         d = np.reshape(self.d, (n, -1))
         if m:
             P = self._polynomials(self.y)
-            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, constant_like(plain_np.zeros((m, m)), r2)], 1)], 0)
+            K = np.concatenate(
+                [
+                    np.concatenate([K, P], 1),
+                    np.concatenate([P.T, constant_like(plain_np.zeros((m, m)), r2)], 1),
+                ],
+                0,
+            )
             d = np.concatenate([d, constant_like(plain_np.zeros((m, shape(d)[1])), r2)], 0)
         return np.linalg.solve(K, d)
 
@@ -127,7 +175,9 @@ class PlainObject(Carrier):
     def __call__(self, *args, **kwargs):
         if holds_tracked(args, kwargs):
             raise refusal_text(
-                f"scipy.interpolate.{type(self._real).__name__}", "with these settings", "RBFInterpolator without neighbors="
+                f"scipy.interpolate.{type(self._real).__name__}",
+                "with these settings",
+                "RBFInterpolator without neighbors=",
             )
         return as_variable(self._real(*plain_argument(args), **plain_argument(kwargs)))
 
@@ -146,11 +196,25 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
         if hasattr(points, "simplices"):  # a triangulation
             self._tri, points = points, points.points
         else:
-            points = np.stack([as_float_array(p, like) for p in points], -1) if isinstance(points, tuple) else as_float_array(points, like)
+            points = (
+                np.stack([as_float_array(p, like) for p in points], -1)
+                if isinstance(points, tuple)
+                else as_float_array(points, like)
+            )
             if rescale:
-                raise refusal_text("scipy.interpolate.LinearNDInterpolator(rescale=True)", "", "points that you scaled yourself")
-            self._tri = (load("cupyx.scipy.spatial") if on_a_device((points,)) else scipy.spatial).Delaunay(bare(points))
-        self.points, self.values, self.fill_value = as_float_array(points, like), as_float_array(values, like), fill_value
+                raise refusal_text(
+                    "scipy.interpolate.LinearNDInterpolator(rescale=True)",
+                    "",
+                    "points that you scaled yourself",
+                )
+            self._tri = (load("cupyx.scipy.spatial") if on_a_device((points,)) else scipy.spatial).Delaunay(
+                bare(points)
+            )
+        self.points, self.values, self.fill_value = (
+            as_float_array(points, like),
+            as_float_array(values, like),
+            fill_value,
+        )
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -191,7 +255,11 @@ class NearestNDInterpolator(Interpolant, metaclass=CarrierType):
 
     def __init__(self, x, y, rescale=False, tree_options=None):
         like = dtype_like(x, y)
-        self.points = np.stack([as_float_array(p, like) for p in x], -1) if isinstance(x, tuple) else as_float_array(x, like)
+        self.points = (
+            np.stack([as_float_array(p, like) for p in x], -1)
+            if isinstance(x, tuple)
+            else as_float_array(x, like)
+        )
         self.values, self._options = as_float_array(y, like), (rescale, tree_options)
 
     @classmethod
@@ -223,15 +291,25 @@ def pencil_eigenvalues(A: Any, B: Any) -> Any:
         for _ in range(3 if pair is not None else 0):  # each has the derivatives of one order more
             x, e = pair[:-1], pair[-1]
             Bx, row = B @ x, v.conj()
-            K = np.concatenate([np.concatenate([A - e * B, -np.reshape(Bx, (-1, 1))], 1), np.concatenate([row[None], zero], 1)], 0)
-            pair = pair - np.linalg.solve(K, np.concatenate([A @ x - e * Bx, np.reshape(np.sum(row * x) - 1.0, 1)]))
+            K = np.concatenate(
+                [
+                    np.concatenate([A - e * B, -np.reshape(Bx, (-1, 1))], 1),
+                    np.concatenate([row[None], zero], 1),
+                ],
+                0,
+            )
+            pair = pair - np.linalg.solve(
+                K, np.concatenate([A @ x - e * Bx, np.reshape(np.sum(row * x) - 1.0, 1)])
+            )
         found.append(pair[-1] if pair is not None else value)
     return np.stack(found)
 
 
 faces_scipy = FunctionOverlay(faces, linalg=FunctionOverlay(faces.linalg, eigvals=pencil_eigenvalues))
 FOLLOWED = Follower("scipy.interpolate", "numpy.lib", scipy=faces_scipy)
-INTERPOLATE.rule(itp.approximate_taylor_polynomial, of_functions=True)(FOLLOWED.function(itp.approximate_taylor_polynomial))
+INTERPOLATE.rule(itp.approximate_taylor_polynomial, of_functions=True)(
+    FOLLOWED.function(itp.approximate_taylor_polynomial)
+)
 INTERPOLATE.constant(itp.interp2d)  # it is no more, and only says so
 
 
@@ -243,7 +321,11 @@ class NdPPoly(Interpolant, metaclass=CarrierType):
 
     def __init__(self, c, x, extrapolate=None):
         like = dtype_like(c, x)
-        self.c, self.x, self.extrapolate = as_float_array(c, like), tuple([as_float_array(v, like) for v in x]), extrapolate
+        self.c, self.x, self.extrapolate = (
+            as_float_array(c, like),
+            tuple([as_float_array(v, like) for v in x]),
+            extrapolate,
+        )
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -288,7 +370,9 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
             (fill_value, min(tol, 1e-12), max(maxiter, 4000), rescale),
         )
         if holds_tracked(points):
-            raise refusal_text("scipy.interpolate.CloughTocher2DInterpolator", "by its points", "RBFInterpolator")
+            raise refusal_text(
+                "scipy.interpolate.CloughTocher2DInterpolator", "by its points", "RBFInterpolator"
+            )
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -303,7 +387,9 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
 
     def __call__(self, *args):
         if holds_tracked(args):
-            raise refusal_text("scipy.interpolate.CloughTocher2DInterpolator", "by the place", "RBFInterpolator")
+            raise refusal_text(
+                "scipy.interpolate.CloughTocher2DInterpolator", "by the place", "RBFInterpolator"
+            )
         if not self._tracked():
             return as_variable(self._plain()(*plain_argument(args)))
         fill, *settings = self._settings
@@ -315,7 +401,9 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
         places = library.asarray(plain_argument(places))
         flat = places.reshape(-1, places.shape[-1])
         on = lambda v: real(points, v, 0.0, *settings)(flat)
-        columns = AxisMap(lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows)
+        columns = AxisMap(
+            lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows
+        )
         y = np.moveaxis(mapped(np.moveaxis(self.values, 0, -1), map=columns), -1, 0)
         outside = library.isnan(real(points, library.zeros(rows))(flat))
         y = np.where(trailing(outside, ndim(y) - 1), fill, y)
@@ -325,7 +413,8 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
 for _ours in (NdPPoly, CloughTocher2DInterpolator):
     INTERPOLATE.rule(_ours._theirs)(_ours)
 INTERPOLATE.refuse(
-    "its knots are chosen by FITPACK in two variables", "RectBivariateSpline, LSQBivariateSpline or SmoothBivariateSpline",
+    "its knots are chosen by FITPACK in two variables", "RectBivariateSpline, LSQBivariateSpline or "
+    "SmoothBivariateSpline",
     itp.bisplrep,
 )  # fmt: skip
 INTERPOLATE.follow(FOLLOWED)

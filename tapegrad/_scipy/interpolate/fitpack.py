@@ -13,7 +13,15 @@ from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..followed import device_rule
-from ..namespaces import CarrierType, as_float_array, bare, holds_tracked, on_a_device, plain_argument, refusal_text
+from ..namespaces import (
+    CarrierType,
+    as_float_array,
+    bare,
+    holds_tracked,
+    on_a_device,
+    plain_argument,
+    refusal_text,
+)
 from .piecewise import INTERPOLATE, BSpline, Interpolant, dtype_like, trailing
 from .smoothing import smoothed
 from .splines import made_spline, make_lsq_spline
@@ -28,10 +36,16 @@ def representation(x: Any, y: Any, w: Any, k: int, s: Any, found: tuple) -> tupl
 @INTERPOLATE.rule(itp.splrep)
 def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_output=0, per=0, quiet=1):
     if not (xb is None and xe is None) or full_output or per or task:
-        raise refusal_text("scipy.interpolate.splrep(xb=, xe=, per=, task=, full_output=)", "", "it without them, or make_interp_spline")
+        raise refusal_text(
+            "scipy.interpolate.splrep(xb=, xe=, per=, task=, full_output=)",
+            "",
+            "it without them, or make_interp_spline",
+        )
     smooth = s is not None and (holds_tracked(s) or s > 0) or s is None and w is not None
     if smooth and t is None:
-        return representation(x, y, w, k, s, itp.splrep(*[bare(v) for v in (x, y, w)], k=k, s=bare(s), quiet=quiet))
+        return representation(
+            x, y, w, k, s, itp.splrep(*[bare(v) for v in (x, y, w)], k=k, s=bare(s), quiet=quiet)
+        )
     if t is not None:
         x = as_float_array(x)
         ends = [x[:1]] * (k + 1), [x[-1:]] * (k + 1)
@@ -56,7 +70,9 @@ def splev(x, tck, der=0, ext=0):
     y = BSpline.construct_fast(t, as_float_array(c, like)[:n], k)(x, der)
     outside = (x < t[k]) | (x > t[n])
     if ext == 2 and bool(np.any(outside)):
-        raise ValueError("scipy.interpolate.splev: a point lies outside of the interval of the spline (ext=2)")
+        raise ValueError(
+            "scipy.interpolate.splev: a point lies outside of the interval of the spline (ext=2)"
+        )
     return np.where(outside, 0.0, y) if ext == 1 else y
 
 
@@ -69,7 +85,11 @@ def spline_of(tck: Any) -> Any:
 
 
 def in_form(spline: Any, like: Any) -> Any:
-    return spline if isinstance(like, BSpline) else (spline.t, np.concatenate([spline.c, plain_np.zeros(spline.k + 1)]), spline.k)
+    return (
+        spline
+        if isinstance(like, BSpline)
+        else (spline.t, np.concatenate([spline.c, plain_np.zeros(spline.k + 1)]), spline.k)
+    )
 
 
 @INTERPOLATE.rule(itp.splder)
@@ -109,7 +129,15 @@ class UnivariateSpline(Interpolant, metaclass=CarrierType):
         if not holds_tracked(x, y, w, s):
             self._take(
                 at_users_line(
-                    real, plain_argument(x), plain_argument(y), plain_argument(w), list(bbox), k, plain_argument(s), ext, check_finite
+                    real,
+                    plain_argument(x),
+                    plain_argument(y),
+                    plain_argument(w),
+                    list(bbox),
+                    k,
+                    plain_argument(s),
+                    ext,
+                    check_finite,
                 )
             )
         elif s == 0 and tuple(bbox) == (None, None):
@@ -118,8 +146,12 @@ class UnivariateSpline(Interpolant, metaclass=CarrierType):
         else:
             if tuple(bbox) != (None, None):
                 raise refusal_text("scipy.interpolate.UnivariateSpline(bbox=)", "", "it without bbox=")
-            found = at_users_line(real, bare(x), bare(y), bare(w), list(bbox), k, bare(s), ext, check_finite)._eval_args[:2]
-            self.t, c, self.k = (device_rule(representation) if there else representation)(x, y, w, k, s, found)
+            found = at_users_line(
+                real, bare(x), bare(y), bare(w), list(bbox), k, bare(s), ext, check_finite
+            )._eval_args[:2]
+            self.t, c, self.k = (device_rule(representation) if there else representation)(
+                x, y, w, k, s, found
+            )
             self.c, self.ext = c[: shape(self.t)[0] - k - 1], EXT[ext]
 
     def _take(self, real: Any, shadow: Any = lambda x: x) -> None:
@@ -192,7 +224,9 @@ for _ours in (UnivariateSpline, InterpolatedUnivariateSpline, LSQUnivariateSplin
 
 
 @INTERPOLATE.rule(itp.splprep)
-def splprep(x, w=None, u=None, ub=None, ue=None, k=3, task=0, s=None, t=None, full_output=0, nest=None, per=0, quiet=1):
+def splprep(
+    x, w=None, u=None, ub=None, ue=None, k=3, task=0, s=None, t=None, full_output=0, nest=None, per=0, quiet=1
+):
     name = "scipy.interpolate.splprep"
     if per or task or t is not None or full_output or not (ub is None and ue is None):
         raise refusal_text(f"{name}(per=, task=, t=, ub=, ue=)", "", "make_splprep")
@@ -202,7 +236,9 @@ def splprep(x, w=None, u=None, ub=None, ue=None, k=3, task=0, s=None, t=None, fu
         step = y[1:] - y[:-1]
         length = np.cumsum(np.sqrt(np.sum(step * step, 1)))
         u = np.concatenate([plain_np.zeros(1), length / length[-1]])
-    (knots, c, _), _ = itp.splprep(list(bare(y).T), bare(w), bare(u), None, None, k, 0, bare(s), nest=nest, quiet=quiet)
+    (knots, c, _), _ = itp.splprep(
+        list(bare(y).T), bare(w), bare(u), None, None, k, 0, bare(s), nest=nest, quiet=quiet
+    )
     n = len(knots) - k - 1
     T, found = smoothed(u, y, w, knots, k, plain_np.stack(c, 1)[:n], s if holds_tracked(s) else None)
     return [T, [found[:, i] for i in range(shape(found)[1])], k], u

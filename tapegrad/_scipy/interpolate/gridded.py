@@ -13,7 +13,15 @@ from ..._core.primitive import primal_of, seen
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
 from ..linear_maps import AxisMap, mapped
-from ..namespaces import CarrierType, as_float_array, bare, constant_like, holds_tracked, plain_argument, refusal_text
+from ..namespaces import (
+    CarrierType,
+    as_float_array,
+    bare,
+    constant_like,
+    holds_tracked,
+    plain_argument,
+    refusal_text,
+)
 from .piecewise import INTERPOLATE, BSpline, Interpolant, bspline_basis, dtype_like, piece_numbers, trailing
 from .splines import made_spline
 
@@ -32,7 +40,9 @@ def tensor_product_sum(c: Any, axes: list) -> Any:
     to = shape(c)
     for i, (first, w) in enumerate(axes):
         at = np.expand_dims(first, -1) + constant_like(plain_np.arange(shape(w)[-1]), w)
-        flat = flat + at[(slice(None),) + (None,) * i + (slice(None),) + (None,) * (d - 1 - i)] * math.prod(to[i + 1 : d])
+        flat = flat + at[(slice(None),) + (None,) * i + (slice(None),) + (None,) * (d - 1 - i)] * math.prod(
+            to[i + 1 : d]
+        )
     values = np.take(np.reshape(c, (math.prod(to[:d]), *to[d:])), flat, 0)
     for _, w in reversed(axes):
         wide = ndim(values) - len(to[d:]) - 2
@@ -45,16 +55,31 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
     names = ("grid", "values")
 
     def __init__(
-        self, points, values, method="linear", bounds_error=True, fill_value=plain_np.nan, *, solver=None, solver_args=None
+        self, points, values, method="linear", bounds_error=True, fill_value=plain_np.nan, *, solver=None,
+        solver_args=None
     ):  # fmt: skip
         like = dtype_like(points, values)
         self.grid = tuple([as_float_array(p, like) for p in points])
-        self.values, self.method, self.bounds_error, self.fill_value = as_float_array(values, like), method, bounds_error, fill_value
-        if len(self.grid) > ndim(self.values) or any(shape(p) != (n,) for p, n in zip(self.grid, shape(self.values), strict=False)):
-            raise ValueError("scipy.interpolate.RegularGridInterpolator: points and values do not fit together")
-        if not holds_tracked(self.grid) and any(bool((bare(p)[1:] < bare(p)[:-1]).all()) and len(bare(p)) > 1 for p in self.grid):
+        self.values, self.method, self.bounds_error, self.fill_value = (
+            as_float_array(values, like),
+            method,
+            bounds_error,
+            fill_value,
+        )
+        if len(self.grid) > ndim(self.values) or any(
+            shape(p) != (n,) for p, n in zip(self.grid, shape(self.values), strict=False)
+        ):
+            raise ValueError(
+                "scipy.interpolate.RegularGridInterpolator: points and values do not fit together"
+            )
+        if not holds_tracked(self.grid) and any(
+            bool((bare(p)[1:] < bare(p)[:-1]).all()) and len(bare(p)) > 1 for p in self.grid
+        ):
             at = tuple([slice(None, None, -1 if bare(p)[0] > bare(p)[-1] else 1) for p in self.grid])
-            self.grid, self.values = tuple([p[s] for p, s in zip(self.grid, at, strict=True)]), self.values[at]
+            self.grid, self.values = (
+                tuple([p[s] for p, s in zip(self.grid, at, strict=True)]),
+                self.values[at],
+            )
         self._splines: dict = {}
 
     @classmethod
@@ -62,7 +87,13 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
         return cls([shadow(p) for p in x.grid], shadow(x.values), x.method, x.bounds_error, x.fill_value)
 
     def _plain(self) -> Any:
-        return self._real()(plain_argument(self.grid), plain_argument(self.values), self.method, self.bounds_error, self.fill_value)
+        return self._real()(
+            plain_argument(self.grid),
+            plain_argument(self.values),
+            self.method,
+            self.bounds_error,
+            self.fill_value,
+        )
 
     def __call__(self, xi, method=None, *, nu=None):
         method = self.method if method is None else method
@@ -75,14 +106,20 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
         if isinstance(xi, tuple):
             xi = np.stack(np.broadcast_arrays(*[as_float_array(v, like) for v in xi]), -1)
         xi = as_float_array(xi, like)
-        xi = xi if ndim(xi) > 1 or d == 1 and shape(xi)[-1:] == (1,) else np.reshape(xi, (1, -1) if d > 1 else (-1, 1))
+        xi = (
+            xi
+            if ndim(xi) > 1 or d == 1 and shape(xi)[-1:] == (1,)
+            else np.reshape(xi, (1, -1) if d > 1 else (-1, 1))
+        )
         to, flat = shape(xi)[:-1], np.reshape(xi, (-1, d))
         x = [flat[:, i] for i in range(d)]
         outside = False
         for v, p in zip(x, self.grid, strict=True):
             outside = outside | (v < p[0]) | (v > p[shape(p)[0] - 1])
         if self.bounds_error and bool(np.any(outside)):
-            raise ValueError("scipy.interpolate.RegularGridInterpolator: one of the requested xi is out of bounds")
+            raise ValueError(
+                "scipy.interpolate.RegularGridInterpolator: one of the requested xi is out of bounds"
+            )
         y = self._inside(x, method)
         if not self.bounds_error and self.fill_value is not None:
             y = np.where(trailing(outside, ndim(y) - 1), self.fill_value, y)
@@ -92,7 +129,9 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
         if method == "linear":
             found = []
             for v, p in zip(x, self.grid, strict=True):
-                at = np.clip(np.searchsorted(primal_of(p), primal_of(v), side="right") - 1, 0, shape(p)[0] - 2)
+                at = np.clip(
+                    np.searchsorted(primal_of(p), primal_of(v), side="right") - 1, 0, shape(p)[0] - 2
+                )
                 low, high = np.take(p, at), np.take(p, at + 1)
                 s = (v - low) / (high - low)
                 found.append((at, np.stack([1.0 - s, s], -1)))
@@ -103,11 +142,17 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
                 v, p = primal_of(v), primal_of(p)
                 i = np.clip(np.searchsorted(p, v, side="right") - 1, 0, shape(p)[0] - 2)
                 at.append(np.where(v - np.take(p, i) <= np.take(p, i + 1) - v, i, i + 1))
-            near = tensor_product_sum(self.values, [(i, constant_like(plain_np.ones((1, 1)), x[0])) for i in at])
+            near = tensor_product_sum(
+                self.values, [(i, constant_like(plain_np.ones((1, 1)), x[0])) for i in at]
+            )
             return near + trailing(sum([0.0 * v for v in x]), ndim(self.values) - len(x))
         orders = {"slinear": 1, "cubic": 3, "quintic": 5}
         if method not in orders:
-            raise refusal_text(f"scipy.interpolate.RegularGridInterpolator(method={method!r})", "", "'linear', 'cubic' or 'quintic'")
+            raise refusal_text(
+                f"scipy.interpolate.RegularGridInterpolator(method={method!r})",
+                "",
+                "'linear', 'cubic' or 'quintic'",
+            )
         k = orders[method]
         if k not in self._splines:
             self._splines[k] = coefficients_on_grid(self.grid, self.values, (k,) * len(self.grid))
@@ -143,7 +188,11 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
 
     def __init__(self, x, y, z, bbox=(None,) * 4, kx=3, ky=3, s=0, maxit=20):
         if s != 0 or tuple(bbox) != (None,) * 4:
-            raise refusal_text("scipy.interpolate.RectBivariateSpline", "with s > 0 its knots are chosen by the data", "s=0 and no bbox")
+            raise refusal_text(
+                "scipy.interpolate.RectBivariateSpline",
+                "with s > 0 its knots are chosen by the data",
+                "s=0 and no bbox",
+            )
         like = dtype_like(x, y, z)
         self.degrees = kx, ky
         self.c, (self.tx, self.ty) = coefficients_on_grid(
@@ -184,7 +233,9 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
         first = BSpline.construct_fast(self.tx, c, kx).derivative(dx)
         second = BSpline.construct_fast(self.ty, np.transpose(first.c), ky).derivative(dy)
         x, y = [np.clip(v, t[k], t[shape(t)[0] - k - 1]) for v, t, k in ((x, self.tx, kx), (y, self.ty, ky))]
-        return tensor_product_sum(np.transpose(second.c), [grid_weights(s.t, v, s.k) for s, v in ((first, x), (second, y))])
+        return tensor_product_sum(
+            np.transpose(second.c), [grid_weights(s.t, v, s.k) for s, v in ((first, x), (second, y))]
+        )
 
 
 INTERPOLATE.rule(itp.RectBivariateSpline)(RectBivariateSpline)
@@ -196,10 +247,20 @@ def given_by_tck(real: Any) -> type:
     def __init__(self, *args, **kwargs):
         if holds_tracked(args, kwargs):
             why = "its knots are chosen by the data"
-            raise refusal_text(f"scipy.interpolate.{real.__name__}", why, "RectBivariateSpline or RBFInterpolator")
-        self.__dict__.update(RectBivariateSpline._of(real(*plain_argument(args), **plain_argument(kwargs)), lambda x: x).__dict__)
+            raise refusal_text(
+                f"scipy.interpolate.{real.__name__}", why, "RectBivariateSpline or RBFInterpolator"
+            )
+        self.__dict__.update(
+            RectBivariateSpline._of(
+                real(*plain_argument(args), **plain_argument(kwargs)), lambda x: x
+            ).__dict__
+        )
 
-    return CarrierType(real.__name__, (RectBivariateSpline,), {"_theirs": real, "__init__": __init__, "__doc__": real.__doc__})
+    return CarrierType(
+        real.__name__,
+        (RectBivariateSpline,),
+        {"_theirs": real, "__init__": __init__, "__doc__": real.__doc__},
+    )
 
 
 for _real in (itp.BivariateSpline, itp.SmoothBivariateSpline, itp.LSQBivariateSpline):
@@ -213,19 +274,30 @@ class SphereSpline(RectBivariateSpline):
         real = type(self)._theirs
         given = inspect.signature(real).bind(*args, **kwargs).arguments
         r = given.pop("r")
-        if holds_tracked(given) or holds_tracked(r) and (real is itp.SmoothSphereBivariateSpline or given.get("s")):
+        if (
+            holds_tracked(given)
+            or holds_tracked(r)
+            and (real is itp.SmoothSphereBivariateSpline or given.get("s"))
+        ):
             raise refusal_text(
-                f"scipy.interpolate.{real.__name__}", "by anything but the data, or with s > 0", "it with plain places, and s=0"
+                f"scipy.interpolate.{real.__name__}",
+                "by anything but the data, or with s > 0",
+                "it with plain places, and s=0",
             )
         given = plain_argument(given)
-        coefficients = lambda y: plain_np.array([real(**given, r=row.reshape(shape(r))).tck[2] for row in y.reshape(-1, y.shape[-1])])
+        coefficients = lambda y: plain_np.array(
+            [real(**given, r=row.reshape(shape(r))).tck[2] for row in y.reshape(-1, y.shape[-1])]
+        )
         self.tx, self.ty, c = real(
             **given, r=plain_np.ones(shape(r)) if holds_tracked(r) else plain_argument(r)
         ).tck  # (the knots are of the places)
         self.degrees = kx, ky = 3, 3
         if holds_tracked(r):
             n = math.prod(shape(r))
-            c = mapped(np.reshape(as_float_array(r), -1), map=AxisMap(lambda y: coefficients(y).reshape(*y.shape[:-1], -1), n))
+            c = mapped(
+                np.reshape(as_float_array(r), -1),
+                map=AxisMap(lambda y: coefficients(y).reshape(*y.shape[:-1], -1), n),
+            )
         self.c = np.reshape(c, (len(self.tx) - kx - 1, len(self.ty) - ky - 1))
 
     def _plain(self) -> Any:
@@ -242,7 +314,9 @@ class SphereSpline(RectBivariateSpline):
 
 
 for _real in (itp.RectSphereBivariateSpline, itp.LSQSphereBivariateSpline, itp.SmoothSphereBivariateSpline):
-    INTERPOLATE.rule(_real)(CarrierType(_real.__name__, (SphereSpline,), {"_theirs": _real, "__doc__": _real.__doc__}))
+    INTERPOLATE.rule(_real)(
+        CarrierType(_real.__name__, (SphereSpline,), {"_theirs": _real, "__doc__": _real.__doc__})
+    )
 
 
 @INTERPOLATE.rule(itp.bisplev)
@@ -272,7 +346,9 @@ class NdBSpline(Interpolant, metaclass=CarrierType):
         return cls([shadow(v) for v in x.t], shadow(x.c), x.k, extrapolate=x.extrapolate)
 
     def _plain(self) -> Any:
-        return itp.NdBSpline(plain_argument(self.t), plain_argument(self.c), self.k, extrapolate=self.extrapolate)
+        return itp.NdBSpline(
+            plain_argument(self.t), plain_argument(self.c), self.k, extrapolate=self.extrapolate
+        )
 
     def __call__(self, xi, *, nu=None, extrapolate=None):
         if self._answers(xi):

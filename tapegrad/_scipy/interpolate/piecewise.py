@@ -65,7 +65,11 @@ class Interpolant(Carrier):
     def _real(self, theirs: Any = None) -> Any:
         """The class of SciPy's, or of CuPy's of that name, for an object over these arrays."""
         theirs = theirs or type(self)._theirs
-        return getattr(load("cupyx.scipy.interpolate"), theirs.__name__) if on_a_device((vars(self),)) else theirs
+        return (
+            getattr(load("cupyx.scipy.interpolate"), theirs.__name__)
+            if on_a_device((vars(self),))
+            else theirs
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -73,7 +77,9 @@ class Interpolant(Carrier):
         if self._tracked():
             getattr(type(self)._theirs, name)
             raise refusal_text(
-                f"scipy.interpolate.{type(self)._theirs.__name__}.{name}", "the spline is tracked", "the spline by calling it"
+                f"scipy.interpolate.{type(self)._theirs.__name__}.{name}",
+                "the spline is tracked",
+                "the spline by calling it",
             )
         return getattr(self._plain(), name)
 
@@ -123,7 +129,9 @@ class PPoly(Interpolant, metaclass=CarrierType):
         if axis:
             c = np.moveaxis(np.moveaxis(c, axis + 1, 0), axis + 1, 0)
         if ndim(x) != 1 or shape(x)[0] != shape(c)[1] + 1:
-            raise ValueError("scipy.interpolate: number of coefficients and of breakpoints do not fit together")
+            raise ValueError(
+                "scipy.interpolate: number of coefficients and of breakpoints do not fit together"
+            )
         self.c, self.x = c, x
 
     @classmethod
@@ -147,7 +155,9 @@ class PPoly(Interpolant, metaclass=CarrierType):
         return PPoly.construct_fast(c, spline.t, extrapolate)
 
     def _plain(self) -> Any:
-        return self._real().construct_fast(c_contiguous(self.c), c_contiguous(self.x), self.extrapolate, self.axis)
+        return self._real().construct_fast(
+            c_contiguous(self.c), c_contiguous(self.x), self.extrapolate, self.axis
+        )
 
     def _located(self, x: Any, extrapolate: Any) -> tuple:
         """(x flat, its pieces, what lies outside)."""
@@ -186,7 +196,9 @@ class PPoly(Interpolant, metaclass=CarrierType):
             return self.antiderivative(-nu)
         degree = shape(self.c)[0] - 1
         kept = max(degree + 1 - nu, 0)
-        factors = constant_like([float(math.perm(degree - k, nu)) for k in range(kept)], self.c) if kept else None
+        factors = (
+            constant_like([float(math.perm(degree - k, nu)) for k in range(kept)], self.c) if kept else None
+        )
         c = self.c[:kept] * trailing(factors, ndim(self.c) - 1) if kept else 0.0 * self.c[:1]
         return PPoly.construct_fast(c, self.x, self.extrapolate, self.axis)
 
@@ -223,7 +235,9 @@ class PPoly(Interpolant, metaclass=CarrierType):
         found = real.solve(bare(y), discontinuity, extrapolate)
         if ndim(self.c) > 2:
             raise refusal_text(
-                "scipy.interpolate.PPoly.solve", "the spline has several components", "take the roots of one of them at a time"
+                "scipy.interpolate.PPoly.solve",
+                "the spline has several components",
+                "take the roots of one of them at a time",
             )
         slope = self.derivative()
         for _ in range(3):
@@ -246,7 +260,9 @@ class BPoly(Interpolant, metaclass=CarrierType):
         return cls.construct_fast(shadow(x.c), shadow(x.x), x.extrapolate, x.axis)
 
     def _plain(self) -> Any:
-        return self._real().construct_fast(plain_argument(self.c), plain_argument(self.x), self.extrapolate, self.axis)
+        return self._real().construct_fast(
+            plain_argument(self.c), plain_argument(self.x), self.extrapolate, self.axis
+        )
 
     def __call__(self, x, nu=0, extrapolate=None):
         if self._answers(x):
@@ -303,7 +319,10 @@ class BSpline(Interpolant, metaclass=CarrierType):
         if axis:
             c = np.moveaxis(c, axis, 0)
         if n < self.k + 1 or shape(c)[0] < n:
-            raise ValueError(f"scipy.interpolate.BSpline: {shape(t)[0]} knots and {shape(c)[0]} coefficients do not fit degree {k}")
+            raise ValueError(
+                f"scipy.interpolate.BSpline: {shape(t)[0]} knots and {shape(c)[0]} coefficients do not fit "
+                f"degree {k}"
+            )
         self.t, self.c = t, c
 
     @classmethod
@@ -325,7 +344,9 @@ class BSpline(Interpolant, metaclass=CarrierType):
         return BSpline.construct_fast(t, c, k, extrapolate)
 
     def _plain(self) -> Any:
-        return self._real().construct_fast(plain_argument(self.t), c_contiguous(self.c), self.k, self.extrapolate, self.axis)
+        return self._real().construct_fast(
+            plain_argument(self.t), c_contiguous(self.c), self.k, self.extrapolate, self.axis
+        )
 
     @property
     def tck(self):
@@ -370,12 +391,16 @@ class BSpline(Interpolant, metaclass=CarrierType):
             total = np.cumsum(c[:n] * width, 0)
             c = np.concatenate([0.0 * total[:1], total], 0)
             t, k = np.concatenate([t[:1], t, t[-1:]]), k + 1
-        return BSpline.construct_fast(t, c, k, False if self.extrapolate == "periodic" else self.extrapolate, self.axis)
+        return BSpline.construct_fast(
+            t, c, k, False if self.extrapolate == "periodic" else self.extrapolate, self.axis
+        )
 
     def integrate(self, a, b, extrapolate=None):
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         if extrapolate == "periodic":
-            return PPoly.from_spline(BSpline.construct_fast(self.t, self.c, self.k, "periodic")).integrate(a, b)
+            return PPoly.from_spline(BSpline.construct_fast(self.t, self.c, self.k, "periodic")).integrate(
+                a, b
+            )
         n = shape(self.t)[0] - self.k - 1
         if not extrapolate:
             a, b = [np.clip(v, self.t[self.k], self.t[n]) for v in (a, b)]
@@ -397,10 +422,14 @@ def fit_interpolant(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
     x = bare(x)
     if xp_of(x) is not plain_np:
         raise refusal_text(
-            "scipy.interpolate", "nodes lie on a device, and CuPy has no such spline", "make_interp_spline or make_lsq_spline"
+            "scipy.interpolate",
+            "nodes lie on a device, and CuPy has no such spline",
+            "make_interp_spline or make_lsq_spline",
         )
     x = plain_np.ascontiguousarray(x, float)
-    found = mapped(np.moveaxis(y, 0, -1) if ndim(y) > 1 else y, map=of_nodes(kind, x.tobytes(), shape(y)[0], settings))
+    found = mapped(
+        np.moveaxis(y, 0, -1) if ndim(y) > 1 else y, map=of_nodes(kind, x.tobytes(), shape(y)[0], settings)
+    )
     return np.moveaxis(found, -1, 0) if ndim(y) > 1 else found
 
 
@@ -416,15 +445,19 @@ def closed(y: Any) -> Any:
 
 KINDS = {
     "slopes": lambda x, bc: lambda y: itp.CubicSpline(x, closed(y) if bc == "periodic" else y, -1, bc)(x, 1),
-    "coefficients": lambda x, k, bc: lambda y: itp.make_interp_spline(x, plain_np.moveaxis(y, -1, 0), k, None, bc).c.T.reshape(
+    "coefficients": lambda x, k, bc: lambda y: itp.make_interp_spline(x, plain_np.moveaxis(y, -1, 0), k, None,
+    bc).c.T.reshape(
         *y.shape[:-1], -1
     ) if y.ndim < 3 else by_rows(lambda row: itp.make_interp_spline(x, row, k, None, bc).c)(y),
     "knotted": lambda x, k, t: by_rows(lambda row: itp.make_interp_spline(x, row, k, plain_np.array(t)).c),
     "least squares": lambda x, k, t, w: by_rows(
-        lambda row: itp.make_lsq_spline(x, row, plain_np.array(t), k, None if w is None else plain_np.array(w)).c
+        lambda row: itp.make_lsq_spline(x, row, plain_np.array(t), k,
+        None if w is None else plain_np.array(w)).c
     ),
-    "smoothed": lambda x, w, lam: by_rows(lambda row: itp.make_smoothing_spline(x, row, None if w is None else plain_np.array(w), lam).c),
-    "fitpack": lambda x, k, w: by_rows(lambda row: itp.splrep(x, row, None if w is None else plain_np.array(w), k=k, s=0)[1]),
+    "smoothed": lambda x, w, lam: by_rows(lambda row: itp.make_smoothing_spline(x, row,
+    None if w is None else plain_np.array(w), lam).c),
+    "fitpack": lambda x, k, w: by_rows(lambda row: itp.splrep(x, row,
+    None if w is None else plain_np.array(w), k=k, s=0)[1]),
 }  # fmt: skip
 
 

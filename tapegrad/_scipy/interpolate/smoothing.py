@@ -41,7 +41,10 @@ def smoothed(x: Any, y: Any, w: Any, t: Any, k: int, c: Any, s: Any = None) -> t
     T = knots_among(t, x)
     n, wide = len(t) - k - 1, ndim(y) - 1
     weights = plain_np.ones(shape(x)) if w is None else as_float_array(w, like)
-    G, Y = trailing(weights, 1) * collocation(T, x, k), np.reshape(trailing(weights, wide) * y, (shape(x)[0], -1))
+    G, Y = (
+        trailing(weights, 1) * collocation(T, x, k),
+        np.reshape(trailing(weights, wide) * y, (shape(x)[0], -1)),
+    )
     c = plain_np.reshape(c[:n], (n, -1))
     if n == shape(x)[0]:
         found = np.linalg.solve(G, Y)
@@ -69,7 +72,11 @@ def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
     scale = float(plain_np.trace(a) / plain_np.trace(p))
     off = lambda u: float(((g @ plain_np.linalg.solve(a + scale * 10.0**u * p, r) - y) ** 2).sum()) - size
     if not off(-14) < 0 < off(10):
-        raise refusal_text("scipy.interpolate: a smoothing spline", "of this s", "make_smoothing_spline(lam=), or given knots")
+        raise refusal_text(
+            "scipy.interpolate: a smoothing spline",
+            "of this s",
+            "make_smoothing_spline(lam=), or given knots",
+        )
     q: Any = plain_np.float64(scale * 10.0 ** scipy.optimize.brentq(off, -14, 10, xtol=1e-14))
     d = -plain_np.linalg.solve(a + q * p, p @ (now := plain_np.linalg.solve(a + q * p, r)))
     slope = float(2 * plain_np.sum((g @ now - y) * (g @ d)))
@@ -83,10 +90,23 @@ def smoothing_spline(x, y, w, xb, xe, k, s, t, nest, periodic=False, xp=None):
     """What make_splrep and make_splprep share.  (SciPy before 1.16 knows no `periodic`, and takes some of
     these by name alone.)"""
     if periodic:
-        raise refusal_text("scipy.interpolate.make_splrep(bc_type='periodic')", "", "make_interp_spline(bc_type='periodic')")
+        raise refusal_text(
+            "scipy.interpolate.make_splrep(bc_type='periodic')", "", "make_interp_spline(bc_type='periodic')"
+        )
     theirs = itp.make_splrep.__globals__["_make_splrep_impl"]
     more = {"periodic": False} if "periodic" in inspect.signature(theirs).parameters else {}
-    found = theirs(bare(x), bare(y), w=bare(w), xb=bare(xb), xe=bare(xe), k=k, s=float(bare(s)), t=bare(t), nest=nest, **more)
+    found = theirs(
+        bare(x),
+        bare(y),
+        w=bare(w),
+        xb=bare(xb),
+        xe=bare(xe),
+        k=k,
+        s=float(bare(s)),
+        t=bare(t),
+        nest=nest,
+        **more,
+    )
     return BSpline.construct_fast(*smoothed(x, y, w, found.t, k, found.c, s if holds_tracked(s) else None), k)
 
 
@@ -99,7 +119,14 @@ for _name in ("make_splrep", "make_splprep"):
 def generate_knots(x, y, *, w=None, xb=None, xe=None, k=3, s=0, nest=None, **settings):
     nodes = as_float_array(x, dtype_like(x, y, w))
     for t in itp.generate_knots(
-        *[bare(v) for v in (x, y)], w=bare(w), xb=bare(xb), xe=bare(xe), k=k, s=float(bare(s)), nest=nest, **settings
+        *[bare(v) for v in (x, y)],
+        w=bare(w),
+        xb=bare(xb),
+        xe=bare(xe),
+        k=k,
+        s=float(bare(s)),
+        nest=nest,
+        **settings,
     ):
         yield knots_among(t, nodes)
 

@@ -13,7 +13,15 @@ from ..._core.primitive import primal_of, seen
 from ...ops.creation import as_variable
 from ...ops.declare import axis_of, ndim, shape
 from ...ops.nondifferentiable import warn_user
-from ..namespaces import CarrierType, as_float_array, bare, constant_like, holds_tracked, plain_argument, refusal_text
+from ..namespaces import (
+    CarrierType,
+    as_float_array,
+    bare,
+    constant_like,
+    holds_tracked,
+    plain_argument,
+    refusal_text,
+)
 from .piecewise import (
     INTERPOLATE,
     BSpline,
@@ -99,7 +107,10 @@ def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
     x, y = as_float_array(x, like), as_float_array(y, like)
     axis = axis_of(axis, ndim(y))
     if ndim(x) != 1 or shape(x)[0] < 2 or shape(x)[0] != shape(y)[axis]:
-        raise ValueError(f"{name}: x has shape {shape(x)}, y {shape(y)}; they must have the same length along axis {axis}, at least 2")
+        raise ValueError(
+            f"{name}: x has shape {shape(x)}, y {shape(y)}; they must have the same length along axis "
+            f"{axis}, at least 2"
+        )
     if not holds_tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
         raise ValueError(f"{name}: x must be strictly increasing sequence.")
     return x, np.moveaxis(y, axis, 0) if axis else y, axis
@@ -135,7 +146,14 @@ class CubicSpline(CubicPiecewise, metaclass=CarrierType):
             s = spline_slopes(x, y, bc)
         else:
             s = fit_interpolant(
-                "slopes", x, y, (bc if isinstance(bc, str) else tuple([b if isinstance(b, str) else (b[0], 0.0) for b in bc]),)
+                "slopes",
+                x,
+                y,
+                (
+                    bc
+                    if isinstance(bc, str)
+                    else tuple([b if isinstance(b, str) else (b[0], 0.0) for b in bc]),
+                ),
             )
         self._fill(x, y, s, extrapolate, axis)
 
@@ -145,10 +163,14 @@ class CubicHermiteSpline(CubicPiecewise, metaclass=CarrierType):
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
         like = dtype_like(x, y, dydx)
-        x, y, axis = prepared(as_float_array(x, like), as_float_array(y, like), axis, "scipy.interpolate.CubicHermiteSpline")
+        x, y, axis = prepared(
+            as_float_array(x, like), as_float_array(y, like), axis, "scipy.interpolate.CubicHermiteSpline"
+        )
         s = np.moveaxis(as_float_array(dydx, like), axis, 0)
         if shape(s) != shape(y):
-            raise ValueError("scipy.interpolate.CubicHermiteSpline: the shapes of `y` and `dydx` must be identical")
+            raise ValueError(
+                "scipy.interpolate.CubicHermiteSpline: the shapes of `y` and `dydx` must be identical"
+            )
         self._fill(x, y, s, extrapolate, axis)
 
 
@@ -186,7 +208,9 @@ class Akima1DInterpolator(CubicPiecewise, metaclass=CarrierType):
     def __init__(self, x, y, axis=0, *, method="akima", extrapolate=None):
         x, y, axis = prepared(x, y, axis, "scipy.interpolate.Akima1DInterpolator")
         if method not in ("akima", "makima"):
-            raise NotImplementedError(f"scipy.interpolate.Akima1DInterpolator: `method`={method} is unsupported.")
+            raise NotImplementedError(
+                f"scipy.interpolate.Akima1DInterpolator: `method`={method} is unsupported."
+            )
         m = (y[1:] - y[:-1]) / trailing(x[1:] - x[:-1], ndim(y) - 1)
         if shape(x)[0] == 2:
             s = np.concatenate([m, m])
@@ -238,18 +262,33 @@ def collocation(t: Any, x: Any, k: int) -> Any:
     return A
 
 
-def made_spline(x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0, name: str = "make_interp_spline") -> Any:
+def made_spline(
+    x: Any,
+    y: Any,
+    k: int = 3,
+    t: Any = None,
+    bc_type: Any = None,
+    axis: int = 0,
+    name: str = "make_interp_spline",
+) -> Any:
     x, y, axis = prepared(x, y, axis, f"scipy.interpolate.{name}")
     if not by_equations(x, t):
-        knots = itp.make_interp_spline(bare(x), plain_np.zeros(shape(x)), k, None if t is None else bare(t), bc_type).t
+        knots = itp.make_interp_spline(
+            bare(x), plain_np.zeros(shape(x)), k, None if t is None else bare(t), bc_type
+        ).t
         if t is None:
             c = fit_interpolant("coefficients", x, y, (k, bc_type))
         else:
             c = fit_interpolant("knotted", x, y, (k, tuple(plain_np.asarray(bare(t)).tolist())))
-        return BSpline.construct_fast(constant_like(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis)
+        return BSpline.construct_fast(
+            constant_like(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis
+        )
     order = {None: 0, "not-a-knot": 0, "clamped": 1, "natural": 2}.get(bc_type)
     if order is None or order and k != 3:
-        raise ArgumentError(f"scipy.interpolate.{name}: bc_type={bc_type!r} has no derivative by the nodes here, nor on CuPy; give None")
+        raise ArgumentError(
+            f"scipy.interpolate.{name}: bc_type={bc_type!r} has no derivative by the nodes here, nor on "
+            f"CuPy; give None"
+        )
     if t is None:
         t = np.concatenate([*[x[:1]] * k, x, *[x[-1:]] * k]) if order else interpolating_knots(x, k)
     t = as_float_array(t, x)
@@ -276,20 +315,32 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="
         W = 1.0 if w is None else trailing(as_float_array(w, like), 1)
         Y = y * (1.0 if w is None else trailing(as_float_array(w, like), ndim(y) - 1))
         G = W * B
-        return BSpline.construct_fast(as_float_array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis)
-    settings = (k, tuple(plain_np.asarray(bare(t)).tolist()), None if w is None else tuple(plain_np.asarray(bare(w)).tolist()))
-    return BSpline.construct_fast(constant_like(bare(t), y), fit_interpolant("least squares", x, y, settings), k, True, axis)
+        return BSpline.construct_fast(
+            as_float_array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis
+        )
+    settings = (
+        k,
+        tuple(plain_np.asarray(bare(t)).tolist()),
+        None if w is None else tuple(plain_np.asarray(bare(w)).tolist()),
+    )
+    return BSpline.construct_fast(
+        constant_like(bare(t), y), fit_interpolant("least squares", x, y, settings), k, True, axis
+    )
 
 
 @INTERPOLATE.rule(itp.make_smoothing_spline)
 def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     name = "scipy.interpolate.make_smoothing_spline"
     if lam is None or holds_tracked(x, w, lam):
-        raise refusal_text(name, "by nodes, weights and a penalty that is searched for", "lam=, and plain nodes")
+        raise refusal_text(
+            name, "by nodes, weights and a penalty that is searched for", "lam=, and plain nodes"
+        )
     x, y, axis = prepared(x, y, axis, name)
     w = None if w is None else tuple(plain_np.asarray(bare(w)).tolist())
     t = itp.make_smoothing_spline(bare(x), plain_np.zeros(shape(x)), None, float(bare(lam))).t
-    return BSpline.construct_fast(constant_like(t, y), fit_interpolant("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis)
+    return BSpline.construct_fast(
+        constant_like(t, y), fit_interpolant("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis
+    )
 
 
 # --- interp1d ---
@@ -301,12 +352,29 @@ class interp1d(Interpolant, metaclass=CarrierType):
     _theirs = itp.interp1d
     names = ("x", "y")
 
-    def __init__(self, x, y, kind="linear", axis=-1, copy=True, bounds_error=None, fill_value=plain_np.nan, assume_sorted=False):
+    def __init__(
+        self,
+        x,
+        y,
+        kind="linear",
+        axis=-1,
+        copy=True,
+        bounds_error=None,
+        fill_value=plain_np.nan,
+        assume_sorted=False,
+    ):
         like = dtype_like(x, y)
         x, y = as_float_array(x, like), as_float_array(y, like)
-        self.kind, self.axis, self.bounds_error, self.fill_value = kind, axis_of(axis, ndim(y)), bounds_error, fill_value
+        self.kind, self.axis, self.bounds_error, self.fill_value = (
+            kind,
+            axis_of(axis, ndim(y)),
+            bounds_error,
+            fill_value,
+        )
         if shape(x)[0] != shape(y)[self.axis]:
-            raise ValueError("scipy.interpolate.interp1d: x and y arrays must be equal in length along interpolation axis.")
+            raise ValueError(
+                "scipy.interpolate.interp1d: x and y arrays must be equal in length along interpolation axis."
+            )
         y = np.moveaxis(y, self.axis, 0) if self.axis else y
         if not assume_sorted:
             order = np.argsort(primal_of(x), kind="stable")
@@ -327,7 +395,9 @@ class interp1d(Interpolant, metaclass=CarrierType):
         y = shadow(x.y)
         kind = x._spline.k if x._kind == "spline" else x._kind
         fill = "extrapolate" if x._extrapolate else x.fill_value
-        return cls(shadow(x.x), y, kind, x.axis, bounds_error=x.bounds_error, fill_value=fill, assume_sorted=True)
+        return cls(
+            shadow(x.x), y, kind, x.axis, bounds_error=x.bounds_error, fill_value=fill, assume_sorted=True
+        )
 
     def _plain(self) -> Any:
         return self._real()(
@@ -348,9 +418,15 @@ class interp1d(Interpolant, metaclass=CarrierType):
         to, x = shape(x), np.reshape(x, -1)
         n = shape(self.x)[0]
         low, high = x < self.x[0], x > self.x[n - 1]
-        strict = is_nan(self.fill_value) and not self.extrapolate if self.bounds_error is None else self.bounds_error
+        strict = (
+            is_nan(self.fill_value) and not self.extrapolate
+            if self.bounds_error is None
+            else self.bounds_error
+        )
         if strict and bool(np.any(low | high)):
-            raise ValueError("scipy.interpolate.interp1d: a value in x_new is outside of the interpolation range.")
+            raise ValueError(
+                "scipy.interpolate.interp1d: a value in x_new is outside of the interpolation range."
+            )
         y = self._inside(x, n)
         if not self.extrapolate:
             below, above = self.fill_value if isinstance(self.fill_value, tuple) else (self.fill_value,) * 2
@@ -426,7 +502,10 @@ def barycentric_interpolate(xi, yi, x, axis=0, *, der=0, rng=None):
 def krogh_interpolate(xi, yi, x, der=0, axis=0):
     nodes = seen(xi) if holds_tracked(xi) else xp_of(plain_argument(xi)).asarray(plain_argument(xi))
     if der != 0 or nodes is not None and len(set(nodes.tolist())) < len(nodes):
-        raise ArgumentError("scipy.interpolate.krogh_interpolate: der=, and nodes that are given twice, have no derivative here")
+        raise ArgumentError(
+            "scipy.interpolate.krogh_interpolate: der=, and nodes that are given twice, have no derivative "
+            "here"
+        )
     return through_all(xi, yi, x, axis)
 
 
@@ -441,7 +520,9 @@ class DataPolynomial(Interpolant):
         self._axis = axis_of(axis, ndim(yi))
         self._yi = np.moveaxis(yi, self._axis, 0) if self._axis else yi
         if shape(self.xi)[0] != shape(self._yi)[0]:
-            raise ValueError(f"scipy.interpolate.{type(self)._theirs.__name__}: xi and yi do not fit together")
+            raise ValueError(
+                f"scipy.interpolate.{type(self)._theirs.__name__}: xi and yi do not fit together"
+            )
 
     yi = property(lambda self: np.moveaxis(self._yi, 0, self._axis) if self._axis else self._yi)
 
@@ -464,7 +545,12 @@ class DataPolynomial(Interpolant):
                 found[j] = found[j] * trailing(flat - self.xi[d], wide) + j * found[j - 1]
             found[0] = found[0] * trailing(flat - self.xi[d], wide) + columns[d]
         zero = trailing(0.0 * flat, wide)
-        return np.stack([arranged(np.reshape(v + zero, shape(x) + shape(v + zero)[1:]), ndim(x), self._axis) for v in found])
+        return np.stack(
+            [
+                arranged(np.reshape(v + zero, shape(x) + shape(v + zero)[1:]), ndim(x), self._axis)
+                for v in found
+            ]
+        )
 
     def derivative(self, x, der=1):
         return self.derivatives(x, der + 1)[der]
@@ -475,7 +561,11 @@ class BarycentricInterpolator(DataPolynomial, metaclass=CarrierType):
 
     def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
         if yi is None:
-            raise refusal_text("scipy.interpolate.BarycentricInterpolator", "without its data", "BarycentricInterpolator(xi, yi)")
+            raise refusal_text(
+                "scipy.interpolate.BarycentricInterpolator",
+                "without its data",
+                "BarycentricInterpolator(xi, yi)",
+            )
         self._take(xi, yi, axis)
 
     @classmethod
@@ -492,10 +582,15 @@ class KroghInterpolator(DataPolynomial, metaclass=CarrierType):
     def __init__(self, xi, yi, axis=0):
         nodes = seen(xi) if holds_tracked(xi) else xp_of(plain_argument(xi)).asarray(plain_argument(xi))
         if nodes is not None and len(set(nodes.tolist())) < len(nodes):
-            raise refusal_text("scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline")
+            raise refusal_text(
+                "scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline"
+            )
         self._take(xi, yi, axis)
         if shape(self.xi)[0] > 30:
-            warn_user("KroghInterpolator: more than about thirty degrees cause problems with numerical instability", UserWarning)
+            warn_user(
+                "KroghInterpolator: more than about thirty degrees cause problems with numerical instability",
+                UserWarning,
+            )
 
 
 for _ours in (BarycentricInterpolator, KroghInterpolator):

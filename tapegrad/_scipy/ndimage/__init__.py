@@ -63,7 +63,10 @@ def per_axis_rule(whole: Any) -> Any:
     return run
 
 
-correlate1d, convolve1d = NDIMAGE.rule(ndi.correlate1d)(per_axis_rule(correlate)), NDIMAGE.rule(ndi.convolve1d)(per_axis_rule(convolve))
+correlate1d, convolve1d = (
+    NDIMAGE.rule(ndi.correlate1d)(per_axis_rule(correlate)),
+    NDIMAGE.rule(ndi.convolve1d)(per_axis_rule(convolve)),
+)
 
 
 def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
@@ -79,15 +82,21 @@ def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
 
 
 @NDIMAGE.rule(ndi.gaussian_filter1d)
-def gaussian_filter1d(input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None):
+def gaussian_filter1d(
+    input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None
+):
     radius = int(bare(truncate) * float(bare(sigma)) + 0.5) if radius is None else as_integer(radius)
     x = as_float_array(input, input if holds_tracked(input) else sigma)
     w = gaussian_weights(sigma if holds_tracked(sigma) else float(bare(sigma)), as_integer(order), radius)
-    return correlate1d(x, w[::-1] if holds_tracked(sigma) else constant_like(w[::-1], x), axis, output, mode, cval, 0)
+    return correlate1d(
+        x, w[::-1] if holds_tracked(sigma) else constant_like(w[::-1], x), axis, output, mode, cval, 0
+    )
 
 
 @NDIMAGE.rule(ndi.gaussian_filter)
-def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None, axes=None):
+def gaussian_filter(
+    input, sigma, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None, axes=None
+):
     x = as_float_array(input, input if holds_tracked(input) else sigma)
     axes = filter_axes(x, axes)
     n = len(axes)
@@ -101,7 +110,15 @@ def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0
 @NDIMAGE.rule(ndi.uniform_filter1d)
 def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
     x = as_float_array(input)
-    return correlate1d(x, constant_like(plain_np.full(as_integer(size), 1 / as_integer(size)), x), axis, output, mode, cval, origin)
+    return correlate1d(
+        x,
+        constant_like(plain_np.full(as_integer(size), 1 / as_integer(size)), x),
+        axis,
+        output,
+        mode,
+        cval,
+        origin,
+    )
 
 
 @NDIMAGE.rule(ndi.uniform_filter)
@@ -172,7 +189,8 @@ NDIMAGE.rule(ndi.gaussian_gradient_magnitude)(by_gaussian(1, norm_of_terms))
 
 def generic(combined: Any) -> Any:
     def run(
-        input, derivative, output=None, mode="reflect", cval=0.0, extra_arguments=(), extra_keywords=None, *, axes=None,
+        input, derivative, output=None, mode="reflect", cval=0.0, extra_arguments=(), extra_keywords=None, *,
+        axes=None,
     ):  # fmt: skip
         x = as_float_array(input)
         one = lambda i, m: derivative(x, i, None, m, cval, *extra_arguments, **(extra_keywords or {}))
@@ -209,8 +227,13 @@ def spline_filter1d(input, order=3, axis=-1, output=None, mode="mirror"):
     if as_integer(order) in (0, 1):
         return finished(x, None if output is plain_np.float64 else output)
     if dtype(x).kind == "c":
-        return spline_filter1d(x.real, order, axis, None, mode) + 1j * spline_filter1d(x.imag, order, axis, None, mode)
-    return finished(apply_linear(FilterFunction(as_integer(order), mode), x, axis), None if output is plain_np.float64 else output)
+        return spline_filter1d(x.real, order, axis, None, mode) + 1j * spline_filter1d(
+            x.imag, order, axis, None, mode
+        )
+    return finished(
+        apply_linear(FilterFunction(as_integer(order), mode), x, axis),
+        None if output is plain_np.float64 else output,
+    )
 
 
 class FilterFunction(SettingsFunction):
@@ -233,7 +256,10 @@ def spline_weights(s: Any, order: int) -> list:
     """The values at s, in [0, 1], of the order + 1 cardinal B-splines that are not zero there."""
     w = [1.0 + 0.0 * s]
     for k in range(1, order + 1):
-        w = [((s + (k - j)) * w[j - 1] if j else 0.0) + ((j + 1 - s) * w[j] if j < k else 0.0) for j in range(k + 1)]
+        w = [
+            ((s + (k - j)) * w[j - 1] if j else 0.0) + ((j + 1 - s) * w[j] if j < k else 0.0)
+            for j in range(k + 1)
+        ]
         w = [v / k for v in w]
     return w
 
@@ -300,8 +326,12 @@ def sampled(x: Any, coordinates: list, order: Any, mode: str, cval: Any, prefilt
         c = brought_in(c + float(base) if base else c, whole, mode)
         first = np.floor(c if order % 2 else c + 0.5)
         s = c - first if order % 2 else c - first + 0.5
-        at = np.expand_dims(np.astype(first, int), -1) + constant_like(plain_np.arange(order + 1) - order // 2, c)
-        weights.append(np.stack([w * np.ones(shape(c)) if not shape(w) else w for w in spline_weights(s, order)], -1))
+        at = np.expand_dims(np.astype(first, int), -1) + constant_like(
+            plain_np.arange(order + 1) - order // 2, c
+        )
+        weights.append(
+            np.stack([w * np.ones(shape(c)) if not shape(w) else w for w in spline_weights(s, order)], -1)
+        )
         beyond = (at < 0) | (at > whole - 1)
         at = extended_index(at, whole, within)
         spread = (slice(None),) + (None,) * i + (slice(None),) + (None,) * (len(coordinates) - 1 - i)
@@ -317,7 +347,17 @@ def sampled(x: Any, coordinates: list, order: Any, mode: str, cval: Any, prefilt
     return values if outside is None else np.where(outside, cval, values)
 
 
-def at_points(x: Any, coordinates: Any, to: tuple, order: Any, mode: str, cval: Any, prefilter: bool, output: Any, name: str) -> Any:
+def at_points(
+    x: Any,
+    coordinates: Any,
+    to: tuple,
+    order: Any,
+    mode: str,
+    cval: Any,
+    prefilter: bool,
+    output: Any,
+    name: str,
+) -> Any:
     flat = [np.reshape(c, -1) for c in coordinates]
     like = x if holds_tracked(x) else next((c for c in flat if holds_tracked(c)), x)
     y = np.reshape(sampled(as_float_array(x, like), flat, order, mode, cval, prefilter, name), to)
@@ -330,7 +370,9 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
     if shape(c)[0] != len(shape(input)):
         raise RuntimeError("scipy.ndimage.map_coordinates: invalid shape for coordinate array")
     parts = [c[i] for i in range(shape(c)[0])]
-    return at_points(input, parts, shape(c)[1:], order, mode, cval, prefilter, output, "scipy.ndimage.map_coordinates")
+    return at_points(
+        input, parts, shape(c)[1:], order, mode, cval, prefilter, output, "scipy.ndimage.map_coordinates"
+    )
 
 
 def grid(to: tuple) -> list:
@@ -359,7 +401,9 @@ def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter
     if grid_mode:
         c = [(g + 0.5) * (n / m) - 0.5 for g, n, m in zip(grid(to), shape(x), to, strict=True)]
     else:
-        c = [g * ((n - 1) / (m - 1) if m > 1 else 1.0) for g, n, m in zip(grid(to), shape(x), to, strict=True)]
+        c = [
+            g * ((n - 1) / (m - 1) if m > 1 else 1.0) for g, n, m in zip(grid(to), shape(x), to, strict=True)
+        ]
         # the last lies on the edge, whatever is rounded
         c = [np.minimum(v, n - 1.0) for v, n in zip(c, shape(x), strict=True)]
     return at_points(x, c, to, order, mode, cval, prefilter, output, "scipy.ndimage.zoom")
@@ -367,7 +411,8 @@ def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter
 
 @NDIMAGE.rule(ndi.affine_transform)
 def affine_transform(
-    input, matrix, offset=0.0, output_shape=None, output=None, order=3, mode="constant", cval=0.0, prefilter=True
+    input, matrix, offset=0.0, output_shape=None, output=None, order=3, mode="constant", cval=0.0,
+    prefilter=True
 ):  # fmt: skip
     like = next((v for v in (input, matrix, offset) if holds_tracked(v)), input)
     x, M = as_float_array(input, like), as_float_array(matrix, like)
@@ -385,7 +430,9 @@ def affine_transform(
 
 
 @NDIMAGE.rule(ndi.rotate)
-def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
+def rotate(
+    input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="constant", cval=0.0, prefilter=True
+):
     x = as_float_array(input, input if holds_tracked(input) else angle)
     p, q = sorted(filter_axes(x, axes))
     size = n = shape(x)[p], shape(x)[q]
@@ -405,18 +452,24 @@ def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="
     planes = np.reshape(np.transpose(x, (*rest, p, q)), (-1, *n))
     at = (0,) * len(rest)
     flat = [np.reshape(np.transpose(g[i], (*rest, p, q))[at], -1) for i in (p, q)]
-    turned = [sampled(planes[k], flat, order, mode, cval, prefilter, "scipy.ndimage.rotate") for k in range(shape(planes)[0])]
+    turned = [
+        sampled(planes[k], flat, order, mode, cval, prefilter, "scipy.ndimage.rotate")
+        for k in range(shape(planes)[0])
+    ]
     y = np.reshape(np.stack(turned), (*[shape(x)[i] for i in rest], *size))
     return finished(np.transpose(y, tuple(plain_np.argsort((*rest, p, q)))), output)
 
 
 @NDIMAGE.rule(ndi.geometric_transform)
 def geometric_transform(
-    input, mapping, output_shape=None, output=None, order=3, mode="constant", cval=0.0, prefilter=True, extra_arguments=(),
+    input, mapping, output_shape=None, output=None, order=3, mode="constant", cval=0.0, prefilter=True,
+    extra_arguments=(),
     extra_keywords=None,
 ):  # fmt: skip
     if not callable(mapping):
-        raise ArgumentError("scipy.ndimage.geometric_transform: give a Python function; compiled callbacks have no derivative")
+        raise ArgumentError(
+            "scipy.ndimage.geometric_transform: give a Python function; compiled callbacks have no derivative"
+        )
     x = as_float_array(input)
     to = shape_for(output, output_shape, x)
     points = [mapping(at, *extra_arguments, **(extra_keywords or {})) for at in plain_np.ndindex(to)]

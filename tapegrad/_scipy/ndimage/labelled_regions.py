@@ -20,7 +20,8 @@ from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare
 NDIMAGE = SciPyNamespace(ndi, "cupyx.scipy.ndimage")
 
 PAD = {
-    "reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "grid-wrap": "wrap",
+    "reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge",
+    "wrap": "wrap", "grid-wrap": "wrap",
     "constant": "constant", "grid-constant": "constant",
 }  # fmt: skip
 
@@ -108,7 +109,12 @@ def extreme_rule(pick: Any, name: str) -> Any:
             for i, m in enumerate(where.shape):
                 if m > 1:
                     line = plain_np.ones([m if k == i else 1 for k in range(ndim(x))], bool)
-                    x = pick(neighbour_elements(x, line, modes, cval, [o if k == i else 0 for k, o in enumerate(origins)], name), 0)
+                    x = pick(
+                        neighbour_elements(
+                            x, line, modes, cval, [o if k == i else 0 for k, o in enumerate(origins)], name
+                        ),
+                        0,
+                    )
             return finished(x, output)
         return finished(pick(neighbour_elements(x, where, modes, cval, origins, name), 0), output)
 
@@ -130,7 +136,18 @@ NDIMAGE.rule(ndi.maximum_filter1d)(extreme1d(maximum_filter))
 NDIMAGE.rule(ndi.minimum_filter1d)(extreme1d(minimum_filter))
 
 
-def ranked(x: Any, rank: Any, size: Any, footprint: Any, output: Any, mode: Any, cval: Any, origin: Any, axes: Any, name: str) -> Any:
+def ranked(
+    x: Any,
+    rank: Any,
+    size: Any,
+    footprint: Any,
+    output: Any,
+    mode: Any,
+    cval: Any,
+    origin: Any,
+    axes: Any,
+    name: str,
+) -> Any:
     x = as_float_array(x)
     where = footprint_of(x, size, footprint, axes, name)
     all_ = neighbour_elements(x, where, modes_by_axis(mode, axes, x), cval, origin_of(origin, axes, x), name)
@@ -138,20 +155,59 @@ def ranked(x: Any, rank: Any, size: Any, footprint: Any, output: Any, mode: Any,
 
 
 @NDIMAGE.rule(ndi.rank_filter)
-def rank_filter(input, rank, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):
-    return ranked(input, lambda n: as_integer(rank), size, footprint, output, mode, cval, origin, axes, "scipy.ndimage.rank_filter")
+def rank_filter(
+    input, rank, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None
+):
+    return ranked(
+        input,
+        lambda n: as_integer(rank),
+        size,
+        footprint,
+        output,
+        mode,
+        cval,
+        origin,
+        axes,
+        "scipy.ndimage.rank_filter",
+    )
 
 
 @NDIMAGE.rule(ndi.median_filter)
-def median_filter(input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):
-    return ranked(input, lambda n: n // 2, size, footprint, output, mode, cval, origin, axes, "scipy.ndimage.median_filter")
+def median_filter(
+    input, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None
+):
+    return ranked(
+        input,
+        lambda n: n // 2,
+        size,
+        footprint,
+        output,
+        mode,
+        cval,
+        origin,
+        axes,
+        "scipy.ndimage.median_filter",
+    )
 
 
 @NDIMAGE.rule(ndi.percentile_filter)
-def percentile_filter(input, percentile, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):
+def percentile_filter(
+    input,
+    percentile,
+    size=None,
+    footprint=None,
+    output=None,
+    mode="reflect",
+    cval=0.0,
+    origin=0,
+    *,
+    axes=None,
+):
     share = float(bare(percentile)) % 100 if percentile < 0 else float(bare(percentile))
     rank = lambda n: n - 1 if share == 100 else int(n * share / 100)
-    return ranked(input, rank, size, footprint, output, mode, cval, origin, axes, "scipy.ndimage.percentile_filter")
+    return ranked(
+        input, rank, size, footprint, output, mode, cval, origin, axes, "scipy.ndimage.percentile_filter"
+    )
 
 
 # --- grey morphology ---
@@ -162,7 +218,18 @@ def morphed(sign: int) -> Any:
     mirrored ones and the structure."""
     name = "scipy.ndimage.grey_dilation" if sign > 0 else "scipy.ndimage.grey_erosion"
 
-    def run(input, size=None, footprint=None, structure=None, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):
+    def run(
+        input,
+        size=None,
+        footprint=None,
+        structure=None,
+        output=None,
+        mode="reflect",
+        cval=0.0,
+        origin=0,
+        *,
+        axes=None,
+    ):
         x = as_float_array(input)
         if footprint is None and structure is not None:
             footprint = plain_np.ones(shape(structure), bool)
@@ -182,15 +249,36 @@ def morphed(sign: int) -> Any:
     return run
 
 
-grey_dilation, grey_erosion = NDIMAGE.rule(ndi.grey_dilation)(morphed(1)), NDIMAGE.rule(ndi.grey_erosion)(morphed(-1))
+grey_dilation, grey_erosion = (
+    NDIMAGE.rule(ndi.grey_dilation)(morphed(1)),
+    NDIMAGE.rule(ndi.grey_erosion)(morphed(-1)),
+)
 
 
 def compose(first: Any, second: Any, combined: Any) -> Any:
-    def run(input, size=None, footprint=None, structure=None, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):
+    def run(
+        input,
+        size=None,
+        footprint=None,
+        structure=None,
+        output=None,
+        mode="reflect",
+        cval=0.0,
+        origin=0,
+        *,
+        axes=None,
+    ):
         x = as_float_array(input)
         settings = (size, footprint, structure, None, mode, cval, origin)
         y = first(x, *settings, axes=axes)
-        return finished(combined(x, y if second is None else second(y, *settings, axes=axes), lambda f: f(x, *settings, axes=axes)), output)
+        return finished(
+            combined(
+                x,
+                y if second is None else second(y, *settings, axes=axes),
+                lambda f: f(x, *settings, axes=axes),
+            ),
+            output,
+        )
 
     return run
 
@@ -200,7 +288,9 @@ NDIMAGE.rule(ndi.grey_closing)(compose(grey_dilation, grey_erosion, lambda x, y,
 NDIMAGE.rule(ndi.white_tophat)(compose(grey_erosion, grey_dilation, lambda x, y, of: x - y))
 NDIMAGE.rule(ndi.black_tophat)(compose(grey_dilation, grey_erosion, lambda x, y, of: y - x))
 NDIMAGE.rule(ndi.morphological_gradient)(compose(grey_dilation, None, lambda x, y, of: y - of(grey_erosion)))
-NDIMAGE.rule(ndi.morphological_laplace)(compose(grey_dilation, None, lambda x, y, of: y + of(grey_erosion) - 2 * x))
+NDIMAGE.rule(ndi.morphological_laplace)(
+    compose(grey_dilation, None, lambda x, y, of: y + of(grey_erosion) - 2 * x)
+)
 
 # --- regions ---
 
@@ -210,7 +300,11 @@ class Sums(AxisMap):
 
     def __init__(self, regions: list, n: int):
         self.n, self.m = n, len(regions)
-        self.rows = plain_np.concatenate([plain_np.full(len(r), k) for k, r in enumerate(regions)]) if regions else plain_np.zeros(0, int)
+        self.rows = (
+            plain_np.concatenate([plain_np.full(len(r), k) for k, r in enumerate(regions)])
+            if regions
+            else plain_np.zeros(0, int)
+        )
         self.at = plain_np.concatenate(regions) if regions else plain_np.zeros(0, int)
 
     def forward(self, x: Any) -> Any:
@@ -282,7 +376,10 @@ sum_labels = NDIMAGE.rule(ndi.sum, ndi.sum_labels)(measure(region_sums))
 NDIMAGE.rule(ndi.mean)(measure(lambda x, regions: region_sums(x, regions) / counts(regions)))
 NDIMAGE.rule(ndi.variance)(measure(variances))
 NDIMAGE.rule(ndi.standard_deviation)(measure(lambda x, regions: np.sqrt(variances(x, regions))))
-maximum, minimum = NDIMAGE.rule(ndi.maximum)(element_rule(np.max)), NDIMAGE.rule(ndi.minimum)(element_rule(np.min))
+maximum, minimum = (
+    NDIMAGE.rule(ndi.maximum)(element_rule(np.max)),
+    NDIMAGE.rule(ndi.minimum)(element_rule(np.min)),
+)
 NDIMAGE.rule(ndi.median)(element_rule(np.median))
 
 
@@ -304,9 +401,11 @@ def center_of_mass(input, labels=None, index=None):
 
 
 NDIMAGE.constant(
-    ndi.binary_closing, ndi.binary_dilation, ndi.binary_erosion, ndi.binary_fill_holes, ndi.binary_hit_or_miss, ndi.binary_opening,
+    ndi.binary_closing, ndi.binary_dilation, ndi.binary_erosion, ndi.binary_fill_holes,
+    ndi.binary_hit_or_miss, ndi.binary_opening,
     ndi.binary_propagation, ndi.distance_transform_cdt, ndi.find_objects,
-    ndi.generate_binary_structure, ndi.histogram, ndi.iterate_structure, ndi.label, ndi.maximum_position, ndi.minimum_position,
+    ndi.generate_binary_structure, ndi.histogram, ndi.iterate_structure, ndi.label, ndi.maximum_position,
+    ndi.minimum_position,
     ndi.watershed_ift, *[getattr(ndi, n) for n in ("value_indices",) if hasattr(ndi, n)],
 )  # fmt: skip
 NDIMAGE.constant(ndi.distance_transform_bf, ndi.distance_transform_edt, but=("sampling",))
@@ -315,32 +414,49 @@ NDIMAGE.constant(ndi.distance_transform_bf, ndi.distance_transform_edt, but=("sa
 # --- functions of the user's ---
 
 
-def each_window(function: Any, x: Any, where: Any, mode: Any, cval: Any, origins: list, name: str, more: tuple) -> Any:
+def each_window(
+    function: Any, x: Any, where: Any, mode: Any, cval: Any, origins: list, name: str, more: tuple
+) -> Any:
     windows = neighbour_elements(x, where, mode, cval, origins, name)
     flat = np.reshape(windows, (shape(windows)[0], -1))
-    return np.reshape(np.stack([as_float_array(function(flat[:, i], *more[0], **more[1]), x) for i in range(shape(flat)[1])]), shape(x))
+    return np.reshape(
+        np.stack(
+            [as_float_array(function(flat[:, i], *more[0], **more[1]), x) for i in range(shape(flat)[1])]
+        ),
+        shape(x),
+    )
 
 
 @NDIMAGE.rule(ndi.generic_filter, of_functions=True)
 def generic_filter(
-    input, function, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0, extra_arguments=(), extra_keywords=None,
+    input, function, size=None, footprint=None, output=None, mode="reflect", cval=0.0, origin=0,
+    extra_arguments=(), extra_keywords=None,
     *, axes=None,
 ):  # fmt: skip
     name, x = "scipy.ndimage.generic_filter", as_float_array(input)
     where = footprint_of(x, size, footprint, axes, name)
     more = extra_arguments, extra_keywords or {}
-    y = each_window(function, x, where, modes_by_axis(mode, axes, x), cval, origin_of(origin, axes, x), name, more)
+    y = each_window(
+        function, x, where, modes_by_axis(mode, axes, x), cval, origin_of(origin, axes, x), name, more
+    )
     return finished(y, output)
 
 
 @NDIMAGE.rule(ndi.generic_filter1d, of_functions=True)
 def generic_filter1d(
-    input, function, filter_size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0, extra_arguments=(), extra_keywords=None
+    input, function, filter_size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0,
+    extra_arguments=(), extra_keywords=None
 ):  # fmt: skip
     """The function gets a line, longer than the result, and writes the result into its second argument."""
     x = np.moveaxis(as_float_array(input), axis, -1)
     low = filter_size // 2 + origin
-    wide = padded_input(x, [(0, 0)] * (ndim(x) - 1) + [(low, filter_size - 1 - low)], mode, cval, "scipy.ndimage.generic_filter1d")
+    wide = padded_input(
+        x,
+        [(0, 0)] * (ndim(x) - 1) + [(low, filter_size - 1 - low)],
+        mode,
+        cval,
+        "scipy.ndimage.generic_filter1d",
+    )
     lines, found = np.reshape(wide, (-1, shape(wide)[-1])), []
     for i in range(shape(lines)[0]):
         line = np.zeros(shape(x)[-1])
@@ -350,18 +466,28 @@ def generic_filter1d(
 
 
 def vectorized_filter(
-    input, function, *, size=None, footprint=None, output=None, mode="reflect", cval=None, origin=None, axes=None, batch_memory=2**30
+    input, function, *, size=None, footprint=None, output=None, mode="reflect", cval=None, origin=None,
+    axes=None, batch_memory=2**30
 ):  # fmt: skip
     name, x = "scipy.ndimage.vectorized_filter", as_float_array(input)
     where = footprint_of(x, size, footprint, axes, name)
     n = len(filter_axes(x, axes))
     windows = neighbour_elements(
-        x, where, modes_by_axis(mode, axes, x), 0.0 if cval is None else cval, origin_of(origin or 0, axes, x), name
+        x,
+        where,
+        modes_by_axis(mode, axes, x),
+        0.0 if cval is None else cval,
+        origin_of(origin or 0, axes, x),
+        name,
     )
     windows = np.moveaxis(windows, 0, -1)
     if footprint is None:
         windows = np.reshape(
-            windows, (*shape(x), *[m for m, i in zip(where.shape, range(ndim(x)), strict=True) if i in filter_axes(x, axes)])
+            windows,
+            (
+                *shape(x),
+                *[m for m, i in zip(where.shape, range(ndim(x)), strict=True) if i in filter_axes(x, axes)],
+            ),
         )
         return finished(as_float_array(function(windows, axis=tuple(range(-n, 0)))), output)
     return finished(as_float_array(function(windows, axis=-1)), output)
@@ -379,9 +505,13 @@ def labeled_comprehension(input, labels, index, func, out_dtype, default, pass_p
     wanted = plain_np.asarray(1 if index is None else bare(index))
     found = []
     for label in wanted.reshape(-1):
-        at = plain_np.flatnonzero(labels.reshape(-1) > 0 if index is None and labels is not None else labels.reshape(-1) == label)
+        at = plain_np.flatnonzero(
+            labels.reshape(-1) > 0 if index is None and labels is not None else labels.reshape(-1) == label
+        )
         found.append(
-            as_float_array(func(flat[at], places[at]) if pass_positions else func(flat[at]), x) if len(at) else 0.0 * flat[0] + default
+            as_float_array(func(flat[at], places[at]) if pass_positions else func(flat[at]), x)
+            if len(at)
+            else 0.0 * flat[0] + default
         )
     y = np.reshape(np.stack(found), wanted.shape)
     return np.astype(y, plain_np.dtype(out_dtype)) if plain_np.dtype(out_dtype).kind in "fc" else y

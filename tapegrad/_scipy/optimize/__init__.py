@@ -111,7 +111,9 @@ def implicit_solution(kind: str, name: str, f: Callable, form: Callable, x: Any,
     exact = problem(x, *args)
     off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))
     if not off <= 1e-3 * max(1.0, float(plain_np.max(plain_np.abs(x), initial=0.0))):
-        raise ConvergenceError(f"{name}: what SciPy gave is not the solution: Newton's steps lead away from it, by {off:.2g}")
+        raise ConvergenceError(
+            f"{name}: what SciPy gave is not the solution: Newton's steps lead away from it, by {off:.2g}"
+        )
     return x + (exact - primal_of(exact))
 
 
@@ -128,10 +130,14 @@ class WithheldValue(plain_np.lib.mixins.NDArrayOperatorsMixin):
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise refusal_text(
-            self._name, "it is what the search made on its way", "tapegrad.jacobian or tapegrad.hessian of the function at the solution"
+            self._name,
+            "it is what the search made on its way",
+            "tapegrad.jacobian or tapegrad.hessian of the function at the solution",
         )
 
-    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __iter__ = __len__ = __float__ = __bool__ = __matmul__ = _refuse
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __iter__ = __len__ = __float__ = (
+        __bool__
+    ) = __matmul__ = _refuse
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -149,7 +155,9 @@ def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
     if isinstance(found, dict):
         for key, v in found.items():
             found[key] = v if key in kept else withheld(v, f"{name}: {key!r} of its result")
-    made = isinstance(found, LinearOperator) or (type(found) is plain_np.ndarray and found.ndim and found.dtype.kind in "fc")
+    made = isinstance(found, LinearOperator) or (
+        type(found) is plain_np.ndarray and found.ndim and found.dtype.kind in "fc"
+    )
     return WithheldValue(found, name) if made else found
 
 
@@ -194,16 +202,24 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
 
 @OPTIMIZE.rule(opt.fsolve, by_steps=True)
 def fsolve(
-    func, x0, args=(), fprime=None, full_output=0, col_deriv=0, xtol=1.49012e-08, maxfev=0, band=None, epsfcn=None, factor=100, diag=None
+    func, x0, args=(), fprime=None, full_output=0, col_deriv=0, xtol=1.49012e-08, maxfev=0, band=None,
+    epsfcn=None, factor=100, diag=None
 ):  # fmt: skip
     args, settings = tuple_of(args), (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
     with Search("scipy.optimize.fsolve", args) as search:
         x0 = plain_np.atleast_1d(float_of(x0))
-        found = at_users_line(opt.fsolve, search.of(func), x0, bare(args), search.of(fprime), full_output, *settings)
+        found = at_users_line(
+            opt.fsolve, search.of(func), x0, bare(args), search.of(fprime), full_output, *settings
+        )
     if not search.moves:
         return as_it_is(found, "scipy.optimize.fsolve")
     x = implicit_solution(
-        "root", "scipy.optimize.fsolve", func, lambda y: np.atleast_1d(float_array_of(y)), found[0] if full_output else found, args
+        "root",
+        "scipy.optimize.fsolve",
+        func,
+        lambda y: np.atleast_1d(float_array_of(y)),
+        found[0] if full_output else found,
+        args,
     )
     return (x, *withheld(found[1:], "scipy.optimize.fsolve")) if full_output else x
 
@@ -217,7 +233,9 @@ def bracketed(f: Any) -> Any:
             found = f(search.of(f_), float(bare(a)), float(bare(b)), args=bare(args), **bare(settings))
         if not search.moves:
             return found
-        x = implicit_solution("root", name, f_, as_number, plain_np.float64(found[0] if full else found), args)
+        x = implicit_solution(
+            "root", name, f_, as_number, plain_np.float64(found[0] if full else found), args
+        )
         return (x, found[1]) if full else x
 
     return run
@@ -229,7 +247,8 @@ for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
 
 @OPTIMIZE.rule(opt.newton, by_steps=True)
 def newton(
-    func, x0, fprime=None, args=(), tol=1.48e-08, maxiter=50, fprime2=None, x1=None, rtol=0.0, full_output=False, disp=True
+    func, x0, fprime=None, args=(), tol=1.48e-08, maxiter=50, fprime2=None, x1=None, rtol=0.0,
+    full_output=False, disp=True
 ):  # fmt: skip
     args = tuple_of(args)
     with Search("scipy.optimize.newton", args) as search:
@@ -237,22 +256,45 @@ def newton(
         found = at_users_line(opt.newton, search.of(func), float_of(x0), search.of(fprime), bare(args), *rest)
     if not search.moves:
         return found
-    x = implicit_solution("root", "scipy.optimize.newton", func, float_array_of, float_of(found[0] if full_output else found), args)
+    x = implicit_solution(
+        "root",
+        "scipy.optimize.newton",
+        func,
+        float_array_of,
+        float_of(found[0] if full_output else found),
+        args,
+    )
     return (x, *found[1:]) if full_output else x
 
 
 @OPTIMIZE.rule(opt.root_scalar, by_steps=True)
 def root_scalar(
-    f, args=(), method=None, bracket=None, fprime=None, fprime2=None, x0=None, x1=None, xtol=None, rtol=None, maxiter=None, options=None
+    f, args=(), method=None, bracket=None, fprime=None, fprime2=None, x0=None, x1=None, xtol=None, rtol=None,
+    maxiter=None, options=None
 ):  # fmt: skip
     if fprime is True or fprime2 is True:
-        raise ArgumentError("scipy.optimize.root_scalar: fprime=True is not supported on a tracked Variable; give fprime as a function")
+        raise ArgumentError(
+            "scipy.optimize.root_scalar: fprime=True is not supported on a tracked Variable; give fprime as "
+            "a function"
+        )
     args = tuple_of(args)
     with Search("scipy.optimize.root_scalar", args) as search:
-        rest = bare(bracket), search.of(fprime), search.of(fprime2), bare(x0), bare(x1), xtol, rtol, maxiter, options
+        rest = (
+            bare(bracket),
+            search.of(fprime),
+            search.of(fprime2),
+            bare(x0),
+            bare(x1),
+            xtol,
+            rtol,
+            maxiter,
+            options,
+        )
         found = at_users_line(opt.root_scalar, search.of(f), bare(args), method, *rest)
     if search.moves:
-        found.root = implicit_solution("root", "scipy.optimize.root_scalar", f, as_number, plain_np.float64(found.root), args)
+        found.root = implicit_solution(
+            "root", "scipy.optimize.root_scalar", f, as_number, plain_np.float64(found.root), args
+        )
     return found
 
 
@@ -260,10 +302,14 @@ def root_scalar(
 def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
     args = tuple_of(args)
     with Search("scipy.optimize.fixed_point", args) as search:
-        x = float_of(at_users_line(opt.fixed_point, search.of(func), float_of(x0), bare(args), xtol, maxiter, method))
+        x = float_of(
+            at_users_line(opt.fixed_point, search.of(func), float_of(x0), bare(args), xtol, maxiter, method)
+        )
     if not search.moves:
         return x
-    return implicit_solution("fixed_point", "scipy.optimize.fixed_point", func, float_array_of, x if ndim(x) else x[()], args)
+    return implicit_solution(
+        "fixed_point", "scipy.optimize.fixed_point", func, float_array_of, x if ndim(x) else x[()], args
+    )
 
 
 # --- minima ---
@@ -276,15 +322,21 @@ def check_inside_bounds(x: Any, bounds: Any, name: str) -> None:
         return
     low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else plain_np.array(bounds, float).T
     low, high = [plain_np.broadcast_to(plain_np.where(plain_np.isnan(v), s, v), plain_np.shape(x)) for v, s in
-                 ((plain_np.asarray(low, float), -plain_np.inf), (plain_np.asarray(high, float), plain_np.inf))]  # fmt: skip
+                 ((plain_np.asarray(low, float), -plain_np.inf), (plain_np.asarray(high, float),
+                 plain_np.inf))]  # fmt: skip
     near = 1e-7 * plain_np.maximum(1.0, plain_np.abs(x))
     if bool(plain_np.any((x - low < near) | (high - x < near))):
-        raise refusal_text(name, "with a solution at one of its bounds", "parameters that are fixed at the bound, or x = exp(u)")
+        raise refusal_text(
+            name,
+            "with a solution at one of its bounds",
+            "parameters that are fixed at the bound, or x = exp(u)",
+        )
 
 
 @OPTIMIZE.rule(opt.minimize, by_steps=True)
 def minimize(
-    fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bounds=None, constraints=(), tol=None, callback=None, options=None
+    fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bounds=None, constraints=(), tol=None,
+    callback=None, options=None
 ):  # fmt: skip
     name = "scipy.optimize.minimize"
     args, limits = tuple_of(args), bounds if hasattr(bounds, "lb") else bare(bounds)
@@ -294,7 +346,11 @@ def minimize(
     if not search.moves:
         return as_it_is(found, name)
     if constraints not in ((), [], None):
-        raise refusal_text(f"{name}(constraints=)", "", "tapegrad.implicit.root with the conditions of Karush, Kuhn and Tucker")
+        raise refusal_text(
+            f"{name}(constraints=)",
+            "",
+            "tapegrad.implicit.root with the conditions of Karush, Kuhn and Tucker",
+        )
     check_inside_bounds(found.x, bounds, name)
     form = first if jac is True else as_number
     found.x = implicit_solution("minimum", name, fun, form, found.x, args)
@@ -307,7 +363,9 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     name = "scipy.optimize.minimize_scalar"
     args = tuple_of(args)
     with Search(name, args) as search:
-        found = at_users_line(opt.minimize_scalar, search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options)
+        found = at_users_line(
+            opt.minimize_scalar, search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options
+        )
     if search.moves:
         check_inside_bounds(plain_np.reshape(found.x, (1,)), None if bounds is None else [bare(bounds)], name)
         found.x = implicit_solution("minimum", name, fun, as_number, plain_np.float64(found.x), args)
@@ -316,13 +374,30 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
 
 
 @OPTIMIZE.rule(opt.least_squares, by_steps=True)
-def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), *, args=(), kwargs=None, loss="linear", **settings):
+def least_squares(
+    fun,
+    x0,
+    jac="2-point",
+    bounds=(-plain_np.inf, plain_np.inf),
+    *,
+    args=(),
+    kwargs=None,
+    loss="linear",
+    **settings,
+):
     name = "scipy.optimize.least_squares"
     args = tuple_of(args)
     with Search(name, args) as search:
         settings = {key: search.of(v) for key, v in settings.items()}
         found = at_users_line(
-            opt.least_squares, search.of(fun), float_of(x0), search.of(jac), bounds, args=bare(args), loss=loss, **settings
+            opt.least_squares,
+            search.of(fun),
+            float_of(x0),
+            search.of(jac),
+            bounds,
+            args=bare(args),
+            loss=loss,
+            **settings,
         )
     if not search.moves:
         return as_it_is(found, name)
@@ -390,7 +465,11 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         if not search.moves:
             return as_it_is(found, name)
         if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
-            raise refusal_text(f"{name}(constraints)", "", "scipy.optimize.minimize without constraints, or tapegrad.implicit.root")
+            raise refusal_text(
+                f"{name}(constraints)",
+                "",
+                "scipy.optimize.minimize without constraints, or tapegrad.implicit.root",
+            )
         x = pick(found)
         if kind == "minimum":
             check_inside_bounds(x, values.get("bounds"), name)
@@ -434,19 +513,30 @@ for _f in (opt.fmin_cobyla, opt.fmin_tnc):
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, plain_x, put_x))
 for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, lambda found: found.x, put_in_result))
-for _f in (opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing, opt.newton_krylov):
+for _f in (
+    opt.anderson,
+    opt.broyden1,
+    opt.broyden2,
+    opt.diagbroyden,
+    opt.excitingmixing,
+    opt.linearmixing,
+    opt.newton_krylov,
+):
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", float_array_of, plain_x, put_x))
 
 
 @OPTIMIZE.rule(opt.leastsq, by_steps=True)
 def leastsq(
-    func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, ftol=1.49012e-08, xtol=1.49012e-08, gtol=0.0, maxfev=0, epsfcn=None,
+    func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, ftol=1.49012e-08, xtol=1.49012e-08,
+    gtol=0.0, maxfev=0, epsfcn=None,
     factor=100, diag=None,
 ):  # fmt: skip
     name, args = "scipy.optimize.leastsq", tuple_of(args)
     settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
     with Search(name, args) as search:
-        found = at_users_line(opt.leastsq, search.of(func), float_of(x0), bare(args), search.of(Dfun), full_output, *settings)
+        found = at_users_line(
+            opt.leastsq, search.of(func), float_of(x0), bare(args), search.of(Dfun), full_output, *settings
+        )
     if not search.moves:
         return as_it_is(found, name, 2)
     x = implicit_solution("minimum", name, func, half_squares, float_of(found[0]), args)
@@ -465,23 +555,47 @@ class ModelResiduals:
 
     def __call__(self, p, *_):
         r = self.f(self.x, *[p[k] for k in range(shape(p)[0])]) - self.y
-        return r if self.scale is None else r / self.scale if ndim(self.scale) < 2 else np.linalg.solve(self.scale, r)
+        return (
+            r
+            if self.scale is None
+            else r / self.scale
+            if ndim(self.scale) < 2
+            else np.linalg.solve(self.scale, r)
+        )
 
 
-MAKERS[ModelResiduals] = lambda shadow, x: ModelResiduals(shadow(x.f), shadow(x.x), shadow(x.y), shadow(x.scale))
+MAKERS[ModelResiduals] = lambda shadow, x: ModelResiduals(
+    shadow(x.f), shadow(x.x), shadow(x.y), shadow(x.scale)
+)
 
 
 @OPTIMIZE.rule(opt.curve_fit, by_steps=True)
 def curve_fit(
-    f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None, bounds=(-plain_np.inf, plain_np.inf), method=None,
+    f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None, bounds=(-plain_np.inf,
+    plain_np.inf), method=None,
     jac=None, *, full_output=False, nan_policy=None, **kwargs,
 ):  # fmt: skip
     name = "scipy.optimize.curve_fit"
-    settings = dict(absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method, nan_policy=nan_policy)
+    settings = dict(
+        absolute_sigma=absolute_sigma,
+        check_finite=check_finite,
+        bounds=bounds,
+        method=method,
+        nan_policy=nan_policy,
+    )
     with Search(name, xdata, ydata, sigma) as search:
         model, slope = [search.of(v, 1, None) for v in (f, jac)]
         found = at_users_line(
-            opt.curve_fit, model, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=slope, full_output=full_output, **settings, **kwargs
+            opt.curve_fit,
+            model,
+            bare(xdata),
+            bare(ydata),
+            bare(p0),
+            bare(sigma),
+            jac=slope,
+            full_output=full_output,
+            **settings,
+            **kwargs,
         )
     if not search.moves:
         return found
@@ -519,7 +633,9 @@ def nnls(A, b, **settings):
 def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
     """What lies at a bound stays there; the others are least squares."""
     like = A if holds_tracked(A) else b
-    found = at_users_line(opt.lsq_linear, bare(A), bare(b), bounds if hasattr(bounds, "lb") else bare(bounds), **settings)
+    found = at_users_line(
+        opt.lsq_linear, bare(A), bare(b), bounds if hasattr(bounds, "lb") else bare(bounds), **settings
+    )
     if hasattr(A, "format"):
         raise refusal_text("scipy.optimize.lsq_linear", "of a sparse matrix", "A.toarray()")
     A, b = as_float_array(A, like), as_float_array(b, like)
@@ -548,15 +664,21 @@ def isotonic_regression(y, *, weights=None, increasing=True):
     return found
 
 
-OPTIMIZE.constant(opt.linear_sum_assignment, opt.show_options, *[getattr(opt, n) for n in ("linprog_verbose_callback",) if hasattr(opt, n)])
+OPTIMIZE.constant(
+    opt.linear_sum_assignment,
+    opt.show_options,
+    *[getattr(opt, n) for n in ("linprog_verbose_callback",) if hasattr(opt, n)],
+)
 for _f in (linprog, milp, quadratic_assignment):
     OPTIMIZE.rule(getattr(opt, _f.__name__))(_f)
 FOLLOWED = Follower("scipy.optimize")
 for _f in (opt.approx_fprime, opt.check_grad, opt.bracket, opt.line_search):
     OPTIMIZE.rule(_f, of_functions=True)(FOLLOWED.function(_f))
 OPTIMIZE.constant(  # settings, and classes of results
-    opt.Bounds, opt.LinearConstraint, opt.NonlinearConstraint, opt.OptimizeResult, opt.RootResults, opt.BFGS, opt.SR1,
-    opt.HessianUpdateStrategy, opt.BroydenFirst, opt.InverseJacobian, opt.KrylovJacobian, opt.LbfgsInvHessProduct,
+    opt.Bounds, opt.LinearConstraint, opt.NonlinearConstraint, opt.OptimizeResult, opt.RootResults, opt.BFGS,
+    opt.SR1,
+    opt.HessianUpdateStrategy, opt.BroydenFirst, opt.InverseJacobian, opt.KrylovJacobian,
+    opt.LbfgsInvHessProduct,
 )  # fmt: skip
 
 stand_in = OPTIMIZE.stand_in("tapegrad.scipy.optimize")

@@ -48,8 +48,16 @@ class Corner:
         n = len(self.x)
         K = np.stack(self.rows) if self.rows else plain_np.zeros((0, n))
         if len(self.rows) != n or plain_np.linalg.matrix_rank(bare(K)) < n:
-            what = "is not unique" if len(self.rows) < n else "lies where more constraints meet than there are unknowns"
-            raise refusal_text(name, f"the solution {what}, and has no derivative there", "a problem without redundant constraints")
+            what = (
+                "is not unique"
+                if len(self.rows) < n
+                else "lies where more constraints meet than there are unknowns"
+            )
+            raise refusal_text(
+                name,
+                f"the solution {what}, and has no derivative there",
+                "a problem without redundant constraints",
+            )
         x = np.linalg.solve(K, np.stack(self.rights))
         return self.x + (x - primal_of(x)), K
 
@@ -57,11 +65,15 @@ class Corner:
 def bound_pairs(bounds: Any, n: int) -> list:
     """A pair for each unknown."""
     if hasattr(bounds, "lb"):
-        return list(zip(*[plain_np.broadcast_to(plain_argument(v), n) for v in (bounds.lb, bounds.ub)], strict=True))
+        return list(
+            zip(*[plain_np.broadcast_to(plain_argument(v), n) for v in (bounds.lb, bounds.ub)], strict=True)
+        )
     if bounds is None:
         bounds = (0, None)
     pairs = [bounds] * n if len(bounds) == 2 and not hasattr(bounds[0], "__len__") else bounds
-    return [tuple([s * plain_np.inf if v is None else v for v, s in zip(p, (-1, 1), strict=True)]) for p in pairs]
+    return [
+        tuple([s * plain_np.inf if v is None else v for v, s in zip(p, (-1, 1), strict=True)]) for p in pairs
+    ]
 
 
 def held_at_bounds(corner: Corner, bounds: Any, whole: Any) -> None:
@@ -85,7 +97,8 @@ def priced(prices: Any, rows: list) -> Any:
 
 
 def linprog(
-    c, A_ub=None, b_ub=None, A_eq=None, b_eq=None, bounds=(0, None), method="highs", callback=None, options=None, x0=None, integrality=None
+    c, A_ub=None, b_ub=None, A_eq=None, b_eq=None, bounds=(0, None), method="highs", callback=None,
+    options=None, x0=None, integrality=None
 ):  # fmt: skip
     name = "scipy.optimize.linprog"
     given = [bare(v) for v in (c, A_ub, b_ub, A_eq, b_eq, bounds)]
@@ -136,7 +149,10 @@ def milp(c, *, integrality=None, bounds=None, constraints=None, options=None):
     corner = Corner(plain_np.asarray(found.x))
     for A, *ends in listed:
         A = np.atleast_2d(as_float_array(A))
-        low, high = [np.broadcast_to(as_float_array(v), (shape(A)[0],)) for v in (*ends, *(-plain_np.inf, plain_np.inf)[len(ends) :])]
+        low, high = [
+            np.broadcast_to(as_float_array(v), (shape(A)[0],))
+            for v in (*ends, *(-plain_np.inf, plain_np.inf)[len(ends) :])
+        ]
         corner.matrix(A, low, high, ("low", "high"))
     held_at_bounds(corner, bounds, integrality)
     found.x, _ = corner.solution(name)

@@ -19,7 +19,8 @@ def available_functions(*names: str) -> list:
 
 SIGNAL.constant(
     *available_functions(
-        "argrelextrema", "argrelmax", "argrelmin", "check_COLA", "check_NOLA", "choose_conv_method", "correlation_lags", "find_peaks_cwt",
+        "argrelextrema", "argrelmax", "argrelmin", "check_COLA", "check_NOLA", "choose_conv_method",
+        "correlation_lags", "find_peaks_cwt",
         "max_len_seq", "square", "unit_impulse",
     )
 )  # fmt: skip

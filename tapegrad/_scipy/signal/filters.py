@@ -60,7 +60,8 @@ def fft_helper(x, win, detrend_func, nperseg, noverlap, nfft, sides):
 GIVEN = {
     "cKDTree": NeighbourTree, "_solveh_banded": solveh_banded, "_fft_helper": fft_helper,
     "mintypecode": lambda xs, *more: plain_np.mintypecode([dtype(x).char for x in xs], *more),
-    "scipy.fft": FunctionOverlay(faces.fft, **{n: by_spacing(getattr(scipy.fft, n)) for n in ("fftfreq", "rfftfreq")}),
+    "scipy.fft": FunctionOverlay(faces.fft, **{n: by_spacing(getattr(scipy.fft, n)) for n in ("fftfreq",
+    "rfftfreq")}),
 }  # fmt: skip
 FOLLOWED = Follower("scipy.signal", **GIVEN)
 
@@ -84,13 +85,19 @@ def centred(y: Any, to: tuple, axes: Any) -> Any:
 def axes_last(x: Any, axes: tuple) -> tuple:
     """x with these axes last, and the axes that undo it."""
     order = tuple([i for i in range(ndim(x)) if i not in axes]) + axes
-    return (x, None) if order == tuple(range(ndim(x))) else (np.transpose(x, order), tuple(plain_np.argsort(order)))
+    return (
+        (x, None)
+        if order == tuple(range(ndim(x)))
+        else (np.transpose(x, order), tuple(plain_np.argsort(order)))
+    )
 
 
 def convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
     a, b = two_signals(in1, in2)
     if ndim(a) != ndim(b):
-        raise ValueError(f"{name}: in1 and in2 should have the same dimensionality; they have {ndim(a)} and {ndim(b)} axes")
+        raise ValueError(
+            f"{name}: in1 and in2 should have the same dimensionality; they have {ndim(a)} and {ndim(b)} axes"
+        )
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{name}: mode must be 'full', 'same' or 'valid', not {mode!r}")
     n = ndim(a)
@@ -104,7 +111,10 @@ def convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
         elif all(p <= q for p, q in ((to[i], small[i]) for i in axes)):
             a, b = b, a
         else:
-            raise ValueError(f"{name}: for mode='valid' one of the arrays must be at least as large as the other along every axis")
+            raise ValueError(
+                f"{name}: for mode='valid' one of the arrays must be at least as large as the other along "
+                f"every axis"
+            )
     (a, back), (b, _) = axes_last(a, axes), axes_last(b, axes)
     if mode == "valid":
         y = overlap(a, b[(..., *(slice(None, None, -1),) * len(axes))], k=len(axes))
@@ -151,11 +161,15 @@ def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
     a, b = two_signals(in1, in2)
     if boundary not in PAD:
         raise ValueError("scipy.signal.convolve2d: boundary must be 'fill', 'wrap' or 'symm'")
-    if mode == "valid" or (boundary == "fill" and plain_setting(fillvalue, "scipy.signal.convolve2d", "fillvalue") == 0):
+    if mode == "valid" or (
+        boundary == "fill" and plain_setting(fillvalue, "scipy.signal.convolve2d", "fillvalue") == 0
+    ):
         return convolve_axes(a, b, mode, None, "scipy.signal.convolve2d")
     width = [(n - 1, n - 1) for n in shape(b)]
     settings = {"constant_values": fillvalue} if boundary == "fill" else {}
-    y = convolve_axes(np.pad(a, width, PAD[boundary], **settings), b, "valid", None, "scipy.signal.convolve2d")
+    y = convolve_axes(
+        np.pad(a, width, PAD[boundary], **settings), b, "valid", None, "scipy.signal.convolve2d"
+    )
     return centred(y, shape(a), (0, 1)) if mode == "same" else y
 
 
@@ -199,7 +213,9 @@ def lfilter(b, a, x, axis=-1, zi=None):
         state = moved_last(as_float_array(zi, like), axis)
         needed = shape(b)[0] + shape(a)[0] - 2 if remembers(x) else order
         if shape(state)[-1:] != (needed,):
-            raise ValueError(f"scipy.signal.lfilter: zi has shape {shape(zi)}; its length along the axis must be {needed}")
+            raise ValueError(
+                f"scipy.signal.lfilter: zi has shape {shape(zi)}; its length along the axis must be {needed}"
+            )
         state = np.broadcast_to(filter_state(b, a, state) if remembers(x) else state, (*lead, order))
     length = m + order
     drive = padded_last(drive, length)
@@ -213,7 +229,12 @@ def lfilter(b, a, x, axis=-1, zi=None):
         return back(y), back(np.concatenate([v[..., m + 1 - shape(c)[0] :] for v, c in ((x, b), (y, a))], -1))
     final = drive[..., m:]
     if shape(a)[0] > 1:
-        final = final - padded_last(convolved(y, leading_row(a * (plain_np.arange(shape(a)[0]) > 0), n), k=1), length)[..., m:]
+        final = (
+            final
+            - padded_last(convolved(y, leading_row(a * (plain_np.arange(shape(a)[0]) > 0), n), k=1), length)[
+                ..., m:
+            ]
+        )
     return back(y), back(final)
 
 
@@ -281,7 +302,11 @@ def sosfilt(sos, x, axis=-1, zi=None):
         if zi is None:
             y = lfilter(b, a, y) if holds_tracked(b, a, y) else sig.lfilter(b, a, y)
         else:
-            y, end = lfilter(b, a, y, -1, zi[k]) if holds_tracked(b, a, y, zi[k]) else sig.lfilter(b, a, y, -1, zi[k])
+            y, end = (
+                lfilter(b, a, y, -1, zi[k])
+                if holds_tracked(b, a, y, zi[k])
+                else sig.lfilter(b, a, y, -1, zi[k])
+            )
             ends.append(end)
     y = np.moveaxis(y, -1, axis)
     return y if zi is None else (y, np.stack([np.moveaxis(e, -1, axis) for e in ends]))
@@ -334,11 +359,15 @@ def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
         h = plain_setting(h, "scipy.signal.upfirdn", "h")
         return apply_linear(Upfirdn(h, up, down, mode), as_float_array(x), axis)
     if mode != "constant":
-        raise ArgumentError("scipy.signal.upfirdn: with a tracked h only mode='constant' has a derivative here")
+        raise ArgumentError(
+            "scipy.signal.upfirdn: with a tracked h only mode='constant' has a derivative here"
+        )
     h, x = two_signals(h, x)
     x = moved_last(x, axis)
     if up > 1:  # zeros between
-        x = np.reshape(np.pad(x[..., None], [(0, 0)] * ndim(x) + [(0, up - 1)]), (*shape(x)[:-1], -1))[..., : (shape(x)[-1] - 1) * up + 1]
+        x = np.reshape(np.pad(x[..., None], [(0, 0)] * ndim(x) + [(0, up - 1)]), (*shape(x)[:-1], -1))[
+            ..., : (shape(x)[-1] - 1) * up + 1
+        ]
     return np.moveaxis(convolved(x, leading_row(h, ndim(x)), k=1)[..., ::down], -1, axis)
 
 
@@ -347,7 +376,9 @@ class Upfirdn(SettingsFunction):
         super().__init__(sig.upfirdn, h=plain_np.asarray(h), up=up, down=down, mode=mode)
 
     def __call__(self, x: Any) -> Any:
-        return sig.upfirdn(self.settings["h"], x, self.settings["up"], self.settings["down"], -1, self.settings["mode"])
+        return sig.upfirdn(
+            self.settings["h"], x, self.settings["up"], self.settings["down"], -1, self.settings["mode"]
+        )
 
 
 # --- of images ---

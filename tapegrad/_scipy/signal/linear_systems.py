@@ -20,7 +20,11 @@ def place_poles(A, B, poles, method="YT", rtol=0.001, maxiter=30):
     n, inputs = shape(B)
     order = [int(abs(bare(p) - r).argmin()) for r in found.requested_poles]
     if inputs != 1:
-        raise refusal_text("scipy.signal.place_poles", "with several inputs the gain is not unique", "one input, or tapegrad.implicit")
+        raise refusal_text(
+            "scipy.signal.place_poles",
+            "with several inputs the gain is not unique",
+            "one input, or tapegrad.implicit",
+        )
     columns, value, eye = [B[:, 0]], None, plain_np.eye(n)
     for k in range(n):
         columns.append(A @ columns[-1])

@@ -13,16 +13,21 @@ from .filters import SIGNAL
 
 @SIGNAL.rule(sig.find_peaks)
 def find_peaks(
-    x, height=None, threshold=None, distance=None, prominence=None, width=None, wlen=None, rel_height=0.5, plateau_size=None
+    x, height=None, threshold=None, distance=None, prominence=None, width=None, wlen=None, rel_height=0.5,
+    plateau_size=None
 ):  # fmt: skip
     x = as_float_array(x)
-    given = [bare(v) for v in (height, threshold, distance, prominence, width, wlen, rel_height, plateau_size)]
+    given = [
+        bare(v) for v in (height, threshold, distance, prominence, width, wlen, rel_height, plateau_size)
+    ]
     peaks, found = at_users_line(sig.find_peaks, bare(x), *given)
     heights = np.take(x, peaks)
     if "peak_heights" in found:
         found["peak_heights"] = heights
     if "left_thresholds" in found:
-        found["left_thresholds"], found["right_thresholds"] = [heights - np.take(x, peaks + d) for d in (-1, 1)]
+        found["left_thresholds"], found["right_thresholds"] = [
+            heights - np.take(x, peaks + d) for d in (-1, 1)
+        ]
     if "prominences" in found:
         found["prominences"] = heights - base_of(x, found["left_bases"], found["right_bases"])
     if "widths" in found:
@@ -50,11 +55,15 @@ def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
     x, peaks = as_float_array(x, like), plain_np.asarray(bare(peaks))
     if prominence_data is None:
         prominence_data = peak_prominences(x, peaks, wlen)
-    found = at_users_line(sig.peak_widths, bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data]))
+    found = at_users_line(
+        sig.peak_widths, bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data])
+    )
     height = np.take(x, peaks) - prominence_data[0] * rel_height
     ends = []
     for places, inward in ((plain_np.floor(found[2]), 1), (plain_np.ceil(found[3]), -1)):
         low, high = np.take(x, places.astype(int)), np.take(x, places.astype(int) + inward)
         crosses = low < height
-        ends.append(places + inward * np.where(crosses, (height - low) / np.where(crosses, high - low, 1.0), 0.0))
+        ends.append(
+            places + inward * np.where(crosses, (height - low) / np.where(crosses, high - low, 1.0), 0.0)
+        )
     return ends[1] - ends[0], height, *ends

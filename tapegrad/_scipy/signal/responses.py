@@ -42,14 +42,18 @@ def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyqu
     like = next((x for x in (b, a, worN, fs) if holds_tracked(x)), b)
     b, a = np.atleast_1d(as_float_array(b, like)), np.atleast_1d(as_float_array(a, like))
     if plot is not None or ndim(b) > 1 or ndim(a) > 1:
-        raise ArgumentError("scipy.signal.freqz: plot=, and several filters at once, are not supported on a tracked Variable")
+        raise ArgumentError(
+            "scipy.signal.freqz: plot=, and several filters at once, are not supported on a tracked Variable"
+        )
     f, w = frequencies(worN, whole, fs, include_nyquist)
     return f, response(b, w) / response(a, w)
 
 
 def freqz_sos(sos, worN=512, whole=False, fs=2 * math.pi):
     f, w = frequencies(worN, whole, fs)
-    return f, math.prod([response(b, w) / response(a, w) for b, a in sections(sos, sos if holds_tracked(sos) else worN)])
+    return f, math.prod(
+        [response(b, w) / response(a, w) for b, a in sections(sos, sos if holds_tracked(sos) else worN)]
+    )
 
 
 @SIGNAL.rule(sig.lombscargle)

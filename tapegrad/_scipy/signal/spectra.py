@@ -19,7 +19,12 @@ def window_of(window: Any, nperseg: int, like: Any) -> Any:
     if holds_tracked(window):
         return as_float_array(WINDOW(window, nperseg) if isinstance(window, tuple) else window)
     window = bare(window)
-    return constant_like(sig.get_window(window, nperseg) if isinstance(window, (str, tuple, float)) else plain_np.asarray(window), like)
+    return constant_like(
+        sig.get_window(window, nperseg)
+        if isinstance(window, (str, tuple, float))
+        else plain_np.asarray(window),
+        like,
+    )
 
 
 class Segments:
@@ -28,9 +33,17 @@ class Segments:
 
     def __init__(self, name, like, n, fs, window, nperseg, noverlap, nfft, scaling, mode="psd"):
         given = window if not isinstance(window, (str, tuple, float)) else None
-        length = shape(given)[0] if given is not None and nperseg is None else 256 if nperseg is None else as_integer(nperseg)
+        length = (
+            shape(given)[0]
+            if given is not None and nperseg is None
+            else 256
+            if nperseg is None
+            else as_integer(nperseg)
+        )
         if given is None and length > n:
-            warn_user(f"nperseg = {length} is greater than input length {n}, using nperseg = {n}", UserWarning)
+            warn_user(
+                f"nperseg = {length} is greater than input length {n}, using nperseg = {n}", UserWarning
+            )
             length = n
         self.length, self.fs = length, fs
         self.overlap = length // 2 if noverlap is None else as_integer(noverlap)
@@ -42,7 +55,11 @@ class Segments:
             raise ValueError(f"{name}: window has shape {shape(self.window)}, nperseg is {length}")
         if scaling not in ("density", "spectrum", "psd"):
             raise ValueError(f"{name}: unknown scaling {scaling!r}")
-        self.scale = 1.0 / (fs * np.sum(self.window**2)) if scaling in ("density", "psd") else 1.0 / np.sum(self.window) ** 2
+        self.scale = (
+            1.0 / (fs * np.sum(self.window**2))
+            if scaling in ("density", "psd")
+            else 1.0 / np.sum(self.window) ** 2
+        )
         if mode == "stft":
             self.scale = np.sqrt(self.scale)
 
@@ -55,7 +72,11 @@ class Segments:
         if callable(trend):
             x = trend(x)
         elif trend:
-            x = x - np.mean(x, -1, keepdims=True) if trend == "constant" else apply_linear(SettingsFunction(sig.detrend, type=trend), x, -1)
+            x = (
+                x - np.mean(x, -1, keepdims=True)
+                if trend == "constant"
+                else apply_linear(SettingsFunction(sig.detrend, type=trend), x, -1)
+            )
         x = x * self.window
         return np.fft.rfft(x, self.nfft) if onesided else np.fft.fft(x, self.nfft)
 
@@ -82,15 +103,22 @@ def is_onesided(return_onesided: bool, *xs: Any) -> bool:
 
 @SIGNAL.rule(sig.spectrogram)
 def spectrogram(
-    x, fs=1.0, window=("tukey", 0.25), nperseg=None, noverlap=None, nfft=None, detrend="constant", return_onesided=True, scaling="density",
+    x, fs=1.0, window=("tukey", 0.25), nperseg=None, noverlap=None, nfft=None, detrend="constant",
+    return_onesided=True, scaling="density",
     axis=-1, mode="psd",
 ):  # fmt: skip
     x = moved_last(as_float_array(x), axis)
     kind = "psd" if mode == "psd" else "stft"
     if noverlap is None:
         n = shape(x)[-1]
-        noverlap = (shape(window)[0] if nperseg is None and not isinstance(window, (str, tuple)) else min(nperseg or 256, n)) // 8
-    parts = Segments("scipy.signal.spectrogram", x, shape(x)[-1], fs, window, nperseg, noverlap, nfft, scaling, kind)
+        noverlap = (
+            shape(window)[0]
+            if nperseg is None and not isinstance(window, (str, tuple))
+            else min(nperseg or 256, n)
+        ) // 8
+    parts = Segments(
+        "scipy.signal.spectrogram", x, shape(x)[-1], fs, window, nperseg, noverlap, nfft, scaling, kind
+    )
     onesided = is_onesided(return_onesided, x)
     S = parts.spectra(x, detrend, onesided)
     if mode == "psd":
@@ -103,13 +131,18 @@ def spectrogram(
             S = np.angle(S) if mode == "angle" else np.unwrap(np.angle(S), axis=-2)
         elif mode != "complex":
             raise ValueError(f"scipy.signal.spectrogram: unknown mode {mode!r}")
-    S = np.moveaxis(np.swapaxes(S, -1, -2), -2, axis if axis < 0 else axis) if axis not in (-1, ndim(x) - 1) else np.swapaxes(S, -1, -2)
+    S = (
+        np.moveaxis(np.swapaxes(S, -1, -2), -2, axis if axis < 0 else axis)
+        if axis not in (-1, ndim(x) - 1)
+        else np.swapaxes(S, -1, -2)
+    )
     return parts.frequencies(onesided), parts.times(shape(x)[-1]), S
 
 
 @SIGNAL.rule(sig.csd)
 def csd(
-    x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, detrend="constant", return_onesided=True,
+    x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, detrend="constant",
+    return_onesided=True,
     scaling="density", axis=-1, average="mean",
 ):  # fmt: skip
     same = y is x

@@ -21,11 +21,17 @@ class Spline:
         self.f, self.to, self.settings = f, to, settings
 
     def __call__(self, x: Any) -> Any:
-        rows = [self.f(row.reshape(self.to), *self.settings).reshape(-1) for row in x.reshape(-1, x.shape[-1])]
+        rows = [
+            self.f(row.reshape(self.to), *self.settings).reshape(-1) for row in x.reshape(-1, x.shape[-1])
+        ]
         return plain_np.array(rows).reshape(x.shape)
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Spline) and (self.f, self.to, self.settings) == (other.f, other.to, other.settings)
+        return isinstance(other, Spline) and (self.f, self.to, self.settings) == (
+            other.f,
+            other.to,
+            other.settings,
+        )
 
     def __hash__(self) -> int:
         return hash((self.f, self.to, self.settings))
@@ -39,9 +45,15 @@ def through_samples(f: Any, axes: int, settings: dict) -> Any:
     def run(*args, **kwargs):
         given = inspect.signature(f).bind(*args, **kwargs).arguments
         x = as_float_array(given.pop(first))
-        rest = [plain_setting(given.get(n, default), f"scipy.signal.{f.__name__}", n) for n, default in settings.items()]
+        rest = [
+            plain_setting(given.get(n, default), f"scipy.signal.{f.__name__}", n)
+            for n, default in settings.items()
+        ]
         to = shape(x)[ndim(x) - axes :]
-        y = apply_linear(Spline(f, to, *map(float, rest)), np.reshape(x, (*shape(x)[: ndim(x) - axes], -1)) if axes > 1 else x)
+        y = apply_linear(
+            Spline(f, to, *map(float, rest)),
+            np.reshape(x, (*shape(x)[: ndim(x) - axes], -1)) if axes > 1 else x,
+        )
         return np.reshape(y, shape(x))
 
     run.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
@@ -53,4 +65,6 @@ for _f in (sig.cspline1d, sig.qspline1d):
 for _f in (sig.cspline2d, sig.qspline2d):
     SIGNAL.rule(_f)(through_samples(_f, 2, {"lamb": 0.0, "precision": -1.0}))
 SIGNAL.rule(sig.symiirorder1)(through_samples(sig.symiirorder1, 1, {"c0": 1.0, "z1": 0.5, "precision": -1.0}))
-SIGNAL.rule(sig.symiirorder2)(through_samples(sig.symiirorder2, 1, {"r": 0.5, "omega": 1.0, "precision": -1.0}))
+SIGNAL.rule(sig.symiirorder2)(
+    through_samples(sig.symiirorder2, 1, {"r": 0.5, "omega": 1.0, "precision": -1.0})
+)

@@ -32,7 +32,9 @@ def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=N
     shifted = A - FACES[sps.csr_array](sps.eye_array(n, format="csr")) * mu
     if start is None:
         return exponential(shifted, mu, as_float_array(B, mu if holds_tracked(mu) else B), 1.0)
-    times = plain_np.linspace(start, stop, **{k: v for k, v in (("num", num), ("endpoint", endpoint)) if v is not None})
+    times = plain_np.linspace(
+        start, stop, **{k: v for k, v in (("num", num), ("endpoint", endpoint)) if v is not None}
+    )
     found, last = [], 0.0
     y = as_float_array(B, mu if holds_tracked(mu) else B)
     for t in times:
@@ -71,11 +73,15 @@ def norm(x, ord=None, axis=None):
     if isinstance(axis, int) and ord in (None, 1, 2):
         total = np.reshape(abs(A).sum(axis) if ord == 1 else A.power(2).sum(axis), -1)
         return total if ord == 1 else np.sqrt(total)
-    raise refusal_text("scipy.sparse.linalg.norm", f"for ord={ord}, axis={axis}", "numpy.linalg.norm(A.toarray(), ...)")
+    raise refusal_text(
+        "scipy.sparse.linalg.norm", f"for ord={ord}, axis={axis}", "numpy.linalg.norm(A.toarray(), ...)"
+    )
 
 
 LINALG.rule(sla.matrix_power)(lambda A, power: sparse_matrix_power(sparse(A), int(power)))
-LINALG.constant(*[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "use_solver") if hasattr(sla, n)])
+LINALG.constant(
+    *[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "use_solver") if hasattr(sla, n)]
+)
 
 scipy_linalg = faces.linalg
 

@@ -51,7 +51,13 @@ def moving_rule(f: Any) -> Any:
         values, places = stack_values(parts)
 
         def put(x):
-            return places[x.n] if isinstance(x, PlacedElements) else type(x)([put(v) for v in x]) if isinstance(x, (list, tuple)) else x
+            return (
+                places[x.n]
+                if isinstance(x, PlacedElements)
+                else type(x)([put(v) for v in x])
+                if isinstance(x, (list, tuple))
+                else x
+            )
 
         return of_places(values, f(*put(args), **plain_argument(kwargs)))
 
@@ -68,7 +74,11 @@ for _f in (
     *STACKS,
     sps.tril,
     sps.triu,
-    *[getattr(sps, n) for n in ("permute_dims", "swapaxes", "expand_dims", "matrix_transpose") if hasattr(sps, n)],
+    *[
+        getattr(sps, n)
+        for n in ("permute_dims", "swapaxes", "expand_dims", "matrix_transpose")
+        if hasattr(sps, n)
+    ],
 ):
     SPARSE.rule(_f)(moving_rule(_f))
 
@@ -107,7 +117,9 @@ def diags(diagonals, offsets=0, shape=None, format=None, dtype=None):
 
 @SPARSE.rule(sps.diags_array)
 def diags_array(diagonals, *, offsets=0, shape=None, format=None, dtype=None):
-    return with_dtype(by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format), dtype)
+    return with_dtype(
+        by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format), dtype
+    )
 
 
 @SPARSE.rule(sps.spdiags)
@@ -119,10 +131,18 @@ def spdiags(data, diags, m=None, n=None, format=None):
 def kron(A, B, format=None):
     A, B = [sparse(x) if is_sparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
     (p, a), (q, b) = A._elements(), B._elements()
-    rows, cols = [(i[:, None] * n + j).reshape(-1) for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))]
+    rows, cols = [
+        (i[:, None] * n + j).reshape(-1)
+        for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))
+    ]
     to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
     a, b = device_concatenator(a, b)
-    y = matrix_of_elements(np.reshape(a[:, None] * b, -1), SparsityPattern(rows, cols, to), A if is_sparse_matrix(A, B) else B, to)
+    y = matrix_of_elements(
+        np.reshape(a[:, None] * b, -1),
+        SparsityPattern(rows, cols, to),
+        A if is_sparse_matrix(A, B) else B,
+        to,
+    )
     return y.asformat(format) if format else y
 
 
@@ -142,8 +162,10 @@ def find(A):
 
 SPARSE.constant(
     *[getattr(sps, n) for n in (
-        "issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc", "isspmatrix_csr", "isspmatrix_dia",
-        "isspmatrix_dok", "isspmatrix_lil", "get_index_dtype", "safely_cast_index_arrays", "eye", "eye_array", "identity", "rand",
+        "issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc", "isspmatrix_csr",
+        "isspmatrix_dia",
+        "isspmatrix_dok", "isspmatrix_lil", "get_index_dtype", "safely_cast_index_arrays", "eye", "eye_array",
+        "identity", "rand",
         "random", "random_array", "load_npz",
     ) if hasattr(sps, n)],
 )  # fmt: skip

@@ -23,7 +23,9 @@ def distinct(w: Any, name: str) -> None:
     library = xp_of(w)
     apart = abs(w[:, None] - w[None, :]) + library.diag(library.full(len(w), plain_np.inf))
     if len(w) and float(apart.min()) < 1e-9 * max(1.0, float(abs(w).max())):
-        raise refusal_text(name, "with equal eigenvalues", "a function of the matrix that does not tell them apart")
+        raise refusal_text(
+            name, "with equal eigenvalues", "a function of the matrix that does not tell them apart"
+        )
 
 
 def refined(A: SparseMatrix, B: Any, w: Any, v: Any, symmetric: bool) -> tuple:
@@ -61,14 +63,36 @@ def plain_matrix(B: Any) -> Any:
 def arpack(f: Any, symmetric: bool) -> Any:
     name = f"scipy.sparse.linalg.{f.__name__}"
 
-    def run(A, k=6, M=None, sigma=None, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True, **settings):
+    def run(
+        A,
+        k=6,
+        M=None,
+        sigma=None,
+        which="LM",
+        v0=None,
+        ncv=None,
+        maxiter=None,
+        tol=0,
+        return_eigenvectors=True,
+        **settings,
+    ):
         A, B = check_matrices(A, M, name, symmetric)
-        given = {"M": plain_matrix(B), "sigma": bare(sigma), "which": which, "v0": bare(v0), "ncv": ncv, "maxiter": maxiter, "tol": tol}
+        given = {
+            "M": plain_matrix(B),
+            "sigma": bare(sigma),
+            "which": which,
+            "v0": bare(v0),
+            "ncv": ncv,
+            "maxiter": maxiter,
+            "tol": tol,
+        }
         w, V = library_solver(f, name, A._plain(), k, **given, **bare(settings))
         distinct(w, name)
         if not symmetric:
             A = A * (1 + 0j)
-        return sorted_pairs([refined(A, B, w[i], V[:, i], symmetric) for i in range(len(w))], return_eigenvectors)
+        return sorted_pairs(
+            [refined(A, B, w[i], V[:, i], symmetric) for i in range(len(w))], return_eigenvectors
+        )
 
     return run
 
@@ -90,7 +114,9 @@ def lobpcg(A, X, B=None, M=None, Y=None, tol=None, maxiter=None, largest=True, v
 
 
 @LINALG.rule(sla.svds)
-def svds(A, k=6, ncv=None, tol=0, which="LM", v0=None, maxiter=None, return_singular_vectors=True, **settings):
+def svds(
+    A, k=6, ncv=None, tol=0, which="LM", v0=None, maxiter=None, return_singular_vectors=True, **settings
+):
     """The singular values are eigenvalues of [[0, A], [A^T, 0]], the vectors those of A above those of
     A^T."""
     name = "scipy.sparse.linalg.svds"
@@ -102,9 +128,16 @@ def svds(A, k=6, ncv=None, tol=0, which="LM", v0=None, maxiter=None, return_sing
     distinct(s, name)
     m = A.shape[0]
     H = SPARSE.rules[sps.block_array]([[None, A], [A.T, None]], format="csc")
-    pairs = [refined(H, None, s[i], plain_np.concatenate([u[:, i], vt[i]]) / plain_np.sqrt(2), True) for i in range(len(s))]
+    pairs = [
+        refined(H, None, s[i], plain_np.concatenate([u[:, i], vt[i]]) / plain_np.sqrt(2), True)
+        for i in range(len(s))
+    ]
     values, Z = sorted_pairs(pairs, True)
     if not return_singular_vectors:
         return values
     Z = Z * plain_np.sqrt(2)
-    return (Z[:m] if return_singular_vectors != "vh" else None), values, (Z[m:].T if return_singular_vectors != "u" else None)
+    return (
+        (Z[:m] if return_singular_vectors != "vh" else None),
+        values,
+        (Z[m:].T if return_singular_vectors != "u" else None),
+    )

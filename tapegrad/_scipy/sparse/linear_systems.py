@@ -17,12 +17,23 @@ from ...ops.declare import ndim, shape
 from ..device import device_concatenator
 from ..followed import FollowedObject, Follower
 from ..linear_maps import AxisMap, mapped
-from ..namespaces import Carrier, CarrierType, as_float_array, bare, holds_tracked, plain_argument, refusal_text
+from ..namespaces import (
+    Carrier,
+    CarrierType,
+    as_float_array,
+    bare,
+    holds_tracked,
+    plain_argument,
+    refusal_text,
+)
 from .matrices import FACES, LINALG, SparseMatrix, is_device_matrix, is_sparse, sparse
 from .products import sparse_solution
 
 FOLLOWED = Follower("scipy.sparse.linalg")
-for _c in (sla.LinearOperator, *[c for c in vars(sla._interface).values() if isinstance(c, type) and issubclass(c, sla.LinearOperator)]):
+for _c in (
+    sla.LinearOperator,
+    *[c for c in vars(sla._interface).values() if isinstance(c, type) and issubclass(c, sla.LinearOperator)],
+):
     LINALG.rule(_c)(FOLLOWED.klass(_c))
 DENSE_OPERATOR_UNKNOWNS = 1000  # unknowns up to which the matrix of an operator is made
 
@@ -36,7 +47,9 @@ def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
         units = device_concatenator(plain_np.eye(A.shape[1]), like)[0]
         return FACES[sps.csc_array](np.stack([A.matvec(e) for e in units], 1))
     if isinstance(A, (FollowedObject, sla.LinearOperator)) or callable(A) or not hasattr(A, "shape"):
-        raise refusal_text(name, "of a LinearOperator", "tapegrad.implicit.root(lambda x, b: A(x) - b, solver)")
+        raise refusal_text(
+            name, "of a LinearOperator", "tapegrad.implicit.root(lambda x, b: A(x) - b, solver)"
+        )
     return FACES[sps.csc_array](A)
 
 
@@ -66,7 +79,9 @@ def solve_sparse(A: Any, b: Any, name: str, back: bool = False) -> Any:
         raise ValueError(f"{name}: matrix of shape {A.shape} and right side of shape {shape(b)} do not fit")
     if ndim(b) == 1:
         return sparse_solution(values, b, pattern=pattern, back=back)
-    return np.transpose(sparse_solution(np.reshape(values, (1, -1)), np.transpose(b), pattern=pattern, back=back))
+    return np.transpose(
+        sparse_solution(np.reshape(values, (1, -1)), np.transpose(b), pattern=pattern, back=back)
+    )
 
 
 @LINALG.rule(sla.spsolve)
@@ -83,10 +98,13 @@ def spsolve_triangular(A, b, lower=True, overwrite_A=False, overwrite_b=False, u
     rows, cols = A.nonzero()
     if (rows < cols if lower else rows > cols).any():
         raise ArgumentError(
-            f"scipy.sparse.linalg.spsolve_triangular(lower={bool(lower)}): the matrix is not triangular; give tril(A) or triu(A)"
+            f"scipy.sparse.linalg.spsolve_triangular(lower={bool(lower)}): the matrix is not triangular; "
+            f"give tril(A) or triu(A)"
         )
     if unit_diagonal:
-        A = A - FACES[sps.dia_array](sps.dia_array((plain_np.ones((1, A.shape[0])), [0]), shape=A.shape)).multiply(A)
+        A = A - FACES[sps.dia_array](
+            sps.dia_array((plain_np.ones((1, A.shape[0])), [0]), shape=A.shape)
+        ).multiply(A)
         A = A + sps.eye_array(A.shape[0], format="csr")
     return solve_sparse(A, b, "scipy.sparse.linalg.spsolve_triangular")
 
@@ -135,13 +153,17 @@ class Solver(AxisMap):
         self.lu = lu
         other = "N" if trans == "T" else "T"
         if trans == "H":
-            super().__init__(lambda b: self.rows(b, "H"), lu.shape[0], lambda g: self.rows(g.conj(), "N").conj())
+            super().__init__(
+                lambda b: self.rows(b, "H"), lu.shape[0], lambda g: self.rows(g.conj(), "N").conj()
+            )
         else:
             super().__init__(lambda b: self.rows(b, trans), lu.shape[0], lambda g: self.rows(g, other))
 
     def rows(self, b: Any, trans: str) -> Any:
         flat, library = b.reshape(-1, b.shape[-1]).T, xp_of(b)
-        return library.ascontiguousarray(self.lu.solve(library.asfortranarray(flat), trans).T, b.dtype).reshape(b.shape)
+        return library.ascontiguousarray(
+            self.lu.solve(library.asfortranarray(flat), trans).T, b.dtype
+        ).reshape(b.shape)
 
 
 @LINALG.rule(sla.splu)
@@ -164,9 +186,13 @@ def iterative(f: Any) -> Any:
     def run(A, b, x0=None, **settings):
         M = settings.get("M")
         if settings.get("callback") is not None or holds_tracked(M, x0):
-            raise refusal_text(name, "with callback=, or a tracked start or preconditioner", "it without them")
+            raise refusal_text(
+                name, "with callback=, or a tracked start or preconditioner", "it without them"
+            )
         exact = solve_sparse(A, b, name)
-        x, info = library_solver(f, name, operator_matrix(A, name, b)._plain(), bare(b), bare(x0), **plain_argument(settings))
+        x, info = library_solver(
+            f, name, operator_matrix(A, name, b)._plain(), bare(b), bare(x0), **plain_argument(settings)
+        )
         return x + (exact - primal_of(exact)), info
 
     return run

@@ -69,7 +69,9 @@ class SparseMatrix(Carrier):
         if isinstance(arg, (SparseMatrix, EditableMatrix)):
             made_of = sparse(arg).asformat(self.format)
         elif not holds_tracked(arg) and not on_a_device((arg,)):
-            made_of = from_scipy(type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more))
+            made_of = from_scipy(
+                type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
+            )
         else:
             made_of = self._read(name, arg, plain_argument(shape))
         self._values, self._places, self._seen = made_of._values, type(self)._theirs(made_of._places), None
@@ -79,7 +81,11 @@ class SparseMatrix(Carrier):
         """What the constructor of this format makes of tracked values."""
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
             dense = as_float_array(arg)
-            dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix) else dense
+            dense = (
+                np.reshape(dense, (1, -1))
+                if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix)
+                else dense
+            )
             at = host_matrix(bare(dense).reshape(-1).nonzero()[0])
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
@@ -106,13 +112,19 @@ class SparseMatrix(Carrier):
     @property
     def data(self):
         if self._places.data.size == shape(self._values)[0] and is_counted(self._places.data):
-            return np.reshape(self._values, self._places.data.shape) if self._places.data.ndim > 1 else self._values
+            return (
+                np.reshape(self._values, self._places.data.shape)
+                if self._places.data.ndim > 1
+                else self._values
+            )
         return self._data
 
     @data.setter
     def data(self, new):
         if shape(new) != self._places.data.shape:
-            raise ValueError(f"the data of a sparse matrix have the shape {self._places.data.shape}, not {shape(new)}")
+            raise ValueError(
+                f"the data of a sparse matrix have the shape {self._places.data.shape}, not {shape(new)}"
+            )
         self._values = np.reshape(as_float_array(new), -1)
         self._places = self._places.copy()
         self._places.data = plain_np.arange(1.0, 1 + self._places.data.size).reshape(self._places.data.shape)
@@ -156,7 +168,10 @@ class SparseMatrix(Carrier):
             coo = self._places.tocoo()
             rows, cols = coo.coords if coo.ndim == 2 else (plain_np.zeros(coo.nnz, int), coo.coords[0])
             to = self.shape if self.ndim == 2 else (1, *self.shape)
-            self._seen = SparsityPattern(plain_np.asarray(rows, int), plain_np.asarray(cols, int), to), coo.data
+            self._seen = (
+                SparsityPattern(plain_np.asarray(rows, int), plain_np.asarray(cols, int), to),
+                coo.data,
+            )
         pattern, at = self._seen
         return pattern, element_or_zero(self._values, at)
 
@@ -172,21 +187,31 @@ class SparseMatrix(Carrier):
             return lambda: self._with(getattr(np, name))
         if name in CHANGES:
             return lambda *args, **kwargs: self._changed(
-                f"A.{name}(...)", lambda A: getattr(A, name)(*plain_argument(args), **plain_argument(kwargs)), holds_tracked(args, kwargs)
+                f"A.{name}(...)",
+                lambda A: getattr(A, name)(*plain_argument(args), **plain_argument(kwargs)),
+                holds_tracked(args, kwargs),
             )
         if name in TIDYING:
             return lambda *args, **kwargs: None
         if name in STRUCTURE or not callable(getattr(self._places, name)):
             return getattr(self._places, name)
         if self._tracked():
-            raise refusal_text(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
+            raise refusal_text(
+                f"scipy.sparse.{type(self)._theirs.__name__}.{name}",
+                "of tracked values",
+                "A @ x, A.data or A.toarray()",
+            )
 
         def run(*args, **kwargs):
             if holds_tracked(args, kwargs):
                 raise refusal_text(
-                    f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()"
+                    f"scipy.sparse.{type(self)._theirs.__name__}.{name}",
+                    "of a tracked argument",
+                    "A @ x, A.data or A.toarray()",
                 )
-            return SPARSE.faced(as_variable(getattr(self._plain(), name)(*plain_argument(args), **plain_argument(kwargs))))
+            return SPARSE.faced(
+                as_variable(getattr(self._plain(), name)(*plain_argument(args), **plain_argument(kwargs)))
+            )
 
         return run
 
@@ -210,13 +235,23 @@ class SparseMatrix(Carrier):
         return element_or_zero(self._values, found)
 
     def __setitem__(self, at, value):
-        self._changed("A[i, j] = value", lambda A: A.__setitem__(plain_argument(at), plain_argument(value)), holds_tracked(value))
+        self._changed(
+            "A[i, j] = value",
+            lambda A: A.__setitem__(plain_argument(at), plain_argument(value)),
+            holds_tracked(value),
+        )
 
     def _changed(self, call: str, change: Any, refused: bool) -> None:
         """SciPy's own change of plain values; of a matrix of the user's it would not be seen by the user."""
         if refused or self._captured or self._tracked():
-            why = "the matrix was made outside of the transform" if self._captured and not refused else "of tracked values"
-            raise refusal_text(f"scipy.sparse: {call}", why, "a matrix made of its values, or A.data[...] = values")
+            why = (
+                "the matrix was made outside of the transform"
+                if self._captured and not refused
+                else "of tracked values"
+            )
+            raise refusal_text(
+                f"scipy.sparse: {call}", why, "a matrix made of its values, or A.data[...] = values"
+            )
         real = self._plain()
         change(real)
         new = from_scipy(real)
@@ -229,7 +264,11 @@ class SparseMatrix(Carrier):
         axis = axis % 2
         lines = pattern.cols if axis == 0 else pattern.rows
         y = mapped(values, map=Sums(groups(lines, self.shape[1 - axis]), len(lines)))
-        return np.reshape(y, (1, -1) if axis == 0 else (-1, 1)) if issubclass(type(self)._theirs, sps.spmatrix) else y
+        return (
+            np.reshape(y, (1, -1) if axis == 0 else (-1, 1))
+            if issubclass(type(self)._theirs, sps.spmatrix)
+            else y
+        )
 
     def mean(self, axis=None, dtype=None, out=None):
         return self.sum(axis) / (self.shape[0] * self.shape[1] if axis is None else self.shape[axis])
@@ -263,10 +302,15 @@ class SparseMatrix(Carrier):
         pattern, values = self._elements()
         values, x = device_concatenator(values, as_float_array(x, values if holds_tracked(values) else x))
         if ndim(x) not in (1, 2) or shape(x)[0] != pattern.shape[0 if back else 1]:
-            raise ValueError(f"matmul: dimension mismatch: a sparse matrix of shape {self.shape} and an array of shape {shape(x)}")
+            raise ValueError(
+                f"matmul: dimension mismatch: a sparse matrix of shape {self.shape} and an array of shape "
+                f"{shape(x)}"
+            )
         if ndim(x) == 1:
             return sparse_product(values, x, pattern=pattern, back=back)
-        return np.transpose(sparse_product(np.reshape(values, (1, -1)), np.transpose(x), pattern=pattern, back=back))
+        return np.transpose(
+            sparse_product(np.reshape(values, (1, -1)), np.transpose(x), pattern=pattern, back=back)
+        )
 
     def __matmul__(self, other):
         if is_scalar_operand(other):
@@ -283,7 +327,11 @@ class SparseMatrix(Carrier):
         if not holds_tracked(self, other):
             return as_variable(plain_argument(other) @ self._plain())
         other = as_float_array(other, self._values)
-        return self._times(other, True) if ndim(other) == 1 else np.transpose(self._times(np.transpose(other), True))
+        return (
+            self._times(other, True)
+            if ndim(other) == 1
+            else np.transpose(self._times(np.transpose(other), True))
+        )
 
     def dot(self, other):
         return self * other if is_scalar_operand(other) else self @ other
@@ -296,16 +344,32 @@ class SparseMatrix(Carrier):
         pattern, values = self._elements()
         values, other = device_concatenator(values, other)
         dense = np.broadcast_to(as_float_array(other, values), self.shape)
-        return matrix_of_elements(values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols), pattern, self)
+        return matrix_of_elements(
+            values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols),
+            pattern,
+            self,
+        )
 
     def __mul__(self, other):
-        return self @ other if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other) else self.multiply(other)
+        return (
+            self @ other
+            if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other)
+            else self.multiply(other)
+        )
 
     def __rmul__(self, other):
-        return other @ self if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other) else self.multiply(other)
+        return (
+            other @ self
+            if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other)
+            else self.multiply(other)
+        )
 
     def __truediv__(self, other):
-        return self._with(lambda v: v / other) if is_scalar_operand(other) else self.multiply(1 / as_float_array(other))
+        return (
+            self._with(lambda v: v / other)
+            if is_scalar_operand(other)
+            else self.multiply(1 / as_float_array(other))
+        )
 
     def __add__(self, other):
         if is_scalar_operand(other) or not (is_sparse(other)):
@@ -351,17 +415,21 @@ def sparse_matrix_power(A: Any, n: int) -> Any:
 
 
 MOVES = frozenset((
-    "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes", "tobsr",
+    "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes",
+    "tobsr",
     "sorted_indices", "tocoo",
 ))  # fmt: skip
 ELEMENTWISE = frozenset((  # f(0) = 0
-    "sqrt", "sin", "tan", "arcsin", "arctan", "sinh", "tanh", "arcsinh", "arctanh", "expm1", "log1p", "deg2rad", "rad2deg", "sign", "floor",
+    "sqrt", "sin", "tan", "arcsin", "arctan", "sinh", "tanh", "arcsinh", "arctanh", "expm1", "log1p",
+    "deg2rad", "rad2deg", "sign", "floor",
     "ceil", "rint", "trunc",
 ))  # fmt: skip
 CHANGES = frozenset(("setdiag", "resize", "set_shape"))
 # the matrix is the same one after it
 TIDYING = frozenset(("sum_duplicates", "sort_indices", "eliminate_zeros", "prune", "check_format"))
-STRUCTURE = frozenset(("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices"))
+STRUCTURE = frozenset(
+    ("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices")
+)
 
 
 def is_counted(places: Any) -> bool:
@@ -389,7 +457,12 @@ def of_places(values: Any, places: Any) -> SparseMatrix:
     return new
 
 
-ARRAYS = {"coo": ("row", "col"), "csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "dia": ("offsets",)}
+ARRAYS = {
+    "coo": ("row", "col"),
+    "csr": ("indices", "indptr"),
+    "csc": ("indices", "indptr"),
+    "dia": ("offsets",),
+}
 
 
 def host_matrix(x: Any) -> Any:
@@ -401,11 +474,19 @@ def host_matrix(x: Any) -> Any:
 def of_device(real: Any, shadow: Any) -> SparseMatrix:
     """One of CuPy's: its values stay on the device, where they stand is known to SciPy."""
     if real.format not in ARRAYS or real.data.dtype.kind not in "fc":
-        raise refusal_text(f"cupyx.scipy.sparse.{type(real).__name__}", f"of dtype {real.data.dtype}", "csr, csc, coo or dia, of floats")
+        raise refusal_text(
+            f"cupyx.scipy.sparse.{type(real).__name__}",
+            f"of dtype {real.data.dtype}",
+            "csr, csc, coo or dia, of floats",
+        )
     where = [getattr(real, name).get() for name in ARRAYS[real.format]]
     count = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     given = (count, tuple(where)) if real.format == "coo" else (count, *where)
-    return canonical(of_places(np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)))
+    return canonical(
+        of_places(
+            np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)
+        )
+    )
 
 
 def is_device_matrix(x: Any) -> bool:
@@ -458,13 +539,19 @@ def without_duplicates(values: Any, places: Any) -> SparseMatrix:
         return of_places(values, places)
     values = mapped(element_or_zero(values, places.data), map=Sums(groups(which, len(unique)), len(flat)))
     count = plain_np.arange(1.0, len(unique) + 1)
-    return of_places(values, type(places)((count, plain_np.unravel_index(unique, places.shape)), shape=places.shape))
+    return of_places(
+        values, type(places)((count, plain_np.unravel_index(unique, places.shape)), shape=places.shape)
+    )
 
 
 def groups(which: Any, count: int) -> list:
     """The places of each of 0, .., count - 1 in `which`."""
     order = plain_np.argsort(which, kind="stable")
-    return plain_np.split(order, plain_np.cumsum(plain_np.bincount(which, minlength=count))[:-1]) if count else []
+    return (
+        plain_np.split(order, plain_np.cumsum(plain_np.bincount(which, minlength=count))[:-1])
+        if count
+        else []
+    )
 
 
 def sparse(x: Any) -> SparseMatrix:
@@ -479,7 +566,9 @@ def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: Any = 
     """With these elements, in the format csr; of SciPy's older class where `like` is."""
     count = plain_np.arange(1.0, len(pattern.rows) + 1)
     kind = sps.csr_matrix if is_sparse_matrix(like) else sps.csr_array
-    places = without_duplicates(values, sps.coo_array((count, (pattern.rows, pattern.cols)), shape=to or like.shape))
+    places = without_duplicates(
+        values, sps.coo_array((count, (pattern.rows, pattern.cols)), shape=to or like.shape)
+    )
     return of_places(places._values, kind(places._places.tocsr()))
 
 
@@ -496,7 +585,9 @@ def product(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     theirs = order[first[p.cols][mine] + within]
     pairs = SparsityPattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
     a, b = device_concatenator(a, b)
-    return matrix_of_elements(np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, pairs.shape)
+    return matrix_of_elements(
+        np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, pairs.shape
+    )
 
 
 def stack_values(parts: list) -> tuple:
@@ -518,14 +609,20 @@ def add_matrices(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     coos = [f.tocoo() for f in forms]
     at = plain_np.concatenate([c.data for c in coos])
     rows, cols = [plain_np.concatenate([plain_np.asarray(c.coords[i], int) for c in coos]) for i in (0, 1)]
-    return matrix_of_elements(element_or_zero(values, at), SparsityPattern(rows, cols, A.shape), A if is_sparse_matrix(A, B) else B)
+    return matrix_of_elements(
+        element_or_zero(values, at), SparsityPattern(rows, cols, A.shape), A if is_sparse_matrix(A, B) else B
+    )
 
 
 def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     (p, a), (q, b) = A._elements(), B._elements()
     a, b = device_concatenator(a, b)
-    _, i, j = plain_np.intersect1d(p.rows * A.shape[1] + p.cols, q.rows * A.shape[1] + q.cols, True, return_indices=True)
-    return matrix_of_elements(np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], A.shape), A)
+    _, i, j = plain_np.intersect1d(
+        p.rows * A.shape[1] + p.cols, q.rows * A.shape[1] + q.cols, True, return_indices=True
+    )
+    return matrix_of_elements(
+        np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], A.shape), A
+    )
 
 
 def comparison_method(name: str) -> Any:
@@ -552,7 +649,9 @@ class EditableMatrix(Carrier):
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
         if holds_tracked(arg):
-            raise refusal_text(f"scipy.sparse.{type(self)._theirs.__name__}", "of tracked values", "csr, csc, coo or dia")
+            raise refusal_text(
+                f"scipy.sparse.{type(self)._theirs.__name__}", "of tracked values", "csr, csc, coo or dia"
+            )
         self._real = type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
 
     @classmethod
@@ -569,7 +668,9 @@ class EditableMatrix(Carrier):
 
     def __setitem__(self, at, value):
         if holds_tracked(value):
-            raise refusal_text("scipy.sparse: A[i, j] = value", "of a tracked value", "coo_array((values, (rows, columns)))")
+            raise refusal_text(
+                "scipy.sparse: A[i, j] = value", "of a tracked value", "coo_array((values, (rows, columns)))"
+            )
         self._real[plain_argument(at)] = plain_argument(value)
 
     def __getitem__(self, at):
@@ -591,15 +692,20 @@ class EditableMatrix(Carrier):
 
 
 for _name in (
-    "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "__add__", "__radd__", "__sub__", "__rsub__", "__neg__", "__abs__",
+    "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "__add__", "__radd__", "__sub__",
+    "__rsub__", "__neg__", "__abs__",
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__pow__", "__len__", "__iter__",
 ):  # fmt: skip
-    setattr(EditableMatrix, _name, lambda self, *args, name=_name: getattr(from_scipy(self._real), name)(*args))
+    setattr(
+        EditableMatrix, _name, lambda self, *args, name=_name: getattr(from_scipy(self._real), name)(*args)
+    )
 
 for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
     for _kind in ("array", "matrix"):
         _real = getattr(sps, f"{_format}_{_kind}")
         _base = EditableMatrix if _format in ("lil", "dok") else SparseMatrix
-        _ours = CarrierType(_real.__name__, (_base,), {"_theirs": _real, "format": _format, "__doc__": _real.__doc__})
+        _ours = CarrierType(
+            _real.__name__, (_base,), {"_theirs": _real, "format": _format, "__doc__": _real.__doc__}
+        )
         FACES[_real] = _ours
         SPARSE.rule(_real)(_ours)

@@ -27,7 +27,9 @@ class SparsityPattern:
         order = np.lexsort((cols, rows))
         self.order = None if (np.diff(order) == 1).all() else order
         self.indices = cols[order].astype(np.int32 if max(to, default=0) < 2**31 else np.int64)
-        self.indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=to[0]))]).astype(self.indices.dtype)
+        self.indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=to[0]))]).astype(
+            self.indices.dtype
+        )
         self.factors: list = []
 
     def matrix(self, data: Any) -> Any:
@@ -56,7 +58,9 @@ class SparsityPattern:
         try:
             lu = scipy.sparse.linalg.splu(self.matrix(data).tocsc())
         except RuntimeError as error:
-            raise SingularError(f"a sparse linear system: the matrix of shape {self.shape} is singular ({error})") from None
+            raise SingularError(
+                f"a sparse linear system: the matrix of shape {self.shape} is singular ({error})"
+            ) from None
         self.factors = [(data.copy(), lu), *self.factors[: KEPT_FACTORISATIONS - 1]]
         return lu
 
@@ -82,7 +86,10 @@ def map_leading_axes(data: Any, x: Any, n: int, f: Any) -> Any:
         return f(data.reshape(-1), x)
     lead = np.broadcast_shapes(data.shape[:-1], x.shape[:-1])
     out = library.empty((*lead, n), np.result_type(data, x))
-    data, x = library.broadcast_to(data, (*lead, data.shape[-1])), library.broadcast_to(x, (*lead, x.shape[-1]))
+    data, x = (
+        library.broadcast_to(data, (*lead, data.shape[-1])),
+        library.broadcast_to(x, (*lead, x.shape[-1])),
+    )
     for at in np.ndindex(lead):
         out[at] = f(library.ascontiguousarray(data[at]), x[at])
     return out
@@ -133,7 +140,9 @@ def solution_push(t, out, data, b, pattern, back):
 
 rules(
     sparse_solution,
-    lambda g, out, data, b, pattern, back: -outer_for(sparse_solution(data, g, pattern=pattern, back=not back), out, pattern, back),
+    lambda g, out, data, b, pattern, back: (
+        -outer_for(sparse_solution(data, g, pattern=pattern, back=not back), out, pattern, back)
+    ),
     lambda g, out, data, b, pattern, back: sparse_solution(data, g, pattern=pattern, back=not back),
     jvp=solution_push,
 )

@@ -47,7 +47,9 @@ class Placement:
 
     A block of a node in `wide` takes two elements for each of its own, and begins at an even one."""
 
-    def __init__(self, g: Graph, sections: list, outer: list, outputs: list[int], wide: frozenset[int] = frozenset()):
+    def __init__(
+        self, g: Graph, sections: list, outer: list, outputs: list[int], wide: frozenset[int] = frozenset()
+    ):
         self.g, self.wide = g, wide
         self.uses: dict = {}  # key -> [(time, part, key of the user or None, can the user compute it?)]
         self.made: dict = {}  # key -> (time, instruction)

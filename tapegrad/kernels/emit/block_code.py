@@ -34,11 +34,17 @@ def tiles(b: Any, n: int, visit: Callable) -> None:
             visit(c, step)
 
 
-def emit_matmul(b: Any, out: BlockAccess, x: BlockAccess, y: BlockAccess, n: int, inner: int, m: int, gates: tuple) -> None:
+def emit_matmul(
+    b: Any, out: BlockAccess, x: BlockAccess, y: BlockAccess, n: int, inner: int, m: int, gates: tuple
+) -> None:
     """Write a tiled matrix product; zeros of a gated operand give 0 even with nan."""
     for begin, end, step in cuts(n):
         with b.range(begin, end, step) as i:
-            tiles(b, m, lambda j, width, i=i, step=step: emit_tile(b, out, x, y, inner, i, step, j, width, gates))
+            tiles(
+                b,
+                m,
+                lambda j, width, i=i, step=step: emit_tile(b, out, x, y, inner, i, step, j, width, gates),
+            )
 
 
 def emit_tile(
@@ -95,7 +101,9 @@ def emit_cholesky(b: Any, out: BlockAccess, a: BlockAccess, n: int) -> None:
             emit_write(b, out, b.mul(b.get(acc), r), i, j)
 
 
-def substitute(b: Any, out: BlockAccess, t: BlockAccess, right: BlockAccess, n: int, m: int, lower: bool, unit: bool) -> None:
+def substitute(
+    b: Any, out: BlockAccess, t: BlockAccess, right: BlockAccess, n: int, m: int, lower: bool, unit: bool
+) -> None:
     """Write out = t^-1 right, row by row, for several columns at a time."""
 
     def columns(c: Affine, width: int) -> None:
@@ -116,7 +124,15 @@ def substitute(b: Any, out: BlockAccess, t: BlockAccess, right: BlockAccess, n: 
 
 
 def trisolve(
-    b: Any, out: BlockAccess, t: BlockAccess, right: BlockAccess, n: int, m: int, lower: bool, transpose: bool, unit: bool
+    b: Any,
+    out: BlockAccess,
+    t: BlockAccess,
+    right: BlockAccess,
+    n: int,
+    m: int,
+    lower: bool,
+    transpose: bool,
+    unit: bool,
 ) -> None:
     if transpose:
         t, lower = BlockAccess(t.buffer, t.offset, t.strides[::-1]), not lower
@@ -152,7 +168,9 @@ def emit_lu(b: Any, out: BlockAccess, a: BlockAccess, n: int) -> None:
                 emit_write(b, f, b.fnma(factor, emit_read(b, f, j, c), emit_read(b, f, i, c)), i, c)
 
 
-def lusolve(b: Any, out: BlockAccess, factors: BlockAccess, right: BlockAccess, n: int, m: int, transpose: bool) -> None:
+def lusolve(
+    b: Any, out: BlockAccess, factors: BlockAccess, right: BlockAccess, n: int, m: int, transpose: bool
+) -> None:
     f, flags = BlockAccess(factors.buffer, 0, (n, 1)), BlockAccess(factors.buffer, n * n, (n, 1))
     turned = BlockAccess(factors.buffer, 0, (1, n))
     with b.range(0, n) as i, b.range(0, m) as c:
@@ -187,7 +205,11 @@ def determinant(b: Any, out: BlockAccess, factors: BlockAccess, n: int, what: st
         elif what == "det":
             b.set(total, b.mul(b.get(total), d))
         else:
-            s = b.select(b.lt(d, b.c(0.0)), b.neg(b.get(total)), b.select(b.gt(d, b.c(0.0)), b.get(total), b.mul(d, b.c(0.0))))
+            s = b.select(
+                b.lt(d, b.c(0.0)),
+                b.neg(b.get(total)),
+                b.select(b.gt(d, b.c(0.0)), b.get(total), b.mul(d, b.c(0.0))),
+            )
             b.set(total, s)
     if what != "logdet":
         with b.range(0, n) as j, b.range(j + 1, n) as i:
@@ -229,8 +251,18 @@ class BlockCode(TextBuilder):
     def home(self, key: Any) -> BlockBuffer:
         """Return the place of a block in the arena."""
         place = self.low.placement.place[key]
-        node = self.low.loops[key[1]].sums[key[2]] if key[0] == "chunk" else None if key[0] == "moved" else key[1]
-        return BlockBuffer(self.wide_arena, place // 2, wide=True) if node in self.low.wide else BlockBuffer(self.arena, place)
+        node = (
+            self.low.loops[key[1]].sums[key[2]]
+            if key[0] == "chunk"
+            else None
+            if key[0] == "moved"
+            else key[1]
+        )
+        return (
+            BlockBuffer(self.wide_arena, place // 2, wide=True)
+            if node in self.low.wide
+            else BlockBuffer(self.arena, place)
+        )
 
     def whole(self, i: int, env: dict) -> BlockAccess:
         return BlockAccess(env[i], 0, contiguous_strides(self.g.shape[i]))
@@ -267,7 +299,10 @@ class BlockCode(TextBuilder):
 
     def flat(self, nodes: list[int], shape: tuple, env: dict) -> bool:
         """Return whether one loop over all elements can read these nodes."""
-        return all(self.number(j) is not None or self.access(j, env).strides == contiguous_strides(shape) for j in nodes)
+        return all(
+            self.number(j) is not None or self.access(j, env).strides == contiguous_strides(shape)
+            for j in nodes
+        )
 
     def evaluated(self, group: list, index: list, env: dict, flat: bool) -> dict:
         """Return the values of a group of elementwise instructions at one index."""
@@ -278,7 +313,9 @@ class BlockCode(TextBuilder):
                 if j not in done:
                     done.add(j)
                     with self.typed(j in self.low.wide):
-                        local[j] = self.element(j, index, env, flat) if g.shape[j] else self.everywhere(j, env)
+                        local[j] = (
+                            self.element(j, index, env, flat) if g.shape[j] else self.everywhere(j, env)
+                        )
             done.add(i)
             self.straight_scalar([(i, op, args)], local)
         return local
@@ -291,17 +328,26 @@ class BlockCode(TextBuilder):
                 visit(i + k)
 
     def loops(self, stack: ExitStack, dims: tuple, steps: int = 1) -> list:
-        return [stack.enter_context(self.range(0, n, steps if k == len(dims) - 1 else 1)) for k, n in enumerate(dims)]
+        return [
+            stack.enter_context(self.range(0, n, steps if k == len(dims) - 1 else 1))
+            for k, n in enumerate(dims)
+        ]
 
     def mapped(self, out: BlockAccess, shape: tuple, group: list, result: int, env: dict) -> None:
         """Write out = the elementwise `result` of a group of instructions; without a group, copy."""
         g = self.g
         inner = {i for i, _, _ in group}
-        leaves = [j for _, _, args in group for j in args if g.shape[j] and j not in inner] if group else [result]
+        leaves = (
+            [j for _, _, args in group for j in args if g.shape[j] and j not in inner] if group else [result]
+        )
         flat = self.flat(leaves, shape, env) and out.strides == contiguous_strides(shape)
 
         def visit(here: list) -> None:
-            value = self.evaluated(group, here, env, flat)[result] if group else self.element(result, here, env, flat)
+            value = (
+                self.evaluated(group, here, env, flat)[result]
+                if group
+                else self.element(result, here, env, flat)
+            )
             if g.boolean(result):
                 value = self.select(value, self.c(1.0), self.c(0.0))
             self.put(out.buffer, here[0] + out.offset if flat else out.at(*here), value)
@@ -309,7 +355,9 @@ class BlockCode(TextBuilder):
         if flat:
             self.along(element_total(shape), lambda i: visit([i]), len(group) <= UNROLLED_INSTRUCTIONS)
             return
-        steps = next(k for k in (4, 3, 2, 1) if shape[-1] % k == 0) if len(group) <= UNROLLED_INSTRUCTIONS else 1
+        steps = (
+            next(k for k in (4, 3, 2, 1) if shape[-1] % k == 0) if len(group) <= UNROLLED_INSTRUCTIONS else 1
+        )
         with ExitStack() as stack:
             index = self.loops(stack, shape, steps)
             for k in range(steps):
@@ -322,7 +370,10 @@ class BlockCode(TextBuilder):
         dims = (element_total(shape),) if flat else shape
         with ExitStack() as stack:
             index = self.loops(stack, dims)
-            yield BlockAccess(BlockBuffer(""), 0, contiguous_strides(dims)).at(*index), self.element(j, index, env, flat)
+            yield (
+                BlockAccess(BlockBuffer(""), 0, contiguous_strides(dims)).at(*index),
+                self.element(j, index, env, flat),
+            )
 
     def filled_with(self, out: BlockBuffer, shape: tuple, j: int, env: dict) -> None:
         """Fill the buffer with block j, or with the number j."""
@@ -359,9 +410,17 @@ class BlockCode(TextBuilder):
     def blocks_forward(self, n: int, loop: Any, carry: list, env: dict) -> None:
         """Write the carry of the next step; parts of the old carry pass through a place of their own."""
         g, place = self.g, self.low.placement.place
-        blocks = [(k, after) for k, (c, after) in enumerate(zip(loop.carry, loop.next, strict=True)) if g.shape[c] and after != c]
+        blocks = [
+            (k, after)
+            for k, (c, after) in enumerate(zip(loop.carry, loop.next, strict=True))
+            if g.shape[c] and after != c
+        ]
         shape = lambda k: g.shape[loop.carry[k]]
-        blocks = [(k, after) for k, after in blocks if self.low.placement.in_place.get((n, after)) != (n, loop.carry[k])]
+        blocks = [
+            (k, after)
+            for k, after in blocks
+            if self.low.placement.in_place.get((n, after)) != (n, loop.carry[k])
+        ]
         moved = [(k, after) for k, after in blocks if ("moved", n, k) in place]
         for k, after in moved:
             self.filled_with(self.home(("moved", n, k)), shape(k), after, env)
@@ -403,7 +462,9 @@ class BlockCode(TextBuilder):
                 source = BlockAccess(source.buffer, source.offset + p.at, p.at_strides)
             with ExitStack() as stack:
                 index = self.loops(stack, p.dims) if element_total(p.dims) > 1 else [0] * len(p.dims)
-                emit_write(self, to, emit_read(self, source, *index) if g.shape[s] else self.value(s, env), *index)
+                emit_write(
+                    self, to, emit_read(self, source, *index) if g.shape[s] else self.value(s, env), *index
+                )
 
     def called(self, i: int, op: str, args: tuple, env: dict) -> None:
         g = self.g
@@ -417,7 +478,11 @@ class BlockCode(TextBuilder):
     def operand(self, j: int, env: dict) -> BlockAccess:
         """Return block j as an operand of a routine; a single number is read at stride 0."""
         n = self.number(j)
-        return self.access(j, env) if n is None else BlockAccess(self.single(self.value(n, env)), 0, (0,) * len(self.g.shape[j]))
+        return (
+            self.access(j, env)
+            if n is None
+            else BlockAccess(self.single(self.value(n, env)), 0, (0,) * len(self.g.shape[j]))
+        )
 
 
 def routine_sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
@@ -432,6 +497,8 @@ def routine_sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
 
 
 ROUTINES = {
-    "matmul": (emit_matmul, (0, 1)), "cholesky": (emit_cholesky, (0,)), "trisolve": (trisolve, (0, 1)), "lu": (emit_lu, (0,)),
-    "lusolve": (lusolve, (1, 2)), "logdet": (determinant, (1,)), "det": (determinant, (1,)), "detsign": (determinant, (0,)),
+    "matmul": (emit_matmul, (0, 1)), "cholesky": (emit_cholesky, (0,)), "trisolve": (trisolve, (0, 1)),
+    "lu": (emit_lu, (0,)),
+    "lusolve": (lusolve, (1, 2)), "logdet": (determinant, (1,)), "det": (determinant, (1,)),
+    "detsign": (determinant, (0,)),
 }  # fmt: skip

@@ -63,11 +63,17 @@ def program_head(low: LoweredProgram, bits: int) -> str:
     text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
     text += BITS.format(real="real", whole="whole", integer=integer)
     uses = low.functions()
-    text += "".join(device_function(f, bits, False, f in called_functions(uses)) for f in sorted(filter(is_called_function, set(uses))))
+    text += "".join(
+        device_function(f, bits, False, f in called_functions(uses))
+        for f in sorted(filter(is_called_function, set(uses)))
+    )
     if low.precise is not None:  # the same names for float64
         text += BITS.format(real="double", whole="long long", integer="long long")
         uses = low.functions(True)
-        text += "".join(device_function(f, 64, True, f in called_functions(uses)) for f in sorted(filter(is_called_function, set(uses))))
+        text += "".join(
+            device_function(f, 64, True, f in called_functions(uses))
+            for f in sorted(filter(is_called_function, set(uses)))
+        )
     return text
 
 
@@ -81,8 +87,14 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         self.low, self.per_sample, self.every, self.own = low, per_sample, every, bits
         self.sum = "real" if low.precise is None else "double"  # the type of sums
         self.g: Graph = low.program.g
-        self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY_SUMS}
-        self.totals = {n: k for n, k in self.totals.items() if not any(self.g.shape[s] for s in low.loops[n].sums)}
+        self.totals = {
+            n: len(b.loop.sums)
+            for n, b in enumerate(low.bodies)
+            if b.loop.data and len(b.loop.sums) >= MANY_SUMS
+        }
+        self.totals = {
+            n: k for n, k in self.totals.items() if not any(self.g.shape[s] for s in low.loops[n].sums)
+        }
         self.arena, self.wide_arena = "arena", "wide_arena"
         self.globals: dict = {}
         self.routines: dict = {}
@@ -118,7 +130,9 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
 
     def head(self) -> str:
         """Return the text that precedes the kernels."""
-        return program_head(self.low, self.own) + FOUR * any(self.fours(n) for n in range(len(self.low.bodies)))
+        return program_head(self.low, self.own) + FOUR * any(
+            self.fours(n) for n in range(len(self.low.bodies))
+        )
 
     @property
     def total_rows(self) -> int:
@@ -139,18 +153,28 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
     def inputs(self) -> list[tuple]:
         p = self.low.program
         arrays = [(f"in{k}", "const real*", "input") for k in range(len(p.inputs))]
-        return [*arrays, ("data", "const real*", "data"), *[("each", "const real*", "step input")] * bool(p.streams)]
+        return [
+            *arrays,
+            ("data", "const real*", "data"),
+            *[("each", "const real*", "step input")] * bool(p.streams),
+        ]
 
     def outputs(self) -> list[tuple]:
         p = self.low.program
         kinds = ["double*" if keep else "real*" for keep in self.low.precise or (False,) * len(p.groups)]
         arrays = [(f"out{k}", kind, "output") for k, kind in enumerate(kinds)]
-        return [*arrays, *[("steps", "real*" if self.per_sample else f"{self.sum}*", "step output")] * bool(p.step_rows)]
+        return [
+            *arrays,
+            *[("steps", "real*" if self.per_sample else f"{self.sum}*", "step output")] * bool(p.step_rows),
+        ]
 
     def begin(self, work: str = "batch", each: str = "s") -> None:
         """Write the loop of a thread over its work."""
         self.line(f"const i64 slots = (i64)gridDim.x * blockDim.x, work = {work};")
-        self.line(f"for (i64 {each} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {each} < work; {each} += slots) {{")
+        self.line(
+            f"for (i64 {each} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {each} < work; {each} += slots) "
+            f"{{"
+        )
         self.indent = "    "
 
     def column(self, base: str, row: Affine | int) -> str:
@@ -171,9 +195,13 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
 
         The launch bounds of a recursion ask for two blocks on a multiprocessor. Otherwise the compiler spills
         small kernels of 64 registers. For a plain sum the same bounds would double its registers."""
-        types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
+        types = ", ".join(
+            f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters
+        )
         bounds, body = f"{THREADS}, 2" if recursion else str(THREADS), "\n".join(self.lines)
-        text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
+        text = (
+            f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
+        )
         rows = tuple(self.low.program.rows_of(k) for k in range(len(self.low.program.groups)))
         return text, KernelSignature(parameters, rows, self.total_rows)
 
@@ -181,14 +209,29 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         return "true" if true else "false"
 
     def constant_text(self, values: np.ndarray, k: int) -> tuple[str, str]:
-        return f"k{k}", f"static __device__ const {self.real} k{k}[] = {{{', '.join([self.c(x) for x in values])}}};\n"
+        return (
+            f"k{k}",
+            f"static __device__ const {self.real} k{k}[] = {{{', '.join([self.c(x) for x in values])}}};\n",
+        )
 
-    def routine_text(self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple) -> tuple[str, str]:
+    def routine_text(
+        self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple
+    ) -> tuple[str, str]:
         w = self.builder(self.bits)
-        code(w, *[BlockAccess(BlockBuffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+        code(
+            w,
+            *[
+                BlockAccess(BlockBuffer(f"p{n}", 0, a.buffer.constant), 0, a.strides)
+                for n, a in enumerate(accesses)
+            ],
+            *sizes,
+        )
         kinds = [f"{w.real}* __restrict__", *[f"const {w.real}*"] * (len(accesses) - 1)]
         head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(w.lines)
-        return f"{op}{k}", f"static __device__ __attribute__((noinline)) void {op}{k}({head}) {{\n{body}\n}}\n"
+        return (
+            f"{op}{k}",
+            f"static __device__ __attribute__((noinline)) void {op}{k}({head}) {{\n{body}\n}}\n",
+        )
 
     def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.line(f"{name}({', '.join([f'&{self.place_in(a.buffer, a.offset)}' for a in accesses])});")
@@ -205,13 +248,18 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             return "T"
         if loop.of is not None:
             return f"trips{self.low.bodies[self.low.bodies[n].source].label}"
-        steps = self.let(f"fmin{self.f}(fmax{self.f}({self.value(loop.steps, env)}, {self.c(0.0)}), {self.c(2.0**31)})")
+        steps = self.let(
+            f"fmin{self.f}(fmax{self.f}({self.value(loop.steps, env)}, {self.c(0.0)}), {self.c(2.0**31)})"
+        )
         name = f"trips{self.low.bodies[n].label}"
         self.line(f"i64 {name} = (i64){steps};")
         self.line(f"if ({steps} > (real){name}) ++{name};")
         if n in self.low.counted:
             more = f"if ({name} > room{n}) " if self.low.overruns else ""  # an outer loop asks in each step
-            self.line(f"{more}atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
+            self.line(
+                f"{more}atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long "
+                f"long){name});"
+            )
         if loop.stored and not self.low.overruns:
             self.line(f"if ({name} > room{n}) {name} = room{n};")
         return name
@@ -230,7 +278,9 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]
         sums = totals
         if chunked:
-            sums = [self.home(("chunk", n, k)) if shape else f"s{label}_{k}" for k, shape in enumerate(sum_shapes)]
+            sums = [
+                self.home(("chunk", n, k)) if shape else f"s{label}_{k}" for k, shape in enumerate(sum_shapes)
+            ]
         crowded = self.crowded(n)
         if crowded:
             self.line(f"volatile {self.sum} held{label}[{len(sums)}];")
@@ -267,7 +317,9 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             self.line("}")
         env.update(zip(loop.final, carry, strict=True))
         with self.typed(wide):
-            env.update(zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True))
+            env.update(
+                zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True)
+            )
 
     def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
         """Write the first value of a carry or sum."""
@@ -276,7 +328,9 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         else:
             self.line(f"{self.real} {place} = {self.value(node, env)};")
 
-    def steps(self, n: int, env: dict, carry: list, sums: list, u: str, trips: str, cut: tuple[str, str]) -> None:
+    def steps(
+        self, n: int, env: dict, carry: list, sums: list, u: str, trips: str, cut: tuple[str, str]
+    ) -> None:
         """Write the loop over the steps from cut[0] up to cut[1]; unrolled by four where data are loaded by
         four."""
         start, rows = f"i64 {u} = {cut[0]}", self.fours(n)
@@ -312,7 +366,11 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         arithmetic. In float64 they do not."""
         body = self.low.bodies[n]
         loop = body.loop
-        plain = loop.steps == "data" and loop.of is None and not (loop.carry or loop.each or body.blocks or body.inner)
+        plain = (
+            loop.steps == "data"
+            and loop.of is None
+            and not (loop.carry or loop.each or body.blocks or body.inner)
+        )
         if (
             self.own != 32
             or self.per_sample
@@ -321,9 +379,13 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             or any(is_called_function(op) for _, op, _ in body.code)
         ):
             return []
-        return sorted({self.g.args[j][2] for j in body.used() if self.g.op[j] == "in" and self.g.args[j][0] == "y"})
+        return sorted(
+            {self.g.args[j][2] for j in body.used() if self.g.op[j] == "in" and self.g.args[j][0] == "y"}
+        )
 
-    def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, four: dict | None = None) -> None:
+    def step(
+        self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, four: dict | None = None
+    ) -> None:
         """Write one step; `four` holds the places of data that were loaded before, by row."""
         body, env = self.low.bodies[n], dict(outer)
         loop = body.loop
@@ -339,12 +401,20 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             self.begun(body, work, [*sections[:m], first], u, env)
             sections = [[]] * m + [rest, *sections[m + 1 :]]
         for k, code in enumerate(sections):
-            work += [(i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env)) for i, op, args in code]
+            work += [
+                (i, args, lambda i=i, op=op, args=args: self.straight([(i, op, args)], env))
+                for i, op, args in code
+            ]
             if k < len(body.inner) and (loop.active is None or k >= m):
                 work.append((("loop", k), (), lambda k=k: self.loop(body.inner[k].number, env)))
-        work += [(("each", k), (e,), lambda k=k, e=e: self.hand_out(k, t, self.value(e, env))) for k, e in enumerate(loop.each)]
+        work += [
+            (("each", k), (e,), lambda k=k, e=e: self.hand_out(k, t, self.value(e, env)))
+            for k, e in enumerate(loop.each)
+        ]
         for k, (name, s, term) in enumerate(zip(sums, loop.sums, body.terms, strict=True)):
-            work.append((("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env)))
+            work.append(
+                (("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env))
+            )
         for k in range(len(work)) if body.blocks or body.inner else self.order(body, work):
             work[k][2]()
         values = zip(carry, loop.carry, loop.next, strict=True)  # all, before the carry is reassigned
@@ -370,8 +440,12 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         """Return the values that a step computes, to be ordered, and the number of others alive
         throughout."""
         varying = {name for name, *_ in work} | set(body.loop.carry)
-        items = [(name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, *_ in work]
-        return items, len(body.terms) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
+        items = [
+            (name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, *_ in work
+        ]
+        return items, len(body.terms) + sum(
+            x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used()
+        )
 
     def crowded(self, n: int) -> bool:
         """Return whether a step of loop n needs more registers than there are.
@@ -381,8 +455,12 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         if n not in self.totals:
             return False
         body, g = self.low.bodies[n], self.g
-        work = [(j, ()) for j in sorted(body.used()) if g.op[j] == "in" and g.mask[j] and j not in body.loop.carry]
-        work += [(i, args) for i, _, args in body.code] + [(("sum", k), term) for k, term in enumerate(body.terms)]
+        work = [
+            (j, ()) for j in sorted(body.used()) if g.op[j] == "in" and g.mask[j] and j not in body.loop.carry
+        ]
+        work += [(i, args) for i, _, args in body.code] + [
+            (("sum", k), term) for k, term in enumerate(body.terms)
+        ]
         items, fixed = self.items(body, work)
         alive = fixed + peak(items, self.order(body, work), carried(body.loop))
         return alive * self.own // 32 + len(body.terms) * (self.low.precise is not None) > REGISTERS
@@ -393,7 +471,9 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         used, places = body.used(), {}
         if body.source is not None:
             m, source = body.source, body.loop.of
-            stored = [(k, c) for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True) if c in used]
+            stored = [
+                (k, c) for k, c in zip(self.low.offsets(source)[:-1], source.carry, strict=True) if c in used
+            ]
             at = self.taped(m, t) if stored else t
             places = {c: self.stored_at(m, source, at, k) for k, c in stored}
         for j in sorted(used):
@@ -428,18 +508,27 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         x, f = [self.value(j, env) for j in term], self.f
         if s in self.low.wide:
             x, f = [f"(double){v}" for v in x], ""
-        self.line(f"{name} = fma{f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
+        self.line(
+            f"{name} = fma{f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};"
+        )
 
 
 def bits_for(program: LoweredProgram, dtype: np.dtype | type) -> int:
     """Return the bits of the dtype; raise ArgumentError if the program was lowered for another dtype."""
     if program.precise is not None and np.dtype(dtype) != np.float32:
-        raise ArgumentError(f"{program.name} was lowered for float32 with sums of float64: emit it for np.float32, not {np.dtype(dtype)}")
+        raise ArgumentError(
+            f"{program.name} was lowered for float32 with sums of float64: emit it for np.float32, not "
+            f"{np.dtype(dtype)}"
+        )
     return 8 * np.dtype(dtype).itemsize
 
 
 def emit_cuda(
-    program: LoweredProgram, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel", every: int = 1
+    program: LoweredProgram,
+    dtype: np.dtype | type = np.float64,
+    per_sample: bool = False,
+    entry: str = "kernel",
+    every: int = 1,
 ) -> tuple[str, str, KernelSignature]:
     """Write a lowered program as CUDA C.
 

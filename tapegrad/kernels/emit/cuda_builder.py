@@ -25,16 +25,21 @@ FOUR = "struct alignas(16) Four { real v[4]; };\n"
 # operations by the type of the result
 FORMS = {
     "self.real": {
-        "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}", "neg": "-{a}", "fma": "fma{self.f}({a}, {b}, {c})",
-        "fnma": "fma{self.f}(-{a}, {b}, {c})", "fms": "fma{self.f}({a}, {b}, -{c})", "floor": "floor{self.f}({a})",
-        "sqrt": "sqrt{self.f}({a})", "abs": "fabs{self.f}({a})", "from_int": "({self.real}){a}", "from_bits": "real_of({a})",
+        "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}", "neg": "-{a}",
+        "fma": "fma{self.f}({a}, {b}, {c})",
+        "fnma": "fma{self.f}(-{a}, {b}, {c})", "fms": "fma{self.f}({a}, {b}, -{c})",
+        "floor": "floor{self.f}({a})",
+        "sqrt": "sqrt{self.f}({a})", "abs": "fabs{self.f}({a})", "from_int": "({self.real}){a}",
+        "from_bits": "real_of({a})",
         "function": "own_{a}({b})",
     },
     "self.word": {
-        "to_int": "({self.word}){a}", "to_bits": "bits_of({a})", "iadd": "{a} + ({b}{self.L})", "iand": "{a} & {b}{self.L}",
+        "to_int": "({self.word}){a}", "to_bits": "bits_of({a})", "iadd": "{a} + ({b}{self.L})",
+        "iand": "{a} & {b}{self.L}",
         "shl": "shift_left({a}, {b})", "shr": "shift_right({a}, {b})",
     },
-    "'bool'": {"isnan": "{a} != {a}", "and_": "{a} && {b}", "or_": "{a} || {b}", "not_": "!{a}", "odd": "({a} & 1) != 0"},
+    "'bool'": {"isnan": "{a} != {a}", "and_": "{a} && {b}", "or_": "{a} || {b}", "not_": "!{a}",
+    "odd": "({a} & 1) != 0"},
     "'double'": {"widen": "(double){a}"}, "'real'": {"narrow": "(real){a}"},
 }  # fmt: skip
 
@@ -155,7 +160,9 @@ def far_quadrant_cuda(plus: int, bits: int, wide: bool) -> str:
     result = elementary.far_quadrant(w, "x", "y", plus)
     body = "\n".join(w.lines)
     head = f"static __device__ FAR_CALL {w.real} far_quadrant_{plus}({w.real} x, {w.real} y)"
-    return once("FAR_TURNS", far_angles.cuda()) + once(f"FAR_{plus}_{bits}", f"{head} {{\n{body}\n  return {result};\n}}\n")
+    return once("FAR_TURNS", far_angles.cuda()) + once(
+        f"FAR_{plus}_{bits}", f"{head} {{\n{body}\n  return {result};\n}}\n"
+    )
 
 
 def once(name: str, text: str) -> str:

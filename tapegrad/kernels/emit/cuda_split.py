@@ -44,7 +44,10 @@ class KernelPart(CudaText):
         inner = [("sums", f"{self.sum}*", "sums"), ("batch", "i64", "batch"), ("T", "i64", "steps")]
         inner += [(name, "i64", name) for name in ("first", "chunks", "each")]
         self.begin("batch * ((chunks + each - 1) / each)", "w")
-        self.line("const i64 s = w % batch, from = w / batch * each, to = from + each < chunks ? from + each : chunks;")
+        self.line(
+            "const i64 s = w % batch, from = w / batch * each, to = from + each < chunks ? from + each : "
+            "chunks;"
+        )
         self.load_inputs(env)
         self.straight(self.low.sections[0], env)
         sums = [f"s{k}" for k in range(len(body.loop.sums))]
@@ -70,7 +73,13 @@ class KernelPart(CudaText):
         self.straight(self.low.sections[1], env)
         self.store_outputs(env)
         return self.finished(
-            "finish", (*inputs, ("totals", f"const {self.sum}*", "totals"), ("batch", "i64", "batch"), ("T", "i64", "steps"))
+            "finish",
+            (
+                *inputs,
+                ("totals", f"const {self.sum}*", "totals"),
+                ("batch", "i64", "batch"),
+                ("T", "i64", "steps"),
+            ),
         )
 
 

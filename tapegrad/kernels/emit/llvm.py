@@ -35,7 +35,9 @@ class LlvmText(ProgramWalk, Builder):
 
     typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
 
-    def __init__(self, low: LoweredProgram, width: int, bits: int, per_sample: bool, given: bytearray | None = None):
+    def __init__(
+        self, low: LoweredProgram, width: int, bits: int, per_sample: bool, given: bytearray | None = None
+    ):
         """Set up the text; `given` collects the numbers that are arguments, None makes all of them
         literals."""
         super().__init__(width, bits)
@@ -59,15 +61,24 @@ class LlvmText(ProgramWalk, Builder):
         self.load_inputs(env)
         self.region(self.low.sections, self.low.outer, env)
         self.store_outputs(env)
-        self.lines.append("  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void")
+        self.lines.append(
+            "  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void"
+        )
         pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + ["%each"] * bool(p.streams)
         pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
-        head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
+        head = (
+            ", ".join(f"ptr noalias {x}" for x in pointers)
+            + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
+        )
         names = ["fma", "floor", "sqrt", "fabs"]
         # (1: routines)
         kinds = [Builder(w, self.bits) for w in (vector_widths(self.bits) if self.W == 1 else [self.W, 1])]
         kinds += [Builder(b.W, 64) for b in kinds] if self.low.precise is not None else []
-        declared = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for b in kinds for x in names]
+        declared = [
+            f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})"
+            for b in kinds
+            for x in names
+        ]
         if self.W > 1:
             declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
             declared.append(f"declare i1 @llvm.vector.reduce.or.v{self.W}i1({self.B})")
@@ -84,10 +95,15 @@ class LlvmText(ProgramWalk, Builder):
         key = self.bits, self.W, x
         if key not in self.loaded:
             name = f"%c{len(self.loaded)}"
-            self.slots.append(f"  {name} = load {self.real}, ptr {self.argument(np.array([x]), name)}, align {self.align}")
+            self.slots.append(
+                f"  {name} = load {self.real}, ptr {self.argument(np.array([x]), name)}, align {self.align}"
+            )
             if self.W > 1:
                 self.slots.append(f"  {name}.o = insertelement {self.T} poison, {self.real} {name}, i64 0")
-                self.slots.append(f"  {name}.w = shufflevector {self.T} {name}.o, {self.T} poison, <{self.W} x i32> zeroinitializer")
+                self.slots.append(
+                    f"  {name}.w = shufflevector {self.T} {name}.o, {self.T} poison, <{self.W} x i32> "
+                    f"zeroinitializer"
+                )
             self.loaded[key] = name if self.W == 1 else f"{name}.w"
         return self.loaded[key]
 
@@ -141,7 +157,9 @@ class LlvmText(ProgramWalk, Builder):
     def pointer(self, buffer: BlockBuffer, at: Affine | int) -> str:
         with self.typed(buffer.wide):
             if self.across:
-                return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
+                return self(
+                    f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}"
+                )
             return super().pointer(buffer, at)
 
     def load(self, buffer: BlockBuffer, at: Affine) -> str:
@@ -152,19 +170,36 @@ class LlvmText(ProgramWalk, Builder):
             return self.argument(values, f"%k{k}"), ""
         scalar = Builder(1, self.bits)
         content = ", ".join([f"{scalar.real} {scalar.c(x)}" for x in values])
-        return f"@k{k}", f"@k{k} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n"
+        return (
+            f"@k{k}",
+            f"@k{k} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n",
+        )
 
-    def routine_text(self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple) -> tuple[str, str]:
+    def routine_text(
+        self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple
+    ) -> tuple[str, str]:
         b = self.builder(self.bits)
         if self.W == 1 and op == "matmul":
             code = matmul_across
-        code(b, *[BlockAccess(BlockBuffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+        code(
+            b,
+            *[
+                BlockAccess(BlockBuffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides)
+                for n, a in enumerate(accesses)
+            ],
+            *sizes,
+        )
         head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
         body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
-        return f"@{op}{k}", f'define internal void @{op}{k}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n'
+        return (
+            f"@{op}{k}",
+            f'define internal void @{op}{k}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n',
+        )
 
     def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
-        self.lines.append(f"  call void {name}({', '.join([f'ptr {self.pointer(a.buffer, a.offset)}' for a in accesses])})")
+        self.lines.append(
+            f"  call void {name}({', '.join([f'ptr {self.pointer(a.buffer, a.offset)}' for a in accesses])})"
+        )
 
     # --- memory ---
 
@@ -247,7 +282,10 @@ class LlvmText(ProgramWalk, Builder):
             b.routines = self.routines
             given = [f"%{v}" for v in elementary.parameters(op)]
             result = elementary.emit_function(b, op, *given)
-            name, body = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}", "\n".join([*b.slots, *b.lines])
+            name, body = (
+                f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}",
+                "\n".join([*b.slots, *b.lines]),
+            )
             head = ", ".join([f"{b.T} {v}" for v in given])
             text = f'define internal {b.T} {name}({head}) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
             self.routines[key] = name, text
@@ -255,7 +293,9 @@ class LlvmText(ProgramWalk, Builder):
 
     def one(self) -> str:
         """Return 1.0 hidden from the compiler, which would turn a multiply-add by 1.0 back into a sum."""
-        return self.spread(self(f'call {self.real} asm "", "=x,0"({self.real} {Builder(1, self.bits).c(1.0)})'))
+        return self.spread(
+            self(f'call {self.real} asm "", "=x,0"({self.real} {Builder(1, self.bits).c(1.0)})')
+        )
 
     def trips(self, n: int, loop: ProgramLoop, env: dict) -> str:
         """Return the number of steps that loop n takes in this block."""
@@ -304,7 +344,9 @@ class LlvmText(ProgramWalk, Builder):
             totals = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
             sums = totals
             if chunked:
-                sums = [self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)]
+                sums = [
+                    self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)
+                ]
         for place, shape, start in zip(carry, shapes, loop.start, strict=True):
             self.keep(place, shape, start, env)
         with self.typed(wide):
@@ -317,7 +359,10 @@ class LlvmText(ProgramWalk, Builder):
         line = self.lines.append
         line(f"  store i64 0, ptr {outer}\n  br label %chunk{k}\nchunk{k}:")
         begin = self(f"load i64, ptr {outer}")
-        line(f"  {'%more' + str(k)} = icmp slt i64 {begin}, {trips}\n  br i1 %more{k}, label %enter{k}, label %after{k}\nenter{k}:")
+        line(
+            f"  {'%more' + str(k)} = icmp slt i64 {begin}, {trips}\n  br i1 %more{k}, label %enter{k}, "
+            f"label %after{k}\nenter{k}:"
+        )
         end = trips
         if chunked:
             end = self(f"add i64 {begin}, {CHUNK}")
@@ -378,14 +423,22 @@ class LlvmText(ProgramWalk, Builder):
             for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
                 if c in used:
                     block = self.g.shape[c]
-                    env[c] = BlockBuffer(place, k) if block else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+                    env[c] = (
+                        BlockBuffer(place, k)
+                        if block
+                        else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+                    )
         for j in sorted(used):
             if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
                 kind, _, k = self.g.args[j]
                 if kind == "e":
                     env[j] = self.read(self.in_step("%each", k, t))
                 else:
-                    env[j] = self.datum(k, t) if kind == "y" else self.spread(self(f"sitofp i64 {t} to {self.real}"))
+                    env[j] = (
+                        self.datum(k, t)
+                        if kind == "y"
+                        else self.spread(self(f"sitofp i64 {t} to {self.real}"))
+                    )
         if loop.active is None:
             self.region(body.sections, body.inner, env)
         else:
@@ -410,8 +463,14 @@ class LlvmText(ProgramWalk, Builder):
                 moved -= 1
                 x.append(self.unit)
             with self.typed(wide):
-                self.store(self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot)
-        following = [(slot, self.value(x, env)) for slot, c, x in zip(carry, loop.carry, loop.next, strict=True) if not g.shape[c]]
+                self.store(
+                    self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot
+                )
+        following = [
+            (slot, self.value(x, env))
+            for slot, c, x in zip(carry, loop.carry, loop.next, strict=True)
+            if not g.shape[c]
+        ]
         for slot, value in following:
             self.store(value, slot)
         self.blocks_forward(n, loop, carry, env)
@@ -419,8 +478,13 @@ class LlvmText(ProgramWalk, Builder):
     def leave(self, body: Body, u: str, label: int, env: dict) -> None:
         """Leave a while loop if no lane continues."""
         going = self.value(body.loop.active, env)
-        going = going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
-        self.lines.append(f"  store i64 {u}, ptr %trips{body.label}\n  br i1 {going}, label %on{label}, label %close{label}\non{label}:")
+        going = (
+            going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
+        )
+        self.lines.append(
+            f"  store i64 {u}, ptr %trips{body.label}\n  br i1 {going}, label %on{label}, label "
+            f"%close{label}\non{label}:"
+        )
 
 
 def balance(body: Body) -> int:
@@ -437,7 +501,13 @@ def balance(body: Body) -> int:
 
 
 def emit(
-    low: LoweredProgram, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel", given: bytearray | None = None
+    low: LoweredProgram,
+    width: int,
+    bits: int,
+    per_sample: bool,
+    target: str,
+    name: str = "kernel",
+    given: bytearray | None = None,
 ) -> str:
     """Return the LLVM text of the program for `width` lanes of `bits` bits; `LlvmText` explains `given`."""
     return LlvmText(low, width, bits, per_sample, given).text(name, target)

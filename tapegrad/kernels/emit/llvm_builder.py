@@ -13,13 +13,18 @@ from .block_code import cuts, emit_matmul, emit_tile
 from .builder import Affine, BlockAccess, BlockBuffer, TextBuilder, emit_read, emit_write
 
 FORMS = {"": {
-    "add": "fadd {self.T} {a}, {b}", "sub": "fsub {self.T} {a}, {b}", "mul": "fmul {self.T} {a}, {b}", "div": "fdiv {self.T} {a}, {b}",
-    "neg": "fneg {self.T} {a}", "fma": "call {self.T} @llvm.fma.{self.suffix}({self.T} {a}, {self.T} {b}, {self.T} {c})",
-    "floor": "call {self.T} @llvm.floor.{self.suffix}({self.T} {a})", "sqrt": "call {self.T} @llvm.sqrt.{self.suffix}({self.T} {a})",
+    "add": "fadd {self.T} {a}, {b}", "sub": "fsub {self.T} {a}, {b}", "mul": "fmul {self.T} {a}, {b}",
+    "div": "fdiv {self.T} {a}, {b}",
+    "neg": "fneg {self.T} {a}", "fma": "call {self.T} @llvm.fma.{self.suffix}({self.T} {a}, {self.T} {b}, "
+    "{self.T} {c})",
+    "floor": "call {self.T} @llvm.floor.{self.suffix}({self.T} {a})", "sqrt": "call {self.T} "
+    "@llvm.sqrt.{self.suffix}({self.T} {a})",
     "abs": "call {self.T} @llvm.fabs.{self.suffix}({self.T} {a})", "isnan": "fcmp uno {self.T} {a}, {a}",
-    "select": "select {self.B} {a}, {self.T} {b}, {self.T} {c}", "and_": "and {self.B} {a}, {b}", "or_": "or {self.B} {a}, {b}",
+    "select": "select {self.B} {a}, {self.T} {b}, {self.T} {c}", "and_": "and {self.B} {a}, {b}",
+    "or_": "or {self.B} {a}, {b}",
     "to_int": "fptosi {self.T} {a} to {self.I}", "from_int": "sitofp {self.I} {a} to {self.T}",
-    "to_bits": "bitcast {self.T} {a} to {self.I}", "from_bits": "bitcast {self.I} {a} to {self.T}", "odd": "trunc {self.I} {a} to {self.B}",
+    "to_bits": "bitcast {self.T} {a} to {self.I}", "from_bits": "bitcast {self.I} {a} to {self.T}",
+    "odd": "trunc {self.I} {a} to {self.B}",
     "integer": "{a} {self.I} {b}, {c}",
 }}  # fmt: skip
 COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
@@ -115,13 +120,24 @@ class Builder(TextBuilder, forms=FORMS):
         self.routines.setdefault(("far_turns", self.bits), ("", far_angles.llvm(self.bits)))
         if (name,) not in self.routines:
             self.routines[(name,)] = name, far_quadrant_llvm(self.bits, name, plus)
-        all_near = near if self.W == 1 else self(f"icmp eq i{self.W} {self(f'bitcast {self.B} {near} to i{self.W}')}, -1")
-        self.lines.append(f"  br label %angle{k}\nangle{k}:\n  br i1 {all_near}, label %near{k}, label %far{k}\nfar{k}:")
+        all_near = (
+            near
+            if self.W == 1
+            else self(f"icmp eq i{self.W} {self(f'bitcast {self.B} {near} to i{self.W}')}, -1")
+        )
+        self.lines.append(
+            f"  br label %angle{k}\nangle{k}:\n  br i1 {all_near}, label %near{k}, label %far{k}\nfar{k}:"
+        )
         out = "poison"
         for n in range(self.W):
-            one = [f"{self.real} " + (v if self.W == 1 else self(f"extractelement {self.T} {v}, i64 {n}")) for v in (x, y)]
+            one = [
+                f"{self.real} " + (v if self.W == 1 else self(f"extractelement {self.T} {v}, i64 {n}"))
+                for v in (x, y)
+            ]
             value = self(f"call {self.real} {name}({', '.join(one)})")
-            out = value if self.W == 1 else self(f"insertelement {self.T} {out}, {self.real} {value}, i64 {n}")
+            out = (
+                value if self.W == 1 else self(f"insertelement {self.T} {out}, {self.real} {value}, i64 {n}")
+            )
         self.lines.append(f"  br label %near{k}\nnear{k}:")
         return self(f"phi {self.T} [ {y}, %angle{k} ], [ {out}, %far{k} ]")
 
@@ -159,7 +175,9 @@ class Builder(TextBuilder, forms=FORMS):
         """Return an index as a 64-bit number."""
         if isinstance(x, int):
             return str(x)
-        parts = [name if factor == 1 else self(f"mul i64 {name}, {factor}") for name, factor in x.terms.items()]
+        parts = [
+            name if factor == 1 else self(f"mul i64 {name}, {factor}") for name, factor in x.terms.items()
+        ]
         parts += [str(x.const)] if x.const or not parts else []
         out = parts[0]
         for part in parts[1:]:
@@ -172,7 +190,11 @@ class Builder(TextBuilder, forms=FORMS):
 
     def load(self, buffer: BlockBuffer, at: Affine) -> str:
         pointer = self.pointer(buffer, at)
-        return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}")) if buffer.constant else self.read(pointer)
+        return (
+            self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}"))
+            if buffer.constant
+            else self.read(pointer)
+        )
 
     def put(self, buffer: BlockBuffer, at: Affine, value: str) -> None:
         self.store(value, self.pointer(buffer, at))
@@ -221,7 +243,9 @@ def vector_widths(bits: int) -> list[int]:
 TRANSPOSED_ELEMENTS = 1 << 14  # largest transposed operand, in elements, that is copied to the stack
 
 
-def matmul_across(b: Builder, out: BlockAccess, x: BlockAccess, y: BlockAccess, n: int, inner: int, m: int, gates: tuple) -> None:
+def matmul_across(
+    b: Builder, out: BlockAccess, x: BlockAccess, y: BlockAccess, n: int, inner: int, m: int, gates: tuple
+) -> None:
     """Write the product of one sample's matrices, with its columns in lanes; sums are ordered as in
     `emit_matmul`."""
     if m == 1 and x.strides[0] == 1 and n > 1:

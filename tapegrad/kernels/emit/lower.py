@@ -144,7 +144,9 @@ class LoweredProgram:
     @property
     def counted(self) -> list[int]:
         """Return the loops whose number of stored steps only the run tells."""
-        return [n for n, b in enumerate(self.bodies) if b.loop.stored and not b.loop.data and b.loop.cap is None]
+        return [
+            n for n, b in enumerate(self.bodies) if b.loop.stored and not b.loop.data and b.loop.cap is None
+        ]
 
     @property
     def operations(self) -> int:
@@ -168,7 +170,11 @@ class LoweredProgram:
             known = self.program.g.value(loop.steps) if loop.active is None else None
             bound = loop.cap if unknown > GUESSED_STEPS and loop.cap is not None else unknown
             trips = bound if known is None else int(known)
-        return trips * max(self._work(body.code) + sum([self._steps(b, unknown) for b in body.inner]), 1) if trips else 0
+        return (
+            trips * max(self._work(body.code) + sum([self._steps(b, unknown) for b in body.inner]), 1)
+            if trips
+            else 0
+        )
 
     @property
     def nested(self) -> bool:
@@ -236,7 +242,9 @@ def fused(g: Graph, i: int) -> tuple[str, tuple]:
     return op, args
 
 
-def lower_program(p: KernelProgram, precise: tuple[bool, ...] | None = None, keep: bool = False) -> LoweredProgram:
+def lower_program(
+    p: KernelProgram, precise: tuple[bool, ...] | None = None, keep: bool = False
+) -> LoweredProgram:
     """Lower a program.
 
     `precise` says that sums are float64, and which groups of outputs are. `keep` stores, with the carry of a
@@ -247,7 +255,9 @@ def lower_program(p: KernelProgram, precise: tuple[bool, ...] | None = None, kee
     for body in lowering.bodies:
         alike = [b.number for b in lowering.bodies if b.loop.id == body.loop.id]
         body.label = str(body.loop.id) + (f"_{body.number}_" if len(alike) > 1 else "")
-    return LoweredProgram(lowering.program, sections, outer, lowering.bodies, precise=precise, wide=frozenset(lowering.wide))
+    return LoweredProgram(
+        lowering.program, sections, outer, lowering.bodies, precise=precise, wide=frozenset(lowering.wide)
+    )
 
 
 class Lowering:
@@ -265,7 +275,9 @@ class Lowering:
         self.wide: set[int] = set()
         self.narrowed: dict = {}
 
-    def region(self, loops: list[ProgramLoop], outs: list[int], depth: int) -> tuple[list, list[Body], list[int]]:
+    def region(
+        self, loops: list[ProgramLoop], outs: list[int], depth: int
+    ) -> tuple[list, list[Body], list[int]]:
         """Return the code and the bodies of what `outs` and the loops need at this depth.
 
         The third result holds the nodes from outside that they use."""
@@ -301,7 +313,13 @@ class Lowering:
         made.terms = [g.args[i] if g.op[i] == "mul" and g.level(i) == depth else (i,) for i in loop.inc]
         outs = made.outs()
         more: list[Any] = []
-        if self.keep and first is not None and loop.of.stored and depth == 1 and not (loop.inner or first.inner):
+        if (
+            self.keep
+            and first is not None
+            and loop.of.stored
+            and depth == 1
+            and not (loop.inner or first.inner)
+        ):
             loop.of.kept = self.worth_keeping(loop.of, outs)
             if loop.of.kept:
                 first.sections, _, more = self.region([], first.outs() + loop.of.kept, depth)

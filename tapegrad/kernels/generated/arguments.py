@@ -39,7 +39,10 @@ def as_float(x: Any, what: str) -> Any:
     if not is_array(x):
         x = np.asarray(x)
     if isinstance(x, np.ma.MaskedArray):
-        raise ArgumentError(f"{what} is a masked array, and kernels see no mask; mark missing data by nan: x.filled(numpy.nan)")
+        raise ArgumentError(
+            f"{what} is a masked array, and kernels see no mask; mark missing data by nan: "
+            f"x.filled(numpy.nan)"
+        )
     if x.dtype in FLOATS:
         return x
     if x.dtype.kind in "biu" or x.dtype.newbyteorder("=") in FLOATS:  # (FITS files are big-endian)
@@ -53,7 +56,9 @@ def contiguous_argument(x: Any, dtype: np.dtype) -> Any:
 
 def launcher_of(*arrays: Any) -> type:
     """Return the class that launches on these arrays; CuPy is imported only for CuPy arrays."""
-    return Launcher if derivative_library(*arrays) is np else load("tapegrad.kernels.launch.cuda").CudaLauncher
+    return (
+        Launcher if derivative_library(*arrays) is np else load("tapegrad.kernels.launch.cuda").CudaLauncher
+    )
 
 
 def is_tree(theta: Any) -> bool:
@@ -64,7 +69,9 @@ def is_tree(theta: Any) -> bool:
 def batch_of(name: str, arrays: list) -> int:
     sizes = {a.shape[-1] for a in arrays if a.ndim}
     if len(sizes) > 1:
-        raise ShapeError(f"{name}: the last axis is the sample, and the arguments have {sorted(sizes)} samples")
+        raise ShapeError(
+            f"{name}: the last axis is the sample, and the arguments have {sorted(sizes)} samples"
+        )
     if not sizes:
         raise ShapeError(f"{name}: no argument has an axis of samples; map works on arrays (..., B)")
     return sizes.pop()
@@ -74,7 +81,10 @@ def stacked_rows(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any
     """Stack the arguments as rows, (rows, B); without any, return empty rows of the library `xp`."""
     if not arrays:
         return xp.zeros((0, batch), dtype)
-    parts = [shaping.broadcast_to(a, (1, batch)) if a.ndim == 0 else a.reshape((math.prod(a.shape[:-1]), batch)) for a in arrays]
+    parts = [
+        shaping.broadcast_to(a, (1, batch)) if a.ndim == 0 else a.reshape((math.prod(a.shape[:-1]), batch))
+        for a in arrays
+    ]
     return parts[0] if len(parts) == 1 else shaping.concatenate(*parts)
 
 
@@ -100,7 +110,10 @@ def sums_of(sums: Any) -> bool:
     except TypeError:
         found = sums
     if found != SUMS or not isinstance(found, np.dtype):
-        raise ArgumentError(f"sums={sums!r}: np.float64, the dtype in which terms of float32 may be added, or None for that of theta")
+        raise ArgumentError(
+            f"sums={sums!r}: np.float64, the dtype in which terms of float32 may be added, or None for that "
+            f"of theta"
+        )
     return True
 
 
@@ -110,8 +123,16 @@ def checked_outs(name: str, outs: list, rows: list, batch: int, types: list) -> 
     made = []
     for k, (o, n, dtype) in enumerate(zip(outs, rows, types, strict=True)):
         want = (batch,) if k == 0 else (n, batch)
-        if not is_array(o) or o.shape != want or o.dtype != dtype or not o.flags.c_contiguous or not getattr(o.flags, "writeable", True):
-            raise ShapeError(f"{name}: out[{k}] must be a writable, C-contiguous {dtype} array of shape {want}")
+        if (
+            not is_array(o)
+            or o.shape != want
+            or o.dtype != dtype
+            or not o.flags.c_contiguous
+            or not getattr(o.flags, "writeable", True)
+        ):
+            raise ShapeError(
+                f"{name}: out[{k}] must be a writable, C-contiguous {dtype} array of shape {want}"
+            )
         made.append(o.reshape(n, batch))
     return made
 

@@ -53,9 +53,22 @@ class Family:
     rounded."""
 
     def __init__(
-        self, name: str, base: Callable[[tuple], KernelProgram], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False
+        self,
+        name: str,
+        base: Callable[[tuple], KernelProgram],
+        scalar: bool,
+        reject: bool,
+        by_data: bool = True,
+        sums: bool = False,
     ):
-        self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
+        self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = (
+            name,
+            base,
+            scalar,
+            reject,
+            by_data,
+            sums,
+        )
         self.lock = lock()
         self.key: str | None = None  # a name for everything that the traced function depends on
         self.short = False  # does it run for few steps?
@@ -109,7 +122,10 @@ class Family:
             good = g.compare("lt", g.node("abs", v), g.const(np.inf))
             gradient = [g.select(good, d, g.zero) for d in gradient]
             outputs = [
-                g.select(g.isnan(v), g.const(-np.inf), v) if direction_counts(n) == (0, 0) else g.select(good, o, g.zero) for o in outputs
+                g.select(g.isnan(v), g.const(-np.inf), v)
+                if direction_counts(n) == (0, 0)
+                else g.select(good, o, g.zero)
+                for o in outputs
             ]
             for loop in made.loops if kind in ("D", "VGD") else ():
                 loop.each = [g.select(good, e, g.zero) for e in loop.each]
@@ -121,14 +137,26 @@ class Family:
         """Return whether sums are wider than this dtype of theta."""
         return self.sums and dtype.itemsize < SUMS.itemsize
 
-    def lowered(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False) -> LoweredProgram:
+    def lowered(
+        self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False
+    ) -> LoweredProgram:
         try:
-            return lower_program(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
+            return lower_program(
+                self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep
+            )
         except BaseException:
             self.programs.clear()  # an interrupt may have left the graph incomplete
             raise
 
-    def launcher(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, per_sample: bool, make: Callable = Launcher) -> Any:
+    def launcher(
+        self,
+        kind: str,
+        n: Any,
+        signature: tuple,
+        dtype: np.dtype,
+        per_sample: bool,
+        make: Callable = Launcher,
+    ) -> Any:
         key = kind, direction_counts(n), signature, dtype, per_sample, make
         found = self.launchers.get(key)
         if found is None:
@@ -142,7 +170,13 @@ class Family:
                         return low
 
                     if self.key is not None and make is Launcher:
-                        found = StoredLauncher(f"{self.key} {kind} {direction_counts(n)} {signature}", trace, dtype, per_sample, self.short)
+                        found = StoredLauncher(
+                            f"{self.key} {kind} {direction_counts(n)} {signature}",
+                            trace,
+                            dtype,
+                            per_sample,
+                            self.short,
+                        )
                     else:
                         found = make(trace(), dtype, per_sample)
                     self.launchers[key] = found
@@ -158,11 +192,25 @@ class Family:
         key = kind, n
         found = self.prims.get(key)
         if found is None:
-            prim = Primitive(f"{self.name}_{kind}{n[0]}{n[1]}", lambda *arrays, run: run(kind, n, arrays), multi=2 if kind == "VG" else 0)
+            prim = Primitive(
+                f"{self.name}_{kind}{n[0]}{n[1]}",
+                lambda *arrays, run: run(kind, n, arrays),
+                multi=2 if kind == "VG" else 0,
+            )
             prim.holomorphic, prim.joint = False, True
             prim.keep_spec = lambda active: (tuple(range(len(active))), kind == "VG")
-            pull = {"F": self.pull_value, "R": self.pull_gradient, "D": self.pull_gradient, "VG": self.pull_both}[kind]
-            push = {"F": self.push_value, "R": self.push_gradient, "D": self.push_gradient, "VG": self.push_both}[kind]
+            pull = {
+                "F": self.pull_value,
+                "R": self.pull_gradient,
+                "D": self.pull_gradient,
+                "VG": self.pull_both,
+            }[kind]
+            push = {
+                "F": self.push_value,
+                "R": self.push_gradient,
+                "D": self.push_gradient,
+                "VG": self.push_both,
+            }[kind]
             at = ArgumentLayout(self, kind, n)
             prim.batch = batched_as(kind, n, not self.by_data)
             prim.vjp = (lambda g, out, need, *arrays, run: pull(at, run, g, out, self.checked(need), arrays),)
@@ -173,7 +221,9 @@ class Family:
     def checked(self, need: tuple) -> tuple:
         """Return `need` (or the tangents); raise if a missing derivative is asked for."""
         if not self.by_data and need[1] is not None and need[1] is not False:
-            raise ArgumentError(f"{self.name}: a generated kernel has no derivative by its whole-number or Const arguments")
+            raise ArgumentError(
+                f"{self.name}: a generated kernel has no derivative by its whole-number or Const arguments"
+            )
         return need
 
     def F(self, run, theta, data, vs=(), ys=()):
@@ -195,13 +245,19 @@ class Family:
         theta, data, vs, ys, _ = at.parts(arrays)
         return tuple(self.shares(run, theta, data, vs, ys, g, need, at.n))
 
-    def shares(self, run: Callable, theta: Any, data: Any, vs: tuple, ys: tuple, w: Any, need: tuple, n: tuple) -> list:
+    def shares(
+        self, run: Callable, theta: Any, data: Any, vs: tuple, ys: tuple, w: Any, need: tuple, n: tuple
+    ) -> list:
         """Return the needed gradients of <w, F> with respect to theta, the data, and the first n directions
         of each."""
         ways = [("R", vs, ys), ("D", vs, ys)]
-        ways += [("R", without(vs, i), ys) for i in range(n[0])] + [("D", vs, without(ys, i)) for i in range(n[1])]
+        ways += [("R", without(vs, i), ys) for i in range(n[0])] + [
+            ("D", vs, without(ys, i)) for i in range(n[1])
+        ]
         wanted = zip(ways, need, strict=False)
-        return [self.gradient(kind, run, theta, data, a, b, w) if yes else None for (kind, a, b), yes in wanted]
+        return [
+            self.gradient(kind, run, theta, data, a, b, w) if yes else None for (kind, a, b), yes in wanted
+        ]
 
     def push_value(self, at, run, t, out, arrays):
         theta, data, vs, ys, _ = at.parts(arrays)

@@ -81,7 +81,11 @@ class TracedKernel:
             family.captured = self.captured
         self.runs = {what: functools.partial(kernel._run_of, family) for what, family in families.items()}
         # an operation on a tape keeps the trace that it was made with
-        self.recorded = functools.partial(kernel._run_value, self.family) if type(kernel)._run is GeneratedKernel._run else kernel._run
+        self.recorded = (
+            functools.partial(kernel._run_value, self.family)
+            if type(kernel)._run is GeneratedKernel._run
+            else kernel._run
+        )
 
     def renewed(self) -> "TracedKernel":
         return TracedKernel(self.kernel, {what: family.renewed() for what, family in self.families.items()})
@@ -108,7 +112,9 @@ def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
 class GeneratedKernel(PickledByCall):
     """The base class of likelihood and recursion kernels; `likelihood` and `recursion` make them."""
 
-    def __init__(self, parts: KernelParts, build: Callable | None = None, key: str | None = None, short: bool = False):
+    def __init__(
+        self, parts: KernelParts, build: Callable | None = None, key: str | None = None, short: bool = False
+    ):
         """Define the kernel.
 
         `build` makes a tree theta of its rows. `key` names the program on disk, in place of its trace.
@@ -211,7 +217,9 @@ class GeneratedKernel(PickledByCall):
             return found
         if is_tree(theta):
             if out is not None:
-                raise ArgumentError(f"{self.__name__}.value_and_grad: out= is for theta as an array (p, B), not for a tree")
+                raise ArgumentError(
+                    f"{self.__name__}.value_and_grad: out= is for theta as an array (p, B), not for a tree"
+                )
             kernel, rows, restore = self._of_tree(theta)
             value, gradient = kernel.value_and_grad(rows, data)
             return value, restore(gradient)
@@ -256,7 +264,11 @@ class GeneratedKernel(PickledByCall):
         theta, data, single = self._arguments(theta, data)
         p, batch = theta.shape
         many, units, repeated = self._unit_directions(theta, data)
-        h = self._family.gradient("R", self._recorded, many, repeated, (units,), (), None).reshape((p, p, batch)).transpose((2, 0, 1))
+        h = (
+            self._family.gradient("R", self._recorded, many, repeated, (units,), (), None)
+            .reshape((p, p, batch))
+            .transpose((2, 0, 1))
+        )
         h = 0.5 * (h + h.transpose((0, 2, 1))) + 0.0  # no -0
         return h[0] if single else h
 
@@ -289,7 +301,13 @@ class GeneratedKernel(PickledByCall):
         return f.astype(dtype) if self._family.wide(dtype) else f
 
     def lowered(
-        self, theta_rows: int, data_rows: int, kind: str = "VG", order: Any = 0, missing: bool = False, dtype: Any = np.float64
+        self,
+        theta_rows: int,
+        data_rows: int,
+        kind: str = "VG",
+        order: Any = 0,
+        missing: bool = False,
+        dtype: Any = np.float64,
     ) -> LoweredProgram:
         """Return the program of one kernel, for `emit_cuda` and for inspection.
 
@@ -327,7 +345,10 @@ class GeneratedKernel(PickledByCall):
         ):
             return theta, data, False  # the usual case, in one line
         if is_tree(theta):
-            raise ArgumentError(f"{self.__name__}: this method takes theta as an array (p, B), not as a {type(theta).__name__}")
+            raise ArgumentError(
+                f"{self.__name__}: this method takes theta as an array (p, B), not as a "
+                f"{type(theta).__name__}"
+            )
         theta, data = as_float(theta, f"{self.__name__}: theta"), as_float(data, f"{self.__name__}: data")
         single = theta.ndim == 1
         if single:
@@ -338,19 +359,27 @@ class GeneratedKernel(PickledByCall):
                 "wanted are (p, B) and (N,), (d, N) or (d, N, B)"
             )
         if data.ndim == 3 and data.shape[2] != theta.shape[1]:
-            raise ShapeError(f"{self.__name__}: theta {tuple(theta.shape)} has {theta.shape[1]} samples, the data have {data.shape[2]}")
+            raise ShapeError(
+                f"{self.__name__}: theta {tuple(theta.shape)} has {theta.shape[1]} samples, the data have "
+                f"{data.shape[2]}"
+            )
         return theta, data, single
 
     def _refuse_out(self, out: Any, *arguments: Any) -> None:
         if out is not None and any([isinstance(x, Variable) for x in arguments]):
-            raise ArgumentError(f"{self.__name__}: out= cannot hold a derivative, and theta or the data are tracked: leave it away")
+            raise ArgumentError(
+                f"{self.__name__}: out= cannot hold a derivative, and theta or the data are tracked: leave "
+                f"it away"
+            )
 
     def _unit_directions(self, theta: Any, data: Any) -> tuple:
         """Repeat each sample p times, once for each unit direction: theta (p, p B), directions (p, p B),
         data."""
         xp, (p, batch) = xp_of(layout_of(theta)), theta.shape
         many = shaping.broadcast_to(theta[:, None, :], (p, p, batch)).reshape((p, p * batch))
-        units = xp.broadcast_to(xp.eye(p, dtype=layout_of(theta).dtype)[:, :, None], (p, p, batch)).reshape(p, p * batch)
+        units = xp.broadcast_to(xp.eye(p, dtype=layout_of(theta).dtype)[:, :, None], (p, p, batch)).reshape(
+            p, p * batch
+        )
         if data.ndim == 3:
             d, n = data.shape[:2]
             data = shaping.broadcast_to(data[:, :, None, :], (d, n, p, batch)).reshape((d, n, p * batch))
@@ -362,7 +391,15 @@ class GeneratedKernel(PickledByCall):
         """Launch a kernel of the value on plain arrays."""
         return self._run_value(self._family, kind, n, arrays, outs)
 
-    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None, numbers: bool = False) -> Any:
+    def _run_value(
+        self,
+        family: Family,
+        kind: str,
+        n: tuple,
+        arrays: tuple,
+        outs: list | None = None,
+        numbers: bool = False,
+    ) -> Any:
         """Launch a kernel of the value; `numbers`: the data are one number a step, of shape (1, N, B)."""
         theta, data = arrays[:2]
         missing = self._is_missing(data)
@@ -382,7 +419,9 @@ class GeneratedKernel(PickledByCall):
 
     def _looked_at(self, arrays: tuple, found: Any) -> Any:
         if WATCHERS and OPEN.watcher is not None:
-            OPEN.watcher.launched(self.__name__, arrays[0], found, functools.partial(self._rerun, *arrays[:2]))
+            OPEN.watcher.launched(
+                self.__name__, arrays[0], found, functools.partial(self._rerun, *arrays[:2])
+            )
         return found
 
     def _rerun(self, theta: np.ndarray, data: np.ndarray, sample: int) -> None:
@@ -395,9 +434,15 @@ class GeneratedKernel(PickledByCall):
         data = data[..., sample] if data.ndim == 3 else data
         each = [y if data.ndim > 1 else y[()] for y in data.T]
         skips = self.missing != "step"
-        return self._build or (lambda x: x), theta[:, sample].copy(), [y for y in each if not (skips and np.isnan(y).any())]
+        return (
+            self._build or (lambda x: x),
+            theta[:, sample].copy(),
+            [y for y in each if not (skips and np.isnan(y).any())],
+        )
 
-    def _launch(self, launcher: Any, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool) -> Any:
+    def _launch(
+        self, launcher: Any, kind: str, n: tuple, arrays: tuple, outs: list | None, vector: bool
+    ) -> Any:
         theta, data = arrays[:2]
         dtype, batch, shape = theta.dtype, theta.shape[1], data.shape
         steps = shape[0 if len(shape) == 1 else 1]
@@ -414,10 +459,15 @@ class GeneratedKernel(PickledByCall):
             made_by, samples = (xp.zeros, ()) if launcher.summed else (xp.empty, (batch,))
             steps_out = made_by((launcher.step_rows, steps, *samples), dtype)
         if outs is None:
-            made = [xp.empty((rows, batch), kind) for rows, kind in zip(launcher.outputs, launcher.types, strict=True)]
+            made = [
+                xp.empty((rows, batch), kind)
+                for rows, kind in zip(launcher.outputs, launcher.types, strict=True)
+            ]
         else:
             made = rooms = checked_outs(self.__name__, outs, launcher.outputs, batch, launcher.types)
-            if type(theta) is np.ndarray and (launcher.overlaps(batch) or not launcher.is_simple(batch, steps)):
+            if type(theta) is np.ndarray and (
+                launcher.overlaps(batch) or not launcher.is_simple(batch, steps)
+            ):
                 made = [np.empty_like(x) for x in rooms]  # an interrupted launch may still write into these
         if batch:
             whole = contiguous_argument(with_ways(data, arrays[first:last]), dtype)
@@ -440,11 +490,15 @@ class GeneratedKernel(PickledByCall):
             outs = [made[0][0], *made[1:]]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def _launcher(self, family: Family, kind: str, n: tuple, arrays: tuple, missing: bool, numbers: bool = False) -> Any:
+    def _launcher(
+        self, family: Family, kind: str, n: tuple, arrays: tuple, missing: bool, numbers: bool = False
+    ) -> Any:
         if missing and self.missing is None:
             raise KernelError(
-                f"{self.__name__}: the data hold nan. Say what a step does without a datum: missing=function(carry, theta) that "
-                "gives the carry after it, missing='skip' to leave the step out, or missing='step' if the step itself looks "
+                f"{self.__name__}: the data hold nan. Say what a step does without a datum: "
+                f"missing=function(carry, theta) that "
+                "gives the carry after it, missing='skip' to leave the step out, or missing='step' if the "
+                "step itself looks "
                 "for nan, by np.where(np.isnan(y), ...)"
             )
         theta, data = arrays[:2]
@@ -519,7 +573,10 @@ class Recursion(GeneratedKernel):
             layout = family.program((theta.shape[0], 0 if data.ndim == 1 else data.shape[0], False), 0).layout
         samples = () if single else (theta.shape[1],)
         rows = rows[:, 0] if single else rows
-        return tree_map(lambda at: rows[at.ravel()[0]] if not at.ndim else rows[at.ravel()].reshape(at.shape + samples), layout)
+        return tree_map(
+            lambda at: rows[at.ravel()[0]] if not at.ndim else rows[at.ravel()].reshape(at.shape + samples),
+            layout,
+        )
 
     def path(self, theta: Any, data: Any) -> Any:
         """Compute what the steps return in place of a contribution, which may be an array of k numbers.
@@ -550,12 +607,16 @@ class Recursion(GeneratedKernel):
         s = self._families["each"].F(self._runs["each"], many, repeated, (units,))[0]
         s = s.reshape((s.shape[0], p, batch))
         if self._rejects:
-            terms = values_of(self._families["each"].F(self._runs["each"], values_of(theta), values_of(data))[0])
+            terms = values_of(
+                self._families["each"].F(self._runs["each"], values_of(theta), values_of(data))[0]
+            )
             s = where(xp_of(terms).isfinite(terms)[:, None, :], s, 0.0)
         return s[:, :, 0] if single else s
 
 
-def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "reject", sums: Any = None) -> Likelihood:
+def likelihood(
+    loglik: Callable, *, missing: str = "skip", invalid: str = "reject", sums: Any = None
+) -> Likelihood:
     """Make a kernel for a sum over data of loglik(theta, datum).
 
     Parameters
@@ -607,14 +668,18 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
         raise ArgumentError(f"missing={missing!r}: 'skip' or 'step'")
 
     def trace(s, build, what):
-        return trace_likelihood(loglik, *s, missing == "skip", build, what, invalid == "reject", blocks=what in BLOCKS)
+        return trace_likelihood(
+            loglik, *s, missing == "skip", build, what, invalid == "reject", blocks=what in BLOCKS
+        )
 
     made = Likelihood(KernelParts(loglik, trace, missing, invalid, sums))
     made._call = functools.partial(likelihood, missing=missing, invalid=invalid, sums=sums), (loglik,)
     return made
 
 
-def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject", sums: Any = None) -> Recursion:
+def recursion(
+    init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject", sums: Any = None
+) -> Recursion:
     """Make a kernel for a recursion over data, such as a filter.
 
     The recursion is ``carry = init(theta)``, and ``carry, contribution = step(carry, theta, datum)`` for each
@@ -657,7 +722,9 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     (array([-1.625]), array([[1.5]]))
     """
     if not (missing in (None, "skip", "step") or callable(missing)):
-        raise ArgumentError(f"missing={missing!r}: None, 'skip', 'step', or a function (carry, theta) -> carry")
+        raise ArgumentError(
+            f"missing={missing!r}: None, 'skip', 'step', or a function (carry, theta) -> carry"
+        )
 
     def trace(s, build, what):
         return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)

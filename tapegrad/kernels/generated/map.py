@@ -46,7 +46,9 @@ class MapKernel(PickledByCall):
         batch = batch_of(self.__name__, arrays)
         shapes = tuple([tuple(a.shape[:-1]) if a.ndim else () for a in arrays])
         family, build = self._family(shapes, tuple(fixed))
-        dtype = np.result_type(*[layout_of(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
+        dtype = np.result_type(
+            *[layout_of(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64]
+        )
         xp = derivative_library(*[layout_of(a) for a in arrays])
         # numbers fit any library
         arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]
@@ -70,7 +72,9 @@ class MapKernel(PickledByCall):
             builds: list = []
 
             def trace():
-                program, build = trace_map(self.f, [shapes[n] for n in order], [place[n] for n in range(len(order))])
+                program, build = trace_map(
+                    self.f, [shapes[n] for n in order], [place[n] for n in range(len(order))]
+                )
                 active = sum(program.inputs[: fixed.count(False)])
                 program.inputs = [active, sum(program.inputs) - active]
                 builds.append(build)
@@ -79,7 +83,9 @@ class MapKernel(PickledByCall):
             program = steadily(trace, self.__name__)
             captured.append(program.g.captured)
             traced = [program]
-            family = Family(self.__name__, lambda s: traced.pop() if traced else trace(), False, False, by_data=False)
+            family = Family(
+                self.__name__, lambda s: traced.pop() if traced else trace(), False, False, by_data=False
+            )
             family.captured, family.general = captured, general
             families[key] = family, builds[-1]
         return families[key]
@@ -93,9 +99,13 @@ class MapKernel(PickledByCall):
             batch = theta.shape[1]
             made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
             if batch:
-                launcher([contiguous_argument(x, dtype) for x in (theta, rest, *others)], None, 0, made, batch)
+                launcher(
+                    [contiguous_argument(x, dtype) for x in (theta, rest, *others)], None, 0, made, batch
+                )
             if WATCHERS and OPEN.watcher is not None and values is not None:
-                OPEN.watcher.launched(self.__name__, theta, made[0], functools.partial(self._rerun, values, fixed))
+                OPEN.watcher.launched(
+                    self.__name__, theta, made[0], functools.partial(self._rerun, values, fixed)
+                )
             return made[0]
 
         return run

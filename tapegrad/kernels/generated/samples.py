@@ -60,16 +60,26 @@ def batched_as(kind: str, n: tuple, data_of_samples: bool) -> CustomRule:
         ways = [1, *range(2 + n[0], 2 + n[0] + n[1])]
         own = kind == "D" or len(to) == 3 or any([operands[k][1] for k in ways])
         if data_of_samples or not own:
-            arrays = [v if k in ways and not data_of_samples else merge_samples(trace, (v, b)) for k, (v, b) in enumerate(operands)]
+            arrays = [
+                v if k in ways and not data_of_samples else merge_samples(trace, (v, b))
+                for k, (v, b) in enumerate(operands)
+            ]
         else:
-            arrays = [of_their_own(trace, o, batch) if k in ways else merge_samples(trace, o) for k, o in enumerate(operands)]
+            arrays = [
+                of_their_own(trace, o, batch) if k in ways else merge_samples(trace, o)
+                for k, o in enumerate(operands)
+            ]
             if len(to) == 1:
                 if type(params["run"]) is not functools.partial:  # a handwritten kernel
                     return NotImplemented
                 params = {"run": ScalarData(params["run"])}
         y = bind(prim, arrays, params)
         if kind != "D":
-            return tuple([unmerge_samples(trace, o, batch) for o in y]) if type(y) is tuple else unmerge_samples(trace, y, batch)
+            return (
+                tuple([unmerge_samples(trace, o, batch) for o in y])
+                if type(y) is tuple
+                else unmerge_samples(trace, y, batch)
+            )
         # of each sample; a sum where the kernel's samples share the data
         y = unmerge_samples(trace, y, batch)
         if len(to) == 3:

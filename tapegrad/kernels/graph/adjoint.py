@@ -53,7 +53,9 @@ def forward(p: KernelProgram, group: int | None) -> KernelProgram:
     return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways, order=p.order + 1)
 
 
-def forward_loops(g: Graph, loops: list[ProgramLoop], t: dict, first: dict | None = None) -> list[ProgramLoop]:
+def forward_loops(
+    g: Graph, loops: list[ProgramLoop], t: dict, first: dict | None = None
+) -> list[ProgramLoop]:
     """Return the loops with the tangents of their carries and sums, and add these tangents to t.
 
     `first`: number of a loop -> number of components of its carry without tangents in other directions."""
@@ -62,7 +64,11 @@ def forward_loops(g: Graph, loops: list[ProgramLoop], t: dict, first: dict | Non
         loop = old.copy()
         tangents(g, loop.start, t)
         count = len(old.carry) if first is None else first[old.id]
-        varying = [k for k in sorted(active_components(g, loop, {i for i, d in t.items() if d != g.zero})[0]) if k < count]
+        varying = [
+            k
+            for k in sorted(active_components(g, loop, {i for i, d in t.items() if d != g.zero})[0])
+            if k < count
+        ]
         fresh = {}
         for k in varying:
             fresh[k] = len(loop.carry)
@@ -93,7 +99,9 @@ def active_components(g: Graph, loop: ProgramLoop, active: set[int]) -> tuple[se
     """Return the components of the carry that depend on `active`, and all nodes that do, steps included."""
     found = {k for k, s in enumerate(loop.start) if s in active}
     while True:
-        inside = reached(g, loop.inner, loop.next + loop.inc + loop.each, active | {loop.carry[k] for k in found})
+        inside = reached(
+            g, loop.inner, loop.next + loop.inc + loop.each, active | {loop.carry[k] for k in found}
+        )
         more = {k for k, n in enumerate(loop.next) if n in inside} - found
         if not more:
             return found, inside
@@ -211,7 +219,9 @@ class Adjoints(dict):
             self.include(block, self.g.pack_or_zero(names))
 
 
-def reverse(p: KernelProgram, wrt: list[int], seeds: list[int], by_data: bool = False) -> tuple[KernelProgram, list[int]]:
+def reverse(
+    p: KernelProgram, wrt: list[int], seeds: list[int], by_data: bool = False
+) -> tuple[KernelProgram, list[int]]:
     """Return the gradient of sum(seeds * outputs) + sum(step input * step output) with respect to `wrt`.
 
     The results are the program with the loops that compute it, and its nodes. `by_data`: the gradient with
@@ -248,7 +258,13 @@ def reverse(p: KernelProgram, wrt: list[int], seeds: list[int], by_data: bool = 
 
 
 def _staged(
-    g: Graph, loops: list[ProgramLoop], adj: "Adjoints", active: set[int], depth: int, turn: Callable, lowest: int | None = None
+    g: Graph,
+    loops: list[ProgramLoop],
+    adj: "Adjoints",
+    active: set[int],
+    depth: int,
+    turn: Callable,
+    lowest: int | None = None,
 ) -> None:
     """Pull adjoints through the code at this depth, the last part first.
 
@@ -261,7 +277,11 @@ def _staged(
         return
     stage = stages(g, loops)
     for n in range(len(loops), -1, -1):
-        here = [i for i in g.reach(list(adj), stop=EarlierNodes(stage, n)) if stage.get(i, -1) == n and lowest <= g.level(i) <= depth]
+        here = [
+            i
+            for i in g.reach(list(adj), stop=EarlierNodes(stage, n))
+            if stage.get(i, -1) == n and lowest <= g.level(i) <= depth
+        ]
         adj.sweep(here[::-1], active, outside=depth == 0)
         if n:
             turn(loops[n - 1])
@@ -290,7 +310,9 @@ def reached(g: Graph, loops: list[ProgramLoop], outputs: list[int], on: set[int]
     return active | dependents(g, outputs, active)
 
 
-def _body_adjoints(g: Graph, holder: ProgramLoop, seeds: list[tuple[int, int]], active: set[int], lowest: int | None = None) -> Adjoints:
+def _body_adjoints(
+    g: Graph, holder: ProgramLoop, seeds: list[tuple[int, int]], active: set[int], lowest: int | None = None
+) -> Adjoints:
     """Return the adjoints, through one step, of carries and of nodes outside of the loop.
 
     The body of `holder`, which has the loops of the step, gets the loops that sweep back over them."""
@@ -299,7 +321,15 @@ def _body_adjoints(g: Graph, holder: ProgramLoop, seeds: list[tuple[int, int]], 
         if i in active:
             bars.include(i, bar)
     loops = [loop for loop in holder.inner if loop.of is None]
-    _staged(g, loops, bars, active, depth, lambda loop: holder.inner.append(_swept_back(g, loop, bars, active, holder.id)), lowest)
+    _staged(
+        g,
+        loops,
+        bars,
+        active,
+        depth,
+        lambda loop: holder.inner.append(_swept_back(g, loop, bars, active, holder.id)),
+        lowest,
+    )
     return bars
 
 
@@ -326,7 +356,13 @@ def _more_sums(g: Graph, loop: ProgramLoop, adj: Adjoints, active: set[int]) -> 
 
 
 def _swept_back(
-    g: Graph, loop: ProgramLoop, adj: Adjoints, active: set[int], holder: int, data: Sequence[int] = (), each: Sequence[int] = ()
+    g: Graph,
+    loop: ProgramLoop,
+    adj: Adjoints,
+    active: set[int],
+    holder: int,
+    data: Sequence[int] = (),
+    each: Sequence[int] = (),
 ) -> ProgramLoop:
     """Return the loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry.
 
@@ -334,7 +370,14 @@ def _swept_back(
     loop `holder`, or outside of loops (0)."""
     on = [k for k, c in enumerate(loop.carry) if c in active]
     within = 1 << holder | g.within[holder] if holder else 0
-    sweep = ProgramLoop(g.new_loop(within), loop.steps, None, loop.cap, loop, inner=copies([x for x in loop.inner if x.of is None]))
+    sweep = ProgramLoop(
+        g.new_loop(within),
+        loop.steps,
+        None,
+        loop.cap,
+        loop,
+        inner=copies([x for x in loop.inner if x.of is None]),
+    )
     g.depth[sweep.id] = g.depth[loop.id]
     given = [adj.pop(loop.final[k], g.zero) for k in on]
     b = {k: sweep.add_carry(g, bar, g.shape[loop.carry[k]]) for k, bar in zip(on, given, strict=True)}

@@ -147,7 +147,9 @@ class Blocks:
         if self.boolean(block):
             return self.compare("ne", self.node_of(int(self.names(self.as_real(block)).flat[k])), self.zero)
         if self.gated_elements(block) and block != self.as_real(self.args[block][0]):
-            return self.select(*[self.node_of(int(self.names(j, self.shape[block]).flat[k])) for j in self.args[block]])
+            return self.select(
+                *[self.node_of(int(self.names(j, self.shape[block]).flat[k])) for j in self.args[block]]
+            )
         return self.raw("elem", block, shape=(), meta=k)
 
     def nodes_of(self, names: np.ndarray) -> np.ndarray:
@@ -205,13 +207,17 @@ class Blocks:
         for n, name in enumerate(names.flat):
             block = (int(name) - ELEMENT) >> BITS if name >= ELEMENT else int(name)
             if block not in made:
-                made[block] = self.names(self.as_real(block)).ravel() if name >= ELEMENT else [self.as_real(block)]
+                made[block] = (
+                    self.names(self.as_real(block)).ravel() if name >= ELEMENT else [self.as_real(block)]
+                )
             flat[n] = made[block][int(name) & MASK if name >= ELEMENT else 0]
         return self.compare("ne", self.pack(flat.reshape(names.shape)), self.zero)
 
     def _view(self, source: int, k: np.ndarray) -> int | None:
         shape, first = k.shape, int(k.flat[0])
-        strides = tuple([int(np.take(k, 1, axis).flat[0]) - first if n > 1 else 0 for axis, n in enumerate(shape)])
+        strides = tuple(
+            [int(np.take(k, 1, axis).flat[0]) - first if n > 1 else 0 for axis, n in enumerate(shape)]
+        )
         if not injective(shape, strides) or not np.array_equal(k, strided(first, strides, shape)):
             return None
         if self.shape[source] == shape and first == 0 and np.array_equal(k, np.arange(k.size).reshape(shape)):
@@ -238,7 +244,13 @@ class Blocks:
             p = last.get(key)
             if p is not None and p[5] == 1 and injective((2, length), (at - p[4], step)):
                 p[5:] = 2, to - p[3], at - p[4]
-            elif p is not None and p[5] > 1 and to == p[3] + p[5] * p[6] and at == p[4] + p[5] * p[7] and self._extends(p):
+            elif (
+                p is not None
+                and p[5] > 1
+                and to == p[3] + p[5] * p[6]
+                and at == p[4] + p[5] * p[7]
+                and self._extends(p)
+            ):
                 p[5] += 1
             else:
                 p = last[key] = [s, length, step, to, at, 1, 0, 0]
@@ -246,7 +258,9 @@ class Blocks:
         sources = sorted({p[0] for p in made})
         pieces = []
         for s, length, step, to, at, count, down, across in made:
-            dims, places, origins = ((length,), (1,), (step,)) if count == 1 else ((count, length), (down, 1), (across, step))
+            dims, places, origins = (
+                ((length,), (1,), (step,)) if count == 1 else ((count, length), (down, 1), (across, step))
+            )
             pieces.append(BlockPiece(sources.index(s), dims, to, places, at, origins))
         return self.raw("assemble", *sources, shape=shape, meta=tuple(pieces))
 
@@ -275,7 +289,10 @@ class Blocks:
         if op == "sum":
             return self.sum(self.spread(x[0], self.shape[self.args[i][0]]), meta)
         if op in MAKERS:
-            shaped = [j if j == self.zero else self.spread(j, self.shape[old]) for j, old in zip(x, self.args[i], strict=True)]
+            shaped = [
+                j if j == self.zero else self.spread(j, self.shape[old])
+                for j, old in zip(x, self.args[i], strict=True)
+            ]
             return MAKERS[op](self, *shaped, *(() if op == "matmul" else meta or ()))
         return self.node(op, *x)
 
@@ -317,7 +334,9 @@ class Blocks:
         axes = tuple(range(len(shape))) if axes is None else axes
         rest = tuple([n for k, n in enumerate(shape) if k not in axes])
         if self.op[x] == "view" and not self.shape[self.args[x][0]]:
-            return self.spread(self.mul(self.const(element_total(shape) // element_total(rest)), self.args[x][0]), rest)
+            return self.spread(
+                self.mul(self.const(element_total(shape) // element_total(rest)), self.args[x][0]), rest
+            )
         found = self.through(x, lambda a: self.sum(a, axes))
         return self.raw("sum", x, shape=rest, meta=axes) if found is None else found
 
@@ -348,7 +367,11 @@ class Blocks:
         if b == self.zero:
             return b
         found = self.through(b, lambda b: self.trisolve(t, b, lower, transpose, unit))
-        return self.raw("trisolve", t, b, shape=self.shape[b], meta=(lower, transpose, unit)) if found is None else found
+        return (
+            self.raw("trisolve", t, b, shape=self.shape[b], meta=(lower, transpose, unit))
+            if found is None
+            else found
+        )
 
     def lu(self, a: int) -> int:
         """Return the pivoted factors of a, and for each pair of rows whether it was exchanged.
@@ -368,7 +391,9 @@ class Blocks:
         if b == self.zero:
             return b
         found = self.through(b, lambda b: self.lusolve_with(a, f, b, transpose))
-        return self.raw("lusolve", a, f, b, shape=self.shape[b], meta=(transpose,)) if found is None else found
+        return (
+            self.raw("lusolve", a, f, b, shape=self.shape[b], meta=(transpose,)) if found is None else found
+        )
 
     def logdet(self, a: int, f: int) -> int:
         """Return log |det a|, given f = lu(a)."""
@@ -395,7 +420,9 @@ class Blocks:
         for piece in self.pieces(i):
             s = self.args[i][piece.source]
             names, origins = bars[piece.places()], piece.origins()
-            repeated = tuple([k for k, stride in enumerate(piece.at_strides) if stride == 0 and piece.dims[k] > 1])
+            repeated = tuple(
+                [k for k, stride in enumerate(piece.at_strides) if stride == 0 and piece.dims[k] > 1]
+            )
             if repeated:
                 total = self.zero if (names == self.zero).all() else self.sum(self.pack(names), repeated)
                 rest = tuple([n for k, n in enumerate(piece.dims) if k not in repeated])
@@ -417,7 +444,11 @@ class Blocks:
         """Return the share of operand j of an elementwise node i, in the shape of j."""
         if self.shape[j] or not self.shape[i] or share == self.zero:
             return share
-        return self.sum(share) if self.shape[share] else self.mul(self.const(element_total(self.shape[i])), share)
+        return (
+            self.sum(share)
+            if self.shape[share]
+            else self.mul(self.const(element_total(self.shape[i])), share)
+        )
 
     def pushed_moves(self, i: int, t: dict) -> int:
         if self.op[i] == "elem":
@@ -447,7 +478,8 @@ def contiguous_runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
 
 
 MAKERS: dict[str, Callable] = {
-    "matmul": Blocks.matmul, "cholesky": Blocks.cholesky, "trisolve": Blocks.trisolve, "lu": Blocks.lu, "lusolve": Blocks.lusolve_with,
+    "matmul": Blocks.matmul, "cholesky": Blocks.cholesky, "trisolve": Blocks.trisolve, "lu": Blocks.lu,
+    "lusolve": Blocks.lusolve_with,
     "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign, "length": length_node,
 }  # fmt: skip
 MOVES = frozenset(("elem", "view", "assemble"))

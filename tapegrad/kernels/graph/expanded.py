@@ -45,4 +45,8 @@ def often(g: Graph, order: list[int]) -> set[str]:
     uses = Counter([g.op[i] for i in order if not g.shape[i]])
     blocks = {g.op[i] for i in order if g.shape[i]}
     lengths = {op: OPERATIONS[op].length for op in uses if is_expanded(op)}
-    return {op for op, n in lengths.items() if op not in blocks and n > INLINED_OPERATIONS and n * uses[op] > EXPANDED_OPERATIONS}
+    return {
+        op
+        for op, n in lengths.items()
+        if op not in blocks and n > INLINED_OPERATIONS and n * uses[op] > EXPANDED_OPERATIONS
+    }

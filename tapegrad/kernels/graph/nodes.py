@@ -32,7 +32,8 @@ COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 # and those that ops/ declares (trace/symbolic.py)
 OPERATIONS: dict = {"length": Length(), "over_length": OverLength(), "times0": Times0(), "primal": Primal()}
-# operations that pass no derivative and are not NumPy functions; the steps of the first two depend on the dtype
+# operations that pass no derivative and are not NumPy functions; the steps of the first two depend on the
+# dtype
 STEPS = frozenset(("scale", "unscale", "primal"))
 WITHOUT_DERIVATIVE = BOOLS | STEPS
 PER_STEP = frozenset(("y", "e", "i", "c"))
@@ -52,7 +53,9 @@ class Congruence:
     middle: list
 
     def renamed(self, new: dict) -> "Congruence":
-        return Congruence(*[[[new.get(i, i) for i in row] for row in x] for x in (self.product, self.left, self.middle)])
+        return Congruence(
+            *[[[new.get(i, i) for i in row] for row in x] for x in (self.product, self.left, self.middle)]
+        )
 
 
 class Graph(Blocks):
@@ -183,7 +186,9 @@ class Graph(Blocks):
         known = OPERATIONS.get(op)
         if all([self.op[j] == "const" for j in x]):
             c = [self.args[j][0] for j in x]
-            value = known.value(*c) if known is not None else 1.0 if op in STEPS and 1e-20 < c[0] < 1e20 else None
+            value = (
+                known.value(*c) if known is not None else 1.0 if op in STEPS and 1e-20 < c[0] < 1e20 else None
+            )
             if value is not None:
                 return self.const(value)
         before, i = len(self.mask), self.raw(op, *x)
@@ -280,7 +285,11 @@ class Graph(Blocks):
 
     def times0(self, a: int, b: int) -> int:
         """Return a b, and zero where a is zero, whatever b is (`gated`)."""
-        return self.mul(a, b) if self.value(a) is not None or self.value(b) is not None else self.raw("times0", a, b)
+        return (
+            self.mul(a, b)
+            if self.value(a) is not None or self.value(b) is not None
+            else self.raw("times0", a, b)
+        )
 
     def neg(self, a: int) -> int:
         c = self.value(a)
@@ -349,7 +358,11 @@ class Graph(Blocks):
         c = self.value(a)
         if c is not None:
             return self.bool(c != c)
-        return self.bool(False) if self.complete and self.op[a] == "in" and self.args[a][0] == "y" else self.raw("isnan", a)
+        return (
+            self.bool(False)
+            if self.complete and self.op[a] == "in" and self.args[a][0] == "y"
+            else self.raw("isnan", a)
+        )
 
     def power(self, a: int, n: int) -> int:
         """Return a to an integer power n, by repeated squaring."""
@@ -426,14 +439,18 @@ class Graph(Blocks):
         if op in MOVES:
             return self.pulled_moves(i, bar)
         if op in WHOLE:
-            return OPERATIONS[op].pulled(self, i, bar if not self.shape[i] else self.spread(bar, self.shape[i]))
+            return OPERATIONS[op].pulled(
+                self, i, bar if not self.shape[i] else self.spread(bar, self.shape[i])
+            )
         if op in WITHOUT_DERIVATIVE:
             return []
         pull = OPERATIONS[op].pull
         shares = [pull(k)(self, bar, i, *x) for k in range(len(x))]
         if self.shape[i]:
             shares = [self.fitted(share, i, j) for j, share in zip(x, shares, strict=True)]
-        return [(x[0], self.add(*shares))] if len(x) == 2 and x[0] == x[1] else list(zip(x, shares, strict=True))
+        return (
+            [(x[0], self.add(*shares))] if len(x) == 2 and x[0] == x[1] else list(zip(x, shares, strict=True))
+        )
 
     def pushed(self, i: int, t: dict) -> int:
         """Return the tangent of node i, given those of its operands."""
@@ -443,7 +460,9 @@ class Graph(Blocks):
         if op in MOVES:
             return self.pushed_moves(i, t)
         if op in WHOLE:
-            return OPERATIONS[op].pushed(self, i, [t[j] if t[j] == self.zero else self.spread(t[j], self.shape[j]) for j in x])
+            return OPERATIONS[op].pushed(
+                self, i, [t[j] if t[j] == self.zero else self.spread(t[j], self.shape[j]) for j in x]
+            )
         out, moving = self.zero, [k for k, j in enumerate(x) if t[j] != self.zero]
         product = self.times0 if len(moving) > 1 and OPERATIONS[op].singular else self.mul
         for k in moving:
@@ -452,7 +471,9 @@ class Graph(Blocks):
 
 
 SIMPLIFY: dict[str, Callable] = {
-    "add": Graph.add, "sub": Graph.sub, "mul": Graph.mul, "neg": Graph.neg, "rcp": Graph.rcp, "select": Graph.select,
-    "times0": Graph.times0, "and": Graph.both, "or": Graph.either, "not": Graph.negation, "isnan": Graph.isnan,
+    "add": Graph.add, "sub": Graph.sub, "mul": Graph.mul, "neg": Graph.neg, "rcp": Graph.rcp,
+    "select": Graph.select,
+    "times0": Graph.times0, "and": Graph.both, "or": Graph.either, "not": Graph.negation,
+    "isnan": Graph.isnan,
     **{op: (lambda g, a, b, op=op: g.compare(op, a, b)) for op in COMPARE},
 }  # fmt: skip

@@ -218,7 +218,11 @@ def _kept(g: Graph, loops: list[ProgramLoop], outs: list[int]) -> tuple[list[Pro
     inside: dict[int, set] = {}  # sweep -> nodes that its steps need
     for loop in [loop.copy() for loop in reversed(loops)]:
         back = [r for r in kept if r.of is not None and r.of.id == loop.id]
-        keep = {k for k, (c, f) in enumerate(zip(loop.carry, loop.final, strict=True)) if c in needed or f in needed}
+        keep = {
+            k
+            for k, (c, f) in enumerate(zip(loop.carry, loop.final, strict=True))
+            if c in needed or f in needed
+        }
         sums = [k for k, s in enumerate(loop.sums) if s in needed]
         if not (keep or sums or loop.each or any(not r.data for r in back)):
             continue
@@ -236,7 +240,9 @@ def _kept(g: Graph, loops: list[ProgramLoop], outs: list[int]) -> tuple[list[Pro
         loop.stored = any(c in inside[r.id] for r in back for c in loop.carry)
         inside[loop.id] = used
         needed |= used
-        needed.update(g.reach(loop.start + ([loop.steps] if isinstance(loop.steps, int) else []), stop=needed))
+        needed.update(
+            g.reach(loop.start + ([loop.steps] if isinstance(loop.steps, int) else []), stop=needed)
+        )
         kept.insert(0, loop)
     relate(kept)
     return kept, needed

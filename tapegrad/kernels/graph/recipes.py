@@ -25,7 +25,10 @@ class Recipe:
         out = make(g, *x)
         order = [i for i in g.reach([out], x) if i not in x]
         place = {i: k for k, i in enumerate([*x, *order])}
-        self.steps = [(g.op[i], g.args[i] if g.op[i] in ("const", "bool") else tuple([place[j] for j in g.args[i]])) for i in order]
+        self.steps = [
+            (g.op[i], g.args[i] if g.op[i] in ("const", "bool") else tuple([place[j] for j in g.args[i]]))
+            for i in order
+        ]
         self.out = place[out]
 
     def __call__(self, g: Graph, *x: int) -> int:

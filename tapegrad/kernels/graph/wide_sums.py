@@ -17,7 +17,9 @@ from .nodes import LEAVES, Graph
 from .program import KernelProgram
 
 
-def widen_sums(p: KernelProgram, precise: tuple[bool, ...], read: list[int]) -> tuple[KernelProgram, set[int], dict]:
+def widen_sums(
+    p: KernelProgram, precise: tuple[bool, ...], read: list[int]
+) -> tuple[KernelProgram, set[int], dict]:
     """Return the program with float64 sums, its float64 nodes, and the rounded nodes with their sources.
 
     `precise` says for each group of outputs whether it is float64 (otherwise it is rounded once). `read`
@@ -40,9 +42,16 @@ def widen_sums(p: KernelProgram, precise: tuple[bool, ...], read: list[int]) -> 
     for i in outside:
         if i in wanted and i not in wide:
             wide[i] = widened_node(g, i, wide, after_sums)
-    groups = [[wide[o] if keep else rounded(g, o, wide) for o in group] for group, keep in zip(p.groups, precise, strict=True)]
+    groups = [
+        [wide[o] if keep else rounded(g, o, wide) for o in group]
+        for group, keep in zip(p.groups, precise, strict=True)
+    ]
     nodes = {w for i, w in wide.items() if w != i}
-    return replace(p, groups=groups), nodes, {i: wide[i] for i in after_sums if g.op[i] != "view" and wide[i] != i}
+    return (
+        replace(p, groups=groups),
+        nodes,
+        {i: wide[i] for i in after_sums if g.op[i] != "view" and wide[i] != i},
+    )
 
 
 def decided(g: Graph, i: int, after_sums: set[int]) -> bool:

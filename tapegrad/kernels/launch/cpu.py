@@ -47,7 +47,9 @@ PARTS, PART_BYTES = 16, 2**26
 # called first.)
 if hasattr(os, "register_at_fork"):
     for _lock in (getattr(LLVM, "_lock", LLVM), LOCK):
-        os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock._at_fork_reinit)
+        os.register_at_fork(
+            before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock._at_fork_reinit
+        )
 
 
 def machine() -> tuple:
@@ -58,7 +60,9 @@ def machine() -> tuple:
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
         def make(opt=2):
-            return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=opt)
+            return llvm.Target.from_default_triple().create_target_machine(
+                cpu=cpu, features=features, opt=opt
+            )
 
         STATE["machine"] = make, f"{llvm.get_default_triple()} {cpu} {features} llvm {llvm.llvm_version_info}"
     return STATE["machine"]
@@ -71,7 +75,11 @@ def parsed(text: str) -> Any:
     """Return the module of this text, in a context of its own: in LLVM 15 the common one has typed
     pointers."""
     if "context" not in STATE:
-        STATE["context"] = contexts.ContextRef(contexts.ffi.lib.LLVMPY_ContextCreate(True)) if LLVM_15 else llvm.create_context()
+        STATE["context"] = (
+            contexts.ContextRef(contexts.ffi.lib.LLVMPY_ContextCreate(True))
+            if LLVM_15
+            else llvm.create_context()
+        )
     return llvm.parse_assembly(text, STATE["context"])
 
 
@@ -131,10 +139,13 @@ def stored_engine(name: str) -> Any:
         return engine
 
 
-def engine_of(text: str, large: int = LARGE_TEXT_LINES, compiled: Callable[[str], bytes] | None = None) -> Any:
+def engine_of(
+    text: str, large: int = LARGE_TEXT_LINES, compiled: Callable[[str], bytes] | None = None
+) -> Any:
     """Return the engine of this text; its addresses are valid while the engine is held.
 
-    Texts of more than `large` lines are compiled for a short compilation time. `compiled` replaces `object_code`."""
+    Texts of more than `large` lines are compiled for a short compilation time. `compiled` replaces
+    `object_code`."""
     with LOCK:
         name = code_name(text)
         engine = stored_engine(name)
@@ -143,7 +154,11 @@ def engine_of(text: str, large: int = LARGE_TEXT_LINES, compiled: Callable[[str]
             code = object_code(text, large) if compiled is None else compiled(text)
             cache.save(name, code)
             if (seconds := time.perf_counter() - start) > ANNOUNCED_SECONDS:
-                LOGGER.info("compiled %d lines of LLVM in %.1f s; later calls and processes use the code", text.count("\n"), seconds)
+                LOGGER.info(
+                    "compiled %d lines of LLVM in %.1f s; later calls and processes use the code",
+                    text.count("\n"),
+                    seconds,
+                )
             engine = loaded_engine(name, code)
             cache.keep_code(name, engine)
         return engine
@@ -234,7 +249,9 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
 class Launcher:
     """One program for one dtype on this processor; scalar and vector forms are compiled on first use."""
 
-    def __init__(self, low: LoweredProgram | None, dtype: np.dtype, per_sample: bool, plan: LaunchPlan | None = None):
+    def __init__(
+        self, low: LoweredProgram | None, dtype: np.dtype, per_sample: bool, plan: LaunchPlan | None = None
+    ):
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         self.plan = plan = planned(low, dtype, per_sample) if plan is None else plan
         self.inputs, self.outputs = plan.inputs, plan.outputs
@@ -250,7 +267,14 @@ class Launcher:
     def text(self, width: int) -> str:
         """Return the text for blocks of `width` samples, and store its numeric arguments."""
         given, bits = bytearray(), 8 * self.dtype.itemsize
-        text = emit(self.low, width, bits, self.per_sample, llvm.get_default_triple(), given=given if self.low.general else None)
+        text = emit(
+            self.low,
+            width,
+            bits,
+            self.per_sample,
+            llvm.get_default_triple(),
+            given=given if self.low.general else None,
+        )
         self.numbers[width] = bytes(given)  # last, because another thread may launch meanwhile
         return text
 
@@ -262,7 +286,9 @@ class Launcher:
         found = self.forms.get(width)
         if found is None:
             pointers = len(self.inputs) + len(self.outputs) + 2 + bool(self.streams) + bool(self.step_rows)
-            kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
+            kind = ctypes.CFUNCTYPE(
+                None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2
+            )
             engine = self.engine(width)
             found = kind(engine.get_function_address("kernel"))
             found.engine = engine  # it holds the code
@@ -270,7 +296,14 @@ class Launcher:
         return found
 
     def __call__(
-        self, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int, each: Any = None, steps_out: Any = None
+        self,
+        inputs: list,
+        data: np.ndarray | None,
+        steps: int,
+        outs: list,
+        batch: int,
+        each: Any = None,
+        steps_out: Any = None,
     ) -> None:
         """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of this dtype.
 
@@ -303,7 +336,9 @@ class Launcher:
             work, most = self.operations(batch, steps)
             waiting.run_blocks(blocks, work, run, most)
 
-    def sum_over_samples(self, width: int, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any) -> np.ndarray:
+    def sum_over_samples(
+        self, width: int, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any
+    ) -> np.ndarray:
         """Return the step output summed over samples, (rows, steps).
 
         Each lane sums in parts of the batch. The results are added over parts, then over lanes. The parts do
@@ -318,7 +353,16 @@ class Launcher:
         self.form(width)
 
         def part(k):
-            self.run(width, inputs, data, steps, [*outs, total[k]], batch, int(cuts[k + 1] - cuts[k]), int(cuts[k]) * width)
+            self.run(
+                width,
+                inputs,
+                data,
+                steps,
+                [*outs, total[k]],
+                batch,
+                int(cuts[k + 1] - cuts[k]),
+                int(cuts[k]) * width,
+            )
 
         def parts(first, last):
             for k in range(first, last):
@@ -351,7 +395,9 @@ class Launcher:
         work, most = self.operations(batch, steps)
         return (work <= waiting.THREADED_OPERATIONS or waiting.THREADS == 1) and not waiting.is_long(most)
 
-    def padded(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, first: int, rest: int) -> None:
+    def padded(
+        self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, first: int, rest: int
+    ) -> None:
         """Run the last samples on copies, padded with the last of them."""
 
         def pad(x):
@@ -363,13 +409,29 @@ class Launcher:
         made = [np.empty((n, width), dtype) for n, dtype in zip(self.outputs, self.types, strict=True)]
         if self.step_rows:  # sums over samples are accumulated in place
             made.append(outs[-1] if self.summed else np.empty((self.step_rows, steps, width), self.dtype))
-        self.run(width, [pad(x) for x in inputs], pad(data) if self.per_sample and data is not None else data, steps, made, width, 1)
+        self.run(
+            width,
+            [pad(x) for x in inputs],
+            pad(data) if self.per_sample and data is not None else data,
+            steps,
+            made,
+            width,
+            1,
+        )
         for out, small in zip(outs, made, strict=True):
             if out is not small:
                 out[..., first:] = small[..., :rest]
 
     def run(
-        self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, stride: int, blocks: int, first: int = 0
+        self,
+        width: int,
+        inputs: list,
+        data: np.ndarray | None,
+        steps: int,
+        outs: list,
+        stride: int,
+        blocks: int,
+        first: int = 0,
     ) -> None:
         """Run `blocks` blocks of samples, beginning with sample `first`."""
         form = self.forms.get(width) or self.form(width)
@@ -380,7 +442,10 @@ class Launcher:
         if first:
             sizes = [x.dtype.itemsize for x in (*inputs[:place], inputs[0], *inputs[place:], *outs)]
             still = () if self.per_sample else (place, len(addresses) - 1) if self.summed else (place,)
-            addresses = [a if k in still else a + first * size for k, (a, size) in enumerate(zip(addresses, sizes, strict=True))]
+            addresses = [
+                a if k in still else a + first * size
+                for k, (a, size) in enumerate(zip(addresses, sizes, strict=True))
+            ]
         local = self.local.__dict__
         while True:
             if local.get("key") == (width, steps):

@@ -46,7 +46,9 @@ INTERVALS = (1, 8, 64)  # of stored steps; the first with room for all resident 
 SPLIT_PARTS = 4  # number of parts below which a sum is not divided
 
 
-def cubin(source: str, arch: int | str, options: tuple = OPTIONS, name: str = "kernel.cu") -> tuple[bytes, str]:
+def cubin(
+    source: str, arch: int | str, options: tuple = OPTIONS, name: str = "kernel.cu"
+) -> tuple[bytes, str]:
     """Machine code for compute capability `arch` (90 for sm_90) and the compiler's log; no device is needed.
 
     Raises KernelError with the log if the source does not compile."""
@@ -65,7 +67,9 @@ def nvrtc_output(source: str, options: tuple, name: str = "kernel.cu") -> tuple[
         return code, nvrtc.getProgramLog(program)
     except nvrtc.NVRTCError as error:
         arch = options[-1].removeprefix("-arch=")
-        raise KernelError(f"NVRTC could not compile {name} for {arch}:\n{nvrtc.getProgramLog(program)}") from error
+        raise KernelError(
+            f"NVRTC could not compile {name} for {arch}:\n{nvrtc.getProgramLog(program)}"
+        ) from error
     finally:
         nvrtc.destroyProgram(program)
 
@@ -97,7 +101,8 @@ class LoadedCode:
 
 
 class HostedCode:
-    """The same for CuPy over host memory (`tg.testing.host_cupy`): g++ compiles the source, the CPU runs it."""
+    """The same for CuPy over host memory (`tg.testing.host_cupy`): g++ compiles the source, the CPU runs
+    it."""
 
     registers = 40  # of a thread, as on a device of 64 Ki registers for each multiprocessor
 
@@ -172,7 +177,9 @@ def resident_blocks(threads: int, registers: int, device: int) -> int:
     processors, most_threads, most_registers = device_limits(device)
     each = -(-max(registers, 16) * WARP // 256) * 256 * (threads // WARP)
     if each > most_registers:
-        raise KernelError(f"{threads} threads of {registers} registers need more than the {most_registers} of a processor")
+        raise KernelError(
+            f"{threads} threads of {registers} registers need more than the {most_registers} of a processor"
+        )
     return processors * min(most_threads // threads, most_registers // each, 32)
 
 
@@ -197,7 +204,16 @@ class CudaLauncher:
         self.room = dict.fromkeys(low.counted, 64)
         self.divided: tuple | None = None  # source and signatures of the kernels of a divided sum
 
-    def __call__(self, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any = None, steps_out: Any = None) -> None:
+    def __call__(
+        self,
+        inputs: list,
+        data: Any,
+        steps: int,
+        outs: list,
+        batch: int,
+        each: Any = None,
+        steps_out: Any = None,
+    ) -> None:
         """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), and steps_out from each, if there are
         steps."""
         arrays = [*inputs, data if data is not None else inputs[0], *outs]
@@ -205,7 +221,9 @@ class CudaLauncher:
         stepped |= {"step output": steps_out} if self.step_rows else {}
         met = [*arrays, *stepped.values()]
         if any(not isinstance(x, cupy.ndarray) for x in met) or len({x.device.id for x in met}) > 1:
-            raise DeviceError(f"{self.name} met arrays of two devices or libraries: move all to one with cupy.asarray(x)")
+            raise DeviceError(
+                f"{self.name} met arrays of two devices or libraries: move all to one with cupy.asarray(x)"
+            )
         with arrays[0].device:
             parts = self.parts(batch, steps)
             if parts >= SPLIT_PARTS:
@@ -252,19 +270,29 @@ class CudaLauncher:
             if not blocks:
                 need = size * threads * self.dtype.itemsize
                 raise KernelError(
-                    f"{self.name}: the stored steps of {threads} samples need {need} bytes, more than half of what the device has free"
+                    f"{self.name}: the stored steps of {threads} samples need {need} bytes, more than half "
+                    f"of what the device has free"
                 )
             try:
-                tape = cupy.empty(max(size, 1) * blocks * threads, self.dtype) if "tape" in signature.roles() else None
+                tape = (
+                    cupy.empty(max(size, 1) * blocks * threads, self.dtype)
+                    if "tape" in signature.roles()
+                    else None
+                )
                 return code, signature, starts, size, blocks, threads, tape
             except OutOfMemoryError:  # another process may have taken memory that was reported free
                 available = size * blocks * threads * self.dtype.itemsize // 2
 
     def launch(self, arrays: list, stepped: dict, steps: int, batch: int, room: dict) -> Any:
         """Launch; return the counted steps of each loop, on the device, or None if nothing is counted."""
-        rooms = {n: steps if loop.data else loop.cap if loop.cap is not None else room[n] for n, _, loop in self.taped}
+        rooms = {
+            n: steps if loop.data else loop.cap if loop.cap is not None else room[n]
+            for n, _, loop in self.taped
+        }
         code, signature, starts, size, blocks, threads, tape = self.workspace(rooms, batch)
-        given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
+        given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {
+            f"room{n}": np.int64(x) for n, x in rooms.items()
+        }
         given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size), **stepped}
         if self.summed:  # each thread sums its samples in order; then the threads are summed
             one = self.step_rows * steps * threads * self.sums.itemsize
@@ -303,7 +331,9 @@ class CudaLauncher:
             count = min(slab, chunks - first)
             each = -(-count // parts)
             given |= {"first": np.int64(first), "chunks": np.int64(count), "each": np.int64(each)}
-            self.start(partial, batch * -(-count // each), self.arguments(signatures["partial"], arrays, given))
+            self.start(
+                partial, batch * -(-count // each), self.arguments(signatures["partial"], arrays, given)
+            )
             self.start(gather, rows, (given["sums"], given["totals"], np.int64(rows), np.int64(count)))
         self.start(finish, batch, self.arguments(signatures["finish"], arrays, given))
 
@@ -318,7 +348,9 @@ class CudaLauncher:
         threads = block_size(work, device_limits(cupy.cuda.Device().id)[0], self.signature.threads)
         launch_async(code, self.name, blocks_for(work, threads), threads, args)
 
-    def shape(self, batch: int, registers: int, size: int, available: int | None = None) -> tuple[int, int, bool]:
+    def shape(
+        self, batch: int, registers: int, size: int, available: int | None = None
+    ) -> tuple[int, int, bool]:
         """Return blocks and threads of a launch, and whether memory limits them.
 
         `size` counts the stored numbers of a sample. Without stored numbers each sample has a thread.
@@ -337,7 +369,11 @@ class CudaLauncher:
             return most, threads, False
         while need > room and threads > WARP:
             threads, need = threads // 2, need // 2
-        return min(blocks_for(batch, threads), resident_blocks(threads, registers, device), room // need), threads, True
+        return (
+            min(blocks_for(batch, threads), resident_blocks(threads, registers, device), room // need),
+            threads,
+            True,
+        )
 
 
 def launch_async(code: Any, name: str, blocks: int, threads: int, args: tuple) -> None:

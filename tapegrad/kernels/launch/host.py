@@ -25,7 +25,9 @@ HEADER = Path(__file__).with_name("cuda_on_host.h")
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
 DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w \t]+?)\s+(\w+)\s*\[\s*\]\s*;")
 BARRIER = re.compile(r"\b(__sync\w+|__\w+_sync)\s*\(")
-BLOCK = re.compile(r"\b(blockDim\s*\.\s*[yz]|threadIdx\s*\.\s*[yz]|__shared__|__launch_bounds__\s*\([^)]*,)|\b(__sync\w+|__\w+_sync)\s*\(")
+BLOCK = re.compile(
+    r"\b(blockDim\s*\.\s*[yz]|threadIdx\s*\.\s*[yz]|__shared__|__launch_bounds__\s*\([^)]*,)|\b(__sync\w+|__\w+_sync)\s*\("
+)
 LOCK = lock()
 QUICK_SECONDS = 0.01  # seconds; a run of as many numbers that took less stays in its thread
 LIBRARIES: dict = {}
@@ -42,10 +44,13 @@ def compiler() -> str:
     path = shutil.which(os.environ.get("CXX", "g++"))
     if path is None:
         raise KernelError(
-            "running CUDA C on NumPy arrays needs g++ (install it, or name another compiler in CXX), or a function for the CPU: pass cpu="
+            "running CUDA C on NumPy arrays needs g++ (install it, or name another compiler in CXX), or a "
+            "function for the CPU: pass cpu="
         )
     if path not in COMPILER:
-        COMPILER[path] = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+        COMPILER[path] = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.partition(
+            "\n"
+        )[0]
     return path
 
 
@@ -82,7 +87,15 @@ class HostCode:
         self.launcher = self.library.tapegrad_launch
         self.launcher.restype = ctypes.c_char_p
         u64 = ctypes.c_uint64
-        self.launcher.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, u64, u64, ctypes.c_void_p]
+        self.launcher.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_int,
+            ctypes.c_size_t,
+            u64,
+            u64,
+            ctypes.c_void_p,
+        ]
         found = (ctypes.c_int * 640)()
         n = self.library.tapegrad_signature(found)
         # pointer, constant, bytes, floating, signed
@@ -104,13 +117,22 @@ class HostCode:
         with tempfile.TemporaryDirectory() as place:
             (Path(place) / "kernel.cpp").write_text(text)
             made = Path(place) / "kernel.so"
-            run = subprocess.run([path, *flags, "kernel.cpp", "-o", str(made)], cwd=place, capture_output=True, text=True)
+            run = subprocess.run(
+                [path, *flags, "kernel.cpp", "-o", str(made)], cwd=place, capture_output=True, text=True
+            )
             if run.returncode:
                 raise compile_error(self.kernel, source, run.stderr, name)
             return made.read_bytes()
 
     def __call__(
-        self, grid: tuple, block: tuple, values: list, shared: int = 0, order: int = 0, workers: int = 1, met: float = np.inf
+        self,
+        grid: tuple,
+        block: tuple,
+        values: list,
+        shared: int = 0,
+        order: int = 0,
+        workers: int = 1,
+        met: float = np.inf,
     ) -> None:
         """Run all threads.
 
@@ -125,7 +147,9 @@ class HostCode:
         cuts = [blocks * k // parts for k in range(parts + 1)]
 
         def run(k, kept=(holds, values)):  # until it ends, even if nobody waits for it
-            return self.launcher(shape, self.barriers, order, shared, cuts[k], cuts[k + 1] - cuts[k], pointers)
+            return self.launcher(
+                shape, self.barriers, order, shared, cuts[k], cuts[k + 1] - cuts[k], pointers
+            )
 
         quick, start = met <= self.quick, time.perf_counter()
         errors = (run_in_turn if quick else patiently)([functools.partial(run, k) for k in range(parts)])
@@ -168,32 +192,67 @@ int main(int, char** argv) {
   return e ? 2 : 0;
 }
 """
-SANITIZE = ("-O1", "-g", "-std=c++17", "-w", "-ffp-contract=off", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+SANITIZE = (
+    "-O1",
+    "-g",
+    "-std=c++17",
+    "-w",
+    "-ffp-contract=off",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+)
 
 
-def sanitized(kernel: str, source: str, entry: str, real: str, name: str, grid: tuple, block: tuple, values: list, shared: int) -> str:
+def sanitized(
+    kernel: str,
+    source: str,
+    entry: str,
+    real: str,
+    name: str,
+    grid: tuple,
+    block: tuple,
+    values: list,
+    shared: int,
+) -> str:
     """Run once in a separate process under the sanitizers; return their findings as text."""
     blocks = int(np.prod([int(g) for g in grid], dtype=object))
     head = [len(values), *grid, *block, int(BARRIER.search(source) is not None), shared, blocks, 0]
     with tempfile.TemporaryDirectory() as place:
         where = Path(place)
         (where / "kernel.cpp").write_text(host_source(source, entry, real, name) + MAIN)
-        build = subprocess.run([compiler(), *SANITIZE, "kernel.cpp", "-o", "kernel"], cwd=place, capture_output=True, text=True)
+        build = subprocess.run(
+            [compiler(), *SANITIZE, "kernel.cpp", "-o", "kernel"], cwd=place, capture_output=True, text=True
+        )
         if build.returncode:
-            raise KernelError(f"{kernel}: g++ did not build it with sanitizers; check without sanitize=True\n{build.stderr[:2000]}")
+            raise KernelError(
+                f"{kernel}: g++ did not build it with sanitizers; check without "
+                f"sanitize=True\n{build.stderr[:2000]}"
+            )
         with open(where / "values", "wb") as file:
             file.write(np.array(head, np.int64).tobytes())
             for v in values:
                 data = v.tobytes()
                 file.write(np.array([isinstance(v, np.ndarray), len(data)], np.int64).tobytes() + data)
-        options = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
-        run = subprocess.run([str(where / "kernel"), "values"], cwd=place, capture_output=True, text=True, env=options)
+        options = {
+            **os.environ,
+            "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+        }
+        run = subprocess.run(
+            [str(where / "kernel"), "values"], cwd=place, capture_output=True, text=True, env=options
+        )
     if not run.returncode:
         return ""
     fault = re.search(r"AddressSanitizer: (\S+)|runtime error: (.*)", run.stderr)
     line = re.search(rf"{re.escape(name)}:(\d+)", run.stderr)
     access = re.search(r"(READ|WRITE) of size \d+", run.stderr)
-    text = (fault.group(1) or fault.group(2)) if fault else run.stderr[:500] or f"exit status {run.returncode}"
+    text = (
+        (fault.group(1) or fault.group(2)) if fault else run.stderr[:500] or f"exit status {run.returncode}"
+    )
     if access:
         text += f", a {access.group(0).lower()}"
-    return text + (f", {name}, line {line.group(1)}: {source.splitlines()[int(line.group(1)) - 1].strip()}" if line else "")
+    return text + (
+        f", {name}, line {line.group(1)}: {source.splitlines()[int(line.group(1)) - 1].strip()}"
+        if line
+        else ""
+    )

@@ -77,36 +77,74 @@ def by_objects(outputs: int, bits: int) -> Callable:
     names = ["theta", "data", *[f"out{k}" for k in range(outputs)]]
     lines = []
     for n in names:
-        lines += [f"%{n}.p = getelementptr i8, ptr %{n}, i64 {HEADER}", f"%{n}.a = load ptr, ptr %{n}.p, align 8"]
+        lines += [
+            f"%{n}.p = getelementptr i8, ptr %{n}, i64 {HEADER}",
+            f"%{n}.a = load ptr, ptr %{n}.p, align 8",
+        ]
     kinds = ["ptr", "ptr", "i64", "i64", "i64", "ptr", "ptr", "i64"]
     for k, kind in enumerate(kinds):
-        lines += [f"%t{k}.p = getelementptr i64, ptr %table, i64 {k}", f"%t{k} = load {kind}, ptr %t{k}.p, align 8"]
+        lines += [
+            f"%t{k}.p = getelementptr i64, ptr %table, i64 {k}",
+            f"%t{k} = load {kind}, ptr %t{k}.p, align 8",
+        ]
     given = [f"ptr %{n}.a" for n in names] + [f"{kind} %t{k}" for k, kind in enumerate(kinds[:7]) if k]
     real = {64: "double", 32: "float"}[bits]
-    words = {"VECTOR": f"<{REPEAT_LANES} x {real}>", "REAL": real, "LANES": str(REPEAT_LANES), "BITS": str(bits), "SIZE": str(bits // 8)}
+    words = {
+        "VECTOR": f"<{REPEAT_LANES} x {real}>",
+        "REAL": real,
+        "LANES": str(REPEAT_LANES),
+        "BITS": str(bits),
+        "SIZE": str(bits // 8),
+    }
     look = functools.reduce(lambda text, word: text.replace(*word), words.items(), LOOK)
     head = ", ".join([f"ptr %{n}" for n in names] + ["ptr %table"])
     body = "\n  ".join(lines) + look + f"  call void %t0({', '.join(given)})\n  ret i32 1"
-    sum_of = f"declare {real} @llvm.vector.reduce.fadd.v{REPEAT_LANES}f{bits}({real}, <{REPEAT_LANES} x {real}>)"
+    sum_of = (
+        f"declare {real} @llvm.vector.reduce.fadd.v{REPEAT_LANES}f{bits}({real}, <{REPEAT_LANES} x {real}>)"
+    )
     text = f'target triple = "{llvm.get_default_triple()}"\n{sum_of}\ndefine i32 @repeat({head}) {{\nentry:\n  {body}\n}}\n'
-    return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (len(names) + 1))(function_address(text, "repeat"))
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (len(names) + 1))(
+        function_address(text, "repeat")
+    )
 
 
-def launched(launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bool, looked: int) -> LastLaunch | None:
+def launched(
+    launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bool, looked: int
+) -> LastLaunch | None:
     """Return the data to repeat this thread's last launch; None if it takes more than one launch.
 
     `single`: one sample, for which the caller's theta has no axis. `looked`: the number of data that must be
     finite."""
     steps, batch = data.shape[-1], theta.shape[1]
     width = launcher.width_for(batch)
-    if launcher.memory is None or batch % width or launcher.counted or not launcher.is_simple(batch, steps) or not HEADER:
+    if (
+        launcher.memory is None
+        or batch % width
+        or launcher.counted
+        or not launcher.is_simple(batch, steps)
+        or not HEADER
+    ):
         return None
     form = launcher.forms[width]
     caps, needed, tape = launcher.local.found
-    table = np.array([ctypes.cast(form, ctypes.c_void_p).value, tape, batch, steps, batch // width, caps, needed[0], looked], np.int64)
+    table = np.array(
+        [
+            ctypes.cast(form, ctypes.c_void_p).value,
+            tape,
+            batch,
+            steps,
+            batch // width,
+            caps,
+            needed[0],
+            looked,
+        ],
+        np.int64,
+    )
     run, kept = by_objects(len(launcher.outputs), 8 * theta.itemsize), (launcher, launcher.memory, table)
     shape = theta.shape[:1] if single else theta.shape
-    return LastLaunch(shape, data.shape, theta.dtype, batch, launcher.types[0], run, data_pointer(table), kept)
+    return LastLaunch(
+        shape, data.shape, theta.dtype, batch, launcher.types[0], run, data_pointer(table), kept
+    )
 
 
 def fits_launch(last: LastLaunch | None, theta: Any, data: Any) -> bool:

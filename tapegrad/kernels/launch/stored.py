@@ -50,9 +50,14 @@ class StoredLauncher(Launcher):
 
     `short`: code above a few lines is compiled for a short compilation time."""
 
-    def __init__(self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool, short: bool = False):
+    def __init__(
+        self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool, short: bool = False
+    ):
         self.large = SHORT_RUN_LINES if short else cpu.LARGE_TEXT_LINES
-        self.name, self.trace = cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)), trace
+        self.name, self.trace = (
+            cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)),
+            trace,
+        )
         record = cache.load_code(self.name)
         if record is None:
             self.codes: dict[str, str] = {}  # names of the machine code of the forms, by width

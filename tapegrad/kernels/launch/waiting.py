@@ -72,7 +72,9 @@ class Workers:
 
     def __init__(self, count: int):
         self.tasks: queue.SimpleQueue = queue.SimpleQueue()
-        self.threads = [threading.Thread(target=self.serve, name=f"tapegrad_{k}", daemon=True) for k in range(count)]
+        self.threads = [
+            threading.Thread(target=self.serve, name=f"tapegrad_{k}", daemon=True) for k in range(count)
+        ]
         for t in self.threads:
             t.start()
 
@@ -138,7 +140,9 @@ def run_blocks(blocks: int, work: float, run: Callable, most: float = 0.0) -> No
     if is_long(most):
         stop = threading.Event()
         pieces = int(min(most / PIECE / max(parts, 1), PIECES)) + 1
-        wait_for_tasks([submit(functools.partial(in_pieces, run, *share, pieces, stop)) for share in shares], stop)
+        wait_for_tasks(
+            [submit(functools.partial(in_pieces, run, *share, pieces, stop)) for share in shares], stop
+        )
     else:
         run_in_turn([functools.partial(run, *share) for share in shares])
 

@@ -46,7 +46,9 @@ def autoregression_step(carry, theta, y):
     for n, a, v in lower_order_predictors(own, variance):
         own = np.where(count < n + 1, np.concatenate([a, np.zeros(P - n)]), own)
         variance = np.where(count < n + 1, v, variance)
-    return (np.concatenate([now.reshape(1), lags[: P - 1]]), count + 1.0), log_density(now - own @ lags, variance)
+    return (np.concatenate([now.reshape(1), lags[: P - 1]]), count + 1.0), log_density(
+        now - own @ lags, variance
+    )
 
 
 def lower_order_predictors(phi, v):
@@ -125,13 +127,17 @@ class Autoregression(HandwrittenRecursion):
             y = contiguous_argument(data[0], dtype)
             centre = y.sum() / dtype.type(steps)
             y = y - centre
-            lags = np.ndarray((P + 1, steps - P), dtype, y, P * dtype.itemsize, (-dtype.itemsize, dtype.itemsize))
+            lags = np.ndarray(
+                (P + 1, steps - P), dtype, y, P * dtype.itemsize, (-dtype.itemsize, dtype.itemsize)
+            )
             kernel, data = self._shared, contiguous_argument(lags, dtype)
             rows[0] -= centre
             rows[p:-2] = y[:P, None]
         rows[-1] = 1 / data.shape[1]
         arrays = rows, data
-        made = kernel._launch(kernel._launcher(kernel._family, kind, n, arrays, False), kind, n, arrays, None, False)
+        made = kernel._launch(
+            kernel._launcher(kernel._family, kind, n, arrays, False), kind, n, arrays, None, False
+        )
         made = list(made) if kind == "VG" else [made]
         if kind != "F":
             made[-1] = made[-1][:p]
@@ -144,7 +150,8 @@ class Autoregression(HandwrittenRecursion):
         theta, data, single = super()._arguments(theta, data)
         if self._is_missing(values_of(data)):
             raise ArgumentError(
-                "autoregression: y holds nan; for series with missing data use kernels.kalman, with the companion matrix as A"
+                "autoregression: y holds nan; for series with missing data use kernels.kalman, with the "
+                "companion matrix as A"
             )
         return theta, data, single
 

@@ -88,7 +88,9 @@ def quadratic_term(n: int, factors: list, rate: Any, beta: list) -> tuple:
             below = complex_product(below, (wk - w + 2 * c * far, -2 * far), s)
     if rate is not None:
         below = complex_product(complex_product(below, (rate - c, one), s), (rate + c, -one), s)
-    above = complex_product(moving_average_polynomial(beta, (-c, one), s), moving_average_polynomial(beta, (c, -one), s), s)
+    above = complex_product(
+        moving_average_polynomial(beta, (-c, one), s), moving_average_polynomial(beta, (c, -one), s), s
+    )
     b, a = complex_quotient(above, below, s)
     return a, b
 
@@ -99,7 +101,11 @@ def linear_term(factors: list, rate: Any, beta: list) -> Any:
     below = 2 * rate
     for w, c in factors:
         below = below * (rate * rate - 2 * c * rate + w) * (rate * rate + 2 * c * rate + w)
-    return moving_average_polynomial(beta, (rate, zero), zero)[0] * moving_average_polynomial(beta, (-rate, zero), zero)[0] / below
+    return (
+        moving_average_polynomial(beta, (rate, zero), zero)[0]
+        * moving_average_polynomial(beta, (-rate, zero), zero)[0]
+        / below
+    )
 
 
 class CarmaKernel(LibraryKernel):
@@ -158,7 +164,10 @@ class CarmaKernel(LibraryKernel):
         theta = self._checked(theta)
         xp = xp_of(layout_of(theta))
         units = xp.eye(len(theta), dtype=layout_of(theta).dtype)
-        columns = [self.hvp(theta, unit if theta.ndim == 1 else unit[:, None] + 0 * values_of(theta), data) for unit in units]
+        columns = [
+            self.hvp(theta, unit if theta.ndim == 1 else unit[:, None] + 0 * values_of(theta), data)
+            for unit in units
+        ]
         return xp.stack(columns) if theta.ndim == 1 else xp.stack(columns).transpose((2, 0, 1))
 
     def terms(self, theta: Any) -> Any:
@@ -174,14 +183,18 @@ class CarmaKernel(LibraryKernel):
         theta = as_float(theta, f"{self.__name__}: theta")
         wanted = self.p + self.q + 1 + self._more
         if theta.ndim not in (1, 2) or theta.shape[0] != wanted:
-            raise ShapeError(f"{self.__name__}: theta has shape {tuple(theta.shape)}; wanted is ({wanted}, B) or ({wanted},)")
+            raise ShapeError(
+                f"{self.__name__}: theta has shape {tuple(theta.shape)}; wanted is ({wanted}, B) or "
+                f"({wanted},)"
+            )
         return theta
 
     def _curves(self, data: Any) -> Any:
         data = as_float(data, f"{self.__name__}: data")
         if data.ndim not in (2, 3) or data.shape[0] != 3:
             raise ShapeError(
-                f"{self.__name__}: the data have shape {tuple(data.shape)}; wanted is that of light_curve, (3, N) or (3, N, B)"
+                f"{self.__name__}: the data have shape {tuple(data.shape)}; wanted is that of light_curve, "
+                f"(3, N) or (3, N, B)"
             )
         return data
 
@@ -231,7 +244,9 @@ def process(*, p: int, q: int = 0, jitter: bool = False, mean: bool = False) -> 
     np.float64(-2.5608)
     """
     if not all([isinstance(n, (int, np.integer)) for n in (p, q)]) or not 0 <= q < p <= MOST_TERMS:
-        raise ArgumentError(f"carma.process(p={p!r}, q={q!r}): wanted are whole numbers with 0 <= q < p <= {MOST_TERMS}")
+        raise ArgumentError(
+            f"carma.process(p={p!r}, q={q!r}): wanted are whole numbers with 0 <= q < p <= {MOST_TERMS}"
+        )
     return carma_kernel(int(p), int(q), int(bool(jitter)), int(bool(mean)))
 
 

@@ -74,7 +74,10 @@ def light_curve(t: Any, y: Any, variance: Any = 0.0) -> Any:
     samples = {s[1] for s in shapes if len(s) == 2}
     fits = [len(s) in (1, 2) and s[0] == shapes[1][0] for s in shapes if len(shapes[1]) and s != ()]
     if len(fits) < 2 or shapes[0] == () or not all(fits) or len(samples - {1}) > 1:
-        raise ShapeError(f"light_curve: t has shape {shapes[0]}, y {shapes[1]} and variance {shapes[2]}; wanted is (N,) or (N, B)")
+        raise ShapeError(
+            f"light_curve: t has shape {shapes[0]}, y {shapes[1]} and variance {shapes[2]}; wanted is (N,) "
+            f"or (N, B)"
+        )
     given = [x if isinstance(x, Variable) or xp_of(x) is xp else xp.asarray(x) for x in given]
     t, y, variance = [x.reshape((-1, 1)) if samples and x.ndim == 1 else x for x in given]
     gap = t[1:] - t[:-1]
@@ -92,7 +95,10 @@ def _check_times(xp: Any, t: Any, gap: Any) -> None:
         raise ArgumentError("light_curve: a time is not finite; a datum without a time has to be left out")
     if bool((gap < 0).any()):
         n = int(xp.argmax((gap if gap.ndim == 1 else gap.min(axis=1)) < 0))
-        raise ArgumentError(f"light_curve: times have to ascend, and t[{n + 1}] is before t[{n}]; sort by i = np.argsort(t): t[i], y[i]")
+        raise ArgumentError(
+            f"light_curve: times have to ascend, and t[{n + 1}] is before t[{n}]; sort by i = "
+            f"np.argsort(t): t[i], y[i]"
+        )
 
 
 # --- the model in plain Python: the kernel's documentation, its check, and the source of its higher derivatives ---
@@ -118,7 +124,9 @@ def damped(c, w, gap):
     slow = np.exp(-np.where(s < 0, w / (c + h), c) * gap)
     fast = np.exp(np.where(s < 0, -2 * h * gap, 0.0))
     p = np.where(near, np.exp(-c * gap) * even, slow * np.where(s < 0, 0.5 * (1 + fast), np.cos(h * gap)))
-    n = np.where(near, np.exp(-c * gap) * odd * gap, slow * np.where(s < 0, 0.5 * (1 - fast), np.sin(h * gap)) / h)
+    n = np.where(
+        near, np.exp(-c * gap) * odd * gap, slow * np.where(s < 0, 0.5 * (1 - fast), np.sin(h * gap)) / h
+    )
     return p, s * n, n
 
 
@@ -185,7 +193,8 @@ class CeleriteKernel(HandwrittenRecursion):
         if xp is np or self._looked[0]() is not rows or self._looked[1] != rows.data.ptr:
             if not bool((rows[0] >= 0).all()) or bool((rows[2] < 0).any()):
                 raise ArgumentError(
-                    f"{self.__name__}: the data hold a time step that is negative or nan, or a negative variance; "
+                    f"{self.__name__}: the data hold a time step that is negative or nan, or a negative "
+                    f"variance; "
                     "make them by tapegrad.kernels.celerite.light_curve(t, y, variance)"
                 )
             if xp is not np:
@@ -196,7 +205,9 @@ class CeleriteKernel(HandwrittenRecursion):
         """Store nothing: a repeated call would not check the data."""
 
 
-def process(*, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool = False, mean: bool = False) -> CeleriteKernel:
+def process(
+    *, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool = False, mean: bool = False
+) -> CeleriteKernel:
     """The kernel for so many terms of each kind; R = real + 2 complex + 2 quadratic is 1 to 12, and a step
     takes R^2 operations.
 
@@ -216,7 +227,8 @@ def process(*, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool
     ):
         told = ", ".join([f"{name}={n!r}" for name, n in counts.items()])
         raise ArgumentError(
-            f"celerite.process({told}): wanted are whole numbers with real + 2 complex + 2 quadratic from 1 to {MOST_TERMS}"
+            f"celerite.process({told}): wanted are whole numbers with real + 2 complex + 2 quadratic from 1 "
+            f"to {MOST_TERMS}"
         )
     return celerite_kernel(int(real), int(complex), int(quadratic), int(bool(jitter)), int(bool(mean)))
 

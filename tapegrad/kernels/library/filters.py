@@ -56,7 +56,10 @@ class HandwrittenFilter(HandwrittenRecursion):
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
-        self._is_missing, self._family.observed = MissingCheck(definition.name, definition.observed), definition.observed
+        self._is_missing, self._family.observed = (
+            MissingCheck(definition.name, definition.observed),
+            definition.observed,
+        )
         text = SHARED + (FOLDER / f"{definition.stem}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
 
@@ -76,7 +79,9 @@ class HandwrittenFilter(HandwrittenRecursion):
         The result has a part for theta and one for the data below the observed rows."""
         of, run = self._family, self._recorded
         moved = ((v,), ()), ((), (way,))
-        by_theta, by_data = [sum([of.gradient(kind, run, theta, data, vs, ys, None) for vs, ys in moved]) for kind in "RD"]
+        by_theta, by_data = [
+            sum([of.gradient(kind, run, theta, data, vs, ys, None) for vs, ys in moved]) for kind in "RD"
+        ]
         return [by_theta, by_data[of.observed :]]
 
 
@@ -133,16 +138,23 @@ class Filter(LibraryKernel):
         call = self._packed(model, y, True)
         kernel, slopes = self.kernel(call), None
         if 1 in call.modes:
-            value, gradient, slopes = kernel.with_slopes(call.theta, call.data, functools.partial(self._by_hand, call))
+            value, gradient, slopes = kernel.with_slopes(
+                call.theta, call.data, functools.partial(self._by_hand, call)
+            )
         else:
             value, gradient = kernel.value_and_grad(call.theta, call.data)
         value, gradient = value[0] if call.single else value, self._restored(call, gradient, slopes)
         if out is not None:
             if not isinstance(out, (tuple, list)) or len(out) != 2 or len(out[1]) != len(gradient):
-                raise ArgumentError(f"{self.__name__}: out= needs an array and {type(gradient).__name__}(..) of arrays, None for Const")
+                raise ArgumentError(
+                    f"{self.__name__}: out= needs an array and {type(gradient).__name__}(..) of arrays, "
+                    f"None for Const"
+                )
             value = self._filled(out[0], value, "out[0]")
             names = [f"out[1].{a.name}" for a in self.arguments]
-            gradient = type(gradient)(*[self._filled(*part) for part in zip(out[1], gradient, names, strict=True)])
+            gradient = type(gradient)(
+                *[self._filled(*part) for part in zip(out[1], gradient, names, strict=True)]
+            )
         return value, gradient
 
     def grad(self, model: Any, y: Any) -> Any:
@@ -154,7 +166,10 @@ class Filter(LibraryKernel):
         call = self._packed(model, y, True)
         given = [values_of(as_float(_value(x), self.__name__)) for x in model]
         zeros = [xp_of(x).zeros_like(x) for x in given]
-        vs = [Const(o) if isinstance(x, Const) else o if d is None else d for x, d, o in zip(model, v, zeros, strict=True)]
+        vs = [
+            Const(o) if isinstance(x, Const) else o if d is None else d
+            for x, d, o in zip(model, v, zeros, strict=True)
+        ]
         other = self._packed(type(model)(*vs), y, True, call.batch)
         if other.sizes != call.sizes or other.theta.shape != call.theta.shape:
             raise ShapeError(f"{self.__name__}.hvp: v must have the shapes of the model")
@@ -182,7 +197,10 @@ class Filter(LibraryKernel):
         """The gradient of each datum's contribution: a Model of (T, ..., B); None for what is Const."""
         call = self._packed_constant("scores", model, y)
         s = self.kernel(call).scores(call.theta, call.data).swapaxes(0, 1)  # (p, T, B)
-        parts = [None if x is None else x.transpose((x.ndim - 2, *range(x.ndim - 2), x.ndim - 1)) for x in self._expanded(call, s)]
+        parts = [
+            None if x is None else x.transpose((x.ndim - 2, *range(x.ndim - 2), x.ndim - 1))
+            for x in self._expanded(call, s)
+        ]
         return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
     def fisher(self, model: Any, y: Any) -> Any:
@@ -212,7 +230,9 @@ class Filter(LibraryKernel):
     def _made(self, modes: tuple, sizes: dict) -> HandwrittenFilter:
         of, arguments = self._parts, self.arguments
         macros = {"D": 1} | {size.upper(): n for size, n in sizes.items()}
-        macros |= {f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies}
+        macros |= {
+            f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies
+        }
         init, step = self.formula(sizes, modes)
         work = (f"work real tape[N, {of.stored(sizes)}, slots]",)
         definition = Definition(
@@ -245,11 +265,20 @@ class Filter(LibraryKernel):
                 wanted.append((len(rows) - 1, line - n - len(lines[0]), n))
             else:
                 lines.append(x)
-        value, gradient = self.kernel(call, True)._on_device("VG", xp.concatenate(rows), xp.concatenate(lines))
-        parts, slopes = xp.split(gradient, np.cumsum([len(x) for x in rows])[:-1].tolist()), xp.zeros_like(data[len(lines[0]) :])
+        value, gradient = self.kernel(call, True)._on_device(
+            "VG", xp.concatenate(rows), xp.concatenate(lines)
+        )
+        parts, slopes = (
+            xp.split(gradient, np.cumsum([len(x) for x in rows])[:-1].tolist()),
+            xp.zeros_like(data[len(lines[0]) :]),
+        )
         for k, first, n in wanted:
             slopes[first : first + n] = parts[k].reshape((call.steps, n, -1)).swapaxes(0, 1)
-        return value, xp.concatenate([x for k, x in enumerate(parts) if k not in [w[0] for w in wanted]]), slopes
+        return (
+            value,
+            xp.concatenate([x for k, x in enumerate(parts) if k not in [w[0] for w in wanted]]),
+            slopes,
+        )
 
     def formula(self, sizes: dict, modes: tuple) -> tuple:
         """Return init and step for `recursion`; theta and the data hold rows of the arguments, as in
@@ -272,7 +301,9 @@ class Filter(LibraryKernel):
         def none(theta):  # arguments of each step are absent, and unused, at the start
             return np.zeros(sum([a.rows(sizes) for a in arguments]) + 1)
 
-        return lambda theta: start(model(theta, none(theta))), lambda carry, theta, datum: step(carry, model(theta, datum), observed(datum))
+        return lambda theta: start(model(theta, none(theta))), lambda carry, theta, datum: step(
+            carry, model(theta, datum), observed(datum)
+        )
 
     # --- arguments ---
 
@@ -281,7 +312,8 @@ class Filter(LibraryKernel):
         stem, kind, arguments = self._parts.stem, self._parts.kind, self.arguments
         if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
             raise ArgumentError(
-                f"{stem}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got {type(model).__name__}"
+                f"{stem}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got "
+                f"{type(model).__name__}"
             )
         const = tuple([isinstance(x, Const) for x in model])
         values = [as_float(_value(x), f"{stem}: {a.name}") for a, x in zip(arguments, model, strict=True)]
@@ -292,9 +324,13 @@ class Filter(LibraryKernel):
             raise ShapeError(f"{stem}: y has shape {y.shape}; wanted is {self._wanted_y(sizes)}")
         steps = y.shape[base]
         kinds = [self._kind(a, v, sizes, steps) for a, v in zip(arguments, values, strict=True)]
-        samples = {v.shape[-1] for v, kind in zip(values, kinds, strict=True) if kind} | set(y.shape[base + 1 :])
+        samples = {v.shape[-1] for v, kind in zip(values, kinds, strict=True) if kind} | set(
+            y.shape[base + 1 :]
+        )
         if len(samples - {1}) > 1:
-            raise ShapeError(f"{stem}: the last axis is the sample, and the arguments have {sorted(samples - {1})} samples")
+            raise ShapeError(
+                f"{stem}: the last axis is the sample, and the arguments have {sorted(samples - {1})} samples"
+            )
         single = not samples
         batch = batch or max(samples - {1}, default=1) if 0 not in samples else 0
         xp = derivative_library(*[layout_of(v) for v in values], layout_of(y))
@@ -304,11 +340,15 @@ class Filter(LibraryKernel):
         dtype = np.result_type(*[layout_of(v).dtype for v in values])
         given = list(zip(arguments, values, kinds, modes, strict=True))
         theta = [_rows(a, v, kind, sizes) for a, v, kind, mode in given if not mode]
-        theta = shaping.concatenate(*[x if x.shape[1] == batch else shaping.broadcast_to(x, (x.shape[0], batch)) for x in theta])
+        theta = shaping.concatenate(
+            *[x if x.shape[1] == batch else shaping.broadcast_to(x, (x.shape[0], batch)) for x in theta]
+        )
         theta = theta if layout_of(theta).dtype == dtype else theta.astype(dtype)
         for a, v, _, mode in given:
             if mode == 2 and not bool(xp.isfinite(v).all()):
-                raise ArgumentError(f"{stem}: {a.name} holds " + ("nan; only y may" if bool(xp.isnan(v).any()) else "inf"))
+                raise ArgumentError(
+                    f"{stem}: {a.name} holds " + ("nan; only y may" if bool(xp.isnan(v).any()) else "inf")
+                )
         stepped = [(a, v) for a, v, _, mode in given if mode]
         data = self._observations(y, base)
         if stepped:
@@ -335,7 +375,10 @@ class Filter(LibraryKernel):
         sizes: dict = {}
         for a, v in zip(arguments[:2], values[:2], strict=True):
             if v.ndim < len(a.axes):
-                raise ShapeError(f"{stem}: {a.name} has shape {tuple(v.shape)}; wanted is ({', '.join(a.axes)}), (.., B) or (T, .., B)")
+                raise ShapeError(
+                    f"{stem}: {a.name} has shape {tuple(v.shape)}; wanted is ({', '.join(a.axes)}), (.., B) "
+                    f"or (T, .., B)"
+                )
             start = 1 if v.ndim == len(a.axes) + 2 else 0
             for axis, n in zip(a.axes, v.shape[start:], strict=False):
                 sizes.setdefault(axis, int(n))
@@ -365,7 +408,9 @@ class Filter(LibraryKernel):
             return 2
         listed = ", ".join([str(n) for n in want])
         more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
-        raise ShapeError(f"{self._parts.stem}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
+        raise ShapeError(
+            f"{self._parts.stem}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}"
+        )
 
     def _restored(self, call: "PackedCall", gradient: Any, slopes: Any = None) -> Any:
         """Return rows of gradients, also by arguments of each step, as the model's arguments.
@@ -423,7 +468,10 @@ class Filter(LibraryKernel):
         call = self._packed(model, y, True)
         for a, mode in zip(self.arguments, call.modes, strict=True):
             if mode == 1:
-                raise KernelError(f"{self.__name__}.{what}: {a.name} has a value for each step; pass Const({a.name}), or take hvp")
+                raise KernelError(
+                    f"{self.__name__}.{what}: {a.name} has a value for each step; pass Const({a.name}), or "
+                    f"take hvp"
+                )
         return call
 
     def _filled(self, out: Any, x: Any, what: str) -> Any:
@@ -433,7 +481,12 @@ class Filter(LibraryKernel):
         if isinstance(x, Variable):
             raise ArgumentError(f"{self.__name__}: {what}= is for plain arrays, and an argument is tracked")
         shape, dtype = np.shape(x), x.dtype
-        if not is_array(out) or out.shape != shape or out.dtype != dtype or not getattr(out.flags, "writeable", True):
+        if (
+            not is_array(out)
+            or out.shape != shape
+            or out.dtype != dtype
+            or not getattr(out.flags, "writeable", True)
+        ):
             raise ShapeError(f"{self.__name__}: {what} must be a writable {dtype} array of shape {shape}")
         out[...] = x
         return out
@@ -490,7 +543,10 @@ def _lines(y: Any, stepped: list, sizes: dict, batch: int | None, dtype: np.dtyp
     pieces = [(y if y.ndim == 3 else y[..., None],)]
     for a, v in stepped:
         if a.symmetric:
-            pieces += [(v[:, i, : i + 1].swapaxes(0, 1), v[:, : i + 1, i].swapaxes(0, 1)) for i in range(sizes[a.axes[0]])]
+            pieces += [
+                (v[:, i, : i + 1].swapaxes(0, 1), v[:, : i + 1, i].swapaxes(0, 1))
+                for i in range(sizes[a.axes[0]])
+            ]
         else:
             pieces.append((v.reshape((v.shape[0], a.rows(sizes), v.shape[-1])).swapaxes(0, 1),))
     samples = batch or max([x.shape[2] for x, *_ in pieces])
@@ -499,7 +555,10 @@ def _lines(y: Any, stepped: list, sizes: dict, batch: int | None, dtype: np.dtyp
         pieces = [x if layout_of(x).dtype == dtype else x.astype(dtype) for x in pieces]
         made = shaping.concatenate(*[shaping.broadcast_to(x, (*x.shape[:2], samples)) for x in pieces])
     else:
-        made, at = xp_of(y).empty((sum([len(x) for x, *_ in pieces]), pieces[0][0].shape[1], samples), dtype), 0
+        made, at = (
+            xp_of(y).empty((sum([len(x) for x, *_ in pieces]), pieces[0][0].shape[1], samples), dtype),
+            0,
+        )
         for x, *other in pieces:
             rows = made[at : at + len(x)]
             at += len(x)

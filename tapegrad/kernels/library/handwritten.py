@@ -67,7 +67,9 @@ def kernel_place(kernel: Any) -> tuple[str, str]:
         for name, x in list(vars(sys.modules[module]).items()):
             if x is kernel:
                 return module, name
-    raise ArgumentError(f"{kernel.__name__} cannot be pickled: it stands in no module of tapegrad.kernels.library")
+    raise ArgumentError(
+        f"{kernel.__name__} cannot be pickled: it stands in no module of tapegrad.kernels.library"
+    )
 
 
 def handwritten_kernel(module: str, name: str) -> Any:
@@ -131,7 +133,11 @@ class HandwrittenKernel(LibraryKernel, GeneratedKernel):
 
     def _made(self, p: int, d: int, each: bool, missing: bool) -> tuple:
         of, source = self.definition, self.source(p, d, each, missing)
-        given = (f"in real theta[{p}, B]", f"const real data[{d}, N, B]" if each else f"const real data[{d}, N]", "out real value[B]")
+        given = (
+            f"in real theta[{p}, B]",
+            f"const real data[{d}, N, B]" if each else f"const real data[{d}, N]",
+            "out real value[B]",
+        )
         sizes = ("size B", "size N")
         args = [*given, f"out real gradient[{p}, B]", *of.work(p, d), *sizes]
         gradient = raw(source, f"{of.name}_value_and_grad", args, samples="B")

@@ -64,7 +64,9 @@ def kalman_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
     A, c, Q, r, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), r) >= 0
-    after, density = observation.observation_step(*carry, A, Q, [c], [r], [np.where(here, y, 0.0)], [here], True)
+    after, density = observation.observation_step(
+        *carry, A, Q, [c], [r], [np.where(here, y, 0.0)], [here], True
+    )
     return after, np.where(valid, density, np.nan)
 
 

@@ -18,7 +18,17 @@ ROWWISE_SOLVE_ORDER = 8  # elements up to which a triangular system is solved ro
 
 
 def observation_step(
-    a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False
+    a: Any,
+    P: Any,
+    T: Any,
+    Q: Any,
+    Z: Any,
+    H: Any,
+    y: Any,
+    seen: Any,
+    apart: bool,
+    c: Any = None,
+    joseph: bool = False,
 ) -> tuple:
     """Return mean and covariance of the next state, and the log density of y; `apart` as in `measured`."""
     a, P, size, v, g = measured(a, P, Z, H, y, seen, apart, joseph)
@@ -31,7 +41,9 @@ def measured(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, jos
     `joint_update`.
 
     H holds the variances of independent errors."""
-    return (univariate_update if apart else joint_update)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
+    return (univariate_update if apart else joint_update)(
+        a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None
+    )
 
 
 def whitened(v: list, g: list | None) -> Any:
@@ -44,7 +56,9 @@ def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
     return T @ a if c is None else T @ a + c, T @ P @ T.T + Q
 
 
-def update(a: Any, P: Any, z: Any, h: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, Any]:
+def update(
+    a: Any, P: Any, z: Any, h: Any, y: Any, seen: Any = None, eye: Any = None
+) -> tuple[Any, Any, Any, Any]:
     """Mean and covariance given one number y = z x and an error of variance h; the innovation, and its
     variance F."""
     v = y - z @ a
@@ -74,7 +88,9 @@ def univariate_update(
     return a, P, size, innovations, gains
 
 
-def joint_update(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, list, None]:
+def joint_update(
+    a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any = None
+) -> tuple[Any, Any, Any, list, None]:
     """Update by an observation with correlated errors; the innovations are in units of F.
 
     A missing element counts as z = 0 and v = 0 with an independent error of variance 1, so it contributes

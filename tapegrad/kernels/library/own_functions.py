@@ -17,5 +17,8 @@ def device_functions(source: str) -> str:
     made = []
     for bits, (real, whole) in KINDS.items() if names else ():
         text = "\n".join([device_function(n, bits) for n in names])
-        made.append(BITS.format(real=real, whole=whole, integer=whole) + re.sub(r"\breal\b", real, re.sub(r"\bwhole\b", whole, text)))
+        made.append(
+            BITS.format(real=real, whole=whole, integer=whole)
+            + re.sub(r"\breal\b", real, re.sub(r"\bwhole\b", whole, text))
+        )
     return "\n".join(made) + "\n"

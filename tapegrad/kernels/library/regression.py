@@ -36,7 +36,9 @@ def logistic_formula(theta, x):
 def design_columns(name: str, x: Any, y: Any) -> tuple:
     x, y = x if is_array(x) else np.asarray(x), y if is_array(y) else np.asarray(y)
     if x.ndim != 2 or y.shape != x.shape[:1]:
-        raise ShapeError(f"{name}: the design has shape {x.shape} and the responses {y.shape}; wanted are (N, k) and (N,)")
+        raise ShapeError(
+            f"{name}: the design has shape {x.shape} and the responses {y.shape}; wanted are (N, k) and (N,)"
+        )
     dtype = x.dtype if x.dtype in FLOATS else np.dtype(np.float64)
     return xp_of(x).ascontiguousarray(x.T, dtype=dtype), y.astype(dtype)
 

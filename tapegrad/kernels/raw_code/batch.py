@@ -26,9 +26,14 @@ def in_one_launch(k: Any) -> Callable:
             return NotImplemented
         over = k.threads.samples.text
         known = {name: n * count if name == over else n for name, n in params["known"].items()}
-        values = [move_samples(trace, a, sample_axis(k, a), o, over) for a, o in zip(k.given, operands, strict=True)]
+        values = [
+            move_samples(trace, a, sample_axis(k, a), o, over) for a, o in zip(k.given, operands, strict=True)
+        ]
         out = bind(prim, values, {"known": known})
-        parts = [split_samples(y, sample_axis(k, a), count) for a, y in zip(k.outs, out if type(out) is tuple else (out,), strict=True)]
+        parts = [
+            split_samples(y, sample_axis(k, a), count)
+            for a, y in zip(k.outs, out if type(out) is tuple else (out,), strict=True)
+        ]
         check_apart(k, prim, operands, params, parts)
         return tuple(parts) if type(out) is tuple else parts[0]
 
@@ -76,9 +81,12 @@ def check_apart(k: Any, prim: Any, operands: list, params: dict, parts: list) ->
         for one, many in zip(alone if type(alone) is tuple else (alone,), parts, strict=True):
             found = primal_of(many)[at]
             near = np.finfo(one.dtype).eps * 256 * abs(one) if one.dtype.kind == "f" else 0
-            if not bool(((found == one) | (abs(found - one) <= near) | ((found != found) & (one != one))).all()):
+            if not bool(
+                ((found == one) | (abs(found - one) <= near) | ((found != found) & (one != one))).all()
+            ):
                 raise KernelError(
-                    f"{k.__name__}: samples={k.threads.samples.text!r} says that each sample has its own thread, and under tg.vmap what "
+                    f"{k.__name__}: samples={k.threads.samples.text!r} says that each sample has its own "
+                    f"thread, and under tg.vmap what "
                     "one gives depends on those beside it. Say threads= in place of samples="
                 )
     k.independent.add("vmap")

@@ -93,16 +93,24 @@ class KernelCheck:
             self.sanitized(values, known, real, grid, block)
         first = self.host_run(code, values, known, real, grid, block)
         refilled = self.host_run(code, values, known, real, grid, block, fill=FILLS[1])
-        self.same(first, refilled, "holds what was in memory before: it is not written in full, or is read before it is written")
+        self.same(
+            first,
+            refilled,
+            "holds what was in memory before: it is not written in full, or is read before it is written",
+        )
         for order in (1, 2, 3):
             other = self.host_run(code, values, known, real, grid, block, order=order)
             how = "backwards" if order == 1 else "in another order"
-            self.same(first, other, f"depends on the order of the threads (run {how}): a race", atomics=code.atomics)
+            self.same(
+                first, other, f"depends on the order of the threads (run {how}): a race", atomics=code.atomics
+            )
         if k.threads.samples is not None:
             self.shapes(code, values, known, real, block, first)
         if k.cpu is not None:
             self.by_function(values, known, real, first)
-        self.say(f"real = {real.name}: the source compiles, runs within its arrays, in any order of its threads")
+        self.say(
+            f"real = {real.name}: the source compiles, runs within its arrays, in any order of its threads"
+        )
 
     def device_compiles(self, real: np.dtype) -> None:
         try:
@@ -119,7 +127,17 @@ class KernelCheck:
             if cache.load_code(key) is None:
                 cache.save(key, cuda.cubin(text, arch, options, self.k.code.file)[0])
 
-    def host_run(self, code, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple, order=0, fill=FILLS[0]) -> list:
+    def host_run(
+        self,
+        code,
+        values: list,
+        known: dict,
+        real: np.dtype,
+        grid: tuple,
+        block: tuple,
+        order=0,
+        fill=FILLS[0],
+    ) -> list:
         """Return the outputs of a run between canaries."""
         slots = math.prod(grid) * math.prod(block)
         holds, parameters = self.guarded(values, known, real, slots, fill)
@@ -149,7 +167,9 @@ class KernelCheck:
                 self.fail(f"memory next to {a.name} ({a.text!r}, here {g.array.shape}) was written: {harm}")
             if a.role in ("in", "const") and g.array.tobytes() != before[a.name].tobytes():
                 at = np.argwhere(~same_elements(g.array, before[a.name]))[0]
-                self.fail(f"{a.name} is declared {a.text!r}, and its element {tuple(map(int, at))} was written")
+                self.fail(
+                    f"{a.name} is declared {a.text!r}, and its element {tuple(map(int, at))} was written"
+                )
         return [g.array.copy() for a, g in holds if a.returned]
 
     def same(self, one: list, two: list, what: str, atomics: bool = False, rtol: float = 0.0) -> None:
@@ -161,28 +181,43 @@ class KernelCheck:
                     bad &= ~(np.abs(x - y) <= allowed * np.max(np.abs(x[np.isfinite(x)]), initial=0))
             if bad.any():
                 at = tuple(map(int, np.argwhere(bad)[0]))
-                self.fail(f"the output {a.name} {what}; element {at} is {x[at]!r} and {y[at]!r}, {int(bad.sum())} of {bad.size} differ")
+                self.fail(
+                    f"the output {a.name} {what}; element {at} is {x[at]!r} and {y[at]!r}, {int(bad.sum())} "
+                    f"of {bad.size} differ"
+                )
 
     def shapes(self, code, values: list, known: dict, real: np.dtype, block: tuple, first: list) -> None:
-        pairs = [((1, 1, 1), block)] if uses_block(self.k.code.source) else [((1, 1, 1), (1, 1, 1)), ((2, 1, 1), (3, 1, 1))]
+        pairs = (
+            [((1, 1, 1), block)]
+            if uses_block(self.k.code.source)
+            else [((1, 1, 1), (1, 1, 1)), ((2, 1, 1), (3, 1, 1))]
+        )
         for grid, threads in pairs:
             other = self.host_run(code, values, known, real, grid, threads)
             self.same(
                 first,
                 other,
-                f"depends on the number of threads ({math.prod(grid)} blocks of {math.prod(threads)}); with samples= the kernel loops over "
+                f"depends on the number of threads ({math.prod(grid)} blocks of {math.prod(threads)}); with "
+                f"samples= the kernel loops over "
                 f"them in steps of gridDim.x * blockDim.x, or say threads={self.k.threads.samples.text!r}",
             )
 
     def by_function(self, values: list, known: dict, real: np.dtype, first: list) -> None:
         slots = self.k.worker_count()
         other = self.host_run(None, values, known, real, (slots, 1, 1), (1, 1, 1))
-        self.same(first, other, "is not the same by the source and by the function for the CPU (cpu=)", rtol=self.settings["cpu_rtol"])
+        self.same(
+            first,
+            other,
+            "is not the same by the source and by the function for the CPU (cpu=)",
+            rtol=self.settings["cpu_rtol"],
+        )
 
     def sanitized(self, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple) -> None:
         _, parameters = self.guarded(values, known, real, math.prod(grid) * math.prod(block), FILLS[0])
         k, code, shared = self.k, self.k.code, self.k.threads.shared_bytes(known, block, real)
-        found = sanitized(k.__name__, code.source, code.entry, REALS[real], code.file, grid, block, parameters, shared)
+        found = sanitized(
+            k.__name__, code.source, code.entry, REALS[real], code.file, grid, block, parameters, shared
+        )
         if found:
             self.fail(found)
         self.say("no fault found by the address and undefined behaviour sanitizers")
@@ -199,7 +234,10 @@ class KernelCheck:
             values = self.cast(np.dtype(np.float64))
             call = k.with_dimensions(self.given)
             out = outputs(call(*values))
-            seeds = [self.rng.standard_normal(o.shape).astype(o.dtype) if a.active else None for a, o in zip(k.outs, out, strict=True)]
+            seeds = [
+                self.rng.standard_normal(o.shape).astype(o.dtype) if a.active else None
+                for a, o in zip(k.outs, out, strict=True)
+            ]
             for n in active:
                 self.along(call, values, n, out, seeds)
             if two and k.vjp is not None:
@@ -219,7 +257,10 @@ class KernelCheck:
         else:
             chosen = [np.ones(np.shape(x))] * 8
         return [
-            (u * size * self.rng.choice([-1.0, 1.0], np.shape(x)) * self.rng.uniform(0.5, 1, np.shape(x))).astype(x.dtype) for u in chosen
+            (
+                u * size * self.rng.choice([-1.0, 1.0], np.shape(x)) * self.rng.uniform(0.5, 1, np.shape(x))
+            ).astype(x.dtype)
+            for u in chosen
         ]
 
     def along(self, call: Any, values: list, n: int, out: list, seeds: list) -> None:
@@ -236,10 +277,13 @@ class KernelCheck:
                 if w is None or bar is None:
                     continue
                 wanted, got = float((w * d).sum()), float((bar.astype(float) * v).sum())
-                bound = tolerance * (abs(wanted) + float(np.abs(bar * v).sum())) + 20 * e * float(np.abs(w).sum())
+                bound = tolerance * (abs(wanted) + float(np.abs(bar * v).sum())) + 20 * e * float(
+                    np.abs(w).sum()
+                )
                 if not abs(wanted - got) <= bound:
                     self.fail(
-                        f"the vjp is wrong by {name} from {a.name}: <{a.name}_bar, J v> is {wanted:.10g} by differences, "
+                        f"the vjp is wrong by {name} from {a.name}: <{a.name}_bar, J v> is {wanted:.10g} by "
+                        f"differences, "
                         f"<{name}_bar, v> is {got:.10g}"
                     )
             self.forward(only, x, v, slope, noise, bars, seeds, name, tolerance)
@@ -251,13 +295,17 @@ class KernelCheck:
             bars = []
             for m, w in enumerate(seeds):
                 each = [np.zeros_like(o) if i != m else w for i, o in enumerate(out)]
-                bars.append(None if w is None else np.asarray(back(each[0] if len(out) == 1 else tuple(each))))
+                bars.append(
+                    None if w is None else np.asarray(back(each[0] if len(out) == 1 else tuple(each)))
+                )
             return bars
         except NoRuleError as error:
             self.say(f"NOT RUN: reverse mode ({error})")
             return [None] * len(seeds)
 
-    def forward(self, only, x, v, slope: list, noise: list, bars: list, seeds: list, name: str, tolerance: float) -> None:
+    def forward(
+        self, only, x, v, slope: list, noise: list, bars: list, seeds: list, name: str, tolerance: float
+    ) -> None:
         try:
             tangents = outputs(jvp(only, (x,), (v,))[1])
         except NoRuleError as error:
@@ -273,14 +321,20 @@ class KernelCheck:
             bound = tolerance * (np.abs(d) + np.max(np.abs(d), initial=0) * 1e-3) + 20 * e
             if not (gap <= bound).all():
                 at = np.unravel_index(int(np.argmax(np.where(np.isnan(gap), np.inf, gap - bound))), gap.shape)
-                self.fail(f"the jvp is wrong by {name}: {a.name}_dot{list(map(int, at))} is {t[at]:.10g}, by differences {d[at]:.10g}")
+                self.fail(
+                    f"the jvp is wrong by {name}: {a.name}_dot{list(map(int, at))} is {t[at]:.10g}, by "
+                    f"differences {d[at]:.10g}"
+                )
             if bar is None:
                 continue
             one, two = float((w * t).sum()), float((bar * v).sum())
-            exact = (1e-9 if x.dtype.itemsize == 8 else 1e-3) * (float(np.abs(w * t).sum()) + float(np.abs(bar * v).sum()))
+            exact = (1e-9 if x.dtype.itemsize == 8 else 1e-3) * (
+                float(np.abs(w * t).sum()) + float(np.abs(bar * v).sum())
+            )
             if not abs(one - two) <= exact:
                 self.fail(
-                    f"jvp and vjp are no adjoints by {name}: <{a.name}_bar, jvp v> is {one:.15g}, <vjp {a.name}_bar, v> is {two:.15g}"
+                    f"jvp and vjp are no adjoints by {name}: <{a.name}_bar, jvp v> is {one:.15g}, <vjp "
+                    f"{a.name}_bar, v> is {two:.15g}"
                 )
 
     def narrow(self, call: Any, active: list, seeds: list) -> None:
@@ -288,8 +342,13 @@ class KernelCheck:
         made = []
         for real in (np.float64, np.float32):
             values = self.cast(np.dtype(real))
-            out, back = vjp(lambda *xs: call(*replace_value(values, active, xs)), *[values[n] for n in active])
-            full = [np.asarray(w, o.dtype) if w is not None else np.zeros_like(o) for w, o in zip(seeds, outputs(out), strict=True)]
+            out, back = vjp(
+                lambda *xs: call(*replace_value(values, active, xs)), *[values[n] for n in active]
+            )
+            full = [
+                np.asarray(w, o.dtype) if w is not None else np.zeros_like(o)
+                for w, o in zip(seeds, outputs(out), strict=True)
+            ]
             bars = back(full[0] if len(full) == 1 else tuple(full))
             made.append(bars if len(active) > 1 else (bars,))
         for n, one, two in zip(active, *made, strict=True):
@@ -298,7 +357,10 @@ class KernelCheck:
             gap = np.max(np.abs(np.where(finite, one - two, 0)), initial=0)
             scale = np.max(np.abs(np.where(finite, one, 0)), initial=0)
             if not gap <= 1e-2 * scale:
-                self.fail(f"the vjp by {self.k.given[n].name} in float32 is {gap:.3g} away from that in float64, of size {scale:.3g}")
+                self.fail(
+                    f"the vjp by {self.k.given[n].name} in float32 is {gap:.3g} away from that in float64, "
+                    f"of size {scale:.3g}"
+                )
 
     def follow(self, rule: Any, prefix: str, values: list, out: list, seeds: list) -> None:
         """Check the kernel of a rule as a kernel."""
@@ -341,7 +403,12 @@ def kernel_differences(f: Any, x: Any, v: Any, h: float) -> tuple:
 
     (wide, up), (near, _) = central(h), central(h / 2)
     slope = [(4 * b - a) / 3 for a, b in zip(wide, near, strict=True)]
-    noise = [np.finfo(u.dtype).eps * np.max(np.abs(u[np.isfinite(u)]), initial=0) / h if u.dtype.kind == "f" else 0.0 for u in up]
+    noise = [
+        np.finfo(u.dtype).eps * np.max(np.abs(u[np.isfinite(u)]), initial=0) / h
+        if u.dtype.kind == "f"
+        else 0.0
+        for u in up
+    ]
     return slope, noise
 
 

@@ -23,7 +23,8 @@ def launch(kernel: Any, values: list, plan: CallPlan) -> list:
     threads = math.prod(block)
     if threads > most:
         raise KernelError(
-            f"{kernel.__name__}: a block of {threads} threads was asked for, its {function.registers} registers "
+            f"{kernel.__name__}: a block of {threads} threads was asked for, its {function.registers} "
+            f"registers "
             f"allow {most}; pass a smaller block="
         )
     shared = kernel.threads.shared_bytes(plan.known, block, plan.real)
@@ -56,6 +57,9 @@ def resident_of_kernel(kernel: Any, plan: CallPlan, function: Any, threads: int,
         return 2**31 - 1
     room = free_bytes() // 2 // one
     if room < 1:
-        raise KernelError(f"{kernel.__name__}: the work arrays of {threads} threads need {one} bytes, more than the device has free")
+        raise KernelError(
+            f"{kernel.__name__}: the work arrays of {threads} threads need {one} bytes, more than the "
+            f"device has free"
+        )
     processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
     return int(min(processors * max(function.blocks_at_once(threads, shared), 1), room))

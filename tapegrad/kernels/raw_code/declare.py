@@ -24,7 +24,12 @@ from ..._core.errors import KernelError, ShapeError
 
 ROLES = ("in", "const", "out", "inout", "work", "size")
 KINDS = {"real": None, "float": np.float32, "double": np.float64, "int": np.int32, "long long": np.int64}
-OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
+OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
 TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\[|\]|\S)")
 SLOTS = "slots"
 
@@ -117,18 +122,31 @@ def parse(kernel: str, text: str) -> Arg:
     words = [(m.group(1), m.start(1)) for m in TOKEN.finditer(head) if m.group(1)]
     end = (len(head.rstrip()), "")
     if not words or words[0][0] not in ROLES:
-        fail(kernel, text, words[0][1] if words else 0, f"a declaration begins with one of {', '.join(ROLES)}")
+        fail(
+            kernel, text, words[0][1] if words else 0, f"a declaration begins with one of {', '.join(ROLES)}"
+        )
     role, words = words[0][0], words[1:]
     if role == "size":
         if len(words) != 1 or not words[0][0].isidentifier() or head != text:
-            fail(kernel, text, words[1][1] if len(words) > 1 else end[0], 'wanted is "size" and the name of one dimension')
+            fail(
+                kernel,
+                text,
+                words[1][1] if len(words) > 1 else end[0],
+                'wanted is "size" and the name of one dimension',
+            )
         return Arg("size", "long long", words[0][0], None, True, text)
     saved = True
     if words and words[0][0] == "unsaved":
         if role == "work":
             fail(kernel, text, words[0][1], "a work array is never saved")
         saved, words = False, words[1:]
-    kind = " ".join(w for w, _ in words[:2]) if [w for w, _ in words[:2]] == ["long", "long"] else words[0][0] if words else ""
+    kind = (
+        " ".join(w for w, _ in words[:2])
+        if [w for w, _ in words[:2]] == ["long", "long"]
+        else words[0][0]
+        if words
+        else ""
+    )
     if kind not in KINDS:
         fail(kernel, text, words[0][1] if words else end[0], f"wanted is a type: {', '.join(KINDS)}")
     if role in ("in", "inout") and kind in ("int", "long long"):
@@ -149,7 +167,12 @@ def _dimensions(kernel: str, text: str, start: int, role: str) -> tuple:
     if close < 0:
         fail(kernel, text, len(text.rstrip()), "wanted is ]")
     if text[close + 1 :].strip():
-        fail(kernel, text, close + 1 + len(text[close + 1 :]) - len(text[close + 1 :].lstrip()), "nothing may follow the dimensions")
+        fail(
+            kernel,
+            text,
+            close + 1 + len(text[close + 1 :]) - len(text[close + 1 :].lstrip()),
+            "nothing may follow the dimensions",
+        )
     inside = text[start + 1 : close]
     if not inside.strip():
         return ()
@@ -159,7 +182,12 @@ def _dimensions(kernel: str, text: str, start: int, role: str) -> tuple:
         try:
             d = dimension(part)
         except ValueError:
-            fail(kernel, text, at, "a dimension is a name, a number, or whole-number arithmetic (+ - * //) with names")
+            fail(
+                kernel,
+                text,
+                at,
+                "a dimension is a name, a number, or whole-number arithmetic (+ - * //) with names",
+            )
         if SLOTS in d.names and role != "work":
             fail(kernel, text, at, f"`{SLOTS}`, the number of threads, is a dimension of work arrays only")
         made.append(d)
@@ -187,7 +215,9 @@ def bind_dimensions(kernel: str, args: list, values: list, known: dict) -> dict:
         for axis, d in enumerate(a.dims or ()):
             if d.value(known) != v.shape[axis]:
                 why = "".join(f", {n} is {known[n]} by {source[n]}" for n in sorted(d.names) if n in source)
-                raise ShapeError(f"{kernel}: argument {a.name} has shape {tuple(v.shape)}, declared is {a.text!r}{why}")
+                raise ShapeError(
+                    f"{kernel}: argument {a.name} has shape {tuple(v.shape)}, declared is {a.text!r}{why}"
+                )
     return known
 
 
@@ -203,7 +233,9 @@ def derivable(kernel: str, args: list) -> None:
         names = {a.name} if a.role == "size" else a.names - {SLOTS}
         missing = sorted(names - told)
         if missing:
-            column = re.search(rf"\b{missing[0]}\b", a.text[max(a.text.find("["), 0) :]).start() + max(a.text.find("["), 0)
+            column = re.search(rf"\b{missing[0]}\b", a.text[max(a.text.find("["), 0) :]).start() + max(
+                a.text.find("["), 0
+            )
             fail(kernel, a.text, column, f"no `in` or `const` argument tells the dimension {missing[0]}")
 
 
@@ -225,16 +257,28 @@ PLAIN = dict(zip(KINDS, KINDS, strict=True)) | {
 def c_parameters(kernel: str, source: str, entry: str) -> list:
     """Return (type, is a pointer, name, text) of each parameter of the entry; unknown types are None."""
     code = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), source)
-    found = re.search(rf"__global__[^;{{}}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{{}}()]*\b{re.escape(entry)}\s*\(", code)
+    found = re.search(
+        rf"__global__[^;{{}}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{{}}()]*\b{re.escape(entry)}\s*\(",
+        code,
+    )
     if found is None:
-        have = re.findall(r"__global__[^;{}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{}()]*?\b(\w+)\s*\(", code)
-        raise KernelError(f"{kernel}: the source has no __global__ function {entry!r}; it has {', '.join(have) or 'none'}")
+        have = re.findall(
+            r"__global__[^;{}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{}()]*?\b(\w+)\s*\(", code
+        )
+        raise KernelError(
+            f"{kernel}: the source has no __global__ function {entry!r}; it has {', '.join(have) or 'none'}"
+        )
     if not re.search(r'extern\s*"C"', code[: found.end()]):
-        raise KernelError(f'{kernel}: write extern "C" __global__ void {entry}(...), so that the name is found in the compiled code')
+        raise KernelError(
+            f'{kernel}: write extern "C" __global__ void {entry}(...), so that the name is found in the '
+            f"compiled code"
+        )
     text = code[found.end() : code.index(")", found.end())]
     made = []
     for p in [p.strip() for p in text.split(",")] if text.strip() else []:
-        words = re.sub(r"\b(const|volatile|__restrict__|__restrict|restrict)\b", " ", re.sub(r"=.*", "", p, flags=re.S))
+        words = re.sub(
+            r"\b(const|volatile|__restrict__|__restrict|restrict)\b", " ", re.sub(r"=.*", "", p, flags=re.S)
+        )
         pointer = "*" in words or "[" in words
         words = re.sub(r"\[.*?\]", " ", words.replace("*", " * ")).replace("*", " ").split()
         made.append((PLAIN.get(" ".join(words[:-1])), pointer, words[-1], " ".join(p.split())))
@@ -244,21 +288,31 @@ def c_parameters(kernel: str, source: str, entry: str) -> list:
 def compare(kernel: str, args: list, parameters: list) -> None:
     """Raise KernelError where the declarations differ from the C text."""
     if len(args) != len(parameters):
-        raise KernelError(f"{kernel}: {len(args)} parameters are declared, the C function has {len(parameters)}")
+        raise KernelError(
+            f"{kernel}: {len(args)} parameters are declared, the C function has {len(parameters)}"
+        )
     names = [name for _, _, name, _ in parameters]
     for n, (a, (kind, pointer, _, text)) in enumerate(zip(args, parameters, strict=True)):
         if a.name in names and names.index(a.name) != n:
-            raise KernelError(f"{kernel}: parameter {n} is declared {a.text!r}; in the C text {a.name} is parameter {names.index(a.name)}")
+            raise KernelError(
+                f"{kernel}: parameter {n} is declared {a.text!r}; in the C text {a.name} is parameter "
+                f"{names.index(a.name)}"
+            )
         want = a.dims is not None
         if pointer != want:
             raise KernelError(
-                f"{kernel}: parameter {n} is declared {a.text!r}, {'a pointer' if want else 'a value'}; the C text is `{text}`"
+                f"{kernel}: parameter {n} is declared {a.text!r}, {'a pointer' if want else 'a value'}; the "
+                f"C text is `{text}`"
             )
         if a.returned and re.search(r"\bconst\b", text.partition("*")[0]):
-            raise KernelError(f"{kernel}: parameter {n} is declared {a.text!r}, to be written; the C text is `{text}`")
+            raise KernelError(
+                f"{kernel}: parameter {n} is declared {a.text!r}, to be written; the C text is `{text}`"
+            )
         same = kind is None or kind == a.kind or (kind == "long" and a.kind == "long long")
         if not same:
-            raise KernelError(f"{kernel}: parameter {n} is declared {a.text!r}, which is {a.kind}; the C text is `{text}`")
+            raise KernelError(
+                f"{kernel}: parameter {n} is declared {a.text!r}, which is {a.kind}; the C text is `{text}`"
+            )
 
 
 def compare_compiled(kernel: str, args: list, signature: list, real: np.dtype) -> None:
@@ -266,11 +320,20 @@ def compare_compiled(kernel: str, args: list, signature: list, real: np.dtype) -
 
     `signature` holds (is a pointer, to const, bytes, floating, signed) of each parameter."""
     if len(args) != len(signature):
-        raise KernelError(f"{kernel}: {len(args)} parameters are declared, the C function has {len(signature)}")
+        raise KernelError(
+            f"{kernel}: {len(args)} parameters are declared, the C function has {len(signature)}"
+        )
     for n, (a, (pointer, constant, size, floating, signed)) in enumerate(zip(args, signature, strict=True)):
         want = a.dtype(real)
         have = f"{'a pointer to ' if pointer else ''}{'const ' if constant else ''}"
         have += f"{size}-byte {'floating-point' if floating else 'signed whole' if signed else 'unsigned whole'} numbers"
-        fits = bool(pointer) == (a.dims is not None) and size == want.itemsize and bool(floating) == (want.kind == "f") and signed
+        fits = (
+            bool(pointer) == (a.dims is not None)
+            and size == want.itemsize
+            and bool(floating) == (want.kind == "f")
+            and signed
+        )
         if not fits or (constant and a.returned):
-            raise KernelError(f"{kernel}: parameter {n} is declared {a.text!r} ({want}); the C function takes {have}")
+            raise KernelError(
+                f"{kernel}: parameter {n} is declared {a.text!r} ({want}); the C function takes {have}"
+            )

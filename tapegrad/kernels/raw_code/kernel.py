@@ -53,7 +53,14 @@ class RawKernel(PickledByCall):
         workers: int | Callable | None = None,
     ):
         self._call = code, tuple(args), threads, vjp, jvp, cpu, workers
-        self.code, self.threads, self.vjp, self.jvp, self.cpu, self.workers = code, threads, vjp, jvp, cpu, workers
+        self.code, self.threads, self.vjp, self.jvp, self.cpu, self.workers = (
+            code,
+            threads,
+            vjp,
+            jvp,
+            cpu,
+            workers,
+        )
         entry = self.__name__ = code.entry
         self.args: list[Arg] = [parse(entry, a) for a in args]
         names = [a.name for a in self.args]
@@ -93,7 +100,9 @@ class RawKernel(PickledByCall):
         if len(args) > len(self.given) or named:
             args = self._ordered(args, named)
         if len(args) != len(self.given):
-            raise ArgumentError(f"{self.__name__} takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
+            raise ArgumentError(
+                f"{self.__name__} takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}"
+            )
         values = [self._entered(a, v) for a, v in zip(self.given, args, strict=True)]
         return bind(self.prim, values, {"known": {}})
 
@@ -101,7 +110,9 @@ class RawKernel(PickledByCall):
         values = dict(zip([a.name for a in self.given], args, strict=False))
         for name, v in named.items():
             if name in values or name not in [a.name for a in self.given]:
-                raise ArgumentError(f"{self.__name__}: the argument {name} is {'given twice' if name in values else 'unknown'}")
+                raise ArgumentError(
+                    f"{self.__name__}: the argument {name} is {'given twice' if name in values else 'unknown'}"
+                )
             values[name] = v
         if len(args) > len(self.given):
             raise ArgumentError(f"{self.__name__} takes {len(self.given)} arguments, {len(args)} were given")
@@ -113,7 +124,8 @@ class RawKernel(PickledByCall):
         if isinstance(v, Variable) and not a.active:
             if is_tracked(v):
                 raise ArgumentError(
-                    f"{self.__name__}: {a.name} is declared {a.text!r} and has no derivative, but a tracked value was passed; "
+                    f"{self.__name__}: {a.name} is declared {a.text!r} and has no derivative, but a tracked "
+                    f"value was passed; "
                     f'declare it "in" and let the adjoint give {a.name}_bar, or pass tg.Const({a.name})'
                 )
             v = values_of(v)
@@ -138,9 +150,17 @@ class RawKernel(PickledByCall):
         more under the address sanitizer, which sees faults that miss the canaries.
 
         Raises KernelError that says what failed, with the numbers."""
-        settings = {"derivatives": derivatives, "rtol": rtol, "cpu_rtol": cpu_rtol, "sanitize": sanitize, "seed": seed}
+        settings = {
+            "derivatives": derivatives,
+            "rtol": rtol,
+            "cpu_rtol": cpu_rtol,
+            "sanitize": sanitize,
+            "seed": seed,
+        }
         if len(args) != len(self.given):
-            raise ArgumentError(f"{self.__name__}.check takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
+            raise ArgumentError(
+                f"{self.__name__}.check takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}"
+            )
         return check_kernel(self, args, settings)
 
     def with_dimensions(self, known: dict) -> Callable:
@@ -171,7 +191,9 @@ class RawKernel(PickledByCall):
             if any([o.size for o in outs]):
                 told = self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])
                 if told is not None:
-                    raise KernelError(f"{self.__name__}: cpu= returned {type(told).__name__}; it is to fill its outputs")
+                    raise KernelError(
+                        f"{self.__name__}: cpu= returned {type(told).__name__}; it is to fill its outputs"
+                    )
             self._refuse_unwritten(outs, plan)
             return outs
         code, known = self.on_host(plan.real), plan.known
@@ -195,8 +217,10 @@ class RawKernel(PickledByCall):
             if left is not None:
                 at = ", ".join([str(int(i)) for i in np.argwhere(left)[0]]) if out.ndim else "()"
                 raise KernelError(
-                    f"{self.__name__}: the kernel did not write {int(left.sum())} of {out.size} numbers of its output {a.name}, the first "
-                    f"at [{at}], or added to them without setting them first; an output is not zero at the start"
+                    f"{self.__name__}: the kernel did not write {int(left.sum())} of {out.size} numbers of "
+                    f"its output {a.name}, the first "
+                    f"at [{at}], or added to them without setting them first; an output is not zero at the "
+                    f"start"
                 )
 
     def on_host(self, real: np.dtype) -> HostCode:
@@ -218,7 +242,10 @@ class RawKernel(PickledByCall):
 
     def _met(self, values: list, known: dict) -> float:
         """Return the same estimate, multiplied by the integers among the arguments."""
-        return math.prod([max(abs(int(v)), 1) for v in values if isinstance(v, np.integer)], start=float(self._work(values, known) + 1))
+        return math.prod(
+            [max(abs(int(v)), 1) for v in values if isinstance(v, np.integer)],
+            start=float(self._work(values, known) + 1),
+        )
 
     def worker_count(self) -> int:
         """Return the number of workers of the CPU function, each with a slot of its own."""
@@ -255,7 +282,10 @@ class RawKernel(PickledByCall):
         title = f"{self.__name__}: its {'vjp' if prefix == 'bar' else 'jvp'}, the kernel {rule.__name__},"
         for a in rule.given:
             if a.name in mine and a.name in starts:
-                raise KernelError(f"{title} takes {a.name}, which is both an argument of {self.__name__} and a derivative: rename one")
+                raise KernelError(
+                    f"{title} takes {a.name}, which is both an argument of {self.__name__} and a "
+                    f"derivative: rename one"
+                )
             if a.name not in mine and a.name not in starts:
                 raise KernelError(
                     f"{title} takes {a.name}, which is neither an input or output of {self.__name__} ({', '.join(mine)}) "
@@ -264,7 +294,9 @@ class RawKernel(PickledByCall):
         outs = {a.name: a for a in rule.outs}
         for name, a in ends.items():
             if name not in outs:
-                raise KernelError(f"{title} does not give {name}: declare it among its outputs, or {a.name} as const")
+                raise KernelError(
+                    f"{title} does not give {name}: declare it among its outputs, or {a.name} as const"
+                )
             short = len(outs[name].dims) < len(a.dims or ())
             if short or (prefix == "dot" and len(outs[name].dims) > len(a.dims or ())):
                 raise KernelError(f"{title} gives {outs[name].text!r}, which does not fit {a.text!r}")
@@ -295,7 +327,8 @@ class RawKernel(PickledByCall):
     def _need(self, rule: Any, which: str) -> None:
         if rule is None:
             raise NoRuleError(
-                f"the raw kernel {self.__name__} was to be differentiated and has no rule: pass {which}= to tapegrad.kernels.raw "
+                f"the raw kernel {self.__name__} was to be differentiated and has no rule: pass {which}= to "
+                f"tapegrad.kernels.raw "
                 "(another raw kernel, or a function)"
             )
 
@@ -324,9 +357,14 @@ class RawKernel(PickledByCall):
             for a, c, v in zip(self.given, terms, args, strict=True):
                 came, own = np.shape(layout_of(c)), np.shape(layout_of(v))
                 if c is not None and came != own:
-                    raise ShapeError(f"{self.vjp.__name__}: {a.name}_bar came with shape {came}, {a.name} has shape {own}")
+                    raise ShapeError(
+                        f"{self.vjp.__name__}: {a.name}_bar came with shape {came}, {a.name} has shape {own}"
+                    )
             return tuple(terms)
-        seen = [UnsavedArgument(self.__name__, a, v) if isinstance(v, ShapeStandIn) else v for a, v in zip(self.given, args, strict=True)]
+        seen = [
+            UnsavedArgument(self.__name__, a, v) if isinstance(v, ShapeStandIn) else v
+            for a, v in zip(self.given, args, strict=True)
+        ]
         terms = self.vjp(g, out, *seen)
         active = [a.role in ("in", "inout") and a.active for a in self.given]
         terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
@@ -340,7 +378,12 @@ class RawKernel(PickledByCall):
         if not isinstance(g, (list, tuple)):
             return g
         dims, real, xp = self.dimensions(args, known), self.real_of(args), self.library_of(args, g)
-        return tuple([xp.zeros(a.shape(dims), a.dtype(real)) if c is None and a.active else c for a, c in zip(self.outs, g, strict=True)])
+        return tuple(
+            [
+                xp.zeros(a.shape(dims), a.dtype(real)) if c is None and a.active else c
+                for a, c in zip(self.outs, g, strict=True)
+            ]
+        )
 
     def cotangents(self, gs: Any, out: Any, args: tuple, known: dict) -> list:
         """Return cotangents by the adjoint kernel; for shared inputs they may be partial sums along further
@@ -367,7 +410,9 @@ class RawKernel(PickledByCall):
 
     def _launched(self, rule: "RawKernel", names: dict, args: tuple, known: dict) -> dict:
         told = bind(rule.prim, [names[a.name] for a in rule.given], {"known": self.dimensions(args, known)})
-        return dict(zip([a.name for a in rule.outs], told if isinstance(told, tuple) else (told,), strict=True))
+        return dict(
+            zip([a.name for a in rule.outs], told if isinstance(told, tuple) else (told,), strict=True)
+        )
 
     def reduced(self, a: Arg, c: Any) -> Any:
         """Add partial sums along further axes at the end, in order."""
@@ -384,10 +429,14 @@ class RawKernel(PickledByCall):
         self._need(self.vjp, "jvp")
         if isinstance(self.vjp, RawKernel):
             bars = {f"{a.name}_bar" for a in self.outs}
-            linear = self.vjp.vjp is not None and all([a.active and a.role != "const" for a in self.vjp.given if a.name in bars])
+            linear = self.vjp.vjp is not None and all(
+                [a.active and a.role != "const" for a in self.vjp.given if a.name in bars]
+            )
             if not linear or transposes_in_one(self, t, args, known):
                 return pushforward_kernel(self, t, out, args, known)
-        return transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
+        return transposed_vjp(
+            lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {}
+        )
 
 
 def raw(

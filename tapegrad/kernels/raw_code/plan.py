@@ -38,12 +38,19 @@ class CallPlan:
             v = np.asarray(v, want if type(v) is float else None)
             v = v if self.xp is np else self.xp.asarray(v)
         if not is_array(v):
-            raise ArgumentError(f"{self.k.__name__}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted an array of {want}")
+            raise ArgumentError(
+                f"{self.k.__name__}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted an "
+                f"array of {want}"
+            )
         if isinstance(v, np.ma.MaskedArray):
-            raise ArgumentError(f"{self.k.__name__}: argument {a.name} is a masked array, and kernels see no mask; pass .filled(x)")
+            raise ArgumentError(
+                f"{self.k.__name__}: argument {a.name} is a masked array, and kernels see no mask; pass "
+                f".filled(x)"
+            )
         if v.dtype != want:
             raise ArgumentError(
-                f"{self.k.__name__}: argument {a.name} has dtype {v.dtype}; declared is {a.text!r}, wanted {want}: "
+                f"{self.k.__name__}: argument {a.name} has dtype {v.dtype}; declared is {a.text!r}, wanted "
+                f"{want}: "
                 f"{a.name}.astype(numpy.{want})"
             )
         flags = v.flags
@@ -57,13 +64,18 @@ class CallPlan:
         name, whole = self.k.__name__, isinstance(v, (int, np.integer)) and not isinstance(v, bool)
         if want.kind == "i":
             if not whole:
-                raise ArgumentError(f"{name}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted a whole number")
+                raise ArgumentError(
+                    f"{name}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted a whole number"
+                )
             limits = np.iinfo(want)
             if not limits.min <= v <= limits.max:
-                raise ArgumentError(f"{name}: argument {a.name} is {v}, which {a.kind} cannot hold; declare it long long")
+                raise ArgumentError(
+                    f"{name}: argument {a.name} is {v}, which {a.kind} cannot hold; declare it long long"
+                )
         elif not whole and not isinstance(v, (float, np.floating)):
             raise ArgumentError(
-                f'{name}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted a number (for an array: "{a.text}[]")'
+                f"{name}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted a number (for an "
+                f'array: "{a.text}[]")'
             )
         return want.type(v)
 
@@ -98,7 +110,9 @@ class CallPlan:
             else:
                 shape = a.shape(known)
                 if min(shape, default=0) < 0:
-                    raise ShapeError(f"{self.k.__name__}: {a.name}, declared {a.text!r}, would have shape {shape}")
+                    raise ShapeError(
+                        f"{self.k.__name__}: {a.name}, declared {a.text!r}, would have shape {shape}"
+                    )
                 specs.append(((shape, a.dtype(self.real)), a.returned))
                 self.large |= a.returned and math.prod(shape) > SMALL
         return specs
@@ -144,7 +158,9 @@ class UnsavedArgument:
         raise KernelError(self.text)
 
     __array_ufunc__ = __array_function__ = __getitem__ = __neg__ = __float__ = refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __matmul__ = refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = (
+        __rpow__
+    ) = __matmul__ = refuse
 
 
 def plan_key(values: tuple, known: dict) -> tuple:
@@ -170,7 +186,10 @@ def arrays_place(k: Any, values: tuple) -> tuple:
             xp = xp_of(v)
             found.setdefault((xp, None if xp is np else v.device.id), (a.name, v))
     if len(found) > 1:
-        told = [f"{name} is on {'the host' if xp is np else f'device {n}'}" for (xp, n), (name, _) in found.items()]
+        told = [
+            f"{name} is on {'the host' if xp is np else f'device {n}'}"
+            for (xp, n), (name, _) in found.items()
+        ]
         raise DeviceError(f"{k.__name__}: {', '.join(told)}; move all to one with cupy.asarray(x)")
     for (xp, _), (_, v) in found.items():
         return xp, None if xp is np else v.device
@@ -185,7 +204,10 @@ def real_of(k: Any, values: tuple) -> np.dtype:
             if a.kind == "real" and a.role in roles and not loose:
                 d: Any = getattr(v, "dtype", None)
                 if d not in REALS:
-                    raise ArgumentError(f"{k.__name__}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted float64 or float32")
+                    raise ArgumentError(
+                        f"{k.__name__}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted "
+                        f"float64 or float32"
+                    )
                 return d
     return np.dtype(np.float64)
 

@@ -50,7 +50,8 @@ class Threads:
         told = set().union(*[a.names for a in given], {a.name for a in given if a.dims is None})
         if not over.names <= told:
             raise KernelError(
-                f"{self.kernel}: {word}={over.text!r} is to say how many threads start, and no `in` or `const` argument tells that "
+                f"{self.kernel}: {word}={over.text!r} is to say how many threads start, and no `in` or "
+                f"`const` argument tells that "
                 "dimension; pass samples=, threads= or grid="
             )
 
@@ -58,7 +59,9 @@ class Threads:
         """Return the block in three dimensions."""
         block = tuple(block) if isinstance(block, (tuple, list)) else (block,)
         if not 1 <= math.prod(block) <= 1024 or len(block) > 3:
-            raise KernelError(f"{self.kernel}: block={block} is not 1 to 1024 threads in at most three dimensions")
+            raise KernelError(
+                f"{self.kernel}: block={block} is not 1 to 1024 threads in at most three dimensions"
+            )
         return block + (1,) * (3 - len(block))
 
     def blocks(self, known: dict, block: tuple, most: int | None) -> tuple:
@@ -71,11 +74,17 @@ class Threads:
             grid = [wanted if most is None else min(wanted, most)]
         made = (*grid, *[1] * (3 - len(grid)))
         if made[0] > 2**31 - 1 or max(made[1:]) > 65535:
-            raise KernelError(f"{self.kernel}: a grid of {made} blocks is above the limit (2147483647, 65535, 65535)")
+            raise KernelError(
+                f"{self.kernel}: a grid of {made} blocks is above the limit (2147483647, 65535, 65535)"
+            )
         return made
 
     def shared_bytes(self, known: dict, block: tuple, real: np.dtype) -> int:
-        return 0 if self.shared is None else self.shared.value({**known, "threads": math.prod(block), "real": real.itemsize})
+        return (
+            0
+            if self.shared is None
+            else self.shared.value({**known, "threads": math.prod(block), "real": real.itemsize})
+        )
 
 
 def source_entry(source: str | Path, entry: str, options: Sequence[str]) -> SourceEntry:
@@ -86,9 +95,20 @@ def source_entry(source: str | Path, entry: str, options: Sequence[str]) -> Sour
 
 def threads_of(entry: str, samples: str, threads: str | None, grid: Any, block: Any, shared: Any) -> Threads:
     """Convert the arguments of `raw` to dimensions."""
-    blocks = None if grid is None else [check_integer(entry, "grid", g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
+    blocks = (
+        None
+        if grid is None
+        else [check_integer(entry, "grid", g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
+    )
     over = check_integer(entry, "samples", samples) if threads is None and grid is None else None
-    return Threads(entry, over, check_integer(entry, "threads", threads), blocks, block, check_integer(entry, "shared", shared))
+    return Threads(
+        entry,
+        over,
+        check_integer(entry, "threads", threads),
+        blocks,
+        block,
+        check_integer(entry, "shared", shared),
+    )
 
 
 def check_integer(entry: str, word: str, x: Any) -> Dimension | None:
@@ -97,4 +117,6 @@ def check_integer(entry: str, word: str, x: Any) -> Dimension | None:
     try:
         return dimension(str(x))
     except ValueError:
-        raise KernelError(f"{entry}: {word}={x!r}; wanted is a dimension, or whole-number arithmetic with dimensions") from None
+        raise KernelError(
+            f"{entry}: {word}={x!r}; wanted is a dimension, or whole-number arithmetic with dimensions"
+        ) from None

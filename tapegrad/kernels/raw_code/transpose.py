@@ -83,7 +83,8 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
         scale = xp.where(finite, xp.abs(xp.where(finite, wanted, 0)), 0).max()
         if truth_of(gap.max() > 256 * np.finfo(dtype).eps * scale):
             raise KernelError(
-                f"{k.__name__}: samples={k.threads.samples.text!r} says that each sample has its own thread and its own derivatives, but "
+                f"{k.__name__}: samples={k.threads.samples.text!r} says that each sample has its own thread "
+                f"and its own derivatives, but "
                 "a seed for one sample reached the derivatives of another. "
                 "Say threads= in place of samples=, and pass a rule for both modes"
             )
@@ -93,7 +94,8 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
 def few(k: Any, n: int, missing: str) -> None:
     if n > MOST_ELEMENT_LAUNCHES:
         raise NoRuleError(
-            f"the raw kernel {k.__name__} has no {missing}, and its transpose would take {n} launches, one for each element; "
+            f"the raw kernel {k.__name__} has no {missing}, and its transpose would take {n} launches, one "
+            f"for each element; "
             f"pass {missing}="
         )
 
@@ -108,7 +110,9 @@ def bar_axis(k: Any, n: int) -> int | None:
 def by_samples(k: Any, taken: list) -> bool:
     """Return whether all active outputs, and the derivatives of the inputs `taken`, have an axis of
     samples."""
-    return all([sample_axis(k, a) is not None for a in k.outs if a.active]) and all([bar_axis(k, n) is not None for n in taken])
+    return all([sample_axis(k, a) is not None for a in k.outs if a.active]) and all(
+        [bar_axis(k, n) is not None for n in taken]
+    )
 
 
 def transposes_in_one(k: Any, t: list, args: tuple, known: dict) -> bool:
@@ -128,11 +132,16 @@ def pushforward_kernel(k: Any, t: list, out: Any, args: tuple, known: dict) -> A
     if own:
 
         def launch(w):
-            gs = [spread_to_rows(xp, w, a.shape(dims), axis) if a.active else None for a, axis in zip(k.outs, axes, strict=True)]
+            gs = [
+                spread_to_rows(xp, w, a.shape(dims), axis) if a.active else None
+                for a, axis in zip(k.outs, axes, strict=True)
+            ]
             bars = k.cotangents(gs, plain_all(out), plain_all(args), known)
             return [(bars[n], bar_axis(k, n)) for n in taken]
 
-        check_independent(k, launch, ("bar", real.char, *sorted(dims.items())), xp, k.threads.samples.value(dims), real)
+        check_independent(
+            k, launch, ("bar", real.char, *sorted(dims.items())), xp, k.threads.samples.value(dims), real
+        )
     tangents: list[Any] = []
     for m, a in enumerate(k.outs):
         if not a.active:
@@ -146,7 +155,9 @@ def pushforward_kernel(k: Any, t: list, out: Any, args: tuple, known: dict) -> A
             bars = k.cotangents([seed if n == m else None for n in range(len(outs))], out, args, known)
             if not own:
                 bars = [None if c is None else k.reduced(b, c) for b, c in zip(k.given, bars, strict=True)]
-            pieces.append(sum_of_terms([contracted(bars[n], t[n], bar_axis(k, n) if own else None) for n in taken]))
+            pieces.append(
+                sum_of_terms([contracted(bars[n], t[n], bar_axis(k, n) if own else None) for n in taken])
+            )
         tangents.append(assembled(pieces, shape, axis) if pieces else xp.zeros(shape, a.dtype(real)))
     return tuple(tangents) if isinstance(out, tuple) else tangents[0]
 
@@ -173,21 +184,27 @@ def pullback_kernel(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: d
         else:
 
             def launch(w):
-                dots = k.tangents_of(tangents(n, spread_to_rows(xp, w, shape, axis)), plain_all(out), plain_all(args), known)
+                dots = k.tangents_of(
+                    tangents(n, spread_to_rows(xp, w, shape, axis)), plain_all(out), plain_all(args), known
+                )
                 return [(dots[m], axes[m]) for m in live]
 
             check_independent(k, launch, ("dot", n, real.char, *sorted(dims.items())), xp, shape[axis], real)
         pieces = []
         for seed in units(xp, shape, a.dtype(real), axis):
             dots = k.tangents_of(tangents(n, seed), out, args, known)
-            pieces.append(sum_of_terms([contracted(dots[m], gs[m], None if axis is None else axes[m]) for m in live]))
+            pieces.append(
+                sum_of_terms([contracted(dots[m], gs[m], None if axis is None else axes[m]) for m in live])
+            )
         terms.append(assembled(pieces, shape, axis) if pieces else xp.zeros(shape, a.dtype(real)))
     return terms
 
 
 def spread_to_rows(xp: Any, w: Any, shape: tuple, axis: int) -> Any:
     """Return an array with w[b] in all rows of sample b."""
-    return xp.ascontiguousarray(xp.broadcast_to(w.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape))
+    return xp.ascontiguousarray(
+        xp.broadcast_to(w.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+    )
 
 
 def plain_all(values: Any) -> Any:

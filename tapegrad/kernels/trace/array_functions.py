@@ -46,7 +46,9 @@ def symbolic_matmul(a: Any, b: Any) -> Sym:
         raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
     if _block_product(g, x, y):
         block = g.names(g.matmul(g.pack(x), g.pack(y)), (x.shape[0], y.shape[1]))
-        return Sym(g, block.reshape((() if a.ndim == 1 else x.shape[:1]) + (() if b.ndim == 1 else y.shape[1:])))
+        return Sym(
+            g, block.reshape((() if a.ndim == 1 else x.shape[:1]) + (() if b.ndim == 1 else y.shape[1:]))
+        )
     x, y = g.nodes_of(x), g.nodes_of(y)
     symmetric, factors = _symmetric_product(a, b) if x.shape[0] == y.shape[1] else (False, None)
     out = np.empty((x.shape[0], y.shape[1]), np.int64)
@@ -163,13 +165,21 @@ def symbolic_reduce(x: Any, axis: Any = None, *, op: Callable, empty: float) -> 
 def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = as_real_symbol(*lifted(x))
     if x.size and large(x.g, x.ids):
-        axes = tuple(range(x.ndim)) if axis is None else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
+        axes = (
+            tuple(range(x.ndim))
+            if axis is None
+            else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
+        )
         rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
         out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))
     else:
         out = symbolic_reduce(x, axis, op=np.add, empty=0.0)
     if keepdims:
-        shape = [1] * np.ndim(x) if axis is None else [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
+        shape = (
+            [1] * np.ndim(x)
+            if axis is None
+            else [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
+        )
         out = out.reshape(tuple(shape))
     return out
 
@@ -190,7 +200,8 @@ def symbolic_var(x: Any, axis: Any = None, ddof: int = 0) -> Any:
 
 REDUCE[np.add] = symbolic_sum
 for _op, _empty, *_names in (
-    (np.multiply, 1.0, np.prod), (np.maximum, -np.inf, np.max, np.amax), (np.minimum, np.inf, np.min, np.amin),
+    (np.multiply, 1.0, np.prod), (np.maximum, -np.inf, np.max, np.amax), (np.minimum, np.inf, np.min,
+    np.amin),
     (np.logical_and, 1.0, np.all), (np.logical_or, 0.0, np.any),
 ):  # fmt: skip
     REDUCE[_op] = functools.partial(symbolic_reduce, op=_op, empty=_empty)
@@ -211,8 +222,10 @@ def moving_function(f: Callable) -> Callable:
 
 
 for _f in (
-    np.reshape, np.transpose, np.ravel, np.stack, np.concatenate, np.vstack, np.hstack, np.roll, np.flip, np.broadcast_to, np.expand_dims,
-    np.squeeze, np.atleast_1d, np.atleast_2d, np.take, np.swapaxes, np.moveaxis, np.diagonal, np.repeat, np.tile, np.copy, np.split,
+    np.reshape, np.transpose, np.ravel, np.stack, np.concatenate, np.vstack, np.hstack, np.roll, np.flip,
+    np.broadcast_to, np.expand_dims,
+    np.squeeze, np.atleast_1d, np.atleast_2d, np.take, np.swapaxes, np.moveaxis, np.diagonal, np.repeat,
+    np.tile, np.copy, np.split,
     np.rollaxis, np.column_stack, np.array_split, np.delete,
 ):  # fmt: skip
     FUNCTIONS[_f] = moving_function(_f)
@@ -284,7 +297,9 @@ def symbolic_accumulate(x: Any, axis: Any = None, *, op: Callable) -> Sym:
     if axis is None:
         x = x.reshape(-1)
     elif x.ndim != 1:
-        raise KernelError(f"np.cum{'sum' if op is np.add else 'prod'} of a matrix cannot be traced; write it row by row")
+        raise KernelError(
+            f"np.cum{'sum' if op is np.add else 'prod'} of a matrix cannot be traced; write it row by row"
+        )
     return lift(x.g, list(itertools.accumulate(x, op)))
 
 
@@ -302,12 +317,16 @@ def symbolic_diff(x: Any, n: int = 1, axis: int = -1) -> Sym:
 
 
 @implements_symbolic(np.nan_to_num)
-def symbolic_nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Sym:
+def symbolic_nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
+) -> Sym:
     if not copy:
         raise KernelError("np.nan_to_num(x, copy=False) in a kernel: take its result")
     most = np.finfo(np.float64).max
     high, low = most if posinf is None else posinf, -most if neginf is None else neginf
-    return symbolic_where(np.isnan(x), nan, symbolic_where(x == np.inf, high, symbolic_where(x == -np.inf, low, x)))
+    return symbolic_where(
+        np.isnan(x), nan, symbolic_where(x == np.inf, high, symbolic_where(x == -np.inf, low, x))
+    )
 
 
 @implements_symbolic(np.einsum)
@@ -318,7 +337,9 @@ def symbolic_einsum(spec: str, *x: Any) -> Sym:
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")
     if "." in spec or [len(term) for term in terms] != [v.ndim for v in x]:
-        raise KernelError(f"np.einsum({spec!r}) in a kernel: a letter for each axis of {[v.shape for v in x]}")
+        raise KernelError(
+            f"np.einsum({spec!r}) in a kernel: a letter for each axis of {[v.shape for v in x]}"
+        )
     if not arrow:
         letters = left.replace(",", "")
         right = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
@@ -335,7 +356,9 @@ def symbolic_einsum(spec: str, *x: Any) -> Sym:
             at.update(zip(inner, m, strict=True))
             product = g.one
             for term, v in zip(terms, x, strict=True):
-                product = g.mul(product, int(v.ids[tuple([at[c] % n for c, n in zip(term, v.shape, strict=True)])]))
+                product = g.mul(
+                    product, int(v.ids[tuple([at[c] % n for c, n in zip(term, v.shape, strict=True)])])
+                )
             acc = g.add(acc, product)
         out[k] = acc
     return Sym(g, out)

@@ -77,7 +77,8 @@ class CapturedState:
         """Raise KernelError if random numbers were drawn since the functions were registered."""
         if any([state(x) != before for x, before in self.sources]):
             raise KernelError(
-                f"{kernel}: random numbers were drawn while the function was traced. That happens once, and they would be the same in "
+                f"{kernel}: random numbers were drawn while the function was traced. That happens once, and "
+                f"they would be the same in "
                 "every launch: draw them outside and pass them as data"
             )
 
@@ -95,7 +96,9 @@ class CapturedState:
         >>> before, c.changed()
         (False, True)
         """
-        return not (self.steady and (self.environment.seen[1]() or self.environment.status() is Status.UNCHANGED))
+        return not (
+            self.steady and (self.environment.seen[1]() or self.environment.status() is Status.UNCHANGED)
+        )
 
     def refuse_written(self, kernel: str) -> None:
         """Raise DroppedDerivativeError if an open transform has written, or moved, an array captured here."""
@@ -103,12 +106,16 @@ class CapturedState:
         for shadow in OPEN.shadows:
             if unknown is not None and any([v._version for _, v in shadow.arrays]):
                 raise DroppedDerivativeError(
-                    f"the kernel {kernel} reads {unknown}, and nothing tells whether that leads to an array that the function under "
-                    "differentiation has written. What a kernel captures is constant: pass arrays as data or as parameters of the kernel"
+                    f"the kernel {kernel} reads {unknown}, and nothing tells whether that leads to an array "
+                    f"that the function under "
+                    "differentiation has written. What a kernel captures is constant: pass arrays as data "
+                    "or as parameters of the kernel"
                 )
             for x in self.environment.walk.arrays:
                 if getattr(shadow.seen.get(id(x)), "_version", 0):
                     raise DroppedDerivativeError(
-                        f"the kernel {kernel} captures an array of shape {x.shape} that the function under differentiation has written. "
-                        "What a kernel captures is constant: pass the array as data or as parameters of the kernel"
+                        f"the kernel {kernel} captures an array of shape {x.shape} that the function under "
+                        f"differentiation has written. "
+                        "What a kernel captures is constant: pass the array as data or as parameters of the "
+                        "kernel"
                     )

@@ -14,7 +14,17 @@ import scipy.special as sp
 from ..._core.errors import KernelError
 from .array_functions import symbolic_reduce, symbolic_sum
 from .linalg import FOREIGN, for_traced
-from .symbolic import FUNCTIONS, Sym, apply_operation, as_real_symbol, graph_of, implements_symbolic, lift, lifted, symbolic_where
+from .symbolic import (
+    FUNCTIONS,
+    Sym,
+    apply_operation,
+    as_real_symbol,
+    graph_of,
+    implements_symbolic,
+    lift,
+    lifted,
+    symbolic_where,
+)
 
 # --- rounding ---
 
@@ -47,7 +57,9 @@ def symbolic_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = Non
     x, xp, fp = lifted(x, xp, fp)
     out = lift(x.g, fp[0] if left is None else left)
     for k in range(len(xp) - 1):
-        out = symbolic_where(x >= xp[k], fp[k] + (x - xp[k]) * ((fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])), out)
+        out = symbolic_where(
+            x >= xp[k], fp[k] + (x - xp[k]) * ((fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])), out
+        )
     out = symbolic_where(x >= xp[-1], fp[-1], out)
     if right is not None:
         out = symbolic_where(x > xp[-1], right, out)
@@ -58,7 +70,9 @@ def symbolic_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = Non
 def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
     """Count the sorted numbers a below v (side='right': not above v); nan sorts last, as in NumPy."""
     a, v, none = lifted(a, v, 0.0)
-    return functools.reduce(lambda n, x: n + symbolic_where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, none)
+    return functools.reduce(
+        lambda n, x: n + symbolic_where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, none
+    )
 
 
 @implements_symbolic(np.digitize)
@@ -67,7 +81,11 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
     bins, _ = lifted(bins, x)
     side = "left" if right else "right"
     up = searchsorted(bins, x, side)
-    return up if len(bins) < 2 else symbolic_where(bins[0] > bins[-1], len(bins) - searchsorted(bins[::-1], x, side), up)
+    return (
+        up
+        if len(bins) < 2
+        else symbolic_where(bins[0] > bins[-1], len(bins) - searchsorted(bins[::-1], x, side), up)
+    )
 
 
 @implements_symbolic(np.sort)
@@ -80,7 +98,10 @@ def symbolic_sort(x: Any, axis: int = -1) -> Sym:
     for last in range(len(rows) - 1, 0, -1):
         for k in range(last):
             swap = np.logical_not((rows[k] <= rows[k + 1]) | np.isnan(rows[k + 1]))  # nan comes last
-            rows[k], rows[k + 1] = symbolic_where(swap, rows[k + 1], rows[k]), symbolic_where(swap, rows[k], rows[k + 1])
+            rows[k], rows[k + 1] = (
+                symbolic_where(swap, rows[k + 1], rows[k]),
+                symbolic_where(swap, rows[k], rows[k + 1]),
+            )
     return lift(x.g, rows)
 
 
@@ -137,7 +158,9 @@ def symbolic_tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 def symbolic_kron(a: Any, b: Any) -> Any:
     a, b = lifted(a, b)
     if a.ndim != b.ndim or a.ndim not in (1, 2):
-        raise KernelError(f"np.kron of shapes {a.shape} and {b.shape} in a kernel: two vectors or two matrices")
+        raise KernelError(
+            f"np.kron of shapes {a.shape} and {b.shape} in a kernel: two vectors or two matrices"
+        )
     if a.ndim == 1:
         return (a[:, None] * b[None, :]).reshape(-1)
     return (a[:, None, :, None] * b[None, :, None, :]).reshape(a.shape[0] * b.shape[0], -1)
@@ -147,7 +170,9 @@ def symbolic_kron(a: Any, b: Any) -> Any:
 def symbolic_cross(a: Any, b: Any) -> Any:
     a, b = lifted(a, b)
     if a.shape != (3,) or b.shape != (3,):
-        raise KernelError(f"np.cross of shapes {a.shape} and {b.shape} in a kernel: vectors of three numbers only")
+        raise KernelError(
+            f"np.cross of shapes {a.shape} and {b.shape} in a kernel: vectors of three numbers only"
+        )
     return lift(a.g, [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
@@ -164,7 +189,9 @@ def symbolic_convolve(a: Any, v: Any, mode: str = "full") -> Any:
     a, v = lifted(a, v)
     a, v = (a, v) if len(a) >= len(v) else (v, a)
     n, m = len(a), len(v)
-    full = [sum([a[i] * v[k - i] for i in range(max(0, k - m + 1), min(n, k + 1))], 0.0) for k in range(n + m - 1)]
+    full = [
+        sum([a[i] * v[k - i] for i in range(max(0, k - m + 1), min(n, k + 1))], 0.0) for k in range(n + m - 1)
+    ]
     first = {"full": 0, "same": (m - 1) // 2, "valid": m - 1}[mode]
     return lift(a.g, full[first : first + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]])
 
@@ -181,7 +208,11 @@ def symbolic_max(x: Sym, axis: Any) -> Any:
     """Return the largest numbers along the axis, which is kept; 0 where they are infinite."""
     m = symbolic_reduce(x, axis, op=lambda a, b: symbolic_where(a < b, b, a), empty=-np.inf)
     m = symbolic_where(np.isfinite(m), m, 0.0)
-    axes = range(x.ndim) if axis is None else [k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
+    axes = (
+        range(x.ndim)
+        if axis is None
+        else [k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
+    )
     return m.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
 
 
@@ -193,7 +224,11 @@ def symbolic_logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool =
     out = np.log(symbolic_sum(e, axis, keepdims=True)) + m
     if keepdims:
         return out
-    axes = range(a.ndim) if axis is None else [k % a.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
+    axes = (
+        range(a.ndim)
+        if axis is None
+        else [k % a.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
+    )
     return out.reshape([n for k, n in enumerate(a.shape) if k not in axes])
 
 
@@ -211,11 +246,14 @@ def symbolic_polygamma(n: Any, x: Any) -> Sym:
     n, x = lifted(n, x)
     order = n.constant()
     if order is None or order.ndim or order != int(order) or order < 0:
-        raise KernelError("scipy.special.polygamma(n, x) in a kernel: n must be one whole number known while tracing")
+        raise KernelError(
+            "scipy.special.polygamma(n, x) in a kernel: n must be one whole number known while tracing"
+        )
     return apply_operation(x.g, sp.polygamma, (int(order), x)) if order else sp.digamma(x)
 
 
 FOREIGN.update({f: for_traced(f, ours) for f, ours in (
-    (sp.logsumexp, symbolic_logsumexp), (sp.softmax, symbolic_softmax), (sp.log_softmax, symbolic_log_softmax),
+    (sp.logsumexp, symbolic_logsumexp), (sp.softmax, symbolic_softmax), (sp.log_softmax,
+    symbolic_log_softmax),
     (sp.polygamma, symbolic_polygamma),
 )})  # fmt: skip

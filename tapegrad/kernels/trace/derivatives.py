@@ -43,7 +43,16 @@ class MarkedArgument:
 class TracedRun:
     """A call of f with marked arguments: its result, and sweeps over it."""
 
-    def __init__(self, tracer: Any, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, one_way: bool = False):
+    def __init__(
+        self,
+        tracer: Any,
+        call: str,
+        f: Callable,
+        argnums: Any,
+        args: tuple,
+        kwargs: dict,
+        one_way: bool = False,
+    ):
         self.t, self.g, self.call = tracer, tracer.g, call
         args = tuple([a.value if isinstance(a, Const) else a for a in args])
         self.chosen = argument_positions(call, argnums, len(args))
@@ -59,7 +68,11 @@ class TracedRun:
         self.marks = {mark for m in self.all for mark in m.marks}
         self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
         self.fresh = [(loops, n) for loops, n in before if len(loops) > n]  # new loops made by f
-        self.looped = any(not self.marks.isdisjoint(self.g.reach(loop.reads())) for loops, n in self.fresh for loop in loops[n:])
+        self.looped = any(
+            not self.marks.isdisjoint(self.g.reach(loop.reads()))
+            for loops, n in self.fresh
+            for loop in loops[n:]
+        )
         self.units = self.through(self.unit_ways()) if self.looped and not one_way else None
 
     def mark(self, n: int, x: Any) -> Any:
@@ -85,12 +98,19 @@ class TracedRun:
         made = []
         for k, m in enumerate(self.all):
             for e in np.eye(m.size):
-                parts = [e.reshape(m.shape) if j == k else np.zeros(other.shape) for j, other in enumerate(self.all)]
-                made.append(self.way([other.like(lift(self.g, x)) for other, x in zip(self.all, parts, strict=True)]))
+                parts = [
+                    e.reshape(m.shape) if j == k else np.zeros(other.shape)
+                    for j, other in enumerate(self.all)
+                ]
+                made.append(
+                    self.way([other.like(lift(self.g, x)) for other, x in zip(self.all, parts, strict=True)])
+                )
         return made
 
     def way(self, nodes: list[list[int]]) -> dict:
-        return {i: d for m, way in zip(self.all, nodes, strict=True) for i, d in zip(m.marks, way, strict=True)}
+        return {
+            i: d for m, way in zip(self.all, nodes, strict=True) for i, d in zip(m.marks, way, strict=True)
+        }
 
     def through(self, ways: list[dict]) -> list[dict]:
         """Add tangents of the carry to f's loops, one for each direction; `ways` then holds the tangents of
@@ -137,7 +157,9 @@ class TracedRun:
                 adj.include(o, bar)
         order = [i for i in g.reach(outs, self.marks) if i not in self.marks]
         adj.sweep(order[::-1], active, outside=len(self.t.regions) == 1, whole=False)
-        return [m.array(self.plain([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks])) for m in self.all]
+        return [
+            m.array(self.plain([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks])) for m in self.all
+        ]
 
     def summed(self, seeds: list[tuple[int, int]]) -> list[Sym]:
         """Return the same gradient from tangents in all directions."""
@@ -219,9 +241,12 @@ class Derivatives:
     def refuse_marks(self, nodes: list[int]) -> None:
         """Raise if a node depends on the argument of a function that has returned."""
         g = self.tracer.g
-        if self.count and any(g.op[i] == "mark" and np.ravel(g.meta[i])[0] not in self.open for i in g.reach(nodes)):
+        if self.count and any(
+            g.op[i] == "mark" and np.ravel(g.meta[i])[0] not in self.open for i in g.reach(nodes)
+        ):
             raise KernelError(
-                "a number made in the function of a transform (grad, jvp, ...) is used outside of it: only what it returns leaves it"
+                "a number made in the function of a transform (grad, jvp, ...) is used outside of it: only "
+                "what it returns leaves it"
             )
 
     def transformed(self, x: Transform) -> Callable:
@@ -245,7 +270,8 @@ class Derivatives:
             if is_node(y) or y is None or np.shape(y) != ():
                 what = f"shape {y.shape}" if isinstance(y, Sym) else type(y).__name__
                 raise NotScalarError(
-                    f"{r.call}: the function returned {what}; grad needs a scalar. Return `y.sum()`, or use tapegrad.jacobian"
+                    f"{r.call}: the function returned {what}; grad needs a scalar. Return `y.sum()`, or use "
+                    f"tapegrad.jacobian"
                 )
             node = int(r.numbers(y).nodes)
             gradient = r.as_arguments(r.pulled([(node, self.tracer.g.one)]))
@@ -272,15 +298,23 @@ class Derivatives:
                 if y is not None and c is not None:
                     c = lift(r.g, c)
                     if c.shape != y.shape:
-                        raise ShapeError(f"pullback: the cotangent has shape {c.shape}, the value has shape {y.shape}")
+                        raise ShapeError(
+                            f"pullback: the cotangent has shape {c.shape}, the value has shape {y.shape}"
+                        )
                     seeds += zip(y.node_list, as_real_symbol(c).node_list, strict=True)
             return r.as_arguments(r.pulled(seeds))
 
         return r.value(), pullback
 
     def jvp(self, f: Callable, primals: tuple, tangents: tuple) -> tuple:
-        if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)) or len(primals) != len(tangents):
-            raise ArgumentError(f"jvp({user_name(f)}): primals and tangents are tuples of the same length, jvp(f, (x,), (v,))")
+        if (
+            not isinstance(primals, (tuple, list))
+            or not isinstance(tangents, (tuple, list))
+            or len(primals) != len(tangents)
+        ):
+            raise ArgumentError(
+                f"jvp({user_name(f)}): primals and tangents are tuples of the same length, jvp(f, (x,), (v,))"
+            )
         moving = tuple([n for n, v in enumerate(tangents) if v is not None])
         r = self.run("jvp", f, moving, tuple(primals), {})
         ways = []
@@ -289,12 +323,17 @@ class Derivatives:
                 if m is not None:
                     v = as_real_symbol(lift(r.g, 0.0 * np.ones(m.shape) if v is None else v))
                     if v.shape != m.shape:
-                        raise ShapeError(f"{r.call}: the tangent has shape {v.shape}, the primal has shape {m.shape}; they must be equal")
+                        raise ShapeError(
+                            f"{r.call}: the tangent has shape {v.shape}, the primal has shape {m.shape}; "
+                            f"they must be equal"
+                        )
                     ways.append(m.like(v))
         t = r.way(ways)
         return r.value(), r.pushed(r.through([t])[0] if r.looped else t)
 
-    def jacobian(self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False) -> Callable:
+    def jacobian(
+        self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False
+    ) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> Any:
             r = self.run("jacobian", f, argnums, args, kwargs)
             outputs = [r.numbers(y) for y in leaves(r.out)]
@@ -327,7 +366,9 @@ def reverse_rows(r: TracedRun, outputs: list) -> list:
     for y in outputs:
         if y is not None:
             swept = [r.pulled([(i, r.g.one)]) for i in y.node_list]
-            made.append([stacked_blocks(r, [s[k] for s in swept], y.shape + m.shape) for k, m in enumerate(r.all)])
+            made.append(
+                [stacked_blocks(r, [s[k] for s in swept], y.shape + m.shape) for k, m in enumerate(r.all)]
+            )
     return made
 
 
@@ -343,7 +384,14 @@ def forward_columns(r: TracedRun) -> list:
         made.append([])
         for k, m in enumerate(r.all):
             ids = [d[n].ids.reshape(y.shape) for d in found[k]]
-            made[n].append(Sym(g, np.stack(ids, axis=-1).reshape(y.shape + m.shape) if ids else np.zeros(y.shape + m.shape, np.int64)))
+            made[n].append(
+                Sym(
+                    g,
+                    np.stack(ids, axis=-1).reshape(y.shape + m.shape)
+                    if ids
+                    else np.zeros(y.shape + m.shape, np.int64),
+                )
+            )
     return made
 
 

@@ -11,7 +11,17 @@ import scipy.linalg
 
 from ..graph.lengths import length_node
 from .array_functions import symbolic_sum
-from .symbolic import COMPOSED, Sym, as_real_symbol, graph_of, implements_symbolic, large, lift, lifted, symbolic_where
+from .symbolic import (
+    COMPOSED,
+    Sym,
+    as_real_symbol,
+    graph_of,
+    implements_symbolic,
+    large,
+    lift,
+    lifted,
+    symbolic_where,
+)
 
 
 @implements_symbolic(np.linalg.cholesky)
@@ -30,13 +40,17 @@ def symbolic_cholesky(a: Any, upper: bool = False) -> Sym:
     return L.T if upper else L
 
 
-def symbolic_solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> Sym:
+def symbolic_solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
+) -> Sym:
     a, b = lifted(a, b)
     g = a.g
     transpose = trans in (1, "T", 2, "C")
     if g.limits.large(a.size) or large(g, b.ids):
         right = b.reshape(-1, 1) if b.ndim == 1 else b
-        return Sym(g, g.names(g.trisolve(g.pack(a.ids), g.pack(right.ids), lower, transpose, unit_diagonal), b.shape))
+        return Sym(
+            g, g.names(g.trisolve(g.pack(a.ids), g.pack(right.ids), lower, transpose, unit_diagonal), b.shape)
+        )
     if transpose:
         a, lower = a.T, not lower
     n, rows = len(a), [None] * len(a)
@@ -135,7 +149,9 @@ def symbolic_slogdet(a: Any) -> Any:
 @implements_symbolic(np.linalg.norm)
 def symbolic_norm(x: Any) -> Sym:
     x = as_real_symbol(*lifted(x)).reshape(-1)
-    return Sym(x.g, length_node(x.g, *([x.g.pack(x.ids)] if x.size and large(x.g, x.ids) else x.nodes.tolist())))
+    return Sym(
+        x.g, length_node(x.g, *([x.g.pack(x.ids)] if x.size and large(x.g, x.ids) else x.nodes.tolist()))
+    )
 
 
 @implements_symbolic(np.linalg.matrix_power)
@@ -163,7 +179,8 @@ def symbolic_cho_solve(factor: tuple, b: Any, **_: Any) -> Sym:
 FOREIGN = {
     scipy.linalg.cholesky: symbolic_scipy_cholesky, scipy.linalg.solve_triangular: symbolic_solve_triangular,
     scipy.linalg.cho_factor: symbolic_cho_factor,
-    scipy.linalg.cho_solve: symbolic_cho_solve, scipy.linalg.solve: lambda a, b, **_: symbolic_solve(a, b), scipy.linalg.inv: symbolic_inv,
+    scipy.linalg.cho_solve: symbolic_cho_solve, scipy.linalg.solve: lambda a, b, **_: symbolic_solve(a, b),
+    scipy.linalg.inv: symbolic_inv,
     scipy.linalg.det: symbolic_det,
 }  # fmt: skip
 

@@ -73,7 +73,9 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     if known is not None:
         forget = t.attempt()
         try:
-            return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), body, carry)
+            return _traced_loop(
+                t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), body, carry
+            )
         except UnknownNumber:
             if known > UNROLLED_STEPS:
                 raise
@@ -176,11 +178,16 @@ class LoopRequest:
             t.varying([condition, *after])
         made.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
-            raise KernelError(f"the body of a loop was given {number_count(g, self.start)} numbers and returned {number_count(g, after)}")
+            raise KernelError(
+                f"the body of a loop was given {number_count(g, self.start)} numbers and returned "
+                f"{number_count(g, after)}"
+            )
         return made, condition, after
 
 
-def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, of: Callable, carry: Any) -> Any:
+def _traced_loop(
+    t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, of: Callable, carry: Any
+) -> Any:
     """Trace a loop of the kernel.
 
     Its body is traced again while components that are equal at the start prove unequal. It is also traced
@@ -220,7 +227,9 @@ def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, 
 def _within(t: Tracer, made: ProgramLoop, nodes: list[int]) -> int:
     """Return the surrounding loops on which a new loop depends, as bits."""
     g = t.g
-    within = functools.reduce(int.__or__, [g.mask[i] for i in nodes] + [g.within[x.id] for x in made.inner]) & ~(1 << made.id)
+    within = functools.reduce(
+        int.__or__, [g.mask[i] for i in nodes] + [g.within[x.id] for x in made.inner]
+    ) & ~(1 << made.id)
     return within if t.hoists or len(t.regions) == 1 else within | 1 << t.regions[-1].loop
 
 

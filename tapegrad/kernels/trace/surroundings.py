@@ -32,12 +32,18 @@ from .composite_functions import FOREIGN
 from .symbolic import Sym, UnsupportedFunction, as_real_symbol, as_symbol_array, graph_of, lift
 
 DRAWN = (np.random.Generator, np.random.RandomState, random.Random)
-CUPY = {"cupy": np, "cupy.linalg": np.linalg, "cupyx.scipy.linalg": scipy.linalg, "cupyx.scipy.special": scipy.special}
+CUPY = {
+    "cupy": np,
+    "cupy.linalg": np.linalg,
+    "cupyx.scipy.linalg": scipy.linalg,
+    "cupyx.scipy.special": scipy.special,
+}
 
 
 # in a kernel that a function under a transform makes
 TWINS = {
-    "tapegrad.numpy": np, "tapegrad.scipy": scipy, "tapegrad.scipy.linalg": scipy.linalg, "tapegrad.scipy.special": scipy.special,
+    "tapegrad.numpy": np, "tapegrad.scipy": scipy, "tapegrad.scipy.linalg": scipy.linalg,
+    "tapegrad.scipy.special": scipy.special,
 }  # fmt: skip
 
 
@@ -82,9 +88,16 @@ class Rebuilder(Shadow):
         self.g, self.captured_state = g, CapturedState()
         self.inside = False  # of an object?  There a `Const` stays one.
         self.numpy = ModuleOverlay(np, self._creation())
-        self.math = ModuleOverlay(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
+        self.math = ModuleOverlay(
+            math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))}
+        )
         self.numpy.own["random"] = RandomStandIn()
-        self.modules = {np: self.numpy, math: self.math, scipy: ModuleOverlay(scipy, {"stats": Densities()}), np.random: RandomStandIn()}
+        self.modules = {
+            np: self.numpy,
+            math: self.math,
+            scipy: ModuleOverlay(scipy, {"stats": Densities()}),
+            np.random: RandomStandIn(),
+        }
         self.modules[random] = RandomStandIn()
         for m in (scipy.linalg, scipy.special):
             self.modules[m] = overlay(m)
@@ -112,7 +125,13 @@ class Rebuilder(Shadow):
             return array(x, dtype, copy=False)
 
         made = {n: wrapped(n) for n in ("zeros", "ones", "empty", "eye", "identity", "linspace")}
-        made.update(array=array, asarray=asarray, full=functools.partial(symbolic_full, g), asanyarray=asarray, float64=Float64)
+        made.update(
+            array=array,
+            asarray=asarray,
+            full=functools.partial(symbolic_full, g),
+            asanyarray=asarray,
+            float64=Float64,
+        )
         return made
 
     def _of_math(self, name: str) -> Callable:
@@ -137,7 +156,11 @@ class Rebuilder(Shadow):
         if kind in IMMUTABLE or is_array(x) or isinstance(x, (Sym, Variable)):
             return x
         if isinstance(x, types.ModuleType):
-            return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x) or (x if is_foreign(x.__name__) else self.module(x))
+            return (
+                Densities()
+                if x.__name__ == "scipy.stats"
+                else self.modules.get(x) or (x if is_foreign(x.__name__) else self.module(x))
+            )
         if kind.__module__.startswith("scipy.stats"):
             return density(x)
         if isinstance(x, DRAWN):
@@ -166,7 +189,9 @@ class Rebuilder(Shadow):
 
     def function(self, f: types.FunctionType) -> types.FunctionType:
         space = f.__globals__
-        if (is_foreign(f.__module__) and "users" not in f.__dict__) or (type(space) is ModuleGlobals and space.shadow is self):
+        if (is_foreign(f.__module__) and "users" not in f.__dict__) or (
+            type(space) is ModuleGlobals and space.shadow is self
+        ):
             return f
         return self.rebuilt(f, self.globals_of(space))
 
@@ -192,7 +217,9 @@ class Densities:
     def __getattr__(self, name: str) -> Any:
         if name in stats.__all__:
             return getattr(stats, name)
-        raise KernelError(f"scipy.stats.{name} has no translation into a kernel; there are {', '.join(stats.__all__)}")
+        raise KernelError(
+            f"scipy.stats.{name} has no translation into a kernel; there are {', '.join(stats.__all__)}"
+        )
 
 
 def density(x: Any) -> Any:
@@ -206,7 +233,8 @@ class RandomStandIn:
 
     def __getattr__(self, name: str) -> Any:
         raise KernelError(
-            f"{name}: a kernel function is traced once, and random numbers drawn in it would be the same in every launch. Draw them "
+            f"{name}: a kernel function is traced once, and random numbers drawn in it would be the same in "
+            f"every launch. Draw them "
             "outside and pass them as data"
         )
 
@@ -243,5 +271,9 @@ def origin(f: Any) -> str:
 def line_of(error: BaseException, f: Any) -> str:
     """Return the line of the user's function where the error arose."""
     file = getattr(getattr(getattr(f, "users", f), "__code__", None), "co_filename", "tapegrad/kernels")
-    found = [step for step in steps_of(error) if step.tb_frame.f_code.co_filename == file and "tapegrad/kernels" not in file]
+    found = [
+        step
+        for step in steps_of(error)
+        if step.tb_frame.f_code.co_filename == file and "tapegrad/kernels" not in file
+    ]
     return f"{file}:{found[-1].tb_lineno}" if found else origin(f)

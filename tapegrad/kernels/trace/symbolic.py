@@ -24,7 +24,15 @@ from ..graph.recipes import Recipe
 
 BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.bitwise_xor: "ne", np.invert: "not"}
 # NumPy's arithmetic of booleans; None: undefined
-LOGICAL = {**BITWISE, np.add: "or", np.multiply: "and", np.maximum: "or", np.minimum: "and", np.subtract: None, np.negative: None}
+LOGICAL = {
+    **BITWISE,
+    np.add: "or",
+    np.multiply: "and",
+    np.maximum: "or",
+    np.minimum: "and",
+    np.subtract: None,
+    np.negative: None,
+}
 FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
 COMPOSED: dict = {}  # ufunc -> ours
 REDUCE: dict = {}  # ufunc -> its reduction
@@ -53,7 +61,9 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         self.g, self.ids = g, np.asarray(ids, dtype=np.int64)
 
     # `isinstance` asks for it; a symbol answers as what it stands for, as a Variable does
-    __class__ = property(lambda self: np.ndarray if self.ndim or self.zero_d else np.bool_ if self.is_bool else np.float64)
+    __class__ = property(
+        lambda self: np.ndarray if self.ndim or self.zero_d else np.bool_ if self.is_bool else np.float64
+    )
     nodes = property(lambda self: self.g.nodes_of(self.ids))  # a node for each element, also of blocks
     node_list = property(lambda self: self.nodes.ravel().tolist())
     shape = property(lambda self: self.ids.shape)
@@ -105,7 +115,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
         return method
 
-    for _name in ("sum", "mean", "prod", "max", "min", "std", "var", "argmax", "argmin", "any", "all", "cumsum", "cumprod", "clip", "round",
+    for _name in ("sum", "mean", "prod", "max", "min", "std", "var", "argmax", "argmin", "any", "all",
+    "cumsum", "cumprod", "clip", "round",
                   "diagonal", "trace", "squeeze", "swapaxes", "repeat", "take"):  # fmt: skip
         locals()[_name] = _as_function(_name)
     del _name, _as_function
@@ -150,7 +161,9 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         for k in range(n):
             place = keys[:at] + (k,) + keys[at + 1 :]
             kept = Sym(self.g, self.ids[place])
-            self.ids[place] = symbolic_where(equal(i, k), value, kept if lost is False else symbolic_where(lost, np.nan, kept)).ids
+            self.ids[place] = symbolic_where(
+                equal(i, k), value, kept if lost is False else symbolic_where(lost, np.nan, kept)
+            ).ids
 
     def _as_member(self, value: Any) -> "Sym":
         """Convert `value` to an element of this array."""
@@ -174,8 +187,10 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         if c is None:
             raise self.g.refused(
                 UnknownNumber(
-                    f"{what} on a value that is known only when the kernel runs. The function is traced once for all samples: write "
-                    "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a loop, np.log for math.log"
+                    f"{what} on a value that is known only when the kernel runs. The function is traced "
+                    f"once for all samples: write "
+                    "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a "
+                    "loop, np.log for math.log"
                 )
             )
         return c.item()
@@ -203,7 +218,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         if c is None:
             raise self.g.refused(
                 UnknownNumber(
-                    "a traced value cannot become a NumPy array. Make small arrays in the function by np.zeros or np.array; where the line "
+                    "a traced value cannot become a NumPy array. Make small arrays in the function by "
+                    "np.zeros or np.array; where the line "
                     "calls a function of another library, write its formula in NumPy's functions"
                 )
             )
@@ -217,7 +233,11 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         out = kwargs.pop("out", (None,))[0]
         reduces = method == "reduce" and ufunc in REDUCE and not kwargs.keys() - {"axis"}
         if not reduces and (method != "__call__" or kwargs):
-            raise self.g.refused(KernelError(f"{public_name(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel"))
+            raise self.g.refused(
+                KernelError(
+                    f"{public_name(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel"
+                )
+            )
         if reduces:
             y = REDUCE[ufunc](x[0], kwargs.get("axis", 0))
         elif ufunc in COMPOSED:
@@ -225,18 +245,26 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         elif ufunc in LOGICAL and all([lift(self.g, a).is_bool for a in x]):
             if LOGICAL[ufunc] is None:
                 raise TypeError(
-                    f"{public_name(ufunc)}: NumPy has no difference of values that are true or false; write np.logical_xor or "
+                    f"{public_name(ufunc)}: NumPy has no difference of values that are true or false; write "
+                    f"np.logical_xor or "
                     "np.logical_not"
                 )
             y = broadcast_instruction(self.g, LOGICAL[ufunc], *x)
         elif ufunc in BITWISE:
-            raise self.g.refused(KernelError(f"{public_name(ufunc)} of numbers cannot be traced into a kernel; of conditions it can"))
+            raise self.g.refused(
+                KernelError(
+                    f"{public_name(ufunc)} of numbers cannot be traced into a kernel; of conditions it can"
+                )
+            )
         else:
             y = apply_operation(self.g, ufunc, x)
         if out is None:
             return y
         if not isinstance(out, Sym):
-            raise KernelError("a kernel function wrote a traced value into an array made outside of it: make it inside by np.zeros")
+            raise KernelError(
+                "a kernel function wrote a traced value into an array made outside of it: make it inside by "
+                "np.zeros"
+            )
         out[...] = y
         return out
 
@@ -301,7 +329,10 @@ class Symbols(Trace):
         self.gated = self.gated or isinstance(f, GatedProduct)
         if isinstance(f, ComposedScalar):
             return variable(f.form(*[lift(g, v) for v in x], **params), self)
-        own = f or next((ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim), None)
+        own = f or next(
+            (ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim),
+            None,
+        )
         if own is not f:
             return variable(own(*x, **params), self)
         if f is None and prim in self.inside:
@@ -355,7 +386,12 @@ class Operation:
 
         def make(g: Graph, *x: int) -> int:
             given = [Sym(g, i) for i in x]
-            return node_of(g, f(*given, **self.params) if f is not None else Symbols(self.inside).run(self.prim.run, given, self.params))
+            return node_of(
+                g,
+                f(*given, **self.params)
+                if f is not None
+                else Symbols(self.inside).run(self.prim.run, given, self.params),
+            )
 
         return Recipe(make, self.n)
 
@@ -389,7 +425,9 @@ class Operation:
         try:
             out = trace.run(rule, [*[Sym(g, i) for i in x], *rest], self.params)
         except KernelError as error:
-            raise KernelError(f"{self.prim} has a derivative that has no translation into a kernel: {error}") from error
+            raise KernelError(
+                f"{self.prim} has a derivative that has no translation into a kernel: {error}"
+            ) from error
         self._gated[k] = trace.gated
         return node_of(g, out)
 
@@ -428,7 +466,9 @@ def constant_index(k: Any) -> Any:
         if c is not None:
             return int(c) if c.ndim == 0 and c.dtype != bool else c
         if k.ndim or k.is_bool:
-            raise KernelError("an index known only at run time must be a single whole number; for a mask write np.where")
+            raise KernelError(
+                "an index known only at run time must be a single whole number; for a mask write np.where"
+            )
     return k
 
 
@@ -455,7 +495,8 @@ def lift(g: Graph, value: Any) -> Sym:
     if isinstance(value, Sym):
         if value.g is not g:
             raise KernelError(
-                "a value of another trace: a kernel function, or one that it calls, kept what it computed (in a global, an attribute, a "
+                "a value of another trace: a kernel function, or one that it calls, kept what it computed "
+                "(in a global, an attribute, a "
                 "cache) and used it again when it was traced anew; let it compute that each time"
             )
         return value
@@ -524,7 +565,9 @@ def operand_node(g: Graph, ids: np.ndarray) -> int:
 
 def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
-    x = [truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)]
+    x = [
+        truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)
+    ]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
     if large(g, *arrays):
         return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in arrays]), arrays[0].shape))
@@ -546,7 +589,10 @@ def symbolic_where(c: Any, a: Any, b: Any) -> Any:
     c, a, b = lifted(c, a, b)
     if not with_one_dtype([a, b])[0].is_bool:
         return broadcast_instruction(c.g, "select", c, a, b)
-    both = [broadcast_instruction(c.g, "and", *pair) for pair in ((c, a), (broadcast_instruction(c.g, "not", c), b))]
+    both = [
+        broadcast_instruction(c.g, "and", *pair)
+        for pair in ((c, a), (broadcast_instruction(c.g, "not", c), b))
+    ]
     return broadcast_instruction(c.g, "or", *both)
 
 

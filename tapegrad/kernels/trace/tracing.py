@@ -83,7 +83,9 @@ class Tracer:
         self.derivatives.refuse_marks(nodes)
         found = functools.reduce(int.__or__, [self.g.mask[i] for i in nodes], 0)
         if found & ~sum([1 << region.loop for region in self.regions[1:]]):
-            raise KernelError("a number made in the body of a loop is used outside of it: only the carry leaves a loop")
+            raise KernelError(
+                "a number made in the body of a loop is used outside of it: only the carry leaves a loop"
+            )
         return found
 
     def home(self, within: int) -> Region:
@@ -113,8 +115,10 @@ class Tracer:
             g.captured.refuse_draws(origin(f))
             self.varying([i for x in leaves(first) if isinstance(x, Sym) for i in x.node_list])
             raise (KernelError if g.captured.is_steady() else UnstableTrace)(
-                f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a counter, an attribute, an "
-                "iterator, an array made outside of it). A kernel runs it once, for all samples and steps: pass such state as an argument, "
+                f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a "
+                f"counter, an attribute, an "
+                "iterator, an array made outside of it). A kernel runs it once, for all samples and steps: "
+                "pass such state as an argument, "
                 "or as the carry of a recursion or loop"
             )
         return found
@@ -128,11 +132,14 @@ class Tracer:
                 found = self.twice(lambda: self.rebuild(f)(*tree_map(writable_argument, args)), f)
             if self.g.refusal is not None:
                 raise KernelError(
-                    f"{self.g.refusal} (the function caught this error, and what it does then is not what it does with numbers)"
+                    f"{self.g.refusal} (the function caught this error, and what it does then is not what "
+                    f"it does with numbers)"
                 )
             return found
         except KernelError as error:
-            raise (UnstableTrace if isinstance(error, UnstableTrace) else KernelError)(f"{error}\n  at {line_of(error, f)}") from error
+            raise (UnstableTrace if isinstance(error, UnstableTrace) else KernelError)(
+                f"{error}\n  at {line_of(error, f)}"
+            ) from error
         except TapegradError:
             raise
         except Exception as error:
@@ -152,14 +159,20 @@ class Tracer:
 
 def writable_argument(x: Any) -> Any:
     """Return an argument that the function may write."""
-    return ParameterRows(x, x.reads) if isinstance(x, ParameterRows) else x.copy() if isinstance(x, Sym) else x
+    return (
+        ParameterRows(x, x.reads) if isinstance(x, ParameterRows) else x.copy() if isinstance(x, Sym) else x
+    )
 
 
 def same_node_trees(g: Graph, a: Any, b: Any) -> bool:
     """Return whether these trees of symbols and numbers consist of the same nodes."""
     if is_node(a) or is_node(b):
         x, y = [children(v) if is_node(v) else [v] for v in (a, b)]
-        return type(a) is type(b) and len(x) == len(y) and all([same_node_trees(g, u, v) for u, v in zip(x, y, strict=True)])
+        return (
+            type(a) is type(b)
+            and len(x) == len(y)
+            and all([same_node_trees(g, u, v) for u, v in zip(x, y, strict=True)])
+        )
     if isinstance(a, Sym) and isinstance(b, Sym):
         return a.shape == b.shape and bool((a.ids == b.ids).all())
     if a is b or isinstance(a, Sym) or isinstance(b, Sym):
@@ -210,8 +223,10 @@ class ParameterRows(Sym):
         p = len(self.held)
         if 0 < self.reads.count < p:
             raise ShapeError(
-                f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.reads.count} of them. theta is (p, B), a "
-                f"row for each parameter and a column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, "
+                f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.reads.count} "
+                f"of them. theta is (p, B), a "
+                f"row for each parameter and a column for each sample: for (B, p) pass theta.T, and leave "
+                f"rows away that are not wanted, "
                 f"theta[:{self.reads.count}]"
             )
 
@@ -227,7 +242,10 @@ def flatten_nodes(g: Graph, tree: Any) -> tuple[list[int], Any]:
         return len(found) - 1, ()
 
     def walk(x):
-        if is_node(x) and not (isinstance(x, list) and all(not is_node(m) and np.ndim(m) == 0 and not isinstance(m, Sym) for m in x)):
+        if is_node(x) and not (
+            isinstance(x, list)
+            and all(not is_node(m) and np.ndim(m) == 0 and not isinstance(m, Sym) for m in x)
+        ):
             return x, [walk(m) for m in children(x)]
         return leaf(x)
 
@@ -257,7 +275,9 @@ def number_count(g: Graph, nodes: list[int]) -> int:
 def contribution(g: Graph, x: Any, f: Any) -> int:
     x = as_real_symbol(lift(g, x))
     if x.size != 1:
-        raise KernelError(f"{origin(f)} must return one number for each datum, and returned shape {x.shape}; use np.sum")
+        raise KernelError(
+            f"{origin(f)} must return one number for each datum, and returned shape {x.shape}; use np.sum"
+        )
     return x.node_list[0]
 
 
@@ -352,7 +372,15 @@ class RecursionTrace:
     """The step of a recursion, traced repeatedly under weaker assumptions on the carry."""
 
     def __init__(
-        self, t: Tracer, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None
+        self,
+        t: Tracer,
+        init: Callable,
+        step: Callable,
+        p: int,
+        rows: int,
+        missing: bool,
+        skip: Callable | None,
+        build: Callable | None,
     ):
         self.init, self.step, self.rows, self.missing, self.skip = init, step, rows, missing, skip
         self.t, self.g = t, t.g
@@ -364,7 +392,11 @@ class RecursionTrace:
 
     def traced(self, ids: list[int], what: str) -> tuple[list[int], list[int]]:
         t, g = self.t, self.g
-        absent, y = gate_missing(t, self.loop.id, self.rows) if self.missing else (None, datum(t, self.loop.id, self.rows))
+        absent, y = (
+            gate_missing(t, self.loop.id, self.rows)
+            if self.missing
+            else (None, datum(t, self.loop.id, self.rows))
+        )
         with t.step(self.loop.id, None if absent is None else g.negation(absent)) as region:
             out = t.run(self.step, self.build(ids), self.theta, y)
             if not isinstance(out, tuple) or len(out) != 2:
@@ -376,8 +408,13 @@ class RecursionTrace:
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
             before, then = number_count(g, self.start), number_count(g, after)
             if before == then:
-                raise KernelError(f"{origin(self.step)}: the arrays of the carry have other shapes after the step than before it")
-            raise KernelError(f"{origin(self.step)}: the carry has {before} numbers before the step and {then} after it")
+                raise KernelError(
+                    f"{origin(self.step)}: the arrays of the carry have other shapes after the step than "
+                    f"before it"
+                )
+            raise KernelError(
+                f"{origin(self.step)}: the carry has {before} numbers before the step and {then} after it"
+            )
         if absent is not None:
             inc = [g.select(absent, g.zero, i) for i in inc]
             kept = ids
@@ -401,7 +438,10 @@ class RecursionTrace:
         forget = self.t.attempt()
         while True:
             forget()
-            ids = [start[k] if r in fixed else g.input("c", loop.id, r, g.shape[start[k]]) for k, r in enumerate(leader)]
+            ids = [
+                start[k] if r in fixed else g.input("c", loop.id, r, g.shape[start[k]])
+                for k, r in enumerate(leader)
+            ]
             after, inc = self.traced(ids, what)
             moved = {leader[k] for k in range(len(start)) if leader[k] in fixed and after[k] != start[k]}
             if moved:
@@ -425,13 +465,17 @@ class RecursionTrace:
         loop.start, loop.next = [start[k] for k in kept], [after[k] for k in kept]
         if what == "value":
             value = loop.add_sum(g, inc[0])
-            return KernelProgram(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.sums else [])], [[value]])
+            return KernelProgram(
+                g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.sums else [])], [[value]]
+            )
         if what in ("each", "path"):
             loop.each = inc
             return KernelProgram(g, [self.p], self.rows, [*self.t.loops, loop], [])
         outputs = [start[k] if r in fixed else g.input("co", loop.id, r) for k, r in enumerate(leader)]
         layout = tree_map(lambda x: x.ids, self.build(range(len(outputs))))
-        return KernelProgram(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.carry else [])], [outputs], layout=layout)
+        return KernelProgram(
+            g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.carry else [])], [outputs], layout=layout
+        )
 
 
 @shortest
@@ -452,7 +496,9 @@ def trace_recursion(
     missing datum); otherwise the step is skipped."""
     t.g.complete = not missing
     skip = rule if callable(rule) else None
-    return renumber_carry(RecursionTrace(t, init, step, p, rows, missing and rule != "step", skip, build).program(what))
+    return renumber_carry(
+        RecursionTrace(t, init, step, p, rows, missing and rule != "step", skip, build).program(what)
+    )
 
 
 def renumber_carry(p: KernelProgram) -> KernelProgram:
@@ -475,7 +521,9 @@ def renumber_carry(p: KernelProgram) -> KernelProgram:
 
 
 @shortest
-def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> tuple[KernelProgram, Callable]:
+def trace_map(
+    t: Tracer, f: Callable, shapes: list[tuple], place: list[int]
+) -> tuple[KernelProgram, Callable]:
     """Trace f on per-sample arguments; return the program and a function from an array of rows to its result.
 
     Argument n of f is input array place[n], and shapes are those of the input arrays."""

@@ -13,7 +13,14 @@ from ...ops.declare import PRIMITIVES
 from ..graph.blocks import Limits, triangle_ones
 from ..graph.nodes import OPERATIONS, Graph
 from .array_functions import symbolic_matmul, symbolic_sum
-from .linalg import symbolic_cholesky, symbolic_det, symbolic_inv, symbolic_slogdet, symbolic_solve, symbolic_solve_triangular
+from .linalg import (
+    symbolic_cholesky,
+    symbolic_det,
+    symbolic_inv,
+    symbolic_slogdet,
+    symbolic_solve,
+    symbolic_solve_triangular,
+)
 from .symbolic import ARRAYS, Sym, Symbols, lift, operand_node
 
 WHOLE = Limits(elements=0, row=0, products=-1)  # nothing is unrolled
@@ -29,13 +36,27 @@ class MatrixOperation:
     form, singular, length = None, False, 0
 
     def __init__(
-        self, name: str, arrays: tuple, settings: Callable = lambda *meta: {}, output: int = 0, turned: Callable = lambda *meta: False
+        self,
+        name: str,
+        arrays: tuple,
+        settings: Callable = lambda *meta: {},
+        output: int = 0,
+        turned: Callable = lambda *meta: False,
     ):
-        self.prim, self.arrays, self.settings, self.output, self.turned = PRIMITIVES[name].prim, arrays, settings, output, turned
+        self.prim, self.arrays, self.settings, self.output, self.turned = (
+            PRIMITIVES[name].prim,
+            arrays,
+            settings,
+            output,
+            turned,
+        )
 
     def _given(self, g: Graph, i: int, nodes: list) -> list:
         """Return these nodes, or their derivatives, as the inputs."""
-        given = [None if j is None else Sym(g, g.names(j, g.shape[k])) for j, k in zip(nodes, self._operands(g, i), strict=True)]
+        given = [
+            None if j is None else Sym(g, g.names(j, g.shape[k]))
+            for j, k in zip(nodes, self._operands(g, i), strict=True)
+        ]
         if given[0] is not None and self.turned(*g.meta[i] or ()):
             given[0] = given[0].T
         return given
@@ -44,7 +65,9 @@ class MatrixOperation:
         return [g.args[i][k] for k in self.arrays]
 
     def _of_output(self, x: Any) -> Any:
-        return tuple([x if k == self.output else None for k in range(self.prim.multi)]) if self.prim.multi else x
+        return (
+            tuple([x if k == self.output else None for k in range(self.prim.multi)]) if self.prim.multi else x
+        )
 
     def _run(self, g: Graph, i: int, rule: Callable, x: list) -> Any:
         """Call rule(*x, output, *inputs, **settings)."""
@@ -54,7 +77,11 @@ class MatrixOperation:
             inputs = self._given(g, i, self._operands(g, i))
             settings = self.settings(*g.meta[i] or ())
             n = len(x)
-            return Symbols().run(lambda *v: rule(*v[:n], self._of_output(v[n]), *v[n + 1 :], **settings), [*x, out, *inputs], {})
+            return Symbols().run(
+                lambda *v: rule(*v[:n], self._of_output(v[n]), *v[n + 1 :], **settings),
+                [*x, out, *inputs],
+                {},
+            )
         finally:
             g.limits = kept
 
@@ -65,7 +92,9 @@ class MatrixOperation:
         prim, c = self.prim, [Sym(g, g.names(bar, g.shape[i]))]
         if prim.joint:
             need = [True] * len(self.arrays)
-            shares = self._run(g, i, lambda c, out, *rest, **s: prim.vjp[0](self._of_output(c), out, need, *rest, **s), c)
+            shares = self._run(
+                g, i, lambda c, out, *rest, **s: prim.vjp[0](self._of_output(c), out, need, *rest, **s), c
+            )
         else:
             shares = [self._run(g, i, rule, c) for rule in prim.vjp]
         if self.turned(*g.meta[i] or ()):
@@ -102,10 +131,13 @@ OPERATIONS.update({
     "cholesky": MatrixOperation("cholesky_lower", (0,)),
     "trisolve": MatrixOperation(
         "solve_triangular", (0, 1),
-        lambda lower, transpose, unit: dict(trans=int(transpose), lower=lower, unit_diagonal=unit, overwrite_b=False, check_finite=True),
+        lambda lower, transpose, unit: dict(trans=int(transpose), lower=lower, unit_diagonal=unit,
+        overwrite_b=False, check_finite=True),
     ),
-    "lusolve": MatrixOperation("solve_matrix", (0, 2), lambda transpose: {}, turned=lambda transpose: transpose),
-    "det": MatrixOperation("det", (0,)), "logdet": MatrixOperation("sign_and_log", (0,), output=1), "lu": ConstantNode(),
+    "lusolve": MatrixOperation("solve_matrix", (0, 2), lambda transpose: {},
+    turned=lambda transpose: transpose),
+    "det": MatrixOperation("det", (0,)), "logdet": MatrixOperation("sign_and_log", (0,), output=1),
+    "lu": ConstantNode(),
     "detsign": ConstantNode(),
 })  # fmt: skip
 
@@ -132,12 +164,14 @@ def of_prim(name: str) -> Any:
 
 
 ARRAYS.update({
-    of_prim("matmul"): symbolic_matmul, of_prim("sum"): symbolic_sum, of_prim("cholesky_lower"): symbolic_cholesky,
+    of_prim("matmul"): symbolic_matmul, of_prim("sum"): symbolic_sum,
+    of_prim("cholesky_lower"): symbolic_cholesky,
     of_prim("solve_triangular"): symbolic_solve_triangular,
     of_prim("solve_matrix"): symbolic_solve, of_prim("inv"): symbolic_inv, of_prim("det"): symbolic_det,
     of_prim("sign_and_log"): symbolic_slogdet,
     of_prim("cofactor"): lambda x: symbolic_det(x) * symbolic_inv(x).T,
-    of_prim("triangle"): triangle_part, of_prim("halved"): halve_diagonal, of_prim("mirrored"): mirror_triangle,
+    of_prim("triangle"): triangle_part, of_prim("halved"): halve_diagonal,
+    of_prim("mirrored"): mirror_triangle,
     of_prim("folded"): fold_triangle,
     of_prim("alike_each"): lambda x: lift(x.g, [[False]]),  # kernels read the lower triangle
     of_prim("reshape"): lambda x, to: x.reshape(to), of_prim("transpose"): lambda x, axes: x.transpose(axes),

@@ -54,16 +54,24 @@ class FlatIterator(Elements):
         y = views.ravel(y.base) if type(y) is FlatIterator else y
         if overlaps.lies_in(self._x, y):
             at = index(at)
-            return write_value(self._x, overlaps.left_in(self._x, [y], lambda x, ys: x.flat.__setitem__(at, *ys)), ALL)
+            return write_value(
+                self._x, overlaps.left_in(self._x, [y], lambda x, ys: x.flat.__setitem__(at, *ys)), ALL
+            )
         places = self._places(at)
         count = np.size(places[0]) if places else 1
         y = views.ravel(argument(y))
         write_value(self._x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
 
     __hash__ = None  # type: ignore[assignment]
-    __eq__, __ne__ = [lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.eq, operator.ne)]
-    __lt__, __le__ = [lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.lt, operator.le)]
-    __gt__, __ge__ = [lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.gt, operator.ge)]
+    __eq__, __ne__ = [
+        lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.eq, operator.ne)
+    ]
+    __lt__, __le__ = [
+        lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.lt, operator.le)
+    ]
+    __gt__, __ge__ = [
+        lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.gt, operator.ge)
+    ]
 
     def __len__(self) -> int:
         return self._x.size

@@ -123,7 +123,9 @@ def concatenate(arrays, axis=0, dtype=None):
 def safely_cast(name: str, y: Any, to: Any) -> Any:
     """Joined arrays in the requested dtype. The cast must not lose their kind."""
     if to is not None and not np.can_cast(dtype(y), to, "same_kind"):
-        raise ArgumentError(f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype")
+        raise ArgumentError(
+            f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype"
+        )
     return y if to is None else cast(y, np.dtype(to))
 
 
@@ -219,7 +221,9 @@ def repeat(a, repeats, axis=None):
     n = constant_index(repeats)
     if np.size(n) == 1:
         k, s = int(n if np.ndim(n) == 0 else n[0]), shape(x)
-        wide = spread_to(reshaped(x, to=s[: axis + 1] + (1,) + s[axis + 1 :]), to=s[: axis + 1] + (k,) + s[axis + 1 :])
+        wide = spread_to(
+            reshaped(x, to=s[: axis + 1] + (1,) + s[axis + 1 :]), to=s[: axis + 1] + (k,) + s[axis + 1 :]
+        )
         return copy(reshaped(wide, to=s[:axis] + (s[axis] * k,) + s[axis + 1 :]))
     return take_along(x, np.repeat(np.arange(shape(x)[axis]), n), axis)
 
@@ -365,7 +369,9 @@ def delete(arr, obj, axis=None):
     if axis is None:
         x, axis = views.ravel(x), 0
     axis = axis_of(axis, ndim(x))
-    return take_along(x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else host_constant(obj)), axis)
+    return take_along(
+        x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else host_constant(obj)), axis
+    )
 
 
 @implements(np.insert, layout="asked")
@@ -379,7 +385,11 @@ def insert(arr, obj, values, axis=None):
     if is_array(at) and at.ndim and at.dtype.kind == "b":
         at = np.flatnonzero(host_constant(at))
     if not isinstance(at, slice) and np.ndim(at) == 0:
-        values = views.reshape(values, (1,) * (ndim(x) - ndim(values)) + shape(values)) if ndim(values) < ndim(x) else values
+        values = (
+            views.reshape(values, (1,) * (ndim(x) - ndim(values)) + shape(values))
+            if ndim(values) < ndim(x)
+            else values
+        )
         values = values if ndim(values) == 0 else views.moveaxis(values, 0, axis)
         count = shape(values)[axis]
     else:
@@ -437,7 +447,9 @@ def choose(a, choices, mode="raise"):
 @implements(np.piecewise)
 def piecewise(x, condlist, funclist, *args, **kw):
     x = array_like(x)
-    masks = constant_index(condlist) if not isinstance(condlist, list) else [constant_index(c) for c in condlist]
+    masks = (
+        constant_index(condlist) if not isinstance(condlist, list) else [constant_index(c) for c in condlist]
+    )
     if not isinstance(masks, list):
         masks = [masks] if np.ndim(masks) == ndim(x) else list(masks)
     if np.ndim(masks[0]) == 0 and ndim(x):
@@ -450,9 +462,13 @@ def piecewise(x, condlist, funclist, *args, **kw):
             rest = rest | m
         masks.append(~rest)
     elif len(functions) != len(masks):
-        raise ValueError(f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected")
+        raise ValueError(
+            f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected"
+        )
     if ndim(x) == 0:
-        return views.reshape(piecewise(views.reshape(x, (1,)), [m.reshape(1) for m in masks], functions, *args, **kw), ())
+        return views.reshape(
+            piecewise(views.reshape(x, (1,)), [m.reshape(1) for m in masks], functions, *args, **kw), ()
+        )
     y = NUMPY[np.zeros_like](x)
     for m, f in zip(masks, functions, strict=True):
         y[m] = f(x[m], *args, **kw) if callable(f) else f

@@ -38,7 +38,9 @@ def answered(asked: Callable, a: Any, b: Any, max_work: Any) -> bool:
     (x, p), (y, q) = memory_of(a), memory_of(b)
     if p is not q and isinstance(a, Variable) and isinstance(b, Variable):
         return False  # handles over the same array share it only until a write
-    return asked(x, y, max_work) or (p is not q and asked(layout_source(a) if isinstance(a, Variable) else a, y, max_work))
+    return asked(x, y, max_work) or (
+        p is not q and asked(layout_source(a) if isinstance(a, Variable) else a, y, max_work)
+    )
 
 
 @implements(np.shares_memory, layout="own")
@@ -53,7 +55,10 @@ def may_share_memory(a, b, max_work=0):
 
 def lies_in(x: Any, y: Any) -> bool:
     """May y share memory with x, the target of a write?"""
-    if not (isinstance(x, Variable) and isinstance(y, Variable)) or path_to_owner(x)[0] is not path_to_owner(y)[0]:
+    if (
+        not (isinstance(x, Variable) and isinstance(y, Variable))
+        or path_to_owner(x)[0] is not path_to_owner(y)[0]
+    ):
         return False
     x, y = layout_source(x), layout_source(y)
     return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.may_share_memory(x, y)
@@ -83,7 +88,8 @@ def left_in(x: Variable, sources: list, write: Callable) -> Any:
             size += n
     if not PARTS.isdisjoint([kind for kind, _ in steps]) or size > 2 ** np.finfo(here.dtype).nmant:
         raise AliasError(
-            "x is written with elements of x itself, in an order that depends on how NumPy does it: write a copy, source.copy()"
+            "x is written with elements of x itself, in an order that depends on how NumPy does it: write a "
+            "copy, source.copy()"
         )
     target = region(numbers, path)
     write(target, given)

@@ -51,7 +51,9 @@ def reflected_edge(x: Any, axis: int, width: tuple, mode: str) -> Any:
     n = shape(x)[axis]
     first, low, high = (1, *width) if mode == "reflect" else (0, *width)
     if max(width) > n - first:
-        raise ArgumentError("pad: reflect_type='odd' beyond the length of the axis is not supported on a tracked Variable")
+        raise ArgumentError(
+            "pad: reflect_type='odd' beyond the length of the axis is not supported on a tracked Variable"
+        )
     before = take_along(x, np.arange(first, first + low)[::-1], axis)
     after = take_along(x, np.arange(n - first - high, n - first)[::-1], axis)
     left, right = slice_of(x, axis=axis, start=0, stop=1), slice_of(x, axis=axis, start=n - 1, stop=n)
@@ -65,7 +67,11 @@ def ramps(x: Any, axis: int, width: tuple, ends: Any) -> Any:
         edge = slice_of(x, axis=axis, start=(n - 1) * e, stop=(n - 1) * e + 1)
         end = reshaped(ends[axis, e], to=(1,) * ndim(x))
         steps = np.arange(k) / max(k, 1)
-        steps = xp(x).asarray(steps[::-1] if e else steps).reshape((1,) * axis + (k,) + (1,) * (ndim(x) - axis - 1))
+        steps = (
+            xp(x)
+            .asarray(steps[::-1] if e else steps)
+            .reshape((1,) * axis + (k,) + (1,) * (ndim(x) - axis - 1))
+        )
         made.append(end + (edge - end) * steps)
     return join_padding(made[0], x, made[1], axis)
 
@@ -74,12 +80,28 @@ def by_statistic(x: Any, axis: int, width: tuple, f: Any, lengths: Any) -> Any:
     n, made = shape(x)[axis], []
     for e, k in enumerate(width):
         m = n if lengths is None else min(n, int(lengths[axis, e]))
-        made.append(pad_block(f(slice_of(x, axis=axis, start=(n - m) * e, stop=m + (n - m) * e), axis, keepdims=True), x, axis, k))
+        made.append(
+            pad_block(
+                f(slice_of(x, axis=axis, start=(n - m) * e, stop=m + (n - m) * e), axis, keepdims=True),
+                x,
+                axis,
+                k,
+            )
+        )
     return join_padding(made[0], x, made[1], axis)
 
 
 @implements(np.pad, layout="asked")
-def pad(array, pad_width, mode="constant", *, constant_values=0, end_values=0, stat_length=None, reflect_type="even"):
+def pad(
+    array,
+    pad_width,
+    mode="constant",
+    *,
+    constant_values=0,
+    end_values=0,
+    stat_length=None,
+    reflect_type="even",
+):
     x = array_like(array)
     n = ndim(x)
     width = pad_widths(pad_width, n)

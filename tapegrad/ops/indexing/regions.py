@@ -14,7 +14,15 @@ import numpy as np
 
 from ..._core.arrays import F8, constant_winner, is_array, may_share_memory, xp_of, zeros_laid_out
 from ..._core.primitive import ADD_AT, ASSIGN, READ, bind, hook, layout_of
-from ..._core.reverse import REGION, add_cotangents, add_region, buffer_of, read_region, set_region, setting_copy
+from ..._core.reverse import (
+    REGION,
+    add_cotangents,
+    add_region,
+    buffer_of,
+    read_region,
+    set_region,
+    setting_copy,
+)
 from ..._core.variable import Variable, bottom, variable
 from ..declare import primitive
 from ..shaping import argsort, fit_to_shape, reshape, transpose, zeros_like
@@ -163,7 +171,9 @@ def assign(x, y, *, path, at):
 def sum_to_shape(z: Any, to: tuple) -> Any:
     """The sum of z over the axes that were broadcast from the shape `to`."""
     lead = z.ndim - len(to)
-    return z.sum(tuple(range(lead)) + tuple([lead + i for i, k in enumerate(to) if k == 1 != z.shape[lead + i]])).reshape(to)
+    return z.sum(
+        tuple(range(lead)) + tuple([lead + i for i, k in enumerate(to) if k == 1 != z.shape[lead + i]])
+    ).reshape(to)
 
 
 @primitive(writes=True, prim=ADD_AT, total=True)
@@ -223,7 +233,8 @@ def scatter_add(r: Any, at: Any, y: Any) -> None:
             "raw int64 at, raw T y, int64 n",
             "raw T r",
             "if (i == 0 || at[i - 1] != at[i]) {"
-            " T s = y[i]; for (long long j = i + 1; j < n && at[j] == at[i]; ++j) s += y[j]; r[at[i]] += s; }",
+            " T s = y[i]; for (long long j = i + 1; j < n && at[j] == at[i]; ++j) s += y[j]; r[at[i]] += s; "
+            "}",
             "tapegrad_segment_add",
         )
     sums = xp.zeros(r.size, r.dtype)
@@ -243,7 +254,9 @@ def _of(base: Any) -> Any:
 def _record_read(tape, prim, inputs, slots, params):
     out = bind(prim, inputs, params)
     y = variable(out, tape, len(tape.records))
-    tape.records.append((pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], setting_copy(params["at"])))
+    tape.records.append(
+        (pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], setting_copy(params["at"]))
+    )
     if y._slot > tape.look:
         tape.grown()
     return y
@@ -351,7 +364,13 @@ def _hand_on(G, owned, k, g, i):
 
 def _pull_assign(G, owned, k, g, i, j, layout, like, where):
     path, at = where
-    if type(g) is np.ndarray and k in owned and (type(at) is int or type(at) is tuple) and not path and g.strides == layout[2]:
+    if (
+        type(g) is np.ndarray
+        and k in owned
+        and (type(at) is int or type(at) is tuple)
+        and not path
+        and g.strides == layout[2]
+    ):
         part = g[at]
         if type(part) is np.float64:  # one number
             if j is not None:
@@ -382,7 +401,13 @@ def _pull_assign(G, owned, k, g, i, j, layout, like, where):
 
 
 def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
-    if type(g) is np.ndarray and j is not None and g.strides == layout[2] and not where[0] and type(where[1]) is np.ndarray:
+    if (
+        type(g) is np.ndarray
+        and j is not None
+        and g.strides == layout[2]
+        and not where[0]
+        and type(where[1]) is np.ndarray
+    ):
         _give(G, owned, j, g[where[1]], like)
         return _hand_on(G, owned, k, g, i)
     if j is not None:

@@ -53,7 +53,9 @@ def _stacked_places(run: Any, stacks: list, params: dict) -> Any:
     """The batching rule: the hidden parts have one more axis, and so do the parts broadcast with them."""
     at, to = params["at"], params["to"]
     rank = max([ndim(x) - 1 for x in stacks] + [np.ndim(i) for i in at if is_array(i)])
-    y = run(*[reshape(x, to=shape(x)[:1] + (1,) * (rank + 1 - ndim(x)) + shape(x)[1:]) for x in stacks], **params)
+    y = run(
+        *[reshape(x, to=shape(x)[:1] + (1,) * (rank + 1 - ndim(x)) + shape(x)[1:]) for x in stacks], **params
+    )
     arrays = [k for k, i in enumerate(at) if not (i is None or i is Ellipsis or type(i) is slice)]
     if arrays[-1] - arrays[0] >= len(arrays):  # NumPy puts the axes of such an index first
         return y
@@ -104,7 +106,8 @@ def agreed(mask: Variable) -> Any:
         told = error
     raise BatchError(
         f"{told.args[0].partition(': a value is asked for')[0]}: "
-        "x[mask] under tg.vmap, with a mask that differs between samples, would have a shape of its own for each; write "
+        "x[mask] under tg.vmap, with a mask that differs between samples, would have a shape of its own for "
+        "each; write "
         "numpy.where(mask, x, 0.0), or x[...] = numpy.where(mask, y, x)"
     )
 
@@ -127,10 +130,18 @@ def axis_and_index(x: Any, at: Any) -> tuple:
     None)."""
     at = at if type(at) is tuple else (at,)
     k = len(at) - 1
-    if k >= ndim(x) or not all([type(i) is slice and i == slice(None) for i in at[:k]]) or not isinstance(at[k], Variable):
+    if (
+        k >= ndim(x)
+        or not all([type(i) is slice and i == slice(None) for i in at[:k]])
+        or not isinstance(at[k], Variable)
+    ):
         return 0, None
     i = primal_of(at[k])
-    return (k, i) if isinstance(i, Variable) and i._trace.visibility != SAMPLED and i._trace.picks(i) else (0, None)
+    return (
+        (k, i)
+        if isinstance(i, Variable) and i._trace.visibility != SAMPLED and i._trace.picks(i)
+        else (0, None)
+    )
 
 
 def _last_writers(run, stacks, params):
@@ -161,14 +172,25 @@ def with_written(x: Any, y: Any, at: Any) -> Any:
     n = element_numbers(x, at)
     size = int(np.prod(shape(x)))
     writer = last_writer(reshape(n, to=(-1,)), size=size)
-    y = reshape(broadcast_to(y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y), to=shape(n)), to=(-1,))
-    new = where(writer >= 0, take_sorted(fit_to_shape(y, shape(y), dtype(x)), np.maximum(writer, 0), 0), reshape(x, to=(-1,)))
+    y = reshape(
+        broadcast_to(y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y), to=shape(n)), to=(-1,)
+    )
+    new = where(
+        writer >= 0,
+        take_sorted(fit_to_shape(y, shape(y), dtype(x)), np.maximum(writer, 0), 0),
+        reshape(x, to=(-1,)),
+    )
     return reshape(new, to=shape(x))
 
 
 def with_added(x: Any, y: Any, at: Any) -> Any:
     """The value of x after numpy.add.at(x, at, y)."""
     n = element_numbers(x, at)
-    y = reshape(broadcast_to(y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y, dtype=dtype(x)), to=shape(n)), to=(-1,))
+    y = reshape(
+        broadcast_to(
+            y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y, dtype=dtype(x)), to=shape(n)
+        ),
+        to=(-1,),
+    )
     size = int(np.prod(shape(x)))
     return x + reshape(taken_back(y, reshape(n, to=(-1,)), 0, (size,)), to=shape(x))

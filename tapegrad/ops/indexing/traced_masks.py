@@ -23,7 +23,12 @@ from .traced_indices import agreed
 
 def is_mask(x: Any, at: Any) -> bool:
     """Is this hidden index one mask for leading axes of x?"""
-    return isinstance(at, Variable) and dtype(at).kind == "b" and 0 < ndim(at) <= ndim(x) and shape(at) == shape(x)[: ndim(at)]
+    return (
+        isinstance(at, Variable)
+        and dtype(at).kind == "b"
+        and 0 < ndim(at) <= ndim(x)
+        and shape(at) == shape(x)[: ndim(at)]
+    )
 
 
 def _first_of_samples(run: Any, stacks: list, params: dict) -> Any:
@@ -65,7 +70,12 @@ def mask_axis(mask: Any, x: Any) -> Any:
 
 def masked_write(x: Any, y: "SelectedElements", at: Any) -> tuple:
     """(value, index) for the write that x[at] = y amounts to."""
-    if y.mask is None or not isinstance(at, Variable) or shape(x)[ndim(at) :] != shape(y.full)[ndim(y.mask) :] or not same_mask(at, y.mask):
+    if (
+        y.mask is None
+        or not isinstance(at, Variable)
+        or shape(x)[ndim(at) :] != shape(y.full)[ndim(y.mask) :]
+        or not same_mask(at, y.mask)
+    ):
         return y.plain_elements(), at
     return where(mask_axis(y.mask, x), y.full, x), Ellipsis
 
@@ -150,12 +160,20 @@ class SelectedElements(np.lib.mixins.NDArrayOperatorsMixin):
         )
 
     def each(self, f: Callable, args: tuple, kwargs: dict) -> "SelectedElements":
-        return SelectedElements(f(*[v.full if type(v) is SelectedElements else v for v in args], **kwargs), self.mask)
+        return SelectedElements(
+            f(*[v.full if type(v) is SelectedElements else v for v in args], **kwargs), self.mask
+        )
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, out: tuple = (), **kwargs: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *args: Any, out: tuple = (), **kwargs: Any
+    ) -> Any:
         first = next((v for v in args if type(v) is SelectedElements), self)
         elementwise = method == "__call__" and ufunc.nout == 1 and ufunc.signature is None and not kwargs
-        if elementwise and all([type(v) is SelectedElements for v in out]) and first.by_elements((*args, *out), kwargs):
+        if (
+            elementwise
+            and all([type(v) is SelectedElements for v in out])
+            and first.by_elements((*args, *out), kwargs)
+        ):
             new = first.each(ufunc, args, kwargs)
             if not out:
                 return new
@@ -216,6 +234,17 @@ def reduction(f: Callable) -> Callable:
 
 for _f in (np.sum, np.mean, np.prod, np.max, np.min, np.any, np.all):
     setattr(SelectedElements, _f.__name__, reduction(_f))
-ELEMENTWISE = frozenset((np.where, np.clip, np.nan_to_num, np.round, np.real, np.imag, np.angle, np.sinc, np.copy))
-NONE = {np.sum: 0, np.prod: 1, np.any: False, np.all: True, np.max: None, np.min: None, np.amax: None, np.amin: None}
+ELEMENTWISE = frozenset(
+    (np.where, np.clip, np.nan_to_num, np.round, np.real, np.imag, np.angle, np.sinc, np.copy)
+)
+NONE = {
+    np.sum: 0,
+    np.prod: 1,
+    np.any: False,
+    np.all: True,
+    np.max: None,
+    np.min: None,
+    np.amax: None,
+    np.amin: None,
+}
 REDUCTIONS = frozenset((*NONE, np.mean))

@@ -50,13 +50,19 @@ def index(at: Any) -> Any:
 def unchanging(at: slice) -> slice:
     """A slice with constant bounds. Bounds that are arrays could change before the view is read."""
     start, stop, step = at.start, at.stop, at.step
-    if (start is None or type(start) is int) and (stop is None or type(stop) is int) and (step is None or type(step) is int):
+    if (
+        (start is None or type(start) is int)
+        and (stop is None or type(stop) is int)
+        and (step is None or type(step) is int)
+    ):
         return at
     return slice(*[None if i is None else operator.index(i) for i in (start, stop, step)])
 
 
 def index_list(at: list) -> list:
-    return [index_list(i) if isinstance(i, list) else values_of(i) if isinstance(i, Variable) else i for i in at]
+    return [
+        index_list(i) if isinstance(i, list) else values_of(i) if isinstance(i, Variable) else i for i in at
+    ]
 
 
 @hook
@@ -68,7 +74,9 @@ def getitem(x: Any, at: Any) -> Any:
         if rank and kind is slice:
             return view(x, ("at", unchanging(at)))
         if not rank and kind is int:
-            raise IndexError(f"a number has no elements: x[i] of shape () ({type(layout_source(x)).__name__})")
+            raise IndexError(
+                f"a number has no elements: x[i] of shape () ({type(layout_source(x)).__name__})"
+            )
         # CuPy returns a view even for one element
         if rank > 1 or (rank and xp(x._base if type(x) is View else x) is not np):
             layout_source(x)[at]  # raises as NumPy does
@@ -158,7 +166,11 @@ def ravel(a, order="C"):
         here = layout_source(a) if isinstance(a, Variable) else a
     elif order == "A" and is_array(here):
         order = "F" if here.flags.f_contiguous else "C"
-    if is_array(here) and order in ("C", "F") and not (here.flags.f_contiguous if order == "F" else here.flags.c_contiguous):
+    if (
+        is_array(here)
+        and order in ("C", "F")
+        and not (here.flags.f_contiguous if order == "F" else here.flags.c_contiguous)
+    ):
         # NumPy copies non-contiguous arrays, even where a view is possible
         return reshape(s.copy(a), (-1,), order)
     return reshape(a, (-1,), order)
@@ -259,7 +271,9 @@ def squeeze(a, axis=None):
     here = shape(a)
     if not here and isinstance(axis, (int, np.integer)) and axis in (0, -1):
         axis = None  # as in NumPy
-    gone = tuple([k for k, size in enumerate(here) if size == 1]) if axis is None else axes_of(axis, len(here))
+    gone = (
+        tuple([k for k, size in enumerate(here) if size == 1]) if axis is None else axes_of(axis, len(here))
+    )
     if any(here[k] != 1 for k in gone):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
     return reshape(a, tuple([size for k, size in enumerate(here) if k not in gone]))
@@ -319,7 +333,13 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     if not isinstance(a, Variable):
         return xp(a).diagonal(a, offset, axis1, axis2)
     here = a._value
-    if type(a) is ArrayVariable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
+    if (
+        type(a) is ArrayVariable
+        and type(here) is np.ndarray
+        and here.ndim == 2
+        and offset == axis1 == 0
+        and axis2 == 1
+    ):
         return diagonal_of(a)
     layout_source(a).diagonal(offset, axis1, axis2)
     return view(a, ("diagonal", (offset, axis1, axis2)))
@@ -333,7 +353,10 @@ def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=Fa
     if not isinstance(x, Variable):
         return xp(x).lib.stride_tricks.sliding_window_view(x, size, axis, subok=subok, writeable=writeable)
     if writeable:
-        raise ArgumentError("sliding_window_view: writeable=True, whose elements share memory with each other: write the array itself")
+        raise ArgumentError(
+            "sliding_window_view: writeable=True, whose elements share memory with each other: write the "
+            "array itself"
+        )
     ix.windows(np.broadcast_to(np.int8(0), dim(x)), size, axis)  # raises as NumPy does
     return view(x, ("windows", (size, axis)))
 
@@ -347,8 +370,16 @@ def as_strided(x, shape=None, strides=None, subok=False, writeable=True):
     strides = np.empty(shape, layout.dtype).strides if strides is None else axis_sizes(strides)
     steps = tuple([s // layout.itemsize for s in strides])
     last = sum([(n - 1) * s for n, s in zip(shape, steps, strict=True) if n])
-    if not layout.flags.c_contiguous or min(strides, default=0) < 0 or any([s % layout.itemsize for s in strides]) or last >= layout.size:
-        raise ArgumentError("as_strided of a tracked array: it is in C order, steps are positive and stay in it; else use x[i]")
+    if (
+        not layout.flags.c_contiguous
+        or min(strides, default=0) < 0
+        or any([s % layout.itemsize for s in strides])
+        or last >= layout.size
+    ):
+        raise ArgumentError(
+            "as_strided of a tracked array: it is in C order, steps are positive and stay in it; else use "
+            "x[i]"
+        )
     y = view(x, ("sliding" if overlaps(shape, strides, layout.itemsize) else "window", (shape, 0, steps)))
     return y if writeable else view(y, ("broadcast", shape))
 
@@ -375,7 +406,11 @@ def imag(val):
         return x.imag
     if dtype(x).kind != "c":
         here = layout_source(x)
-        return handle(xp(x).zeros(here.shape, here.dtype, "F" if here.flags.fnc else "C") if is_array(here) else here.dtype.type(0))
+        return handle(
+            xp(x).zeros(here.shape, here.dtype, "F" if here.flags.fnc else "C")
+            if is_array(here)
+            else here.dtype.type(0)
+        )
     return view(x, ("imag", None)) if is_array(layout_source(x)) else s.imag(x)
 
 
@@ -441,7 +476,10 @@ def array_split(ary, indices_or_sections, axis=0):
 
 @implements(np.split, layout="own")
 def split(ary, indices_or_sections, axis=0):
-    if isinstance(indices_or_sections, (int, np.integer)) and shape(array_like(ary))[axis] % indices_or_sections:
+    if (
+        isinstance(indices_or_sections, (int, np.integer))
+        and shape(array_like(ary))[axis] % indices_or_sections
+    ):
         raise ValueError("array split does not result in an equal division")
     return array_split(ary, indices_or_sections, axis)
 

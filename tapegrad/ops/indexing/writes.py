@@ -30,11 +30,16 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     here = layout_source(x)
     if not is_array(here):
         raise TypeError("a number cannot be written in place")
-    if not here.flags.writeable if xp_of(here) is np else type(x) is View and any(k in ("broadcast", "windows") for k, _ in x._path):
+    if (
+        not here.flags.writeable
+        if xp_of(here) is np
+        else type(x) is View and any(k in ("broadcast", "windows") for k, _ in x._path)
+    ):
         raise ValueError("assignment destination is read-only")
     if type(x) is View and any([kind == "sliding" for kind, _ in x._path]):
         raise AliasError(
-            "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
+            "x[...] = y: the elements of x, a captured view made with other strides, share memory with each "
+            "other; write the array "
             "of which it is a view"
         )
     if type(y) not in HANDLES:  # (`isinstance` would ask a Variable for its class)
@@ -47,7 +52,11 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = layout_source(y) if isinstance(y, Variable) else y
     size = getattr(given, "shape", ())
-    if size and overlaps.lies_in(x, y) and (is_one_mask(at) or len(size) == here.ndim == 1 and here[at].strides != given.strides):
+    if (
+        size
+        and overlaps.lies_in(x, y)
+        and (is_one_mask(at) or len(size) == here.ndim == 1 and here[at].strides != given.strides)
+    ):
         y = overlaps.left_in(x, [y], lambda x, ys: x.__setitem__(at, *ys))
         return write_value(x, y, Ellipsis)
     if size and xp_of(given) is not xp_of(here):
@@ -55,7 +64,9 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     if size != () and size != to and not fits_region(size, to):
         extra = len(size) - len(to)
         if extra > 0 and size[:extra] == (1,) * extra:
-            return write_value(x, s.reshape(y, to=size[extra:]) if isinstance(y, Variable) else y.reshape(size[extra:]), at)
+            return write_value(
+                x, s.reshape(y, to=size[extra:]) if isinstance(y, Variable) else y.reshape(size[extra:]), at
+            )
         raise ShapeError(f"x[...] = y: y has shape {size}, the region written has shape {to}")
     refuse_lost(here.dtype, y, "x[...] = y")
     write(ASSIGN, x, y, at)
@@ -73,7 +84,8 @@ def refuse_lost(to: np.dtype, y: Any, what: str) -> None:
     kind = layout_source(y).dtype.kind
     if to.kind not in "fc" and kind in "fc" and is_tracked(y):
         raise DroppedDerivativeError(
-            f"{what}: x has dtype {to}, so the derivative of y would be lost; make x a float array, or write tapegrad.value(y)"
+            f"{what}: x has dtype {to}, so the derivative of y would be lost; make x a float array, or "
+            f"write tapegrad.value(y)"
         )
     if to.kind == "f" and kind == "c" and is_tracked(y):
         raise DroppedDerivativeError(f"{what}: y is complex and x is real; write y.real, or make x complex")
@@ -85,7 +97,11 @@ def array_beside(x: Any, y: Any) -> Any:
     if is_array(y) or isinstance(y, Variable) and is_array(layout_of(y)):
         return y
     y = array_like(y)
-    return y if xp_of(layout_of(x)) is np else on_device(y if isinstance(y, Variable) else xp_of(layout_of(x)).asarray(y))
+    return (
+        y
+        if xp_of(layout_of(x)) is np
+        else on_device(y if isinstance(y, Variable) else xp_of(layout_of(x)).asarray(y))
+    )
 
 
 @hook
@@ -107,7 +123,8 @@ def target(x: Any, name: str, y: Any) -> bool:
         return True
     if is_tracked(y):
         raise DroppedDerivativeError(
-            f"numpy.{name}: the first argument is a plain array, which cannot hold a derivative; make it with "
+            f"numpy.{name}: the first argument is a plain array, which cannot hold a derivative; make it "
+            f"with "
             "numpy.zeros(n, like=x), or capture it"
         )
     return False
@@ -209,7 +226,9 @@ def fill_diagonal(a, val, wrap=False):
     if not target(a, "fill_diagonal", val):
         return xp_of(a).fill_diagonal(a, values_of(val), wrap)
     if overlaps.lies_in(a, val):
-        return write_value(a, overlaps.left_in(a, [val], lambda x, ys: np.fill_diagonal(x, *ys, wrap)), Ellipsis)
+        return write_value(
+            a, overlaps.left_in(a, [val], lambda x, ys: np.fill_diagonal(x, *ys, wrap)), Ellipsis
+        )
     s = shape(a)
     if len(s) < 2:
         raise ValueError("array must be at least 2-d")

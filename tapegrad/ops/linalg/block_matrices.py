@@ -51,7 +51,12 @@ def gathered(x, *, at, to):
 def _gathered_stacked(run, xs, params):
     (x,), library = xs, xp(xs[0])
     count, at = shape(x)[0], library.asarray(params["at"], dtype=int)
-    return taken_back(reshape(x, to=(count, at.size)), library.broadcast_to(at, (count, at.size)), 1, (count, params["size"]))
+    return taken_back(
+        reshape(x, to=(count, at.size)),
+        library.broadcast_to(at, (count, at.size)),
+        1,
+        (count, params["size"]),
+    )
 
 
 @primitive(shapes=(0,), batch=_gathered_stacked, total=True)

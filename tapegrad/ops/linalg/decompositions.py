@@ -55,7 +55,11 @@ def eigh_of(x, w, v, alike, *, split, lower):
 
 def _eigh_vjp(g, out, need, x, _w, _v, alike, split, lower):
     w, v = out
-    m = None if g[1] is None else quotient(steady(matmul(H(v), g[1]), part="anti"), split_eigenvalues(w, split))
+    m = (
+        None
+        if g[1] is None
+        else quotient(steady(matmul(H(v), g[1]), part="anti"), split_eigenvalues(w, split))
+    )
     if m is not None and hidden(w):
         m = m + unknown(g[1], w)
     if g[0] is not None:
@@ -104,7 +108,8 @@ def eigvalsh(a, UPLO="L"):
 
 
 @implements(scipy.linalg.eigh, layout="asked")
-def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
+def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1,
+check_finite=True,
                subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
     """Generalised problems are reduced with B = L L^H. Type 1: the eigenvectors y of L^-1 A L^-H give v =
     L^-H y with A v = w B v. Those of L^H A L give v = L^-H y with A B v = w v (type 2), or v = L y
@@ -136,7 +141,10 @@ def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
     if by_index is not None:
         return int(by_index[0]), int(by_index[1]) + 1
     if w.ndim != 1:
-        raise ArgumentError("scipy.linalg.eigh: subset_by_value of a batch, whose matrices may have different numbers of eigenvalues in it")
+        raise ArgumentError(
+            "scipy.linalg.eigh: subset_by_value of a batch, whose matrices may have different numbers of "
+            "eigenvalues in it"
+        )
     low, high = (int((w <= v).sum()) for v in by_value)
     return low, high
 
@@ -144,7 +152,15 @@ def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
 @implements(scipy.linalg.eigvalsh)
 def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
                    subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
-    return scipy_eigh(a, b, lower=lower, eigvals_only=True, type=type, subset_by_index=subset_by_index, subset_by_value=subset_by_value)
+    return scipy_eigh(
+        a,
+        b,
+        lower=lower,
+        eigvals_only=True,
+        type=type,
+        subset_by_index=subset_by_index,
+        subset_by_value=subset_by_value,
+    )
 
 
 # --- singular values ---
@@ -245,7 +261,11 @@ def complement(u: Any, w: Any) -> Any:
 
     Functions of the space alone have the right derivative. A basis of several vectors is not unique,
     like eigenvectors of equal eigenvalues: functions of the choice are nan."""
-    free = vector_rotations(zeros_like(real(w[..., 0, :])), None, dtype(w)) if shape(w)[-1] > 1 and is_tracked(u) else None
+    free = (
+        vector_rotations(zeros_like(real(w[..., 0, :])), None, dtype(w))
+        if shape(w)[-1] > 1 and is_tracked(u)
+        else None
+    )
     w = w - matmul(u, matmul(H(u), w))
     w = H(solve_triangular(cholesky(matmul(H(w), w)), H(w), 0, True))
     return w if free is None else matmul(w, free)
@@ -281,7 +301,9 @@ def scipy_svdvals(a, overwrite_a=False, check_finite=True):
 
 
 @implements(scipy.linalg.svd, layout="asked")
-def scipy_svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
+def scipy_svd(
+    a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"
+):
     r = svd(a, full_matrices, compute_uv)
     return tuple(r) if compute_uv else r
 
@@ -346,7 +368,9 @@ def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, chec
     """With pivoting, the order of the columns is found on plain values and is a constant."""
     n, k = shape(a)[-2:]
     if mode not in ("full", "economic", "r") or (mode == "full" and n > k):
-        raise ArgumentError(f"scipy.linalg.qr: mode={mode!r} has no derivative for shape {(n, k)}; use 'economic' or 'r'")
+        raise ArgumentError(
+            f"scipy.linalg.qr: mode={mode!r} has no derivative for shape {(n, k)}; use 'economic' or 'r'"
+        )
     order = ()
     if pivoting:
         order = (scipy.linalg.qr(values_of(a), mode="r", pivoting=True)[1],)
@@ -438,7 +462,10 @@ def lstsq(a, b, rcond=None):
     s = svd(a, compute_uv=False)
     rank = (primal_of(s) > primal_of(limit) * primal_of(s)[:1]).sum()
     if library is np and rank < min(n, k):
-        raise np.linalg.LinAlgError(f"lstsq: the matrix has rank {rank} of {min(n, k)}; without full rank the solution has no derivative")
+        raise np.linalg.LinAlgError(
+            f"lstsq: the matrix has rank {rank} of {min(n, k)}; without full rank the solution has no "
+            f"derivative"
+        )
     if n >= k:
         q, r = qr_of(a)
         x = solve_triangular(r, matmul(H(q), rows))

@@ -54,7 +54,10 @@ class SplittingTrace(Dual, TransparentTrace):
 
     def apply(self, prim, args, params):
         if prim is quotient.prim:
-            (m, m1), (w, w1) = [(a._value, a._slot) if isinstance(a, Variable) and a._trace is self else (a, None) for a in args]
+            (m, m1), (w, w1) = [
+                (a._value, a._slot) if isinstance(a, Variable) and a._trace is self else (a, None)
+                for a in args
+            ]
             return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
         if prim is without_eta.prim:
             return args[0]._value
@@ -185,7 +188,14 @@ def divided(k, size, w, k1=None, w1=None):
     vanish with the gap."""
     library = xp_of(k)
     gap = w[..., None, :] - w[..., :, None]
-    if type(k) is np.ndarray and k.ndim == 2 and k.dtype.kind == "f" and k1 is None and is_simple(w) and not k.diagonal().any():
+    if (
+        type(k) is np.ndarray
+        and k.ndim == 2
+        and k.dtype.kind == "f"
+        and k1 is None
+        and is_simple(w)
+        and not k.diagonal().any()
+    ):
         gap.reshape(-1)[:: len(w) + 1] = 1
         return k / gap
     close, rounding = met(w), 100 * np.finfo(w.dtype).eps * max(w.shape[-1], 10)
@@ -241,7 +251,11 @@ def over_gaps_of(t: tuple, out: Any, w: Any) -> Any:
 
 
 rules(without_eta, lambda g, out, x: without_eta(g), jvp=lambda t, out, x: without_eta(t[0]))
-rules(steady, lambda g, out, x, part: steady(g, part="none"), jvp=lambda t, out, x, part: steady(t[0], part="tangent"))
+rules(
+    steady,
+    lambda g, out, x, part: steady(g, part="none"),
+    jvp=lambda t, out, x, part: steady(t[0], part="tangent"),
+)
 rules(
     over_gaps,
     lambda g, out, k, w: over_gaps(without_eta(g), without_eta(w)),
@@ -269,7 +283,8 @@ def unknown(m, w):
 
 def warn_degenerate():
     warn_user(
-        "a derivative of eigenvectors or singular vectors that does not exist, or that tapegrad cannot find: eigenvalues are "
+        "a derivative of eigenvectors or singular vectors that does not exist, or that tapegrad cannot "
+        "find: eigenvalues are "
         "equal, or the function depends on the sign or phase of a vector; it is nan",
         RuntimeWarning,
     )
@@ -325,7 +340,9 @@ def diagonalising(e: Any, same: Any) -> Any:
     the identity."""
     library = xp_of(e)
     e = library.where(same, e, 0)
-    block = library.cumsum(~library.concatenate([library.ones_like(same[..., :1, 0]), library.diagonal(same, 1, -2, -1)], -1), -1)
+    block = library.cumsum(
+        ~library.concatenate([library.ones_like(same[..., :1, 0]), library.diagonal(same, 1, -2, -1)], -1), -1
+    )
     shift = block * (4 * library.sqrt((abs(e) ** 2).sum((-2, -1))))[..., None]
     r = library.linalg.eigh(e + library.eye(e.shape[-1], dtype=shift.dtype) * shift[..., None, :])[1]
     d = library.diagonal(r, 0, -2, -1)

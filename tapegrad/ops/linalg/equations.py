@@ -65,7 +65,9 @@ def rows_in_order(x):
     order = library.empty(x.shape[:-1], int)
     for i in np.ndindex(*x.shape[:-2]):
         order[i] = (
-            np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0]) if library is np else permutation_of_pivots(pivots_of(x[i]), x.shape[-2])
+            np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0])
+            if library is np
+            else permutation_of_pivots(pivots_of(x[i]), x.shape[-2])
         )
     return order
 
@@ -121,7 +123,10 @@ def lu_factored(a: Any) -> tuple:
 
 def one_matrix(name: str, a: Any) -> None:
     if ndim(a) != 2:
-        raise ShapeError(f"scipy.linalg.{name}: one matrix at a time has derivatives, got shape {shape(a)}; write a loop, or tapegrad.vmap")
+        raise ShapeError(
+            f"scipy.linalg.{name}: one matrix at a time has derivatives, got shape {shape(a)}; write a "
+            f"loop, or tapegrad.vmap"
+        )
 
 
 @implements_special(scipy.linalg.lu)
@@ -188,7 +193,10 @@ def _band_vjp(g, out, need, ab, b, low, up):
 
 
 def times_band(ab, x, low, up):
-    rows = [shift_rows((ab[r] if ndim(x) == 1 else reshape(ab[r], to=(-1, 1))) * x, r - up) for r in range(low + up + 1)]
+    rows = [
+        shift_rows((ab[r] if ndim(x) == 1 else reshape(ab[r], to=(-1, 1))) * x, r - up)
+        for r in range(low + up + 1)
+    ]
     total = rows[0]
     for y in rows[1:]:
         total = total + y
@@ -258,7 +266,9 @@ def cho_solve_banded(cb_and_lower, b, overwrite_b=False, check_finite=True):
     low, up = (u, 0) if lower else (0, u)
     turned = conj(turned_band(cb, low, up))
     first, second = ((cb, low, up), (turned, up, low)) if lower else ((turned, up, low), (cb, low, up))
-    return solve_band(second[0], solve_band(first[0], b, low=first[1], up=first[2]), low=second[1], up=second[2])
+    return solve_band(
+        second[0], solve_band(first[0], b, low=first[1], up=first[2]), low=second[1], up=second[2]
+    )
 
 
 # --- Toeplitz and circulant matrices ---
@@ -288,7 +298,9 @@ def circulant(c):
 @implements_special(scipy.linalg.solve_circulant)
 def solve_circulant(c, b, singular="raise", tol=None, caxis=-1, baxis=0, outaxis=0):
     if ndim(c) != 1 or baxis != 0 or outaxis != 0:
-        raise ArgumentError("scipy.linalg.solve_circulant: with one circulant matrix and the axes in their places only")
+        raise ArgumentError(
+            "scipy.linalg.solve_circulant: with one circulant matrix and the axes in their places only"
+        )
     return solve(circulant(c), b)
 
 
@@ -330,8 +342,12 @@ def plain_problem(name: str, e: Any, s: Any) -> None:
 @primitive()
 def riccati(a, b, q, r, *, discrete, balanced):
     """SciPy's solution of a Riccati equation."""
-    host_only("scipy.linalg.solve_discrete_are" if discrete else "scipy.linalg.solve_continuous_are", a, b, q, r)
-    return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(a, b, q, r, balanced=balanced)
+    host_only(
+        "scipy.linalg.solve_discrete_are" if discrete else "scipy.linalg.solve_continuous_are", a, b, q, r
+    )
+    return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(
+        a, b, q, r, balanced=balanced
+    )
 
 
 @implements_special(scipy.linalg.solve_continuous_are)

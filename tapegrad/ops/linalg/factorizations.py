@@ -33,11 +33,25 @@ from ..declare import axes_of, dtype, implements, linear, ndim, primitive, rules
 from ..elementwise import log
 from ..layouts import laid_as_library
 from ..nondifferentiable import at_users_line, holds_somewhere, warn_user
-from ..products import H, T, column, diagonals, flat_operand, matmul, matrix_batch, row_vector, two_operands, with_diagonals
+from ..products import (
+    H,
+    T,
+    column,
+    diagonals,
+    flat_operand,
+    matmul,
+    matrix_batch,
+    row_vector,
+    two_operands,
+    with_diagonals,
+)
 from ..shaping import conj, copy, imag, imaginary, real, reshape, sum, transpose, zeros_like
 from .hermitian import alike_of, as_read, hermitian, symmetric, to_read
 
-TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
+TRSM = {
+    np.dtype(c): getattr(blas, c_name + "trsm")
+    for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))
+}
 SMALL_MATRIX_ORDER = 32  # for matrices up to this order, NumPy's checks take longer than LAPACK
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
@@ -85,9 +99,14 @@ def finite_checked(function: Callable, ours: Callable) -> Callable:
     def run(*args, **kwargs):
         if OPEN.hiding:
             if check is not None and kwargs.get("check_finite", True):
-                args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
+                args, kwargs = (
+                    [finite_parts(a) for a in args],
+                    {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()},
+                )
             return ours(*args, **kwargs)
-        theirs = lambda: at_users_line(function, *map(plain_matrix, args), **{k: plain_matrix(v) for k, v in kwargs.items()})
+        theirs = lambda: at_users_line(
+            function, *map(plain_matrix, args), **{k: plain_matrix(v) for k, v in kwargs.items()}
+        )
         if not is_finite((*args, kwargs.get("b"))):
             theirs()
             return ours(*args, **kwargs)
@@ -165,7 +184,11 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     if not unit_diagonal:
         s = np.vdot(x, x).real
         if s - s != 0 and not a.diagonal().all():
-            raise np.linalg.LinAlgError(_singular("solve_triangular", f"element {int(np.argmin(a.diagonal() != 0))} of its diagonal is 0"))
+            raise np.linalg.LinAlgError(
+                _singular(
+                    "solve_triangular", f"element {int(np.argmin(a.diagonal() != 0))} of its diagonal is 0"
+                )
+            )
     return x[0] if b.ndim == 1 else x.T
 
 
@@ -182,7 +205,9 @@ def _solve_triangular(a, b, trans, lower, unit_diagonal):
         b = b[:, None]
     n = a.shape[-1]
     if b.ndim < 2 or b.shape[-2] != n:
-        raise ShapeError(f"solve_triangular: shapes {a.shape} and {b.shape[: -1 if vector else None]} do not fit together")
+        raise ShapeError(
+            f"solve_triangular: shapes {a.shape} and {b.shape[: -1 if vector else None]} do not fit together"
+        )
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a = library.broadcast_to(a, lead + a.shape[-2:])
     b = library.broadcast_to(b, lead + b.shape[-2:])
@@ -191,7 +216,8 @@ def _solve_triangular(a, b, trans, lower, unit_diagonal):
         x = library.zeros(b.shape, d)
     elif library is not np:
         x = cupyx_linalg().solve_triangular(
-            library.ascontiguousarray(a).astype(d, copy=False), library.ascontiguousarray(b).astype(d, copy=False),
+            library.ascontiguousarray(a).astype(d, copy=False), library.ascontiguousarray(b).astype(d,
+            copy=False),
             trans=trans, lower=lower, unit_diagonal=unit_diagonal,
         )  # fmt: skip
     elif n < LOOP:
@@ -205,7 +231,9 @@ def _solve_triangular(a, b, trans, lower, unit_diagonal):
             x = np.linalg.solve(m, b).astype(d, copy=False)
         except np.linalg.LinAlgError:
             diagonal = np.diagonal(a, 0, -2, -1)
-            raise np.linalg.LinAlgError(_singular("solve_triangular" + first_bad(diagonal.all(-1)), "its diagonal has a 0")) from None
+            raise np.linalg.LinAlgError(
+                _singular("solve_triangular" + first_bad(diagonal.all(-1)), "its diagonal has a 0")
+            ) from None
     else:
         x = np.empty(b.shape, d)
         for i in np.ndindex(*lead):
@@ -260,7 +288,12 @@ rules(solve_triangular, joint=_triangular_vjp, jvp=_triangular_jvp)
 @primitive(holomorphic=False, batch="matrix", known_as="cholesky")
 def cholesky_lower(x):
     """The lower factor L of a Hermitian positive definite matrix, x = L L^H."""
-    if type(x) is ndarray and x.dtype is F8 and x.ndim == 2 and 0 < len(x) == x.shape[1] <= SMALL_MATRIX_ORDER:
+    if (
+        type(x) is ndarray
+        and x.dtype is F8
+        and x.ndim == 2
+        and 0 < len(x) == x.shape[1] <= SMALL_MATRIX_ORDER
+    ):
         L, failed = dpotrf(x, 1)
         if failed:
             raise not_positive_definite(x)
@@ -300,7 +333,8 @@ def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
     else:
         member, smallest = "a matrix", "it failed once"
     return NotPositiveDefiniteError(
-        f"cholesky: {member} {x.shape[-2:]} is not positive definite: {smallest}; check the parameters that it is built from, "
+        f"cholesky: {member} {x.shape[-2:]} is not positive definite: {smallest}; check the parameters that "
+        f"it is built from, "
         "or add a small multiple of the identity"
     )
 
@@ -324,7 +358,13 @@ def _cholesky_vjp(g, out, x):
     """With dL = L halved(L^-1 dA L^-H), the cotangent is L^-H S L^-1, where S is the Hermitian part of
     halved(L^H g)."""
     alike = alike_of(x)
-    if type(g) is type(out) is ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
+    if (
+        type(g) is type(out) is ndarray
+        and g.ndim == 2
+        and g.dtype is out.dtype
+        and out.dtype.kind == "f"
+        and out.size
+    ):
         u, trsm = out.T, dtrsm if out.dtype is F8 else TRSM[out.dtype]
         m = u.dot(g)
         s = where(mask_of(*m.shape, True, False), m, m.T)  # 2 S: the lower triangle of m, mirrored
@@ -333,7 +373,11 @@ def _cholesky_vjp(g, out, x):
     return to_read(solve_triangular(out, H(solve_triangular(out, s, 2, True)), 2, True), alike)
 
 
-rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sandwich(out, as_read(t[0], symmetric(x))))))
+rules(
+    cholesky_lower,
+    _cholesky_vjp,
+    jvp=lambda t, out, x: matmul(out, halved(sandwich(out, as_read(t[0], symmetric(x))))),
+)
 
 
 @implements(np.linalg.cholesky)
@@ -389,7 +433,9 @@ def solve_matrix(a, b):
         if b.ndim == 1:
             return solve_matrix.prim.run(a, b[:, None])[..., 0]
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        return library.linalg.solve(library.broadcast_to(a, lead + a.shape[-2:]), library.broadcast_to(b, lead + b.shape[-2:]))
+        return library.linalg.solve(
+            library.broadcast_to(a, lead + a.shape[-2:]), library.broadcast_to(b, lead + b.shape[-2:])
+        )
     try:
         return np.linalg.solve(a, b)
     except np.linalg.LinAlgError as error:
@@ -442,7 +488,12 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 def solve(a, b):
     p = a._value if type(a) is ArrayVariable else layout_of(a)
     q = b._value if type(b) is ArrayVariable else layout_of(b)
-    if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
+    if (
+        type(p) is type(q) is np.ndarray
+        and p.ndim == 2
+        and 0 < q.ndim < 3
+        and p.shape[0] == p.shape[1] == q.shape[0]
+    ):
         return solve_matrix(a, b)  # nothing to rearrange; the result is in C order for any operands
     return solve_batches(a, b)
 
@@ -452,7 +503,9 @@ def _solve_batches(a, b):
     s = check_square("solve", a)
     vector = ndim(b) == 1
     if ndim(b) == 0 or shape(b)[-1 if vector else -2] != s[-1]:
-        raise ShapeError(f"solve: shapes {s} and {shape(b)} do not fit together (b is a vector only if it has one axis)")
+        raise ShapeError(
+            f"solve: shapes {s} and {shape(b)} do not fit together (b is a vector only if it has one axis)"
+        )
     return solve_matrix(a, b)
 
 
@@ -460,11 +513,22 @@ solve_batches = laid_as_library(np.linalg.solve, _solve_batches, False)
 
 
 @implements(scipy.linalg.solve)
-def scipy_solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=True, assume_a=None, transposed=False):
+def scipy_solve(
+    a,
+    b,
+    lower=False,
+    overwrite_a=False,
+    overwrite_b=False,
+    check_finite=True,
+    assume_a=None,
+    transposed=False,
+):
     """`assume_a` tells which part of the matrix is read. "pos" uses Cholesky, all others the general
     algorithm."""
     if transposed and dtype(a).kind == "c":
-        raise ArgumentError("scipy.linalg.solve: transposed=True of a complex matrix is not supported; transpose it")
+        raise ArgumentError(
+            "scipy.linalg.solve: transposed=True of a complex matrix is not supported; transpose it"
+        )
     if assume_a in ("pos", "positive definite"):
         return told(cho_solve((cholesky(a), True) if lower else (cholesky(a, upper=True), False), b), a)
     a = as_assumed(a, assume_a, lower)
@@ -480,7 +544,9 @@ def estimators(kind: np.dtype) -> list:
 def reciprocal_condition(x):
     """LAPACK's estimate, by the 1-norm."""
     getrf, gecon = estimators(x.dtype)
-    return np.reshape([gecon(getrf(m)[0], abs(m).sum(0).max())[0] for m in x.reshape(-1, *x.shape[-2:])], x.shape[:-2])
+    return np.reshape(
+        [gecon(getrf(m)[0], abs(m).sum(0).max())[0] for m in x.reshape(-1, *x.shape[-2:])], x.shape[:-2]
+    )
 
 
 def told(y: Any, a: Any) -> Any:
@@ -514,8 +580,12 @@ def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
 def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
     if assume_a in ("pos", "positive definite"):
         return scipy_solve(a, xp(a).eye(check_square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
-    if assume_a in ("tridiagonal", "banded") or (assume_a == "diagonal" and (a != as_assumed(a, assume_a, lower)).any()):
-        raise ArgumentError(f"scipy.linalg.inv: assume_a={assume_a!r} is not supported, or not true of this matrix")
+    if assume_a in ("tridiagonal", "banded") or (
+        assume_a == "diagonal" and (a != as_assumed(a, assume_a, lower)).any()
+    ):
+        raise ArgumentError(
+            f"scipy.linalg.inv: assume_a={assume_a!r} is not supported, or not true of this matrix"
+        )
     a = as_assumed(a, assume_a, lower)
     return told(inv(a), a)
 
@@ -598,7 +668,11 @@ def svd_of_finite(x: Any, full_matrices: bool) -> tuple:
         return tuple(svd(x, full_matrices=full_matrices))
     bad = ~np.isfinite(x).all((-2, -1), keepdims=True)
     u, s, vh = svd(np.where(bad, 0, x), full_matrices=full_matrices)
-    return np.where(bad, u.dtype.type(np.nan), u), np.where(bad[..., 0], s.dtype.type(np.nan), s), np.where(bad, u.dtype.type(np.nan), vh)
+    return (
+        np.where(bad, u.dtype.type(np.nan), u),
+        np.where(bad[..., 0], s.dtype.type(np.nan), s),
+        np.where(bad, u.dtype.type(np.nan), vh),
+    )
 
 
 def product_of_others(s):
@@ -615,7 +689,13 @@ def _third(x: Any, e: Any, g: Any) -> Any:
     X = inv(x)
     E, G = matmul(X, e), matmul(X, g)
     EG, a, b = matmul(E, G), as_matrices(trace_of(E)), as_matrices(trace_of(G))
-    m = (a * b - as_matrices(trace_of(EG))) * X - b * matmul(E, X) - a * matmul(G, X) + matmul(EG, X) + matmul(matmul(G, E), X)
+    m = (
+        (a * b - as_matrices(trace_of(EG))) * X
+        - b * matmul(E, X)
+        - a * matmul(G, X)
+        + matmul(EG, X)
+        + matmul(matmul(G, E), X)
+    )
     return as_matrices(det(x)) * T(m)
 
 
@@ -633,9 +713,18 @@ def traced_factor(c: Any, t: Any) -> Any:
     return sum(c * t, (ndim(c) - 2, ndim(c) - 1))
 
 
-rules(det, lambda g, out, x: as_matrices(g) * cofactor(x), jvp=lambda t, out, x: traced_factor(cofactor(x), t[0]))
+rules(
+    det,
+    lambda g, out, x: as_matrices(g) * cofactor(x),
+    jvp=lambda t, out, x: traced_factor(cofactor(x), t[0]),
+)
 rules(cofactor, lambda g, out, x: cofactor_slope(x, g), jvp=lambda t, out, x: cofactor_slope(x, t[0]))
-rules(cofactor_slope, lambda g, out, x, e: _third(x, e, g), lambda g, out, x, e: cofactor_slope(x, g), jvp=_slope_jvp)
+rules(
+    cofactor_slope,
+    lambda g, out, x, e: _third(x, e, g),
+    lambda g, out, x, e: cofactor_slope(x, g),
+    jvp=_slope_jvp,
+)
 
 
 @primitive(multi=2, batch="matrix", total=True, known_as="slogdet")

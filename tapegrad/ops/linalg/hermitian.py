@@ -101,7 +101,11 @@ def _parts(x: Any, lower: bool) -> tuple:
     """(library, x^H, mask of the triangle that is read without its diagonal, mask of the other one)."""
     library = xp_of(x)
     mask = library.tri(x.shape[-1], k=-1, dtype=bool)
-    return (library, x.swapaxes(-1, -2).conj(), mask, mask.T) if lower else (library, x.swapaxes(-1, -2).conj(), mask.T, mask)
+    return (
+        (library, x.swapaxes(-1, -2).conj(), mask, mask.T)
+        if lower
+        else (library, x.swapaxes(-1, -2).conj(), mask.T, mask)
+    )
 
 
 @primitive(holomorphic=False, batch="matrix", total=True)

@@ -59,7 +59,10 @@ def eigen_start(name: str, a: Any) -> tuple:
         return w, v * reshape(apart(w), to=(*shape(w)[:-1], 1, 1))
     known = seen(apart(w))
     if known is not None and np.isnan(known).any():
-        raise SingularError(f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write eigh")
+        raise SingularError(
+            f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write "
+            f"eigh"
+        )
     return w, v
 
 
@@ -75,7 +78,10 @@ def eig(a):
     if dtype(v0).kind == "c":
         size = absolute(v0)
         largest = argmax(size, -2)
-        first, was = [sum(select(xp(v0).arange(shape(v0)[-1])[:, None] == row_vector(largest), x, 0.0 * x), -2) for x in (v, v0)]
+        first, was = [
+            sum(select(xp(v0).arange(shape(v0)[-1])[:, None] == row_vector(largest), x, 0.0 * x), -2)
+            for x in (v, v0)
+        ]
         v = v * row_vector(conj(first) / absolute(first) * was / absolute(was))
     return EigResult(w, v)
 
@@ -86,9 +92,20 @@ def eigvals(a):
 
 
 @implements_special(scipy.linalg.eig)
-def scipy_eig(a, b=None, left=False, right=True, overwrite_a=False, overwrite_b=False, check_finite=True, homogeneous_eigvals=False):
+def scipy_eig(
+    a,
+    b=None,
+    left=False,
+    right=True,
+    overwrite_a=False,
+    overwrite_b=False,
+    check_finite=True,
+    homogeneous_eigvals=False,
+):
     if left or homogeneous_eigvals:
-        raise ArgumentError("scipy.linalg.eig: left= and homogeneous_eigvals= are not supported on a tracked Variable")
+        raise ArgumentError(
+            "scipy.linalg.eig: left= and homogeneous_eigvals= are not supported on a tracked Variable"
+        )
     w, v = eig(a if b is None else solve(b, a))
     return (w + 0j, v) if right else w + 0j
 
@@ -96,7 +113,9 @@ def scipy_eig(a, b=None, left=False, right=True, overwrite_a=False, overwrite_b=
 @implements_special(scipy.linalg.eigvals)
 def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_eigvals=False):
     if homogeneous_eigvals:
-        raise ArgumentError("scipy.linalg.eigvals: homogeneous_eigvals= is not supported on a tracked Variable")
+        raise ArgumentError(
+            "scipy.linalg.eigvals: homogeneous_eigvals= is not supported on a tracked Variable"
+        )
     return eigvals(a if b is None else solve(b, a)) + 0j
 
 
@@ -105,7 +124,10 @@ def selected_eigenvalues(name: str, select: Any, select_range: Any) -> slice:
     if select in ("i", "index", 2):
         return slice(int(select_range[0]), int(select_range[1]) + 1)
     if select not in ("a", "all", 0):
-        raise ArgumentError(f"scipy.linalg.{name}: select={select!r} is not supported on a tracked Variable; take a part of all of them")
+        raise ArgumentError(
+            f"scipy.linalg.{name}: select={select!r} is not supported on a tracked Variable; take a part of "
+            f"all of them"
+        )
     return slice(None)
 
 
@@ -127,7 +149,9 @@ def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callab
         return eigvalsh(a)[part]
     w, v = eigh(a)
     v = v[:, part]
-    return w[part], v * turns(primal_of(v), *[primal_of(x) for x in of], theirs=theirs, settings=tuple(settings.items()))
+    return w[part], v * turns(
+        primal_of(v), *[primal_of(x) for x in of], theirs=theirs, settings=tuple(settings.items())
+    )
 
 
 @implements_special(scipy.linalg.eigh_tridiagonal)
@@ -140,13 +164,16 @@ def eigh_tridiagonal(
 
 
 @implements_special(scipy.linalg.eigvalsh_tridiagonal)
-def eigvalsh_tridiagonal(d, e, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto"):
+def eigvalsh_tridiagonal(
+    d, e, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto"
+):
     return eigh_tridiagonal(d, e, True, select, select_range)
 
 
 @implements_special(scipy.linalg.eig_banded)
 def eig_banded(
-    a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0, check_finite=True
+    a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0,
+    check_finite=True
 ):  # fmt: skip
     part, u = selected_eigenvalues("eig_banded", select, select_range), shape(a_band)[0] - 1
     a = from_band(whole_band(a_band, lower), u, u)
@@ -155,7 +182,9 @@ def eig_banded(
 
 
 @implements_special(scipy.linalg.eigvals_banded)
-def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True):
+def eigvals_banded(
+    a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True
+):
     return eig_banded(a_band, lower, True, select=select, select_range=select_range)
 
 
@@ -167,7 +196,10 @@ def full_rank(name: str, s: Any, rcond: Any) -> None:
     known = seen(primal_of(s))
     least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
     if known is not None and known.size and known.min() <= least * known.max():
-        raise SingularError(f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension nearby")
+        raise SingularError(
+            f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension "
+            f"nearby"
+        )
 
 
 @implements_special(scipy.linalg.orth)
@@ -205,7 +237,10 @@ def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
     """a = r q, from the QR factors of the reversed matrix, with SciPy's signs."""
     n, k = shape(a)
     if mode not in ("full", "economic", "r") or n > k or (mode != "economic" and n < k):
-        raise ArgumentError(f"scipy.linalg.rq: mode={mode!r} of shape {(n, k)} has no derivative; a square matrix has, or mode='economic'")
+        raise ArgumentError(
+            f"scipy.linalg.rq: mode={mode!r} of shape {(n, k)} has no derivative; a square matrix has, or "
+            f"mode='economic'"
+        )
     q, r = qr(H(a[::-1]))
     r, q = H(r)[::-1, ::-1], H(q)[::-1]
     turn = signs_of_rq(primal_of(a), primal_of(r))
@@ -280,8 +315,15 @@ def expm_frechet(A, E, method=None, compute_expm=True, check_finite=True):
 @implements_special(scipy.linalg.pinvh)
 def pinvh(a, atol=None, rtol=None, lower=True, return_rank=False, check_finite=True):
     if atol is not None or return_rank or not lower:
-        raise ArgumentError("scipy.linalg.pinvh: atol=, lower=False and return_rank= are not supported; symmetrise, and write pinv")
-    return pinv(a, None, True, rtol=rtol) if rtol is not None else pinv(a, max(shape(a)) * np.finfo(dtype(a)).eps, True)
+        raise ArgumentError(
+            "scipy.linalg.pinvh: atol=, lower=False and return_rank= are not supported; symmetrise, and "
+            "write pinv"
+        )
+    return (
+        pinv(a, None, True, rtol=rtol)
+        if rtol is not None
+        else pinv(a, max(shape(a)) * np.finfo(dtype(a)).eps, True)
+    )
 
 
 @implements_special(scipy.linalg.polar)
@@ -291,7 +333,9 @@ def polar(a, side="right"):
         raise ValueError("side must be either 'right' or 'left'")
     n, k = shape(a)
     if (n < k) if side == "right" else (k < n):
-        raise ArgumentError(f"scipy.linalg.polar: side={side!r} of shape {(n, k)} has a singular p: take the other side")
+        raise ArgumentError(
+            f"scipy.linalg.polar: side={side!r} of shape {(n, k)} has a singular p: take the other side"
+        )
     if side == "right":
         p = root_of(matmul(H(a), a))
         return H(solve(H(p), H(a))), p

@@ -37,7 +37,9 @@ def _p_unit(x, out, p, axis, keepdims):
     every further derivative too."""
     high = {size: abs(np.log2(high)) * 2 for size, (low, high) in BOUNDS.items()}
     bounds = {size: (2.0 ** -(e / (abs(p) + 1)), 2.0 ** (e / (abs(p) + 1))) for size, e in high.items()}
-    y, length, zero = direction(x, out, axis, keepdims, lambda y: p_length(y, p=p, axis=axis, keepdims=True), bounds)
+    y, length, zero = direction(
+        x, out, axis, keepdims, lambda y: p_length(y, p=p, axis=axis, keepdims=True), bounds
+    )
     u = phase_of(y) if dtype(y).kind == "c" else sign(y)
     return u * power(absolute(y) / length, p - 1), zero
 
@@ -88,7 +90,13 @@ def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
         return extreme(sum(absolute(x), summed, True), (summed, rest), keepdims=keepdims)
     if order in ("nuc", 2, -2):
         s = svdvals(_last(x, i, j))
-        r = sum(s, ndim(s) - 1) if order == "nuc" else amax(s, ndim(s) - 1) if order == 2 else amin(s, ndim(s) - 1)
+        r = (
+            sum(s, ndim(s) - 1)
+            if order == "nuc"
+            else amax(s, ndim(s) - 1)
+            if order == 2
+            else amin(s, ndim(s) - 1)
+        )
         if keepdims:
             r = reshape(r, to=tuple([1 if k in axes else d for k, d in enumerate(shape(x))]))
         return r
@@ -216,7 +224,9 @@ def _host(name, f, a):
         raise ArgumentError(f"{name}: CuPy has no such function; use eigh for Hermitian matrices")
     stack = a.ndim > 2 and SCIPY < (1, 17)  # which takes single matrices only
     y = np.reshape([f(m) for m in a.reshape(-1, *a.shape[-2:])], a.shape) if stack else at_users_line(f, a)
-    return y if a.dtype.kind == "c" or y.dtype.kind != "c" else y.astype(np.result_type(a.dtype, np.complex64))
+    return (
+        y if a.dtype.kind == "c" or y.dtype.kind != "c" else y.astype(np.result_type(a.dtype, np.complex64))
+    )
 
 
 # Their derivatives are found from the result, not from A. Near a branch cut, A may lie on either side,
@@ -284,13 +294,17 @@ def log_slope(y: Any, e: Any) -> Any:
     return total * 2.0**k
 
 
-rules(root_of, lambda g, out, A: sylvester(T(out), T(out), g), jvp=lambda t, out, A: sylvester(out, out, t[0]))
+rules(
+    root_of, lambda g, out, A: sylvester(T(out), T(out), g), jvp=lambda t, out, A: sylvester(out, out, t[0])
+)
 rules(log_of, lambda g, out, A: log_slope(T(out), g), jvp=lambda t, out, A: log_slope(out, t[0]))
 
 
 def without_estimate(name: str, disp: Any) -> None:
     if disp is not None and not disp:
-        raise ArgumentError(f"scipy.linalg.{name}: disp=False, an estimate of the error as a second result, is not supported")
+        raise ArgumentError(
+            f"scipy.linalg.{name}: disp=False, an estimate of the error as a second result, is not supported"
+        )
 
 
 @implements(scipy.linalg.sqrtm)

@@ -46,7 +46,9 @@ def eigenvectors(name: str, a: Any, t: np.ndarray, z: np.ndarray) -> Any:
     w, n = np.diagonal(t), len(t)
     gaps = abs(w[:, None] - w) + np.eye(n) * (1.0 + abs(w).max(initial=0.0))
     if (gaps <= 1e-12 * abs(w).max(initial=0.0)).any():
-        raise SingularError(f"scipy.linalg.{name}: two eigenvalues are equal, and the factors have no derivative")
+        raise SingularError(
+            f"scipy.linalg.{name}: two eigenvalues are equal, and the factors have no derivative"
+        )
     v = np.eye(n, dtype=t.dtype)
     for k in range(1, n):
         v[:k, k] = scipy.linalg.solve_triangular(t[:k, :k] - w[k] * np.eye(k), -t[:k, k])
@@ -108,7 +110,10 @@ def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_fini
 def generalised(name: str, a: Any, b: Any, found: tuple) -> tuple:
     aa, bb, q, z = found
     if aa.dtype.kind != "c" and block_starts(aa):
-        raise ArgumentError(f"scipy.linalg.{name}: of complex eigenvalues with output='real' has no derivative; write output='complex'")
+        raise ArgumentError(
+            f"scipy.linalg.{name}: of complex eigenvalues with output='real' has no derivative; write "
+            f"output='complex'"
+        )
     t = np.linalg.solve(bb, aa)
     z = rotate_columns(qr(eigenvectors(name, solve(b, a), np.triu(t), z)).Q, z)
     q = rotate_columns(qr(matmul(b, z)).Q, q)
@@ -234,9 +239,15 @@ def placed_block(x: Any, i: int, j: int, n: int) -> Any:
 
 def halves(x: Any, p: Any, q: Any) -> tuple:
     """The four blocks of x, which must be square and of equal size."""
-    blocks = tuple(x) if p is None and q is None and isinstance(x, (list, tuple)) else (x[:p, :q], x[:p, q:], x[p:, :q], x[p:, q:])
+    blocks = (
+        tuple(x)
+        if p is None and q is None and isinstance(x, (list, tuple))
+        else (x[:p, :q], x[:p, q:], x[p:, :q], x[p:, q:])
+    )
     if len({shape(b) for b in blocks}) > 1 or shape(blocks[0])[0] != shape(blocks[0])[1]:
-        raise ArgumentError("scipy.linalg.cossin: with four blocks that are square, of one size, only on a tracked Variable")
+        raise ArgumentError(
+            "scipy.linalg.cossin: with four blocks that are square, of one size, only on a tracked Variable"
+        )
     return blocks
 
 

@@ -70,15 +70,30 @@ def abs_scaled(x: Any, n: int, f: Any) -> Any:
     return xp.where(moderate, _by_order(y, n, f.i0, f.i1, 1.0) * xp.exp(-abs(y)), b).astype(x.dtype)
 
 
-rules(bessel_j, lambda g, out, x, n: g * (0.5 * (bessel_j(x, n=n - 1) - bessel_j(x, n=n + 1)) if n else -bessel_j(x, n=1)), jvp=same)
-rules(bessel_i, lambda g, out, x, n: g * (0.5 * (bessel_i(x, n=n - 1) + bessel_i(x, n=n + 1)) if n else bessel_i(x, n=1)), jvp=same)
+rules(
+    bessel_j,
+    lambda g, out, x, n: (
+        g * (0.5 * (bessel_j(x, n=n - 1) - bessel_j(x, n=n + 1)) if n else -bessel_j(x, n=1))
+    ),
+    jvp=same,
+)
+rules(
+    bessel_i,
+    lambda g, out, x, n: g * (0.5 * (bessel_i(x, n=n - 1) + bessel_i(x, n=n + 1)) if n else bessel_i(x, n=1)),
+    jvp=same,
+)
 
 
 def bessel_terms(n: int, signum: float) -> tuple:
     """Coefficients in 1 / x of the square root of x times exp(-x) I_n(x) (signum -1) or exp(x) K_n(x)
     (1)."""
     first = math.sqrt(0.5 / math.pi) if signum < 0 else math.sqrt(math.pi / 2)
-    return tuple([first * math.prod([signum * (4 * n * n - (2 * j - 1) ** 2) / (8 * j) for j in range(1, k + 1)]) for k in range(16)])
+    return tuple(
+        [
+            first * math.prod([signum * (4 * n * n - (2 * j - 1) ** 2) / (8 * j) for j in range(1, k + 1)])
+            for k in range(16)
+        ]
+    )
 
 
 def _slope_beyond(x: Any, n: int, signum: float, near: Any) -> Any:
@@ -165,4 +180,8 @@ rules(y1, lambda g, out, x: times0(g, y0(x) - out / x), jvp=same)
 rules(k0, lambda g, out, x: -times0(g, k1(x)), jvp=same)
 rules(k1, lambda g, out, x: -times0(g, k0(x) + out / x), jvp=same)
 rules(k0e, lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))), jvp=same)
-rules(k1e, lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)), jvp=same)
+rules(
+    k1e,
+    lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)),
+    jvp=same,
+)

@@ -45,7 +45,10 @@ def bessel_k_moment(v, z, *, n, m):
         end = np.arccosh(1.0 + (50.0 + w * end) / x)
     t = (end / INTEGRAL_STEPS)[..., None] * np.arange(INTEGRAL_STEPS + 1)
     fall = -2.0 * np.sinh(0.5 * t) ** 2
-    part = 0.5 * (np.exp(x[..., None] * fall + w[..., None] * t) + (-1) ** m * np.exp(x[..., None] * fall - w[..., None] * t))
+    part = 0.5 * (
+        np.exp(x[..., None] * fall + w[..., None] * t)
+        + (-1) ** m * np.exp(x[..., None] * fall - w[..., None] * t)
+    )
     f = part * fall**n * t**m
     y = (f.sum(-1) - 0.5 * f[..., 0]) * (end / INTEGRAL_STEPS)
     y = np.where(np.asarray(v) < 0, (-1) ** m * y, y)
@@ -88,7 +91,12 @@ def order_derivative_term(v, n, wave, part):
     """The derivative of order n with respect to v of wave(pi v) times an integral. The integral's
     derivative of order k is (-1)^k part(k)."""
     return sum(
-        math.comb(n, k) * math.pi ** (n - k) * wave(math.pi * v + 0.5 * math.pi * (n - k)) * (-1) ** k * part(k) for k in range(n + 1)
+        math.comb(n, k)
+        * math.pi ** (n - k)
+        * wave(math.pi * v + 0.5 * math.pi * (n - k))
+        * (-1) ** k
+        * part(k)
+        for k in range(n + 1)
     )
 
 
@@ -102,27 +110,46 @@ def by_series(v, z, n, signum):
         size = np.exp((2 * k + v) * low - sp.gammaln(at) - math.lgamma(k + 1.0))
         mean = low - sp.digamma(at)
         moments = sum(
-            math.comb(n, j) * mean ** (n - j) * central_moment(lambda i, _, at=at: -sp.polygamma(i - 1, at), j) for j in range(n + 1)
+            math.comb(n, j)
+            * mean ** (n - j)
+            * central_moment(lambda i, _, at=at: -sp.polygamma(i - 1, at), j)
+            for j in range(n + 1)
         )
         total = total + signum**k * size * moments
     return total
 
 
 def j_by_integral(v, z, n):
-    angles = over_angles(v, z, lambda a: a**n * np.cos(v[..., None] * a - z[..., None] * np.sin(a) + 0.5 * math.pi * n))
+    angles = over_angles(
+        v, z, lambda a: a**n * np.cos(v[..., None] * a - z[..., None] * np.sin(a) + 0.5 * math.pi * n)
+    )
     return (angles - order_derivative_term(v, n, np.sin, lambda k: over_line(v, z, k, np.sinh))) / math.pi
 
 
 def y_by_integral(v, z, n):
-    angles = over_angles(v, z, lambda a: (-a) ** n * np.sin(z[..., None] * np.sin(a) - v[..., None] * a + 0.5 * math.pi * n))
-    return (angles - over_line(-v, z, n, np.sinh) - order_derivative_term(v, n, np.cos, lambda k: over_line(v, z, k, np.sinh))) / math.pi
+    angles = over_angles(
+        v, z, lambda a: (-a) ** n * np.sin(z[..., None] * np.sin(a) - v[..., None] * a + 0.5 * math.pi * n)
+    )
+    return (
+        angles
+        - over_line(-v, z, n, np.sinh)
+        - order_derivative_term(v, n, np.cos, lambda k: over_line(v, z, k, np.sinh))
+    ) / math.pi
 
 
 def i_by_integral(v, z, n):
     angles = over_angles(
-        v, z, lambda a: a**n * np.exp(-2.0 * z[..., None] * np.sin(0.5 * a) ** 2) * np.cos(v[..., None] * a + 0.5 * math.pi * n)
+        v,
+        z,
+        lambda a: (
+            a**n
+            * np.exp(-2.0 * z[..., None] * np.sin(0.5 * a) ** 2)
+            * np.cos(v[..., None] * a + 0.5 * math.pi * n)
+        ),
     )
-    return (angles - order_derivative_term(v, n, np.sin, lambda k: over_line(v, z, k, lambda t: np.cosh(t) + 1.0))) / math.pi
+    return (
+        angles - order_derivative_term(v, n, np.sin, lambda k: over_line(v, z, k, lambda t: np.cosh(t) + 1.0))
+    ) / math.pi
 
 
 def series_or_integral(v, z, n, first, signum, integral, scale):
@@ -137,7 +164,14 @@ def series_or_integral(v, z, n, first, signum, integral, scale):
 def bessel_j_order(v, z, *, n):
     """The derivative of order n > 0 of J_v(z) with respect to v."""
     w, x, ok = arrays(v, z)
-    return nan_unless(series_or_integral(w, x, n, (w > -1.0) & (x * x < 48.0 * (w + 1.0)), -1.0, j_by_integral, np.ones_like), ok, v, z)
+    return nan_unless(
+        series_or_integral(
+            w, x, n, (w > -1.0) & (x * x < 48.0 * (w + 1.0)), -1.0, j_by_integral, np.ones_like
+        ),
+        ok,
+        v,
+        z,
+    )
 
 
 @primitive(batch="elementwise")
@@ -150,24 +184,37 @@ def bessel_y_order(v, z, *, n):
 def bessel_i_order(v, z, *, n):
     """The derivative of order n > 0 of exp(-z) I_v(z) with respect to v."""
     w, x, ok = arrays(v, z)
-    return nan_unless(series_or_integral(w, x, n, (w > -1.0) & ((x < 30.0) | (x < w)), 1.0, i_by_integral, lambda z: np.exp(-z)), ok, v, z)
+    return nan_unless(
+        series_or_integral(
+            w, x, n, (w > -1.0) & ((x < 30.0) | (x < w)), 1.0, i_by_integral, lambda z: np.exp(-z)
+        ),
+        ok,
+        v,
+        z,
+    )
 
 
 rules(
     bessel_j_order,
     lambda g, out, v, z, n: times0(g, bessel_j_order(v, z, n=n + 1)),
-    lambda g, out, v, z, n: times0(g, 0.5 * (bessel_j_order(v - 1.0, z, n=n) - bessel_j_order(v + 1.0, z, n=n))),
+    lambda g, out, v, z, n: times0(
+        g, 0.5 * (bessel_j_order(v - 1.0, z, n=n) - bessel_j_order(v + 1.0, z, n=n))
+    ),
     jvp=same,
 )
 rules(
     bessel_y_order,
     lambda g, out, v, z, n: times0(g, bessel_y_order(v, z, n=n + 1)),
-    lambda g, out, v, z, n: times0(g, 0.5 * (bessel_y_order(v - 1.0, z, n=n) - bessel_y_order(v + 1.0, z, n=n))),
+    lambda g, out, v, z, n: times0(
+        g, 0.5 * (bessel_y_order(v - 1.0, z, n=n) - bessel_y_order(v + 1.0, z, n=n))
+    ),
     jvp=same,
 )
 rules(
     bessel_i_order,
     lambda g, out, v, z, n: times0(g, bessel_i_order(v, z, n=n + 1)),
-    lambda g, out, v, z, n: times0(g, 0.5 * (bessel_i_order(v - 1.0, z, n=n) + bessel_i_order(v + 1.0, z, n=n)) - out),
+    lambda g, out, v, z, n: times0(
+        g, 0.5 * (bessel_i_order(v - 1.0, z, n=n) + bessel_i_order(v + 1.0, z, n=n)) - out
+    ),
     jvp=same,
 )

@@ -33,16 +33,24 @@ from .gamma import digamma, gammaln, real_only, rgamma
 # --- cylinder functions of real order ---
 
 jv: Any = special_function(
-    sp.jv, at_real(lambda out, v, z: bessel_j_order(v, z, n=1)), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z))
+    sp.jv,
+    at_real(lambda out, v, z: bessel_j_order(v, z, n=1)),
+    lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)),
 )
 yv: Any = special_function(
-    sp.yv, at_real(lambda out, v, z: bessel_y_order(v, z, n=1)), lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z))
+    sp.yv,
+    at_real(lambda out, v, z: bessel_y_order(v, z, n=1)),
+    lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z)),
 )
 iv: Any = special_function(
-    sp.iv, at_real(lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1)), lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z))
+    sp.iv,
+    at_real(lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1)),
+    lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z)),
 )
 kv: Any = special_function(
-    sp.kv, at_real(lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1)), lambda out, v, z: -0.5 * (kv(v - 1, z) + kv(v + 1, z))
+    sp.kv,
+    at_real(lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1)),
+    lambda out, v, z: -0.5 * (kv(v - 1, z) + kv(v + 1, z)),
 )
 ive: Any = special_function(
     sp.ive,
@@ -50,13 +58,19 @@ ive: Any = special_function(
     at_real(lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out),
 )
 kve = special_function(
-    sp.kve, at_real(lambda out, v, z: bessel_k_moment(v, z, n=0, m=1)), at_real(lambda out, v, z: bessel_k_moment(v, z, n=1, m=0))
+    sp.kve,
+    at_real(lambda out, v, z: bessel_k_moment(v, z, n=0, m=1)),
+    at_real(lambda out, v, z: bessel_k_moment(v, z, n=1, m=0)),
 )
 kn = special_function(
-    sp.kn, IntegerArgument("it is a whole number; kv has a derivative"), lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x))
+    sp.kn,
+    IntegerArgument("it is a whole number; kv has a derivative"),
+    lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x)),
 )
 yn = special_function(
-    sp.yn, IntegerArgument("it is a whole number; yv has a derivative"), lambda out, n, x: 0.5 * (yn_of(n - 1, x) - yn_of(n + 1, x))
+    sp.yn,
+    IntegerArgument("it is a whole number; yv has a derivative"),
+    lambda out, n, x: 0.5 * (yn_of(n - 1, x) - yn_of(n + 1, x)),
 )
 
 
@@ -106,15 +120,23 @@ def hankel_order(sign, scaled):
     return at_real(partial)
 
 
-hankel1: Any = special_function(sp.hankel1, hankel_order(1, False), lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
-hankel2: Any = special_function(sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
+hankel1: Any = special_function(
+    sp.hankel1, hankel_order(1, False), lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z))
+)
+hankel2: Any = special_function(
+    sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z))
+)
 h1vp = order_derivative(sp.h1vp, hankel1, -1, 1)
 h2vp = order_derivative(sp.h2vp, hankel2, -1, 1)
 hankel1e: Any = special_function(
-    sp.hankel1e, hankel_order(1, True), lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out
+    sp.hankel1e,
+    hankel_order(1, True),
+    lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out,
 )
 hankel2e: Any = special_function(
-    sp.hankel2e, hankel_order(-1, True), lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out
+    sp.hankel2e,
+    hankel_order(-1, True),
+    lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out,
 )
 
 # --- spherical functions: (2 n + 1) f_n' = n f_(n-1) + s (n + 1) f_(n+1), for k with the opposite sign
@@ -128,7 +150,9 @@ def spherical(scipys, signum, whole):
         n = primal_of(n)
         return whole * (n * f(n - (n > 0), z) + signum * (n + 1.0) * f(n + 1, z)) / (2.0 * n + 1.0)
 
-    f = special_function(None, IntegerArgument("it is a whole number"), slope, body=library_function(scipys), name=name)
+    f = special_function(
+        None, IntegerArgument("it is a whole number"), slope, body=library_function(scipys), name=name
+    )
 
     def of(n, z, derivative=False):
         return slope(None, n, z) if derivative else f(n, z)
@@ -149,7 +173,9 @@ def pair(scipys, at, names, second):
     """Two operations y and y', with y'' = second(y, y', x): parts `at` and `at` + 1 of the result of
     SciPy's function."""
     y = special_function(None, lambda out, x: dy(x), body=lambda x: scipys(x)[at], name=names[0])
-    dy = special_function(None, lambda out, x: second(y(x), out, x), body=lambda x: scipys(x)[at + 1], name=names[1])
+    dy = special_function(
+        None, lambda out, x: second(y(x), out, x), body=lambda x: scipys(x)[at + 1], name=names[1]
+    )
     return y, dy
 
 
@@ -163,10 +189,24 @@ def airy(z):
 
 
 airye_parts: Any = (
-    special_function(None, lambda out, z: airye_parts[1](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[0], name="airye_a"),
-    special_function(None, lambda out, z: z * airye_parts[0](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[1], name="airye_a_slope"),
-    special_function(None, lambda out, z: airye_parts[3](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[2], name="airye_b"),
-    special_function(None, lambda out, z: z * airye_parts[2](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[3], name="airye_b_slope"),
+    special_function(
+        None, lambda out, z: airye_parts[1](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[0], name="airye_a"
+    ),
+    special_function(
+        None,
+        lambda out, z: z * airye_parts[0](z) + sqrt(z) * out,
+        body=lambda z: sp.airye(z)[1],
+        name="airye_a_slope",
+    ),
+    special_function(
+        None, lambda out, z: airye_parts[3](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[2], name="airye_b"
+    ),
+    special_function(
+        None,
+        lambda out, z: z * airye_parts[2](z) - sqrt(z) * out,
+        body=lambda z: sp.airye(z)[3],
+        name="airye_b_slope",
+    ),
 )
 
 
@@ -235,10 +275,14 @@ def modstruve_order(out, v, x):
 
 
 struve: Any = special_function(
-    sp.struve, at_real(struve_order), lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + recurrence_rest(v, x))
+    sp.struve,
+    at_real(struve_order),
+    lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + recurrence_rest(v, x)),
 )
 modstruve: Any = special_function(
-    sp.modstruve, at_real(modstruve_order), lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + recurrence_rest(v, x))
+    sp.modstruve,
+    at_real(modstruve_order),
+    lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + recurrence_rest(v, x)),
 )
 
 # --- integrals of these functions ---
@@ -247,7 +291,10 @@ modstruve: Any = special_function(
 def integrals(scipys, *slopes):
     """A SciPy function that returns several integrals."""
     name = scipys.__name__
-    parts = [special_function(None, s, body=lambda x, k=k: scipys(x)[k], name=f"{name}_{k}") for k, s in enumerate(slopes)]
+    parts = [
+        special_function(None, s, body=lambda x, k=k: scipys(x)[k], name=f"{name}_{k}")
+        for k, s in enumerate(slopes)
+    ]
 
     def of(x):
         return tuple([f(x) for f in parts])
@@ -276,8 +323,12 @@ def fresnel_pair(scipys, sign):
     """The integral F of exp(sign i t^2) from x to infinity, and K = exp(-sign i (x^2 + pi / 4)) F /
     sqrt(pi)."""
     name, turn = scipys.__name__, np.exp(-0.25j * sign * math.pi) / math.sqrt(math.pi)
-    f = special_function(None, lambda out, x: -exp(sign * 1j * x * x), body=lambda x: scipys(x)[0], name=name + "_f")
-    k = special_function(None, lambda out, x: -turn - sign * 2j * x * out, body=lambda x: scipys(x)[1], name=name + "_k")
+    f = special_function(
+        None, lambda out, x: -exp(sign * 1j * x * x), body=lambda x: scipys(x)[0], name=name + "_f"
+    )
+    k = special_function(
+        None, lambda out, x: -turn - sign * 2j * x * out, body=lambda x: scipys(x)[1], name=name + "_k"
+    )
 
     def of(x):
         return f(x), k(x)
@@ -294,7 +345,9 @@ def bessel_integral(f, a, lmb, nu):
     """The integral of x^lmb f(nu, 2 a x) over x from 0 to 1. f may be a derivative of J with respect to
     the order, and log x a factor."""
     x, _, w = unit_nodes()
-    return sum(w * power(x, with_last_axis(lmb)) * f(with_last_axis(nu), 2.0 * with_last_axis(a) * x, np.log(x)), -1)
+    return sum(
+        w * power(x, with_last_axis(lmb)) * f(with_last_axis(nu), 2.0 * with_last_axis(a) * x, np.log(x)), -1
+    )
 
 
 besselpoly: Any = special_function(

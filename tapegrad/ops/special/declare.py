@@ -47,9 +47,15 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
     def run(*args, **kwargs):
         if any_tracked((args, kwargs)):
             if any([t.visibility == SAMPLED for t in OPEN.hiding]):
-                home = [part for part in getattr(theirs(), "__module__", "scipy").split(".") if not part.startswith("_")]
+                home = [
+                    part
+                    for part in getattr(theirs(), "__module__", "scipy").split(".")
+                    if not part.startswith("_")
+                ]
                 name = ".".join([*home, f.__name__])
-                return load("tapegrad.implicit.sequential").run_sequentially(name, f, args, kwargs, False, run)
+                return load("tapegrad.implicit.sequential").run_sequentially(
+                    name, f, args, kwargs, False, run
+                )
             return f(*args, **kwargs)
         return theirs()(*lend(args), **lend(kwargs))
 
@@ -63,7 +69,9 @@ def library_function(f: Any) -> Callable:
     def of(*xs):
         own = getattr(special_of(first_array(*xs)), name, None)
         if own is None:
-            raise ArgumentError(f"scipy.special.{name}: CuPy has no such function; move the arguments with a.get()")
+            raise ArgumentError(
+                f"scipy.special.{name}: CuPy has no such function; move the arguments with a.get()"
+            )
         return own(*xs)
 
     return of
@@ -145,7 +153,9 @@ class IntegerArgument(str):
 
 def refusing_rule(name: str, k: int, why: str) -> Callable:
     def partial(out, *xs):
-        raise NoRuleError(f"scipy.special.{name} has no derivative in argument {k + 1} ({why}); pass tapegrad.value of it")
+        raise NoRuleError(
+            f"scipy.special.{name} has no derivative in argument {k + 1} ({why}); pass tapegrad.value of it"
+        )
 
     return partial
 
@@ -160,14 +170,17 @@ def refusing_complex(name: str, k: int, partial: Callable) -> Callable:
     def checked(out, *xs):
         if any(dtype(x).kind == "c" for x in xs):
             raise NoRuleError(
-                f"scipy.special.{name} has no derivative in argument {k + 1} at complex arguments; pass tapegrad.value of argument {k + 1}"
+                f"scipy.special.{name} has no derivative in argument {k + 1} at complex arguments; pass "
+                f"tapegrad.value of argument {k + 1}"
             )
         return partial(out, *xs)
 
     return checked
 
 
-def special_function(f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None) -> Callable:
+def special_function(
+    f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None
+) -> Callable:
     """Declare scipy.special's f. `body`: the function that computes it, if not f itself. `name`: for an f
     that is not in SciPy."""
     n = len(partials)
@@ -177,12 +190,18 @@ def special_function(f: Any, *partials: Callable | str, body: Callable | None = 
     entry = primitive(*(() if f is None else (f,)))(run)
     public = name.removesuffix("_value").removesuffix("_slope")
     given = [
-        refusing_rule(public, k, p) if isinstance(p, str) else refusing_complex(public, k, p) if hasattr(p, "at_real") else p
+        refusing_rule(public, k, p)
+        if isinstance(p, str)
+        else refusing_complex(public, k, p)
+        if hasattr(p, "at_real")
+        else p
         for k, p in enumerate(partials)
     ]
     rules(entry, *[RULES[n](p) for p in given], jvp=same)
     PARTIALS[entry] = given
-    lacking = [k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, IntegerArgument)]
+    lacking = [
+        k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, IntegerArgument)
+    ]
     if lacking:
         LACKING[public] = lacking
     return entry

@@ -22,7 +22,9 @@ def riccati_bessel(scipys, f):
     """Riccati's functions x f_n(x)."""
 
     def of(n, x):
-        return value_and_slope([(x * f(k, x), f(k, x) + x * f(k, x, True)) for k in range(int(primal_of(n)) + 1)])
+        return value_and_slope(
+            [(x * f(k, x), f(k, x) + x * f(k, x, True)) for k in range(int(primal_of(n)) + 1)]
+        )
 
     of.__name__ = scipys.__name__
     return implements_special(scipys)(of)
@@ -37,7 +39,10 @@ def cylinders(scipys, f):
 
     def of(v, x):
         if primal_of(v) < 0:
-            raise ArgumentError(f"scipy.special.{scipys.__name__}: of v < 0 is not supported on a tracked Variable; call {f.__name__}")
+            raise ArgumentError(
+                f"scipy.special.{scipys.__name__}: of v < 0 is not supported on a tracked Variable; call "
+                f"{f.__name__}"
+            )
         most = int(primal_of(v))
         return value_and_slope([f(v - most + k, x) for k in range(max(most, 1) + 1)])
 

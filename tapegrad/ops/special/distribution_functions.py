@@ -24,7 +24,17 @@ from .declare import (
 )
 from .error_functions import ndtri
 from .gamma import digamma, factorial, gammaln, poch
-from .incomplete import beta_density, beta_moment, betainc, gamma_density, gamma_moment, gammainc, stdtr, student_by_df, student_density
+from .incomplete import (
+    beta_density,
+    beta_moment,
+    betainc,
+    gamma_density,
+    gamma_moment,
+    gammainc,
+    stdtr,
+    student_by_df,
+    student_density,
+)
 
 with_partials(gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x))
 with_partials(
@@ -58,7 +68,9 @@ chdtri = inverse(sp.chdtri, chdtr, 1, 1, tail=True)
 chdtriv = inverse(sp.chdtriv, chdtr, 0, 0)
 pdtr = special_function(sp.pdtr, COUNT, lambda out, k, m: -gamma_density(floor(primal_of(k)) + 1.0, m))
 pdtrc = special_function(sp.pdtrc, COUNT, lambda out, k, m: gamma_density(floor(primal_of(k)) + 1.0, m))
-pdtri = special_function(sp.pdtri, COUNT, lambda out, k, y: -over0(1.0, gamma_density(floor(primal_of(k)) + 1.0, out)))
+pdtri = special_function(
+    sp.pdtri, COUNT, lambda out, k, y: -over0(1.0, gamma_density(floor(primal_of(k)) + 1.0, out))
+)
 
 # --- beta: binomial, negative binomial, F, Student ---
 
@@ -72,9 +84,15 @@ def successes(n, k, p):
 bdtr = special_function(sp.bdtr, COUNT, COUNT, lambda out, k, n, p: -successes(n, k, p))
 bdtrc = special_function(sp.bdtrc, COUNT, COUNT, lambda out, k, n, p: successes(n, k, p))
 bdtri = special_function(sp.bdtri, COUNT, COUNT, lambda out, k, n, y: -over0(1.0, successes(n, k, out)))
-nbdtr = special_function(sp.nbdtr, COUNT, COUNT, lambda out, k, n, p: beta_density(n, floor(primal_of(k)) + 1.0, p))
-nbdtrc = special_function(sp.nbdtrc, COUNT, COUNT, lambda out, k, n, p: -beta_density(n, floor(primal_of(k)) + 1.0, p))
-nbdtri = special_function(sp.nbdtri, COUNT, COUNT, lambda out, k, n, y: over0(1.0, beta_density(n, floor(primal_of(k)) + 1.0, out)))
+nbdtr = special_function(
+    sp.nbdtr, COUNT, COUNT, lambda out, k, n, p: beta_density(n, floor(primal_of(k)) + 1.0, p)
+)
+nbdtrc = special_function(
+    sp.nbdtrc, COUNT, COUNT, lambda out, k, n, p: -beta_density(n, floor(primal_of(k)) + 1.0, p)
+)
+nbdtri = special_function(
+    sp.nbdtri, COUNT, COUNT, lambda out, k, n, y: over0(1.0, beta_density(n, floor(primal_of(k)) + 1.0, out))
+)
 btdtria = inverse(sp.btdtria, betainc, 0, 0)
 btdtrib = inverse(sp.btdtrib, betainc, 1, 1)
 
@@ -127,12 +145,20 @@ def hyp0f1_by_parameter(out, v, z):
     near, up = absolute(primal_of(z)) < 1.0, primal_of(z) > 0
     y = with_last_axis(select(near, z, 0.5))
     k = with_last_axis(v) + SMALL
-    terms = power(y, SMALL) / (poch(with_last_axis(v), SMALL) * factorial(SMALL)) * (digamma(with_last_axis(v)) - digamma(k))
+    terms = (
+        power(y, SMALL)
+        / (poch(with_last_axis(v), SMALL) * factorial(SMALL))
+        * (digamma(with_last_axis(v)) - digamma(k))
+    )
     size = select(near, 2.0, absolute(z))
     x = 2.0 * sqrt(size)
-    front = exp(gammaln(v) + 0.5 * (1.0 - v) * log(size)) * (1.0 - 2.0 * (primal_of(v) < 0) * (floor(primal_of(v)) % 2 != 0))
+    front = exp(gammaln(v) + 0.5 * (1.0 - v) * log(size)) * (
+        1.0 - 2.0 * (primal_of(v) < 0) * (floor(primal_of(v)) % 2 != 0)
+    )
     slope = select(up, exp(x) * bessel_i_order(v - 1.0, x, n=1), bessel_j_order(v - 1.0, x, n=1))
     return select(near, sum(terms, -1), out * (digamma(v) - 0.5 * log(size)) + front * slope)
 
 
-hyp0f1: Any = special_function(sp.hyp0f1, at_real(hyp0f1_by_parameter), lambda out, v, z: hyp0f1(v + 1.0, z) / v)
+hyp0f1: Any = special_function(
+    sp.hyp0f1, at_real(hyp0f1_by_parameter), lambda out, v, z: hyp0f1(v + 1.0, z) / v
+)

@@ -25,9 +25,17 @@ def lame(name, h2, k2, n, p):
     lowest power)."""
     n, p = [np.asarray(values_of(x)) for x in (n, p)]
     if n.size != 1 or p.size != 1 or shape(h2) or shape(k2) or not 1 <= p <= 2 * n + 1:
-        raise ArgumentError(f"scipy.special.{name}: with one ellipsoid, one degree n and one order 1 <= p <= 2 n + 1 on a tracked Variable")
+        raise ArgumentError(
+            f"scipy.special.{name}: with one ellipsoid, one degree n and one order 1 <= p <= 2 n + 1 on a "
+            f"tracked Variable"
+        )
     n, r, p = int(n), int(n) // 2, int(p) - 1
-    kinds = [(n - 2 * r, 0, 0, r + 1), (1 - n + 2 * r, 1, 0, n - r), (1 - n + 2 * r, 0, 1, n - r), (n - 2 * r, 1, 1, r)]
+    kinds = [
+        (n - 2 * r, 0, 0, r + 1),
+        (1 - n + 2 * r, 1, 0, n - r),
+        (1 - n + 2 * r, 0, 1, n - r),
+        (n - 2 * r, 1, 1, r),
+    ]
     while p >= kinds[0][3]:
         p -= kinds.pop(0)[3]
     *powers, size = kinds[0]

@@ -32,7 +32,9 @@ def carlson(x, y, z, w, *, powers):
     ok = sum([(v < 0) | ~(v < np.inf) for v in values]) == 0
     finite = sum([(v == 0) * p for v, p in zip(values, sizes, strict=True)]) < 1
     values = [xp.where(ok & finite, v, 1.0) for v in values]
-    least = xp.minimum.reduce([xp.where(v > 0, v, np.inf) for v in values]) if xp is np else _least(xp, values)
+    least = (
+        xp.minimum.reduce([xp.where(v > 0, v, np.inf) for v in values]) if xp is np else _least(xp, values)
+    )
     most = values[0]
     for v in values[1:]:
         most = xp.maximum(most, v)
@@ -61,10 +63,18 @@ def raise_powers(powers, k):
 
 rules(
     carlson,
-    lambda g, out, x, y, z, w, powers: times0(g, -powers[0] * carlson(x, y, z, w, powers=raise_powers(powers, 0))),
-    lambda g, out, x, y, z, w, powers: times0(g, -powers[1] * carlson(x, y, z, w, powers=raise_powers(powers, 1))),
-    lambda g, out, x, y, z, w, powers: times0(g, -powers[2] * carlson(x, y, z, w, powers=raise_powers(powers, 2))),
-    lambda g, out, x, y, z, w, powers: times0(g, -powers[3] * carlson(x, y, z, w, powers=raise_powers(powers, 3))),
+    lambda g, out, x, y, z, w, powers: times0(
+        g, -powers[0] * carlson(x, y, z, w, powers=raise_powers(powers, 0))
+    ),
+    lambda g, out, x, y, z, w, powers: times0(
+        g, -powers[1] * carlson(x, y, z, w, powers=raise_powers(powers, 1))
+    ),
+    lambda g, out, x, y, z, w, powers: times0(
+        g, -powers[2] * carlson(x, y, z, w, powers=raise_powers(powers, 2))
+    ),
+    lambda g, out, x, y, z, w, powers: times0(
+        g, -powers[3] * carlson(x, y, z, w, powers=raise_powers(powers, 3))
+    ),
     jvp=same,
 )
 
@@ -93,7 +103,9 @@ elliprc = special_function(
 def surface(x, y, z):
     """The derivative of R_G with respect to x: the integral of t / 8 (t + x)^(-3/2) ((t + y) (t +
     z))^(-1/2), with t = (t + x) - x."""
-    return 0.125 * (carlson(x, y, z, 1.0, powers=HALF) - x * carlson(x, y, z, 1.0, powers=(1.5, 0.5, 0.5, 0.0)))
+    return 0.125 * (
+        carlson(x, y, z, 1.0, powers=HALF) - x * carlson(x, y, z, 1.0, powers=(1.5, 0.5, 0.5, 0.0))
+    )
 
 
 elliprg = special_function(
@@ -111,7 +123,9 @@ def complete_integral(m, powers):
 
 
 ellipk = special_function(sp.ellipk, lambda out, m: 0.25 * complete_integral(m, (0.5, 1.5, 0.5, 0.0)))
-ellipkm1 = special_function(sp.ellipkm1, lambda out, p: -0.25 * carlson(0.0, p, 1.0, 1.0, powers=(0.5, 1.5, 0.5, 0.0)))
+ellipkm1 = special_function(
+    sp.ellipkm1, lambda out, p: -0.25 * carlson(0.0, p, 1.0, 1.0, powers=(0.5, 1.5, 0.5, 0.0))
+)
 ellipe = special_function(sp.ellipe, lambda out, m: -0.25 * complete_integral(m, (0.5, 0.5, 1.5, 0.0)))
 
 
@@ -121,7 +135,9 @@ def incomplete(phi, m, powers):
     s, c = sin(phi), cos(phi)
     part = 0.25 * s * s * s * carlson(c * c, 1.0 - m * s * s, 1.0, 1.0, powers=powers)
     sign = 1.0 - 2.0 * abs(periods % 2)
-    return select(primal_of(s) == 0, 0.0 * part, sign * part) + 2.0 * periods * 0.25 * complete_integral(m, powers)
+    return select(primal_of(s) == 0, 0.0 * part, sign * part) + 2.0 * periods * 0.25 * complete_integral(
+        m, powers
+    )
 
 
 def primal_floor(phi):
@@ -143,7 +159,10 @@ ellipeinc = special_function(
 amplitude = special_function(
     None,
     lambda out, u, m: sqrt(cos(out) * cos(out) + (1.0 - m) * sin(out) * sin(out)),
-    lambda out, u, m: -sqrt(cos(out) * cos(out) + (1.0 - m) * sin(out) * sin(out)) * incomplete(out, m, (0.5, 1.5, 0.5, 0.0)),
+    lambda out, u, m: (
+        -sqrt(cos(out) * cos(out) + (1.0 - m) * sin(out) * sin(out))
+        * incomplete(out, m, (0.5, 1.5, 0.5, 0.0))
+    ),
     body=lambda u, m: sp.ellipj(u, m)[3],
     name="amplitude",
 )
@@ -162,4 +181,6 @@ def mean_slope(out, a, b):
     return 2.0 * out * out / math.pi * 0.5 * a * carlson(0.0, a * a, b * b, 1.0, powers=(0.5, 1.5, 0.5, 0.0))
 
 
-agm = special_function(sp.agm, lambda out, a, b: mean_slope(out, a, b), lambda out, a, b: mean_slope(out, b, a))
+agm = special_function(
+    sp.agm, lambda out, a, b: mean_slope(out, a, b), lambda out, a, b: mean_slope(out, b, a)
+)

@@ -13,7 +13,21 @@ import scipy.special as sp
 from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of, values_of
 from ..declare import NUMPY, ComposedScalar, dtype, implements, primitive, rules, same
-from ..elementwise import LN10, absolute, cbrt, exp, exp2, expm1, log, log1p, over0, select, sin, times0, xp_of2
+from ..elementwise import (
+    LN10,
+    absolute,
+    cbrt,
+    exp,
+    exp2,
+    expm1,
+    log,
+    log1p,
+    over0,
+    select,
+    sin,
+    times0,
+    xp_of2,
+)
 from ..piecewise import expit, hypot, logaddexp, part_of_hypot, special_of
 from .asymptotic import beyond, no_rule_in, special_of2, tail
 
@@ -127,7 +141,12 @@ def erfcx_slope(x: Any) -> Any:
 
 
 def dawsn_slope(x: Any) -> Any:
-    return beyond(abs(primal_of(x)) > far_out(x, 4.5), x, lambda x: odd_tail(absolute(x), DAWSN_TAIL), lambda x: 1.0 - 2.0 * x * dawsn(x))
+    return beyond(
+        abs(primal_of(x)) > far_out(x, 4.5),
+        x,
+        lambda x: odd_tail(absolute(x), DAWSN_TAIL),
+        lambda x: 1.0 - 2.0 * x * dawsn(x),
+    )
 
 
 def mills_slope(x: Any) -> Any:
@@ -142,7 +161,11 @@ def mills_slope(x: Any) -> Any:
     return beyond(primal_of(x) < -math.sqrt(2) * RATIO_FROM, x, far, near)
 
 
-rules(erfcx_ratio, lambda g, out, x, n: g * (out * (2.0 * n * out - 2.0 * (n + 1) * erfcx_ratio(x, n=n + 1))), jvp=same)
+rules(
+    erfcx_ratio,
+    lambda g, out, x, n: g * (out * (2.0 * n * out - 2.0 * (n + 1) * erfcx_ratio(x, n=n + 1))),
+    jvp=same,
+)
 rules(erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
 rules(erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
 rules(erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), jvp=same)
@@ -215,8 +238,18 @@ rules(log_expit, lambda g, out, x: g * expit(-x), jvp=same)
 rules(xlogy, lambda g, out, x, y: times0(g, log(y)), lambda g, out, x, y: over0(g * x, y), jvp=same)
 rules(xlog1py, lambda g, out, x, y: times0(g, log1p(y)), lambda g, out, x, y: over0(g * x, 1.0 + y), jvp=same)
 rules(entr, lambda g, out, x: -times0(g, log(x) + 1.0), jvp=same)
-rules(rel_entr, lambda g, out, x, y: times0(g, log(x / y) + 1.0), lambda g, out, x, y: -over0(g * x, y), jvp=same)
-rules(kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: times0(g, 1.0 - over0(x, y)), jvp=same)
+rules(
+    rel_entr,
+    lambda g, out, x, y: times0(g, log(x / y) + 1.0),
+    lambda g, out, x, y: -over0(g * x, y),
+    jvp=same,
+)
+rules(
+    kl_div,
+    lambda g, out, x, y: times0(g, log(x / y)),
+    lambda g, out, x, y: times0(g, 1.0 - over0(x, y)),
+    jvp=same,
+)
 
 
 @implements(sp.huber)
@@ -242,13 +275,21 @@ def pseudo_huber(delta, r):
 
 rules(
     half_tangent,
-    lambda g, out, r, delta: over0(g * part_of_hypot(delta, r, primal_of(hypot(r, delta))), hypot(r, delta) + delta),
+    lambda g, out, r, delta: over0(
+        g * part_of_hypot(delta, r, primal_of(hypot(r, delta))), hypot(r, delta) + delta
+    ),
     lambda g, out, r, delta: -over0(g * out, hypot(r, delta)),
     jvp=same,
 )
 rules(
     pseudo_huber,
-    lambda g, out, delta, r: g * half_tangent(r, delta) * half_tangent(r, delta) * part_of_hypot(r, delta, primal_of(hypot(r, delta))) * r,
+    lambda g, out, delta, r: (
+        g
+        * half_tangent(r, delta)
+        * half_tangent(r, delta)
+        * part_of_hypot(r, delta, primal_of(hypot(r, delta)))
+        * r
+    ),
     lambda g, out, delta, r: g * delta * part_of_hypot(r, delta, primal_of(hypot(r, delta))),
     jvp=same,
 )

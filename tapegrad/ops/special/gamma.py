@@ -48,7 +48,9 @@ def digamma(x):
 # B_2k / (2k)! with the Bernoulli numbers B_2k, for the asymptotic series of the polygamma functions.
 BERNOULLI = [
     b / math.factorial(2 * k + 2)
-    for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330))
+    for k, b in enumerate(
+        (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+    )
 ]
 
 
@@ -67,7 +69,10 @@ def polygamma_in_kernels(x, *, n):
         y = y + f(n) * (1.0 / (a + float(k))) ** (n + 1)
     p = [0, 1]  # polynomial coefficients in cot
     for _ in range(n):
-        p = [-(j + 1) * (p[j + 1] if j + 1 < len(p) else 0) - (j - 1) * (p[j - 1] if j else 0) for j in range(len(p) + 1)]
+        p = [
+            -(j + 1) * (p[j + 1] if j + 1 < len(p) else 0) - (j - 1) * (p[j - 1] if j else 0)
+            for j in range(len(p) + 1)
+        ]
     u = math.pi * (x - np.floor(x + 0.5))
     c, square = 0.0, 1.0 / (np.sin(u) * np.sin(u)) - 1.0
     for b in reversed(p[(n + 1) % 2 :: 2]):  # even or odd, as n + 1 is

@@ -103,7 +103,10 @@ def hyp1f1_by_b(out, a, b, x):
 
 
 hyp1f1: Any = special_function(
-    sp.hyp1f1, at_real(hyp1f1_by_a), at_real(hyp1f1_by_b), lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x)
+    sp.hyp1f1,
+    at_real(hyp1f1_by_a),
+    at_real(hyp1f1_by_b),
+    lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x),
 )
 
 

@@ -67,7 +67,9 @@ def central_moment(cumulant: Any, n: int, m: int = 0) -> Any:
     for i in range(n):
         for j in range(m + 1):
             if i + j > 0:
-                total = total + math.comb(n - 1, i) * math.comb(m, j) * cumulant(i + 1, j) * central_moment(cumulant, n - 1 - i, m - j)
+                total = total + math.comb(n - 1, i) * math.comb(m, j) * cumulant(i + 1, j) * central_moment(
+                    cumulant, n - 1 - i, m - j
+                )
     return total
 
 
@@ -82,7 +84,9 @@ def log_peak(xp: Any, special: Any, a: Any) -> Any:
     """log(a^a exp(-a) / Gamma(a)); for large a by Stirling's series."""
     r = 1.0 / xp.maximum(a, 20.0)
     series = r * (1 / 12 - r * r * (1 / 360 - r * r * (1 / 1260 - r * r * (1 / 1680 - r * r / 1188))))
-    return xp.where(a > 20.0, 0.5 * xp.log(a / (2 * math.pi)) - series, a * xp.log(a) - a - special.gammaln(a))
+    return xp.where(
+        a > 20.0, 0.5 * xp.log(a / (2 * math.pi)) - series, a * xp.log(a) - a - special.gammaln(a)
+    )
 
 
 @primitive(batch="elementwise")
@@ -155,7 +159,11 @@ def beta_moment(a, b, x, *, n, m):
     middle = xp.maximum(end, s - EXPONENTIAL_TAIL)
     part = integral(xp, moment, end, middle) + integral(xp, moment, middle, s)
     whole = central_moment(
-        lambda i, j: (psi(i + j - 1, p) if j == 0 else psi(i + j - 1, q) if i == 0 else 0.0) - psi(i + j - 1, p + q), n, m
+        lambda i, j: (
+            (psi(i + j - 1, p) if j == 0 else psi(i + j - 1, q) if i == 0 else 0.0) - psi(i + j - 1, p + q)
+        ),
+        n,
+        m,
     )
     y = xp.where(lower, part, whole - part)
     edge = xp.where(x == 0, 0.0, xp.where(x == 1, whole, np.nan))
@@ -176,7 +184,9 @@ def integer_power(x: Any, n: int) -> Any:
 
 rules(
     gamma_moment,
-    lambda g, out, a, x, n: times0(g, gamma_moment(a, x, n=n + 1) - (n * polygamma_n(a, n=1) * gamma_moment(a, x, n=n - 1) if n else 0.0)),
+    lambda g, out, a, x, n: times0(
+        g, gamma_moment(a, x, n=n + 1) - (n * polygamma_n(a, n=1) * gamma_moment(a, x, n=n - 1) if n else 0.0)
+    ),
     lambda g, out, a, x, n: times0(g, gamma_density(a, x) * integer_power(log(x) - digamma(a), n)),
     jvp=same,
 )
@@ -197,7 +207,11 @@ def _beta_by_b(a, b, x, n, m):
 
 
 def _beta_by_x(a, b, x, n, m):
-    return beta_density(a, b, x) * integer_power(log(x) + psi_gap(a, b), n) * integer_power(log1p(-x) + psi_gap(b, a), m)
+    return (
+        beta_density(a, b, x)
+        * integer_power(log(x) + psi_gap(a, b), n)
+        * integer_power(log1p(-x) + psi_gap(b, a), m)
+    )
 
 
 rules(
@@ -267,7 +281,9 @@ def student_by_df(df: Any, t: Any) -> Any:
     df / (df + t^2); it is odd about t = 0."""
     s = df + t * t
     w, half, zero = df / s, 0.5 * df, 0.0 * t
-    left = 0.25 * beta_moment(half, 0.5 + zero, w, n=1, m=0) + 0.5 * beta_density(half, 0.5 + zero, w) * (t * t) / (s * s)
+    left = 0.25 * beta_moment(half, 0.5 + zero, w, n=1, m=0) + 0.5 * beta_density(half, 0.5 + zero, w) * (
+        t * t
+    ) / (s * s)
     return select(primal_of(t) == 0, zero, select(primal_of(t) < 0, left, -left))
 
 

@@ -10,7 +10,14 @@ from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of
 from ..declare import NUMPY, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
-from .declare import IntegerArgument, implements_special, library_function, result_part, special_function, with_own_value
+from .declare import (
+    IntegerArgument,
+    implements_special,
+    library_function,
+    result_part,
+    special_function,
+    with_own_value,
+)
 from .error_functions import ROOT_2PI, ROOT_PI, erf, exprel
 from .zeta import zeta_order
 
@@ -67,12 +74,24 @@ def log_over(z):
 
 
 spence = special_function(sp.spence, lambda out, z: -log_over(z))
-sine_integral = special_function(None, lambda out, x: sine_over(x), body=result_part(sp.sici, 0), name="sine_integral")
-cosine_integral = special_function(None, lambda out, x: cos(x) / x, body=result_part(sp.sici, 1), name="cosine_integral")
-sinh_integral = special_function(None, lambda out, x: sinh_over(x), body=result_part(sp.shichi, 0), name="sinh_integral")
-cosh_integral = special_function(None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=result_part(sp.shichi, 1), name="cosh_integral")
-fresnel_sine = special_function(None, lambda out, x: sin(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[0], name="fresnel_sine")
-fresnel_cosine = special_function(None, lambda out, x: cos(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[1], name="fresnel_cosine")
+sine_integral = special_function(
+    None, lambda out, x: sine_over(x), body=result_part(sp.sici, 0), name="sine_integral"
+)
+cosine_integral = special_function(
+    None, lambda out, x: cos(x) / x, body=result_part(sp.sici, 1), name="cosine_integral"
+)
+sinh_integral = special_function(
+    None, lambda out, x: sinh_over(x), body=result_part(sp.shichi, 0), name="sinh_integral"
+)
+cosh_integral = special_function(
+    None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=result_part(sp.shichi, 1), name="cosh_integral"
+)
+fresnel_sine = special_function(
+    None, lambda out, x: sin(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[0], name="fresnel_sine"
+)
+fresnel_cosine = special_function(
+    None, lambda out, x: cos(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[1], name="fresnel_cosine"
+)
 
 
 @implements_special(sp.sici)
@@ -145,7 +164,9 @@ def inv_boxcox1p(x, lmbda):
     return with_own_value("inv_boxcox1p", NUMPY[np.expm1](x * log1p_over(lmbda * x)), x, lmbda)
 
 
-powm1 = special_function(sp.powm1, lambda out, x, y: y * power(x, y - 1.0), lambda out, x, y: power(x, y) * log(x))
+powm1 = special_function(
+    sp.powm1, lambda out, x, y: y * power(x, y - 1.0), lambda out, x, y: power(x, y) * log(x)
+)
 DEGREE = math.pi / 180
 sindg = special_function(sp.sindg, lambda out, x: DEGREE * cosdg(x))
 cosdg: Any = special_function(sp.cosdg, lambda out, x: -DEGREE * sindg(x))
@@ -153,7 +174,10 @@ tandg = special_function(sp.tandg, lambda out, x: DEGREE * (1.0 + out * out))
 cotdg = special_function(sp.cotdg, lambda out, x: -DEGREE * (1.0 + out * out))
 radian = special_function(
     sp.radian,
-    *[lambda out, d, m, s, c=c: c + 0.0 * (primal_of(d) + primal_of(m) + primal_of(s)) for c in (DEGREE, DEGREE / 60, DEGREE / 3600)],
+    *[
+        lambda out, d, m, s, c=c: c + 0.0 * (primal_of(d) + primal_of(m) + primal_of(s))
+        for c in (DEGREE, DEGREE / 60, DEGREE / 3600)
+    ],
 )
 nearest = special_function(sp.round, lambda out, x: 0.0 * out)
 
@@ -169,7 +193,9 @@ def branch(z, k):
     return library_function(sp.lambertw)(z, k.astype(int) if is_array(k) else int(k))
 
 
-lambertw_of = special_function(None, lambertw_slope, IntegerArgument("branches are numbered"), body=branch, name="lambertw_of")
+lambertw_of = special_function(
+    None, lambertw_slope, IntegerArgument("branches are numbered"), body=branch, name="lambertw_of"
+)
 
 
 @implements_special(sp.lambertw)

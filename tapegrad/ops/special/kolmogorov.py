@@ -31,12 +31,16 @@ def kolmogorov_series(x, far, near):
     low = primal_of(x) <= 0
     y = with_last_axis(select(large, x, 1.0))
     z = with_last_axis(select(large | low, 1.0, x))
-    return select(large, sum(SIGNS * far(y, TERMS), -1), select(low, 0.0, sum(near(z, 0.5 * ODD * math.pi), -1)))
+    return select(
+        large, sum(SIGNS * far(y, TERMS), -1), select(low, 0.0, sum(near(z, 0.5 * ODD * math.pi), -1))
+    )
 
 
 def kolmogorov_rest(x):
     """The distribution function."""
-    left = kolmogorov_series(x, lambda x, k: 0.0 * x * k, lambda x, k: math.sqrt(2 * math.pi) / x * exp(-0.5 * square(k / x)))
+    left = kolmogorov_series(
+        x, lambda x, k: 0.0 * x * k, lambda x, k: math.sqrt(2 * math.pi) / x * exp(-0.5 * square(k / x))
+    )
     return select(primal_of(x) > 0.9, 1.0 - kolmogorov_tail(x), left)
 
 
@@ -54,7 +58,9 @@ def kolmogorov_density(x):
 
 @implements_special(sp.kolmogorov)
 def kolmogorov(x):
-    return with_own_value("kolmogorov", select(primal_of(x) > 0.9, kolmogorov_tail(x), 1.0 - kolmogorov_rest(x)), x)
+    return with_own_value(
+        "kolmogorov", select(primal_of(x) > 0.9, kolmogorov_tail(x), 1.0 - kolmogorov_rest(x)), x
+    )
 
 
 @implements_special(sp.kolmogi)

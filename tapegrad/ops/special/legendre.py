@@ -33,7 +33,9 @@ def degrees(n, *xs):
 
 
 def degree_and_order(n, m, *xs):
-    return broadcast_degrees(np.arange(int(primal_of(n)) + 1)[:, None], *xs), broadcast_degrees(table_orders(m), *xs)
+    return broadcast_degrees(np.arange(int(primal_of(n)) + 1)[:, None], *xs), broadcast_degrees(
+        table_orders(m), *xs
+    )
 
 
 # --- on the line: P_n, and P_n^m on either side of its cuts ---
@@ -45,7 +47,9 @@ def legendre_slope(n, z, k):
     if k == 0:
         return eval_legendre(n, z)
     below = n < k
-    return select(below, 0.0, np.prod(np.arange(1.0, 2 * k, 2))) * eval_gegenbauer(np.where(below, 0.0, n - k), k + 0.5, z)
+    return select(below, 0.0, np.prod(np.arange(1.0, 2 * k, 2))) * eval_gegenbauer(
+        np.where(below, 0.0, n - k), k + 0.5, z
+    )
 
 
 @implements_special(sp.legendre_p)
@@ -155,7 +159,9 @@ def sph_harm_y(n, m, theta, phi, *, diff_n=0):
     if diff_n == 0:
         return value
     turn = exp(1j * phi)
-    y = [ladder(lambda n, k, t: sph_legendre_of(n, k, t), n, m, theta, k) * turn**m for k in range(diff_n + 1)]
+    y = [
+        ladder(lambda n, k, t: sph_legendre_of(n, k, t), n, m, theta, k) * turn**m for k in range(diff_n + 1)
+    ]
     first = stack([y[1], 1j * m * y[0]], -1)
     if diff_n == 1:
         return value, first

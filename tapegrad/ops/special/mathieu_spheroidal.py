@@ -36,7 +36,10 @@ def of_orders(count: int) -> Callable:
             orders = np.broadcast_arrays(*[values_of(n) for n in args[:count]])
             rows = np.unique(np.stack([n.reshape(-1) for n in orders]), axis=1).T
             if not ((rows >= 0) & (rows < MOST_ORDER) & (rows == np.floor(rows))).all():
-                raise ArgumentError(f"scipy.special.{f.__name__}: an order is no whole number from 0 on, and SciPy gives nan; leave it out")
+                raise ArgumentError(
+                    f"scipy.special.{f.__name__}: an order is no whole number from 0 on, and SciPy gives "
+                    f"nan; leave it out"
+                )
             done = [(row, f(*[int(n) for n in row], *args[count:])) for row in rows]
             result = done[0][1]
             for row, y in done[1:]:
@@ -119,7 +122,11 @@ def coefficients(name: str, odd: bool) -> Callable:
         size = len(scipys(m, float(values_of(q))))
         v = MathieuSeries(int(m), q, odd).vector
         kept = slice_of(v, axis=0, start=0, stop=min(size, shape(v)[0]))
-        return kept if shape(v)[0] >= size else stack([kept[k] if k < shape(v)[0] else 0.0 * kept[0] for k in range(size)])
+        return (
+            kept
+            if shape(v)[0] >= size
+            else stack([kept[k] if k < shape(v)[0] else 0.0 * kept[0] for k in range(size)])
+        )
 
     of.__name__ = name
     return implements_special(scipys)(of)
@@ -197,7 +204,10 @@ class Spheroid:
         off = (beside(l + 1) * beside(l + 2))[:-1]
         change = np.diag(beside(l) ** 2 * (l > m) + beside(l + 1) ** 2) + np.diag(off, 1) + np.diag(off, -1)
         w, v = eigen(l * (l + 1), sign * change, c * c)
-        self.value, self.vector = within(c, MOST_C, w[..., k]), within(with_last_axis(c), MOST_C, v[..., :, k])
+        self.value, self.vector = (
+            within(c, MOST_C, w[..., k]),
+            within(with_last_axis(c), MOST_C, v[..., :, k]),
+        )
         # (l + m)! / (l - m)!, and the factor that makes the Legendre functions orthonormal
         self.ratios = np.array([math.prod(range(int(d) - m + 1, int(d) + m + 1)) * 1.0 for d in l])
         self.norms = np.sqrt((l + 0.5) / self.ratios)
@@ -288,9 +298,14 @@ def by_equation(name: str, sign: float, around: float, value: Callable) -> Calla
     def second(out, *args):
         m, c, x = primal_of(args[0]), args[2], args[-1]
         rest = x * x - around
-        return ((value(*map(primal_of, args)) - sign * c * c * x * x + around * m * m / rest) * y(*args) - 2.0 * x * out) / rest
+        return (
+            (value(*map(primal_of, args)) - sign * c * c * x * x + around * m * m / rest) * y(*args)
+            - 2.0 * x * out
+        ) / rest
 
-    y = special_function(None, *texts, lambda out, *args: dy(*args), body=lambda *args: scipys(*args)[0], name=name + "_value")
+    y = special_function(
+        None, *texts, lambda out, *args: dy(*args), body=lambda *args: scipys(*args)[0], name=name + "_value"
+    )
     dy = special_function(None, *texts, second, body=lambda *args: scipys(*args)[1], name=name + "_slope")
 
     def of(*args):

@@ -69,13 +69,21 @@ def noncentral_share(dfn, dfd, f):
 
 def by_shape(n, m):
     def of(dfn, dfd, nc, f):
-        return 0.5 * mixed(lambda j, n_, d, y: beta_moment(0.5 * n_ + j, 0.5 * d, y, n=n, m=m), nc, dfn, dfd, noncentral_share(dfn, dfd, f))
+        return 0.5 * mixed(
+            lambda j, n_, d, y: beta_moment(0.5 * n_ + j, 0.5 * d, y, n=n, m=m),
+            nc,
+            dfn,
+            dfd,
+            noncentral_share(dfn, dfd, f),
+        )
 
     return of
 
 
 def ncf_density_of_share(dfn, dfd, nc, f):
-    return mixed(lambda j, n, d, y: beta_density(0.5 * n + j, 0.5 * d, y), nc, dfn, dfd, noncentral_share(dfn, dfd, f))
+    return mixed(
+        lambda j, n, d, y: beta_density(0.5 * n + j, 0.5 * d, y), nc, dfn, dfd, noncentral_share(dfn, dfd, f)
+    )
 
 
 def ncf_by_dfn(out, dfn, dfd, nc, f):
@@ -124,7 +132,11 @@ def over_chi(f, df, nc, t, points=CHI_POINTS):
     s, k = exp(u), with_last_axis(df)
     chi = exp(k * u - 0.5 * k * s * s + 0.5 * k * log(0.5 * k) - gammaln(0.5 * k))
     inside = select(abs(primal_of(nc)) <= MOST_NONCENTRALITY, 1.0, math.nan)
-    return 2.0 * inside * sum(chi * f(s, with_last_axis(t) * s - with_last_axis(nc)) * (1.0 + exp(-v)) * step, -1)
+    return (
+        2.0
+        * inside
+        * sum(chi * f(s, with_last_axis(t) * s - with_last_axis(nc)) * (1.0 + exp(-v)) * step, -1)
+    )
 
 
 def gaussian_bell(z):
@@ -169,10 +181,16 @@ def negative_binomial_of_real(k, n, p):
     """I_p(n, k + 1)."""
 
 
-with_partials(poisson_of_real, lambda out, k, m: -gamma_moment(k + 1.0, m, n=1), lambda out, k, m: -gamma_density(k + 1.0, m))
+with_partials(
+    poisson_of_real,
+    lambda out, k, m: -gamma_moment(k + 1.0, m, n=1),
+    lambda out, k, m: -gamma_density(k + 1.0, m),
+)
 with_partials(
     binomial_of_real,
-    lambda out, k, n, p: beta_moment(n - k, k + 1.0, 1.0 - p, n=0, m=1) - beta_moment(n - k, k + 1.0, 1.0 - p, n=1, m=0),
+    lambda out, k, n, p: (
+        beta_moment(n - k, k + 1.0, 1.0 - p, n=0, m=1) - beta_moment(n - k, k + 1.0, 1.0 - p, n=1, m=0)
+    ),
     lambda out, k, n, p: beta_moment(n - k, k + 1.0, 1.0 - p, n=1, m=0),
     lambda out, k, n, p: -beta_density(n - k, k + 1.0, 1.0 - p),
 )

@@ -15,7 +15,15 @@ from ..._core.primitive import primal_of, values_of
 from ..elementwise import cos, exp, select
 from ..piecewise import floor
 from ..shaping import sum
-from .declare import PARTIALS, IntegerArgument, greatest, implements_special, library_function, special_function, with_last_axis
+from .declare import (
+    PARTIALS,
+    IntegerArgument,
+    greatest,
+    implements_special,
+    library_function,
+    special_function,
+    with_last_axis,
+)
 from .gamma import binom, digamma, poch
 
 DEGREE = IntegerArgument("the degree is a constant")
@@ -45,7 +53,11 @@ def jacobi_by(first):
     """The derivative with respect to a (`first`) or b."""
 
     def partial(out, n, a, b, x):
-        own, other, s = (with_last_axis(a), with_last_axis(b), 1.0) if first else (with_last_axis(b), with_last_axis(a), -1.0)
+        own, other, s = (
+            (with_last_axis(a), with_last_axis(b), 1.0)
+            if first
+            else (with_last_axis(b), with_last_axis(a), -1.0)
+        )
 
         def term(m, k):
             rise = own + other + k + 1.0
@@ -81,30 +93,51 @@ def gegenbauer_by_parameter(out, n, a, x):
     def term(m, k):
         c = with_last_axis(a)
         even = 1.0 - (m - k) % 2.0
-        lower = 4.0 * even * (k + c) / ((k + m + 2.0 * c) * (m - k)) * eval_gegenbauer(k, c, with_last_axis(x))
-        return lower + (2.0 * (k + 1.0) / ((k + 2.0 * c) * (2.0 * (k + c) + 1.0)) + 2.0 / (k + m + 2.0 * c)) * with_last_axis(out)
+        lower = (
+            4.0 * even * (k + c) / ((k + m + 2.0 * c) * (m - k)) * eval_gegenbauer(k, c, with_last_axis(x))
+        )
+        return lower + (
+            2.0 * (k + 1.0) / ((k + 2.0 * c) * (2.0 * (k + c) + 1.0)) + 2.0 / (k + m + 2.0 * c)
+        ) * with_last_axis(out)
 
     return over_lower(n, term)
 
 
 eval_gegenbauer: Any = special_function(
-    sp.eval_gegenbauer, DEGREE, gegenbauer_by_parameter, lambda out, n, a, x: below(n, 2.0 * a, eval_gegenbauer, a + 1.0, x)
+    sp.eval_gegenbauer,
+    DEGREE,
+    gegenbauer_by_parameter,
+    lambda out, n, a, x: below(n, 2.0 * a, eval_gegenbauer, a + 1.0, x),
 )
-eval_legendre = special_function(sp.eval_legendre, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 1.5, x))
-eval_chebyu = special_function(sp.eval_chebyu, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 2.0, x))
+eval_legendre = special_function(
+    sp.eval_legendre, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 1.5, x)
+)
+eval_chebyu = special_function(
+    sp.eval_chebyu, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 2.0, x)
+)
 eval_chebyt = special_function(sp.eval_chebyt, DEGREE, lambda out, n, x: below(n, n, eval_chebyu, x))
-eval_chebys = special_function(sp.eval_chebys, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 2.0, 0.5 * x))
+eval_chebys = special_function(
+    sp.eval_chebys, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 2.0, 0.5 * x)
+)
 eval_chebyc = special_function(sp.eval_chebyc, DEGREE, lambda out, n, x: below(n, n, eval_chebys, x))
-eval_sh_legendre = special_function(sp.eval_sh_legendre, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 1.5, 2.0 * x - 1.0))
-eval_sh_chebyu = special_function(sp.eval_sh_chebyu, DEGREE, lambda out, n, x: below(n, 4.0, eval_gegenbauer, 2.0, 2.0 * x - 1.0))
-eval_sh_chebyt = special_function(sp.eval_sh_chebyt, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_chebyu, 2.0 * x - 1.0))
+eval_sh_legendre = special_function(
+    sp.eval_sh_legendre, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 1.5, 2.0 * x - 1.0)
+)
+eval_sh_chebyu = special_function(
+    sp.eval_sh_chebyu, DEGREE, lambda out, n, x: below(n, 4.0, eval_gegenbauer, 2.0, 2.0 * x - 1.0)
+)
+eval_sh_chebyt = special_function(
+    sp.eval_sh_chebyt, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_chebyu, 2.0 * x - 1.0)
+)
 
 
 def shifted_jacobi(n, p, q, x, k):
     """The first partial derivative of the Jacobi polynomial on (0, 1) with respect to its argument k,
     over its leading coefficient."""
     a, b, y = p - q, q - 1.0, 2.0 * x - 1.0
-    return PARTIALS[eval_jacobi][k](eval_jacobi(n, a, b, y), n, a, b, y) / binom(2.0 * primal_of(n) + p - 1.0, primal_of(n))
+    return PARTIALS[eval_jacobi][k](eval_jacobi(n, a, b, y), n, a, b, y) / binom(
+        2.0 * primal_of(n) + p - 1.0, primal_of(n)
+    )
 
 
 def sh_jacobi_by_p(out, n, p, q, x):
@@ -122,12 +155,20 @@ eval_sh_jacobi: Any = special_function(
 eval_genlaguerre: Any = special_function(
     sp.eval_genlaguerre,
     DEGREE,
-    lambda out, n, a, x: over_lower(n, lambda m, k: eval_genlaguerre(k, with_last_axis(a), with_last_axis(x)) / (m - k)),
+    lambda out, n, a, x: over_lower(
+        n, lambda m, k: eval_genlaguerre(k, with_last_axis(a), with_last_axis(x)) / (m - k)
+    ),
     lambda out, n, a, x: below(n, -1.0, eval_genlaguerre, a + 1.0, x),
 )
-eval_laguerre = special_function(sp.eval_laguerre, DEGREE, lambda out, n, x: below(n, -1.0, eval_genlaguerre, 1.0, x))
-eval_hermite: Any = special_function(sp.eval_hermite, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_hermite, x))
-eval_hermitenorm: Any = special_function(sp.eval_hermitenorm, DEGREE, lambda out, n, x: below(n, n, eval_hermitenorm, x))
+eval_laguerre = special_function(
+    sp.eval_laguerre, DEGREE, lambda out, n, x: below(n, -1.0, eval_genlaguerre, 1.0, x)
+)
+eval_hermite: Any = special_function(
+    sp.eval_hermite, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_hermite, x)
+)
+eval_hermitenorm: Any = special_function(
+    sp.eval_hermitenorm, DEGREE, lambda out, n, x: below(n, n, eval_hermitenorm, x)
+)
 
 
 @implements_special(sp.assoc_laguerre)
@@ -137,7 +178,10 @@ def assoc_laguerre(x, n, k=0.0):
 
 # (x^2 - 1) P' = v x P_v - (v + m) P_(v-1)
 lpmv: Any = special_function(
-    sp.lpmv, DEGREE, DEGREE, lambda out, m, v, x: (v * x * out - (v + m) * lpmv(m, select(v == 0, -v, v - 1), x)) / (x * x - 1.0)
+    sp.lpmv,
+    DEGREE,
+    DEGREE,
+    lambda out, m, v, x: (v * x * out - (v + m) * lpmv(m, select(v == 0, -v, v - 1), x)) / (x * x - 1.0),
 )
 
 
@@ -159,7 +203,10 @@ def spherical_harmonic(n, m, theta, phi):
 def along_theta(out, n, m, theta, phi):
     """Half the difference of both ladder operators; no division by the sine of theta."""
     n, m = primal_of(n), primal_of(m)
-    up, down = np.sqrt(np.maximum((n - m) * (n + m + 1.0), 0.0)), np.sqrt(np.maximum((n + m) * (n - m + 1.0), 0.0))
+    up, down = (
+        np.sqrt(np.maximum((n - m) * (n + m + 1.0), 0.0)),
+        np.sqrt(np.maximum((n + m) * (n - m + 1.0), 0.0)),
+    )
     turn = exp(1j * phi)
     raised, lowered = spherical_harmonic(n, m + 1, theta, phi), spherical_harmonic(n, m - 1, theta, phi)
     return 0.5 * (up * raised / turn - down * lowered * turn)
@@ -202,7 +249,8 @@ class Polynomial:
         if name.startswith("_"):
             raise AttributeError(name)
         raise NoRuleError(
-            f"scipy.special.{self._name}(...).{name} of tracked parameters has no derivative rule in tapegrad; call it at points"
+            f"scipy.special.{self._name}(...).{name} of tracked parameters has no derivative rule in "
+            f"tapegrad; call it at points"
         )
 
 
@@ -234,4 +282,6 @@ def gegenbauer(n, alpha, monic=False):
 
 @implements_special(sp.genlaguerre)
 def genlaguerre(n, alpha, monic=False):
-    return orthogonal_polynomial("genlaguerre", n, monic, eval_genlaguerre, lambda n, a: (-1.0) ** n / math.factorial(n), alpha)
+    return orthogonal_polynomial(
+        "genlaguerre", n, monic, eval_genlaguerre, lambda n, a: (-1.0) ** n / math.factorial(n), alpha
+    )

@@ -43,7 +43,9 @@ def cylinder_series(a, x, *, odd, sign, n, slope=False):
     total, quiet = now[n] * (1.0 if odd or not slope else 0.0), 0
     for k in range(odd, MOST_RECURRENCE_TERMS, 2):
         new = [
-            (a * c + (m * now[m - 1] if m else 0.0) + 0.25 * sign * square * b) * square / ((k + 2.0) * (k + 1.0))
+            (a * c + (m * now[m - 1] if m else 0.0) + 0.25 * sign * square * b)
+            * square
+            / ((k + 2.0) * (k + 1.0))
             for m, (c, b) in enumerate(zip(now, before, strict=True))
         ]
         now, before = new, now
@@ -52,7 +54,9 @@ def cylinder_series(a, x, *, odd, sign, n, slope=False):
         quiet = quiet + 1 if np.all(abs(part) <= 1e-18 * abs(total)) else 0
         if quiet > 6 and k > 2 * n + 8:
             break
-    total = total * x if odd and not slope else total / np.where(x == 0, 1.0, x) if slope and not odd else total
+    total = (
+        total * x if odd and not slope else total / np.where(x == 0, 1.0, x) if slope and not odd else total
+    )
     return np.where(ok, total, np.nan).astype(kind)[()]
 
 
@@ -65,7 +69,9 @@ def _series_by_x(g, out, a, x, odd, sign, n, slope):
 
 rules(
     cylinder_series,
-    lambda g, out, a, x, odd, sign, n, slope: times0(g, cylinder_series(a, x, odd=odd, sign=sign, n=n + 1, slope=slope)),
+    lambda g, out, a, x, odd, sign, n, slope: times0(
+        g, cylinder_series(a, x, odd=odd, sign=sign, n=n + 1, slope=slope)
+    ),
     _series_by_x,
     jvp=same,
 )
@@ -93,10 +99,16 @@ def by_integral(v, x, n):
     s = low[..., None] + wide[..., None] * POINTS
     t = np.exp(s)
     front = -0.25 * x * x - sp.gammaln(-v)
-    weight = np.exp(-v[..., None] * s - 0.5 * t * t - x[..., None] * t + front[..., None]) * (wide * POINTS[1])[..., None]
+    weight = (
+        np.exp(-v[..., None] * s - 0.5 * t * t - x[..., None] * t + front[..., None])
+        * (wide * POINTS[1])[..., None]
+    )
     rise = sp.digamma(-v)[..., None] - s
     cumulant = lambda i, _: ((-1) ** (i - 1) * sp.polygamma(i - 1, -v))[..., None]
-    moments = [sum_of([math.comb(m, j) * rise ** (m - j) * central_moment(cumulant, j) for j in range(m + 1)]) for m in range(n + 1)]
+    moments = [
+        sum_of([math.comb(m, j) * rise ** (m - j) * central_moment(cumulant, j) for j in range(m + 1)])
+        for m in range(n + 1)
+    ]
     return [(weight * moment).sum(-1) for moment in moments]
 
 
@@ -124,7 +136,11 @@ def cylinder_order(v, x, *, n):
 
 def cylinder_order_slope(out, v, x, n):
     """The derivative with respect to x: D_v' = v D_(v-1) - x D_v / 2."""
-    return v * cylinder_order(v - 1.0, x, n=n) + (n * cylinder_order(v - 1.0, x, n=n - 1) if n else 0.0) - 0.5 * x * out
+    return (
+        v * cylinder_order(v - 1.0, x, n=n)
+        + (n * cylinder_order(v - 1.0, x, n=n - 1) if n else 0.0)
+        - 0.5 * x * out
+    )
 
 
 rules(
@@ -144,7 +160,11 @@ def d_by_order(v, x, slope):
     a, z = select(falls, 0.0, -v - 0.5), select(falls, 0.0, x)
     p, q = 0.75 + 0.5 * a, 0.25 + 0.5 * a
     e, f = ROOT_PI * exp(-LOG2 * (0.5 * a + 0.25)), -ROOT_PI * exp(-LOG2 * (0.5 * a - 0.25))
-    start = [c for r, z in ((e, p), (f, q)) for c in (r * rgamma(z), 0.5 * r * (rgamma_slope(z) - LOG2 * rgamma(z)))]
+    start = [
+        c
+        for r, z in ((e, p), (f, q))
+        for c in (r * rgamma(z), 0.5 * r * (rgamma_slope(z) - LOG2 * rgamma(z)))
+    ]
     return select(falls, away, -by_solutions(start, a, z, 1.0, slope))
 
 
@@ -186,7 +206,9 @@ def w_by_order(a, x, slope):
 w_at_zero = special_function(
     None,
     lambda out, a: 0.25 * out * (psi_of_complex(0.5j * a + 0.75).imag - psi_of_complex(0.5j * a + 0.25).imag),
-    body=lambda a: 2**-0.75 * np.exp(0.5 * (sp.loggamma(0.25 + 0.5j * a) - sp.loggamma(0.75 + 0.5j * a)).real),
+    body=lambda a: (
+        2**-0.75 * np.exp(0.5 * (sp.loggamma(0.25 + 0.5j * a) - sp.loggamma(0.75 + 0.5j * a)).real)
+    ),
     name="w_at_zero",
 )
 
@@ -198,7 +220,11 @@ def cylinders(scipys: Callable, coefficient: Callable, by_order: Callable) -> tu
     both."""
     name = scipys.__name__
     y = special_function(
-        None, lambda out, v, x: by_order(v, x, False), lambda out, v, x: dy(v, x), body=lambda v, x: scipys(v, x)[0], name=name + "_value"
+        None,
+        lambda out, v, x: by_order(v, x, False),
+        lambda out, v, x: dy(v, x),
+        body=lambda v, x: scipys(v, x)[0],
+        name=name + "_value",
     )
     dy = special_function(
         None,

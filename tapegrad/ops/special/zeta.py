@@ -37,7 +37,9 @@ def zeta_order(x, q, *, n):
     t = a + ZETA_SHIFT
     u = xp.log(t)
     total = total + 0.5 * u**n * t**-s
-    total = total + t ** (1.0 - s) * sum(math.perm(n, j) * u ** (n - j) / (s - 1.0) ** (j + 1) for j in range(n + 1))
+    total = total + t ** (1.0 - s) * sum(
+        math.perm(n, j) * u ** (n - j) / (s - 1.0) ** (j + 1) for j in range(n + 1)
+    )
     p = [0.0 * s + (i == n) for i in range(n + 1)]  # coefficients of p_m
     for m in range(2 * len(BERNOULLI) - 1):
         p = [((i + 1) * p[i + 1] if i < n else 0.0) - (s + m) * p[i] for i in range(n + 1)]

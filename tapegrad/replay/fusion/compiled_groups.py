@@ -86,10 +86,19 @@ class Group:
                     else math.prod(d.shape if type(d) is SummedValue else self.shown[k][1])
                 )
                 if k in self.kinds.within:
-                    saved += BLOCK_ROW_NS + (BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS) * size
+                    saved += (
+                        BLOCK_ROW_NS
+                        + (BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS) * size
+                    )
                 else:
-                    saved += (WRITE_NS if type(d) is RegionView else CALL_NS) + (PASS_ELEMENT_NS + OPERATION_NS * d.cost) * size
-        return saved - GROUP_ENTRY_NS - PASS_ELEMENT_NS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
+                    saved += (WRITE_NS if type(d) is RegionView else CALL_NS) + (
+                        PASS_ELEMENT_NS + OPERATION_NS * d.cost
+                    ) * size
+        return (
+            saved
+            - GROUP_ENTRY_NS
+            - PASS_ELEMENT_NS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
+        )
 
     def key(self) -> Any:
         """What its code depends on; raises TypeError where that cannot be told."""
@@ -100,7 +109,11 @@ class Group:
         for k, d in self.values.items():
             if type(d) is Element:
                 said = ufunc_of(d.i)
-                params = repr([getattr(a, "k", a) for a in d.i.params["args"]]) + said.__name__ if said else settings_key(d.i.params)
+                params = (
+                    repr([getattr(a, "k", a) for a in d.i.params["args"]]) + said.__name__
+                    if said
+                    else settings_key(d.i.params)
+                )
                 found += [id(d.i.prim), params, *[of(s) for s, _ in d.sources()], k in self.watched]
             elif type(d) is WrittenSum:
                 found += [0, *[(of(s), m) for s, m in d.terms], k in self.watched]
@@ -145,7 +158,11 @@ def buffer_shares(kinds: Any, now: Any) -> tuple:
     carried: dict = {}
     stored = []
     for k, d in now.values.items():
-        later = [u for u in kinds.users.get(k, ()) if u not in now.values and u not in now.sums and u not in kinds.done]
+        later = [
+            u
+            for u in kinds.users.get(k, ())
+            if u not in now.values and u not in now.sums and u not in kinds.done
+        ]
         if k not in kinds.ends and not later:
             continue
         view = type(d) is RegionView and d.is_view
@@ -175,9 +192,17 @@ class GroupCode:
     def compile(self, totals: list) -> None:
         sizes = [self.shown[a][3].itemsize for a in self.table]
         loops = Loops(self.g, list(self.nests.values()), sizes, totals, FLOATS[self.group.dtype])
-        self.room, self.items, self.work, self.serial, self.lines = loops.room, loops.items, loops.work, loops.serial, loops.lines
+        self.room, self.items, self.work, self.serial, self.lines = (
+            loops.room,
+            loops.items,
+            loops.work,
+            loops.serial,
+            loops.lines,
+        )
         self.all = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function_address(loops.text, "all"))
-        self.part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(function_address(loops.text, "loop"))
+        self.part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            function_address(loops.text, "loop")
+        )
         self.last = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function_address(loops.text, "last"))
         self.call = self.caller()
         del self.group, self.g, self.nests, self.values, self.sums, self.shown
@@ -205,13 +230,17 @@ class GroupCode:
         strides = packed(form, self.shown[k][3].itemsize) if form else packed_strides(self.shown[k])
         for nest, place, axes in self.boxes(k, form or self.shown[k][1]):
             first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-            access = ArrayAccess(self.table[k], first, tuple([strides[a] for a in axes]), self.shown[k][3] == BOOL)
+            access = ArrayAccess(
+                self.table[k], first, tuple([strides[a] for a in axes]), self.shown[k][3] == BOOL
+            )
             nest.stores.append((self.node(nest, k, place), access))
 
     def add_up(self, k: int, d: SummedValue) -> None:
         kept = [a for a in range(len(d.shape)) if a not in d.axes]
         strides = packed_strides(self.shown[k])
-        own = dict(zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True))
+        own = dict(
+            zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True)
+        )
         for nest, place, axes in self.boxes(d.k, d.shape):
             node = self.node(nest, d.k, place)
             node = of_truth(self.g, node) if self.g.boolean(node) else node
@@ -220,7 +249,9 @@ class GroupCode:
                 nest.sums.append((node, d.how))
             else:
                 first = sum([place[a][0] * own[a] for a in kept])
-                nest.partial.append((node, ArrayAccess(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how))
+                nest.partial.append(
+                    (node, ArrayAccess(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how)
+                )
 
     def node(self, nest: Nest, k: int, place: tuple) -> int:
         """The node of value k at this place: what is asked for is found from the last instruction to the
@@ -239,7 +270,9 @@ class GroupCode:
             for at in asked.get(v, ()):
                 if (v, at) not in nest.known:
                     x = [
-                        nest.known[a, there] if a in self.values else self.leaf(nest, a, there, argument_form(d, a))
+                        nest.known[a, there]
+                        if a in self.values
+                        else self.leaf(nest, a, there, argument_form(d, a))
                         for a, there in needs[v, at]
                     ]
                     n = d.node(self.g, x)
@@ -265,7 +298,11 @@ class GroupCode:
         """A value from memory, which may be counted in another shape, or a number."""
         constant = self.group.kinds.constant(a)
         if constant is not None:
-            return self.g.neg(self.g.zero) if constant == 0 and math.copysign(1, constant) < 0 else self.g.const(constant)
+            return (
+                self.g.neg(self.g.zero)
+                if constant == 0 and math.copysign(1, constant) < 0
+                else self.g.const(constant)
+            )
         if a not in self.table:
             k = self.group.single.index(a)
             node = self.g.input("th", 0, k)
@@ -274,8 +311,15 @@ class GroupCode:
         _, _, strides, dtype, _ = self.shown[a]
         strides = packed(form, dtype.itemsize) if form else strides
         first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-        steps = tuple([sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)]) for d in range(len(nest.extents))])
-        access = ArrayAccess(self.table[a], first, steps, dtype == BOOL, 8 * dtype.itemsize if dtype in INTEGERS else 0)
+        steps = tuple(
+            [
+                sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)])
+                for d in range(len(nest.extents))
+            ]
+        )
+        access = ArrayAccess(
+            self.table[a], first, steps, dtype == BOOL, 8 * dtype.itemsize if dtype in INTEGERS else 0
+        )
         node = self.g.input("y", 0, (access.pointer, first, steps))
         node = self.g.raw("ne", node, self.g.zero) if access.truth else node
         nest.loads.setdefault(node, access)
@@ -285,7 +329,16 @@ class GroupCode:
 
     def caller(self) -> Callable:
         """Its call as a text: (state, *given, *memory for what is written or None)."""
-        group, space = self.group, {"inf": math.inf, "HEADER": HEADER, "address": data_pointer, "spread": waiting.run_blocks, "code": self}
+        group, space = (
+            self.group,
+            {
+                "inf": math.inf,
+                "HEADER": HEADER,
+                "address": data_pointer,
+                "spread": waiting.run_blocks,
+                "code": self,
+            },
+        )
         names = {a: f"v{n}" for n, a in enumerate(group.given)}
         places = [f"o{n}" for n in range(len(group.written))]
         lines = []
@@ -306,7 +359,10 @@ class GroupCode:
         if self.serial or self.work <= waiting.THREADED_OPERATIONS:
             lines.append("code.all(state.address)")
         else:
-            lines.append("spread(code.items, code.work, lambda a, b: code.part(state.address, a, b)); code.last(state.address)")
+            lines.append(
+                "spread(code.items, code.work, lambda a, b: code.part(state.address, a, b)); "
+                "code.last(state.address)"
+            )
         lines.append("if state.flag[0]: state.flag[0] = 0; return None")
         totals = {k: f"state.totals[{n}]" for n, k in enumerate(group.totals)}
         made = {**dict(zip(group.written, places, strict=True)), **totals}
@@ -342,7 +398,9 @@ def maker(shown: tuple) -> Callable:
     turned, back = tuple([shape[a] for a in order]), tuple([order.index(a) for a in range(len(shape))])
     plain = order == list(range(len(shape)))
     make = (lambda: np.empty(shape, dtype)) if plain else lambda: np.empty(turned, dtype).transpose(back)
-    return ArrayPool(make) if plain and RECYCLED[0] <= math.prod(shape) * dtype.itemsize <= RECYCLED[1] else make
+    return (
+        ArrayPool(make) if plain and RECYCLED[0] <= math.prod(shape) * dtype.itemsize <= RECYCLED[1] else make
+    )
 
 
 class ArrayPool:

@@ -33,13 +33,21 @@ class DeviceText(CudaBuilder):
 
     def text(self, arrays: list, written: list, singles: int, totals: list) -> str:
         """`arrays` and `written`: their dtypes; `totals`: for each full sum (nest, its sum in it)."""
-        kinds = [f"const {TYPES.get(dtype, 'real')}" for dtype in arrays] + [TYPES.get(dtype, "real") for dtype in written]
-        given = [f"i64 p{k}" for k in range(len(kinds))] + [f"real n{k}" for k in range(singles)] + ["i64 sums"] * bool(totals)
+        kinds = [f"const {TYPES.get(dtype, 'real')}" for dtype in arrays] + [
+            TYPES.get(dtype, "real") for dtype in written
+        ]
+        given = (
+            [f"i64 p{k}" for k in range(len(kinds))]
+            + [f"real n{k}" for k in range(singles)]
+            + ["i64 sums"] * bool(totals)
+        )
         for k, kind in enumerate(kinds):
             self.line(f"{kind}* const a{k} = ({kind}*)p{k};")
         for k in range(len(totals)):
             self.line(f"real s{k} = 0;")
-        self.line("const i64 all = (i64)gridDim.x * blockDim.x, me = (i64)blockIdx.x * blockDim.x + threadIdx.x;")
+        self.line(
+            "const i64 all = (i64)gridDim.x * blockDim.x, me = (i64)blockIdx.x * blockDim.x + threadIdx.x;"
+        )
         ends = []
         for nest in self.nests:
             ends.append((ends[-1] if ends else 0) + math.prod(nest.extents))
@@ -70,11 +78,17 @@ class DeviceText(CudaBuilder):
         env: dict = {node: f"n{k}" for node, k in nest.numbers.items()}
         for node, a in nest.loads.items():
             there = self.place(a, counters)
-            env[node] = self.let(f"{there} != 0", "bool") if a.truth else self.let(f"(real){there}" if a.whole else there)
+            env[node] = (
+                self.let(f"{there} != 0", "bool")
+                if a.truth
+                else self.let(f"(real){there}" if a.whole else there)
+            )
         outs = [n for n, _ in (*nest.stores, *nest.sums)]
         for n in self.g.reach(outs, nest.loads):
             if n not in env and self.g.op[n] not in ("in", "const", "bool"):
-                env[n] = self.instruction(self.g.op[n], self.g.args[n], [self.value(k, env) for k in self.g.args[n]])
+                env[n] = self.instruction(
+                    self.g.op[n], self.g.args[n], [self.value(k, env) for k in self.g.args[n]]
+                )
         for n, a in nest.stores:
             self.line(f"{self.place(a, counters)} = {self.value(n, env)};")
         for k, j in sums:
@@ -113,7 +127,9 @@ class DeviceCode(GroupCode):
         group, nests = self.group, list(self.nests.values())
         dtypes = lambda values: [self.shown[k][3] for k in values]
         text = DeviceText(self.g, nests, FLOATS[group.dtype])
-        self.text = text.text(dtypes(group.arrays), dtypes(group.written), len(group.single), [parts for parts, *_ in totals])
+        self.text = text.text(
+            dtypes(group.arrays), dtypes(group.written), len(group.single), [parts for parts, *_ in totals]
+        )
         self.lines = self.text.count("\n")
         self.items = self.work = sum([math.prod(nest.extents) for nest in nests])
         self.grid = min(-(-self.items // BLOCK_THREADS), LAUNCH_BLOCKS)
@@ -129,7 +145,13 @@ class DeviceCode(GroupCode):
         strides = [(group.given.index(a), self.shown[a][2]) for a in group.arrays]
         singles = [group.given.index(a) for a in group.single]
         shapes = [layout(self.shown[k]) for k in group.written]
-        text, grid, dtype, count, given = self.text, self.grid, group.dtype, len(group.totals), len(group.given)
+        text, grid, dtype, count, given = (
+            self.text,
+            self.grid,
+            group.dtype,
+            len(group.totals),
+            len(group.given),
+        )
         order = [*group.written, *group.totals]
         back = [order.index(k) for k in group.left]
 
@@ -146,7 +168,9 @@ class DeviceCode(GroupCode):
                 pointers = [xp.int64(a.data.ptr) for a in (*[x[n] for n, _ in strides], *made)]
                 sums = xp.empty((count, grid * BLOCK_THREADS), dtype) if count else None
                 last = [xp.int64(sums.data.ptr)] if count else []
-                cuda.loaded(text, "group")((grid,), (BLOCK_THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last))
+                cuda.loaded(text, "group")(
+                    (grid,), (BLOCK_THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last)
+                )
                 found = [*made, *(sums.sum(axis=1) if count else ())]
             return tuple([found[n] for n in back])
 
@@ -165,4 +189,13 @@ def worth(group: Group, now: Any) -> float:
     """More than no launch saved is worth it."""
     if not group.arrays:
         return 0.0
-    return len([k for k, d in {**now.values, **now.sums}.items() if k not in group.carried and not getattr(d, "is_view", False)]) - 1.5
+    return (
+        len(
+            [
+                k
+                for k, d in {**now.values, **now.sums}.items()
+                if k not in group.carried and not getattr(d, "is_view", False)
+            ]
+        )
+        - 1.5
+    )

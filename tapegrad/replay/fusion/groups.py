@@ -42,7 +42,9 @@ class GroupDefinitions:
         self.on_device = small is None and any(
             [shown[0] is False for shown in self.shown.values()]
         )  # arrays of CuPy then, and none of NumPy
-        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(GROUPED_ELEMENTS, 1), GroupCode, Group.gain)
+        self.small, self.code, self.gain = (
+            (1, DeviceCode, worth) if self.on_device else (max(GROUPED_ELEMENTS, 1), GroupCode, Group.gain)
+        )
         self.extended = small is None  # with extremes, counts and integers
         self.small = self.small if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
@@ -57,7 +59,12 @@ class GroupDefinitions:
                 self.users.setdefault(a, []).append(k)
         for k, i in reversed(program.code):  # a view that others take is theirs
             d = self.known[k]
-            if type(d) is RegionView and view_region(i) is not None and not i.params.get("copy") and self.is_asked(k):
+            if (
+                type(d) is RegionView
+                and view_region(i) is not None
+                and not i.params.get("copy")
+                and self.is_asked(k)
+            ):
                 self.known[k] = None
 
     def counted(self) -> set:
@@ -71,14 +78,23 @@ class GroupDefinitions:
         for k, i in self.program.code:
             numpys, shape, strides, _, owns = self.shown[k]
             masks = i.reduces == "add" and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
-            if masks and math.prod(shape) <= MASK_ELEMENTS and all([self.is_of_floats(n, u) for n, u in users.get(k, ())]):
+            if (
+                masks
+                and math.prod(shape) <= MASK_ELEMENTS
+                and all([self.is_of_floats(n, u) for n, u in users.get(k, ())])
+            ):
                 self.shown[k] = (numpys, shape, strides, F8, owns)
                 found.add(k)
         return found
 
     def is_of_floats(self, k: int, i: Instruction) -> bool:
         """Does an instruction make float64 of its operands, element by element?"""
-        return type(i.prim) is not str and i.prim.vjp is not None and i.prim.batch == "elementwise" and self.shown[k][3] == F8
+        return (
+            type(i.prim) is not str
+            and i.prim.vjp is not None
+            and i.prim.batch == "elementwise"
+            and self.shown[k][3] == F8
+        )
 
     def is_ours(self, k: int) -> bool:
         """Is it an array of the library of this program?"""
@@ -103,7 +119,11 @@ class GroupDefinitions:
     def bits(self, k: int) -> np.dtype | None:
         """The dtype of a value that a loop may read or write."""
         numpys, _, strides, dtype, _ = self.shown[k]
-        if (numpys is not None and not self.is_ours(k)) or dtype is None or (dtype not in FLOATS and dtype != BOOL):
+        if (
+            (numpys is not None and not self.is_ours(k))
+            or dtype is None
+            or (dtype not in FLOATS and dtype != BOOL)
+        ):
             return None
         return None if any([s % dtype.itemsize for s in strides]) else dtype
 
@@ -125,7 +145,9 @@ class GroupDefinitions:
         if len(kinds) > 1 or (dtype in FLOATS and kinds and dtype not in kinds):
             return None
         d = moved_region(i, shapes, shape)
-        if d is not None and (d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))):
+        if d is not None and (
+            d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))
+        ):
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
         if d is not None:
             return None
@@ -156,17 +178,35 @@ class GroupDefinitions:
     def sum(self, k: int, i: Instruction) -> Any:
         x = i.args[0]
         _, shape, _, dtype, _ = self.shown[x]
-        if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != (F8 if dtype == BOOL else dtype):
+        if (
+            not self.is_ours(x)
+            or math.prod(shape) < self.small
+            or self.shown[k][3] != (F8 if dtype == BOOL else dtype)
+        ):
             return None
         how, bits = i.reduces, self.bits(x)
         if bits not in FLOATS and not (bits == BOOL and how == "add"):
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
-        axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
-        few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= WRITTEN_OUT_TERMS
+        axes = (
+            tuple(range(len(shape)))
+            if axis is None
+            else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
+        )
+        few = (
+            how == "add"
+            and dtype != BOOL
+            and len(axes) < len(shape)
+            and math.prod([shape[a] for a in axes]) <= WRITTEN_OUT_TERMS
+        )
         if few and math.prod(self.shown[k][1]) >= self.small:
             return WrittenSum(x, shape, axes, keepdims)
-        if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape or how != "add"):
+        if (
+            len(axes) == len(shape)
+            and keepdims
+            or self.on_device
+            and (len(axes) < len(shape) or not shape or how != "add")
+        ):
             return None
         return SummedValue(x, axes, shape, how)
 
@@ -201,13 +241,23 @@ class OpenGroup:
         else:
             shape, form = kinds.shown[k][1], getattr(d, "form", None)
             for a, _ in d.sources():
-                if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (form if form and a == d.base else kinds.shown[a][1]):
+                if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (
+                    form if form and a == d.base else kinds.shown[a][1]
+                ):
                     return False
             shape = form if form and d.turned else shape
             cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
-            if math.prod([len(c) + 1 for c in cuts]) > LOOP_CELLS or len(spread.get(None, ())) > OPERAND_PLACES:
+            if (
+                math.prod([len(c) + 1 for c in cuts]) > LOOP_CELLS
+                or len(spread.get(None, ())) > OPERAND_PLACES
+            ):
                 return False
-            if sum([(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]) > RECOMPUTED_OPERATIONS:
+            if (
+                sum(
+                    [(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]
+                )
+                > RECOMPUTED_OPERATIONS
+            ):
                 return False
             if d.cost >= COSTLY_OPERATIONS:
                 spread[k] = {(0,) * len(shape)}
@@ -222,7 +272,12 @@ class OpenGroup:
     def full(self, dtype: Any, i: Instruction) -> bool:
         """Must another group begin before this instruction?"""
         clash = dtype is not None is not self.dtype and self.dtype != dtype  # (float64 equals None)
-        return clash or any([a in self.sums for a in i.args]) or self.cost > GROUP_OPERATIONS or len(self.code) >= GROUP_INSTRUCTIONS
+        return (
+            clash
+            or any([a in self.sums for a in i.args])
+            or self.cost > GROUP_OPERATIONS
+            or len(self.code) >= GROUP_INSTRUCTIONS
+        )
 
 
 class Reader:
@@ -270,14 +325,22 @@ class Reader:
                 self.plain(a, self.by_number[a])
         self.order.append((k, i))
         self.ready.add(k)
-        large = self.kinds.is_ours(k) and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
+        large = (
+            self.kinds.is_ours(k)
+            and math.prod(self.kinds.shown[k][1]) >= self.kinds.small
+            and k not in self.others
+        )
         if large and view_region(i) is None:
             self.alone[i.name] = self.alone.get(i.name, 0) + 1
 
     def is_copy(self, k: int, i: Instruction) -> bool:
         """Is it a buffer that is written as a whole, with an array like it?"""
         d = self.kinds.known[k]
-        return type(d) is RegionView and d.is_view and self.kinds.shown[k][1::2] == self.kinds.shown[i.args[1]][1::2]
+        return (
+            type(d) is RegionView
+            and d.is_view
+            and self.kinds.shown[k][1::2] == self.kinds.shown[i.args[1]][1::2]
+        )
 
     def close(self) -> None:
         now = self.now

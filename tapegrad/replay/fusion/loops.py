@@ -85,7 +85,9 @@ class Order:
         else:
             self.columns = ITEM_ELEMENTS if self.inner > ITEM_ELEMENTS else self.inner
             self.together = min(max(ITEM_ELEMENTS // self.columns, 1), self.rows)
-            self.items = math.prod(self.outer) * -(-self.rows // self.together) * -(-self.inner // self.columns)
+            self.items = (
+                math.prod(self.outer) * -(-self.rows // self.together) * -(-self.inner // self.columns)
+            )
 
     def cost(self, d: int, accesses: list, size: int) -> float:
         """Of an element, with this loop as the innermost one."""
@@ -107,7 +109,11 @@ class NestText:
         self.order = order = Order(nest)
         self.size = nest.bits // 8
         outs = [n for n, *_ in (*nest.stores, *nest.partial, *nest.sums)] + nest.checks
-        self.code = [n for n in g.reach(outs, nest.loads) if n not in nest.loads and g.op[n] not in ("in", "const", "bool")]
+        self.code = [
+            n
+            for n in g.reach(outs, nest.loads)
+            if n not in nest.loads and g.op[n] not in ("in", "const", "bool")
+        ]
         most = 128 // self.size if len(self.code) <= VECTOR_OPERATIONS else 64 // self.size
         self.W = min(most, 1 << (order.inner - 1).bit_length())
         self.b = Builder(self.W, nest.bits)
@@ -176,13 +182,22 @@ class NestText:
             bases.append(self.moved(p, order.stride(a, -1), column))
         for slot, (_, how) in zip(self.totals, self.nest.sums, strict=True):
             b.store(b.c(STARTS[how]), slot)
-        rows, columns = self.left(order.rows, order.together, row), self.left(order.inner, order.columns, column)
+        rows, columns = (
+            self.left(order.rows, order.together, row),
+            self.left(order.inner, order.columns, column),
+        )
         if len(order.extents) == 1 or order.rows == 1:
             self.row(bases, columns)
             return
         with b.range(0, rows if type(rows) is int else Affine(0, {rows: 1})) as r:
             count = b.count(r)
-            self.row([self.moved(p, order.stride(a, -2), count) for p, a in zip(bases, self.nest.accesses, strict=True)], columns)
+            self.row(
+                [
+                    self.moved(p, order.stride(a, -2), count)
+                    for p, a in zip(bases, self.nest.accesses, strict=True)
+                ],
+                columns,
+            )
 
     def left(self, n: int, step: int, start: str) -> Any:
         """How many of n there are in a step from this start."""
@@ -268,7 +283,10 @@ class NestText:
             if not mask:
                 x = b(f"load {kind}, ptr {p}, align {size}")
             else:
-                x = b(f"call {kind} @llvm.masked.load.{suffix}.p0(ptr {p}, i32 {size}, <{W} x i1> {mask}, {kind} zeroinitializer)")
+                x = b(
+                    f"call {kind} @llvm.masked.load.{suffix}.p0(ptr {p}, i32 {size}, <{W} x i1> {mask}, "
+                    f"{kind} zeroinitializer)"
+                )
         else:
             p = self.places_of(p, stride, j)
             given = f"<{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}, {kind} zeroinitializer"
@@ -285,7 +303,10 @@ class NestText:
             if not mask:
                 line(f"  store {kind} {value}, ptr {p}, align {size}")
             else:
-                line(f"  call void @llvm.masked.store.{suffix}.p0({kind} {value}, ptr {p}, i32 {size}, <{W} x i1> {mask})")
+                line(
+                    f"  call void @llvm.masked.store.{suffix}.p0({kind} {value}, ptr {p}, i32 {size}, <{W} "
+                    f"x i1> {mask})"
+                )
         else:
             p = self.places_of(p, stride, j)
             given = f"{kind} {value}, <{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}"
@@ -295,7 +316,11 @@ class NestText:
         """Vectors whose elements lie side by side, one of each in a row: turned round, eight by eight, and
         written row by row."""
         b, real = self.b, self.b.real
-        some = "<8 x i1> <" + ", ".join([f"i1 {'true' if k < len(values) else 'false'}" for k in range(ROW_LANES)]) + ">"
+        some = (
+            "<8 x i1> <"
+            + ", ".join([f"i1 {'true' if k < len(values) else 'false'}" for k in range(ROW_LANES)])
+            + ">"
+        )
         for first in range(0, self.W, ROW_LANES):
             if self.W == ROW_LANES:
                 v = list(values)
@@ -306,13 +331,20 @@ class NestText:
             for s in (1, 2, 4):  # elements whose numbers differ in one bit change places
                 low = indices([k if not k & s else ROW_LANES + (k ^ s) for k in range(ROW_LANES)])
                 high = indices([k | s if not k & s else ROW_LANES + k for k in range(ROW_LANES)])
-                pairs = [(i, i | s) for i in range(ROW_LANES) if not i & s and (v[i], v[i | s]) != ("poison", "poison")]
+                pairs = [
+                    (i, i | s)
+                    for i in range(ROW_LANES)
+                    if not i & s and (v[i], v[i | s]) != ("poison", "poison")
+                ]
                 for i, j in pairs:
                     both = f"<8 x {real}> {v[i]}, <8 x {real}> {v[j]}"
                     v[i], v[j] = b(f"shufflevector {both}, {low}"), b(f"shufflevector {both}, {high}")
             for k, row in enumerate(v):
                 at = b(f"getelementptr i8, ptr {p}, i64 {(first + k) * stride}")
-                b.lines.append(f"  call void @llvm.masked.store.v8{SUFFIX[real]}.p0(<8 x {real}> {row}, ptr {at}, i32 {self.size}, {some})")
+                b.lines.append(
+                    f"  call void @llvm.masked.store.v8{SUFFIX[real]}.p0(<8 x {real}> {row}, ptr {at}, i32 "
+                    f"{self.size}, {some})"
+                )
 
     # --- elements ---
 
@@ -336,7 +368,11 @@ class NestText:
             self.write(self.value(n, env), stores[k], a, j, mask)
         for run in () if mask else self.runs:
             stride = self.order.stride(nest.stores[run[0]][1], -1)
-            self.write_rows([self.value(nest.stores[k][0], env) for k in run], self.moved(stores[run[0]], stride, j), stride)
+            self.write_rows(
+                [self.value(nest.stores[k][0], env) for k in run],
+                self.moved(stores[run[0]], stride, j),
+                stride,
+            )
         kept = lambda x, how: b.select(mask, x, b.c(STARTS[how])) if mask else x
         for (n, how), slot in zip(nest.sums, self.totals, strict=True):
             b.store(combine_code(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
@@ -384,12 +420,18 @@ def adjacent_arrays(accesses: list, order: Order, W: int, size: int) -> tuple:
     alike: dict = {}
     for k, a in enumerate(accesses):
         if not a.truth and order.stride(a, -1) not in (0, size) and W % ROW_LANES == 0:
-            alike.setdefault((a.pointer, tuple([order.stride(a, level) for level in range(len(order.extents))])), []).append(k)
+            alike.setdefault(
+                (a.pointer, tuple([order.stride(a, level) for level in range(len(order.extents))])), []
+            ).append(k)
     runs: list = []
     for numbers in alike.values():
         numbers.sort(key=lambda k: accesses[k].first)
         for k in numbers:
-            near = runs and len(runs[-1]) < ROW_LANES and accesses[k].first == accesses[runs[-1][-1]].first + size
+            near = (
+                runs
+                and len(runs[-1]) < ROW_LANES
+                and accesses[k].first == accesses[runs[-1][-1]].first + size
+            )
             if near and accesses[runs[-1][-1]].pointer == accesses[k].pointer and runs[-1][-1] in numbers:
                 runs[-1].append(k)
             else:
@@ -402,7 +444,10 @@ def adjacent_arrays(accesses: list, order: Order, W: int, size: int) -> tuple:
 def declared(W: int, bits: int) -> list:
     """Declarations of what texts of this width call."""
     b = Builder(W, bits)
-    found = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for x in ("fma", "floor", "sqrt", "fabs")]
+    found = [
+        f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})"
+        for x in ("fma", "floor", "sqrt", "fabs")
+    ]
     if W > 1:
         m = f"<{W} x i1>"
         found.append(f"declare i1 @llvm.vector.reduce.or.v{W}i1({m})")
@@ -412,7 +457,9 @@ def declared(W: int, bits: int) -> list:
             found.append(f"declare {kind} @llvm.masked.gather.{suffix}.v{W}p0(<{W} x ptr>, i32, {m}, {kind})")
             found.append(f"declare void @llvm.masked.scatter.{suffix}.v{W}p0({kind}, <{W} x ptr>, i32, {m})")
     if W > 1 and W != ROW_LANES:
-        found.append(f"declare void @llvm.masked.store.v8{SUFFIX[b.real]}.p0(<8 x {b.real}>, ptr, i32, <8 x i1>)")
+        found.append(
+            f"declare void @llvm.masked.store.v8{SUFFIX[b.real]}.p0(<8 x {b.real}>, ptr, i32, <8 x i1>)"
+        )
     return found
 
 
@@ -432,7 +479,9 @@ class Loops:
             texts.append(t)
             places[t.name] = self.room
             step = len(nest.sums) * t.W
-            sums.update({(k, s): (self.room + s * t.W, t.order.items, step, t.W) for s in range(len(nest.sums))})
+            sums.update(
+                {(k, s): (self.room + s * t.W, t.order.items, step, t.W) for s in range(len(nest.sums))}
+            )
             self.room += step * t.order.items
             cuts.append((t.name, self.items, self.items + t.order.items))
             self.items += t.order.items
@@ -440,8 +489,14 @@ class Loops:
         kinds = sorted({(W, t.nest.bits) for t in texts for W in (t.W, 1)})  # (1: routines)
         lines = dict.fromkeys([d for W, size in kinds for d in declared(W, size)])
         ends = [f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smax", "smin")]
-        loop = llvm_function("loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)])
-        last = llvm_function("last", "ptr %table", added_up([([sums[p] for p in parts], *rest) for parts, *rest in totals], places, bits))
+        loop = llvm_function(
+            "loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)]
+        )
+        last = llvm_function(
+            "last",
+            "ptr %table",
+            added_up([([sums[p] for p in parts], *rest) for parts, *rest in totals], places, bits),
+        )
         whole = [f"  call void @loop(ptr %table, i64 0, i64 {self.items})", "  call void @last(ptr %table)"]
         text = [*lines, *ends, *bodies, loop, last, llvm_function("all", "ptr %table", whole)]
         self.text = f'target triple = "{llvm.get_default_triple()}"\n' + "\n".join(text) + "\n"
@@ -510,7 +565,10 @@ def reduce_by_halves(b: Builder, x: str, how: str = "add") -> str:
     w = b.W
     while w > 1:
         halves = [", ".join([f"i32 {k}" for k in range(first, first + w // 2)]) for first in (0, w // 2)]
-        parts = [b(f"shufflevector <{w} x {b.real}> {x}, <{w} x {b.real}> poison, <{w // 2} x i32> <{h}>") for h in halves]
+        parts = [
+            b(f"shufflevector <{w} x {b.real}> {x}, <{w} x {b.real}> poison, <{w // 2} x i32> <{h}>")
+            for h in halves
+        ]
         w //= 2
         x = combine_code(narrower(b, w, True), how, *parts)
     return x if b.W == 1 else b(f"extractelement <1 x {b.real}> {x}, i64 0")

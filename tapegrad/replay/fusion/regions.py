@@ -16,7 +16,19 @@ import numpy as np
 from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ...ops.indexing.regions import basic, region
 from ...ops.products import put_last, take_last
-from ...ops.shaping import as_layer, broadcast_to, concatenate, copy, embed, layer, layered, reshape, rolled, slice_of, transpose
+from ...ops.shaping import (
+    as_layer,
+    broadcast_to,
+    concatenate,
+    copy,
+    embed,
+    layer,
+    layered,
+    reshape,
+    rolled,
+    slice_of,
+    transpose,
+)
 from ..program import LAID
 from ..record.recorder import Instruction
 from ..scalar_graph import scalar_of
@@ -32,7 +44,9 @@ def identity_map(shape: tuple) -> tuple:
 def broadcast(shape: tuple, to: tuple) -> tuple:
     """The map of an operand that is broadcast."""
     ahead = len(to) - len(shape)
-    return tuple([(0, tuple([int(a == j + ahead and n > 1) for a in range(len(to))])) for j, n in enumerate(shape)])
+    return tuple(
+        [(0, tuple([int(a == j + ahead and n > 1) for a in range(len(to))])) for j, n in enumerate(shape)]
+    )
 
 
 def of_view(view: Callable, shape: tuple) -> tuple | None:
@@ -111,7 +125,9 @@ class RegionView:
 
     cost = 0
 
-    def __init__(self, *pieces: RegionPiece, form: tuple | None = None, turned: bool = False, base: int | None = None):
+    def __init__(
+        self, *pieces: RegionPiece, form: tuple | None = None, turned: bool = False, base: int | None = None
+    ):
         self.pieces, self.form, self.turned, self.base = pieces, form, turned, base
         # of a write, which is done where the buffer lies
         box = pieces[0].box if pieces[-1].box is None else None
@@ -139,7 +155,10 @@ class WrittenSum:
         self.terms = []
         for index in np.ndindex(*[shape[j] for j in axes]):
             at = dict(zip(axes, index, strict=True))
-            m = [(at[j], (0,) * count) if j in at else (0, tuple([int(a == own[j]) for a in range(count)])) for j in range(len(shape))]
+            m = [
+                (at[j], (0,) * count) if j in at else (0, tuple([int(a == own[j]) for a in range(count)]))
+                for j in range(len(shape))
+            ]
             self.terms.append((k, tuple(m)))
         self.cost = len(self.terms)
 
@@ -181,7 +200,9 @@ def view_region(i: Instruction) -> Callable | None:
     prim = i.prim
     if prim is READ:
         path, at = i.params["path"], i.params["at"]
-        if not all([kind in STEPS and (kind != "at" or basic(what)) for kind, what in path]) or not (at is None or basic(at)):
+        if not all([kind in STEPS and (kind != "at" or basic(what)) for kind, what in path]) or not (
+            at is None or basic(at)
+        ):
             return None
         return lambda x: region(x, path) if at is None else region(x, path)[at]
     view = VIEWS.get(prim)
@@ -200,13 +221,17 @@ def moved_region(i: Instruction, shapes: list, shape: tuple) -> RegionView | Non
 def of_region(rule: Callable) -> Callable:
     """That of a read or write, also by a reshape."""
 
-    return lambda i, *shapes: (reshaped_region if "reshape" in [kind for kind, _ in i.params["path"][:1]] else rule)(i, *shapes)
+    return lambda i, *shapes: (
+        reshaped_region if "reshape" in [kind for kind, _ in i.params["path"][:1]] else rule
+    )(i, *shapes)
 
 
 def as_view(i, shapes, shape):
     view = view_region(i)
     found = None if view is None else of_view(view, shapes[0])
-    return None if found is None or found[0] != shape else RegionView(RegionPiece(None, (i.args[0], found[1])))
+    return (
+        None if found is None or found[0] != shape else RegionView(RegionPiece(None, (i.args[0], found[1])))
+    )
 
 
 def spread(i, shapes, shape):
@@ -255,7 +280,12 @@ def sliced(i, shapes, shape):
     own, axis, start = shapes[0], i.params["axis"] % len(shape), i.params["start"] or 0
     embedded = "size" in i.params
     start = start if start >= 0 else start + own[axis]
-    m = tuple([((-start if embedded else start) * (a == axis), steps) for a, (_, steps) in enumerate(identity_map(shape))])
+    m = tuple(
+        [
+            ((-start if embedded else start) * (a == axis), steps)
+            for a, (_, steps) in enumerate(identity_map(shape))
+        ]
+    )
     if not embedded:
         return RegionView(RegionPiece(None, (i.args[0], m)))
     box = tuple([(start, start + own[axis]) if a == axis else (0, n) for a, n in enumerate(shape)])
@@ -273,7 +303,10 @@ def stacked_region(i, shapes, shape):
     """Arrays along a new axis, or one among zeros."""
     axis, first = i.params["axis"], i.params.get("at", 0)
     m = tuple([at for a, at in enumerate(identity_map(shape)) if a != axis])
-    boxes = [tuple([(n, n + 1) if a == axis else (0, size) for a, size in enumerate(shape)]) for n in range(first, first + len(i.args))]
+    boxes = [
+        tuple([(n, n + 1) if a == axis else (0, size) for a, size in enumerate(shape)])
+        for n in range(first, first + len(i.args))
+    ]
     pieces = [RegionPiece(box, (k, m)) for box, k in zip(boxes, i.args, strict=True)]
     return RegionView(*pieces) if len(pieces) == shape[axis] else RegionView(*pieces, RegionPiece(None))
 
@@ -288,7 +321,11 @@ def reshaped_region(i, shapes, shape):
         return None
     inner = Instruction(i.prim, i.args, {**i.params, "path": i.params["path"][1:]})
     d = moved_region(inner, [form, *shapes[1:]], shape if i.prim is READ else form)
-    return None if d is None or d.form else RegionView(*d.pieces, form=form, turned=i.prim is not READ, base=i.args[0])
+    return (
+        None
+        if d is None or d.form
+        else RegionView(*d.pieces, form=form, turned=i.prim is not READ, base=i.args[0])
+    )
 
 
 def unit(a: int, n: int) -> tuple:
@@ -301,7 +338,10 @@ def concatenated_region(axis: int, parts: list, shape: tuple) -> RegionView:
     for k, start, stop in parts:
         if stop > start:
             box = tuple([(place, place + stop - start) if a == axis else (0, n) for a, n in enumerate(shape)])
-            m = [(first + (start - place) * (a == axis), steps) for a, (first, steps) in enumerate(identity_map(shape))]
+            m = [
+                (first + (start - place) * (a == axis), steps)
+                for a, (first, steps) in enumerate(identity_map(shape))
+            ]
             pieces.append(RegionPiece(box, (k, tuple(m))))
             place += stop - start
     return RegionView(*pieces)
@@ -339,13 +379,16 @@ def written_region(i, shapes, shape):
 
 
 RULES: dict = {
-    **{word: of_region(rule) for word, rule in ((READ, as_view), (ASSIGN, written_region), (ADD_AT, written_region))},
+    **{word: of_region(rule) for word, rule in ((READ, as_view), (ASSIGN, written_region), (ADD_AT,
+    written_region))},
     LAID: as_it_lies,
     **{
         entry.prim: rule
         for rule, *entries in (
-            (as_it_lies, copy), (spread, broadcast_to), (as_view, transpose), (reshaped, reshape), (shift_map, rolled),
-            (concatenated, concatenate), (stacked_region, layered, as_layer), (layer_of, layer), (sliced, slice_of, embed),
+            (as_it_lies, copy), (spread, broadcast_to), (as_view, transpose), (reshaped, reshape), (shift_map,
+            rolled),
+            (concatenated, concatenate), (stacked_region, layered, as_layer), (layer_of, layer), (sliced,
+            slice_of, embed),
             (picked_region, take_last, put_last),
         )
         for entry in entries
@@ -368,8 +411,12 @@ def cuts_of(d: Any, shape: tuple, known: dict) -> tuple:
             moving = [(a, s) for a, s in enumerate(steps) if s]
             if cuts and len(moving) == 1:
                 a, s = moving[0]
-                found[a].update([math.ceil((c - first) / s) if s > 0 else math.floor((first - c) / -s) + 1 for c in cuts])
-    return tuple([tuple(sorted([c for c in cuts if 0 < c < n])) for cuts, n in zip(found, shape, strict=True)])
+                found[a].update(
+                    [math.ceil((c - first) / s) if s > 0 else math.floor((first - c) / -s) + 1 for c in cuts]
+                )
+    return tuple(
+        [tuple(sorted([c for c in cuts if 0 < c < n])) for cuts, n in zip(found, shape, strict=True)]
+    )
 
 
 def spread_of(d: Any, shape: tuple, known: dict) -> dict:

@@ -20,14 +20,22 @@ def row_loop_text(columns: int, bits: int, products: int, factors: int, totals: 
 
 class RowLoopText:
     def __init__(self, columns: int, bits: int, products: int, factors: int, totals: int, steps: list):
-        self.columns, self.products, self.factors, self.totals, self.steps = columns, products, factors, totals, steps
+        self.columns, self.products, self.factors, self.totals, self.steps = (
+            columns,
+            products,
+            factors,
+            totals,
+            steps,
+        )
         self.W, self.size = 512 // bits, bits // 8
         self.b = Builder(self.W, bits)
 
     def text(self) -> str:
         b, at = self.b, self.pointers()
         with b.range(0, Affine(0, {"%turns": 1})) as k:
-            first = b(f"getelementptr {b.real}, ptr {at['matrix'][0]}, i64 {b(f'mul i64 {b.count(k)}, {TURN_ROWS * self.columns}')}")
+            first = b(
+                f"getelementptr {b.real}, ptr {at['matrix'][0]}, i64 {b(f'mul i64 {b.count(k)}, {TURN_ROWS * self.columns}')}"
+            )
             rows = [self.beyond(first, str(r * self.columns)) for r in range(TURN_ROWS)]
             for n in range(0, self.products, ROW_PRODUCTS):
                 self.multiply(rows, at["vectors"][n : n + ROW_PRODUCTS], at["products"][n : n + ROW_PRODUCTS])
@@ -45,15 +53,26 @@ class RowLoopText:
             f"declare void @llvm.masked.store.{b.suffix}.p0({kind}, ptr, i32, {one})",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         ]
-        body = llvm_function("rows", "ptr %frame, i64 %turns", [*b.slots, *b.lines]).replace(" {", ' "prefer-vector-width"="512" {', 1)
+        body = llvm_function("rows", "ptr %frame, i64 %turns", [*b.slots, *b.lines]).replace(
+            " {", ' "prefer-vector-width"="512" {', 1
+        )
         return "\n".join([f'target triple = "{llvm.get_default_triple()}"', *declared, body]) + "\n"
 
     def pointers(self) -> dict:
-        counts = {"matrix": 1, "vectors": self.products, "products": self.products, "factors": self.factors, "sums": self.factors}
+        counts = {
+            "matrix": 1,
+            "vectors": self.products,
+            "products": self.products,
+            "factors": self.factors,
+            "sums": self.factors,
+        }
         counts |= {"code": 1, "table": 1, "totals": 1, "all": 1, "moving": len(self.steps)}
         found, k = {}, 0
         for name, n in counts.items():
-            found[name] = [self.b(f"load ptr, ptr {self.b(f'getelementptr ptr, ptr %frame, i64 {k + j}')}") for j in range(n)]
+            found[name] = [
+                self.b(f"load ptr, ptr {self.b(f'getelementptr ptr, ptr %frame, i64 {k + j}')}")
+                for j in range(n)
+            ]
             k += n
         return found
 
@@ -73,7 +92,10 @@ class RowLoopText:
         b, p = self.b, self.beyond(p, column)
         if not mask:
             return b.read(p)
-        return b(f"call {b.T} @llvm.masked.load.{b.suffix}.p0(ptr {p}, i32 {self.size}, <{self.W} x i1> {mask}, {b.T} zeroinitializer)")
+        return b(
+            f"call {b.T} @llvm.masked.load.{b.suffix}.p0(ptr {p}, i32 {self.size}, <{self.W} x i1> {mask}, "
+            f"{b.T} zeroinitializer)"
+        )
 
     def write(self, value: str, p: str, column: str, mask: str) -> None:
         b, p = self.b, self.beyond(p, column)
@@ -103,7 +125,10 @@ class RowLoopText:
         self.each(work)
         for r, sums in enumerate(cells):
             for p, cell in zip(products, sums, strict=True):
-                b.lines.append(f"  store {b.real} {reduce_by_halves(b, b.get(cell))}, ptr {self.beyond(p, str(r))}, align {self.size}")
+                b.lines.append(
+                    f"  store {b.real} {reduce_by_halves(b, b.get(cell))}, ptr {self.beyond(p, str(r))}, "
+                    f"align {self.size}"
+                )
 
     def total(self, at: dict) -> None:
         for k in range(self.totals):

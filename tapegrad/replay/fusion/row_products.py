@@ -37,7 +37,9 @@ class RowGroup:
         self.kept = [k for k in group.left if k not in inner]
         self.left = [*self.kept, *after]
         self.written = [k for k in self.kept if k in group.written]
-        self.given = list(dict.fromkeys([matrix, *before.values(), *[a for a in group.given if a not in before]]))
+        self.given = list(
+            dict.fromkeys([matrix, *before.values(), *[a for a in group.given if a not in before]])
+        )
         self.names = [*group.names, *[(k, "matmul") for k in (*before, *after)]]
         self.saved = group.saved
         turns = self.count // TURN_ROWS
@@ -58,7 +60,9 @@ class RowGroup:
             packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * TURN_ROWS
             for k in row_arrays(part, self.tiled, self.before, self.after)
         ]
-        text = row_loops.row_loop_text(self.columns, FLOATS[self.dtype], len(self.before), len(self.after), len(part.totals), steps)
+        text = row_loops.row_loop_text(
+            self.columns, FLOATS[self.dtype], len(self.before), len(self.after), len(part.totals), steps
+        )
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(function_address(text, "rows"))
 
     def __call__(self, *given: Any) -> Any:
@@ -103,7 +107,13 @@ class RowGroup:
         if self.rest is not None:
             first = self.count // TURN_ROWS * TURN_ROWS
             rows = matrix[first:]
-            part = lambda a: rows.dot(values[self.before[a]]) if a in self.before else values[a][first:] if a in self.tiled else values[a]
+            part = lambda a: (
+                rows.dot(values[self.before[a]])
+                if a in self.before
+                else values[a][first:]
+                if a in self.tiled
+                else values[a]
+            )
             memory = [values[k][first:] if k in self.makers else None for k in self.group.written]
             found = self.rest(*[part(a) for a in self.group.given], *memory)
             if found is None:
@@ -138,13 +148,18 @@ class Frame:
             self.state.table[n] = first + 8 * n - HEADER if HEADER else 0
         inner = list(dict.fromkeys((*rows.before, *rows.after.values())))
         self.inner = np.empty((len(inner), TURN_ROWS), dtype)
-        self.sums, self.totals = np.empty((len(rows.after), rows.columns), dtype), np.empty(max(len(part.totals), 1), dtype)
+        self.sums, self.totals = (
+            np.empty((len(rows.after), rows.columns), dtype),
+            np.empty(max(len(part.totals), 1), dtype),
+        )
         there = dict(zip(inner, [data_pointer(x) for x in self.inner], strict=True))
         for k, place in there.items():
             self.put(k, place)
         slots = [self.slot(k) for k in row_arrays(part, rows.tiled, rows.before, rows.after)]
         count = len(rows.before)
-        fixed = [there[k] for k in (*rows.before, *rows.after.values())] + [data_pointer(x) for x in self.sums]
+        fixed = [there[k] for k in (*rows.before, *rows.after.values())] + [
+            data_pointer(x) for x in self.sums
+        ]
         fixed += [ctypes.cast(code.all, ctypes.c_void_p).value, self.state.address]
         fixed += [data_pointer(self.state.totals), data_pointer(self.totals), *slots]
         self.frame = (ctypes.c_int64 * (1 + count + len(fixed)))(*[0] * (1 + count), *fixed)
@@ -223,14 +238,24 @@ def split_by_rows(kinds: Any) -> tuple | None:
         if view_region(i) is not None:
             turned[k] = i.args[0]
         elif i.reduces == "products" and len(kinds.shown[k][1]) == 1:
-            matrices += [same_matrix(a, kinds) for a in [turned.get(a, a) for a in i.args] if is_row_matrix(a, kinds)]
-    shared = [a for a in dict.fromkeys(matrices) if matrices.count(a) > 1 and byte_size(kinds.shown[a]) >= MATRIX_BYTES]
+            matrices += [
+                same_matrix(a, kinds) for a in [turned.get(a, a) for a in i.args] if is_row_matrix(a, kinds)
+            ]
+    shared = [
+        a
+        for a in dict.fromkeys(matrices)
+        if matrices.count(a) > 1 and byte_size(kinds.shown[a]) >= MATRIX_BYTES
+    ]
     if not shared:
         return None
     rows, parts, place = kinds.shown[shared[0]][1][:1], ([], [], []), {}
     for k, i in code:
         d, given = kinds.known[k], [place.get(a, 0) for a in i.args]
-        of_rows = d.k in place and place[d.k] == 1 if type(d) is SummedValue else d is not None and kinds.shown[k][1][:1] == rows
+        of_rows = (
+            d.k in place and place[d.k] == 1
+            if type(d) is SummedValue
+            else d is not None and kinds.shown[k][1][:1] == rows
+        )
         place[k] = 2 if 2 in given else 1 if of_rows else 2 if 1 in given else 0
         parts[place[k]].append((k, i))
     return parts
@@ -249,7 +274,13 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> RowGroup | None:
     before: dict = {}
     for z in group.arrays:
         i = code.get(z)
-        if z in tiled and i is not None and i.reduces == "products" and z not in kinds.ends and is_row_matrix(i.args[0], kinds):
+        if (
+            z in tiled
+            and i is not None
+            and i.reduces == "products"
+            and z not in kinds.ends
+            and is_row_matrix(i.args[0], kinds)
+        ):
             if all([u in group.values or u in group.sums for u in kinds.users[z]]) and kinds.shown[z][4]:
                 before[z] = (same_matrix(i.args[0], kinds), i.args[1])
     after: dict = {}
@@ -257,15 +288,25 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> RowGroup | None:
         users = kinds.users.get(r, ())
         if r in kinds.ends or len(kinds.shown[r][1]) != 1 or not users:
             continue
-        found = {u: matrix_after(code[u], r, kinds, code) for u in users if u not in group.values and u not in group.sums}
+        found = {
+            u: matrix_after(code[u], r, kinds, code)
+            for u in users
+            if u not in group.values and u not in group.sums
+        }
         if found and all([m is not None for m in found.values()]):
             after |= {u: (r, same_matrix(m, kinds)) for u, m in found.items()}
     for matrix in dict.fromkeys([*[args[0] for args in before.values()], *[m for _, m in after.values()]]):
         first = {z: args[1] for z, args in before.items() if args[0] == matrix}
         last = {u: r for u, (r, m) in after.items() if m == matrix}
-        last = {u: r for u, r in last.items() if all([v in last or v in group.values or v in group.sums for v in kinds.users[r]])}
+        last = {
+            u: r
+            for u, r in last.items()
+            if all([v in last or v in group.values or v in group.sums for v in kinds.users[r]])
+        }
         _, shape, _, dtype, _ = kinds.shown[matrix]
-        fits = dtype == group.dtype and all([kinds.shown[x][1] == shape[1:] and kinds.shown[x][3] == dtype for x in first.values()])
+        fits = dtype == group.dtype and all(
+            [kinds.shown[x][1] == shape[1:] and kinds.shown[x][3] == dtype for x in first.values()]
+        )
         if (
             fits
             and len(first) + len(last) > 1
@@ -283,7 +324,11 @@ def same_matrix(a: int, kinds: Any) -> int:
     if v is None:
         return a
     like = [k for k, w in kinds.program.constants.items() if kinds.shown[k][:4] == kinds.shown[a][:4]]
-    return next(k for k in sorted(like) if kinds.program.constants[k] is v or np.array_equal(kinds.program.constants[k], v))
+    return next(
+        k
+        for k in sorted(like)
+        if kinds.program.constants[k] is v or np.array_equal(kinds.program.constants[k], v)
+    )
 
 
 def row_group(group: Group, tiled: set) -> set:
@@ -293,7 +338,13 @@ def row_group(group: Group, tiled: set) -> set:
 def is_row_matrix(a: int, kinds: Any) -> bool:
     """Is it a matrix that is there from the beginning, row by row?"""
     numpys, shape, strides, dtype, _ = kinds.shown[a]
-    return a in kinds.there and bool(numpys) and len(shape) == 2 and strides == packed(shape, dtype.itemsize) and dtype.kind == "f"
+    return (
+        a in kinds.there
+        and bool(numpys)
+        and len(shape) == 2
+        and strides == packed(shape, dtype.itemsize)
+        and dtype.kind == "f"
+    )
 
 
 def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> int | None:
@@ -304,7 +355,9 @@ def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> int | None:
         return i.args[1] if is_row_matrix(i.args[1], kinds) else None
     turned = code.get(i.args[0])
     view = None if turned is None or not is_row_matrix(turned.args[0], kinds) else view_region(turned)
-    if view is None or of_view(view, kinds.shown[turned.args[0]][1]) != transpose_map(kinds.shown[turned.args[0]][1]):
+    if view is None or of_view(view, kinds.shown[turned.args[0]][1]) != transpose_map(
+        kinds.shown[turned.args[0]][1]
+    ):
         return None
     return turned.args[0]
 

@@ -47,7 +47,12 @@ class Arena:
     trip: Any = None
 
     def __init__(self, program: Program, table: InstructionTable):
-        self.program, self.last, self.shown, self.position = program, table.last.tolist(), program.shown, table.position
+        self.program, self.last, self.shown, self.position = (
+            program,
+            table.last.tolist(),
+            program.shown,
+            table.position,
+        )
         self.size, self.table, self.known, self.free = 1, [], {}, {}
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
@@ -64,7 +69,9 @@ class Arena:
         self.rooms: dict = {}  # elements -> the first place
         self.zero = ArenaRegion(self.nothing, False)  # place 0, for operations that move elements or give 0
         self.at: dict = KnownPlaces(self.found)  # value -> its places
-        self.held: dict = KnownPlaces(lambda k: [ArenaRegion(self.at[k], False)])  # the `ArenaRegion`s where it may lie
+        self.held: dict = KnownPlaces(
+            lambda k: [ArenaRegion(self.at[k], False)]
+        )  # the `ArenaRegion`s where it may lie
         self.loops: list = []
         self.dying: list = []  # (last instruction that reads a value, the value)
         self.pool: list = []
@@ -82,7 +89,15 @@ class Arena:
     def settle(self) -> None:
         """All blocks are there."""
         self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
-        self.laid, self.begins, self.once, self.known, self.table, self.at, self.held = {}, {}, {}, {}, [], {}, {}
+        self.laid, self.begins, self.once, self.known, self.table, self.at, self.held = (
+            {},
+            {},
+            {},
+            {},
+            [],
+            {},
+            {},
+        )
         self.forms, self.seam, self.counting, self.whole = {}, {}, {}, np.arange(0)
 
     # --- places ---
@@ -96,7 +111,9 @@ class Arena:
         return next(loop.place(n) for loop in self.loops if loop.loop.start <= n < loop.loop.stop)
 
     def has(self, k: int) -> bool:
-        return k in self.at or any([loop.loop.start <= self.position[k] < loop.loop.stop for loop in self.loops])
+        return k in self.at or any(
+            [loop.loop.start <= self.position[k] < loop.loop.stop for loop in self.loops]
+        )
 
     def consecutive(self, shape: tuple, strides: tuple, k: int | None = None) -> Any:
         count = math.prod(shape)
@@ -112,7 +129,9 @@ class Arena:
         count = math.prod(shape)
         at = self.laid.get((first, shape, strides))
         if at is None:
-            at = self.laid[first, shape, strides] = in_stride_order(self.integers(first, count), shape, strides or (0,) * len(shape))
+            at = self.laid[first, shape, strides] = in_stride_order(
+                self.integers(first, count), shape, strides or (0,) * len(shape)
+            )
         return at
 
     def moved(self, at: np.ndarray, step: int) -> np.ndarray:
@@ -125,7 +144,11 @@ class Arena:
 
     def begin(self, count: int) -> int:
         """The first of so many new places; many begin with a line of the cache."""
-        first = self.size if count < ALIGNED_ELEMENTS else -(-self.size // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
+        first = (
+            self.size
+            if count < ALIGNED_ELEMENTS
+            else -(-self.size // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
+        )
         self.size = first + count
         return first
 
@@ -276,7 +299,11 @@ class Arena:
         """Where, along this axis from the last one, the steps between neighbours change."""
         key = id(at), axis
         if key not in self.seam:
-            steps, found, last = np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1), set(), 0
+            steps, found, last = (
+                np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1),
+                set(),
+                0,
+            )
             # the step from there on is another one
             changes = np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1
             for k in changes.tolist() if len(changes) <= 2 * BOXES else range(len(steps)):
@@ -312,7 +339,10 @@ class ArenaMemory:
         if found is None:
             found = self.views[block] = (
                 [arena_view(self.arena, *way) for way in block.taking],
-                [(*way, seen and arena_view(self.arena, *seen)) for way, seen in zip(block.ways, block.giving, strict=True)],
+                [
+                    (*way, seen and arena_view(self.arena, *seen))
+                    for way, seen in zip(block.ways, block.giving, strict=True)
+                ],
             )
         return found
 
@@ -330,7 +360,12 @@ def view_steps(at: np.ndarray) -> tuple | None:
         return None
     first = int(at.flat[0])
     steps = [int(at.take(1, axis=n).flat[0]) - first if size > 1 else 1 for n, size in enumerate(at.shape)]
-    told = first + sum([np.arange(size).reshape((-1,) + (1,) * (at.ndim - n - 1)) * steps[n] for n, size in enumerate(at.shape)])
+    told = first + sum(
+        [
+            np.arange(size).reshape((-1,) + (1,) * (at.ndim - n - 1)) * steps[n]
+            for n, size in enumerate(at.shape)
+        ]
+    )
     if not np.array_equal(np.broadcast_to(told, at.shape), at):
         return None
     return first, tuple([8 * step for step in steps])

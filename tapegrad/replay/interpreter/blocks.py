@@ -48,7 +48,16 @@ class InstructionBlock:
     `given` and `leaving_value`: the values that it takes and gives; `loops`: their rows; `refused`: why
     instructions that repeat are none."""
 
-    def __init__(self, arena: Arena, start: int, stop: int, outside: Any, kinds: InstructionKinds, loops: list, listing: bool):
+    def __init__(
+        self,
+        arena: Arena,
+        start: int,
+        stop: int,
+        outside: Any,
+        kinds: InstructionKinds,
+        loops: list,
+        listing: bool,
+    ):
         self.arena, self.kinds, self.outside, self.stop = arena, kinds, outside, stop
         begin = start
         self.rows: list = []
@@ -60,13 +69,22 @@ class InstructionBlock:
         self.along = 0  # rows of lines
         self.listed = ListedRows() if listing else None
         # for interpreter.small_matrices.py and placed_arrays.py
-        self.nothing, self.number, self.temporary, self.constant = arena.nothing, arena.number, arena.temporary, arena.taken_for_ever
+        self.nothing, self.number, self.temporary, self.constant = (
+            arena.nothing,
+            arena.number,
+            arena.temporary,
+            arena.taken_for_ever,
+        )
         table = kinds.table
         arena.release(start - 1)
         self.table, self.reads, self.second, self.writer = table, table.reads, table.second, table.writer
         read = table.values_read(start, stop)
         made = table.position[read]
-        self.given = [k for k in read[~table.constant[read] & ((made < start) | (made >= stop))].tolist() if not arena.has(k)]
+        self.given = [
+            k
+            for k in read[~table.constant[read] & ((made < start) | (made >= stop))].tolist()
+            if not arena.has(k)
+        ]
         for k in self.given:
             arena.place(k)
         self.forced: Any = ()  # values that are copied rather than seen in another's memory
@@ -131,7 +149,11 @@ class InstructionBlock:
 
     def part(self, name: str, to: Any, *operands: Any) -> None:
         if self.listed is not None and to.size:
-            self.listed.add(name, to.size, [at if at.shape == to.shape else at + zero_strides(to.shape) for at in (to, *operands)])
+            self.listed.add(
+                name,
+                to.size,
+                [at if at.shape == to.shape else at + zero_strides(to.shape) for at in (to, *operands)],
+            )
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
@@ -139,7 +161,9 @@ class InstructionBlock:
             self.along += 1
         elif to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
-            self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places))))
+            self.rows.append(
+                (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
+            )
 
     def forms(self, places: tuple) -> Any:
         """What `joined_axes` takes; None where some do not lie in lines."""
@@ -179,7 +203,9 @@ class InstructionBlock:
             return False
         size, (step, *steps), counts, outer = found
         plan = kept_plan(*loop, size, tuple([8 * s for s in (*steps, step)]))
-        self.call_row(plan, size if step else 1, [*operands, to], len(operands), counts, [[*o[1:], o[0]] for o in outer])
+        self.call_row(
+            plan, size if step else 1, [*operands, to], len(operands), counts, [[*o[1:], o[0]] for o in outer]
+        )
         return True
 
     def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
@@ -197,7 +223,9 @@ class InstructionBlock:
             lines[2] = self.arena.view_of(packed)
         size, steps = len(to if name == "scattered" else x), [line[1][0] // INDEX_BYTES for line in lines[:2]]
         if len(at):
-            self.rows.append((NUMBER[name], len(at), *[line[0] for line in lines], size, *steps, *[0] * (ROW - 8)))
+            self.rows.append(
+                (NUMBER[name], len(at), *[line[0] for line in lines], size, *steps, *[0] * (ROW - 8))
+            )
 
     def of_matrices(self, ufunc: Any, results: Any, *operands: Any) -> None:
         """A generalized ufunc of matrices.  The last result tells whether it was found."""
@@ -215,9 +243,13 @@ class InstructionBlock:
         self.call_row(plan, results[-1].size, places, len(places) - 1, (1, 1), ((), ()))
 
     def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
-        first, *rest = [[*some, *[0] * (CALL_ARGUMENTS - len(some))] for some in ([at.item(0) for at in places], *outer)]
+        first, *rest = [
+            [*some, *[0] * (CALL_ARGUMENTS - len(some))] for some in ([at.item(0) for at in places], *outer)
+        ]
         address = np.array([ctypes.addressof(plan)], np.int64).view(np.int32).tolist()
-        self.rows.append((NUMBER["called"], checked, *first, counts[0], *rest[0], counts[1], *rest[1], *address, out))
+        self.rows.append(
+            (NUMBER["called"], checked, *first, counts[0], *rest[0], counts[1], *rest[1], *address, out)
+        )
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         at = [self.arena.at[a] for a in i.args]
@@ -238,7 +270,9 @@ class InstructionBlock:
         """Places in another order, or some of them; or a copy."""
         prim, arena = i.prim, self.arena
         params = {**i.params, "copy": False} if prim is READ else i.params
-        arena.at[k] = view = np.asarray(copy_with_strides(at[0], *params) if prim is LAID else prim.run(*at, **params))
+        arena.at[k] = view = np.asarray(
+            copy_with_strides(at[0], *params) if prim is LAID else prim.run(*at, **params)
+        )
         if k not in self.forced and self.is_turned(k, view):
             arena.place(k, by_rows=True)
             self.row("copy", arena.at[k], view)
@@ -304,7 +338,14 @@ class InstructionBlock:
             made: list = []
             for row, operands in found[0]:
                 made.append(to if len(made) == len(found[0]) - 1 else self.temporary(*to.shape))
-                self.row(row, made[-1], *[self.number(a) if type(a) is float else at[a] if a >= 0 else made[~a] for a in operands])
+                self.row(
+                    row,
+                    made[-1],
+                    *[
+                        self.number(a) if type(a) is float else at[a] if a >= 0 else made[~a]
+                        for a in operands
+                    ],
+                )
         else:
             by_rows = way(i, [arena.shown[a][1] for a in i.args]) if not whole else None
             if by_rows is None:
@@ -337,7 +378,9 @@ class InstructionBlock:
         first = tuple(range(len(axes)))  # what goes to one place lies apart: such sums wait for each other
         name, terms = self.pending.pop(i.args[0], ("addto", at))
         terms = [v if v.shape == at[0].shape else np.broadcast_to(v, at[0].shape) for v in terms]
-        sums, *terms = [np.moveaxis(v, axes, first) for v in (np.broadcast_to(to.reshape(kept), at[0].shape), *terms)]
+        sums, *terms = [
+            np.moveaxis(v, axes, first) for v in (np.broadcast_to(to.reshape(kept), at[0].shape), *terms)
+        ]
         self.row("muladd" if name == "mul" else name, sums, *terms)
 
     def is_given_up(self, y: int, at: list, n: int) -> bool:
@@ -348,12 +391,18 @@ class InstructionBlock:
         """Do the elements of a view that is read more than once lie one by one?"""
         if self.listed is not None or view.size < BOX_ELEMENTS or self.reads[k] < 2:
             return False
-        return not any([step == INDEX_BYTES for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
+        return not any(
+            [step == INDEX_BYTES for size, step in zip(view.shape, view.strides, strict=True) if size > 1]
+        )
 
     def is_turned(self, k: int, view: np.ndarray) -> bool:
         """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS
         takes half as long again for a small one that lies so."""
-        often = self.second[k] >= TRANSPOSED_PRODUCTS and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
+        often = (
+            self.second[k] >= TRANSPOSED_PRODUCTS
+            and self.reads[k] == self.second[k]
+            and self.arena.last[k] < self.stop
+        )
         small = self.listed is None and view.ndim == 2 and BOX_ELEMENTS <= view.size <= TRANSPOSED_ELEMENTS
         return often and small and view.strides[0] == INDEX_BYTES < view.strides[1]
 
@@ -364,7 +413,11 @@ class InstructionBlock:
         them as well: value -> (number of the instruction, itself)."""
         found: dict = {}
         shown, guards = self.arena.shown, self.arena.program.guards
-        large = [] if self.listed is not None else [(k, i) for _, k, i in each if math.prod(shown[k][1]) >= PAIRED_ELEMENTS]
+        large = (
+            []
+            if self.listed is not None
+            else [(k, i) for _, k, i in each if math.prod(shown[k][1]) >= PAIRED_ELEMENTS]
+        )
         large = [(k, i) for k, i in large if not self.outside[k] and k not in guards]
         readers: dict = {k: [] for k, _ in large}
         for n, k, i in each if large else ():
@@ -413,19 +466,29 @@ class InstructionBlock:
         if to.ndim > 2:
             for k in np.ndindex(to.shape[:-2]):
                 each = [k[len(k) + 2 - at.ndim :] for at in (x, y)]  # (of an axis of one there is but one)
-                each = [tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)]) for at_k, at in zip(each, (x, y), strict=True)]
+                each = [
+                    tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)])
+                    for at_k, at in zip(each, (x, y), strict=True)
+                ]
                 self.matmul(to[k], x[each[0]], y[each[1]])
             return
         rows = x if x.ndim == 2 else x[None]
         columns = y if y.ndim == 2 else y[:, None]
         m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
-        if x.ndim + y.ndim > 2 and m * inner * p >= (BLAS_MATRIX_PRODUCTS if min(m, p) > 1 else BLAS_VECTOR_PRODUCTS):
+        if x.ndim + y.ndim > 2 and m * inner * p >= (
+            BLAS_MATRIX_PRODUCTS if min(m, p) > 1 else BLAS_VECTOR_PRODUCTS
+        ):
             self.product(to, x, y)
             return
         out = to.reshape(m, p)
         self.row("copy", to, self.nothing)
         shape = (inner, m, p)
-        self.row("muladd", np.broadcast_to(out, shape), np.broadcast_to(rows.T[:, :, None], shape), columns[:, None, :])
+        self.row(
+            "muladd",
+            np.broadcast_to(out, shape),
+            np.broadcast_to(rows.T[:, :, None], shape),
+            columns[:, None, :],
+        )
 
     def product(self, to: Any, x: Any, y: Any) -> None:
         """A row for BLAS; what does not lie as that takes it is copied."""
@@ -442,7 +505,11 @@ class InstructionBlock:
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
         places = [
             to.item(0),
-            *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(workspace_size(y.shape[1]))]),
+            *(
+                [x.item(0), y.item(0), 0]
+                if of_vector
+                else [y.item(0), x.item(0), self.arena.room(workspace_size(y.shape[1]))]
+            ),
         ]
         if self.listed is not None:
             self.listed.outside(name, x, y)
@@ -459,7 +526,9 @@ class InstructionBlock:
 
     def settle(self) -> None:
         self.flush()
-        self.code = np.concatenate([part if type(part) is np.ndarray else part.code.ravel() for part in self.parts])
+        self.code = np.concatenate(
+            [part if type(part) is np.ndarray else part.code.ravel() for part in self.parts]
+        )
         self.run, indexed = interpreter(), self.arena.indexed
         self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
         self.rows = self.parts = self.loops = []

@@ -25,7 +25,9 @@ def rows_of(i: Instruction, shown: Any) -> tuple | None:
 
     A product needs no gate: of what is not finite, the interpreter tells.  A ufunc is not taken to pieces,
     for it may be exact where they are rounded, as log2 of 8 is."""
-    found = of_graph(rows, i, tuple([shown[a][3] is not None and shown[a][3].kind == "b" for a in i.args]), gates=False)
+    found = of_graph(
+        rows, i, tuple([shown[a][3] is not None and shown[a][3].kind == "b" for a in i.args]), gates=False
+    )
     return None if found is None or (found[2] > 1 and i.prim.ufunc is not None) else found
 
 

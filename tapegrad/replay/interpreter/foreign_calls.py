@@ -40,8 +40,8 @@ STEPS_AT, SIZES_AT = 2, 14  # numbers of a `call_plan` before the steps, and bef
 
 @functools.cache
 def ufunc_loop(f: Any) -> tuple | None:
-    """The addresses of the loop of a ufunc for float64, and of its data; None where what is found there is not
-    that."""
+    """The addresses of the loop of a ufunc for float64, and of its data; None where what is found there is
+    not that."""
     if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__ or f.nargs > CALL_ARGUMENTS:
         return None
     seen, kind = UfuncHeader.from_address(id(f) + object.__basicsize__), f"{'d' * f.nin}->{'d' * f.nout}"
@@ -52,13 +52,21 @@ def ufunc_loop(f: Any) -> tuple | None:
     found = seen.functions[k], seen.data[k] if seen.data else None
     if found[0] is None:
         return None
-    x = [SAMPLES] * f.nin if f.signature is None else [MATRIX, MATRIX[0]][: f.nin] if "(m)->" in f.signature else [MATRIX] * f.nin
+    x = (
+        [SAMPLES] * f.nin
+        if f.signature is None
+        else [MATRIX, MATRIX[0]][: f.nin]
+        if "(m)->" in f.signature
+        else [MATRIX] * f.nin
+    )
     want = f(*x)
     want = want if type(want) is tuple else (want,)
     y = [np.zeros_like(v) for v in want]
     arrays = [*x, *y]
     cores = [v.strides if f.signature else () for v in arrays]
-    plan = call_plan(*found, 11 if f.signature is None else 1, (8,) * f.nargs, cores, x[0].shape if f.signature else ())
+    plan = call_plan(
+        *found, 11 if f.signature is None else 1, (8,) * f.nargs, cores, x[0].shape if f.signature else ()
+    )
     places, address = (ctypes.c_void_p * f.nargs)(*[v.ctypes.data for v in arrays]), ctypes.addressof(plan)
     INNER(plan[0])(places, address + 8 * SIZES_AT, address + 8 * STEPS_AT, plan[1])
     return found if all([np.array_equal(a, b) for a, b in zip(y, want, strict=True)]) else None
@@ -135,10 +143,17 @@ class UfuncCall:
 
     def text(self) -> str:
         fields = [(1, "n"), (6, "m"), (11, "l"), (18, "out")]
-        fields += [(start + k, f"{name}{k}") for start, name in ((2, "a"), (7, "o"), (12, "u")) for k in range(CALL_ARGUMENTS)]
-        outer = [f"%v{k} = mul i64 %k, %u{k}\n  %b{k} = add i64 %a{k}, %v{k}\n  " for k in range(CALL_ARGUMENTS)]
+        fields += [
+            (start + k, f"{name}{k}")
+            for start, name in ((2, "a"), (7, "o"), (12, "u"))
+            for k in range(CALL_ARGUMENTS)
+        ]
+        outer = [
+            f"%v{k} = mul i64 %k, %u{k}\n  %b{k} = add i64 %a{k}, %v{k}\n  " for k in range(CALL_ARGUMENTS)
+        ]
         inner = [
-            f"%w{k} = mul i64 %j, %o{k}\n  %c{k} = add i64 %b{k}, %w{k}\n  %p{k} = getelementptr double, ptr %arena, i64 %c{k}\n  "
+            f"%w{k} = mul i64 %j, %o{k}\n  %c{k} = add i64 %b{k}, %w{k}\n  %p{k} = getelementptr double, "
+            f"ptr %arena, i64 %c{k}\n  "
             f"%q{k} = getelementptr ptr, ptr %args, i64 {k}\n  store ptr %p{k}, ptr %q{k}\n  "
             for k in range(CALL_ARGUMENTS)
         ]

@@ -39,11 +39,17 @@ class InstructionKinds:
         self.table = InstructionTable(program, program.shown)
         # several values of which the next instruction reads one, and nobody another: value -> its instruction
         parts = self.table.each(lambda _, i: i.prim is PART)
-        before = [program.code[n - 1] for n in np.flatnonzero(parts).tolist() if n and program.code[n][1].args == (program.code[n - 1][0],)]
+        before = [
+            program.code[n - 1]
+            for n in np.flatnonzero(parts).tolist()
+            if n and program.code[n][1].args == (program.code[n - 1][0],)
+        ]
         self.several = {k: i for k, i in before if self.table.reads[k] == 1 and self.table.last[k] != END}
         self.views = self.table.each(lambda _, i: i.prim is READ or is_move(i.prim))
         self.possible = self.table.each(self.can)
-        for n in np.flatnonzero(parts | self.table.each(lambda _, i: type(i.prim) is not str and i.prim.multi)).tolist():
+        for n in np.flatnonzero(
+            parts | self.table.each(lambda _, i: type(i.prim) is not str and i.prim.multi)
+        ).tolist():
             self.possible[n] = self.can(*program.code[n])
 
     def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
@@ -53,7 +59,9 @@ class InstructionKinds:
             numpys, shape, _, dtype, _ = layout
             if dtype is None:
                 return type(self.program.constants.get(k)) in NUMBERS
-            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else BUFFER_ELEMENTS + 1
+            size = self.sizes[id(layout)] = (
+                math.prod(shape) if numpys is not False and dtype == F8 else BUFFER_ELEMENTS + 1
+            )
         return size <= most
 
     def kind(self, k: int) -> str:
@@ -73,7 +81,11 @@ class InstructionKinds:
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
-        if prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
+        if (
+            prim is GROUP
+            or "under" in i.watched
+            or any([not g.truth for g in self.program.guards.get(k, ())])
+        ):
             return False
         if prim is PART:
             several = self.several.get(args[0])
@@ -99,7 +111,9 @@ class InstructionKinds:
         found = self.rows(k, i)
         if found is not None:
             return found[1] == (kinds[0] == "b")
-        return (floats and way(i, [self.shown[a][1] for a in args]) is not None) or is_placed(k, i, self.shown, kinds)
+        return (floats and way(i, [self.shown[a][1] for a in args]) is not None) or is_placed(
+            k, i, self.shown, kinds
+        )
 
     def rows(self, k: int, i: Instruction) -> Any:
         """Those of an elementwise operation that gives floats or truths."""
@@ -112,7 +126,11 @@ class InstructionKinds:
         if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
             return BLOCK_PRODUCTS + 1
         count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
-        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= BLOCK_MATRICES else BLOCK_PRODUCTS + 1
+        return (
+            count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1)
+            if count <= BLOCK_MATRICES
+            else BLOCK_PRODUCTS + 1
+        )
 
 
 def is_exact(v: Any) -> bool:

@@ -24,7 +24,8 @@ def joined_axes(shape: tuple, forms: tuple) -> list:
 
 
 def outer_axes(joined: list, axis: list) -> tuple:
-    """(numbers of lines, for each of these the steps of result and operands), where a line goes along `axis`."""
+    """(numbers of lines, for each of these the steps of result and operands), where a line goes along
+    `axis`."""
     outer = [other for other in joined if other is not axis]
     outer += [[1, *[0] * (len(axis) - 1)]] * (2 - len(outer))
     return (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
@@ -65,4 +66,6 @@ def in_calls(shape: tuple, *forms: Any) -> tuple | None:
 
 def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
     """Steps in places along the axes of a result."""
-    return [0] * (rank - len(shape)) + [0 if n == 1 else s // INDEX_BYTES for n, s in zip(shape, strides, strict=True)]
+    return [0] * (rank - len(shape)) + [
+        0 if n == 1 else s // INDEX_BYTES for n, s in zip(shape, strides, strict=True)
+    ]

@@ -7,7 +7,10 @@ import numpy as np
 from .machine_code import BODIES, NUMBER, OUTSIDE
 
 NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}
-READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")] for n, name in NAME.items()}
+READS = {
+    n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")]
+    for n, name in NAME.items()
+}
 # (never within a loop: calls of others)
 READS |= {NUMBER[name]: [0] for name in OUTSIDE}
 
@@ -35,4 +38,6 @@ class ListedRows:
         self.add(name, at.size, [at])
 
     def settle(self) -> tuple:
-        return np.array(self.rows, np.int64).reshape(-1, 6), np.concatenate([*self.table, np.zeros(1, np.int64)])
+        return np.array(self.rows, np.int64).reshape(-1, 6), np.concatenate(
+            [*self.table, np.zeros(1, np.int64)]
+        )

@@ -191,35 +191,77 @@ class RerolledLoop:
         for n, (cell, value) in enumerate(self.loads.items()):
             s, away = pointers[cell]
             if cell in self.carried:
-                entry += [f"%f{n} = getelementptr double, ptr %p{s}, i64 {away}", f"%g{n} = load double, ptr %f{n}"]
-                phis.append(f"{value} = phi double [ %g{n}, %entry ], [ {self.written[self.carried[cell]]}, %next ]")
+                entry += [
+                    f"%f{n} = getelementptr double, ptr %p{s}, i64 {away}",
+                    f"%g{n} = load double, ptr %f{n}",
+                ]
+                phis.append(
+                    f"{value} = phi double [ %g{n}, %entry ], [ {self.written[self.carried[cell]]}, %next ]"
+                )
             else:
-                body += [f"%f{n} = getelementptr double, ptr {now[s]}, i64 {away}", f"{value} = load double, ptr %f{n}"]
+                body += [
+                    f"%f{n} = getelementptr double, ptr {now[s]}, i64 {away}",
+                    f"{value} = load double, ptr %f{n}",
+                ]
         for n, line in enumerate(self.lines):
             if type(line) is str:
                 body.append(line)
             else:
                 how, value, (s, away) = line[0], line[1], pointers[line[2]]
                 body.append(f"%m{n} = getelementptr double, ptr {now[s]}, i64 {away}")
-                body.append(f"{value} = load double, ptr %m{n}" if how == "load" else f"store double {value}, ptr %m{n}")
+                body.append(
+                    f"{value} = load double, ptr %m{n}"
+                    if how == "load"
+                    else f"store double {value}, ptr %m{n}"
+                )
         for n, (cell, value) in enumerate(self.stores.items()):
             s, away = pointers[cell]
-            body += [f"%h{n} = getelementptr double, ptr {now[s]}, i64 {away}", f"store double {value}, ptr %h{n}"]
+            body += [
+                f"%h{n} = getelementptr double, ptr {now[s]}, i64 {away}",
+                f"store double {value}, ptr %h{n}",
+            ]
         bad = self.summed([v for v in self.checks if v[0] == "%"], body)
-        phis = ["%t = phi i64 [ 0, %entry ], [ %t1, %next ]", f"%bad = phi double [ 0.0, %entry ], [ {bad}, %next ]", *phis]
+        phis = [
+            "%t = phi i64 [ 0, %entry ], [ %t1, %next ]",
+            f"%bad = phi double [ 0.0, %entry ], [ {bad}, %next ]",
+            *phis,
+        ]
         names = {m for line in self.lines if type(line) is str for m in re.findall(r"@([\w.]+)\(", line)}
         declared = [
-            f"declare double @{f}(double)" for f in sorted(names | ({"cosh"} if "tanh_slope" in names else set())) if f != "tanh_slope"
+            f"declare double @{f}(double)"
+            for f in sorted(names | ({"cosh"} if "tanh_slope" in names else set()))
+            if f != "tanh_slope"
         ]
         lines = [
             *declared,
             TANH_SLOPE if "tanh_slope" in names else "",
             "define i64 @loop(ptr %bases, i64 %trips, i64 %first, ptr %arena) {",
             *["entry:", *entry, "br label %body"],
-            *["body:", *phis, *body, f"%failed = icmp ne i64 {self.failed}, 0", "br i1 %failed, label %guarded, label %next"],
-            *["next:", "%t1 = add i64 %t, 1", "%more = icmp slt i64 %t1, %trips", "br i1 %more, label %body, label %end"],
-            *["end:", f"%fine = fcmp oeq double {bad}, 0.0", "%answer = select i1 %fine, i64 0, i64 1", "ret i64 %answer"],
-            *["guarded:", f"%k0 = mul i64 %t, {self.guards}", f"%k1 = add i64 %k0, {self.failed}", "%k2 = add i64 %k1, %first"],
+            *[
+                "body:",
+                *phis,
+                *body,
+                f"%failed = icmp ne i64 {self.failed}, 0",
+                "br i1 %failed, label %guarded, label %next",
+            ],
+            *[
+                "next:",
+                "%t1 = add i64 %t, 1",
+                "%more = icmp slt i64 %t1, %trips",
+                "br i1 %more, label %body, label %end",
+            ],
+            *[
+                "end:",
+                f"%fine = fcmp oeq double {bad}, 0.0",
+                "%answer = select i1 %fine, i64 0, i64 1",
+                "ret i64 %answer",
+            ],
+            *[
+                "guarded:",
+                f"%k0 = mul i64 %t, {self.guards}",
+                f"%k1 = add i64 %k0, {self.failed}",
+                "%k2 = add i64 %k1, %first",
+            ],
             *["%k3 = add i64 %k2, 1", "ret i64 %k3", "}"],
         ]
         return "\n".join(lines) + "\n"

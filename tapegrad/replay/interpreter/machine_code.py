@@ -58,19 +58,32 @@ IN_LINES = {
     for way in WAYS[OPERANDS[name]]
 }
 SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
-IN_LINES |= {row: RowFunction(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
 IN_LINES |= {
-    f"{name} {way}": RowFunction(name, f"%r = call double @own_{name}(double %x)", way, False, True) for name in OWN for way in WAYS[1]
+    row: RowFunction(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()
+}
+IN_LINES |= {
+    f"{name} {way}": RowFunction(name, f"%r = call double @own_{name}(double %x)", way, False, True)
+    for name in OWN
+    for way in WAYS[1]
 }
 SINGLE = {f"{name} one": name for name in BODIES}
 # Two operations one after the other along lines, of which only the second result is kept: (x how y) how z.
-SECOND = {"mul": "fmul double %p, %z", "add": "fadd double %p, %z", "sub": "fsub double %p, %z", "rsub": "fsub double %z, %p"}
+SECOND = {
+    "mul": "fmul double %p, %z",
+    "add": "fadd double %p, %z",
+    "sub": "fsub double %p, %z",
+    "rsub": "fsub double %z, %p",
+}
 PAIRED = {
     f"{first}_{second}": f"%p = f{first} double %x, %y\n  %r = {SECOND[second]}"
     for first, seconds in (("mul", SECOND), ("add", ("mul", "add")), ("sub", ("mul", "add")))
     for second in seconds
 }
-IN_LINES |= {f"{name} {way}": RowFunction(name, body, way, False, True) for name, body in PAIRED.items() for way in ("111", "110", "101")}
+IN_LINES |= {
+    f"{name} {way}": RowFunction(name, body, way, False, True)
+    for name, body in PAIRED.items()
+    for way in ("111", "110", "101")
+}
 OUTSIDE: dict = {
     "called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv"),
     "gathered": IndexedLine(False), "scattered": IndexedLine(True),
@@ -79,7 +92,11 @@ FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the ar
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
 # interpreter.strided_rows.py says.
-ROW, SHORT_ROW, CALL_ROW = 16, 6, 19  # fields of rows of FUNCTIONS and of loops; of others; of calls of ufuncs
+ROW, SHORT_ROW, CALL_ROW = (
+    16,
+    6,
+    19,
+)  # fields of rows of FUNCTIONS and of loops; of others; of calls of ufuncs
 # (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the
 # addresses of its code and of its bases follow from field 6 on.)
 
@@ -95,7 +112,13 @@ def element(local: str, table: str) -> str:
 
 def checked_operation(name: str, body: str) -> str:
     """A function that gives 1 where a result was not finite."""
-    read = "".join([element(x, table) for x, table in (("x", "a"), ("y", "b"), ("z", "c"), ("old", "d")) if f"%{x}" in body + "%old"])
+    read = "".join(
+        [
+            element(x, table)
+            for x, table in (("x", "a"), ("y", "b"), ("z", "c"), ("old", "d"))
+            if f"%{x}" in body + "%old"
+        ]
+    )
     check = "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %bad = select i1 %fine, i64 %before, i64 1"
     return f"""
 define internal i64 @o_{name}(i64 %n, ptr %d, ptr %a, ptr %b, ptr %c, ptr %arena) {{
@@ -120,11 +143,20 @@ def single(name: str) -> str:
     """One element, at places that the row tells."""
     body = BODIES[name]
     used = [(x, t) for x, t in (("x", "a"), ("y", "b"), ("z", "c"), ("old", "d")) if f"%{x}" in body]
-    text = "".join([f"%{x}w = getelementptr double, ptr %arena, i64 %{t}\n  %{x} = load double, ptr %{x}w\n  " for x, t in used])
-    text += f"{body}\n  %to = getelementptr double, ptr %arena, i64 %d\n  store double %r, ptr %to\n  %answer = "
+    text = "".join(
+        [
+            f"%{x}w = getelementptr double, ptr %arena, i64 %{t}\n  %{x} = load double, ptr %{x}w\n  "
+            for x, t in used
+        ]
+    )
+    text += (
+        f"{body}\n  %to = getelementptr double, ptr %arena, i64 %d\n  store double %r, ptr %to\n  %answer = "
+    )
     if name in CHECKED:
         text += "select i1 %fine, i64 0, i64 1"
-        text = text.replace("%answer", "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %answer")
+        text = text.replace(
+            "%answer", "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %answer"
+        )
     else:
         text += "add i64 0, 0"
     return renamed(text, f"_{name}")
@@ -224,14 +256,22 @@ def interpreter_text() -> str:
         elif name in SINGLE:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
         elif name in FUNCTIONS:
-            body, answer = f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena)", f"%answer_{n}"
+            body, answer = (
+                f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena)",
+                f"%answer_{n}",
+            )
         else:
             body = "".join([f"%{p}_{n} = getelementptr i32, ptr %table, i64 %{p}\n  " for p in FIELDS])
             given = ", ".join([f"ptr %{p}_{n}" for p in FIELDS])
-            body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
+            body, answer = (
+                f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)",
+                f"%answer_{n}",
+            )
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
-        widths.append(f"[ {CALL_ROW if name == 'called' else ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
+        widths.append(
+            f"[ {CALL_ROW if name == 'called' else ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]"
+        )
     functions = [
         *[checked_operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,
@@ -240,9 +280,16 @@ def interpreter_text() -> str:
         *[f.text() for f in FUNCTIONS.values()],
     ]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
-    declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64", "llvm.floor.f64")])
+    declared = "\n".join(
+        [
+            f"declare double @{name}(double)"
+            for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64", "llvm.floor.f64")
+        ]
+    )
     declared += "\ndeclare double @llvm.fma.f64(double, double, double)"
-    declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{VECTOR_ELEMENTS}f64({MANY})" for name in ("sqrt", "fabs", "floor")])
+    declared += "".join(
+        [f"\ndeclare {MANY} @llvm.{name}.v{VECTOR_ELEMENTS}f64({MANY})" for name in ("sqrt", "fabs", "floor")]
+    )
     declared += f"\ndeclare {MANY} @llvm.fma.v{VECTOR_ELEMENTS}f64({MANY}, {MANY}, {MANY})"
     declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
     return f"""{declared}
@@ -302,7 +349,9 @@ def build_interpreter() -> Any:
     except (OSError, AttributeError):
         return None
     address = compile_text(interpreter_text(), "replay", math.inf)
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
+    return ctypes.CFUNCTYPE(
+        ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
+    )(address)
 
 
 def compile_text(text: str, *how: Any) -> int:

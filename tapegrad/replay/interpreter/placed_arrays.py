@@ -25,7 +25,8 @@ from .small_matrices import cholesky_code, solve_code, triangular
 
 # ufuncs that are a row: its name
 ROWS = {
-    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "div", np.negative: "neg", np.absolute: "abs",
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "div", np.negative: "neg",
+    np.absolute: "abs",
     np.sqrt: "sqrt", np.less: "lt", np.less_equal: "le", np.equal: "eq", np.not_equal: "ne",
 }  # fmt: skip
 # ufuncs that are other ones
@@ -57,7 +58,17 @@ def of_truths(x: Any) -> Any:
 TRUTHS = frozenset(("lt", "le", "eq", "ne"))
 # exponents for which NumPy's operator ** is another ufunc
 POWERS = {1.0: np.positive, 2.0: np.square, 0.5: np.sqrt, -1.0: np.reciprocal}
-MOVES = (np.reshape, np.transpose, np.moveaxis, np.swapaxes, np.squeeze, np.expand_dims, np.broadcast_to, np.ravel, np.flip)
+MOVES = (
+    np.reshape,
+    np.transpose,
+    np.moveaxis,
+    np.swapaxes,
+    np.squeeze,
+    np.expand_dims,
+    np.broadcast_to,
+    np.ravel,
+    np.flip,
+)
 KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
 EXTREMES = (np.maximum, np.minimum)
 # rows that give whole numbers of whole numbers
@@ -79,7 +90,9 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     shape = property(lambda self: self.at.shape)
     ndim = property(lambda self: self.at.ndim)
     size = property(lambda self: self.at.size)
-    dtype = property(lambda self: F8 if self.kind == "f" else np.dtype(bool if self.kind == "b" else np.int64))
+    dtype = property(
+        lambda self: F8 if self.kind == "f" else np.dtype(bool if self.kind == "b" else np.int64)
+    )
     real = property(operator.pos)
     T = property(lambda self: self.moved(np.transpose))
 
@@ -310,7 +323,9 @@ def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> Placed
     return by_indices(x.b, "scattered", to, x, at, axis, x.at)
 
 
-def by_indices(b: Any, name: str, to: Any, x: PlacedArray, at: PlacedArray, axis: int, beside: Any) -> PlacedArray:
+def by_indices(
+    b: Any, name: str, to: Any, x: PlacedArray, at: PlacedArray, axis: int, beside: Any
+) -> PlacedArray:
     """A row for each line along the axis.  `beside`: what lies as the indices do."""
     if at.kind != "i" or at.shape != beside.shape:
         raise NotPlaced("indices of another shape")
@@ -326,7 +341,9 @@ def by_indices(b: Any, name: str, to: Any, x: PlacedArray, at: PlacedArray, axis
 def scale_of(x: Any, axis: Any) -> Any:
     """(Another power of 2 than the body's, of which the quotient of scaled numbers has the same bits.)"""
     top = abs(x).max(axis, True)
-    return np.where(top > 1e100, 2.0**-600, np.where(np.logical_not(top == 0.0) * (top < 1e-100), 2.0**600, 1.0))
+    return np.where(
+        top > 1e100, 2.0**-600, np.where(np.logical_not(top == 0.0) * (top < 1e-100), 2.0**600, 1.0)
+    )
 
 
 def part_of_hypot(x: Any, y: Any, r: Any) -> Any:
@@ -350,15 +367,24 @@ def contracted(*xs: PlacedArray, subscripts: str, optimize: Any) -> PlacedArray:
     labels = given.split(",")
     b = next(x.b for x in xs if isinstance(x, PlacedArray))
     xs = tuple([placed(b, x) for x in xs])
-    sizes = {label: n for x, names in zip(xs, labels, strict=True) for label, n in zip(names, x.shape, strict=True)}
+    sizes = {
+        label: n for x, names in zip(xs, labels, strict=True) for label, n in zip(names, x.shape, strict=True)
+    }
     order = [label for label in sizes if label not in to_labels] + [*to_labels]
     shape = tuple([sizes[label] for label in order])
-    if len(xs) > 2 or "." in subscripts or math.prod(shape) > BUFFER_ELEMENTS or any([x.kind != "f" for x in xs]):
+    if (
+        len(xs) > 2
+        or "." in subscripts
+        or math.prod(shape) > BUFFER_ELEMENTS
+        or any([x.kind != "f" for x in xs])
+    ):
         raise NotPlaced("einsum")
     to, wide = b.temporary(*[sizes[label] for label in to_labels]), []
     for x, names in zip(xs, labels, strict=True):
         at = x.at.transpose([names.index(label) for label in order if label in names])
-        wide.append(np.broadcast_to(at.reshape([sizes[label] if label in names else 1 for label in order]), shape))
+        wide.append(
+            np.broadcast_to(at.reshape([sizes[label] if label in names else 1 for label in order]), shape)
+        )
     b.row("copy", to, b.nothing)
     b.row("muladd" if len(xs) > 1 else "addto", np.broadcast_to(to, shape), *wide)
     return PlacedArray(b, to)
@@ -385,11 +411,19 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
         n, columns = len(x[0]), x[-1].shape[1:]
         if x[0].shape != (n, n) or not 0 < x[-1].ndim < 3 or not x[-1].size or len(x[-1]) != n:
             raise NotPlaced(name)
-        made = [b.temporary(*(() if name == "slogdet" else x[-1].shape)) for _ in range(1 + (name == "slogdet"))]
-        if by_rows is not None and (not name or n <= MATRIX_UNKNOWNS) and n * x[-1].size <= WRITTEN_OUT_PRODUCTS:
+        made = [
+            b.temporary(*(() if name == "slogdet" else x[-1].shape)) for _ in range(1 + (name == "slogdet"))
+        ]
+        if (
+            by_rows is not None
+            and (not name or n <= MATRIX_UNKNOWNS)
+            and n * x[-1].size <= WRITTEN_OUT_PRODUCTS
+        ):
             by_rows(b, made[0], *[v.at for v in x], **settings)
         else:
-            ufunc = getattr(load("numpy.linalg._umath_linalg"), f"{name}1" if len(x) > 1 and not columns else name, None)
+            ufunc = getattr(
+                load("numpy.linalg._umath_linalg"), f"{name}1" if len(x) > 1 and not columns else name, None
+            )
             if ufunc is None or ufunc_loop(ufunc) is None:
                 raise NotPlaced(name)
             b.of_matrices(ufunc, made, *[v.at for v in x])

@@ -1,5 +1,5 @@
-"""Loops of Python in a program that was recorded trip by trip: instructions that repeat, each time with operands
-a fixed number of instructions further on.
+"""Loops of Python in a program that was recorded trip by trip: instructions that repeat, each time with
+operands a fixed number of instructions further on.
 
 What such a loop needs is worked out for three of its trips (interpreter.trip_rows.py)."""
 
@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import READ
-from ..costs import ALIKE_ROWS, CARRIED_TRIPS, LOOP_TRIPS, PERIODS, PERIODS_TRIED, TRIP_ROWS_LEAST, TRIP_ROWS_MOST
+from ..costs import (
+    ALIKE_ROWS,
+    CARRIED_TRIPS,
+    LOOP_TRIPS,
+    PERIODS,
+    PERIODS_TRIED,
+    TRIP_ROWS_LEAST,
+    TRIP_ROWS_MOST,
+)
 from ..instruction_table import END, FACTOR, InstructionTable, runs_of
 from ..program import Instruction
 from .instruction_kinds import is_move
@@ -44,7 +52,9 @@ class RecordedLoop:
             back, column = trips - 1 - (place - start) // period, (place - start) % period
             if back:
                 self.carried[column] = max(back, self.carried.get(column, 0))
-        self.varying = np.flatnonzero((self.operands != self.operands[0]).any(axis=0) & table.constant[self.operands[0]]).tolist()
+        self.varying = np.flatnonzero(
+            (self.operands != self.operands[0]).any(axis=0) & table.constant[self.operands[0]]
+        ).tolist()
         made = zip(np.flatnonzero(own).tolist(), (at[-1, own] - start).tolist(), strict=True)
         self.before = [(c, n % period, trips - 1 - n // period) for c, n in made]
 
@@ -82,7 +92,11 @@ class RecordedLoop:
     def part(self, which: np.ndarray) -> "RecordedLoop | None":
         """The longest run of these trips."""
         first, stop = max(runs_of(which), key=lambda run: run[1] - run[0], default=(0, 0))
-        return RecordedLoop(self.table, self.start + first * self.period, self.period, stop - first) if stop - first >= LOOP_TRIPS else None
+        return (
+            RecordedLoop(self.table, self.start + first * self.period, self.period, stop - first)
+            if stop - first >= LOOP_TRIPS
+            else None
+        )
 
     def settled(self, owner: np.ndarray, loops: list) -> "RecordedLoop | None":
         """The trips of which each operand is a constant, the same always, of the trips before, or of one of

@@ -74,10 +74,25 @@ def eliminated(b: Any, x: Any, factors: Any, row: Any) -> None:
     b.row("sub", x, x, product)
 
 
-def triangular(b: Any, to: Any, a: Any, y: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> None:
+def triangular(
+    b: Any,
+    to: Any,
+    a: Any,
+    y: Any,
+    trans: Any = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    **_: Any,
+) -> None:
     trans = factorizations.TRANS[trans]
     b.row("copy", to, y)
-    substitution_code(b, a.T if trans else a, to if to.ndim == 2 else to[:, None], bool(lower) != bool(trans), bool(unit_diagonal))
+    substitution_code(
+        b,
+        a.T if trans else a,
+        to if to.ndim == 2 else to[:, None],
+        bool(lower) != bool(trans),
+        bool(unit_diagonal),
+    )
 
 
 def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
@@ -107,9 +122,15 @@ def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
 def way(i: Any, shapes: list) -> Any:
     """The function that writes this operation out, for operands of these shapes; None if there is none."""
     prim, a = i.prim, shapes[0] if shapes else ()
-    if not (prim.linear or ((prim is folded.prim or prim is mirrored.prim) and type(i.params["alike"]) is bool)):
+    if not (
+        prim.linear or ((prim is folded.prim or prim is mirrored.prim) and type(i.params["alike"]) is bool)
+    ):
         return None
-    return linear_code if len(shapes) == 1 and 0 < math.prod(a) <= PROBED_ELEMENTS and is_known(i.params) else None
+    return (
+        linear_code
+        if len(shapes) == 1 and 0 < math.prod(a) <= PROBED_ELEMENTS and is_known(i.params)
+        else None
+    )
 
 
 def is_known(params: dict) -> bool:

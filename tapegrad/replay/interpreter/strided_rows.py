@@ -100,7 +100,9 @@ class RowFunction:
 
     def text(self) -> str:
         starts = [field(2 + FIELDS.index(f), f) for f in self.used]
-        steps = [field(n + FIELDS.index(f), which + f) for n, which in ((7, "o"), (12, "u")) for f in self.used]
+        steps = [
+            field(n + FIELDS.index(f), which + f) for n, which in ((7, "o"), (12, "u")) for f in self.used
+        ]
         outer = [f"%{f}u = mul i64 %k, %u{f}\n  %{f}3 = add i64 %{f}, %{f}u\n  " for f in self.used]
         return f"""
 define internal i64 @{self.name}(ptr %row, ptr %arena) {{

@@ -34,7 +34,12 @@ class TripRows:
         if INDEX_BYTES * self.trips * sum(kept) > ARENA_BYTES // 2:
             raise NotALoop("its trips leave too much")
         self.guarded = [j for j, k in enumerate(values) if k in self.arena.program.guards]
-        self.guards = [g for t in range(self.trips) for j in self.guarded for g in self.arena.program.guards[int(loop.values[t, j])]]
+        self.guards = [
+            g
+            for t in range(self.trips)
+            for j in self.guarded
+            for g in self.arena.program.guards[int(loop.values[t, j])]
+        ]
         self.first_guard = len(block.guards)
         self.constants = {c: self.constant_column(c) for c in loop.varying}
         self.one: dict = {}  # instruction -> where all trips write the buffer that it gives
@@ -105,7 +110,11 @@ class TripRows:
         """Where the value of instruction n of the program lies."""
         t, j = divmod(n - self.loop.start, self.loop.period)
         at, step = self.base[j], self.step[j]
-        return self.arena.moved(at, t * int(step.flat[0])) if step.size and (step == step.flat[0]).all() else at + t * step
+        return (
+            self.arena.moved(at, t * int(step.flat[0]))
+            if step.size and (step == step.flat[0]).all()
+            else at + t * step
+        )
 
     # --- one trip ---
 
@@ -162,7 +171,14 @@ class TripRows:
         held = {k: arena.held.get(k) for k in read}
         there = {k: arena.at.get(k) for k in read}
         try:
-            block.rows, block.guards, block.pending, arena.free, arena.dying, arena.temporaries = [], [], {}, {}, [], []
+            block.rows, block.guards, block.pending, arena.free, arena.dying, arena.temporaries = (
+                [],
+                [],
+                {},
+                {},
+                [],
+                [],
+            )
             block.listed = None if block.listed is None else type(block.listed)()
             block.numbered = self.first_guard + t * (len(self.guards) // self.trips)
             arena.trip = self
@@ -177,7 +193,9 @@ class TripRows:
             block.instructions(each)
             rows = np.fromiter(itertools.chain.from_iterable(block.rows), np.int64)
             # buffers of which a view is read later than the next trip writes them
-            late = {j: [h for h in arena.held[code[j][0]] if h.until > arena.last[code[j][0]]] for j in self.one}
+            late = {
+                j: [h for h in arena.held[code[j][0]] if h.until > arena.last[code[j][0]]] for j in self.one
+            }
             self.seen = {j for j, found in late.items() if found}
             bases = [arena.view_of(arena.at[code[j][1].args[0]]) for j in loop.moving]
             return LoweredTrip(rows, self.tables, [arena.at[k] for k in self.column], block.listed, bases)
@@ -194,7 +212,10 @@ class TripRows:
 
     def swapped(self) -> tuple:
         """What belongs to one trip while its rows are written."""
-        return (self.block, ("rows", "listed", "guards", "single", "pending", "forced")), (self.arena, ("free", "dying", "temporaries"))
+        return (self.block, ("rows", "listed", "guards", "single", "pending", "forced")), (
+            self.arena,
+            ("free", "dying", "temporaries"),
+        )
 
     def operands(self, t: int, begin: int) -> None:
         """Where they lie that the trip does not make."""
@@ -228,7 +249,9 @@ class TripRows:
             if not np.array_equal(at + (self.trips - 1) * step, last):
                 raise NotALoop(UNSTEADY)
         code = self.loop.trip(0)
-        for j, views in zip(self.loop.moving, zip(*[sample.bases for sample in self.samples], strict=True), strict=True):
+        for j, views in zip(
+            self.loop.moving, zip(*[sample.bases for sample in self.samples], strict=True), strict=True
+        ):
             turned = "reshape" in [kind for kind, _ in code[j][1].params["path"]]
             if turned or None in views or len({strides for _, strides in views}) > 1:
                 raise NotALoop(UNSTEADY)

@@ -22,7 +22,14 @@ def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
     if len(LOOKS) > 999:
         LOOKS.clear()
     rest = (xp is np, shape, strides, dtype)
-    found = hollow(xp, shape, dtype, strides), (*rest, True), (*rest, False), next(COUNT), ndarray if xp is np else None, dtype
+    found = (
+        hollow(xp, shape, dtype, strides),
+        (*rest, True),
+        (*rest, False),
+        next(COUNT),
+        ndarray if xp is np else None,
+        dtype,
+    )
     LOOKS[(shape, strides, dtype) if xp is np else (xp, shape, strides, dtype)] = found
     return found
 
@@ -31,7 +38,11 @@ def look_at(v: Any) -> tuple:
     if type(v) is ndarray:
         key = v.shape, v.strides, v.dtype
         return LOOKS.get(key) or look_of(np, *key)
-    return look_of(xp_of(v), v.shape, v.strides, v.dtype) if is_array(v) else LOOKS.get(type(v)) or look_of_number(v)
+    return (
+        look_of(xp_of(v), v.shape, v.strides, v.dtype)
+        if is_array(v)
+        else LOOKS.get(type(v)) or look_of_number(v)
+    )
 
 
 def look_of_number(v: Any) -> tuple:

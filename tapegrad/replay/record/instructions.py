@@ -59,9 +59,16 @@ def ufunc_of(i: Any) -> Any:
     """The ufunc of an instruction without a derivative, where its operands are arrays and numbers and nothing
     is set."""
     prim, params = i.prim, i.params
-    if type(prim) is str or prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
+    if (
+        type(prim) is str
+        or prim.vjp is not None
+        or type(params) is not dict
+        or params.keys() != {"args", "kwargs"}
+    ):
         return None
-    plain = not params["kwargs"] and all([type(a) is ArgumentPlaceholder or type(a) in NUMBERS for a in params["args"]])
+    plain = not params["kwargs"] and all(
+        [type(a) is ArgumentPlaceholder or type(a) in NUMBERS for a in params["args"]]
+    )
     return prim.ufunc if plain else None
 
 

@@ -23,7 +23,16 @@ from ..._core.reverse import PART as ONE_OF_SEVERAL
 from ..._core.reverse import REGION, AdaptedRule, RecordMark, ShapeStandIn, primitive_of
 from ..._core.variable import HANDLES
 from ...ops.indexing.regions import basic, laid_out_copy
-from ..costs import ALIKE_RECORDS, COMPARED_RECORDS, FORM_SHARE, SWEEP_RECORDS, SWEEP_TRIP_RECORDS, SWEEP_TRIPS, TRIP_MULTIPLES, TRIPS_TRIED
+from ..costs import (
+    ALIKE_RECORDS,
+    COMPARED_RECORDS,
+    FORM_SHARE,
+    SWEEP_RECORDS,
+    SWEEP_TRIP_RECORDS,
+    SWEEP_TRIPS,
+    TRIP_MULTIPLES,
+    TRIPS_TRIED,
+)
 from .instructions import CONSTANT, PART, instruction_form, is_pure
 
 REGIONS = frozenset((READ, ASSIGN, ADD_AT))
@@ -37,7 +46,10 @@ class TripMismatch(Exception):
 
 
 def record_codes(records: list) -> ndarray:
-    keys = [(r[0].rule if type(r[0]) is AdaptedRule else r[0], r[2].rule if type(r[2]) is AdaptedRule else r[2]) for r in records]
+    keys = [
+        (r[0].rule if type(r[0]) is AdaptedRule else r[0], r[2].rule if type(r[2]) is AdaptedRule else r[2])
+        for r in records
+    ]
     code = {key: n for n, key in enumerate(dict.fromkeys(keys))}
     return np.array([code[key] for key in keys])
 
@@ -190,7 +202,13 @@ class TripShift:
         if a != b:
             what, operands = self.below.what, self.below.operands
             prim = what[a][0]
-            if not depth or type(prim) is not Primitive or prim is not what[b][0] or prim.writes or not instruction_form(prim)[1]:
+            if (
+                not depth
+                or type(prim) is not Primitive
+                or prim is not what[b][0]
+                or prim.writes
+                or not instruction_form(prim)[1]
+            ):
                 raise TripMismatch
             self.compare(what[a], what[b])
             for u, v in zip(operands[a], operands[b], strict=True):
@@ -247,7 +265,12 @@ class SweepLoop:
     def repeated(self, before: Trip, trip: Trip, t: int) -> int:
         """How many further trips were done as this one, number t."""
         first = self.period * t
-        if not all([prim is None or is_pure(prim) for prim in map(primitive_of, self.records[first : first + self.period])]):
+        if not all(
+            [
+                prim is None or is_pure(prim)
+                for prim in map(primitive_of, self.records[first : first + self.period])
+            ]
+        ):
             return 0  # a rule of the user's, which may count its calls
         try:
             moved = TripShift(self.below, self.start)
@@ -276,7 +299,12 @@ class SweepLoop:
     def steps(self, before: Trip, trip: Trip, moved: TripShift) -> dict:
         """Each number that the instructions of a trip, or the cotangents that it leaves, name: by how much it
         has moved since the last."""
-        what, operands, looks, placed = self.below.what, self.below.operands, self.below.looks, self.below.placed
+        what, operands, looks, placed = (
+            self.below.what,
+            self.below.operands,
+            self.below.looks,
+            self.below.placed,
+        )
         size, found = trip.high - trip.low, {}
         if before.high - before.low != size:
             raise TripMismatch
@@ -284,7 +312,9 @@ class SweepLoop:
         def step(a: int, b: int) -> None:
             d = b - a
             if b >= self.base:
-                if not (d == size and a >= before.low - size and b < trip.high) and not (d == 0 and b < before.low):
+                if not (d == size and a >= before.low - size and b < trip.high) and not (
+                    d == 0 and b < before.low
+                ):
                     raise TripMismatch
             else:
                 moved.follow(a, b)
@@ -293,7 +323,11 @@ class SweepLoop:
 
         for k in range(trip.low, trip.high):
             prim = what[k][0]
-            if what[k - size][0] is not prim or ((k - size) in placed) != (k in placed) or looks[k][3] != looks[k - size][3]:
+            if (
+                what[k - size][0] is not prim
+                or ((k - size) in placed) != (k in placed)
+                or looks[k][3] != looks[k - size][3]
+            ):
                 raise TripMismatch
             if prim is CONSTANT:
                 moved.compare(self.below.known[k - size], self.below.known[k])
@@ -394,7 +428,13 @@ class RepeatedTrip:
         below.looks += self.looks
         below.what += self.what
         below.operands += [
-            (numbers[a], numbers[b]) if count == 2 else (numbers[a],) if count == 1 else tuple([numbers[r] for r in a]) if count else None
+            (numbers[a], numbers[b])
+            if count == 2
+            else (numbers[a],)
+            if count == 1
+            else tuple([numbers[r] for r in a])
+            if count
+            else None
             for count, a, b in self.operands
         ]
 
@@ -433,7 +473,9 @@ def put_more(at: Any, x: Any, y: Any) -> Any:
 
 def sweep(below: Any, records: list, G: list, owned: set, top: int, run: Callable) -> None:
     """All of a tape over the recording `below`, from the record `top` on."""
-    simple = top < SWEEP_RECORDS or FORM_SHARE * sum([type(record[2]) is RecordMark for record in records]) < top
+    simple = (
+        top < SWEEP_RECORDS or FORM_SHARE * sum([type(record[2]) is RecordMark for record in records]) < top
+    )
     if not (simple or isinstance(below, EndedTrace) or below.same or below.weak):
         base = len(below.known)
         for start, period, trips in repeated_runs(record_codes(records[: top + 1])):
@@ -443,7 +485,9 @@ def sweep(below: Any, records: list, G: list, owned: set, top: int, run: Callabl
             for several in range(1, TRIP_MULTIPLES + 1):  # what looks like one trip may be a part of one
                 trips = (top + 1 - start) // (period * several)
                 first = top + 1 - trips * period * several
-                top, done = SweepLoop(below, records, G, owned, (first, period * several, trips), run, base).sweep()
+                top, done = SweepLoop(
+                    below, records, G, owned, (first, period * several, trips), run, base
+                ).sweep()
                 if done:
                     break
     run(top, -1)

@@ -12,7 +12,17 @@ from numpy import float64
 
 from ..._core.arrays import F8, IMMUTABLE
 from ..._core.primitive import ASSIGN, READ, Primitive, own_memory
-from ..._core.reverse import ELEMENT, NONE, REGION, SETTINGS, AdaptedRule, ShapeStandIn, Tape, keep, setting_copy
+from ..._core.reverse import (
+    ELEMENT,
+    NONE,
+    REGION,
+    SETTINGS,
+    AdaptedRule,
+    ShapeStandIn,
+    Tape,
+    keep,
+    setting_copy,
+)
 from ..._core.variable import CLASSES, DIRECT, Variable, bottom, new
 from ...ops.declare import is_operator, reads, signature_of
 from ...ops.indexing.regions import pull_element, pull_read
@@ -49,7 +59,9 @@ SHAPE, WHOLE = 1, 2
 def residuals_of(prim: Primitive, used: list, count: int) -> tuple:
     """(is the result kept, what is kept of each of so many arrays)"""
     by_shape = range(count) if prim.shapes == "*" else prim.shapes
-    return used[1], *[(SHAPE if n in by_shape else WHOLE) if u else 0 for n, u in enumerate(used[2 : 2 + count])]
+    return used[1], *[
+        (SHAPE if n in by_shape else WHOLE) if u else 0 for n, u in enumerate(used[2 : 2 + count])
+    ]
 
 
 def recorded_rule(prim: Primitive, n: int, v: Any, out: Any, of_two: bool) -> Any:
@@ -80,7 +92,16 @@ class NestedTape(Tape):
         settings = tuple([s if s.__class__ in IMMUTABLE else setting_copy(s) for s in params.values()])
         if prim.aliases:
             v._saved = out._saved = True
-        return self.noted(prim, args[0], v, slots[0], out, kind[1], SETTINGS if params else None, settings if params else None)
+        return self.noted(
+            prim,
+            args[0],
+            v,
+            slots[0],
+            out,
+            kind[1],
+            SETTINGS if params else None,
+            settings if params else None,
+        )
 
     def element(self, x, at):
         v, records = x._value, self.records
@@ -110,11 +131,20 @@ class NestedTape(Tape):
     def put(self, x, y, at):
         """(Numbers of double precision.)"""
         v, w, below, slot, like = x._value, y, self.below, None, None
-        if type(v) not in DIRECT or v._trace is not below or not is_double(below.looks[v._slot], True) or not v._value.flags.writeable:
+        if (
+            type(v) not in DIRECT
+            or v._trace is not below
+            or not is_double(below.looks[v._slot], True)
+            or not v._value.flags.writeable
+        ):
             return False
         if type(y) in DIRECT and y._trace is self:
             w, slot = y._value, y._slot
-            if type(w) not in DIRECT or w._trace is not below or not is_double(below.looks[w._slot], True, None):
+            if (
+                type(w) not in DIRECT
+                or w._trace is not below
+                or not is_double(below.looks[w._slot], True, None)
+            ):
                 return False
             like = below.looks[w._slot][1][1], F8
         elif type(y) is not float and type(y) is not int and type(y) is not float64:
@@ -124,7 +154,9 @@ class NestedTape(Tape):
             return False
         own_memory(x)
         v = x._value
-        out = below.step(ASSIGN, (v, w), (v, w), (v._slot, None if slot is None else w._slot), {"path": (), "at": at})
+        out = below.step(
+            ASSIGN, (v, w), (v, w), (v._slot, None if slot is None else w._slot), {"path": (), "at": at}
+        )
         self.records.append((pull_assign, x._slot, REGION, slot, self.layout(v._value), like, ((), at)))
         x._value, x._slot, x._saved = out, len(self.records) - 1, False
         x._version += 1
@@ -169,15 +201,27 @@ class NestedTape(Tape):
             or (p is None and (i is not None or isinstance(v, Variable)))
             or (q is None and (j is not None or isinstance(w, Variable)))
         ):
-            return self.apply(prim, (a if isinstance(a, Variable) else v, b if isinstance(b, Variable) else w), NOTHING)
+            return self.apply(
+                prim, (a if isinstance(a, Variable) else v, b if isinstance(b, Variable) else w), NOTHING
+            )
         out = below.pair(prim, v, w, v, w, p, q)
         looks = below.looks
-        key = prim, None if i is None else looks[p][3], None if j is None else looks[q][3], looks[out._slot][3]
+        key = (
+            prim,
+            None if i is None else looks[p][3],
+            None if j is None else looks[q][3],
+            looks[out._slot][3],
+        )
         found = SHAPES.get(key)
         if found is None:
             first = None if i is None else recorded_rule(prim, 0, v, out, True)
             found = remembered_rule(
-                key, (first, NONE if j is None else recorded_rule(prim, 1, w, out, True), *kind[1 + (i is None) + 2 * (None not in (i, j))])
+                key,
+                (
+                    first,
+                    NONE if j is None else recorded_rule(prim, 1, w, out, True),
+                    *kind[1 + (i is None) + 2 * (None not in (i, j))],
+                ),
             )
         first, second, reads_out, x, y = found
         if x == WHOLE:

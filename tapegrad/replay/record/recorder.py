@@ -97,8 +97,10 @@ def refuse_tracked(v: Variable) -> None:
     """Raise where a transform around the recording watches v: a replay has no derivative by it."""
     if is_tracked(v):
         raise ArgumentError(
-            f"{callers_line()}: the function reads a value that an open transform watches, and what is recorded or sparse holds no "
-            "derivative with respect to it: pass it as an argument of the function, use tapegrad.jacobian or hessian "
+            f"{callers_line()}: the function reads a value that an open transform watches, and what is "
+            f"recorded or sparse holds no "
+            "derivative with respect to it: pass it as an argument of the function, use tapegrad.jacobian "
+            "or hessian "
             "there, or cut the derivative with tapegrad.value(x)"
         )
 
@@ -130,7 +132,9 @@ class Record(Trace):
         self.constants = frozenset(map(id, constants))
         self.fixed: dict = {}  # constants that stay as they are: id -> number
         self.constant: dict = {}  # others that are numbers or small: what they are -> number
-        self.drawn: str | None = None  # why random numbers cannot be drawn anew, or calls outside not be repeated
+        self.drawn: str | None = (
+            None  # why random numbers cannot be drawn anew, or calls outside not be repeated
+        )
         self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
         self.filters = self.outside = warnings.filters
@@ -216,7 +220,9 @@ class Record(Trace):
         params = {name: p if name == "real" else setting_copy(p) for name, p in params.items()}
         hidden = [live(a) for a in hidden]
         operands = [lower(a, self) for a in hidden]
-        ks = tuple([self.operand(a, v) if t is None else t for a, (v, t) in zip(hidden, operands, strict=True)])
+        ks = tuple(
+            [self.operand(a, v) if t is None else t for a, (v, t) in zip(hidden, operands, strict=True)]
+        )
         try:
             out = DRAW.run(*[self.known[k] for k in ks], **params)
         except Exception as error:
@@ -350,7 +356,9 @@ class Record(Trace):
 
     def step(self, prim, args, inputs, slots, params):
         if None in slots:
-            slots = tuple([self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)])
+            slots = tuple(
+                [self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)]
+            )
         return self.done(prim, slots, params)
 
     def element(self, x, at):
@@ -372,7 +380,11 @@ class Record(Trace):
 
     def single(self, prim, x, v, i):
         setting = now()
-        if setting is not self.setting or warnings.filters is not self.filters or (self.weak and i in self.weak):
+        if (
+            setting is not self.setting
+            or warnings.filters is not self.filters
+            or (self.weak and i in self.weak)
+        ):
             return self.done(prim, (i,), NOTHING)
         short = self.short.get(prim)
         if not short:
@@ -409,7 +421,11 @@ class Record(Trace):
         if j is None:
             j = self.operand(b, w)
         setting = now()
-        if setting is not self.setting or warnings.filters is not self.filters or (self.weak and not self.weak.isdisjoint((i, j))):
+        if (
+            setting is not self.setting
+            or warnings.filters is not self.filters
+            or (self.weak and not self.weak.isdisjoint((i, j)))
+        ):
             return self.done(prim, (i, j), NOTHING)
         short = self.short.get(prim)
         if not short:
@@ -576,7 +592,9 @@ class Record(Trace):
         known = [self.known[k] for k in slots]
         if not prim.writes and any([is_single(v) for v in known]):
             raise BatchError("a Python number beside an array of single precision")
-        if any([is_array(v) or (is_scalar(v) and k not in self.weak) for k, v in zip(slots, known, strict=True)]):
+        if any(
+            [is_array(v) or (is_scalar(v) and k not in self.weak) for k, v in zip(slots, known, strict=True)]
+        ):
             return self.done(prim, slots, params, True)
         before = self.watched
         self.flagged(KINDS)
@@ -642,7 +660,16 @@ class Recording:
     """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for
     one that is `leaf` always; `arrays`: ids of arrays that a replay reads anew."""
 
-    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, catches: bool, check: Callable):
+    def __init__(
+        self,
+        call: str,
+        f: Callable,
+        lift: Callable | None,
+        args: tuple,
+        chosen: list,
+        catches: bool,
+        check: Callable,
+    ):
         """`check` is given the recording before captured arrays are written, and may raise."""
         inputs = Leaves(call, args, chosen)
         self.check = check
@@ -654,7 +681,9 @@ class Recording:
             self.inputs = len(trace.known)
             shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
             hold = shadow.hold if shadow.on else ()
-            self.arrays = {id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
+            self.arrays = {
+                id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)
+            }
             shadow.finish()
 
     def read(self, y: Any) -> None:
@@ -677,5 +706,10 @@ class Recording:
     def result(self) -> Any:
         """What the recorded call gives."""
         known = self.trace.known
-        found = iter([value_out(leaf if k is None else known[k]) for k, leaf in zip(self.outputs, self.leaves, strict=True)])
+        found = iter(
+            [
+                value_out(leaf if k is None else known[k])
+                for k, leaf in zip(self.outputs, self.leaves, strict=True)
+            ]
+        )
         return tree_map(lambda _: next(found), self.tree)

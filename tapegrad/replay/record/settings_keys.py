@@ -53,7 +53,11 @@ def settled_of(prim: Primitive, params: dict) -> tuple:
             at = params["at"]
             if type(at) not in PLAIN and type(at) is not slice:
                 params = {**params, "at": setting_copy(at)}
-            key = tuple([(kind, index_key(step)) for kind, step in params["path"]]) if params["path"] else NO_STEPS
+            key = (
+                tuple([(kind, index_key(step)) for kind, step in params["path"]])
+                if params["path"]
+                else NO_STEPS
+            )
             return params, (key, index_key(at), params.get("copy"))
         kinds = tuple(map(type, params.values()))
         if PLAIN.issuperset(kinds):

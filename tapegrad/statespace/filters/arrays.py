@@ -107,7 +107,11 @@ class Path:
             same.setdefault(x[2].shape[0] if getattr(x[2], "ndim", 0) else 0, []).append(x)
         found = []
         for size, steps in same.items():
-            at, v, F = numpy.array([t for t, *_ in steps]), np.stack([v for _, v, _ in steps]), np.stack([F for *_, F in steps])
+            at, v, F = (
+                numpy.array([t for t, *_ in steps]),
+                np.stack([v for _, v, _ in steps]),
+                np.stack([F for *_, F in steps]),
+            )
             v = v.reshape((len(at), max(size, 1), -1))
             found.append((at, *(whitened_blocks(at, v, F) if size else whitened_elements(at, v, F))))
         return found
@@ -117,7 +121,9 @@ def require_positive(at: Any, F: Any) -> None:
     plain = value(F)
     if type(plain) is numpy.ndarray and (plain <= 0).any():
         i = int(numpy.argmax(plain <= 0))
-        raise NotPositiveDefiniteError(f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number")
+        raise NotPositiveDefiniteError(
+            f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number"
+        )
 
 
 def whitened_elements(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
@@ -140,8 +146,8 @@ class Moments:
     """The moments of each step.
 
     They are mean (n, m, k) and covariance (n, m, m) of the state before the observation, log det 2 pi F (n,),
-    and the innovations in units of F, (n, p, k), zero where missing. Mean and covariance after the observation
-    are `filtered_mean` and `filtered_cov`. k is 1, and more for a diffuse start."""
+    and the innovations in units of F, (n, p, k), zero where missing. Mean and covariance after the
+    observation are `filtered_mean` and `filtered_cov`. k is 1, and more for a diffuse start."""
 
     mean: Any
     cov: Any
@@ -175,7 +181,12 @@ class ArrayFilter:
             path = run_recursion(s, self.data, self.joseph, mean, cov, begin, end)
             found = path.whitened()
         # step by step and element by element, with zeros in gaps
-        step, place, steps, rows = numpy.full(n, len(path.innovations)), numpy.full((n, p), self.data.count), 0, 0
+        step, place, steps, rows = (
+            numpy.full(n, len(path.innovations)),
+            numpy.full((n, p), self.data.count),
+            0,
+            0,
+        )
         for at, *_ in found:
             here = [(t - begin, i) for t in at for i in self.data.rows[t]]
             step[at - begin] = steps + numpy.arange(len(at))
@@ -184,8 +195,13 @@ class ArrayFilter:
         place[place == self.data.count] = rows
         size = np.concatenate([*(size for _, size, _ in found), s.xp.zeros(1)])[step]
         white = np.concatenate([*(white.reshape((-1, k)) for *_, white in found), s.xp.zeros((1, k))])[place]
-        means, last = [np.stack(x).reshape((n, -1, k)) for x in (path.mean, path.filtered_mean)], np.stack(path.filtered_cov)
-        return Moments(means[0], np.stack(path.cov), size, white, means[1], (last + np.swapaxes(last, -1, -2)) * 0.5)
+        means, last = (
+            [np.stack(x).reshape((n, -1, k)) for x in (path.mean, path.filtered_mean)],
+            np.stack(path.filtered_cov),
+        )
+        return Moments(
+            means[0], np.stack(path.cov), size, white, means[1], (last + np.swapaxes(last, -1, -2)) * 0.5
+        )
 
     def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
         """Return r <- u + L' r and N <- W + L' N L of each step, from zeros after the last."""
@@ -203,7 +219,9 @@ def first_state(s: ModelMatrices, start: DiffuseStart | None) -> tuple[Any, Any]
     return _predictor(s)(0, mean, cov) if s.predict_first else (mean, cov)
 
 
-def run_recursion(s: ModelMatrices, data: Observations, joseph: bool, a: Any, P: Any, begin: int = 0, end: int | None = None) -> Path:
+def run_recursion(
+    s: ModelMatrices, data: Observations, joseph: bool, a: Any, P: Any, begin: int = 0, end: int | None = None
+) -> Path:
     """Run the filter over steps begin to end, from mean and covariance before the first of them."""
     end = data.steps if end is None else end
     eye = s.xp.eye(len(s.diffuse)) if joseph else None
@@ -217,7 +235,9 @@ def run_recursion(s: ModelMatrices, data: Observations, joseph: bool, a: Any, P:
         if count:
             Z, H, y = read(t)
             y = y if unit is None else y * unit if count == 1 else np.outer(y, unit)
-            a, P, v, F = update(a, P, Z, H, y, None, eye) if count == 1 else _update_block(a, P, Z, H, y, eye, t)
+            a, P, v, F = (
+                update(a, P, Z, H, y, None, eye) if count == 1 else _update_block(a, P, Z, H, y, eye, t)
+            )
             path.innovations.append((t, v, F))
         path.filtered_mean.append(a)
         path.filtered_cov.append(P)

@@ -61,7 +61,9 @@ class DiffuseRegression(NamedTuple):
     u: Any
 
 
-def diffuse_regression(white: Any, rank: int, columns: int, judge: Callable | None = None) -> DiffuseRegression:
+def diffuse_regression(
+    white: Any, rank: int, columns: int, judge: Callable | None = None
+) -> DiffuseRegression:
     """Return the regression on rows white (..., N, 1 + q); `judge` raises if it rejects R.
 
     The first `rank` columns after the first depend on delta."""
@@ -87,7 +89,11 @@ def diffuse_regression(white: Any, rank: int, columns: int, judge: Callable | No
     # of many models one must not stop the others: nan where digits were lost
     if judge is not None and (R.ndim > 2 or seen(R) is None):
         size = np.sqrt(np.sum(R * R, axis=-2))
-        lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
+        lost = np.where(
+            np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2,
+            0.0,
+            numpy.nan,
+        )
         log_det, estimate = log_det + lost, estimate + lost[..., None]
     return DiffuseRegression(estimate, root, _dot(left, left), log_det, R, u)
 
@@ -120,7 +126,9 @@ def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any
     Y = mean[..., 1:] @ x.root
     P = (Y @ np.swapaxes(Y, -1, -2)).reshape((*state.shape[:-1], m * m))[..., triangle_places(m)[0]]
     total = -0.5 * x.square - x.log_det
-    return np.concatenate([mean[..., 0] + _times(mean[..., 1:], x.estimate), state[..., m * c :] + P, total[..., None]], axis=-1)
+    return np.concatenate(
+        [mean[..., 0] + _times(mean[..., 1:], x.estimate), state[..., m * c :] + P, total[..., None]], axis=-1
+    )
 
 
 def _conditioned(R: numpy.ndarray, least: float) -> Any:
@@ -128,7 +136,9 @@ def _conditioned(R: numpy.ndarray, least: float) -> Any:
     size = numpy.linalg.norm(R, axis=-2, keepdims=True)
     scaled = R / numpy.where(size > 0, size, 1.0)
     good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
-    found = numpy.linalg.svd(numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False)
+    found = numpy.linalg.svd(
+        numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False
+    )
     return found[..., -1] >= least * found[..., 0]
 
 
@@ -174,7 +184,11 @@ class DiffuseStart:
         """Return the start without columns that no observation depends on; the log-likelihood needs no
         more."""
         r = self.rank
-        return self if r == self.centre.size else replace(self, columns=self.columns[:, :r], centre=self.centre[:r], spread=self.spread[:r])
+        return (
+            self
+            if r == self.centre.size
+            else replace(self, columns=self.columns[:, :r], centre=self.centre[:r], spread=self.spread[:r])
+        )
 
     @property
     def least(self) -> int:
@@ -208,13 +222,17 @@ class DiffuseStart:
         before it was left out."""
         if self.dropped is None or self.dropped > step:
             raise DataError(
-                f"{call}: the data do not determine every diffuse element of the start, whose variance is infinite, of these states: "
-                f"{self.named(self.columns[:, self.rank :])}; give more data, or a start with a finite covariance"
+                f"{call}: the data do not determine every diffuse element of the start, whose variance is "
+                f"infinite, of these states: "
+                f"{self.named(self.columns[:, self.rank :])}; give more data, or a start with a finite "
+                f"covariance"
             )
         if first and self.rank < self.centre.size:
             raise DataError(
-                f"{call}: the transition leaves out {self.centre.size - self.rank} of {self.centre.size} diffuse elements of the start "
-                "before an observation tells what they are, so that the first states have an infinite variance; give the start a finite "
+                f"{call}: the transition leaves out {self.centre.size - self.rank} of {self.centre.size} "
+                f"diffuse elements of the start "
+                "before an observation tells what they are, so that the first states have an infinite "
+                "variance; give the start a finite "
                 "covariance there"
             )
 
@@ -230,13 +248,18 @@ class DiffuseStart:
         poor = found < found[0] * DEPENDENT
         raise IllConditionedError(
             f"the data hardly determine the diffuse start of these states: {self.named(self.columns[:, : self.rank] @ V[poor].T)}; to "
-            f"{-numpy.log10(DEPENDENT):.0f} digits the effect of one on the observations is a sum of those of others.  Give more data, "
+            f"{-numpy.log10(DEPENDENT):.0f} digits the effect of one on the observations is a sum of those "
+            f"of others.  Give more data, "
             "fewer waves, or a start with a finite covariance"
         )
 
     def named(self, directions: numpy.ndarray) -> str:
         """Return the names of the states with a part in these directions, (m, k)."""
-        return ", ".join(dict.fromkeys([self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]))
+        return ", ".join(
+            dict.fromkeys(
+                [self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]
+            )
+        )
 
 
 def start_of(s: ModelMatrices, data: Observations, placed: bool = True) -> DiffuseStart | Any:
@@ -284,7 +307,9 @@ def _placed(data: Observations, start: DiffuseStart) -> DiffuseStart:
     return replace(start, centre=centre, spread=spread)
 
 
-def noise_free_rows(s: ModelMatrices, data: Observations, A: numpy.ndarray, enough: int) -> tuple[numpy.ndarray, ...]:
+def noise_free_rows(
+    s: ModelMatrices, data: Observations, A: numpy.ndarray, enough: int
+) -> tuple[numpy.ndarray, ...]:
     """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as
     tell, and `enough` rows. Also the singular values (q,) and right vectors of the columns, scaled to length
     1, and the lengths before."""
@@ -323,4 +348,8 @@ def _dropped(s: ModelMatrices, steps: int, A: numpy.ndarray) -> int | None:
 def plain_model(s: ModelMatrices) -> dict[str, Any] | None:
     """Return the numbers of a model on the host, or None if a transform hides one of them."""
     found = {name: primal_of(getattr(s, name)) for name in ("T", "Z", "Q", "H", "c", "d", "mean", "cov")}
-    return None if any(isinstance(x, Variable) for x in found.values()) else {name: to_host(x) for name, x in found.items()}
+    return (
+        None
+        if any(isinstance(x, Variable) for x in found.values())
+        else {name: to_host(x) for name, x in found.items()}
+    )

@@ -15,7 +15,16 @@ from ..._core.primitive import is_tracked, seen
 from ..._core.scope import lock
 from ...kernels.launch import stored
 from .._model import LinearGaussian, ModelMatrices, Observations, call_data, system
-from .arrays import ArrayFilter, FilterResult, ForecastResult, Moments, NotCompiled, first_state, observed_moments, with_noise
+from .arrays import (
+    ArrayFilter,
+    FilterResult,
+    ForecastResult,
+    Moments,
+    NotCompiled,
+    first_state,
+    observed_moments,
+    with_noise,
+)
 from .augmented import LostDigits, at_estimate, start_of
 from .data_rows import codes_of_series, constant_fields, form_of_codes, kernel_data_rows, vector_of
 from .diffuse_start import begin_of, loglik_on_arrays, moments_by_kernel
@@ -64,7 +73,10 @@ class CompiledFilter:
         if begin.steps == data.steps:
             return begun[-1]
         return (
-            compile_layout(form.layout)(np.concatenate([begun[:-1], x[form.at]]), kernel_data_rows(form, s, data, begin.steps)) + begun[-1]
+            compile_layout(form.layout)(
+                np.concatenate([begun[:-1], x[form.at]]), kernel_data_rows(form, s, data, begin.steps)
+            )
+            + begun[-1]
         )
 
     def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
@@ -80,7 +92,9 @@ class CompiledFilter:
         """As `ArrayFilter` gives them."""
         n, m, k = u.shape
         upper, full = triangle_places(m)
-        rows = np.concatenate([x.reshape((n, -1)) for x in (L, u)] + [W.reshape((n, m * m))[:, upper]], axis=1)[::-1].T
+        rows = np.concatenate(
+            [x.reshape((n, -1)) for x in (L, u)] + [W.reshape((n, m * m))[:, upper]], axis=1
+        )[::-1].T
         found = weights(m, k).path(numpy.zeros(m * k + upper.size), rows)[:, ::-1].T
         return found[:, : m * k].reshape((n, m, k)), found[:, m * k :][:, full]
 
@@ -177,7 +191,16 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     of = runner(model, data, joseph)
     x, terms, infinite = filtered(of)
     fitted, spread = with_noise(of.s, x.signal, x.signal_cov, 0, data.steps)
-    found = (x.mean, x.cov, x.filtered_mean, x.filtered_cov, of.data.raw - fitted, spread, terms, np.sum(terms))
+    found = (
+        x.mean,
+        x.cov,
+        x.filtered_mean,
+        x.filtered_cov,
+        of.data.raw - fitted,
+        spread,
+        terms,
+        np.sum(terms),
+    )
     return brought(FilterResult(*found, len(infinite), infinite), data.xp)
 
 
@@ -224,7 +247,9 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     x = of.moments(*first_state(s, start), 0, n + steps)
     delta, ahead = delta_of(x, start), (x.mean[n:], x.cov[n:])
     signal = at_estimate(*observed_moments(s, *ahead, n, n + steps), delta)
-    return brought(ForecastResult(*with_noise(s, *signal, n, n + steps), *at_estimate(*ahead, delta)), data.xp)
+    return brought(
+        ForecastResult(*with_noise(s, *signal, n, n + steps), *at_estimate(*ahead, delta)), data.xp
+    )
 
 
 def runner(model: LinearGaussian, data: Observations, joseph: bool) -> CompiledFilter | ArrayFilter:
@@ -242,7 +267,9 @@ def runner(model: LinearGaussian, data: Observations, joseph: bool) -> CompiledF
     return ArrayFilter(s or system(model, data), data, joseph)
 
 
-def run_filter(s: ModelMatrices, data: Observations, joseph: bool, always: bool = False, path: bool = False) -> CompiledFilter:
+def run_filter(
+    s: ModelMatrices, data: Observations, joseph: bool, always: bool = False, path: bool = False
+) -> CompiledFilter:
     """Return the compiled filter of a model, with `path` for its moments.
 
     Raise `NotCompiled` if there is none, or, unless `always`, if it does not pay yet."""
@@ -277,7 +304,9 @@ def _form(s: ModelMatrices, data: Observations, joseph: bool) -> tuple[KernelFor
     x = np.concatenate(list(values.values()))
     host = x  # tracked entries need no inspection
     if is_tracked(x):
-        host = numpy.concatenate([numpy.zeros(v.shape) if is_tracked(v) else seen(v) for v in values.values()])
+        host = numpy.concatenate(
+            [numpy.zeros(v.shape) if is_tracked(v) else seen(v) for v in values.values()]
+        )
     codes = constant_codes(host)
     for name, place in at.items():
         if name in LETTERS:
@@ -291,7 +320,9 @@ def _form(s: ModelMatrices, data: Observations, joseph: bool) -> tuple[KernelFor
     if not s.varying:
         return form_of_codes(s, data, joseph, [codes[m + m * m :]]), x
     series = {name: codes_of_series(s, name, data.steps) for name in s.varying}
-    return form_of_codes(s, data, joseph, [series[name] if name in series else codes[at[name]] for name in LETTERS]), x
+    return form_of_codes(
+        s, data, joseph, [series[name] if name in series else codes[at[name]] for name in LETTERS]
+    ), x
 
 
 def _pays(form: KernelForm, use: str, steps: int) -> bool:

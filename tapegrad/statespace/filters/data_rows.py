@@ -8,7 +8,16 @@ from ... import numpy as np
 from ..._core.primitive import is_tracked, seen
 from ..._transforms.tape import value
 from .._model import ModelMatrices, Observations
-from .step_kernel import INPUT, OWN, REGRESSOR, KernelForm, constant_codes, kernel_form, starts, triangle_places
+from .step_kernel import (
+    INPUT,
+    OWN,
+    REGRESSOR,
+    KernelForm,
+    constant_codes,
+    kernel_form,
+    starts,
+    triangle_places,
+)
 
 
 def field_vector(x: Any, size: int) -> Any:
@@ -39,11 +48,17 @@ def codes_of_series(s: ModelMatrices, name: str, steps: int) -> numpy.ndarray:
     return constant_codes(x[0], (x != x[0]).any(axis=0))
 
 
-def form_of_codes(s: ModelMatrices, data: Observations, joseph: bool, codes: list[numpy.ndarray]) -> KernelForm:
+def form_of_codes(
+    s: ModelMatrices, data: Observations, joseph: bool, codes: list[numpy.ndarray]
+) -> KernelForm:
     """Return the form of a model with these codes of its fields LETTERS."""
     gaps = data.count < data.steps * data.width
-    inputs = tuple([(name, k, codes_of_series(s, REGRESSOR[name], data.steps).tobytes()) for name, k in input_sizes(s)])
-    return kernel_form(len(s.diffuse), data.width, gaps, joseph, s.varying, numpy.concatenate(codes).tobytes(), inputs)
+    inputs = tuple(
+        [(name, k, codes_of_series(s, REGRESSOR[name], data.steps).tobytes()) for name, k in input_sizes(s)]
+    )
+    return kernel_form(
+        len(s.diffuse), data.width, gaps, joseph, s.varying, numpy.concatenate(codes).tobytes(), inputs
+    )
 
 
 def input_sizes(s: ModelMatrices) -> tuple[tuple[str, int], ...]:

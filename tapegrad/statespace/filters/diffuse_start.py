@@ -37,13 +37,17 @@ class BeginPhase:
         `x` holds the constant fields of the model, of this form. Raise `LostDigits` if the numbers need more
         steps."""
         if self.constants is not None:
-            return np.concatenate([upper(*self.constants.state(s, data)), numpy.array([self.constants.loglik])])
+            return np.concatenate(
+                [upper(*self.constants.state(s, data)), numpy.array([self.constants.loglik])]
+            )
         mean, cov = first_state(s, self.start)
         if not self.steps:
             return np.concatenate([upper(mean, cov), numpy.zeros(1)])
         n, whole = self.steps, self.steps == data.steps
         rows = kernel_data_rows(form, s, data, 0)[:, : n if whole else n + 1]
-        found = path_of(form.layout, mean.shape[1]).path(np.concatenate([upper(mean, cov), x[form.at]]), rows).T
+        found = (
+            path_of(form.layout, mean.shape[1]).path(np.concatenate([upper(mean, cov), x[form.at]]), rows).T
+        )
         return collapsed_path(found, n, form.layout.width, self.start, whole)
 
 
@@ -52,26 +56,46 @@ def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool)
     numbers)."""
     c = 1 + start.rank
     white = found[..., :n, 1 : 1 + p * c].reshape((*found.shape[:-2], n * p, c))
-    begun, size = collapsed(white, found[..., -1, 1 + p * c :], start, whole), np.sum(found[..., :n, :1], axis=-2)
+    begun, size = (
+        collapsed(white, found[..., -1, 1 + p * c :], start, whole),
+        np.sum(found[..., :n, :1], axis=-2),
+    )
     return np.concatenate([begun[..., :-1], begun[..., -1:] - 0.5 * size], axis=-1)
 
 
 def moments_by_kernel(
-    form: KernelForm, numbers: Any, s: ModelMatrices, data: Observations, mean: Any, cov: Any, begin: int, end: int
+    form: KernelForm,
+    numbers: Any,
+    s: ModelMatrices,
+    data: Observations,
+    mean: Any,
+    cov: Any,
+    begin: int,
+    end: int,
 ) -> Moments:
     """Return the moments of steps begin to end, from the state before them.
 
     `numbers` are those of the kernel after the first state."""
-    m, p, columns, n = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1, end - begin
+    m, p, columns, n = (
+        form.layout.states,
+        form.layout.width,
+        mean.shape[-1] if mean.ndim > 1 else 1,
+        end - begin,
+    )
     theta, (pairs, full) = np.concatenate([upper(mean, cov), numbers]), triangle_places(m)
     x = path_of(form.layout, columns, True).path(theta, kernel_data_rows(form, s, data, begin)[:, :n]).T
     first, width = 1 + p * columns, m * columns + pairs.size
     states = [x[:, at : at + width] for at in (first, first + width)]
-    means, covs = [z[:, : -pairs.size].reshape((n, m, columns)) for z in states], [z[:, -pairs.size :][:, full] for z in states]
+    means, covs = (
+        [z[:, : -pairs.size].reshape((n, m, columns)) for z in states],
+        [z[:, -pairs.size :][:, full] for z in states],
+    )
     return Moments(means[0], covs[0], x[:, 0], x[:, 1:first].reshape((n, p, columns)), means[1], covs[1])
 
 
-def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: ModelMatrices | None = None) -> Any:
+def loglik_on_arrays(
+    model: LinearGaussian, data: Observations, joseph: bool = False, s: ModelMatrices | None = None
+) -> Any:
     """Return the log-likelihood by array operations, step by step; `s` is the system of the model."""
     with numpy.errstate(divide="ignore", invalid="ignore"):
         total = scalar_loglik(model, data) if data.width == 1 else None
@@ -88,12 +112,16 @@ def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = F
         path = run_recursion(s, data, joseph, a, P, begin)
         found = path.whitened()
         if start is None or not start.rank:
-            return total - 0.5 * sum([np.sum(size) + np.sum(white * white) for _, size, white in found], s.xp.zeros(()))
+            return total - 0.5 * sum(
+                [np.sum(size) + np.sum(white * white) for _, size, white in found], s.xp.zeros(())
+            )
         size, white = (np.concatenate([x[i].reshape((-1, *x[i].shape[2:])) for x in found]) for i in (1, 2))
         return collapsed(white, upper(path.mean[-1], path.cov[-1]), start, True)[-1] - 0.5 * np.sum(size)
 
 
-def begin_of(s: ModelMatrices, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> BeginPhase | Any:
+def begin_of(
+    s: ModelMatrices, data: Observations, moving: bool, joseph: bool, anew: bool = False
+) -> BeginPhase | Any:
     """Return how the filter begins, or None if it begins with the kernel.
 
     `moving`: transition or observation matrix are differentiated. `anew` ignores the cached beginning of the
@@ -189,7 +217,9 @@ class Constants:
             P = P + self.first @ s.cov @ self.first.T
         return a, (P + P.T) * 0.5
 
-    def slope(self, at: dict[str, slice], used: numpy.ndarray, inputs: dict[str, RegressionOffset]) -> numpy.ndarray:
+    def slope(
+        self, at: dict[str, slice], used: numpy.ndarray, inputs: dict[str, RegressionOffset]
+    ) -> numpy.ndarray:
         """Return the derivative of mean and upper triangle of the covariance with respect to the used
         numbers."""
         m = self.first.shape[0]

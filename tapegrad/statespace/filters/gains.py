@@ -49,15 +49,23 @@ def gains(s: ModelMatrices, data: Observations, x: Moments, begin: int, end: int
     Z, H, d = (getattr(s, name)[begin:end] if name in s.varying else getattr(s, name) for name in "ZHd")
     y = data.values[begin:end] - d
     if any([len(rows) < data.width for rows in data.rows[begin:end]]):
-        here = xp.asarray(numpy.array([numpy.isin(numpy.arange(data.width), row) for row in data.rows[begin:end]], float))
+        here = xp.asarray(
+            numpy.array([numpy.isin(numpy.arange(data.width), row) for row in data.rows[begin:end]], float)
+        )
         Z, y = Z * here[:, :, None], y * here
         H = H * (here[:, :, None] * here[:, None, :]) + xp.eye(data.width) * (1.0 - here)[:, :, None]
     k = x.mean.shape[-1]
-    seen = y[:, :, None] if k == 1 else np.concatenate([y[:, :, None], xp.zeros((n, data.width, k - 1))], axis=2)
+    seen = (
+        y[:, :, None] if k == 1 else np.concatenate([y[:, :, None], xp.zeros((n, data.width, k - 1))], axis=2)
+    )
     U = Z @ x.cov
     F = U @ np.swapaxes(Z, -1, -2) + H
     K = np.swapaxes(U / F if data.width == 1 else np.linalg.solve(F, U), -1, -2)
-    T = s.T[numpy.minimum(numpy.arange(begin, end) + s.predict_first, data.steps - 1)] if "T" in s.varying else s.T
+    T = (
+        s.T[numpy.minimum(numpy.arange(begin, end) + s.predict_first, data.steps - 1)]
+        if "T" in s.varying
+        else s.T
+    )
     return Gains(Z, F, K, seen - Z @ x.mean, T, here)
 
 
@@ -83,10 +91,14 @@ def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
     if start is None:
         return *_ordinary(of, *first_state(s, None), 0), s.xp.zeros((0, *s.cov.shape))
     moving, dropped = is_tracked(s.T) or is_tracked(s.Z), n if start.dropped is None else start.dropped
-    k = max(start.least if is_determined(s, data, moving) else begin_of(s, data, moving, of.joseph).steps, dropped)
+    k = max(
+        start.least if is_determined(s, data, moving) else begin_of(s, data, moving, of.joseph).steps, dropped
+    )
     x = of.moments(*first_state(s, start), 0, min(k + 1, n))
     head = x.first(k)
-    factors, signs, free, logs, partial = rows_so_far(head, start, numpy.array([len(rows) for rows in data.rows[:k]], int))
+    factors, signs, free, logs, partial = rows_so_far(
+        head, start, numpy.array([len(rows) for rows in data.rows[:k]], int)
+    )
 
     def marginal(mean: Any, cov: Any, at: slice) -> tuple[Any, Any]:
         moved = mean[..., 1:] @ factors[at]
@@ -95,7 +107,11 @@ def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
 
     before = slice(0, k)
     signal = marginal(*observed_moments(s, head.mean, head.cov, 0, k), before)
-    found = StateMoments(*marginal(head.mean, head.cov, before), *marginal(head.filtered_mean, head.filtered_cov, slice(1, k + 1)), *signal)
+    found = StateMoments(
+        *marginal(head.mean, head.cov, before),
+        *marginal(head.filtered_mean, head.filtered_cov, slice(1, k + 1)),
+        *signal,
+    )
     terms = logs[:-1] - logs[1:] - 0.5 * head.size
     last = min(max(dropped, partial), k)  # a covariance is infinite up to here
     unseen = head.mean[:last, :, 1:] @ free[:last]
@@ -113,7 +129,9 @@ def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[StateMoments, A
     x = of.moments(mean.reshape((m,)), cov.reshape((m, m)), begin, of.data.steps)
     signal, spread = observed_moments(of.s, x.mean, x.cov, begin, of.data.steps)
     square = np.sum(x.white * x.white, axis=(1, 2))
-    return StateMoments(x.mean[..., 0], x.cov, x.filtered_mean[..., 0], x.filtered_cov, signal[..., 0], spread), -0.5 * (x.size + square)
+    return StateMoments(
+        x.mean[..., 0], x.cov, x.filtered_mean[..., 0], x.filtered_cov, signal[..., 0], spread
+    ), -0.5 * (x.size + square)
 
 
 BLOCK = 16  # steps whose rows are factorised at once
@@ -136,7 +154,9 @@ def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tupl
     eye, centre, c = xp.eye(q), xp.asarray(start.centre[:, None]), len(picked)
     plain = U = eye[:, :c]
     if (count < r).any():
-        U = np.concatenate([np.linalg.qr(x.white[picked[:, 0], picked[:, 1], 1 : r + 1].T)[0], xp.zeros((q - r, c))])
+        U = np.concatenate(
+            [np.linalg.qr(x.white[picked[:, 0], picked[:, 1], 1 : r + 1].T)[0], xp.zeros((q - r, c))]
+        )
     each, above, square = numpy.arange(c), x.white[picked[:, 0], picked[:, 1]], 0.0
     tables, logs = [np.concatenate([-centre, xp.zeros((q, c)), eye], axis=1)[None]], [xp.zeros(1)]
 
@@ -147,7 +167,10 @@ def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tupl
     solved = int((numpy.cumsum(numbers[at]) == count).sum())
     if solved:
         known = count[:solved, None]
-        used, basis = xp.asarray((1.0 * (each < known))[:, None]), np.where(xp.asarray(known < r)[:, :, None], U, plain)
+        used, basis = (
+            xp.asarray((1.0 * (each < known))[:, None]),
+            np.where(xp.asarray(known < r)[:, :, None], U, plain),
+        )
         rows = above * np.swapaxes(used, -1, -2)
         equations = xp.eye(c) * (1.0 - used) - rows[:, :, 1:] @ basis * used
         root = np.linalg.inv(equations)
@@ -172,7 +195,10 @@ def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tupl
         square = square + part.square[-1]
     step = numpy.concatenate([[0], numpy.cumsum(numbers > 0)])
     table, partial = np.concatenate(tables)[step], (numpy.concatenate([[0], count])[step] < r).sum()
-    sizes, signs = [xp.asarray(numpy.concatenate([numpy.ones(n), x])) for n, x in ((1 + c, numpy.sqrt(start.spread)), (c, -numpy.ones(q)))]
+    sizes, signs = [
+        xp.asarray(numpy.concatenate([numpy.ones(n), x]))
+        for n, x in ((1 + c, numpy.sqrt(start.spread)), (c, -numpy.ones(q)))
+    ]
     return table * sizes, signs, table[:, :, 1 + c :], np.concatenate(logs)[step], int(partial)
 
 

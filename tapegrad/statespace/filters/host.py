@@ -34,7 +34,11 @@ def brought(x: Any, to: ModuleType) -> Any:
     if is_dataclass(x):
         return replace(x, **{f.name: brought(getattr(x, f.name), to) for f in fields(x)})
     like = layout_of(x)
-    return to_library(x, to, xp_of(like)) if (is_array(like) or isinstance(like, numpy.generic)) and xp_of(like) is not to else x
+    return (
+        to_library(x, to, xp_of(like))
+        if (is_array(like) or isinstance(like, numpy.generic)) and xp_of(like) is not to
+        else x
+    )
 
 
 def host_data(data: Observations) -> Observations:
@@ -55,5 +59,9 @@ def model_of(build: Callable, params: Any, xp: ModuleType) -> LinearGaussian:
     """Return build(params) on the host, where build works in the library xp."""
     if xp is numpy:
         return build(params)
-    model = build(tree_map(lambda x: xp.asarray(x) if issubclass(type(x), (numpy.generic, numpy.ndarray)) else x, params))
+    model = build(
+        tree_map(
+            lambda x: xp.asarray(x) if issubclass(type(x), (numpy.generic, numpy.ndarray)) else x, params
+        )
+    )
     return brought(model, numpy) if isinstance(model, LinearGaussian) else model

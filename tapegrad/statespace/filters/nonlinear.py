@@ -114,11 +114,15 @@ class Nonlinear:
         if isinstance(given, Start):
             if np.any(given.diffuse) or given.stationary or given.predict_first:
                 raise ArgumentError(
-                    "a non-linear filter starts from a mean and a covariance: Start(mean, cov), neither diffuse nor stationary"
+                    "a non-linear filter starts from a mean and a covariance: Start(mean, cov), neither "
+                    "diffuse nor stationary"
                 )
             given = given.mean, given.cov
         if not isinstance(given, tuple) or len(given) != 2:
-            raise ArgumentError("start: wanted (mean, cov), a Start of these, or a function of the parameters that gives the pair")
+            raise ArgumentError(
+                "start: wanted (mean, cov), a Start of these, or a function of the parameters that gives "
+                "the pair"
+            )
         mean = vector(given[0])
         return mean, covariance("start: cov", given[1], len(mean), xp)
 
@@ -136,7 +140,9 @@ class Nonlinear:
                 missing = xp.asarray(missing)
             try:
                 found = step.update(x, P, data.values[t], missing, params, t)
-                finite = xp is not np or (np.isfinite(value(found[4])) and np.isfinite(value(found[1][0])).all())
+                finite = xp is not np or (
+                    np.isfinite(value(found[4])) and np.isfinite(value(found[1][0])).all()
+                )
                 x, P = step.predict(*found[1], params, t) if finite and t + 1 < data.steps else found[1]
             except np.linalg.LinAlgError as error:
                 raise NotPositiveDefiniteError(f"step {t} of the filter: {error}. {ADVICE}") from error
@@ -153,7 +159,13 @@ class StepFunctions:
     """The two halves of a step, as functions that can become a kernel."""
 
     def __init__(self, model: Nonlinear, xp: Any = np):
-        f, h, Q, R, weights = model.transition, model.observation, model.transition_cov, model.observation_cov, model.weights
+        f, h, Q, R, weights = (
+            model.transition,
+            model.observation,
+            model.transition_cov,
+            model.observation_cov,
+            model.weights,
+        )
         moments = extended_moments if weights is None else unscented_moments(*weights)
 
         @rebuilt_with
@@ -241,7 +253,9 @@ def check_shape(name: str, got: int, wanted: int, why: str) -> None:
         raise ShapeError(f"{name}: the function returned {got} numbers, and {wanted} {why}")
 
 
-def extended(transition: Callable, observation: Callable, transition_cov: Any, observation_cov: Any, start: Any) -> Nonlinear:
+def extended(
+    transition: Callable, observation: Callable, transition_cov: Any, observation_cov: Any, start: Any
+) -> Nonlinear:
     """Make a non-linear state space model with an extended Kalman filter.
 
     Parameters
@@ -333,5 +347,15 @@ def unscented(
     array([-0.171448,  0.555503,  0.370852])
     """
     if not (alpha > 0 and kappa > -1 and all(isinstance(v, (int, float)) for v in (alpha, beta, kappa))):
-        raise ArgumentError(f"unscented: alpha={alpha!r}, beta={beta!r}, kappa={kappa!r}; wanted numbers, alpha > 0 and kappa > -1")
-    return Nonlinear(transition, observation, transition_cov, observation_cov, start, (float(alpha), float(beta), float(kappa)))
+        raise ArgumentError(
+            f"unscented: alpha={alpha!r}, beta={beta!r}, kappa={kappa!r}; wanted numbers, alpha > 0 and "
+            f"kappa > -1"
+        )
+    return Nonlinear(
+        transition,
+        observation,
+        transition_cov,
+        observation_cov,
+        start,
+        (float(alpha), float(beta), float(kappa)),
+    )

@@ -132,7 +132,9 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     return Draws((states + moved).transpose(2, 0, 1), observations.transpose(2, 0, 1))
 
 
-def _completed(s: ModelMatrices, t: int, rows: list[int], drawn: numpy.ndarray, y: numpy.ndarray, moved: numpy.ndarray) -> numpy.ndarray:
+def _completed(
+    s: ModelMatrices, t: int, rows: list[int], drawn: numpy.ndarray, y: numpy.ndarray, moved: numpy.ndarray
+) -> numpy.ndarray:
     """Return the observations of one step, with draws for the missing ones.
 
     A draw is moved with the state, and with the noise that is correlated with the observed noise."""
@@ -160,18 +162,26 @@ def _on_host(model: LinearGaussian) -> LinearGaussian:
         return x if x is None or isinstance(x, (list, tuple)) else to_host(value(x))
 
     start = replace(model.start, mean=plain(model.start.mean), cov=plain(model.start.cov))
-    return replace(model, **{f.name: plain(getattr(model, f.name)) for f in fields(model) if f.name != "start"}, start=start)
+    return replace(
+        model,
+        **{f.name: plain(getattr(model, f.name)) for f in fields(model) if f.name != "start"},
+        start=start,
+    )
 
 
 def _root(cov: numpy.ndarray) -> numpy.ndarray:
     """Return R with R R' = cov, which may be singular."""
     size, axes = numpy.linalg.eigh((cov + cov.T) / 2)
     if size[0] < -ROUNDING * abs(size).max():
-        raise NotPositiveDefiniteError(f"a covariance of the model has the eigenvalue {size[0]:.6g}; wanted none below 0")
+        raise NotPositiveDefiniteError(
+            f"a covariance of the model has the eigenvalue {size[0]:.6g}; wanted none below 0"
+        )
     return axes * numpy.sqrt(numpy.maximum(size, 0.0))
 
 
-def _drawn(s: ModelMatrices, n: int, draws: int, rng: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _drawn(
+    s: ModelMatrices, n: int, draws: int, rng: numpy.random.Generator
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return states (n, m, draws) and observations (n, p, draws) of the model."""
     m, p = len(s.diffuse), s.host(0, "Z").shape[0]
 
@@ -204,17 +214,25 @@ def _smoothed_means(of: Any, start: DiffuseStart | None, y: numpy.ndarray) -> nu
     g = gains(s, data, x, 0, n)
     columns, P = x.filtered_mean, x.filtered_cov
     y = y if g.here is None else numpy.where(g.here[:, :, None] > 0, y, 0.0)
-    means, behind = numpy.empty((n, P.shape[1], draws)), numpy.empty((n, P.shape[1], draws + columns.shape[2] - 1))
+    means, behind = (
+        numpy.empty((n, P.shape[1], draws)),
+        numpy.empty((n, P.shape[1], draws + columns.shape[2] - 1)),
+    )
     a, r = numpy.zeros(means.shape[1:]), numpy.zeros(behind.shape[1:])
     for t, moved in enumerate(g.T @ (g.K @ y)):
         means[t] = a
         a = g.L[t] @ a + moved
     errors = y - g.Z @ means
-    shares, back = numpy.swapaxes(g.Y, -1, -2) @ numpy.concatenate([errors, g.v[:, :, 1:]], axis=2), g.L.transpose(0, 2, 1)
+    shares, back = (
+        numpy.swapaxes(g.Y, -1, -2) @ numpy.concatenate([errors, g.v[:, :, 1:]], axis=2),
+        g.L.transpose(0, 2, 1),
+    )
     for t in reversed(range(n)):
         behind[t] = r
         r = shares[t] + back[t] @ r
-    found = numpy.concatenate([means + g.K @ errors, columns[:, :, 1:]], axis=2) + P @ (numpy.swapaxes(g.T, -1, -2) @ behind)
+    found = numpy.concatenate([means + g.K @ errors, columns[:, :, 1:]], axis=2) + P @ (
+        numpy.swapaxes(g.T, -1, -2) @ behind
+    )
     if start is None or not start.rank:
         return found[:, :, :draws]
     Q, R = numpy.linalg.qr(-x.rows(0, n)[:, 1:])

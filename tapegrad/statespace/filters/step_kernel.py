@@ -32,8 +32,9 @@ class EntryLayout(NamedTuple):
     """The pattern of a model's matrices.
 
     `places` holds for each letter the places of its entries, as bytes of an int64 array. `inputs` holds, for
-    offsets that are regressions, the places of coefficients and of regressors. `gaps`: elements may be missing.
-    `apart`: the errors of the elements are independent. `joseph`: the longer update of the covariance."""
+    offsets that are regressions, the places of coefficients and of regressors. `gaps`: elements may be
+    missing. `apart`: the errors of the elements are independent. `joseph`: the longer update of the
+    covariance."""
 
     states: int
     width: int
@@ -57,7 +58,9 @@ def compile_layout(layout: EntryLayout) -> Recursion:
 @functools.lru_cache(maxsize=64)
 def path_of(layout: EntryLayout, columns: int, after: bool = False) -> Recursion:
     """Return the kernel of the augmented filter; its `path` returns what `augmented` describes."""
-    return named_recursion(f"{cache_key(layout)} augmented {columns} {after}", *augmented(layout, columns, after))
+    return named_recursion(
+        f"{cache_key(layout)} augmented {columns} {after}", *augmented(layout, columns, after)
+    )
 
 
 OWN = len(CONSTANTS)
@@ -111,7 +114,9 @@ def field_sizes(m: int, p: int) -> dict[str, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def starts(m: int, p: int, varying: frozenset[str], inputs: tuple[tuple[str, int], ...] = ()) -> dict[str, slice]:
+def starts(
+    m: int, p: int, varying: frozenset[str], inputs: tuple[tuple[str, int], ...] = ()
+) -> dict[str, slice]:
     """Return the slices of the constant fields in the vector of their entries, and of the coefficients of
     inputs."""
     at, first = {}, 0
@@ -124,7 +129,13 @@ def starts(m: int, p: int, varying: frozenset[str], inputs: tuple[tuple[str, int
 
 @functools.lru_cache(maxsize=256)
 def kernel_form(
-    m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], codes: bytes, inputs: tuple[tuple[str, int, bytes], ...] = ()
+    m: int,
+    p: int,
+    gaps: bool,
+    joseph: bool,
+    varying: frozenset[str],
+    codes: bytes,
+    inputs: tuple[tuple[str, int, bytes], ...] = (),
 ) -> KernelForm:
     """Return the form of models of m states and p observations.
 
@@ -143,7 +154,9 @@ def kernel_form(
     lines = [(name, e) for name in sorted(varying) for e in own[name]]
     regressors = {letter: np.frombuffer(x, np.int8).astype(np.int64) for letter, _, x in inputs}
     sources += [(INPUT[letter], j) for letter, k, _ in inputs for j in range(k)]
-    lines += [(REGRESSOR[letter], int(e)) for letter, x in regressors.items() for e in np.flatnonzero(x == OWN)]
+    lines += [
+        (REGRESSOR[letter], int(e)) for letter, x in regressors.items() for e in np.flatnonzero(x == OWN)
+    ]
     at = {entry: OWN + k for k, entry in enumerate(sources)}
     at |= {entry: OWN + len(sources) + (2 if gaps else 1) * p + k for k, entry in enumerate(lines)}
     placed = {
@@ -152,12 +165,18 @@ def kernel_form(
     }
     products = []
     for letter, k, _ in inputs:
-        rows = np.array([at[REGRESSOR[letter], e] if x == OWN else x for e, x in enumerate(regressors[letter])], np.int64)
+        rows = np.array(
+            [at[REGRESSOR[letter], e] if x == OWN else x for e, x in enumerate(regressors[letter])], np.int64
+        )
         coefficients = np.array([at[INPUT[letter], j] for j in range(k)], np.int64)
         products.append((letter, k, coefficients.tobytes(), rows.tobytes()))
     apart = not np.triu(placed["H"].reshape(p, p), 1).any()
-    layout = EntryLayout(m, p, tuple(placed[name].tobytes() for name in LETTERS), gaps, apart, joseph, tuple(products))
-    return KernelForm(layout, tuple(sources), tuple(lines), varying, tuple([(letter, k) for letter, k, _ in inputs]))
+    layout = EntryLayout(
+        m, p, tuple(placed[name].tobytes() for name in LETTERS), gaps, apart, joseph, tuple(products)
+    )
+    return KernelForm(
+        layout, tuple(sources), tuple(lines), varying, tuple([(letter, k) for letter, k, _ in inputs])
+    )
 
 
 @functools.cache
@@ -173,9 +192,15 @@ def reader(layout: EntryLayout) -> Callable:
     """Return the function from (theta after the first state, row) to the step's T, Q, Z, errors, y - d, c."""
     m, p = layout.states, layout.width
     shapes = {"T": (m, m), "Z": (p, m), "Q": (m, m), "H": (p, p), "c": (m,), "d": (p,)}
-    T, Z, Q, H, c, d = (np.frombuffer(x, np.int64).reshape(shapes[name]) for name, x in zip(LETTERS, layout.places, strict=True))
+    T, Z, Q, H, c, d = (
+        np.frombuffer(x, np.int64).reshape(shapes[name])
+        for name, x in zip(LETTERS, layout.places, strict=True)
+    )
     constants, H = np.array(CONSTANTS), np.diag(H) if layout.apart else H
-    inputs = {name: (np.frombuffer(a, np.int64), np.frombuffer(x, np.int64).reshape(-1, k)) for name, k, a, x in layout.inputs}
+    inputs = {
+        name: (np.frombuffer(a, np.int64), np.frombuffer(x, np.int64).reshape(-1, k))
+        for name, k, a, x in layout.inputs
+    }
 
     def read(numbers: Any, row: Any) -> tuple:
         pool = np.concatenate([constants, numbers, row])
@@ -224,7 +249,9 @@ def augmented(layout: EntryLayout, columns: int, after: bool) -> tuple[Callable,
     def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
-        a, P, size, v, g = observation.measured(*carry, Z, errors, beside(e), seen, layout.apart, layout.joseph)
+        a, P, size, v, g = observation.measured(
+            *carry, Z, errors, beside(e), seen, layout.apart, layout.joseph
+        )
         states = [carry, (a, P)] if after else [carry]
         found = [np.reshape(size, (1,)), np.reshape(observation.whitened(v, g), (p * columns,))]
         found += [part for mean, cov in states for part in (np.reshape(mean, (k,)), cov[pairs])]

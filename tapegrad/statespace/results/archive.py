@@ -41,7 +41,10 @@ def read_fit(path: Any, kinds: dict[str, type]) -> dict[str, Any]:
             raise
         raise ArgumentError(f"load: {path} is no file that fit.save wrote: {error}") from error
     if header["format"] > FORMAT:
-        raise ArgumentError(f"load: {path} has format {header['format']}, and this version of tapegrad reads up to {FORMAT}; update it")
+        raise ArgumentError(
+            f"load: {path} has format {header['format']}, and this version of tapegrad reads up to "
+            f"{FORMAT}; update it"
+        )
     return _decoded(header["fit"], arrays, kinds)
 
 
@@ -49,7 +52,11 @@ def _described(fit: Any) -> dict[str, Any]:
     p, stop = fit.problem, fit.stop
     return {
         "described": p.described,
-        "needs": [name for name in ("build", "prior") if getattr(p, name) is not None and (name == "prior" or p.described is None)],
+        "needs": [
+            name
+            for name in ("build", "prior")
+            if getattr(p, name) is not None and (name == "prior" or p.described is None)
+        ],
         "data": to_host(value(p.data.raw))[:, 0] if p.data.labels.single else to_host(value(p.data.raw)),
         "index": p.data.labels.index,
         "columns": p.data.labels.columns,
@@ -77,7 +84,10 @@ def _encoded(x: Any, arrays: list[numpy.ndarray]) -> Any:
         return {"array": len(arrays) - 1}
     names = getattr(x, "stored", None) or ([f.name for f in fields(x)] if is_dataclass(x) else None)
     if names:
-        return {"model": type(x).__name__, "fields": {name: _encoded(getattr(x, name), arrays) for name in names}}
+        return {
+            "model": type(x).__name__,
+            "fields": {name: _encoded(getattr(x, name), arrays) for name in names},
+        }
     if hasattr(x, "to_numpy"):
         return {"index": _encoded(_index_parts(x), arrays)}
     raise ArgumentError(f"save: a {type(x).__name__} cannot be stored in a file")
@@ -88,9 +98,16 @@ def _index_parts(index: Any) -> dict[str, Any]:
     parts = {"name": None if index.name is None else str(index.name), "kind": type(index).__name__}
     if is_dates(index):
         zone = getattr(index, "tz", None)
-        return parts | {"numbers": index.asi8, "freq": index.freqstr, "unit": getattr(index, "unit", None), "zone": zone and str(zone)}
+        return parts | {
+            "numbers": index.asi8,
+            "freq": index.freqstr,
+            "unit": getattr(index, "unit", None),
+            "zone": zone and str(zone),
+        }
     numbers = index.to_numpy()
-    return parts | ({"numbers": numbers} if numbers.dtype.kind in "iuf" else {"texts": [str(label) for label in index]})
+    return parts | (
+        {"numbers": numbers} if numbers.dtype.kind in "iuf" else {"texts": [str(label) for label in index]}
+    )
 
 
 def _index_of(parts: dict[str, Any]) -> Any:
@@ -99,12 +116,16 @@ def _index_of(parts: dict[str, Any]) -> Any:
         return pandas.PeriodIndex.from_ordinals(parts["numbers"], freq=parts["freq"], name=name)
     if parts["kind"] in ("DatetimeIndex", "TimedeltaIndex"):
         letter = "M" if parts["kind"] == "DatetimeIndex" else "m"
-        index = getattr(pandas, parts["kind"])(parts["numbers"].view(f"{letter}8[{parts['unit']}]"), name=name)
+        index = getattr(pandas, parts["kind"])(
+            parts["numbers"].view(f"{letter}8[{parts['unit']}]"), name=name
+        )
         index = index.tz_localize("UTC").tz_convert(parts["zone"]) if parts["zone"] else index
         return type(index)(index, freq=parts["freq"], name=name)
     if parts["kind"] == "RangeIndex" and len(parts["numbers"]) > 1:
         first, second, *_ = parts["numbers"].tolist()
-        return pandas.RangeIndex(first, first + (second - first) * len(parts["numbers"]), second - first, name=name)
+        return pandas.RangeIndex(
+            first, first + (second - first) * len(parts["numbers"]), second - first, name=name
+        )
     return pandas.Index(parts["numbers"] if "numbers" in parts else parts["texts"], name=name)
 
 
@@ -117,7 +138,9 @@ def _decoded(x: Any, arrays: list[numpy.ndarray], kinds: dict[str, type]) -> Any
 
     if "model" in x:
         if x["model"] not in kinds:
-            raise ArgumentError(f"load: the file has a model {x['model']!r}, which this version does not know")
+            raise ArgumentError(
+                f"load: the file has a model {x['model']!r}, which this version does not know"
+            )
         return kinds[x["model"]](**{name: inner(item) for name, item in x["fields"].items()})
     ((form, content),) = x.items()
     if form == "array":

@@ -24,7 +24,9 @@ def extended(fit: Any, y: Any, exog: Any) -> FitProblem:
     described = _described(fit, data.steps, exog)
     start = state_after(problem.model(fit.params, described), fit.data, problem.joseph)
     matrices = {"build": described, "described": described} if described is not None else {}
-    return replace(problem, data=data, **matrices, past=problem.past + n, begin=start, offset=0.0, used_up=0, quick=None)
+    return replace(
+        problem, data=data, **matrices, past=problem.past + n, begin=start, offset=0.0, used_up=0, quick=None
+    )
 
 
 def state_after(model: LinearGaussian, data: Observations, joseph: bool) -> Start:
@@ -57,12 +59,20 @@ def with_estimates(fit: Any, problem: FitProblem) -> Any:
     """The estimates of a fit on the data of another problem."""
     model = problem.model(fit.params)
     total = float(to_host(loglik(model, problem.data, problem.joseph))) + problem.offset
-    return replace(fit, problem=problem, model=model, loglik=total, observations=problem.data.count, origin=fit.origin or fit)
+    return replace(
+        fit,
+        problem=problem,
+        model=model,
+        loglik=total,
+        observations=problem.data.count,
+        origin=fit.origin or fit,
+    )
 
 
 def require_whole(fit: Any) -> None:
     """Raise if the fit is one of new data alone."""
     if fit.problem.past:
         raise ArgumentError(
-            "refit: these data start from the state that earlier ones imply; call append(y, refit=True) on the fit of those"
+            "refit: these data start from the state that earlier ones imply; call append(y, refit=True) on "
+            "the fit of those"
         )

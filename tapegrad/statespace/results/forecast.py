@@ -53,8 +53,15 @@ class Forecast:
         pandas, half = load("pandas"), normal_quantile(alpha)
         frames = {}
         for i, name in enumerate(self.data.labels.columns):
-            mean, se = (numpy.asarray(x).reshape(len(self.dates), -1)[:, i] for x in (self.mean, self.standard_errors))
-            columns = {"mean": mean, "mean_se": se, "mean_ci_lower": mean - half * se, "mean_ci_upper": mean + half * se}
+            mean, se = (
+                numpy.asarray(x).reshape(len(self.dates), -1)[:, i] for x in (self.mean, self.standard_errors)
+            )
+            columns = {
+                "mean": mean,
+                "mean_se": se,
+                "mean_ci_lower": mean - half * se,
+                "mean_ci_upper": mean + half * se,
+            }
             frames[name] = pandas.DataFrame(columns, index=pandas.Index(self.dates))
         return frames[name] if len(frames) == 1 else pandas.concat(frames)
 
@@ -70,7 +77,10 @@ class Forecast:
         return self.data.labels.frame(both.reshape(len(mean), -1), self.dates, names)
 
     def __str__(self) -> str:
-        names, limits = self.data.labels.columns, numpy.asarray(self.conf_int()).reshape(len(self.dates), -1, 2)
+        names, limits = (
+            self.data.labels.columns,
+            numpy.asarray(self.conf_int()).reshape(len(self.dates), -1, 2),
+        )
         mean = numpy.asarray(self.mean).reshape(limits.shape[:2])
         errors = numpy.asarray(self.standard_errors).reshape(limits.shape[:2])
         dates = [date_text(date) for date in self.dates]
@@ -84,7 +94,12 @@ class Forecast:
 
 
 def prediction_of(
-    fit: Any, span: tuple[int, int], onset: int | None = None, exog: Any = None, given: Any = None, dates: Any = None
+    fit: Any,
+    span: tuple[int, int],
+    onset: int | None = None,
+    exog: Any = None,
+    given: Any = None,
+    dates: Any = None,
 ) -> Forecast:
     """Predict the steps of a span (first, end), the end excluded."""
     (first, end), data = span, fit.data
@@ -98,12 +113,20 @@ def prediction_of(
         mean, cov = _observed_given_all(model, _scenario(data, ahead, given), fit.problem.joseph)
         mean, cov = mean[first:end], cov[first:end]
     else:
-        mean, cov = _from_the_past(fit, model, span, data.steps if onset is None else min(max(onset, first), data.steps))
+        mean, cov = _from_the_past(
+            fit, model, span, data.steps if onset is None else min(max(onset, first), data.steps)
+        )
     if dates is None:
         places = data.labels.places(data.steps)[first:end]
         if ahead:
             after = data.labels.after(data.steps, ahead)[max(first - data.steps, 0) :]
-            dates = after if not len(places) else places.append(after) if hasattr(places, "append") else numpy.r_[places, after]
+            dates = (
+                after
+                if not len(places)
+                else places.append(after)
+                if hasattr(places, "append")
+                else numpy.r_[places, after]
+            )
         else:
             dates = places
     elif len(dates) != end - first:
@@ -112,7 +135,9 @@ def prediction_of(
     return Forecast(data.in_form(mean, dates), data.in_form(errors, dates), dates, cov, data)
 
 
-def _from_the_past(fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _from_the_past(
+    fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return means and covariances from the steps before each, and from the onset on from those before it."""
     first, end = span
     means, covs = [], []
@@ -135,12 +160,17 @@ def _scenario(data: Observations, ahead: int, given: Any) -> Observations:
     """Return the data followed by what a scenario gives, nan where it is open."""
     new = Observations(data.row_of(given))
     if new.width != data.width or new.steps > ahead:
-        raise ShapeError(f"given: {new.steps} steps of {new.width} series; wanted at most {ahead} of {data.width}, nan where open")
+        raise ShapeError(
+            f"given: {new.steps} steps of {new.width} series; wanted at most {ahead} of {data.width}, nan "
+            f"where open"
+        )
     whole = data.followed_by("given", new)
     return whole.extended(ahead - new.steps) if ahead > new.steps else whole
 
 
-def _observed_given_all(model: LinearGaussian, data: Observations, joseph: bool) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _observed_given_all(
+    model: LinearGaussian, data: Observations, joseph: bool
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return means (n, p) and covariances (n, p, p) of observations given all data, those data included.
 
     With B = H_mo H_oo^-1 for missing and observed elements, y_m = Z_m x + d_m + B (y_o - Z_o x - d_o) + rest.

@@ -25,16 +25,21 @@ class HypothesisTest:
 
 
 def wald_test_of(fit: Any, hypothesis: Any, cov: str) -> HypothesisTest:
-    """Test that some functions of the parameters are zero: d' (R V R')^-1 d with their values d, derivatives R."""
+    """Test that some functions of the parameters are zero: d' (R V R')^-1 d with their values d, derivatives
+    R."""
     d, R = _restrictions(fit, hypothesis)
     V = fit.cov(cov)
     unknown = numpy.isnan(numpy.diag(V))
     for i in numpy.flatnonzero(unknown & R.any(axis=0))[:1]:
-        raise ArgumentError(f"wald_test: {fit.names[i]} is at the bound of its constraint, and has no standard error")
+        raise ArgumentError(
+            f"wald_test: {fit.names[i]} is at the bound of its constraint, and has no standard error"
+        )
     spread = R[:, ~unknown] @ V[numpy.ix_(~unknown, ~unknown)] @ R[:, ~unknown].T
     scale = numpy.sqrt(numpy.diag(spread))
     if not scale.all() or numpy.linalg.eigvalsh(spread / numpy.outer(scale, scale))[0] < 1e-10:
-        raise ArgumentError("wald_test: the restrictions depend on each other; leave out those that follow from the others")
+        raise ArgumentError(
+            "wald_test: the restrictions depend on each other; leave out those that follow from the others"
+        )
     statistic = float(d @ numpy.linalg.solve(spread, d))
     return HypothesisTest(statistic, float(chdtrc(len(d), statistic)), len(d))
 
@@ -45,7 +50,9 @@ def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarr
     if isinstance(hypothesis, Mapping):
         for name in hypothesis:
             if name not in names:
-                raise ArgumentError(f"wald_test: {name!r} is not an estimated parameter; wanted one of {', '.join(names)}")
+                raise ArgumentError(
+                    f"wald_test: {name!r} is not an estimated parameter; wanted one of {', '.join(names)}"
+                )
         R = numpy.eye(k)[[names.index(name) for name in hypothesis]]
         return R @ fit.estimates - numpy.array(list(hypothesis.values()), float), R
     if callable(hypothesis):
@@ -53,7 +60,9 @@ def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarr
     R, q = hypothesis if isinstance(hypothesis, tuple) else (hypothesis, 0.0)
     R = numpy.atleast_2d(numpy.asarray(R, float))
     if R.shape[1] != k:
-        raise ArgumentError(f"wald_test: R has shape {R.shape}; wanted a column for each of the {k} parameters {', '.join(names)}")
+        raise ArgumentError(
+            f"wald_test: R has shape {R.shape}; wanted a column for each of the {k} parameters {', '.join(names)}"
+        )
     return R @ fit.estimates - q, R
 
 
@@ -76,17 +85,21 @@ def likelihood_ratio_of(fit: Any, restricted: Any) -> HypothesisTest:
     """Test the restrictions of another fit to the same data."""
     same = numpy.array_equal(to_host(fit.data.raw), to_host(restricted.data.raw), equal_nan=True)
     if not same or fit.problem.used_up != restricted.problem.used_up:
-        raise ArgumentError("likelihood_ratio_test: the fits are of different data, or of different differences of them")
+        raise ArgumentError(
+            "likelihood_ratio_test: the fits are of different data, or of different differences of them"
+        )
     degrees = len(fit.names) - len(restricted.names)
     if degrees < 1:
         raise ArgumentError(
-            f"likelihood_ratio_test: the other fit has {len(restricted.names)} parameters and this one {len(fit.names)}; "
+            f"likelihood_ratio_test: the other fit has {len(restricted.names)} parameters and this one "
+            f"{len(fit.names)}; "
             "call it on the fit with more parameters"
         )
     statistic = 2 * (fit.loglik - restricted.loglik)
     if statistic < -1e-6 * max(1.0, abs(fit.loglik)):
         raise ArgumentError(
-            f"likelihood_ratio_test: the fit with fewer parameters has the higher log-likelihood ({restricted.loglik:.6f} and "
+            f"likelihood_ratio_test: the fit with fewer parameters has the higher log-likelihood "
+            f"({restricted.loglik:.6f} and "
             f"{fit.loglik:.6f}), so that it is no restriction of this one, or this one is no global maximum"
         )
     return HypothesisTest(max(statistic, 0.0), float(chdtrc(degrees, max(statistic, 0.0))), degrees)

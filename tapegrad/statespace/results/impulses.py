@@ -10,7 +10,9 @@ from ..._transforms.tape import value
 from .._model import LinearGaussian, Observations, checked_fields, matrix_field
 
 
-def responses_of(model: LinearGaussian, data: Observations, steps: int, impulse: Any, orthogonalized: bool, anchor: int) -> numpy.ndarray:
+def responses_of(
+    model: LinearGaussian, data: Observations, steps: int, impulse: Any, orthogonalized: bool, anchor: int
+) -> numpy.ndarray:
     """Return Z T ... T R e of the steps 0 to `steps` after the shock e, (steps + 1, p)."""
     if not (isinstance(steps, (int, numpy.integer)) and steps >= 0):
         raise ArgumentError(f"impulse_responses: steps={steps!r}; wanted a whole number, at least 0")
@@ -25,7 +27,8 @@ def responses_of(model: LinearGaussian, data: Observations, steps: int, impulse:
             return matrix_field(x, rows, columns, numpy) if name != "Q" or x.ndim > 1 else x * numpy.eye(rows)
         if not 0 <= t < len(x):
             raise ArgumentError(
-                f"impulse_responses: the model varies over time and is known for {len(x)} steps; wanted fewer, or another anchor"
+                f"impulse_responses: the model varies over time and is known for {len(x)} steps; wanted "
+                f"fewer, or another anchor"
             )
         return x[t]
 
@@ -46,7 +49,9 @@ def _shock(Q: numpy.ndarray, impulse: Any, orthogonalized: bool) -> numpy.ndarra
         raise ArgumentError(f"impulse_responses: impulse={impulse}; the states have {r} noises")
     e = numpy.eye(r)[impulse] if isinstance(impulse, (int, numpy.integer)) else numpy.asarray(impulse, float)
     if e.shape != (r,):
-        raise ArgumentError(f"impulse_responses: impulse has shape {e.shape}; wanted the number of a noise, or ({r},)")
+        raise ArgumentError(
+            f"impulse_responses: impulse has shape {e.shape}; wanted the number of a noise, or ({r},)"
+        )
     if not orthogonalized:
         return e
     try:

@@ -44,14 +44,18 @@ def _index(fit: Any, name: str) -> int:
     if name not in fit.names:
         raise ArgumentError(f"profile: {name!r} is not a parameter; wanted one of {', '.join(fit.names)}")
     if name in fit.at_bound:
-        raise ArgumentError(f"profile: {name} is at the bound of its constraint, where the likelihood is flat")
+        raise ArgumentError(
+            f"profile: {name} is at the bound of its constraint, where the likelihood is flat"
+        )
     return fit.names.index(name)
 
 
 def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
     i = _index(fit, name)
     target, objective, best = _Target(fit.problem, i), fit.problem.objective(), fit.unconstrained
-    values = _around(fit, target, i) if values is None else numpy.sort(numpy.asarray(values, float).reshape(-1))
+    values = (
+        _around(fit, target, i) if values is None else numpy.sort(numpy.asarray(values, float).reshape(-1))
+    )
     found: dict[int, numpy.ndarray | None] = {}
     upwards = [k for k, v in enumerate(values) if v >= fit.estimates[i]]
     downwards = [k for k, v in reversed(list(enumerate(values))) if v < fit.estimates[i]]
@@ -62,7 +66,10 @@ def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
             u = found[k]
     nothing = numpy.full(best.size, numpy.nan)
     flat = fit.problem.parameters.flat
-    estimates = [nothing if found[k] is None else to_host(flat(fit.data.xp.asarray(found[k]))) for k in range(len(values))]
+    estimates = [
+        nothing if found[k] is None else to_host(flat(fit.data.xp.asarray(found[k])))
+        for k in range(len(values))
+    ]
     loglik = [numpy.nan if found[k] is None else -objective(found[k])[0] for k in range(len(values))]
     return LikelihoodProfile(name, values, numpy.array(loglik), numpy.array(estimates))
 
@@ -105,12 +112,18 @@ def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
     fall = normal_quantile(alpha) ** 2 / 2
     if name in fit.at_bound:
         return numpy.nan, numpy.nan
-    target, objective, H = _Target(fit.problem, fit.names.index(name)), fit.problem.objective(), fit.stop.hessian
+    target, objective, H = (
+        _Target(fit.problem, fit.names.index(name)),
+        fit.problem.objective(),
+        fit.stop.hessian,
+    )
     direction = _solved(H, target.slope(fit.unconstrained))
     if direction is None:
         return numpy.nan, numpy.nan
     direction = direction / numpy.sqrt(direction @ H @ direction)
-    low, high = [_fallen(objective, target, fit, side * numpy.sqrt(2 * fall) * direction, fall) for side in (-1, 1)]
+    low, high = [
+        _fallen(objective, target, fit, side * numpy.sqrt(2 * fall) * direction, fall) for side in (-1, 1)
+    ]
     return low, high
 
 

@@ -19,7 +19,9 @@ def _panels(rows: int, columns: int, size: tuple[float, float], **settings: Any)
     try:
         pyplot = load("matplotlib.pyplot")
     except ImportError as error:
-        raise ArgumentError("a picture needs the package matplotlib: pip install matplotlib, or 'tapegrad[plot]'") from error
+        raise ArgumentError(
+            "a picture needs the package matplotlib: pip install matplotlib, or 'tapegrad[plot]'"
+        ) from error
     return pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **settings)
 
 
@@ -41,7 +43,9 @@ def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
     else:
         axes = numpy.atleast_1d(ax).reshape(-1)
         if len(axes) != data.width:
-            raise ArgumentError(f"plot: ax holds {len(axes)} axes and there are {data.width} series; wanted one for each")
+            raise ArgumentError(
+                f"plot: ax holds {len(axes)} axes and there are {data.width} series; wanted one for each"
+            )
         figure = axes[0].figure
     y = to_host(data.raw)
     mean = fit.foretold
@@ -58,9 +62,18 @@ def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
             centre = numpy.asarray(ahead.mean).reshape(steps, -1)[:, i]
             reach = z * numpy.asarray(ahead.standard_errors).reshape(steps, -1)[:, i]
             axis.plot(then, centre, "C1", label="forecast")
-            axis.fill_between(then, centre - reach, centre + reach, color="C1", label=f"{100 * (1 - alpha):g} % intervals", **SHADE)
+            axis.fill_between(
+                then,
+                centre - reach,
+                centre + reach,
+                color="C1",
+                label=f"{100 * (1 - alpha):g} % intervals",
+                **SHADE,
+            )
             seen += [centre - reach, centre + reach]
-        low, high = (f([f(part[~numpy.isnan(part)]) for part in seen if part.size]) for f in (numpy.min, numpy.max))
+        low, high = (
+            f([f(part[~numpy.isnan(part)]) for part in seen if part.size]) for f in (numpy.min, numpy.max)
+        )
         # the first intervals after a diffuse start are wide
         axis.set_ylim(low - 0.15 * (high - low), high + 0.15 * (high - low))
         axis.set_ylabel(name)
@@ -71,7 +84,9 @@ def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
 
 def _time(data: Any) -> str:
     index = data.labels.index
-    return str(index.name) if getattr(index, "name", None) is not None else "step" if index is None else "time"
+    return (
+        str(index.name) if getattr(index, "name", None) is not None else "step" if index is None else "time"
+    )
 
 
 def plot_components(fit: Any, alpha: float) -> Any:
@@ -86,7 +101,9 @@ def plot_components(fit: Any, alpha: float) -> Any:
         else:
             axis.axhline(0.0, color="k", lw=0.5, alpha=0.5)
         axis.plot(x, mean, "C0", lw=1.2, label=name)
-        axis.fill_between(x, mean - half, mean + half, color="C0", label=f"{100 * (1 - alpha):g} % interval", **SHADE)
+        axis.fill_between(
+            x, mean - half, mean + half, color="C0", label=f"{100 * (1 - alpha):g} % interval", **SHADE
+        )
         axis.set_ylabel(name)
         axis.legend(loc="best", frameon=False, fontsize=8)
     axes[-1, 0].set_xlabel(_time(fit.data))
@@ -103,14 +120,18 @@ def plot_diagnostics(fit: Any, series: int | str, lags: int) -> Any:
     e, x = fit.standardised[begin:, i], _axis(fit.data.labels.places(fit.data.steps))[begin:]
     seen = numpy.sort(e[~numpy.isnan(e)])
     if seen.size < 3:
-        raise ArgumentError(f"plot_diagnostics: {seen.size} residuals are too few for pictures of their distribution")
+        raise ArgumentError(
+            f"plot_diagnostics: {seen.size} residuals are too few for pictures of their distribution"
+        )
     figure, ((time, histogram), (quantiles, correlogram)) = _panels(2, 2, (10.0, 7.0))
     time.plot(x, e, "C0.-", lw=0.7, ms=3)
     time.axhline(0.0, color="k", lw=0.5)
     time.set(title=f"standardised residuals of {names[i]}", xlabel=_time(fit.data), ylabel="residual")
     time.tick_params(axis="x", rotation=30)
     grid = numpy.linspace(min(-3.5, seen[0] - 0.5), max(3.5, seen[-1] + 0.5), 200)
-    histogram.hist(seen, bins="auto", density=True, color="C0", alpha=0.4, edgecolor="white", label="residuals")
+    histogram.hist(
+        seen, bins="auto", density=True, color="C0", alpha=0.4, edgecolor="white", label="residuals"
+    )
     histogram.plot(grid, _smooth_density(seen, grid), "C0", label="kernel density")
     histogram.plot(grid, numpy.exp(-0.5 * grid**2) / numpy.sqrt(2 * numpy.pi), "k--", lw=1, label="N(0, 1)")
     histogram.set(title="distribution", xlabel="residual", ylabel="density")

@@ -58,7 +58,9 @@ class PredictionMethods:
 
     get_forecast = forecast
 
-    def get_prediction(self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None, given: Any = None) -> Forecast:
+    def get_prediction(
+        self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None, given: Any = None
+    ) -> Forecast:
         """Predict observations in the sample, after it, or both.
 
         Parameters
@@ -92,7 +94,11 @@ class PredictionMethods:
         onset = None
         if dynamic is not False:
             number = isinstance(dynamic, (bool, int, numpy.integer))
-            onset = first + (0 if dynamic is True else int(dynamic)) if number else labels.position("get_prediction: dynamic", dynamic, n)
+            onset = (
+                first + (0 if dynamic is True else int(dynamic))
+                if number
+                else labels.position("get_prediction: dynamic", dynamic, n)
+            )
         labels.require_next_dates(getattr(exog, "index", None), max(last + 1 - n, 0))
         return prediction_of(self, (first, last + 1), onset, exog, given)
 
@@ -106,7 +112,12 @@ class PredictionMethods:
         return self.model if described is None else self.problem.model(self.params, described)
 
     def impulse_responses(
-        self, steps: int = 1, impulse: Any = 0, orthogonalized: bool = False, cumulative: bool = False, anchor: Any = 0
+        self,
+        steps: int = 1,
+        impulse: Any = 0,
+        orthogonalized: bool = False,
+        cumulative: bool = False,
+        anchor: Any = 0,
     ) -> Any:
         """Compute the responses of the series to a shock of the states' noise, 0 to `steps` steps after it.
 
@@ -133,16 +144,25 @@ class PredictionMethods:
         found = numpy.cumsum(found, axis=0) if cumulative else found
         return self.data.in_form(found, numpy.arange(steps + 1))
 
-    def simulate(self, steps: int, draws: int = 1000, rng: Any = None, exog: Any = None, anchor: Any = "end") -> numpy.ndarray:
+    def simulate(
+        self, steps: int, draws: int = 1000, rng: Any = None, exog: Any = None, anchor: Any = "end"
+    ) -> numpy.ndarray:
         """Draw observations given the data before them, (draws, steps) or (draws, steps, p).
 
         They are the next ones, or those from the step `anchor` on, a number or date. The parameters are taken
         as known.
         """
         n, labels = self.data.steps, self.data.labels
-        at = n if isinstance(anchor, str) and anchor == "end" else labels.position("simulate: anchor", anchor, n)
+        at = (
+            n
+            if isinstance(anchor, str) and anchor == "end"
+            else labels.position("simulate: anchor", anchor, n)
+        )
         if not 0 < at <= n:
-            raise ArgumentError(f"simulate: anchor={anchor!r}; wanted a step after the first and at most the one after the data")
+            raise ArgumentError(
+                f"simulate: anchor={anchor!r}; wanted a step after the first and at most the one after the "
+                f"data"
+            )
         ahead = max(at + steps - n, 0)
         model = self.model_ahead(ahead, exog) if ahead else self.model
         found = simulate_smoother(model, self.data.first(at).extended(steps), draws, rng).observations[:, at:]

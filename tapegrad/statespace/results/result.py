@@ -112,7 +112,8 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     def report(self) -> str:
         """Say how the likelihood was computed (compiled, or on arrays), why, and what the search took."""
         return (
-            f"{self.stop.way}\n{self.method}: {self.iterations} iterations, then {self.newton_steps} Newton steps; {self.evaluations} "
+            f"{self.stop.way}\n{self.method}: {self.iterations} iterations, then {self.newton_steps} Newton "
+            f"steps; {self.evaluations} "
             f"values with gradients, {self.hessians} Hessians, {self.products} products with Hessians"
         )
 
@@ -270,7 +271,9 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         n = sum(1 for rows in self.data.rows if rows) - self.problem.used_up
         base = -2 * self.loglik
         aicc = base + 2 * k * n / (n - k - 1) if n > k + 1 else numpy.inf
-        return Criteria(base + 2 * k, aicc, base + k * float(numpy.log(n)), base + 2 * k * float(numpy.log(numpy.log(n))))
+        return Criteria(
+            base + 2 * k, aicc, base + k * float(numpy.log(n)), base + 2 * k * float(numpy.log(numpy.log(n)))
+        )
 
     @property
     def aic(self) -> float:
@@ -353,13 +356,17 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         found = [jarque_bera_of(e) for e in self._after_start.T]
         return numpy.array([[x.statistic, x.p_value, *rest] for x, *rest in found])
 
-    def test_heteroskedasticity(self, method: str | None = None, alternative: str = "two-sided") -> numpy.ndarray:
+    def test_heteroskedasticity(
+        self, method: str | None = None, alternative: str = "two-sided"
+    ) -> numpy.ndarray:
         """Test whether the last third of the residuals varies as the first: statistic and p value, (p, 2)."""
         _require_method("test_heteroskedasticity", method, "breakvar")
         found = [heteroskedasticity(e, alternative) for e in self._after_start.T]
         return numpy.array([[x.statistic, x.p_value] for x in found])
 
-    def test_serial_correlation(self, method: str | None = None, lags: int = 10, used: int = 0) -> numpy.ndarray:
+    def test_serial_correlation(
+        self, method: str | None = None, lags: int = 10, used: int = 0
+    ) -> numpy.ndarray:
         """Ljung and Box' test of the residuals: statistics and p values at lags 1 to `lags`, (p, 2, lags).
 
         Pairs with a missing value are left out. `used` is the number of estimated coefficients, by which the
@@ -387,10 +394,14 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
             found = {name: (mean[:, i], cov[:, i, i]) for i, name in enumerate(names)}
         else:
             raise ArgumentError(
-                "components: the model is no sum of parts as ss.level() + ss.seasonal(12), and its states have no names; give them by "
+                "components: the model is no sum of parts as ss.level() + ss.seasonal(12), and its states "
+                "have no names; give them by "
                 "LinearGaussian(..., state_names=[...]), or read fit.smoothed.mean"
             )
-        return {name: Component(form(mean), form(numpy.sqrt(numpy.maximum(var, 0.0)))) for name, (mean, var) in found.items()}
+        return {
+            name: Component(form(mean), form(numpy.sqrt(numpy.maximum(var, 0.0))))
+            for name, (mean, var) in found.items()
+        }
 
     # --- pictures ---
 
@@ -433,7 +444,10 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         S = self.problem.scores(self.stop.u)[:, free]
         outer, found = S.T @ S, {}
         X = Spectrum(H).inverse() @ J.T
-        for kind, inner in (("opg", lambda: J @ numpy.linalg.solve(outer, J.T)), ("robust", lambda: X.T @ outer @ X)):
+        for kind, inner in (
+            ("opg", lambda: J @ numpy.linalg.solve(outer, J.T)),
+            ("robust", lambda: X.T @ outer @ X),
+        ):
             try:
                 found[kind] = _hidden(inner(), free)
             except numpy.linalg.LinAlgError:
@@ -466,7 +480,8 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
     free, J, inner = _free(problem, stop)
     if not Spectrum(inner).positive:
         raise ConvergenceError(
-            f"fit: stopped at a saddle point, unconstrained parameters {stop.u}, log-likelihood {-stop.value:.10g}; start elsewhere"
+            f"fit: stopped at a saddle point, unconstrained parameters {stop.u}, log-likelihood "
+            f"{-stop.value:.10g}; start elsewhere"
         )
     # At the maximum the gradient is zero, so the observed information in the parameters themselves is exactly
     # J^-T H J^-1, with J the derivative of the constraints: its inverse is J H^-1 J'.
@@ -492,7 +507,11 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
 
 
 def maximise(
-    problem: FitProblem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto"
+    problem: FitProblem,
+    method: str = "auto",
+    hess: str = "auto",
+    options: Any = None,
+    progress: bool | str = "auto",
 ) -> FitResult:
     """Return the fit of a problem."""
     return fit_result(problem, highest_stop(problem, method, hess, options, progress))

@@ -31,12 +31,21 @@ def tables(fit: Any, alpha: float, cov: str, covariance: str, diffuse: str) -> T
     index, n = data.labels.index, data.steps
     head = [
         ("Data", ", ".join(data.labels.columns[:6]) + (", ..." if data.width > 6 else "")),
-        ("Observations", f"{fit.observations}" + (f" of {n * data.width}" if fit.observations < n * data.width else "")),
-        ("Sample", f"{date_text(index[0])} to {date_text(index[-1])}" if index is not None else f"0 to {n - 1}"),
+        (
+            "Observations",
+            f"{fit.observations}" + (f" of {n * data.width}" if fit.observations < n * data.width else ""),
+        ),
+        (
+            "Sample",
+            f"{date_text(index[0])} to {date_text(index[-1])}" if index is not None else f"0 to {n - 1}",
+        ),
         ("Log-likelihood", f"{fit.loglik:.10f}"),
         ("Model", problem.described.title if problem.described else "a function of the parameters"),
         ("AIC", f"{criteria.aic:.6f}"),
-        ("Method", f"{'maximum likelihood' if problem.prior is None else 'maximum a posteriori'}, {fit.method}"),
+        (
+            "Method",
+            f"{'maximum likelihood' if problem.prior is None else 'maximum a posteriori'}, {fit.method}",
+        ),
         ("AICc", f"{criteria.aicc:.6f}"),
         ("Covariance", covariance),
         ("BIC", f"{criteria.bic:.6f}"),
@@ -47,7 +56,15 @@ def tables(fit: Any, alpha: float, cov: str, covariance: str, diffuse: str) -> T
     with numpy.errstate(divide="ignore", invalid="ignore"):
         z = fit.estimates / errors
     rows = [
-        [name, f"{x:#.10g}", _number(e, "#.10g"), _number(s, ".3f"), _number(2 * ndtr(-abs(s)), ".3f"), f"{_number(a)}", f"{_number(b)}"]
+        [
+            name,
+            f"{x:#.10g}",
+            _number(e, "#.10g"),
+            _number(s, ".3f"),
+            _number(2 * ndtr(-abs(s)), ".3f"),
+            f"{_number(a)}",
+            f"{_number(b)}",
+        ]
         for name, x, e, s, (a, b) in zip(fit.names, fit.estimates, errors, z, limits, strict=True)
     ]
     columns = ["", "estimate", "std. error", "z", "P>|z|", f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
@@ -87,16 +104,34 @@ def text_table(t: Tables) -> str:
     tests = _aligned([TESTS, *t.tests])
     left, right = _aligned([list(pair) for pair in t.head[::2]], "<"), t.head[1::2]
     width = max(len(body[0]), len(tests[0]), len(left[0]) + 3 + max(len(a) + len(b) + 2 for a, b in right))
-    head = [line + "   " + name + figure.rjust(width - len(line) - 3 - len(name)) for line, (name, figure) in zip(left, right, strict=True)]
+    head = [
+        line + "   " + name + figure.rjust(width - len(line) - 3 - len(name))
+        for line, (name, figure) in zip(left, right, strict=True)
+    ]
     double, single = "=" * width, "-" * width
-    parts = [t.title.center(width).rstrip(), double, *head, double, body[0], single, *body[1:], double, tests[0], *tests[1:], double]
+    parts = [
+        t.title.center(width).rstrip(),
+        double,
+        *head,
+        double,
+        body[0],
+        single,
+        *body[1:],
+        double,
+        tests[0],
+        *tests[1:],
+        double,
+    ]
     return "\n".join([*parts, *t.remarks])
 
 
 def _aligned(rows: list[list[str]], side: str = ">") -> list[str]:
     """Rows as lines: the first column to the left, the others to the `side`, two blanks between."""
     wide = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [row[0].ljust(wide[0]) + "".join(f"  {x:{side}{w}}" for x, w in zip(row[1:], wide[1:], strict=True)) for row in rows]
+    return [
+        row[0].ljust(wide[0]) + "".join(f"  {x:{side}{w}}" for x, w in zip(row[1:], wide[1:], strict=True))
+        for row in rows
+    ]
 
 
 def html_table(t: Tables) -> str:

@@ -74,7 +74,9 @@ def _typed(x):
 
 def unknown(kind, name):
     count_unknown(name)
-    return NotImplementedError(f"host_cupy: the {kind} {name} runs on a device only: it has no counterpart in NumPy here")
+    return NotImplementedError(
+        f"host_cupy: the {kind} {name} runs on a device only: it has no counterpart in NumPy here"
+    )
 
 
 def _bare_name(name):
@@ -190,7 +192,9 @@ def _checked_outputs(outs, nout, dtypes, shape, casting):
         if out.shape != shape:
             raise ValueError("Out shape is mismatched")
         if not np.can_cast(dtype, out.dtype, casting):
-            raise TypeError(f"Cannot cast ufunc output from {dtype!r} to {out.dtype!r} with casting rule {casting!r}")
+            raise TypeError(
+                f"Cannot cast ufunc output from {dtype!r} to {out.dtype!r} with casting rule {casting!r}"
+            )
     return outs
 
 

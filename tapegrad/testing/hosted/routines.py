@@ -46,7 +46,9 @@ def typed(**arguments):
     for name, x in arguments.items():
         if not isinstance(x, cupy.ndarray) and x is not None:
             kind = type(x).__name__
-            raise TypeError(f"Argument '{name}' has incorrect type (expected cupy._core.core._ndarray_base, got {kind})")
+            raise TypeError(
+                f"Argument '{name}' has incorrect type (expected cupy._core.core._ndarray_base, got {kind})"
+            )
 
 
 def host(function, *args, **kwargs):
@@ -132,7 +134,9 @@ def asfortranarray(a, dtype=None):
 def _scan_dtype(a, dtype):
     if dtype is not None:
         return np.dtype(dtype)
-    return {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(a.dtype.kind, a.dtype)
+    return {"b": np.dtype("int64"), "i": np.dtype("int64"), "u": np.dtype("uint64")}.get(
+        a.dtype.kind, a.dtype
+    )
 
 
 @routine(cupy._core._routines_math)
@@ -264,7 +268,9 @@ def _report(failed):
         return
     count_transfer()
     if failed:
-        raise np.linalg.LinAlgError("Error reported by a cuSOLVER routine: the matrix is singular or not definite")
+        raise np.linalg.LinAlgError(
+            "Error reported by a cuSOLVER routine: the matrix is singular or not definite"
+        )
 
 
 def _compute_type(*arrays):
@@ -369,7 +375,9 @@ def qr(a, mode="reduced"):
 @routine(cupy.linalg)
 def svd(a, full_matrices=True, compute_uv=True):
     _check(a, square=False)
-    result = host(np.linalg.svd, *_views(_compute_type(a), a), full_matrices=full_matrices, compute_uv=compute_uv)
+    result = host(
+        np.linalg.svd, *_views(_compute_type(a), a), full_matrices=full_matrices, compute_uv=compute_uv
+    )
     return tuple(finish(r) for r in result) if compute_uv else finish(result)
 
 
@@ -446,7 +454,9 @@ def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
         raise ValueError("incompatible dimensions.")
     _lu_type(lu.dtype)
     factors = host_view(lu), host_view(pivots)
-    return finish(host(lambda y: scipy.linalg.lu_solve(factors, y, trans, check_finite=False), b).astype(lu.dtype))
+    return finish(
+        host(lambda y: scipy.linalg.lu_solve(factors, y, trans, check_finite=False), b).astype(lu.dtype)
+    )
 
 
 # ---------------------------------------------------------------------------------------- Fourier transforms

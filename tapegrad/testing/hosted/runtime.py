@@ -45,7 +45,9 @@ _C_TYPES = {
 }
 _handles = itertools.count(0x1000)  # streams and events: any nonzero number serves
 _blocks: dict[int, np.ndarray] = {}  # address -> NumPy buffer that owns it
-stream_calls: list | None = None  # (name, handles) of each wait for an event and each event recorded, while a test sets a list
+stream_calls: list | None = (
+    None  # (name, handles) of each wait for an event and each event recorded, while a test sets a list
+)
 _transfer_open = False  # a copy to the host was started, and the synchronise that belongs to it has not come
 
 
@@ -223,7 +225,9 @@ def _replace_capsule(table, name, function):
 def replace_runtime():
     """Put `FUNCTIONS` in place of CUDA's, for compiled callers and for Python ones."""
     if "cupy" in sys.modules:
-        raise RuntimeError("cupy is imported already: enter tg.testing.host_cupy() before the first import of cupy")
+        raise RuntimeError(
+            "cupy is imported already: enter tg.testing.host_cupy() before the first import of cupy"
+        )
     runtime = importlib.import_module("cupy_backends.cuda.api.runtime")
 
     missing = FUNCTIONS.keys() - runtime.__pyx_capi__.keys()

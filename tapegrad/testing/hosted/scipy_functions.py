@@ -1,6 +1,8 @@
-"""The functions of cupyx.scipy whose kernels are written in CUDA and compiled for the device, done by SciPy's of the same name.
+"""The functions of cupyx.scipy whose kernels are written in CUDA and compiled for the device, done by SciPy's
+of the same name.
 
-Each takes what CuPy's takes: numbers, settings and CuPy arrays, no array of the host but where CuPy converts it (`asarray`)."""
+Each takes what CuPy's takes: numbers, settings and CuPy arrays, no array of the host but where CuPy converts
+it (`asarray`)."""
 
 import functools
 import importlib
@@ -26,7 +28,10 @@ NAMES = {
 }
 SPARSE = "spsolve spsolve_triangular lsqr lsmr eigsh svds lobpcg cg cgs gmres bicgstab minres"
 CONVERSIONS = "tocsr tocsc tocoo toarray"
-CLASSES = {"spatial": "Delaunay KDTree", "interpolate": "NearestNDInterpolator CloughTocher2DInterpolator UnivariateSpline"}
+CLASSES = {
+    "spatial": "Delaunay KDTree",
+    "interpolate": "NearestNDInterpolator CloughTocher2DInterpolator UnivariateSpline",
+}
 TYPES = "Only {}-II and {}-III have been implemented."
 
 
@@ -58,7 +63,9 @@ def hosted(real):
     def run(*args, **kwargs):
         count_kernel()
         output = kwargs.pop("output", None)
-        if real.__name__[:3] in ("dct", "dst") and kwargs.get("type", args[1] if len(args) > 1 else 2) not in (2, 3):
+        if real.__name__[:3] in ("dct", "dst") and kwargs.get(
+            "type", args[1] if len(args) > 1 else 2
+        ) not in (2, 3):
             raise NotImplementedError(TYPES.replace("{}", real.__name__[:3].upper()))  # (as CuPy has it)
         with np.errstate(all="ignore"):
             found = on_device(real(*on_host(args), **on_host(kwargs)))

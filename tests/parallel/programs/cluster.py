@@ -1,4 +1,5 @@
-"""Fits on a local Dask cluster: `killed` loses a worker half-way, `client` its own process, `again` resumes."""
+"""Fits on a local Dask cluster: `killed` loses a worker half-way, `client` its own process, `again`
+resumes."""
 
 import functools
 import os
@@ -35,7 +36,10 @@ def level(p):
 def main(case, folder):
     wanted = [float(np.random.default_rng(k).normal()) for k in range(PARTS)]
     f, store = functools.partial(noted, folder), Path(folder) / "store"
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
         if case == "killed":
             pids = client.run(os.getpid)
             done = [0]
@@ -56,7 +60,9 @@ def main(case, folder):
             fits = [fit(client=client), fit(store=store)]
             assert np.array_equal(fits[0].estimates, fits[1].estimates) and fits[0].converged.all()
             x = r.normal(size=60)
-            assert np.array_equal(parallel.bootstrap(np.median, x, 60, client=client), parallel.bootstrap(np.median, x, 60))
+            assert np.array_equal(
+                parallel.bootstrap(np.median, x, 60, client=client), parallel.bootstrap(np.median, x, 60)
+            )
         elif case == "client":
             done = [0]
 
@@ -69,7 +75,10 @@ def main(case, folder):
             parallel.workers.ResultStore.save = die
             parallel.run_parts(f, range(PARTS), client, store=store)
         else:
-            kept = {int(p.name.split("-")[1]): runs(folder, int(p.name.split("-")[1])) for p in store.glob("part-*")}
+            kept = {
+                int(p.name.split("-")[1]): runs(folder, int(p.name.split("-")[1]))
+                for p in store.glob("part-*")
+            }
             assert len(kept) == PARTS // 2
             assert parallel.run_parts(f, range(PARTS), client, store=store) == wanted
             assert all(runs(folder, k) == n for k, n in kept.items()), "a finished part ran twice"

@@ -16,7 +16,9 @@ mine = parallel.split(17)
 def same(found, wanted, tolerance=1e-12):
     for a, b in zip(tg.tree.flatten(found)[0], tg.tree.flatten(wanted)[0], strict=True):
         assert np.shape(a) == np.shape(b)
-        assert np.max(np.abs(np.asarray(a) - np.asarray(b)), initial=0.0) <= tolerance * (1 + np.max(np.abs(b))), (a, b)
+        assert np.max(np.abs(np.asarray(a) - np.asarray(b)), initial=0.0) <= tolerance * (
+            1 + np.max(np.abs(b))
+        ), (a, b)
 
 
 def whole(x):
@@ -25,7 +27,9 @@ def whole(x):
 
 def f(x):
     e = A[mine] @ x
-    return parallel.psum(np.sum(np.exp(0.3 * e) - y[mine] * e)) + np.sum(x**4) * parallel.psum(np.sum(np.sin(e)))
+    return parallel.psum(np.sum(np.exp(0.3 * e) - y[mine] * e)) + np.sum(x**4) * parallel.psum(
+        np.sum(np.sin(e))
+    )
 
 
 def nested(f, order):
@@ -66,7 +70,10 @@ for k in range(6):
 again = tg.checkpoint(f)
 same(tg.grad(lambda x: again(x) * x[0])(x), tg.grad(lambda x: whole(x) * x[0])(x))
 part = tg.checkpoint(lambda e: np.sin(e) * parallel.psum(np.sum(e**2)))
-same(tg.grad(lambda x: parallel.psum(np.sum(part(A[mine] @ x))))(x), tg.grad(lambda x: np.sum(np.sin(A @ x) * np.sum((A @ x) ** 2)))(x))
+same(
+    tg.grad(lambda x: parallel.psum(np.sum(part(A[mine] @ x))))(x),
+    tg.grad(lambda x: np.sum(np.sin(A @ x) * np.sum((A @ x) ** 2)))(x),
+)
 with tg.Tape() as tape:
     z = tape.watch(x)
     w = f(z)
@@ -90,7 +97,10 @@ same(parallel.value_and_grad(of_tree)(tree, tg.Const(A[mine])), tg.value_and_gra
 
 # the other collectives; a captured buffer; complex numbers; a nan on one rank only
 u = r.normal(size=23)
-same(tg.grad(lambda u: np.sum(parallel.allgather(np.sin(parallel.scatter(u))) ** 2))(u), tg.grad(lambda u: np.sum(np.sin(u) ** 2))(u))
+same(
+    tg.grad(lambda u: np.sum(parallel.allgather(np.sin(parallel.scatter(u))) ** 2))(u),
+    tg.grad(lambda u: np.sum(np.sin(u) ** 2))(u),
+)
 same(tg.grad(lambda u: np.sum(parallel.bcast(u * (RANK + 1), root=SIZE - 1) ** 2))(u), 2 * SIZE**2 * u)
 same(tg.grad(lambda u: np.sum(parallel.pmean(u * (RANK + 1)) ** 2))(u), (SIZE + 1) ** 2 / 2 * u)
 squares = lambda u: parallel.psum(np.sin(parallel.scatter(u)) ** 2, rows=True)
@@ -117,7 +127,11 @@ same(
 b = np.where(np.arange(17) == 16, 0.0, A[:, 0] ** 2)
 root = lambda x, b: np.sum(np.where(b * x[0] ** 2 > 0, np.sqrt(b * x[0] ** 2), 0))
 same(tg.grad(lambda x: parallel.psum(root(x, b[mine])))(x), tg.grad(lambda x: root(x, b))(x))
-same(tg.grad(lambda x: parallel.psum(x.astype(np.float32)).sum())(x.astype(np.float32)), np.full(4, SIZE, np.float32), 1e-6)
+same(
+    tg.grad(lambda x: parallel.psum(x.astype(np.float32)).sum())(x.astype(np.float32)),
+    np.full(4, SIZE, np.float32),
+    1e-6,
+)
 
 # a rank without data
 few = np.array([1.0, 2.0])[parallel.split(2)]
@@ -130,7 +144,11 @@ kappa = r.uniform(0.5, 1, size=23)
 
 def heat(u, kappa, around):
     for _ in range(6):
-        before, after = (np.roll(u, 1), np.roll(u, -1)) if around else (np.append(u[:1], u[:-1]), np.append(u[1:], u[-1:]))
+        before, after = (
+            (np.roll(u, 1), np.roll(u, -1))
+            if around
+            else (np.append(u[:1], u[:-1]), np.append(u[1:], u[-1:]))
+        )
         u = u + 0.1 * kappa * (before - 2 * u + after)
     return u
 

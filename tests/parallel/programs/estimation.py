@@ -61,11 +61,18 @@ if MPI.COMM_WORLD.rank == 0:
     print("bits", float(number).hex())
 everywhere = parallel.allgather(np.array([exact(theta)[0]]))
 assert len(set(everywhere)) == 1
-infinite = [((np.nan, 1.0), np.nan), ((np.inf, 1.0), np.inf), ((np.inf, -np.inf), np.nan), ((1e308, 1e308), np.inf)]
+infinite = [
+    ((np.nan, 1.0), np.nan),
+    ((np.inf, 1.0), np.inf),
+    ((np.inf, -np.inf), np.nan),
+    ((1e308, 1e308), np.inf),
+]
 for special, result in [*infinite, ((-0.0, 0.0), 0.0)]:
     part = np.array(special)[parallel.split(2)]
     assert np.array_equal(parallel.psum(part, rows=True), result, equal_nan=True), special
 z = (hard[:6] + 1j * hard[6:12])[parallel.split(6)]
 assert parallel.psum(z, rows=True) == complex(math.fsum(hard[:6]), math.fsum(hard[6:12]))
-assert parallel.psum(np.float32(0.1), reproducible=True) == np.float32(MPI.COMM_WORLD.size * float(np.float32(0.1)))
+assert parallel.psum(np.float32(0.1), reproducible=True) == np.float32(
+    MPI.COMM_WORLD.size * float(np.float32(0.1))
+)
 print("done", flush=True)

@@ -1,7 +1,7 @@
 """Random programs over ranks, each beside the same program on whole arrays, under every transform.
 
-A program has two kinds of values: common ones, the same on all ranks, and divided ones, of which each rank has its rows.
-Both programs draw the same operations. Arguments: the first seed, and the number of seeds."""
+A program has two kinds of values: common ones, the same on all ranks, and divided ones, of which each rank
+has its rows. Both programs draw the same operations. Arguments: the first seed, and the number of seeds."""
 
 import sys
 
@@ -44,7 +44,9 @@ class Divided(Whole):
     total = staticmethod(lambda x: parallel.psum(np.sum(x)))
     rows = staticmethod(lambda x: parallel.psum(x, rows=True))
     mean = staticmethod(parallel.pmean)
-    from_last = staticmethod(lambda x: parallel.bcast(x * (1 + RANK) / MPI.COMM_WORLD.size, root=MPI.COMM_WORLD.size - 1))
+    from_last = staticmethod(
+        lambda x: parallel.bcast(x * (1 + RANK) / MPI.COMM_WORLD.size, root=MPI.COMM_WORLD.size - 1)
+    )
 
     @staticmethod
     def neighbours(x):
@@ -99,7 +101,11 @@ def program(seed, world):
                 buffer[:, 0] *= v[:, 1]
                 divided.append(buffer * 1.0)
             elif kind == 12:
-                common.append(np.tanh(tg.grad(lambda z: world.total(np.sin(world.scatter(z)) * 0.5) + np.sum(z**3) / 9)(a)))
+                common.append(
+                    np.tanh(
+                        tg.grad(lambda z: world.total(np.sin(world.scatter(z)) * 0.5) + np.sum(z**3) / 9)(a)
+                    )
+                )
             elif kind == 13:
                 divided.append(tg.jvp(lambda w: np.sin(w) * np.tanh(world.total(w)), (u,), (v,))[1])
             elif kind == 14:
@@ -109,7 +115,11 @@ def program(seed, world):
                 for j in range(3):
                     y = y + np.tanh(world.total(np.sin(u + j))) * a
                 common.append(y)
-        return np.sum(common[-1] ** 2) + np.tanh(world.total(divided[-1] * divided[0])) + np.sum(np.sin(common[r.integers(len(common))]))
+        return (
+            np.sum(common[-1] ** 2)
+            + np.tanh(world.total(divided[-1] * divided[0]))
+            + np.sum(np.sin(common[r.integers(len(common))]))
+        )
 
     return f
 

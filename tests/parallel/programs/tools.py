@@ -1,4 +1,5 @@
-"""Operators, plans, solvers, optimisers, custom rules, debugging tools and CuPy arrays over ranks, against one process."""
+"""Operators, plans, solvers, optimisers, custom rules, debugging tools and CuPy arrays over ranks, against
+one process."""
 
 import numpy as np
 from mpi4py import MPI
@@ -45,7 +46,9 @@ def newton(F, z, x):
 root = tg.implicit.root(lambda z, x: z**3 + z - g(x), newton)
 alone = tg.implicit.root(lambda z, x: z**3 + z - several(x), newton)
 same(tg.jacobian(lambda x: root(np.zeros(4), x))(x), tg.jacobian(lambda x: alone(np.zeros(4), x))(x))
-state = lambda h: lambda x: np.sum(solve_ivp(lambda t, y: -y + np.tanh(h(y)), (0, 1), x, rtol=1e-8).y[:, -1] ** 2)
+state = lambda h: (
+    lambda x: np.sum(solve_ivp(lambda t, y: -y + np.tanh(h(y)), (0, 1), x, rtol=1e-8).y[:, -1] ** 2)
+)
 same(tg.grad(state(g))(x), tg.grad(state(several))(x), 1e-9)
 same(tg.hvp(state(g), x, v), tg.hvp(state(several), x, v), 1e-9)
 
@@ -61,7 +64,11 @@ convex = lambda f: lambda x: f(x) + 3 * np.sum(x**4)
 found, wanted = [tg.optimize.minimize(convex(h), x, method="trust-exact") for h in (f, whole)]
 same(found.x, wanted.x, 1e-8)
 residuals = lambda x: parallel.allgather(np.sin(mine @ x) - 1)
-same(tg.optimize.least_squares(residuals, x).x, tg.optimize.least_squares(lambda x: np.sin(A @ x) - 1, x).x, 1e-8)
+same(
+    tg.optimize.least_squares(residuals, x).x,
+    tg.optimize.least_squares(lambda x: np.sin(A @ x) - 1, x).x,
+    1e-8,
+)
 
 # rules of the user with collectives in them, of divided arguments
 value = lambda e: parallel.psum(np.sum(e)) * np.ones(3)
@@ -83,6 +90,9 @@ with tg.testing.host_cupy() as cupy:
     same(parallel.allgather(part).get(), A)
     same(parallel.bcast(on_device).get(), x)
     same(parallel.halo(part, boundary="periodic").get()[1:-1], mine)
-    same(parallel.value_and_grad(lambda x: cupy.sum(cupy.sin(part @ x)))(on_device)[1].get(), A.T @ np.cos(A @ x))
+    same(
+        parallel.value_and_grad(lambda x: cupy.sum(cupy.sin(part @ x)))(on_device)[1].get(),
+        A.T @ np.cos(A @ x),
+    )
 
 print("done", flush=True)

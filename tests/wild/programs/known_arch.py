@@ -19,7 +19,9 @@ def generalized_likelihood(x):
 
 def garch_likelihood(x):
     model = arch_model(r, mean="Zero", rescale=False)
-    return model._loglikelihood(x, np.ones(40), model.volatility.backcast(r) * 0 + 1.0, model.volatility.variance_bounds(r))
+    return model._loglikelihood(
+        x, np.ones(40), model.volatility.backcast(r) * 0 + 1.0, model.volatility.variance_bounds(r)
+    )
 
 
 def residuals(x):
@@ -27,6 +29,7 @@ def residuals(x):
 
 
 CALLS = [
-    (normal_likelihood, np.linspace(0.5, 1.5, 40)), (student_likelihood, np.array([6.0])), (generalized_likelihood, np.array([1.5])),
+    (normal_likelihood, np.linspace(0.5, 1.5, 40)), (student_likelihood, np.array([6.0])),
+    (generalized_likelihood, np.array([1.5])),
     (garch_likelihood, np.array([0.1, 0.1, 0.8])), (residuals, np.array([0.1])),
 ]  # fmt: skip

@@ -96,8 +96,11 @@ def periodogram(x):
 
 
 CALLS = [
-    (gaussian, np.array([1.0, 2.0, 0.7])), (gaussian_evaluate, np.array([1.0, 2.0, 0.7])), (gaussian_2d, t[1:6]), (polynomial, t),
-    (compound, t), (sersic, t[1:]), (voigt, t), (black_body, t[1:4]), (units, t), (units_of_root, t[1:]), (hubble, t), (distance, t[1:4]),
-    (separation, np.array([0.1, 0.2, 0.5, 0.7])), (cartesian, np.array([1.0, 0.3, 0.4])), (sky, np.array([0.4, 0.2])), (location, y),
+    (gaussian, np.array([1.0, 2.0, 0.7])), (gaussian_evaluate, np.array([1.0, 2.0, 0.7])), (gaussian_2d,
+    t[1:6]), (polynomial, t),
+    (compound, t), (sersic, t[1:]), (voigt, t), (black_body, t[1:4]), (units, t), (units_of_root, t[1:]),
+    (hubble, t), (distance, t[1:4]),
+    (separation, np.array([0.1, 0.2, 0.5, 0.7])), (cartesian, np.array([1.0, 0.3, 0.4])), (sky, np.array([0.4,
+    0.2])), (location, y),
     (circular, y), (mad, y), (clipped, y), (smooth, y), (periodogram, y),
 ]  # fmt: skip

@@ -53,5 +53,18 @@ def iapws_density(x):
 p2 = np.array([320.0, 410.0])
 CALLS = [
     (f, p2)
-    for f in (antoine, virial, lee_kesler, rackett, flash, wilson, poling, viscosity, shomate, mixture, surface_tension, iapws_density)
+    for f in (
+        antoine,
+        virial,
+        lee_kesler,
+        rackett,
+        flash,
+        wilson,
+        poling,
+        viscosity,
+        shomate,
+        mixture,
+        surface_tension,
+        iapws_density,
+    )
 ]

@@ -55,6 +55,7 @@ def bode(x):
 
 p2 = np.array([1.2, 0.7])
 CALLS = [
-    (frequency, p2), (step, A), (forced, np.array([0.0, 1.0, 0.5, 0.2, -0.3, 0.1])), (feedback, p2), (lyapunov, A), (care, A), (lqr, A),
+    (frequency, p2), (step, A), (forced, np.array([0.0, 1.0, 0.5, 0.2, -0.3, 0.1])), (feedback, p2),
+    (lyapunov, A), (care, A), (lqr, A),
     (controllability, A), (poles, A), (dcgain, A), (h2, A), (bode, A),
 ]  # fmt: skip

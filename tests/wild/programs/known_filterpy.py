@@ -1,7 +1,13 @@
 import numpy as np
 from filterpy.common import Q_discrete_white_noise
 from filterpy.gh import GHFilter
-from filterpy.kalman import ExtendedKalmanFilter, KalmanFilter, MerweScaledSigmaPoints, UnscentedKalmanFilter, update
+from filterpy.kalman import (
+    ExtendedKalmanFilter,
+    KalmanFilter,
+    MerweScaledSigmaPoints,
+    UnscentedKalmanFilter,
+    update,
+)
 from filterpy.stats import gaussian, mahalanobis, multivariate_gaussian
 
 z = np.array([1.0, 1.3, 1.9, 2.4])
@@ -65,7 +71,9 @@ def gh(x):
 
 def unscented(x):
     points = MerweScaledSigmaPoints(2, 0.1, 2.0, 1.0)
-    kf = UnscentedKalmanFilter(2, 1, 1.0, lambda s: s[:1], lambda s, dt: np.array([s[0] + dt * s[1], s[1]]), points)
+    kf = UnscentedKalmanFilter(
+        2, 1, 1.0, lambda s: s[:1], lambda s, dt: np.array([s[0] + dt * s[1], s[1]]), points
+    )
     kf.R *= x[0]
     kf.predict()
     kf.update(np.array([1.2]))
@@ -81,6 +89,7 @@ def extended(x):
 
 p2 = np.array([0.7, 0.3])
 CALLS = [
-    (kalman_noise, p2), (kalman_data, z), (batch, z), (white_noise, p2), (step, p2), (density, p2), (joint_density, p2), (distance, p2),
+    (kalman_noise, p2), (kalman_data, z), (batch, z), (white_noise, p2), (step, p2), (density, p2),
+    (joint_density, p2), (distance, p2),
     (gh, z), (unscented, p2), (extended, p2),
 ]  # fmt: skip

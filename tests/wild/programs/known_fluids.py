@@ -28,7 +28,16 @@ def drag(x):
 
 def orifice(x):
     return fluids.differential_pressure_meter_C_epsilon(
-        D=0.1, D2=0.05 * x[0], P1=2e5, P2=1.9e5, rho=1.0, mu=1e-5, k=1.3, m=0.1, meter_type="ISO 5167 orifice", taps="corner"
+        D=0.1,
+        D2=0.05 * x[0],
+        P1=2e5,
+        P2=1.9e5,
+        rho=1.0,
+        mu=1e-5,
+        k=1.3,
+        m=0.1,
+        meter_type="ISO 5167 orifice",
+        taps="corner",
     )[0]
 
 
@@ -49,13 +58,16 @@ def isothermal(x):
 
 
 def two_phase(x):
-    return fluids.Lockhart_Martinelli(m=0.6 * x[0], x=0.1, rhol=915.0, rhog=2.67, mul=180e-6, mug=14e-6, D=0.05)
+    return fluids.Lockhart_Martinelli(
+        m=0.6 * x[0], x=0.1, rhol=915.0, rhog=2.67, mul=180e-6, mug=14e-6, D=0.05
+    )
 
 
 p2 = np.array([1.02, 0.95])
 CALLS = [
     (f, p2)
     for f in (
-        reynolds, friction, colebrook, haaland, bend, drag, orifice, ergun, tank, atmosphere, isothermal, two_phase,
+        reynolds, friction, colebrook, haaland, bend, drag, orifice, ergun, tank, atmosphere, isothermal,
+        two_phase,
     )
 ]  # fmt: skip

@@ -25,7 +25,9 @@ def spectrum(x):
 
 
 def kriging(x):
-    return gs.krige.Simple(gs.Gaussian(dim=1), np.array([0.0, 1.0, 2.0]), x)(np.array([0.5, 1.5]), return_var=False)
+    return gs.krige.Simple(gs.Gaussian(dim=1), np.array([0.0, 1.0, 2.0]), x)(
+        np.array([0.5, 1.5]), return_var=False
+    )
 
 
 CALLS = [(f, d) for f in (gaussian_variogram, exponential_covariance, matern, scale, spectrum, kriging)]

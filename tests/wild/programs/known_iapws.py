@@ -37,4 +37,16 @@ def dielectric(x):
 
 
 p2 = np.array([320.0, 410.0])
-CALLS = [(f, p2) for f in (saturation_pressure, saturation_temperature, liquid, steam, enthalpy, viscosity, conductivity, dielectric)]
+CALLS = [
+    (f, p2)
+    for f in (
+        saturation_pressure,
+        saturation_temperature,
+        liquid,
+        steam,
+        enthalpy,
+        viscosity,
+        conductivity,
+        dielectric,
+    )
+]

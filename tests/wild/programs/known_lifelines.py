@@ -21,4 +21,9 @@ def kaplan_meier(x):
     return KaplanMeierFitter().fit(T, E, weights=x).survival_function_.to_numpy()
 
 
-CALLS = [(weibull_survival, np.array([5.0, 1.3])), (weibull_hazard, np.array([5.0, 1.3])), (exponential_fit, T), (kaplan_meier, E + 0.5)]
+CALLS = [
+    (weibull_survival, np.array([5.0, 1.3])),
+    (weibull_hazard, np.array([5.0, 1.3])),
+    (exponential_fit, T),
+    (kaplan_meier, E + 0.5),
+]

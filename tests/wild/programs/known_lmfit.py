@@ -43,4 +43,16 @@ def parameters(x):
 
 
 p3 = np.array([1.2, 0.3, 0.8])
-CALLS = [(f, p3) for f in (lineshape, lorentz, pseudo_voigt, voigt_profile, skewed, model_eval, composite_model, parameters)]
+CALLS = [
+    (f, p3)
+    for f in (
+        lineshape,
+        lorentz,
+        pseudo_voigt,
+        voigt_profile,
+        skewed,
+        model_eval,
+        composite_model,
+        parameters,
+    )
+]

@@ -30,11 +30,25 @@ def heat_index(x):
 
 
 def equivalent(x):
-    return mpcalc.equivalent_potential_temperature(850.0 * units.hPa, 20.0 * units.degC, x[0] * units.degC).magnitude
+    return mpcalc.equivalent_potential_temperature(
+        850.0 * units.hPa, 20.0 * units.degC, x[0] * units.degC
+    ).magnitude
 
 
 def coriolis(x):
     return mpcalc.coriolis_parameter(x * units.degrees).magnitude * 1e4
 
 
-CALLS = [(f, t) for f in (saturation, dewpoint, potential_temperature, mixing_ratio, wind, heat_index, equivalent, coriolis)]
+CALLS = [
+    (f, t)
+    for f in (
+        saturation,
+        dewpoint,
+        potential_temperature,
+        mixing_ratio,
+        wind,
+        heat_index,
+        equivalent,
+        coriolis,
+    )
+]

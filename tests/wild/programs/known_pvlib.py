@@ -55,6 +55,7 @@ def water(x):
 
 CALLS = [
     (incidence, angle), (airmass, angle), (ineichen, angle), (cell_temperature, time), (faiman, 20 * angle),
-    (pvwatts, 20 * angle), (single_diode, np.array([5.0, 7.0])), (current, time), (transposition, 5 * angle), (iam, angle),
+    (pvwatts, 20 * angle), (single_diode, np.array([5.0, 7.0])), (current, time), (transposition, 5 * angle),
+    (iam, angle),
     (erbs, 10 * angle), (water, time),
 ]  # fmt: skip

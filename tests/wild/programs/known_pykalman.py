@@ -22,7 +22,9 @@ def masked(x):
 
 
 def unscented(x):
-    return UnscentedKalmanFilter(lambda s, w: np.sin(s) + w, lambda s, v: s + v, observation_covariance=0.1).filter(x)[0]
+    return UnscentedKalmanFilter(
+        lambda s, w: np.sin(s) + w, lambda s, v: s + v, observation_covariance=0.1
+    ).filter(x)[0]
 
 
 p2 = np.array([0.9, 0.5])

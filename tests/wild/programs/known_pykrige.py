@@ -1,6 +1,10 @@
 import numpy as np
 from pykrige.ok import OrdinaryKriging
-from pykrige.variogram_models import exponential_variogram_model, gaussian_variogram_model, spherical_variogram_model
+from pykrige.variogram_models import (
+    exponential_variogram_model,
+    gaussian_variogram_model,
+    spherical_variogram_model,
+)
 
 d = np.array([0.2, 0.7, 1.3])
 px, py = np.array([0.0, 1.0, 2.0, 0.5]), np.array([0.0, 0.5, 1.0, 1.5])

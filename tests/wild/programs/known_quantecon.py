@@ -42,6 +42,7 @@ def hamilton(x):
 
 
 CALLS = [
-    (lyapunov, A), (riccati, A), (linear_quadratic, A), (gini, np.array([1.0, 2.0, 4.0])), (kalman, A), (stationary, np.array([0.2, 0.4])),
+    (lyapunov, A), (riccati, A), (linear_quadratic, A), (gini, np.array([1.0, 2.0, 4.0])), (kalman, A),
+    (stationary, np.array([0.2, 0.4])),
     (arma, np.array([0.5, 0.3])), (hamilton, rng.normal(size=20)),
 ]  # fmt: skip

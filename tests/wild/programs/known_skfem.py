@@ -36,4 +36,11 @@ def nonlinear(x):
 
 
 u = np.linspace(0.2, 1.0, basis.N)
-CALLS = [(interpolated, u), (energy, u), (load, u[:2]), (stiffness, u[:2]), (solution, u[:2]), (nonlinear, u[:5])]
+CALLS = [
+    (interpolated, u),
+    (energy, u),
+    (load, u[:2]),
+    (stiffness, u[:2]),
+    (solution, u[:2]),
+    (nonlinear, u[:5]),
+]

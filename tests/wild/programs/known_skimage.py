@@ -86,7 +86,9 @@ def deconvolved(x):
 
 
 CALLS = [
-    (grey, colours), (lab, colours), (hsv, colours), (gamma, image), (sigmoid, image), (intensity, image), (blur, image), (edges, image),
-    (sharpen, image), (error, image), (noise_ratio, image), (similarity, image), (reduced, image), (image_moments, image),
+    (grey, colours), (lab, colours), (hsv, colours), (gamma, image), (sigmoid, image), (intensity, image),
+    (blur, image), (edges, image),
+    (sharpen, image), (error, image), (noise_ratio, image), (similarity, image), (reduced, image),
+    (image_moments, image),
     (total_variation, image), (integral, image), (resized, image), (deconvolved, image),
 ]  # fmt: skip

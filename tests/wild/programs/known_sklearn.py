@@ -10,7 +10,14 @@ from sklearn.metrics import log_loss, mean_squared_error, r2_score
 from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances, polynomial_kernel, rbf_kernel
 from sklearn.mixture import GaussianMixture
 from sklearn.neural_network import MLPRegressor
-from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, PowerTransformer, StandardScaler, normalize, scale
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    PolynomialFeatures,
+    PowerTransformer,
+    StandardScaler,
+    normalize,
+    scale,
+)
 
 X, y = make_regression(12, 3, noise=1.0, random_state=0)
 y = y / 50
@@ -135,9 +142,13 @@ def gaussian_likelihood(x):
 
 
 CALLS = [
-    (squared_error, y + 0.1), (r_squared, y + 0.1 * X[:, 0]), (cross_entropy, np.linspace(0.2, 0.8, 12)), (distances, A + 0.1),
-    (gaussian_kernel, A + 0.1), (cosine, A), (poly_kernel, A), (scaled, A), (unit_rows, A), (standardised, A), (min_max, A), (features, A),
-    (power_transform, A), (ridge_fit, y), (linear_fit, y), (bayesian_ridge, y), (gp_kernel, A), (gp_matern, A + 0.1), (gp_rational, A),
-    (gp_predict, A + 0.1), (gp_std, A + 0.1), (gp_likelihood, np.array([0.1, 0.2, -1.0])), (mixture_score, A), (probabilities, A),
+    (squared_error, y + 0.1), (r_squared, y + 0.1 * X[:, 0]), (cross_entropy, np.linspace(0.2, 0.8, 12)),
+    (distances, A + 0.1),
+    (gaussian_kernel, A + 0.1), (cosine, A), (poly_kernel, A), (scaled, A), (unit_rows, A), (standardised, A),
+    (min_max, A), (features, A),
+    (power_transform, A), (ridge_fit, y), (linear_fit, y), (bayesian_ridge, y), (gp_kernel, A), (gp_matern,
+    A + 0.1), (gp_rational, A),
+    (gp_predict, A + 0.1), (gp_std, A + 0.1), (gp_likelihood, np.array([0.1, 0.2, -1.0])), (mixture_score, A),
+    (probabilities, A),
     (network, A), (covariance, A), (gaussian_likelihood, X[:3]),
 ]  # fmt: skip

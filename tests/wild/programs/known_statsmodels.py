@@ -124,10 +124,14 @@ def kernel_regression(x):
 
 
 CALLS = [
-    (ols_loglike, x3), (ols_fit_params, y), (ols_fit_ssr, y), (wls_fit, 0.1 * y), (gls_fit, y), (logit_loglike, x3), (probit_loglike, x3),
+    (ols_loglike, x3), (ols_fit_params, y), (ols_fit_ssr, y), (wls_fit, 0.1 * y), (gls_fit, y),
+    (logit_loglike, x3), (probit_loglike, x3),
     (poisson_loglike, x3), (negative_binomial_loglike, np.array([0.8, 0.4, -0.2, 0.3])),
-    (zero_inflated_loglike, np.array([-1.0, 0.8, 0.4, -0.2])), (glm_gamma_loglike, x3), (arma_autocovariance, np.array([0.5, 0.3])),
-    (arma_impulse_response, np.array([0.3, 0.2])), (autocorrelation, y), (partial_autocorrelation, y), (dw, y), (jarque, y),
-    (hodrick_prescott, y), (huber, y), (tukey, y), (correlation, X[:3, 1:]), (covariance, np.array([1.5, 2.0])), (weighted_std, y),
+    (zero_inflated_loglike, np.array([-1.0, 0.8, 0.4, -0.2])), (glm_gamma_loglike, x3), (arma_autocovariance,
+    np.array([0.5, 0.3])),
+    (arma_impulse_response, np.array([0.3, 0.2])), (autocorrelation, y), (partial_autocorrelation, y), (dw,
+    y), (jarque, y),
+    (hodrick_prescott, y), (huber, y), (tukey, y), (correlation, X[:3, 1:]), (covariance, np.array([1.5,
+    2.0])), (weighted_std, y),
     (sarimax_loglike, np.array([0.5, 0.8])), (arima_hannan, y), (kernel_regression, np.array([0.1, 0.4])),
 ]  # fmt: skip

@@ -17,7 +17,15 @@ def van_der_waals(x):
 
 
 def mixture(x):
-    eos = PRMIX(T=x[0], P=1e6, Tcs=[126.1, 190.6], Pcs=[3394e3, 4604e3], omegas=[0.04, 0.011], zs=[0.5, 0.5], kijs=[[0.0, 0.0], [0.0, 0.0]])
+    eos = PRMIX(
+        T=x[0],
+        P=1e6,
+        Tcs=[126.1, 190.6],
+        Pcs=[3394e3, 4604e3],
+        omegas=[0.04, 0.011],
+        zs=[0.5, 0.5],
+        kijs=[[0.0, 0.0], [0.0, 0.0]],
+    )
     return eos.V_g
 
 

@@ -49,6 +49,7 @@ def positive_definite(x):
 CALLS = [
     (f, v)
     for f in (
-        rotation, roll_pitch_yaw, angles, exponential, pose, quaternion, sphere, sphere_distance, stiefel, positive_definite,
+        rotation, roll_pitch_yaw, angles, exponential, pose, quaternion, sphere, sphere_distance, stiefel,
+        positive_definite,
     )
 ]  # fmt: skip

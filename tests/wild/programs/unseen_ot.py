@@ -36,5 +36,6 @@ def gaussians(x):
 
 
 CALLS = [
-    (sinkhorn, M), (sinkhorn_value, M), (cost, P), (exact, M), (one_dimensional, P), (sliced, P), (gaussians, P),
+    (sinkhorn, M), (sinkhorn_value, M), (cost, P), (exact, M), (one_dimensional, P), (sliced, P), (gaussians,
+    P),
 ]  # fmt: skip

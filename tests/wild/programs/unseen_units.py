@@ -20,7 +20,10 @@ def labelled(x):
 
 
 def labelled_product(x):
-    return (xr.DataArray(x, dims="t", coords={"t": [0, 1, 2]}) * xr.DataArray(v, dims="t", coords={"t": [0, 1, 2]})).values
+    return (
+        xr.DataArray(x, dims="t", coords={"t": [0, 1, 2]})
+        * xr.DataArray(v, dims="t", coords={"t": [0, 1, 2]})
+    ).values
 
 
 def ishigami(x):
