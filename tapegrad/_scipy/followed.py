@@ -118,11 +118,12 @@ class CompiledFunction:
         return CompiledFunction(self.f[kind], self.rule)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not holds_tracked(args, kwargs):
-            return as_variable(self.f(*plain_argument(args), **plain_argument(kwargs)))
+        if not holds_tracked(args, kwargs) and (self.rule is None or not on_a_device(args)):
+            y = self.f(*plain_argument(args), **plain_argument(kwargs))
+            return y if y is None else as_variable(y)
         if self.rule is None:
             raise refusal_text(f"{self.f.__module__}.{self.f.__name__}", "it is compiled")
-        return self.rule(*args, **kwargs)
+        return (device_rule(self.rule) if on_a_device(args) else self.rule)(*args, **kwargs)
 
 
 class FollowedObject(Carrier):
@@ -236,6 +237,8 @@ class Follower:
         # id -> (what was met, ours)
         self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}
         self.leaves: dict = {}
+        self.bases: dict[type, type] = {}  # a class of the library's without bases -> the base of ours
+        self.decorators: dict[Callable, Callable] = {}  # a function of the library's -> what ours gets
 
     def leaf(self, theirs: Any, ours: Any) -> None:
         """Declare the rule of a function that is compiled, for tracked values."""
@@ -347,6 +350,8 @@ class Follower:
         g.__kwdefaults__ = {name: default(v) for name, v in (f.__kwdefaults__ or {}).items()}
         g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, __name__, f.__doc__
         vars(g).update(vars(f))  # the signature
+        if f in self.decorators:
+            return self.decorators[f](g)
         return statistic_of_samples(g) if DECORATED <= set(f.__code__.co_freevars) else g
 
     def cell(self, c: Any) -> Any:
@@ -392,7 +397,7 @@ class Follower:
             return known[1]
         bases = tuple(
             [self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]
-        ) or (FollowedObject,)
+        ) or (self.bases.get(c, FollowedObject),)
         if not all([issubclass(FollowedType, type(b)) or type(b) is FollowedType for b in bases]):
             return c  # its base is of another kind
         new = FollowedType(
@@ -481,7 +486,8 @@ class DeviceFollower(Follower):
 
     def __init__(self, host: Follower):
         library = numpy_on_device()
-        self.homes, self.named, self.host = host.homes, host.named, host
+        self.homes, self.named, self.host, self.bases = host.homes, host.named, host, host.bases
+        self.decorators = host.decorators
         self.given = {**array_api(library), **host.named}
         self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))} | host.leaves
 
@@ -531,7 +537,7 @@ class DeviceRules(DeviceFollower):
 
     def __init__(self):
         library = numpy_on_device()
-        self.homes, self.given = (), {}
+        self.homes, self.given, self.decorators = (), {}, {}
         self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (faces, library))}
 
     def stand_in(self, x: Any, kind: type) -> Any:

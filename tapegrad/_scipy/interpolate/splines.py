@@ -26,79 +26,15 @@ from .piecewise import (
     INTERPOLATE,
     BSpline,
     Interpolant,
-    PPoly,
     arranged,
     bspline_basis,
     by_equations,
     dtype_like,
+    evaluate_spline,
     fit_interpolant,
     piece_numbers,
     trailing,
 )
-
-# --- one variable: slopes at the nodes make a piecewise cubic ---
-
-
-def cubic(x: Any, y: Any, s: Any) -> Any:
-    """The coefficients of the pieces with values y and slopes s at the nodes, along the first axis."""
-    h = trailing(x[1:] - x[:-1], ndim(y) - 1)
-    slope = (y[1:] - y[:-1]) / h
-    t = (s[:-1] + s[1:] - 2 * slope) / h
-    return np.stack([t / h, (slope - s[:-1]) / h - t, s[:-1], y[:-1]])
-
-
-def end_rows(A: Any, b: Any, x: Any, slope: Any, h: Any, at_end: bool, how: Any) -> None:
-    """The equation of a boundary, written into the last or first row."""
-    n = shape(x)[0]
-    i, j, k = (n - 1, n - 2, n - 3) if at_end else (0, 1, 2)
-    p, q = (n - 2, n - 3) if at_end else (0, 1)
-    if how == "not-a-knot":
-        d = h[p] + h[q]
-        A[i, i], A[i, j] = h[q], d
-        b[i] = ((h[p] + 2 * d) * h[q] * slope[p] + h[p] ** 2 * slope[q]) / d
-        return
-    order, value = {"clamped": (1, 0.0), "natural": (2, 0.0)}.get(how, how) if isinstance(how, str) else how
-    if order == 1:
-        A[i, i] = 1.0
-        b[i] = value
-    else:
-        A[i, i], A[i, j] = 2 * h[p], h[p]
-        b[i] = 3 * slope[p] * h[p] + (0.5 if at_end else -0.5) * value * h[p] ** 2
-
-
-def spline_slopes(x: Any, y: Any, bc: Any) -> Any:
-    """The slopes of the cubic spline by its equations, for nodes or conditions at the ends that are
-    tracked."""
-    n = shape(x)[0]
-    h = x[1:] - x[:-1]
-    wide = trailing(h, ndim(y) - 1)
-    slope = (y[1:] - y[:-1]) / wide
-    if bc == "periodic":
-        return periodic_slopes(h, wide, slope)
-    if n == 2:  # a line, where nothing else is said
-        bc = tuple([(1, slope[0]) if how == "not-a-knot" else how for how in bc])
-    elif n == 3 and bc == ("not-a-knot", "not-a-knot"):  # a parabola
-        middle = (wide[1:] * slope[:1] + wide[:1] * slope[1:]) / (wide[:1] + wide[1:])
-        return np.concatenate([2 * slope[:1] - middle, middle, 2 * slope[1:] - middle])
-    A, b = np.zeros((n, n), like=x), np.zeros(shape(y), like=y if holds_tracked(y) else x)
-    at = plain_np.arange(1, n - 1)
-    A[at, at - 1], A[at, at], A[at, at + 1] = h[1:], 2 * (h[:-1] + h[1:]), h[:-1]
-    b[1:-1] = 3 * (wide[1:] * slope[:-1] + wide[:-1] * slope[1:])
-    for at_end, how in zip((False, True), bc, strict=True):
-        end_rows(A, b, x, slope, h, at_end, how)
-    return np.linalg.solve(A, b)
-
-
-def periodic_slopes(h: Any, wide: Any, slope: Any) -> Any:
-    """The same equations in a ring; the last slope is the first."""
-    n = shape(h)[0]
-    before, slope_before, wide_before = [np.concatenate([v[-1:], v[:-1]]) for v in (h, slope, wide)]
-    A = np.zeros((n, n), like=h)
-    for k in range(n):
-        for j, v in ((k - 1, h[k]), (k, 2 * (before[k] + h[k])), ((k + 1) % n, before[k])):
-            A[k, j] = A[k, j] + v
-    s = np.linalg.solve(A, 3 * (wide * slope_before + wide_before * slope))
-    return np.concatenate([s, s[:1]])
 
 
 def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
@@ -114,128 +50,6 @@ def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
     if not holds_tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
         raise ValueError(f"{name}: x must be strictly increasing sequence.")
     return x, np.moveaxis(y, axis, 0) if axis else y, axis
-
-
-class CubicPiecewise(PPoly, metaclass=CarrierType):
-    """A piecewise cubic, made of nodes and data; it is what was made of it."""
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        new = cls.construct_fast(shadow(x.c), shadow(x.x), x.extrapolate, x.axis)
-        return new
-
-    def _fill(self, x: Any, y: Any, s: Any, extrapolate: Any, axis: int) -> None:
-        self.c, self.x, self.axis = cubic(x, y, s), x, axis
-        self.extrapolate = True if extrapolate is None else extrapolate
-
-
-class CubicSpline(CubicPiecewise, metaclass=CarrierType):
-    _theirs = itp.CubicSpline
-
-    def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
-        x, y, axis = prepared(x, y, axis, "scipy.interpolate.CubicSpline")
-        bc = (bc_type, bc_type) if isinstance(bc_type, str) and bc_type != "periodic" else bc_type
-        if extrapolate is None:
-            extrapolate = "periodic" if bc == "periodic" else True
-        simple = (
-            bc == "periodic"
-            or holds_tracked(bc)
-            or all(isinstance(b, str) or (plain_np.ndim(bare(b[1])) == 0 and bare(b[1]) == 0) for b in bc)
-        )
-        if by_equations(x) or not simple or holds_tracked(bc):
-            s = spline_slopes(x, y, bc)
-        else:
-            s = fit_interpolant(
-                "slopes",
-                x,
-                y,
-                (
-                    bc
-                    if isinstance(bc, str)
-                    else tuple([b if isinstance(b, str) else (b[0], 0.0) for b in bc]),
-                ),
-            )
-        self._fill(x, y, s, extrapolate, axis)
-
-
-class CubicHermiteSpline(CubicPiecewise, metaclass=CarrierType):
-    _theirs = itp.CubicHermiteSpline
-
-    def __init__(self, x, y, dydx, axis=0, extrapolate=None):
-        like = dtype_like(x, y, dydx)
-        x, y, axis = prepared(
-            as_float_array(x, like), as_float_array(y, like), axis, "scipy.interpolate.CubicHermiteSpline"
-        )
-        s = np.moveaxis(as_float_array(dydx, like), axis, 0)
-        if shape(s) != shape(y):
-            raise ValueError(
-                "scipy.interpolate.CubicHermiteSpline: the shapes of `y` and `dydx` must be identical"
-            )
-        self._fill(x, y, s, extrapolate, axis)
-
-
-class PchipInterpolator(CubicPiecewise, metaclass=CarrierType):
-    _theirs = itp.PchipInterpolator
-
-    def __init__(self, x, y, axis=0, extrapolate=None):
-        x, y, axis = prepared(x, y, axis, "scipy.interpolate.PchipInterpolator")
-        self._fill(x, y, monotone_slopes(x, y), extrapolate, axis)
-
-
-def monotone_slopes(x: Any, y: Any) -> Any:
-    """Weighted harmonic means of the slopes at both sides, 0 where they differ in sign (Fritsch and
-    Butland)."""
-    h = trailing(x[1:] - x[:-1], ndim(y) - 1)
-    m = (y[1:] - y[:-1]) / h
-    if shape(x)[0] == 2:
-        return np.concatenate([m, m])
-    flat = (np.sign(m[1:]) != np.sign(m[:-1])) | (m[1:] == 0) | (m[:-1] == 0)
-    a, b = 2 * h[1:] + h[:-1], h[1:] + 2 * h[:-1]
-    inverse = (a / np.where(flat, 1.0, m[:-1]) + b / np.where(flat, 1.0, m[1:])) / (a + b)
-    inner = np.where(flat, 0.0, 1.0 / inverse)
-
-    def end(h0, h1, m0, m1):
-        d = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
-        over = (np.sign(m0) != np.sign(m1)) & (np.abs(d) > 3.0 * np.abs(m0))
-        return np.where(np.sign(d) != np.sign(m0), 0.0, np.where(over, 3.0 * m0, d))
-
-    return np.concatenate([end(h[:1], h[1:2], m[:1], m[1:2]), inner, end(h[-1:], h[-2:-1], m[-1:], m[-2:-1])])
-
-
-class Akima1DInterpolator(CubicPiecewise, metaclass=CarrierType):
-    _theirs = itp.Akima1DInterpolator
-
-    def __init__(self, x, y, axis=0, *, method="akima", extrapolate=None):
-        x, y, axis = prepared(x, y, axis, "scipy.interpolate.Akima1DInterpolator")
-        if method not in ("akima", "makima"):
-            raise NotImplementedError(
-                f"scipy.interpolate.Akima1DInterpolator: `method`={method} is unsupported."
-            )
-        m = (y[1:] - y[:-1]) / trailing(x[1:] - x[:-1], ndim(y) - 1)
-        if shape(x)[0] == 2:
-            s = np.concatenate([m, m])
-        else:
-            s = akima_slopes(m, method)
-        self._fill(x, y, s, extrapolate or False, axis)
-
-
-def akima_slopes(m: Any, method: str) -> Any:
-    first, last = 2 * m[:1] - m[1:2], 2 * m[-1:] - m[-2:-1]
-    m = np.concatenate([2 * first - m[:1], first, m, last, 2 * last - m[-1:]])
-    change = np.abs(m[1:] - m[:-1])
-    if method == "makima":
-        change = change + 0.5 * np.abs(m[1:] + m[:-1])
-    after, before = change[2:], change[:-2]
-    both = after + before
-    small = both <= 1e-9 * np.max(primal_of(both))
-    middle = 0.5 * (m[3:] + m[:-3])
-    safe = np.where(small, 1.0, both)
-    s = np.where(small, middle, (after / safe) * m[1:-2] + (before / safe) * m[2:-1])
-    return np.where(both == 0, 0.0, s) if method == "makima" else s
-
-
-for _ours in (CubicSpline, CubicHermiteSpline, PchipInterpolator, Akima1DInterpolator):
-    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
 # --- B-splines through data ---
@@ -280,7 +94,7 @@ def made_spline(
             c = fit_interpolant("coefficients", x, y, (k, bc_type))
         else:
             c = fit_interpolant("knotted", x, y, (k, tuple(plain_np.asarray(bare(t)).tolist())))
-        return BSpline.construct_fast(
+        return BSpline._made(
             constant_like(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis
         )
     order = {None: 0, "not-a-knot": 0, "clamped": 1, "natural": 2}.get(bc_type)
@@ -295,9 +109,9 @@ def made_spline(
     A = collocation(t, x, k)
     if order:  # a derivative at each end is 0
         n, zero = shape(A)[1], np.zeros((1, *shape(y)[1:]), like=y)
-        ends = BSpline.construct_fast(t, constant_like(plain_np.eye(n), t), k)(np.stack([x[0], x[-1]]), order)
+        ends = evaluate_spline(t, constant_like(plain_np.eye(n), t), k, np.stack([x[0], x[-1]]), order)
         A, y = np.concatenate([A, ends]), np.concatenate([y, zero, zero])
-    return BSpline.construct_fast(t, np.linalg.solve(A, y), k, True, axis)
+    return BSpline._made(t, np.linalg.solve(A, y), k, True, axis)
 
 
 @INTERPOLATE.rule(itp.make_interp_spline)
@@ -315,7 +129,7 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="
         W = 1.0 if w is None else trailing(as_float_array(w, like), 1)
         Y = y * (1.0 if w is None else trailing(as_float_array(w, like), ndim(y) - 1))
         G = W * B
-        return BSpline.construct_fast(
+        return BSpline._made(
             as_float_array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis
         )
     settings = (
@@ -323,7 +137,7 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="
         tuple(plain_np.asarray(bare(t)).tolist()),
         None if w is None else tuple(plain_np.asarray(bare(w)).tolist()),
     )
-    return BSpline.construct_fast(
+    return BSpline._made(
         constant_like(bare(t), y), fit_interpolant("least squares", x, y, settings), k, True, axis
     )
 
@@ -338,7 +152,7 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     x, y, axis = prepared(x, y, axis, name)
     w = None if w is None else tuple(plain_np.asarray(bare(w)).tolist())
     t = itp.make_smoothing_spline(bare(x), plain_np.zeros(shape(x)), None, float(bare(lam))).t
-    return BSpline.construct_fast(
+    return BSpline._made(
         constant_like(t, y), fit_interpolant("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis
     )
 
