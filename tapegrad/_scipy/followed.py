@@ -244,6 +244,10 @@ class Follower:
         """Declare the rule of a function that is compiled, for tracked values."""
         self.leaves[id(theirs)] = self.seen[id(theirs)] = theirs, CompiledFunction(theirs, ours)
 
+    def decorate(self, theirs: Callable, by: Callable) -> None:
+        """Declare what the followed function `theirs` is changed into."""
+        self.decorators[theirs] = by
+
     @functools.cached_property
     def device(self) -> "DeviceFollower":
         return DeviceFollower(self)

@@ -183,7 +183,7 @@ def fitted_by_library(constructor: Any) -> Any:
 
 
 for _kind in (itp.UnivariateSpline, itp.InterpolatedUnivariateSpline, itp.LSQUnivariateSpline):
-    FOLLOWED.decorators[_kind.__init__] = fitted_by_library
+    FOLLOWED.decorate(_kind.__init__, fitted_by_library)
     INTERPOLATE.rule(_kind)(FOLLOWED.klass(_kind))
 
 

@@ -262,7 +262,7 @@ def of_slopes(constructor: Any) -> Any:
     return __init__
 
 
-FOLLOWED.decorators[itp.CubicHermiteSpline.__init__] = of_slopes
+FOLLOWED.decorate(itp.CubicHermiteSpline.__init__, of_slopes)
 
 
 def solve_banded(bands: tuple, ab: Any, b: Any, **_: Any) -> Any:
@@ -370,7 +370,7 @@ def by_real_parts(evaluate: Any) -> Any:
 
 
 FOLLOWED.bases[itp.BSpline] = KnotObject
-FOLLOWED.decorators[itp.BSpline.__call__] = by_real_parts
+FOLLOWED.decorate(itp.BSpline.__call__, by_real_parts)
 for _f in (evaluate_spline, find_interval):
     FOLLOWED.leaf(getattr(dierckx, _f.__name__), _f)
 BSpline = INTERPOLATE.rule(itp.BSpline)(FOLLOWED.klass(itp.BSpline))
