@@ -140,7 +140,7 @@ class FollowedObject(Carrier):
         put_state(
             new,
             {
-                name: rebound_method(v, self, new) or theirs_of(v) or plain_argument(v)
+                name: rebound_method(v, self, new) or theirs_of(v, type(self)) or plain_argument(v)
                 for name, v in vars(self).items()
                 if name != "_captured"
             },
@@ -154,7 +154,10 @@ class FollowedObject(Carrier):
             shadow.seen[id(x)] = new
             shadow.hold.append(x)
         for name, v in state_of(x, type(x)).items():
-            part = rebound_method(v, x, new) or library_stand_in(v) or shadow(v)
+            if type(v) is types.FunctionType and cls._follower.is_home(v.__module__):
+                part = cls._follower(v)
+            else:
+                part = rebound_method(v, x, new) or library_stand_in(v) or shadow(v)
             if hasattr(type(part), "theirs"):  # a law of tapegrad.stats
                 part = cls._follower.instance(v)
             elif part is v and cls._follower.is_instance(v):
@@ -179,8 +182,10 @@ def library_stand_in(v: Any) -> Any:
     return faces if type(v) is types.ModuleType and v.__name__.endswith(ARRAY_API) else None
 
 
-def theirs_of(v: Any) -> Any:
-    """SciPy's library for ours."""
+def theirs_of(v: Any, owner: Any) -> Any:
+    """SciPy's library for ours, and the function of a class for the followed one."""
+    if type(v) is types.FunctionType and v.__module__ == __name__:
+        return getattr(owner._theirs, v.__name__)
     if v is not faces:
         return None
     return next(

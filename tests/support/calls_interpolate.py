@@ -289,6 +289,54 @@ t(
     rtol=1e-6,
 )
 t("KroghInterpolator", lambda x, y, p: s.KroghInterpolator(x, y)(p), W, y[:5], p, rtol=1e-6, exact=1e-10)
+t(
+    "bary derivative",
+    lambda x, y, p: s.BarycentricInterpolator(x, y).derivative(p, 2),
+    W,
+    Y[:5],
+    p,
+    exact=1e-9,
+    rtol=1e-5,
+    h=1e-4,
+)
+t("bary at nodes", lambda y, p: s.BarycentricInterpolator(W, y)(p), Y[:5], W[1:4], exact=1e-10)
+
+
+def added(x, y, p):
+    f = s.BarycentricInterpolator(x[:3], y[:3])
+    f.add_xi(x[3:], y[3:])
+    return f.derivative(p)
+
+
+t("bary added", added, W, y[:5], p, exact=1e-9, rtol=1e-5, h=1e-4)
+t("krogh twice", lambda y, p: s.KroghInterpolator([0.0, 1.0, 1.0, 3.0, 5.0], y)(p), Y[:5], p, exact=1e-10)
+t(
+    "krogh derivatives",
+    lambda x, y, p: s.KroghInterpolator(x, y).derivatives(p),
+    W,
+    Y[:5],
+    p,
+    exact=1e-9,
+    rtol=1e-5,
+    h=1e-4,
+)
+for kd in ("nearest-up", "previous", "next", "zero", "quadratic"):
+    t(
+        "interp1d nodes " + kd,
+        lambda x, y, p, kd=kd: s.interp1d(x, y, kd, axis=0)(p),
+        x,
+        Y,
+        p,
+        h=1e-4,
+        rtol=1e-6,
+    )
+t(
+    "interp1d fills",
+    lambda y, a: s.interp1d(x, y, bounds_error=False, fill_value=(a[0], a[1]))(p + 2.0),
+    y,
+    np.array([0.3, 0.4]),
+)
+t("interp1d unsorted", lambda x, y, p: s.interp1d(x, y)(p), x[::-1].copy(), y, p)
 through = s.BarycentricInterpolator(W, y[:5])
 krogh = s.KroghInterpolator(W, y[:5])
 t("captured through", lambda p: through(p), p, exact=1e-10, rtol=1e-6)
