@@ -105,6 +105,7 @@ SKIPPED = frozenset(
 )
 
 
+MEMOISED = type(functools.cache(abs))  # what was computed once is not followed: it is computed again
 COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran")
 
 
@@ -237,7 +238,7 @@ class Follower:
     on_device = False
 
     def __init__(self, *homes: str, **given: Any):
-        self.homes, self.named = (*homes, "scipy._lib."), given
+        self.homes, self.named = (*homes, "scipy._lib.", "scipy._external."), given
         self.given = {**array_api(faces), **given}
         # id -> (what was met, ours)
         self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}
@@ -285,6 +286,8 @@ class Follower:
             return self.of_class(x)
         if kind is np.vectorize:
             return faces.vectorize(self(x.pyfunc), x.otypes, excluded=x.excluded)
+        if kind is MEMOISED and self.is_home(x.__module__):
+            return self(x.__wrapped__)
         if kind in (dict, list, tuple):
             parts = x.values() if kind is dict else x
             if any([type(v) in (types.FunctionType, list, tuple) or self.is_instance(v) for v in parts]):

@@ -224,9 +224,14 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
     def _plain(self) -> Any:
         return self._real()(self._tri, plain_argument(self.values), self.fill_value)
 
-    def __call__(self, *args):
+    def __call__(self, *args, simplex_tolerance=None):
+        more = {} if simplex_tolerance is None else {"simplex_tolerance": simplex_tolerance}
         if self._answers(args):
-            return as_variable(self._plain()(*plain_argument(args)))
+            return as_variable(self._plain()(*plain_argument(args), **more))
+        if more:
+            raise refusal_text(
+                "scipy.interpolate.LinearNDInterpolator(simplex_tolerance=)", "", "the default"
+            )
         like = dtype_like(args, self.points, self.values)
         x = as_float_array(args[0], like)
         if len(args) > 1 or isinstance(args[0], tuple):
@@ -312,13 +317,14 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
     def _plain(self) -> Any:
         return self._real()(self.points, plain_argument(self.values), *self._settings)
 
-    def __call__(self, *args):
+    def __call__(self, *args, simplex_tolerance=None):
+        more = {} if simplex_tolerance is None else {"simplex_tolerance": simplex_tolerance}
         if holds_tracked(args):
             raise refusal_text(
                 "scipy.interpolate.CloughTocher2DInterpolator", "by the place", "RBFInterpolator"
             )
         if not self._tracked():
-            return as_variable(self._plain()(*plain_argument(args)))
+            return as_variable(self._plain()(*plain_argument(args), **more))
         fill, *settings = self._settings
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
         points, places = self.points if hasattr(self.points, "simplices") else bare(self.points), args[0]
@@ -327,12 +333,12 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
             places = library.stack(library.broadcast_arrays(*parts), -1)
         places = library.asarray(plain_argument(places))
         flat = places.reshape(-1, places.shape[-1])
-        on = lambda v: real(points, v, 0.0, *settings)(flat)
+        on = lambda v: real(points, v, 0.0, *settings)(flat, **more)
         columns = AxisMap(
             lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows
         )
         y = np.moveaxis(mapped(np.moveaxis(self.values, 0, -1), map=columns), -1, 0)
-        outside = library.isnan(real(points, library.zeros(rows))(flat))
+        outside = library.isnan(real(points, library.zeros(rows))(flat, **more))
         y = np.where(trailing(outside, ndim(y) - 1), fill, y)
         return np.reshape(y, places.shape[:-1] + shape(self.values)[1:])
 

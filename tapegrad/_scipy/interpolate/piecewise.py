@@ -289,7 +289,11 @@ class BoxObject(ConstructedObject):
     _parts = "c", "x", "extrapolate"
 
 
-FOLLOWED.bases |= {itp.PPoly.__base__: PieceObject, itp.NdPPoly: BoxObject}
+FOLLOWED.bases |= {
+    itp.PPoly.__mro__[-2]: PieceObject,
+    itp.BPoly.__mro__[-2]: PieceObject,
+    itp.NdPPoly: BoxObject,
+}
 for _kind in (
     itp.PPoly, itp.BPoly, itp.NdPPoly, itp.CubicHermiteSpline, itp.CubicSpline, itp.PchipInterpolator,
     itp.Akima1DInterpolator,
