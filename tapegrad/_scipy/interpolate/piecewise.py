@@ -121,6 +121,13 @@ class ConstructedObject(FollowedObject):
         return (there() if there else cls).construct_fast(*parts)
 
 
+def follow_class(theirs: type) -> Any:
+    """Declare the followed class as the rule.  The library makes what is plain."""
+    ours = INTERPOLATE.rule(theirs)(FOLLOWED.klass(theirs))
+    ours._plain_by_library = True
+    return ours
+
+
 def piece_numbers(points: Any, x: Any, first: int, last: int) -> Any:
     """The number i, from first to last, of the piece of the breakpoints in which each x lies, points[i] <= x
     < points[i + 1]."""
@@ -298,8 +305,7 @@ for _kind in (
     itp.PPoly, itp.BPoly, itp.NdPPoly, itp.CubicHermiteSpline, itp.CubicSpline, itp.PchipInterpolator,
     itp.Akima1DInterpolator,
 ):  # fmt: skip
-    INTERPOLATE.rule(_kind)(FOLLOWED.klass(_kind))
-    INTERPOLATE.rules[_kind]._plain_by_library = True
+    follow_class(_kind)
 
 PPoly = INTERPOLATE.rules[itp.PPoly]
 
@@ -377,8 +383,7 @@ FOLLOWED.bases[itp.BSpline] = KnotObject
 FOLLOWED.decorate(itp.BSpline.__call__, by_real_parts)
 for _f in (evaluate_spline, find_interval):
     FOLLOWED.leaf(getattr(dierckx, _f.__name__), _f)
-BSpline = INTERPOLATE.rule(itp.BSpline)(FOLLOWED.klass(itp.BSpline))
-BSpline._plain_by_library = True
+BSpline = follow_class(itp.BSpline)
 # --- coefficients: linear in the data for nodes that stay ---
 
 

@@ -9,6 +9,7 @@ from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of
 from ...ops.declare import axis_of, ndim, shape
+from ...ops.nondifferentiable import at_users_line
 from ..namespaces import (
     as_float_array,
     bare,
@@ -25,6 +26,7 @@ from .piecewise import (
     dtype_like,
     evaluate_spline,
     fit_interpolant,
+    follow_class,
     piece_numbers,
     trailing,
 )
@@ -182,7 +184,7 @@ def by_differences(constructor: Any) -> Any:
                 "scipy.interpolate.KroghInterpolator", "by nodes given twice", "CubicHermiteSpline"
             )
         if equal or shape(nodes)[0] > 30:  # (of which it warns)
-            return constructor(self, xi, yi, axis)
+            return at_users_line(constructor, self, xi, yi, axis)
         self._set_yi(yi, xi=xi, axis=axis)
         self.xi, self.yi = np.asarray(xi), self._reshape_yi(yi)
         self.n, self.r = shape(self.yi)
@@ -236,5 +238,4 @@ FOLLOWED.decorate(
     itp.KroghInterpolator._evaluate, lambda _: lambda self, x: newton_form(self.xi, self.c[: self.n], x)
 )
 for _kind in (itp.BarycentricInterpolator, itp.KroghInterpolator, itp.interp1d):
-    INTERPOLATE.rule(_kind)(FOLLOWED.klass(_kind))
-    INTERPOLATE.rules[_kind]._plain_by_library = True
+    follow_class(_kind)
