@@ -43,8 +43,8 @@ def adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
 
     Its parameters are those of p; then, for each active array (`derived["shadows"]`), its cotangent at the
     end;
-    then those of the scalars that p yields (floats only).  Its results are the cotangents of the active arrays
-    at the beginning, then those of the active scalars."""
+    then those of the scalars that p yields (floats only).  Its results are the cotangents of the active
+    arrays at the beginning, then those of the active scalars."""
     return AdjointWriter(p, wrt).made
 
 

@@ -41,8 +41,8 @@ WHICH = " which"
 class FunctionSource:
     """What all frames of one program share.
 
-    `classes` are sets of origins of arrays; a name may stand for any array of a class.  These arrays are then layers
-    of one."""
+    `classes` are sets of origins of arrays; a name may stand for any array of a class.  These arrays are then
+    layers of one."""
 
     def __init__(self, classes: tuple):
         self.w = ProgramWriter()

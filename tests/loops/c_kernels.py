@@ -8,7 +8,8 @@ R = np.random.default_rng(7)
 
 LOG_LIKELIHOOD = r"""
 extern "C" __global__
-void log_likelihood_kernel(float* logLs, const float* thetas, const float* x, const int N, const int batch_size) {
+void log_likelihood_kernel(float* logLs, const float* thetas, const float* x, const int N,
+                           const int batch_size) {
     // compute the global thread index (1D grid)
     int idx = blockIdx.x * blockDim.x + threadIdx.x;
     // only compute if thread corresponds to a sample in the batch
@@ -33,7 +34,8 @@ void log_likelihood_kernel(float* logLs, const float* thetas, const float* x, co
         }
 
         // formula: -0.5 * quad - N*log(sigma1*sigma2) - N*0.5*log(2pi)
-        logLs[idx] = -0.5f * quad - N * (logf(sigma_1) + logf(sigma_2)) - N * logf(2.0f * 3.14159265358979323846);
+        logLs[idx] = -0.5f * quad - N * (logf(sigma_1) + logf(sigma_2))
+                   - N * logf(2.0f * 3.14159265358979323846);
     }
 }
 """
@@ -62,7 +64,8 @@ extern "C" __global__ void block_sum(const double* x, double* out, int n) {
   extern __shared__ double part[];
   unsigned int tid = threadIdx.x;
   double mine = 0.0;
-  for (unsigned int i = blockIdx.x * blockDim.x + tid; i < n; i += blockDim.x * gridDim.x) mine += x[i] * x[i];
+  for (unsigned int i = blockIdx.x * blockDim.x + tid; i < n; i += blockDim.x * gridDim.x)
+    mine += x[i] * x[i];
   part[tid] = mine;
   __syncthreads();
   for (int s = blockDim.x / 2; s > 0; s >>= 1) {
@@ -79,7 +82,8 @@ __device__ double force(double q, double k) { return -k * q - 0.1 * q * q * q; }
 __device__ void store(double* out, int i, double v) { out[i] = v; }
 const double HALF = 0.5;
 extern "C" __global__ void leapfrog(double* q, const double* p0, double k, double end, long long n) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)blockDim.x * gridDim.x) {
+  const long long all = (long long)blockDim.x * gridDim.x;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += all) {
     double x = q[i], v = p0[i], t = 0, h = 0.05;
     int steps = 0;
     while (t < end && steps < 1000) {
@@ -96,7 +100,8 @@ extern "C" __global__ void leapfrog(double* q, const double* p0, double k, doubl
 """
 
 SPARSE = r"""
-extern "C" __global__ void product(const int* starts, const int* columns, const double* values, const double* x,
+extern "C" __global__ void product(const int* starts, const int* columns, const double* values,
+                                   const double* x,
                                    double* y, int rows) {
   const int row = threadIdx.x + blockIdx.x * blockDim.x;
   if (row >= rows) return;

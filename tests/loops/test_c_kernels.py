@@ -149,7 +149,7 @@ def test_machine_code_is_the_interpreters_and_nvrtc_takes_the_text(name):
 
 def test_division_of_negative_and_of_unsigned_numbers():
     """C's own rules for integers, computed by the interpreter and by machine code."""
-    source = """__global__ void f(const int* a, const int* b, double* y, unsigned int u, unsigned long long w) {
+    source = """__global__ void f(const int* a, const int* b, double* y, unsigned u, unsigned long long w) {
       for (int i = 0; i < 4; i++) {
         y[i] = a[i] / b[i] + 100.0 * (a[i] % b[i]);
         unsigned int v = a[i];
@@ -314,19 +314,57 @@ def test_the_text_of_a_derivative():
 # --- what is refused ---
 
 REFUSED = {
-    "template <class T> __global__ void f(T* x) {}": "line 1: 'template' is not known in kernels",
-    "struct P { double x; };\n__global__ void f(double* x) {}": "line 1: 'struct'",
-    "__global__ void f(double* x) {\n  x[0] = __shfl_down_sync(0xffffffff, x[0], 1);\n}": "f, line 2: the function __shfl_down_sync",
-    "__global__ void f(double* x) {\n  double old = atomicAdd(x, 1.0);\n}": "line 2: atomicAdd: its result depends on the order",
-    "__global__ void f(double* x) {\n  atomicMax(x, 1.0);\n}": "line 2: atomicMax",
-    "__global__ void f(double* x) {\n  float* y = (float*)x;\n}": "line 2: a cast of a pointer to another type",
-    "__global__ void f(double* x) {\n  if (threadIdx.x > 3) __syncthreads();\n x[threadIdx.x] = 1;}": "barrier in a loop or branch that differs",
-    "__global__ void f(double* x) {\n  x[0] = y;\n}": "line 2: y is not defined",
-    "__device__ double g(double x) { return x > 1 ? g(x - 1) : x; }\n__global__ void f(double* x) { x[0] = g(x[0]); }": "g calls itself",
-    "#if N > 3\n#endif\n__global__ void f(double* x) {}": "line 1: the directive #if",
-    "__global__ void f(double* x) {\n  double a;\n  x[0] = a;\n}": "line 3: .* is not defined here",
-    "__global__ void f(double* x) {\n  switch (1) {}\n}": "line 2: 'switch' is not known",
-    "__global__ void f(double* x, double* y) {\n  double* p = x;\n  if (threadIdx.x) p = y;\n  *p = 1.0;\n}": "line 4: .* different kinds",
+    "template <class T> __global__ void f(T* x) {}":
+        "line 1: 'template' is not known in kernels",
+    "struct P { double x; };\n"
+    "__global__ void f(double* x) {}":
+        "line 1: 'struct'",
+    "__global__ void f(double* x) {\n"
+    "  x[0] = __shfl_down_sync(0xffffffff, x[0], 1);\n"
+    "}":
+        "f, line 2: the function __shfl_down_sync",
+    "__global__ void f(double* x) {\n"
+    "  double old = atomicAdd(x, 1.0);\n"
+    "}":
+        "line 2: atomicAdd: its result depends on the order",
+    "__global__ void f(double* x) {\n"
+    "  atomicMax(x, 1.0);\n"
+    "}":
+        "line 2: atomicMax",
+    "__global__ void f(double* x) {\n"
+    "  float* y = (float*)x;\n"
+    "}":
+        "line 2: a cast of a pointer to another type",
+    "__global__ void f(double* x) {\n"
+    "  if (threadIdx.x > 3) __syncthreads();\n"
+    " x[threadIdx.x] = 1;}":
+        "barrier in a loop or branch that differs",
+    "__global__ void f(double* x) {\n"
+    "  x[0] = y;\n"
+    "}":
+        "line 2: y is not defined",
+    "__device__ double g(double x) { return x > 1 ? g(x - 1) : x; }\n"
+    "__global__ void f(double* x) { x[0] = g(x[0]); }":
+        "g calls itself",
+    "#if N > 3\n"
+    "#endif\n"
+    "__global__ void f(double* x) {}":
+        "line 1: the directive #if",
+    "__global__ void f(double* x) {\n"
+    "  double a;\n"
+    "  x[0] = a;\n"
+    "}":
+        "line 3: .* is not defined here",
+    "__global__ void f(double* x) {\n"
+    "  switch (1) {}\n"
+    "}":
+        "line 2: 'switch' is not known",
+    "__global__ void f(double* x, double* y) {\n"
+    "  double* p = x;\n"
+    "  if (threadIdx.x) p = y;\n"
+    "  *p = 1.0;\n"
+    "}":
+        "line 4: .* different kinds",
 }  # fmt: skip
 
 

@@ -524,6 +524,7 @@ def raw(
     See Also
     --------
     map : Kernels from Python functions.
+    source : The text of a derived derivative.
     tapegrad.rule : A derivative for any Python function.
 
     Examples

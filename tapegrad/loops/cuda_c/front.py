@@ -267,14 +267,15 @@ class KernelFrameOfC(ScalarFrame):
             return CNumber(w.cast(self.in_range(x), type), type)
         if old in ("f4", "f8", "b1"):
             return CNumber(w.cast(x.v, "i8"), type, "lazy" if type[0] == "u" and old != "b1" else "")
-        if type == "i4" and old[0] == "u" and x.state != "index" and not (old == "u8" and x.state == ""):
+        if type == "i4" and x.state != "index":
             half = literal(2**31, "i8")
             v = x.v.number
             if v is not None:
                 return CNumber(literal((v + 2**31) % 2**32 - 2**31, "i8"), type)
             return CNumber(w.compute("sub", w.compute("and", w.compute("add", x.v, half), MASK), half), type)
         if type[0] == "i":
-            return CNumber(self.in_range(x) if type == "i8" and old == "u4" else x.v, type)
+            v = self.in_range(x) if (old, type) == ("u4", "i8") else x.v
+            return CNumber(v, type, x.state if x.state == "index" and type == "i8" else "")
         v = self.in_range(x) if type == "u8" and old == "u4" else x.v
         small = old in ("i4", "u4") and self.is_positive(v)
         return CNumber(v, type, "" if small or (type, old) == ("u8", "u4") else "lazy")
@@ -459,16 +460,23 @@ class KernelFrameOfC(ScalarFrame):
         a, b = self.w.cast(x.v, "i8"), self.w.cast(y.v, "i8")
         if op == ">>":
             return self.shifted_right(x, a, b, kind)
-        small = (
-            op in ("+", "-", "*")
-            and kind == "u4"
-            and all(v.state == "index" or v.type in ("i4", "b1") for v in (x, y))
-        )
+        small = kind in ("u4", "i8") and op in ("+", "-", "*") and self.are_indices(op, kind, (x, y))
         if kind == "u8":  # lengths and indices are far from 2^63, unless a large number is at work
             small = op in ("+", "*") and all(self.is_small(v) for v in (x, y))
         if kind[0] == "u" and not small:
             return CNumber(self.w.compute(OPERATORS_OF_C[op], a, b), kind, "lazy")
-        return CNumber(self.learned(OPERATORS_OF_C[op], (a, b)), kind, "index" if kind == "u4" else "")
+        return CNumber(
+            self.learned(OPERATORS_OF_C[op], (a, b)), kind, "index" if small and kind != "u8" else ""
+        )
+
+    def are_indices(self, op: str, kind: str, given: tuple[CNumber, CNumber]) -> bool:
+        """Is the result far from the limits of 32 bits?  Grids are."""
+        return any(v.state == "index" for v in given) and all(
+            v.state == "index"
+            or abs(v.v.number if v.v.number is not None else 2**31) < 2**16
+            or (kind == "u4" and op != "*" and v.type in ("i4", "b1"))
+            for v in given
+        )
 
     def is_small(self, x: CNumber) -> bool:
         if x.v.number is not None:

@@ -292,7 +292,7 @@ class ThreadText:
 
 
 RESERVED = frozenset(
-    ("for", "if", "do", "while", "int", "long", "float", "double", "bool", "block", "thread", "size", "slot", "slots",
-     "char", "short", "new", "in", "k", "again", "return", "const", "real", "whole", "i64",
+    ("for", "if", "do", "while", "int", "long", "float", "double", "bool", "block", "thread", "size", "slot",
+     "slots", "char", "short", "new", "in", "k", "again", "return", "const", "real", "whole", "i64",
      *NAMES_OF_CUDA.values())
 )  # fmt: skip
