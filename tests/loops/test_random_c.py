@@ -1,4 +1,4 @@
-"""Random kernels in CUDA C: what is read of them, run by the interpreter, against g++."""
+"""Random kernels in CUDA C: what is read of them, as machine code, against g++."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from random_c import RandomKernel
 
 from tapegrad.kernels.launch.host import HostCode
 from tapegrad.loops.cuda_c.kernel_program import KernelText
+from tapegrad.loops.machine import code_of
 from tapegrad.loops.program import LoopRefused
-from tapegrad.loops.reference import interpreted
 
 
 def is_read(seed):
@@ -23,7 +23,7 @@ def is_read(seed):
     code = HostCode("f", source, "f", "double", "random.cu", ("-O0", "-fwrapv"))
     code((1, 1, 1), (1, 1, 1), [*want, np.int32(n)])
     found = [x.copy(), y.copy(), k.copy()]
-    interpreted(p, [*found, n, *[1] * 6])
+    code_of(p)([*found, n, *[1] * 6])
     for a, b in zip(found, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=source)
     return True
@@ -36,4 +36,4 @@ def test_a_random_kernel(seed):
 
 @pytest.mark.long
 def test_many_random_kernels():
-    assert sum(is_read(seed) for seed in range(1000, 1600)) > 400
+    assert sum(is_read(seed) for seed in range(1000, 1300)) > 200
