@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .._capture.objects import is_same, put_back, restore, snapshot
+from .._capture.routes import strays
 from .._core.arrays import IMMUTABLE, copy_with_layout, is_array, is_differentiable, same_bits, xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import bind, layout_of, live, primal_of
@@ -104,10 +105,12 @@ def loop(
     members = [as_value(v, ()) for v in leaves(state)]
     if OPEN.depth and n > 1:
         members = LoopCall.run_all(n, step, form, members, snapshots, store)
-        return form.tree(form.stepped(step, n - 1, members))  # type: ignore[no-any-return]
-    for i in range(n):
-        members = form.stepped(step, i, members)
-    return form.tree(members)  # type: ignore[no-any-return]
+        members = form.stepped(step, n - 1, members)
+    else:
+        for i in range(n):
+            members = form.stepped(step, i, members)
+    last: S = form.tree(members)
+    return last
 
 
 def count_of(name: str, what: str, value: Any, least: int) -> int:
@@ -153,14 +156,15 @@ class StateForm:
             )
         return None
 
-    def tree(self, members: AnyList, like: Any = None) -> Any:
-        return with_leaves(self.like if like is None else like, iter(members))
+    def tree(self, members: AnyList) -> Any:
+        return with_leaves(self.like, iter(members))
 
     def stepped(self, step: AnyFunction, i: int, members: AnyList, like: Any = None) -> AnyList:
         """The leaves of the next state. `like`: the tree in the classes that `step` knows."""
-        y, flat = step(i, self.tree(members, like)), []
+        like = self.like if like is None else like
+        y, flat = step(i, with_leaves(like, iter(members))), []
         try:
-            tree_map(lambda _, v: flat.append(v), self.like, y)
+            tree_map(lambda _, v: flat.append(v), like, y)
         except ArgumentError:
             flat = []
         if len(flat) != len(members) or any(map(is_node, flat)):
@@ -190,18 +194,19 @@ class StoredArray:
     """An array that waits outside of its memory: in a file, or on the host."""
 
     def __init__(self, a: Any, store: Any):
-        self.xp, self.path, self.host = xp_of(a), None, None
+        self.xp, self.host = xp_of(a), None
+        self.path = ""
         if store == "host":
             self.host = a.get()
             return
         os.makedirs(store, exist_ok=True)
-        number, self.path = tempfile.mkstemp(".npy", "snapshot-", store)
+        number, self.path = tempfile.mkstemp(".npy", "snapshot-", os.path.abspath(store))
         with os.fdopen(number, "wb") as file:
             np.save(file, a if self.xp is np else a.get(), allow_pickle=False)
 
     def __del__(self) -> None:
-        path = getattr(self, "path", None)
-        if path is not None:
+        path = getattr(self, "path", "")
+        if path:
             with suppress(OSError):
                 os.unlink(path)
 
@@ -304,7 +309,7 @@ class LoopCall(CheckpointCall):
     """All steps of a loop but the last one, as one function of values: of the captured Variables and of the
     leaves of the state, to what the steps leave there."""
 
-    def __init__(self, first: Rebind, step: AnyFunction, kept: AnyTuple, form: StateForm, n: int):
+    def __init__(self, first: Rebind, step: AnyTuple, kept: AnyTuple, form: StateForm, n: int):
         super().__init__(first, step, kept, form.name)
         self.form, self.n = form, n
         self.snapshots, self.store, self.keeps = 1, None, False
@@ -412,19 +417,22 @@ class LoopCall(CheckpointCall):
 
     def check_effects(self, shadow: Rebind) -> None:
         """Raise if the steps have changed something that no snapshot holds."""
-        kept = shadow.check(self.name)
+        shadow.check(self.name)
         altered = [type(x).__name__ for x, held in shadow.state if not is_same(x, held)]
         altered += [
             change[0].words.format(change[1])
             for change in shadow.changes
             if change[0].altered(shadow, change)
         ]
-        drawn = [x for x in shadow.seen.values() if type(x) is RecordedIterator and x.items]
-        if kept or altered or drawn or any([isinstance(x, FlatIterator) for x in shadow.seen.values()]):
-            what = altered[0] if altered else "an iterator" if not kept else "an object"
+        seen = shadow.seen.values()
+        if any([type(x) is RecordedIterator and x.items or isinstance(x, FlatIterator) for x in seen]):
+            altered.append("an iterator")
+        altered += ["an object"] if shadow.near and strays(shadow)[1] else []
+        if altered:
             raise ArgumentError(
-                f"{self.name}: the step changes {what} outside of its state. Some steps are run again for the "
-                f"derivative: carry it in the state, write it into an array, or read data by the step's number"
+                f"{self.name}: the step changes {altered[0]} outside of its state. Some steps are run again "
+                f"for the derivative: carry it in the state, write it into an array, or read data by the "
+                f"step's number"
             )
 
     def flat(self, at: Snapshot) -> AnyList:
@@ -464,8 +472,8 @@ class LoopCall(CheckpointCall):
 
     def advanced(self, runs: StepRuns, stack: AnyList, end: int) -> Snapshot:
         """What step end - 1 begins with, from the last snapshot on. New ones are taken on the way."""
-        a, at = stack[-1]
-        at = at.loaded()
+        a, kept = stack[-1]
+        at: Snapshot = kept.loaded()
         if end - a > 1:
             runs.load(at)
         while end - a > 1:
