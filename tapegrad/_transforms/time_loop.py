@@ -64,7 +64,8 @@ def loop(
         log2(n).
     store : str or path, optional
         Where snapshots are kept: a folder, or ``"host"`` for CuPy arrays that move to host memory. By
-        default they stay where they are. A snapshot's file is deleted after use.
+        default they stay where they are. A snapshot's file is deleted after use. Values with tangents, as
+        in `hvp`, stay in memory.
 
     Returns
     -------
@@ -218,21 +219,30 @@ class Snapshot:
     """What a step begins with: values of the captured Variables, leaves of the state, states of random
     generators. Arrays may be stored elsewhere."""
 
-    def __init__(self, values: AnyList, members: AnyList, draws: AnyList, store: Any = None):
+    def __init__(self, values: AnyList, members: AnyList, draws: AnyList):
         self.values, self.members, self.draws = values, members, draws
-        self.stored: AnyList = []
-        if store is None:
-            return
-        for held in (values, members):
-            for k, v in enumerate(held):
-                if is_array(v) and v.nbytes >= LEAST_STORED and (store != "host" or xp_of(v) is not np):
-                    held[k] = StoredArray(v, store)
+
+    def put_into(self, store: Any, shared: AnyList) -> "Snapshot":
+        """The same with its large arrays in the store. `shared`: values that are held anyway."""
+
+        def put(held: AnyList) -> AnyList:
+            return [
+                StoredArray(v, store)
+                if is_array(v)
+                and v.nbytes >= LEAST_STORED
+                and (store != "host" or xp_of(v) is not np)
+                and not any([v is x for x in shared])
+                else v
+                for v in held
+            ]
+
+        return self if store is None else Snapshot(put(self.values), put(self.members), self.draws)
 
     def loaded(self) -> "Snapshot":
         """The same with all arrays in their memory. Its lists belong to the caller."""
 
         def load(held: AnyList) -> AnyList:
-            return [v.load() if type(v) is StoredArray else v for v in held]
+            return [v.load() if isinstance(v, StoredArray) else v for v in held]
 
         return Snapshot(load(self.values), load(self.members), self.draws)
 
@@ -286,10 +296,10 @@ class StepRuns:
             self.members,
         )
 
-    def taken(self, store: Any = None) -> Snapshot:
+    def taken(self) -> Snapshot:
         values, members = self.now()
         draws = [(r, snapshot(r)) for r, _ in self.call.draws or self.shadow.generators]
-        return Snapshot([lowered(v) for v in values], [lowered(v) for v in members], draws, store)
+        return Snapshot([lowered(v) for v in values], [lowered(v) for v in members], draws)
 
 
 def as_variable(v: Any) -> Any:
@@ -396,7 +406,7 @@ class LoopCall(CheckpointCall):
         with self.runs(self.start(inputs)) as runs:
             for i in range(self.n):
                 if len(taken) < len(at) and at[len(taken)] == i:
-                    taken.append((i, runs.taken(self.store)))
+                    taken.append((i, runs.taken().put_into(self.store, [*inputs])))
                 runs.one(i)
             written = runs.written()
             outs = [out_of(v) for v in self.outputs(runs)]
@@ -457,7 +467,7 @@ class LoopCall(CheckpointCall):
             self.as_before()
             with self.runs(start) as runs:
                 while stack:
-                    at = self.advanced(runs, stack, end)
+                    at = self.advanced(runs, stack, end, [*inputs])
                     end -= 1
                     if stack[-1][0] == end:
                         stack.pop()
@@ -470,7 +480,7 @@ class LoopCall(CheckpointCall):
             terms[k] = c
         return self.spoiled(tuple(terms))
 
-    def advanced(self, runs: StepRuns, stack: AnyList, end: int) -> Snapshot:
+    def advanced(self, runs: StepRuns, stack: AnyList, end: int, shared: AnyList) -> Snapshot:
         """What step end - 1 begins with, from the last snapshot on. New ones are taken on the way."""
         a, kept = stack[-1]
         at: Snapshot = kept.loaded()
@@ -482,7 +492,7 @@ class LoopCall(CheckpointCall):
                 runs.one(i)
             at = runs.taken()
             if free:
-                stack.append((a, Snapshot([*at.values], [*at.members], at.draws, self.store)))
+                stack.append((a, at.put_into(self.store, shared)))
         return at
 
     def step_back(self, runs: StepRuns, i: int, at: Snapshot, active: AnyList, G: AnyList) -> AnyTuple:

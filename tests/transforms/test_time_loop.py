@@ -11,6 +11,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad._core.scope import OPEN
+from tapegrad._transforms import time_loop
 from tapegrad._transforms.schedules import advance_length, advances, first_snapshots
 from tapegrad.errors import ArgumentError, GuardError, ShapeError
 
@@ -237,17 +238,27 @@ def test_memory_is_that_of_the_snapshots():
     assert abs(long_ - many) < 0.5
 
 
-def test_snapshots_in_files(tmp_path):
+def test_snapshots_in_files(tmp_path, monkeypatch):
     big = np.linspace(0.0, 1.0, 2000)
 
-    def g(a, store):
-        return tg.loop(20, lambda i, s: np.sin(s) * a, big, snapshots=4, store=store).sum()
+    folder, files = tmp_path / "new", []
 
-    assert tg.grad(g)(1.1, tmp_path / "new") == tg.grad(g)(1.1, None)
-    assert np.isclose(
-        tg.hvp(lambda a: g(a, tmp_path / "new"), 1.1, 1.0), tg.hvp(lambda a: g(a, None), 1.1, 1.0)
-    )
-    assert os.listdir(tmp_path / "new") == []
+    class Watched(time_loop.StoredArray):
+        def __init__(self, *args):
+            super().__init__(*args)
+            files.append(len(os.listdir(folder)))
+
+    monkeypatch.setattr(time_loop, "StoredArray", Watched)
+
+    def g(a, store):
+        constant = np.ones(2000)
+        step = lambda i, s: np.sin(s) * a + constant
+        return tg.loop(20, step, big, snapshots=4, store=store).sum()
+
+    assert tg.grad(g)(1.1, folder) == tg.grad(g)(1.1, None)
+    assert max(files) == 3  # those of the first state and of the constant are held anyway
+    assert np.isclose(tg.hvp(lambda a: g(a, folder), 1.1, 1.0), tg.hvp(lambda a: g(a, None), 1.1, 1.0))
+    assert os.listdir(folder) == []
 
 
 def test_on_a_device(xp):
