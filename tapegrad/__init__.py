@@ -22,6 +22,7 @@ from ._transforms.tape import Dual as Dual
 from ._transforms.tape import Tape as Tape
 from ._transforms.tape import ravel as ravel
 from ._transforms.tape import value as value
+from ._transforms.time_loop import loop as loop
 from ._transforms.transforms import grad as grad
 from ._transforms.transforms import hessian as hessian
 from ._transforms.transforms import hmp as hmp
