@@ -31,7 +31,8 @@ from ._plan import COMPILING, Plan, plain_point, settings_of
 
 FEW_COLOURS = 16  # products up to which they are computed as they are at first
 MOST_STEPS = 200  # Newton steps
-SMALL_DECREMENT = 1e-12  # of |f| or 1: a last full step from here is exact to rounding
+SMALL_REST = 1e-28  # of |f| or 1: the decrease that is left after the last step
+NEWTON_SHRINKAGE = 1e-4  # of the expected decrease by |f| or 1: how far a step of Newton's shrinks the next
 SHORT_STEP = 1e-4  # of |z| or 1: above this the mode may be at infinity
 ENOUGH = 1e-4  # of the expected decrease that a step must reach
 SHORTEST = 1e-10  # the shortest step
@@ -189,10 +190,10 @@ class LatentMode:
             if factor is None:
                 used, is_newton = self.factor(z, t)
                 s, decrement = descent(used, g)
-                shrinkage = decrement / scale
+                shrinkage = NEWTON_SHRINKAGE * decrement / scale
                 self.last_factor = factor = used if is_newton and self.is_filled else None
             is_short = float(abs(s).max()) <= SHORT_STEP * max(1.0, float(abs(z).max()))
-            if is_newton and is_short and decrement * shrinkage <= SMALL_DECREMENT**2 * scale:
+            if is_newton and is_short and decrement * shrinkage <= SMALL_REST * scale:
                 self.last = z + s.reshape(self.shape)
                 return self.last.copy()
             z, value, g, length = self.accepted(z, value, g, s, decrement, t)
