@@ -59,8 +59,9 @@ def value_dtype(x: Any) -> str:
 @functools.cache
 def rule_of(prim: Primitive) -> Callable:
     if prim.declared:
-        if prim.name in RULES:
-            return RULES[prim.name]
+        named = RULES.get(prim.name)
+        if named is not None:
+            return named
         if prim.batch == "elementwise":
             return elementwise_dependence
         if prim.batch == "moves":
@@ -421,7 +422,7 @@ def product_names(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np
 
 @dependence_rule("sparse_product")
 def _sparse_product(c, i, sets, values, out):
-    """Product with a sparse matrix: each element depends on the elements in its row, and on what they meet."""
+    """Each element depends on the elements of its row of the matrix, and on what these meet."""
     pattern, to = i.params["pattern"], np.shape(out)
     rows, cols = (pattern.cols, pattern.rows) if i.params["back"] else (pattern.rows, pattern.cols)
     met = [s for s in (sets[0], None if sets[1] is None else sets[1][..., cols]) if s is not None]
