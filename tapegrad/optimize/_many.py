@@ -23,11 +23,16 @@ from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
 from ._flat import plain_call, plain_result
 
 
-class Endings:
-    """How each problem of a batch ended; the base class of results."""
+@dataclass(frozen=True, repr=False)
+class BatchResults:
+    """What each problem of a batch found and how it ended; the base class of results."""
 
-    status: Any
+    x: Any
+    gradient: Any
     converged: Any
+    status: Any
+    iterations: Any
+    evaluations: Any
 
     @property
     def message(self) -> np.ndarray:
@@ -40,7 +45,7 @@ class Endings:
 
 
 @dataclass(frozen=True, repr=False)
-class ManyResult(Endings):
+class ManyResult(BatchResults):
     """The results of `minimize_many`, for B problems of p parameters.
 
     Attributes
@@ -63,15 +68,9 @@ class ManyResult(Endings):
         Counts.
     """
 
-    x: Any
     fun: Any
-    gradient: Any
     hessian: Any
     inverse: Any
-    converged: Any
-    status: Any
-    iterations: Any
-    evaluations: Any
 
 
 @entry
@@ -151,8 +150,7 @@ def minimize_many(
     solve = partial(_minimized, f, method, vectorized, gtol, maxiter)
     if client is None and store is None:
         return solve((X0, args))
-    parts = _parts(X0, args)
-    return _joined(load("tapegrad.parallel.workers").run_parts(solve, parts, client, store=store))
+    return scheduled(solve, X0, args, client, store)
 
 
 PROBLEMS_OF_PART = 1024
@@ -170,19 +168,26 @@ def _minimized(
     )
 
 
-def _parts(X0: Any, args: tuple) -> list:
-    """Return starts and arguments of `PROBLEMS_OF_PART` problems each."""
-    rows, _ = start_columns(X0)
-    ranges = [slice(k, k + PROBLEMS_OF_PART) for k in range(0, rows.shape[1], PROBLEMS_OF_PART)]
-    given = [to_host(a) for a in plain_call(args)]
-    host = tree_map(to_host, X0)
-    return [
-        (tree_map(lambda x, at=at: x[..., at], host), tuple([a[..., at] if a.ndim else a for a in given]))
-        for at in ranges
-    ]
+def scheduled(solve: Callable, X0: Any, args: tuple, client: Any, store: Any, limits: Any = None) -> Any:
+    """Return the results of solve((starts, arguments)) for parts of `PROBLEMS_OF_PART` problems, joined.
+
+    With `limits`, (low, high) of shape (p, B), a part holds its limits as well."""
+    count = start_columns(X0)[0].shape[1]
+    given, host = [to_host(a) for a in plain_call(args)], tree_map(to_host, X0)
+    parts = []
+    for k in range(0, count, PROBLEMS_OF_PART):
+        at = slice(k, k + PROBLEMS_OF_PART)
+        part = (tree_map(lambda x, at=at: x[..., at], host), tuple([columns_of(a, at) for a in given]))
+        parts.append(part if limits is None else (*part, tuple([to_host(b)[:, at] for b in limits])))
+    return _joined(load("tapegrad.parallel.workers").run_parts(solve, parts, client, store=store))
 
 
-def _joined(results: list) -> ManyResult:
+def columns_of(a: Any, at: slice) -> Any:
+    """Return the columns of some problems; a number, or a last axis of length 1, is for all of them."""
+    return a[..., at] if np.ndim(a) and np.shape(a)[-1] > 1 else a
+
+
+def _joined(results: list) -> Any:
     """Return the results of all parts together."""
 
     def joined(trees: list, axis: int) -> Any:
@@ -191,10 +196,11 @@ def _joined(results: list) -> ManyResult:
         )
         return tree_map(lambda _: next(columns), trees[0])
 
-    fields = {name: [getattr(r, name) for r in results] for name in ManyResult.__dataclass_fields__}
+    kind = type(results[0])
+    fields = {name: [getattr(r, name) for r in results] for name in kind.__dataclass_fields__}
     known = {name: trees for name, trees in fields.items() if trees[0] is not None}
     ends = {name: joined(trees, 0 if name in ("hessian", "inverse") else -1) for name, trees in known.items()}
-    return ManyResult(**{**dict.fromkeys(fields), **ends})
+    return kind(**{**dict.fromkeys(fields), **ends})
 
 
 @entry

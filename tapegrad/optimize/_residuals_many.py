@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..kernels.generated.arguments import as_float, is_tree, kernel_name
 from ..kernels.trace.surroundings import rebuilt_with
 from ._batched import GRADIENT, ROUNDING
 from ._flat import FlatStart, flat_bounds, plain_result
-from ._many import Endings, check_problems, float_arrays, start_columns
+from ._many import BatchResults, check_problems, float_arrays, scheduled, start_columns
 from ._marquardt import fitted, inverse_kernel
 from ._parts import in_parts
 from ._residual_kernels import CompiledResiduals, VectorizedResiduals, checked_loss
@@ -23,7 +24,7 @@ PART_NUMBERS, LEAST_PART = 2**18, 512  # numbers of the data of a part that stay
 
 
 @dataclass(frozen=True, repr=False)
-class ManyFits(Endings):
+class ManyFits(BatchResults):
     """The results of `least_squares_many` and `curve_fit_many`, for B problems of p parameters.
 
     Attributes
@@ -48,16 +49,10 @@ class ManyFits(Endings):
         Counts.
     """
 
-    x: Any
     cost: Any
-    gradient: Any
     cov: Any
     standard_errors: Any
     active_mask: Any
-    converged: Any
-    status: Any
-    iterations: Any
-    evaluations: Any
 
 
 @entry
@@ -72,6 +67,8 @@ def least_squares_many(
     vectorized: bool = False,
     gtol: float = 1e-10,
     maxiter: int = 500,
+    client: Any = None,
+    store: Any = None,
 ) -> ManyFits:
     """Solve many small problems of least squares at once, by Levenberg-Marquardt.
 
@@ -103,6 +100,8 @@ def least_squares_many(
         rounding allows no progress.
     maxiter : int, default 500
         The largest number of steps.
+    client, store : optional
+        As for `minimize_many`.
 
     Returns
     -------
@@ -136,11 +135,26 @@ def least_squares_many(
     check_problems(f"{call}: data", given, rows.shape[1])
     options = {"bounds": bounds, "loss": loss, "f_scale": f_scale, "gtol": gtol, "maxiter": maxiter}
     fits = Fits(call, rows, restore, X0, options)
+    if client is not None or store is not None:
+        solve = partial(_fits_of_part, residuals, {**options, "vectorized": vectorized})
+        return scheduled(solve, X0, tuple(given), client, store, fits.bounds)
     if vectorized:
         return fits.solved(
             VectorizedResiduals(call, lambda X, *more: residuals(restore(X), *more), given, rows, fits.phi)
         )
     return fits.solved(CompiledResiduals(call, residuals, restore, given, rows, fits.phi))
+
+
+def _fits_of_part(residuals: Callable, options: dict, part: tuple) -> ManyFits:
+    """Return the fits of some problems: their starts, data and limits."""
+    X0, data, *limits = part
+    return least_squares_many(residuals, X0, data, **{**options, "bounds": limits[0] if limits else None})
+
+
+def _curves_of_part(f: Callable, options: dict, part: tuple) -> ManyFits:
+    """Return the fits of some sets: their starts, (x, Y) or (x, Y, sigma), and limits."""
+    P0, (x, Y, *sigma), *limits = part
+    return curve_fit_many(f, x, Y, P0, *sigma, **{**options, "bounds": limits[0] if limits else None})
 
 
 @entry
@@ -158,6 +172,8 @@ def curve_fit_many(
     nan_policy: str = "raise",
     gtol: float = 1e-10,
     maxiter: int = 500,
+    client: Any = None,
+    store: Any = None,
 ) -> ManyFits:
     """Fit a model to many sets of data at once.
 
@@ -178,7 +194,7 @@ def curve_fit_many(
         As for SciPy: whether `sigma` is not only relative.
     nan_policy : {'raise', 'omit'}, default 'raise'
         'omit' leaves out data that are nan.
-    bounds, loss, f_scale, gtol, maxiter : optional
+    bounds, loss, f_scale, gtol, maxiter, client, store : optional
         As for `least_squares_many`.
 
     Returns
@@ -230,10 +246,17 @@ def curve_fit_many(
         raise ArgumentError(f"{call}: nan_policy={nan_policy!r}; it is 'raise' or 'omit'")
     if nan_policy == "raise" and bool(missing.any()):
         raise ArgumentError(f"{call}: Y holds nan; with nan_policy='omit' these data are left out")
+    options = {"bounds": bounds, "loss": loss, "f_scale": f_scale, "gtol": gtol, "maxiter": maxiter}
+    fits = Fits(call, rows, restore, P0, options)
+    sigma = None if sigma is None else column_of(call, sigma, count)
+    if client is not None or store is not None:
+        more = {"absolute_sigma": absolute_sigma, "nan_policy": nan_policy}
+        solve = partial(_curves_of_part, f, {**options, **more})
+        return scheduled(solve, P0, (x, Y) if sigma is None else (x, Y, sigma), client, store, fits.bounds)
     data = [xp.moveaxis(points, 0, 1), xp.where(missing, 0.0, Y)[:, None]]
     weighted = sigma is not None or bool(missing.any())
     if weighted:
-        weight = 1.0 if sigma is None else 1.0 / column_of(call, sigma, count)
+        weight = 1.0 if sigma is None else 1.0 / sigma
         data.append(xp.where(missing, 0.0, xp.broadcast_to(weight, Y.shape))[:, None])
     k = points.shape[0]
 
@@ -251,8 +274,6 @@ def curve_fit_many(
 
     rebuilt_with(misfit, f).__name__ = kernel_name(f)
     data = [xp.broadcast_to(d, (count, k if n == 0 else 1, d.shape[-1])) for n, d in enumerate(data)]
-    options = {"bounds": bounds, "loss": loss, "f_scale": f_scale, "gtol": gtol, "maxiter": maxiter}
-    fits = Fits(call, rows, restore, P0, options)
     return fits.solved(
         CompiledResiduals(call, misfit, lambda theta: theta, data, rows, fits.phi),
         (~missing).sum(axis=0),

@@ -142,6 +142,7 @@ def star(ip, ix, order):  # pragma: no cover (compiled)
     n = ip.size - 1
     colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
     first, met = np.full(n + 1, -1, np.int64), np.full(n + 1, -1, np.int64)  # per colour: a neighbour of v
+    sizes = np.zeros(n + 1, np.int64)  # of the colours
     for q in range(n):
         v = order[q]
         for a in range(ip[v], ip[v + 1]):
@@ -158,6 +159,8 @@ def star(ip, ix, order):  # pragma: no cover (compiled)
                 for b in range(ip[u], ip[u + 1]):
                     if ix[b] != v and ix[b] != u and colour[ix[b]] >= 0:
                         mark[colour[ix[b]]] = v
+            if sizes[colour[w]] == 1:
+                continue  # no path ends in another vertex of this colour
             for b in range(ip[w], ip[w + 1]):
                 x = ix[b]
                 if x == v or x == w or colour[x] < 0 or mark[colour[x]] == v:
@@ -174,6 +177,7 @@ def star(ip, ix, order):  # pragma: no cover (compiled)
         while mark[k] == v:
             k += 1
         colour[v] = k
+        sizes[k] += 1
     return colour
 
 

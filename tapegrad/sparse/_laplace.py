@@ -10,7 +10,7 @@ from typing import Any
 import numpy as plain_np
 
 from .. import numpy as np
-from .._core.arrays import is_differentiable, xp_of
+from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, ConvergenceError, NotPositiveDefiniteError
 from .._core.pickling import PickledByCall
 from .._core.primitive import is_tracked, layout_of
@@ -31,10 +31,13 @@ from ._plan import COMPILING, Plan, plain_point, settings_of
 
 FEW_COLOURS = 16  # products up to which they are computed as they are at first
 MOST_STEPS = 200  # Newton steps
-SMALL_DECREMENT = 1e-12  # of |f| or 1: a last full step from here is exact to rounding
+SMALL_REST = 1e-28  # of |f| or 1: the decrease that is left after the last step
+NEWTON_SHRINKAGE = 1e-4  # of the expected decrease by |f| or 1: how far a step of Newton's shrinks the next
 SHORT_STEP = 1e-4  # of |z| or 1: above this the mode may be at infinity
 ENOUGH = 1e-4  # of the expected decrease that a step must reach
 SHORTEST = 1e-10  # the shortest step
+MOST_SHRINKAGE = 1e-4  # of the expected decrease, from step to step with one factor
+MOST_LIGHT_FILL = 4  # entries of a factor for each latent, up to which a new factor costs little
 FIRST_SHIFT, SHIFT_FACTOR = 1e-3, 10.0  # of the largest diagonal entry: shifts of an indefinite Hessian
 
 
@@ -46,6 +49,12 @@ def forms() -> Any:
 def along_of(f: Callable) -> Callable:
     """Return (x, v, *args) -> (f, its derivative by x along v)."""
     return forms()["jvp"](f, 0)
+
+
+def descent(factor: Factor, g: plain_np.ndarray) -> tuple[plain_np.ndarray, float]:
+    """Return the step that the factor gives, and the decrease that it promises."""
+    s = factor.solve(-g[None])[0]
+    return s, -float(g @ s)
 
 
 class LatentMode:
@@ -66,6 +75,8 @@ class LatentMode:
                 f"hold: {error}"
             ) from error
         self.last = z0
+        self.last_factor: Factor | None = None
+        self.is_filled = self.analysis.fill > MOST_LIGHT_FILL * z0.size
         # The entries are one operation: forward by the plan, backward by a recorded sweep. f is an argument
         # of each transform, so its captured arrays and its libraries are followed.
         seeds, table = self.plan.seeds[0], self.plan.entries.table
@@ -109,8 +120,8 @@ class LatentMode:
         with plain_np.errstate(all="ignore"):
             return self.plan.values(z, t, *self.rest)
 
-    def step(self, z: plain_np.ndarray, t: Any, g: plain_np.ndarray) -> tuple[plain_np.ndarray, bool]:
-        """Return a descent direction, and whether it is Newton's."""
+    def factor(self, z: plain_np.ndarray, t: Any) -> tuple[Factor, bool]:
+        """Return the factor of the Hessian, shifted if it is indefinite, and whether it is not shifted."""
         H = self.plain_entries(z, t)
         if not plain_np.isfinite(H).all():
             raise ConvergenceError(
@@ -121,9 +132,7 @@ class LatentMode:
         shift = 0.0
         while True:
             try:
-                return Factor(self.analysis, H + shift * diagonal if shift else H).solve(-g[None])[
-                    0
-                ], shift == 0.0
+                return Factor(self.analysis, H + shift * diagonal if shift else H), shift == 0.0
             except NotPositiveDefiniteError:
                 largest = float(abs(H).max()) or 1.0
                 shift = max(FIRST_SHIFT * largest, SHIFT_FACTOR * shift)
@@ -143,31 +152,54 @@ class LatentMode:
             )
         return min(good, key=lambda s: s[1])
 
+    def accepted(
+        self,
+        z: plain_np.ndarray,
+        value: float,
+        g: plain_np.ndarray,
+        s: plain_np.ndarray,
+        decrement: float,
+        t: Any,
+    ) -> tuple:
+        """Return (point, value, gradient, length) of the longest step that decreases the value enough."""
+        noise = 1e-14 * max(1.0, abs(value))
+        length = 1.0
+        while length >= SHORTEST:
+            trial = z + length * s.reshape(self.shape)
+            new, new_g = self.value_and_gradient(trial, t)
+            if new <= value - ENOUGH * length * decrement + noise and plain_np.isfinite(new_g).all():
+                return trial, new, new_g, length
+            length *= 0.5
+        raise ConvergenceError(
+            f"{self.name}: no step raises the log-joint, whose gradient there is up to {abs(g).max():.1e}; "
+            "it may have a kink or a wrong derivative in the latents"
+        )
+
     def __call__(self, t: Any) -> plain_np.ndarray:
         """Return the mode at the parameters t, both plain."""
         z, value, g = self.start(t)
+        factor = None if z is self.z0 else self.last_factor  # a factor serves while the steps shrink
+        is_newton, before = True, None  # the expected decrease of the step before
         for _ in range(MOST_STEPS):
-            s, is_newton = self.step(z, t, g)
-            decrement = -float(g @ s)
+            scale = max(1.0, abs(value))
+            if factor is not None:
+                s, decrement = descent(factor, g)
+                shrinkage = 1.0 if before is None else decrement / before
+                if before is not None and not 0.0 <= shrinkage <= MOST_SHRINKAGE:
+                    factor = None
+            if factor is None:
+                used, is_newton = self.factor(z, t)
+                s, decrement = descent(used, g)
+                shrinkage = NEWTON_SHRINKAGE * decrement / scale
+                self.last_factor = factor = used if is_newton and self.is_filled else None
             is_short = float(abs(s).max()) <= SHORT_STEP * max(1.0, float(abs(z).max()))
-            if is_newton and is_short and decrement <= SMALL_DECREMENT * max(1.0, abs(value)):
+            if is_newton and is_short and decrement * shrinkage <= SMALL_REST * scale:
                 self.last = z + s.reshape(self.shape)
                 return self.last.copy()
-            length = 1.0
-            while True:
-                trial = z + length * s.reshape(self.shape)
-                new, new_g = self.value_and_gradient(trial, t)
-                noise = 1e-14 * max(1.0, abs(value))
-                if new <= value - ENOUGH * length * decrement + noise and plain_np.isfinite(new_g).all():
-                    break
-                length *= 0.5
-                if length < SHORTEST:
-                    raise ConvergenceError(
-                        f"{self.name}: no step raises the log-joint, whose gradient there is up to "
-                        f"{abs(g).max():.1e}; "
-                        "it may have a kink or a wrong derivative in the latents"
-                    )
-            z, value, g = trial, new, new_g
+            z, value, g, length = self.accepted(z, value, g, s, decrement, t)
+            before = decrement
+            if length < 1.0:
+                factor = None
         raise ConvergenceError(
             f"{self.name}: the mode was not found in {MOST_STEPS} Newton steps; start closer, or it has no "
             f"mode"
@@ -201,10 +233,14 @@ class Laplace(PickledByCall):
         if not z0.size or not t0.size:
             raise ArgumentError(f"{self.name}: theta or z0 holds no number")
 
-        def energy(z: Any, t: Any, f: Callable, *data: Any) -> Any:
-            return -f(restore(t), z, *data)
+        # places among the data are constants, for those of an argument are hidden from a recording
+        self.places = [d.copy() if is_array(d) and d.dtype.kind in "iu" else None for d in data]
+        places, rest = self.places, (f, *[d for d, k in zip(data, self.places, strict=True) if k is None])
 
-        rest = (f, *data)
+        def energy(z: Any, t: Any, f: Callable, *varying: Any) -> Any:
+            left = iter(varying)
+            return -f(restore(t), z, *[next(left) if d is None else d for d in places])
+
         self.energy, self.rest = energy, rest
         mode = self.mode = LatentMode(self.name, energy, z0, plain_np.asarray(t0, float), rest)
 
@@ -258,6 +294,9 @@ class Laplace(PickledByCall):
                 f"{self.name}: theta differs from that of prepare_laplace in its tree, its shapes or its "
                 f"constants"
             )
+        for d, known in zip(self.given[3], self.places, strict=True):
+            if known is not None and not plain_np.array_equal(d, known):
+                raise ArgumentError(f"{self.name}: integers among the data have changed; prepare it anew")
         z = self.star(t)
         H, a = self.mode.entries(z, t), self.mode.analysis
         try:
@@ -278,6 +317,7 @@ def prepare_laplace(log_joint: Callable, theta: Any, z0: Any, *data: Any) -> Lap
     """Prepare Laplace's method for many parameters: pattern, colours and elimination are found once.
 
     Each call starts at the better one of z0 and the last mode. What log_joint captures counts as constant.
+    Integer arrays among the data must not change; other data are read at each call.
 
     Parameters
     ----------

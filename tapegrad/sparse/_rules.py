@@ -9,6 +9,7 @@ Most operations need no rule of their own, because their batching rule (`Primiti
 meet."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,15 +25,12 @@ Names = Any  # an array of set names, or None
 
 MOST_ZERO_PRODUCTS = 1 << 20  # products of elements up to which single zeros are exploited
 
-RULES: dict[Primitive, Callable] = {}
+RULES: dict[str, Callable] = {}  # by the name of the operation, which may be declared later
 
 
 def dependence_rule(*names: str) -> Callable:
     def declare(f: Callable) -> Callable:
-        for name in names:
-            if name not in PRIMITIVES:
-                raise TypeError(f"there is no operation {name}")
-            RULES[PRIMITIVES[name].prim] = f
+        RULES.update(dict.fromkeys(names, f))
         return f
 
     return declare
@@ -60,9 +58,10 @@ def value_dtype(x: Any) -> str:
 
 @functools.cache
 def rule_of(prim: Primitive) -> Callable:
-    if prim in RULES:
-        return RULES[prim]
     if prim.declared:
+        named = RULES.get(prim.name)
+        if named is not None:
+            return named
         if prim.batch == "elementwise":
             return elementwise_dependence
         if prim.batch == "moves":
@@ -419,6 +418,26 @@ def product_names(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np
     )
     found = found.reshape(*stack, z.shape[-1], len(matrix))
     return found if turned else np.swapaxes(found, -1, -2)
+
+
+@dependence_rule("sparse_product")
+def _sparse_product(c, i, sets, values, out):
+    """Each element depends on the elements of its row of the matrix, and on what these meet."""
+    pattern, to = i.params["pattern"], np.shape(out)
+    rows, cols = (pattern.cols, pattern.rows) if i.params["back"] else (pattern.rows, pattern.cols)
+    met = [s for s in (sets[0], None if sets[1] is None else sets[1][..., cols]) if s is not None]
+    names = np.stack([np.broadcast_to(s, (*to[:-1], rows.size)) for s in met])
+    places = np.arange(math.prod(to)).reshape(to)[..., rows]
+    return c.sets.at_places(np.broadcast_to(places, names.shape), names, math.prod(to)).reshape(to)
+
+
+@dependence_rule("sparse_outer")
+def _sparse_outer(c, i, sets, values, out):
+    pattern = i.params["pattern"]
+    parts = [
+        None if s is None else s[..., at] for s, at in zip(sets, (pattern.rows, pattern.cols), strict=True)
+    ]
+    return elementwise_dependence(c, i, parts, values, out)
 
 
 @dependence_rule("contract")

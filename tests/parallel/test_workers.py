@@ -228,6 +228,41 @@ def test_fit_many(small_parts, pool, tmp_path):
     assert found.report().startswith("3 parts of up to 3 series") and found.series == whole.series
 
 
+def growth(x, a, b):
+    return a * np.exp(b * x)
+
+
+def misfit(p, y):
+    return growth(TIMES, p[0], p[1]) - y
+
+
+TIMES = np.linspace(0.0, 1.0, 9)
+
+
+def same_fits(found, whole):
+    for name in ("x", "cost", "cov", "standard_errors", "active_mask", "converged", "status", "iterations"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12, atol=1e-14)
+
+
+def test_fits_many(small_parts, pool, tmp_path):
+    """Parts of four fits give what one call gives: shared and own data, weights, limits, missing data."""
+    rng = np.random.default_rng(3)
+    Y = growth(TIMES[:, None], 2.0, np.linspace(-1.0, 1.0, 10)) + 0.01 * rng.normal(size=(9, 10))
+    start = np.ones((2, 10))
+    limits = (np.array([0.5, -2.0]), np.stack([np.full(10, 5.0), np.linspace(1.05, 3.0, 10)]))
+    whole = tg.optimize.least_squares_many(misfit, start, Y, bounds=limits, loss="soft_l1")
+    kept = {"client": pool, "store": tmp_path}
+    for _ in range(2):  # the second time from the store
+        found = tg.optimize.least_squares_many(misfit, start, Y, bounds=limits, loss="soft_l1", **kept)
+        same_fits(found, whole)
+    Y[2, 7] = np.nan
+    own = TIMES[:, None] + 0.01 * np.arange(10)
+    for x, sigma in ((TIMES, None), (own, np.linspace(0.1, 0.3, 9)), (TIMES, 0.1 + 0.0 * own), (own, 0.2)):
+        given = dict(sigma=sigma, absolute_sigma=sigma is not None, nan_policy="omit")
+        whole = tg.optimize.curve_fit_many(growth, x, Y, start, **given)
+        same_fits(tg.optimize.curve_fit_many(growth, x, Y, start, client=pool, **given), whole)
+
+
 @pytest.mark.parametrize("method", ["newton", "bfgs"])
 def test_minimize_many(small_parts, threads, method):
     a = np.linspace(0.5, 2.0, 10)

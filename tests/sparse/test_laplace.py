@@ -154,6 +154,56 @@ def test_spatial_field_and_crossed_effects():
         np.testing.assert_allclose(tg.hessian(f)(th), differences(tg.grad(f), th), rtol=1e-8, atol=1e-8)
 
 
+def test_a_field_by_a_sparse_matrix_and_places_among_the_data():
+    """A precision as a sparse matrix keeps the Hessian's pattern; so do indices that are data."""
+    k = 40
+    T = scipy.sparse.diags_array([-np.ones(k - 1), 2 * np.ones(k), -np.ones(k - 1)], offsets=[-1, 0, 1])
+    eye = scipy.sparse.eye_array(k)
+    Q = (scipy.sparse.kron(T, eye) + scipy.sparse.kron(eye, T)).tocsr()
+    unit, at = scipy.sparse.eye_array(k * k).tocsr(), RANDOM.integers(0, k * k, 900)
+    y = RANDOM.poisson(2.0, at.size).astype(float)
+
+    def joint(th, z, y, at):
+        P = np.exp(th[0]) * (Q + np.exp(th[1]) * unit)
+        prior = 0.5 * tg.sparse.cholesky(P).logdet() - 0.5 * z @ (P @ z)
+        return prior + (y * z[at] - np.exp(z[at])).sum() - 0.5 * k * k * LOG2PI
+
+    th = np.array([0.2, -0.3])
+    f = tg.sparse.prepare_laplace(joint, th, np.zeros(k * k), y, at)
+    assert f.mode.plan.pattern.nnz == Q.nnz
+    value, (mode, _) = f(th, has_aux=True)
+    P = np.exp(th[0]) * (Q.toarray() + np.exp(th[1]) * np.eye(k * k))
+    H = P + np.diag(np.bincount(at, np.exp(mode[at]), k * k))
+    expected = 0.5 * np.linalg.slogdet(P)[1] - 0.5 * mode @ P @ mode + (y * mode[at] - np.exp(mode[at])).sum()
+    np.testing.assert_allclose(value, expected - 0.5 * np.linalg.slogdet(H)[1], rtol=1e-12)
+    np.testing.assert_allclose(tg.grad(f)(th), differences(f, th), rtol=1e-8, atol=1e-8)
+    y[:] = y[::-1].copy()  # data are read at each call
+    np.testing.assert_allclose(f(th), tg.laplace(joint, th, np.zeros(k * k), y, at), rtol=1e-12)
+    at[:] = at[::-1].copy()  # but not places, which decide the pattern
+    with pytest.raises(ArgumentError, match="have changed"):
+        f(th)
+
+
+def test_history_does_not_matter():
+    """A factor of the call before serves while it shrinks the steps; the mode does not depend on it."""
+    k = 12
+    y = RANDOM.poisson(2.0, (k, k)).astype(float)
+
+    def joint(th, z, y):
+        q = ((z[1:] - z[:-1]) ** 2).sum() + ((z[:, 1:] - z[:, :-1]) ** 2).sum() + np.exp(th[1]) * (z**2).sum()
+        return (y * z - np.exp(z)).sum() - 0.5 * np.exp(th[0]) * q
+
+    f = tg.sparse.prepare_laplace(joint, np.zeros(2), np.zeros((k, k)), y)
+    assert f.mode.is_filled
+    for th in np.array(
+        [[0.0, 0.0], [0.0, 0.0], [0.01, 0.0], [1.0, -3.0], [4.0, 2.0], [-6.0, -6.0], [0.0, 0.0]]
+    ):
+        value, (mode, _) = f(th, has_aux=True)
+        fresh, (own, _) = tg.laplace(joint, th, np.zeros((k, k)), y, has_aux=True)
+        np.testing.assert_allclose(mode, own, rtol=0, atol=1e-13 * max(1.0, abs(own).max()))
+        np.testing.assert_allclose(value, fresh, rtol=1e-14)
+
+
 def test_trees_shapes_and_samples():
     joint = lambda th, z, y: (
         normal(y - z, np.exp(th["noise"]) + 0 * y) + normal(z - th["mean"][0], 1.0 + 0 * z)

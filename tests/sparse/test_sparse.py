@@ -681,3 +681,48 @@ def test_masks_that_are_written_by_have_both_ways():
     plan = tg.sparse.prepare_jacobian(f, x)
     for point in (x, x[::-1].copy(), x + 1):
         assert np.allclose(plan(point).toarray(), tg.jacobian(f)(point))
+
+
+def test_products_with_sparse_matrices():
+    """The patterns are those of the same products with dense matrices, of each operand and both."""
+    A = scipy.sparse.random_array((7, 5), density=0.3, rng=np.random.default_rng(3), format="csr")
+    at = A.indices, np.repeat(np.arange(7), np.diff(A.indptr))
+    made = lambda v: scipy.sparse.csr_array((v, A.indices, A.indptr), shape=A.shape)
+
+    def dense(v):
+        out = np.zeros((7, 5))
+        out[at[1], at[0]] = v
+        return out
+
+    nnz = A.nnz
+    both = np.arange(1.0, 1 + nnz + 5)
+    for f, g, x in (
+        (lambda x: A @ x, lambda x: A.toarray() @ x, both[:5]),
+        (lambda x: A.T @ x, lambda x: A.T.toarray() @ x, both[:7]),
+        (lambda x: A @ x.reshape(5, 2), lambda x: A.toarray() @ x.reshape(5, 2), both[:10]),
+        (lambda x: made(x[:nnz]) @ x[nnz:], lambda x: dense(x[:nnz]) @ x[nnz:], both),
+        (lambda x: made(x[:nnz]).T @ x[:7], lambda x: dense(x[:nnz]).T @ x[:7], both),
+    ):
+        expected = tg.jacobian(g)(x).reshape(-1, x.size)
+        np.testing.assert_array_equal(tg.sparse.pattern(f, x).toarray(), expected != 0)
+        np.testing.assert_allclose(tg.sparse.jacobian(f, x).toarray(), expected, rtol=1e-13)
+        total = lambda x, f=f: (f(x) ** 3).sum()
+        found = tg.sparse.hessian(total, x)
+        np.testing.assert_allclose(
+            found.toarray(), tg.hessian(lambda x, g=g: (g(x) ** 3).sum())(x), rtol=1e-12
+        )
+        assert (
+            found.nnz <= ((expected != 0).T.astype(int) @ (expected != 0) + (x.size > 10)).astype(bool).sum()
+        )
+
+
+def test_dependence_rules_are_for_operations_that_exist():
+    import tapegrad._scipy.sparse.products as loaded  # noqa: F401 (it declares operations)
+    from tapegrad.ops.declare import PRIMITIVES
+    from tapegrad.sparse._rules import RULES
+
+    assert not set(RULES) - set(PRIMITIVES)
+
+
+def test_a_dense_pattern_is_coloured_at_once():
+    assert len(tg.sparse.coloring(np.ones((1500, 1500)), "star")) == 1500

@@ -259,14 +259,9 @@ NDIMAGE.rule(ndi.grey_erosion)(morphed(-1))
 class Sums(AxisMap):
     """Sums over the places of each region, which may have places in common."""
 
-    def __init__(self, regions: list, n: int):
-        self.n, self.m = n, len(regions)
-        self.rows = (
-            plain_np.concatenate([plain_np.full(len(r), k) for k, r in enumerate(regions)])
-            if regions
-            else plain_np.zeros(0, int)
-        )
-        self.at = plain_np.concatenate(regions) if regions else plain_np.zeros(0, int)
+    def __init__(self, rows: Any, at: Any, m: int, n: int):
+        """Sum k is that of the places at[rows == k] among n, for k < m."""
+        self.rows, self.at, self.m, self.n = rows, at, m, n
 
     def forward(self, x: Any) -> Any:
         return scatter_add(x, self.at, self.rows, self.m)
@@ -299,7 +294,9 @@ def regions_of(x: Any, labels: Any, index: Any) -> tuple:
 
 def region_sums(x: Any, regions: list) -> Any:
     flat = np.reshape(x, -1)
-    return mapped(flat, map=Sums(regions, shape(flat)[0]))
+    rows = plain_np.repeat(plain_np.arange(len(regions)), [len(r) for r in regions])
+    at = plain_np.concatenate(regions) if regions else plain_np.zeros(0, int)
+    return mapped(flat, map=Sums(rows, at, len(regions), shape(flat)[0]))
 
 
 def measure(f: Any) -> Any:

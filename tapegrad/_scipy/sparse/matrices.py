@@ -263,7 +263,8 @@ class SparseMatrix(Carrier):
             return np.sum(values)
         axis = axis % 2
         lines = pattern.cols if axis == 0 else pattern.rows
-        y = mapped(values, map=Sums(groups(lines, self.shape[1 - axis]), len(lines)))
+        at = plain_np.arange(len(lines))
+        y = mapped(values, map=Sums(lines, at, self.shape[1 - axis], len(lines)))
         return (
             np.reshape(y, (1, -1) if axis == 0 else (-1, 1))
             if issubclass(type(self)._theirs, sps.spmatrix)
@@ -537,20 +538,11 @@ def without_duplicates(values: Any, places: Any) -> SparseMatrix:
     unique, which = plain_np.unique(flat, return_inverse=True)
     if len(unique) == len(flat):
         return of_places(values, places)
-    values = mapped(element_or_zero(values, places.data), map=Sums(groups(which, len(unique)), len(flat)))
+    sums = Sums(which, plain_np.arange(len(flat)), len(unique), len(flat))
+    values = mapped(element_or_zero(values, places.data), map=sums)
     count = plain_np.arange(1.0, len(unique) + 1)
     return of_places(
         values, type(places)((count, plain_np.unravel_index(unique, places.shape)), shape=places.shape)
-    )
-
-
-def groups(which: Any, count: int) -> list:
-    """The places of each of 0, .., count - 1 in `which`."""
-    order = plain_np.argsort(which, kind="stable")
-    return (
-        plain_np.split(order, plain_np.cumsum(plain_np.bincount(which, minlength=count))[:-1])
-        if count
-        else []
     )
 
 
