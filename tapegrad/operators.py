@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from ._capture.arrays import acts_as_array
+from ._capture.array_subclasses import is_followed
 from ._capture.dependencies import Environment, Status
 from ._capture.routes import way_to
 from ._core.arrays import copy_with_layout, is_array, is_differentiable, mark_immutable, same_bits, xp_of
@@ -118,7 +118,7 @@ def differs(a: Any, b: Any) -> Any:
 def by_copy(a: Any) -> bool:
     """(Of these arrays a walk compares the layout only.)"""
     return mark_immutable(a) or (
-        a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or acts_as_array(a, type(a)))
+        a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or is_followed(type(a)))
     )
 
 

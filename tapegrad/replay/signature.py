@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._capture.arrays import acts_as_array
+from .._capture.array_subclasses import is_followed
 from .._capture.dependencies import Environment, Status, state, walk_with_names
 from .._capture.objects import restore
 from .._core.arrays import (
@@ -238,4 +238,4 @@ def bits_of(x: Any) -> Any:
 
 def is_input_leaf(x: Any) -> bool:
     """(A masked array is left alone.)"""
-    return x.dtype.kind in "fc" and (not isinstance(x, np.ndarray) or acts_as_array(x, type(x)))
+    return x.dtype.kind in "fc" and (not isinstance(x, np.ndarray) or is_followed(type(x)))
