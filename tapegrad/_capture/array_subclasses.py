@@ -10,6 +10,7 @@ import numpy as np
 
 from .._core.primitive import is_tracked
 from .._core.registry import late
+from .._core.scope import OPEN
 from .._core.variable import SUBARRAYS, Subarray
 from .._dispatch.subarrays import TrackedSubarray
 from .deferred import DEFERRED, SPECIAL, SUBARRAY, without_hooks
@@ -76,6 +77,17 @@ def subarray_class(c: Any) -> Any:
 
 
 late.subarray_class = subarray_class
+
+
+def followed(f: Any) -> Any:
+    """NumPy's Python function with the names that code sees which is followed."""
+    if not OPEN.shadows:
+        return f
+    shadow = OPEN.shadows[-1]
+    return shadow.seen.get(id(f)) or shadow.rebuilt(f, shadow.globals_of(f.__globals__))
+
+
+late.followed = followed
 
 
 def new_subarray_class(c: type) -> Any:

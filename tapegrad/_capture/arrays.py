@@ -102,7 +102,8 @@ class ArrayCapture(Capture):
             return self.leave(x)
         made: Any = object.__new__(array_subclasses.subarray_class(self(x._tg_of if again else type(x))))
         self.remember(x, made)
-        made._array = self(x._array) if again else self.array(x)
+        # past the `__setattr__` of the class
+        object.__setattr__(made, "_array", self(x._array) if again else self.array(x))
         self.attributes_of(x, made)
         return made
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.variable import Subarray
 from .._dispatch.numbers import NUMBER_TYPES
@@ -244,6 +245,7 @@ def shadowed(x: Any, space: Any = None) -> Any:
     return open_[-1](x) if open_ else x
 
 
+late.shadowed = shadowed
 NEAR_FRAMES = 5  # frames of the standard library between
 
 

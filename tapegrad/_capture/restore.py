@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import IMMUTABLE, is_array
+from .._core.arrays import IMMUTABLE, is_array, without_class
 from .._core.errors import DroppedDerivativeError, RouteError
 from .._core.primitive import is_tracked, live
 from .._core.variable import Subarray, Variable, View, bottom
@@ -32,7 +32,7 @@ def write_back(shadow: Any) -> Any:
         if v._trace is not None:
             lost = array
         elif now is not array:
-            array[...] = now
+            without_class(array)[...] = now
     return lost
 
 

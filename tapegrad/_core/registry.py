@@ -32,6 +32,8 @@ GIVEN = {
     "class_meant": ("_capture.type_queries", ("ops.variable_methods",)),
     "subarray_class": ("_capture.array_subclasses", ("ops.variable_methods", "_dispatch.subarrays")),
     "subarray_over": ("_dispatch.subarrays", ("ops.variable_methods",)),
+    "shadowed": ("_capture.builtin", ("numpy",)),
+    "followed": ("_capture.array_subclasses", ("_dispatch.subarrays",)),
     "gradient": ("_transforms.tape", ("ops.variable_methods",)),
     "backward": ("_transforms.tape", ("ops.variable_methods",)),
 }

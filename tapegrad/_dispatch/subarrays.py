@@ -8,30 +8,61 @@ tracked array.
 Which results are of the subclass is not listed here. NumPy is asked, with an array of `Probe`."""
 
 import operator
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array
+from .._core.arrays import address, is_array
 from .._core.errors import ArgumentError, DroppedDerivativeError
 from .._core.primitive import is_subarray, is_tracked, layout_of, values_of
 from .._core.registry import late
 from .._core.trees import nested
 from .._core.variable import HANDLES, PlainSubarray, Subarray, Variable, variable
 from ..ops.protocols import call
-from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS
+from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, asks_attribute
 
 
 class Probe(np.ndarray):
     """An array of a subclass that changes nothing."""
 
     def __array_wrap__(self, array, context=None, return_scalar=False):
-        return array.view(WrappedProbe)
+        ASKED.names.add("__array_ufunc__")
+        new: Any = array.view(WrappedProbe)
+        new.context = context
+        return new
+
+
+ASKED = threading.local()  # `names`: the methods that NumPy has called of probes
+
+
+def recorded(name: str) -> Callable:
+    f = getattr(np.ndarray, name)
+
+    def method(x, *args, **kwargs):
+        ASKED.names.add(name)
+        return f(x, *args, **kwargs)
+
+    return method
+
+
+# NumPy asks an array of these as C code does
+OF_EVERY_ARRAY = frozenset(
+    "__new__ __getattribute__ __class_getitem__ __reduce__ __reduce_ex__ __setstate__ __dlpack__ "
+    "__dlpack_device__ __array_namespace__ __buffer__ __repr__ __str__ __hash__".split()
+)
+for _name, _member in vars(np.ndarray).items():
+    if callable(_member) and not _name.startswith("__array_") and _name not in OF_EVERY_ARRAY:
+        setattr(Probe, _name, recorded(_name))
 
 
 class WrappedProbe(Probe):
-    """The result of a function that asks its argument to wrap what it gives."""
+    """The result of a function that asks its argument to wrap what it gives. `context`: the ufunc and its
+    operands, if it was a call of one."""
+
+    context: Any = None
 
 
 @nested
@@ -48,8 +79,8 @@ def probe_of(x: Any) -> Any:
 
 def subarray_over(kind: type, x: Any, template: Any) -> Any:
     """A new subarray of a class for an array, which is a view or copy of `template`."""
-    new: Any = object.__new__(kind)
-    new._array = x if is_array(layout_of(x)) else call(np.reshape, (x, ()), {})
+    new: Any = object.__new__(late.subarray_class(kind))
+    object.__setattr__(new, "_array", x if is_array(layout_of(x)) else call(np.reshape, (x, ()), {}))
     new.__array_finalize__(template)
     return new
 
@@ -65,12 +96,21 @@ def own_method(x: Any, name: str) -> bool:
 vars_of = type.__dict__["__dict__"].__get__
 
 
-def as_numpy_gives(x: Any, f: Callable, y: Any, args: tuple, kwargs: dict) -> Any:
+def as_numpy_gives(x: Any, f: Any, y: Any, args: tuple, kwargs: dict) -> Any:
     """The result y of f(*args, **kwargs), of the class of the subarray x where NumPy's is of the subclass."""
     if type(y) not in HANDLES and not is_array(y) and type(y) not in (tuple, list):
         return y
+    ASKED.names = set()
     with np.errstate(all="ignore"):
-        like = f(*probe_of(args), **probe_of(kwargs))
+        probes = probe_of(args)
+        like = f(*probes, **probe_of(kwargs))
+    if isinstance(like, WrappedProbe) and like.context is not None:
+        known = {id(p): v for p, v in zip(probes, args, strict=True)}
+        ufunc, operands, _ = like.context
+        if all([id(v) in known or not isinstance(v, Probe) for v in operands]):
+            return ufunc(*[known.get(id(v), v) for v in operands])
+    if written_in_python(f) and any([own_method(x, name) for name in ASKED.names]):
+        return late.followed(f._implementation)(*args, **kwargs)
     return of_class(x, y, like)
 
 
@@ -121,8 +161,13 @@ def reduction_of(ufunc: np.ufunc, method: str) -> Callable:
 
 def by_methods(f: Any) -> bool:
     """Does NumPy's Python function call the method of its argument?"""
-    code = getattr(getattr(f, "_implementation", None), "__code__", None)
-    return f in MEANS or (code is not None and not DELEGATES.isdisjoint(code.co_names))
+    return f in MEANS or (
+        written_in_python(f) and not DELEGATES.isdisjoint(f._implementation.__code__.co_names)
+    )
+
+
+def written_in_python(f: Any) -> bool:
+    return hasattr(getattr(f, "_implementation", None), "__code__")
 
 
 MEANS = (np.mean, np.var, np.std)
@@ -188,7 +233,7 @@ class TrackedSubarray(Subarray):
     def __array_function__(self, f, types, args, kwargs):
         f = getattr(f, "__wrapped__", f) if not hasattr(f, "_implementation") else f
         if by_methods(f):
-            return f._implementation(*args, **kwargs)
+            return late.followed(f._implementation)(*args, **kwargs)
         y = f(*array_of(args), **array_of(kwargs))
         out = kwargs.get("out")
         return as_numpy_gives(self, f, y, args, kwargs) if out is None else out
@@ -197,9 +242,17 @@ class TrackedSubarray(Subarray):
         if is_tracked(self._array):
             raise DroppedDerivativeError(
                 f"an array of {type(self)._tg_of.__name__}, whose values are tracked, met compiled code, "
-                "which would drop its derivative in silence; give it numpy.asarray(x), or write tapegrad.value(x)"
+                "which would drop its derivative in silence; give it "
+                "numpy.asarray(x), or write tapegrad.value(x)"
             )
         return np.array(values_of(self._array), dtype=dtype, copy=copy)
+
+    @property
+    def __array_interface__(self):
+        """The place of the data, which code that is followed may compare. C code finds no interface."""
+        if not asks_attribute(sys._getframe(1)):
+            raise AttributeError("__array_interface__")
+        return {"data": (address(layout_of(self._array)), False)}
 
     def __getitem__(self, at):
         y = self._array[array_of(at)]

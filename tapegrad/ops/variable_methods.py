@@ -200,8 +200,7 @@ def _class_of(x):
 
     Where code that is followed writes `x.__class__`, it is what this class is called there."""
     kind = shown_class(type(layout_source(x)))
-    frame = sys._getframe(2)
-    if type(frame.f_globals) is not dict and frame.f_code.co_code[frame.f_lasti] in LOADS:
+    if asks_attribute(sys._getframe(2)):
         return late.class_meant(kind)
     if is_plain_number(x):
         return complex if issubclass(kind, complex) else float
@@ -209,6 +208,13 @@ def _class_of(x):
 
 
 late.class_of = _class_of
+
+
+def asks_attribute(frame: Any) -> bool:
+    """Is this a frame of code that is followed, at an attribute that it names?"""
+    return type(frame.f_globals) is not dict and frame.f_code.co_code[frame.f_lasti] in LOADS
+
+
 LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 
 
@@ -226,11 +232,21 @@ def _shape(x):
 
 
 def _set_shape(x, to):
-    """Accept the present shape only; another shape would change it for all holders of x."""
+    """The handle gets another shape. Others that look at its memory by the old one forbid it."""
     if not is_array(layout_source(x)):
         raise AttributeError("attribute 'shape' of 'numpy.generic' objects is not writable")
-    if np.empty(_shape(x), bool).reshape(to).shape != _shape(x):
-        raise ArgumentError("x.shape = s: the shape of a tracked Variable stays; write x = x.reshape(s)")
+    there = np.empty(_shape(x), bool).reshape(to).shape
+    if there == _shape(x):
+        return
+    if type(x) is not View and hasattr(x, "_version"):
+        raise ArgumentError("x.shape = s: x is captured, written or has views; write x = x.reshape(s)")
+    if type(x) is View:
+        y: Any = views.reshape(x, there, copy=False)
+        x._base, x._path, x._seen = y._base, y._path, -1
+    else:
+        y = s.reshape(s.copy(x, "C"), to=there)
+        x._value, x._trace, x._slot = y._value, y._trace, y._slot
+        x._saved = True
 
 
 def _dtype(x):

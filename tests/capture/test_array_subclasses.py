@@ -224,6 +224,25 @@ def test_the_ufuncs_of_a_unit():
         tg.grad(lambda x: np.asarray((x * 1.0).view(Metres) + x).sum())(X)
 
 
+def test_a_shape_that_is_set():
+    def f(x):
+        y = x * 2.0
+        y.shape = 2, 2
+        part = x[1:4][:2]
+        part.shape = (2, 1)
+        part *= 3.0
+        x = x * 1.0
+        x.shape = (4, -1)
+        return (y[0] * y[1]).sum() * x[0, 0] + x.sum() + part.sum()
+
+    slopes = [(f(X + 1e-6 * e) - f(X - 1e-6 * e)) / 2e-6 for e in np.eye(4)]
+    np.testing.assert_allclose(tg.grad(f)(X), slopes, rtol=1e-7)
+    np.testing.assert_allclose(tg.jvp(f, (X,), (np.ones(4),))[1], np.sum(slopes), rtol=1e-7)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([X, X]))[1], slopes, rtol=1e-7)
+    with pytest.raises(tg.errors.ArgumentError, match="reshape"):
+        tg.grad(lambda x: (setattr(HELD, "shape", (2, 2)), np.sum(x))[1])(X)
+
+
 def test_numbers():
     class Percent(np.ndarray):
         def __float__(self):
