@@ -1,7 +1,7 @@
 """Stand-ins for the user's CuPy kernels inside a transform.
 
-CuPy runs them on plain arrays. On tracked arrays they have no derivative rule, and raise an error with
-a remedy."""
+CuPy runs them on plain arrays. On tracked arrays their CUDA C is read as a loop program, which has
+derivatives. What cannot be read raises an error with a remedy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +9,23 @@ from typing import Any
 from .._core.errors import NoRuleError
 from .._core.lent_memory import lend
 from .._core.primitive import any_tracked, holds_variable
+from .._core.registry import load
 
 ARRAYS = "write it with cupy's functions, or the function of one element with tapegrad.kernels.map"
 RAW = "declare it with tapegrad.kernels.raw, which takes the kernel of its derivative too"
+
+
+class NoSource(Exception):
+    """A kernel that cannot be read; the message may say why."""
+
+
+def read_kernel(module: str, name: str, *args: Any) -> Any:
+    """Call a function of a module of `loops.cuda_c`."""
+    kernels = load(f"tapegrad.loops.cuda_c.{module}")
+    try:
+        return getattr(kernels, name)(*args)
+    except kernels.LoopRefused as error:
+        raise NoSource(str(error)) from error
 
 
 class Kernel:
@@ -28,15 +42,22 @@ class Kernel:
         return cls(kernel)
 
     def __call__(self, *args, **kwargs):
-        if any_tracked((args, kwargs)):
+        if not any_tracked((args, kwargs)):
+            return self._kernel(*lend(args), **lend(kwargs))
+        try:
+            return self._differentiated(*args, **kwargs)
+        except NoSource as error:
             kind = type(self._kernel).__name__.removeprefix("_")
             name = getattr(self._kernel, "name", None) or getattr(self._kernel, "__name__", "")
             raise NoRuleError(
-                f"{kind} {name}: a kernel of CuPy's has no derivative of its own; {self.instead}, or give "
-                f"it one with "
-                "tapegrad.rule(kernel, vjp=...), or pass tapegrad.value(x)"
-            )
-        return self._kernel(*lend(args), **lend(kwargs))
+                f"{kind} {name}: {error or 'a kernel of this kind has no derivative of its own'}; "
+                f"{self.instead}, or give it one with tapegrad.rule(kernel, vjp=...), "
+                "or pass tapegrad.value(x)"
+            ) from error
+
+    def _differentiated(self, *args: Any, **kwargs: Any) -> Any:
+        """The call with tracked arrays."""
+        raise NoSource
 
     def __getattr__(self, name):
         return getattr(self._kernel, name)
@@ -45,22 +66,51 @@ class Kernel:
         return repr(self._kernel)
 
 
+class ElementwiseKernelFace(Kernel):
+    def _differentiated(self, *args: Any, size: Any = None, stream: Any = None, block_size: int = 0) -> Any:
+        return read_kernel("element_kernels", "call_elementwise_kernel", self._kernel, args, size)
+
+
 class ReductionKernelFace(Kernel):
     instead = "write it as a map and a sum with cupy's functions (or sum, prod, min, max, logsumexp)"
 
+    def _differentiated(
+        self, *args: Any, out: Any = None, axis: Any = None, keepdims: bool = False, stream: Any = None
+    ) -> Any:
+        return read_kernel(
+            "element_kernels", "call_reduction_kernel", self._kernel, args, out, axis, keepdims
+        )
+
 
 class RawKernelFace(Kernel):
+    """`source`: (text, name of the kernel, options)."""
+
     instead = RAW
+
+    def __init__(self, kernel: Any, source: tuple | None = None):
+        Kernel.__init__(self, kernel)
+        self._source = source
+
+    def _differentiated(self, grid: Any, block: Any, args: Any, shared_mem: int = 0, **further: Any) -> None:
+        k = self._kernel
+        text, name, options = self._source or (k.code, k.name, tuple(k.options))
+        if text is None:
+            raise NoSource("its source is in a file")
+        read_kernel("kernels", "launch_raw_kernel", text, name, options, grid, block, args, shared_mem)
 
 
 class JitKernel(RawKernelFace):
+    def _differentiated(self, *args: Any, **further: Any) -> None:
+        raise NoSource
+
     def __getitem__(self, sizes):
         return lambda *args, **kwargs: self(*sizes, args, **kwargs)
 
 
 class RawModule(RawKernelFace):
     def get_function(self, name):
-        return RawKernelFace(self._kernel.get_function(name))
+        k = self._kernel
+        return RawKernelFace(k.get_function(name), (k.code, name, tuple(k.options)))
 
 
 class FusedFunction(Kernel):
@@ -80,7 +130,7 @@ class FusedFunction(Kernel):
 
 
 KINDS = {
-    "ElementwiseKernel": Kernel, "vectorize": Kernel, "GeneralizedUFunc": Kernel,
+    "ElementwiseKernel": ElementwiseKernelFace, "vectorize": Kernel, "GeneralizedUFunc": Kernel,
     "ReductionKernel": ReductionKernelFace,
     "RawKernel": RawKernelFace,
     "RawModule": RawModule, "_JitRawKernel": JitKernel, "Fusion": FusedFunction,

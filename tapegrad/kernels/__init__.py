@@ -9,10 +9,11 @@ from .generated.kernel import likelihood as likelihood
 from .generated.kernel import recursion as recursion
 from .generated.map import map_ as map
 from .raw_code.kernel import raw as raw
+from .raw_code.sources import source as source
 from .trace.loops import loop as loop
 from .trace.loops import while_loop as while_loop
 
-__all__ = ["emit_cuda", "likelihood", "loop", "map", "raw", "recursion", "while_loop"]
+__all__ = ["emit_cuda", "likelihood", "loop", "map", "raw", "recursion", "source", "while_loop"]
 
 
 def __getattr__(name: str):

@@ -1,7 +1,8 @@
-"""Functions with loops that Numba compiles, and kernels of numba.cuda, differentiated as they stand.
+"""Functions with loops that Numba compiles, kernels of numba.cuda and kernels in CUDA C, differentiated as
+they stand.
 
-In a function that is differentiated, a call of such a function, or a launch of a kernel on NumPy arrays, is
-one operation. `source` shows what it does, `check` compares its derivatives."""
+In a function that is differentiated, a call of such a function, or a launch of a kernel, is one operation.
+`source` shows what it does, `check` compares its derivatives."""
 
 from .inspection import check, source
 

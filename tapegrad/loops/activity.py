@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .program import FLOATS, Allocate, Block, Compute, If, Load, Loop, LoopProgram, Pop, Push, Store
+from .program import FLOATS, Allocate, Barrier, Block, Compute, If, Load, Loop, LoopProgram, Pop, Push, Store
 from .scalars import passes
 
 
@@ -50,6 +50,8 @@ def is_touched(s: Any, active: set) -> bool:
     """Does the adjoint of this statement do anything?"""
     if isinstance(s, (Store, Allocate, Push)):
         return (s.stack if isinstance(s, Push) else s.array) in active
+    if isinstance(s, Barrier):
+        return True
     return any(v in active for v in s.outs) or any(
         is_touched(t, active) for b in s.blocks for t in b.statements
     )

@@ -4,6 +4,7 @@ Loops run backwards. A load becomes an accumulation into the cotangent of its ar
 cotangent of its element and clears it. A long loop of loops is swept in segments: the forward sweep keeps the
 state at the beginning of each segment, and the backward sweep runs a segment again before it sweeps it."""
 
+from dataclasses import replace
 from typing import Any
 
 from .activity import is_touched
@@ -11,6 +12,7 @@ from .program import (
     FLOATS,
     Accumulate,
     Allocate,
+    Barrier,
     Block,
     Compute,
     For,
@@ -26,8 +28,10 @@ from .program import (
     Store,
     captured,
     copied,
+    duplicate,
     literal,
     pruned,
+    stacks_of,
 )
 from .saved import SavedValues
 from .scalars import BOUNDED, passes, pull, write
@@ -39,8 +43,8 @@ def adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
 
     Its parameters are those of p; then, for each active array (`derived["shadows"]`), its cotangent at the
     end;
-    then those of the scalars that p yields (floats only).  Its results are the cotangents of the active arrays at
-    the beginning, then those of the active scalars."""
+    then those of the scalars that p yields (floats only).  Its results are the cotangents of the active
+    arrays at the beginning, then those of the active scalars."""
     return AdjointWriter(p, wrt).made
 
 
@@ -64,6 +68,9 @@ class AdjointWriter:
         seeds = [Scalar(y.type, "seed") for y in p.body.yields if y.type in FLOATS]
         forward, start = dict(m), self.w.block
         self.forward(p.body, forward, True)
+        heights = LoopProgram(
+            p.name + "_heights", [], Block(list(start.statements)), [], p.file, {}, p.launch
+        )
         m.update({s.array: forward[s.array] for s in p.body.statements if isinstance(s, Allocate)})
         bars: dict = {}
         for y, seed in zip([y for y in p.body.yields if y.type in FLOATS], seeds, strict=True):
@@ -72,9 +79,12 @@ class AdjointWriter:
         start.yields = [bars.get(q) or literal(0, q.type) for q in starts if isinstance(q, Scalar)]
         params = [m[q] for q in p.params] + [self.bars[a] for a in shadows] + seeds
         outs = [self.bars[a] for a in shadows if a in starts]
-        self.made = pruned(
-            LoopProgram(p.name + "_adjoint", params, start, outs, p.file, {"shadows": shadows})
-        )
+        derived = {"shadows": shadows, "of": p, "twins": {bar: x for x, bar in self.stacks.items()}}
+        if p.launch is not None:
+            # the programs that tell how high the stacks are that the forward sweep fills
+            made: Any = [x for x in stacks_of(heights) if x not in stacks_of(p)]
+            derived["heights"] = pruned(duplicate(replace(heights, params=params, outs=made)))
+        self.made = pruned(LoopProgram(p.name + "_adjoint", params, start, outs, p.file, derived, p.launch))
 
     # --- forwards ---
 
@@ -175,7 +185,10 @@ class AdjointWriter:
             w.put(copied(s, m, lambda *_: Block()))
         for s in self.plan.arrays.get(block, ()):
             self.bars[s.array] = w.allocate(
-                s.array.type, [m.get(n, n) for n in s.array.shape], s.array.name + "_bar"
+                s.array.type,
+                [m.get(n, n) for n in s.array.shape],
+                s.array.name + "_bar",
+                s.array.shared,
             )
         for s in reversed(block.statements):
             if is_touched(s, self.active):
@@ -205,8 +218,8 @@ class AdjointWriter:
                 self.loop(s, m, bars)
             case If():
                 self.branch(s, m, bars)
-            case Allocate():
-                pass
+            case Barrier():
+                w.put(Barrier())
 
     def bar_stack(self, stack: LoopStack) -> LoopStack:
         return self.stacks.setdefault(stack, LoopStack(stack.type))

@@ -196,11 +196,14 @@ def source(f: Any, *args: Any, derivative: str | None = None, launch: tuple | No
     def total(x0):
     """
     p, _ = program_of(f, args, launch)
-    if derivative is not None:
-        if derivative not in DERIVATIVES:
-            raise ArgumentError(f"derivative={derivative!r}: it is 'adjoint', 'tangent' or None")
-        p = DERIVATIVES[derivative](p, floats(p))
-    return "\n".join(ProgramPrinter(p).lines) + "\n"
+    return "\n".join(ProgramPrinter(derivative_of(p, derivative)).lines) + "\n"
+
+
+def derivative_of(p: LoopProgram, derivative: str | None, wrt: tuple | None = None) -> LoopProgram:
+    """The program of a derivative by all real parameters, or by these."""
+    if derivative is not None and derivative not in DERIVATIVES:
+        raise ArgumentError(f"derivative={derivative!r}: it is 'adjoint', 'tangent' or None")
+    return p if derivative is None else DERIVATIVES[derivative](p, floats(p) if wrt is None else wrt)
 
 
 def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, seed: int = 0) -> list[str]:

@@ -1,6 +1,7 @@
 """Kernels of numba.cuda as loop programs: blocks and threads are loops, in order."""
 
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +9,8 @@ from .numba_front import FrameWriter, whole
 from .numba_ir import kind_of
 from .program import Barrier, Block, LoopProgram, LoopRefused, Scalar, Store, pruned, walk
 from .threads import split_threads
-from .views import Known, TupleMembers
-from .writer import ONE, ZERO, NameScope
+from .views import Known, Ranges, TupleMembers
+from .writer import ONE, ZERO, NameScope, ProgramWriter
 
 AXES = "zyx"
 SIZES = ("gridDim", "blockDim")
@@ -76,9 +77,7 @@ class KernelFrame(FrameWriter):
             kind = kind_of(self.type_of(t).dtype)
             if kind is None or any(not isinstance(n, Scalar) or not n.number for n in shape):
                 raise self.refuse(f"{f.path} of this shape or type")
-            array = w.allocate(kind, shape, f.path.partition(".")[0])
-            if f.path == "shared.array":
-                self.source.shared.add(array)
+            array = w.allocate(kind, shape, f.path.partition(".")[0], f.path == "shared.array")
             return whole(array, frozenset((f"array{next(self.source.made)}",)))
         if f.path in ("atomic.add", "atomic.sub"):
             view = self.ranges.indexed(args[0], self.at(args[1]))
@@ -96,30 +95,32 @@ class KernelFrame(FrameWriter):
 
     def launched(self) -> None:
         """The blocks of the grid, each with its threads."""
-        w, special = self.w, self.source.special
+        run = super().run
+        write_grid(self.w, self.typed.name, self.source.special, self.ranges, lambda: run())
 
-        def block(found: tuple) -> None:
-            if len(found) < 3:
-                w.loop(lambda i: block((*found, i)), (), (ZERO, special[f"gridDim.{AXES[len(found)]}"], ONE))
-                return
-            index = tuple([Scalar("i8", f"thread_{axis}") for axis in AXES])
-            for k, axis in enumerate(AXES):
-                special[f"blockIdx.{axis}"], special[f"threadIdx.{axis}"] = found[k], index[k]
-                self.ranges.least.update({found[k]: 0, index[k]: 0})
-            body = Block()
-            self.source.shared = set()
-            w.scoped(body, NameScope(w.scope), lambda: super(KernelFrame, self).run())
-            given = [
-                s.array
-                for s in walk(w.resolve(body))
-                if isinstance(s, Store) and s.array not in self.source.shared
-            ]
-            body = pruned(LoopProgram(self.typed.name, [], body, given)).body
-            split_threads(
-                w, body, index, tuple([special[f"blockDim.{axis}"] for axis in AXES]), self.source.shared
-            )
 
-        block(())
+def write_grid(
+    w: ProgramWriter, name: str, special: dict[str, Scalar], ranges: Ranges, run: Callable
+) -> None:
+    """The blocks of the grid as loops, each with its threads, which all do what `run` writes.
+
+    `special` holds the sizes of the launch, and gets the indices of block and thread."""
+
+    def block(found: tuple) -> None:
+        if len(found) < 3:
+            w.loop(lambda i: block((*found, i)), (), (ZERO, special[f"gridDim.{AXES[len(found)]}"], ONE))
+            return
+        index = tuple([Scalar("i8", f"thread_{axis}") for axis in AXES])
+        for k, axis in enumerate(AXES):
+            special[f"blockIdx.{axis}"], special[f"threadIdx.{axis}"] = found[k], index[k]
+            ranges.least.update({found[k]: 0, index[k]: 0})
+        body = Block()
+        w.scoped(body, NameScope(w.scope), run)
+        given = [s.array for s in walk(w.resolve(body)) if isinstance(s, Store) and not s.array.shared]
+        body = pruned(LoopProgram(name, [], body, given)).body
+        split_threads(w, body, index, tuple([special[f"blockDim.{axis}"] for axis in AXES]))
+
+    block(())
 
 
 def launch_sizes(launch: Any) -> list[int]:

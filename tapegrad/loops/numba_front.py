@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.special
 
-from .control_flow import ControlFlow
 from .numba_ir import TypedFunction, is_array_type, kind_of
 from .program import FLOATS, LoopArray, LoopRefused, Scalar, literal
-from .scalars import expansion, write
+from .scalar_frame import MATHS, ScalarFrame
 from .views import ArrayView, Known, Range, Ranges, Slice, TupleMembers
 from .writer import ONE, ZERO, ProgramWriter
 
@@ -25,13 +23,6 @@ BINARY = {
 OPERATORS = {getattr(operator, prefix + k.rstrip("_")if prefix else k): v for k,
 v in BINARY.items() for prefix in ("", "i")
              if hasattr(operator, prefix + k.rstrip("_") if prefix else k)}  # fmt: skip
-MATHS = {
-    "pow": np.power, "fabs": np.absolute, "atan": np.arctan, "atan2": np.arctan2, "asin": np.arcsin,
-    "acos": np.arccos, "asinh": np.arcsinh,
-    "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "erfc": scipy.special.erfc,
-    "lgamma": scipy.special.gammaln,
-    "gamma": scipy.special.gamma,
-}  # fmt: skip
 CASTS = {
     float: "f8", int: "i8", bool: "b1", np.float64: "f8", np.float32: "f4", np.int64: "i8", np.intp: "i8",
     np.int32: "i8", np.bool_: "b1"
@@ -44,22 +35,20 @@ NEW_ARRAYS = {
     np.empty_like: 0.0,
     np.ones_like: 1.0,
 }
-MOST_POWER = 64
 WHICH = " which"
 
 
 class FunctionSource:
     """What all frames of one program share.
 
-    `classes` are sets of origins of arrays; a name may stand for any array of a class.  These arrays are then layers
-    of one."""
+    `classes` are sets of origins of arrays; a name may stand for any array of a class.  These arrays are then
+    layers of one."""
 
     def __init__(self, classes: tuple):
         self.w = ProgramWriter()
         self.classes = classes
         self.layers: dict = {}  # class -> (its array, origin -> number)
         self.special: dict[str, Scalar] = {}  # of a kernel: threadIdx.x and others
-        self.shared: set = set()  # arrays that the threads of a block share
         self.ranges = Ranges(self.w)
         self.numbers = itertools.count()
         self.regions = [0]
@@ -99,7 +88,7 @@ class FunctionSource:
         return view
 
 
-class FrameWriter(ControlFlow):
+class FrameWriter(ScalarFrame):
     """One call of a function: its statements, with its names."""
 
     def __init__(self, source: FunctionSource, typed: TypedFunction, args: tuple, callers: tuple = ()):
@@ -344,65 +333,6 @@ class FrameWriter(ControlFlow):
         return view
 
     # --- expressions ---
-
-    def apply(self, f: Any, x: tuple, kind: str) -> Scalar:
-        """A function of NumPy's, or an operation of the program's, on numbers."""
-        w = self.w
-        if isinstance(f, str):
-            if f in ("lt", "le", "gt", "ge", "eq", "ne"):
-                common = (
-                    "f8"
-                    if "f8" in [v.type for v in x] or {v.type for v in x} == {"f4", "i8"}
-                    else max((v.type for v in x), key="b1 i8 f4 f8".find)
-                )
-                x = tuple([w.cast(v, "i8" if common == "b1" else common) for v in x])
-            return self.learned(f, x)
-        if kind in ("i8", "b1"):
-            return self.integers(f, tuple([w.cast(v, "i8") for v in x]))
-        if (
-            f is np.power
-            and x[1].number is not None
-            and x[1].number == int(x[1].number)
-            and abs(x[1].number) <= MOST_POWER
-        ):
-            return self.power(w.cast(x[0], kind), int(x[1].number))
-        x = tuple([w.cast(v, kind) for v in x])
-        direct = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.true_divide: "div"}.get(f)
-        if direct is not None:
-            return w.compute(direct, *x)
-        recipe = expansion(f, len(x))
-        if recipe is None:
-            raise self.refuse(f"{getattr(f, '__name__', f)} has no derivative in loop programs")
-        return write(w, recipe, x, kind)
-
-    def power(self, x: Scalar, n: int) -> Scalar:
-        w = self.w
-        if n <= 0:
-            one = literal(1.0, x.type)
-            return one if n == 0 else w.compute("div", one, self.power(x, -n))
-        if n == 1:
-            return x
-        half = self.power(x, n // 2)
-        square = w.compute("mul", half, half)
-        return w.compute("mul", square, x) if n % 2 else square
-
-    def learned(self, op: str, x: tuple) -> Scalar:
-        out = self.w.compute(op, *x)
-        self.ranges.learn(out, op, x)
-        return out
-
-    def integers(self, f: Any, x: tuple) -> Scalar:
-        name = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.floor_divide: "floordiv",
-        np.remainder: "mod", np.absolute: "abs",
-                np.negative: "neg"}.get(f)  # fmt: skip
-        if f is np.power and x[1].number is not None and 0 <= x[1].number <= MOST_POWER:
-            made = ONE
-            for _ in range(x[1].number):
-                made = self.learned("mul", (made, x[0]))
-            return made
-        if name is None:
-            raise self.refuse(f"{getattr(f, '__name__', f)} of integers")
-        return self.learned(name, x)
 
     def elementwise(self, f: Any, operands: tuple, target: Any) -> Any:
         """f of numbers, or of arrays element by element."""

@@ -7,7 +7,17 @@ from typing import Any
 from .numba_device import AXES, SIZES, KernelFrame
 from .numba_front import FrameWriter, FunctionSource, whole
 from .numba_ir import TypedFunction
-from .program import Block, LoopArray, LoopProgram, LoopRefused, Scalar, copied, pruned, verified, written
+from .program import (
+    Block,
+    LoopArray,
+    LoopProgram,
+    LoopRefused,
+    Scalar,
+    duplicate,
+    pruned,
+    verified,
+    written,
+)
 from .views import ArrayView, Known, TupleMembers
 from .writer import Rebound
 
@@ -103,15 +113,3 @@ class NumbaProgram:
                 self.returned.append((out, x.shape))
                 return "new", len(self.returned) - 1
         raise frame.refuse("a result that is no number, no new array and no argument")
-
-
-def duplicate(p: LoopProgram) -> LoopProgram:
-    """A copy that shares nothing but its parameters."""
-    new: dict = {}
-
-    def inner(_: Any, block: Block) -> Block:
-        made = Block([copied(s, new, inner) for s in block.statements])
-        made.yields = [new.get(y, y) for y in block.yields]
-        return made
-
-    return LoopProgram(p.name, p.params, inner(None, p.body), p.outs, p.file)

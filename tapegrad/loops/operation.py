@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .._core.arrays import may_share_memory
+from .._core.arrays import may_share_memory, xp_of
 from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import Primitive, bind, layout_of, values_of
 from .._core.variable import Variable, View
@@ -59,7 +59,7 @@ class LoopOperation:
     def derived(self, make: Callable, wrt: tuple) -> "LoopOperation":
         key = make.__name__, wrt
         if key not in self.p.derived:
-            self.p.derived[key] = LoopOperation(verified(make(self.p, wrt)))
+            self.p.derived[key] = type(self)(verified(make(self.p, wrt)))
         return self.p.derived[key]
 
     def push(self, t: Any, out: Any, *args: Any) -> tuple:
@@ -76,7 +76,10 @@ class LoopOperation:
         tangents = [next(got) if a in active else None for a in p.outs]
         tangents += [next(got) if y.type in FLOATS else None for y in p.body.yields]
         return tuple(
-            [np.zeros(shape(o), dtype(o)) if d is None else d for d, o in zip(tangents, out, strict=True)]
+            [
+                xp_of(layout_of(o)).zeros(shape(o), dtype(o)) if d is None else d
+                for d, o in zip(tangents, out, strict=True)
+            ]
         )
 
     def pull(self, g: Any, out: Any, need: Any, *args: Any) -> tuple:
@@ -99,8 +102,8 @@ class LoopOperation:
         return tuple([found.get(k) for k in range(len(args))])
 
 
-def zeros(q: Any, x: Any) -> np.ndarray:
-    return np.zeros(shape(x), DTYPES[q.type])
+def zeros(q: Any, x: Any) -> Any:
+    return xp_of(layout_of(x)).zeros(shape(x), DTYPES[q.type])
 
 
 # --- calls of functions of Numba's ---

@@ -10,7 +10,7 @@ Types are "f8", "f4", "i8" and "b1". The operations on floats are those of the g
 (`kernels.graph.nodes.OPERATIONS`), with their derivatives; further ones act on integers and booleans."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._core.errors import KernelError
@@ -36,12 +36,14 @@ def literal(number: Any, type: str) -> Scalar:
 
 
 class LoopArray:
-    """Memory of this type, in C order; its shape consists of scalars."""
+    """Memory of this type, in C order; its shape consists of scalars.
 
-    __slots__ = ("name", "shape", "type")
+    The threads of a block have one `shared` array."""
 
-    def __init__(self, type: str, shape: Iterable[Scalar], name: str = ""):
-        self.type, self.shape, self.name = type, tuple(shape), name
+    __slots__ = ("name", "shape", "shared", "type")
+
+    def __init__(self, type: str, shape: Iterable[Scalar], name: str = "", shared: bool = False):
+        self.type, self.shape, self.name, self.shared = type, tuple(shape), name, shared
 
 
 class LoopStack:
@@ -187,10 +189,29 @@ class LoopProgram:
     outs: list[LoopArray]
     file: str = ""
     derived: dict = field(default_factory=dict)  # its derivatives and its code, once made
+    launch: int | None = (
+        None  # what one thread of a kernel does: its parameters from here on are the launch's
+    )
 
     @property
     def arrays(self) -> list[LoopArray]:
         return [p for p in self.params if isinstance(p, LoopArray)]
+
+
+def duplicate(p: LoopProgram) -> LoopProgram:
+    """A copy that shares nothing but its parameters and stacks."""
+    new: dict = {}
+
+    def inner(_: Any, block: Block) -> Block:
+        made = Block([copied(s, new, inner) for s in block.statements])
+        made.yields = [new.get(y, y) for y in block.yields]
+        return made
+
+    return replace(p, body=inner(None, p.body), derived={})
+
+
+def stacks_of(p: LoopProgram) -> list[LoopStack]:
+    return list(dict.fromkeys(s.stack for s in walk(p.body) if isinstance(s, (Push, Pop))))
 
 
 def walk(block: Block) -> Iterator[Any]:
@@ -263,7 +284,7 @@ def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
         case Pop():
             return Pop(fresh(s.out), m(s.stack), line=s.line)
         case Allocate():
-            new[s.array] = LoopArray(s.array.type, ms(s.array.shape), s.array.name)
+            new[s.array] = LoopArray(s.array.type, ms(s.array.shape), s.array.name, s.array.shared)
             return Allocate(new[s.array], s.zeroed, line=s.line)
         case For():
             inits, bounds = list(ms(s.inits)), ms(s.bounds)
@@ -278,6 +299,8 @@ def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
         case If():
             test = m(s.test)
             return If(test, inner(s, s.then), inner(s, s.other), [fresh(r) for r in s.results], line=s.line)
+        case Barrier():
+            return Barrier(line=s.line)
     raise AssertionError(type(s).__name__)
 
 

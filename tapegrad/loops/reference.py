@@ -52,7 +52,8 @@ def computed(op: str, kind: str, x: list) -> Any:
     if op == "isnan":
         return bool(np.isnan(x[0]))
     if kind in ("i8", "b1") or op in ("select",):
-        return INTEGERS[op](*x)
+        y = INTEGERS[op](*[int(v) for v in x] if kind == "i8" else x)
+        return (y + 2**63) % 2**64 - 2**63 if kind == "i8" else y  # as machine integers wrap
     if op == "primal":
         return x[0]
     if op == "times0":

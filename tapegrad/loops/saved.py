@@ -53,7 +53,7 @@ class SavedValues:
         self.needed: dict = {}
         self.plain: dict = {}
         for s in p.body.statements:
-            if isinstance(s, For) and self.worth_segments(s):
+            if p.launch is None and isinstance(s, For) and self.worth_segments(s):
                 self.segmented[s] = []
         self.visit(p.body)
         self.saved: dict[Block, list[Scalar]] = {}

@@ -22,6 +22,7 @@ from .program import (
     copied,
     literal,
     pruned,
+    stacks_of,
 )
 from .scalars import BOUNDED, partial, write
 from .writer import StatementWriter
@@ -57,7 +58,8 @@ class TangentWriter:
         body.yields = [self.of(y) for y in p.body.yields if y.type in FLOATS]
         params = [self.new[q] for q in p.params] + [self.t[a] for a in shadows] + [self.t[v] for v in scalars]
         outs = [self.t[a] for a in p.outs if a in self.active]
-        self.made = pruned(LoopProgram(p.name + "_tangent", params, body, outs, p.file, {"shadows": shadows}))
+        derived = {"shadows": shadows, "of": p, "twins": {self.t[x]: x for x in stacks_of(p) if x in self.t}}
+        self.made = pruned(LoopProgram(p.name + "_tangent", params, body, outs, p.file, derived, p.launch))
 
     def of(self, v: Scalar) -> Scalar:
         return self.t[v] if v in self.t else literal(0, v.type)
@@ -96,8 +98,6 @@ class TangentWriter:
                     self.t[r] = Scalar(r.type)
         elif isinstance(s, (Push, Pop)) and s.stack in on and s.stack not in self.t:
             self.t[s.stack] = LoopStack(s.stack.type)
-        if isinstance(s, (Push, Pop)):
-            self.new.setdefault(s.stack, LoopStack(s.stack.type))
         c = copied(s, self.new, self.doubled)
         w.put(c)
         match s:
@@ -112,7 +112,7 @@ class TangentWriter:
             case Pop() if s.stack in on:
                 self.t[s.out] = w.pop(self.t[s.stack])
             case Allocate() if s.array in on:
-                self.t[s.array] = w.allocate(s.array.type, c.array.shape)
+                self.t[s.array] = w.allocate(s.array.type, c.array.shape, "", s.array.shared)
             case For() | DoWhile():
                 more = [k for k, r in enumerate(s.results) if r in on]
                 c.args += [self.t[s.args[k]] for k in more]

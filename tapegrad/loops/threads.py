@@ -51,8 +51,8 @@ class Segment:
 class ThreadSplitter:
     """One block of threads: `index` and `size` are (z, y, x)."""
 
-    def __init__(self, w: StatementWriter, body: Block, index: tuple, size: tuple, shared: set):
-        self.w, self.index, self.size, self.shared = w, index, size, shared
+    def __init__(self, w: StatementWriter, body: Block, index: tuple, size: tuple):
+        self.w, self.index, self.size = w, index, size
         self.kept = {s.array for s in walk(body) if isinstance(s, Store)}
         self.varying: set = set(index)
         count = -1
@@ -91,7 +91,7 @@ class ThreadSplitter:
     def spread(self, block: Block) -> None:
         on = self.varying
         for s in block.statements:
-            free = isinstance(s, Load) and s.array not in self.kept and s.array not in self.shared
+            free = isinstance(s, Load) and s.array not in self.kept and not s.array.shared
             if isinstance(s, (Compute, Load)) and (
                 any(map(self.differs, s.operands)) or (isinstance(s, Load) and not free)
             ):
@@ -145,7 +145,7 @@ class ThreadSplitter:
         for s in block.statements:
             if isinstance(s, Barrier):
                 flush()
-            elif (isinstance(s, Allocate) and s.array in self.shared) or self.is_common(s):
+            elif (isinstance(s, Allocate) and s.array.shared) or self.is_common(s):
                 plan.append(s)
             elif not has_barrier(s) and (
                 any(map(self.differs, control_of(s))) or all(map(self.differs, s.outs))
@@ -254,6 +254,6 @@ class ThreadSplitter:
         return s
 
 
-def split_threads(w: StatementWriter, body: Block, index: tuple, size: tuple, shared: set) -> None:
+def split_threads(w: StatementWriter, body: Block, index: tuple, size: tuple) -> None:
     """Write the threads of one block, which all run `body`."""
-    ThreadSplitter(w, body, index, size, shared)
+    ThreadSplitter(w, body, index, size)

@@ -76,8 +76,8 @@ class StatementWriter:
         self.put(Pop(out, stack))
         return out
 
-    def allocate(self, type: str, shape: Any, name: str = "") -> LoopArray:
-        array = LoopArray(type, shape, name)
+    def allocate(self, type: str, shape: Any, name: str = "", shared: bool = False) -> LoopArray:
+        array = LoopArray(type, shape, name, shared)
         self.put(Allocate(array))
         return array
 

@@ -201,15 +201,15 @@ def kernels(cp):
     jit = importlib.import_module("cupyx.jit")
     return {
         "ReductionKernel squares": (
-            cp.ReductionKernel("T x", "T y", "x * x", "a + b", "y = a", "0", "squares"),
+            cp.ReductionKernel("T x", "T y", "x * x", "atomic(a, b)", "y = a", "0", "squares"),
             "cupy's functions",
         ),
         "ElementwiseKernel square": (
-            cp.ElementwiseKernel("T x", "T y", "y = x * x", "square"),
+            cp.ElementwiseKernel("T x", "T y", "complex<T> z = x; y = x * x", "square"),
             "tapegrad.kernels.map",
         ),
         "RawKernel f": (
-            cp.RawKernel('extern "C" __global__ void f(double* x) {}', "f"),
+            cp.RawKernel('template <class T> extern "C" __global__ void f(double* x) {}', "f"),
             "tapegrad.kernels.raw",
         ),
         "vectorize": (cp.vectorize(lambda x: x * x), "tapegrad.kernels.map"),
@@ -242,7 +242,9 @@ def test_a_kernel_says_what_to_write(xp, name):
 
 def test_a_kernel_made_inside(xp):
     with pytest.raises(NoRuleError, match="ElementwiseKernel square"):
-        tg.grad(lambda x: xp.ElementwiseKernel("T x", "T y", "y = x * x", "square")(x).sum())(xp.asarray(X))
+        tg.grad(lambda x: xp.ElementwiseKernel("T x", "T y", "y = other(x)", "square")(x).sum())(
+            xp.asarray(X)
+        )
 
     def f(x):
         k = xp.ElementwiseKernel(

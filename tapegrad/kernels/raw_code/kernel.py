@@ -47,7 +47,7 @@ class RawKernel(PickledByCall):
         code: SourceEntry,
         args: Sequence,
         threads: Threads,
-        vjp: "RawKernel | Callable | None" = None,
+        vjp: "RawKernel | Callable | str | None" = None,
         jvp: "RawKernel | Callable | None" = None,
         cpu: Callable | None = None,
         workers: int | Callable | None = None,
@@ -79,6 +79,12 @@ class RawKernel(PickledByCall):
         self.plans: dict = {}
         self.hosts: dict = {}
         self.independent: set = set()  # calls whose samples were found independent (transpose.py)
+        self.derived = vjp == "derive"
+        if self.derived:
+            if jvp is not None:
+                raise KernelError(f'{entry}: vjp="derive" gives the forward rule too; pass no jvp')
+            rules = load("tapegrad.loops.cuda_c.derived_rules").DerivedRules(self)
+            self.vjp, self.jvp = rules.pull, rules.push
         self.prim = self._primitive()
         for word in ("vjp", "jvp", "cpu"):
             if not (getattr(self, word) is None or callable(getattr(self, word))):
@@ -260,7 +266,7 @@ class RawKernel(PickledByCall):
     def _primitive(self) -> Primitive:
         prim = Primitive(self.__name__, self.run, multi=len(self.outs) if len(self.outs) > 1 else 0)
         prim.holomorphic, prim.joint, prim.batch = False, True, CustomRule(in_one_launch(self))
-        if self.vjp is None:
+        if self.vjp is None or self.derived:
             used = {a.name for a in self.args}
         elif isinstance(self.vjp, RawKernel):
             used = {a.name for a in self.vjp.given}
@@ -444,7 +450,7 @@ def raw(
     entry: str,
     args: Sequence[str],
     *,
-    vjp: RawKernel | Callable | None = None,
+    vjp: RawKernel | Callable | str | None = None,
     jvp: RawKernel | Callable | None = None,
     cpu: Callable | None = None,
     samples: str = "B",
@@ -476,10 +482,10 @@ def raw(
         ``inout real state[3, B]`` is copied, then changed;
         ``work real tape[T, p, slots]`` is scratch, where slots is the number of threads;
         ``in unsaved real x[N]`` is not read by the rules.
-    vjp : RawKernel or callable, optional
+    vjp : RawKernel, callable or 'derive', optional
         Another raw kernel. It takes arguments and outputs of this one by name, takes the cotangent
         ``value_bar`` of the output ``value``, and gives ``theta_bar``. Or a function ``vjp(g, out, *args)``,
-        as for `tapegrad.rule`.
+        as for `tapegrad.rule`. Or ``'derive'``: both rules are derived from the source, to any order.
     jvp : RawKernel or callable, optional
         The same with ``theta_dot`` and ``value_dot``, or a function ``jvp(t, out, *args)``. With only one of
         `vjp` and `jvp`, the other mode is its transpose.
@@ -518,6 +524,7 @@ def raw(
     See Also
     --------
     map : Kernels from Python functions.
+    source : The text of a derived derivative.
     tapegrad.rule : A derivative for any Python function.
 
     Examples

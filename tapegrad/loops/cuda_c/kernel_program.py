@@ -1,0 +1,61 @@
+"""Kernels in CUDA C as loop programs: what one thread does, or all threads in order."""
+
+import linecache
+from collections.abc import Iterable
+
+from ..numba_device import AXES, SIZES, write_grid
+from ..program import LoopArray, LoopProgram, LoopRefused, Scalar, pruned, verified, written
+from ..writer import ZERO
+from .front import CNumber, CPointer, KernelFrameOfC, KernelSource, stored_type
+from .parser import CParser
+
+
+class KernelText:
+    """A text in CUDA C; `types` adds names of types."""
+
+    def __init__(
+        self, text: str, file: str, types: dict[str, str] | None = None, options: Iterable[str] = ()
+    ):
+        self.file = file
+        self.parsed = CParser(text, types, options)
+        linecache.cache[file] = len(text), None, [line + "\n" for line in text.split("\n")], file
+
+    def program(self, entry: str, of_thread: bool, dynamic_bytes: int = 0) -> LoopProgram:
+        """The program of a kernel: its parameters, then the numbers (z, y, x) of blocks and of threads."""
+        f = self.parsed.functions.get(entry)
+        if f is None:
+            raise LoopRefused(f"{entry}: the source has no function of this name")
+        source = KernelSource(self.parsed, dynamic_bytes)
+        w = source.w
+        params: list[LoopArray | Scalar] = []
+        args: list[CNumber | CPointer] = []
+        for v in f.params:
+            name = v.name.split(".")[0]
+            if v.pointer:
+                a = LoopArray(stored_type(v.type), [Scalar("i8")], name)
+                source.ranges.least[a.shape[0]] = 0
+                params.append(a)
+                args.append(CPointer(a, v.type, (), ZERO))
+            else:
+                x = Scalar(stored_type(v.type), name)
+                params.append(x)
+                args.append(CNumber(x, v.type))
+                if v.type[0] == "u":
+                    source.ranges.least[x] = 0
+        sizes = {f"{size}.{axis}": Scalar("i8", f"{size}_{axis}") for size in SIZES for axis in AXES}
+        source.special.update(sizes)
+        source.ranges.least.update(dict.fromkeys(sizes.values(), 1))
+        if of_thread:
+            for name in [f"{word}.{axis}" for word in ("blockIdx", "threadIdx") for axis in AXES]:
+                source.special[name] = w.compute(name, type="i8")
+                source.ranges.least[source.special[name]] = 0
+        run = KernelFrameOfC(source, f, tuple(args)).run
+        if of_thread:
+            run()
+        else:
+            write_grid(w, entry, source.special, source.ranges, run)
+        first = len(params) if of_thread else None
+        p = LoopProgram(entry, [*params, *sizes.values()], w.resolve(w.block), [], self.file, launch=first)
+        made = written(p)
+        p.outs = [a for a in p.arrays if a in made]
+        return verified(pruned(p))
