@@ -13,6 +13,7 @@ from ._core.float_errors import geterr as geterr
 from ._core.float_errors import geterrcall as geterrcall
 from ._core.float_errors import seterr as seterr
 from ._core.float_errors import seterrcall as seterrcall
+from ._core.registry import late as _late
 from ._core.registry import load as _load
 from ._dispatch.callback_functions import apply_along_axis as apply_along_axis
 from ._dispatch.callback_functions import apply_over_axes as apply_over_axes
@@ -38,6 +39,8 @@ _of_faces = globals()["__getattr__"]  # it was filled in
 
 
 def __getattr__(name: str) -> _Any:
+    if name == "ma":  # its Python code is followed
+        return _late.shadowed(_numpy.ma)
     if name == "testing":  # loaded on first use
         _declare_testing()
         globals()[name] = _faces_of("tapegrad.numpy.testing", _numpy.testing)

@@ -11,10 +11,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from ._capture.arrays import acts_as_array
 from ._capture.dependencies import Environment, Status
 from ._capture.routes import way_to
-from ._core.arrays import copy_with_layout, is_array, is_differentiable, mark_immutable, same_bits, xp_of
+from ._core.arrays import (
+    PLAIN_ARRAYS,
+    copy_with_layout,
+    is_array,
+    is_differentiable,
+    mark_immutable,
+    same_bits,
+    xp_of,
+)
 from ._core.errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
 from ._core.primitive import is_tracked, layout_of
 from ._core.registry import load
@@ -118,7 +125,7 @@ def differs(a: Any, b: Any) -> Any:
 def by_copy(a: Any) -> bool:
     """(Of these arrays a walk compares the layout only.)"""
     return mark_immutable(a) or (
-        a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or acts_as_array(a, type(a)))
+        a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or type(a) in PLAIN_ARRAYS)
     )
 
 

@@ -14,28 +14,10 @@ from .._core.arrays import F8, Holder, address, extent, is_array, memory_owner, 
 from .._core.errors import AliasError
 from .._core.primitive import SAMPLED, EndedTrace, view
 from .._core.scope import OPEN, WATCHERS
-from .._core.variable import ArrayVariable, Variable, View, bottom, new
-from . import routes, threads
+from .._core.variable import ArrayVariable, Subarray, Variable, View, bottom, new
+from . import array_subclasses, routes, threads
 from .kinds import Capture
 from .threads import THREADS, WRITERS
-
-# What a subclass of ndarray may define and still act as one.
-OWN_NAMES = frozenset((
-    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__",
-    "__doc__", "__dict__",
-    "__weakref__", "__array_priority__", "__slots__",
-    "__static_attributes__", "__firstlineno__",
-))  # fmt: skip
-
-
-def acts_as_array(x: np.ndarray, kind: type) -> bool:
-    """Is this of a subclass of ndarray for its memory or its name only?  (Not np.matrix, masked arrays,
-    arrays with attributes.)"""
-    if kind is not np.memmap and getattr(x, "__dict__", None):
-        return False
-    classes = kind.__mro__[: kind.__mro__.index(np.ndarray)]
-    # (its methods only change the class of a result)
-    return all([c is np.memmap or OWN_NAMES.issuperset(c.__dict__) for c in classes])
 
 
 class ArrayCapture(Capture):
@@ -112,7 +94,18 @@ class ArrayCapture(Capture):
         return v
 
     def subarray(self, x: Any) -> Any:
-        return self.array(x) if acts_as_array(x, type(x)) else self.leave(x)
+        """An array of a subclass: a subarray over a Variable, with shadows of the attributes."""
+        if type(x) is np.memmap:
+            return self.array(x)
+        again = issubclass(type(x), Subarray)  # one of an outer transform
+        if not again and (x.dtype.kind not in "fc" or not array_subclasses.is_followed(type(x))):
+            return self.leave(x)
+        made: Any = object.__new__(array_subclasses.subarray_class(self(x._tg_of if again else type(x))))
+        self.remember(x, made)
+        # past the `__setattr__` of the class
+        object.__setattr__(made, "_array", self(x._array) if again else self.array(x))
+        self.attributes_of(x, made)
+        return made
 
     def all_captured(self, arrays: Any) -> list:
         """Several arrays of NumPy's: `self(x)` for each, where that is no view, in one piece."""
@@ -175,6 +168,7 @@ class ArrayCapture(Capture):
         if root.dtype.kind not in "fc":
             return self.part_of(x, root)
         offset, whole = address(x) - address(root), self(root)
+        whole = getattr(whole, "_array", whole)
         if not isinstance(whole, Variable):  # a subclass that is left alone
             return self.leave(x)
         part, of_parts = offset % root.itemsize, root.dtype.kind == "c" and root.itemsize == 2 * x.itemsize

@@ -15,11 +15,17 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from .._core.registry import late
 from .._core.scope import OPEN
+from .._core.variable import Subarray
 from .._dispatch.numbers import NUMBER_TYPES
+from ..numpy import ndarray
+from . import array_subclasses
 from .classes import metaclass
 from .deferred import DEFERRED
-from .kinds import EMPTY, Holder, original
+from .kinds import EMPTY, Holder, mro_of, original, space_of
 from .type_queries import hasattr_, memoryview_, type_
 
 
@@ -239,6 +245,7 @@ def shadowed(x: Any, space: Any = None) -> Any:
     return open_[-1](x) if open_ else x
 
 
+late.shadowed = shadowed
 NEAR_FRAMES = 5  # frames of the standard library between
 
 
@@ -315,7 +322,7 @@ def getattr_static(x, name, *default):
 def build_class(body, name, /, *bases, **options):
     if type(body.__globals__) is ModuleGlobals:
         body.__globals__.touch(body.__code__)
-    bases = tuple([original(b) if b in NUMBER_TYPES else b for b in bases])
+    bases = tuple([original(b) if b in NUMBER_TYPES else np.ndarray if b is ndarray else b for b in bases])
     if bases and (meta := metaclass(bases, options.get("metaclass"))) is not None:
         options["metaclass"] = meta
     return builtins.__build_class__(body, name, *bases, **options)
@@ -356,17 +363,30 @@ class SuperType(type):
 
     def __call__(cls, *args):
         if args:
-            return builtins.super(original(args[0]), *args[1:])
+            return builtins.super(*behind(original(args[0]), *args[1:]))
         frame = sys._getframe(1)
         code, names = frame.f_code, frame.f_locals
         if not code.co_argcount:
             raise RuntimeError("super(): no arguments")
         if "__class__" not in names:
             raise RuntimeError("super(): __class__ cell not found")
-        return builtins.super(original(names["__class__"]), names[code.co_varnames[0]])
+        return builtins.super(*behind(original(names["__class__"]), names[code.co_varnames[0]]))
 
     def __instancecheck__(cls, x):
         return isinstance(x, super)
+
+
+def behind(c: type, *of: Any) -> tuple:
+    """The arguments of `super`. Behind a subclass of ndarray come the members of its subarrays."""
+    if not of or not issubclass(c, np.ndarray):
+        return c, *of
+    (x,) = of
+    if isinstance(x, type):
+        x = array_subclasses.subarray_class(x)
+    kind = x if isinstance(x, type) else type(x)
+    if not issubclass(kind, Subarray):
+        return c, x
+    return next(k for k in mro_of(kind) if original(space_of(k).get("_tg_of", k)) is c), x
 
 
 class super_(metaclass=SuperType):

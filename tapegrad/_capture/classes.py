@@ -19,7 +19,11 @@ import threading
 import types
 from typing import Any
 
+import numpy as np
+
+from .._core.primitive import is_subarray
 from .._core.scope import OPEN
+from .._core.variable import PlainSubarray
 from .._dispatch import stand_ins
 from .deferred import (
     DEFERRED,
@@ -167,7 +171,7 @@ class InstanceState(Holder):
             for name in other.keys() - bound.keys():
                 drop_state(x, name)
             back.do(refill_attributes, new, state_of(x, kind), kind)
-        if kind is not type(x):
+        if kind is not type(x) and not is_subarray(new):
             users_own(new, type(x))
 
 
@@ -197,7 +201,8 @@ class ClassCapture:
         if issubclass(c, BaseException) or c in self.classes:
             return c
         real = space_of(c).get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
-        bases = (c, *[s for b in bases_of(c) if b is not real and (s := self(b)) is not b])
+        above = [PlainSubarray if b is np.ndarray else self(b) for b in bases_of(c) if b is not real]
+        bases = (c, *[s for s in above if s not in bases_of(c)])
         meta = self(type(c))
         if id(c) in self.seen:  # a base, or the metaclass, leads to it
             return self.seen[id(c)]

@@ -29,7 +29,7 @@ from .._core.errors import RouteError
 from .._core.reverse import release
 from .._core.scope import OPEN
 from .._core.trees import Const
-from .._core.variable import DIRECT, HANDLES, Variable, copied
+from .._core.variable import DIRECT, HANDLES, Subarray, Variable, copied
 from .._dispatch import random, stand_ins
 from . import threads
 from .ambient import AmbientCapture
@@ -250,7 +250,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 if (
                     is_user_class(kind)
                     and kind not in self.classes
-                    and not issubclass(kind, (BaseException, np.ndarray))
+                    and not issubclass(kind, (BaseException, np.ndarray, Subarray))
                 ):
                     self(kind)  # which may lead to x: a member of an enumeration, a registry of instances
                     if id(x) in self.seen:
@@ -352,6 +352,7 @@ BY_BASE: dict = {  # for classes derived from these
     **dict.fromkeys((property, staticmethod, classmethod), Shadow.property),
     np.generic: Shadow.itself,
     np.ndarray: Shadow.subarray,
+    Subarray: Shadow.subarray,
     type: Shadow.klass,
     BaseException: Shadow.exception,
 }

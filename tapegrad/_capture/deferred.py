@@ -12,12 +12,17 @@ import operator
 import types
 from typing import Any
 
+import numpy as np
+
 from .._core.arrays import IMMUTABLE
+from .._core.variable import variable
+from .._dispatch import stand_ins
 from .kinds import EMPTY, READ, REAL, SLOTS, base_of, bases_of, mro_of, original, slots_of, space_of, state_of
 
 UNREAD = "_abc_tapegrad_unread"  # in a shadow class: the class of its instances that were not read yet
 RAW = "_abc_tapegrad_raw"  # in that class: the descriptor of the dict of an instance, or of a slot
 QUIET = "_abc_tapegrad_quiet"  # in a shadow class: what keeps `__init_subclass__` out of sight (there: None)
+SUBARRAY = "_abc_tapegrad_subarray"  # in a shadow class of a subclass of ndarray: the class of its subarrays
 SOURCE = "_abc_tapegrad_source"  # in a shadow class: its `MemberSource`
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT_CLASSES = 16  # of them
@@ -27,7 +32,7 @@ SPECIAL = frozenset((
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__",
     "__match_args__",
     "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
-    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE, UNREAD, QUIET,
+    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE, UNREAD, QUIET, SUBARRAY,
 )) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
 
 
@@ -90,6 +95,19 @@ CLASS_OF: Any = object.__dict__["__class__"]
 THEMSELVES = frozenset((type(None), types.MemberDescriptorType, types.GetSetDescriptorType))
 
 
+PROTOCOLS = frozenset(("__array_finalize__", "__array_ufunc__", "__array_function__"))
+
+
+def protocol(method: Any) -> Any:
+    """A method that NumPy calls. It gets an array, or a function, as code that is followed sees one."""
+
+    def run(x: Any, f: Any, *args: Any, **params: Any) -> Any:
+        f = variable(f) if type(f) is np.ndarray else stand_ins.function_stand_in(f) or f
+        return method(x, f, *args, **params)
+
+    return run
+
+
 class DeferredMember:
     """Stands for a member of a class, in the namespace of its shadow."""
 
@@ -108,6 +126,8 @@ class DeferredMember:
         if shadow is None or shadow.seen is None:  # the call has ended; the class leaked out of it
             return value
         new = shadow(value)
+        if name in PROTOCOLS and value is not None:
+            new = protocol(new)
         if source.before.get(name) is self:
             source.before[name] = new
             if space_of(source.new).get(name) is self:

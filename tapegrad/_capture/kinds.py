@@ -51,7 +51,7 @@ def is_foreign(module: Any) -> bool:
 
 @functools.lru_cache(4096)
 def foreign_name(module: str) -> bool:
-    return module not in OWN and module.partition(".")[0] in FOREIGN
+    return module not in OWN and module.partition(".")[0] in FOREIGN and not module.startswith("numpy.ma")
 
 
 def is_user_class(c: Any) -> bool:

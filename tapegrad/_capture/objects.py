@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._core.arrays import IMMUTABLE, checksum, is_array, same_bits, xp_of
+from .._core.arrays import IMMUTABLE, checksum, is_array, same_bits, without_class, xp_of
 from .kinds import dict_of, mro_of
 
 
@@ -216,6 +216,7 @@ def content_of(x: Any, most: float = 4096) -> Any:
     """What an array, bytes or a container holds: of an array of more than `most` bytes a checksum, of one on
     a device None."""
     if is_numeric(x):
+        x = without_class(x)
         return checksum(x) if x.nbytes > most or xp_of(x) is not np else x.copy()
     return x[:] if isinstance(x, BYTES) else parts_of(x)
 
@@ -223,6 +224,7 @@ def content_of(x: Any, most: float = 4096) -> Any:
 def is_same(x: Any, content: Any) -> bool:
     """Does x hold this still?  (Not asked of a device, where it would wait.)"""
     if is_numeric(x):
+        x = without_class(x)
         if type(content) is not np.ndarray:
             return content is None or checksum(x) == content
         return x.shape == content.shape and same_bits(x, content)
@@ -248,7 +250,7 @@ def put_back(x: Any, content: Any) -> None:
         else:
             kind.put(x, content)
     elif isinstance(content, np.ndarray):
-        x[...] = content
+        without_class(x)[...] = content
 
 
 # --- generators of random numbers ---

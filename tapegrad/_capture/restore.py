@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import IMMUTABLE, is_array
+from .._core.arrays import IMMUTABLE, is_array, without_class
 from .._core.errors import DroppedDerivativeError, RouteError
 from .._core.primitive import is_tracked, live
-from .._core.variable import Variable, View, bottom
+from .._core.variable import Subarray, Variable, View, bottom
 from ..ops.indexing.regions import region
-from . import threads
+from . import array_subclasses, threads
 from .classes import Members, retire_class, users_own
 from .kinds import EMPTY, HELD, NOTHING, dict_of, holders, is_user_class, put_state, state_of
 from .objects import FIXED, kind_of
@@ -32,7 +32,7 @@ def write_back(shadow: Any) -> Any:
         if v._trace is not None:
             lost = array
         elif now is not array:
-            array[...] = now
+            without_class(array)[...] = now
     return lost
 
 
@@ -156,6 +156,8 @@ class Restorer:
             b = bottom(v)
             return b.copy() if is_array(b) else b
         kind = type(v)
+        if issubclass(kind, Subarray):
+            return array_subclasses.handed_back(v, self)
         if hasattr(kind, "_handed_back"):  # ours for one of SciPy's
             return v._handed_back()
         base = kind_of(v)

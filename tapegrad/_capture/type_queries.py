@@ -10,7 +10,8 @@ import numpy as np
 
 from .._core.errors import DroppedDerivativeError
 from .._core.lent_memory import lend
-from .._core.primitive import is_tracked
+from .._core.primitive import is_subarray, is_tracked
+from .._core.registry import late
 from .._core.variable import HANDLES
 from .._dispatch.numbers import NUMBER_TYPES
 from ..numpy import ndarray
@@ -22,8 +23,14 @@ MEANT: dict = {np.ndarray: ndarray, **NUMBER_TYPES}  # what the names of these m
 
 
 def queried_class(x: Any) -> type:
-    kind = x.__class__ if type(x) in HANDLES else type(x)
+    return class_meant(x.__class__ if type(x) in HANDLES or is_subarray(x) else type(x))
+
+
+def class_meant(kind: Any) -> type:
     return MEANT.get(kind) or METAS.get(kind) or space_of(kind).get(READ, kind)
+
+
+late.class_meant = class_meant
 
 
 def hasattr_(x: Any, name: str, /) -> bool:

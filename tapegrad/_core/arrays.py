@@ -109,6 +109,14 @@ def extent(x: Any) -> tuple[int, int]:
     return low, high + x.itemsize
 
 
+PLAIN_ARRAYS = (np.ndarray, np.memmap)
+
+
+def without_class(x: Any) -> Any:
+    """The elements of an array, without the methods of a subclass of np.ndarray."""
+    return x if type(x) is np.ndarray or xp_of(x) is not np else np.ndarray.view(x, np.ndarray)
+
+
 def checksum(a: Any) -> Any:
     """Of an array's elements.  None on a device, where looking would wait; of a small array its bytes, which
     are had sooner."""

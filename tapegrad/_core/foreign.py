@@ -14,7 +14,7 @@ from .arrays import NUMBERS, is_array, is_scalar, xp_of
 from .errors import ArgumentError, is_library, stack
 from .registry import late
 from .trees import LEAVES, Const, leaves, paths
-from .variable import HANDLES
+from .variable import HANDLES, PlainSubarray, Subarray
 
 # Types without a further meaning as arguments or settings (except for object arrays).
 ORDINARY = (
@@ -137,6 +137,8 @@ def argument(x: Any) -> Any:
         return x
     if kind is Const:
         return argument(x.value)
+    if issubclass(kind, (Subarray, PlainSubarray)):
+        return x._array
     if issubclass(kind, np.ndarray):
         return base_array(x)
     if xp_of(x) is not np:
@@ -160,9 +162,12 @@ def operand(x: Any) -> Any:
     """An operand of an operator: the result of `argument`, or NotImplemented if its own reflected method
     must be tried."""
     kind = type(x)
+    if issubclass(kind, (Subarray, PlainSubarray)):
+        return NotImplemented
     if library_of(kind) == "pandas":  # its results have labels, and their methods differ from NumPy's
         raise refuse_foreign(x, "its .to_numpy()")
-    if is_scalar(x) or is_array(x) or kind is Const or library_of(kind) in REMEDIES:
+    theirs = library_of(kind) in REMEDIES and any(hasattr(kind, name) for name in ARRAY_LIKE)
+    if is_scalar(x) or is_array(x) or kind is Const or theirs:
         return argument(x)
     if getattr(kind, "__array_ufunc__", x) is not x or getattr(kind, "__array_priority__", 0) > 0:
         return NotImplemented

@@ -16,7 +16,21 @@ from .errors import AliasError, callers_code, callers_line, quoted
 from .foreign import argument, as_array
 from .scope import OPEN, WATCHERS
 from .typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
-from .variable import HANDLES, Variable, View, bottom, copied, frozen, has_tangent, is_saved, new, variable
+from .variable import (
+    HANDLES,
+    SUBARRAYS,
+    PlainSubarray,
+    Subarray,
+    Variable,
+    View,
+    bottom,
+    copied,
+    frozen,
+    has_tangent,
+    is_saved,
+    new,
+    variable,
+)
 
 
 class Primitive:
@@ -481,6 +495,8 @@ def holds_variable(
         elif issubclass(kind, inside):
             if holds_variable(x.values() if issubclass(kind, dict) else x, test, others, inside):
                 return True
+        elif issubclass(kind, Subarray) and holds_variable((x._array,), test):
+            return True
         elif others is not None and others(x):
             return True
     return False
@@ -493,6 +509,15 @@ def any_tracked(xs: Any) -> bool:
 def nests_variable(x: Any) -> bool:
     """Is x a Variable, or one of the elements of a nested sequence x?"""
     return holds_variable((x,), inside=(list, tuple))
+
+
+def is_subarray(x: Any) -> bool:
+    return issubclass(type(x), (Subarray, PlainSubarray))
+
+
+def holds_subarray(xs: Any) -> bool:
+    """Is a subarray among xs, or in the containers there?"""
+    return bool(SUBARRAYS) and holds_variable(xs, lambda x: False, is_subarray)
 
 
 # Views and writes.  A view of a view is a view of the base by a longer path, so

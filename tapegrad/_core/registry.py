@@ -29,6 +29,11 @@ GIVEN = {
     "refuse_lost": ("ops.variable_methods", ("ops.protocols",)),
     "write_value": ("ops.variable_methods", ("ops.protocols",)),
     "index": ("ops.variable_methods", ("ops.protocols",)),
+    "class_meant": ("_capture.type_queries", ("ops.variable_methods",)),
+    "subarray_class": ("_capture.array_subclasses", ("ops.variable_methods", "_dispatch.subarrays")),
+    "subarray_over": ("_dispatch.subarrays", ("ops.variable_methods",)),
+    "shadowed": ("_capture.builtin", ("numpy",)),
+    "followed": ("_capture.array_subclasses", ("_dispatch.subarrays",)),
     "gradient": ("_transforms.tape", ("ops.variable_methods",)),
     "backward": ("_transforms.tape", ("ops.variable_methods",)),
 }
@@ -200,6 +205,8 @@ FILLED = {
         "_scipy.integrate.ivp_adjoint",
         "optimize._constrained",
     ),
+    "_core.variable.PlainSubarray": ("_dispatch.subarrays",),
+    "_core.variable.SUBARRAYS": ("_capture.array_subclasses",),
     **dict.fromkeys(
         ("_core.variable.Variable", "_core.variable.ArrayVariable", "_core.variable.NumberVariable"),
         ("ops.variable_methods",),

@@ -4,6 +4,7 @@ classes; and the mark `Const`."""
 import copy
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from .errors import ArgumentError
 from .typing import AnyDict, AnyFunction, AnyList, AnyTuple
-from .variable import HANDLES, Variable
+from .variable import HANDLES, SUBARRAYS, Subarray, Variable
 
 # the usual ones, recognised without a search
 LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))
@@ -132,13 +133,16 @@ def is_node(x: Any) -> bool:
         issubclass(kind, (tuple, list, dict))
         or hasattr(kind, "__dataclass_fields__")
         or hasattr(kind, "__attrs_attrs__")
+        or issubclass(kind, Subarray)
         or flattening_of(kind) is not None
     )
 
 
 def fields_of(x: Any) -> AnyList:
-    """The names of the fields of a dataclass or an attrs class."""
+    """The names of the fields of a dataclass, an attrs class or a subarray."""
     kind = type(x)
+    if issubclass(kind, Subarray):
+        return ["_array"]
     return [
         f.name for f in (kind.__attrs_attrs__ if hasattr(kind, "__attrs_attrs__") else dataclasses.fields(x))
     ]
@@ -191,6 +195,16 @@ def rebuilt(x: Any, members: AnyList) -> Any:
     for name, m in zip(fields_of(x), members, strict=True):
         object.__setattr__(y, name, m)
     return y
+
+
+def without_subarrays(x: Any) -> Any:
+    """A tree with the arrays of its subarrays."""
+    if not SUBARRAYS or not is_node(x):
+        return x
+    members = [without_subarrays(m) for m in children(x)]
+    if issubclass(type(x), Subarray):
+        return members[0]
+    return x if all(map(operator.is_, members, children(x))) else rebuilt(x, members)
 
 
 def _like_dict(x: AnyDict, members: AnyList) -> AnyDict:

@@ -164,6 +164,24 @@ class NumberVariable(Variable):
     __slots__ = ()
 
 
+class Subarray:
+    """Base of what stands for an array of a subclass of `np.ndarray`: its array and its attributes."""
+
+    __slots__ = ("_array",)
+    _array: Any
+
+
+class PlainSubarray(np.ndarray[Any, Any]):
+    """An array of the shadow of a subclass, which C code has made. Its methods are those of a subarray."""
+
+    @property
+    def _array(self) -> np.ndarray[Any, Any]:
+        return np.ndarray.view(self, np.ndarray)
+
+
+SUBARRAYS: set[type] = set()  # classes of subarrays; while it is empty, nobody searches for one
+
+
 class VariableClasses(dict[Any, Any]):
     """type of a value -> class of a Variable over it."""
 

@@ -19,9 +19,9 @@ import numpy as np
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.foreign import ORDINARY
-from .._core.primitive import holds_variable, layout_of
+from .._core.primitive import holds_subarray, holds_variable, is_subarray, layout_of
 from .._core.registry import load
-from .._core.variable import FLOAT, HANDLES, ArrayVariable, Elements, Variable
+from .._core.variable import FLOAT, HANDLES, SUBARRAYS, ArrayVariable, Elements, Variable
 from ..ops.creation import CREATORS, arange, array, as_variable, linspace, on_device_result, room
 from ..ops.cupy_calls import translation_of
 from ..ops.declare import dtype as dtype_of
@@ -29,6 +29,7 @@ from ..ops.declare import ndim
 from ..ops.indexing.gathering import concatenate
 from ..ops.linalg.factorizations import finite_checked
 from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
+from . import subarrays
 from .numbers import NUMBER_TYPES
 
 
@@ -70,6 +71,8 @@ class UfuncFace:
             return self(*given, **kwargs)
 
     def _method(self, name, args, kwargs):
+        if SUBARRAYS and holds_subarray((args, kwargs)):
+            return getattr(self.f, name)(*args, **kwargs)
         if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return ufunc_call(self.key, name, args, kwargs)
         return getattr(self.f, name)(*args, **kwargs)
@@ -139,6 +142,8 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
 
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
+        if SUBARRAYS and holds_subarray((args, kwargs)):
+            return subarrays.call_with_subarrays(f, on_variables, args, kwargs)
         c = type(args[0]) if args else None
         if (
             c is ArrayVariable
@@ -232,6 +237,8 @@ class ArrayClass(type):
         @functools.wraps(found)
         def method(*args, **kwargs):
             x = args[0] if args else None
+            if is_subarray(x):
+                return getattr(subarrays.TrackedSubarray, name)(*args, **kwargs)
             return (
                 getattr(x, name)(*args[1:], **kwargs) if isinstance(x, Variable) else found(*args, **kwargs)
             )

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._core.primitive import any_tracked, is_tracked, layout_of, seen, values_of
+from .._core.primitive import any_tracked, is_subarray, is_tracked, layout_of, seen, values_of
 from .._core.trees import REAL, nested
 from .._core.variable import FLOAT, HANDLES
 from ..ops.creation import cast
 from ..ops.shaping import nested_to_array
+from .subarrays import own_method
 
 
 def remainder(x: Any, y: Any) -> Any:
@@ -94,6 +95,8 @@ def number(x: Any, to: type = float) -> Any:
 
 @nested
 def tracked_number(x: Any) -> Any:
+    if is_subarray(x):
+        return NUMBER_TYPES[float](x)
     return (
         number(x, complex if layout_of(x).dtype.kind == "c" else float)
         if type(x) in HANDLES and is_tracked(x)
@@ -171,6 +174,11 @@ class NumberType(type):
         if not any_tracked(args):
             return cls.theirs(*args, **kwargs)
         x, *more = args
+        if is_subarray(x):
+            name = f"__{cls.theirs.__name__}__"
+            if hasattr(type(x), name) and own_method(x, name):
+                return getattr(x, name)()
+            x = x._array
         if cls.theirs is complex and more:
             return tracked_number(x) + 1j * tracked_number(more[0])
         if cls.theirs in (float, complex):

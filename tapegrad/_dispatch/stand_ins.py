@@ -38,7 +38,7 @@ def module_stand_in(name: str) -> Any:
 
 def module(m: ModuleType) -> Any:
     found = FOUND.get(m.__name__)
-    if found is None and m.__name__.partition(".")[0] in ROOTS:
+    if found is None and m.__name__.partition(".")[0] in ROOTS and not m.__name__.startswith("numpy.ma"):
         found = module_stand_in(m.__name__)
         if found is not None:
             FOUND[m.__name__] = found
@@ -60,7 +60,7 @@ FACES: dict = {
 def face_of(f: Any) -> Any:
     module_name = getattr(f, "__module__", None) or "numpy"
     root = module_name.partition(".")[0]
-    if root not in ROOTS:
+    if root not in ROOTS or module_name.startswith("numpy.ma"):
         return None
     name = getattr(f, "__name__", None)
     # a distribution, a MultiUFunc

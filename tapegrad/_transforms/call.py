@@ -49,6 +49,7 @@ from .._core.trees import (
     steps,
     tree_map,
     with_leaves,
+    without_subarrays,
 )
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
@@ -436,7 +437,7 @@ def plain_tree(y: Any) -> Any:
             return v
         return value_out(v) if isinstance(v, Variable) else v
 
-    return tree_map(leaf, y)
+    return tree_map(leaf, without_subarrays(y))
 
 
 def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
@@ -454,12 +455,12 @@ def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
 
 
 def returned(y: Any) -> Any:
-    """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
-    return (
-        y
-        if type(y) in HANDLES
-        else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
-    )
+    """What a function returned, with object arrays of tracked numbers as arrays of numbers, and with the
+    arrays of subarrays."""
+    if type(y) in HANDLES:
+        return y
+    elements = lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v
+    return tree_map(elements, without_subarrays(y))
 
 
 def has_objects(y: Any) -> bool:

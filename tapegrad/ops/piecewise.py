@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.special
+from numpy._core import umath
 
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
@@ -209,7 +210,7 @@ rules(fmax, lambda g, out, x, y: share_f(g, x, y), lambda g, out, x, y: share_f(
 rules(fmin, lambda g, out, x, y: share_f(g, -x, -y), lambda g, out, x, y: share_f(g, -y, -x), jvp=same)
 
 
-@implements(np.clip)
+@implements(np.clip, vars(umath)["clip"])
 def clip(a, a_min=None, a_max=None, *, min=None, max=None):
     if (a_min is not None or a_max is not None) and (min is not None or max is not None):
         raise ValueError("numpy.clip: give a_min and a_max, or min and max")

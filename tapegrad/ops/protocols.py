@@ -22,6 +22,7 @@ from .._core.lent_memory import lend
 from .._core.primitive import (
     ADD_AT,
     any_tracked,
+    holds_subarray,
     hook,
     is_tracked,
     layout_of,
@@ -31,7 +32,7 @@ from .._core.primitive import (
     write,
 )
 from .._core.registry import late, load
-from .._core.variable import HANDLES, ArrayVariable, Variable, View
+from .._core.variable import HANDLES, SUBARRAYS, ArrayVariable, Variable, View
 from . import creation, scans
 from . import shaping as s
 from .declare import NUMPY, shape
@@ -223,6 +224,8 @@ def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Excepti
 def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     """f(*args, **kwargs) for arguments with Variables. `key`: NumPy's function of the same meaning, if f
     is CuPy's."""
+    if isinstance(f, np.ufunc) and holds_subarray((args, kwargs)):
+        return f(*args, **kwargs)  # NumPy finds whose `__array_ufunc__` acts
     try:
         return call_library(f, args, kwargs, key)
     except MISTAKES as error:
@@ -534,6 +537,8 @@ def store(out: Any, y: Any, where: Any = True) -> Any:
 
 
 def array_ufunc(self, ufunc, method, *inputs, **params):
+    if SUBARRAYS and holds_subarray((*inputs, *params.values())):
+        return NotImplemented
     if not params and method == "__call__":
         entry = NUMPY.get(ufunc)
         if entry is not None:
@@ -542,7 +547,7 @@ def array_ufunc(self, ufunc, method, *inputs, **params):
 
 
 def array_function(self, f, types, args, kwargs):
-    return call(f, args, kwargs)
+    return NotImplemented if holds_subarray((args, kwargs)) else call(f, args, kwargs)
 
 
 # --- CuPy's hooks: only the name identifies a kernel ---

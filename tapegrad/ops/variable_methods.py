@@ -6,6 +6,7 @@ conversions, which raise on a tracked Variable; the protocols through which NumP
 arrive (ops/protocols.py)."""
 
 import abc
+import builtins
 import dis
 import functools
 import itertools
@@ -27,6 +28,7 @@ from .._core.primitive import (
     SAMPLED,
     EndedTrace,
     any_tracked,
+    is_subarray,
     is_tracked,
     layout_of,
     live,
@@ -73,13 +75,13 @@ def _entry(f: Any) -> Callable:
     return missing
 
 
-def _inplace(op: Callable) -> Callable:
+def _inplace(op: Callable, ufunc: Any) -> Callable:
     def method(a, b):
         c = op(a, b)
         if c is not NotImplemented:
             write_value(a, c, Ellipsis)
             return a
-        return c
+        return ufunc(a, b, out=(a,)) if is_subarray(b) else c
 
     return method
 
@@ -101,7 +103,7 @@ for _name, _f in OPERATORS.items():
     setattr(V, f"__{_name}__", _op)
     setattr(V, f"__r{_name}__", _reflected(_op))
     if _name != "divmod":
-        setattr(V, f"__i{_name}__", _inplace(_op))
+        setattr(V, f"__i{_name}__", _inplace(_op, _f))
 V.__neg__ = e.negative
 V.__pos__ = e.positive
 V.__abs__ = _entry(np.absolute)
@@ -150,7 +152,7 @@ for _name, _f in OF_BITS.items():
     _op = _primal_operator(getattr(operator, _name), _f)
     setattr(V, f"__{_name.strip('_')}__", _op)
     setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
-    setattr(V, f"__i{_name.strip('_')}__", _inplace(_op))
+    setattr(V, f"__i{_name.strip('_')}__", _inplace(_op, _f))
 V.__invert__ = _entry(np.invert)
 V.__hash__ = lambda x: hash(values_of(x))
 
@@ -194,14 +196,26 @@ V.__delitem__ = lambda x, at: operator.delitem(layout_of(x), at)  # raises as Nu
 
 
 def _class_of(x):
-    """NumPy's class of the value. (CuPy would take its own class as permission to read the memory.)"""
+    """NumPy's class of the value. (CuPy would take its own class as permission to read the memory.)
+
+    Where code that is followed writes `x.__class__`, it is what this class is called there."""
     kind = shown_class(type(layout_source(x)))
+    if asks_attribute(sys._getframe(2)):
+        return late.class_meant(kind)
     if is_plain_number(x):
         return complex if issubclass(kind, complex) else float
     return kind if issubclass(kind, (np.ndarray, np.generic)) or kind in NUMBERS else type(x)
 
 
 late.class_of = _class_of
+
+
+def asks_attribute(frame: Any) -> bool:
+    """Is this a frame of code that is followed, at an attribute that it names?"""
+    return type(frame.f_globals) is not dict and frame.f_code.co_code[frame.f_lasti] in LOADS
+
+
+LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 
 
 def _set(view: Callable) -> Callable:
@@ -218,11 +232,21 @@ def _shape(x):
 
 
 def _set_shape(x, to):
-    """Accept the present shape only; another shape would change it for all holders of x."""
+    """The handle gets another shape. Others that look at its memory by the old one forbid it."""
     if not is_array(layout_source(x)):
         raise AttributeError("attribute 'shape' of 'numpy.generic' objects is not writable")
-    if np.empty(_shape(x), bool).reshape(to).shape != _shape(x):
-        raise ArgumentError("x.shape = s: the shape of a tracked Variable stays; write x = x.reshape(s)")
+    there = np.empty(_shape(x), bool).reshape(to).shape
+    if there == _shape(x):
+        return
+    if type(x) is not View and hasattr(x, "_version"):
+        raise ArgumentError("x.shape = s: x is captured, written or has views; write x = x.reshape(s)")
+    if type(x) is View:
+        y: Any = views.reshape(x, there, copy=False)
+        x._base, x._path, x._seen = y._base, y._path, -1
+    else:
+        y = s.reshape(s.copy(x, "C"), to=there)
+        x._value, x._trace, x._slot = y._value, y._trace, y._slot
+        x._saved = True
 
 
 def _dtype(x):
@@ -514,6 +538,9 @@ def _view(x, dtype=None, type=None):
     ]
     if type is None and (dtype is None or np.dtype(dtype) == dtype_of(x)):
         return views.slice_of(x, (Ellipsis,)) if is_array(layout_source(x)) else x
+    for k in (dtype, type):
+        if isinstance(k, builtins.type) and issubclass(k, np.ndarray):
+            return late.subarray_over(late.subarray_class(k), _view(x, None if k is dtype else dtype), x)
     return plain_view(x, *[k for k in (dtype, type) if k is not None])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from .._capture import THREADS
 from .._capture.dependencies import may_catch
 from .._capture.objects import restore, snapshot
-from .._core.arrays import is_array, may_share_memory, owned
+from .._core.arrays import is_array, may_share_memory, owned, without_class
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from .._core.float_errors import LOUD, ErrorListener, warned
 from .._core.primitive import live, watching
@@ -473,7 +473,7 @@ class CachedProgram:
             return None if plainly else found
         results, written = found
         for array, v in written:
-            array[...] = v
+            without_class(array)[...] = v
         return tuple(results) if self.several else with_leaves(program.tree, iter(results))
 
     def write(self) -> None:

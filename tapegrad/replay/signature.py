@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from .._capture.arrays import acts_as_array
 from .._capture.dependencies import Environment, Status, state, walk_with_names
 from .._capture.objects import restore
 from .._core.arrays import (
     IMMUTABLE,
+    PLAIN_ARRAYS,
     checksum,
     copy_with_layout,
     is_array,
@@ -237,5 +237,5 @@ def bits_of(x: Any) -> Any:
 
 
 def is_input_leaf(x: Any) -> bool:
-    """(A masked array is left alone.)"""
-    return x.dtype.kind in "fc" and (not isinstance(x, np.ndarray) or acts_as_array(x, type(x)))
+    """(What is of a subclass is compared with its attributes.)"""
+    return x.dtype.kind in "fc" and (not isinstance(x, np.ndarray) or type(x) in PLAIN_ARRAYS)

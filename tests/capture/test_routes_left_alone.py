@@ -724,14 +724,14 @@ def test_five_thousand_random_holders():
     search(range(300, 5300))
 
 
-class Annotated(np.ndarray):
-    """An array with attributes: it is left alone."""
+class Annotated(np.matrix):
+    """A matrix with attributes: it is left alone."""
 
 
 def test_the_function_of_a_ufunc_is_a_route():
     """`numpy.frompyfunc` keeps a Python function where only the garbage collector sees it."""
     buffer = np.zeros(3)
-    window, holder = buffer[1:], np.zeros(2).view(Annotated)
+    window, holder = buffer[1:], np.zeros((2, 2)).view(Annotated)
     holder.read = np.frompyfunc(lambda k: window, 1, 1)
 
     def f(x):

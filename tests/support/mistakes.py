@@ -162,8 +162,8 @@ def into_read_only(x):
     read_only[:] = x
     return read_only.sum()
 def set_shape(x):
-    x.shape = (3, 1)
-    return x.sum()
+    buffer.shape = (3, 1)
+    return (buffer * x).sum()
 def catches(x):
     try:
         return float("%f" % x[0])

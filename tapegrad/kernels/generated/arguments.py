@@ -36,13 +36,13 @@ def as_float(x: Any, what: str) -> Any:
         if is_tracked(x):
             return x
         x = values_of(x)
-    if not is_array(x):
-        x = np.asarray(x)
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentError(
             f"{what} is a masked array, and kernels see no mask; mark missing data by nan: "
             f"x.filled(numpy.nan)"
         )
+    if not is_array(x):
+        x = np.asarray(x)
     if x.dtype in FLOATS:
         return x
     if x.dtype.kind in "biu" or x.dtype.newbyteorder("=") in FLOATS:  # (FITS files are big-endian)

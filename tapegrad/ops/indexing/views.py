@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._core.arrays import in_order_of_memory, is_array, may_share_memory, overlaps
 from ..._core.errors import ArgumentError
-from ..._core.primitive import READ, bind, handle, hook, layout_of, values_of, view
+from ..._core.primitive import READ, bind, handle, hook, is_subarray, layout_of, values_of, view
 from ..._core.registry import late
 from ..._core.scope import OPEN
 from ..._core.variable import ArrayVariable, Variable, View
@@ -44,7 +44,9 @@ def index(at: Any) -> Any:
         return values_of(at)
     if isinstance(at, tuple):
         return tuple([i if i is None or type(i) is int else index(i) for i in at])
-    return index_list(at) if isinstance(at, list) else at
+    if isinstance(at, list):
+        return index_list(at)
+    return index(at._array) if is_subarray(at) else at
 
 
 def unchanging(at: slice) -> slice:
