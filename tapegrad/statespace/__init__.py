@@ -29,6 +29,7 @@ from ._structural import noise as noise
 from ._structural import regression as regression
 from ._structural import seasonal as seasonal
 from ._structural import trend as trend
+from ._unobserved import unobserved_components as unobserved_components
 from ._vector import var as var
 from ._vector import varmax as varmax
 from .filters.arrays import FilterResult as FilterResult
@@ -44,4 +45,6 @@ from .filters.simulate import simulate as simulate
 from .filters.simulate import simulate_smoother as simulate_smoother
 from .filters.smoother import SmootherResult as SmootherResult
 from .filters.smoother import smooth as smooth
+from .results.news import News as News
+from .results.news import Surprises as Surprises
 from .results.result import FitResult as FitResult

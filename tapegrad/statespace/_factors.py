@@ -26,8 +26,8 @@ from ._multivariate import (
 )
 from ._parameters import ParameterBlock
 
-# A quarter's growth is this sum of the growth of its months and of those before (R. S. Mariano and Y. Murasawa,
-# Journal of Applied Econometrics 18 (2003) 427-443).
+# A quarter's growth is this sum of the growth of its months and of those before (R. S. Mariano and Y.
+# Murasawa, Journal of Applied Econometrics 18 (2003) 427-443).
 MONTHS = numpy.array([1.0, 2.0, 3.0, 2.0, 1.0])
 
 
