@@ -364,3 +364,30 @@ def test_bad_news():
             fit.news(updated)
     with pytest.raises(ArgumentError, match="the steps end at 10, before their start at 20"):
         fit.news(SERIES[:51], 20, 10)
+
+
+# --- dates and regressors that do not fit ---
+
+
+def test_tables_that_do_not_follow():
+    months = pd.date_range("2000-01", periods=60, freq="MS")
+    y = pd.Series(SERIES.to_numpy()[:60], months)
+    X = pd.DataFrame(WAVES[:60], months, ["price", "income"])
+    fit = ss.sarimax(y, (1, 0, 0), exog=X).fit()
+    quarter = pd.Series([1.0], pd.date_range("2005-01", periods=1, freq="QS"))
+    days = pd.Series([1.0, 2.0], pd.date_range("2005-01-01", periods=2, freq="D"))
+    for new in (quarter, days):  # the first quarter begins where the next month does
+        for call in (fit.append, fit.extend):
+            with pytest.raises(DataError, match="y has the frequency .*, and the data MS; write y.asfreq"):
+                call(new, exog=WAVES[: len(new)])
+    for wrong in (pd.concat([y, y.iloc[-1:]]), y[::-1]):
+        for call in (lambda x: ss.sarimax(x, (1, 0, 0)), fit.news):
+            with pytest.raises(DataError, match="its dates do not increase from row to row"):
+                call(wrong)
+    ahead = pd.DataFrame(np.ones((3, 1)), pd.date_range("2005-01", periods=3, freq="MS"), ["price"])
+    with pytest.raises(DataError, match="exog has the columns price, .*: no income"):
+        fit.forecast(3, exog=ahead)
+    with pytest.raises(DataError, match="collinear: where there are data, total is a sum of those before"):
+        ss.varmax(
+            GROWTH, exog=pd.DataFrame(WAVES @ [[1, 0, 1], [0, 1, 2]], GROWTH.index, ["a", "b", "total"])
+        )

@@ -93,6 +93,8 @@ class News:
             index=pandas.MultiIndex.from_tuples(index, names=["impact date", "impacted variable"]),
         )
 
+    to_frame = frame
+
     def details(self) -> Any:
         """Return a DataFrame with a row for each observation and each prediction that it changes."""
         names, rows, index = self.data.labels.columns, [], []
