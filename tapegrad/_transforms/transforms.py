@@ -21,7 +21,7 @@ from .._core.trees import Const, describe_tree, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyTuple, Array, Node, Number
 from .._core.variable import Variable
 from ..ops import shaping
-from ..ops.declare import dtype, shape
+from ..ops.declare import dtype, shape, xp
 from .call import (
     RecordedCall,
     all_positions,
@@ -1087,7 +1087,10 @@ def _columns(r: RecordedCall) -> AnyDict:
             else:
                 n = len(shape(y))
                 turned = shaping.transpose(columns[k], axes=(*range(1, n + 1), 0))
-                blocks[k, key] = unshared_result(shaping.reshape(turned, to=shape(y) + shape(x)))
+                block = shaping.reshape(turned, to=shape(y) + shape(x))
+                if xp(x) is np and xp(block) is not np:  # as a gradient, it lies where the argument does
+                    block = shaping.copy_to_host(block)
+                blocks[k, key] = unshared_result(block)
     tape.release()
     return blocks
 
