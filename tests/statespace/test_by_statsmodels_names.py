@@ -376,9 +376,10 @@ def test_tables_that_do_not_follow():
     fit = ss.sarimax(y, (1, 0, 0), exog=X).fit()
     quarter = pd.Series([1.0], pd.date_range("2005-01", periods=1, freq="QS"))
     days = pd.Series([1.0, 2.0], pd.date_range("2005-01-01", periods=2, freq="D"))
-    for new in (quarter, days):  # the first quarter begins where the next month does
+    named = "y has the frequency QS-JAN, and the data MS"  # its first day is that of the next month
+    for new, message in ((quarter, named), (days, "y is for 2005-01-01 to 2005-01-02; the data end at")):
         for call in (fit.append, fit.extend):
-            with pytest.raises(DataError, match="y has the frequency .*, and the data MS; write y.asfreq"):
+            with pytest.raises(DataError, match=message):
                 call(new, exog=WAVES[: len(new)])
     for wrong in (pd.concat([y, y.iloc[-1:]]), y[::-1]):
         for call in (lambda x: ss.sarimax(x, (1, 0, 0)), fit.news):
