@@ -176,6 +176,7 @@ LOADED: dict[str, AnyTuple] = {
         "statespace._panel",
         "statespace.results.archive",
         "statespace.results.forecast",
+        "statespace.results.news",
     ),
     "matplotlib.pyplot": ("statespace.results.plots", "sparse._pictures"),
     "ipyopt": ("optimize._ipopt",),  # brings Ipopt

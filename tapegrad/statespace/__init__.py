@@ -9,6 +9,7 @@ from ._constraints import invertible as invertible
 from ._constraints import positive as positive
 from ._constraints import stationary as stationary
 from ._constraints import unconstrained as unconstrained
+from ._factors import dynamic_factor as dynamic_factor
 from ._fit import fit as fit
 from ._load import load as load
 from ._model import LinearGaussian as LinearGaussian
@@ -17,8 +18,6 @@ from ._model import Start as Start
 from ._model import arma as arma
 from ._model import local_level as local_level
 from ._model import local_linear_trend as local_linear_trend
-from ._multivariate import dynamic_factor as dynamic_factor
-from ._multivariate import var as var
 from ._panel import ManyFits as ManyFits
 from ._panel import fit_many as fit_many
 from ._sarimax import sarimax as sarimax
@@ -30,6 +29,9 @@ from ._structural import noise as noise
 from ._structural import regression as regression
 from ._structural import seasonal as seasonal
 from ._structural import trend as trend
+from ._unobserved import unobserved_components as unobserved_components
+from ._vector import var as var
+from ._vector import varmax as varmax
 from .filters.arrays import FilterResult as FilterResult
 from .filters.arrays import ForecastResult as ForecastResult
 from .filters.compiled import forecast as forecast
@@ -43,4 +45,6 @@ from .filters.simulate import simulate as simulate
 from .filters.simulate import simulate_smoother as simulate_smoother
 from .filters.smoother import SmootherResult as SmootherResult
 from .filters.smoother import smooth as smooth
+from .results.news import News as News
+from .results.news import Surprises as Surprises
 from .results.result import FitResult as FitResult

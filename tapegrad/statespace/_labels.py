@@ -124,6 +124,12 @@ class Labels:
                 else f", and the next steps are {' to '.join([date_text(following[k]) for k in (0, -1)])}"
             )
             raise DataError(f"{call}: y is for {asked}; the data end at {date_text(self.index[-1])}{wanted}")
+        steps_of = [x.freq for x in (following, new.index) if is_dates(x) and x.freq is not None]
+        if len(steps_of) == 2 and steps_of[0] != steps_of[1]:
+            known, other = [x.freqstr for x in steps_of]
+            raise DataError(
+                f"{call}: y has the frequency {other}, and the data {known}; write y.asfreq({known!r})"
+            )
         whole = self.index.append(new.index)
         return type(whole)(whole, freq=following.freq) if is_dates(following) else whole
 

@@ -17,12 +17,13 @@ from ._components import (
     Seasonal,
     Trend,
 )
+from ._factors import DynamicFactor
 from ._model import Observations, Start
-from ._multivariate import DynamicFactor, VectorAutoregression
 from ._parameters import parameters_from
 from ._problem import FitProblem, Prior, Stop
 from ._sarimax import Arima
 from ._structural import AssembledModel
+from ._vector import VectorAutoregression
 from .results.archive import read_fit, stored_frame
 from .results.continued import with_estimates
 from .results.result import FitResult, fit_result

@@ -79,6 +79,8 @@ class ManyFits:
         columns |= {"loglik": self.loglik, "converged": self.converged}
         return load("pandas").DataFrame(columns, index=self.series)
 
+    to_frame = frame
+
     def report(self) -> str:
         """Say how the likelihood was computed, and how many series have converged."""
         return f"{self.way}\n{int(self.converged.sum())} of {len(self.converged)} series converged"
@@ -96,6 +98,7 @@ def fit_many(
     *,
     client: Any = None,
     store: Any = None,
+    progress: bool | str = "auto",
 ) -> ManyFits:
     """Estimate one model for many series at once.
 
@@ -114,11 +117,13 @@ def fit_many(
     constraints : optional
         As for `fit`.
     client : dask.distributed.Client or concurrent.futures.Executor, optional
-        Who computes, in parts of 256 series. Default: this process. What the function captures is
-        pickled.
+        Who computes, in parts of 256 series. Default: this process, in parts of 4,096 series, which bound
+        the memory. What the function captures is pickled.
     store : path, optional
         A folder in which finished parts are kept. A later call with the same arguments reads them there, and
         computes only the rest.
+    progress : bool or 'auto', default 'auto'
+        Whether a progress bar counts the parts (package tqdm). 'auto': in a terminal, after two seconds.
 
     Returns
     -------
@@ -156,21 +161,21 @@ def fit_many(
     series = padded_series(Y)
     parameters = Parameters(start, constraints)
     require_model("fit_many", build, parameters)
-    if client is None and store is None:
-        found, way = fitted(build, start, constraints, series)
-    else:
-        parts = [series[k : k + SERIES_OF_PART] for k in range(0, len(series), SERIES_OF_PART)]
-        each = load("tapegrad.parallel.workers").run_parts(
-            partial(fitted, build, start, constraints), parts, client, store=store
-        )
-        found = [numpy.concatenate(column) for column in zip(*[columns for columns, _ in each], strict=True)]
-        way = "\n".join(
-            [f"{len(each)} parts of up to {SERIES_OF_PART} series", *dict.fromkeys([way for _, way in each])]
-        )
+    size = SERIES_AT_ONCE if client is None and store is None else SERIES_OF_PART
+    parts = [series[k : k + size] for k in range(0, len(series), size)]
+    run_parts = load("tapegrad.parallel.workers").run_parts
+    each = run_parts(
+        partial(fitted, build, start, constraints), parts, client, store=store, progress=progress
+    )
+    found = [numpy.concatenate(column) for column in zip(*[columns for columns, _ in each], strict=True)]
+    way = "\n".join(dict.fromkeys([way for _, way in each]))
+    if len(each) > 1 or size == SERIES_OF_PART:
+        way = f"{len(each)} parts of up to {size} series\n{way}"
     return ManyFits(parameters.names, *found, way, names_of_series(Y))
 
 
-SERIES_OF_PART = 256
+SERIES_OF_PART = 256  # for several processes, or a store
+SERIES_AT_ONCE = 4096  # in one process; they bound the memory
 
 
 def fitted(build: Callable, start: Any, constraints: Any, series: numpy.ndarray) -> tuple[list, str]:

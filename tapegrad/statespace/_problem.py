@@ -66,7 +66,8 @@ class FitProblem:
     any. `others` are starts for a search that fails from the first. `name` identifies everything that `build`
     depends on, except for the parameters and the data; later processes find the kernel on disk under it. The
     first `past` steps of `build` lie before the data, which then start from `begin`. All covariances are
-    proportional to the parameter `scale`, and means are linear in `linear`, if these are given."""
+    proportional to the parameter `scale`, and means are linear in `linear`, if these are given. Results
+    leave the scale out with `without_scale`."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -83,6 +84,12 @@ class FitProblem:
     begin: Start | None = None
     scale: str | None = None
     linear: tuple[str, ...] = ()
+    without_scale: bool = False
+
+    @property
+    def concentrated(self) -> bool:
+        """Return whether the last parameter is a scale that results leave out."""
+        return self.without_scale and self.parameters.names[-1] == self.scale
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)

@@ -46,6 +46,7 @@ def sarimax(
     exog: Any = None,
     trend: str | Sequence[int] | None = None,
     measurement_error: bool = False,
+    concentrate_scale: bool = False,
 ) -> BoundModel:
     """Make a seasonal ARIMA model with regressors, to be fitted with ``.fit()``.
 
@@ -69,6 +70,9 @@ def sarimax(
         starts on its own line.
     measurement_error : bool, default False
         Whether the process is observed with noise of its own, of variance ``sigma2.measurement``.
+    concentrate_scale : bool, default False
+        Whether the variance of the noise is left out of the estimates, and only given as `FitResult.scale`.
+        The maximum is the same.
 
     Returns
     -------
@@ -78,7 +82,7 @@ def sarimax(
     Raises
     ------
     ArgumentError
-        If the orders, the trend or `measurement_error` are not valid.
+        If an option is not valid.
     ShapeError
         If there are several series, or `exog` has another number of rows.
     DataError
@@ -112,9 +116,16 @@ def sarimax(
     if X is not None and len(X) != data.steps:
         raise ShapeError(f"sarimax: exog has {len(X)} rows and y has {data.steps}; wanted one for each step")
     data.labels.require_same_dates("sarimax: exog", getattr(exog, "index", None))
-    if not isinstance(measurement_error, bool):
-        raise ArgumentError(f"sarimax: measurement_error={measurement_error!r}; wanted True or False")
-    process = Arima(order, seasonal, _powers(trend), X, columns, data.steps, data.xp, measurement_error)
+    for name, x in (("measurement_error", measurement_error), ("concentrate_scale", concentrate_scale)):
+        if not isinstance(x, bool):
+            raise ArgumentError(f"sarimax: {name}={x!r}; wanted True or False")
+    if measurement_error and concentrate_scale:
+        raise ArgumentError(
+            "sarimax: concentrate_scale=True and measurement_error=True; two noises have no common scale"
+        )
+    process = Arima(
+        order, seasonal, _powers(trend), X, columns, data.steps, data.xp, measurement_error, concentrate_scale
+    )
     if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")
     process.regressed(data)  # raises if the data cannot be fitted
@@ -181,6 +192,7 @@ class Arima(LibraryBound):
     steps: int
     xp: ModuleType = field(repr=False)
     noisy: bool = False
+    concentrated: bool = False
 
     @property
     def title(self) -> str:
@@ -331,6 +343,7 @@ class Arima(LibraryBound):
             name=name,
             scale=scale,
             linear=linear,
+            without_scale=self.concentrated,
         )
         if data.count < data.steps or not 0 < self.lost < data.steps or self.noisy:
             return whole

@@ -37,10 +37,10 @@ def highest_stop(
 
     A search that fails, or ends at the bound of a constraint, is followed by others from other starts. A
     maximum below the value where another search failed is rejected."""
-    inner = problem.quick or problem
     parameters = problem.parameters
+    inner = replace(problem.quick or problem, parameters=parameters)
     with _Bar(progress, method) as bar:
-        objective = replace(inner, parameters=parameters).objective()
+        objective = inner.objective()
         objective.watch = bar
         first = objective.start
         if not numpy.isfinite(objective(first)[0]):

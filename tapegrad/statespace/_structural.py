@@ -382,8 +382,12 @@ class Structural:
 
     __radd__ = __add__
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
         return " + ".join(part.title for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.title
 
     def problem(
         self,

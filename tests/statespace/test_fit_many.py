@@ -275,4 +275,16 @@ def test_series_have_names_and_failures_are_listed():
         and fits.failures["constant"]
         and fits.converged.tolist() == [True, False]
     )
-    assert np.isnan(fits.frame().loc["constant", "se(v)"])
+    assert np.isnan(fits.to_frame().loc["constant", "se(v)"])
+
+
+def test_parts_in_one_process(monkeypatch):
+    """Parts bound the memory; they change nothing else."""
+    Y = np.random.default_rng(8).normal(size=(5, 60)).cumsum(axis=1)
+    whole = ss.fit_many(level, Y, LEVEL, ss.positive())
+    monkeypatch.setattr("tapegrad.statespace._panel.SERIES_AT_ONCE", 2)
+    parts = ss.fit_many(level, Y, LEVEL, ss.positive(), progress=False)
+    assert "3 parts of up to 2 series" in parts.report() and "parts" not in whole.report()
+    np.testing.assert_allclose(parts.estimates, whole.estimates, rtol=1e-7, atol=1e-12)
+    with pytest.raises(tg.errors.ArgumentError, match="progress='yes'"):
+        ss.fit_many(level, Y, LEVEL, ss.positive(), progress="yes")

@@ -110,7 +110,7 @@ def prediction_of(
     if not ahead and exog is not None:
         raise ArgumentError("exog has the regressors of steps after the data, and the prediction ends before")
     if given is not None:
-        mean, cov = _observed_given_all(model, _scenario(data, ahead, given), fit.problem.joseph)
+        mean, cov = observed_given_all(model, _scenario(data, ahead, given), fit.problem.joseph)
         mean, cov = mean[first:end], cov[first:end]
     else:
         mean, cov = _from_the_past(
@@ -168,7 +168,7 @@ def _scenario(data: Observations, ahead: int, given: Any) -> Observations:
     return whole.extended(ahead - new.steps) if ahead > new.steps else whole
 
 
-def _observed_given_all(
+def observed_given_all(
     model: LinearGaussian, data: Observations, joseph: bool
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return means (n, p) and covariances (n, p, p) of observations given all data, those data included.

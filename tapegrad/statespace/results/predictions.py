@@ -10,6 +10,7 @@ from .._problem import FitProblem
 from ..filters.simulate import simulate_smoother
 from .forecast import Forecast, prediction_of
 from .impulses import responses_of
+from .news import News, news_of
 
 
 class PredictionMethods:
@@ -105,6 +106,42 @@ class PredictionMethods:
     def predict(self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None) -> Any:
         """Return the means of `get_prediction`."""
         return self.get_prediction(start, end, dynamic, exog).mean
+
+    def news(self, updated: Any, start: Any = None, end: Any = None, exog: Any = None) -> News:
+        """Split the revision of predictions by new data into what each observation adds.
+
+        Parameters
+        ----------
+        updated : array, Series, DataFrame or FitResult
+            The earlier data with new observations: further steps, values that were missing, revised values.
+            The parameters are those of this fit.
+        start, end : int or date, optional
+            The first and the last step that is predicted. The default is the steps after the earlier data, up
+            to the last of the new data.
+        exog : array of shape (k, r), optional
+            The regressors of the steps after the earlier data.
+
+        Returns
+        -------
+        News
+            Predictions before and after, and for each observation its surprise, weights and impacts.
+
+        Raises
+        ------
+        ShapeError
+            If the updated data are shorter, or have another number of series.
+        DataError
+            If they have other dates, or lack an earlier observation.
+
+        Examples
+        --------
+        >>> from tapegrad import statespace as ss
+        >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
+        >>> found = ss.fit(ss.level(), y).news([*y, 6.0], end=11)
+        >>> found.previous[:, 0].round(3), found.updated[:, 0].round(3), found.updates.news.round(3)
+        (array([4.09, 4.09]), array([5.222, 5.222]), array([1.91]))
+        """
+        return news_of(self, updated, start, end, exog)
 
     def model_ahead(self, steps: int, exog: Any = None) -> LinearGaussian:
         """The model at the estimates, with matrices for the steps after the data."""

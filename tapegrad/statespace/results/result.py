@@ -131,6 +131,12 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     def fixed(self) -> dict[str, float]:
         return self.problem.parameters.fixed
 
+    @property
+    def scale(self) -> float:
+        """The variance of the noise that `concentrate_scale` leaves out of the estimates; otherwise 1."""
+        problem = self.problem
+        return float(to_host(self.params[problem.scale])) if problem.concentrated else 1.0
+
     # --- the estimates ---
 
     def cov(self, kind: str = "exact") -> numpy.ndarray:
@@ -267,7 +273,8 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         """
         if diffuse not in ("counted", "ignored"):
             raise ArgumentError(f"diffuse={diffuse!r}: wanted 'counted' or 'ignored'")
-        k = len(self.names) + (self.diffuse_states - self.problem.used_up if diffuse == "counted" else 0)
+        k = len(self.names) + self.problem.concentrated
+        k += self.diffuse_states - self.problem.used_up if diffuse == "counted" else 0
         n = sum(1 for rows in self.data.rows if rows) - self.problem.used_up
         base = -2 * self.loglik
         aicc = base + 2 * k * n / (n - k - 1) if n > k + 1 else numpy.inf
@@ -449,7 +456,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
             ("robust", lambda: X.T @ outer @ X),
         ):
             try:
-                found[kind] = _hidden(inner(), free)
+                found[kind] = _hidden(inner(), free)[: len(self.names), : len(self.names)]
             except numpy.linalg.LinAlgError:
                 found[kind] = numpy.full(self.covariance.shape, numpy.nan)
         return found
@@ -485,21 +492,23 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
         )
     # At the maximum the gradient is zero, so the observed information in the parameters themselves is exactly
     # J^-T H J^-1, with J the derivative of the constraints: its inverse is J H^-1 J'.
-    covariance = _hidden(J @ Spectrum(inner).inverse() @ J.T, free)
+    names = parameters.names[:-1] if problem.concentrated else parameters.names
+    k = len(names)
+    covariance = _hidden(J @ Spectrum(inner).inverse() @ J.T, free)[:k, :k]
     errors = numpy.sqrt(numpy.diag(covariance))
     placed = problem.data.xp.asarray(stop.u)
     params = parameters.tree(placed)
     return FitResult(
         params=params,
-        names=parameters.names,
-        estimates=to_host(parameters.flat(placed)),
+        names=names,
+        estimates=to_host(parameters.flat(placed))[:k],
         standard_errors=errors,
         covariance=covariance,
         correlation=covariance / numpy.outer(errors, errors),
         loglik=-stop.value - (0.0 if problem.prior is None else float(to_host(problem.prior(params)))),
         observations=problem.data.count,
         model=problem.model(params),
-        at_bound=[name for i, name in enumerate(parameters.names) if i not in free],
+        at_bound=[name for i, name in enumerate(names) if i not in free],
         problem=problem,
         stop=stop,
         **{f.name: getattr(stop, f.name) for f in fields(SearchEffort)},

@@ -94,6 +94,8 @@ def _remarks(fit: Any, diffuse: str) -> list[str]:
         remarks.append(f"exact diffuse start: {count} element{'s' if count > 1 else ''}, {how} the criteria")
     if fit.fixed:
         remarks.append(f"not estimated: {', '.join([f'{name} = {x:.6g}' for name, x in fit.fixed.items()])}")
+    if fit.problem.concentrated:
+        remarks.append(f"the scale {fit.scale:.10g} is not among the estimates")
     if fit.origin:
         remarks.append(f"estimates and standard errors are those of other data, {fit.origin.nobs} steps")
     return remarks + (list(fit.problem.described.remarks) if fit.problem.described else [])

@@ -1,0 +1,204 @@
+"""What new observations change in predictions: the revision as a sum over observations.
+
+A prediction is an affine function of the data. So the revision is a sum of weights times surprises. The
+weights are derivatives of the prediction (M. Banbura and M. Modugno, Journal of Applied Econometrics 29
+(2014) 133-160)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ... import numpy as np
+from ..._core.arrays import to_host
+from ..._core.errors import ArgumentError, DataError, ShapeError
+from ..._core.registry import load
+from ..._transforms.tape import value
+from ..._transforms.transforms import jacobian
+from .._labels import date_text
+from .._model import LinearGaussian, Observations
+from ..filters.smoother import smooth
+from .forecast import observed_given_all
+
+
+@dataclass(frozen=True)
+class Surprises:
+    """Observations that differ from what was known of them: k of them, for h steps of p series.
+
+    Attributes
+    ----------
+    dates, series : list
+        Where they stand.
+    observed, expected : arrays of shape (k,)
+        The observations, and what was known: the prediction, or before a revision the earlier value.
+    weights : array of shape (k, h, p)
+        The derivatives of the predictions with respect to the observations.
+    """
+
+    dates: list[Any]
+    series: list[str]
+    observed: numpy.ndarray
+    expected: numpy.ndarray
+    weights: numpy.ndarray
+
+    @property
+    def news(self) -> numpy.ndarray:
+        """The observations less what was known of them, (k,)."""
+        return self.observed - self.expected
+
+    @property
+    def impacts(self) -> numpy.ndarray:
+        """What each of them adds to the predictions, (k, h, p)."""
+        return self.weights * self.news[:, None, None]
+
+
+@dataclass(frozen=True)
+class News:
+    """The revision of predictions by new data, as `FitResult.news` returns it.
+
+    Attributes
+    ----------
+    dates : sequence of h places
+        The steps that are predicted.
+    previous, updated : arrays of shape (h, p)
+        The predictions of the signal from the earlier data, and from the new ones.
+    updates : Surprises
+        The new observations.
+    revisions : Surprises
+        Earlier observations with another value.
+    """
+
+    dates: Any
+    previous: numpy.ndarray
+    updated: numpy.ndarray
+    updates: Surprises
+    revisions: Surprises
+    data: Observations
+
+    def frame(self) -> Any:
+        """Return a DataFrame of predictions and impacts, under the names of statsmodels."""
+        names = self.data.labels.columns
+        changed, seen = (x.impacts.sum(axis=0) for x in (self.revisions, self.updates))
+        columns = {
+            "estimate (prev)": self.previous,
+            "impact of revisions": changed,
+            "impact of news": seen,
+            "total impact": changed + seen,
+            "estimate (new)": self.updated,
+        }
+        index = [(date_text(date), name) for date in self.dates for name in names]
+        pandas = load("pandas")
+        return pandas.DataFrame(
+            {name: x.reshape(-1) for name, x in columns.items()},
+            index=pandas.MultiIndex.from_tuples(index, names=["impact date", "impacted variable"]),
+        )
+
+    to_frame = frame
+
+    def details(self) -> Any:
+        """Return a DataFrame with a row for each observation and each prediction that it changes."""
+        names, rows, index = self.data.labels.columns, [], []
+        for kind, found in (("revision", self.revisions), ("update", self.updates)):
+            for k, h, i in numpy.ndindex(found.weights.shape):
+                index.append(
+                    (kind, date_text(found.dates[k]), found.series[k], date_text(self.dates[h]), names[i])
+                )
+                numbers = (found.observed[k], found.expected[k], found.news[k])
+                rows.append([*numbers, found.weights[k, h, i], found.impacts[k, h, i]])
+        pandas = load("pandas")
+        levels = ["kind", "update date", "updated variable", "impact date", "impacted variable"]
+        columns = ["observed", "forecast (prev)", "news", "weight", "impact"]
+        return pandas.DataFrame(
+            numpy.reshape(rows, (-1, 5)), pandas.MultiIndex.from_tuples(index, names=levels), columns
+        )
+
+    def __str__(self) -> str:
+        lines = ["date        series          previous    revisions         news      updated"]
+        parts = (
+            self.previous,
+            self.revisions.impacts.sum(axis=0),
+            self.updates.impacts.sum(axis=0),
+            self.updated,
+        )
+        for h, date in enumerate(self.dates):
+            for i, name in enumerate(self.data.labels.columns):
+                numbers = "".join([f"{x[h, i]:>13.6g}" for x in parts])
+                lines.append(f"{date_text(date):<12}{name:<11}{numbers}")
+        return "\n".join(lines)
+
+
+def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any) -> News:
+    """Return the revision of the predictions of a fit."""
+    old, new = fit.data, _later(fit.data, updated)
+    n, labels = new.steps, new.labels
+    first = min(old.steps, n - 1) if start is None else labels.position("news: start", start, n)
+    last = max(n - 1, first) if end is None else labels.position("news: end", end, n, True)
+    if first > last:
+        raise ArgumentError(f"news: the steps end at {last}, before their start at {first}")
+    steps = max(last + 1, n)
+    model = fit.model_ahead(steps - old.steps, exog) if steps > old.steps else fit.model
+    before, after = (to_host(value(x.extended(steps - x.steps).raw)) for x in (old, new))
+    _require_kept(before, after, new)
+    changed = ~numpy.isnan(before) & (before != after)
+    revised = numpy.where(changed, after, before)
+    known = observed_given_all(model, Observations(revised), fit.problem.joseph)[0]
+    fresh = numpy.isnan(before) & ~numpy.isnan(after)
+    span = slice(first, last + 1)
+    places = labels.places(n)
+    if steps > n:
+        places = [*places, *labels.after(n, steps - n)]
+
+    def surprises(at: numpy.ndarray, expected: numpy.ndarray, whole: numpy.ndarray) -> Surprises:
+        rows, columns = numpy.nonzero(at)
+        weights = _weights(model, whole, rows, columns, span, fit.problem.joseph)
+        names = [labels.columns[i] for i in columns]
+        return Surprises([places[t] for t in rows], names, after[at], expected[at], weights)
+
+    previous, now = [
+        to_host(smooth(model, Observations(x), fit.problem.joseph).signal)[span] for x in (before, after)
+    ]
+    updates, revisions = surprises(fresh, known, after), surprises(changed, before, revised)
+    return News(places[span], previous, now, updates, revisions, new)
+
+
+def _weights(
+    model: LinearGaussian,
+    whole: numpy.ndarray,
+    rows: numpy.ndarray,
+    columns: numpy.ndarray,
+    span: slice,
+    joseph: bool,
+) -> numpy.ndarray:
+    """Return the derivatives of the signal at a span (h, p) by the observations at k places, (k, h, p)."""
+    if not rows.size:
+        return numpy.zeros((0, *whole[span].shape))
+
+    def signal(x: Any) -> Any:
+        y = np.array(whole)
+        y[rows, columns] = x
+        return smooth(model, Observations(y), joseph).signal[span]
+
+    return numpy.moveaxis(to_host(jacobian(signal)(whole[rows, columns])), -1, 0)
+
+
+def _later(old: Observations, updated: Any) -> Observations:
+    """Return the new data; raise unless they begin as the earlier ones and are as long."""
+    new = updated.data if hasattr(updated, "problem") else updated
+    new = new if isinstance(new, Observations) else Observations(new)
+    if new.width != old.width or new.steps < old.steps:
+        raise ShapeError(
+            f"news: the updated data are {new.steps} steps of {new.width} series; wanted at least "
+            f"{old.steps} of {old.width}, the earlier data included"
+        )
+    index = new.labels.index
+    old.labels.require_same_dates("news: the new table", None if index is None else index[: old.steps])
+    return new
+
+
+def _require_kept(before: numpy.ndarray, after: numpy.ndarray, new: Observations) -> None:
+    """Raise if an observation has gone."""
+    for t, i in numpy.argwhere(~numpy.isnan(before) & numpy.isnan(after))[:1]:
+        raise DataError(
+            f"news: the updated data lack {new.labels.columns[i]} of step {t}, which the earlier ones have; "
+            f"fill it in"
+        )
