@@ -220,8 +220,8 @@ def solver(
         function ``f(dy, t, y, *args)`` fills dy instead. It may use what kernel functions may use.
     method : {'auto', 'tsit5', 'rodas5p'}
         'tsit5' is explicit. 'rodas5p' is implicit, for stiff equations; it needs no Jacobian from you.
-        'auto' begins with 'tsit5'. A trajectory that is found stiff is solved by 'rodas5p' from its start. In
-        a kernel function 'auto' is 'tsit5'.
+        'auto' begins with 'tsit5'. A trajectory that is found stiff, or that needs more than `max_steps`, is
+        solved by 'rodas5p' from its start. In a kernel function 'auto' is 'tsit5'.
     rtol, atol : float
         The error of a step is kept below ``atol + rtol * abs(y)``. atol may be an array (n,).
     save_at : array, optional

@@ -38,7 +38,7 @@ class StepControl(NamedTuple):
     atol: Any
     first: float  # 0: chosen
     most_steps: int
-    detects: bool = False  # whether a stiff trajectory ends with the status STIFF
+    detects: bool = False  # whether a stiff or too long trajectory ends with the status STIFF
 
     def error(self, error: Any, y: Any, new: Any) -> Any:
         """Return the mean square of the error relative to the tolerance."""
@@ -129,7 +129,7 @@ class Interval:
             np.where(good, np.maximum(root, LEAST_ROOT), c.last_root),
             accepted,
             rejected,
-            np.where(over & (status == STEPS_DONE), STEP_LIMIT, status),
+            np.where(over & (status == STEPS_DONE), STIFF if control.detects else STEP_LIMIT, status),
             stiff,
             c.events,
         )

@@ -178,6 +178,16 @@ def test_dense_output_of_a_chosen_method():
     np.testing.assert_array_equal(found.stats.jacobians > 0, [True, False, True])
 
 
+def test_a_trajectory_of_too_many_steps_is_solved_by_the_other_method():
+    """Robertson's equations where no fifteen steps in a row are at the bound of stability."""
+    solve = ode.solver(reaction, rtol=1e-7, atol=1e-12, save_at=[0.0, 40.0], max_steps=600)
+    found = solve(FIRST, STIFF_RATES * np.exp([0.2, -0.3, 0.3]))
+    implicit = ode.solver(reaction, "rodas5p", rtol=1e-7, atol=1e-12, save_at=[0.0, 40.0], max_steps=600)
+    np.testing.assert_array_equal(found.y, implicit(FIRST, STIFF_RATES * np.exp([0.2, -0.3, 0.3])).y)
+    with pytest.raises(ConvergenceError, match="max_steps=20 "):
+        ode.solver(reaction, save_at=[0.0, 40.0], max_steps=20)(FIRST, STIFF_RATES)
+
+
 def test_equations_that_are_not_stiff_stay_explicit():
     """At any tolerance, also where steps are long."""
     for f, y0 in (
