@@ -154,7 +154,7 @@ LOADED: dict[str, AnyTuple] = {
     # another library, with the first function that crosses
     **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     "tapegrad.parallel.functions": ("parallel",),
-    "tapegrad.parallel.workers": ("optimize._many", "statespace._panel"),
+    "tapegrad.parallel.workers": ("ode._trajectories", "optimize._many", "statespace._panel"),
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),

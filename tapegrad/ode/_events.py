@@ -142,7 +142,7 @@ class Step(NamedTuple):
 
     def shortened(self, h: Any) -> tuple:
         """Return time, state and slope at the end of a step of size h."""
-        new, _, slope = self.take(self.f, self.t, self.y, self.slope, h)
+        new, _, slope, _ = self.take(self.f, self.t, self.y, self.slope, h)
         return self.t + h, new, slope
 
 

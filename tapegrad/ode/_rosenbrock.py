@@ -49,7 +49,7 @@ COUPLING = (
 
 
 def rosenbrock_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
-    """Return the state after a step, the estimate of its error, and the slope there."""
+    """Return the state after a step, the estimate of its error, the slope there, and no stiffness."""
     n = len(y)
     by_time = jvp(f, (t, y), (1.0, None))[1]
     W = np.eye(n) - h * GAMMA * jacobian(lambda y: f(t, y), mode="forward")(y)
@@ -68,4 +68,4 @@ def rosenbrock_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
         right = GAMMA * right
         ks.append(np.linalg.solve(W, right))
     new = new + ks[-1]
-    return new, ks[-1], f(t + h, new)
+    return new, ks[-1], f(t + h, new), 0.0

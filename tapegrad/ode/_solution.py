@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as plain_np
 
@@ -17,6 +17,25 @@ from ._arguments import ArgumentLayout
 from ._events import EventRecord
 
 
+class SolverStats(NamedTuple):
+    """What a solution took.
+
+    Attributes
+    ----------
+    accepted, rejected : array
+        The numbers of steps of each trajectory: a number, or (B,).
+    jacobians : array
+        The numbers of Jacobians df/dy. A trajectory that the method 'auto' has not found stiff has none.
+    compile_seconds : float
+        The time that this call spent on compilation. Derivatives are compiled later.
+    """
+
+    accepted: Any
+    rejected: Any
+    jacobians: Any
+    compile_seconds: float
+
+
 @dataclass(frozen=True, repr=False)
 class Solution:
     """Trajectories at the saved times, made by a `solver`.
@@ -27,7 +46,8 @@ class Solution:
         The states, of shape (n, times) or (n, times, B). They carry derivatives. After a terminal event they
         are nan. A start that is a tree gives such a tree.
     t : array
-        The saved times.
+        The saved times. With ``t_span`` the times of the accepted steps, of shape (steps,) or (steps, B);
+        after the last step of a trajectory they are nan.
     events : tuple of EventRecord
         The zeros of each event, which carry derivatives.
     status : array
@@ -36,6 +56,11 @@ class Solution:
         Whether the status is not negative.
     accepted, rejected : array
         The numbers of steps of each trajectory: a number, or (B,).
+    stats : SolverStats
+        These numbers, and what else the solution took.
+    sol : callable or None
+        With ``dense=True``, ``sol(t)`` is the solution at a time or at times (m,). It carries derivatives, by
+        t too. At an event it is the state after it.
     """
 
     y: Any
@@ -45,6 +70,8 @@ class Solution:
     success: Any
     accepted: Any
     rejected: Any
+    stats: Any = None
+    sol: Any = None
 
     def __repr__(self) -> str:
         shapes = ", ".join([str(tuple(layout_of(y).shape)) for y in leaves(self.y)])

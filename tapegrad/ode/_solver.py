@@ -1,30 +1,37 @@
 """solver: a right-hand side becomes a compiled solver of one or thousands of trajectories, with
 derivatives."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+import numpy as plain_np
 
+from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import layout_of
-from .._core.scope import OPEN
 from .._core.trees import is_node
 from .._transforms.tape import value
-from ..kernels import recursion
-from ..kernels.trace.surroundings import origin, rebuilt_with
+from ..kernels.trace.surroundings import origin
 from ..kernels.trace.symbolic import Sym
-from ._arguments import ArgumentLayout, Intervals, in_library, is_single, kernel_rows, state_tree
+from ._arguments import (
+    ArgumentLayout,
+    Intervals,
+    check_order,
+    is_single,
+    kernel_rows,
+    plain_times,
+    real_array,
+    state_tree,
+)
 from ._events import Event
-from ._functions import fills_first, traced_number, traced_states
-from ._rosenbrock import rosenbrock_step
-from ._solution import Solution, event_records, failure
-from ._steps import NOT_FINITE, STEP_LIMIT, TOO_MANY_EVENTS, TOO_SMALL, StepControl, trajectory
-from ._tsitouras import tsitouras_step
+from ._solution import Solution, SolverStats, event_records, failure
+from ._steps import NOT_FINITE, STEP_LIMIT, STEPS_DONE, TOO_MANY_EVENTS, TOO_SMALL, StepControl
+from ._trajectories import METHODS, DenseSolution, Trajectories
 
-METHODS = {"tsit5": tsitouras_step, "rodas5p": rosenbrock_step}
 REPORTED = 4  # rows of a step's output after the state: time, accepted and rejected steps, status
+FIRST_STEPS = 64  # room for accepted steps, at first
 REASONS = {
     STEP_LIMIT: "more than max_steps={most} steps are needed; a stiff equation wants method='rodas5p'",
     TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up, or f may jump",
@@ -44,113 +51,152 @@ class Solver:
         save_at: Any,
         events: tuple,
         most_events: int,
+        dense: bool,
         nan: bool,
     ):
         self.f, self.method, self.control, self.save_at, self.nan = f, method, control, save_at, nan
-        self.events, self.most_events = events, most_events
+        self.events, self.most_events, self.dense = events, most_events, dense
         self.given = None if save_at is None else Intervals(save_at, None)
         self.kernels: dict = {}
+        self.room = FIRST_STEPS
 
     def __repr__(self) -> str:
         return f"<ode.solver of {origin(self.f)}, {self.method}>"
 
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"kernels": {}, "room": FIRST_STEPS}
+
     def __call__(
-        self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None, doses: Any = None
+        self,
+        y0: Any,
+        *args: Any,
+        save_at: Any = None,
+        t0: Any = None,
+        t_span: Any = None,
+        doses: Any = None,
+        client: Any = None,
+        store: Any = None,
+        progress: bool | str = False,
     ) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
+        before = self.compile_seconds
         y0 = state_tree(y0)
         single = is_single(y0)
         state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
         n = state.count
-        if np.shape(self.control.atol) not in ((), (n,)):
-            raise ShapeError(f"ode: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
-        if save_at is None is t0 and doses is None and self.given is not None:
-            intervals = self.given
-        else:
-            doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
-            intervals = Intervals(self.save_at if save_at is None else save_at, t0, doses, n)
+        if plain_np.shape(self.control.atol) not in ((), (n,)):
+            raise ShapeError(
+                f"ode: atol has shape {plain_np.shape(self.control.atol)} for a state of shape ({n},)"
+            )
+        save_at = self.save_at if save_at is None and t_span is None else save_at
         inside = [x for x in (*state.arrays, *layout.arrays) if isinstance(x, Sym)]
         if inside and not single:
             raise ShapeError(
                 f"ode: in a kernel function y0 is that of one trajectory; it has shape "
                 f"{tuple(state.arrays[0].shape)}"
             )
+        problem = Trajectories(self, state, layout, len(args))
+        if save_at is None or self.dense:
+            if inside or doses is not None:
+                raise ArgumentError(
+                    "ode: with doses, and in a kernel function, the result has the times save_at=, without "
+                    "dense=True"
+                )
+            problem.spreads((client, store, progress), single)
+            return self._by_steps(problem, kernel_rows(state, layout, single), save_at, t0, t_span, before)
+        if t_span is not None:
+            raise ArgumentError("ode: give save_at= with t0=, or t_span= with dense=True")
+        intervals = self.given
+        if intervals is None or save_at is not self.save_at or t0 is not None or doses is not None:
+            doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
+            intervals = Intervals(save_at, t0, doses, n)
         if inside:
-            found = self._inlined(state, layout, len(args), intervals)
+            found = problem.inlined(intervals.data)
         else:
-            theta = kernel_rows(state, layout, single)
-            data = in_library(xp_of(layout_of(theta)), intervals.data)
-            found = self._kernel(state, layout, len(args)).path(theta, data)
+            problem.spreads((client, store, progress), single)
+            found = problem.rows("saved", kernel_rows(state, layout, single), intervals.data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
         report = value(found)[n : n + REPORTED]
-        if not (self.nan or inside) and (report[3] > 0).any():
-            self._refuse(np.array(report.tolist()).reshape(REPORTED, len(intervals.times), -1), single)
-        _, accepted, rejected, last = report[:, -1]
-        status = 1.0 * (last < 0) - 1.0 * (last > 0)
-        events = (
-            event_records(found[n + REPORTED :, -1], state, len(self.events), self.most_events)
-            if self.events
-            else ()
-        )
-        return Solution(
-            state.parts(found[:n]), intervals.times, events, status, status >= 0, accepted, rejected
-        )
+        if not inside:
+            self._check(report, single)
+        events = self._records(found[:, -1], state)
+        y = state.parts(found[:n])
+        return self._solution(y, intervals.times, events, report[:, -1], problem.stiff, before)
 
-    def _kernel(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> Any:
-        """Return the kernel for states and arguments of these shapes."""
-        found = self.kernels.get((state.key, layout.key))
-        if found is None or not found[1].has_constants_of(layout):
-            made = recursion(*self._trajectory(state, layout, count), missing="step", invalid="nan")
-            found = self.kernels[state.key, layout.key] = made, layout
-        return found[0]
+    @property
+    def compile_seconds(self) -> float:
+        """The time that was spent on the compilation of kernels."""
+        return sum([kernel.compile_seconds for kernel, _ in list(self.kernels.values())])
 
-    def _inlined(
-        self, state: ArgumentLayout, layout: ArgumentLayout, count: int, intervals: Intervals
-    ) -> Any:
-        """Return the result of the kernel as a part of the kernel that is being traced."""
-        init, step = self._trajectory(state, layout, count)
-        theta = np.concatenate([np.reshape(x, (-1,)) for x in (*state.taken(), *layout.taken())])
-        OPEN.tracer.rebuild.captured_state.root(step)
-        carry, rows, step = init(theta), [], OPEN.tracer.rebuild(step)
-        for interval in intervals.data.T:
-            carry, row = step(carry, theta, interval)
-            rows.append(row)
-        return np.stack(rows, 1)
-
-    def _trajectory(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> tuple:
-        """Return `init` and `step` of the recursion, to be traced."""
-        n = state.count
-        slope = traced_states(self.f, state, count, fills_first(self.f, count))
-        events = [
-            (
-                traced_number(e.function, state),
-                e.change and traced_states(e.change, state, count, False),
-                int(e.terminal),
-                e.direction,
+    def _by_steps(
+        self, problem: "Trajectories", theta: Any, save_at: Any, t0: Any, t_span: Any, before: float
+    ) -> Solution:
+        """Return the result at the accepted steps, or at times between them."""
+        times: Any = None if save_at is None else np.reshape(real_array(save_at), (-1,))
+        if t_span is not None and t0 is not None or (t_span is None and times is None):
+            raise ArgumentError(
+                "ode: give the times of the result, save_at=, to solver or call; or t_span=(t0, t1), for a "
+                "result at the accepted steps"
             )
-            for e in self.events
-        ]
-        init, step = trajectory(
-            slope, METHODS[self.method], self.control, n, layout.restored, events, self.most_events
-        )
-        rebuilt_with(step, self.f).__name__ = getattr(self.f, "__name__", "ode")
-        return init, step
+        if t_span is None:
+            t_span = (times[0] if t0 is None else t0, times[-1])
+        span = np.stack([np.reshape(real_array(x), ()) for x in t_span])
+        check_order(plain_times(span)[:1], plain_times(span)[1:])
+        n, shape = problem.state.count, tuple(layout_of(theta).shape[1:])
+        while True:
+            data = np.broadcast_to(span.reshape((2, 1)), (2, self.room + 1))
+            found = problem.rows("each_step", theta, data)
+            report = value(found)[n : n + REPORTED]
+            done = (report[3, -1] != STEPS_DONE) | (report[1, -1] < self.room)
+            if done.all() or self.room >= self.control.most_steps:
+                break
+            self.room = min(4 * self.room, self.control.most_steps)
+        self._check(report, not shape)
+        count = report[1, -1]
+        there = xp_of(count).arange(self.room + 1).reshape(-1, *[1] * len(shape)) <= count
+        events = self._records(found[:, -1], problem.state)
+        most = int(count.max()) + 1 if math.prod(shape) else 1
+        y = np.where(there, found[:n], np.nan)[:, :most]
+        t = np.where(there, found[n], np.nan)[:most]
+        sol: Any = DenseSolution(problem, theta, plain_times(span), t, y) if self.dense else None
+        if times is None:
+            last = report[:, -1]
+            return self._solution(problem.state.parts(y), t, events, last, problem.stiff, before, sol)
+        found = sol(times)
+        return self._solution(found, plain_times(times), events, report[:, -1], problem.stiff, before, sol)
 
-    def _refuse(self, report: Any, single: bool) -> None:
+    def _solution(
+        self, y: Any, t: Any, events: Any, last: Any, stiff: Any, before: float, sol: Any = None
+    ) -> Solution:
+        """Return the result, of the last report of each trajectory."""
+        _, accepted, rejected, status = last
+        status = 1.0 * (status < 0) - 1.0 * (status > 0)
+        stats = SolverStats(accepted, rejected, (accepted + rejected) * stiff, self.compile_seconds - before)
+        return Solution(y, t, events, status, status >= 0, accepted, rejected, stats, sol)
+
+    def _records(self, rows: Any, state: ArgumentLayout) -> tuple:
+        if not self.events:
+            return ()
+        return event_records(rows[state.count + REPORTED :], state, len(self.events), self.most_events)
+
+    def _check(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
-        status, times = report[3], report[0]
+        if self.nan or not (report[3] > 0).any():
+            return
+        report = plain_np.array(report.tolist())
+        report = report.reshape(REPORTED, report.shape[1], -1)
         functions = "f, or an event function," if self.events else "f"
         reasons = {
             k: v.format(most=self.control.most_steps, events=self.most_events, functions=functions)
             for k, v in REASONS.items()
         }
-        raise failure(self.f, status, times, reasons, single)
+        raise failure(self.f, report[3], report[0], reasons, single)
 
 
 def solver(
     f: Callable,
-    method: str = "tsit5",
+    method: str = "auto",
     *,
     rtol: float = 1e-6,
     atol: Any = 1e-9,
@@ -159,6 +205,7 @@ def solver(
     max_steps: int = 4096,
     events: Any = (),
     max_events: int = 8,
+    dense: bool = False,
     on_failure: str = "raise",
 ) -> Solver:
     """Compile a solver of the differential equation dy/dt = f(t, y, *args).
@@ -171,12 +218,15 @@ def solver(
     f : callable
         The right-hand side of one trajectory, ``f(t, y, *args)``, as for `scipy.integrate.solve_ivp`. A
         function ``f(dy, t, y, *args)`` fills dy instead. It may use what kernel functions may use.
-    method : {'tsit5', 'rodas5p'}
+    method : {'auto', 'tsit5', 'rodas5p'}
         'tsit5' is explicit. 'rodas5p' is implicit, for stiff equations; it needs no Jacobian from you.
+        'auto' begins with 'tsit5'. A trajectory that is found stiff, or that needs more than `max_steps`, is
+        solved by 'rodas5p' from its start. In a kernel function 'auto' is 'tsit5'.
     rtol, atol : float
         The error of a step is kept below ``atol + rtol * abs(y)``. atol may be an array (n,).
     save_at : array, optional
-        The times of the result, rising or falling. A call may give others.
+        The times of the result, rising or falling. A call may give others. A call with ``t_span=(t0, t1)``
+        returns the accepted steps instead.
     first_step : float, optional
         The size of the first step; chosen by default.
     max_steps : int
@@ -187,19 +237,24 @@ def solver(
         SciPy. Two zeros of one event within one step are not seen.
     max_events : int
         The largest number of zeros of an event.
+    dense : bool
+        Whether the result has ``sol(t)``, the solution at any time. The steps then do not end at the times
+        `save_at`. A value between two steps is that of a shortened step.
     on_failure : {'raise', 'nan'}
         What happens if a trajectory cannot be solved: an error that names it, or nan in its place.
 
     Returns
     -------
     callable
-        ``solve(y0, *args, save_at=None, t0=None, doses=None)`` returns a `Solution`. y0 is (n,), or (n, B)
+        ``solve(y0, *args, save_at=None, t0=None, t_span=None, doses=None, client=None, store=None,
+        progress=False)`` returns a `Solution`. y0 is (n,), or (n, B)
         for B trajectories; then the last axis of each array in args is that of the trajectories too. Numbers
         are shared. args may be trees, and so may y0; f then gets and returns such a tree. `t0` is the time of
         y0, by default the first of `save_at`. `doses` is a pair of times (K,) and amounts (n, K) or
         (n, K, B), which are added to the state at these times. A state saved at the time of a dose is that
         before it. In a kernel function `solve` is a part of the kernel: times and doses are constants there,
-        and what fails is nan.
+        and what fails is nan. `client`, `store` and `progress` are those of `tapegrad.parallel.run_parts`:
+        the trajectories are solved in parts of 1,000, and so are derivatives.
 
     Raises
     ------
@@ -211,6 +266,7 @@ def solver(
     See Also
     --------
     Event : A zero that ends the trajectory, or changes the state.
+    tapegrad.parallel.run_parts : The scheduler behind `client` and `store`.
     tapegrad.kernels.map : Other functions of one sample.
 
     Examples
@@ -225,11 +281,11 @@ def solver(
     >>> tg.grad(lambda r: solve(np.ones((1, 1)), r).y[0, -1].sum())(rates).round(6)
     array([-0.606531, -0.367879, -0.135335])
     """
-    if method not in METHODS:
-        raise ArgumentError(f"ode: method={method!r}; it is one of {[*METHODS]}")
+    if method not in ("auto", *METHODS):
+        raise ArgumentError(f"ode: method={method!r}; it is one of {['auto', *METHODS]}")
     if on_failure not in ("raise", "nan"):
         raise ArgumentError(f"ode: on_failure={on_failure!r}; it is 'raise' or 'nan'")
-    atol = np.asarray(atol, float)
+    atol = plain_np.asarray(atol, float)
     if not (
         rtol > 0
         and (atol >= 0).all()
@@ -244,4 +300,4 @@ def solver(
         float(rtol), atol if atol.ndim else float(atol), float(first_step or 0.0), int(max_steps)
     )
     found = tuple([Event.of(e) for e in (events if isinstance(events, (list, tuple)) else (events,))])
-    return Solver(f, method, control, save_at, found, int(max_events), on_failure == "nan")
+    return Solver(f, method, control, save_at, found, int(max_events), bool(dense), on_failure == "nan")

@@ -23,14 +23,11 @@ SMALLEST_ERROR, NO_ERROR = (
     1e-20,
     1e60,
 )  # squares, relative to the tolerance; that of a step that is not finite
-STEPS_DONE, STEP_LIMIT, TOO_SMALL, NOT_FINITE, TOO_MANY_EVENTS = (
-    0.0,
-    1.0,
-    2.0,
-    3.0,
-    4.0,
-)  # the status of a trajectory
+# the status of a trajectory
+STEPS_DONE, STEP_LIMIT, TOO_SMALL, NOT_FINITE, TOO_MANY_EVENTS, STIFF = 0.0, 1.0, 2.0, 3.0, 4.0, 6.0
 ENDED, BEYOND_END = -1.0, -2.0  # the status after a terminal event: in its interval, and in later ones
+LEFT_OUT = -3.0  # the status of a trajectory that another method solves
+STIFF_STEPS = 15.0  # as many steps at the bound of stability, less half of the others, are stiff
 EPSILON = float(np.finfo(float).eps)
 
 
@@ -41,6 +38,7 @@ class StepControl(NamedTuple):
     atol: Any
     first: float  # 0: chosen
     most_steps: int
+    detects: bool = False  # whether a stiff or too long trajectory ends with the status STIFF
 
     def error(self, error: Any, y: Any, new: Any) -> Any:
         """Return the mean square of the error relative to the tolerance."""
@@ -65,40 +63,48 @@ class Progress(NamedTuple):
 
     at: Any
     y: Any
-    slope: Any
+    slope: Any  # an empty tuple between intervals
     size: Any  # of the next step
     last_root: Any  # of the error before, its 8th root
     accepted: Any
     rejected: Any
     status: Any
+    stiff: Any  # the number of steps at the bound of stability
     events: Any  # an EventState, or an empty tuple
 
 
 class Interval:
     """The steps of one trajectory from one time to the next."""
 
-    def __init__(self, take: Callable, f: Callable, control: StepControl, search: Any, start: Any, end: Any):
+    def __init__(self, take: Callable, f: Callable, control: StepControl, search: Any, limits: Any):
+        start, end = limits[0], limits[1]
         self.take, self.f, self.control, self.search = take, f, control, search
         self.a, b = value(start), value(end)
         self.length, self.way = np.abs(b - self.a), np.where(b < self.a, -1.0, 1.0)
         self.by_start, self.by_end = start - self.a, end - b  # zero, with a derivative
 
-    def step(self, c: Progress) -> tuple:
-        """Return the size of a step, whether that is all that is left, and its time and signed size.
+    def moved(self, c: Progress) -> Any:
+        """Return zero, with the derivative of the time that is reached.
 
         The first step after the start, or after a change of the state, begins with it, and the last one ends
         with the interval. The times between do not move."""
         base, shift = (c.events.base, c.events.shift) if self.search else (0.0, self.by_start)
-        ends = c.at + STRETCH * c.size >= self.length
-        taken, moved = np.where(ends, self.length - c.at, c.size), np.where(c.at == base, shift, 0.0)
-        h = self.way * taken + np.where(ends, self.by_end, 0.0) - moved
-        return taken, ends, self.a + self.way * c.at + moved, h
+        return np.where(c.at == base, shift, 0.0)
+
+    def reached(self, c: Progress) -> Any:
+        """Return the time that is reached, with its derivative."""
+        by_end = (c.at >= self.length) & (self.length > 0.0)
+        return self.a + self.way * c.at + np.where(by_end, self.by_end, self.moved(c))
 
     def advanced(self, c: Progress) -> Progress:
         """Try a step; return what is carried after it."""
-        taken, ends, t, h = self.step(c)
-        new, error, new_slope = self.take(self.f, t, c.y, c.slope, h)
-        square = value(self.control.error(error, c.y, new))
+        control = self.control
+        ends, moved = c.at + STRETCH * c.size >= self.length, self.moved(c)
+        taken = np.where(ends, self.length - c.at, c.size)
+        h = self.way * taken + np.where(ends, self.by_end, 0.0) - moved
+        t = self.a + self.way * c.at + moved
+        new, error, new_slope, bound = self.take(self.f, t, c.y, c.slope, h)
+        square = value(control.error(error, c.y, new))
         if self.search:
             values = self.search.values(t + h, new)
             square = np.where(np.isfinite(values.sum()), square, NO_ERROR)
@@ -109,8 +115,12 @@ class Interval:
         next_size = np.where(good & ends, np.maximum(c.size, next_size), next_size)
         accepted, rejected = c.accepted + np.where(good, 1.0, 0.0), c.rejected + np.where(good, 0.0, 1.0)
         small = ~good & (next_size <= 16.0 * EPSILON * np.abs(self.a + self.way * c.at))
-        why = np.where(small, np.where(square < NO_ERROR, TOO_SMALL, NOT_FINITE), STEPS_DONE)
-        over = (accepted + rejected >= self.control.most_steps) & ~(good & ends)
+        status = np.where(small, np.where(square < NO_ERROR, TOO_SMALL, NOT_FINITE), STEPS_DONE)
+        stiff = c.stiff
+        if control.detects:
+            stiff = np.where(value(bound) > 1.0, stiff + 1.0, np.maximum(stiff - 0.5, 0.0))
+            status = np.where(stiff >= STIFF_STEPS, STIFF, status)
+        over = (accepted + rejected >= control.most_steps) & ~(good & ends)
         after = Progress(
             np.where(good, np.where(ends, self.length, c.at + taken), c.at),
             np.where(good, new, c.y),
@@ -119,7 +129,8 @@ class Interval:
             np.where(good, np.maximum(root, LEAST_ROOT), c.last_root),
             accepted,
             rejected,
-            np.where(over, STEP_LIMIT, why),
+            np.where(over & (status == STEPS_DONE), STIFF if control.detects else STEP_LIMIT, status),
+            stiff,
             c.events,
         )
         return (
@@ -146,66 +157,114 @@ class Interval:
             ),
         )
 
-    def solved(self, carry: tuple) -> tuple:
-        """Return the time reached, whether the end was, and the carry there.
-
-        The carry is the state, the size of the next step, the 8th root of the last error, the numbers of
-        accepted and rejected steps, the status, and signs and slots of events."""
-        y, size, last_root, accepted, rejected, status, *found = carry
-        t = self.a + self.by_start
-        slope = self.f(t, y)
-        size = value(np.where(size > 0.0, size, self.control.first_size(y, slope, self.length)))
-        events: Any = ()
+    def begun(self, c: Progress, resumes: bool) -> Progress:
+        """Return what is carried before the first step here, or before one of the steps that it resumes."""
+        first = c.accepted + c.rejected == 0.0 if resumes else np.array(True)
+        at, events = np.where(first, 0.0, c.at), c.events
         if self.search:
-            sign, slots = found
-            sign = np.where(sign == 0.0, self.search.signs(t, y, slope, self.way * LOOKAHEAD * size), sign)
-            events = EventState(0.0 * self.length, self.by_start, sign, slots)
-        begun = accepted + rejected
+            base, shift = np.where(first, 0.0, events.base), np.where(first, self.by_start, events.shift)
+            events = EventState(base, shift, events.sign, events.slots)
+        c = c._replace(at=at, events=events)
+        t = self.a + self.way * at + self.moved(c)
+        slope = self.f(t, c.y)
+        size = value(np.where(c.size > 0.0, c.size, self.control.first_size(c.y, slope, self.length)))
+        if self.search:
+            signs = self.search.signs(t, c.y, slope, self.way * LOOKAHEAD * size)
+            events = events._replace(sign=np.where(events.sign == 0.0, signs, events.sign))
+        return c._replace(slope=slope, size=size, events=events)
+
+    def solved(self, c: Progress) -> Progress:
+        """Return what is carried at the end; at least one step is tried."""
+        before = c.accepted + c.rejected
 
         def going(c: Progress) -> Any:
-            return ((c.at < self.length) | (c.accepted + c.rejected == begun)) & (c.status == STEPS_DONE)
+            return ((c.at < self.length) | (c.accepted + c.rejected == before)) & (c.status == STEPS_DONE)
 
-        start = Progress(0.0 * self.length, y, slope, size, last_root, accepted, rejected, status, events)
-        c = while_loop(going, self.advanced, start, self.control.most_steps)
-        done = c.at >= self.length
-        status = np.where((c.status == ENDED) & ~done, BEYOND_END, c.status)
-        found = [c.events.sign, c.events.slots] if self.search else []
-        return self.a + self.way * c.at, (c.y, c.size, c.last_root, c.accepted, c.rejected, status, *found)
+        return while_loop(going, self.advanced, c, self.control.most_steps)
+
+    def stepped(self, c: Progress) -> Progress:
+        """Return what is carried after one accepted step, unless the end is reached."""
+        before = c.accepted
+
+        def going(c: Progress) -> Any:
+            return (c.at < self.length) & (c.accepted == before) & (c.status == STEPS_DONE)
+
+        return while_loop(going, self.advanced, c, self.control.most_steps)
 
 
-def trajectory(
-    f: Callable,
-    take: Callable,
-    control: StepControl,
-    n: int,
-    arguments: Callable,
-    events: list,
-    most_events: int,
-) -> tuple:
-    """Return `init` and `step` of the recursion over the saved times.
+class Equation(NamedTuple):
+    """What the recursions of a solver need, to be traced.
 
-    theta is the state followed by the numbers of the arguments; a datum is an interval. A step hands out the
-    state, the time reached, the numbers of accepted and rejected steps, the status, and the slots of
-    events."""
+    `arguments` restores the arguments of the functions from their numbers. A gated recursion solves the
+    trajectories only whose last number is true."""
 
-    def init(theta: Any) -> tuple:
-        return theta[:n], 0.0, 1.0, 0.0, 0.0, STEPS_DONE, *empty_slots(len(events), most_events, n)
+    f: Callable
+    take: Callable
+    control: StepControl
+    n: int
+    arguments: Callable
+    events: list
+    most_events: int
+    gated: bool = False
 
-    def step(carry: tuple, theta: Any, interval: Any) -> tuple:
-        given = arguments(theta[n:])
-        search = EventSearch([TracedEvent.of(e, given) for e in events], most_events)
-        y, *rest = carry
-        if len(interval) > 2:
-            y = y + interval[2:]
-            if events:
-                rest[5] = np.where((interval[2:] != 0.0).any(), 0.0, rest[5])
-        steps = Interval(take, lambda t, y: f(t, y, given), control, search, interval[0], interval[1])
-        t, carry = steps.solved((y, *rest))
-        y, _, _, accepted, rejected, status, *found = carry
-        y = np.where((status == STEPS_DONE) | (status == ENDED), y, np.nan)
-        rows = [y, np.stack([t, accepted, rejected, status])]
-        for count, times, states in found[1] if events else ():
+    def init(self, theta: Any) -> Progress:
+        """Return what is carried before the first step; theta is the state, followed by the arguments."""
+        status = np.where(theta[-1] > 0.0, STEPS_DONE, LEFT_OUT) if self.gated else STEPS_DONE
+        events: Any = ()
+        if self.events:
+            events = EventState(0.0, 0.0, *empty_slots(len(self.events), self.most_events, self.n))
+        return Progress(0.0, theta[: self.n], (), 0.0, 1.0, 0.0, 0.0, status, 0.0, events)
+
+    def interval(self, theta: Any, limits: Any) -> Interval:
+        given = self.arguments(theta[self.n :])
+        search = EventSearch([TracedEvent.of(e, given) for e in self.events], self.most_events)
+        return Interval(self.take, lambda t, y: self.f(t, y, given), self.control, search, limits)
+
+    def rows(self, c: Progress, y: Any, t: Any) -> Any:
+        """Return state, time, numbers of accepted and rejected steps, status, and the slots of events."""
+        rows = [y, np.stack([t, c.accepted, c.rejected, c.status])]
+        for count, times, states in c.events.slots if self.events else ():
             rows += [np.stack([count]), times, states.reshape(-1)]
-        return carry, np.concatenate(rows)
+        return np.concatenate(rows)
 
-    return init, step
+    def saved(self) -> tuple:
+        """Return `init` and `step` of the recursion over the saved times; a datum is an interval."""
+
+        def step(c: Progress, theta: Any, datum: Any) -> tuple:
+            if len(datum) > 2:
+                c = c._replace(y=c.y + datum[2:])
+                if self.events:
+                    jumps = (datum[2:] != 0.0).any()
+                    c = c._replace(events=c.events._replace(sign=np.where(jumps, 0.0, c.events.sign)))
+            steps = self.interval(theta, datum)
+            c = steps.solved(steps.begun(c, False))
+            status = np.where((c.status == ENDED) & (c.at < steps.length), BEYOND_END, c.status)
+            y = np.where((status == STEPS_DONE) | (status == ENDED), c.y, np.nan)
+            c = c._replace(slope=(), status=status)
+            return c, self.rows(c, y, steps.a + steps.way * c.at)
+
+        return self.init, step
+
+    def each_step(self) -> tuple:
+        """Return `init` and `step` of the recursion over the accepted steps.
+
+        A datum is the whole interval. A step hands out what was carried before it."""
+
+        def step(c: Progress, theta: Any, limits: Any) -> tuple:
+            steps = self.interval(theta, limits)
+            c = steps.begun(c, True)
+            return steps.stepped(c)._replace(slope=()), self.rows(c, c.y, steps.reached(c))
+
+        return self.init, step
+
+    def between(self) -> tuple:
+        """Return `init` and `step` of a recursion over shortened steps.
+
+        A datum is the time before a step, its size, and the state. There is nothing to carry."""
+
+        def step(c: Any, theta: Any, datum: Any) -> tuple:
+            given, t, h, y = self.arguments(theta[self.n :]), datum[0], datum[1], datum[2:]
+            f = lambda t, y: self.f(t, y, given)
+            return c, self.take(f, t, y, f(t, y), h)[0]
+
+        return lambda theta: 0.0, step

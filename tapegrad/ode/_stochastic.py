@@ -30,7 +30,7 @@ from ._arguments import (
 )
 from ._functions import fills_first, traced_matrix, traced_states
 from ._noise import normal_noise
-from ._solution import Solution, failure
+from ._solution import Solution, SolverStats, failure
 from ._steps import NOT_FINITE, STEPS_DONE
 
 METHODS = ("euler", "milstein")
@@ -176,14 +176,18 @@ class StochasticSolver:
         steps = grid.steps if single else plain_np.broadcast_to(grid.steps[:, :, None], (2, *shape[1:]))
         roots = plain_np.sqrt(steps[1])
         data = np.concatenate([in_library(xp, steps), in_library(xp, roots) * in_library(xp, noise)])
-        found = self._kernel(state, layout, len(args)).path(theta, data)
+        kernel = self._kernel(state, layout, len(args))
+        before = kernel.compile_seconds
+        found = kernel.path(theta, data)
         report = value(found[n])
         if not self.nan and (report > 0).any():
             self._refuse(np.array(report.tolist()), grid, single)
         start = np.reshape(theta[:n], (n, 1, *shape[2:]))
         y = state.parts(np.concatenate([start, found[:n]], 1)[:, grid.ends])
         failed = (report > 0).any(0)
-        return Solution(y, grid.times, (), -1 * failed, ~failed, grid.count + 0 * failed, 0 * failed)
+        none = 0 * failed
+        stats = SolverStats(grid.count + none, none, none, kernel.compile_seconds - before)
+        return Solution(y, grid.times, (), -1 * failed, ~failed, stats.accepted, none, stats)
 
     def _spread(self, theta: Any, samples: int) -> Any:
         """Return the rows of as many trajectories."""

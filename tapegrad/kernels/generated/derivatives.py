@@ -17,6 +17,7 @@ If f is one number for each sample, W is left out of R and multiplied outside. `
 directions in one launch. `VGD` adds D for W = 1, for data of each sample; D leaves out the first
 `observed` rows. Each program is derived and compiled when it is first needed."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -78,6 +79,7 @@ class Family:
         self.programs: dict = {}
         self.launchers: dict = {}
         self.prims: dict = {}
+        self.seconds = 0.0  # spent on traces and compilation
 
     def renewed(self) -> "Family":
         """Return an untraced copy, after a captured object has changed and may change again."""
@@ -163,6 +165,7 @@ class Family:
             with scope_block(), self.lock:
                 found = self.launchers.get(key)
                 if found is None:
+                    begin = time.perf_counter()
 
                     def trace():
                         low = self.lowered(kind, n, signature, dtype, make is Launcher)
@@ -180,6 +183,7 @@ class Family:
                     else:
                         found = make(trace(), dtype, per_sample)
                     self.launchers[key] = found
+                    self.seconds += time.perf_counter() - begin
         return found
 
     # --- operations of the tape ---

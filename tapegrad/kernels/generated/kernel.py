@@ -167,6 +167,11 @@ class GeneratedKernel(PickledByCall):
                 c.refuse_written(self.__name__)
         return traced
 
+    @property
+    def compile_seconds(self) -> float:
+        """The time that this process has spent on traces and compilation of the kernel and its derivatives."""
+        return sum([family.seconds for family in self._families.values()])
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} kernel of {self.__name__}>"
 

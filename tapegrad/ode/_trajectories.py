@@ -1,0 +1,252 @@
+"""Trajectories of one solver, by kernels: in one call, or in parts that several processes solve."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as plain_np
+
+from .. import numpy as np
+from .._core.arrays import xp_of
+from .._core.errors import ArgumentError, DataError
+from .._core.primitive import layout_of, seen
+from .._core.registry import load
+from .._core.scope import OPEN
+from .._transforms.custom_rule import rule
+from .._transforms.tape import value
+from .._transforms.transforms import jvp, vjp
+from ..kernels import recursion
+from ..kernels.trace.surroundings import rebuilt_with
+from ._arguments import ArgumentLayout, in_library, plain_times, real_array
+from ._functions import fills_first, traced_number, traced_states
+from ._rosenbrock import rosenbrock_step
+from ._steps import STIFF, Equation
+from ._tsitouras import tsitouras_step
+
+METHODS: dict = {"tsit5": tsitouras_step, "rodas5p": rosenbrock_step}
+EXPLICIT, IMPLICIT = METHODS
+PART = 1000  # trajectories of a part
+STATUS = 3  # the row of a report
+AFTER_END = 1e-12  # of the span: a time so much after the end of a trajectory is its end
+
+
+@dataclass(frozen=True)
+class PartPullback:
+    """The pullback of a function of a part, as a function of cotangents and the arguments."""
+
+    f: Callable
+    seeds: int  # the number of cotangents
+
+    def __call__(self, *arrays: Any) -> tuple:
+        return tuple(vjp(self.f, *arrays[self.seeds :])[1](tuple(arrays[: self.seeds])))
+
+
+@dataclass(frozen=True)
+class PartPushforward:
+    """The pushforward of a function of a part, as a function of tangents and the arguments."""
+
+    f: Callable
+    seeds: int  # the number of tangents
+
+    def __call__(self, *arrays: Any) -> tuple:
+        return tuple(jvp(self.f, arrays[self.seeds :], arrays[: self.seeds])[1])
+
+
+def filled(changes: tuple, like: tuple) -> list:
+    """Return tangents or cotangents, zeros in place of None."""
+    return [np.zeros_like(x) if dx is None else dx for dx, x in zip(changes, like, strict=True)]
+
+
+@dataclass(frozen=True)
+class OnePart:
+    """A function of arrays as a function of their tuple, for `run_parts`."""
+
+    f: Callable
+
+    def __call__(self, arrays: tuple) -> tuple:
+        return tuple(self.f(*arrays))
+
+
+def fresh_copy(x: Any) -> Any:
+    """Return a copy whose pickle depends on its numbers only, and not on where they come from."""
+    made = plain_np.empty(x.shape)
+    made[...] = x
+    return made
+
+
+def in_parts(f: Callable, options: tuple) -> Callable:
+    """Return a function like f, from arrays to a tuple of arrays, whose last axis is computed in parts.
+
+    Its derivatives are computed in parts too, to any order."""
+    client, store, progress = options
+
+    def computed(*arrays: Any) -> tuple:
+        cuts = range(0, max(arrays[0].shape[-1], 1), PART)
+        parts = [tuple([fresh_copy(x[..., k : k + PART]) for x in arrays]) for k in cuts]
+        solve = load("tapegrad.parallel.workers").run_parts
+        found = solve(OnePart(f), parts, client, store=store, progress=progress)
+        return tuple([plain_np.concatenate(x, -1) for x in zip(*found, strict=True)])
+
+    def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
+        return in_parts(PartPullback(f, len(w)), options)(*filled(w, out), *arrays)
+
+    def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
+        return in_parts(PartPushforward(f, len(t)), options)(*filled(t, arrays), *arrays)
+
+    return rule(computed, vjp=pull, jvp=push)
+
+
+@dataclass(frozen=True)
+class PartOfTrajectories:
+    """The rows of a part of the trajectories, as a function of its arrays; the last row is `stiff`."""
+
+    trajectories: "Trajectories"
+    purpose: str
+
+    def __call__(self, theta: Any, data: Any) -> tuple:
+        found, stiff = self.trajectories.by_kernels(self.purpose, theta, data)
+        row = np.broadcast_to(1.0 * stiff, (1, *layout_of(found).shape[1:]))
+        return (np.concatenate([found, row]),)
+
+
+class Trajectories:
+    """The trajectories of one call. `stiff` tells which of them Rodas5P has solved."""
+
+    def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int):
+        self.solver, self.state, self.layout, self.count = solver, state, layout, count
+        self.options: tuple | None = None
+        self.stiff: Any = solver.method == IMPLICIT
+
+    def spreads(self, options: tuple, single: bool) -> None:
+        """Set client, store and progress bar."""
+        if options[0] is None and options[1] is None and options[2] is False:
+            return
+        if single:
+            raise ArgumentError("ode: client=, store= and progress= are for many trajectories, y0 (n, B)")
+        self.options = options
+
+    def rows(self, purpose: str, theta: Any, data: Any) -> Any:
+        """Return the rows of a recursion of `Equation`."""
+        data = in_library(xp_of(layout_of(theta)), data)
+        if self.options is None:
+            found, self.stiff = self.by_kernels(purpose, theta, data)
+            return found
+        if xp_of(layout_of(theta)) is not plain_np:
+            raise ArgumentError("ode: client=, store= and progress= are for NumPy arrays")
+        batch = layout_of(theta).shape[1]
+        if layout_of(data).ndim == 2:
+            data = np.broadcast_to(data[:, :, None], (*layout_of(data).shape, batch))
+        part = PartOfTrajectories(Trajectories(self.solver, self.state, self.layout, self.count), purpose)
+        (found,) = in_parts(part, self.options)(theta, data)
+        self.stiff = value(found[-1, -1]) > 0.0
+        return found[:-1]
+
+    def shortened(self, theta: Any, data: Any) -> Any:
+        """Return the states after shortened steps, each by the method of its trajectory."""
+        method = self.solver.method
+        if method in METHODS:
+            return self.kernel("between", method).path(theta, data)
+        found = self.kernel("between", EXPLICIT).path(theta, data)
+        return self.replaced("between", found, self.stiff, theta, data)
+
+    def by_kernels(self, purpose: str, theta: Any, data: Any) -> tuple:
+        """Return the rows, and which trajectories Rodas5P has solved.
+
+        With the method "auto" it solves those that are found stiff, from their start."""
+        method = self.solver.method
+        if method in METHODS:
+            return self.kernel(purpose, method).path(theta, data), method == IMPLICIT
+        found = self.kernel(purpose, EXPLICIT).path(theta, data)
+        stiff = value(found[self.state.count + STATUS, -1]) == STIFF
+        return self.replaced(purpose, found, stiff, theta, data), stiff
+
+    def replaced(self, purpose: str, found: Any, stiff: Any, theta: Any, data: Any) -> Any:
+        """Return the rows, those of stiff trajectories by Rodas5P."""
+        known = seen(stiff)
+        if known is not None and not known.any():
+            return found
+        gated = np.concatenate([theta, np.reshape(1.0 * stiff, (1, *layout_of(theta).shape[1:]))])
+        return np.where(stiff, self.kernel(purpose, IMPLICIT).path(gated, data), found)
+
+    def kernel(self, purpose: str, method: str) -> Any:
+        """Return the kernel for states and arguments of these shapes."""
+        kernels, key = self.solver.kernels, (purpose, method, self.state.key, self.layout.key)
+        found = kernels.get(key)
+        if found is None or not found[1].has_constants_of(self.layout):
+            equation = self.equation(method, self.solver.method not in METHODS)
+            init, step = getattr(equation, purpose)()
+            rebuilt_with(step, self.solver.f).__name__ = getattr(self.solver.f, "__name__", "ode")
+            found = kernels[key] = recursion(init, step, missing="step", invalid="nan"), self.layout
+        return found[0]
+
+    def equation(self, method: str, chosen: bool) -> Equation:
+        """Return what is traced; `chosen` says that stiffness chooses the method."""
+        solver, state, count = self.solver, self.state, self.count
+        slope = traced_states(solver.f, state, count, fills_first(solver.f, count))
+        events = [
+            (
+                traced_number(e.function, state),
+                e.change and traced_states(e.change, state, count, False),
+                int(e.terminal),
+                e.direction,
+            )
+            for e in solver.events
+        ]
+        control = solver.control._replace(detects=chosen and method == EXPLICIT)
+        gated, most = chosen and method == IMPLICIT, solver.most_events
+        return Equation(
+            slope, METHODS[method], control, state.count, self.layout.restored, events, most, gated
+        )
+
+    def inlined(self, limits: Any) -> Any:
+        """Return the rows at saved times as a part of the kernel that is being traced."""
+        method = self.solver.method if self.solver.method in METHODS else EXPLICIT
+        init, step = self.equation(method, False).saved()
+        rebuilt_with(step, self.solver.f)
+        theta = np.concatenate([np.reshape(x, (-1,)) for x in (*self.state.taken(), *self.layout.taken())])
+        OPEN.tracer.rebuild.captured_state.root(step)
+        carry, rows, step = init(theta), [], OPEN.tracer.rebuild(step)
+        for interval in limits.T:
+            carry, row = step(carry, theta, interval)
+            rows.append(row)
+        return np.stack(rows, 1)
+
+
+class DenseSolution:
+    """The solution at any time of its span, ``solution.sol(t)``: the step that contains it, shortened.
+
+    Its result is (n,) for a number t, and (n, m) for m times, followed by B for a batch."""
+
+    def __init__(self, problem: Trajectories, theta: Any, span: Any, t: Any, y: Any):
+        self.problem, self.theta, self.span, self.t, self.y = problem, theta, span, t, y
+
+    def __repr__(self) -> str:
+        return f"<DenseSolution from {self.span[0]:.6g} to {self.span[1]:.6g}>"
+
+    def __call__(self, t: Any) -> Any:
+        t = real_array(t)
+        shape, plain = tuple(layout_of(t).shape), plain_times(t)
+        low, high = sorted(self.span)
+        if len(shape) > 1 or not ((plain >= low) & (plain <= high)).all():
+            raise DataError(
+                f"ode: sol(t) has t between {low:.6g} and {high:.6g}, a number or an array of one axis; "
+                f"it is {plain}"
+            )
+        way = -1.0 if self.span[1] < self.span[0] else 1.0
+        t, starts = np.reshape(t, (-1,)), way * plain_np.array(value(self.t).tolist())
+        single, columns = starts.ndim == 1, starts.reshape(len(starts), -1).T
+        wanted = way * plain.reshape(-1)
+        before = plain_np.stack([plain_np.searchsorted(x, wanted, "right") - 1 for x in columns], 1)
+        last = plain_np.nanmax(columns, 1, initial=-math.inf) + AFTER_END * (high - low)
+        beyond = wanted[:, None] > last
+        if single:
+            before, beyond = before[:, 0], beyond[:, 0]
+            begin, y = self.t[before], self.y[:, before]
+        else:
+            column = plain_np.arange(before.shape[1])
+            begin, y, t = self.t[before, column], self.y[:, before, column], t[:, None]
+        data = np.concatenate([np.stack([begin, t - begin]), y])
+        found = np.where(beyond, plain_np.nan, self.problem.shortened(self.theta, data))
+        n = layout_of(found).shape[0]
+        return self.problem.state.parts(found if shape else np.reshape(found, (n, *before.shape[1:])))
