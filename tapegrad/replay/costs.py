@@ -48,7 +48,6 @@ BANDED_UNKNOWNS = 20  # unknowns from which bands are searched
 BAND_DIAGONALS = 4  # diagonals on each side of the middle one
 MATRIX_UNKNOWNS = 4  # unknowns of a system that is written out
 WRITTEN_OUT_PRODUCTS = 4096  # about how many products of a system are written out
-PROBED_ELEMENTS = 64  # of the operand of a linear operation that is written out
 
 # Loops of rows that repeat.
 
