@@ -13,9 +13,9 @@ import numpy as np
 
 from ..._core.arrays import F8
 from ..._core.registry import load
-from ...ops import elementwise, piecewise, products, reductions, sorting
+from ...ops import piecewise, products, reductions, sorting
 from ...ops.declare import GatedProduct
-from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices, contract
+from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
 from ...ops.linalg import factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
 from ..costs import (
@@ -28,7 +28,7 @@ from ..costs import (
 from ..record.instructions import is_pure
 from ..record.settings_keys import settings_key
 from .foreign_calls import ufunc_loop
-from .machine_code import LIBM
+from .machine_code import CHECKED, LIBM
 from .small_matrices import cholesky_code, solve_code, triangular
 
 # ufuncs that are a row: its name
@@ -163,7 +163,9 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return scanned(np.add, self, axis)
 
     def __pow__(self, n: Any) -> Any:
-        return POWERS[n](self) if type(n) in (int, float) and n in POWERS else np.power(self, n)
+        if type(n) in (int, float) and n in POWERS:
+            return POWERS[n](self)
+        return by_products(self, int(n)) if n in range(3, 9) else np.power(self, n)
 
     def __bool__(self) -> bool:
         raise NotPlaced("a condition on a value")
@@ -391,12 +393,6 @@ def scale_of(x: Any, axis: Any) -> Any:
     )
 
 
-def slope_of_tanh(x: PlacedArray, y: PlacedArray) -> PlacedArray:
-    to = x.b.temporary(*x.shape)
-    x.b.row("tanh_slope", to, x.at, y.at)
-    return PlacedArray(x.b, to)
-
-
 def part_of_hypot(x: Any, y: Any, r: Any) -> Any:
     zero = r == 0.0
     return np.where(zero, 0.0, x / np.where(zero, 1.0, r))
@@ -412,7 +408,7 @@ def convolve_full(x: Any, y: Any) -> PlacedArray:
     return PlacedArray(b, to)
 
 
-def contracted(*xs: PlacedArray, subscripts: str, optimize: Any) -> PlacedArray:
+def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
     """einsum of one or two arrays."""
     given, to_labels = subscripts.replace(" ", "").split("->")
     labels = given.split(",")
@@ -484,19 +480,17 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
 
 
 FUNCTIONS |= {
+    np.einsum: contracted,
     np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
     np.linalg.solve: of_matrices("solve", solve_code),
     np.linalg.inv: of_matrices("inv"),
     np.linalg.slogdet: of_matrices("slogdet"),
 }
 TRANSLATED: dict = {
-    elementwise.tanh_slope.prim: slope_of_tanh,
-    elementwise.power_n.prim: lambda x, n: by_products(x, int(n)) if n in range(3, 9) else x**n,
     reductions.scale_of.prim: scale_of,
     piecewise.part_of_hypot.prim: part_of_hypot,
     products.convolve_full.prim: convolve_full,
     hermitian.alike_each.prim: symmetric,
-    contract.prim: contracted,
     sorting.taken_by.prim: gathered,
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
@@ -567,6 +561,10 @@ class PlacedBody:
             return PlacedArray(b, np.asarray(prim.run(at[0], **i.params)), self.kinds[0])
         gated = type(prim.scalar) is GatedProduct  # (what is not finite ends the run)
         f = prim.scalar.form if gated else TRANSLATED.get(prim, prim.run)
+        if type(prim.scalar) is tuple and prim.scalar[0] in CHECKED:
+            to = b.temporary(*at[0].shape)
+            b.row(prim.scalar[0], to, *at)
+            return PlacedArray(b, to)
         return f(*[PlacedArray(b, v, kind) for v, kind in zip(at, self.kinds, strict=True)], **i.params)
 
 
