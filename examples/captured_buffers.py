@@ -3,7 +3,7 @@
 The right-hand side is written as one writes it for speed: six caches allocated once, `out=` everywhere, the
 result written into an array that is handed in.  Nothing in `gm3` or `simulate` knows of tapegrad.
 
-    python examples/captured_buffers.py [--size 16] [--steps 100] [--output captured_buffers.png]
+    python examples/captured_buffers.py [--size 16] [--steps 100] [--device cuda] [--output captured_buffers.png]
 """
 
 import argparse
@@ -15,6 +15,10 @@ import scipy.optimize
 import tapegrad as tg
 
 try:
+    import cupy
+except ImportError:
+    cupy = None
+try:
     import matplotlib.pyplot as plt
 except ImportError:
     plt = None
@@ -22,17 +26,21 @@ except ImportError:
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--size", type=int, default=16, help="the field has size x size points")
 parser.add_argument("--steps", type=int, default=100, help="Euler steps of 0.001")
+parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
 parser.add_argument("--output", default="captured_buffers.png", help="where the picture goes")
 options = parser.parse_args()
+if options.device == "cuda" and cupy is None:
+    sys.exit("--device cuda needs CuPy: pip install 'tapegrad[cuda12x]' or 'tapegrad[cuda13x]'")
+xp = cupy if options.device == "cuda" else np  # the field lives there; the parameters are host numbers
 
 # --- the model, as a user writes it (Gierer and Meinhardt: activator u, inhibitor v) ---
 
 N, DT = options.size, 1e-3
-Ax = -2 * np.eye(N) + np.eye(N, k=1) + np.eye(N, k=-1)
+Ax = -2 * xp.eye(N) + xp.eye(N, k=1) + xp.eye(N, k=-1)
 Ax[1, 0] = Ax[-2, -1] = 2.0
 Ay = Ax.T.copy()
-Ayu, uAx, Du = np.zeros((N, N)), np.zeros((N, N)), np.zeros((N, N))
-Ayv, vAx, Dv = np.zeros((N, N)), np.zeros((N, N)), np.zeros((N, N))
+Ayu, uAx, Du = xp.zeros((N, N)), xp.zeros((N, N)), xp.zeros((N, N))
+Ayv, vAx, Dv = xp.zeros((N, N)), xp.zeros((N, N)), xp.zeros((N, N))
 
 
 def gm3(dr, r, p):
@@ -51,11 +59,11 @@ def gm3(dr, r, p):
     dv[...] = Dv + a * u * u - beta * v
 
 
-k = np.arange(N * N).reshape(N, N)
-start = np.stack([11 + np.sin(k), 12.1 + np.cos(k)], axis=2)
+k = xp.arange(N * N).reshape(N, N)
+start = xp.stack([11 + xp.sin(k), 12.1 + xp.cos(k)], axis=2)
 EVERY = max(1, options.steps // 10)
-seen = np.zeros((options.steps // EVERY, N, N, 2))  # the field at ten times
-dr = np.zeros((N, N, 2))
+seen = xp.zeros((options.steps // EVERY, N, N, 2))  # the field at ten times
+dr = xp.zeros((N, N, 2))
 
 
 def simulate(p):
@@ -73,7 +81,7 @@ def simulate(p):
 names = ("a", "alpha", "ubar", "beta", "D1", "D2")
 truth = np.array([1.0, 1.0, 1.0, 10.0, 0.001, 100.0])
 noise = 0.01
-data = simulate(truth).copy() + noise * np.random.default_rng(0).standard_normal(seen.shape)
+data = simulate(truth).copy() + noise * xp.asarray(np.random.default_rng(0).standard_normal(seen.shape))
 
 FREE = [0, 1, 3, 5]  # ubar is confounded with alpha in so short a time, and D1 moves nothing visible
 
@@ -81,13 +89,18 @@ FREE = [0, 1, 3, 5]  # ubar is confounded with alpha in so short a time, and D1 
 def misfit(logs):
     p = truth.copy()
     p[FREE] = np.exp(logs)
-    return 0.5 * np.sum(((simulate(p) - data) / noise) ** 2) / data.size
+    return 0.5 * xp.sum(((simulate(p) - data) / noise) ** 2) / data.size
+
+
+def value_and_grad(logs):
+    value, gradient = tg.value_and_grad(misfit)(logs)
+    return float(value), gradient
 
 
 guess = truth[FREE] * [1.3, 0.7, 0.8, 0.6]
 box = [(x - 0.6, x + 0.6) for x in np.log(guess)]  # beyond, Euler's method is unstable
 fit = scipy.optimize.minimize(
-    tg.value_and_grad(misfit),
+    value_and_grad,
     np.log(guess),
     jac=True,
     method="L-BFGS-B",
@@ -111,11 +124,12 @@ if plt is None:
     print("for the picture: pip install 'tapegrad[plot]'")
 else:
     figure, axes = plt.subplots(2, 2, figsize=(9, 8), layout="constrained")
+    on_host = cupy.asnumpy if xp is cupy else np.asarray
     final = simulate(np.where(np.isin(np.arange(6), FREE), 0, truth) + np.bincount(FREE, found, 6))[-1]
-    observed, model = data[-1, :, :, 1], final[:, :, 1]
+    first, observed, model = [on_host(r[:, :, 1]) for r in (start, data[-1], final)]
     shared = {"vmin": min(observed.min(), model.min()), "vmax": max(observed.max(), model.max())}
     fields = (
-        (start[:, :, 1], "inhibitor v at the start (a scale of its own)", {}),
+        (first, "inhibitor v at the start (a scale of its own)", {}),
         (observed, "v at the end: data", shared),
         (model, "v at the end: fitted model", shared),
         (

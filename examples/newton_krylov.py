@@ -1,7 +1,7 @@
 """Newton's method for a million unknowns, without a matrix: a noisy picture of 1000 x 1000 pixels is cleaned.
 
     python examples/newton_krylov.py                # prints the iterations, writes newton_krylov.png
-    python examples/newton_krylov.py --size 300
+    python examples/newton_krylov.py --size 300 --device cuda
 
 The unknowns are the pixels u; what is minimised is
 
@@ -34,6 +34,11 @@ from scipy.sparse.linalg import eigsh
 
 import tapegrad as tg
 
+try:
+    import cupy
+    import cupyx.scipy.sparse.linalg
+except ImportError:
+    cupy = None
 try:
     import jax
     import jax.numpy as jnp
@@ -121,7 +126,7 @@ def newton(f, u, tolerance, bar):
     start = time.perf_counter()
     H = tg.operators.hessian(f, u)
     value, gradient, radius, products = H.value, H.gradient, float(np.linalg.norm(u)), 0
-    rows = [(value, np.linalg.norm(gradient), 0, time.perf_counter() - start)]
+    rows = [(float(value), dot(gradient, gradient) ** 0.5, 0, time.perf_counter() - start)]
     while rows[-1][1] > tolerance * rows[0][1]:
         size = rows[-1][1]
         step, count = truncated_cg(H, gradient, radius, min(0.1, np.sqrt(size / rows[0][1])) * size)
@@ -137,7 +142,7 @@ def newton(f, u, tolerance, bar):
             u = u + step
             H.update(u)
             value, gradient = H.value, H.gradient
-        rows.append((value, np.linalg.norm(gradient), products, time.perf_counter() - start))
+        rows.append((float(value), dot(gradient, gradient) ** 0.5, products, time.perf_counter() - start))
         bar(rows)
         if len(rows) > 50:
             raise RuntimeError("no convergence in 50 iterations")
@@ -172,8 +177,7 @@ def bar_of(total):
 # --- checks ---
 
 
-def check(f, u, H, largest, residual, rng):
-    v = rng.standard_normal(u.shape)
+def check(f, u, H, largest, residual, v):
     h = 1e-4
     difference = (f(u + h * v) - f(u - h * v)) / (2 * h)
     slope = dot(tg.grad(f)(u), v)
@@ -254,15 +258,27 @@ def main() -> int:
         "--tolerance", type=float, default=1e-8, help="by which the norm of the gradient is to fall"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--output", type=Path, default=Path("newton_krylov.png"), help="the picture")
     args = parser.parse_args()
     if args.size < 3:
         parser.error("--size: a picture has at least 3 pixels along a side")
 
+    if args.device == "cuda" and cupy is None:
+        print(
+            "--device cuda needs CuPy: pip install 'tapegrad[cuda12x]' or 'tapegrad[cuda13x]'",
+            file=sys.stderr,
+        )
+        return 1
+    on_device = cupy.asarray if args.device == "cuda" else np.asarray
+    on_host = cupy.asnumpy if args.device == "cuda" else np.asarray
+    eigenvalues = cupyx.scipy.sparse.linalg.eigsh if args.device == "cuda" else eigsh
+
     rng = np.random.default_rng(args.seed)
     clean = picture(args.size)
     noisy = clean + NOISE * rng.standard_normal(clean.shape)
     noisy.flags.writeable = False  # nobody writes it: no copies, no comparisons
+    noisy = on_device(noisy)
     f = Energy(noisy)
 
     u, H, rows = newton(f, noisy.copy(), args.tolerance, bar_of(-np.log10(args.tolerance)))
@@ -271,27 +287,29 @@ def main() -> int:
     for k, (value, size, products, seconds) in enumerate(rows):
         print(f"{k:9d} {value:12.4f}   {size:10.2e}  {products:8d}  {seconds:7.2f}")
 
-    (largest,), vectors = eigsh(H, 1, which="LA", tol=1e-2, v0=rng.standard_normal(u.size))
+    start = on_device(rng.standard_normal(u.size))
+    (largest,), vectors = eigenvalues(H, 1, which="LA", tol=1e-2, v0=start)
+    largest = float(largest)
     residual = float(np.linalg.norm(H @ vectors[:, 0] - largest * vectors[:, 0]))
     print(
         f"largest eigenvalue {largest:.3f} +- {residual:.3f}, smallest 1: the condition of the Hessian is "
         f"{largest:.1f}"
     )
-    check(f, u, H, largest, residual, rng)
+    v = on_device(rng.standard_normal(u.shape))
+    check(f, u, H, largest, residual, v)
 
-    v = rng.standard_normal(u.shape)
     ours = median_time(lambda: H.hvp(v)), median_time(lambda: tg.hvp(f, u, v))
     plain = median_time(lambda: f(u))
     print(
         f"a product: {1e3 * ours[0]:.0f} ms at a fixed point, {1e3 * ours[1]:.0f} ms at a new one; f: {1e3 * plain:.0f} ms"
     )
-    if jax is not None:
+    if jax is not None and args.device == "cpu":
         theirs = beside_jax(noisy, u, H, v)
         print(
             f"JAX, compiled: {1e3 * theirs[0]:.0f} ms at a fixed point, {1e3 * theirs[1]:.0f} ms at a new "
             f"one; the same numbers"
         )
-    draw(args.output, clean, noisy, u, rows)
+    draw(args.output, clean, on_host(noisy), on_host(u), rows)
     return 0
 
 

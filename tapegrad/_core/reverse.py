@@ -74,15 +74,17 @@ COPIED_BYTES = 4096  # bytes; a copy of a smaller array costs less than any book
 
 
 class ShapeStandIn:
-    """Stands for an input of which the rules read only shape and dtype."""
+    """Stands for an input of which the rules read only shape, dtype and library."""
 
-    __slots__ = ("shape", "dtype")
+    __slots__ = ("shape", "dtype", "library")
 
     def __init__(self, x: Any) -> None:
+        self.library = np
         if type(x) is ndarray:
             self.shape, self.dtype = x.shape, x.dtype
             return
         x = bottom(x)
+        self.library = xp_of(x)
         if type(x) in NUMBERS:
             self.shape, self.dtype = (), None
         else:

@@ -170,8 +170,9 @@ class detect_anomalies:
     >>> import numpy as np, tapegrad as tg
     >>> with tg.detect_anomalies():
     ...     tg.grad(lambda x: np.sqrt(x).sum())(np.array([1.0, 0.0]))
-    Traceback (most recent call last): tapegrad.errors.AnomalyError: ...: the derivative of sqrt, backward, is
-    inf in 1 of 2 elements, first at [1]..."""
+    Traceback (most recent call last):
+    tapegrad.errors.AnomalyError: ...: the derivative of sqrt, backward, is inf in 1 of 2 elements...
+    """
 
     def __init__(self, inf: bool = True):
         self.inf = inf

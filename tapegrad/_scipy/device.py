@@ -65,6 +65,8 @@ class AdaptedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         for name in ("device", "like"):  # where it is to lie
             kwargs.pop(name, None)
+        if kwargs.get("kind") == "mergesort":  # NumPy's old name of a stable sort
+            kwargs["kind"] = "stable"
         if on_a_device((args, kwargs)):
             args, kwargs = [parts_there(x) for x in args], {k: parts_there(v) for k, v in kwargs.items()}
             return there(self.theirs(*args, **kwargs))

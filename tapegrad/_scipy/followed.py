@@ -105,6 +105,7 @@ SKIPPED = frozenset(
 )
 
 
+MEMOISED = type(functools.cache(abs))  # what was computed once is not followed: it is computed again
 COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran")
 
 
@@ -118,11 +119,12 @@ class CompiledFunction:
         return CompiledFunction(self.f[kind], self.rule)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not holds_tracked(args, kwargs):
-            return as_variable(self.f(*plain_argument(args), **plain_argument(kwargs)))
+        if not holds_tracked(args, kwargs) and (self.rule is None or not on_a_device(args)):
+            y = self.f(*plain_argument(args), **plain_argument(kwargs))
+            return y if y is None else as_variable(y)
         if self.rule is None:
             raise refusal_text(f"{self.f.__module__}.{self.f.__name__}", "it is compiled")
-        return self.rule(*args, **kwargs)
+        return (device_rule(self.rule) if on_a_device(args) else self.rule)(*args, **kwargs)
 
 
 class FollowedObject(Carrier):
@@ -139,7 +141,7 @@ class FollowedObject(Carrier):
         put_state(
             new,
             {
-                name: rebound_method(v, self, new) or theirs_of(v) or plain_argument(v)
+                name: rebound_method(v, self, new) or theirs_of(v, type(self)) or plain_argument(v)
                 for name, v in vars(self).items()
                 if name != "_captured"
             },
@@ -153,7 +155,10 @@ class FollowedObject(Carrier):
             shadow.seen[id(x)] = new
             shadow.hold.append(x)
         for name, v in state_of(x, type(x)).items():
-            part = rebound_method(v, x, new) or library_stand_in(v) or shadow(v)
+            if type(v) is types.FunctionType and cls._follower.is_home(v.__module__):
+                part = cls._follower(v)
+            else:
+                part = rebound_method(v, x, new) or library_stand_in(v) or shadow(v)
             if hasattr(type(part), "theirs"):  # a law of tapegrad.stats
                 part = cls._follower.instance(v)
             elif part is v and cls._follower.is_instance(v):
@@ -178,8 +183,10 @@ def library_stand_in(v: Any) -> Any:
     return faces if type(v) is types.ModuleType and v.__name__.endswith(ARRAY_API) else None
 
 
-def theirs_of(v: Any) -> Any:
-    """SciPy's library for ours."""
+def theirs_of(v: Any, owner: Any) -> Any:
+    """SciPy's library for ours, and the function of a class for the followed one."""
+    if type(v) is types.FunctionType and v.__module__ == __name__:
+        return getattr(owner._theirs, v.__name__)
     if v is not faces:
         return None
     return next(
@@ -231,15 +238,21 @@ class Follower:
     on_device = False
 
     def __init__(self, *homes: str, **given: Any):
-        self.homes, self.named = (*homes, "scipy._lib."), given
+        self.homes, self.named = (*homes, "scipy._lib.", "scipy._external."), given
         self.given = {**array_api(faces), **given}
         # id -> (what was met, ours)
         self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}
         self.leaves: dict = {}
+        self.bases: dict[type, type] = {}  # a class of the library's without bases -> the base of ours
+        self.decorators: dict[Callable, Callable] = {}  # a function of the library's -> what ours gets
 
     def leaf(self, theirs: Any, ours: Any) -> None:
         """Declare the rule of a function that is compiled, for tracked values."""
         self.leaves[id(theirs)] = self.seen[id(theirs)] = theirs, CompiledFunction(theirs, ours)
+
+    def decorate(self, theirs: Callable, by: Callable) -> None:
+        """Declare what the followed function `theirs` is changed into."""
+        self.decorators[theirs] = by
 
     @functools.cached_property
     def device(self) -> "DeviceFollower":
@@ -273,6 +286,8 @@ class Follower:
             return self.of_class(x)
         if kind is np.vectorize:
             return faces.vectorize(self(x.pyfunc), x.otypes, excluded=x.excluded)
+        if kind is MEMOISED and self.is_home(x.__module__):
+            return self(x.__wrapped__)
         if kind in (dict, list, tuple):
             parts = x.values() if kind is dict else x
             if any([type(v) in (types.FunctionType, list, tuple) or self.is_instance(v) for v in parts]):
@@ -347,6 +362,8 @@ class Follower:
         g.__kwdefaults__ = {name: default(v) for name, v in (f.__kwdefaults__ or {}).items()}
         g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, __name__, f.__doc__
         vars(g).update(vars(f))  # the signature
+        if f in self.decorators:
+            return self.decorators[f](g)
         return statistic_of_samples(g) if DECORATED <= set(f.__code__.co_freevars) else g
 
     def cell(self, c: Any) -> Any:
@@ -392,7 +409,7 @@ class Follower:
             return known[1]
         bases = tuple(
             [self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]
-        ) or (FollowedObject,)
+        ) or (self.bases.get(c, FollowedObject),)
         if not all([issubclass(FollowedType, type(b)) or type(b) is FollowedType for b in bases]):
             return c  # its base is of another kind
         new = FollowedType(
@@ -481,7 +498,8 @@ class DeviceFollower(Follower):
 
     def __init__(self, host: Follower):
         library = numpy_on_device()
-        self.homes, self.named, self.host = host.homes, host.named, host
+        self.homes, self.named, self.host, self.bases = host.homes, host.named, host, host.bases
+        self.decorators = host.decorators
         self.given = {**array_api(library), **host.named}
         self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))} | host.leaves
 
@@ -531,7 +549,7 @@ class DeviceRules(DeviceFollower):
 
     def __init__(self):
         library = numpy_on_device()
-        self.homes, self.given = (), {}
+        self.homes, self.given, self.decorators = (), {}, {}
         self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (faces, library))}
 
     def stand_in(self, x: Any, kind: type) -> Any:

@@ -119,6 +119,14 @@ def check_argnums(call: str, argnums: Any) -> None:
         )
 
 
+def all_positions(call: str, argnums: int | AnyTuple | None, primals: AnyTuple) -> int | AnyTuple:
+    """`argnums` of a call that differentiates by all primals where it names none."""
+    if argnums is None:
+        return 0 if len(primals) == 1 else tuple(range(len(primals)))
+    check_argnums(call, argnums)
+    return argnums
+
+
 def numpy_number(x: Any) -> Any:
     """An active Python number as one of NumPy's."""
     return np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
@@ -225,7 +233,7 @@ class Inputs:
         return new
 
     def enter(self, watch: AnyFunction) -> AnyList:
-        """The arguments with every active leaf replaced by `watch_errors(key, value)`; Const taken off."""
+        """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
         if (
             len(self.args) == 1
             and type(x := self.args[0]) is np.ndarray
@@ -568,11 +576,7 @@ class RecordedCall:
 
         def read(y: Any) -> None:
             if has_aux:
-                if not (isinstance(y, tuple) and len(y) == 2):
-                    raise ArgumentError(
-                        f"{call}: with has_aux=True, {user_name(f)} must return a pair (value, aux)"
-                    )
-                y, self.aux = y
+                y, self.aux = with_auxiliary(call, f, y)
             self.tree = y = returned(y)
             self.low = (
                 [lowered_leaf(y, tape)] if type(y) in HANDLES else [lowered_leaf(v, tape) for v in leaves(y)]
@@ -623,10 +627,13 @@ class RecordedCall:
         return found
 
 
+WITH_AUX = ("grad", "value_and_grad", "hessian", "hvp", "value_grad_hvp", "hmp")
+
+
 def scalar_error(call: str, f: AnyFunction, y: Any) -> NotScalarError:
     name, what = user_name(f), call.partition("(")[0]
     if is_node(y):
-        pair = " (has_aux=True allows a pair)" if what in ("grad", "value_and_grad") else ""
+        pair = " (has_aux=True allows a pair)" if what in WITH_AUX else ""
         return NotScalarError(
             f"{call}: {name}{where_of(f)} returned {describe_tree(y)}; {what} needs one real scalar{pair}"
         )
@@ -726,18 +733,27 @@ def form(x: Any) -> str:
 
 
 def run_forward(
-    call: str, f: AnyFunction, primals: AnyTuple, tangents: AnyTuple, lift: Any = None, rest: AnyTuple = ()
+    call: str,
+    f: AnyFunction,
+    args: AnyTuple,
+    nums: AnyTuple,
+    tangents: AnyTuple,
+    lift: Any = None,
+    has_aux: bool = False,
 ) -> AnyTuple:
-    """(output tree, pairs (value, tangent or None) of its leaves).  `rest`: further arguments of f, without
-    tangents."""
-    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+    """(output tree, pairs (value, tangent or None) of its leaves, auxiliary output) of f at `args`.
+
+    `tangents`: one for each of the arguments `nums`."""
+    if not isinstance(args, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
-    if len(primals) != len(tangents):
-        raise ArgumentError(f"{call}: {len(primals)} primals but {len(tangents)} tangents")
+    if len(nums) != len(tangents):
+        raise ArgumentError(f"{call}: {len(nums)} primals but {len(tangents)} tangents")
     dual = Dual()
-    inputs = Inputs(call, tuple(range(len(primals))), (*primals, *rest))
+    inputs = Inputs(call, nums, tuple(args))
     flat = [
-        leaf for p, t in zip(primals, tangents, strict=True) for leaf in leaves_like(call, "tangent", t, p)
+        leaf
+        for n, t in zip(inputs.nums, tangents, strict=True)
+        for leaf in leaves_like(call, "tangent", t, args[n])
     ]
 
     def watch(key: Any, value: Any) -> Any:
@@ -750,15 +766,23 @@ def run_forward(
     found: AnyList = []
 
     def read(y: Any) -> None:
+        y, aux = with_auxiliary(call, f, y) if has_aux else (y, None)
         y = returned(y)
-        found.extend((y, [lowered_leaf(v, dual) for v in leaves(y)]))
+        found.extend((y, [lowered_leaf(v, dual) for v in leaves(y)], aux))
 
     with scope_block():
         run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
     return tuple(found)
 
 
-def value_and_tangent(tree: Any, pairs: AnyList) -> AnyTuple:
+def with_auxiliary(call: str, f: AnyFunction, y: Any) -> AnyTuple:
+    """The pair that f returned."""
+    if not (isinstance(y, tuple) and len(y) == 2):
+        raise ArgumentError(f"{call}: with has_aux=True, {user_name(f)} must return a pair (value, aux)")
+    return y
+
+
+def value_and_tangent(tree: Any, pairs: AnyList, _: Any = None) -> AnyTuple:
     values, slopes = iter(pairs), iter(pairs)
     value = tree_map(lambda _: value_out(next(values)[0]), tree)
 

@@ -1,7 +1,7 @@
 """A function recorded at one point: products with its Jacobian and with the transpose, f not run again."""
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from .._core import reverse as reverse
 from .._core.arrays import is_differentiable
@@ -15,16 +15,19 @@ from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
 from .call import (
     RecordedCall,
+    all_positions,
     cast_to_primal,
     constant_like,
     derivative_out,
     leaves_like,
     lowered_leaf,
     numpy_number,
+    plain_tree,
     user_name,
 )
 
 Y = TypeVar("Y")
+A = TypeVar("A")
 
 
 class Products:
@@ -221,11 +224,12 @@ def record_linear(
     args: AnyTuple,
     lift: AnyFunction | None = None,
     read: AnyFunction | None = None,
+    has_aux: bool = False,
 ) -> RecordedCall:
     """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain
     data again."""
     with scope_block():
-        r = RecordedCall(call, f, argnums, args, {}, lift=lift, swept=False)
+        r = RecordedCall(call, f, argnums, args, {}, has_aux, lift, swept=False)
         if read is not None:
             read(r)
         r.shadow.release(r.tape.records)
@@ -290,7 +294,23 @@ class LinearMap(Generic[Y]):
         return self.name if self.forward else f"{self.name}.T"
 
 
-def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
+@overload
+def linearize(
+    f: Callable[..., Y],
+    *primals: object,
+    argnums: int | AnyTuple | None = None,
+    has_aux: Literal[False] = False,
+) -> tuple[Y, LinearMap[Y]]: ...
+@overload
+def linearize(
+    f: Callable[..., tuple[Y, A]],
+    *primals: object,
+    argnums: int | AnyTuple | None = None,
+    has_aux: Literal[True],
+) -> tuple[Y, LinearMap[Y], A]: ...
+def linearize(
+    f: AnyFunction, *primals: object, argnums: int | AnyTuple | None = None, has_aux: bool = False
+) -> AnyTuple:
     """Compute the value of f and its linearisation, the map v -> J v at one point. f runs once.
 
     Each product costs one sweep over the records. Captured arrays and the primals enter as they were at the
@@ -302,6 +322,10 @@ def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
         A function of `primals` that returns an array, a number or a tree of these.
     *primals : array, number or tree
         The point, of float or complex dtype.
+    argnums : int or tuple of int, optional
+        Positions of the primals to differentiate; by default all. The others are constants.
+    has_aux : bool, default False
+        Whether f returns a pair (value, aux). aux is not differentiated.
 
     Returns
     -------
@@ -310,6 +334,8 @@ def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
     J : LinearMap
         ``J(v)``, or ``J(v1, v2, ...)`` for several primals, returns the tangent of the value. ``J.T(w)``
         returns J^H w: one tree for one primal, else a tuple.
+    aux : object, with `has_aux`
+        The auxiliary output, plain.
 
     Raises
     ------
@@ -339,8 +365,10 @@ def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
     r = record_linear(
         call,
         f,
-        0 if len(primals) == 1 else tuple(range(len(primals))),
+        all_positions("linearize", argnums, primals),
         primals,
         read=lambda r: values.append(r.value()),
+        has_aux=has_aux,
     )
-    return values[0], LinearMap(call, Products(r))
+    pair: AnyTuple = (values[0], LinearMap(call, Products(r)))
+    return (*pair, plain_tree(r.aux)) if has_aux else pair

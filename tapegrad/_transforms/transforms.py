@@ -21,9 +21,10 @@ from .._core.trees import Const, describe_tree, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyTuple, Array, Node, Number
 from .._core.variable import Variable
 from ..ops import shaping
-from ..ops.declare import dtype, shape
+from ..ops.declare import dtype, shape, xp
 from .call import (
     RecordedCall,
+    all_positions,
     cast_to_primal,
     check_argnums,
     check_function,
@@ -34,6 +35,7 @@ from .call import (
     lowered_leaf,
     numpy_number,
     plain_tree,
+    positions,
     run_forward,
     user_name,
     value_and_tangent,
@@ -99,16 +101,36 @@ def _wrapping(f: AnyFunction) -> AnyFunction:
     return Const if isinstance(f, Const) else lambda g: g
 
 
-def _inner(transform: AnyFunction, f: AnyFunction, args: AnyTuple) -> AnyFunction:
-    """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the
-    outer one shadows them."""
+def _inner(
+    transform: AnyFunction, f: AnyFunction, args: AnyTuple, argnums: Any, has_aux: bool = False
+) -> AnyFunction:
+    """What an outer transform makes of the shadowed f: a transform of it, of the arguments as the outer one
+    shadows them."""
     wrap = _wrapping(f)
     marked = [type(a) is Const for a in args]
     return lambda g: (
-        lambda x, *given: transform(wrap(g))(
-            x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)]
+        lambda *given: transform(wrap(g), argnums, has_aux)(
+            *[Const(a) if m else a for a, m in zip(given, marked, strict=True)]
         )
     )
+
+
+def placed_arguments(call: str, argnums: Any, x: Any, args: AnyTuple) -> AnyTuple:
+    """(all arguments of f, the positions of those in x): x is the argument `argnums`, or a tuple of them."""
+    if type(argnums) is int and argnums == 0:
+        return (x, *args), (0,)
+    name = call.partition("(")[0]
+    check_argnums(name, argnums)
+    xs = x if isinstance(argnums, tuple) else (x,)
+    if not isinstance(xs, tuple) or isinstance(argnums, tuple) and len(xs) != len(argnums):
+        raise ArgumentError(
+            f"{call}: argnums={argnums!r} asks for a tuple of {len(argnums)} arguments, got {describe_tree(x)}"
+        )
+    nums = positions(call, argnums, len(xs) + len(args))
+    if len(set(nums)) != len(nums):
+        raise ArgumentError(f"{call}: argnums={argnums!r} names an argument twice")
+    chosen, rest = dict(zip(nums, xs, strict=True)), iter(args)
+    return tuple([chosen[n] if n in chosen else next(rest) for n in range(len(xs) + len(args))]), nums
 
 
 @overload
@@ -332,7 +354,7 @@ class NamedCall:
             inner, paren, rest = str(error).partition(f"({user_name(self.f)})")
             if inner in ("grad", "value_and_grad"):
                 rest = rest.replace(f"; {inner} needs", f"; {self.call.partition('(')[0]} needs")
-                raise NotScalarError(self.call + rest.replace(" (has_aux=True allows a pair)", "")) from None
+                raise NotScalarError(self.call + rest) from None
 
 
 @overload
@@ -343,7 +365,20 @@ def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, /) -> tuple[Y, Callable
 def vjp(
     f: Callable[Concatenate[X, ...], Y], x: X, z: Z, a: A, /, *more: object
 ) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
-def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
+@overload
+def vjp(
+    f: Callable[..., Y], *primals: object, argnums: int | AnyTuple, has_aux: Literal[False] = False
+) -> tuple[Y, Callable[[Y], Any]]: ...
+@overload
+def vjp(
+    f: Callable[..., tuple[Y, A]],
+    *primals: object,
+    argnums: int | AnyTuple | None = None,
+    has_aux: Literal[True],
+) -> tuple[Y, Callable[[Y], Any], A]: ...
+def vjp(
+    f: AnyFunction, *primals: Any, argnums: int | AnyTuple | None = None, has_aux: bool = False
+) -> AnyTuple:
     """Compute the value of f and its pullback, the product with the conjugate transpose of the Jacobian.
 
     Parameters
@@ -352,15 +387,21 @@ def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
         A function of `primals` that returns an array, a number or a tree of these.
     *primals : array, number or tree
         The point, of float or complex dtype.
+    argnums : int or tuple of int, optional
+        Positions of the primals to differentiate; by default all. The others are constants.
+    has_aux : bool, default False
+        Whether f returns a pair (value, aux). aux is not differentiated.
 
     Returns
     -------
     value : tree
-        ``f(*primals)``.
+        ``f(*primals)``, without aux.
     pullback : callable
         ``pullback(w)`` returns J^H w: one tree like the primal, or a tuple for several primals. The cotangent
         w has the tree and shapes of the value. The pullback may be called any number of times, also after
         later calls of f.
+    aux : object, with `has_aux`
+        The auxiliary output, plain.
 
     Raises
     ------
@@ -383,14 +424,13 @@ def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.vjp(f, *primals)  # type: ignore[no-any-return]
+        return inside.vjp(f, *primals, argnums=argnums, has_aux=has_aux)  # type: ignore[no-any-return]
     call = f"vjp({user_name(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
     with scope_block():
-        r = RecordedCall(
-            call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False
-        )
+        nums = all_positions("vjp", argnums, primals)
+        r = RecordedCall(call, f, nums, primals, {}, has_aux, swept=False)
         value = r.value()
         r.shadow.release(r.tape.records)
         r.shadow.finish()
@@ -403,10 +443,33 @@ def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
         ]
         return r.inputs.results(r.gradient(gs))
 
-    return value, pullback
+    return (value, pullback, plain_tree(r.aux)) if has_aux else (value, pullback)
 
 
-def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object, ...]) -> tuple[Y, Y]:
+@overload
+def jvp(
+    f: Callable[..., Y],
+    primals: tuple[object, ...],
+    tangents: tuple[object, ...],
+    argnums: int | AnyTuple | None = None,
+    has_aux: Literal[False] = False,
+) -> tuple[Y, Y]: ...
+@overload
+def jvp(
+    f: Callable[..., tuple[Y, A]],
+    primals: tuple[object, ...],
+    tangents: tuple[object, ...],
+    argnums: int | AnyTuple | None = None,
+    *,
+    has_aux: Literal[True],
+) -> tuple[Y, Y, A]: ...
+def jvp(
+    f: AnyFunction,
+    primals: AnyTuple,
+    tangents: AnyTuple,
+    argnums: int | AnyTuple | None = None,
+    has_aux: bool = False,
+) -> AnyTuple:
     """Compute the value of f and its derivative along a direction, J v.
 
     Parameters
@@ -416,15 +479,21 @@ def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object
     primals : tuple
         The point: arrays, numbers or trees of float or complex dtype.
     tangents : tuple
-        The direction, as long as `primals`. Each tangent has exactly the shapes of its primal; None stands
-        for zero.
+        The direction, one for each differentiated primal. Each tangent has exactly the shapes of its primal;
+        None stands for zero.
+    argnums : int or tuple of int, optional
+        Positions of the primals that have a tangent; by default all. The others are constants.
+    has_aux : bool, default False
+        Whether f returns a pair (value, aux). aux is not differentiated.
 
     Returns
     -------
     value : tree
-        ``f(*primals)``.
+        ``f(*primals)``, without aux.
     tangent : tree
         J v, with the tree and shapes of the value.
+    aux : object, with `has_aux`
+        The auxiliary output, plain.
 
     Raises
     ------
@@ -446,14 +515,46 @@ def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.jvp(f, primals, tangents)  # type: ignore[no-any-return]
-    return value_and_tangent(*run_forward(f"jvp({user_name(f)})", f, primals, tangents))
+        return inside.jvp(f, primals, tangents, argnums, has_aux)  # type: ignore[no-any-return]
+    call = f"jvp({user_name(f)})"
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
+    nums = tuple(range(len(primals))) if argnums is None else positions(call, argnums, len(primals))
+    y, pairs, aux = run_forward(call, f, tuple(primals), nums, tangents, has_aux=has_aux)
+    both = value_and_tangent(y, pairs)
+    return (*both, plain_tree(aux)) if has_aux else both
 
 
 # --- second order ---
 
 
-def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = ()) -> tuple[Y, X, X]:
+@overload
+def value_grad_hvp(
+    f: Callable[..., Y],
+    x: X,
+    v: X,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: Literal[False] = False,
+) -> tuple[Y, X, X]: ...
+@overload
+def value_grad_hvp(
+    f: Callable[..., tuple[Y, A]],
+    x: X,
+    v: X,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: Literal[True],
+) -> tuple[Y, X, X, A]: ...
+def value_grad_hvp(
+    f: AnyFunction,
+    x: Any,
+    v: Any,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: bool = False,
+) -> AnyTuple:
     """Compute the value, the gradient and a Hessian-vector product of a real scalar function in one pass.
 
     Parameters
@@ -466,6 +567,10 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = (
         The direction, with the tree and shapes of x.
     args : tuple, default ()
         Further arguments of f, which are constants.
+    argnums : int or tuple of int, default 0
+        Position of x among the arguments of f. With a tuple, x and the direction are tuples of arguments.
+    has_aux : bool, default False
+        Whether f returns a pair (scalar, aux). aux is not differentiated.
 
     Returns
     -------
@@ -475,6 +580,8 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = (
         The gradient, like x.
     product : tree
         H v, like x.
+    aux : object, with `has_aux`
+        The auxiliary output, plain.
 
     Raises
     ------
@@ -495,15 +602,55 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = (
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.value_grad_hvp(f, x, v, args)  # type: ignore[no-any-return]
+        return inside.value_grad_hvp(f, x, v, args, argnums, has_aux)  # type: ignore[no-any-return]
     call = f"hvp({user_name(f)})"
+    given, nums = placed_arguments(call, argnums, x, args)
+    ways = v if isinstance(argnums, tuple) else (v,)
+    lift = _inner(_value_grad_aux if has_aux else value_and_grad, f, given, argnums, has_aux)
     with NamedCall(call, f):
-        pairs = run_forward(call, f, (x,), (v,), _inner(value_and_grad, f, args), args)
-    (value, gradient), (_, hv) = value_and_tangent(*pairs)
-    return value, gradient, hv
+        y, pairs, aux = run_forward(call, f, given, nums, ways, lift, has_aux)
+    (value, gradient), (_, hv) = value_and_tangent(y, pairs)
+    return (value, gradient, hv, plain_tree(aux)) if has_aux else (value, gradient, hv)
 
 
-def hvp(f: Callable[..., object], x: X, v: X, args: tuple[object, ...] = ()) -> X:
+def _value_grad_aux(f: AnyFunction, argnums: Any, has_aux: bool) -> AnyFunction:
+    """((value, gradient), aux), which an outer transform takes as a pair with its own aux."""
+    both = value_and_grad(f, argnums, has_aux)
+
+    def call(*args: Any) -> AnyTuple:
+        (value, aux), gradient = both(*args)
+        return (value, gradient), aux
+
+    return call
+
+
+@overload
+def hvp(
+    f: Callable[..., object],
+    x: X,
+    v: X,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: Literal[False] = False,
+) -> X: ...
+@overload
+def hvp(
+    f: Callable[..., object],
+    x: X,
+    v: X,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: Literal[True],
+) -> tuple[X, Any]: ...
+def hvp(
+    f: AnyFunction,
+    x: Any,
+    v: Any,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: bool = False,
+) -> Any:
     """Compute a Hessian-vector product without forming the Hessian.
 
     Parameters
@@ -516,11 +663,15 @@ def hvp(f: Callable[..., object], x: X, v: X, args: tuple[object, ...] = ()) -> 
         The direction, with the tree and shapes of x.
     args : tuple, default ()
         Further arguments of f, which are constants.
+    argnums : int or tuple of int, default 0
+        Position of x among the arguments of f. With a tuple, x and the direction are tuples of arguments.
+    has_aux : bool, default False
+        Whether f returns a pair (scalar, aux). aux is not differentiated.
 
     Returns
     -------
     tree
-        H v, with the tree and shapes of x.
+        H v, with the tree and shapes of x. With `has_aux` a pair (H v, aux).
 
     Raises
     ------
@@ -540,10 +691,38 @@ def hvp(f: Callable[..., object], x: X, v: X, args: tuple[object, ...] = ()) -> 
     >>> tg.hvp(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     array([ 6., 12.])
     """
-    return value_grad_hvp(f, x, v, args)[2]
+    if has_aux:
+        return value_grad_hvp(f, x, v, args, argnums, has_aux=True)[2:]
+    return value_grad_hvp(f, x, v, args, argnums)[2]
 
 
-def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> X:
+@overload
+def hmp(
+    f: Callable[..., object],
+    x: X,
+    V: X,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: Literal[False] = False,
+) -> X: ...
+@overload
+def hmp(
+    f: Callable[..., object],
+    x: X,
+    V: X,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: Literal[True],
+) -> tuple[X, Any]: ...
+def hmp(
+    f: AnyFunction,
+    x: Any,
+    V: Any,
+    args: tuple[object, ...] = (),
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: bool = False,
+) -> Any:
     """Multiply the Hessian by several directions; f is recorded once.
 
     Parameters
@@ -556,11 +735,15 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
         k directions. Every leaf has the shape (k, *leaf.shape) for the leaf of x.
     args : tuple, default ()
         Further arguments of f, which are constants.
+    argnums : int or tuple of int, default 0
+        Position of x among the arguments of f. With a tuple, x and the direction are tuples of arguments.
+    has_aux : bool, default False
+        Whether f returns a pair (scalar, aux). aux is not differentiated.
 
     Returns
     -------
     tree
-        H times each direction, with the shapes of V.
+        H times each direction, with the shapes of V. With `has_aux` a pair (products, aux).
 
     Raises
     ------
@@ -583,10 +766,12 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.hmp(f, x, V, args)  # type: ignore[no-any-return]
+        return inside.hmp(f, x, V, args, argnums, has_aux)
     call = f"hmp({user_name(f)})"
+    given, _ = placed_arguments(call, argnums, x, args)
     with NamedCall(call, f), scope_block():
-        r = RecordedCall(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args))
+        lift = _inner(grad, f, given, argnums, has_aux)
+        r = RecordedCall(call, f, argnums, given, {}, has_aux, lift)
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {
             shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None
@@ -607,9 +792,10 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
 
         results = for_each(call, r, product, [v for v in rows if v is not None]) if count else {}
         r.finish()
-    return r.inputs.results(  # type: ignore[no-any-return]
+    products = r.inputs.results(
         {key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()}
     )
+    return (products, plain_tree(r.aux)) if has_aux else products
 
 
 FORWARD_BYTES = 1 << 23  # bytes of all directions that are pushed forward in one run
@@ -622,7 +808,7 @@ def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
     if count > IN_TURN and count * x.nbytes <= FORWARD_BYTES:
 
         def pushed(given: Any) -> Any:
-            return {0: value_and_tangent(*run_forward(call, f, (x,), (given[0],), None, args))[1]}
+            return {0: value_and_tangent(*run_forward(call, f, (x, *args), (0,), (given[0],)))[1]}
 
         found = swept_at_once(call, pushed, [V], count, count)
         if found is not None:
@@ -702,11 +888,22 @@ def jacobian(
     *,
     shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], Any]: ...
+@overload
+def jacobian(
+    f: Callable[P, tuple[object, A]],
+    argnums: int | tuple[int, ...] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    has_aux: Literal[True],
+    shadow: bool = True,
+) -> Callable[P, tuple[Any, A]]: ...
 def jacobian(
     f: AnyFunction,
     argnums: int | tuple[int, ...] = 0,
     mode: Mode = "auto",
     holomorphic: bool = False,
+    has_aux: bool = False,
     *,
     shadow: bool = True,
 ) -> AnyFunction:
@@ -724,6 +921,8 @@ def jacobian(
     holomorphic : bool, default False
         Whether f is a complex differentiable function of complex arguments. It is required for a complex
         output of a complex argument. A real function of a complex argument has its gradient as Jacobian.
+    has_aux : bool, default False
+        Whether f returns a pair (value, aux). aux is not differentiated.
     shadow : bool, default True
         Whether derivatives follow what f captured.
 
@@ -731,7 +930,8 @@ def jacobian(
     -------
     callable
         A function of the arguments of f. It returns the Jacobian, of shape ``out.shape + x.shape``. For
-        trees it returns the output's tree of the input's trees.
+        trees it returns the output's tree of the input's trees. With `has_aux` it returns a pair
+        (Jacobian, aux).
 
     Raises
     ------
@@ -752,7 +952,7 @@ def jacobian(
     """
     check_mode("jacobian", mode)
     check_argnums("jacobian", argnums)
-    return Transform("jacobian", _jacobian_of, f if shadow else Const(f), argnums, mode, holomorphic)
+    return Transform("jacobian", _jacobian_of, f if shadow else Const(f), argnums, mode, holomorphic, has_aux)
 
 
 def check_mode(call: str, mode: Any) -> None:
@@ -761,18 +961,26 @@ def check_mode(call: str, mode: Any) -> None:
 
 
 def _jacobian_of(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
-    argnums, mode, holomorphic = settings
-    return _jacobian(call, f, argnums, args, kwargs, mode, holomorphic)
+    argnums, mode, holomorphic, has_aux = settings
+    return _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, has_aux)
 
 
 def _jacobian(
-    call: Any, f: Any, argnums: Any, args: Any, kwargs: Any, mode: Any, holomorphic: Any, lift: Any = None
+    call: Any,
+    f: Any,
+    argnums: Any,
+    args: Any,
+    kwargs: Any,
+    mode: Any,
+    holomorphic: Any,
+    has_aux: Any,
+    lift: Any = None,
 ) -> Any:
     with scope_block():
-        r = RecordedCall(call, f, argnums, args, kwargs, lift=lift)
+        r = RecordedCall(call, f, argnums, args, kwargs, has_aux, lift)
         found = jacobian_of(call, f, r, mode, holomorphic)
         r.finish()
-    return found
+    return (found, plain_tree(r.aux)) if has_aux else found
 
 
 def jacobian_of(call: str, f: AnyFunction, r: RecordedCall, mode: str, holomorphic: bool) -> Any:
@@ -879,7 +1087,10 @@ def _columns(r: RecordedCall) -> AnyDict:
             else:
                 n = len(shape(y))
                 turned = shaping.transpose(columns[k], axes=(*range(1, n + 1), 0))
-                blocks[k, key] = unshared_result(shaping.reshape(turned, to=shape(y) + shape(x)))
+                block = shaping.reshape(turned, to=shape(y) + shape(x))
+                if xp(x) is np and xp(block) is not np:  # as a gradient, it lies where the argument does
+                    block = shaping.copy_to_host(block)
+                blocks[k, key] = unshared_result(block)
     tape.release()
     return blocks
 
@@ -896,7 +1107,17 @@ def hessian(  # type: ignore[overload-overlap]
 def hessian(
     f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], *, shadow: bool = True
 ) -> Callable[Concatenate[X, Z, P], Any]: ...
-def hessian(f: AnyFunction, argnums: int | tuple[int, ...] = 0, *, shadow: bool = True) -> AnyFunction:
+@overload
+def hessian(
+    f: Callable[P, tuple[object, A]],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: Literal[True],
+    shadow: bool = True,
+) -> Callable[P, tuple[Any, A]]: ...
+def hessian(
+    f: AnyFunction, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function that returns the Hessian of a real scalar function; f is recorded once.
 
     Parameters
@@ -905,6 +1126,8 @@ def hessian(f: AnyFunction, argnums: int | tuple[int, ...] = 0, *, shadow: bool 
         A function that returns a real scalar.
     argnums : int or tuple of int, default 0
         Positions of the arguments to differentiate, of a real float dtype.
+    has_aux : bool, default False
+        Whether f returns a pair (scalar, aux). aux is not differentiated.
     shadow : bool, default True
         Whether derivatives follow what f captured.
 
@@ -912,7 +1135,8 @@ def hessian(f: AnyFunction, argnums: int | tuple[int, ...] = 0, *, shadow: bool 
     -------
     callable
         A function of the arguments of f. It returns the Hessian, of shape ``x.shape + x.shape``. With
-        ``argnums=(0, 1)`` it returns the blocks ((H00, H01), (H10, H11)).
+        ``argnums=(0, 1)`` it returns the blocks ((H00, H01), (H10, H11)). With `has_aux` it returns a
+        pair (Hessian, aux).
 
     Raises
     ------
@@ -932,10 +1156,11 @@ def hessian(f: AnyFunction, argnums: int | tuple[int, ...] = 0, *, shadow: bool 
            [2., 0.]])
     """
     check_argnums("hessian", argnums)
-    return Transform("hessian", _hessian, f if shadow else Const(f), argnums)
+    return Transform("hessian", _hessian, f if shadow else Const(f), argnums, has_aux)
 
 
 def _hessian(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
-    wrap, (argnums,) = _wrapping(f), settings
+    wrap, (argnums, has_aux) = _wrapping(f), settings
+    lift = lambda g: grad(wrap(g), argnums, has_aux)
     with NamedCall(call, f):
-        return _jacobian(call, f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))
+        return _jacobian(call, f, argnums, args, kwargs, "reverse", False, has_aux, lift)

@@ -6,7 +6,6 @@ always do."""
 
 import itertools
 import operator
-import sys
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import nested
 from .._core.variable import DIRECT, Variable, View, variable
-from .declare import NUMPY, implements, linear, primitive, rules
+from .declare import NUMPY, implements
 from .declare import dtype as dtype_of
 from .declare import shape as dim
-from .shaping import array_of, astype, copy, joined, nested_to_array
+from .shaping import array_of, astype, copy, copy_to_host, joined, nested_to_array, to_device
 
 # Functions that run in NumPy or CuPy, and whose results become Variables while a transform is open.
 CREATORS = {
@@ -357,21 +356,6 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 
 
 # --- between host and device ---
-
-
-@primitive(shapes=(0,), batch="elementwise")
-def to_device(x):
-    """A NumPy array as a CuPy array, on the current device."""
-    return sys.modules["cupy"].asarray(x)
-
-
-@primitive(shapes=(0,), batch="elementwise")
-def copy_to_host(x):
-    return x.get()
-
-
-rules(to_device, lambda g, out, x: copy_to_host(g), jvp=linear)
-rules(copy_to_host, lambda g, out, x: to_device(g), jvp=linear)
 
 
 def on_device(x: Any) -> Any:

@@ -6,6 +6,7 @@ These are pure: their results are values. The functions that return NumPy's *vie
 in ops/indexing/views.py."""
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from .._core.errors import ArgumentError, ShapeError
 from .._core.foreign import argument
 from .._core.primitive import hook, layout_of, nests_variable
 from .._core.registry import late
+from .._core.reverse import ShapeStandIn
 from .._core.variable import HANDLES, Variable
 from .declare import ComposedScalar, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .declare import dtype as dtype_of
@@ -229,20 +231,44 @@ def argsort(axes: Any) -> tuple:
     return tuple(back)
 
 
-rules(sum, lambda g, out, x, axis, keepdims: spread_over_axes(g, shape(x), axis, keepdims), jvp=linear)
+rules(
+    sum,
+    lambda g, out, x, axis, keepdims: spread_over_axes(beside(g, x), shape(x), axis, keepdims),
+    jvp=linear,
+)
 rules(broadcast_to, lambda g, out, x, to: fit_to_shape(g, shape(x), None), jvp=linear)
 rules(reshape, lambda g, out, x, to: reshape(g, to=shape(x)), jvp=linear)
 rules(transpose, lambda g, out, x, axes: transpose(g, axes=argsort(axes)), jvp=linear)
 late.fit, late.conj = fit_to_shape, conj
 
 
+@primitive(shapes=(0,), batch="elementwise")
+def to_device(x):
+    """A NumPy array as a CuPy array, on the current device."""
+    return sys.modules["cupy"].asarray(x)
+
+
+@primitive(shapes=(0,), batch="elementwise")
+def copy_to_host(x, *, number=False):
+    """`number`: an array without axes as a NumPy scalar."""
+    return x.get()[()] if number else x.get()
+
+
+rules(to_device, lambda g, out, x: copy_to_host(g, number=shape(x) == ()), jvp=linear)
+rules(copy_to_host, lambda g, out, x, number: to_device(g), jvp=linear)
+
+
 def broadcast_tangent(t: Any, out: Any) -> Any:
-    """A tangent broadcast to the shape of the output. A NumPy number moves to the library of the output."""
-    if is_scalar(t):
-        library = xp(out)
-        if library is not np:
-            t = library.asarray(t)
-    return broadcast_to(t, to=shape(out))
+    """A tangent broadcast to the shape of the output."""
+    return broadcast_to(beside(t, out), to=shape(out))
+
+
+def beside(g: Any, x: Any) -> Any:
+    """g, where x is on a device: a number of the host moves there. Tangents and cotangents of parameters on
+    the host may be such numbers."""
+    if type(g) is np.ndarray or (x.library if type(x) is ShapeStandIn else xp(x)) is np:
+        return g
+    return to_device(g) if is_scalar(layout_of(g)) else g
 
 
 late.widened = broadcast_tangent

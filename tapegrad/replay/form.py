@@ -76,7 +76,7 @@ def value_form(f: Callable, argnums: Any) -> Callable:
 
 def _jvp(f: Callable, argnums: Any) -> Callable:
     return lambda x, v, *args: value_and_tangent(
-        *run_forward(f"jvp({user_name(f)})", f, (x,), (v,), None, args)
+        *run_forward(f"jvp({user_name(f)})", f, (x, *args), (0,), (v,))
     )
 
 

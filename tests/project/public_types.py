@@ -76,8 +76,12 @@ def first_order() -> None:
     tg.jacobian(flow, mode="sideways")  # type: ignore[call-overload]
     tg.vmap(3)  # type: ignore[call-overload]
     tg.vjp(flow, "x")  # type: ignore[arg-type]
-    tg.jvp(flow, x, x)  # type: ignore[arg-type]
+    tg.jvp(flow, x, x)  # type: ignore[call-overload]
     tg.gradient(energy)  # type: ignore[attr-defined]
+
+
+def with_steps(x: Array) -> tuple[float, int]:
+    return energy(x, 2.0), 3
 
 
 def second_order() -> None:
@@ -86,6 +90,11 @@ def second_order() -> None:
     assert_type(tg.value_grad_hvp(loglik, theta, theta), tuple[float, Theta, Theta])
     assert_type(tg.hessian(energy)(x, 2.0), Array)
     assert_type(tg.hessian(loglik)(theta), Any)
+    assert_type(tg.hvp(lambda x: (energy(x, 2.0), "aux"), x, x, has_aux=True), tuple[Array, Any])
+    assert_type(tg.hessian(with_steps, has_aux=True)(x), tuple[Any, int])
+    assert_type(tg.jvp(with_steps, (x,), (x,), has_aux=True), tuple[float, float, int])
+    assert_type(tg.vjp(with_steps, x, has_aux=True)[2], int)
+    assert_type(tg.linearize(with_steps, x, has_aux=True)[2], int)
     p = tg.prepare(energy, x, 2.0)
     assert_type(p.value_and_grad(x, 2.0), tuple[float, Array])
     assert_type(p.hvp(x, x, (2.0,)), Array)

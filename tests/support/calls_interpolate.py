@@ -75,6 +75,50 @@ t("captured bspline", lambda p: bs(p), p)
 t("bspline anti", lambda c, p: s.BSpline(tk, c, 3).antiderivative()(p), y, p)
 t("ppoly", lambda c, x, p: s.PPoly(c, x)(p), rng.normal(size=(3, 8)), x, p, rtol=1e-6, h=1e-4)
 t("ppoly from", lambda c, p: s.PPoly.from_spline(s.BSpline(tk, c, 3))(p), y, p)
+down = np.sort(rng.uniform(0, 5, 5))[::-1].copy()
+t("ppoly down", lambda c, x, p: s.PPoly(c, x)(p), rng.normal(size=(3, 4)), down, p, rtol=1e-6, h=1e-4)
+t(
+    "ppoly anti 2",
+    lambda c, x, p: s.PPoly(c, x).antiderivative(2)(p),
+    rng.normal(size=(3, 8)),
+    x,
+    p,
+    rtol=1e-6,
+    h=1e-4,
+)
+t(
+    "ppoly periodic",
+    lambda c, a: s.PPoly(c, x, "periodic").integrate(a[0], a[1]),
+    rng.normal(size=(3, 8)),
+    np.array([1.0, 13.0]),
+)
+t(
+    "ppoly roots 2",
+    lambda c: list(s.PPoly(c, np.arange(3.0)).roots()),
+    np.array([[[1.0, 2.0], [1.0, 1.0]], [[-0.3, -0.5], [-0.6, -0.2]]]),
+    samples=False,
+)
+t("ppoly complex", lambda c, p: s.PPoly(c * (1 + 2j), x).derivative()(p), rng.normal(size=(3, 8)), p)
+t("bpoly der", lambda c, x, p: s.BPoly(c, x)(p, 2), rng.normal(size=(4, 8)), x, p, rtol=1e-6, h=1e-4)
+t(
+    "bpoly int",
+    lambda c, a: s.BPoly(c, x).integrate(a[0], a[1]),
+    rng.normal(size=(4, 8)),
+    np.array([1.0, 3.0]),
+)
+t("bpoly from power", lambda c, p: s.BPoly.from_power_basis(s.PPoly(c, x))(p), rng.normal(size=(4, 8)), p)
+t("bpoly from derivatives", lambda y, p: s.BPoly.from_derivatives(x, y)(p), Y, p)
+t("bspline complex", lambda c, p: s.BSpline(tk, c * (1 + 2j), 3)(p, 1), y, p)
+t("bspline insert", lambda c, p: s.BSpline(tk, c, 3).insert_knot(2.1)(p), y, p)
+t(
+    "bspline periodic",
+    lambda c, a: s.BSpline(tk, c, 3, "periodic").integrate(a[0], a[1]),
+    y,
+    np.array([1.0, 9.0]),
+)
+t("cs two nodes", lambda y, p: s.CubicSpline(x[:2], y)(p), y[:2], p)
+t("cs three nodes", lambda x, y, p: s.CubicSpline(x, y)(p), x[:3], y[:3], p, rtol=1e-6)
+t("cs complex", lambda y, p: s.CubicSpline(x, y * (1 + 2j))(p), y, p)
 t("bpoly", lambda c, x, p: s.BPoly(c, x)(p), rng.normal(size=(3, 8)), x, p, rtol=1e-6, h=1e-4)
 t("lsq", lambda y, p: s.make_lsq_spline(x, y, np.r_[(x[0],) * 4, 2.2, (x[-1],) * 4], 3)(p), y, p)
 t(
@@ -92,6 +136,22 @@ t("splder", lambda y, p: s.splev(p, s.splder(s.splrep(x, y))), y, p)
 t("splantider", lambda y, p: s.splev(p, s.splantider(s.splrep(x, y))), y, p)
 t("IUS", lambda y, p: s.InterpolatedUnivariateSpline(x, y)(p), y, p)
 t("US0", lambda y, p: s.UnivariateSpline(x, y, s=0)(p, 1), y, p)
+for sm in (0, 4.0):
+    t(
+        f"US bbox {sm}",
+        lambda y, p, sm=sm: s.UnivariateSpline(x, y, bbox=[x[0] - 0.5, x[-1] + 0.7], s=sm)(p * 1.1, 1),
+        y,
+        p,
+        samples=False,
+        rtol=1e-6,
+    )
+t("US residual", lambda y: s.LSQUnivariateSpline(x, y, [2.2], w=1 + x).get_residual(), y, samples=False)
+t(
+    "US roots",
+    lambda y: s.UnivariateSpline(x, y, s=0).antiderivative()(s.UnivariateSpline(x, y, s=0).roots()),
+    y,
+    samples=False,
+)
 t("US int", lambda y: s.UnivariateSpline(x, y, s=0).integral(1.0, 3.0), y)
 us = s.UnivariateSpline(x, y, s=1.0)
 t("captured us", lambda p: us(p), p)
@@ -229,6 +289,54 @@ t(
     rtol=1e-6,
 )
 t("KroghInterpolator", lambda x, y, p: s.KroghInterpolator(x, y)(p), W, y[:5], p, rtol=1e-6, exact=1e-10)
+t(
+    "bary derivative",
+    lambda x, y, p: s.BarycentricInterpolator(x, y).derivative(p, 2),
+    W,
+    Y[:5],
+    p,
+    exact=1e-9,
+    rtol=1e-5,
+    h=1e-4,
+)
+t("bary at nodes", lambda y, p: s.BarycentricInterpolator(W, y)(p), Y[:5], W[1:4], exact=1e-10)
+
+
+def added(x, y, p):
+    f = s.BarycentricInterpolator(x[:3], y[:3])
+    f.add_xi(x[3:], y[3:])
+    return f.derivative(p)
+
+
+t("bary added", added, W, y[:5], p, exact=1e-9, rtol=1e-5, h=1e-4)
+t("krogh twice", lambda y, p: s.KroghInterpolator([0.0, 1.0, 1.0, 3.0, 5.0], y)(p), Y[:5], p, exact=1e-10)
+t(
+    "krogh derivatives",
+    lambda x, y, p: s.KroghInterpolator(x, y).derivatives(p),
+    W,
+    Y[:5],
+    p,
+    exact=1e-9,
+    rtol=1e-5,
+    h=1e-4,
+)
+for kd in ("nearest-up", "previous", "next", "zero", "quadratic"):
+    t(
+        "interp1d nodes " + kd,
+        lambda x, y, p, kd=kd: s.interp1d(x, y, kd, axis=0)(p),
+        x,
+        Y,
+        p,
+        h=1e-4,
+        rtol=1e-6,
+    )
+t(
+    "interp1d fills",
+    lambda y, a: s.interp1d(x, y, bounds_error=False, fill_value=(a[0], a[1]))(p + 2.0),
+    y,
+    np.array([0.3, 0.4]),
+)
+t("interp1d unsorted", lambda x, y, p: s.interp1d(x, y)(p), x[::-1].copy(), y, p)
 through = s.BarycentricInterpolator(W, y[:5])
 krogh = s.KroghInterpolator(W, y[:5])
 t("captured through", lambda p: through(p), p, exact=1e-10, rtol=1e-6)

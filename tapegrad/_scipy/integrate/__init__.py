@@ -10,16 +10,13 @@ from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of
 from ..._transforms.rebind import once_more
-from ...ops.declare import ndim, shape
+from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line, warn_user
 from ..followed import Follower
-from ..linear_maps import SettingsFunction, apply_linear
 from ..namespaces import (
     SciPyNamespace,
     as_float_array,
-    as_integer,
     bare,
-    constant_like,
     holds_tracked,
     refusal_text,
 )
@@ -32,88 +29,7 @@ from .ode import complex_ode, ode
 INTEGRATE = SciPyNamespace(itg)
 FOLLOWED = Follower("scipy.integrate")
 
-# --- of samples ---
-
-
-def samples(y: Any, x: Any, dx: Any, axis: int) -> tuple:
-    """(y with the axis last, the distances of the samples: an array along the last axis, or a number)."""
-    like = next((v for v in (y, x, dx) if holds_tracked(v)), y)
-    y = np.moveaxis(as_float_array(y, like), axis, -1)
-    if x is None:
-        return y, dx
-    x = as_float_array(x, like)
-    x = x if ndim(x) == 1 else np.moveaxis(x, axis, -1)
-    return y, x[..., 1:] - x[..., :-1]
-
-
-def parabolas(y: Any, d: Any, stop: int) -> Any:
-    """Simpson's rule on the samples up to `stop`, an even number."""
-    y0, y1, y2 = y[..., 0:stop:2], y[..., 1 : stop + 1 : 2], y[..., 2 : stop + 2 : 2]
-    if not shape(d):
-        return np.sum(y0 + 4.0 * y1 + y2, -1) * d / 3.0
-    h0, h1 = d[..., 0:stop:2], d[..., 1 : stop + 1 : 2]
-    both = h0 + h1
-    return np.sum(
-        both / 6.0 * (y0 * (2.0 - h1 / h0) + y1 * (both * both / (h0 * h1)) + y2 * (2.0 - h0 / h1)), -1
-    )
-
-
-@INTEGRATE.rule(itg.simpson)
-def simpson(y, x=None, *, dx=1.0, axis=-1):
-    y, d = samples(y, x, dx, axis)
-    n = shape(y)[-1]
-    if n % 2:
-        return parabolas(y, d, n - 1)
-    h0, h1 = (d, d) if not shape(d) else (d[..., n - 3] if n > 2 else d[..., 0], d[..., n - 2])
-    if n == 2:
-        return 0.5 * h1 * (y[..., 0] + y[..., 1])
-    end = (
-        (2 * h1**2 + 3 * h0 * h1) / (6 * (h0 + h1)) * y[..., -1]
-        + (h1**2 + 3 * h0 * h1) / (6 * h0) * y[..., -2]
-        - h1**3 / (6 * h0 * (h0 + h1)) * y[..., -3]
-    )
-    return parabolas(y, d, n - 2) + end
-
-
-@INTEGRATE.rule(itg.cumulative_simpson)
-def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
-    if holds_tracked(x):
-        raise refusal_text(
-            "scipy.integrate.cumulative_simpson",
-            "by the places of the samples",
-            "cumulative_trapezoid, or plain x",
-        )
-    y = as_float_array(y, y if holds_tracked(y) else dx)
-    if x is None:
-        total = apply_linear(SettingsFunction(itg.cumulative_simpson), y, axis) * dx
-    else:
-        x = plain_np.asarray(bare(x))
-        total = apply_linear(
-            SettingsFunction(itg.cumulative_simpson, x=x if x.ndim == 1 else plain_np.moveaxis(x, axis, -1)),
-            y,
-            axis,
-        )
-    if initial is None:
-        return total
-    first = 0.0 * np.take(total, plain_np.array([0]), axis) + initial
-    return np.concatenate([first, total + initial], axis)
-
-
-@INTEGRATE.rule(itg.romb)
-def romb(y, dx=1.0, axis=-1, show=False):
-    y = as_float_array(y, y if holds_tracked(y) else dx)
-    weights = itg.romb(plain_np.eye(shape(y)[axis]), axis=-1)
-    return np.sum(np.moveaxis(y, axis, -1) * constant_like(weights, y), -1) * dx
-
-
 # --- of functions ---
-
-
-@INTEGRATE.rule(itg.fixed_quad, of_functions=True)
-def fixed_quad(func, a, b, args=(), n=5):
-    x, w = plain_np.polynomial.legendre.leggauss(as_integer(n))
-    y = (b - a) * (x + 1) / 2.0 + a
-    return (b - a) / 2.0 * np.sum(w * func(y, *args), -1), None
 
 
 GAUSS_POINTS = 20  # of Gauss's rule on each of the intervals that QUADPACK ended with
@@ -355,38 +271,6 @@ def bound_of(g: Any, *at: Any) -> Any:
     return g(*at) if callable(g) else g
 
 
-def innermost_integral(func: Any, low: Any, high: Any, outer: tuple, args: tuple, settings: dict) -> Any:
-    """The innermost integral, at the outer variables from the outermost on."""
-    on = ComposedFunction(lambda func: lambda x: func(x, *outer[::-1], *args), func)
-    return quad(on, bound_of(low, *outer), bound_of(high, *outer), **settings)[0]
-
-
-@INTEGRATE.rule(itg.dblquad, by_steps=True)
-def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
-    settings = {"epsabs": epsabs, "epsrel": epsrel}
-    return quad(
-        ComposedFunction(
-            lambda *given: lambda x: innermost_integral(*given, (x,), args, settings), func, gfun, hfun
-        ),
-        a,
-        b,
-        **settings,
-    )
-
-
-@INTEGRATE.rule(itg.tplquad, by_steps=True)
-def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
-    settings = {"epsabs": epsabs, "epsrel": epsrel}
-
-    def plane(func, gfun, hfun, qfun, rfun):
-        of = lambda x: ComposedFunction(
-            lambda *given: lambda y: innermost_integral(*given, (x, y), args, settings), func, qfun, rfun
-        )
-        return lambda x: quad(of(x), bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
-
-    return quad(ComposedFunction(plane, func, gfun, hfun, qfun, rfun), a, b, **settings)
-
-
 @INTEGRATE.rule(itg.nquad, by_steps=True)
 def nquad(func, ranges, args=None, opts=None, full_output=False):
     """The innermost integral is over the first argument."""
@@ -394,6 +278,10 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
         raise ArgumentError(
             "scipy.integrate.nquad: opts= and full_output= are not supported on a tracked Variable"
         )
+    return nested_quad(func, ranges, args, {})
+
+
+def nested_quad(func: Any, ranges: list, args: Any, settings: dict) -> tuple:
     args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
 
     def over(k, outer, func, *ranges):
@@ -406,9 +294,27 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
                 else lambda x: over(k - 1, (x, *outer), func, *ranges)[0]
             )
 
-        return quad(ComposedFunction(inner, func, *ranges), ends[0], ends[1])
+        return quad(ComposedFunction(inner, func, *ranges), ends[0], ends[1], **settings)
 
     return over(len(ranges) - 1, (), func, *ranges)
+
+
+def limits(low: Any, high: Any, n: int) -> ComposedFunction:
+    """The limits of an inner integral, of the n outer variables from the outermost on."""
+    return ComposedFunction(
+        lambda low, high: lambda *outer: [bound_of(g, *outer[:n][::-1]) for g in (low, high)], low, high
+    )
+
+
+@INTEGRATE.rule(itg.dblquad, by_steps=True)
+def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
+    return nested_quad(func, [limits(gfun, hfun, 1), (a, b)], args, {"epsabs": epsabs, "epsrel": epsrel})
+
+
+@INTEGRATE.rule(itg.tplquad, by_steps=True)
+def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
+    ranges = [limits(qfun, rfun, 2), limits(gfun, hfun, 1), (a, b)]
+    return nested_quad(func, ranges, args, {"epsabs": epsabs, "epsrel": epsrel})
 
 
 # --- differential equations ---
@@ -479,7 +385,7 @@ INTEGRATE.rule(itg.solve_bvp, by_steps=True)(solve_bvp)
 INTEGRATE.rule(itg.ode)(ode)
 INTEGRATE.rule(itg.complex_ode)(complex_ode)
 INTEGRATE.refuse("it is compiled", "solve_ivp", itg.LSODA)
-for _name in ("cubature", "qmc_quad", "newton_cotes"):
+for _name in ("cubature", "fixed_quad", "qmc_quad", "newton_cotes"):
     if hasattr(itg, _name):
         INTEGRATE.rule(getattr(itg, _name), of_functions=True)(FOLLOWED.function(getattr(itg, _name)))
 INTEGRATE.follow(FOLLOWED)

@@ -6,17 +6,14 @@ from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
-import scipy.linalg
 import scipy.spatial
 
 from ... import numpy as np
-from ... import scipy as faces
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape, xp
-from ..followed import Follower, FunctionOverlay
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import (
     Carrier,
@@ -32,7 +29,7 @@ from ..namespaces import (
 from . import fitpack as fitpack
 from . import gridded as gridded
 from . import splines as splines
-from .piecewise import INTERPOLATE, Interpolant, dtype_like, piece_numbers, trailing
+from .piecewise import FOLLOWED, INTERPOLATE, Interpolant, dtype_like, trailing
 
 RBF = {
     "linear": lambda r2: -np.sqrt(r2),
@@ -227,9 +224,14 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
     def _plain(self) -> Any:
         return self._real()(self._tri, plain_argument(self.values), self.fill_value)
 
-    def __call__(self, *args):
+    def __call__(self, *args, simplex_tolerance=None):
+        more = {} if simplex_tolerance is None else {"simplex_tolerance": simplex_tolerance}
         if self._answers(args):
-            return as_variable(self._plain()(*plain_argument(args)))
+            return as_variable(self._plain()(*plain_argument(args), **more))
+        if more:
+            raise refusal_text(
+                "scipy.interpolate.LinearNDInterpolator(simplex_tolerance=)", "", "the default"
+            )
         like = dtype_like(args, self.points, self.values)
         x = as_float_array(args[0], like)
         if len(args) > 1 or isinstance(args[0], tuple):
@@ -281,80 +283,10 @@ for _ours in (LinearNDInterpolator, NearestNDInterpolator):
     INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
-def pencil_eigenvalues(A: Any, B: Any) -> Any:
-    """Of A v = w B v, where B may be singular: those that SciPy finds, each made a function of A and B by
-    Newton's steps."""
-    w, right = scipy.linalg.eig(bare(A), bare(B))
-    found, zero = [], plain_np.zeros((1, 1))
-    for value, v in zip(w, right.T, strict=True):
-        pair: Any = np.concatenate([v + 0j, [value]]) if plain_np.isfinite(value) else None
-        for _ in range(3 if pair is not None else 0):  # each has the derivatives of one order more
-            x, e = pair[:-1], pair[-1]
-            Bx, row = B @ x, v.conj()
-            K = np.concatenate(
-                [
-                    np.concatenate([A - e * B, -np.reshape(Bx, (-1, 1))], 1),
-                    np.concatenate([row[None], zero], 1),
-                ],
-                0,
-            )
-            pair = pair - np.linalg.solve(
-                K, np.concatenate([A @ x - e * Bx, np.reshape(np.sum(row * x) - 1.0, 1)])
-            )
-        found.append(pair[-1] if pair is not None else value)
-    return np.stack(found)
-
-
-faces_scipy = FunctionOverlay(faces, linalg=FunctionOverlay(faces.linalg, eigvals=pencil_eigenvalues))
-FOLLOWED = Follower("scipy.interpolate", "numpy.lib", scipy=faces_scipy)
 INTERPOLATE.rule(itp.approximate_taylor_polynomial, of_functions=True)(
     FOLLOWED.function(itp.approximate_taylor_polynomial)
 )
 INTERPOLATE.constant(itp.interp2d)  # it is no more, and only says so
-
-
-class NdPPoly(Interpolant, metaclass=CarrierType):
-    """A polynomial in each box of a grid: sum of c[k..., i...] prod (x - x_i)^(K - k)."""
-
-    _theirs = itp.NdPPoly
-    names = ("c", "x")
-
-    def __init__(self, c, x, extrapolate=None):
-        like = dtype_like(c, x)
-        self.c, self.x, self.extrapolate = (
-            as_float_array(c, like),
-            tuple([as_float_array(v, like) for v in x]),
-            extrapolate,
-        )
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        return cls(shadow(x.c), [shadow(v) for v in x.x], x.extrapolate)
-
-    def _plain(self) -> Any:
-        return itp.NdPPoly(plain_argument(self.c), plain_argument(self.x), self.extrapolate)
-
-    def __call__(self, x, nu=None, extrapolate=None):
-        n = len(self.x)
-        p = as_float_array(x, dtype_like(x, self.c, *self.x))
-        flat, orders = np.reshape(p, (-1, n)), [0] * n if nu is None else [int(k) for k in nu]
-        extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        at, steps, outside = [], [], False
-        for i, nodes in enumerate(self.x):
-            last = shape(nodes)[0] - 1
-            at.append(piece_numbers(nodes, flat[:, i], 0, last - 1))
-            steps.append(flat[:, i] - np.take(nodes, at[i]))
-            outside = outside | (flat[:, i] < nodes[0]) | (flat[:, i] > nodes[last])
-        wide, y = ndim(self.c) - 2 * n, 0.0
-        for powers in plain_np.ndindex(shape(self.c)[:n]):
-            left = [shape(self.c)[i] - 1 - k - m for i, (k, m) in enumerate(zip(powers, orders, strict=True))]
-            if min(left) >= 0:
-                factor = math.prod([math.perm(e + m, m) for e, m in zip(left, orders, strict=True)])
-                weight = math.prod([s**e for s, e in zip(steps, left, strict=True)], start=float(factor))
-                y = y + trailing(weight, wide) * self.c[powers][tuple(at)]
-        if extrapolate is not None and not extrapolate:
-            y = np.where(trailing(outside, wide), plain_np.nan, y)
-        return np.reshape(y, shape(p)[:-1] + shape(self.c)[2 * n :])
 
 
 class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
@@ -385,13 +317,14 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
     def _plain(self) -> Any:
         return self._real()(self.points, plain_argument(self.values), *self._settings)
 
-    def __call__(self, *args):
+    def __call__(self, *args, simplex_tolerance=None):
+        more = {} if simplex_tolerance is None else {"simplex_tolerance": simplex_tolerance}
         if holds_tracked(args):
             raise refusal_text(
                 "scipy.interpolate.CloughTocher2DInterpolator", "by the place", "RBFInterpolator"
             )
         if not self._tracked():
-            return as_variable(self._plain()(*plain_argument(args)))
+            return as_variable(self._plain()(*plain_argument(args), **more))
         fill, *settings = self._settings
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
         points, places = self.points if hasattr(self.points, "simplices") else bare(self.points), args[0]
@@ -400,18 +333,17 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
             places = library.stack(library.broadcast_arrays(*parts), -1)
         places = library.asarray(plain_argument(places))
         flat = places.reshape(-1, places.shape[-1])
-        on = lambda v: real(points, v, 0.0, *settings)(flat)
+        on = lambda v: real(points, v, 0.0, *settings)(flat, **more)
         columns = AxisMap(
             lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows
         )
         y = np.moveaxis(mapped(np.moveaxis(self.values, 0, -1), map=columns), -1, 0)
-        outside = library.isnan(real(points, library.zeros(rows))(flat))
+        outside = library.isnan(real(points, library.zeros(rows))(flat, **more))
         y = np.where(trailing(outside, ndim(y) - 1), fill, y)
         return np.reshape(y, places.shape[:-1] + shape(self.values)[1:])
 
 
-for _ours in (NdPPoly, CloughTocher2DInterpolator):
-    INTERPOLATE.rule(_ours._theirs)(_ours)
+INTERPOLATE.rule(itp.CloughTocher2DInterpolator)(CloughTocher2DInterpolator)
 INTERPOLATE.refuse(
     "its knots are chosen by FITPACK in two variables", "RectBivariateSpline, LSQBivariateSpline or "
     "SmoothBivariateSpline",

@@ -22,7 +22,15 @@ from ..namespaces import (
     plain_argument,
     refusal_text,
 )
-from .piecewise import INTERPOLATE, BSpline, Interpolant, bspline_basis, dtype_like, piece_numbers, trailing
+from .piecewise import (
+    INTERPOLATE,
+    Interpolant,
+    bspline_basis,
+    differentiated,
+    dtype_like,
+    piece_numbers,
+    trailing,
+)
 from .splines import made_spline
 
 
@@ -230,11 +238,11 @@ class RectBivariateSpline(Interpolant, metaclass=CarrierType):
 
     def _at(self, x: Any, y: Any, dx: int, dy: int) -> Any:
         c, (kx, ky) = self.c, self.degrees
-        first = BSpline.construct_fast(self.tx, c, kx).derivative(dx)
-        second = BSpline.construct_fast(self.ty, np.transpose(first.c), ky).derivative(dy)
         x, y = [np.clip(v, t[k], t[shape(t)[0] - k - 1]) for v, t, k in ((x, self.tx, kx), (y, self.ty, ky))]
+        tx, c, kx = differentiated(self.tx, c, kx, dx)
+        ty, c, ky = differentiated(self.ty, np.transpose(c), ky, dy)
         return tensor_product_sum(
-            np.transpose(second.c), [grid_weights(s.t, v, s.k) for s, v in ((first, x), (second, y))]
+            np.transpose(c), [grid_weights(t, v, k) for t, v, k in ((tx, x, kx), (ty, y, ky))]
         )
 
 

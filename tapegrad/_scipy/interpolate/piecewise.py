@@ -7,21 +7,26 @@ data, the breakpoints and the point."""
 
 import functools
 import math
+import operator
 from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
+import scipy.linalg
+from scipy.interpolate import _dierckx as dierckx
+from scipy.interpolate import _interpnd as interpnd
+from scipy.interpolate import _ppoly as ppoly
 
 from ... import numpy as np
+from ... import scipy as faces
 from ..._core.arrays import xp_of
-from ..._core.primitive import primal_of
+from ..._core.primitive import primal_of, seen
 from ..._core.registry import load
-from ...ops.creation import as_variable
-from ...ops.declare import ndim, shape
+from ...ops.declare import dtype, ndim, shape
+from ..followed import FollowedObject, Follower, FunctionOverlay
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import (
     Carrier,
-    CarrierType,
     SciPyNamespace,
     as_float_array,
     bare,
@@ -31,8 +36,15 @@ from ..namespaces import (
     plain_argument,
     refusal_text,
 )
+from .pencils import pencil_eigenvalues
 
 INTERPOLATE = SciPyNamespace(itp, "cupyx.scipy.interpolate")
+FOLLOWED = Follower(
+    "scipy.interpolate",
+    "numpy.lib",
+    scipy=FunctionOverlay(faces, linalg=FunctionOverlay(faces.linalg, eigvals=pencil_eigenvalues)),
+    unique=lambda x: x if seen(x) is None else plain_np.unique(seen(x)),  # (BSpline counts its knots)
+)
 
 
 def dtype_like(*xs: Any) -> Any:
@@ -87,16 +99,40 @@ class Interpolant(Carrier):
         return f"<tapegrad's {type(self)._theirs.__name__}>"
 
 
+class ConstructedObject(FollowedObject):
+    """An object that SciPy's `construct_fast` makes of its parts.  CuPy's class has the same constructor."""
+
+    _parts: tuple[str, ...]
+
+    def _plain(self) -> Any:
+        parts = plain_argument([getattr(self, name) for name in self._parts])
+        theirs = type(self)._theirs
+        if on_a_device(parts):
+            theirs = getattr(load("cupyx.scipy.interpolate"), theirs.__name__)
+        return theirs.construct_fast(*parts)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        return cls._made(*[shadow(getattr(x, name)) for name in cls._parts])
+
+    @classmethod
+    def _made(cls, *parts: Any) -> Any:
+        there = on_a_device(parts) and cls.__dict__.get("_on_device")
+        return (there() if there else cls).construct_fast(*parts)
+
+
+def follow_class(theirs: type) -> Any:
+    """Declare the followed class as the rule.  The library makes what is plain."""
+    ours = INTERPOLATE.rule(theirs)(FOLLOWED.klass(theirs))
+    ours._plain_by_library = True
+    return ours
+
+
 def piece_numbers(points: Any, x: Any, first: int, last: int) -> Any:
     """The number i, from first to last, of the piece of the breakpoints in which each x lies, points[i] <= x
     < points[i + 1]."""
     inner = primal_of(points[first + 1 : last + 1])
     return np.searchsorted(inner, primal_of(x), side="right") + first
-
-
-def c_contiguous(x: Any) -> Any:
-    x = plain_argument(x)
-    return xp_of(x).ascontiguousarray(x)
 
 
 def arranged(y: Any, n: int, axis: int) -> Any:
@@ -111,182 +147,167 @@ def trailing(v: Any, n: int) -> Any:
     return np.reshape(v, shape(v) + (1,) * n) if n else v
 
 
-def periodic(x: Any, a: Any, b: Any) -> Any:
-    return x - primal_of(np.floor((x - a) / (b - a))) * (b - a)
+# --- piecewise polynomials: SciPy's classes are followed; these are the rules of what they call ---
 
 
-class PPoly(Interpolant, metaclass=CarrierType):
-    """sum_k c[k, i] (x - x[i])^(K - k) for x[i] <= x < x[i + 1]."""
+def in_pieces(x: Any, p: Any) -> tuple:
+    """(The number of the piece in which each point lies, is it outside of all?)  Breakpoints may descend."""
+    x, p, n = primal_of(x), primal_of(p), shape(x)[0]
+    first, last = x[0], x[n - 1]
+    if first <= last:
+        return np.searchsorted(x[1 : n - 1], p, side="right"), (p < first) | (p > last)
+    return n - 2 - np.searchsorted(x[n - 2 : 0 : -1], p), (p > first) | (p < last)
 
-    _theirs = itp.PPoly
-    names = ("c", "x")
 
-    def __init__(self, c, x, extrapolate=None, axis=0):
-        like = dtype_like(c, x)
-        c, x = as_float_array(c, like), as_float_array(x, like)
-        axis = axis % (ndim(c) - 1) if axis < 0 else axis
-        self.axis, self.extrapolate = axis, True if extrapolate is None else extrapolate
-        if axis:
-            c = np.moveaxis(np.moveaxis(c, axis + 1, 0), axis + 1, 0)
-        if ndim(x) != 1 or shape(x)[0] != shape(c)[1] + 1:
-            raise ValueError(
-                "scipy.interpolate: number of coefficients and of breakpoints do not fit together"
-            )
-        self.c, self.x = c, x
+def power_sum(c: Any, s: Any, nu: int) -> Any:
+    """The derivative of order nu of sum_k c[k] s^(K - k)."""
+    degree = shape(c)[0] - 1
+    terms = [c[k] * float(math.perm(degree - k, nu)) for k in range(degree + 1 - nu)]
+    y = terms[0] if terms else 0.0 * c[0]
+    for term in terms[1:]:
+        y = y * s + term
+    return y if len(terms) > 1 else y + 0.0 * s
 
-    @classmethod
-    def construct_fast(cls, c, x, extrapolate=None, axis=0):
-        new = object.__new__(cls)
-        new.c, new.x, new.extrapolate, new.axis = c, x, True if extrapolate is None else extrapolate, axis
-        return new
 
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        return PPoly.construct_fast(shadow(x.c), shadow(x.x), x.extrapolate, x.axis)
+def bernstein_sum(c: Any, s: Any) -> Any:
+    degree = shape(c)[0] - 1
+    return sum([c[k] * math.comb(degree, k) * s**k * (1 - s) ** (degree - k) for k in range(degree + 1)])
 
-    @classmethod
-    def from_spline(cls, tck, extrapolate=None):
-        t, c, k = (tck.t, tck.c, tck.k) if isinstance(tck, BSpline) else tck
-        spline = tck if type(tck) is BSpline else BSpline(t, c[: len(t) - k - 1], k)
-        if extrapolate is None:
-            extrapolate = spline.extrapolate
-        points = spline.t[:-1]
-        c = np.stack([spline(points, nu, True) / math.factorial(nu) for nu in range(k, -1, -1)])
-        return PPoly.construct_fast(c, spline.t, extrapolate)
 
-    def _plain(self) -> Any:
-        return self._real().construct_fast(
-            c_contiguous(self.c), c_contiguous(self.x), self.extrapolate, self.axis
-        )
+def fill_points(out: Any, y: Any, outside: Any, extrapolate: bool) -> None:
+    out[...] = y if extrapolate else np.where(outside[:, None], plain_np.nan, y)
 
-    def _located(self, x: Any, extrapolate: Any) -> tuple:
-        """(x flat, its pieces, what lies outside)."""
-        extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        m = shape(self.x)[0] - 1
-        if extrapolate == "periodic":
-            x, extrapolate = periodic(x, self.x[0], self.x[m]), True
-        at = piece_numbers(self.x, x, 0, m - 1)
-        return x, at, None if extrapolate else (x < self.x[0]) | (x > self.x[m])
 
-    def __call__(self, x, nu=0, extrapolate=None):
-        if self._answers(x):
-            return as_variable(self._plain()(plain_argument(x), nu, extrapolate))
-        x = as_float_array(x, dtype_like(x, self.c, self.x))
-        if nu < 0:
-            return self.antiderivative(-nu)(x, 0, extrapolate)
-        to = shape(x)
-        x, at, outside = self._located(np.reshape(x, -1), extrapolate)
-        s = x - np.take(self.x, at)
-        y = self._valued(s, at, nu)
-        if outside is not None:
-            y = np.where(trailing(outside, ndim(y) - 1), plain_np.nan, y)
-        return arranged(np.reshape(y, to + shape(self.c)[2:]), len(to), self.axis)
+def evaluate(c: Any, x: Any, p: Any, nu: int, extrapolate: bool, out: Any) -> None:
+    if nu < 0:
+        raise ValueError("Order of derivative cannot be negative")
+    at, outside = in_pieces(x, p)
+    fill_points(out, power_sum(np.take(c, at, 1), (p - np.take(x, at))[:, None], nu), outside, extrapolate)
 
-    def _valued(self, s: Any, at: Any, nu: int) -> Any:
-        degree = shape(self.c)[0] - 1
-        c = np.take(self.c, at, 1)
-        s, y = trailing(s, ndim(c) - 2), None
-        for k in range(degree + 1 - nu):
-            term = c[k] * float(math.perm(degree - k, nu))
-            y = term if y is None else y * s + term
-        return 0.0 * c[0] if y is None else y + 0.0 * s
 
-    def derivative(self, nu=1):
-        if nu < 0:
-            return self.antiderivative(-nu)
-        degree = shape(self.c)[0] - 1
-        kept = max(degree + 1 - nu, 0)
-        factors = (
-            constant_like([float(math.perm(degree - k, nu)) for k in range(kept)], self.c) if kept else None
-        )
-        c = self.c[:kept] * trailing(factors, ndim(self.c) - 1) if kept else 0.0 * self.c[:1]
-        return PPoly.construct_fast(c, self.x, self.extrapolate, self.axis)
+def evaluate_bernstein(c: Any, x: Any, p: Any, nu: int, extrapolate: bool, out: Any) -> None:
+    h = (x[1:] - x[:-1])[:, None]
+    for _ in range(nu):
+        degree = shape(c)[0] - 1
+        c = degree * (c[1:] - c[:-1]) / h if degree else 0.0 * c
+    at, outside = in_pieces(x, p)
+    s = (p - np.take(x, at))[:, None] / np.take(h, at, 0)
+    fill_points(out, bernstein_sum(np.take(c, at, 1), s), outside, extrapolate)
 
-    def antiderivative(self, nu=1):
-        if nu <= 0:
-            return self.derivative(-nu)
-        c, x, n = self.c, self.x, ndim(self.c)
-        for _ in range(nu):
-            degree = shape(c)[0] - 1
-            high = c / trailing(constant_like(plain_np.arange(degree + 1.0, 0, -1), c), n - 1)
-            h = trailing(x[1:] - x[:-1], n - 2)
-            whole = sum([high[k] * h ** (degree + 1 - k) for k in range(degree + 1)])
-            start = np.concatenate([0.0 * whole[:1], np.cumsum(whole, 0)[:-1]], 0)
-            c = np.concatenate([high, start[None]], 0)
-        extrapolate = False if self.extrapolate == "periodic" else self.extrapolate
-        return PPoly.construct_fast(c, x, extrapolate, self.axis)
 
-    def integrate(self, a, b, extrapolate=None):
-        extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        F = PPoly.construct_fast(self.c, self.x, True, 0).antiderivative()
-        if extrapolate != "periodic":
-            ends = [F(v, 0, bool(extrapolate)) for v in (a, b)]
-            return ends[1] - ends[0]
-        low, high = self.x[0], self.x[shape(self.x)[0] - 1]
-        whole = F(high) - F(low)
-        turns = [primal_of(np.floor((v - low) / (high - low))) for v in (a, b)]
-        ends = [F(v - n * (high - low)) + n * whole for v, n in zip((a, b), turns, strict=True)]
-        return ends[1] - ends[0]
+def point_coordinates(points: Any, dims: int | None = None) -> Any:
+    """Points, the coordinates along the last axis, of an array or a tuple of coordinates."""
+    like = dtype_like(points)
+    if isinstance(points, tuple):
+        points = points[0] if len(points) == 1 else points
+    if isinstance(points, tuple):
+        return np.stack(np.broadcast_arrays(*[as_float_array(v, like) for v in points]), -1)
+    points = as_float_array(points, like)
+    return points if ndim(points) > 1 else np.reshape(points, (-1, 1 if dims is None else dims))
 
-    def solve(self, y=0.0, discontinuity=True, extrapolate=None):
-        """The roots that SciPy finds, made better by Newton's steps, which have the derivative of the
-        root."""
-        real = self._real(itp.PPoly)(bare(self.c), bare(self.x), self.extrapolate, self.axis)
-        found = real.solve(bare(y), discontinuity, extrapolate)
-        if ndim(self.c) > 2:
-            raise refusal_text(
-                "scipy.interpolate.PPoly.solve",
-                "the spline has several components",
-                "take the roots of one of them at a time",
-            )
-        slope = self.derivative()
+
+def evaluate_nd(c: Any, xs: tuple, degrees: Any, p: Any, nu: Any, extrapolate: bool, out: Any) -> None:
+    """A polynomial in each box of a grid: sum of c[k..., i...] prod (p - x_i)^(K - k)."""
+    found = [in_pieces(x, p[:, i]) for i, x in enumerate(xs)]
+    steps = [
+        (p[:, i] - np.take(x, at))[:, None] for i, (x, (at, _)) in enumerate(zip(xs, found, strict=True))
+    ]
+    c = np.reshape(c, (*[int(k) for k in degrees], *[shape(x)[0] - 1 for x in xs], -1))
+    c = c[(slice(None),) * len(xs) + tuple([at for at, _ in found])]
+    for s, m in zip(steps, nu, strict=True):
+        c = power_sum(c, s, int(m))
+    fill_points(out, c, functools.reduce(operator.or_, [outside for _, outside in found]), extrapolate)
+
+
+def fix_continuity(c: Any, x: Any, order: int) -> None:
+    """The derivatives up to this order at the start of each piece become those at the end of the piece
+    before."""
+    h, n = (x[1:-1] - x[:-2])[:, None], shape(c)[0]
+    for d in range(min(order, n - 1), -1, -1):
+        ends = sum([math.comb(m, d) * c[n - 1 - m, :-1] * h ** (m - d) for m in range(d + 1, n)])
+        c[n - 1 - d, 1:] = c[n - 1 - d, :1] + np.cumsum(ends, 0)
+
+
+def integrate(c: Any, x: Any, a: Any, b: Any, extrapolate: bool, out: Any) -> None:
+    n = shape(c)[0]
+    whole = np.concatenate([c / constant_like(plain_np.arange(n, 0.0, -1)[:, None, None], c), 0.0 * c[:1]], 0)
+    fix_continuity(whole, x, 0)
+    ends = np.stack([a, b])
+    at, outside = in_pieces(x, ends)
+    y = power_sum(np.take(whole, at, 1), (ends - np.take(x, at))[:, None], 0)
+    out[...] = y[1] - y[0] if extrapolate else np.where(np.any(outside), plain_np.nan, y[1] - y[0])
+
+
+def real_roots(c: Any, x: Any, y: Any, discontinuity: bool, extrapolate: bool) -> list:
+    """The roots that SciPy finds, made better by Newton's steps, which have the derivative of the root.  A
+    jump over y counts as a root; it moves with its breakpoint."""
+    roots = []
+    for j, p in enumerate(ppoly.real_roots(bare(c), bare(x), bare(y), discontinuity, extrapolate)):
+        at, _ = in_pieces(x, p)
+        pieces, start = np.take(c[:, :, j], at, 1), np.take(x, at)
+        size = abs(bare(y)) + power_sum(abs(bare(pieces)), abs(p - bare(start)), 0)
+        is_jump = abs(power_sum(bare(pieces), p - bare(start), 0) - bare(y)) > 1e-6 * size
         for _ in range(3):
-            found = found - (self(found) - y) / slope(found)
-        return found
+            s = p - start
+            p = p - (power_sum(pieces, s, 0) - y) / power_sum(pieces, s, 1)
+        roots.append(np.where(is_jump, start, p))
+    return roots
 
-    def roots(self, discontinuity=True, extrapolate=None):
-        return self.solve(0.0, discontinuity, extrapolate)
+
+def of_slopes(constructor: Any) -> Any:
+    """A cubic with these slopes.  What SciPy's other classes give it has been checked."""
+
+    def __init__(self, x, y, dydx, axis=0, extrapolate=None):
+        if type(self)._theirs is itp.CubicHermiteSpline:
+            return constructor(self, x, y, dydx, axis, extrapolate)
+        h = trailing(x[1:] - x[:-1], ndim(y) - 1)
+        slope = (y[1:] - y[:-1]) / h
+        t = (dydx[:-1] + dydx[1:] - 2 * slope) / h
+        c = np.stack([t / h, (slope - dydx[:-1]) / h - t, dydx[:-1], y[:-1]])
+        vars(self).update(vars(self._made(c, x, extrapolate, axis)))
+
+    return __init__
 
 
-class BPoly(Interpolant, metaclass=CarrierType):
-    """sum_k c[k, i] binom(K, k) s^k (1 - s)^(K - k), s = (x - x[i]) / (x[i + 1] - x[i])."""
+FOLLOWED.decorate(itp.CubicHermiteSpline.__init__, of_slopes)
 
-    _theirs = itp.BPoly
-    names = ("c", "x")
-    __init__, construct_fast, _located = PPoly.__init__, PPoly.__dict__["construct_fast"], PPoly._located
 
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        return cls.construct_fast(shadow(x.c), shadow(x.x), x.extrapolate, x.axis)
+def solve_banded(bands: tuple, ab: Any, b: Any, **_: Any) -> Any:
+    """(CuPy has none.)"""
+    if not on_a_device((ab, b)):
+        return faces.linalg.solve_banded(bands, ab, b)
+    at = plain_np.arange(shape(ab)[1])
+    row = bands[1] + at[:, None] - at
+    inside = (row >= 0) & (row < shape(ab)[0])
+    return np.linalg.solve(np.where(constant_like(inside, b), ab[plain_np.where(inside, row, 0), at], 0.0), b)
 
-    def _plain(self) -> Any:
-        return self._real().construct_fast(
-            plain_argument(self.c), plain_argument(self.x), self.extrapolate, self.axis
-        )
 
-    def __call__(self, x, nu=0, extrapolate=None):
-        if self._answers(x):
-            return as_variable(self._plain()(plain_argument(x), nu, extrapolate))
-        if nu:
-            return self.derivative(nu)(x, 0, extrapolate)
-        x = as_float_array(x, dtype_like(x, self.c, self.x))
-        to = shape(x)
-        x, at, outside = self._located(np.reshape(x, -1), extrapolate)
-        c, degree = np.take(self.c, at, 1), shape(self.c)[0] - 1
-        s = trailing((x - np.take(self.x, at)) / (np.take(self.x, at + 1) - np.take(self.x, at)), ndim(c) - 2)
-        y = sum([c[k] * math.comb(degree, k) * s**k * (1 - s) ** (degree - k) for k in range(degree + 1)])
-        if outside is not None:
-            y = np.where(trailing(outside, ndim(y) - 1), plain_np.nan, y)
-        return arranged(np.reshape(y, to + shape(self.c)[2:]), len(to), self.axis)
+FOLLOWED.leaf(interpnd._ndim_coords_from_arrays, point_coordinates)
+FOLLOWED.leaf(scipy.linalg.solve_banded, solve_banded)
+for _f in (evaluate, evaluate_bernstein, evaluate_nd, fix_continuity, integrate, real_roots):
+    FOLLOWED.leaf(getattr(ppoly, _f.__name__), _f)
 
-    def derivative(self, nu=1):
-        c, x = self.c, self.x
-        h = trailing(x[1:] - x[:-1], ndim(c) - 2)
-        for _ in range(nu):
-            degree = shape(c)[0] - 1
-            c = degree * (c[1:] - c[:-1]) / h if degree else 0.0 * c
-        return BPoly.construct_fast(c, x, self.extrapolate, self.axis)
 
+class PieceObject(ConstructedObject):
+    _parts = "c", "x", "extrapolate", "axis"
+
+
+class BoxObject(ConstructedObject):
+    _parts = "c", "x", "extrapolate"
+
+
+FOLLOWED.bases |= {
+    itp.PPoly.__mro__[-2]: PieceObject,
+    itp.BPoly.__mro__[-2]: PieceObject,
+    itp.NdPPoly: BoxObject,
+}
+for _kind in (
+    itp.PPoly, itp.BPoly, itp.NdPPoly, itp.CubicHermiteSpline, itp.CubicSpline, itp.PchipInterpolator,
+    itp.Akima1DInterpolator,
+):  # fmt: skip
+    follow_class(_kind)
+
+PPoly = INTERPOLATE.rules[itp.PPoly]
 
 # --- B-splines ---
 
@@ -306,108 +327,63 @@ def bspline_basis(t: Any, x: Any, at: Any, k: int) -> list:
     return w
 
 
-class BSpline(Interpolant, metaclass=CarrierType):
-    _theirs = itp.BSpline
-    names = ("t", "c")
+def differentiated(t: Any, c: Any, k: int, order: int = 1) -> tuple:
+    """(knots, coefficients, degree) of a derivative; it is 0 between knots that coincide."""
+    for _ in range(order):
+        n = shape(t)[0] - k - 1
+        if k == 0:
+            return t, 0.0 * c, 0
+        width = t[k + 1 : n + k] - t[1:n]
+        c = (c[1:n] - c[: n - 1]) * trailing(k / np.where(primal_of(width) == 0, 1.0, width), ndim(c) - 1)
+        t, k = t[1:-1], k - 1
+    return t, c, k
 
-    def __init__(self, t, c, k, extrapolate=True, axis=0):
-        like = dtype_like(t, c)
-        t, c = as_float_array(t, like), as_float_array(c, like)
-        self.k, self.extrapolate = int(k), extrapolate
-        self.axis = axis = axis % ndim(c) if axis < 0 else axis
-        n = shape(t)[0] - self.k - 1
-        if axis:
-            c = np.moveaxis(c, axis, 0)
-        if n < self.k + 1 or shape(c)[0] < n:
-            raise ValueError(
-                f"scipy.interpolate.BSpline: {shape(t)[0]} knots and {shape(c)[0]} coefficients do not fit "
-                f"degree {k}"
-            )
-        self.t, self.c = t, c
 
-    @classmethod
-    def construct_fast(cls, t, c, k, extrapolate=True, axis=0):
-        new = object.__new__(cls)
-        new.t, new.c, new.k, new.extrapolate, new.axis = t, c, k, extrapolate, axis
-        return new
+def evaluate_spline(
+    t: Any, c: Any, k: int, x: Any, nu: int = 0, extrapolate: bool = True, out: Any = None
+) -> Any:
+    """At points x; the other axes of c stand last.  (SciPy before 1.16 gives `out`.)"""
+    first, last = t[k], t[shape(t)[0] - k - 1]
+    t, c, k = differentiated(t, c, k, nu)
+    at = piece_numbers(t, x, k, shape(t)[0] - k - 2)
+    y = 0.0
+    for j, w in enumerate(bspline_basis(t, x, at, k)):
+        y = y + trailing(w, ndim(c) - 1) * np.take(c, at + (j - k), 0)
+    if not extrapolate:
+        y = np.where(trailing((x < first) | (x > last), ndim(y) - 1), plain_np.nan, y)
+    if out is not None:
+        out[...] = y
+    return y
 
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        return BSpline.construct_fast(shadow(x.t), shadow(x.c), x.k, x.extrapolate, x.axis)
 
-    @classmethod
-    def basis_element(cls, t, extrapolate=True):
-        t = as_float_array(t, dtype_like(t))
-        k = shape(t)[0] - 2
-        t = np.concatenate([*[t[:1] - 1] * k, t, *[t[-1:] + 1] * k])
-        c = constant_like(plain_np.eye(1, shape(t)[0], k)[0], t)
-        return BSpline.construct_fast(t, c, k, extrapolate)
+def find_interval(t: Any, k: int, x: Any, *settings: Any) -> int:
+    return dierckx.find_interval(bare(t), k, float(bare(x)), *settings)
 
-    def _plain(self) -> Any:
-        return self._real().construct_fast(
-            plain_argument(self.t), c_contiguous(self.c), self.k, self.extrapolate, self.axis
-        )
 
-    @property
-    def tck(self):
-        return self.t, self.c, self.k
+class KnotObject(ConstructedObject):
+    _parts = "t", "c", "k", "extrapolate", "axis"
+
+
+def by_real_parts(evaluate: Any) -> Any:
+    """A spline with complex coefficients is the sum of two.  (SciPy takes their memory as real numbers.)"""
 
     def __call__(self, x, nu=0, extrapolate=None):
-        if self._answers(x):
-            return as_variable(self._plain()(plain_argument(x), nu, extrapolate))
-        extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        x = as_float_array(x, dtype_like(x, self.t, self.c))
-        if nu:
-            return self.derivative(nu)(x, 0, extrapolate)
-        to, n, k = shape(x), shape(self.t)[0] - self.k - 1, self.k
-        x = np.reshape(x, -1)
-        if extrapolate == "periodic":
-            x, extrapolate = periodic(x, self.t[k], self.t[n]), True
-        at = piece_numbers(self.t, x, k, n - 1)
-        y = 0.0
-        for j, w in enumerate(bspline_basis(self.t, x, at, k)):
-            y = y + trailing(w, ndim(self.c) - 1) * np.take(self.c, at + (j - k), 0)
-        if not extrapolate:
-            outside = (x < self.t[k]) | (x > self.t[n])
-            y = np.where(trailing(outside, ndim(y) - 1), plain_np.nan, y)
-        return arranged(np.reshape(y, to + shape(self.c)[1:]), len(to), self.axis)
+        if dtype(self.c).kind != "c":
+            return evaluate(self, x, nu, extrapolate)
+        parts = [
+            self._made(self.t, c, self.k, self.extrapolate, self.axis) for c in (self.c.real, self.c.imag)
+        ]
+        re, im = [part(x, nu, extrapolate) for part in parts]
+        return re + 1j * im
 
-    def derivative(self, nu=1):
-        t, c, k = self.t, self.c, self.k
-        for _ in range(nu):
-            if k == 0:
-                return BSpline.construct_fast(t, 0.0 * c, 0, self.extrapolate, self.axis)
-            n = shape(t)[0] - k - 1
-            width = t[k + 1 : n + k] - t[1:n]
-            c = (c[1:n] - c[: n - 1]) * trailing(k / np.where(primal_of(width) == 0, 1.0, width), ndim(c) - 1)
-            t, k = t[1:-1], k - 1
-        return BSpline.construct_fast(t, c, k, self.extrapolate, self.axis)
-
-    def antiderivative(self, nu=1):
-        t, c, k = self.t, self.c, self.k
-        for _ in range(nu):
-            n = shape(t)[0] - k - 1
-            width = trailing((t[k + 1 :] - t[:n]) / (k + 1), ndim(c) - 1)
-            total = np.cumsum(c[:n] * width, 0)
-            c = np.concatenate([0.0 * total[:1], total], 0)
-            t, k = np.concatenate([t[:1], t, t[-1:]]), k + 1
-        return BSpline.construct_fast(
-            t, c, k, False if self.extrapolate == "periodic" else self.extrapolate, self.axis
-        )
-
-    def integrate(self, a, b, extrapolate=None):
-        extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        if extrapolate == "periodic":
-            return PPoly.from_spline(BSpline.construct_fast(self.t, self.c, self.k, "periodic")).integrate(
-                a, b
-            )
-        n = shape(self.t)[0] - self.k - 1
-        if not extrapolate:
-            a, b = [np.clip(v, self.t[self.k], self.t[n]) for v in (a, b)]
-        F = BSpline.construct_fast(self.t, self.c, self.k, True).antiderivative()
-        return F(b) - F(a)
+    return __call__
 
 
+FOLLOWED.bases[itp.BSpline] = KnotObject
+FOLLOWED.decorate(itp.BSpline.__call__, by_real_parts)
+for _f in (evaluate_spline, find_interval):
+    FOLLOWED.leaf(getattr(dierckx, _f.__name__), _f)
+BSpline = follow_class(itp.BSpline)
 # --- coefficients: linear in the data for nodes that stay ---
 
 
@@ -459,7 +435,3 @@ KINDS = {
     "fitpack": lambda x, k, w: by_rows(lambda row: itp.splrep(x, row,
     None if w is None else plain_np.array(w), k=k, s=0)[1]),
 }  # fmt: skip
-
-
-for _ours in (PPoly, BPoly, BSpline):
-    INTERPOLATE.rule(_ours._theirs)(_ours)

@@ -15,9 +15,8 @@ import scipy.optimize
 from ... import numpy as np
 from ..._core.primitive import primal_of
 from ...ops.declare import ndim, shape
-from ..followed import Follower
 from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
-from .piecewise import INTERPOLATE, BSpline, dtype_like, trailing
+from .piecewise import FOLLOWED, INTERPOLATE, BSpline, differentiated, dtype_like, trailing
 from .splines import collocation
 
 SMOOTHING_NEWTON_ROUNDS = 3  # of Newton's method: each has the derivatives of one order more
@@ -51,7 +50,7 @@ def smoothed(x: Any, y: Any, w: Any, t: Any, k: int, c: Any, s: Any = None) -> t
     elif n == k + 1:
         found = np.linalg.solve(G.T @ G, G.T @ Y)
     else:
-        D = BSpline.construct_fast(T, plain_np.eye(n), k).derivative(k).c
+        D = differentiated(T, plain_np.eye(n), k, k)[1]
         D = D[1:] - D[:-1]
         found = penalised(G, Y, D, c, s)
     return T, np.reshape(c + (found - primal_of(found)), (n, *shape(y)[1:]))
@@ -86,7 +85,7 @@ def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
     return solution(q)
 
 
-def smoothing_spline(x, y, w, xb, xe, k, s, t, nest, periodic=False, xp=None):
+def smoothing_spline(x, y, w=None, xb=None, xe=None, k=3, s=0, t=None, nest=None, periodic=False, xp=None):
     """What make_splrep and make_splprep share.  (SciPy before 1.16 knows no `periodic`, and takes some of
     these by name alone.)"""
     if periodic:
@@ -107,13 +106,11 @@ def smoothing_spline(x, y, w, xb, xe, k, s, t, nest, periodic=False, xp=None):
         nest=nest,
         **more,
     )
-    return BSpline.construct_fast(*smoothed(x, y, w, found.t, k, found.c, s if holds_tracked(s) else None), k)
+    return BSpline._made(*smoothed(x, y, w, found.t, k, found.c, s if holds_tracked(s) else None), k)
 
 
-FOLLOWED = Follower("scipy.interpolate", _make_splrep_impl=smoothing_spline)
-for _name in ("make_splrep", "make_splprep"):
-    if hasattr(itp, _name):
-        INTERPOLATE.rule(getattr(itp, _name))(FOLLOWED.function(getattr(itp, _name)))
+if hasattr(itp, "make_splrep"):
+    FOLLOWED.leaf(itp.make_splrep.__globals__["_make_splrep_impl"], smoothing_spline)
 
 
 def generate_knots(x, y, *, w=None, xb=None, xe=None, k=3, s=0, nest=None, **settings):

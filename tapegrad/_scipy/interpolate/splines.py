@@ -1,104 +1,35 @@
 """Splines of one variable through data: by the data, by the nodes where they are smooth, and by the point."""
 
-import math
 from typing import Any
 
 import numpy as plain_np
 import scipy.interpolate as itp
 
 from ... import numpy as np
-from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import primal_of, seen
-from ...ops.creation import as_variable
+from ..._core.primitive import primal_of
 from ...ops.declare import axis_of, ndim, shape
-from ...ops.nondifferentiable import warn_user
+from ...ops.nondifferentiable import at_users_line
 from ..namespaces import (
-    CarrierType,
     as_float_array,
     bare,
     constant_like,
     holds_tracked,
-    plain_argument,
     refusal_text,
 )
 from .piecewise import (
+    FOLLOWED,
     INTERPOLATE,
     BSpline,
-    Interpolant,
-    PPoly,
-    arranged,
     bspline_basis,
     by_equations,
     dtype_like,
+    evaluate_spline,
     fit_interpolant,
+    follow_class,
     piece_numbers,
     trailing,
 )
-
-# --- one variable: slopes at the nodes make a piecewise cubic ---
-
-
-def cubic(x: Any, y: Any, s: Any) -> Any:
-    """The coefficients of the pieces with values y and slopes s at the nodes, along the first axis."""
-    h = trailing(x[1:] - x[:-1], ndim(y) - 1)
-    slope = (y[1:] - y[:-1]) / h
-    t = (s[:-1] + s[1:] - 2 * slope) / h
-    return np.stack([t / h, (slope - s[:-1]) / h - t, s[:-1], y[:-1]])
-
-
-def end_rows(A: Any, b: Any, x: Any, slope: Any, h: Any, at_end: bool, how: Any) -> None:
-    """The equation of a boundary, written into the last or first row."""
-    n = shape(x)[0]
-    i, j, k = (n - 1, n - 2, n - 3) if at_end else (0, 1, 2)
-    p, q = (n - 2, n - 3) if at_end else (0, 1)
-    if how == "not-a-knot":
-        d = h[p] + h[q]
-        A[i, i], A[i, j] = h[q], d
-        b[i] = ((h[p] + 2 * d) * h[q] * slope[p] + h[p] ** 2 * slope[q]) / d
-        return
-    order, value = {"clamped": (1, 0.0), "natural": (2, 0.0)}.get(how, how) if isinstance(how, str) else how
-    if order == 1:
-        A[i, i] = 1.0
-        b[i] = value
-    else:
-        A[i, i], A[i, j] = 2 * h[p], h[p]
-        b[i] = 3 * slope[p] * h[p] + (0.5 if at_end else -0.5) * value * h[p] ** 2
-
-
-def spline_slopes(x: Any, y: Any, bc: Any) -> Any:
-    """The slopes of the cubic spline by its equations, for nodes or conditions at the ends that are
-    tracked."""
-    n = shape(x)[0]
-    h = x[1:] - x[:-1]
-    wide = trailing(h, ndim(y) - 1)
-    slope = (y[1:] - y[:-1]) / wide
-    if bc == "periodic":
-        return periodic_slopes(h, wide, slope)
-    if n == 2:  # a line, where nothing else is said
-        bc = tuple([(1, slope[0]) if how == "not-a-knot" else how for how in bc])
-    elif n == 3 and bc == ("not-a-knot", "not-a-knot"):  # a parabola
-        middle = (wide[1:] * slope[:1] + wide[:1] * slope[1:]) / (wide[:1] + wide[1:])
-        return np.concatenate([2 * slope[:1] - middle, middle, 2 * slope[1:] - middle])
-    A, b = np.zeros((n, n), like=x), np.zeros(shape(y), like=y if holds_tracked(y) else x)
-    at = plain_np.arange(1, n - 1)
-    A[at, at - 1], A[at, at], A[at, at + 1] = h[1:], 2 * (h[:-1] + h[1:]), h[:-1]
-    b[1:-1] = 3 * (wide[1:] * slope[:-1] + wide[:-1] * slope[1:])
-    for at_end, how in zip((False, True), bc, strict=True):
-        end_rows(A, b, x, slope, h, at_end, how)
-    return np.linalg.solve(A, b)
-
-
-def periodic_slopes(h: Any, wide: Any, slope: Any) -> Any:
-    """The same equations in a ring; the last slope is the first."""
-    n = shape(h)[0]
-    before, slope_before, wide_before = [np.concatenate([v[-1:], v[:-1]]) for v in (h, slope, wide)]
-    A = np.zeros((n, n), like=h)
-    for k in range(n):
-        for j, v in ((k - 1, h[k]), (k, 2 * (before[k] + h[k])), ((k + 1) % n, before[k])):
-            A[k, j] = A[k, j] + v
-    s = np.linalg.solve(A, 3 * (wide * slope_before + wide_before * slope))
-    return np.concatenate([s, s[:1]])
 
 
 def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
@@ -114,128 +45,6 @@ def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
     if not holds_tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
         raise ValueError(f"{name}: x must be strictly increasing sequence.")
     return x, np.moveaxis(y, axis, 0) if axis else y, axis
-
-
-class CubicPiecewise(PPoly, metaclass=CarrierType):
-    """A piecewise cubic, made of nodes and data; it is what was made of it."""
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        new = cls.construct_fast(shadow(x.c), shadow(x.x), x.extrapolate, x.axis)
-        return new
-
-    def _fill(self, x: Any, y: Any, s: Any, extrapolate: Any, axis: int) -> None:
-        self.c, self.x, self.axis = cubic(x, y, s), x, axis
-        self.extrapolate = True if extrapolate is None else extrapolate
-
-
-class CubicSpline(CubicPiecewise, metaclass=CarrierType):
-    _theirs = itp.CubicSpline
-
-    def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
-        x, y, axis = prepared(x, y, axis, "scipy.interpolate.CubicSpline")
-        bc = (bc_type, bc_type) if isinstance(bc_type, str) and bc_type != "periodic" else bc_type
-        if extrapolate is None:
-            extrapolate = "periodic" if bc == "periodic" else True
-        simple = (
-            bc == "periodic"
-            or holds_tracked(bc)
-            or all(isinstance(b, str) or (plain_np.ndim(bare(b[1])) == 0 and bare(b[1]) == 0) for b in bc)
-        )
-        if by_equations(x) or not simple or holds_tracked(bc):
-            s = spline_slopes(x, y, bc)
-        else:
-            s = fit_interpolant(
-                "slopes",
-                x,
-                y,
-                (
-                    bc
-                    if isinstance(bc, str)
-                    else tuple([b if isinstance(b, str) else (b[0], 0.0) for b in bc]),
-                ),
-            )
-        self._fill(x, y, s, extrapolate, axis)
-
-
-class CubicHermiteSpline(CubicPiecewise, metaclass=CarrierType):
-    _theirs = itp.CubicHermiteSpline
-
-    def __init__(self, x, y, dydx, axis=0, extrapolate=None):
-        like = dtype_like(x, y, dydx)
-        x, y, axis = prepared(
-            as_float_array(x, like), as_float_array(y, like), axis, "scipy.interpolate.CubicHermiteSpline"
-        )
-        s = np.moveaxis(as_float_array(dydx, like), axis, 0)
-        if shape(s) != shape(y):
-            raise ValueError(
-                "scipy.interpolate.CubicHermiteSpline: the shapes of `y` and `dydx` must be identical"
-            )
-        self._fill(x, y, s, extrapolate, axis)
-
-
-class PchipInterpolator(CubicPiecewise, metaclass=CarrierType):
-    _theirs = itp.PchipInterpolator
-
-    def __init__(self, x, y, axis=0, extrapolate=None):
-        x, y, axis = prepared(x, y, axis, "scipy.interpolate.PchipInterpolator")
-        self._fill(x, y, monotone_slopes(x, y), extrapolate, axis)
-
-
-def monotone_slopes(x: Any, y: Any) -> Any:
-    """Weighted harmonic means of the slopes at both sides, 0 where they differ in sign (Fritsch and
-    Butland)."""
-    h = trailing(x[1:] - x[:-1], ndim(y) - 1)
-    m = (y[1:] - y[:-1]) / h
-    if shape(x)[0] == 2:
-        return np.concatenate([m, m])
-    flat = (np.sign(m[1:]) != np.sign(m[:-1])) | (m[1:] == 0) | (m[:-1] == 0)
-    a, b = 2 * h[1:] + h[:-1], h[1:] + 2 * h[:-1]
-    inverse = (a / np.where(flat, 1.0, m[:-1]) + b / np.where(flat, 1.0, m[1:])) / (a + b)
-    inner = np.where(flat, 0.0, 1.0 / inverse)
-
-    def end(h0, h1, m0, m1):
-        d = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
-        over = (np.sign(m0) != np.sign(m1)) & (np.abs(d) > 3.0 * np.abs(m0))
-        return np.where(np.sign(d) != np.sign(m0), 0.0, np.where(over, 3.0 * m0, d))
-
-    return np.concatenate([end(h[:1], h[1:2], m[:1], m[1:2]), inner, end(h[-1:], h[-2:-1], m[-1:], m[-2:-1])])
-
-
-class Akima1DInterpolator(CubicPiecewise, metaclass=CarrierType):
-    _theirs = itp.Akima1DInterpolator
-
-    def __init__(self, x, y, axis=0, *, method="akima", extrapolate=None):
-        x, y, axis = prepared(x, y, axis, "scipy.interpolate.Akima1DInterpolator")
-        if method not in ("akima", "makima"):
-            raise NotImplementedError(
-                f"scipy.interpolate.Akima1DInterpolator: `method`={method} is unsupported."
-            )
-        m = (y[1:] - y[:-1]) / trailing(x[1:] - x[:-1], ndim(y) - 1)
-        if shape(x)[0] == 2:
-            s = np.concatenate([m, m])
-        else:
-            s = akima_slopes(m, method)
-        self._fill(x, y, s, extrapolate or False, axis)
-
-
-def akima_slopes(m: Any, method: str) -> Any:
-    first, last = 2 * m[:1] - m[1:2], 2 * m[-1:] - m[-2:-1]
-    m = np.concatenate([2 * first - m[:1], first, m, last, 2 * last - m[-1:]])
-    change = np.abs(m[1:] - m[:-1])
-    if method == "makima":
-        change = change + 0.5 * np.abs(m[1:] + m[:-1])
-    after, before = change[2:], change[:-2]
-    both = after + before
-    small = both <= 1e-9 * np.max(primal_of(both))
-    middle = 0.5 * (m[3:] + m[:-3])
-    safe = np.where(small, 1.0, both)
-    s = np.where(small, middle, (after / safe) * m[1:-2] + (before / safe) * m[2:-1])
-    return np.where(both == 0, 0.0, s) if method == "makima" else s
-
-
-for _ours in (CubicSpline, CubicHermiteSpline, PchipInterpolator, Akima1DInterpolator):
-    INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
 # --- B-splines through data ---
@@ -280,7 +89,7 @@ def made_spline(
             c = fit_interpolant("coefficients", x, y, (k, bc_type))
         else:
             c = fit_interpolant("knotted", x, y, (k, tuple(plain_np.asarray(bare(t)).tolist())))
-        return BSpline.construct_fast(
+        return BSpline._made(
             constant_like(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis
         )
     order = {None: 0, "not-a-knot": 0, "clamped": 1, "natural": 2}.get(bc_type)
@@ -295,9 +104,9 @@ def made_spline(
     A = collocation(t, x, k)
     if order:  # a derivative at each end is 0
         n, zero = shape(A)[1], np.zeros((1, *shape(y)[1:]), like=y)
-        ends = BSpline.construct_fast(t, constant_like(plain_np.eye(n), t), k)(np.stack([x[0], x[-1]]), order)
+        ends = evaluate_spline(t, constant_like(plain_np.eye(n), t), k, np.stack([x[0], x[-1]]), order)
         A, y = np.concatenate([A, ends]), np.concatenate([y, zero, zero])
-    return BSpline.construct_fast(t, np.linalg.solve(A, y), k, True, axis)
+    return BSpline._made(t, np.linalg.solve(A, y), k, True, axis)
 
 
 @INTERPOLATE.rule(itp.make_interp_spline)
@@ -315,7 +124,7 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="
         W = 1.0 if w is None else trailing(as_float_array(w, like), 1)
         Y = y * (1.0 if w is None else trailing(as_float_array(w, like), ndim(y) - 1))
         G = W * B
-        return BSpline.construct_fast(
+        return BSpline._made(
             as_float_array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis
         )
     settings = (
@@ -323,7 +132,7 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="
         tuple(plain_np.asarray(bare(t)).tolist()),
         None if w is None else tuple(plain_np.asarray(bare(w)).tolist()),
     )
-    return BSpline.construct_fast(
+    return BSpline._made(
         constant_like(bare(t), y), fit_interpolant("least squares", x, y, settings), k, True, axis
     )
 
@@ -338,131 +147,15 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     x, y, axis = prepared(x, y, axis, name)
     w = None if w is None else tuple(plain_np.asarray(bare(w)).tolist())
     t = itp.make_smoothing_spline(bare(x), plain_np.zeros(shape(x)), None, float(bare(lam))).t
-    return BSpline.construct_fast(
+    return BSpline._made(
         constant_like(t, y), fit_interpolant("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis
     )
 
 
-# --- interp1d ---
-
-ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
+# --- polynomials through all nodes, and interp1d ---
 
 
-class interp1d(Interpolant, metaclass=CarrierType):
-    _theirs = itp.interp1d
-    names = ("x", "y")
-
-    def __init__(
-        self,
-        x,
-        y,
-        kind="linear",
-        axis=-1,
-        copy=True,
-        bounds_error=None,
-        fill_value=plain_np.nan,
-        assume_sorted=False,
-    ):
-        like = dtype_like(x, y)
-        x, y = as_float_array(x, like), as_float_array(y, like)
-        self.kind, self.axis, self.bounds_error, self.fill_value = (
-            kind,
-            axis_of(axis, ndim(y)),
-            bounds_error,
-            fill_value,
-        )
-        if shape(x)[0] != shape(y)[self.axis]:
-            raise ValueError(
-                "scipy.interpolate.interp1d: x and y arrays must be equal in length along interpolation axis."
-            )
-        y = np.moveaxis(y, self.axis, 0) if self.axis else y
-        if not assume_sorted:
-            order = np.argsort(primal_of(x), kind="stable")
-            x, y = x[order], y[order]
-        self.x, self._y = x, y
-        self.extrapolate = isinstance(fill_value, str) and fill_value == "extrapolate"
-        if self.extrapolate and bounds_error:
-            raise ValueError("scipy.interpolate.interp1d: Cannot extrapolate and raise at the same time.")
-        order = ORDERS.get(kind, kind)
-        self._spline = None
-        if not isinstance(order, str) and order > 1:
-            self._spline = made_spline(x, y, int(order), name="interp1d")
-
-    y = property(lambda self: np.moveaxis(self._y, 0, self.axis) if self.axis else self._y)
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        y = shadow(x.y)
-        kind = x._spline.k if x._kind == "spline" else x._kind
-        fill = "extrapolate" if x._extrapolate else x.fill_value
-        return cls(
-            shadow(x.x), y, kind, x.axis, bounds_error=x.bounds_error, fill_value=fill, assume_sorted=True
-        )
-
-    def _plain(self) -> Any:
-        return self._real()(
-            plain_argument(self.x),
-            plain_argument(self.y),
-            self.kind,
-            self.axis,
-            True,
-            self.bounds_error,
-            bare(self.fill_value),
-            assume_sorted=True,
-        )
-
-    def __call__(self, x):
-        if self._answers(x, self.fill_value):
-            return as_variable(self._plain()(plain_argument(x)))
-        x = as_float_array(x, dtype_like(x, self.x, self._y, self.fill_value))
-        to, x = shape(x), np.reshape(x, -1)
-        n = shape(self.x)[0]
-        low, high = x < self.x[0], x > self.x[n - 1]
-        strict = (
-            is_nan(self.fill_value) and not self.extrapolate
-            if self.bounds_error is None
-            else self.bounds_error
-        )
-        if strict and bool(np.any(low | high)):
-            raise ValueError(
-                "scipy.interpolate.interp1d: a value in x_new is outside of the interpolation range."
-            )
-        y = self._inside(x, n)
-        if not self.extrapolate:
-            below, above = self.fill_value if isinstance(self.fill_value, tuple) else (self.fill_value,) * 2
-            wide = ndim(y) - 1
-            y = np.where(trailing(low, wide), below, np.where(trailing(high, wide), above, y))
-        return arranged(np.reshape(y, to + shape(self._y)[1:]), len(to), self.axis)
-
-    def _inside(self, x: Any, n: int) -> Any:
-        if self._spline is not None:
-            return self._spline(x)
-        v = primal_of(x)
-        nodes = primal_of(self.x)
-        if self.kind in ("linear", "slinear", 1):
-            at = np.clip(np.searchsorted(nodes, v), 1, n - 1)
-            x0, x1, y0, y1 = [np.take(v, i, 0) for v in (self.x, self._y) for i in (at - 1, at)]
-            return y0 + trailing((x - x0) / (x1 - x0), ndim(self._y) - 1) * (y1 - y0)
-        if self.kind in ("nearest", "nearest-up"):
-            middle = (nodes[1:] + nodes[:-1]) / 2
-            at = np.searchsorted(middle, v, side="left" if self.kind == "nearest" else "right")
-        elif self.kind == "next":
-            at = np.searchsorted(nodes, v, side="left")
-        else:
-            at = np.searchsorted(nodes, v, side="right") - 1
-        return np.take(self._y, np.clip(at, 0, n - 1), 0) + trailing(0.0 * x, ndim(self._y) - 1)
-
-
-def is_nan(v: Any) -> bool:
-    return isinstance(v, float) and math.isnan(v)
-
-
-INTERPOLATE.rule(itp.interp1d)(interp1d)
-
-# --- polynomials through all nodes ---
-
-
-def newton_columns(xi: Any, yi: Any) -> list:
+def newton_coefficients(xi: Any, yi: Any) -> list:
     """The divided differences from the first node on."""
     n = shape(xi)[0]
     column = [yi[i] for i in range(n)]
@@ -473,125 +166,76 @@ def newton_columns(xi: Any, yi: Any) -> list:
     return top
 
 
-def newton_form(xi: Any, yi: Any, x: Any) -> Any:
-    """By divided differences, along the first axis."""
-    n, top = shape(xi)[0], newton_columns(xi, yi)
-    wide = ndim(yi) - 1
-    y = top[-1] + trailing(0.0 * x, wide)
-    for d in range(n - 2, -1, -1):
-        y = y * trailing(x - xi[d], wide) + top[d]
+def newton_form(xi: Any, c: Any, x: Any) -> Any:
+    y = c[-1] + 0.0 * x[:, None]
+    for k in range(len(c) - 2, -1, -1):
+        y = y * (x - xi[k])[:, None] + c[k]
     return y
 
 
-def through_all(xi: Any, yi: Any, x: Any, axis: int) -> Any:
-    like = dtype_like(xi, yi, x)
-    xi, yi, x = as_float_array(xi, like), as_float_array(yi, like), as_float_array(x, like)
-    axis = axis_of(axis, ndim(yi))
-    y = newton_form(xi, np.moveaxis(yi, axis, 0) if axis else yi, np.reshape(x, -1))
-    return arranged(np.reshape(y, shape(x) + shape(y)[1:]), ndim(x), axis)
-
-
-@INTERPOLATE.rule(itp.barycentric_interpolate)
-def barycentric_interpolate(xi, yi, x, axis=0, *, der=0, rng=None):
-    if der != 0:
-        raise ArgumentError("scipy.interpolate.barycentric_interpolate: der= has no derivative here")
-    return through_all(xi, yi, x, axis)
-
-
-@INTERPOLATE.rule(itp.krogh_interpolate)
-def krogh_interpolate(xi, yi, x, der=0, axis=0):
-    nodes = seen(xi) if holds_tracked(xi) else xp_of(plain_argument(xi)).asarray(plain_argument(xi))
-    if der != 0 or nodes is not None and len(set(nodes.tolist())) < len(nodes):
-        raise ArgumentError(
-            "scipy.interpolate.krogh_interpolate: der=, and nodes that are given twice, have no derivative "
-            "here"
-        )
-    return through_all(xi, yi, x, axis)
-
-
-class DataPolynomial(Interpolant):
-    """The polynomial through all data, by divided differences."""
-
-    names = ("xi", "_yi")
-
-    def _take(self, xi: Any, yi: Any, axis: int) -> None:
-        like = dtype_like(xi, yi)
-        self.xi, yi = as_float_array(xi, like), as_float_array(yi, like)
-        self._axis = axis_of(axis, ndim(yi))
-        self._yi = np.moveaxis(yi, self._axis, 0) if self._axis else yi
-        if shape(self.xi)[0] != shape(self._yi)[0]:
-            raise ValueError(
-                f"scipy.interpolate.{type(self)._theirs.__name__}: xi and yi do not fit together"
-            )
-
-    yi = property(lambda self: np.moveaxis(self._yi, 0, self._axis) if self._axis else self._yi)
-
-    def _plain(self) -> Any:
-        return self._real()(plain_argument(self.xi), plain_argument(self.yi), self._axis)
-
-    def __call__(self, x):
-        if self._answers(x):
-            return as_variable(self._plain()(plain_argument(x)))
-        return through_all(self.xi, self.yi, x, self._axis)
-
-    def derivatives(self, x, der=None):
-        """Of all orders at x: those of the polynomials left by division, each at x, times the factorial."""
-        n = shape(self.xi)[0]
-        count, x = n if der is None else int(der), as_float_array(x, dtype_like(x, self.xi, self._yi))
-        flat, wide = np.reshape(x, -1), ndim(self._yi) - 1
-        columns, found = newton_columns(self.xi, self._yi), [0.0] * count
-        for d in range(n - 1, -1, -1):  # Horner's scheme, with the derivatives of what was summed so far
-            for j in range(count - 1, 0, -1):
-                found[j] = found[j] * trailing(flat - self.xi[d], wide) + j * found[j - 1]
-            found[0] = found[0] * trailing(flat - self.xi[d], wide) + columns[d]
-        zero = trailing(0.0 * flat, wide)
-        return np.stack(
-            [
-                arranged(np.reshape(v + zero, shape(x) + shape(v + zero)[1:]), ndim(x), self._axis)
-                for v in found
-            ]
-        )
-
-    def derivative(self, x, der=1):
-        return self.derivatives(x, der + 1)[der]
-
-
-class BarycentricInterpolator(DataPolynomial, metaclass=CarrierType):
-    _theirs = itp.BarycentricInterpolator
-
-    def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
-        if yi is None:
-            raise refusal_text(
-                "scipy.interpolate.BarycentricInterpolator",
-                "without its data",
-                "BarycentricInterpolator(xi, yi)",
-            )
-        self._take(xi, yi, axis)
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        new = object.__new__(cls)
-        new._take(shadow(x.xi), np.reshape(shadow(x.yi), (len(x.xi), *x._y_extra_shape)), 0)
-        new._axis = x._y_axis
-        return new
-
-
-class KroghInterpolator(DataPolynomial, metaclass=CarrierType):
-    _theirs = itp.KroghInterpolator
+def by_differences(constructor: Any) -> Any:
+    """SciPy writes one coefficient after the other."""
 
     def __init__(self, xi, yi, axis=0):
-        nodes = seen(xi) if holds_tracked(xi) else xp_of(plain_argument(xi)).asarray(plain_argument(xi))
-        if nodes is not None and len(set(nodes.tolist())) < len(nodes):
+        nodes = np.sort(primal_of(np.asarray(xi)))
+        equal = bool(np.any(nodes[1:] == nodes[:-1]))
+        if equal and holds_tracked(xi):
             raise refusal_text(
-                "scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline"
+                "scipy.interpolate.KroghInterpolator", "by nodes given twice", "CubicHermiteSpline"
             )
-        self._take(xi, yi, axis)
-        if shape(self.xi)[0] > 30:
-            warn_user(
-                "KroghInterpolator: more than about thirty degrees cause problems with numerical instability",
-                UserWarning,
-            )
+        if equal or shape(nodes)[0] > 30:  # (of which it warns)
+            return at_users_line(constructor, self, xi, yi, axis)
+        self._set_yi(yi, xi=xi, axis=axis)
+        self.xi, self.yi = np.asarray(xi), self._reshape_yi(yi)
+        self.n, self.r = shape(self.yi)
+        c = newton_coefficients(self.xi, self.yi)
+        self.c = np.stack([*c, 0.0 * c[0]])
+
+    return __init__
 
 
-for _ours in (BarycentricInterpolator, KroghInterpolator):
-    INTERPOLATE.rule(_ours._theirs)(_ours)
+def with_weights(constructor: Any) -> Any:
+    """SciPy multiplies in a random order."""
+
+    def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
+        if wi is None:
+            x = np.asarray(xi, dtype=float)
+            self._inv_capacity = 4.0 / (np.max(x) - np.min(x))
+            apart = self._inv_capacity * (x[:, None] - x)
+            same = constant_like(plain_np.eye(shape(x)[0], dtype=bool), x)
+            products = np.prod(np.where(same, 1.0, apart), 1)
+            if bool(np.any(products == 0.0)):
+                raise ValueError("Interpolation points xi must be distinct.")
+            wi = 1.0 / products
+        constructor(self, xi, yi, axis, wi=wi)
+
+    return __init__
+
+
+def filled_outside(_: Any) -> Any:
+    """(SciPy writes by masks, which differ between the samples of a batch.)"""
+
+    def _evaluate(self, x):
+        y = self._call(self, x)
+        if self._extrapolate:
+            return y
+        fills = self._fill_value_below, self._fill_value_above
+        for outside, fill in zip(self._check_bounds(x), fills, strict=True):
+            y = np.where(trailing(outside, ndim(y) - 1), fill, y)
+        return y
+
+    return _evaluate
+
+
+FOLLOWED.decorate(itp.interp1d._evaluate, filled_outside)
+FOLLOWED.decorate(itp.BarycentricInterpolator.__init__, with_weights)
+FOLLOWED.decorate(itp.KroghInterpolator.__init__, by_differences)
+FOLLOWED.decorate(  # (the barycentric formula has no derivative at a node)
+    itp.BarycentricInterpolator._evaluate,
+    lambda _: lambda self, x: newton_form(self.xi, newton_coefficients(self.xi, self.yi), x),
+)
+FOLLOWED.decorate(
+    itp.KroghInterpolator._evaluate, lambda _: lambda self, x: newton_form(self.xi, self.c[: self.n], x)
+)
+for _kind in (itp.BarycentricInterpolator, itp.KroghInterpolator, itp.interp1d):
+    follow_class(_kind)

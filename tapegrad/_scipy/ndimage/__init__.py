@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as plain_np
 import scipy.ndimage as ndi
+from scipy.ndimage._filters import _gaussian_kernel1d as gaussian_kernel
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import dtype, ndim, shape
+from ..followed import Follower
 from ..linear_maps import SettingsFunction, apply_linear, overlap
 from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked, plain_setting
 from .labelled_regions import NDIMAGE, filter_axes, finished, modes_by_axis, origin_of, padded_input, per_axis
@@ -81,32 +83,6 @@ def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
     return phi * sum([c * x**k for k, c in enumerate(q)]) if order else phi
 
 
-@NDIMAGE.rule(ndi.gaussian_filter1d)
-def gaussian_filter1d(
-    input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None
-):
-    radius = int(bare(truncate) * float(bare(sigma)) + 0.5) if radius is None else as_integer(radius)
-    x = as_float_array(input, input if holds_tracked(input) else sigma)
-    w = gaussian_weights(sigma if holds_tracked(sigma) else float(bare(sigma)), as_integer(order), radius)
-    return correlate1d(
-        x, w[::-1] if holds_tracked(sigma) else constant_like(w[::-1], x), axis, output, mode, cval, 0
-    )
-
-
-@NDIMAGE.rule(ndi.gaussian_filter)
-def gaussian_filter(
-    input, sigma, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None, axes=None
-):
-    x = as_float_array(input, input if holds_tracked(input) else sigma)
-    axes = filter_axes(x, axes)
-    n = len(axes)
-    given = [per_axis(v, n) for v in (sigma, order, mode, radius)]
-    for i, s, o, m, r in zip(axes, *given, strict=True):
-        if r is not None or float(bare(s)) > 1e-15:
-            x = gaussian_filter1d(x, s, i, o, None, m, cval, truncate, radius=r)
-    return finished(x, output)
-
-
 @NDIMAGE.rule(ndi.uniform_filter1d)
 def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
     x = as_float_array(input)
@@ -120,87 +96,6 @@ def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0
         origin,
     )
 
-
-@NDIMAGE.rule(ndi.uniform_filter)
-def uniform_filter(input, size=3, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):
-    x = as_float_array(input)
-    axes = filter_axes(x, axes)
-    for i, m, how, o in zip(axes, *[per_axis(v, len(axes)) for v in (size, mode, origin)], strict=True):
-        if as_integer(m) > 1:
-            x = uniform_filter1d(x, m, i, None, how, cval, o)
-    return finished(x, output)
-
-
-def edges(smooth: list) -> Any:
-    """The difference along one axis, smoothed along the others."""
-
-    def run(input, axis=-1, output=None, mode="reflect", cval=0.0, *, axes=None):
-        x = as_float_array(input)
-        n = ndim(x)
-        modes = [mode] * n if isinstance(mode, str) else list(mode)
-        y = correlate1d(x, constant_like([-1.0, 0.0, 1.0], x), axis, None, modes[axis % n], cval)
-        for i in filter_axes(x, axes):
-            if i != axis % n:
-                y = correlate1d(y, constant_like(smooth, x), i, None, modes[i], cval)
-        return finished(y, output)
-
-    return run
-
-
-NDIMAGE.rule(ndi.sobel)(edges([1.0, 2.0, 1.0]))
-NDIMAGE.rule(ndi.prewitt)(edges([1.0, 1.0, 1.0]))
-
-
-def over_axes(x: Any, mode: Any, axes: Any, f: Any, combined: Any) -> Any:
-    axes = filter_axes(x, axes)
-    terms = [f(i, m) for i, m in zip(axes, per_axis(mode, len(axes)), strict=True)]
-    return combined(terms)
-
-
-def norm_of_terms(terms: list) -> Any:
-    return np.sqrt(sum([t * t for t in terms]))
-
-
-@NDIMAGE.rule(ndi.laplace)
-def laplace(input, output=None, mode="reflect", cval=0.0, *, axes=None):
-    x = as_float_array(input)
-    w = constant_like([1.0, -2.0, 1.0], x)
-    return finished(over_axes(x, mode, axes, lambda i, m: correlate1d(x, w, i, None, m, cval), sum), output)
-
-
-def by_gaussian(order: int, combined: Any) -> Any:
-    def run(input, sigma, output=None, mode="reflect", cval=0.0, *, axes=None, **kwargs):
-        x = as_float_array(input, input if holds_tracked(input) else sigma)
-        axes = filter_axes(x, axes)
-        modes, sigmas = per_axis(mode, len(axes)), per_axis(sigma, len(axes))
-
-        def one(i, _):
-            orders = [order if k == i else 0 for k in axes]
-            return gaussian_filter(x, sigmas, orders, None, modes, cval, axes=axes, **kwargs)
-
-        return finished(over_axes(x, mode, axes, one, combined), output)
-
-    return run
-
-
-NDIMAGE.rule(ndi.gaussian_laplace)(by_gaussian(2, sum))
-NDIMAGE.rule(ndi.gaussian_gradient_magnitude)(by_gaussian(1, norm_of_terms))
-
-
-def generic(combined: Any) -> Any:
-    def run(
-        input, derivative, output=None, mode="reflect", cval=0.0, extra_arguments=(), extra_keywords=None, *,
-        axes=None,
-    ):  # fmt: skip
-        x = as_float_array(input)
-        one = lambda i, m: derivative(x, i, None, m, cval, *extra_arguments, **(extra_keywords or {}))
-        return finished(over_axes(x, mode, axes, one, combined), output)
-
-    return run
-
-
-NDIMAGE.rule(ndi.generic_laplace)(generic(sum))
-NDIMAGE.rule(ndi.generic_gradient_magnitude)(generic(norm_of_terms))
 
 # --- in the frequency domain: a factor for each frequency ---
 
@@ -476,5 +371,9 @@ def geometric_transform(
     c = [np.stack([as_float_array(p[i], x) for p in points]) for i in range(ndim(x))]
     return at_points(x, c, to, order, mode, cval, prefilter, output, "scipy.ndimage.geometric_transform")
 
+
+FOLLOWED = Follower("scipy.ndimage")
+FOLLOWED.leaf(gaussian_kernel, gaussian_weights)
+NDIMAGE.follow(FOLLOWED)
 
 stand_in = NDIMAGE.stand_in("tapegrad.scipy.ndimage")

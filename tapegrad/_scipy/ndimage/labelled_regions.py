@@ -30,7 +30,7 @@ def finished(y: Any, output: Any) -> Any:
     """The result as output= asks for it."""
     if output is None:
         return y
-    if hasattr(output, "shape") and not isinstance(output, type):
+    if hasattr(output, "shape") and not isinstance(output, (type, plain_np.dtype)):
         store(output, y)
         return output
     return np.astype(y, plain_np.dtype(output))
@@ -249,48 +249,9 @@ def morphed(sign: int) -> Any:
     return run
 
 
-grey_dilation, grey_erosion = (
-    NDIMAGE.rule(ndi.grey_dilation)(morphed(1)),
-    NDIMAGE.rule(ndi.grey_erosion)(morphed(-1)),
-)
+NDIMAGE.rule(ndi.grey_dilation)(morphed(1))
+NDIMAGE.rule(ndi.grey_erosion)(morphed(-1))
 
-
-def compose(first: Any, second: Any, combined: Any) -> Any:
-    def run(
-        input,
-        size=None,
-        footprint=None,
-        structure=None,
-        output=None,
-        mode="reflect",
-        cval=0.0,
-        origin=0,
-        *,
-        axes=None,
-    ):
-        x = as_float_array(input)
-        settings = (size, footprint, structure, None, mode, cval, origin)
-        y = first(x, *settings, axes=axes)
-        return finished(
-            combined(
-                x,
-                y if second is None else second(y, *settings, axes=axes),
-                lambda f: f(x, *settings, axes=axes),
-            ),
-            output,
-        )
-
-    return run
-
-
-NDIMAGE.rule(ndi.grey_opening)(compose(grey_erosion, grey_dilation, lambda x, y, of: y))
-NDIMAGE.rule(ndi.grey_closing)(compose(grey_dilation, grey_erosion, lambda x, y, of: y))
-NDIMAGE.rule(ndi.white_tophat)(compose(grey_erosion, grey_dilation, lambda x, y, of: x - y))
-NDIMAGE.rule(ndi.black_tophat)(compose(grey_dilation, grey_erosion, lambda x, y, of: y - x))
-NDIMAGE.rule(ndi.morphological_gradient)(compose(grey_dilation, None, lambda x, y, of: y - of(grey_erosion)))
-NDIMAGE.rule(ndi.morphological_laplace)(
-    compose(grey_dilation, None, lambda x, y, of: y + of(grey_erosion) - 2 * x)
-)
 
 # --- regions ---
 

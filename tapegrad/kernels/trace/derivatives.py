@@ -16,8 +16,8 @@ import numpy as np
 
 from ..._core.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..._core.trees import Const, is_node, leaves, tree_map
-from ..._transforms.call import user_name
-from ..._transforms.transforms import Transform
+from ..._transforms.call import all_positions, user_name
+from ..._transforms.transforms import Transform, placed_arguments
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops
 from .symbolic import Sym, as_real_symbol, broadcast_instruction, leaf_nodes, leaf_of_nodes, lift
@@ -52,6 +52,7 @@ class TracedRun:
         args: tuple,
         kwargs: dict,
         one_way: bool = False,
+        has_aux: bool = False,
     ):
         self.t, self.g, self.call = tracer, tracer.g, call
         args = tuple([a.value if isinstance(a, Const) else a for a in args])
@@ -64,6 +65,11 @@ class TracedRun:
         self.trees = [args[n] for n in self.chosen]
         before = [(region.loops, len(region.loops)) for region in tracer.regions]
         self.out = tracer.derivatives.called(f, given, kwargs)
+        self.has_aux, self.aux = has_aux, None
+        if has_aux:
+            if not (isinstance(self.out, tuple) and len(self.out) == 2):
+                raise ArgumentError(f"{call}: with has_aux=True the function returns a pair (value, aux)")
+            self.out, self.aux = self.out
         self.all = [m for group in self.marked for m in group if m is not None]
         self.marks = {mark for m in self.all for mark in m.marks}
         self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
@@ -142,6 +148,12 @@ class TracedRun:
 
     def value(self) -> Any:
         return tree_map(self.unmarked, self.out)
+
+    def with_aux(self, *found: Any) -> Any:
+        """Return the results of a transform, the auxiliary output last."""
+        if self.has_aux:
+            return *found, tree_map(self.unmarked, self.aux)
+        return found if len(found) > 1 else found[0]
 
     # --- sweeps ---
 
@@ -253,9 +265,12 @@ class Derivatives:
         """Return the stand-in for a transform."""
         return getattr(self, x.prefix)(x.of, *x.settings)
 
-    def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> TracedRun:
+    def run(
+        self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False
+    ) -> TracedRun:
         f = self.tracer.rebuild(plain_function(f))
-        return TracedRun(self.tracer, f"{name}({user_name(f)})", f, argnums, args, kwargs, name == "jvp")
+        call = f"{name}({user_name(f)})"
+        return TracedRun(self.tracer, call, f, argnums, args, kwargs, name == "jvp", has_aux)
 
     def primal(self, x: Any) -> Any:
         """Return x without its derivatives (`tapegrad.value`)."""
@@ -263,10 +278,8 @@ class Derivatives:
 
     def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> tuple:
-            r = self.run("grad", f, argnums, args, kwargs)
-            if has_aux and not (isinstance(r.out, tuple) and len(r.out) == 2):
-                raise ArgumentError(f"{r.call}: with has_aux=True the function returns (scalar, aux)")
-            y = r.out[0] if has_aux else r.out
+            r = self.run("grad", f, argnums, args, kwargs, has_aux)
+            y = r.out
             if is_node(y) or y is None or np.shape(y) != ():
                 what = f"shape {y.shape}" if isinstance(y, Sym) else type(y).__name__
                 raise NotScalarError(
@@ -275,7 +288,7 @@ class Derivatives:
                 )
             node = int(r.numbers(y).nodes)
             gradient = r.as_arguments(r.pulled([(node, self.tracer.g.one)]))
-            return r.value(), gradient
+            return r.with_aux(r.value()), gradient
 
         return ours
 
@@ -288,8 +301,8 @@ class Derivatives:
 
         return ours
 
-    def vjp(self, f: Callable, *primals: Any) -> tuple:
-        r = self.run("vjp", f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {})
+    def vjp(self, f: Callable, *primals: Any, argnums: Any = None, has_aux: bool = False) -> tuple:
+        r = self.run("vjp", f, all_positions("vjp", argnums, primals), primals, {}, has_aux)
 
         def pullback(w: Any) -> Any:
             seeds: list[Any] = []
@@ -304,9 +317,15 @@ class Derivatives:
                     seeds += zip(y.node_list, as_real_symbol(c).node_list, strict=True)
             return r.as_arguments(r.pulled(seeds))
 
-        return r.value(), pullback
+        return r.with_aux(r.value(), pullback)
 
-    def jvp(self, f: Callable, primals: tuple, tangents: tuple) -> tuple:
+    def jvp(
+        self, f: Callable, primals: tuple, tangents: tuple, argnums: Any = None, has_aux: bool = False
+    ) -> tuple:
+        if argnums is not None:
+            chosen = argument_positions("jvp", argnums, len(primals))
+            given = dict(zip(chosen, tangents, strict=True))
+            tangents = tuple([given.get(n) for n in range(len(primals))])
         if (
             not isinstance(primals, (tuple, list))
             or not isinstance(tangents, (tuple, list))
@@ -316,7 +335,7 @@ class Derivatives:
                 f"jvp({user_name(f)}): primals and tangents are tuples of the same length, jvp(f, (x,), (v,))"
             )
         moving = tuple([n for n, v in enumerate(tangents) if v is not None])
-        r = self.run("jvp", f, moving, tuple(primals), {})
+        r = self.run("jvp", f, moving, tuple(primals), {}, has_aux)
         ways = []
         for n, group in zip(moving, r.marked, strict=True):
             for m, v in zip(group, leaves(tangents[n]), strict=True):
@@ -329,35 +348,60 @@ class Derivatives:
                         )
                     ways.append(m.like(v))
         t = r.way(ways)
-        return r.value(), r.pushed(r.through([t])[0] if r.looped else t)
+        return r.with_aux(r.value(), r.pushed(r.through([t])[0] if r.looped else t))
 
     def jacobian(
-        self, f: Callable, argnums: Any = 0, mode: str = "auto", holomorphic: bool = False
+        self,
+        f: Callable,
+        argnums: Any = 0,
+        mode: str = "auto",
+        holomorphic: bool = False,
+        has_aux: bool = False,
     ) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> Any:
-            r = self.run("jacobian", f, argnums, args, kwargs)
+            r = self.run("jacobian", f, argnums, args, kwargs, has_aux)
             outputs = [r.numbers(y) for y in leaves(r.out)]
             n_in, n_out = sum(m.size for m in r.all), sum(y.size for y in outputs if y is not None)
             by_columns = mode == "forward" or (mode == "auto" and n_in < n_out)
             blocks = iter(forward_columns(r) if by_columns else reverse_rows(r, outputs))
-            return tree_map(lambda y: None if y is None else r.as_arguments(next(blocks)), r.out)
+            found = tree_map(lambda y: None if y is None else r.as_arguments(next(blocks)), r.out)
+            return r.with_aux(found)
 
         return ours
 
-    def hessian(self, f: Callable, argnums: Any = 0) -> Callable:
-        return self.jacobian(self.grad(f, argnums), argnums, "forward")
+    def hessian(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
+        return self.jacobian(self.grad(f, argnums, has_aux), argnums, "forward", has_aux=has_aux)
 
-    def value_grad_hvp(self, f: Callable, x: Any, v: Any, args: tuple = ()) -> tuple:
-        (value, gradient), (_, hv) = self.jvp(self.value_and_grad(f), (x, *args), (v, *[None] * len(args)))
-        return value, gradient, hv
+    def value_grad_hvp(
+        self, f: Callable, x: Any, v: Any, args: tuple = (), argnums: Any = 0, has_aux: bool = False
+    ) -> tuple:
+        given, nums = placed_arguments("hvp", argnums, x, args)
+        both = self.value_and_grad(f, argnums, has_aux)
 
-    def hvp(self, f: Callable, x: Any, v: Any, args: tuple = ()) -> Any:
-        return self.value_grad_hvp(f, x, v, args)[2]
+        def ordered(*xs: Any) -> Any:
+            value, gradient = both(*xs)
+            return ((value[0], gradient), value[1]) if has_aux else (value, gradient)
 
-    def hmp(self, f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
+        ways = v if isinstance(argnums, tuple) else (v,)
+        (value, gradient), (_, hv), *aux = self.jvp(ordered, given, ways, nums, has_aux)
+        return value, gradient, hv, *aux
+
+    def hvp(
+        self, f: Callable, x: Any, v: Any, args: tuple = (), argnums: Any = 0, has_aux: bool = False
+    ) -> Any:
+        found = self.value_grad_hvp(f, x, v, args, argnums, has_aux)[2:]
+        return found if has_aux else found[0]
+
+    def hmp(
+        self, f: Callable, x: Any, V: Any, args: tuple = (), argnums: Any = 0, has_aux: bool = False
+    ) -> Any:
         count = len(leaves(V)[0])
-        found = [self.hvp(f, x, tree_map(lambda v, k=k: v[k], V), args) for k in range(count)]
-        return tree_map(lambda *each: np.stack(each), *found)
+        found = [
+            self.value_grad_hvp(f, x, tree_map(lambda v, k=k: v[k], V), args, argnums, has_aux)[2:]
+            for k in range(count)
+        ]
+        products = tree_map(lambda *each: np.stack(each), *[hv for hv, *_ in found])
+        return (products, found[0][1]) if has_aux else products
 
 
 def reverse_rows(r: TracedRun, outputs: list) -> list:

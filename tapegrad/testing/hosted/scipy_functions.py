@@ -43,9 +43,16 @@ def on_host(x):
         where = [host_view(getattr(x, name)) for name in where]
         given = (host_view(x.data), tuple(where)) if x.format == "coo" else (host_view(x.data), *where)
         return getattr(scipy.sparse, type(x).__name__)(given, shape=x.shape)
+    if isinstance(x, cupyx.scipy.sparse.linalg.LinearOperator):
+        products = [functools.partial(product, x, name) for name in ("matvec", "rmatvec", "matmat")]
+        return scipy.sparse.linalg.LinearOperator(x.shape, *products, dtype=x.dtype)
     if type(x) in (list, tuple):
         return type(x)([on_host(v) for v in x])
     return {k: on_host(v) for k, v in x.items()} if type(x) is dict else x
+
+
+def product(operator, name, v):
+    return host_view(getattr(operator, name)(to_device(v)))
 
 
 def on_device(x):
