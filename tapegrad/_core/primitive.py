@@ -162,8 +162,8 @@ class Trace:
     in `__slots__` are those of all traces and of tapes, which are read most; others may have fields of their
     own, for a trace that ends changes its class to `EndedTrace`.
 
-    `single`, `pair`, `element`, `reread` and `put` are short ways of `step`, which generated entry points and
-    `_fast` take.  The last three may answer that they have not done it."""
+    `single`, `pair` and `element` are short ways of `step`, which generated entry points and `_fast` take.
+    The last one may answer that it has not done it."""
 
     __slots__ = (
         *("level", "risen", "__dict__", "__weakref__"),
@@ -287,22 +287,6 @@ class Trace:
 
     def element(self, x: Variable, at: Any) -> Any:
         """The element x[at] of an array, or None."""
-
-    def reread(self, y: View) -> bool:
-        """Reads the base of a view again, if the trace has its own way."""
-        return False
-
-    def put(self, x: Variable, y: Any, at: Any) -> bool:
-        """x[at] = y for a buffer that was written before, and places, if the trace has its own way."""
-        return False
-
-    def tape_over(self, swept: bool) -> Any:
-        """A tape that is to lie directly over it; None for the usual kind."""
-
-    def sweep(self, records: AnyList, cotangents: AnyList, owned: set[int], top: int, run: Any) -> None:
-        """How a tape is swept from the record `top` on: `run(k, stop)` sweeps the records from number k down
-        to, but without, `stop`."""
-        run(top, -1)
 
     def release(self) -> None:
         """Let go of all that was kept."""

@@ -306,12 +306,6 @@ class Tape(Trace):
         return tuple(ys)
 
 
-def tape(swept: bool = False) -> Tape:
-    """A new tape, of the class that the open traces require."""
-    hiding = OPEN.hiding
-    return (hiding[-1].tape_over(swept) if hiding else None) or Tape(swept)
-
-
 def release(trace: Trace) -> None:
     """Free a closed tape."""
     trace.release()
@@ -396,25 +390,19 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
 
 def _sweep(trace: Tape, seeds: AnyList, again: bool | None) -> AnyList:
     """`again`: None in the first sweep; in the second, whether careful rules may be used."""
-    records = list(trace.records) if again else trace.records
+    records = [careful_record(r) for r in trace.records] if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made: Any = getattr(records, "cotangents", None)
-    owned: set[int] = set()
     G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
-
-    def run(k: int, stop: int) -> None:
-        if again:
-            records[stop + 1 : k + 1] = [careful_record(r) for r in records[stop + 1 : k + 1]]
-        _swept(records, G, owned, k, stop, again)
-
-    trace.sweep(records, G, owned, top, run)
+    _swept(records, G, again)
     return G
 
 
-def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, again: bool | None) -> None:
-    for k in range(top, stop, -1):
+def _swept(records: AnyList, G: AnyList, again: bool | None) -> None:
+    owned: set[int] = set()
+    for k in range(len(G) - 1, -1, -1):
         g = G[k]
         if g is None:
             continue

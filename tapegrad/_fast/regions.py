@@ -91,8 +91,7 @@ def refreshed(y):
         return
     value, trace = base._value, base._trace
     if type(value) is not ndarray or not (trace is None or type(trace) is Tape or type(trace) is Dual):
-        if trace is None or not trace.reread(y):
-            refresh_generally(y)
+        refresh_generally(y)
         return
     hot = base._version > 0
     if not hot:
@@ -339,21 +338,11 @@ def takes_over_unseen(x: Variable, y: Variable) -> bool:
 
 
 def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
-    """Write into a buffer whose values are hidden, as a loop does. Handles only buffers that were written
+    """Write all of a buffer whose values are hidden, as a loop does. Handles only buffers that were written
     before. Returns whether it was done."""
-    if not getattr(x, "_version", 0):
-        return False
     whole = at is Ellipsis or type(at) is slice and at == ALL
-    if whole and type(y) is ArrayVariable and y._trace is trace and takes_over_unseen(x, y):
-        return True
-    places = (
-        type(at) is int
-        or type(at) is slice
-        or type(at) is tuple
-        and SLICED.issuperset(map(type, at))
-        and at != ()
-    )
-    return places and not whole and y is not x and trace.put(x, y, at)
+    written = whole and bool(getattr(x, "_version", 0))
+    return written and type(y) is ArrayVariable and y._trace is trace and takes_over_unseen(x, y)
 
 
 @replaces(writes.fast_write)

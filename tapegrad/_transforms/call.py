@@ -561,7 +561,7 @@ class RecordedCall:
         swept: bool = True,
     ):
         self.inputs = inputs = Inputs(call, argnums, args)
-        self.tape = tape = reverse.tape(swept)
+        self.tape = tape = reverse.Tape(swept)
         self.slots: AnyDict = {}
         self.aux: Any = None
         part, OPEN.apart = OPEN.apart, False

@@ -63,13 +63,17 @@ class AsMatrices:
         # strides of two operands -> the axes of the result, and their permutation in memory
         self.known: dict = {}
 
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def product(self, x: Any, y: Any) -> Any:
+        """The contraction, in any memory order."""
         a, b = x.transpose(self.x), y.transpose(self.y)
         n, m, k = self.batch, self.batch + self.left, self.batch + y.ndim - self.batch - len(self.free)
         left, right = a.shape[n:m], b.shape[k:]
         a = a.reshape((*a.shape[:n], math.prod(left), -1))
         b = b.reshape((*b.shape[:n], -1, math.prod(right)))
-        z = np.matmul(a, b).reshape((*a.shape[:n], *left, *right)).transpose(self.to)
+        return np.matmul(a, b).reshape((*a.shape[:n], *left, *right)).transpose(self.to)
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        z = self.product(x, y)
         if not z.ndim:
             return z
         key = x.shape, x.strides, y.shape, y.strides, x.dtype, y.dtype

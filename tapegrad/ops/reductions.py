@@ -315,10 +315,9 @@ def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
 @primitive(batch="axis", known_as="cumsum")
 def running_sum(x, *, axis, back=False):
     """Cumulative sums along one axis. `back`: from the end."""
-    xp = xp_of(x)
     if back:
         backwards = (slice(None),) * axis + (slice(None, None, -1),)
-        return xp.ascontiguousarray(x[backwards].cumsum(axis)[backwards])
+        return x[backwards].cumsum(axis)[backwards].copy()
     return x.cumsum(axis)
 
 

@@ -48,7 +48,6 @@ BANDED_UNKNOWNS = 20  # unknowns from which bands are searched
 BAND_DIAGONALS = 4  # diagonals on each side of the middle one
 MATRIX_UNKNOWNS = 4  # unknowns of a system that is written out
 WRITTEN_OUT_PRODUCTS = 4096  # about how many products of a system are written out
-PROBED_ELEMENTS = 64  # of the operand of a linear operation that is written out
 
 # Loops of rows that repeat.
 
@@ -62,14 +61,6 @@ PERIODS = 40  # lengths of a trip that are looked at
 PERIODS_TRIED = 8  # lengths that are tried in one place
 CARRIED_TRIPS = 8  # trips after which a value is still read by its loop
 POINTER_PLACES = 16  # places between cells of one pointer, or a step
-SWEEP_TRIPS = 6  # trips from which a sweep by the trip pays
-ALIKE_RECORDS = 3  # records by which periods are found
-SWEEP_RECORDS = 60  # records of a tape below which there is nothing to gain
-FORM_SHARE = 6  # nor is there, unless one of so many records has a form of its own
-SWEEP_TRIP_RECORDS = 4096  # records of a trip, at most
-TRIP_MULTIPLES = 4  # periods that one trip may have
-COMPARED_RECORDS = 48  # records that are compared at once
-TRIPS_TRIED = 4  # trips that are swept as they are, before it is given up
 
 # Groups: which instructions are one compiled loop.
 

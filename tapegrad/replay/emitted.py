@@ -24,11 +24,9 @@ from .._core.registry import load
 from .._core.scope import now, put
 from ..ops import shaping
 from ..ops.declare import NUMPY, GatedProduct
-from ..ops.einsum import contract
 from ..ops.indexing.regions import PLAIN_INDEX, basic
 from ..ops.zero_derivative import ArgumentPlaceholder
 from .buffer_pool import Frames
-from .contraction import product_text
 from .costs import (
     BLOCK_ELEMENT_NS,
     CALL_NS,
@@ -442,15 +440,6 @@ class EmittedProgram:
         ):
             memory = self.framed(n, k)
             return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
-        if (
-            prim is contract.prim
-            and len(args) == 2
-            and self.is_packed(k)
-            and all([d == F8 for _, _, _, d, _ in shown])
-        ):
-            return product_text(
-                i.params["subscripts"], *args, [s for _, s, *_ in shown], lambda c: self.given(c, "c")
-            )
         if prim in VIEWS:
             return args[0] + self.steps(((VIEWS[prim], *i.params.values()),), ("transpose", "reshape"))
         if prim.scalar == "select" and self.shown[k][0]:

@@ -1,8 +1,7 @@
 """What an instruction of a program is for one element: a graph of kernels' scalar operations, by the word
 `scalar` of its declaration.
 
-Fused groups (fusion.elements) compile the graph into loops; blocks (interpreter.blocks) write it as rows of
-the interpreter."""
+Fused groups (fusion.groups) compile the graph into loops."""
 
 import functools
 import math
@@ -55,8 +54,8 @@ def settled(g: Exact, y: Any) -> int:
     return int(lift(g, y).ids)
 
 
-def scalar_of(g: Exact, i: Instruction, x: list, gates: bool = True) -> int:
-    """One element of the result, of those of the operands.  `gates`: is 0 times what is no number to be 0?"""
+def scalar_of(g: Exact, i: Instruction, x: list) -> int:
+    """One element of the result, of those of the operands."""
     g.reciprocals.clear()
     flat, f, given = ufunc_of(i), i.prim.scalar, [Sym(g, n) for n in x]
     if flat is not None:
@@ -69,7 +68,7 @@ def scalar_of(g: Exact, i: Instruction, x: list, gates: bool = True) -> int:
         name, n = f if isinstance(f, tuple) else (f, len(x))
         return settled(g, broadcast_instruction(g, name, *given[:n]))
     r = settled(g, (f.value if isinstance(f, ComposedScalar) else f)(*given, **i.params))
-    for n in x[: f.gates] if gates and isinstance(f, GatedProduct) else ():
+    for n in x[: f.gates] if isinstance(f, GatedProduct) else ():
         r = g.select(g.both(g.compare("eq", n, g.zero), g.isnan(r)), g.zero, r)
     return r
 
@@ -77,7 +76,7 @@ def scalar_of(g: Exact, i: Instruction, x: list, gates: bool = True) -> int:
 KNOWN: dict = {}  # (what is asked, operation, settings, which operands are truths) -> the answer
 
 
-def of_graph(ask: Callable, i: Instruction, truths: tuple, gates: bool = True) -> Any:
+def of_graph(ask: Callable, i: Instruction, truths: tuple) -> Any:
     """ask(graph, inputs, result), once for operations alike; None where the instruction is not elementwise,
     or kernels have it not, or not exactly enough."""
     prim = i.prim
@@ -102,7 +101,7 @@ def of_graph(ask: Callable, i: Instruction, truths: tuple, gates: bool = True) -
         x = [g.input("th", 0, k) for k in range(len(truths))]
         x = [g.isnan(n) if truth else n for n, truth in zip(x, truths, strict=True)]
         try:
-            KNOWN[key] = ask(g, x, scalar_of(g, i, x, gates))
+            KNOWN[key] = ask(g, x, scalar_of(g, i, x))
         except (KernelError, TypeError):  # kernels do not have it
             KNOWN[key] = None
     return KNOWN[key]

@@ -74,7 +74,6 @@ PASSING = {
     "_core.variable": "where they stand",
     "ops.layouts": "how operands and results lie",
     "replay.record.recorder": "captured arrays become its own; results",
-    "replay.record.nested_tape": "what a tape over a recording shows",
     "_core.primitive": "levels, views and writes",
     "_batching.watched_traces": "what each level holds, shown to who watches",
     "_debug.profile": "memory that is kept",

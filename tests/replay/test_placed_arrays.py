@@ -10,7 +10,7 @@ from test_replay_operations import outcome
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.replay.interpreter import instruction_kinds
-from tapegrad.replay.interpreter.placed_arrays import NOT_PLACED, NoRows, NotPlaced, PlacedArray
+from tapegrad.replay.interpreter.placed_arrays import BODIES_KNOWN, NoRows, NotPlaced, PlacedArray
 
 STEPS, SIZE = 12, 6
 SEED = np.random.default_rng(0)
@@ -273,4 +273,4 @@ def test_what_stays_with_python_is_reported():
         return x.sum()
 
     p, _ = replayed(f, X)
-    assert "calls of Python, about " in p.report() and any([why is not None for why in NOT_PLACED.values()])
+    assert "calls of Python, about " in p.report() and any([body.refused for body in BODIES_KNOWN.values()])

@@ -11,12 +11,11 @@ import scipy.special
 import tapegrad as tg
 from tapegrad._core.primitive import Primitive
 from tapegrad._core.trees import leaves
-from tapegrad.ops.declare import ComposedScalar, signature_of
+from tapegrad.ops.declare import signature_of
 from tapegrad.replay import form as _form
 from tapegrad.replay.interpreter import arena as _arena
 from tapegrad.replay.interpreter import blocks, instruction_kinds
 from tapegrad.replay.interpreter.arena import arena_view, view_steps
-from tapegrad.replay.interpreter.element_rows import rows_of
 from tapegrad.replay.interpreter.foreign_calls import LOOPED, ufunc_loop
 from tapegrad.replay.interpreter.machine_code import (
     CHECKED,
@@ -27,6 +26,7 @@ from tapegrad.replay.interpreter.machine_code import (
     PAIRED,
     interpreter,
 )
+from tapegrad.replay.interpreter.placed_arrays import NoRows, PlacedBody, is_moving, placed_body
 from tapegrad.replay.record.recorder import Instruction
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
@@ -56,36 +56,46 @@ def test_the_interpreter_is_there():
     assert interpreter() is not None
 
 
-def declared_rows():
-    """name of an elementwise operation of numbers -> the rows that its declaration gives."""
-    found = {}
+def body_of(prim, arrays):
+    """Its body for vectors."""
+    args, layout = tuple(range(arrays)), (True, (2,), (8,), np.dtype(float), True)
+    return placed_body(
+        arrays, Instruction(prim, args, {}), dict.fromkeys((*args, arrays), layout), "f" * (arrays + 1)
+    )
+
+
+def elementwise_bodies():
+    """Names of elementwise operations of numbers that run on places."""
     for name, entry in tg.ops.declare.PRIMITIVES.items():
         signature = signature_of(entry.prim.run)
-        if entry.prim.scalar is not None and not signature.settings and name != "select":
-            args = tuple(range(len(signature.arrays)))
-            found[name] = rows_of(
-                Instruction(entry.prim, args, {}),
-                dict.fromkeys(args, (True, (2,), (8,), np.dtype(float), True)),
-            )
-    return {name: rows for name, rows in found.items() if rows is not None}
+        plain = entry.prim.scalar is not None and not signature.settings and len(signature.arrays) < 3
+        if plain and body_of(entry.prim, len(signature.arrays)) is not None:
+            yield name
 
 
-ROWS = declared_rows()
+PLACED = sorted(elementwise_bodies())
 
 
-def test_a_new_operation_has_rows_by_its_declaration():
+def test_a_new_operation_has_rows_by_its_body():
     prim = Primitive("halved_square", lambda x: 0.5 * x * x)
-    prim.vjp, prim.scalar = (lambda g, out, x: g * x,), ComposedScalar(lambda x: 0.5 * x * x)
-    rows, truth, _ = rows_of(Instruction(prim, (0,), {}), {0: (True, (2,), (8,), np.dtype(float), True)})
-    assert rows == (("mul", (0.5, 0)), ("mul", (-1, 0))) and not truth
-    assert {"add", "sqrt", "square", "sign", "deg2rad", "bell", "less"} <= ROWS.keys()
-    assert {"log2", "tan", "maximum", "xlogy", "power_of"}.isdisjoint(
-        ROWS
-    )  # exact, exact, not finite, not finite, rough
+    prim.vjp, prim.declared = (lambda g, out, x: g * x,), True
+    body = body_of(prim, 1)
+    assert not body.name and body.target == 1  # the second product becomes the result
+    assert body_of(tg.ops.declare.PRIMITIVES["add"].prim, 2).name == "add"
+    assert {"sqrt", "square", "sign", "deg2rad", "bell", "times0", "root_slope", "log2"} <= {*PLACED}
+
+
+def test_what_but_moves_elements_is_found_by_its_result():
+    moves = lambda f, *shape: is_moving(Instruction(Primitive("f", f), (0,), {}), shape)
+    assert moves(lambda x: np.tril(x)[::-1].T, 3, 4)
+    assert moves(lambda x: np.pad(x[[0, 0, 2]], 2), 3)
+    assert not moves(np.cumsum, 3)
+    assert not moves(lambda x: 0.5 * x, 3)
+    assert not moves(lambda x: x[:0].sum() / 0, 3)
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, rows in ROWS.items() if not rows[1] and name != "tanh_slope")
+    "name", [name for name in PLACED if name not in ("tanh_slope", "maximum", "minimum")]
 )
 def test_each_operation_is_that_of_its_primitive(name):
     g = tg.ops.declare.PRIMITIVES[name]
@@ -150,7 +160,14 @@ def test_operations_by_their_declaration_at_the_edge(name):
 
 
 def test_every_operation_of_the_interpreter_is_met():
-    met = {name for rows, *_ in ROWS.values() for name, _ in rows}
+    met = set()
+    for name in (*PLACED, "equal", "less_equal", "not_equal"):
+        prim, b = tg.ops.declare.PRIMITIVES[name].prim, NoRows()
+        at = [np.zeros(2, np.int64) for _ in signature_of(prim.run).arrays]
+        PlacedBody(
+            Instruction(prim, tuple(range(len(at))), {}), (2,), ((2,),) * len(at), "f" * (len(at) + 1)
+        ).run(b, Instruction(prim, (), {}), at)
+        met |= {name for name, _ in b.rows} - {""}
     assert set(OPERATIONS) == met | {"copy", "select", "addto", "muladd", "guard"}
 
 

@@ -7,7 +7,6 @@ import pytest
 import tapegrad as tg
 from tapegrad.ops.declare import signature_of
 from tapegrad.replay import emitted
-from tapegrad.replay.contraction import product_text
 
 RNG = np.random.default_rng(0)
 
@@ -47,34 +46,22 @@ def operands(subscripts, order="C"):
 def test_a_contraction_is_a_product_of_matrices(subscripts, order):
     f = lambda x, y: np.einsum(subscripts, x, y)
     x, y = operands(subscripts, order)
-    found, text = replayed(f, x, y)
+    found, _ = replayed(f, x, y)
     want = f(x, y)
     np.testing.assert_allclose(found, want, 1e-13, 1e-14)
     assert found.strides == want.strides
-    if want.flags.c_contiguous:
-        assert ".dot(" in text
     q = tg.prepare(lambda x, y: (f(x, y) ** 2).sum(), x, y, argnums=(0, 1), compile=False)
     for _ in range(3):
         for got, g in zip(q.grad(x, y), tg.grad(q.of, (0, 1))(x, y), strict=True):
             np.testing.assert_allclose(got, g, 1e-12, 1e-13)
 
 
-@pytest.mark.parametrize(
-    "subscripts",
-    ["ab,ab->ab", "ab,bc->abc", "abc,ab->bc", "ab,cd->abcd", "ab,bc->b", "aab,bc->ac", "ab,ab->", "ab,bc->c"],
-)
-def test_others_are_none(subscripts):
-    inputs, _ = subscripts.split("->")
-    shapes = [tuple([SIZE[c] for c in s]) for s in inputs.split(",")]
-    assert product_text(subscripts, "x", "y", shapes, str) is None
-
-
 def test_contractions_of_other_dtypes():
     x, y = RNG.normal(size=(4, 5, 3)), RNG.normal(size=(4, 6))
     for kind in (np.float32, np.complex128):
         a, b = x.astype(kind), y.astype(kind)
-        found, text = replayed(lambda x, y: np.einsum("abc,ad->dbc", x, y), a, b)
-        assert found.dtype == kind and ".dot(" not in text
+        found, _ = replayed(lambda x, y: np.einsum("abc,ad->dbc", x, y), a, b)
+        assert found.dtype == kind
         np.testing.assert_array_equal(found, np.einsum("abc,ad->dbc", a, b))
 
 

@@ -31,9 +31,7 @@ from .instruction_kinds import InstructionKinds, is_exact, is_move
 from .line_layouts import in_calls, in_lines
 from .listed_rows import ListedRows
 from .machine_code import NUMBER, PAIRED, ROW, SINGLE, interpreter
-from .placed_arrays import run_placed
 from .program_loops import RecordedLoop, is_all
-from .small_matrices import way
 from .trip_rows import NotALoop, TripRows
 
 FIRST = frozenset(("mul", "add", "sub"))
@@ -69,12 +67,8 @@ class InstructionBlock:
         self.along = 0  # rows of lines
         self.listed = ListedRows() if listing else None
         # for interpreter.small_matrices.py and placed_arrays.py
-        self.nothing, self.number, self.temporary, self.constant = (
-            arena.nothing,
-            arena.number,
-            arena.temporary,
-            arena.taken_for_ever,
-        )
+        self.nothing, self.number, self.constant = arena.nothing, arena.number, arena.taken_for_ever
+        self.awaited, self.target = 0, arena.nothing  # temporaries until the one that is the result
         table = kinds.table
         arena.release(start - 1)
         self.table, self.reads, self.second, self.writer = table, table.reads, table.second, table.writer
@@ -165,6 +159,11 @@ class InstructionBlock:
                 (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
             )
 
+    def temporary(self, *shape: int) -> Any:
+        """For the body of an operation."""
+        self.awaited -= 1
+        return self.target if self.awaited == 0 else self.arena.temporary(*shape)
+
     def forms(self, places: tuple) -> Any:
         """What `joined_axes` takes; None where some do not lie in lines."""
         forms = [None if at.size == 1 else self.arena.form_of(at) for at in places]
@@ -188,7 +187,7 @@ class InstructionBlock:
             self.listed.outside("called", *operands)
         if not to.size or self.call(ufunc, to, operands):
             return
-        packed = [self.temporary(*to.shape) if any(at.strides) else at for at in (to, *operands)]
+        packed = [self.arena.temporary(*to.shape) if any(at.strides) else at for at in (to, *operands)]
         for at, v in zip(packed[1:], operands, strict=True):
             if at is not v:
                 self.row("copy", at, v)
@@ -214,11 +213,11 @@ class InstructionBlock:
             self.listed.outside(name, x, at, to)
         lines = [self.arena.view_of(v) for v in (to, x, at)]
         if lines[1] is None:
-            packed = self.temporary(*x.shape)
+            packed = self.arena.temporary(*x.shape)
             self.row("copy", packed, x)
             x, lines[1] = packed, self.arena.view_of(packed)
         if lines[2] is None or lines[2][1] != (INDEX_BYTES,):
-            packed = self.temporary(*at.shape)
+            packed = self.arena.temporary(*at.shape)
             self.row("copy", packed, at)
             lines[2] = self.arena.view_of(packed)
         size, steps = len(to if name == "scattered" else x), [line[1][0] // INDEX_BYTES for line in lines[:2]]
@@ -233,7 +232,7 @@ class InstructionBlock:
             self.listed.outside("called", *operands)
         places = []
         for at in operands:
-            places.append(at if self.arena.view_of(at) is not None else self.temporary(*at.shape))
+            places.append(at if self.arena.view_of(at) is not None else self.arena.temporary(*at.shape))
             if places[-1] is not at:
                 self.row("copy", places[-1], at)
         places += results
@@ -258,7 +257,7 @@ class InstructionBlock:
             self.arena.hold(k, self.arena.held[i.args[0]])
         elif i.prim is PART:
             self.arena.place(k)
-            self.placed(self.arena.at[k], *self.several, i.params)
+            self.placed(self.arena.at[k], i.args[0], *self.several, i.params)
         elif i.prim is LAID or i.prim is READ or is_move(i.prim):
             self.moved(k, i, at)
         elif i.prim is ASSIGN or i.prim is ADD_AT:
@@ -319,56 +318,41 @@ class InstructionBlock:
         arena.place(k)
         to = arena.at[k]
         name = self.name(k, i)
+        kinds = [self.kinds.kind(a) for a in i.args]
+        floats = "i" not in kinds and "b" not in kinds
+        if name and k in self.single and not self.is_paired(i):
+            self.pending[k] = name, at
+            arena.keep(i.args, self.single[k][0])
+            return
         if name:
-            if k in self.single and not self.is_paired(i):
-                self.pending[k] = name, at
-                arena.keep(i.args, self.single[k][0])
-            elif not self.pair(name, to, i, at):
+            if not self.pair(name, to, i, at):
                 self.row(name, to, *at)
             return
-        kinds = [self.kinds.kind(a) for a in i.args]
-        whole = "i" in kinds or "b" in kinds
-        if prim.reduces == "add" and not whole:
+        if prim.reduces == "add" and floats:
             self.summed(to, i, at)
             return
-        found = self.kinds.rows(k, i)
-        if prim.reduces == "products" and not whole:
+        if prim.reduces == "products" and floats:
             self.matmul(to, *at)
-        elif found is not None:
-            made: list = []
-            for row, operands in found[0]:
-                made.append(to if len(made) == len(found[0]) - 1 else self.temporary(*to.shape))
-                self.row(
-                    row,
-                    made[-1],
-                    *[
-                        self.number(a) if type(a) is float else at[a] if a >= 0 else made[~a]
-                        for a in operands
-                    ],
-                )
         else:
-            by_rows = way(i, [arena.shown[a][1] for a in i.args]) if not whole else None
-            if by_rows is None:
-                self.placed(to, i, at)
-            else:
-                by_rows(self, to, i, at, arena.shown[i.args[0]])
+            self.placed(to, k, i, at)
         arena.free_temporaries()
 
-    def placed(self, to: Any, i: Instruction, at: list, part: int | None = None) -> None:
+    def placed(self, to: Any, k: int, i: Instruction, at: list, part: int | None = None) -> None:
         """The body on places.  `part`: of several results only this one is wanted."""
-        made = run_placed(self, i, at, [self.kinds.kind(a) for a in i.args])
-        self.row("copy", to, (made if part is None else made[part]).at.reshape(to.shape))
+        body = self.kinds.body(k, i)
+        self.awaited, self.target = body.target + 1, to
+        made = body.run(self, i, at)
+        self.awaited = 0
+        made = made if part is None else made[part]
+        if made.at is not to:
+            self.row("copy", to, made.at.reshape(to.shape))
         self.arena.free_temporaries()
 
     def name(self, k: int, i: Instruction) -> str:
         """That of the row which is an elementwise instruction; empty where it is several, or of other
         operands."""
-        found = self.kinds.rows(k, i)
-        if found is None or len(found[0]) > 1:
-            return ""
-        row, operands = found[0][0]
-        constant = float in map(type, operands)  # 0.0 == 0
-        return "" if constant or operands != (*range(len(i.args)),) else row
+        body = self.kinds.body(k, i) if i.prim is not READ and not i.reduces else None
+        return "" if body is None else body.name
 
     def summed(self, to: Any, i: Instruction, at: list) -> None:
         self.row("copy", to, np.zeros((), np.int64))
@@ -518,7 +502,7 @@ class InstructionBlock:
     def laid_out(self, at: Any, form: Any) -> Any:
         if id(at.base) in self.arena.counting and form(at) is not None:
             return at
-        fresh = self.temporary(*at.shape)
+        fresh = self.arena.temporary(*at.shape)
         self.row("copy", fresh, at)
         return fresh
 

@@ -19,10 +19,8 @@ from ..costs import (
 )
 from ..instruction_table import END, InstructionTable, runs_of
 from ..program import GROUP, LAID, PART, Instruction, Program
-from .element_rows import rows_of
 from .machine_code import interpreter
-from .placed_arrays import FLOAT_BITS, KINDS, is_placed
-from .small_matrices import way
+from .placed_arrays import FLOAT_BITS, KINDS, placed_body
 
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
@@ -35,7 +33,7 @@ class InstructionKinds:
         self.program, self.shown = program, program.shown
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
         self.known: dict = {}  # value -> its kind
-        self.written_out: dict = {}  # value -> its rows
+        self.bodies: dict = {}  # value -> its `PlacedBody`, or None
         self.table = InstructionTable(program, program.shown)
         # several values of which the next instruction reads one, and nobody another: value -> its instruction
         parts = self.table.each(lambda _, i: i.prim is PART)
@@ -92,7 +90,7 @@ class InstructionKinds:
             return several is not None and self.is_float(k) and self.can(args[0], several)
         kinds = tuple([self.kind(a) for a in args])
         if type(prim) is not str and prim.multi:
-            return k in self.several and "-" not in kinds and is_placed(k, i, self.shown, ("-", *kinds))
+            return k in self.several and "-" not in kinds and self.body(k, i) is not None
         kinds = (self.kind(k), *kinds)
         if "-" in kinds:
             return False
@@ -106,20 +104,14 @@ class InstructionKinds:
             return kinds[0] == "f"
         if prim.reduces == "products" and floats:
             return self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
-        if math.prod(self.shown[k][1]) > BLOCK_ELEMENTS:
-            return False
-        found = self.rows(k, i)
-        if found is not None:
-            return found[1] == (kinds[0] == "b")
-        return (floats and way(i, [self.shown[a][1] for a in args]) is not None) or is_placed(
-            k, i, self.shown, kinds
-        )
+        return math.prod(self.shown[k][1]) <= BLOCK_ELEMENTS and self.body(k, i) is not None
 
-    def rows(self, k: int, i: Instruction) -> Any:
-        """Those of an elementwise operation that gives floats or truths."""
-        if k not in self.written_out:
-            self.written_out[k] = None if KINDS.get(self.shown[k][3]) == "i" else rows_of(i, self.shown)
-        return self.written_out[k]
+    def body(self, k: int, i: Instruction) -> Any:
+        """How an instruction runs on places; None where it does not."""
+        if k not in self.bodies:
+            kind = "-" if type(i.prim) is not str and i.prim.multi else self.kind(k)
+            self.bodies[k] = placed_body(k, i, self.shown, (kind, *[self.kind(a) for a in i.args]))
+        return self.bodies[k]
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]

@@ -14,13 +14,21 @@ import numpy as np
 from ..._core.arrays import F8
 from ..._core.registry import load
 from ...ops import piecewise, products, reductions, sorting
-from ...ops.einsum import contract
+from ...ops.declare import GatedProduct
+from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
 from ...ops.linalg import factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
-from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, WRITTEN_OUT_PRODUCTS
+from ..costs import (
+    BLOCK_MATRICES,
+    BLOCK_PRODUCTS,
+    BUFFER_ELEMENTS,
+    MATRIX_UNKNOWNS,
+    WRITTEN_OUT_PRODUCTS,
+)
 from ..record.instructions import is_pure
 from ..record.settings_keys import settings_key
 from .foreign_calls import ufunc_loop
+from .machine_code import CHECKED, LIBM
 from .small_matrices import cholesky_code, solve_code, triangular
 
 # ufuncs that are a row: its name
@@ -28,6 +36,7 @@ ROWS = {
     np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "div", np.negative: "neg",
     np.absolute: "abs",
     np.sqrt: "sqrt", np.less: "lt", np.less_equal: "le", np.equal: "eq", np.not_equal: "ne",
+    **{getattr(np, name): name for name in LIBM},
 }  # fmt: skip
 # ufuncs that are other ones
 SPELT: dict = {
@@ -42,8 +51,11 @@ SPELT: dict = {
     np.conjugate: lambda x: x,
     np.logical_not: lambda x: x == 0.0,
     np.invert: lambda x: of_truths(x) == 0.0,
-    np.logical_and: lambda x, y: of_truths(x) * of_truths(y),
-    np.logical_or: lambda x, y: of_truths(x) + of_truths(y),
+    np.logical_and: lambda x, y: x.astype(bool) * y.astype(bool),
+    np.logical_or: lambda x, y: x.astype(bool) + y.astype(bool),
+    np.sign: lambda x: np.where(x < 0.0, -1.0, np.where(x > 0.0, 1.0, abs(x))),
+    np.deg2rad: lambda x: x * (math.pi / 180.0),
+    np.rad2deg: lambda x: x * (180.0 / math.pi),
     np.bitwise_and: lambda x, y: of_truths(x) * of_truths(y),
     np.fabs: abs,
 }
@@ -68,6 +80,7 @@ MOVES = (
     np.broadcast_to,
     np.ravel,
     np.flip,
+    np.diagonal,
 )
 KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
 EXTREMES = (np.maximum, np.minimum)
@@ -111,6 +124,12 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def transpose(self, *axes: Any) -> "PlacedArray":
         return self.moved(np.ndarray.transpose, *axes)
 
+    def swapaxes(self, *axes: int) -> "PlacedArray":
+        return self.moved(np.swapaxes, *axes)
+
+    def conj(self) -> "PlacedArray":
+        return self
+
     def squeeze(self, axis: Any = None) -> "PlacedArray":
         return self.moved(np.squeeze, axis)
 
@@ -144,7 +163,9 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return scanned(np.add, self, axis)
 
     def __pow__(self, n: Any) -> Any:
-        return POWERS[n](self) if type(n) in (int, float) and n in POWERS else np.power(self, n)
+        if type(n) in (int, float) and n in POWERS:
+            return POWERS[n](self)
+        return by_products(self, int(n)) if n in range(3, 9) else np.power(self, n)
 
     def __bool__(self) -> bool:
         raise NotPlaced("a condition on a value")
@@ -266,11 +287,37 @@ def scanned(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
     return PlacedArray(b, to)
 
 
+def triangle_of(x: PlacedArray, k: int, lower: bool) -> PlacedArray:
+    mask = np.tri(x.shape[-2], x.shape[-1], k if lower else k - 1, dtype=bool)
+    return chosen(mask, x, 0.0) if lower else chosen(mask, 0.0, x)
+
+
+def by_products(x: Any, n: int) -> Any:
+    """x ** n."""
+    half = x if n < 4 else by_products(x, n // 2)
+    return x * (half * half) if n % 2 else half * half
+
+
+def product_of_matrices(x: Any, y: Any) -> PlacedArray:
+    b = next(v.b for v in (x, y) if isinstance(v, PlacedArray))
+    x, y = placed(b, x), placed(b, y)
+    if min(x.ndim, y.ndim) < 2 or {x.kind, y.kind} != {"f"}:
+        raise NotPlaced("a product of vectors")
+    count = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    to = b.temporary(*count, x.shape[-2], y.shape[-1])
+    if math.prod(count) > BLOCK_MATRICES or to.size * x.shape[-1] > BLOCK_PRODUCTS:
+        raise NotPlaced("a large product of matrices")
+    b.matmul(to, x.at, y.at)
+    return PlacedArray(b, to)
+
+
+SPELT[np.matmul] = product_of_matrices
 FUNCTIONS: dict = {
     np.where: chosen,
+    np.tril: lambda x, k=0: triangle_of(x, k, True),
+    np.triu: lambda x, k=0: triangle_of(x, k, False),
     np.concatenate: joined,
     np.real: operator.pos,
-    np.ascontiguousarray: operator.pos,
     np.any: lambda x, axis=None, keepdims=False: x.any(axis, keepdims),
     np.all: lambda x, axis=None, keepdims=False: x.all(axis, keepdims),
     np.searchsorted: lambda a, v, side="left": placed_searchsorted(a, v, side),
@@ -361,7 +408,7 @@ def convolve_full(x: Any, y: Any) -> PlacedArray:
     return PlacedArray(b, to)
 
 
-def contracted(*xs: PlacedArray, subscripts: str, optimize: Any) -> PlacedArray:
+def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
     """einsum of one or two arrays."""
     given, to_labels = subscripts.replace(" ", "").split("->")
     labels = given.split(",")
@@ -372,12 +419,12 @@ def contracted(*xs: PlacedArray, subscripts: str, optimize: Any) -> PlacedArray:
     }
     order = [label for label in sizes if label not in to_labels] + [*to_labels]
     shape = tuple([sizes[label] for label in order])
-    if (
-        len(xs) > 2
-        or "." in subscripts
-        or math.prod(shape) > BUFFER_ELEMENTS
-        or any([x.kind != "f" for x in xs])
-    ):
+    if len(xs) > 2 or "." in subscripts or any([x.kind != "f" for x in xs]):
+        raise NotPlaced("einsum")
+    how = as_matrices(subscripts) if len(xs) == 2 and math.prod(shape) > FEW_MULTIPLICATIONS else None
+    if how is not None:
+        return how.product(*xs)
+    if math.prod(shape) > BUFFER_ELEMENTS:
         raise NotPlaced("einsum")
     to, wide = b.temporary(*[sizes[label] for label in to_labels]), []
     for x, names in zip(xs, labels, strict=True):
@@ -433,6 +480,7 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
 
 
 FUNCTIONS |= {
+    np.einsum: contracted,
     np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
     np.linalg.solve: of_matrices("solve", solve_code),
     np.linalg.inv: of_matrices("inv"),
@@ -443,7 +491,6 @@ TRANSLATED: dict = {
     piecewise.part_of_hypot.prim: part_of_hypot,
     products.convolve_full.prim: convolve_full,
     hermitian.alike_each.prim: symmetric,
-    contract.prim: contracted,
     sorting.taken_by.prim: gathered,
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
@@ -452,20 +499,28 @@ TRANSLATED: dict = {
 
 # --- which operations they are ---
 
-NOT_PLACED: dict = {}  # (operation, settings, shapes and kinds) -> why its body is no rows, or None
-
 
 class NoRows:
-    """A block that gets rows and keeps none: only whether a body can be rows is asked."""
+    """A block that keeps no rows.  It shows what the body of an operation asks of a block: `rows`
+    (names and operands), and `temporaries` in order."""
 
     nothing = np.zeros((), np.int64)
 
-    def row(self, *args: Any) -> None: ...
+    def __init__(self) -> None:
+        self.rows: list = []
+        self.temporaries: list = []
 
-    called = of_matrices = indexed = row
+    def row(self, name: str, to: Any, *operands: Any) -> None:
+        self.rows.append((name, operands))
+
+    def called(self, *args: Any) -> None:
+        self.rows.append(("", ()))
+
+    of_matrices = indexed = matmul = called
 
     def temporary(self, *shape: int) -> np.ndarray:
-        return np.zeros(shape, np.int64)
+        self.temporaries.append(np.zeros(shape, np.int64))
+        return self.temporaries[-1]
 
     def number(self, v: float) -> np.ndarray:
         return self.nothing
@@ -474,30 +529,71 @@ class NoRows:
         return np.zeros(v.shape, np.int64)
 
 
-def run_placed(b: Any, i: Any, at: list, kinds: Any) -> Any:
-    """What the body gives of operands of these kinds."""
-    f = TRANSLATED.get(i.prim, i.prim.run)
-    return f(*[PlacedArray(b, v, kind) for v, kind in zip(at, kinds, strict=True)], **i.params)
+class PlacedBody:
+    """The body of an operation for operands of given shapes and kinds, as a dry run on places shows it.
+
+    `refused`: why it is no rows, or empty; `name`: of the only row, if its operands are those of the
+    operation; `target`: the number of the temporary array that becomes the result, or -1."""
+
+    def __init__(self, i: Any, shape: tuple, shapes: tuple, kinds: tuple):
+        self.kinds, self.refused, self.name, self.target = kinds[1:], "", "", -1
+        self.moves = i.prim.linear and [*kinds] == 2 * [kinds[0]] and is_moving(i, shapes[0])
+        b, at = NoRows(), [np.zeros(s, np.int64) for s in shapes]
+        try:
+            made = self.run(b, i, at)
+            if i.prim.multi:
+                return
+            if made.size != math.prod(shape) or made.kind != kinds[0]:
+                self.refused = f"it gives {made.shape} of kind {made.kind}"
+        except Exception as error:
+            self.refused = f"{type(error).__name__}: {error}"
+            return
+        if made.shape == shape:
+            self.target = next((n for n, t in enumerate(b.temporaries) if t is made.at), -1)
+        alone = self.target == 0 and len(b.rows) == 1
+        if alone and [*map(id, b.rows[0][1])] == [*map(id, at)]:
+            self.name = b.rows[0][0]
+
+    def run(self, b: Any, i: Any, at: list) -> Any:
+        """What the body gives."""
+        prim = i.prim
+        if self.moves:
+            return PlacedArray(b, np.asarray(prim.run(at[0], **i.params)), self.kinds[0])
+        gated = type(prim.scalar) is GatedProduct  # (what is not finite ends the run)
+        f = prim.scalar.form if gated else TRANSLATED.get(prim, prim.run)
+        if type(prim.scalar) is tuple and prim.scalar[0] in CHECKED:
+            to = b.temporary(*at[0].shape)
+            b.row(prim.scalar[0], to, *at)
+            return PlacedArray(b, to)
+        return f(*[PlacedArray(b, v, kind) for v, kind in zip(at, self.kinds, strict=True)], **i.params)
 
 
-def is_placed(k: int, i: Any, shown: Any, kinds: tuple) -> bool:
-    """Can the body of an instruction run on places?  `kinds`: of the result and the operands."""
-    if not is_pure(i.prim) or i.prim.writes:
+def is_moving(i: Any, shape: tuple) -> bool:
+    """Is each element of the result of a linear operation an element of the operand, or zero?
+
+    Random integers tell: no other combination of some gives one of them twice."""
+    a, b = np.random.default_rng(0).integers(1 << 40, 1 << 50, (2, *shape))
+    try:
+        made, again = [np.asarray(i.prim.run(v, **i.params)) for v in (a, b)]
+    except Exception:
         return False
+    known = dict(zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)) | {0: 0}
+    return made.dtype == a.dtype and [*map(known.get, made.ravel().tolist())] == again.ravel().tolist()
+
+
+BODIES_KNOWN: dict = {}  # (operation, settings, shapes and kinds) -> its `PlacedBody`
+
+
+def placed_body(k: int, i: Any, shown: Any, kinds: tuple) -> PlacedBody | None:
+    """That of an instruction; None where it cannot run on places.  `kinds`: of the result and the operands."""
+    if type(i.prim) is str or not is_pure(i.prim) or i.prim.writes:
+        return None
     shapes = tuple([shown[a][1] for a in (k, *i.args)])
     try:
         key = i.prim, settings_key(i.params), shapes, kinds
-        if key not in NOT_PLACED:
-            NOT_PLACED[key] = why_not_placed(i, *shapes, kinds=kinds)
-        return NOT_PLACED[key] is None
+        body = BODIES_KNOWN.get(key)
     except TypeError:  # of the key
-        return False
-
-
-def why_not_placed(i: Any, shape: tuple, *shapes: tuple, kinds: tuple) -> str | None:
-    try:
-        made = run_placed(NoRows(), i, [np.zeros(s, np.int64) for s in shapes], kinds[1:])
-        fits = i.prim.multi or (made.size == math.prod(shape) and made.kind == kinds[0])
-        return None if fits else f"it gives {made.shape} of kind {made.kind}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return None
+    if body is None:
+        body = BODIES_KNOWN[key] = PlacedBody(i, shapes[0], shapes[1:], kinds)
+    return None if body.refused else body

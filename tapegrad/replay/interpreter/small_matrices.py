@@ -1,46 +1,14 @@
-"""Operations on small matrices as rows of the interpreter: factorisations and solutions of up to 4 unknowns,
-and whatever is linear.
+"""Operations on small matrices as rows of the interpreter: factorisations and solutions of up to 4
+unknowns.
 
 `b` is the block, `to` the places of the result, `at` those of the operands.  A pivot that is zero gives what
 is not finite, and so the whole run to NumPy, which raises."""
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ...ops.linalg import factorizations
-from ...ops.linalg.hermitian import folded, mirrored
-from ..costs import PROBED_ELEMENTS
-from ..record.settings_keys import settings_key
-
-COEFFICIENTS: dict = {}
-
-
-def linear_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
-    """By the coefficients, which unit vectors show."""
-    _, shape, strides, _, _ = layout
-    key = i.name, shape, strides, settings_key(i.params)
-    if key not in COEFFICIENTS:
-        columns = []
-        for n in range(at[0].size):
-            unit = np.zeros(at[0].size)
-            unit[n] = 1.0
-            columns.append(np.asarray(i.prim.run(laid_like(unit, shape, strides), **i.params)).ravel())
-        COEFFICIENTS[key] = np.stack(columns, 1)
-    c = COEFFICIENTS[key]
-    b.row("copy", to, b.nothing)
-    targets, sources = np.nonzero(c)
-    if targets.size:
-        numbers = np.array([int(b.number(float(v))) for v in c[targets, sources]])
-        b.row("muladd", to.ravel()[targets], at[0].ravel()[sources], numbers)
-
-
-def laid_like(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
-    order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
-    fresh = np.empty([shape[n] for n in order]).transpose([order.index(n) for n in range(len(shape))])
-    fresh[...] = flat.reshape(shape)
-    return fresh
 
 
 def cholesky_code(b: Any, to: Any, a: Any) -> None:
@@ -117,25 +85,3 @@ def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
         eliminated(b, w[j + 1 :, j + 1 :], factors, w[j, j + 1 :])
         eliminated(b, x[j + 1 :], factors, x[j])
     substitution_code(b, w, x, False, False)
-
-
-def way(i: Any, shapes: list) -> Any:
-    """The function that writes this operation out, for operands of these shapes; None if there is none."""
-    prim, a = i.prim, shapes[0] if shapes else ()
-    if not (
-        prim.linear or ((prim is folded.prim or prim is mirrored.prim) and type(i.params["alike"]) is bool)
-    ):
-        return None
-    return (
-        linear_code
-        if len(shapes) == 1 and 0 < math.prod(a) <= PROBED_ELEMENTS and is_known(i.params)
-        else None
-    )
-
-
-def is_known(params: dict) -> bool:
-    try:
-        hash(settings_key(params))
-    except TypeError:
-        return False
-    return True

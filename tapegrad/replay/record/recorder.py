@@ -33,7 +33,6 @@ from ..._transforms.call import Inputs, enter_leaf, overlapping, returned, run_o
 from ..costs import COMPARED_ELEMENTS
 from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
-from .nested_tape import NestedTape
 from .raised_errors import RAISED, conditions
 from .settings_keys import NO_STEPS, settings_key, settled_of
 
@@ -259,9 +258,6 @@ class Record(Trace):
         """Integers are inputs like others; a number tells a view, or a length."""
         v = self.known[x._slot]
         return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
-
-    def tape_over(self, swept):
-        return NestedTape(swept, self)
 
     def looped(self, name):
         self.by_samples[name] = None
