@@ -55,8 +55,7 @@ CANNOT = Absent("raises")  # the system refuses this program
 
 METHOD = (
     "one pinned core, one thread, float64; processor time, medians of interleaved rounds, ratios from pairs "
-    "of one round;"
-    " answers agree to 1e-10 before any timing"
+    "of one round; answers agree to 1e-10 before any timing"
 )
 
 

@@ -206,8 +206,7 @@ def trajectories(report):
         "X[t+1] = sin(X[t]) * a, rows of three: microseconds a row",
         ["T", *names],
         "`record` is `vjp` without a call of the pullback. PyTorch's backward pass is quadratic in T (each "
-        "write masks the whole"
-        " cotangent), so it stops at 10,000 rows.",
+        "write masks the whole cotangent), so it stops at 10,000 rows.",
     )
     figures = {name: [] for name in names[:-1]}
     for T in sizes:

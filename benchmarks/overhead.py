@@ -319,8 +319,7 @@ def fixed(report):
         "what a transform costs in all: microseconds",
         ["a gradient with three numbers", "tapegrad", "per unit"],
         "`tg.grad(f)(x)`, f of one or two operations. Per unit: what each further leaf, array or function "
-        "adds, the operation with it"
-        " included.",
+        "adds, the operation with it included.",
     )
     x, many, times = np.array([0.3, 0.4, 0.5]), 32, 100
 
@@ -386,8 +385,7 @@ def memory(report):
         "peak memory of a gradient: megabytes (2^20) above the process before it",
         ["chain", "tapegrad", "PyTorch", "HIPS autograd", "tapegrad / PyTorch"],
         "Rise of the resident set at its peak, each in a fresh process. One array of 10^6 numbers is 7.6; "
-        "the rules of the chain's"
-        " 60 operations need the inputs of 30 sines, 229.",
+        "the rules of the chain's 60 operations need the inputs of 30 sines, 229.",
     )
     for shape, title in {
         "wide": "60 operations on 10^6 numbers",

@@ -322,9 +322,7 @@ class Derivative:
         if p.domain.dtype.kind == "c":
             raise ArgumentError(
                 f"{self.call}: x is complex, and this derivative is linear for real factors only: write "
-                f"{user_name(self.f)} as a function "
-                "of "
-                "the real and the imaginary part"
+                f"{user_name(self.f)} as a function of the real and the imaginary part"
             )
 
     def update(self, x: Any, *args: Any) -> Any:
@@ -466,9 +464,8 @@ class Jacobian(Derivative):
         if p.domain.dtype.kind == "c" and not (self.holomorphic and kinds == {"c"}):
             raise ArgumentError(
                 f"{self.call}: x is complex: the derivative is a matrix where f is holomorphic and all that "
-                f"it takes and gives is complex; "
-                f"then say holomorphic=True, else write {user_name(self.f)} as a function of the real and "
-                f"the imaginary part"
+                f"it takes and gives is complex; then say holomorphic=True, else write {user_name(self.f)} "
+                "as a function of the real and the imaginary part"
             )
 
     def ends(self, p: Point) -> AnyTuple:
@@ -569,8 +566,7 @@ class Fisher(SymmetricOperator):
             what = describe_tree(y) if is_node(y) else f"shape {shape(y)}"
             raise ShapeError(
                 f"{self.call}: {user_name(self.f)}{where_of(self.f)} returned {what}; it must give one "
-                f"log-density for each observation, "
-                "shape (n,): do not sum them"
+                "log-density for each observation, shape (n,): do not sum them"
             )
         return p
 

@@ -118,10 +118,9 @@ class Marks:
     def fail(self) -> None:
         raise BatchError(
             f"{self.call}: {callers_line()}: a captured array of shape {self.like.shape} hands a value from "
-            f"sample to sample: an element "
-            "is read before this sample has written it, and one sample writes it; tg.vmap runs the function "
-            "once for all samples: make "
-            "the array inside of the function, fill it before it is read, or loop over the samples"
+            "sample to sample: an element is read before this sample has written it, and one sample writes "
+            "it; tg.vmap runs the function once for all samples: make the array inside of the function, "
+            "fill it before it is read, or loop over the samples"
         )
 
 

@@ -165,9 +165,8 @@ class Batch(Trace):
         if self.count > 1:
             raise BatchError(
                 f"{self.call}: {callers_line()}: the function takes an item of an iterator that was made "
-                f"outside of it: a loop over the "
-                "samples would give each of them another. Make the iterator inside, or pass the items as an "
-                "argument"
+                "outside of it: a loop over the samples would give each of them another. Make the iterator "
+                "inside, or pass the items as an argument"
             )
 
     def adopt_outer(self) -> None:
@@ -302,11 +301,9 @@ class Batch(Trace):
     def draws(self, name):
         """Raises: in a loop each sample would draw other numbers."""
         raise BatchError(
-            f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same "
-            f"numbers, for tg.vmap runs the function "
-            "once for all of them: draw the numbers outside and pass them as an argument, or make the "
-            "generator inside of the function "
-            "with a seed"
+            f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, "
+            "for tg.vmap runs the function once for all of them: draw the numbers outside and pass them as "
+            "an argument, or make the generator inside of the function with a seed"
         )
 
     # --- operations ---
@@ -362,10 +359,9 @@ class Batch(Trace):
             else "that may differ between samples"
         )
         text = (
-            f"{self.call}: {callers_line()}: {prim} {what} {known}, and the function goes on from there, "
-            f"for all samples at once: "
-            "give tg.vmap(f, chunk=1), which runs each sample by itself, or write the function so that no "
-            "sample raises or warns"
+            f"{self.call}: {callers_line()}: {prim} {what} {known}, and the function goes on from there, for "
+            "all samples at once: give tg.vmap(f, chunk=1), which runs each sample by itself, or write the "
+            "function so that no sample raises or warns"
         )
         self.doubts.append(text)
         BatchError(text)  # raised after the function, if it returns

@@ -83,9 +83,8 @@ class CacheCapture:
         ):
             raise RouteError(
                 f"{callers_line()}: {self.__name__} of functools.lru_cache, called for the first time, "
-                f"alters {new[0]}, which the function "
-                "has read before: it has seen the old contents. Call it once before the transform, or leave "
-                "out the cache"
+                f"alters {new[0]}, which the function has read before: it has seen the old contents. Call it "
+                "once before the transform, or leave out the cache"
             )
         return value
 

@@ -63,10 +63,9 @@ def restore(shadow: Any, undo: bool = False) -> None:
         raise late
     if lost is not None:
         raise DroppedDerivativeError(
-            f"an inner transform wrote a value that an outer transform watches into a plain array of shape "
-            f"{lost.shape}, which "
-            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer "
-            "function"
+            "an inner transform wrote a value that an outer transform watches into a plain array of shape "
+            f"{lost.shape}, which cannot hold its derivative; make the array with numpy.zeros(n, like=x) or "
+            "outside of the outer function"
         )
 
 

@@ -396,11 +396,9 @@ def finding(shadow: Any) -> RouteError | None:
         if before is not None and checksum(a) != before:
             return RouteError(
                 f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad "
-                f"does not see (an extension "
-                f"module, a pointer, an object that is left alone): what the function read of it may be "
-                f"old. {KEPT} "
-                "Write it through its own "
-                "name, or give the function tg.Const(array.copy()) of what is only read"
+                "does not see (an extension module, a pointer, an object that is left alone): what the "
+                f"function read of it may be old. {KEPT} Write it through its own name, or give the function "
+                "tg.Const(array.copy()) of what is only read"
             )
     return None
 
@@ -452,20 +450,18 @@ def way_of(shadow: Any, way: list) -> str:
 def reachable(shadow: Any, a: Any, way: list) -> RouteError:
     return RouteError(
         f"{describe_place(shadow, a)} was written, and the function can reach the same memory as "
-        f"{way_of(shadow, way)}, a way that is not "
-        f"followed: what it reads there is old. {KEPT} Reach the array by one way: through its name, an "
-        f"attribute, a list or a dict; or "
-        "wrap what only needs its old numbers as tg.Const(array.copy())"
+        f"{way_of(shadow, way)}, a way that is not followed: what it reads there is old. {KEPT} Reach the "
+        "array by one way: through its name, an attribute, a list or a dict; or wrap what only needs its "
+        "old numbers as tg.Const(array.copy())"
     )
 
 
 def kept_unseen(shadow: Any, a: Any, way: list) -> RouteError:
     return RouteError(
-        f"{describe_place(shadow, a)} was written, and something that does not show itself keeps it too. "
-        f"The function can reach an object "
-        f"of compiled code, {way_of(shadow, way)}, which may read old numbers there. {KEPT} Give that "
-        f"object a copy of the array, make it "
-        "inside the function, or wrap the call by tapegrad.rule"
+        f"{describe_place(shadow, a)} was written, and something that does not show itself keeps it too. The "
+        f"function can reach an object of compiled code, {way_of(shadow, way)}, which may read old numbers "
+        f"there. {KEPT} Give that object a copy of the array, make it inside the function, or wrap the call "
+        "by tapegrad.rule"
     )
 
 
@@ -474,20 +470,17 @@ def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
     what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
     return RouteError(
         f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as "
-        f"{way_of(shadow, way)} too, a way that "
-        f"is not followed: what it reads by the one is not what it stored by the other. {KEPT} Reach the "
-        f"object by one way: "
-        "through its name, an attribute, a list or a dict"
+        f"{way_of(shadow, way)} too, a way that is not followed: what it reads by the one is not what it "
+        f"stored by the other. {KEPT} Reach the object by one way: through its name, an attribute, a list or "
+        "a dict"
     )
 
 
 def alias_error(shadow: Any, a: Any) -> AliasError:
     return AliasError(
         f"{describe_place(shadow, a)} is captured by the function and shares memory with an argument, and "
-        f"one of the two is written: for "
-        "NumPy they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only "
-        "the captured array, "
-        "inside the function"
+        "one of the two is written: for NumPy they are one array, for a derivative two. Pass x.copy(), or "
+        "use only the argument, or only the captured array, inside the function"
     )
 
 

@@ -205,9 +205,8 @@ def wait_for_sweeps(shadow: Any, arrays: list) -> None:
     while sweeping := [s.mine for s, _, _ in other_captures(shadow, arrays) if s.mine.sweeps]:
         if own.sweeps and any([m.waits for m in sweeping]):
             raise RouteError(
-                f"two threads share the captured array of shape {arrays[0].shape}: each is within a "
-                f"backward sweep that reads it, and "
-                f"would write it. {KEPT} Give each thread a copy of its own"
+                f"two threads share the captured array of shape {arrays[0].shape}: each is within a backward "
+                f"sweep that reads it, and would write it. {KEPT} Give each thread a copy of its own"
             )
         own.waits = True
         try:

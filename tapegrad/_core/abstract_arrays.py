@@ -25,13 +25,10 @@ def refuse_abstract(what: str) -> Any:
 
 OF_VALUES = (
     "__bool__ __int__ __float__ __complex__ __index__ __round__ __contains__ __iter__ item tolist tobytes "
-    "tofile dump dumps argsort "
-    "argmax argmin argpartition sort partition searchsorted nonzero round choose __add__ __radd__ __sub__ "
-    "__rsub__ __mul__ __rmul__ "
-    "__truediv__ __rtruediv__ __pow__ __rpow__ __mod__ __rmod__ __floordiv__ __rfloordiv__ __divmod__ "
-    "__rdivmod__ __matmul__ "
-    "__rmatmul__ __neg__ __pos__ __abs__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ __and__ __rand__ __or__ "
-    "__ror__ __xor__ __rxor__ "
+    "tofile dump dumps argsort argmax argmin argpartition sort partition searchsorted nonzero round choose "
+    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __pow__ __rpow__ __mod__ "
+    "__rmod__ __floordiv__ __rfloordiv__ __divmod__ __rdivmod__ __matmul__ __rmatmul__ __neg__ __pos__ "
+    "__abs__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ "
     "__invert__ is_integer as_integer_ratio hex conj conjugate dot sum prod mean any all max min take repeat"
 ).split()
 OF_LAYOUT = {

@@ -261,10 +261,9 @@ def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradErr
         return None
     return DroppedDerivativeError(
         f"{place}compiled code, which takes no value that tapegrad follows, refused one ({text}). Write it "
-        f"with numpy's functions, "
-        "operators and indexing (x[i], x[...] = y); or call it in a function f of arrays and use "
-        "tapegrad.rule(f, vjp=...), or "
-        "tapegrad.rule(f, jvp='differences'); or give it tapegrad.value(x), which has no derivative"
+        "with numpy's functions, operators and indexing (x[i], x[...] = y); or call it in a function f of "
+        "arrays and use tapegrad.rule(f, vjp=...), or tapegrad.rule(f, jvp='differences'); or give it "
+        "tapegrad.value(x), which has no derivative"
     )
 
 
@@ -280,9 +279,8 @@ def note_library(error: BaseException) -> None:
     if root and hasattr(error, "add_note"):
         error.add_note(
             f"{place}: this came from {root}, which does not know values that tapegrad follows. Use numpy's "
-            f"functions in the function "
-            f"that is differentiated, and {root} outside of it, or on tapegrad.value(x), which has no "
-            f"derivative"
+            f"functions in the function that is differentiated, and {root} outside of it, or on "
+            "tapegrad.value(x), which has no derivative"
         )
 
 

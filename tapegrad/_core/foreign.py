@@ -70,9 +70,8 @@ def check_constants(what: str, tree: Any) -> None:
         remedy = remedy_of(x)
         if remedy is not None:
             raise ArgumentError(
-                f"{what}{f', at {path},' if path else ''} is of {full_name(type(x))}, whose numbers "
-                f"tapegrad does not differentiate; "
-                f"pass {remedy}, or tapegrad.Const(x) where it is a constant"
+                f"{what}{f', at {path},' if path else ''} is of {full_name(type(x))}, whose numbers tapegrad "
+                f"does not differentiate; pass {remedy}, or tapegrad.Const(x) where it is a constant"
             )
 
 
@@ -183,8 +182,7 @@ def numbers_of(x: np.ndarray) -> Any:
     if getattr(y, "dtype", OBJECTS).kind not in "biufc":
         raise ArgumentError(
             f"an array of dtype object and shape {x.shape} met a tracked value, and not all of its elements "
-            f"are numbers; "
-            "make an array of floats, numpy.array([...])"
+            "are numbers; make an array of floats, numpy.array([...])"
         )
     return y
 

@@ -35,9 +35,8 @@ class PickledByCall:
             if not by_value():
                 raise ArgumentError(
                     f"{getattr(self, '__name__', type(self).__name__)} cannot be pickled, for what it is "
-                    f"made of cannot: {error}. "
-                    "Define the functions by def at the top level of a module, and pass what they capture "
-                    "as arguments"
+                    f"made of cannot: {error}. Define the functions by def at the top level of a module, and "
+                    "pass what they capture as arguments"
                 ) from error
         return make, args
 

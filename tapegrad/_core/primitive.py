@@ -571,10 +571,9 @@ def own_memory(x: Variable) -> None:
         return
     if id(x) in OPEN.aliased:
         raise AliasError(
-            f"{callers_line()}: {quoted(callers_code())}an argument that shares memory with another "
-            f"argument is written: the other would "
-            "have to change with it; "
-            "pass x.copy(), or one array, and take views of it inside the function"
+            f"{callers_line()}: {quoted(callers_code())}an argument that shares memory with another argument "
+            "is written: the other would have to change with it; pass x.copy(), or one array, and take "
+            "views of it inside the function"
         )
     if not is_saved(x) and not has_tangent(x):
         b = bottom(x)

@@ -39,8 +39,7 @@ DIFFERENCE_STEP = 1e-3
 
 LOST = (
     "each operation by itself is right: the derivative is lost between them, where a value leaves what is "
-    "followed (tg.value, int(x), "
-    "an array made of plain numbers, compiled code, a pointer)"
+    "followed (tg.value, int(x), an array made of plain numbers, compiled code, a pointer)"
 )
 
 

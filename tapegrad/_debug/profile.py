@@ -129,9 +129,8 @@ class Profile:
     def __str__(self) -> str:
         ratio = f", {self.total / self.plain:.1f} times f alone" if self.plain > 0 else ""
         head = (
-            f"profile({self.name}): {self.operations} operations recorded, {in_bytes(self.kept)} kept; "
-            f"value and gradient take "
-            f"{in_time(self.total)}{ratio}"
+            f"profile({self.name}): {self.operations} operations recorded, {in_bytes(self.kept)} kept; value "
+            f"and gradient take {in_time(self.total)}{ratio}"
         )
         rows = [("line", "operations", "forward", "backward", "kept", "")]
         for line in self.lines:

@@ -156,8 +156,7 @@ ORDERS = {"shuffle": shuffle, "permutation": permutation, "permuted": permute_ar
 def refusing_draw(name: str) -> NoRuleError:
     return NoRuleError(
         f"numpy.random: {name}() of a tracked value has no derivative rule in tapegrad; draw standard "
-        f"numbers and transform them, "
-        "as in mu + sigma * rng.standard_normal(n), or write tapegrad.value(x)"
+        "numbers and transform them, as in mu + sigma * rng.standard_normal(n), or write tapegrad.value(x)"
     )
 
 

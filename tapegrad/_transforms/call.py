@@ -115,8 +115,7 @@ def check_argnums(call: str, argnums: Any) -> None:
         )
         raise ArgumentError(
             f"{call}: argnums is {what[:60]}; it is an int, or a tuple of ints: the positions of the "
-            f"arguments to differentiate. "
-            f"Arguments of f go to what {call} returns: {call}(f)(x)"
+            f"arguments to differentiate. Arguments of f go to what {call} returns: {call}(f)(x)"
         )
 
 
@@ -206,9 +205,8 @@ class Inputs:
         library = library_of(type(a))
         if library in PLAIN_OF:
             raise ArgumentError(
-                f"{self.call}: argument {n} is a {type(a).__name__} of {library}; tapegrad differentiates "
-                f"by arrays of NumPy and CuPy, and "
-                f"by numbers: pass {PLAIN_OF[library]}"
+                f"{self.call}: argument {n} is a {type(a).__name__} of {library}; tapegrad differentiates by "
+                f"arrays of NumPy and CuPy, and by numbers: pass {PLAIN_OF[library]}"
             )
         known = is_array(layout_of(a)) or isinstance(a, np.generic)
         kind = f"dtype {dtype(a)}" if known else f"type {type(a).__name__}"
@@ -537,8 +535,7 @@ def note_lists(error: TypeError, args: AnyTuple) -> None:
         if type(a) in (list, tuple) and a and all([type(x) in (float, int, complex, list) for x in a]):
             error.add_note(
                 f"argument {n} is a {type(a).__name__}, and each number in it is differentiated by itself; "
-                f"pass numpy.array(x) if the "
-                "function works on an array"
+                "pass numpy.array(x) if the function works on an array"
             )
 
 

@@ -351,10 +351,8 @@ class CheckpointCall:
             if not altered and not is_same(x, before):
                 raise GuardError(
                     f"{self.name}: what the function reads has changed since it was called: "
-                    f"{type(x).__name__} "
-                    f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an "
-                    f"argument, or give each call "
-                    "its own copy"
+                    f"{type(x).__name__} {repr(x)[:60]}. It is run again in the backward sweep: pass what "
+                    "changes as an argument, or give each call its own copy"
                 )
         altered = [(x, before) for x, before, altered in self.before if altered]
         OPEN.unfinished = (*OPEN.unfinished, CurrentNumbers([x for x, _ in altered]))
@@ -367,8 +365,7 @@ class CheckpointCall:
         if level_of(outs) > level_of(inputs):
             raise ArgumentError(
                 f"{self.name}: the function reads tracked values that lie in an object which a checkpoint "
-                f"does not follow: pass them as "
-                "arguments, or make the object inside"
+                "does not follow: pass them as arguments, or make the object inside"
             )
 
     def check_values(self, marks: AnyList, expected: Any = None) -> None:

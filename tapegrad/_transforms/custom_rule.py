@@ -178,9 +178,8 @@ class Differences:
             if not largest(a - b) <= AGREEMENT * max(largest(a), largest(b)) + noise:
                 raise ConvergenceError(
                     f"rule({user_name(self.f)}, jvp='differences'){where_of(self.f)}: the differences at "
-                    f"steps {h:.1e} and {h / 2:.1e} "
-                    "disagree: the function has a kink or noise near this point, or changes too fast. Give "
-                    "it a rule of your own"
+                    f"steps {h:.1e} and {h / 2:.1e} disagree: the function has a kink or noise near this "
+                    "point, or changes too fast. Give it a rule of your own"
                 )
         return [(4 * b - a) / 3 for a, b in zip(wide, near, strict=True)]
 
@@ -326,9 +325,8 @@ def checked_result(f: AnyFunction, y: Any) -> Any:
     if any([is_tracked(v) for v in leaves(y)]):
         raise ArgumentError(
             f"rule({user_name(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open "
-            f"transform watches and the "
-            "function did not get as an argument; its derivative would be lost: pass it as an argument, or "
-            "take tg.value of it"
+            "transform watches and the function did not get as an argument; its derivative would be lost: "
+            "pass it as an argument, or take tg.value of it"
         )
     return y
 

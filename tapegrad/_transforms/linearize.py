@@ -164,9 +164,8 @@ class SecondOrder:
             if not is_declared(record):
                 name = getattr(reverse.primitive_of(record), "name", "an operation")
                 raise NoRuleError(
-                    f"{call}: the tape holds {name}, whose record does not tell second derivatives; put "
-                    f"what was computed into a function "
-                    "f, and call tapegrad.hvp(f, x, v)"
+                    f"{call}: the tape holds {name}, whose record does not tell second derivatives; put what "
+                    "was computed into a function f, and call tapegrad.hvp(f, x, v)"
                 )
         self.kept = [RetainedRecord(k, record) for k, record in enumerate(records)]
 

@@ -82,8 +82,7 @@ class Rebind(Shadow):
             ):
                 raise ArgumentError(
                     f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised "
-                    f"since; reach what it holds by "
-                    "a name"
+                    "since; reach what it holds by a name"
                 )
             elif isinstance(x, GENERATORS) and not any([x is g for g, _ in self.generators]):
                 self.generators.append((x, snapshot(x)))
@@ -193,10 +192,9 @@ class Rebind(Shadow):
         if any([is_tracked(v) for v in found]):
             raise ArgumentError(
                 f"{call}: the function keeps a value with a derivative outside of itself (by a name, an "
-                f"attribute, in a list); it is "
-                "called again for the derivative, so what it returns and what it writes into arrays can be "
-                "followed: return it, write "
-                "name[...] = value, or keep tapegrad.value(v)"
+                "attribute, in a list); it is called again for the derivative, so what it returns and what "
+                "it writes into arrays can be followed: return it, write name[...] = value, or keep "
+                "tapegrad.value(v)"
             )
         return bool(found)
 

@@ -557,11 +557,8 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
 def refusal_of_counts(trace: Batch, where: str) -> BatchError:
     return BatchError(
         f"{trace.call}: the function counts on in {where}, which outlives the call, and its code may read "
-        f"what it has counted: for "
-        f"{trace.count} samples that cannot be tried (for {MOST_TRIED_SAMPLES} it is). Pass what depends on "
-        f"the number of the sample as an "
-        "argument, "
-        "np.arange(n), or count outside"
+        f"what it has counted: for {trace.count} samples that cannot be tried (for {MOST_TRIED_SAMPLES} it "
+        "is). Pass what depends on the number of the sample as an argument, np.arange(n), or count outside"
     )
 
 

@@ -72,8 +72,7 @@ class TapeCall(RecordedCall):
         if all([s is None for _, s in self.low]):
             raise ArgumentError(
                 f"{call}: y does not depend on anything that the tape watched. After the with block values "
-                f"are plain: "
-                "compute y, sums and indexing included, inside it"
+                "are plain: compute y, sums and indexing included, inside it"
             )
         self.slots, self.watched, self.x = {}, {}, x
         for key, v in enumerate(leaves(x)):
@@ -329,9 +328,8 @@ def by_hand(x: Variable, name: str) -> Any:
     if trace is None or not hasattr(trace, "gradients"):
         raise AttributeError(
             f"{name} is known under a tape by hand: with tapegrad.Tape() as tape: x = tape.watch(a); y = "
-            f"f(x); then tape.grad(y, x), or "
-            "y.backward() and x.grad. In a function that is differentiated return y, and call "
-            "tapegrad.grad(f)(x)"
+            "f(x); then tape.grad(y, x), or y.backward() and x.grad. In a function that is differentiated "
+            "return y, and call tapegrad.grad(f)(x)"
         )
     return trace
 
@@ -465,8 +463,7 @@ def apply_to_duals(f: Any, *args: Any, **kwargs: Any) -> Any:
     if any([handle is not x._x and getattr(handle, "_version", 0) for x, handle in used.values()]):
         raise ArgumentError(
             "a tapegrad.Dual is written with a value of a transform that was opened after it was made; make "
-            "the one that is written "
-            "there: tapegrad.Dual(d.value, d.tangent)"
+            "the one that is written there: tapegrad.Dual(d.value, d.tangent)"
         )
     return tree_map(lifted, result)
 

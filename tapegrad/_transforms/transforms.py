@@ -124,7 +124,8 @@ def placed_arguments(call: str, argnums: Any, x: Any, args: AnyTuple) -> AnyTupl
     xs = x if isinstance(argnums, tuple) else (x,)
     if not isinstance(xs, tuple) or isinstance(argnums, tuple) and len(xs) != len(argnums):
         raise ArgumentError(
-            f"{call}: argnums={argnums!r} asks for a tuple of {len(argnums)} arguments, got {describe_tree(x)}"
+            f"{call}: argnums={argnums!r} asks for a tuple of {len(argnums)} arguments, got "
+            f"{describe_tree(x)}"
         )
     nums = positions(call, argnums, len(xs) + len(args))
     if len(set(nums)) != len(nums):

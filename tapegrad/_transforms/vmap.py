@@ -197,8 +197,7 @@ def sample_count(call: str, args: AnyTuple, axes: AnyList) -> int:
                 have = f"shape {to}" if to is not None else f"{type(x).__name__}, which has no axes"
                 raise ShapeError(
                     f"{call}: argument {n}: axis {axis} is out of range for {have}; in_axes says where the "
-                    f"samples lie, None for an "
-                    "argument that is the same for all"
+                    "samples lie, None for an argument that is the same for all"
                 )
             sizes.setdefault(to[axis], (n, axis))
     if not sizes:
@@ -332,8 +331,7 @@ def batched(
         if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
             raise BatchError(
                 f"{call}: memory that the function handed out by its address (x.ctypes) was written there, "
-                f"for all samples at once: write "
-                "the array by its name, or loop over the samples"
+                "for all samples at once: write the array by its name, or loop over the samples"
             )
         tree, stacks = found[0], iter([value_out(v) for v in found[1]])
         shadow.finish()

@@ -268,8 +268,7 @@ class Implicit(PickledByCall):
         if is_tracked(v):
             raise ArgumentError(
                 f"{self.__name__}: what the solver gave is tracked: it captured a tracked value by a way "
-                f"that is not followed; pass it as "
-                "a parameter"
+                "that is not followed; pass it as a parameter"
             )
         v, want = value_out(v), dtype(like)
         b = values_of(v)
@@ -287,8 +286,7 @@ class Implicit(PickledByCall):
         if shapes(found) != shapes(x):
             raise ShapeError(
                 f"{self.__name__}: {user_name(F)}{where_of(F)} returned floats of {shapes(found)} for x of "
-                f"{shapes(x)}; there must be one "
-                "equation for each unknown, in the shapes of x"
+                f"{shapes(x)}; there must be one equation for each unknown, in the shapes of x"
             )
         return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
 
@@ -307,9 +305,8 @@ class Implicit(PickledByCall):
             what = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient of F"}[self.kind]
             raise ConvergenceError(
                 f"{self.__name__}: {user_name(self.solver)}{where_of(self.solver)} did not solve it: {what} "
-                f"is {size:.3g} there, and "
-                f"{self.limit(r):.3g} is allowed. The derivative is that of a solution: let the solver go "
-                f"on, or allow more with tol="
+                f"is {size:.3g} there, and {self.limit(r):.3g} is allowed. The derivative is that of a "
+                "solution: let the solver go on, or allow more with tol="
             )
 
 

@@ -51,9 +51,8 @@ class LinearSystem:
         if not self.of.size(self.r) <= 2 * self.of.limit(self.r):
             raise GuardError(
                 f"{self.call}: {user_name(self.of.F)}{where_of(self.of.F)} is not zero any more at the "
-                f"solution: it reads something that "
-                "has "
-                "changed since (an attribute, a list, a file); pass it as a parameter"
+                "solution: it reads something that has changed since (an attribute, a list, a file); pass "
+                "it as a parameter"
             )
         self.xp = xp_of(layout_of(x[0]))
         self.size = self.vector(x).shape[-1]
@@ -143,11 +142,9 @@ class LinearSystem:
         if not bool(solved.all()):
             far = float((left / goal)[~solved].max())
             raise ConvergenceError(
-                f"{self.call}: the linear system with its Jacobian was not solved: the residual is "
-                f"{far:.3g} of the right side. Is "
-                "the Jacobian singular at the solution? Else give solve=, a function solve(A, b) with a "
-                "preconditioner or more iterations, "
-                "or solve='dense'"
+                f"{self.call}: the linear system with its Jacobian was not solved: the residual is {far:.3g} "
+                "of the right side. Is the Jacobian singular at the solution? Else give solve=, a function "
+                "solve(A, b) with a preconditioner or more iterations, or solve='dense'"
             )
         return y
 

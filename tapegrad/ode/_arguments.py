@@ -128,8 +128,7 @@ def is_single(y0: Any) -> bool:
     ):
         raise ShapeError(
             f"ode: y0 has shape {', '.join(map(str, shapes))}; it is (n,), or (n, B) for B trajectories. In "
-            f"a tree "
-            "each array is like that, and a number is shared"
+            "a tree each array is like that, and a number is shared"
         )
     return depth < 2
 

@@ -48,8 +48,7 @@ def no_rule(f: Any) -> NoRuleError:
     if why is not None:
         return NoRuleError(
             f"{public_name(f)} has no derivative rule in tapegrad: {why}; or give it one with "
-            f"tapegrad.rule(f, vjp=...), or cut the "
-            "derivative with tapegrad.value(x)"
+            "tapegrad.rule(f, vjp=...), or cut the derivative with tapegrad.value(x)"
         )
     return NoRuleError(
         f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one "

@@ -297,8 +297,7 @@ def _method(name: str, f: Any) -> Callable:
 
 METHODS = (
     "all any argmax argmin argpartition argsort choose clip cumprod cumsum diagonal dot max mean min "
-    "nonzero prod "
-    "ptp put ravel repeat round searchsorted squeeze std swapaxes take trace var"
+    "nonzero prod ptp put ravel repeat round searchsorted squeeze std swapaxes take trace var"
 )
 for _name in METHODS.split():
     setattr(V, _name, _method(_name, getattr(np, _name)))
@@ -368,10 +367,9 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
 
 
 V.__float__ = _dropping(
-    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' % "
-    "x (write f\"{x}\") or "
-    "storing it in a plain array "
-    "(numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
+    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' "
+    "% x (write f\"{x}\") or storing it in a plain array (numpy.zeros(n, like=x) makes one that keeps "
+    "derivatives),", float, of="",
 )  # fmt: skip
 V.__complex__ = _dropping("complex(x)", complex)
 
@@ -419,10 +417,9 @@ def array_method(x, dtype=None, copy=None):
         if calls_method(frame.f_code, frame.f_lasti, "__array__"):  # not NumPy's own call
             return call(np.array, (x,), {"dtype": dtype, "copy": copy})
         raise DroppedDerivativeError(
-            "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked value "
-            "in silence; "
-            "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write "
-            "tapegrad.value(x)" + asked_by()
+            "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked "
+            "value in silence; use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), "
+            "or write tapegrad.value(x)" + asked_by()
         )
     a = values_of(x)
     if xp_of(a) is not np:
@@ -457,8 +454,7 @@ def _stored(convert: Callable, what: str) -> Callable:
         if dtype_of(x).kind in "fc" and is_store(frame.f_code, frame.f_lasti) and is_tracked(x):
             raise DroppedDerivativeError(
                 f"storing a tracked value in an array of {what} would drop its derivative in silence; make "
-                f"the array "
-                "of floats, numpy.zeros(n), or store tapegrad.value(x)"
+                "the array of floats, numpy.zeros(n), or store tapegrad.value(x)"
             )
         return convert(x)
 
@@ -514,8 +510,7 @@ def _without_rule(name: str) -> Callable:
         if is_tracked(x) or any_tracked(args):
             raise NoRuleError(
                 f"x.{name}() of a tracked value is not supported by tapegrad; compose it of other "
-                f"operations, or cut the "
-                f"derivative with tapegrad.value(x).{name}(){asked_by()}"
+                f"operations, or cut the derivative with tapegrad.value(x).{name}(){asked_by()}"
             )
         return getattr(lend(x), name)(*lend(args), **lend(kwargs))
 

@@ -164,8 +164,7 @@ def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
         if has_floats(y) and f not in STEPS and any_tracked((args, kwargs)):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative "
-                f"rule for them; compose it "
-                "of other operations, or cut the derivative with tapegrad.value(x)"
+                "rule for them; compose it of other operations, or cut the derivative with tapegrad.value(x)"
             )
         return y
 

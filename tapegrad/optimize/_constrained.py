@@ -46,8 +46,7 @@ def limits_of_constraint(given: Any) -> tuple:
         return given["fun"], *bounds_of_dict("constrained_minimum", given)
     raise ArgumentError(
         f"constrained_minimum: a constraint is a {type(given).__name__}; wanted is a NonlinearConstraint, a "
-        f"LinearConstraint or a dict "
-        "with type and fun; its function takes the parameters after x"
+        "LinearConstraint or a dict with type and fun; its function takes the parameters after x"
     )
 
 

@@ -260,9 +260,8 @@ def start_columns(X0: Any, call: str = "minimize_many", single: str = "minimize"
         (rows,) = parts
         if rows.ndim != 2:
             raise ShapeError(
-                f"{call}: X0 has shape {tuple(rows.shape)}; wanted is (p, B), a row for each parameter and "
-                f"a column for each "
-                f"problem. For a single problem use tapegrad.optimize.{single}"
+                f"{call}: X0 has shape {tuple(rows.shape)}; wanted is (p, B), a row for each parameter and a "
+                f"column for each problem. For a single problem use tapegrad.optimize.{single}"
             )
         return rows.copy(), lambda rows: rows
     batch, xp = batch_of(f"{call}: X0", parts), next((xp_of(x) for x in parts if xp_of(x) is not np), np)
@@ -281,8 +280,7 @@ def check_problems(what: str, given: list, batch: int) -> None:
         if a.ndim and a.shape[-1] != batch:
             raise ShapeError(
                 f"{what}[{k}] has shape {tuple(a.shape)}; its last axis is the problem, and X0 has {batch}. "
-                f"What all "
-                f"problems share is captured: leave it out of {what.split()[-1]}"
+                f"What all problems share is captured: leave it out of {what.split()[-1]}"
             )
 
 

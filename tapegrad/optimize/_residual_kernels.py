@@ -107,10 +107,9 @@ class CompiledResiduals:
             r = one(theta, datum)
             if r.size > MOST_UNROLLED:
                 raise ArgumentError(
-                    f"{call}: {kernel_name(residuals)} returned {r.size} residuals that are not one "
-                    f"function of one datum each; above "
-                    f"{MOST_UNROLLED} this takes too long to compile. Pass data as arguments, or use "
-                    f"vectorized=True"
+                    f"{call}: {kernel_name(residuals)} returned {r.size} residuals that are not one function "
+                    f"of one datum each; above {MOST_UNROLLED} this takes too long to compile. Pass data as "
+                    "arguments, or use vectorized=True"
                 )
             J = jacobian(one, mode="forward")(theta, datum)
             cost, slope, curvature = weights(phi, r, np.ones(r.shape))
@@ -213,8 +212,7 @@ class VectorizedPart:
         if r.ndim != 2 or r.shape[1] != X.shape[1]:
             raise ShapeError(
                 f"{whole.call}: with vectorized=True the function returned shape {tuple(r.shape)} for "
-                f"{X.shape[1]} problems; "
-                f"wanted is (m, {X.shape[1]})"
+                f"{X.shape[1]} problems; wanted is (m, {X.shape[1]})"
             )
         self.counts = len(r)
         J = xp.stack([d for _, d in pushed], axis=1)

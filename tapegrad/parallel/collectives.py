@@ -203,8 +203,7 @@ def mark(trace: Any, ranks: Ranks) -> None:
     elif not contains(other, ranks):
         raise ArgumentError(
             "a function that is differentiated combines values over two communicators of which neither "
-            "holds the other; "
-            "combine its result over one that holds both"
+            "holds the other; combine its result over one that holds both"
         )
 
 

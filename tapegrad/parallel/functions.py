@@ -454,9 +454,8 @@ def combined(
         if ranks.tracked > met:
             raise ArgumentError(
                 f"parallel.{call}: the function calls a collective on what is differentiated. It gives the "
-                f"share of one rank, which "
-                f"parallel.{call} adds up; or use tapegrad.{call}, which gives the whole derivative of a "
-                f"function with collectives"
+                f"share of one rank, which parallel.{call} adds up; or use tapegrad.{call}, which gives the "
+                "whole derivative of a function with collectives"
             )
     return restore(
         called(sum_over_ranks, flat, comm, exact=False)

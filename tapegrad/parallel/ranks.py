@@ -42,8 +42,7 @@ def require_mpi() -> None:
     if MPI is None:
         raise ImportError(
             "tapegrad.parallel needs mpi4py and an MPI library: pip install 'tapegrad[mpi]', then start the "
-            "program on "
-            "several ranks with: mpiexec -n 4 python program.py"
+            "program on several ranks with: mpiexec -n 4 python program.py"
         )
 
 
@@ -138,9 +137,8 @@ class Ranks:
         for k in np.flatnonzero(high + low > SAME * size):
             raise RankError(
                 f"{callers_line()}: a function that combines values over {self.size} ranks has arguments or "
-                f"a value (number {k}) "
-                "that differ between ranks; pass the same arguments on all ranks, and return what "
-                "tapegrad.parallel.psum gives"
+                f"a value (number {k}) that differ between ranks; pass the same arguments on all ranks, and "
+                "return what tapegrad.parallel.psum gives"
             )
         return bool(found[0])
 
@@ -160,8 +158,7 @@ def difference(tags: AnyList) -> str:
     if len(head) == 1:
         return (
             f"{head.pop()}: the argument depends on what is differentiated on some ranks only; let a rank "
-            f"without data "
-            "give an empty sum of the same arguments, such as 0.0 * x.sum(). " + listed(tags)
+            "without data give an empty sum of the same arguments, such as 0.0 * x.sum(). " + listed(tags)
         )
     return "the ranks do not do the same: " + listed(tags)
 

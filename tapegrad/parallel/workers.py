@@ -211,8 +211,7 @@ def executor_of(client: Any) -> tuple[Any, int]:
         return client.get_executor(pure=False), max(1, sum([w["nthreads"] for w in workers]))
     raise ArgumentError(
         f"client is a {type(client).__name__}; pass a dask.distributed.Client or a "
-        f"concurrent.futures.Executor, such as "
-        "ProcessPoolExecutor()"
+        "concurrent.futures.Executor, such as ProcessPoolExecutor()"
     )
 
 

@@ -398,8 +398,7 @@ def broken(name: str, failure: Exception, then: str) -> None:
     """A fault of ours that costs time only is shown, once."""
     shown = ReplayWarning(
         f"{name}: a replay failed where a plain call does not, by a fault of tapegrad: "
-        f"{type(failure).__name__}: {failure}; {then}. "
-        "Results are right; please report it"
+        f"{type(failure).__name__}: {failure}; {then}. Results are right; please report it"
     )
     shown.__cause__ = failure
     warnings.warn(shown, stacklevel=2)
@@ -588,9 +587,8 @@ class CachedProgram:
         looped = f"; under vmap one sample after the other: {', '.join(looped)}" if looped else ""
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
-            f"{sizes}; {anew}, {guards} values and conditions guarded; "
-            f"{self.surroundings.compared()} bytes of other arrays compared at each "
-            f"call{looped}{self.fused()}"
+            f"{sizes}; {anew}, {guards} values and conditions guarded; {self.surroundings.compared()} bytes "
+            f"of other arrays compared at each call{looped}{self.fused()}"
         )
 
     def fused(self) -> str:

@@ -260,8 +260,7 @@ def factored(analysis: Analysis, values: np.ndarray) -> Factor:
         k = int(np.argmax(difference))
         raise ArgumentError(
             f"sparse.cholesky: the matrix is not symmetric: entries ({analysis.rows[k]}, "
-            f"{analysis.indices[k]}) and its mirror image "
-            f"are {values[k]} and {values[analysis.mirror[k]]}"
+            f"{analysis.indices[k]}) and its mirror image are {values[k]} and {values[analysis.mirror[k]]}"
         )
     found = Factor(analysis, whole)
     analysis.kept = [(values.copy(), found), *analysis.kept[: KEPT_FACTORS - 1]]

@@ -105,8 +105,7 @@ class FoundPattern:
             ):
                 raise GuardError(
                     "a branch or an index differs from that at the point of the pattern, which has "
-                    "scope='local' (scope='global' is for "
-                    "all branches of numpy.where)"
+                    "scope='local' (scope='global' is for all branches of numpy.where)"
                     if self.scope == "local"
                     else f"{found}"
                     if type(found) is Guard
@@ -407,8 +406,7 @@ class Plan(PickledByCall):
             what = "hessian" if self.second else "jacobian"
             warn_user(
                 f"{self.call}: {full} of the {m} rows depend on at least half of the {n} unknowns, so a "
-                f"sparse matrix takes "
-                f"{self.colors} products; tapegrad.{what} does it as well",
+                f"sparse matrix takes {self.colors} products; tapegrad.{what} does it as well",
                 DenseWarning,
             )
 
@@ -486,9 +484,7 @@ def checked_output(call: str, f: Callable, dtype: Any, holomorphic: bool, y: Any
     if not (is_array(y) or isinstance(y, (np.generic, float, complex))):
         raise ArgumentError(
             f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(y)}, {len(leaves(y))} leaves; a "
-            f"sparse matrix is that of one "
-            "array: "
-            "join them by numpy.concatenate"
+            "sparse matrix is that of one array: join them by numpy.concatenate"
         )
     if dtype.kind == "c" and not (
         holomorphic and np.asarray(y).dtype.kind == "c"

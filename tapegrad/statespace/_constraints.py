@@ -265,10 +265,8 @@ def partly_fixed(
     if free.any() and (f not in MAPS or f is _stationary):
         raise ArgumentError(
             f"fixed: {', '.join([x for x, moves in zip(labels, free, strict=True) if not moves])} belongs "
-            f"with "
-            f"{', '.join([x for x, moves in zip(labels, free, strict=True) if moves])} by {rule.name}: fix "
-            f"all of them, or give "
-            "the block unconstrained() in constraints"
+            f"with {', '.join([x for x, moves in zip(labels, free, strict=True) if moves])} by {rule.name}: "
+            "fix all of them, or give the block unconstrained() in constraints"
         )
     natural = partial(
         _completed_block, rule.natural, numpy.nan_to_num(known), numpy.eye(known.size)[:, free], shape

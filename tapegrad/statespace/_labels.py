@@ -147,9 +147,8 @@ class Labels:
             return following
         warn_user(
             f"the index of y ({type(self.index).__name__}) has no constant step, so that the dates of the "
-            f"forecasts are not known: "
-            f"they are numbered from {n}.  Give y an index with a freq (y.asfreq('MS')), or the forecasts "
-            f"their dates=",
+            f"forecasts are not known: they are numbered from {n}.  Give y an index with a freq "
+            "(y.asfreq('MS')), or the forecasts their dates=",
             UserWarning,
         )
         return load("pandas").RangeIndex(n, n + steps)

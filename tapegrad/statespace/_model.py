@@ -612,7 +612,7 @@ _LETTER = dict(zip(_FIELDS, "TZQHRcd", strict=True))
 def _with_gaps(y: Any) -> Any:
     """Return the user's data, with nan where a mask or pandas marks missing values."""
     if isinstance(y, numpy.ma.MaskedArray):
-        return y.astype(float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
+        return numpy.ma.filled(y.astype(float), numpy.nan) if y.dtype.kind in "biuf" else y.data
     if isinstance(y, (str, bytes, dict, set)):
         raise ArgumentError(
             f"y: a {type(y).__name__}; wanted numbers (n,) or (n, p), or a Series or DataFrame"

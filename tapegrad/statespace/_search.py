@@ -69,9 +69,8 @@ class Curvature(Spectrum):
             ]
             raise DataError(
                 f"fit: {count} observed values do not determine the parameters: the log-likelihood does not "
-                f"depend on "
-                f"{', '.join(names[:-1])} and {names[-1]} one by one, only on some combination of them; "
-                f"leave one out, or give it a value"
+                f"depend on {', '.join(names[:-1])} and {names[-1]} one by one, only on some combination of "
+                "them; leave one out, or give it a value"
             )
 
 
@@ -304,11 +303,9 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
     """Return the error of a search that ended without a maximum; it holds the last parameters."""
     error: Exception = ConvergenceError(
         f"fit: no maximum reached.  {message}  Stopped after {iterations} iterations and {search.taken} "
-        f"Newton steps at unconstrained "
-        f"parameters {search.u}, log-likelihood {-search.value:.10g}, where the largest entry of the "
-        f"gradient is {search.size:.3g} (wanted "
-        f"{search.wanted:.1g}).  Start elsewhere, give options={{'maxiter': ...}}, or another method; the "
-        f"error holds the last parameters "
+        f"Newton steps at unconstrained parameters {search.u}, log-likelihood {-search.value:.10g}, where "
+        f"the largest entry of the gradient is {search.size:.3g} (wanted {search.wanted:.1g}).  Start "
+        "elsewhere, give options={'maxiter': ...}, or another method; the error holds the last parameters "
         "as .params, and as .unconstrained"
     )
     try:

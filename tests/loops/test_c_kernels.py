@@ -316,54 +316,30 @@ def test_the_text_of_a_derivative():
 REFUSED = {
     "template <class T> __global__ void f(T* x) {}":
         "line 1: 'template' is not known in kernels",
-    "struct P { double x; };\n"
-    "__global__ void f(double* x) {}":
+    "struct P { double x; };\n__global__ void f(double* x) {}":
         "line 1: 'struct'",
-    "__global__ void f(double* x) {\n"
-    "  x[0] = __shfl_down_sync(0xffffffff, x[0], 1);\n"
-    "}":
+    "__global__ void f(double* x) {\n  x[0] = __shfl_down_sync(0xffffffff, x[0], 1);\n}":
         "f, line 2: the function __shfl_down_sync",
-    "__global__ void f(double* x) {\n"
-    "  double old = atomicAdd(x, 1.0);\n"
-    "}":
+    "__global__ void f(double* x) {\n  double old = atomicAdd(x, 1.0);\n}":
         "line 2: atomicAdd: its result depends on the order",
-    "__global__ void f(double* x) {\n"
-    "  atomicMax(x, 1.0);\n"
-    "}":
+    "__global__ void f(double* x) {\n  atomicMax(x, 1.0);\n}":
         "line 2: atomicMax",
-    "__global__ void f(double* x) {\n"
-    "  float* y = (float*)x;\n"
-    "}":
+    "__global__ void f(double* x) {\n  float* y = (float*)x;\n}":
         "line 2: a cast of a pointer to another type",
-    "__global__ void f(double* x) {\n"
-    "  if (threadIdx.x > 3) __syncthreads();\n"
-    " x[threadIdx.x] = 1;}":
+    "__global__ void f(double* x) {\n  if (threadIdx.x > 3) __syncthreads();\n x[threadIdx.x] = 1;}":
         "barrier in a loop or branch that differs",
-    "__global__ void f(double* x) {\n"
-    "  x[0] = y;\n"
-    "}":
+    "__global__ void f(double* x) {\n  x[0] = y;\n}":
         "line 2: y is not defined",
     "__device__ double g(double x) { return x > 1 ? g(x - 1) : x; }\n"
     "__global__ void f(double* x) { x[0] = g(x[0]); }":
         "g calls itself",
-    "#if N > 3\n"
-    "#endif\n"
-    "__global__ void f(double* x) {}":
+    "#if N > 3\n#endif\n__global__ void f(double* x) {}":
         "line 1: the directive #if",
-    "__global__ void f(double* x) {\n"
-    "  double a;\n"
-    "  x[0] = a;\n"
-    "}":
+    "__global__ void f(double* x) {\n  double a;\n  x[0] = a;\n}":
         "line 3: .* is not defined here",
-    "__global__ void f(double* x) {\n"
-    "  switch (1) {}\n"
-    "}":
+    "__global__ void f(double* x) {\n  switch (1) {}\n}":
         "line 2: 'switch' is not known",
-    "__global__ void f(double* x, double* y) {\n"
-    "  double* p = x;\n"
-    "  if (threadIdx.x) p = y;\n"
-    "  *p = 1.0;\n"
-    "}":
+    "__global__ void f(double* x, double* y) {\n  double* p = x;\n  if (threadIdx.x) p = y;\n  *p = 1.0;\n}":
         "line 4: .* different kinds",
 }  # fmt: skip
 

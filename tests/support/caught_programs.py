@@ -41,14 +41,12 @@ KINDS = {
     "recorded": (
         "Told",
         "with warnings.catch_warnings(record=True) as found:\n    warnings.simplefilter('always')\n    y = "
-        "np.sqrt(x) * x\n"
-        "if found:\n    raise Told(len(found))",
+        "np.sqrt(x) * x\nif found:\n    raise Told(len(found))",
     ),
     "called": (
         "Told",
         "found = []\nwith np.errstate(all='call', call=lambda kind, flag: found.append(kind)):\n    y = "
-        "np.log(x)\n"
-        "if found:\n    raise Told(len(found))",
+        "np.log(x)\nif found:\n    raise Told(len(found))",
     ),
     "ignored": (
         "ZeroDivisionError",
@@ -99,8 +97,7 @@ HANDLERS = {
     "return x * x\ny = inner(x)",
     "retries": (
         "given, y = x, None\nfor k in range(3):\n    try:\n        BODY\n        break\n    except "
-        "CAUGHT:\n        x = x + 1.0\n"
-        "if y is None:\n    OTHER\nx = given"
+        "CAUGHT:\n        x = x + 1.0\nif y is None:\n    OTHER\nx = given"
     ),
     "beyond": "def inner(x):\n    BODY\n    return (y * y).sum()\ntry:\n    y = tg.grad(inner)(x)\nexcept "
     "CAUGHT:\n    OTHER",

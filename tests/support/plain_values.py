@@ -104,15 +104,13 @@ WEIGHTS = (0.0, -1.0, np.nan, 1.0, 40.0)
 # By series, searches and integrals that take too long at such places.
 SLOW = set(
     "ncx2 rice recipinvgauss vonmises_line studentized_range gausshyper kstwo ksone kstwobign ncf nct "
-    "genhyperbolic geninvgauss landau "
-    "irwinhall genexpon norminvgauss dpareto_lognorm tukeylambda".split()
+    "genhyperbolic geninvgauss landau irwinhall genexpon norminvgauss dpareto_lognorm tukeylambda".split()
 )
 # Where SciPy loses digits, or is nan within the support: the formulas are right there.
 NO_REFERENCE = set(
-    "f pearson3 jf_skew_t rdist crystalball kappa4 mielke burr burr12 dgamma dweibull powerlognorm skewnorm "
-    "laplace_asymmetric kappa3 "
-    "arcsine bradford betaprime anglit truncnorm truncweibull_min skewcauchy triang dlaplace yulesimon "
-    "planck boltzmann".split()
+    "f pearson3 jf_skew_t rdist crystalball kappa4 mielke burr burr12 dgamma dweibull powerlognorm "
+    "skewnorm laplace_asymmetric kappa3 arcsine bradford betaprime anglit truncnorm truncweibull_min "
+    "skewcauchy triang dlaplace yulesimon planck boltzmann".split()
 )
 LAWS = [n for n in {**OF_KERNELS, **CONTINUOUS} if n not in SLOW]
 

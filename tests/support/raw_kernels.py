@@ -59,8 +59,7 @@ GAUSSIAN = (
     + kernel(
         "gaussian_vjp_vjp",
         "const real* theta, const real* x, const real* value_bar, const real* theta_bar_bar, real* "
-        "theta_bar, real* value_bar_bar, "
-        "long long B, long long N",
+        "theta_bar, real* value_bar_bar, long long B, long long N",
         f"""{LOOP} {{
     real slope = 0;
     for (int k = 0; k < 2; ++k) {{

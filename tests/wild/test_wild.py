@@ -69,10 +69,9 @@ def write_table():
     wrong = sum(v.outcome == "wrong" for _, v in every)
     lines = [
         f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, "
-        f"{len(every) - len(right) - wrong} "
-        f"refused, {compiled} of these by compiled code. With a star: {sum(unseen)} of {len(unseen)} right. "
-        f"Value and gradient take "
-        f"{costs[len(costs) // 2]:.0f} times the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
+        f"{len(every) - len(right) - wrong} refused, {compiled} of these by compiled code. With a star: "
+        f"{sum(unseen)} of {len(unseen)} right. Value and gradient take {costs[len(costs) // 2]:.0f} times "
+        f"the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
         "",
         "| package | calls | right | cost | refused |",
         "|---|---|---|---|---|",

@@ -212,8 +212,7 @@ def solve_with_adjoint(
     if holds_tracked(t_span, t_eval, options) or dense or events is not None or vectorized:
         raise ArgumentError(
             "scipy.integrate.solve_ivp: continuous_adjoint has no derivative by the times, and no "
-            "dense_output=, events=, vectorized=; "
-            "give the method by its own name"
+            "dense_output=, events=, vectorized=; give the method by its own name"
         )
     base, options = method.continuous_adjoint, bare(options)
     on = lambda t, y: plain_np.asarray(bare(as_float_array(fun(t, y, *args))))

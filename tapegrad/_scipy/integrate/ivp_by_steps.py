@@ -198,12 +198,10 @@ STAGE_ERROR = 100.0  # tolerances by which the stages of an implicit method may 
 
 def other_values() -> GuardError:
     return GuardError(
-        f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it "
-        f"goes by something that "
-        "changes from call to call (a count, a flag, its last result, a random generator), or returns an "
-        "array that it writes again; "
-        "make it a function of t and y that returns a new array, and end the interval by a terminal event "
-        "where a switch is thrown"
+        f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes "
+        "by something that changes from call to call (a count, a flag, its last result, a random "
+        "generator), or returns an array that it writes again; make it a function of t and y that returns a "
+        "new array, and end the interval by a terminal event where a switch is thrown"
     )
 
 

@@ -76,8 +76,7 @@ class ode(Carrier, metaclass=CarrierType):
             if step or relax or not self.successful():
                 raise ArgumentError(
                     f"{callers_line()}: scipy.integrate.{type(self).__name__}.integrate has a derivative "
-                    f"where it reaches t, "
-                    "without step= and relax=; use solve_ivp"
+                    "where it reaches t, without step= and relax=; use solve_ivp"
                 )
             on = ComposedFunction(lambda f: lambda t, y: f(t, y, *self.f_params), self.f)
             with once_more(on) as (on,):

@@ -61,6 +61,7 @@ def element_or_zero(values: Any, at: Any) -> Any:
 
 class SparseMatrix(Carrier):
     _theirs: Any
+    _zeros: Any = None  # the values when eliminate_zeros() was called
     __array_priority__ = 2000
     __array_ufunc__ = None
 
@@ -75,6 +76,7 @@ class SparseMatrix(Carrier):
         else:
             made_of = self._read(name, arg, plain_argument(shape))
         self._values, self._places, self._seen = made_of._values, type(self)._theirs(made_of._places), None
+        self._zeros = made_of._zeros
 
     @classmethod
     def _read(cls, name: str, arg: Any, to: Any) -> "SparseMatrix":
@@ -109,8 +111,22 @@ class SparseMatrix(Carrier):
     def _data(self) -> Any:
         return element_or_zero(self._values, self._places.data)
 
+    def eliminate_zeros(self):
+        """Zeros stay: they have derivatives. What tells of them, and would differ from SciPy's, raises then."""
+        self._zeros = self._values
+
+    def _check_zeros(self) -> None:
+        """Raise where SciPy has fewer elements than `eliminate_zeros` has left here."""
+        if self._zeros is not None and bool(np.any(self._zeros == 0)):
+            raise refusal_text(
+                "scipy.sparse: the elements of a matrix (data, indices, nnz) after eliminate_zeros()",
+                "where some of them are zero, which keep their places for their derivatives,",
+                "A @ x or A.toarray(), or leave out eliminate_zeros()",
+            )
+
     @property
     def data(self):
+        self._check_zeros()
         if self._places.data.size == shape(self._values)[0] and is_counted(self._places.data):
             return (
                 np.reshape(self._values, self._places.data.shape)
@@ -128,12 +144,12 @@ class SparseMatrix(Carrier):
         self._values = np.reshape(as_float_array(new), -1)
         self._places = self._places.copy()
         self._places.data = plain_np.arange(1.0, 1 + self._places.data.size).reshape(self._places.data.shape)
-        self._seen = None
+        self._seen = self._zeros = None
 
     shape = property(lambda self: self._places.shape)
     ndim = property(lambda self: self._places.ndim)
-    nnz = property(lambda self: self._places.nnz)
-    size = property(lambda self: self._places.size)
+    nnz = property(lambda self: self._told().nnz)
+    size = property(lambda self: self._told().size)
     dtype = property(lambda self: dtype(self._values))
     T = property(lambda self: self.transpose())
 
@@ -150,6 +166,10 @@ class SparseMatrix(Carrier):
 
     def __iter__(self):
         return iter([self[k] for k in range(self.shape[0])])
+
+    def _told(self) -> Any:
+        self._check_zeros()
+        return self._places
 
     def _tracked(self) -> bool:
         return holds_tracked(self._values)
@@ -181,7 +201,9 @@ class SparseMatrix(Carrier):
             raise AttributeError(name)
         if name in MOVES:
             return lambda *args, **kwargs: of_places(
-                self._values, getattr(self._places, name)(*plain_argument(args), **plain_argument(kwargs))
+                self._values,
+                getattr(self._places, name)(*plain_argument(args), **plain_argument(kwargs)),
+                self._zeros,
             )
         if name in ELEMENTWISE:
             return lambda: self._with(getattr(np, name))
@@ -194,7 +216,7 @@ class SparseMatrix(Carrier):
         if name in TIDYING:
             return lambda *args, **kwargs: None
         if name in STRUCTURE or not callable(getattr(self._places, name)):
-            return getattr(self._places, name)
+            return getattr(self._told(), name)
         if self._tracked():
             raise refusal_text(
                 f"scipy.sparse.{type(self)._theirs.__name__}.{name}",
@@ -231,7 +253,7 @@ class SparseMatrix(Carrier):
     def __getitem__(self, at):
         found = self._places[plain_argument(at)]
         if sps.issparse(found):
-            return of_places(self._values, found)
+            return of_places(self._values, found, self._zeros)
         return element_or_zero(self._values, found)
 
     def __setitem__(self, at, value):
@@ -256,6 +278,7 @@ class SparseMatrix(Carrier):
         change(real)
         new = from_scipy(real)
         self._values, self._places, self._seen = new._values, new._places, None
+        self._zeros = None
 
     def sum(self, axis=None, dtype=None, out=None):
         pattern, values = self._elements()
@@ -427,7 +450,7 @@ ELEMENTWISE = frozenset((  # f(0) = 0
 ))  # fmt: skip
 CHANGES = frozenset(("setdiag", "resize", "set_shape"))
 # the matrix is the same one after it
-TIDYING = frozenset(("sum_duplicates", "sort_indices", "eliminate_zeros", "prune", "check_format"))
+TIDYING = frozenset(("sum_duplicates", "sort_indices", "prune", "check_format"))
 STRUCTURE = frozenset(
     ("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices")
 )
@@ -451,10 +474,10 @@ def face_for(real: Any) -> Any:
     return FACES[type(real)]
 
 
-def of_places(values: Any, places: Any) -> SparseMatrix:
-    """Of a vector of values and SciPy's matrix of places."""
+def of_places(values: Any, places: Any, zeros: Any = None) -> SparseMatrix:
+    """Of a vector of values and SciPy's matrix of places. `zeros`: the values at `eliminate_zeros`."""
     new = object.__new__(face_for(places))
-    new._values, new._places, new._seen = values, places, None
+    new._values, new._places, new._seen, new._zeros = values, places, None, zeros
     return new
 
 

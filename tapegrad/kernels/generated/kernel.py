@@ -501,10 +501,8 @@ class GeneratedKernel(PickledByCall):
         if missing and self.missing is None:
             raise KernelError(
                 f"{self.__name__}: the data hold nan. Say what a step does without a datum: "
-                f"missing=function(carry, theta) that "
-                "gives the carry after it, missing='skip' to leave the step out, or missing='step' if the "
-                "step itself looks "
-                "for nan, by np.where(np.isnan(y), ...)"
+                "missing=function(carry, theta) that gives the carry after it, missing='skip' to leave the "
+                "step out, or missing='step' if the step itself looks for nan, by np.where(np.isnan(y), ...)"
             )
         theta, data = arrays[:2]
         signature = theta.shape[0], 0 if data.ndim == 1 or numbers else data.shape[0], missing

@@ -194,8 +194,7 @@ class CeleriteKernel(HandwrittenRecursion):
             if not bool((rows[0] >= 0).all()) or bool((rows[2] < 0).any()):
                 raise ArgumentError(
                     f"{self.__name__}: the data hold a time step that is negative or nan, or a negative "
-                    f"variance; "
-                    "make them by tapegrad.kernels.celerite.light_curve(t, y, variance)"
+                    "variance; make them by tapegrad.kernels.celerite.light_curve(t, y, variance)"
                 )
             if xp is not np:
                 self._looked = weakref.ref(rows), rows.data.ptr

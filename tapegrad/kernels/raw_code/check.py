@@ -283,8 +283,7 @@ class KernelCheck:
                 if not abs(wanted - got) <= bound:
                     self.fail(
                         f"the vjp is wrong by {name} from {a.name}: <{a.name}_bar, J v> is {wanted:.10g} by "
-                        f"differences, "
-                        f"<{name}_bar, v> is {got:.10g}"
+                        f"differences, <{name}_bar, v> is {got:.10g}"
                     )
             self.forward(only, x, v, slope, noise, bars, seeds, name, tolerance)
 

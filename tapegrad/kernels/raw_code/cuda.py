@@ -24,8 +24,7 @@ def launch(kernel: Any, values: list, plan: CallPlan) -> list:
     if threads > most:
         raise KernelError(
             f"{kernel.__name__}: a block of {threads} threads was asked for, its {function.registers} "
-            f"registers "
-            f"allow {most}; pass a smaller block="
+            f"registers allow {most}; pass a smaller block="
         )
     shared = kernel.threads.shared_bytes(plan.known, block, plan.real)
     most_blocks = resident_of_kernel(kernel, plan, function, threads, shared)

@@ -224,9 +224,8 @@ class RawKernel(PickledByCall):
                 at = ", ".join([str(int(i)) for i in np.argwhere(left)[0]]) if out.ndim else "()"
                 raise KernelError(
                     f"{self.__name__}: the kernel did not write {int(left.sum())} of {out.size} numbers of "
-                    f"its output {a.name}, the first "
-                    f"at [{at}], or added to them without setting them first; an output is not zero at the "
-                    f"start"
+                    f"its output {a.name}, the first at [{at}], or added to them without setting them first; "
+                    "an output is not zero at the start"
                 )
 
     def on_host(self, real: np.dtype) -> HostCode:
@@ -334,8 +333,7 @@ class RawKernel(PickledByCall):
         if rule is None:
             raise NoRuleError(
                 f"the raw kernel {self.__name__} was to be differentiated and has no rule: pass {which}= to "
-                f"tapegrad.kernels.raw "
-                "(another raw kernel, or a function)"
+                "tapegrad.kernels.raw (another raw kernel, or a function)"
             )
 
     def _refuse(self, tracked: Any) -> None:

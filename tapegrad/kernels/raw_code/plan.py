@@ -50,8 +50,7 @@ class CallPlan:
         if v.dtype != want:
             raise ArgumentError(
                 f"{self.k.__name__}: argument {a.name} has dtype {v.dtype}; declared is {a.text!r}, wanted "
-                f"{want}: "
-                f"{a.name}.astype(numpy.{want})"
+                f"{want}: {a.name}.astype(numpy.{want})"
             )
         flags = v.flags
         if flags.c_contiguous and (self.xp is not np or flags.aligned):

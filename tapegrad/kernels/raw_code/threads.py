@@ -51,8 +51,7 @@ class Threads:
         if not over.names <= told:
             raise KernelError(
                 f"{self.kernel}: {word}={over.text!r} is to say how many threads start, and no `in` or "
-                f"`const` argument tells that "
-                "dimension; pass samples=, threads= or grid="
+                "`const` argument tells that dimension; pass samples=, threads= or grid="
             )
 
     def of(self, block: Any) -> tuple:

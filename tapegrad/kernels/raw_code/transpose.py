@@ -84,9 +84,8 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
         if truth_of(gap.max() > 256 * np.finfo(dtype).eps * scale):
             raise KernelError(
                 f"{k.__name__}: samples={k.threads.samples.text!r} says that each sample has its own thread "
-                f"and its own derivatives, but "
-                "a seed for one sample reached the derivatives of another. "
-                "Say threads= in place of samples=, and pass a rule for both modes"
+                "and its own derivatives, but a seed for one sample reached the derivatives of another. Say "
+                "threads= in place of samples=, and pass a rule for both modes"
             )
     k.independent.add(key)
 
@@ -95,8 +94,7 @@ def few(k: Any, n: int, missing: str) -> None:
     if n > MOST_ELEMENT_LAUNCHES:
         raise NoRuleError(
             f"the raw kernel {k.__name__} has no {missing}, and its transpose would take {n} launches, one "
-            f"for each element; "
-            f"pass {missing}="
+            f"for each element; pass {missing}="
         )
 
 

@@ -78,8 +78,7 @@ class CapturedState:
         if any([state(x) != before for x, before in self.sources]):
             raise KernelError(
                 f"{kernel}: random numbers were drawn while the function was traced. That happens once, and "
-                f"they would be the same in "
-                "every launch: draw them outside and pass them as data"
+                "they would be the same in every launch: draw them outside and pass them as data"
             )
 
     def changed(self) -> bool:
@@ -107,15 +106,13 @@ class CapturedState:
             if unknown is not None and any([v._version for _, v in shadow.arrays]):
                 raise DroppedDerivativeError(
                     f"the kernel {kernel} reads {unknown}, and nothing tells whether that leads to an array "
-                    f"that the function under "
-                    "differentiation has written. What a kernel captures is constant: pass arrays as data "
-                    "or as parameters of the kernel"
+                    "that the function under differentiation has written. What a kernel captures is "
+                    "constant: pass arrays as data or as parameters of the kernel"
                 )
             for x in self.environment.walk.arrays:
                 if getattr(shadow.seen.get(id(x)), "_version", 0):
                     raise DroppedDerivativeError(
                         f"the kernel {kernel} captures an array of shape {x.shape} that the function under "
-                        f"differentiation has written. "
-                        "What a kernel captures is constant: pass the array as data or as parameters of the "
-                        "kernel"
+                        "differentiation has written. What a kernel captures is constant: pass the array as "
+                        "data or as parameters of the kernel"
                     )

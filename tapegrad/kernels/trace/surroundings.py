@@ -234,8 +234,7 @@ class RandomStandIn:
     def __getattr__(self, name: str) -> Any:
         raise KernelError(
             f"{name}: a kernel function is traced once, and random numbers drawn in it would be the same in "
-            f"every launch. Draw them "
-            "outside and pass them as data"
+            "every launch. Draw them outside and pass them as data"
         )
 
 

@@ -187,10 +187,9 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         if c is None:
             raise self.g.refused(
                 UnknownNumber(
-                    f"{what} on a value that is known only when the kernel runs. The function is traced "
-                    f"once for all samples: write "
-                    "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a "
-                    "loop, np.log for math.log"
+                    f"{what} on a value that is known only when the kernel runs. The function is traced once "
+                    "for all samples: write np.where(condition, a, b) for a choice, tapegrad.kernels.loop "
+                    "or while_loop for a loop, np.log for math.log"
                 )
             )
         return c.item()
@@ -246,8 +245,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             if LOGICAL[ufunc] is None:
                 raise TypeError(
                     f"{public_name(ufunc)}: NumPy has no difference of values that are true or false; write "
-                    f"np.logical_xor or "
-                    "np.logical_not"
+                    "np.logical_xor or np.logical_not"
                 )
             y = broadcast_instruction(self.g, LOGICAL[ufunc], *x)
         elif ufunc in BITWISE:

@@ -116,10 +116,9 @@ class Tracer:
             self.varying([i for x in leaves(first) if isinstance(x, Sym) for i in x.node_list])
             raise (KernelError if g.captured.is_steady() else UnstableTrace)(
                 f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a "
-                f"counter, an attribute, an "
-                "iterator, an array made outside of it). A kernel runs it once, for all samples and steps: "
-                "pass such state as an argument, "
-                "or as the carry of a recursion or loop"
+                "counter, an attribute, an iterator, an array made outside of it). A kernel runs it once, "
+                "for all samples and steps: pass such state as an argument, or as the carry of a recursion "
+                "or loop"
             )
         return found
 
@@ -224,10 +223,8 @@ class ParameterRows(Sym):
         if 0 < self.reads.count < p:
             raise ShapeError(
                 f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.reads.count} "
-                f"of them. theta is (p, B), a "
-                f"row for each parameter and a column for each sample: for (B, p) pass theta.T, and leave "
-                f"rows away that are not wanted, "
-                f"theta[:{self.reads.count}]"
+                "of them. theta is (p, B), a row for each parameter and a column for each sample: for (B, "
+                f"p) pass theta.T, and leave rows away that are not wanted, theta[:{self.reads.count}]"
             )
 
 

@@ -232,9 +232,8 @@ def scatter_add(r: Any, at: Any, y: Any) -> None:
         SEGMENT_ADD[xp] = xp.ElementwiseKernel(
             "raw int64 at, raw T y, int64 n",
             "raw T r",
-            "if (i == 0 || at[i - 1] != at[i]) {"
-            " T s = y[i]; for (long long j = i + 1; j < n && at[j] == at[i]; ++j) s += y[j]; r[at[i]] += s; "
-            "}",
+            "if (i == 0 || at[i - 1] != at[i]) { T s = y[i]; for (long long j = i + 1; j < n && at[j] == "
+            "at[i]; ++j) s += y[j]; r[at[i]] += s; }",
             "tapegrad_segment_add",
         )
     sums = xp.zeros(r.size, r.dtype)

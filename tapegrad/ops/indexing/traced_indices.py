@@ -105,10 +105,9 @@ def agreed(mask: Variable) -> Any:
     except BatchError as error:
         told = error
     raise BatchError(
-        f"{told.args[0].partition(': a value is asked for')[0]}: "
-        "x[mask] under tg.vmap, with a mask that differs between samples, would have a shape of its own for "
-        "each; write "
-        "numpy.where(mask, x, 0.0), or x[...] = numpy.where(mask, y, x)"
+        f"{told.args[0].partition(': a value is asked for')[0]}: x[mask] under tg.vmap, with a mask that "
+        "differs between samples, would have a shape of its own for each; write numpy.where(mask, x, 0.0), "
+        "or x[...] = numpy.where(mask, y, x)"
     )
 
 

@@ -39,8 +39,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     if type(x) is View and any([kind == "sliding" for kind, _ in x._path]):
         raise AliasError(
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each "
-            "other; write the array "
-            "of which it is a view"
+            "other; write the array of which it is a view"
         )
     if type(y) not in HANDLES:  # (`isinstance` would ask a Variable for its class)
         if isinstance(y, (list, tuple)):
@@ -124,8 +123,7 @@ def target(x: Any, name: str, y: Any) -> bool:
     if is_tracked(y):
         raise DroppedDerivativeError(
             f"numpy.{name}: the first argument is a plain array, which cannot hold a derivative; make it "
-            f"with "
-            "numpy.zeros(n, like=x), or capture it"
+            "with numpy.zeros(n, like=x), or capture it"
         )
     return False
 

@@ -284,8 +284,7 @@ def unknown(m, w):
 def warn_degenerate():
     warn_user(
         "a derivative of eigenvectors or singular vectors that does not exist, or that tapegrad cannot "
-        "find: eigenvalues are "
-        "equal, or the function depends on the sign or phase of a vector; it is nan",
+        "find: eigenvalues are equal, or the function depends on the sign or phase of a vector; it is nan",
         RuntimeWarning,
     )
 

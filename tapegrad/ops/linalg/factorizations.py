@@ -334,8 +334,7 @@ def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
         member, smallest = "a matrix", "it failed once"
     return NotPositiveDefiniteError(
         f"cholesky: {member} {x.shape[-2:]} is not positive definite: {smallest}; check the parameters that "
-        f"it is built from, "
-        "or add a small multiple of the identity"
+        "it is built from, or add a small multiple of the identity"
     )
 
 

@@ -19,8 +19,7 @@ def special_of2(x, y):
 def no_rule_in(name: str, parameter: str):
     raise NoRuleError(
         f"scipy.special.{name} has no derivative in {parameter}; pass tapegrad.value({parameter}), or give "
-        f"the function a rule "
-        "with tapegrad.rule"
+        "the function a rule with tapegrad.rule"
     )
 
 

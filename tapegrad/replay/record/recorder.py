@@ -97,10 +97,8 @@ def refuse_tracked(v: Variable) -> None:
     if is_tracked(v):
         raise ArgumentError(
             f"{callers_line()}: the function reads a value that an open transform watches, and what is "
-            f"recorded or sparse holds no "
-            "derivative with respect to it: pass it as an argument of the function, use tapegrad.jacobian "
-            "or hessian "
-            "there, or cut the derivative with tapegrad.value(x)"
+            "recorded or sparse holds no derivative with respect to it: pass it as an argument of the "
+            "function, use tapegrad.jacobian or hessian there, or cut the derivative with tapegrad.value(x)"
         )
 
 

@@ -223,17 +223,14 @@ class DiffuseStart:
         if self.dropped is None or self.dropped > step:
             raise DataError(
                 f"{call}: the data do not determine every diffuse element of the start, whose variance is "
-                f"infinite, of these states: "
-                f"{self.named(self.columns[:, self.rank :])}; give more data, or a start with a finite "
-                f"covariance"
+                f"infinite, of these states: {self.named(self.columns[:, self.rank :])}; give more data, or "
+                "a start with a finite covariance"
             )
         if first and self.rank < self.centre.size:
             raise DataError(
                 f"{call}: the transition leaves out {self.centre.size - self.rank} of {self.centre.size} "
-                f"diffuse elements of the start "
-                "before an observation tells what they are, so that the first states have an infinite "
-                "variance; give the start a finite "
-                "covariance there"
+                "diffuse elements of the start before an observation tells what they are, so that the first "
+                "states have an infinite variance; give the start a finite covariance there"
             )
 
     def require_conditioned(self, R: Any, whole: bool) -> None:

@@ -92,8 +92,7 @@ def likelihood_ratio_of(fit: Any, restricted: Any) -> HypothesisTest:
     if degrees < 1:
         raise ArgumentError(
             f"likelihood_ratio_test: the other fit has {len(restricted.names)} parameters and this one "
-            f"{len(fit.names)}; "
-            "call it on the fit with more parameters"
+            f"{len(fit.names)}; call it on the fit with more parameters"
         )
     statistic = 2 * (fit.loglik - restricted.loglik)
     if statistic < -1e-6 * max(1.0, abs(fit.loglik)):

@@ -1,0 +1,54 @@
+"""`eliminate_zeros` of a tracked sparse matrix: zeros keep their derivatives, and their number is not told."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import tapegrad as tg
+from tapegrad.errors import NoRuleError
+
+ROWS, COLS = np.array([0, 0, 1, 2]), np.array([0, 2, 1, 2])
+X = np.array([2.0, 0.0, 3.0, -1.0])
+
+
+def tidied(x, name="csr"):
+    A = scipy.sparse.coo_matrix((x, (ROWS, COLS)), shape=(3, 3)).tocsr()
+    A.eliminate_zeros()
+    return A.asformat(name)
+
+
+@pytest.mark.parametrize("name", ["csr", "csc", "coo"])
+def test_products_keep_the_derivative_of_a_zero(name):
+    v = np.array([1.0, 2.0, 3.0])
+    f = lambda x: np.sum(tidied(x, name) @ v)
+    np.testing.assert_allclose(tg.grad(f)(X), [1.0, 3.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda A: A.data,
+        lambda A: A.tocsc().data,
+        lambda A: A.T.data,
+        lambda A: A[:2].data,
+        lambda A: A.nnz,
+        lambda A: A.indices,
+        lambda A: A.getnnz(),
+        lambda A: A.copy().indptr,
+    ],
+)
+def test_number_of_elements_raises_where_scipy_has_fewer(read):
+    f = lambda x: np.sum(read(tidied(x)) * 1.0) + x[0]
+    with pytest.raises(NoRuleError, match="eliminate_zeros"):
+        tg.grad(f)(X)
+    assert np.isfinite(tg.grad(f)(X + 0.5)).all()
+    np.testing.assert_allclose(tg.value_and_grad(f)(X + 0.5)[0], f(X + 0.5))
+
+
+def test_new_data_are_told():
+    def f(x):
+        A = tidied(x)
+        A.data = np.arange(1.0, 5.0) * x[0]
+        return np.sum(A.data)
+
+    np.testing.assert_allclose(tg.grad(f)(X + 0.5), [10.0, 0.0, 0.0, 0.0])
