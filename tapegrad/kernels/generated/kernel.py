@@ -169,7 +169,7 @@ class GeneratedKernel(PickledByCall):
 
     @property
     def compile_seconds(self) -> float:
-        """The time that this process has spent on traces and compilation of the kernel and its derivatives."""
+        """The time that was spent here on traces and compilation, derivatives included."""
         return sum([family.seconds for family in self._families.values()])
 
     def __repr__(self) -> str:
