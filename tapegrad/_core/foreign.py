@@ -136,8 +136,8 @@ def argument(x: Any) -> Any:
         return x
     if kind is Const:
         return argument(x.value)
-    if issubclass(kind, (Subarray, PlainSubarray)):
-        return x._array
+    if issubclass(kind, (Subarray, PlainSubarray)):  # its class would be lost in silence
+        raise refuse_foreign(x, "numpy.asarray(x), of a masked array x.filled(...)")
     if issubclass(kind, np.ndarray):
         return base_array(x)
     if xp_of(x) is not np:

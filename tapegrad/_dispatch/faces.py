@@ -32,6 +32,8 @@ from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_f
 from . import subarrays
 from .numbers import NUMBER_TYPES
 
+SINGLE = ORDINARY - {list, tuple}  # no value of these types holds a subarray
+
 
 def variable_of(x: Any) -> Any:
     """The Variable that `x.__array__()` returns; x itself if there is none."""
@@ -71,7 +73,11 @@ class UfuncFace:
             return self(*given, **kwargs)
 
     def _method(self, name, args, kwargs):
-        if SUBARRAYS and holds_subarray((args, kwargs)):
+        if (
+            SUBARRAYS
+            and (kwargs or not SINGLE.issuperset(map(type, args)))
+            and holds_subarray((args, kwargs))
+        ):
             return getattr(self.f, name)(*args, **kwargs)
         if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return ufunc_call(self.key, name, args, kwargs)
@@ -111,7 +117,7 @@ class UnaryUfunc(UfuncFace):
 
 class BinaryUfunc(UfuncFace):
     def __call__(self, a, b, /, *args, **kwargs):
-        if not args and not kwargs:
+        if not args and not kwargs and not (SUBARRAYS and (is_subarray(a) or is_subarray(b))):
             c = type(a)
             d = type(b)
             if c is ArrayVariable or c is FLOAT or c in HANDLES or d in HANDLES:
@@ -142,7 +148,11 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
 
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
-        if SUBARRAYS and holds_subarray((args, kwargs)):
+        if (
+            SUBARRAYS
+            and (kwargs or not SINGLE.issuperset(map(type, args)))
+            and holds_subarray((args, kwargs))
+        ):
             return subarrays.call_with_subarrays(f, on_variables, args, kwargs)
         c = type(args[0]) if args else None
         if (

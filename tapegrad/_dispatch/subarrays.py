@@ -175,8 +175,8 @@ DELEGATES = frozenset(("_wrapfunc", "_wrapreduction", "_wrapreduction_any_all"))
 
 
 def call_with_subarrays(f: Any, on_variables: Callable, args: tuple, kwargs: dict) -> Any:
-    """f(*args, **kwargs), which NumPy dispatches by `__array_function__` if it can."""
-    if hasattr(f, "_implementation"):
+    """f(*args, **kwargs), which NumPy dispatches by the protocols of arrays if it can."""
+    if hasattr(f, "_implementation") or isinstance(f, np.ufunc):
         return f(*args, **kwargs)
     y = on_variables(*array_of(args), **array_of(kwargs))
     x: Any = args[0] if args else None
@@ -220,6 +220,9 @@ class TrackedSubarray(Subarray):
         others = [x for x in (*inputs, *out) if is_subarray(x)]
         if any([own_method(x, "__array_ufunc__") for x in others]):
             return NotImplemented
+        if method == "outer":
+            a, b = inputs
+            return ufunc(a[(Ellipsis, *(None,) * np.ndim(array_of(b)))], b, **params)
         y = getattr(ufunc, method)(*array_of(inputs), **array_of(params))
         if out:
             return out[0] if len(out) == 1 else out

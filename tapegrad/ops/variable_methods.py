@@ -535,7 +535,13 @@ def _view(x, dtype=None, type=None):
         return views.slice_of(x, (Ellipsis,)) if is_array(layout_source(x)) else x
     for k in (dtype, type):
         if isinstance(k, builtins.type) and issubclass(k, np.ndarray):
-            return late.subarray_over(late.subarray_class(k), _view(x, None if k is dtype else dtype), x)
+            subarray = late.subarray_class(k)
+            if subarray is None:
+                raise ArgumentError(
+                    f"a view of a tracked array as {k.__module__}.{k.__qualname__}, whose code is not followed; "
+                    "use arrays, and @ for products of matrices"
+                )
+            return late.subarray_over(subarray, _view(x, None if k is dtype else dtype), x)
     return plain_view(x, *[k for k in (dtype, type) if k is not None])
 
 
