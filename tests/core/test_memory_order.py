@@ -472,7 +472,8 @@ def test_products_of_a_recording_lie_as_those_of_numpy_do():
     for m, k, p in itertools.product(sizes, repeat=3):
         for x, y in itertools.product(arrays(m, k), (*arrays(k, p), *arrays(1, k))):
             if x.shape[-1] == y.shape[0]:
-                found, wanted = vector_product(x, y), np.matmul(x, y)
+                with np.errstate(invalid="ignore"):  # OpenBLAS may set the flag for strided operands
+                    found, wanted = vector_product(x, y), np.matmul(x, y)
                 assert type(found) is type(wanted) and found.dtype == wanted.dtype, (x.dtype, y.dtype)
                 assert found.shape == wanted.shape and found.strides == wanted.strides, (x.strides, y.strides)
                 assert np.allclose(found, wanted, 1e-5, 1e-5)
