@@ -62,8 +62,9 @@ def dynamic_factor(
         Regressors.
     quarterly : sequence of str or int, optional
         The series, by name or number of the column, that are growth rates of quarters. The steps are months,
-        and such a series is observed in the last month of a quarter. It is the sum of 1, 2, 3, 2 and 1 times the growth of five months
-        (Mariano and Murasawa 2003), in factors and errors; its mean is that of quarters.
+        and such a series is observed in the last month of a quarter. It is the sum of 1, 2, 3, 2 and 1 times
+        the growth of five months (Mariano and Murasawa 2003), in factors and errors; its mean is that of
+        quarters.
 
     Returns
     -------
