@@ -7,13 +7,13 @@ Each log-likelihood is written for one parameter vector; tapegrad makes it a ker
 the gradient for all chains in one launch.  Three jobs, each checked against numbers that do not come from the
 sampler:
 
-1. the Gaussian likelihood of two means and two scales, sampled by Hamiltonian Monte Carlo (Neal, Handbook of Markov Chain
-   Monte Carlo, chapter 5), against the closed form of its posterior;
+1. the Gaussian likelihood of two means and two scales, sampled by Hamiltonian Monte Carlo (Neal, Handbook
+   of Markov Chain Monte Carlo, chapter 5), against the closed form of its posterior;
 2. the Kalman likelihood of the Nile data (local level model), against quadrature on a grid;
-3. nested sampling (Skilling, Bayesian Analysis 2006) of the Gaussian: new points under the constraint L > L* come from paths
-   that are reflected at the constraint by the gradient (Betancourt, "Nested sampling with constrained
-   Hamiltonian Monte Carlo", 2011; Skilling, "Galilean and Hamiltonian Monte Carlo", 2019); the evidence
-   against quadrature.
+3. nested sampling (Skilling, Bayesian Analysis 2006) of the Gaussian: new points under the constraint
+   L > L* come from paths that are reflected at the constraint by the gradient (Betancourt, "Nested sampling
+   with constrained Hamiltonian Monte Carlo", 2011; Skilling, "Galilean and Hamiltonian Monte Carlo", 2019);
+   the evidence against quadrature.
 
 Why the seed of the output is ones.  The kernel gives a vector: one log-likelihood L_b for each sample b.  A
 pullback takes a cotangent w of that vector and gives the gradient of sum_b w_b L_b.  Sample b's parameters

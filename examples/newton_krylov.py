@@ -14,10 +14,11 @@ Its Hessian has 10^12 entries.  `tg.operators.hessian` is a LinearOperator: `upd
 and gives the value and the gradient too; each product with a vector is then one sweep over what was recorded.
 Two jobs use it:
 
-1. a trust-region Newton method whose steps come from truncated conjugate gradients (Steihaug, SIAM J. Numer. Anal. 1983);
-2. scipy.sparse.linalg.eigsh: the largest eigenvalue at the solution.  The smallest is 1, for a constant shift of all pixels changes
-   the first term only; so their ratio is the condition of the Hessian, which tells how many products a step
-   costs.
+1. a trust-region Newton method whose steps come from truncated conjugate gradients (Steihaug, SIAM J.
+   Numer. Anal. 1983);
+2. scipy.sparse.linalg.eigsh: the largest eigenvalue at the solution.  The smallest is 1, for a constant
+   shift of all pixels changes the first term only; so their ratio is the condition of the Hessian, which
+   tells how many products a step costs.
 
 Checks that do not come from the method: the gradient against differences of `energy`, H times ones against
 ones, the eigenvalue against the bound 1 + 8 weight / eps.  Where JAX is installed, it times the same
