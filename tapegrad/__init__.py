@@ -17,21 +17,21 @@ from ._transforms.checkpoint import checkpoint as checkpoint
 from ._transforms.checkpoint import inplace as inplace
 from ._transforms.checkpoint import stateful as stateful
 from ._transforms.custom_rule import rule as rule
+from ._transforms.gradient import grad as grad
+from ._transforms.gradient import value_and_grad as value_and_grad
+from ._transforms.hessian_products import hmp as hmp
+from ._transforms.hessian_products import hvp as hvp
+from ._transforms.hessian_products import value_grad_hvp as value_grad_hvp
+from ._transforms.jacobian import hessian as hessian
+from ._transforms.jacobian import jacobian as jacobian
 from ._transforms.linearize import linearize as linearize
+from ._transforms.products import jvp as jvp
+from ._transforms.products import vjp as vjp
 from ._transforms.tape import Dual as Dual
 from ._transforms.tape import Tape as Tape
 from ._transforms.tape import ravel as ravel
 from ._transforms.tape import value as value
 from ._transforms.time_loop import loop as loop
-from ._transforms.transforms import grad as grad
-from ._transforms.transforms import hessian as hessian
-from ._transforms.transforms import hmp as hmp
-from ._transforms.transforms import hvp as hvp
-from ._transforms.transforms import jacobian as jacobian
-from ._transforms.transforms import jvp as jvp
-from ._transforms.transforms import value_and_grad as value_and_grad
-from ._transforms.transforms import value_grad_hvp as value_grad_hvp
-from ._transforms.transforms import vjp as vjp
 from ._transforms.vmap import vmap as vmap
 from .ops import variable_methods as _variable_methods  # noqa: F401
 

@@ -29,9 +29,10 @@ from ._core.scope import OPEN, changed
 from ._core.trees import Const, describe_tree, is_node, leaves, tree_map
 from ._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Shape
 from ._transforms.call import RecordedCall, cast_to_primal, leaves_like, user_name, where_of
+from ._transforms.gradient import value_and_gradient_body
 from ._transforms.linearize import Products, record_linear
 from ._transforms.many_directions import for_each, largest_cotangent, swept_at_once
-from ._transforms.transforms import NamedCall, value_and_grad
+from ._transforms.transform import lift_of
 from .ops.declare import dtype, shape
 from .replay import prepare
 
@@ -515,16 +516,9 @@ class Hessian(SymmetricOperator):
     followed = ".hvp(v)"
 
     def at(self, x: Any, args: AnyTuple) -> Point:
-        f, marked = self.f, [type(a) is Const for a in args]
-
-        def lift(g: Any) -> Any:
-            both = value_and_grad(Const(g) if isinstance(f, Const) else g)
-            return lambda x, *given: both(
-                x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)]
-            )
-
-        with NamedCall(self.call, f):
-            p = Point(self.call, f, x, args, self.point, lift, first=1)
+        f = self.f
+        lift = lift_of(self.call, value_and_gradient_body, f, (x, *args))
+        p = Point(self.call, f, x, args, self.point, lift, first=1)
         self.refuse(p)
         return p
 

@@ -195,7 +195,7 @@ FILLED = {
     "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
     "_capture.type_queries.METAS": ("_capture.classes", "_transforms.side_effects"),
     "_capture.core.MAKERS": (
-        "_transforms.transforms",
+        "_transforms.transform",
         "_transforms.checkpoint",
         "implicit",
         "statespace.filters.nonlinear",

@@ -18,7 +18,9 @@ from .._core.primitive import Primitive, bind, values_of
 from .._core.scope import OPEN, entry
 from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._transforms.call import user_name
-from .._transforms.transforms import grad, hvp, jvp, vjp
+from .._transforms.gradient import grad
+from .._transforms.hessian_products import hvp
+from .._transforms.products import jvp, vjp
 from .._transforms.vmap import vmap
 from .._transforms.wrapped import inner_product, partial_call, weighted_output
 from ..ops.declare import dtype

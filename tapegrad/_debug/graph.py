@@ -16,7 +16,7 @@ from .._core.scope import OPEN, scope_block
 from .._core.trees import leaves
 from .._core.variable import Variable
 from .._transforms.call import user_name
-from .._transforms.transforms import vjp
+from .._transforms.products import vjp
 from .._transforms.wrapped import partial_call
 from ..ops.declare import dtype, shape
 from .profile import ArrayRestorer, StateSnapshot, active_numbers, table

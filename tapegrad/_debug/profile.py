@@ -23,7 +23,7 @@ from .._core.scope import OPEN, entry
 from .._core.trees import leaves, tree_map
 from .._core.variable import Variable, bottom
 from .._transforms.call import user_name
-from .._transforms.transforms import vjp
+from .._transforms.products import vjp
 from .._transforms.wrapped import partial_call
 from ..ops.declare import dtype, shape, xp
 

@@ -113,9 +113,15 @@ def check_argnums(call: str, argnums: Any) -> None:
             if isinstance(argnums, (str, int, float, bool, tuple, list, type(None)))
             else describe_tree(argnums)
         )
+        usage = USAGE.get(call)
+        hint = (
+            f"Arguments of f go to what {call} returns: {call}(f)(x)"
+            if usage is None
+            else f"Write {usage[:-1]}, argnums=0)"
+        )
         raise ArgumentError(
             f"{call}: argnums is {what[:60]}; it is an int, or a tuple of ints: the positions of the "
-            f"arguments to differentiate. Arguments of f go to what {call} returns: {call}(f)(x)"
+            f"arguments to differentiate. {hint}"
         )
 
 

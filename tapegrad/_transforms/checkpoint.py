@@ -20,8 +20,8 @@ from .._core.variable import Variable, frozen, variable
 from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
 from .call import check_function, constant_like, user_name, value_out
+from .products import jvp, vjp
 from .rebind import Rebind, captured_result, confirm, ended, out_of, with_all
-from .transforms import jvp, vjp
 
 P = ParamSpec("P")
 Y = TypeVar("Y")

@@ -31,7 +31,7 @@ from .._core.variable import HANDLES, Variable, View, bottom, frozen, variable
 from .._dispatch import stand_ins
 from ..ops.indexing.flat import FlatIterator
 from .call import numpy_number
-from .transforms import vjp
+from .products import vjp
 
 
 class Rebind(Shadow):

@@ -32,8 +32,8 @@ from .call import (
     leaves_like,
     value_out,
 )
+from .jacobian import Mode, check_mode, jacobian_of
 from .linearize import Products, RetainedRecord, SecondOrder
-from .transforms import Mode, check_mode, jacobian_of
 
 if TYPE_CHECKING:
     from .._core.attached import Attached

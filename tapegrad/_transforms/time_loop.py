@@ -26,9 +26,9 @@ from .._core.variable import Variable, bottom, frozen, variable
 from ..ops.indexing.flat import FlatIterator
 from .call import check_function, constant_like, numpy_number, user_name
 from .checkpoint import CheckpointCall, mark
+from .products import vjp
 from .rebind import Rebind, RecordedIterator, captured_result, ended, out_of, with_all
 from .schedules import advance_length, first_snapshots
-from .transforms import vjp
 
 S = TypeVar("S")
 SNAPSHOT_BUDGET = 2**28  # bytes that the snapshots of a loop take if their number is not given

@@ -18,7 +18,7 @@ from ..ops import shaping
 from ..ops.declare import ndim, shape
 from .call import Inputs, enter_leaf, overlapping, returned, run_once, user_name, value_out, where_of
 from .side_effects import counted_in, counts_before, kept_in, lies_on, run_beside
-from .transforms import Transform
+from .transform import Transform
 
 N = TypeVar("N", bound=Node)
 

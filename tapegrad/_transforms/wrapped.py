@@ -7,7 +7,8 @@ from .._core.trees import Const, leaves
 from .._core.typing import AnyFunction, AnyTuple
 from ..ops import shaping
 from ..ops.declare import dtype
-from .transforms import grad, jvp
+from .gradient import grad
+from .products import jvp
 
 
 def inner_product(a: Any, b: Any) -> Any:

@@ -24,8 +24,9 @@ from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
 from .._transforms.call import constant_like, user_name, value_out, where_of
+from .._transforms.gradient import grad
+from .._transforms.products import jvp, vjp
 from .._transforms.rebind import Rebind, confirm, forgotten, out_of, with_all
-from .._transforms.transforms import grad, jvp, vjp
 from .._transforms.vmap import vmap
 from ..ops import shaping
 from ..ops.declare import dtype, shape

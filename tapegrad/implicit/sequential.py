@@ -18,8 +18,8 @@ from .._core.primitive import SAMPLED, Primitive, bind, handle, layout_of, value
 from .._core.scope import OPEN, at_the_end_of_an_object, changed
 from .._core.trees import children, is_node, leaves, rebuilt, tree_map
 from .._core.variable import Variable
+from .._transforms.products import jvp, vjp
 from .._transforms.rebind import Rebind, out_of, with_all
-from .._transforms.transforms import jvp, vjp
 from ..ops.declare import shape
 from . import is_uniform, of_some, or_zeros
 

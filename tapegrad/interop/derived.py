@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import tree
 from .._core.trees import Const
-from .._transforms.transforms import jvp, vjp
+from .._transforms.products import jvp, vjp
 from .._transforms.vmap import vmap
 from .layout import Layout, is_inexact
 

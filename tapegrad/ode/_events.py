@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.errors import ArgumentError
+from .._transforms.products import jvp
 from .._transforms.tape import value
-from .._transforms.transforms import jvp
 from ..kernels import loop, while_loop
 
 MOST_ITERATIONS = 128  # to locate an event; bisection alone needs 52

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .._transforms.transforms import jacobian, jvp
+from .._transforms.jacobian import jacobian
+from .._transforms.products import jvp
 from ._tsitouras import combined
 
 GAMMA = 0.21193756319429014

@@ -15,8 +15,9 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import is_tracked, layout_of
+from .._transforms.jacobian import jacobian
+from .._transforms.products import jvp
 from .._transforms.tape import value
-from .._transforms.transforms import jacobian, jvp
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import (

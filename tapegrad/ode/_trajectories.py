@@ -14,8 +14,8 @@ from .._core.primitive import layout_of, seen
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._transforms.custom_rule import rule
+from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
-from .._transforms.transforms import jvp, vjp
 from ..kernels import recursion
 from ..kernels.trace.surroundings import rebuilt_with
 from ._arguments import ArgumentLayout, in_library, plain_times, real_array

@@ -20,8 +20,8 @@ from .._core.registry import load
 from .._core.scope import OPEN, entry
 from .._core.trees import Const, tree_map
 from .._transforms.call import user_name
+from .._transforms.gradient import grad
 from .._transforms.tape import value
-from .._transforms.transforms import grad
 from ..implicit import root
 from ..implicit.systems import DENSE_JACOBIAN_UNKNOWNS
 from ._constraints import bounds_of_dict

@@ -17,8 +17,9 @@ from .._core.primitive import is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
 from .._core.variable import Variable
+from .._transforms.hessian_products import hvp
+from .._transforms.jacobian import hessian, jacobian
 from .._transforms.tape import ravel
-from .._transforms.transforms import hessian, hvp, jacobian
 from ..ops import shaping
 
 FEW_UNKNOWNS = 50  # unknowns below which whole Hessians are dense matrices

@@ -13,7 +13,8 @@ from .._core.errors import ArgumentError, NotScalarError, ShapeError
 from .._core.registry import load
 from .._core.scope import entry
 from .._core.trees import leaves, tree_map
-from .._transforms.transforms import hmp, vjp
+from .._transforms.hessian_products import hmp
+from .._transforms.products import vjp
 from ..kernels.generated.arguments import as_float, batch_of, kernel_name, stacked_rows
 from ..kernels.generated.kernel import GeneratedKernel, likelihood, of_rows
 from ..kernels.generated.map import MapKernel

@@ -10,7 +10,9 @@ from scipy.optimize import OptimizeResult
 from .._core.errors import ArgumentError, ConvergenceError, NotScalarError
 from .._core.registry import load
 from .._core.scope import entry
-from .._transforms.transforms import hessian, hvp, value_and_grad
+from .._transforms.gradient import value_and_grad
+from .._transforms.hessian_products import hvp
+from .._transforms.jacobian import hessian
 from ._barrier import with_small_gap
 from ._constraints import Constraints
 from ._estimates import estimates_of_likelihood, with_estimates

@@ -8,8 +8,8 @@ from .. import numpy as np
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import layout_of
 from .._core.scope import entry
+from .._transforms.jacobian import jacobian
 from .._transforms.tape import ravel
-from .._transforms.transforms import jacobian
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ import numpy as np
 
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
-from .._transforms.transforms import grad, jacobian, jvp
+from .._transforms.gradient import grad
+from .._transforms.jacobian import jacobian
+from .._transforms.products import jvp
 from ..kernels.generated.arguments import kernel_name
 from ..kernels.generated.kernel import recursion
 from ..kernels.graph.blocks import UNROLLED

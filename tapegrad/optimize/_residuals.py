@@ -11,7 +11,7 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ConvergenceError, ShapeError
 from .._core.scope import entry
 from .._core.trees import is_node
-from .._transforms.transforms import jacobian
+from .._transforms.jacobian import jacobian
 from ._estimates import (
     CurveFit,
     Estimates,

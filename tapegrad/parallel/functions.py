@@ -10,7 +10,8 @@ import numpy as np
 from .._core.errors import ArgumentError, ShapeError, callers_line
 from .._core.primitive import any_tracked, layout_of
 from .._core.trees import tree_map
-from .._transforms import transforms
+from .._transforms.gradient import value_and_grad as local_value_and_grad
+from .._transforms.hessian_products import hvp as local_hvp
 from .._transforms.tape import ravel
 from ..ops.declare import axis_of, ndim, shape, xp
 from ..ops.elementwise import select
@@ -371,7 +372,7 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
     >>> g(0.5)
     (np.float64(2.5), np.float64(-4.0))
     """
-    share = fastest(f, "value_and_grad", transforms.value_and_grad(f))
+    share = fastest(f, "value_and_grad", local_value_and_grad(f))
 
     @functools.wraps(f)
     def of_all(x: Any, *args: Any) -> Any:
@@ -418,7 +419,7 @@ def hvp(f: Callable, x: Any, v: Any, comm: Any = None, *, blocks: Sequence | Non
     """
 
     def product(x: Any, v: Any, *block: Any) -> Any:
-        return transforms.hvp(f, x, v, block)
+        return local_hvp(f, x, v, block)
 
     share = fastest(f, "hvp", product)
     return combined(share, "hvp", (x, v), (), comm, blocks, lambda: tree_map(lambda d: 0.0 * d, v))

@@ -33,18 +33,11 @@ from .._transforms.call import (
     value_out,
     where_of,
 )
-from .._transforms.transforms import (
-    _wrapping,
-    grad,
-    hessian,
-    hmp,
-    hvp,
-    jacobian,
-    jmp,
-    value_and_grad,
-    value_grad_hvp,
-    vmp,
-)
+from .._transforms.gradient import grad, value_and_grad
+from .._transforms.hessian_products import hmp, hvp, value_grad_hvp
+from .._transforms.jacobian import hessian, jacobian
+from .._transforms.products import jmp, vmp
+from .._transforms.transform import wrapping
 from ..ops.linalg.factorizations import is_finite
 from .costs import (
     CHANGING_RECORDINGS,
@@ -247,7 +240,7 @@ class TransformForm:
         )
         signature = CallSignature(args, active, numbers)
         f = owner.f
-        wrap = _wrapping(f)
+        wrap = wrapping(f)
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
         surroundings = ReadEnvironment(roots)

@@ -18,8 +18,8 @@ from .._core.scope import changed
 from .._core.trees import leaves, tree_map
 from .._transforms.call import user_name
 from .._transforms.custom_rule import rule
+from .._transforms.gradient import grad
 from .._transforms.tape import ravel
-from .._transforms.transforms import grad
 from ..ops.declare import shape
 from ..replay.form import METHODS
 from ..replay.prepared import prepare

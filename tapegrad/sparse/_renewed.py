@@ -8,7 +8,7 @@ import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import GuardError
 from .._transforms.call import user_name
-from .._transforms.transforms import hessian, jacobian
+from .._transforms.jacobian import hessian, jacobian
 from ._plan import Plan, make_plan, settings_of
 
 FEWEST_SPARSE_UNKNOWNS = 50  # unknowns below which a dense matrix is cheaper

@@ -15,8 +15,10 @@ from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import KernelError
 from .._core.trees import Const
+from .._transforms.gradient import value_and_grad
+from .._transforms.hessian_products import hmp
+from .._transforms.jacobian import jacobian
 from .._transforms.tape import value
-from .._transforms.transforms import hmp, jacobian, value_and_grad
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective
 from ._model import LinearGaussian, Observations, system

@@ -13,7 +13,8 @@ from .._core.errors import ArgumentError, ConvergenceError, DataError, KernelErr
 from .._core.registry import load
 from .._core.scope import entry
 from .._core.trees import Const
-from .._transforms.transforms import hvp, jvp, vjp
+from .._transforms.hessian_products import hvp
+from .._transforms.products import jvp, vjp
 from ..kernels.generated.map import MapKernel, map_
 from ..kernels.library.observation import predicted
 from ..optimize._many import solve_many

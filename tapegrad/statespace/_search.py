@@ -9,7 +9,7 @@ import numpy
 
 from .._core.arrays import to_host
 from .._core.errors import ConvergenceError, DataError
-from .._transforms.transforms import jacobian
+from .._transforms.jacobian import jacobian
 from ..optimize._minimize import minimize_flat
 from ._objective import ModelObjective
 from ._parameters import Parameters

@@ -1,11 +1,13 @@
 """`has_aux` and `argnums` of every transform: the result is that of the function without its auxiliary output,
 which comes back plain, as the last element."""
 
+import re
+
 import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import ArgumentError
+from tapegrad.errors import ArgumentError, NotScalarError
 
 X, A = np.array([0.5, 1.5, -0.7]), np.array([2.0, 0.3, 1.1])
 V = np.array([1.0, -2.0, 0.5])
@@ -133,8 +135,30 @@ def test_aux_keeps_the_derivatives_of_an_outer_transform(name):
 @pytest.mark.parametrize("name", CALLS)
 def test_one_result_where_two_are_wanted_raises(name):
     call, f = CALLS[name]
-    with pytest.raises(ArgumentError, match="must return a pair"):
+    with pytest.raises(ArgumentError, match=rf"^{name.split()[0]}\(.*must return a pair"):
         call(f, X, A, argnums=0, has_aux=True)
+
+
+@pytest.mark.parametrize("name", ["hvp", "value_grad_hvp", "hmp", "hessian"])
+def test_errors_of_the_inner_gradient_name_the_outer_call(name):
+    call, _ = CALLS[name]
+    with pytest.raises(NotScalarError, match=rf"^{name}\(.*; {name} needs a scalar"):
+        call(lambda x, a: x * a, X, A, argnums=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda: tg.vjp(scalar, X, A, argnums="x"), "Write vjp(f, x, argnums=0)"),
+        (lambda: tg.jvp(scalar, (X, A), (V,), argnums="x"), "Write jvp(f, (x,), (v,), argnums=0)"),
+        (lambda: tg.hvp(scalar, X, V, (A,), argnums="x"), "Write hvp(f, x, v, argnums=0)"),
+        (lambda: tg.linearize(scalar, X, A, argnums="x"), "Write linearize(f, x, argnums=0)"),
+        (lambda: tg.hessian(scalar, argnums="x"), "what hessian returns: hessian(f)(x)"),
+    ],
+)
+def test_bad_argnums_say_how_the_transform_is_called(call, instead):
+    with pytest.raises(ArgumentError, match=re.escape(instead)):
+        call()
 
 
 @pytest.mark.parametrize("name", ["hvp", "value_grad_hvp", "hmp"])

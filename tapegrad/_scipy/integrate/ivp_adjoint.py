@@ -18,8 +18,8 @@ from ..._core.errors import ArgumentError, ConvergenceError
 from ..._core.primitive import bind
 from ..._core.scope import at_the_end_of_an_object, changed
 from ..._core.trees import Const
+from ..._transforms.products import jvp, vjp
 from ..._transforms.rebind import Rebind, with_all
-from ..._transforms.transforms import jvp, vjp
 from ...implicit import implicit_primitive, or_zeros
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare, holds_tracked

@@ -18,8 +18,8 @@ from ..._core.primitive import live, primal_of
 from ..._core.scope import changed
 from ..._core.trees import Const
 from ..._core.variable import Variable
+from ..._transforms.gradient import grad
 from ..._transforms.rebind import once_more
-from ..._transforms.transforms import grad
 from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text

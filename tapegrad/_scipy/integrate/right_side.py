@@ -9,7 +9,7 @@ from ... import numpy as np
 from ..._core.errors import heard, take_back
 from ..._core.trees import Const
 from ..._transforms.linearize import linearize
-from ..._transforms.transforms import vjp
+from ..._transforms.products import vjp
 from ..._transforms.vmap import vmap
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare

@@ -20,8 +20,9 @@ from ..._core.errors import ArgumentError, ConvergenceError
 from ..._core.primitive import primal_of
 from ..._core.scope import OPEN
 from ..._core.trees import Const
+from ..._transforms.gradient import grad
+from ..._transforms.jacobian import hessian, jacobian
 from ..._transforms.rebind import once_more
-from ..._transforms.transforms import grad, hessian, jacobian
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower

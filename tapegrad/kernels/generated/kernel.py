@@ -25,7 +25,7 @@ from ..._core.reverse import Tape
 from ..._core.scope import OPEN, WATCHERS
 from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable
-from ..._transforms.transforms import value_and_grad
+from ..._transforms.gradient import value_and_grad
 from ...ops import shaping
 from ...ops.piecewise import where
 from ..emit.lower import SUMS, LoweredProgram

@@ -11,7 +11,7 @@ from ..._core.primitive import layout_of, values_of, watching
 from ..._core.scope import OPEN, WATCHERS
 from ..._core.trees import Const
 from ..._core.variable import Variable
-from ..._transforms.transforms import jacobian
+from ..._transforms.jacobian import jacobian
 from ..trace.captured import steadily
 from ..trace.tracing import trace_map
 from .arguments import as_float, batch_of, contiguous_argument, kernel_name, launcher_of, stacked_rows

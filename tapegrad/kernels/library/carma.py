@@ -44,7 +44,7 @@ import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, ShapeError
 from ..._core.primitive import layout_of, values_of
-from ..._transforms.transforms import hvp
+from ..._transforms.hessian_products import hvp
 from ..generated.arguments import as_float
 from ..generated.map import map_
 from .celerite import MOST_TERMS

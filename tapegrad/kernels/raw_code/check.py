@@ -16,7 +16,7 @@ from ..._core.primitive import values_of
 from ..._core.registry import load
 from ..._core.scope import changed
 from ..._core.trees import Const
-from ..._transforms.transforms import jvp, vjp
+from ..._transforms.products import jvp, vjp
 from ..launch.host import sanitized, uses_block
 from .declare import SLOTS, bind_dimensions
 from .plan import REALS

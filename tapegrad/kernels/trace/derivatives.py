@@ -17,7 +17,7 @@ import numpy as np
 from ..._core.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..._core.trees import Const, is_node, leaves, tree_map
 from ..._transforms.call import all_positions, user_name
-from ..._transforms.transforms import Transform, placed_arguments
+from ..._transforms.transform import Transform, placed_arguments
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops
 from .symbolic import Sym, as_real_symbol, broadcast_instruction, leaf_nodes, leaf_of_nodes, lift

@@ -20,8 +20,8 @@ import numpy as np
 
 from ..._capture import MAKERS
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
+from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
-from ..._transforms.transforms import jacobian
 from ...kernels.generated.kernel import Recursion, recursion
 from ...kernels.trace.surroundings import rebuilt_with
 from .._model import Observations, Start

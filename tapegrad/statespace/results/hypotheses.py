@@ -10,7 +10,7 @@ from scipy.special import chdtrc
 from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError
-from ..._transforms.transforms import jacobian
+from ..._transforms.jacobian import jacobian
 
 
 @dataclass(frozen=True)

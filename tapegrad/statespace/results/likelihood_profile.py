@@ -8,7 +8,8 @@ import numpy
 from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError
-from ..._transforms.transforms import grad, hessian
+from ..._transforms.gradient import grad
+from ..._transforms.jacobian import hessian
 from ...optimize import Objective
 from .._problem import FitProblem
 from .forecast import normal_quantile

@@ -13,8 +13,8 @@ from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
 from ..._core.registry import load
+from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
-from ..._transforms.transforms import jacobian
 from .._labels import date_text
 from .._model import LinearGaussian, Observations
 from ..filters.smoother import smooth

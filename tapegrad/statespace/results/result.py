@@ -10,7 +10,7 @@ import numpy
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ConvergenceError
-from ..._transforms.transforms import jacobian
+from ..._transforms.jacobian import jacobian
 from .._model import LinearGaussian, system
 from .._problem import FitProblem, SearchEffort, Stop
 from .._search import FLAT_CURVATURE, Spectrum
