@@ -348,9 +348,10 @@ def fill_module(
     CuPy has kept, with the functions of `keys` or `real` of the same meaning."""
 
     def __getattr__(name: str) -> Any:
-        x = getattr(real, name, None) if device in sys.modules else getattr(real, name)
+        library = None if device is None else sys.modules.get(device)
+        x: Any = getattr(real, name) if library is None else getattr(real, name, None)
         if x is None and not hasattr(real, name):  # CuPy still has names that SciPy has removed
-            x = getattr(sys.modules[device], name)
+            x = getattr(library, name)
             x = space[name] = face(x, getattr(real, old[name]) if name in old else x) if is_function(x) else x
             return x
         if name.startswith("__"):

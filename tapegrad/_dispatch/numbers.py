@@ -226,7 +226,7 @@ def number_type(real: Any) -> Any:
     return NumberType(real.__name__, (real,), space)
 
 
-NUMBER_TYPES = {
+NUMBER_TYPES: dict[type, Any] = {
     real: number_type(real) for real in (float, complex, np.float64, np.float32, np.complex128, np.complex64)
 }
 pickled: Any = lambda c: (type, (c.theirs(),))

@@ -150,7 +150,12 @@ def choice(
     return take(a, real.choice(shape(a)[axis], size, replace, p, **rest), axis)
 
 
-ORDERS = {"shuffle": shuffle, "permutation": permutation, "permuted": permute_array, "choice": choice}
+ORDERS: dict[str, Any] = {
+    "shuffle": shuffle,
+    "permutation": permutation,
+    "permuted": permute_array,
+    "choice": choice,
+}
 
 
 def refusing_draw(name: str) -> NoRuleError:
@@ -254,7 +259,7 @@ def default_rng(seed: Any = None) -> Generator:
     return made
 
 
-random = faces_of("tapegrad.numpy.random", np.random)
+random: Any = faces_of("tapegrad.numpy.random", np.random)
 random.default_rng, random.Generator, random.RandomState = default_rng, Generator, RandomState
 FACES[np.random.default_rng] = default_rng
 _legacy = generator_stand_in(np.random.mtrand._rand)

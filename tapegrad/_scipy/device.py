@@ -68,8 +68,8 @@ class AdaptedFunction:
         if kwargs.get("kind") == "mergesort":  # NumPy's old name of a stable sort
             kwargs["kind"] = "stable"
         if on_a_device((args, kwargs)):
-            args, kwargs = [parts_there(x) for x in args], {k: parts_there(v) for k, v in kwargs.items()}
-            return there(self.theirs(*args, **kwargs))
+            moved = {k: parts_there(v) for k, v in kwargs.items()}
+            return there(self.theirs(*[parts_there(x) for x in args], **moved))
         return there(self.host(*args, **kwargs))
 
     def __getattr__(self, name: str) -> Any:

@@ -261,7 +261,7 @@ class SciPyNamespace:
         why, instead = self.refusals[getattr(self.real, name)]
         return f"{why}; use {instead}" if why else f"use {instead}"
 
-    def stand_in(self, name: str) -> ModuleType:
+    def stand_in(self, name: str) -> Any:
         """The module of faces."""
         module = faces_of(name, self.real, device=self.device)
         for public in dir(self.real):
@@ -337,7 +337,7 @@ class SciPyNamespace:
 
     def function_for(self, f: Callable, args: Any) -> Callable:
         """f, or CuPy's on its arrays and sparse matrices."""
-        if any([type(x).__module__.startswith("cupyx.") for x in args]):
+        if self.device is not None and any([type(x).__module__.startswith("cupyx.") for x in args]):
             return getattr(load(self.device), f.__name__, f)
         return library_function(f, self.device, args)
 

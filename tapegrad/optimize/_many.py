@@ -207,7 +207,7 @@ def _joined(results: list) -> Any:
 @entry
 def solve_many(
     value_and_grad: Callable,
-    hessian: Callable | None,
+    hessian: Any,
     X0: Any,
     method: str = "newton",
     *,
@@ -226,7 +226,7 @@ def solve_many(
     if gtol is not None and not gtol >= 0:
         raise ArgumentError(f"minimize_many: gtol={gtol!r}; it is a number, 0 or above")
     if method == "newton":
-        problems = Newton(value_and_grad, hessian, X0, xp, eps**0.5 if gtol is None else gtol, limit)
+        problems: Any = Newton(value_and_grad, hessian, X0, xp, eps**0.5 if gtol is None else gtol, limit)
     else:
         problems = Bfgs(value_and_grad, X0, xp, eps**0.4 if gtol is None else gtol, limit)
     found = problems.solved()

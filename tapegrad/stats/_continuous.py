@@ -5,6 +5,7 @@ Distributions"; SciPy's parameters."""
 import math
 
 from .._core.primitive import primal_of
+from .._core.typing import AnyDict
 from ..ops.elementwise import (
     absolute,
     arcsinh,
@@ -250,7 +251,13 @@ genhalflogistic = Continuous(
 
 # --- of the normal distribution ---
 
-gibrat = Continuous("gibrat", low=0.0, **{k: lambda z, f=f: f(z, 1.0) for k, f in lognorm.functions.items()})
+
+def with_shape_one(family: Continuous, *names: str) -> AnyDict:
+    """Return functions of a family with one shape parameter, at the value 1 of this parameter."""
+    return {k: lambda z, f=family.functions[k]: f(z, 1.0) for k in names or family.functions}
+
+
+gibrat = Continuous("gibrat", low=0.0, **with_shape_one(lognorm))
 johnsonsu = Continuous(
     "johnsonsu",
     "a b",
@@ -347,9 +354,7 @@ invgauss = Continuous(
         sp.ndtr((1.0 - z / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z)))
     ),
 )
-wald = Continuous(
-    "wald", low=0.0, **{k: lambda z, f=invgauss.functions[k]: f(z, 1.0) for k in ("logpdf", "cdf", "sf")}
-)
+wald = Continuous("wald", low=0.0, **with_shape_one(invgauss, "logpdf", "cdf", "sf"))
 recipinvgauss = Continuous(
     "recipinvgauss",
     "mu",

@@ -70,7 +70,7 @@ class Flow:
         at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
 
     def within(self, values: Any, run: Callable) -> Any:
-        shadow = Rebind(self.functions, self.args, self.first, values)
+        shadow = Rebind(self.functions, [*self.args], self.first, values)
         with shadow as ((fun,), ((y0, *args),)):
             out = run(fun, y0, args)
             shadow.check_all("scipy.integrate.solve_ivp(continuous_adjoint)")

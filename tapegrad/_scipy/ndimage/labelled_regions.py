@@ -55,7 +55,9 @@ def filter_axes(x: Any, axes: Any) -> tuple:
 
 
 def per_axis(value: Any, count: int) -> list:
-    return list(value) if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) else [value] * count
+    return (
+        list(value) if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0 else [value] * count
+    )
 
 
 def expanded_footprint(footprint: Any, axes: tuple, n: int) -> Any:

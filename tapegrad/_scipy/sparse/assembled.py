@@ -88,14 +88,14 @@ def diagonals_of(given: Any) -> tuple:
     if isinstance(given, Variable):
         places = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(given)))).reshape(shape(given))
         return np.reshape(given, -1), places
-    parts, places, start = [], [], 1.0
+    parts, numbers, start = [], [], 1.0
     for d in given:
         d = as_float_array(d, first_tracked(given))
         n = int(plain_np.prod(shape(d)))
         parts.append(np.reshape(d, -1))
-        places.append((start + plain_np.arange(n)).reshape(shape(d)))
+        numbers.append((start + plain_np.arange(n)).reshape(shape(d)))
         start += n
-    return np.concatenate(parts), places
+    return np.concatenate(parts), numbers
 
 
 def by_diagonals(f: Any) -> Any:

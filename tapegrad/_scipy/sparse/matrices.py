@@ -60,6 +60,7 @@ def element_or_zero(values: Any, at: Any) -> Any:
 
 
 class SparseMatrix(Carrier):
+    format: str
     _theirs: Any
     _zeros: Any = None  # the values when eliminate_zeros() was called
     __array_priority__ = 2000

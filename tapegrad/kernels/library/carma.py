@@ -251,7 +251,7 @@ def process(*, p: int, q: int = 0, jitter: bool = False, mean: bool = False) -> 
 
 
 @functools.cache
-def carma_kernel(*sizes: int) -> CarmaKernel:
-    made = CarmaKernel(*sizes)
-    made._place = carma_kernel, sizes
+def carma_kernel(p: int, q: int, jitter: int, mean: int) -> CarmaKernel:
+    made = CarmaKernel(p, q, jitter, mean)
+    made._place = carma_kernel, (p, q, jitter, mean)
     return made

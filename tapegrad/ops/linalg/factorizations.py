@@ -89,7 +89,7 @@ def finite(x):
 rules(finite, lambda g, out, x: g, jvp=same)
 
 
-def finite_checked(function: Callable, ours: Callable) -> Callable:
+def finite_checked(function: Callable, ours: Callable) -> Any:
     """`ours`, which replaces a function of scipy.linalg. If an argument or the result is not finite,
     SciPy's function runs too, because it may raise. Hidden values are checked when their trace knows
     them."""
