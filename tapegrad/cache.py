@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._core.typing import AnyList
-
 __all__ = ["CacheInfo", "clear", "info"]
 
 VERSION = "2"
@@ -134,7 +132,7 @@ def keep_code(name: str, engine: Any) -> None:
             ENGINES.popitem(last=False)
 
 
-def stored() -> AnyList:
+def stored() -> list[Any]:
     """(path, status) of our files in the folder."""
     where = folder()
     found = []

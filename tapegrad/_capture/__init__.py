@@ -1,13 +1,12 @@
 """What a differentiated function captured is replaced for the length of one call (core.py tells how)."""
 
 from .builtin import BUILTINS, GlobalNames, ModuleGlobals, ModuleShadow, names_in
-from .core import MAKERS, Shadow
+from .core import Shadow
 from .kinds import is_foreign
 from .threads import THREADS, mine, protect
 
 __all__ = [
     "BUILTINS",
-    "MAKERS",
     "THREADS",
     "ModuleGlobals",
     "ModuleShadow",

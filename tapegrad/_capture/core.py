@@ -26,6 +26,7 @@ import numpy as np
 
 from .._core.arrays import IMMUTABLE, address, is_array, mark_immutable
 from .._core.errors import RouteError
+from .._core.registry import SHADOW_MAKERS
 from .._core.reverse import release
 from .._core.scope import OPEN
 from .._core.trees import Const
@@ -245,7 +246,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         if kind is types.FunctionType:
             new = self.function(x)
         else:
-            make = MAKERS.get(kind)
+            make = SHADOW_MAKERS.get(kind)
             if make is None:
                 if (
                     is_user_class(kind)
@@ -356,31 +357,33 @@ BY_BASE: dict = {  # for classes derived from these
     type: Shadow.klass,
     BaseException: Shadow.exception,
 }
-MAKERS: dict = {
-    np.ndarray: Shadow.array,
-    **dict.fromkeys(FIXED, Shadow.of_parts),
-    **dict.fromkeys(HANDLES, Shadow.handle),
-    types.FunctionType: lambda shadow, f: shadow.function(f),
-    types.BuiltinFunctionType: Shadow.builtin,
-    types.MethodWrapperType: Shadow.builtin,
-    types.WrapperDescriptorType: Shadow.builtin,
-    types.MethodType: Shadow.method,
-    types.ModuleType: Shadow.module,
-    ModuleShadow: Shadow.scope,
-    np.ufunc: Shadow.ufunc,
-    type(functools.lru_cache(len)): Shadow.cached,
-    CacheCapture: Shadow.cached,
-    list: Shadow.list_,
-    dict: Shadow.dict_,
-    property: Shadow.property,
-    Const: Shadow.const,
-    np.random.Generator: lambda shadow, x: random.generator_stand_in(x),
-    np.random.RandomState: lambda shadow, x: random.generator_stand_in(x),
-    type: Shadow.klass,
-    np.vectorize: Shadow.vectorized,
-    ContextVar: Shadow.ambient,
-    **dict.fromkeys(
-        weakref.ProxyTypes, Shadow.proxied
-    ),  # which say that they are of the class of their object
-    **dict.fromkeys(HELD, Shadow.instance),
-}
+SHADOW_MAKERS.update(
+    {
+        np.ndarray: Shadow.array,
+        **dict.fromkeys(FIXED, Shadow.of_parts),
+        **dict.fromkeys(HANDLES, Shadow.handle),
+        types.FunctionType: lambda shadow, f: shadow.function(f),
+        types.BuiltinFunctionType: Shadow.builtin,
+        types.MethodWrapperType: Shadow.builtin,
+        types.WrapperDescriptorType: Shadow.builtin,
+        types.MethodType: Shadow.method,
+        types.ModuleType: Shadow.module,
+        ModuleShadow: Shadow.scope,
+        np.ufunc: Shadow.ufunc,
+        type(functools.lru_cache(len)): Shadow.cached,
+        CacheCapture: Shadow.cached,
+        list: Shadow.list_,
+        dict: Shadow.dict_,
+        property: Shadow.property,
+        Const: Shadow.const,
+        np.random.Generator: lambda shadow, x: random.generator_stand_in(x),
+        np.random.RandomState: lambda shadow, x: random.generator_stand_in(x),
+        type: Shadow.klass,
+        np.vectorize: Shadow.vectorized,
+        ContextVar: Shadow.ambient,
+        **dict.fromkeys(
+            weakref.ProxyTypes, Shadow.proxied
+        ),  # which say that they are of the class of their object
+        **dict.fromkeys(HELD, Shadow.instance),
+    }
+)

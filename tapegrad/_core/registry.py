@@ -10,7 +10,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from .typing import AnyList, AnyTuple
+from .typing import AnyDict, AnyList, AnyTuple
 
 late = SimpleNamespace()
 
@@ -194,7 +194,8 @@ FILLED = {
     "_dispatch.stand_ins.INSTANCES": ("_scipy.namespaces",),
     "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
     "_capture.type_queries.METAS": ("_capture.classes", "_transforms.side_effects"),
-    "_capture.core.MAKERS": (
+    "_core.registry.SHADOW_MAKERS": (
+        "_capture.core",
         "_transforms.transform",
         "_transforms.checkpoint",
         "implicit",
@@ -266,3 +267,7 @@ def load(name: str) -> ModuleType:
         return importlib.import_module(name)
     with TableTransaction():
         return importlib.import_module(name)
+
+
+# class -> function (shadow, x): makes what stands for x while a call follows what its function captured
+SHADOW_MAKERS: AnyDict = {}

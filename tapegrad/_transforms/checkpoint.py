@@ -7,12 +7,13 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from .._capture import MAKERS, Shadow
+from .._capture import Shadow
 from .._capture.objects import content_of, is_same, put_back, restore, snapshot
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
 from .._core.pickling import PickledByCall
 from .._core.primitive import Primitive, bind, layout_of, primal_of
+from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import describe_tree, leaves, tree_map
 from .._core.typing import AnyFunction, AnyList, AnyTuple
@@ -417,6 +418,6 @@ def level_of(values: Any) -> int:
     )
 
 
-MAKERS[inplace] = lambda shadow, x: inplace(shadow(x.f), x.like)
-MAKERS[stateful] = lambda shadow, x: stateful(shadow(x.f), *[shadow(a) for a in x.arrays])
-MAKERS[checkpoint] = lambda shadow, x: checkpoint(shadow(x.f))
+SHADOW_MAKERS[inplace] = lambda shadow, x: inplace(shadow(x.f), x.like)
+SHADOW_MAKERS[stateful] = lambda shadow, x: stateful(shadow(x.f), *[shadow(a) for a in x.arrays])
+SHADOW_MAKERS[checkpoint] = lambda shadow, x: checkpoint(shadow(x.f))

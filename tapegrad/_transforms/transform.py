@@ -6,9 +6,9 @@
 import types
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from .._capture import MAKERS
 from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall, named_like
+from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN
 from .._core.trees import Const, describe_tree
 from .._core.typing import AnyFunction, AnyTuple, Array, Node, Number
@@ -61,7 +61,7 @@ def transform_of_shadow(shadow: Any, x: Transform) -> Transform:
     return x if f is x.of else Transform(x.prefix, x.body, f, *x.settings)
 
 
-MAKERS[Transform] = transform_of_shadow
+SHADOW_MAKERS[Transform] = transform_of_shadow
 
 
 # --- reverse and forward mode ---

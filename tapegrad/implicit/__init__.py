@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from .._batching.rules import CustomRule, as_stack
-from .._capture import MAKERS
 from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits, xp_of
 from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
 from .._core.pickling import PickledByCall
 from .._core.primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
+from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN, at_the_end_of_an_object, changed
 from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
@@ -326,7 +326,9 @@ def with_floats(x0: Any, x: Any) -> Any:
     return tree_map(lambda v: next(each) if is_float(v) else v, x0)
 
 
-MAKERS[Implicit] = lambda shadow, x: Implicit(x.kind, shadow(x.F), shadow(x.solver), x.tol, shadow(x.solve))
+SHADOW_MAKERS[Implicit] = lambda shadow, x: Implicit(
+    x.kind, shadow(x.F), shadow(x.solver), x.tol, shadow(x.solve)
+)
 
 
 # --- one call ---

@@ -13,10 +13,9 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from .. import numpy as np
-from .._capture import MAKERS
 from .._core.errors import ArgumentError, ConvergenceError
 from .._core.primitive import values_of
-from .._core.registry import load
+from .._core.registry import SHADOW_MAKERS, load
 from .._core.scope import OPEN, entry
 from .._core.trees import Const, tree_map
 from .._transforms.call import user_name
@@ -282,7 +281,7 @@ class ConstrainedMinimum:
         return (x, w[1]) if self.multipliers else x
 
 
-MAKERS[ConstrainedMinimum] = lambda shadow, x: ConstrainedMinimum(
+SHADOW_MAKERS[ConstrainedMinimum] = lambda shadow, x: ConstrainedMinimum(
     shadow(x.functions), x.limits, x.bounds, x.options, x.multipliers
 )
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, Literal, TypeAlias, TypeVar, overload
 
-from .._capture import MAKERS
 from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall
+from .._core.registry import SHADOW_MAKERS
 from .._core.trees import Const
 from .._transforms.call import Inputs, check_argnums, check_function, user_name
 from .form import METHODS, TransformForm
@@ -242,4 +242,4 @@ def _shadowed(shadow: Any, x: Prepared) -> Prepared:
     return x if f is x.of else Prepared(f, x.args, x.argnums, x.on_change, x.compile, x.cuda_graph)
 
 
-MAKERS[Prepared] = _shadowed
+SHADOW_MAKERS[Prepared] = _shadowed

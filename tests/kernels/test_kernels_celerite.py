@@ -485,6 +485,6 @@ def test_checks_of_raw_kernels(each):
     )
 
 
-def test_both_libraries(device, monkeypatch):
+def test_both_libraries(device):
     sizes = (1, 1, 1, 0, 1)
-    agrees(process(sizes), parameters(sizes, 300), device, monkeypatch)
+    agrees(process(sizes), parameters(sizes, 300), device)

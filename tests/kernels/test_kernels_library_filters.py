@@ -2,11 +2,8 @@
 second derivatives by arguments with a value for each step, Hessians, scores, single terms, the final state;
 against dense Gaussians and differences."""
 
-import importlib
-
 import numpy as np
 import pytest
-from _cuda_host import Loader
 from comparison import close, host
 from library_recursions import consts, model, series, varying
 from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
@@ -294,11 +291,9 @@ def test_out():
 
 
 @pytest.mark.parametrize("what", ["observations", "steps"])
-def test_on_both_libraries(device, what, monkeypatch):
+def test_on_both_libraries(device, what):
     """By hand and generated."""
     xp, _ = device
-    if xp is not np and getattr(xp.cuda.runtime, "_hosted", False):
-        monkeypatch.setattr(importlib.import_module("tapegrad.kernels.launch.cuda"), "loaded", Loader())
     M, y = model(1, 5), series(6, holes=[2])
     M = varying(M, 6, "r", 5) if what == "steps" else M
     moved = type(M)(*[xp.asarray(x) for x in M])

@@ -10,7 +10,7 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._capture import MAKERS
+from ..._core.registry import SHADOW_MAKERS
 from ...ops.declare import shape
 from ..interpolate.piecewise import PPoly
 from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
@@ -41,7 +41,7 @@ class Collocation:
         return np.concatenate([np.reshape(rest, -1), np.reshape(ends, -1)])
 
 
-MAKERS[Collocation] = lambda shadow, x: Collocation(shadow(x.fun), shadow(x.bc), shadow(x.mesh), x.n)
+SHADOW_MAKERS[Collocation] = lambda shadow, x: Collocation(shadow(x.fun), shadow(x.bc), shadow(x.mesh), x.n)
 
 
 def spline(mesh: Any, y: Any, f: Any) -> Any:

@@ -13,9 +13,9 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._capture import MAKERS
 from ..._core.errors import ArgumentError, ConvergenceError
 from ..._core.primitive import bind
+from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import at_the_end_of_an_object, changed
 from ..._core.trees import Const
 from ..._transforms.products import jvp, vjp
@@ -184,8 +184,10 @@ class TangentSlope:
         return np.concatenate(jvp(of, (s[:n], *[values[k] for k in self.wanted]), (s[n:], *self.tangents)))
 
 
-MAKERS[AdjointSlope] = lambda shadow, x: AdjointSlope(x.of, shadow(x.values), x.wanted)
-MAKERS[TangentSlope] = lambda shadow, x: TangentSlope(x.of, shadow(x.values), x.wanted, shadow(x.tangents))
+SHADOW_MAKERS[AdjointSlope] = lambda shadow, x: AdjointSlope(x.of, shadow(x.values), x.wanted)
+SHADOW_MAKERS[TangentSlope] = lambda shadow, x: TangentSlope(
+    x.of, shadow(x.values), x.wanted, shadow(x.tangents)
+)
 
 
 def flow(fun: Any, times: Any, y0: Any, method: type, options: dict, args: tuple = ()) -> Any:

@@ -15,9 +15,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from ... import implicit
 from ... import numpy as np
-from ..._capture import MAKERS
 from ..._core.errors import ArgumentError, ConvergenceError
 from ..._core.primitive import primal_of
+from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN
 from ..._core.trees import Const
 from ..._transforms.gradient import grad
@@ -43,7 +43,7 @@ class Equation:
         return self.form(self.f(x, *args))
 
 
-MAKERS[Equation] = lambda shadow, x: Equation(shadow(x.f), x.form)
+SHADOW_MAKERS[Equation] = lambda shadow, x: Equation(shadow(x.f), x.form)
 
 
 def float_array_of(y: Any) -> Any:
@@ -565,7 +565,7 @@ class ModelResiduals:
         )
 
 
-MAKERS[ModelResiduals] = lambda shadow, x: ModelResiduals(
+SHADOW_MAKERS[ModelResiduals] = lambda shadow, x: ModelResiduals(
     shadow(x.f), shadow(x.x), shadow(x.y), shadow(x.scale)
 )
 

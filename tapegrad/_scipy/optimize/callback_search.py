@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._capture import MAKERS
 from ..._core.primitive import READ, EndedTrace, Trace, bind, handle, primal_of
+from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN
 from ..._core.variable import Variable, variable
 from ..namespaces import bare, holds_tracked, refusal_text
@@ -28,7 +28,7 @@ class ComposedFunction:
         return self.run(*args)
 
 
-MAKERS[ComposedFunction] = lambda shadow, x: ComposedFunction(x.make, *map(shadow, x.functions))
+SHADOW_MAKERS[ComposedFunction] = lambda shadow, x: ComposedFunction(x.make, *map(shadow, x.functions))
 
 PLAIN = frozenset((np.ndarray, np.float64, float, int))
 

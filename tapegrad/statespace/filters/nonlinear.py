@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._capture import MAKERS
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
+from ..._core.registry import SHADOW_MAKERS
 from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels.generated.kernel import Recursion, recursion
@@ -152,7 +152,7 @@ class Nonlinear:
 
 
 # A transform that follows captured arrays follows those of the model's functions, too.
-MAKERS[Nonlinear] = lambda shadow, x: Nonlinear(*[shadow(getattr(x, f.name)) for f in fields(x)])
+SHADOW_MAKERS[Nonlinear] = lambda shadow, x: Nonlinear(*[shadow(getattr(x, f.name)) for f in fields(x)])
 
 
 class StepFunctions:
