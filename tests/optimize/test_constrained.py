@@ -235,3 +235,40 @@ def test_bad_input_of_ipopt():
 
     with pytest.raises(KeyboardInterrupt, match="mine"):
         run(f=failing)
+
+
+def of_dependent_rows(method, low):
+    """Minimise the distance to (2, 2, 2) with the sum of x in two constraints."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Singular Jacobian matrix")  # SciPy's trust-constr says so
+        return tg.optimize.minimize(
+            lambda x: ((x - 2) ** 2).sum(),
+            np.zeros(3),
+            method=method,
+            constraints=NonlinearConstraint(lambda x: np.stack([x.sum(), 2 * x.sum()]), low, low),
+        )
+
+
+@pytest.mark.parametrize("method", ["ipopt", "trust-constr", "SLSQP"])
+def test_singular_systems(method):
+    """Constraints with dependent gradients: solved, or called not solved; never solved where they
+    contradict each other."""
+    r = of_dependent_rows(method, [1.0, 2.0])
+    assert r.success != (method == "SLSQP")
+    if r.success:
+        np.testing.assert_allclose(r.x, 1 / 3, atol=1e-6)
+    else:
+        assert "Singular" in r.message
+    r = of_dependent_rows(method, [1.0, 3.0])
+    assert not r.success and r.status != 0
+    assert any([word in r.message for word in ("infeasible", "violation", "Singular")])
+
+
+def test_more_equations_than_unknowns():
+    r = tg.optimize.minimize(
+        lambda x: (x**2).sum(),
+        np.zeros(2),
+        method="ipopt",
+        constraints=NonlinearConstraint(lambda x: np.concatenate([x, x**2]), 1, 1),
+    )
+    assert not r.success and r.status == -10 and "more equality constraints" in r.message
