@@ -218,6 +218,13 @@ class Batch(Trace):
                 y = bottom(y)
         return as_stack(self, y, False)
 
+    def without_derivatives(self, x: Variable) -> Variable:
+        x = live(x)
+        slot = x._slot.value if type(x._slot) is CapturedBuffer else x._slot
+        if primal_of(slot) is slot:
+            return x
+        return self.made(primal_of(self.stacked(x)), is_array(x._value))
+
     def beneath(self, x: Variable) -> Any:
         """The value of the handle after the run: that of the last sample, as a loop over the samples
         leaves it."""

@@ -190,6 +190,10 @@ class Trace:
         if self.visibility:
             OPEN.hiding = (*OPEN.hiding, self)
 
+    def without_derivatives(self, x: Variable) -> Variable:
+        """x without the derivatives that its slot carries."""
+        return x
+
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into
         them, fall back; Variables that leaked out of it are from now on the values that they wrap.  May be
@@ -423,13 +427,14 @@ def values_of(x: Any) -> Any:
 
 
 def primal_of(x: Any) -> Any:
-    """x without its derivatives: the plain array or number, or a Variable of the trace that hides it."""
+    """x without its derivatives, those beneath a `vmap` included: the plain array or number, or a Variable
+    of the trace that hides it."""
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
     while isinstance(x, Variable):
         trace = x._trace
         if trace is not None and trace.visibility:
-            return x
+            return trace.without_derivatives(x)
         x = x._value
     return x
 

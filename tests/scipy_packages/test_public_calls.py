@@ -20,7 +20,7 @@ import calls_systems
 import numpy as np
 import pytest
 import scipy.optimize
-from looped import looped, vmapped
+from looped import looped, vmapped, weighed
 from public_calls import judged
 
 import tapegrad as tg
@@ -83,6 +83,46 @@ def test_of_samples_that_go_ways_of_their_own():
         found["right"] += 1
     print(found)
     assert found["right"] > 2 * found["loud"]
+
+
+# what samples share: all arguments, or captured ones
+SHARED = {
+    "equal": lambda g, xs: (
+        tg.vmap(lambda k, *v: g(*v))(np.arange(2.0), *[np.stack([v, v]) for v in xs]) / 2
+    ).sum(),
+    "captured": lambda g, xs: tg.vmap(lambda share: share * g(*xs))(np.array([0.4, 0.6])).sum(),
+}
+
+
+def judged_of_equal_samples(call):
+    """Where the values are the same for all samples, what looks at them goes on; the derivative stays."""
+    _, f, x, _ = call
+    active = [k for k, a in enumerate(x) if np.asarray(a).dtype.kind in "fc"]
+    g = lambda *v: weighed(f(*[v[active.index(k)] if k in active else a for k, a in enumerate(x)]))
+    xs, n = tuple([np.asarray(x[k]) * 1.0 for k in active]), tuple(range(len(active)))
+    want = tg.grad(g, n)(*xs)
+    for name, of in SHARED.items():
+        try:
+            got = tg.grad(lambda *v, of=of: of(g, v), n)(*xs)
+        except tg.errors.BatchError:
+            continue
+        for a, b in zip(got, want, strict=True):
+            size = np.abs(b[np.isfinite(b)]).max(initial=1.0)
+            np.testing.assert_allclose(a, b, 1e-5, 1e-6 * size, err_msg=name)
+
+
+WITH_ARGUMENTS = [c for c in CALLS if c[0] != "solutions event eval" and c[2]]
+
+
+@pytest.mark.parametrize("call", WITH_ARGUMENTS[::15], ids=name_of)
+def test_of_equal_samples(call):
+    judged_of_equal_samples(call)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("call", WITH_ARGUMENTS, ids=name_of)
+def test_all_of_equal_samples(call):
+    judged_of_equal_samples(call)
 
 
 BOX = [(-2.0, 2.0)]
