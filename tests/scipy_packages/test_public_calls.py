@@ -94,12 +94,18 @@ SHARED = {
 }
 
 
-def judged_of_equal_samples(call):
-    """Where the values are the same for all samples, what looks at them goes on; the derivative stays."""
+def of_floats(call):
+    """(the call as a function of its floating-point arguments, those, their numbers)"""
     _, f, x, _ = call
     active = [k for k, a in enumerate(x) if np.asarray(a).dtype.kind in "fc"]
-    g = lambda *v: weighed(f(*[v[active.index(k)] if k in active else a for k, a in enumerate(x)]))
-    xs, n = tuple([np.asarray(x[k]) * 1.0 for k in active]), tuple(range(len(active)))
+    h = lambda *v: f(*[v[active.index(k)] if k in active else a for k, a in enumerate(x)])
+    return h, [np.asarray(x[k]) * 1.0 for k in active], tuple(range(len(active)))
+
+
+def judged_of_equal_samples(call):
+    """Where the values are the same for all samples, what looks at them goes on; the derivative stays."""
+    h, xs, n = of_floats(call)
+    g = lambda *v: weighed(h(*v))
     want = tg.grad(g, n)(*xs)
     for name, of in SHARED.items():
         try:
@@ -123,6 +129,62 @@ def test_of_equal_samples(call):
 @pytest.mark.parametrize("call", WITH_ARGUMENTS, ids=name_of)
 def test_all_of_equal_samples(call):
     judged_of_equal_samples(call)
+
+
+def spread(a):
+    wide = np.zeros([2 * n for n in a.shape], a.dtype)
+    part = wide[(slice(None, None, 2),) * a.ndim]
+    part[...] = a
+    return part
+
+
+def sealed(a):
+    a = a.copy()
+    a.flags.writeable = False
+    return a
+
+
+LAYOUTS = {
+    "Fortran": np.asfortranarray,
+    "spread": spread,
+    "backwards": lambda a: np.flip(np.flip(a).copy()),
+    "read-only": sealed,
+    "single": lambda a: a.astype(np.float32 if a.dtype.kind == "f" else np.complex64),
+}
+OWN_STEPS = {"solutions class Radau"}  # in single precision it takes others
+
+
+def judged_in_layouts(call):
+    """Arguments in other memory, and in single precision: the same derivatives in both modes."""
+    h, xs, n = of_floats(call)
+    g = lambda *v: weighed(h(*v))
+    want = tg.grad(g, n)(*xs)
+    slope = np.asarray(sum([np.real(np.sum(w)) for w in want]))
+    for layout, made in LAYOUTS.items():
+        if layout == "single" and call[0] in OWN_STEPS:
+            continue
+        ys = tuple([made(a) if np.ndim(a) else a for a in xs])
+        try:
+            h(*ys)
+        except (ValueError, TypeError, RuntimeError):
+            continue  # SciPy itself takes no such array
+        got = [*tg.grad(g, n)(*ys), tg.jvp(g, ys, tuple([np.ones(np.shape(y), y.dtype) for y in ys]))[1]]
+        near = 2e-2 if layout == "single" else 1e-5
+        for a, b in zip(got, map(np.asarray, [*want, slope]), strict=True):
+            size = np.abs(b[np.isfinite(b)]).max(initial=0.1)
+            np.testing.assert_allclose(np.asarray(a, b.dtype), b, near, near * size, err_msg=layout)
+        assert all([a.dtype == np.asarray(y).dtype for a, y in zip(got[:-1], ys, strict=True)])
+
+
+@pytest.mark.parametrize("call", WITH_ARGUMENTS[7::30], ids=name_of)
+def test_in_layouts(call):
+    judged_in_layouts(call)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("call", WITH_ARGUMENTS, ids=name_of)
+def test_all_in_layouts(call):
+    judged_in_layouts(call)
 
 
 BOX = [(-2.0, 2.0)]
