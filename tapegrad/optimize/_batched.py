@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-GRADIENT, ROUNDING, LIMIT, START, STUCK, CURVATURE, RUNNING = 0, 1, 2, 3, 4, 5, -1
+GRADIENT, ROUNDING, LIMIT, START, STUCK, CURVATURE, LOST, RUNNING = 0, 1, 2, 3, 4, 5, 6, -1
 TEXTS = {
     GRADIENT: "converged: the gradient is below gtol",
     ROUNDING: "converged: the value and its gradient are exact to rounding",
@@ -20,6 +20,7 @@ TEXTS = {
     STUCK: "not converged: no step along the gradient lowers the function, which may have a kink or a wrong "
     "derivative here",
     CURVATURE: "not converged: the second derivative is not finite at the start",
+    LOST: "not converged: a parameter has lost its effect on the residuals; start elsewhere, or give bounds",
 }
 FINISHED = 0.2  # share of finished rows at which they are removed
 SMALL_GAIN = 1e-9  # of |f|: below this gain a step is judged by its gradient

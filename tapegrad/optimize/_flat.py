@@ -286,6 +286,14 @@ def bounds_object(bounds: Any) -> Any:
     )
 
 
+def require_ordered(call: str, what: str, low: Any, high: Any) -> None:
+    """Raise if a lower limit is above the upper one."""
+    if (wrong := np.asarray(low, float) > np.asarray(high, float)).any():
+        raise ArgumentError(
+            f"{call}: the {what} number {int(np.argmax(wrong))} have a lower limit above the upper one"
+        )
+
+
 def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
     """Return the lower and the upper bounds of each number of a tree."""
     if isinstance(tree, dict) and isinstance(given, dict):

@@ -12,8 +12,8 @@ from scipy.optimize import OptimizeResult
 
 from .._core.errors import ArgumentError, NotPositiveDefiniteError
 from .._core.registry import load
-from ._batched import GRADIENT, LIMIT, ROUNDING, SMALL_GAIN, STUCK, TEXTS
-from ._marquardt import FIRST_DAMPING, MOST_DAMPING, NOISE, SHORT_STEP
+from ._batched import GRADIENT, LIMIT, LOST, ROUNDING, SMALL_GAIN, STUCK, TEXTS
+from ._marquardt import FIRST_DAMPING, MOST_DAMPING, NOISE, SHORT_STEP, calm, lost
 from ._residual_kernels import LOSSES, checked_loss, weights
 
 METHOD = "gauss-newton"
@@ -25,7 +25,8 @@ class NormalEquations:
 
     def __init__(self, values: Callable, jacobian: Callable, phi: Callable, x: np.ndarray):
         self.x, self.r, self.jacobian = x, values(x), jacobian
-        cost, self.slope, self.curvature = weights(phi, self.r, np.ones(self.r.shape))
+        with np.errstate(all="ignore"):  # a trial point may be far away
+            cost, self.slope, self.curvature = weights(phi, self.r, np.ones(self.r.shape))
         self.cost = float(cost) if np.isfinite(self.r).all() else np.inf
 
     def differentiate(self) -> None:
@@ -36,6 +37,10 @@ class NormalEquations:
         self.diagonal = self.A.diagonal()
         size = np.sqrt(2 * self.cost * self.diagonal)
         self.cosine = float(np.max(abs(self.g) / np.where(size > 0, size, np.inf), initial=0.0))
+
+    def calm(self) -> bool:
+        """Return whether rounding hides what the cost can gain along any one parameter."""
+        return bool(calm(self.cost, self.cosine, self.diagonal, self.x, EPS))
 
 
 def sparse_gauss_newton(
@@ -84,11 +89,11 @@ def sparse_gauss_newton(
         else:
             damping, growth = damping * growth, 2 * growth
         if at.cosine <= gtol or at.cost == 0:
-            status = GRADIENT
-        elif short or not taken and expected <= noise:
+            status = LOST if at.cost and lost(at.diagonal, D, 0.0).any() else GRADIENT
+        elif (short or not taken and damping >= 1) and at.calm():
             status = ROUNDING
         elif not taken and damping >= MOST_DAMPING:
-            status = STUCK
+            status = LOST if lost(at.diagonal, D, EPS).any() else STUCK
         else:
             continue
         break

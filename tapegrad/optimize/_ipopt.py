@@ -13,7 +13,7 @@ from scipy.optimize import OptimizeResult
 from .._core.errors import ArgumentError
 from .._core.registry import load
 from ._constraints import bounds_of_dict
-from ._flat import FlatStart, Values
+from ._flat import FlatStart, Values, require_ordered
 
 INFINITE = 2e19  # a bound that Ipopt takes for none
 STATUSES = {
@@ -69,6 +69,7 @@ class ConstraintBlock:
             np.clip(np.broadcast_to(np.asarray(b, float), self.size), -INFINITE, INFINITE)
             for b in (low, high)
         ]
+        require_ordered("minimize", "constraints", self.low, self.high)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         return self.matrix @ u if self.values is None else self.values(u)
@@ -111,13 +112,6 @@ class IpoptProblem:
             np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]])
             for name in ("low", "high")
         ]
-        below, above = self.joined
-        for low, high, what in ((self.low, self.high, "bounds"), (below, above, "constraints")):
-            if (low > high).any():
-                raise ArgumentError(
-                    f"minimize: the {what} number {int(np.argmax(low > high))} have a lower limit above the "
-                    f"upper one"
-                )
         nonlinear = [b.values for b in self.blocks if b.values is not None]
         at = np.cumsum([0, *[len(a) for a in (objective.args, *[g.args for g in nonlinear])]])
         functions, spans = [g._f for g in nonlinear], list(zip(at[1:], at[2:], strict=False))

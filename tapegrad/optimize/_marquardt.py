@@ -14,7 +14,7 @@ import numpy as np
 
 from ..kernels.generated.map import MapKernel
 from ..kernels.trace.loops import loop
-from ._batched import FINISHED, GRADIENT, LIMIT, ROUNDING, RUNNING, SMALL_GAIN, START, STUCK
+from ._batched import FINISHED, GRADIENT, LIMIT, LOST, ROUNDING, RUNNING, SMALL_GAIN, START, STUCK
 
 FIRST_DAMPING = 1e-3  # in units of the diagonal
 MOST_DAMPING = 1e20
@@ -61,10 +61,23 @@ def at_bounds(x: Any, g: Any, low: Any, high: Any) -> Any:
     return (x <= low) & (g > 0) | (x >= high) & (g < 0)
 
 
-def cosine(f: Any, g: Any, A: Any, fixed: Any) -> Any:
+def cosine(f: Any, g: Any, diagonal: Any, fixed: Any) -> Any:
     """Return the largest cosine between the residuals and a column of the Jacobian, of the free
     parameters."""
-    return np.max(np.where(fixed | (g == 0), 0.0, abs(g) / np.sqrt(2 * f * np.diag(A))))
+    return np.max(np.where(fixed | (g == 0), 0.0, abs(g) / np.sqrt(2 * f * diagonal)))
+
+
+def calm(f: Any, cosine: Any, diagonal: Any, x: Any, eps: Any) -> Any:
+    """Return whether rounding hides what the cost can gain along any one parameter.
+
+    That gain is the cost times the squared cosine. The residuals carry at least the rounding errors of x."""
+    size = np.sqrt(np.max(diagonal * x * x))
+    return f * cosine**2 <= NOISE * eps * (f + np.sqrt(2 * f) * size + eps * size**2)
+
+
+def lost(diagonal: Any, largest: Any, eps: Any) -> Any:
+    """Return which columns of the Jacobian have vanished, beside the largest norm that they had."""
+    return (diagonal <= eps * largest) & (largest > 0)
 
 
 def damped_step(x: Any, g: Any, A: Any, damping: Any, D: Any, bounds: tuple | None) -> Any:
@@ -110,7 +123,7 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
         noise = NOISE * eps * f
         expected = -(s @ (g + 0.5 * A @ s))
         finite = abs(f1 + g1.sum() + packed1.sum()) < np.inf
-        before, now = cosine(f, g, A, held[0]), cosine(f1, g1, A1, held[1])
+        before, now = cosine(f, g, np.diag(A), held[0]), cosine(f1, g1, np.diag(A1), held[1])
         hidden = (expected <= SMALL_GAIN * f) & (now < before) & (f1 <= (1 + SMALL_GAIN) * f)
         better = (gain > 1e-4 * expected) & (gain > noise) | hidden
         running = status < 0
@@ -118,12 +131,16 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
         failed = running & ~taken
         scale = np.maximum(1 / 3, 1 - (2 * np.where(hidden, 1.0, gain / expected) - 1) ** 3)
         short = ~first & (damping < 1) & ((D * s * s).sum() <= SHORT_STEP**2 * (D * x * x).sum())
-        exact = short | failed & finite & (expected <= noise)
+        exact = calm(f, before, np.diag(A), x, eps) & (short | failed & finite & (damping >= 1))
+        gone, none = [~at & lost(np.diag(H), D, e) for at, H, e in ((held[0], A, eps), (held[1], A1, 0.0))]
+        stuck = failed & (damping >= MOST_DAMPING)
         ended = [
             (failed & first, START),
-            (taken & ((now <= gtol) | (f1 == 0)), GRADIENT),
+            (taken & (f1 == 0), GRADIENT),
+            (taken & (now <= gtol) & none.any() | stuck & gone.any(), LOST),
+            (taken & (now <= gtol), GRADIENT),
             (exact & ~first, ROUNDING),
-            (failed & (damping >= MOST_DAMPING), STUCK),
+            (stuck, STUCK),
             (steps + 1 >= maxiter, LIMIT),
         ]
         for which, code in ended[::-1]:

@@ -25,6 +25,7 @@ from ._flat import (
     host_result,
     plain_call,
     refuse_derivatives,
+    require_ordered,
 )
 from ._ipopt import IpoptProblem
 
@@ -261,6 +262,10 @@ def minimize(
     """
     refuse_derivatives("minimize", unknown, all_else=True)
     objective = Objective(f, x0, args)
+    limits = flat_bounds("minimize", objective.flat, bounds)
+    box = bounds_object(limits)
+    if box is not None:
+        require_ordered("minimize", "bounds", box.lb, box.ub)
     if method is None:
         method = (
             "SLSQP"
@@ -270,33 +275,30 @@ def minimize(
             else "L-BFGS-B"
         )
     if str(method).lower() == IPOPT:
-        result = minimize_by_ipopt(objective, bounds, constraints, hess, tol, callback, options)
-        return told(result, objective, bounds, constraints)
+        result = minimize_by_ipopt(objective, box, constraints, hess, tol, callback, options)
+        return told(result, objective, box, constraints)
     is_second = str(method).lower() == "trust-constr"
     given = Constraints("minimize", objective.flat, constraints, is_second, is_second)
     if is_second and given.sparse:
         options = {"sparse_jacobian": True, **(options or {})}
     more = {
-        "bounds": flat_bounds("minimize", objective.flat, bounds),
+        "bounds": limits,
         "constraints": given.given,
         "callback": callback_of(objective.flat, callback),
     }
     result = minimize_flat(objective, method, hess, tol=tol, options=options, **more)
     result.x = objective.flat(result.flat)
-    return told(result, objective, bounds, constraints)
+    return told(result, objective, box, constraints)
 
 
-def told(result: OptimizeResult, objective: Objective, bounds: Any, constraints: Any) -> OptimizeResult:
+def told(result: OptimizeResult, objective: Objective, box: Any, constraints: Any) -> OptimizeResult:
     """Return a result that can tell estimates."""
-    limits = bounds_object(flat_bounds("minimize", objective.flat, bounds))
-    return with_estimates(
-        result, lambda: estimates_of_likelihood(objective, result.flat, limits, constraints)
-    )
+    return with_estimates(result, lambda: estimates_of_likelihood(objective, result.flat, box, constraints))
 
 
 def minimize_by_ipopt(
     objective: Objective,
-    bounds: Any,
+    box: Any,
     constraints: Any,
     hess: str,
     tol: float | None,
@@ -309,14 +311,13 @@ def minimize_by_ipopt(
             "minimize: method='ipopt' takes no callback=, and its Hessian is exact and sparse: leave hess "
             "away"
         )
-    limits = bounds_object(flat_bounds("minimize", objective.flat, bounds))
-    start = moved_inside_bounds(objective.start, limits)
+    start = moved_inside_bounds(objective.start, box)
     objective.record()
     if not np.isfinite(objective(start)[0]):
         raise ConvergenceError(
             f"minimize: the function is not finite at the starting point {start}; start elsewhere"
         )
-    result = IpoptProblem(objective, limits, constraints).solved(start, tol, options)
+    result = IpoptProblem(objective, box, constraints).solved(start, tol, options)
     result.flat = np.asarray(result.x)
     result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, 0
     result.x = objective.flat(result.flat)
@@ -362,8 +363,10 @@ def minimize_flat(
             again,
             options.get("constraints", ()),
             bounds_object(options.get("bounds")),
-            given.get("maxiter", 1000),
+            {"gtol": options.get("tol") or 1e-8, **given},
         )
+    if "status" not in result:  # SciPy leaves it away where the bounds fix all unknowns
+        result.status = int(not result.success)
     result.flat = np.asarray(result.x)
     result.evaluations, result.hessians, result.products = (
         objective.evaluations,

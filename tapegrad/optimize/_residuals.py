@@ -30,6 +30,7 @@ from ._flat import (
     flatten_result,
     host_result,
     refuse_derivatives,
+    require_ordered,
 )
 from ._gauss_newton import METHOD, by_gauss_newton
 
@@ -102,6 +103,8 @@ def least_squares(
             f"elsewhere"
         )
     limits = flat_bounds("least_squares", flat, bounds)
+    box = limits_of(limits)
+    require_ordered("least_squares", "bounds", box.lb, box.ub)
     options["callback"] = callback_of(flat, options.get("callback"))
     if options["callback"] is None:
         del options["callback"]
@@ -117,7 +120,7 @@ def least_squares(
     else:
         result = scipy.optimize.least_squares(f, flat.start, jac, limits, **options)
     result.flat, result.x = result.x, flat(result.x)
-    names, box = parameter_names(flat.tree), limits_of(limits)
+    names = parameter_names(flat.tree)
     return with_estimates(result, lambda: estimates_of_residuals(f, result.flat, box, names, options))
 
 
