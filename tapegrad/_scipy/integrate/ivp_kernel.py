@@ -172,7 +172,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     """A call of solve_ivp as a kernel: a function of the start, and of what the right-hand side reads.
 
     Copies of the functions hold Variables of its own in the place of those that are read. The values of these
-    are the numbers, from one on, of the rows of the parameters of the kernel; so a view of one has those of its
+    are numbers of rows of the parameters of the kernel, from one on. So a view of one has the rows of its
     elements."""
 
     def __init__(self, call: Call, steps: ExplicitSteps, states: int):
