@@ -19,8 +19,12 @@ import calls_sparse
 import calls_systems
 import numpy as np
 import pytest
+import scipy.interpolate
 import scipy.optimize
-from looped import looped, vmapped
+import scipy.signal
+import scipy.sparse.linalg
+import scipy.spatial
+from looped import looped, vmapped, weighed
 from public_calls import judged
 
 import tapegrad as tg
@@ -83,6 +87,136 @@ def test_of_samples_that_go_ways_of_their_own():
         found["right"] += 1
     print(found)
     assert found["right"] > 2 * found["loud"]
+
+
+# what samples share: all arguments, or captured ones
+SHARED = {
+    "equal": lambda g, xs: (
+        tg.vmap(lambda k, *v: g(*v))(np.arange(2.0), *[np.stack([v, v]) for v in xs]) / 2
+    ).sum(),
+    "captured": lambda g, xs: tg.vmap(lambda share: share * g(*xs))(np.array([0.4, 0.6])).sum(),
+}
+
+
+def of_floats(call):
+    """(the call as a function of its floating-point arguments, those, their numbers)"""
+    _, f, x, _ = call
+    active = [k for k, a in enumerate(x) if np.asarray(a).dtype.kind in "fc"]
+    h = lambda *v: f(*[v[active.index(k)] if k in active else a for k, a in enumerate(x)])
+    return h, [np.asarray(x[k]) * 1.0 for k in active], tuple(range(len(active)))
+
+
+def judged_of_equal_samples(call):
+    """Where the values are the same for all samples, what looks at them goes on; the derivative stays."""
+    h, xs, n = of_floats(call)
+    g = lambda *v: weighed(h(*v))
+    want = tg.grad(g, n)(*xs)
+    for name, of in SHARED.items():
+        try:
+            got = tg.grad(lambda *v, of=of: of(g, v), n)(*xs)
+        except tg.errors.BatchError:
+            continue
+        for a, b in zip(got, want, strict=True):
+            size = np.abs(b[np.isfinite(b)]).max(initial=1.0)
+            np.testing.assert_allclose(a, b, 1e-5, 1e-6 * size, err_msg=name)
+
+
+WITH_ARGUMENTS = [c for c in CALLS if c[0] != "solutions event eval" and c[2]]
+
+
+@pytest.mark.parametrize("call", WITH_ARGUMENTS[::15], ids=name_of)
+def test_of_equal_samples(call):
+    judged_of_equal_samples(call)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("call", WITH_ARGUMENTS, ids=name_of)
+def test_all_of_equal_samples(call):
+    judged_of_equal_samples(call)
+
+
+def spread(a):
+    wide = np.zeros([2 * n for n in a.shape], a.dtype)
+    part = wide[(slice(None, None, 2),) * a.ndim]
+    part[...] = a
+    return part
+
+
+def sealed(a):
+    a = a.copy()
+    a.flags.writeable = False
+    return a
+
+
+LAYOUTS = {
+    "Fortran": np.asfortranarray,
+    "spread": spread,
+    "backwards": lambda a: np.flip(np.flip(a).copy()),
+    "read-only": sealed,
+    "single": lambda a: a.astype(np.float32 if a.dtype.kind == "f" else np.complex64),
+}
+OWN_STEPS = {"solutions class Radau"}  # in single precision it takes others
+
+
+def judged_in_layouts(call):
+    """Arguments in other memory, and in single precision: the same derivatives in both modes."""
+    h, xs, n = of_floats(call)
+    g = lambda *v: weighed(h(*v))
+    want = tg.grad(g, n)(*xs)
+    slope = np.asarray(sum([np.real(np.sum(w)) for w in want]))
+    for layout, made in LAYOUTS.items():
+        if layout == "single" and call[0] in OWN_STEPS:
+            continue
+        ys = tuple([made(a) if np.ndim(a) else a for a in xs])
+        try:
+            h(*ys)
+        except (ValueError, TypeError, RuntimeError):
+            continue  # SciPy itself takes no such array
+        got = [*tg.grad(g, n)(*ys), tg.jvp(g, ys, tuple([np.ones(np.shape(y), y.dtype) for y in ys]))[1]]
+        near = 2e-2 if layout == "single" else 1e-5
+        for a, b in zip(got, map(np.asarray, [*want, slope]), strict=True):
+            size = np.abs(b[np.isfinite(b)]).max(initial=0.1)
+            np.testing.assert_allclose(np.asarray(a, b.dtype), b, near, near * size, err_msg=layout)
+        assert all([a.dtype == np.asarray(y).dtype for a, y in zip(got[:-1], ys, strict=True)])
+
+
+@pytest.mark.parametrize("call", WITH_ARGUMENTS[7::30], ids=name_of)
+def test_in_layouts(call):
+    judged_in_layouts(call)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("call", WITH_ARGUMENTS, ids=name_of)
+def test_all_in_layouts(call):
+    judged_in_layouts(call)
+
+
+def test_complex_arguments():
+    """What SciPy computes with complex numbers has their derivative; what it casts to real ones is refused, once
+    and again, in both modes."""
+    r = np.random.default_rng(4)
+    A, b = [r.normal(size=n) + 1j * r.normal(size=n) for n in ((6, 3), 6)]
+    exact = lambda A: (abs(np.linalg.lstsq(A, b)[0]) ** 2).sum()
+    for solver in (scipy.sparse.linalg.lsqr, scipy.sparse.linalg.lsmr):
+        f = lambda A, solver=solver: (
+            abs(solver(scipy.sparse.csr_array(A), b, atol=1e-14, btol=1e-14)[0]) ** 2
+        ).sum()
+        np.testing.assert_allclose(tg.grad(f)(A), tg.grad(exact)(A), rtol=1e-9)
+    lengths = lambda A: scipy.sparse.linalg.norm(scipy.sparse.csr_array(A), axis=0)
+    np.testing.assert_allclose(tg.jvp(lengths, (A,), (A,))[1], np.linalg.norm(A, axis=0), rtol=1e-12)
+    for f, x in (
+        (lambda x: scipy.spatial.distance.cdist(x[None], np.eye(6)[:1], "cosine")[0, 0], b),
+        (lambda x: scipy.interpolate.splev(0.3, scipy.interpolate.splrep(np.arange(6.0), x)), b),
+        (lambda x: scipy.signal.lombscargle(np.arange(6.0), x, np.ones(2)).sum(), b),
+        (lambda x: scipy.optimize.isotonic_regression(x).x.sum(), b),
+        (lambda x: scipy.optimize.linprog(x, bounds=(0, 1)).fun, b),
+    ):
+        for _ in range(2):
+            with pytest.raises(tg.errors.ArgumentError, match="casts a complex argument.*give x.real"):
+                tg.grad(lambda x, f=f: abs(f(x)))(x)
+            with pytest.raises(tg.errors.ArgumentError, match="casts a complex argument"):
+                tg.jvp(f, (x,), (x,))
+        assert np.all(np.isfinite(tg.grad(lambda x, f=f: abs(f(x)) + 0.0)(x.real)))
 
 
 BOX = [(-2.0, 2.0)]

@@ -72,6 +72,14 @@ FORMS = {
     "hvp": (lambda f: tg.vmap(lambda x: tg.hvp(f, x, np.ones(4)))(X), lambda f, x: tg.hvp(f, x, np.ones(4))),
     "forward": (lambda f: tg.jvp(tg.vmap(f), (X,), (np.ones((3, 4)),))[1], lambda f, x: tg.grad(f)(x).sum()),
     "hessian": (lambda f: tg.vmap(tg.hessian(f))(X), lambda f, x: tg.hessian(f)(x)),
+    "equal samples": (
+        lambda f: np.stack([tg.grad(lambda x: tg.vmap(f)(np.stack([x, x])).sum() / 2)(x) for x in X]),
+        lambda f, x: tg.grad(f)(x),
+    ),
+    "equal samples, hvp": (
+        lambda f: np.stack([tg.hvp(lambda x: tg.vmap(f, chunk=1)(x[None])[0], x, np.ones(4)) for x in X]),
+        lambda f, x: tg.hvp(f, x, np.ones(4)),
+    ),
     "replayed": (lambda f: tg.prepare(tg.vmap(tg.grad(f)), X + 0.1)(X), lambda f, x: tg.grad(f)(x)),
 }
 

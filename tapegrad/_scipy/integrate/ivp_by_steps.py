@@ -14,7 +14,7 @@ import scipy.integrate as itg
 
 from ... import numpy as np
 from ..._core.errors import BatchError, ConvergenceError, GuardError, callers_line, heard, take_back
-from ..._core.primitive import live, primal_of
+from ..._core.primitive import SAMPLED, live, primal_of
 from ..._core.scope import changed
 from ..._core.trees import Const
 from ..._core.variable import Variable
@@ -211,9 +211,10 @@ def open_levels(*values: Any) -> int:
     for v in values:
         while isinstance(v, Variable):
             v = live(v)
-            if v._trace is not None:
-                found.add(id(v._trace))
-            v = v._value
+            trace = v._trace
+            if trace is not None:
+                found.add(id(trace))
+            v = trace.held(v) if trace is not None and trace.visibility == SAMPLED else v._value
     return len(found)
 
 

@@ -55,9 +55,9 @@ def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
     x, peaks = as_float_array(x, like), plain_np.asarray(bare(peaks))
     if prominence_data is None:
         prominence_data = peak_prominences(x, peaks, wlen)
-    found = at_users_line(
-        sig.peak_widths, bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data])
-    )
+    prominences, *bases = [bare(v) for v in prominence_data]
+    known = (plain_np.asarray(prominences, float), *bases)
+    found = at_users_line(sig.peak_widths, bare(x), peaks, bare(rel_height), known)
     height = np.take(x, peaks) - prominence_data[0] * rel_height
     ends = []
     for places, inward in ((plain_np.floor(found[2]), 1), (plain_np.ceil(found[3]), -1)):

@@ -21,9 +21,9 @@ class Spline:
         self.f, self.to, self.settings = f, to, settings
 
     def __call__(self, x: Any) -> Any:
-        rows = [
-            self.f(row.reshape(self.to), *self.settings).reshape(-1) for row in x.reshape(-1, x.shape[-1])
-        ]
+        # SciPy's compiled code takes an array for contiguous that is not
+        flat = plain_np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+        rows = [self.f(row.reshape(self.to), *self.settings).reshape(-1) for row in flat]
         return plain_np.array(rows).reshape(x.shape)
 
     def __eq__(self, other: Any) -> bool:
