@@ -155,7 +155,7 @@ class Trajectories:
     def by_kernels(self, purpose: str, theta: Any, data: Any) -> tuple:
         """Return the rows, and which trajectories Rodas5P has solved.
 
-        With the method "auto" it solves those that are found stiff, from their start, if they have few states."""
+        With the method "auto" it solves those that are found stiff, from their start, up to 128 states."""
         method = self.solver.method
         if method in METHODS:
             return self.kernel(purpose, method).path(theta, data), method == IMPLICIT
@@ -175,8 +175,8 @@ class Trajectories:
         """Return the kernel for states and arguments of these shapes."""
         if method == IMPLICIT and self.state.count > DENSE_STATES:
             raise ArgumentError(
-                f"ode: {origin(self.solver.f)} has {self.state.count} states. The method 'rodas5p' compiles dense "
-                f"code for their Jacobian, for at most {DENSE_STATES} states: write {SPARSE_WAY}"
+                f"ode: {origin(self.solver.f)} has {self.state.count} states. The method 'rodas5p' compiles "
+                f"dense code for their Jacobian, for at most {DENSE_STATES} states: write {SPARSE_WAY}"
             )
         kernels, key = self.solver.kernels, (purpose, method, self.state.key, self.layout.key)
         found = kernels.get(key)
