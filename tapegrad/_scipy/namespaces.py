@@ -211,11 +211,15 @@ class SciPyNamespace:
         # rules of functions of functions, which may have captured what is tracked
         self.functional: set = set()
         self.by_steps: set = set()  # those of them whose steps depend on values
+        self.compiled: dict = {}  # function of these -> what runs a call without Python
         if listed:
             NAMESPACES[self.name] = self
 
-    def rule(self, *functions: Any, of_functions: bool = False, by_steps: bool = False) -> Callable:
-        """`by_steps`: of functions, and what it does is decided by their values."""
+    def rule(
+        self, *functions: Any, of_functions: bool = False, by_steps: bool = False, compiled: Any = None
+    ) -> Callable:
+        """`by_steps`: of functions, and what it does is decided by their values. `compiled(call, args,
+        kwargs)` runs a call of such a function without Python, or returns None."""
 
         def declare(ours):
             for f in functions:
@@ -228,6 +232,8 @@ class SciPyNamespace:
                     self.functional.add(f)
                 if by_steps:
                     self.by_steps.add(f)
+                if compiled is not None:
+                    self.compiled[f] = compiled
             return ours
 
         return declare
@@ -336,6 +342,7 @@ class SciPyNamespace:
                             kwargs,
                             f in self.by_steps,
                             None if functional else on_variables,
+                            self.compiled.get(f),
                         )
                     return adapter(args, kwargs)
                 if f not in self.constants:
