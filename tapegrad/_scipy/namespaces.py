@@ -17,20 +17,21 @@ import functools
 import inspect
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, xp_of
+from .._core.arrays import copy_with_layout, is_array, xp_of
 from .._core.errors import ArgumentError, NoRuleError, callers_line
 from .._core.foreign import argument
 from .._core.lent_memory import lend
 from .._core.primitive import SAMPLED, holds_variable, is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.scope import OPEN
-from .._core.trees import nested
+from .._core.trees import nested, tree_map
 from .._core.variable import HANDLES
 from .._dispatch.faces import FACES, faces_of, is_function, library_function
 from .._dispatch.stand_ins import INSTANCES, of_instance
@@ -150,6 +151,17 @@ def bare(x: Any) -> Any:
     return values_of(x)
 
 
+def plain_copy(x: Any) -> Any:
+    x = bare(x)
+    return copy_with_layout(x) if is_array(x) else x
+
+
+def kind_of(x: Any) -> str:
+    """'c' for a complex array or number."""
+    kind: str = getattr(getattr(x, "dtype", None), "kind", "c" if type(x) is complex else "")
+    return kind
+
+
 def refusal_text(name: str, why: str = "", instead: str = "") -> NoRuleError:
     """`instead`: what the user may write."""
     why = f" ({why})" if why else ""
@@ -194,6 +206,7 @@ class SciPyNamespace:
         self.rules: dict = {}  # function or class -> ours
         self.constants: set = set()
         self.refusals: dict = {}  # function or class -> (why, what to write)
+        self.casts: dict = {}  # (function, places of complex arguments) -> does SciPy cast one to real?
         self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
         # rules of functions of functions, which may have captured what is tracked
         self.functional: set = set()
@@ -302,6 +315,8 @@ class SciPyNamespace:
                 return self.faced(at_users_line(self.function_for(f, args), *args, **kwargs))
             if functional or holds_tracked(args, kwargs):
                 if ours is not None:
+                    if not functional:
+                        self.keep_imaginary_parts(f, args, kwargs)
                     there = on_a_device((args, kwargs))
                     if there not in adapters:
                         adapters[there] = Adapter(
@@ -334,6 +349,35 @@ class SciPyNamespace:
             )
 
         return on_variables
+
+    def keep_imaginary_parts(self, f: Callable, args: tuple, kwargs: dict) -> None:
+        """Raise if SciPy would cast one of these complex arguments to a real one, with a warning: the rule
+        would go on with the imaginary part. SciPy is asked once for each choice of arguments."""
+        which = tuple([n for n, v in (*enumerate(args), *kwargs.items()) if kind_of(v) == "c"])
+        if not which:
+            return
+        cast = self.casts.get((f, which))
+        if cast is None:
+            cast = self.casts[f, which] = self.casts_to_real(f, args, kwargs)
+        if cast:
+            raise ArgumentError(
+                f"{callers_line()}: {self.public(f)}: SciPy casts a complex argument to a real one there, "
+                f"and loses its imaginary part; give x.real"
+            )
+
+    def casts_to_real(self, f: Callable, args: tuple, kwargs: dict) -> bool | None:
+        """None: it did not come to an end."""
+        try:
+            args, kwargs = tree_map(plain_copy, (args, kwargs))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("error", np.exceptions.ComplexWarning)
+                self.function_for(f, args)(*args, **kwargs)
+        except np.exceptions.ComplexWarning:
+            return True
+        except Exception:  # what it is, the call itself will tell
+            return None
+        return False
 
     def function_for(self, f: Callable, args: Any) -> Callable:
         """f, or CuPy's on its arrays and sparse matrices."""

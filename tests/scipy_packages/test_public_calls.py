@@ -19,7 +19,11 @@ import calls_sparse
 import calls_systems
 import numpy as np
 import pytest
+import scipy.interpolate
 import scipy.optimize
+import scipy.signal
+import scipy.sparse.linalg
+import scipy.spatial
 from looped import looped, vmapped, weighed
 from public_calls import judged
 
@@ -185,6 +189,34 @@ def test_in_layouts(call):
 @pytest.mark.parametrize("call", WITH_ARGUMENTS, ids=name_of)
 def test_all_in_layouts(call):
     judged_in_layouts(call)
+
+
+def test_complex_arguments():
+    """What SciPy computes with complex numbers has their derivative; what it casts to real ones is refused, once
+    and again, in both modes."""
+    r = np.random.default_rng(4)
+    A, b = [r.normal(size=n) + 1j * r.normal(size=n) for n in ((6, 3), 6)]
+    exact = lambda A: (abs(np.linalg.lstsq(A, b)[0]) ** 2).sum()
+    for solver in (scipy.sparse.linalg.lsqr, scipy.sparse.linalg.lsmr):
+        f = lambda A, solver=solver: (
+            abs(solver(scipy.sparse.csr_array(A), b, atol=1e-14, btol=1e-14)[0]) ** 2
+        ).sum()
+        np.testing.assert_allclose(tg.grad(f)(A), tg.grad(exact)(A), rtol=1e-9)
+    lengths = lambda A: scipy.sparse.linalg.norm(scipy.sparse.csr_array(A), axis=0)
+    np.testing.assert_allclose(tg.jvp(lengths, (A,), (A,))[1], np.linalg.norm(A, axis=0), rtol=1e-12)
+    for f, x in (
+        (lambda x: scipy.spatial.distance.cdist(x[None], np.eye(6)[:1], "cosine")[0, 0], b),
+        (lambda x: scipy.interpolate.splev(0.3, scipy.interpolate.splrep(np.arange(6.0), x)), b),
+        (lambda x: scipy.signal.lombscargle(np.arange(6.0), x, np.ones(2)).sum(), b),
+        (lambda x: scipy.optimize.isotonic_regression(x).x.sum(), b),
+        (lambda x: scipy.optimize.linprog(x, bounds=(0, 1)).fun, b),
+    ):
+        for _ in range(2):
+            with pytest.raises(tg.errors.ArgumentError, match="casts a complex argument.*give x.real"):
+                tg.grad(lambda x, f=f: abs(f(x)))(x)
+            with pytest.raises(tg.errors.ArgumentError, match="casts a complex argument"):
+                tg.jvp(f, (x,), (x,))
+        assert np.all(np.isfinite(tg.grad(lambda x, f=f: abs(f(x)) + 0.0)(x.real)))
 
 
 BOX = [(-2.0, 2.0)]
