@@ -169,8 +169,8 @@ def keep_imaginary_parts(f: Any, name: str, run: Callable, args: tuple, kwargs: 
 
 def lost_imaginary_part(name: str) -> ArgumentError:
     return ArgumentError(
-        f"{callers_line()}: {name}: SciPy casts a complex argument to a real one there, and loses its imaginary "
-        f"part; give x.real"
+        f"{callers_line()}: {name}: SciPy casts a complex argument to a real one there, and loses its "
+        f"imaginary part; give x.real"
     )
 
 

@@ -317,8 +317,8 @@ def batched(
             )
             if not count and not isinstance(refused, TapegradError):
                 raise BatchError(
-                    f"{call}: the stack has no samples, and the function needs one ({type(refused).__name__}: "
-                    f"{refused}): return early for an empty stack"
+                    f"{call}: the stack has no samples, and the function needs one "
+                    f"({type(refused).__name__}: {refused}): return early for an empty stack"
                 ) from refused
             if written and trace.handed and not isinstance(refused, TapegradError):
                 raise BatchError(

@@ -281,8 +281,8 @@ class Batch(Trace):
         v = values_of(slot)
         if not len(v):
             raise BatchError(
-                f"{self.call}: {callers_line()}: {what} of a stack without samples; return early for an empty "
-                "stack"
+                f"{self.call}: {callers_line()}: {what} of a stack without samples; return early for an "
+                "empty stack"
             )
         if bool((v == v[:1]).all()):
             return v[-1]
