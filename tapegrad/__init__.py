@@ -36,7 +36,7 @@ from ._transforms.vmap import vmap as vmap
 from .ops import variable_methods as _variable_methods  # noqa: F401
 
 if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
-    from . import _fast as _fast
+    from ._dispatch import fast as _fast  # noqa: F401
 
 __version__ = "0.2.0"
 
@@ -58,14 +58,14 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import stats as stats
     from . import testing as testing
     from . import tree as tree
-    from ._debug.anomalies import detect_anomalies as detect_anomalies
-    from ._debug.audit import audit as audit
-    from ._debug.graph import graph as graph
-    from ._debug.profile import profile as profile
-    from ._debug.versions import show_versions as show_versions
     from .optimize._propagation import propagate as propagate
     from .replay import prepare as prepare
     from .sparse import laplace as laplace
+    from .testing.diagnostics.anomalies import detect_anomalies as detect_anomalies
+    from .testing.diagnostics.audit import audit as audit
+    from .testing.diagnostics.graph import graph as graph
+    from .testing.diagnostics.profile import profile as profile
+    from .testing.diagnostics.versions import show_versions as show_versions
 
 else:
 

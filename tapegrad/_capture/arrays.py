@@ -47,8 +47,8 @@ class ArrayCapture(Capture):
                 trace.advance()
 
     def adopted(self, x: Variable) -> None:
-        """What comes from outside of a vmap gets marks there (_batching/captured_marks.py), and is an input
-        of what is recorded."""
+        """Under vmap a captured array gets marks (_transforms/batching/captured_marks.py). It is an
+        input of a recording."""
         for trace in OPEN.hiding[self.within_hiding :]:
             trace.adopt(x)
 

@@ -108,7 +108,7 @@ def protocol(method: Any) -> Any:
     return run
 
 
-class DeferredMember:
+class Deferred:
     """Stands for a member of a class, in the namespace of its shadow."""
 
     __slots__ = ("name", "source")
@@ -134,18 +134,24 @@ class DeferredMember:
                 put_member(source.new, name, new)
         return new
 
-    def __get__(self, x: Any, kind: Any = None) -> Any:
-        value = self.member()
-        get = getattr(type(value), "__get__", None)
-        return value if get is None else get(value, x, kind)
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Python calls the `__get__` of a class unbound
         return self.member()(*args, **kwargs)
 
 
-class DeferredData(DeferredMember):
-    """Stands for a property, or another descriptor that is asked before the attributes of an object."""
+class DeferredMember(Deferred):
+    """Stands for a member that is read through the class."""
+
+    __slots__ = ()
+
+    def __get__(self, x: Any, kind: Any = None) -> Any:
+        value = self.member()
+        get = getattr(type(value), "__get__", None)
+        return value if get is None else get(value, x, kind)
+
+
+class DeferredSetter(Deferred):
+    """Stands for a descriptor without `__get__`: what it sets is read from the attributes of the object."""
 
     __slots__ = ()
 
@@ -158,7 +164,13 @@ class DeferredData(DeferredMember):
         type(member).__delete__(member, x)
 
 
-DEFERRED = frozenset((DeferredMember, DeferredData))
+class DeferredData(DeferredMember, DeferredSetter):
+    """Stands for a property, or another descriptor that is asked before the attributes of an object."""
+
+    __slots__ = ()
+
+
+DEFERRED = frozenset((DeferredMember, DeferredSetter, DeferredData))
 
 
 class MemberSource:
@@ -184,9 +196,9 @@ class MemberSource:
         kind: Any = type(value)
         if kind in THEMSELVES or (kind in IMMUTABLE and name.startswith("__")):
             return value
-        return (DeferredData if hasattr(kind, "__set__") or hasattr(kind, "__delete__") else DeferredMember)(
-            name, self
-        )
+        if not (hasattr(kind, "__set__") or hasattr(kind, "__delete__")):
+            return DeferredMember(name, self)
+        return (DeferredData if hasattr(kind, "__get__") else DeferredSetter)(name, self)
 
     def holds(self) -> bool:
         """Has the class the same members as before, by name and type?"""

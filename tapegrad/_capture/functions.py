@@ -236,11 +236,14 @@ class FunctionCapture(Capture):
         return call
 
     def elementwise(self, u: Any) -> Any:
-        """What `numba.vectorize` made: on tracked values a loop over the elements."""
+        """What `numba.vectorize` made: on tracked values a loop over the elements, or `numpy.vectorize` of
+        its Python function."""
 
         def call(*args, **kwargs):
             if any(is_tracked(a) for a in (*args, *kwargs.values())):
-                return load("tapegrad.loops.operation").call_elementwise(u, args, kwargs)
+                return load("tapegrad.loops.operation").call_elementwise(
+                    u, args, kwargs, lambda: self(np.vectorize(u._dispatcher.py_func))(*args)
+                )
             return u(*lend(args), **lend(kwargs))
 
         vars(call).update(

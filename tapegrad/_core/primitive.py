@@ -3,7 +3,7 @@ the other.
 
 `bind` hands a primitive to the innermost trace among its arguments; that trace lowers the arguments and binds
 again, one level down, until no trace is left and NumPy or CuPy runs.  Most operations of one or two arguments
-take a shorter way, a function generated for them in _fast, which does the same."""
+take a shorter way, a function generated for them in _dispatch.fast, which does the same."""
 
 import itertools
 import weakref
@@ -44,7 +44,8 @@ class Primitive:
     `same`, `linear`: what the words of its declaration say.  `multilinear`: linear in each of its inputs.
     `batch` says how the body does many samples at once, each array with a first axis for them; it is one of
     the following, or None (sample by sample), or a function (run, stacked arrays, params), which may give
-    NotImplemented (sample by sample), or a `Way` (_batching/rules.py), which is told what the samples share:
+    NotImplemented (sample by sample), or a `Way` (_transforms/batching/rules.py), which is told what the
+    samples share:
       "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
       "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on
       by one "matrix"       it acts on the last axes, however many stand before "moves"        each element of
@@ -162,8 +163,8 @@ class Trace:
     in `__slots__` are those of all traces and of tapes, which are read most; others may have fields of their
     own, for a trace that ends changes its class to `EndedTrace`.
 
-    `single`, `pair` and `element` are short ways of `step`, which generated entry points and `_fast` take.
-    The last one may answer that it has not done it."""
+    `single`, `pair` and `element` are short ways of `step`, which generated entry points and `_dispatch.fast`
+    take. The last one may answer that it has not done it."""
 
     __slots__ = (
         *("level", "risen", "__dict__", "__weakref__"),
@@ -330,7 +331,7 @@ HOOKS: AnyList = []
 
 
 def hook(f: Any) -> Any:
-    """The function may get another body, which does the same sooner (_fast)."""
+    """The function may get another body, which does the same sooner (_dispatch.fast)."""
     HOOKS.append(f)
     return f
 

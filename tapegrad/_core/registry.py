@@ -45,10 +45,11 @@ PUBLIC = (
     "testing", "tree",
 )  # fmt: skip
 ON_USE = {
-    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies",
-    "audit": "tapegrad._debug.audit",
-    "graph": "tapegrad._debug.graph", "laplace": "tapegrad.sparse", "profile": "tapegrad._debug.profile",
-    "propagate": "tapegrad.optimize._propagation", "show_versions": "tapegrad._debug.versions",
+    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad.testing.diagnostics.anomalies",
+    "audit": "tapegrad.testing.diagnostics.audit",
+    "graph": "tapegrad.testing.diagnostics.graph", "laplace": "tapegrad.sparse",
+    "profile": "tapegrad.testing.diagnostics.profile", "propagate": "tapegrad.optimize._propagation",
+    "show_versions": "tapegrad.testing.diagnostics.versions",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
 ELSEWHERE = {  # names of other libraries -> ours
@@ -108,6 +109,7 @@ LOADED: dict[str, AnyTuple] = {
     },  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     "tapegrad._scipy.followed": ("_scipy.namespaces",),
+    "tapegrad._scipy.integrate.ivp_kernel": ("_scipy.integrate",),  # in recordings: it imports kernels
     "tapegrad._scipy.statistics": ("stats", "stats._families"),
     "tapegrad._scipy.polynomial": ("numpy",),
     # a library model: on request, or when one of its kernels is unpickled
@@ -189,7 +191,7 @@ FILLED = {
     "_core.primitive.READ": ("ops.indexing.regions",),
     "_core.primitive.ASSIGN": ("ops.indexing.regions",),
     "_core.primitive.ADD_AT": ("ops.indexing.regions",),
-    "_core.forward.FORWARD": ("_fast.entries",),
+    "_core.forward.FORWARD": ("_dispatch.fast.entries",),
     "ops.declare.NUMPY": ("ops.", "_scipy.namespaces"),
     "_dispatch.stand_ins.INSTANCES": ("_scipy.namespaces",),
     "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
@@ -225,7 +227,7 @@ FILLED = {
 STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")
 # imports what the user's code imports, reads which versions are installed, or puts host memory below CuPy
 FOR_USERS = (
-    "_capture.builtin", "_debug.versions", "testing.hosted", "testing.hosted.routines",
+    "_capture.builtin", "testing.diagnostics.versions", "testing.hosted", "testing.hosted.routines",
     "testing.hosted.runtime",
     "testing.hosted.scipy_functions",
 )  # fmt: skip

@@ -36,7 +36,7 @@ class ThreadScope(threading.local):
     of_one: bool  # is a call for all samples, or replays, run for one of them (implicit.sequential.py)?
     sweeping: Any  # the tape that is being swept (_core.reverse)
     apart: bool  # is the next call of a transform a part of a sweep (_transforms.call.RecordedCall)?
-    watcher: Any  # the watcher of each operation (_debug.anomalies)
+    watcher: Any  # the watcher of each operation (testing.diagnostics.anomalies)
     within: bool  # is an operation running that the watcher will be told of?
     again: bool  # are functions called again that SciPy has called before (_transforms.rebind.once_more)?
     inside: Any  # the transforms that are used while a kernel is traced (kernels.trace.derivatives)

@@ -15,7 +15,7 @@ The memory model:
     same derivatives, so nothing is recorded. The old memory keeps its content for its other holders.
 3.  A handle that was written is *hot* (`_version` > 0). A view of a hot base reads its region as a copy.
     A view of a cold base aliases it and marks the base as saved.
-4.  A write to all of a hot handle may take over the written array (_fast/regions.py). The array has
+4.  A write to all of a hot handle may take over the written array (_dispatch/fast/regions.py). The array has
     another holder, so both are saved.
 
 So a write costs its region, plus at most one copy of the buffer. It is copied at most once after it was
@@ -26,7 +26,7 @@ All fields, and all states of each:
 
   _value    a NumPy or CuPy array or NumPy number    what one level down is; of a plain handle its memory
             a Variable                               level 2 or more: a value, plain or of a lower level
-            a Variable, in an unread View            the matrix whose transpose it is (_fast)
+            a Variable, in an unread View            the matrix whose transpose it is (_dispatch.fast)
             None                                     an unread View
   _trace    None                                     plain: no open transform watches it
             a Tape, a Dual, another open Trace       watched; `_slot` is that trace's

@@ -17,20 +17,21 @@ import functools
 import inspect
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, xp_of
+from .._core.arrays import copy_with_layout, is_array, xp_of
 from .._core.errors import ArgumentError, NoRuleError, callers_line
 from .._core.foreign import argument
 from .._core.lent_memory import lend
 from .._core.primitive import SAMPLED, holds_variable, is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.scope import OPEN
-from .._core.trees import nested
+from .._core.trees import nested, tree_map
 from .._core.variable import HANDLES
 from .._dispatch.faces import FACES, faces_of, is_function, library_function
 from .._dispatch.stand_ins import INSTANCES, of_instance
@@ -150,6 +151,57 @@ def bare(x: Any) -> Any:
     return values_of(x)
 
 
+CASTS: dict = {}  # (function or class, places of complex arguments) -> does SciPy cast one to real?
+
+
+def keep_imaginary_parts(f: Any, name: str, run: Callable, args: tuple, kwargs: dict) -> None:
+    """Raise if SciPy would cast one of these complex arguments to a real one, with a warning: the rule would
+    go on with the imaginary part. SciPy is asked once for each choice of arguments, by `run`."""
+    which = tuple([n for n, v in (*enumerate(args), *kwargs.items()) if kind_of(v) == "c"])
+    if not which:
+        return
+    cast = CASTS.get((f, which))
+    if cast is None:
+        cast = CASTS[f, which] = casts_to_real(run, args, kwargs)
+    if cast:
+        raise lost_imaginary_part(name)
+
+
+def lost_imaginary_part(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"{callers_line()}: {name}: SciPy casts a complex argument to a real one there, and loses its "
+        f"imaginary part; give x.real"
+    )
+
+
+def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
+    """None: it did not come to an end."""
+    try:
+        args, kwargs = tree_map(plain_copy, (args, kwargs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)
+            run(*args, **kwargs)
+    except np.exceptions.ComplexWarning:
+        return True
+    except Exception:  # what it is, the call itself will tell
+        return None
+    return False
+
+
+def plain_copy(x: Any) -> Any:
+    x = bare(x)
+    return copy_with_layout(x) if is_array(x) else x
+
+
+def kind_of(x: Any) -> str:
+    """'c' for a complex array or number, or several of which one is."""
+    if type(x) is list or type(x) is tuple:
+        return "c" if "c" in map(kind_of, x) else ""
+    kind: str = getattr(getattr(x, "dtype", None), "kind", "c" if type(x) is complex else "")
+    return kind
+
+
 def refusal_text(name: str, why: str = "", instead: str = "") -> NoRuleError:
     """`instead`: what the user may write."""
     why = f" ({why})" if why else ""
@@ -198,11 +250,15 @@ class SciPyNamespace:
         # rules of functions of functions, which may have captured what is tracked
         self.functional: set = set()
         self.by_steps: set = set()  # those of them whose steps depend on values
+        self.compiled: dict = {}  # function of these -> what runs a call without Python
         if listed:
             NAMESPACES[self.name] = self
 
-    def rule(self, *functions: Any, of_functions: bool = False, by_steps: bool = False) -> Callable:
-        """`by_steps`: of functions, and what it does is decided by their values."""
+    def rule(
+        self, *functions: Any, of_functions: bool = False, by_steps: bool = False, compiled: Any = None
+    ) -> Callable:
+        """`by_steps`: of functions, and what it does is decided by their values. `compiled(call, args,
+        kwargs)` runs a call of such a function without Python, or returns None."""
 
         def declare(ours):
             for f in functions:
@@ -215,6 +271,8 @@ class SciPyNamespace:
                     self.functional.add(f)
                 if by_steps:
                     self.by_steps.add(f)
+                if compiled is not None:
+                    self.compiled[f] = compiled
             return ours
 
         return declare
@@ -302,6 +360,9 @@ class SciPyNamespace:
                 return self.faced(at_users_line(self.function_for(f, args), *args, **kwargs))
             if functional or holds_tracked(args, kwargs):
                 if ours is not None:
+                    if not functional:
+                        run = lambda *args, **kwargs: self.function_for(f, args)(*args, **kwargs)
+                        keep_imaginary_parts(f, name, run, args, kwargs)
                     there = on_a_device((args, kwargs))
                     if there not in adapters:
                         adapters[there] = Adapter(
@@ -321,6 +382,7 @@ class SciPyNamespace:
                             kwargs,
                             f in self.by_steps,
                             None if functional else on_variables,
+                            self.compiled.get(f),
                         )
                     return adapter(args, kwargs)
                 if f not in self.constants:
@@ -376,6 +438,12 @@ class CarrierType(type):
     """The class of ours that stands for `_theirs`: SciPy's own instances are instances too."""
 
     _theirs: Any
+
+    def __call__(cls, *args, **kwargs):
+        theirs = getattr(cls, "_theirs", None)
+        if theirs is not None:
+            keep_imaginary_parts(theirs, theirs.__name__, theirs, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
     def __instancecheck__(cls, x):
         return (

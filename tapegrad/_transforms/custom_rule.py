@@ -7,7 +7,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from .._batching.rules import CustomRule, as_stack
 from .._capture.routes import way_to_tracked
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, ConvergenceError, heard, take_back
@@ -20,6 +19,7 @@ from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype as dtype_of
 from ..ops.declare import shape
+from .batching.rules import CustomRule, as_stack
 from .call import check_function, constant_like, user_name, where_of
 from .transpose import checked_terms, transposed_jvp, transposed_vjp
 from .vmap import vmap
@@ -115,7 +115,8 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
 
 
 class Differences:
-    """The rules of a function of plain real arrays by central differences.  What they compute is such a function
+    """The rules of a function of plain real arrays by central differences.  What they
+    compute is such a function
     again, so derivatives of any order follow."""
 
     def __init__(self, f: AnyFunction):

@@ -135,7 +135,7 @@ def is_turned(rule: Any) -> bool:
 
 def is_declared(record: AnyTuple) -> bool:
     """Do the rules of the record read values from it alone?  Those of declared operations do, and short ways
-    of them (_fast)."""
+    of them (_dispatch.fast)."""
     if record[2] in LINEAR or record is reverse.LEAF:
         return True
     prim = reverse.primitive_of(record)

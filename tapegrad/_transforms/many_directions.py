@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.trace import Batch
 from .._core.arrays import is_array, xp_of
 from .._core.errors import TapegradError, heard, take_back
 from .._core.primitive import layout_of
@@ -13,6 +12,7 @@ from .._core.scope import scope_block
 from .._core.typing import AnyDict, AnyFunction, AnyList
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
+from .batching.trace import Batch
 from .call import RecordedCall
 
 FEW_SWEEPS = 8  # sweeps that are done one after another sooner than at once

@@ -23,9 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.captured_marks import CapturedBuffer, Marks
-from .._batching.rules import empty_stack
-from .._batching.trace import Batch
 from .._capture.ambient import ContextValue
 from .._capture.builtin import GlobalNames
 from .._capture.classes import Members
@@ -45,6 +42,9 @@ from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .._core.variable import Variable, View, bottom, like_layout
 from ..ops import shaping as s
 from ..ops.declare import dtype, ndim, shape
+from .batching.captured_marks import CapturedBuffer, Marks
+from .batching.rules import empty_stack
+from .batching.trace import Batch
 
 # --- what is kept ---
 

@@ -6,7 +6,6 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from .._batching.trace import Batch
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, BatchError, ShapeError, TapegradError, heard, take_back
 from .._core.primitive import layout_of, live
@@ -16,6 +15,7 @@ from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Array, Node,
 from .._core.variable import Variable, copied, frozen, variable
 from ..ops import shaping
 from ..ops.declare import ndim, shape
+from .batching.trace import Batch
 from .call import Inputs, enter_leaf, overlapping, returned, run_once, user_name, value_out, where_of
 from .side_effects import counted_in, counts_before, kept_in, lies_on, run_beside
 from .transform import Transform
@@ -315,6 +315,11 @@ def batched(
                 and "only" in str(refused)
                 and "read" in str(refused)
             )
+            if not count and not isinstance(refused, TapegradError):
+                raise BatchError(
+                    f"{call}: the stack has no samples, and the function needs one "
+                    f"({type(refused).__name__}: {refused}): return early for an empty stack"
+                ) from refused
             if written and trace.handed and not isinstance(refused, TapegradError):
                 raise BatchError(
                     f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a "

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.rules import CustomRule, as_stack
 from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits, xp_of
 from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
 from .._core.pickling import PickledByCall
@@ -23,6 +22,7 @@ from .._core.scope import OPEN, at_the_end_of_an_object, changed
 from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
+from .._transforms.batching.rules import CustomRule, as_stack
 from .._transforms.call import constant_like, user_name, value_out, where_of
 from .._transforms.gradient import grad
 from .._transforms.products import jvp, vjp

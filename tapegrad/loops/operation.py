@@ -317,8 +317,8 @@ def elementwise_loop(u: Any) -> Any:
     return njit(space["loop"])
 
 
-def call_elementwise(u: Any, args: tuple, kwargs: dict) -> Any:
-    """Call what `numba.vectorize` made with tracked values."""
+def call_elementwise(u: Any, args: tuple, kwargs: dict, follow: Callable) -> Any:
+    """Call what `numba.vectorize` made with tracked values: as a loop program, or followed as Python."""
     if kwargs or len(args) != u.nin:
         raise ArgumentError(
             f"{callers_line()}: {u.__name__}, made by numba.vectorize, takes its {u.nin} arguments alone "
@@ -328,7 +328,10 @@ def call_elementwise(u: Any, args: tuple, kwargs: dict) -> Any:
     loop = elementwise_loop(u)
     flat = [reshape(broadcast_to(asarray(x), to=to), to=(-1,)) for x in args]
     kinds = {dtype(x) for x in flat}
-    y = reshape(programs_of(loop)(loop.py_func, tuple(flat), {}), to=to)
+    try:
+        y = reshape(programs_of(loop)(loop.py_func, tuple(flat), {}), to=to)
+    except LoopRefused:
+        y = follow()
     return astype(y, to=np.dtype(np.float32)) if kinds == {np.dtype(np.float32)} else y
 
 

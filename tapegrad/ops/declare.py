@@ -13,7 +13,7 @@ tangent.
 
 The code of a rule shows which values it reads, so no declaration can get this wrong. What the rules
 read decides what a record keeps, and therefore what a later write must copy. `primitive` returns the
-entry point of the operation, which binds. _fast replaces its body by a faster one."""
+entry point of the operation, which binds. _dispatch.fast replaces its body by a faster one."""
 
 import dis
 import functools

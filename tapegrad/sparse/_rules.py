@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.rules import CustomRule
 from .._core.arrays import is_array, xp_of
 from .._core.primitive import Primitive
+from .._transforms.batching.rules import CustomRule
 from ..ops.declare import PRIMITIVES
 from ..ops.indexing.regions import basic, region
 

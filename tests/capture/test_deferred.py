@@ -367,6 +367,33 @@ def test_a_descriptor_whose_method_was_not_read_yet():
     np.testing.assert_array_equal(tg.grad(f)(np.ones(2)), np.ones(2))
 
 
+class StoredTwice:
+    """A descriptor that has no `__get__`: it is read from the attributes of the object."""
+
+    def __set__(self, x, value):
+        vars(x)["w"] = vars(x)["same"] = value
+
+
+class WithSetter:
+    w = same = StoredTwice()
+
+    def __init__(self, w):
+        self.w = w
+
+
+def test_a_descriptor_without_get():
+    held = WithSetter(np.ones(2))
+
+    def f(x):
+        new = WithSetter(x)
+        held.w = held.same * x
+        return (held.w * new.same).sum() + new.w @ held.same
+
+    np.testing.assert_array_equal(tg.grad(f)(np.array([1.0, 2.0])), [4.0, 8.0])
+    np.testing.assert_array_equal(held.w, [1.0, 2.0])
+    assert held.w is held.same
+
+
 class Drawing:
     rng = np.random.default_rng(0)  # of the class
 

@@ -20,7 +20,7 @@ from tapegrad._core.reverse import PART, AdaptedRule, primitive_of
 from tapegrad._core.variable import View
 from tapegrad.ops.declare import PRIMITIVES
 
-FAST = "tapegrad._fast" in sys.modules
+FAST = "tapegrad._dispatch.fast" in sys.modules
 TESTS = Path(__file__).parent
 X, W = np.array([0.3, 0.7, -0.4]), np.array([1.0, -2.0, 0.5])
 
@@ -179,7 +179,7 @@ ELSEWHERE = {
     "_transforms/tape": "has its own tape ended?",
     "_capture/builtin": "exec and compile of the user's, followed",
     "_capture/dependencies": "the check of what a program read",
-    "_debug/profile": "what a tape keeps",
+    "testing/diagnostics/profile": "what a tape keeps",
     "loops/operation": "the loop over the elements of numba.vectorize",
     "replay/emitted": "a replay's own text",
     "replay/fusion/compiled_groups": "the text that calls a compiled group",
@@ -205,14 +205,14 @@ def short_ways(name, tree):
 def test_short_ways_stand_in_one_folder():
     places = {name.replace(".", "/"): tree for name, tree in trees().items()}
     found = {place: list(short_ways(place, tree)) for place, tree in places.items()}
-    assert sum([len(found.pop(name)) for name in [*found] if name.startswith("_fast/")]) > 10
+    assert sum([len(found.pop(name)) for name in [*found] if name.startswith("_dispatch/fast/")]) > 10
     assert {name for name, lines in found.items() if lines} <= set(ELSEWHERE)
 
 
 def test_each_hook_is_filled():
     files = {f.__name__: Path(f.__code__.co_filename).parent.name for f in HOOKS}
     assert len(files) == len(HOOKS) > 5
-    assert {n for n, file in files.items() if (file == "_fast") != FAST} == set()
+    assert {n for n, file in files.items() if (file == "fast") != FAST} == set()
 
 
 def run_without(args):

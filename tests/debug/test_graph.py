@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad._debug.graph import layer_nodes
+from tapegrad.testing.diagnostics.graph import layer_nodes
 
 pytestmark = pytest.mark.smoke
 

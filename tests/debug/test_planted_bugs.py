@@ -54,19 +54,19 @@ BUGS = [
     ),
     Bug(
         "operand of a unary operation not marked",
-        "_fast/entries.py",
+        "_dispatch/fast/entries.py",
         'mark_x="x._saved = True" if kept else ""',
         'mark_x=""',
     ),
     Bug(
         "output of a unary operation not marked",
-        "_fast/entries.py",
+        "_dispatch/fast/entries.py",
         'mark_x="x._saved = True" if kept else "", mark_y="y._saved = True" if out else ""',
         'mark_x="x._saved = True" if kept else "", mark_y=""',
     ),
     Bug(
         "operand of a binary operation not marked",
-        "_fast/entries.py",
+        "_dispatch/fast/entries.py",
         'return f"if {c} is None: {name}._saved = True" if wanted else ""',
         'return ""',
     ),
@@ -91,26 +91,26 @@ BUGS = [
     # views
     Bug(
         "views do not see writes",
-        "_fast/regions.py",
+        "_dispatch/fast/regions.py",
         "    base = y._base\n    source =",
         "    base = y._base\n    if y._seen >= 0:\n        y._seen = base._version\n        return\n    "
         "source =",
     ),
     Bug(
         "an unread transpose does not see writes",
-        "_fast/regions.py",
+        "_dispatch/fast/regions.py",
         "    if y._base._version:\n        return None\n    if type(",
         "    if type(",
     ),
     Bug(
         "a view of a written buffer aliases it",
-        "_fast/regions.py",
+        "_dispatch/fast/regions.py",
         "laid_out_copy(part) if hot and type(part) is ndarray else part",
         "part",
     ),
     Bug(
         "the base of a view not marked",
-        "_fast/regions.py",
+        "_dispatch/fast/regions.py",
         "    if not hot:\n        base._saved = True\n",
         "",
     ),
@@ -136,7 +136,7 @@ BUGS = [
     ),
     Bug(
         "tangents handed on shared, binary",
-        "_fast/entries.py",
+        "_dispatch/fast/entries.py",
         "        if ca is None:\n            a._saved = True\n        {dual}",
         "        {dual}",
     ),

@@ -363,7 +363,7 @@ def test_what_is_lost_of_a_named_program_is_made_again(folder, lost):
 PROGRAM = """
 import builtins, sys
 import numpy as np, tapegrad as tg
-from tapegrad._fast import entries
+from tapegrad._dispatch.fast import entries
 made, compile_ = [], compile
 entries.compile = lambda text, file, kind: made.append(file) or compile_(text, file, kind)
 f = lambda x: np.sum(np.exp(x) * np.sin(x) / np.linalg.norm(x))

@@ -310,6 +310,31 @@ def bent(a, b):
     return a * a * b
 
 
+@vectorize
+def checked(a, b):
+    if a < -5:
+        raise ValueError("too small")
+    return bent(a, b) * a
+
+
+def test_what_vectorize_made_and_has_no_loop_program_is_followed():
+    x = np.array([[0.3, -0.7, 1.1]])
+
+    def f(x):
+        return checked(x, np.array([[1.0], [2.0]]) * x[0, 0]).sum()
+
+    def written(x):
+        b = np.array([[1.0], [2.0]]) * x[0, 0]
+        return np.where(x > 0, x * b + np.tanh(x), x * x * b) @ x[0] @ np.ones(2)
+
+    np.testing.assert_allclose(tg.value_and_grad(f)(x)[0], f(x), rtol=1e-14)
+    np.testing.assert_allclose(tg.grad(f)(x), tg.grad(written)(x), rtol=1e-14)
+    np.testing.assert_allclose(tg.hvp(f, x, x + 1), tg.hvp(written, x, x + 1), rtol=1e-13)
+    assert tg.grad(lambda a: checked(a, 2.0))(1.5) == tg.grad(lambda a: a * a * 2 + a * np.tanh(a))(1.5)
+    with pytest.raises(ValueError, match="too small"):
+        tg.grad(f)(x - 9)
+
+
 def test_what_vectorize_made_is_a_loop_over_elements():
     x, v = np.array([0.3, -0.7, 1.1]), np.array([0.2, 0.5, -1.0])
 

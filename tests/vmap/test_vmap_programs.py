@@ -140,7 +140,7 @@ def test_programs_on_cupy(seeds, xp):
 
 def test_the_judge_finds_a_batch_that_forgets(monkeypatch):
     """A captured array that hands a value on, without marks."""
-    monkeypatch.setattr("tapegrad._batching.captured_marks.Marks.fail", lambda marks: None)
+    monkeypatch.setattr("tapegrad._transforms.batching.captured_marks.Marks.fail", lambda marks: None)
     total = np.zeros(1)
 
     def f(x):

@@ -1,4 +1,4 @@
-"""The calls that are refused, with the cause."""
+"""The calls that are refused, and those that are wrong, with the cause."""
 
 
 def of(cause: str, names: str) -> dict:
@@ -13,7 +13,12 @@ COMPILED = {
     ),
     **of(
         "compiled (C, C++)",
-        "known_astropy.smooth known_astropy.cartesian known_george.values known_pymoo.igd unseen_ot.exact",
+        "known_astropy.smooth known_astropy.cartesian known_george.values known_pymoo.igd unseen_ot.exact "
+        "fresh_ocean.modern_density fresh_sky.galactic",
+    ),
+    **of(
+        "compiled (bottleneck)",
+        "fresh_markets.sharpe fresh_markets.sortino fresh_markets.drawdown fresh_markets.market_beta",
     ),
 }
 REFUSED = {
@@ -28,4 +33,9 @@ REFUSED = {
         "known_pvlib.single_diode known_quantecon.stationary known_skfem.stiffness",
     ),
     **of("eval of the name of a class", "unseen_signal.additive_fit"),
+    **of("second order of eigenvectors: nan with a warning", "fresh_rotations.matrix_to_quaternion"),
+    **of("a gufunc of Numba", "fresh_scores.older_ensemble"),
+    **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
+# docs/limits.md, "What cannot be seen"
+WRONG = of("wrong, a root by bisection", "fresh_air.wet_bulb fresh_sky.kepler")

@@ -12,7 +12,7 @@ import scipy.sparse
 from ... import numpy as np
 from ..._core.arrays import xp_of
 from ...ops.declare import axes_of as axes_in
-from ...ops.declare import ndim, shape
+from ...ops.declare import dtype, ndim, shape
 from ...ops.protocols import store
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare
@@ -321,7 +321,8 @@ def variances(x: Any, regions: list) -> Any:
     flat, where = np.reshape(x, -1), plain_np.zeros(math.prod(shape(x)), int)
     for k, r in enumerate(regions):
         where[r] = k
-    return region_sums((flat - means[where]) ** 2, regions) / n
+    off = flat - means[where]
+    return region_sums(off * np.conj(off) if dtype(off).kind == "c" else off**2, regions) / n
 
 
 def element_rule(f: Any) -> Any:

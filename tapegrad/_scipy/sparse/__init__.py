@@ -12,6 +12,7 @@ import scipy.sparse.linalg as sla
 from ... import numpy as np
 from ... import scipy as faces
 from ..._core.primitive import primal_of
+from ...ops.declare import dtype
 from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
 from . import assembled as assembled
 from . import eigenpairs as eigenpairs
@@ -71,7 +72,7 @@ def norm(x, ord=None, axis=None):
         sums = np.reshape(abs(A).sum(0 if abs(ord) == 1 else 1), -1)
         return np.max(sums) if ord > 0 else np.min(sums)
     if isinstance(axis, int) and ord in (None, 1, 2):
-        total = np.reshape(abs(A).sum(axis) if ord == 1 else A.power(2).sum(axis), -1)
+        total = np.reshape(abs(A).sum(axis) if ord == 1 else abs(A).power(2).sum(axis), -1)
         return total if ord == 1 else np.sqrt(total)
     raise refusal_text(
         "scipy.sparse.linalg.norm", f"for ord={ord}, axis={axis}", "numpy.linalg.norm(A.toarray(), ...)"
@@ -112,10 +113,11 @@ def least_squares(f: Any) -> Any:
         found = library_solver(f, name, A._plain(), bare(b), **given)
         if A.shape[0] < A.shape[1] and not bare(damp):
             raise refusal_text(name, "with more unknowns than equations", "damp=")
-        normal = A.T @ A
+        adjoint = A.conj().T if dtype(A._elements()[1]).kind == "c" else A.T
+        normal = adjoint @ A
         if holds_tracked(damp) or damp:
             normal = normal + sparse(sps.eye_array(A.shape[1], format="csr")) * damp**2
-        x = solve_sparse(normal, A.T @ as_float_array(b), name)
+        x = solve_sparse(normal, adjoint @ as_float_array(b), name)
         return found[0] + (x - primal_of(x)), *found[1:]
 
     return run

@@ -6,8 +6,8 @@ them becomes (..., n B). Data that all samples share stay as they are. Other dat
 import functools
 from typing import Any
 
-from ..._batching.rules import CustomRule, as_stack, samples_first
 from ..._core.primitive import Primitive, bind
+from ..._transforms.batching.rules import CustomRule, as_stack, samples_first
 from ...ops import shaping
 from ...ops.declare import shape
 

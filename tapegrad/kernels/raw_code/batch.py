@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ..._batching.rules import as_stack
 from ..._core.errors import KernelError
 from ..._core.primitive import bind, primal_of
 from ..._core.variable import Variable
+from ..._transforms.batching.rules import as_stack
 from ...ops import shaping as s
 from ...ops.declare import shape
 from .transpose import sample_axis
 
 
 def in_one_launch(k: Any) -> Callable:
-    """Return the batching rule of the kernel k (`_batching.rules.CustomRule`)."""
+    """Return the batching rule of the kernel k (`_transforms.batching.rules.CustomRule`)."""
 
     def run(trace, prim, operands, params):
         count = trace.count

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..._batching.rules import CustomRule
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, KernelError, NoRuleError, ShapeError
 from ..._core.pickling import PickledByCall
@@ -24,6 +23,7 @@ from ..._core.reverse import ShapeStandIn
 from ..._core.scope import OPEN
 from ..._core.trees import Const
 from ..._core.variable import Variable
+from ..._transforms.batching.rules import CustomRule
 from ..._transforms.call import constant_like
 from ..._transforms.transpose import checked_terms, transposed_jvp, transposed_vjp
 from ..launch.host import HostCode, host_code, uses_block

@@ -8,6 +8,7 @@ zeros; the cotangent then belongs to the version before the write.
 Reading order: `region`, the three bodies, how each is recorded, how each is pulled, its forward rule."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ..._core.variable import Variable, bottom, variable
 from ..declare import primitive
 from ..shaping import argsort, fit_to_shape, reshape, transpose, zeros_like
 
-STEPS = {
+STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "at": lambda b, i: b[i],
     "reshape": lambda b, to: b.reshape(to),
     "transpose": lambda b, axes: b.transpose(axes),
@@ -148,7 +149,7 @@ def as_flat_source(x: Any) -> Any:
     return x if x.shape else x.reshape(1)
 
 
-def coordinates_of(x, path, at):
+def coordinates_of(x: Any, path: tuple, at: Any) -> tuple:
     """The coordinates of the elements of a region in `as_flat_source(x)`."""
     numbers = xp_of(x).arange(x.size).reshape(x.shape)
     return xp_of(x).unravel_index(region(numbers, path)[at], x.shape or (1,))

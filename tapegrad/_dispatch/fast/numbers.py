@@ -5,10 +5,10 @@ from typing import Any
 
 from numpy import float64, ndarray, vecdot
 
-from .._core.arrays import F8
-from .._core.reverse import AdaptedRule
-from ..ops.elementwise import add, divide, multiply, subtract
-from ..ops.shaping import PAIRWISE, ones
+from ..._core.arrays import F8
+from ..._core.reverse import AdaptedRule
+from ...ops.elementwise import add, divide, multiply, subtract
+from ...ops.shaping import PAIRWISE, ones
 
 
 def flat_sum(g: ndarray) -> float64:

@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from .._core.abstract_arrays import Hollow
-from .._core.arrays import F8, NUMBERS, zeros_laid_out
-from .._core.forward import Dual
-from .._core.primitive import ADD_AT, ASSIGN, READ, RECORDED, bind, own_memory, refresh, view
-from .._core.reverse import ELEMENT, REGION, Tape, setting_copy
-from .._core.variable import CLASSES, DIRECT, FLOAT, ArrayVariable, Variable, View, bottom, new, variable
-from ..ops import protocols
-from ..ops.indexing import regions, views, writes
-from ..ops.indexing.regions import (
+from ..._core.abstract_arrays import Hollow
+from ..._core.arrays import F8, NUMBERS, zeros_laid_out
+from ..._core.forward import Dual
+from ..._core.primitive import ADD_AT, ASSIGN, READ, RECORDED, bind, own_memory, refresh, view
+from ..._core.reverse import ELEMENT, REGION, Tape, setting_copy
+from ..._core.variable import CLASSES, DIRECT, FLOAT, ArrayVariable, Variable, View, bottom, new, variable
+from ...ops import protocols
+from ...ops.indexing import regions, views, writes
+from ...ops.indexing.regions import (
     ALL,
     laid_out_copy,
     layout_of_buffer,
@@ -25,7 +25,7 @@ from ..ops.indexing.regions import (
     region,
     zeros_of_buffer,
 )
-from ..ops.indexing.views import DIAGONAL, is_element, layout_source, transpose, unchanging
+from ...ops.indexing.views import DIAGONAL, is_element, layout_source, transpose, unchanging
 from .replacing import before, replaces
 
 # --- views and elements ---

@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Watcher, source_line
-from .._capture import is_foreign, names_in
-from .._capture.kinds import EMPTY, drop_state, is_user_class, put_state, state_of
-from .._capture.objects import GENERATORS, content_of, parts_of, put_back, restore, snapshot
-from .._capture.routes import walk
-from .._core.arrays import is_array
-from .._core.errors import ArgumentError, spelt, users_place
-from .._core.reverse import ShapeStandIn, Tape
-from .._core.scope import OPEN, entry
-from .._core.trees import leaves, tree_map
-from .._core.variable import Variable, bottom
-from .._transforms.call import user_name
-from .._transforms.products import vjp
-from .._transforms.wrapped import partial_call
-from ..ops.declare import dtype, shape, xp
+from ..._capture import is_foreign, names_in
+from ..._capture.kinds import EMPTY, drop_state, is_user_class, put_state, state_of
+from ..._capture.objects import GENERATORS, content_of, parts_of, put_back, restore, snapshot
+from ..._capture.routes import walk
+from ..._core.arrays import is_array
+from ..._core.errors import ArgumentError, spelt, users_place
+from ..._core.reverse import ShapeStandIn, Tape
+from ..._core.scope import OPEN, entry
+from ..._core.trees import leaves, tree_map
+from ..._core.variable import Variable, bottom
+from ..._transforms.batching.watched_traces import Watcher, source_line
+from ..._transforms.call import checked_argnums, positions, user_name
+from ..._transforms.products import vjp
+from ..._transforms.wrapped import partial_call
+from ...ops.declare import dtype, shape, xp
 
 TIMED_RUNS = 3
 
@@ -294,7 +294,7 @@ def active_numbers(what: str, f: Callable, args: tuple, argnums: Any) -> tuple:
     if not callable(f):
         raise ArgumentError(f"{what}(f, *args): the first argument is {type(f).__name__}, not a function")
     if argnums is not None:
-        return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        return positions(what, checked_argnums(what, argnums), len(args))
     found = tuple([n for n, a in enumerate(args) if any(is_float_array(x) for x in leaves(a))])
     if not found:
         raise ArgumentError(

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import cache
-from .._core.arrays import F8, IMMUTABLE, NUMBERS
-from .._core.forward import FORWARD, Dual
-from .._core.primitive import Primitive, bind, both_saved, frozen_view, handle, refresh
-from .._core.registry import late
-from .._core.reverse import JOINT, NONE, SETTINGS, AdaptedRule, ShapeStandIn, Tape, keep, setting_copy
-from .._core.variable import CLASSES, FLOAT, HANDLES, ArrayVariable, Variable, View, bottom, frozen, new
-from ..ops import families as families
-from ..ops.declare import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
+from ... import cache
+from ..._core.arrays import F8, IMMUTABLE, NUMBERS
+from ..._core.forward import FORWARD, Dual
+from ..._core.primitive import Primitive, bind, both_saved, frozen_view, handle, refresh
+from ..._core.registry import late
+from ..._core.reverse import JOINT, NONE, SETTINGS, AdaptedRule, ShapeStandIn, Tape, keep, setting_copy
+from ..._core.variable import CLASSES, FLOAT, HANDLES, ArrayVariable, Variable, View, bottom, frozen, new
+from ...ops import families as families
+from ...ops.declare import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
 from .numbers import fit_rule
 
 GENERAL = """

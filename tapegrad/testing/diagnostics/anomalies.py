@@ -5,13 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import WatchedRecords, Watcher, plain_parts, source_line, values_and_tangents
-from .._core.arrays import is_array, xp_of
-from .._core.errors import AnomalyError, spelt, users_place
-from .._core.primitive import Primitive
-from .._core.scope import Exit, changed
-from .._core.trees import leaves
-from .._transforms.call import user_name, where_of
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import AnomalyError, spelt, users_place
+from ..._core.primitive import Primitive
+from ..._core.scope import Exit, changed
+from ..._core.trees import leaves
+from ..._transforms.batching.watched_traces import (
+    WatchedRecords,
+    Watcher,
+    plain_parts,
+    source_line,
+    values_and_tangents,
+)
+from ..._transforms.call import user_name, where_of
 
 SHOWN_OPERANDS = 4  # operands
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .._core.abstract_arrays import hollow
-from .._core.arrays import xp_of
-from .._core.errors import BatchError, callers_line
-from .._core.primitive import ADD_AT, READ
-from .._core.variable import bottom
-from ..ops.indexing import regions as ix
+from ..._core.abstract_arrays import hollow
+from ..._core.arrays import xp_of
+from ..._core.errors import BatchError, callers_line
+from ..._core.primitive import ADD_AT, READ
+from ..._core.typing import AnyDict, AnyTuple
+from ..._core.variable import bottom
+from ...ops.indexing import regions as ix
 
 
 class CapturedBuffer:
@@ -22,7 +23,7 @@ class CapturedBuffer:
 
     __slots__ = ("value", "batched", "marks")
 
-    def __init__(self, value: Any, batched: bool, marks: "Marks"):
+    def __init__(self, value: Any, batched: bool, marks: "Marks") -> None:
         self.value, self.batched, self.marks = value, batched, marks
 
 
@@ -34,7 +35,7 @@ class Marks:
 
     __slots__ = ("call", "read", "written", "own", "like", "outer")
 
-    def __init__(self, call: str, x: Any, outer: "Marks | None" = None):
+    def __init__(self, call: str, x: Any, outer: "Marks | None" = None) -> None:
         """`outer`: the marks of the same array in an outer `vmap`."""
         b = bottom(x)
         self.outer = outer
@@ -46,7 +47,7 @@ class Marks:
         m[...] = False
         return m
 
-    def met(self, prim: Any, params: dict, place: int) -> None:
+    def met(self, prim: Any, params: AnyDict, place: int) -> None:
         """Note an operation with the array as its operand number `place`."""
         if prim.writes and place == 0:
             if prim is ADD_AT:
@@ -57,7 +58,7 @@ class Marks:
         else:
             self.on_read((), None)
 
-    def on_read(self, path: tuple, at: Any) -> None:
+    def on_read(self, path: AnyTuple, at: Any) -> None:
         if self.outer is not None:
             self.outer.on_read(path, at)
         if self.own is True or (self.read is True and self.written is False):
@@ -69,7 +70,7 @@ class Marks:
         if self.own is not False:
             self.read = self.read & ~self.own
 
-    def on_write(self, path: tuple, at: Any, by_all: bool = True) -> None:
+    def on_write(self, path: AnyTuple, at: Any, by_all: bool = True) -> None:
         if self.outer is not None:
             self.outer.on_write(path, at, by_all)
         where = self.region(path, at)
@@ -79,7 +80,7 @@ class Marks:
         if by_all and not any([kind in ("real", "imag") for kind, _ in path]):
             self.own = self.joined(self.own, where)
 
-    def begun(self) -> tuple:
+    def begun(self) -> AnyTuple:
         """Begin another run. Returns `written` and `own` of the one before."""
         before = self.written, self.own
         self.written = self.own = False
@@ -89,7 +90,7 @@ class Marks:
         self.written = self.written | written if self.written is not written else written
         self.own = self.own | own
 
-    def region(self, path: tuple, at: Any) -> Any:
+    def region(self, path: AnyTuple, at: Any) -> Any:
         """True, or the index of the region in a mask."""
         path = tuple([step for step in path if step[0] not in ("real", "imag")])
         at = Ellipsis if at is None else host_index(at)

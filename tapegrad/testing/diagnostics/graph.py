@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._batching.watched_traces import WatchedRecords, Watcher, source_line
-from .._core.errors import spelt
-from .._core.primitive import Primitive, layout_of
-from .._core.reverse import ELEMENT, MANY, PART, SETTINGS, Tape, primitive_of
-from .._core.scope import OPEN, scope_block
-from .._core.trees import leaves
-from .._core.variable import Variable
-from .._transforms.call import user_name
-from .._transforms.products import vjp
-from .._transforms.wrapped import partial_call
-from ..ops.declare import dtype, shape
+from ..._core.errors import spelt
+from ..._core.primitive import Primitive, layout_of
+from ..._core.reverse import ELEMENT, MANY, PART, SETTINGS, Tape, primitive_of
+from ..._core.scope import OPEN, scope_block
+from ..._core.trees import leaves
+from ..._core.variable import Variable
+from ..._transforms.batching.watched_traces import WatchedRecords, Watcher, source_line
+from ..._transforms.call import user_name
+from ..._transforms.products import vjp
+from ..._transforms.wrapped import partial_call
+from ...ops.declare import dtype, shape
 from .profile import ArrayRestorer, StateSnapshot, active_numbers, table
 
 MOST_DRAWN_NODES = 300  # the number of nodes in a drawing

@@ -2,9 +2,9 @@
 user's line.
 
 A trace that is opened while a watcher is active (`OPEN.watcher`) gets one of the classes below. The
-fast paths of _fast test for exact classes, so all of its operations go through `apply` or `step`. Its
-list of records is a `WatchedRecords`, which holds the lines. Without a watcher the only cost is one test per
-transform, whether `WATCHERS` is empty."""
+fast paths of _dispatch.fast test for exact classes, so all of its operations go through `apply` or
+`step`. Its list of records is a `WatchedRecords`, which holds the lines. Without a watcher the
+only cost is one test per transform, whether `WATCHERS` is empty."""
 
 import linecache
 from collections.abc import Iterator
@@ -12,37 +12,38 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array
-from .._core.errors import users_place
-from .._core.forward import Dual
-from .._core.primitive import SAMPLED, Primitive, layout_of
-from .._core.reverse import PART, ShapeStandIn, Tape, primitive_of
-from .._core.scope import OPEN, WATCHERS, Exit, changed, outside
-from .._core.variable import Variable, View
+from ..._core.arrays import is_array
+from ..._core.errors import users_place
+from ..._core.forward import Dual
+from ..._core.primitive import SAMPLED, Primitive, layout_of
+from ..._core.reverse import PART, ShapeStandIn, Tape, primitive_of
+from ..._core.scope import OPEN, WATCHERS, Exit, changed, outside
+from ..._core.typing import AnyDict, AnyList, AnyTuple
+from ..._core.variable import Variable, View
 from .captured_marks import CapturedBuffer
 from .trace import Batch
 
 # --- lines ---
 
 
-def source_line(place: tuple) -> str:
+def source_line(place: AnyTuple) -> str:
     """The source text of the line; empty if there is none."""
     return linecache.getline(*place).strip()
 
 
-class WatchedRecords(list):
+class WatchedRecords(AnyList):
     """The records of a tape, each with the line that made it.
 
     A record made by the sweep over other records has the line of the swept record, and its name in
     `origins`. `now`: the position of a sweep, as number, record and name of the user's operation.
     Names are kept, not primitives, because primitives may hold objects that must end with the records."""
 
-    def __init__(self, records: list, watcher: Any):
+    def __init__(self, records: AnyList, watcher: Any) -> None:
         super().__init__(records)
         self.lines = [users_place()] * len(records)
         self.watcher = watcher
-        self.now: tuple | None = None
-        self.origins: dict = {}
+        self.now: AnyTuple | None = None
+        self.origins: dict[int, str] = {}
 
     def append(self, record: Any) -> None:
         place, watcher = users_place(), self.watcher
@@ -75,10 +76,10 @@ class WatchedRecords(list):
         return Cotangents(self, n)
 
 
-class Cotangents(list):
+class Cotangents(AnyList):
     """The cotangents of a sweep over such records."""
 
-    def __init__(self, noted: WatchedRecords, n: int):
+    def __init__(self, noted: WatchedRecords, n: int) -> None:
         super().__init__([None] * n)
         self.noted = noted
 
@@ -111,7 +112,7 @@ def watched_class(kind: type, name: str) -> type:
     )
 
 
-WATCHED: dict = {
+WATCHED: AnyDict = {
     kind: watched_class(kind, name) for kind, name in ((Tape, "apply"), (Dual, "apply"), (Batch, "step"))
 }
 
@@ -122,8 +123,8 @@ class Watcher:
 
     outer: Any = None  # the previous watcher
     silences = False  # does it report what NumPy would warn of?
-    sweeping: tuple | None = None
-    asked: tuple | None = None
+    sweeping: AnyTuple | None = None
+    asked: AnyTuple | None = None
 
     def opened(self, trace: Any) -> None:
         kind = WATCHED.get(type(trace))
@@ -132,7 +133,7 @@ class Watcher:
         if isinstance(trace, Tape):
             trace.records = WatchedRecords(trace.records, self)
 
-    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
+    def done(self, prim: Primitive, args: Any, out: Any, params: AnyDict) -> None:
         """Called after an operation of the user's code."""
 
     def captured(self, array: Any, x: Variable) -> None:
@@ -167,10 +168,10 @@ class Watcher:
 # --- the content of a value ---
 
 
-def values_and_tangents(x: Any) -> tuple[list, list]:
+def values_and_tangents(x: Any) -> tuple[AnyList, AnyList]:
     """The plain arrays and numbers in x, of all samples: (its values, its tangents)."""
-    values: list = []
-    slopes: list = []
+    values: AnyList = []
+    slopes: AnyList = []
     if isinstance(x, View):
         layout_of(x)
     while isinstance(x, Variable):
@@ -187,11 +188,11 @@ def values_and_tangents(x: Any) -> tuple[list, list]:
     return values, slopes
 
 
-def plain_parts(args: Any) -> Iterator[tuple]:
+def plain_parts(args: Any) -> Iterator[AnyTuple]:
     for a in args:
         yield from [parts_of_list(a)] if isinstance(a, (tuple, list)) else [values_and_tangents(a)]
 
 
-def parts_of_list(members: Any) -> tuple[list, list]:
+def parts_of_list(members: Any) -> tuple[AnyList, AnyList]:
     found = [values_and_tangents(m) for m in members]
     return [v for values, _ in found for v in values], [s for _, slopes in found for s in slopes]

@@ -1,27 +1,27 @@
 """Batching rules: how operations run on stacks, the arrays of all samples along a first axis
-(_batching/trace.py).
+(_transforms/batching/trace.py).
 
 A batching rule takes (trace, prim, operands, params) and returns the stack of the result. Each operand
 is a pair (value, is it a stack?). Each word of `Primitive.batch` has a rule; some operations have
 their own. Reading order: operands; the words; operations; regions of a buffer, whose paths and indices
 move by one axis."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .._core.abstract_arrays import hollow
-from .._core.arrays import has_repeating_axis, is_array, repeat_elements, room_laid, xp_of
-from .._core.errors import BatchError, callers_line
-from .._core.primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
-from .._core.scope import OPEN
-from .._core.variable import Variable, bottom, like_layout
-from ..ops import shaping as s
-from ..ops.declare import dtype, ndim, shape, xp
-from ..ops.indexing import regions as ix
-from ..ops.layouts import stand_in
-from ..ops.products import T, matmul
+from ..._core.abstract_arrays import hollow
+from ..._core.arrays import has_repeating_axis, is_array, repeat_elements, room_laid, xp_of
+from ..._core.errors import BatchError, callers_line
+from ..._core.primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
+from ..._core.scope import OPEN
+from ..._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
+from ..._core.variable import Variable, bottom, like_layout
+from ...ops import shaping as s
+from ...ops.declare import dtype, ndim, shape, xp
+from ...ops.indexing import regions as ix
+from ...ops.layouts import stand_in
+from ...ops.products import T, matmul
 from .captured_marks import host_index
 
 # --- operands ---
@@ -44,9 +44,9 @@ def samples_first(stack: Any) -> Any:
     return like_layout(stack, empty_stack(b.shape[0], b[0] if b.ndim > 1 else b))
 
 
-def sample_rank(given: tuple) -> int:
+def sample_rank(given: AnyTuple) -> int:
     v, batched = given
-    return ndim(v) - batched
+    return int(ndim(v) - batched)
 
 
 def with_inner_axes(v: Any, n: int) -> Any:
@@ -55,7 +55,7 @@ def with_inner_axes(v: Any, n: int) -> Any:
     return v if len(to) > n else s.reshape(v, to=(to[0], *(1,) * (n + 1 - len(to)), *to[1:]))
 
 
-def aligned(operands: list) -> list:
+def aligned(operands: AnyList) -> AnyList:
     """The operands as stacks that broadcast like the operands of one sample."""
     n = max([sample_rank(o) for o in operands])
     return [with_inner_axes(v, n) if batched else v for v, batched in operands]
@@ -74,14 +74,14 @@ def as_stack(trace: Any, v: Any, batched: bool) -> Any:
     return xp_of(v).broadcast_to(v, to) if v.size else xp_of(v).empty(to, v.dtype)
 
 
-def run_of(prim: Primitive) -> Callable:
+def run_of(prim: Primitive) -> AnyFunction:
     return lambda *xs, **params: bind(prim, xs, params)
 
 
 # --- the words ---
 
 
-def elementwise_rule(trace, prim, operands, params):
+def elementwise_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return bind(prim, aligned(operands), params)
 
 
@@ -96,7 +96,7 @@ def batched_axis(axis: Any, n: int) -> Any:
     return axis if axis < 0 else axis + 1
 
 
-def axis_rule(trace, prim, operands, params):
+def axis_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     n = sample_rank(operands[0])
     if not n:  # some NumPy functions accept an axis of a 0-d array
         return sequential_rule(trace, prim, operands, params)
@@ -104,11 +104,11 @@ def axis_rule(trace, prim, operands, params):
     return bind(prim, [as_stack(trace, v, b) for v, b in operands], params)
 
 
-def on_matrices(trace, prim, operands, params):
+def on_matrices(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return bind(prim, [as_stack(trace, v, b) for v, b in operands], params)
 
 
-def stacked_rule(trace, prim, operands, params):
+def stacked_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     """The batching function of the operation itself."""
     return prim.batch(run_of(prim), [as_stack(trace, v, b) for v, b in operands], params)
 
@@ -119,11 +119,11 @@ class CustomRule:
 
     __slots__ = ("run", "kernel")
 
-    def __init__(self, run: Callable, kernel: tuple | None = None):
+    def __init__(self, run: AnyFunction, kernel: AnyTuple | None = None) -> None:
         self.run, self.kernel = run, kernel
 
 
-def pieces_moved(trace, prim, operands, params):
+def pieces_moved(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     """For operations that move elements the same way in all samples. The body runs once on element
     numbers; the number 0 stands for a zero."""
     library = xp(operands[0][0])
@@ -142,7 +142,7 @@ def pieces_moved(trace, prim, operands, params):
     )
 
 
-def sequential_rule(trace, prim, operands, params):
+def sequential_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     """Run the operation on one sample after another."""
     if not trace.count:
         raise BatchError(f"{trace.call}: {prim} runs sample by sample, and there are none")
@@ -180,7 +180,7 @@ def apply_to_stacks(trace: Any, prim: Primitive, each: Any) -> Any:
     return like_layout(y, empty_stack(trace.count, each[0])) if ndim(y) > 2 else y
 
 
-def way_of(prim: Primitive) -> Callable:
+def way_of(prim: Primitive) -> AnyFunction:
     """The batching rule of an operation."""
     word = prim.batch
     return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is CustomRule else stacked_rule)
@@ -190,10 +190,16 @@ WORDS = {"elementwise": elementwise_rule, "axis": axis_rule, "matrix": on_matric
 
 # --- memory order of the result ---
 
-ORDERS: dict = {}  # a call on one sample -> the strides of its result
+
+def sample_strides(stack: Any) -> Any:
+    """The strides of one sample. (Those of an array without elements are 0.)"""
+    return stack.strides[1:] if stack.shape[0] else np.empty(stack.shape[1:], stack.dtype).strides
 
 
-def laid_as_one(trace, prim, out, operands, params):
+ORDERS: AnyDict = {}  # a call on one sample -> the strides of its result
+
+
+def laid_as_one(trace: Any, prim: Any, out: Any, operands: Any, params: Any) -> Any:
     """The stack of a result, with each sample in the memory order that the operation gives to a single
     sample. A later reshape is a view or a copy depending on it."""
     if type(out) is tuple:
@@ -215,7 +221,7 @@ def is_gathered(at: Any) -> bool:
 LAYER = "which of the results"
 
 
-def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
+def order_of_one(prim: Primitive, samples: AnyList, params: AnyDict) -> Any:
     """The strides of the body's result for such samples; None if they are unknown."""
     key: Any = (
         prim,
@@ -245,37 +251,37 @@ def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
 # --- operations with a batching rule of their own ---
 
 
-def reshape_rule(trace, prim, operands, params):
+def reshape_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return s.reshape(operands[0][0], to=(trace.count, *params["to"]))
 
 
-def broadcast_rule(trace, prim, operands, params):
+def broadcast_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return s.broadcast_to(with_inner_axes(operands[0][0], len(params["to"])), to=(trace.count, *params["to"]))
 
 
-def transpose_rule(trace, prim, operands, params):
+def transpose_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return s.transpose(operands[0][0], axes=(0, *[a + 1 for a in params["axes"]]))
 
 
-def concatenate_rule(trace, prim, operands, params):
+def concatenate_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     axis = params["axis"]
     return s.concatenate(*[as_stack(trace, v, b) for v, b in operands], axis=axis + 1 if axis >= 0 else axis)
 
 
-def pack_rule(trace, prim, operands, params):
+def pack_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     y = s.layered(*[as_stack(trace, v, b) for v, b in operands], axis=1)
     return s.reshape(y, to=(trace.count, *params["to"])) if len(params["to"]) > 1 else y
 
 
-def stack_rule(trace, prim, operands, params):
+def stack_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return s.layered(*[as_stack(trace, v, b) for v, b in operands], axis=params["axis"] + 1)
 
 
-def layer_rule(trace, prim, operands, params):
+def layer_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     return bind(prim, [operands[0][0]], {**params, "axis": params["axis"] + 1})
 
 
-def matmul_rule(trace, prim, operands, params):
+def matmul_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     """A product with a matrix that all samples share, as one matrix product."""
     (x, bx), (y, by) = operands
     n, m = sample_rank(operands[0]), sample_rank(operands[1])
@@ -291,7 +297,7 @@ def matmul_rule(trace, prim, operands, params):
 SIMPLE = frozenset(("at", "reshape", "transpose", "broadcast", "diagonal", "real", "imag"))
 
 
-def one_axis_further(path: tuple, trace: Any, x: Any) -> tuple:
+def one_axis_further(path: AnyTuple, trace: Any, x: Any) -> AnyTuple:
     """The path from a sample x, as a path from the stack."""
     out = []
     if not path:
@@ -314,7 +320,7 @@ def one_axis_further(path: tuple, trace: Any, x: Any) -> tuple:
     return tuple(out)
 
 
-def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
+def further(trace: Any, x: Any, path: AnyTuple, at: Any) -> AnyTuple:
     """(path, index) in a stack for the region of one sample x."""
     if not SIMPLE.issuperset([kind for kind, _ in path]) or (
         not ix.basic(at) and at is not None and is_split(at)
@@ -327,7 +333,7 @@ def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
     return one_axis_further(path, trace, x), (slice(None), *(at if type(at) is tuple else (at,)))
 
 
-def in_two(path: tuple, at: Any) -> int | None:
+def in_two(path: AnyTuple, at: Any) -> int | None:
     """The position at which to split a path, so that one part can be given by element positions. None if no
     split is needed."""
     kinds = [kind for kind, _ in path]
@@ -357,10 +363,10 @@ def is_split(at: Any) -> bool:
 def sample_of(v: Any) -> Any:
     """An abstract value of one sample of this stack."""
     b = bottom(v)
-    return hollow(xp_of(b), b.shape[1:], b.dtype, b.strides[1:])
+    return hollow(xp_of(b), b.shape[1:], b.dtype, sample_strides(b))
 
 
-def read_rule(trace, prim, operands, params):
+def read_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     v, path, at = operands[0][0], params["path"], params["at"]
     if type(at) is int and type(v) is np.ndarray and v.ndim == 2 and not path:  # one number of each sample
         return v[:, at].copy()
@@ -388,7 +394,7 @@ def read_rule(trace, prim, operands, params):
     return y
 
 
-def write_rule(trace, prim, operands, params):
+def write_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
     (v, batched), (y, by) = operands
     path, at = params["path"], params["at"]
     if (

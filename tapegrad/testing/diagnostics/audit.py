@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Watcher, source_line, values_and_tangents
-from .._capture.routes import of_function
-from .._core.arrays import is_array, xp_of
-from .._core.errors import TapegradError, spelt, users_place
-from .._core.primitive import Primitive, bind, values_of
-from .._core.scope import OPEN, entry
-from .._core.trees import Const, describe_tree, leaves, tree_map
-from .._transforms.call import user_name
-from .._transforms.gradient import grad
-from .._transforms.hessian_products import hvp
-from .._transforms.products import jvp, vjp
-from .._transforms.vmap import vmap
-from .._transforms.wrapped import inner_product, partial_call, weighted_output
-from ..ops.declare import dtype
-from ..replay import prepare
-from ..testing.derivative_checks import (
+from ..._capture.routes import of_function
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import TapegradError, spelt, users_place
+from ..._core.primitive import Primitive, bind, values_of
+from ..._core.scope import OPEN, entry
+from ..._core.trees import Const, describe_tree, leaves, tree_map
+from ..._transforms.batching.watched_traces import Watcher, source_line, values_and_tangents
+from ..._transforms.call import user_name
+from ..._transforms.gradient import grad
+from ..._transforms.hessian_products import hvp
+from ..._transforms.products import jvp, vjp
+from ..._transforms.vmap import vmap
+from ..._transforms.wrapped import inner_product, partial_call, weighted_output
+from ...ops.declare import dtype
+from ...replay import prepare
+from ..derivative_checks import (
     check_grads,
     direction_like,
     displaced,
@@ -403,7 +403,10 @@ def reverse_mode(a: AuditRun):
     a.keeper.put_back()
     check = a.compared("repeated call", (again[0], again[1](a.w)), (value, pulled), 0.0)
     if check.state != "ok":
-        check.detail += "; f keeps something from call to call that is no array (a name, an attribute), or draws random numbers"
+        check.detail += (
+            "; f keeps something from call to call that is no array (a name, an attribute), or draws random"
+            " numbers"
+        )
     yield check
     ends = [v for tree in (value, pulled) for v in leaves(tree) if is_float_array(v)]
     bad = [v for v in ends if not np.isfinite(plain_host_array(v)).all()]
@@ -497,7 +500,10 @@ def routes(a: AuditRun):
         1e-12,
     )
     if check.state != "ok":
-        check.detail += "; f reads what it wrote by a way that is not followed: a pointer, a buffer, an object of compiled code"
+        check.detail += (
+            "; f reads what it wrote by a way that is not followed: a pointer, a buffer, an object of compiled"
+            " code"
+        )
     yield check
 
 

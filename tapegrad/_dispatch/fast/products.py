@@ -6,12 +6,12 @@ x][axes of y]. Each has a second version for a Variable g."""
 
 from numpy import ndarray
 
-from .._core.arrays import F8
-from .._core.primitive import refresh
-from .._core.reverse import NONE, Tape, keep
-from .._core.variable import FLOAT, ArrayVariable, View, new
-from ..ops import products
-from ..ops.products import T, column, matmul, row_vector
+from ..._core.arrays import F8
+from ..._core.primitive import refresh
+from ..._core.reverse import NONE, Tape, keep
+from ..._core.variable import FLOAT, ArrayVariable, View, new
+from ...ops import products
+from ...ops.products import T, column, matmul, row_vector
 from .regions import unread_transpose
 from .replacing import replaces
 

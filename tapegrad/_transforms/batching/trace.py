@@ -5,7 +5,7 @@ a first axis. Its value is an abstract value with shape, dtype and memory order 
 (_core/abstract_arrays.py).
 
 An operation runs on stacks by the batching rule that its declaration names (`Primitive.batch`),
-otherwise on one sample after another. See _batching/rules.py, and _batching/captured_marks.py for
+otherwise on one sample after another. See rules.py, and captured_marks.py for
 captured arrays.
 
 Control flow can depend on errors, and on warnings that the function can observe. So they must be the
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from .._capture.snapshots import content_of
-from .._core.abstract_arrays import hollow, hollow_number, read_only_as
-from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
-from .._core.errors import BatchError, OfTracked, callers_line
-from .._core.float_errors import LOUD, ErrorListener, ending, looked_at
-from .._core.primitive import (
+from ..._capture.snapshots import content_of
+from ..._core.abstract_arrays import hollow, hollow_number, read_only_as
+from ..._core.arrays import NUMBERS, is_array, is_scalar, xp_of
+from ..._core.errors import BatchError, OfTracked, callers_line
+from ..._core.float_errors import LOUD, ErrorListener, ending, looked_at
+from ..._core.primitive import (
     HIDDEN,
     READ,
     SAMPLED,
@@ -38,10 +38,11 @@ from .._core.primitive import (
     primal_of,
     values_of,
 )
-from .._core.scope import OPEN, now
-from .._core.variable import Variable, View, bottom, copied, frozen, like_layout, variable
-from ..ops import shaping as s
-from ..ops.declare import ndim
+from ..._core.scope import OPEN, now
+from ..._core.typing import AnyDict, AnyList
+from ..._core.variable import Variable, View, bottom, copied, frozen, like_layout, variable
+from ...ops import shaping as s
+from ...ops.declare import ndim
 from .captured_marks import CapturedBuffer, Marks
 from .rules import (
     OWN,
@@ -50,12 +51,13 @@ from .rules import (
     empty_stack,
     is_gathered,
     laid_as_one,
+    sample_strides,
     samples_first,
     sequential_rule,
     way_of,
 )
 
-SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
+SAMPLES: AnyDict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
 
 
 class Batch(Trace):
@@ -63,16 +65,16 @@ class Batch(Trace):
     visibility = SAMPLED
     holds = True
 
-    def __init__(self, call: str, count: int):
+    def __init__(self, call: str, count: int) -> None:
         super().__init__()
         self.call, self.count = call, count
-        self.adopted: list = []  # captured arrays: (handle, its fields before)
-        self.noted: dict = {}  # id -> (an object that is not followed, its content when first met)
+        self.adopted: AnyList = []  # captured arrays: (handle, its fields before)
+        self.noted: AnyDict = {}  # id -> (an object that is not followed, its content when first met)
         self.handed = False  # was read-only memory lent?
-        self.doubts: list = []  # errors of operations that only some samples would have met
+        self.doubts: AnyList = []  # errors of operations that only some samples would have met
         self.outside = self.filters = warnings.filters
         self.setting, self.loud = self, False  # can the function observe a warning or a floating-point error?
-        self.pointed: list = []  # lent memory whose address was taken: (array, a copy)
+        self.pointed: AnyList = []  # lent memory whose address was taken: (array, a copy)
 
     # --- interface for other modules ---
 
@@ -84,7 +86,7 @@ class Batch(Trace):
             if like is None:
                 if len(SAMPLES) > 999:
                     SAMPLES.clear()
-                like = SAMPLES[key] = hollow(np, key[0][1:], key[1], key[2][1:])
+                like = SAMPLES[key] = hollow(np, key[0][1:], key[1], sample_strides(stack))
             return variable(like, self, stack)
         if type(stack) is View:
             layout_of(stack)
@@ -93,7 +95,7 @@ class Batch(Trace):
         to, d = b.shape, b.dtype
         if len(to) == 1 and not whole and xp_of(b) is np:
             return variable(hollow_number(d), self, stack)
-        return variable(hollow(xp_of(b), to[1:], d, b.strides[1:]), self, stack)
+        return variable(hollow(xp_of(b), to[1:], d, sample_strides(b)), self, stack)
 
     def watch(self, value: Any, axis: int) -> Variable:
         """An argument, with the samples along this axis."""
@@ -262,7 +264,7 @@ class Batch(Trace):
             stack = stack.value if stack.batched else as_stack(self, stack.value, False)
         return like_layout(stack, empty_stack(self.count, value))
 
-    def picks(self, x):
+    def picks(self, x: Any) -> Any:
         """Is x not captured, and different from sample to sample?"""
         v = primal_of(x._slot)
         if isinstance(v, Variable):
@@ -277,21 +279,26 @@ class Batch(Trace):
                 return slot.value
             slot = slot.value
         v = values_of(slot)
-        if len(v) and bool((v == v[:1]).all()):
+        if not len(v):
+            raise BatchError(
+                f"{self.call}: {callers_line()}: {what} of a stack without samples; return early for an "
+                "empty stack"
+            )
+        if bool((v == v[:1]).all()):
             return v[-1]
-        if len(v) and v.dtype.kind == "b":
+        if v.dtype.kind == "b":
             n = int(v.sum()) if v.ndim == 1 else None
             counts = f" (true for {n} of {len(v)})" if n is not None else ""
         else:
             counts = ""
         raise BatchError(f"{self.call}: {callers_line()}: {what} that differs between samples{counts}{CURE}")
 
-    def values(self, x):
+    def values(self, x: Any) -> Any:
         return self.agreed(
             x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)"
         )
 
-    def truth(self, x):
+    def truth(self, x: Any) -> Any:
         return bool(values_of(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition")))
 
     def close(self) -> None:
@@ -305,7 +312,7 @@ class Batch(Trace):
         super().close()
         self.__class__ = EndedBatch  # type: ignore[assignment]
 
-    def draws(self, name):
+    def draws(self, name: Any) -> None:
         """Raises: in a loop each sample would draw other numbers."""
         raise BatchError(
             f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, "
@@ -315,7 +322,7 @@ class Batch(Trace):
 
     # --- operations ---
 
-    def step(self, prim, args, inputs, slots, params):
+    def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: Any) -> Any:
         setting = now()
         if setting is not self.setting or warnings.filters is not self.filters:
             self.setting, self.filters = setting, warnings.filters
@@ -329,7 +336,7 @@ class Batch(Trace):
             self.compare(error, [], prim, inputs, slots, params)
             raise
 
-    def listened(self, prim, args, inputs, slots, params):
+    def listened(self, prim: Any, args: Any, inputs: Any, slots: Any, params: Any) -> Any:
         """The operation, if the function can observe its errors or warnings."""
         with ErrorListener() as told:
             try:
@@ -341,7 +348,7 @@ class Batch(Trace):
             self.compare(None, told.heard, prim, inputs, slots, params)
         return out
 
-    def compare(self, error, heard, prim, inputs, slots, params):
+    def compare(self, error: Any, heard: Any, prim: Any, inputs: Any, slots: Any, params: Any) -> None:
         """Compare how an operation ended with how it ends for each sample. A difference is a BatchError,
         unless the error leaves the function: code that catches it would handle all samples like one."""
         if isinstance(error, OfTracked) or prim.batch == "inside" or self.count < 2:
@@ -373,7 +380,7 @@ class Batch(Trace):
         self.doubts.append(text)
         BatchError(text)  # raised after the function, if it returns
 
-    def end_of(self, k, prim, inputs, slots, params):
+    def end_of(self, k: Any, prim: Any, inputs: Any, slots: Any, params: Any) -> Any:
         """How the operation ends for sample number k."""
         error = None
         with ErrorListener(True) as told:
@@ -387,7 +394,7 @@ class Batch(Trace):
                 error = e
         return ending(error, told.heard)
 
-    def done(self, prim, args, inputs, slots, params):
+    def done(self, prim: Any, args: Any, inputs: Any, slots: Any, params: Any) -> Any:
         if prim.batch == "inside":
             return prim.run(*args, **params)
         given, target = [], None
@@ -428,7 +435,7 @@ class Batch(Trace):
         whole = ndim(out) == 1 and (is_array_of(prim, params) or (prim in KEEPING and is_array(inputs[0])))
         return self.made(out, whole)
 
-    def in_place(self, prim: Primitive, inputs: Any, slots: Any, params: dict) -> Any:
+    def in_place(self, prim: Primitive, inputs: Any, slots: Any, params: AnyDict) -> Any:
         """The fast path for elementwise operations on plain stacks with equal numbers of axes, and
         constants with no more. None for others."""
         given, rank, most = [], -1, 0
@@ -456,7 +463,7 @@ class Batch(Trace):
             return None
         return prim.run(*given, **params)
 
-    def not_batched(self, prim: Primitive, given: list, params: dict, shown: Any, target: Any) -> Any:
+    def not_batched(self, prim: Primitive, given: AnyList, params: AnyDict, shown: Any, target: Any) -> Any:
         """An operation on captured arrays that are still the same for all samples."""
         out = bind(prim, given, params)
         if target is not None:
@@ -464,7 +471,10 @@ class Batch(Trace):
         return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
 
 
-CURE = ", and tg.vmap runs the function once for all of them; write numpy.where(condition, a, b), or loop over the samples"
+CURE = (
+    ", and tg.vmap runs the function once for all of them; write numpy.where(condition, a, b), or loop"
+    " over the samples"
+)
 
 
 class EndedBatch(EndedTrace):
@@ -475,7 +485,7 @@ class EndedBatch(EndedTrace):
     beneath, sample, memory = Batch.beneath, Batch.sample, Batch.memory
 
 
-def is_array_of(prim: Primitive, params: dict) -> bool:
+def is_array_of(prim: Primitive, params: AnyDict) -> bool:
     """Does the operation return an array even without axes?"""
     if prim is READ:
         return params["at"] is None or params["at"] is Ellipsis

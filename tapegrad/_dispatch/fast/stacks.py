@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from .._core.forward import Dual
-from .._core.primitive import RECORDED
-from .._core.reverse import REGION, Tape, add_cotangents
-from .._core.variable import DIRECT, HANDLES, ArrayVariable, bottom, new, variable
-from ..ops import shaping
-from ..ops.shaping import packed, reshape
+from ..._core.forward import Dual
+from ..._core.primitive import RECORDED
+from ..._core.reverse import REGION, Tape, add_cotangents
+from ..._core.variable import DIRECT, HANDLES, ArrayVariable, bottom, new, variable
+from ...ops import shaping
+from ...ops.shaping import packed, reshape
 from .replacing import before, replaces
 
 joined_generally = before(shaping.joined)

@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-from .. import cache
+from ... import cache
 
 try:
     import cupy
