@@ -236,8 +236,8 @@ class FunctionCapture(Capture):
         return call
 
     def elementwise(self, u: Any) -> Any:
-        """What `numba.vectorize` made: on tracked values a loop over the elements, or `numpy.vectorize` of its
-        Python function."""
+        """What `numba.vectorize` made: on tracked values a loop over the elements, or `numpy.vectorize` of
+        its Python function."""
 
         def call(*args, **kwargs):
             if any(is_tracked(a) for a in (*args, *kwargs.values())):

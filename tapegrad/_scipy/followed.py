@@ -36,6 +36,7 @@ from .namespaces import (
     RefusingType,
     bare,
     holds_tracked,
+    keep_imaginary_parts,
     on_a_device,
     plain_argument,
     refusal_text,
@@ -124,6 +125,7 @@ class CompiledFunction:
             return y if y is None else as_variable(y)
         if self.rule is None:
             raise refusal_text(f"{self.f.__module__}.{self.f.__name__}", "it is compiled")
+        keep_imaginary_parts(self.f, getattr(self.f, "__name__", "it"), self.f, args, kwargs)
         return (device_rule(self.rule) if on_a_device(args) else self.rule)(*args, **kwargs)
 
 
@@ -229,7 +231,7 @@ class FollowedType(CarrierType):
             args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]
         elif own.get("_plain_by_library") and not holds_tracked(args, kwargs):
             return cls._of(cls._theirs(*plain_argument(args), **plain_argument(kwargs)), unchanged)
-        return type.__call__(cls, *args, **kwargs)
+        return CarrierType.__call__(cls, *args, **kwargs)
 
 
 class Follower:

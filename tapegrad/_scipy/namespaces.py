@@ -151,13 +151,53 @@ def bare(x: Any) -> Any:
     return values_of(x)
 
 
+CASTS: dict = {}  # (function or class, places of complex arguments) -> does SciPy cast one to real?
+
+
+def keep_imaginary_parts(f: Any, name: str, run: Callable, args: tuple, kwargs: dict) -> None:
+    """Raise if SciPy would cast one of these complex arguments to a real one, with a warning: the rule would
+    go on with the imaginary part. SciPy is asked once for each choice of arguments, by `run`."""
+    which = tuple([n for n, v in (*enumerate(args), *kwargs.items()) if kind_of(v) == "c"])
+    if not which:
+        return
+    cast = CASTS.get((f, which))
+    if cast is None:
+        cast = CASTS[f, which] = casts_to_real(run, args, kwargs)
+    if cast:
+        raise lost_imaginary_part(name)
+
+
+def lost_imaginary_part(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"{callers_line()}: {name}: SciPy casts a complex argument to a real one there, and loses its "
+        f"imaginary part; give x.real"
+    )
+
+
+def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
+    """None: it did not come to an end."""
+    try:
+        args, kwargs = tree_map(plain_copy, (args, kwargs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)
+            run(*args, **kwargs)
+    except np.exceptions.ComplexWarning:
+        return True
+    except Exception:  # what it is, the call itself will tell
+        return None
+    return False
+
+
 def plain_copy(x: Any) -> Any:
     x = bare(x)
     return copy_with_layout(x) if is_array(x) else x
 
 
 def kind_of(x: Any) -> str:
-    """'c' for a complex array or number."""
+    """'c' for a complex array or number, or several of which one is."""
+    if type(x) is list or type(x) is tuple:
+        return "c" if "c" in map(kind_of, x) else ""
     kind: str = getattr(getattr(x, "dtype", None), "kind", "c" if type(x) is complex else "")
     return kind
 
@@ -206,16 +246,19 @@ class SciPyNamespace:
         self.rules: dict = {}  # function or class -> ours
         self.constants: set = set()
         self.refusals: dict = {}  # function or class -> (why, what to write)
-        self.casts: dict = {}  # (function, places of complex arguments) -> does SciPy cast one to real?
         self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
         # rules of functions of functions, which may have captured what is tracked
         self.functional: set = set()
         self.by_steps: set = set()  # those of them whose steps depend on values
+        self.compiled: dict = {}  # function of these -> what runs a call without Python
         if listed:
             NAMESPACES[self.name] = self
 
-    def rule(self, *functions: Any, of_functions: bool = False, by_steps: bool = False) -> Callable:
-        """`by_steps`: of functions, and what it does is decided by their values."""
+    def rule(
+        self, *functions: Any, of_functions: bool = False, by_steps: bool = False, compiled: Any = None
+    ) -> Callable:
+        """`by_steps`: of functions, and what it does is decided by their values. `compiled(call, args,
+        kwargs)` runs a call of such a function without Python, or returns None."""
 
         def declare(ours):
             for f in functions:
@@ -228,6 +271,8 @@ class SciPyNamespace:
                     self.functional.add(f)
                 if by_steps:
                     self.by_steps.add(f)
+                if compiled is not None:
+                    self.compiled[f] = compiled
             return ours
 
         return declare
@@ -316,7 +361,8 @@ class SciPyNamespace:
             if functional or holds_tracked(args, kwargs):
                 if ours is not None:
                     if not functional:
-                        self.keep_imaginary_parts(f, args, kwargs)
+                        run = lambda *args, **kwargs: self.function_for(f, args)(*args, **kwargs)
+                        keep_imaginary_parts(f, name, run, args, kwargs)
                     there = on_a_device((args, kwargs))
                     if there not in adapters:
                         adapters[there] = Adapter(
@@ -336,6 +382,7 @@ class SciPyNamespace:
                             kwargs,
                             f in self.by_steps,
                             None if functional else on_variables,
+                            self.compiled.get(f),
                         )
                     return adapter(args, kwargs)
                 if f not in self.constants:
@@ -349,35 +396,6 @@ class SciPyNamespace:
             )
 
         return on_variables
-
-    def keep_imaginary_parts(self, f: Callable, args: tuple, kwargs: dict) -> None:
-        """Raise if SciPy would cast one of these complex arguments to a real one, with a warning: the rule
-        would go on with the imaginary part. SciPy is asked once for each choice of arguments."""
-        which = tuple([n for n, v in (*enumerate(args), *kwargs.items()) if kind_of(v) == "c"])
-        if not which:
-            return
-        cast = self.casts.get((f, which))
-        if cast is None:
-            cast = self.casts[f, which] = self.casts_to_real(f, args, kwargs)
-        if cast:
-            raise ArgumentError(
-                f"{callers_line()}: {self.public(f)}: SciPy casts a complex argument to a real one there, "
-                f"and loses its imaginary part; give x.real"
-            )
-
-    def casts_to_real(self, f: Callable, args: tuple, kwargs: dict) -> bool | None:
-        """None: it did not come to an end."""
-        try:
-            args, kwargs = tree_map(plain_copy, (args, kwargs))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                warnings.simplefilter("error", np.exceptions.ComplexWarning)
-                self.function_for(f, args)(*args, **kwargs)
-        except np.exceptions.ComplexWarning:
-            return True
-        except Exception:  # what it is, the call itself will tell
-            return None
-        return False
 
     def function_for(self, f: Callable, args: Any) -> Callable:
         """f, or CuPy's on its arrays and sparse matrices."""
@@ -420,6 +438,12 @@ class CarrierType(type):
     """The class of ours that stands for `_theirs`: SciPy's own instances are instances too."""
 
     _theirs: Any
+
+    def __call__(cls, *args, **kwargs):
+        theirs = getattr(cls, "_theirs", None)
+        if theirs is not None:
+            keep_imaginary_parts(theirs, theirs.__name__, theirs, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
     def __instancecheck__(cls, x):
         return (

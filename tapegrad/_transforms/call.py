@@ -101,9 +101,10 @@ def check_function(call: str, f: Any) -> None:
     )
 
 
-def check_argnums(call: str, argnums: Any) -> None:
+def checked_argnums(call: str, argnums: Any) -> int | AnyTuple:
+    """`argnums` in Python's numbers: an int, or a tuple of ints."""
     if type(argnums) is int:
-        return
+        return argnums
     several = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
     if not several or not all(
         [isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in several]
@@ -123,14 +124,15 @@ def check_argnums(call: str, argnums: Any) -> None:
             f"{call}: argnums is {what[:60]}; it is an int, or a tuple of ints: the positions of the "
             f"arguments to differentiate. {hint}"
         )
+    numbers = tuple([int(n) for n in several])
+    return numbers if several is argnums else numbers[0]
 
 
 def all_positions(call: str, argnums: int | AnyTuple | None, primals: AnyTuple) -> int | AnyTuple:
     """`argnums` of a call that differentiates by all primals where it names none."""
     if argnums is None:
         return 0 if len(primals) == 1 else tuple(range(len(primals)))
-    check_argnums(call, argnums)
-    return argnums
+    return checked_argnums(call, argnums)
 
 
 def numpy_number(x: Any) -> Any:
@@ -313,20 +315,22 @@ PLAIN_OF = {**REMEDIES, "pandas": ASKERS["pandas"]}
 PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
-def positions(call: str, argnums: Any, count: int) -> AnyTuple:
-    """The arguments that `argnums` names, in a call with so many."""
-    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    for n in wanted:
-        if not isinstance(n, int) or isinstance(n, bool) or not -count <= n < count:
-            hint = (
-                ""
-                if count
-                else "; arguments by keyword are constants: pass by position what is to be differentiated"
-            )
-            raise ArgumentError(
-                f"{call}: argnums={argnums!r} does not fit a call with {count} positional arguments{hint}"
-            )
-    return tuple([n % count for n in wanted])
+def positions(call: str, argnums: int | AnyTuple, count: int) -> AnyTuple:
+    """The arguments that `argnums` (of `checked_argnums`) names in a call with `count` arguments."""
+    wanted = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not all([-count <= n < count for n in wanted]):
+        hint = (
+            ""
+            if count
+            else "; arguments by keyword are constants: pass by position what is to be differentiated"
+        )
+        raise ArgumentError(
+            f"{call}: argnums={argnums!r} does not fit a call with {count} positional arguments{hint}"
+        )
+    found = tuple([n % count for n in wanted])
+    if len(set(found)) < len(found):
+        raise ArgumentError(f"{call}: argnums={argnums!r} names an argument twice")
+    return found
 
 
 def is_active(x: Any) -> bool:

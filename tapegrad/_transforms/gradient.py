@@ -6,7 +6,7 @@ from typing import Any, Concatenate, Literal, overload
 from .._core.scope import scope_block
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyTuple
-from .call import RecordedCall, check_argnums, check_scalar, constant_like, plain_tree
+from .call import RecordedCall, check_scalar, checked_argnums, constant_like, plain_tree
 from .transform import A, Both, P, Transform, X, Y, Z
 
 
@@ -97,7 +97,7 @@ def value_and_grad(
     >>> tg.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
-    check_argnums("value_and_grad", argnums)
+    argnums = checked_argnums("value_and_grad", argnums)
     return Transform("value_and_grad", value_and_gradient_body, f if shadow else Const(f), argnums, has_aux)
 
 
@@ -206,7 +206,7 @@ def grad(
     >>> tg.grad(lambda x: np.sin(x).sum())(np.zeros(2))
     array([1., 1.])
     """
-    check_argnums("grad", argnums)
+    argnums = checked_argnums("grad", argnums)
     return Transform("grad", gradient_body, f if shadow else Const(f), argnums, has_aux)
 
 

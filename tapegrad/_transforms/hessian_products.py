@@ -11,6 +11,7 @@ from ..ops.declare import shape
 from .call import (
     RecordedCall,
     cast_to_primal,
+    checked_argnums,
     leaves_like,
     plain_tree,
     run_forward,
@@ -105,6 +106,7 @@ def _value_grad_hvp(
     if inside is not None:
         return inside.value_grad_hvp(f, x, v, args, argnums, has_aux)  # type: ignore[no-any-return]
     call = f"{name}({user_name(f)})"
+    argnums = checked_argnums(name, argnums)
     given, nums = placed_arguments(call, argnums, x, args)
     ways = v if isinstance(argnums, tuple) else (v,)
     lift = lift_of(call, _value_grad_aux, f, given, argnums, has_aux)
@@ -264,6 +266,7 @@ def hmp(
     if inside is not None:
         return inside.hmp(f, x, V, args, argnums, has_aux)
     call = f"hmp({user_name(f)})"
+    argnums = checked_argnums("hmp", argnums)
     given, _ = placed_arguments(call, argnums, x, args)
     with scope_block():
         lift = lift_of(call, gradient_body, f, given, argnums, has_aux)

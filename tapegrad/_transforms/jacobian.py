@@ -17,7 +17,7 @@ from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
 from .call import (
     RecordedCall,
-    check_argnums,
+    checked_argnums,
     constant_like,
     derivative_out,
     lowered_leaf,
@@ -132,7 +132,7 @@ def jacobian(
            [0., 4.]])
     """
     check_mode("jacobian", mode)
-    check_argnums("jacobian", argnums)
+    argnums = checked_argnums("jacobian", argnums)
     return Transform("jacobian", _jacobian_of, f if shadow else Const(f), argnums, mode, holomorphic, has_aux)
 
 
@@ -336,7 +336,7 @@ def hessian(
     array([[4., 2.],
            [2., 0.]])
     """
-    check_argnums("hessian", argnums)
+    argnums = checked_argnums("hessian", argnums)
     return Transform("hessian", _hessian, f if shadow else Const(f), argnums, has_aux)
 
 

@@ -13,7 +13,7 @@ from .call import (
     RecordedCall,
     all_positions,
     cast_to_primal,
-    check_argnums,
+    checked_argnums,
     constant_like,
     derivative_out,
     leaves_like,
@@ -194,8 +194,7 @@ def jvp(
     if argnums is None:
         nums = tuple(range(len(primals)))
     else:
-        check_argnums("jvp", argnums)
-        nums = positions(call, argnums, len(primals))
+        nums = positions(call, checked_argnums("jvp", argnums), len(primals))
     y, pairs, aux = run_forward(call, f, tuple(primals), nums, tangents, has_aux=has_aux)
     both = value_and_tangent(y, pairs)
     return (*both, plain_tree(aux)) if has_aux else both

@@ -23,7 +23,7 @@ from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
 from .._core.errors import ArgumentError, GuardError
-from .._core.primitive import ASSIGN, SAMPLED, handle, is_tracked, live, own_memory, primal_of, view, write
+from .._core.primitive import ASSIGN, handle, is_tracked, live, primal_of, view, write
 from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
@@ -341,15 +341,7 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
 
 def captured_result(x: Variable, out: Any) -> None:
     """A captured array is what a run has left in its stand-in."""
-    if x._trace is not None and x._trace.visibility == SAMPLED:
-        write(ASSIGN, x, out, Ellipsis)  # which `vmap` marks
-        return
-    if not getattr(x, "_version", 0):
-        own_memory(x)
-    if out._trace is not None and out._trace is not x._trace:
-        out._trace.risen.append(x)
-    x._become(out)
-    x._saved = True
+    write(ASSIGN, x, out, Ellipsis)
 
 
 class LateVariable(GuardError):

@@ -12,7 +12,7 @@ from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN
 from .._core.trees import Const, describe_tree
 from .._core.typing import AnyFunction, AnyTuple, Array, Node, Number
-from .call import check_argnums, check_function, positions, user_name
+from .call import check_function, positions, user_name
 
 # For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P
 # of what else f takes.
@@ -102,20 +102,16 @@ def lift_of(
     return lift
 
 
-def placed_arguments(call: str, argnums: Any, x: Any, args: AnyTuple) -> AnyTuple:
+def placed_arguments(call: str, argnums: int | AnyTuple, x: Any, args: AnyTuple) -> AnyTuple:
     """(all arguments of f, the positions of those in x): x is the argument `argnums`, or a tuple of them."""
-    if type(argnums) is int and argnums == 0:
+    if argnums == 0:
         return (x, *args), (0,)
-    name = call.partition("(")[0]
-    check_argnums(name, argnums)
-    xs = x if isinstance(argnums, tuple) else (x,)
-    if not isinstance(xs, tuple) or isinstance(argnums, tuple) and len(xs) != len(argnums):
+    if isinstance(argnums, tuple) and not (isinstance(x, tuple) and len(x) == len(argnums)):
         raise ArgumentError(
             f"{call}: argnums={argnums!r} asks for a tuple of {len(argnums)} arguments, got "
             f"{describe_tree(x)}"
         )
+    xs = x if isinstance(argnums, tuple) else (x,)
     nums = positions(call, argnums, len(xs) + len(args))
-    if len(set(nums)) != len(nums):
-        raise ArgumentError(f"{call}: argnums={argnums!r} names an argument twice")
     chosen, rest = dict(zip(nums, xs, strict=True)), iter(args)
     return tuple([chosen[n] if n in chosen else next(rest) for n in range(len(xs) + len(args))]), nums

@@ -315,6 +315,11 @@ def batched(
                 and "only" in str(refused)
                 and "read" in str(refused)
             )
+            if not count and not isinstance(refused, TapegradError):
+                raise BatchError(
+                    f"{call}: the stack has no samples, and the function needs one "
+                    f"({type(refused).__name__}: {refused}): return early for an empty stack"
+                ) from refused
             if written and trace.handed and not isinstance(refused, TapegradError):
                 raise BatchError(
                     f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a "

@@ -17,7 +17,7 @@ from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
 from ..kernels import recursion
-from ..kernels.trace.surroundings import rebuilt_with
+from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout, in_library, plain_times, real_array
 from ._functions import fills_first, traced_number, traced_states
 from ._rosenbrock import rosenbrock_step
@@ -26,6 +26,8 @@ from ._tsitouras import tsitouras_step
 
 METHODS: dict = {"tsit5": tsitouras_step, "rodas5p": rosenbrock_step}
 EXPLICIT, IMPLICIT = METHODS
+DENSE_STATES = 128  # for which the code of an implicit method is compiled
+SPARSE_WAY = "scipy.integrate.solve_ivp(..., method='BDF'), which is differentiated too; or method='tsit5'"
 PART = 1000  # trajectories of a part
 STATUS = 3  # the row of a report
 AFTER_END = 1e-12  # of the span: a time so much after the end of a trajectory is its end
@@ -153,7 +155,7 @@ class Trajectories:
     def by_kernels(self, purpose: str, theta: Any, data: Any) -> tuple:
         """Return the rows, and which trajectories Rodas5P has solved.
 
-        With the method "auto" it solves those that are found stiff, from their start."""
+        With the method "auto" it solves those that are found stiff, from their start, up to 128 states."""
         method = self.solver.method
         if method in METHODS:
             return self.kernel(purpose, method).path(theta, data), method == IMPLICIT
@@ -164,13 +166,18 @@ class Trajectories:
     def replaced(self, purpose: str, found: Any, stiff: Any, theta: Any, data: Any) -> Any:
         """Return the rows, those of stiff trajectories by Rodas5P."""
         known = seen(stiff)
-        if known is not None and not known.any():
+        if self.state.count > DENSE_STATES or (known is not None and not known.any()):
             return found
         gated = np.concatenate([theta, np.reshape(1.0 * stiff, (1, *layout_of(theta).shape[1:]))])
         return np.where(stiff, self.kernel(purpose, IMPLICIT).path(gated, data), found)
 
     def kernel(self, purpose: str, method: str) -> Any:
         """Return the kernel for states and arguments of these shapes."""
+        if method == IMPLICIT and self.state.count > DENSE_STATES:
+            raise ArgumentError(
+                f"ode: {origin(self.solver.f)} has {self.state.count} states. The method 'rodas5p' compiles "
+                f"dense code for their Jacobian, for at most {DENSE_STATES} states: write {SPARSE_WAY}"
+            )
         kernels, key = self.solver.kernels, (purpose, method, self.state.key, self.layout.key)
         found = kernels.get(key)
         if found is None or not found[1].has_constants_of(self.layout):

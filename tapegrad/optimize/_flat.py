@@ -20,7 +20,6 @@ from .._core.variable import Variable
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import hessian, jacobian
 from .._transforms.tape import ravel
-from ..ops import shaping
 
 FEW_UNKNOWNS = 50  # unknowns below which whole Hessians are dense matrices
 # SciPy's keywords for derivatives
@@ -124,8 +123,8 @@ def flatten_result(tree: Any) -> Any:
     for x in leaves(tree):
         x = x if is_differentiable(layout_of(x)) else x * 1.0
         is_known = is_array(layout_of(x)) or isinstance(x, Variable)
-        pieces.append(shaping.reshape(x, to=(-1,)) if is_known else np.asarray(x).reshape(-1))
-    return pieces[0] if len(pieces) == 1 else shaping.concatenate(*pieces)
+        pieces.append((x if is_known else np.asarray(x)).reshape(-1))
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 class ArraysOfPandas:

@@ -7,7 +7,7 @@ from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall
 from .._core.registry import SHADOW_MAKERS
 from .._core.trees import Const
-from .._transforms.call import Inputs, check_argnums, check_function, user_name
+from .._transforms.call import Inputs, check_function, checked_argnums, user_name
 from .form import METHODS, TransformForm
 from .partial_evaluation import FixedPointProduct, filled_out
 from .signature import CallSignature
@@ -224,7 +224,7 @@ def prepare(
     (array([ 3., 12.]), array([6., 0.]))
     """
     check_function("prepare", f)
-    check_argnums("prepare", argnums)
+    argnums = checked_argnums("prepare", argnums)
     if not args:
         raise ArgumentError(
             f"prepare({user_name(f)}): give arguments like those of the calls to come: prepare(f, x)"

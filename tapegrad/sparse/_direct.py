@@ -164,6 +164,8 @@ class CoefficientCode(GroupCode):
 class DirectEntries:
     """The entries at a point: `entries(values)` returns them, or None if only products can compute them."""
 
+    zeros: Any  # a direction: it stands for the argument of the product
+
     def __init__(self, kept: CachedProgram, pattern: scipy.sparse.csr_array, output: int, direction: int):
         """Build the loop; `output` and `direction` are the numbers of the product and of its argument."""
         self.kept, program = kept, kept.program

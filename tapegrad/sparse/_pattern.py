@@ -72,7 +72,7 @@ class DependencySets:
             [s is not None or j in self.placing for j, s in zip(i.args, sources, strict=True)]
         ):
             self.placing.add(k)
-        sets = [self.names.get(j) for j in i.args]
+        sets: list = [self.names.get(j) for j in i.args]
         if all([s is None for s in sets]):
             return
         if i.prim is PART:

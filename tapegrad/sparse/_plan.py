@@ -142,6 +142,7 @@ class Plan(PickledByCall):
         self.given = call, f, tuple([a.copy() if is_array(a) else a for a in args]), second, settings
         self.call, self.second, self.format = call, second, settings["format"]
         self.argnum = argnum_of(call, settings["argnum"], args)
+        self.beside: tuple
         self.f, self.beside = (f, ()) if self.argnum == 0 else (with_argument_first(f, self.argnum), (f,))
         self.dtype: Any = None
         args = self.entered(args)
@@ -151,7 +152,7 @@ class Plan(PickledByCall):
         self.others: dict = {}  # plans for arrays with another memory layout
         pattern = settings["pattern"]
         with changed(depth=0):
-            self.prepared = Prepared(
+            self.prepared: Prepared = Prepared(
                 self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"]
             )
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])

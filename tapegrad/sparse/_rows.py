@@ -285,9 +285,9 @@ class RowwiseValues:
             return [(root, shape, 0)]
         found, stride = [], packed(shape, 1)[0]
         for p in d.pieces:
-            (start, stop), *_ = p.box
-            if p.box[1:] != tuple([(0, n) for n in shape[1:]]) or len(p.sources) != 1:
+            if p.box is None or p.box[1:] != tuple([(0, n) for n in shape[1:]]) or len(p.sources) != 1:
                 return [(root, shape, 0)]
+            start, stop = p.box[0]
             a, m = p.sources[0]
             own, lies = self.shape_of(a), identity_map(shape)
             if own != (stop - start, *shape[1:]) or m != ((-start, lies[0][1]), *lies[1:]):

@@ -15,7 +15,7 @@ from .._core.errors import ArgumentError
 from .._core.primitive import values_of
 from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyFunction, AnyList, AnyTuple
-from .._transforms.call import user_name
+from .._transforms.call import checked_argnums, positions, user_name
 from .._transforms.products import jvp, vjp
 from .._transforms.wrapped import directional, inner_product, partial_call, weighted_output
 from ..ops.declare import dtype
@@ -210,9 +210,9 @@ def check_grads(
         argnums = tuple(
             [n for n, a in enumerate(args) if any(is_differentiable(values_of(x)) for x in leaves(a))]
         )
-    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not nums:
+    if isinstance(argnums, tuple) and not argnums:
         raise ArgumentError(f"check_grads({user_name(f)}): no argument has float or complex leaves")
+    nums = positions("check_grads", checked_argnums("check_grads", argnums), len(args))
     unknown = [m for m in modes if m not in LETTERS]
     if unknown or not modes:
         raise ArgumentError(f"check_grads: modes={modes!r}; they are 'forward' and 'reverse'")

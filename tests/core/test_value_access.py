@@ -11,6 +11,7 @@ from layers import trees
 
 # `values_of`: the shape of a result, a Python number or memory in other hands depends on values.
 ASKING = {
+    "_scipy.integrate.ivp_kernel": "numbers of rows, which no transform watches",
     "_transforms.call": "a direction without a trace",
     "_transforms.batching.trace": "what is the same for all samples",
     "_core.lent_memory": "what is written into memory in other hands",

@@ -203,6 +203,18 @@ def test_a_failure_names_sample_and_time():
         solver(lambda t, y: -y)(np.array([np.nan]))
 
 
+def test_many_states_are_not_compiled_into_dense_code():
+    """Explicit steps take them; an implicit method is refused before anything is compiled."""
+    y0 = np.sin(np.arange(150.0))
+    fast, slow = [lambda t, y, rate=rate: -rate * y for rate in (1e6, 1.0)]
+    with pytest.raises(ArgumentError, match=r"has 150 states.*at most 128 states: write scipy\.integrate"):
+        solver(slow, method="rodas5p")(y0)
+    with pytest.raises(ConvergenceError, match=r"it is stiff.*at most 128 states; write scipy\.integrate"):
+        solver(fast, method="auto", max_steps=100)(y0)
+    solve = solver(slow, method="auto")
+    np.testing.assert_allclose(tg.prepare(lambda y: solve(y).y[:, -1], y0)(y0), y0 * np.exp(-2), rtol=1e-7)
+
+
 def test_other_samples_survive_a_failure():
     solve = solver(lambda t, y: y * y, on_failure="nan")
     found = solve(BLOWS)

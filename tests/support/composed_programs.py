@@ -16,6 +16,7 @@ import scipy.signal as sg
 import scipy.sparse as ss
 import scipy.sparse.linalg as sla
 import scipy.special as sc
+import scipy.stats
 
 import tapegrad as tg
 
@@ -296,6 +297,66 @@ def matrix(f):
     return g
 
 
+CUBED = {
+    "pulled": tg.rule(lambda a, b: a**3 * b, vjp=lambda g, out, a, b: (g * 3 * a**2 * b, g * a**3)),
+    "pushed": tg.rule(
+        lambda a, b: a**3 * b, jvp=lambda t, out, a, b: or_zero(t[0]) * 3 * a**2 * b + or_zero(t[1]) * a**3
+    ),
+}
+or_zero = lambda t: 0.0 if t is None else t
+values_and(
+    rule_pulled=lambda f, x: CUBED["pulled"](f(x), x),
+    rule_pushed=lambda f, x: CUBED["pushed"](f(x), x),
+    cumulated=lambda f, x: np.cumsum(f(x)) + np.maximum.accumulate(x + SHIFT * 9),
+    einsum=lambda f, x: np.einsum("i,j,jk->k", f(x), x, A),
+    shared=lambda f, x: (lambda y: np.concatenate([y[:1], (y[1:] * y[:-1])]) + y.reshape(3, 1).T[0])(f(x)),
+    norms=lambda f, x: f(x) / np.linalg.norm(1 + x) + np.hypot(f(x), x + 2),
+    recursion=lambda f, x: x * 0.05 * RECURSION(0.3 * np.tanh(f(x)), WHOLE),
+    solver_object=lambda f, x: (
+        si.ode(lambda t, y: 0.3 * f(y))
+        .set_integrator("dopri5", rtol=1e-10, atol=1e-12)
+        .set_initial_value(x, 0)
+        .integrate(1.0)
+    ),
+    curve_fit=lambda f, x: so.curve_fit(
+        lambda t, a, b, c: a + b * t + c * t * t, GRID, np.sin(2 * GRID) * x[0] + x[1] + f(x)[2] * GRID**2
+    )[0],
+    bvp=lambda f, x: (
+        x
+        * si.solve_bvp(
+            lambda t, y: np.stack([y[1], -0.2 * y[0]]),
+            lambda a, b: np.array([a[0] - f(x)[0], b[0] - x[1]]),
+            GRID,
+            np.zeros((2, 6)),
+            tol=1e-8,
+        ).y[0, 3]
+    ),
+    density=lambda f, x: x * scipy.stats.multivariate_normal.logpdf(x, f(x), A @ A.T),
+)
+GRID = np.linspace(0, 1, 6)
+RECURSION = tg.kernels.recursion(
+    lambda theta: 0.0,
+    lambda m, theta, y: (theta[0] * y + theta[1] * m, -0.5 * (y - m) ** 2 * theta[2]),
+)
+
+
+@construct
+def stateful(f):
+    total = np.zeros(3)
+
+    def step(x):
+        total[:] += f(x)
+        return total * x
+
+    g = tg.stateful(step, total)
+
+    def run(x):
+        y, (left,) = g((x * 0.5,), x)
+        return y + left
+
+    return run
+
+
 @construct
 def default_argument(f):
     def g(x, kept={}):  # noqa: B006
@@ -412,7 +473,7 @@ class Composed:
 # they call their function hundreds of times: one in a nest
 MANY_CALLS = set(
     "root root_of_captured fixed_point solve_ivp solve_ivp_stiff odeint quad quad_vec dblquad scipy_root brentq "
-    "newton minimize least_squares minimum".split()
+    "newton minimize least_squares minimum solver_object".split()
 )
 
 

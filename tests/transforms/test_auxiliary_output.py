@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad._core.trees import describe_tree
 from tapegrad.errors import ArgumentError, NotScalarError
 
 X, A = np.array([0.5, 1.5, -0.7]), np.array([2.0, 0.3, 1.1])
@@ -172,6 +173,53 @@ def test_x_must_fit_argnums(name):
         call(scalar, X, V, (A,), argnums=2)
     with pytest.raises(ArgumentError, match="argnums is 'x'"):
         call(scalar, X, V, (A,), argnums="x")
+
+
+BY_ARGNUMS = {
+    "grad": lambda n: tg.grad(scalar, n)(X, A),
+    "value_and_grad": lambda n: tg.value_and_grad(scalar, n)(X, A),
+    "jacobian": lambda n: tg.jacobian(scalar, n)(X, A),
+    "jacobian, forward": lambda n: tg.jacobian(scalar, n, mode="forward")(X, A),
+    "hessian": lambda n: tg.hessian(scalar, n)(X, A),
+    "vjp": lambda n: tg.vjp(scalar, X, A, argnums=n)[1](1.0),
+    "jvp": lambda n: tg.jvp(scalar, (X, A), one_way(n), argnums=n),
+    "linearize": lambda n: tg.linearize(scalar, X, A, argnums=n)[1](*one_way(n)),
+    "hvp": lambda n: tg.hvp(scalar, *arguments_of_product(n), argnums=n),
+    "value_grad_hvp": lambda n: tg.value_grad_hvp(scalar, *arguments_of_product(n), argnums=n),
+    "hmp": lambda n: tg.hmp(scalar, *arguments_of_product(n, V[None]), argnums=n),
+    "prepare": lambda n: tg.prepare(scalar, X, A, argnums=n).grad(X, A),
+    "check_grads": lambda n: tg.testing.check_grads(scalar, (X, A), argnums=n),
+    "graph": lambda n: str(tg.graph(scalar, X, A, argnums=n)),
+}
+
+
+def one_way(n):
+    return (V,) * np.size(n)
+
+
+def arguments_of_product(n, v=V):
+    """x, v and args of a product: in the order of `argnums`."""
+    if isinstance(n, (tuple, list)):
+        return tuple([(X, A)[int(k)] for k in n]), (v,) * len(n), ()
+    k = int(n) if n in (0, 1) else 0
+    return (X, A)[k], v, ((X, A)[1 - k],)
+
+
+@pytest.mark.parametrize("name", BY_ARGNUMS)
+def test_argnums_are_read_alike(name):
+    """NumPy's integers and lists mean what Python's integers and tuples do; no argument is named twice."""
+    call = BY_ARGNUMS[name]
+    for given, plain in ((np.int64(1), 1), ([1, 0], (1, 0)), ((np.int32(0), np.uint8(1)), (0, 1))):
+        found, expected = call(given), call(plain)
+        assert describe_tree(found) == describe_tree(expected)
+        for a, b in zip(tg.tree.flatten(found)[0], tg.tree.flatten(expected)[0], strict=True):
+            np.testing.assert_array_equal(a, b)
+    for twice in ((0, 0), (1, -1), [0, np.int64(0)]):
+        with pytest.raises(ArgumentError, match="names an argument twice"):
+            call(twice)
+    for wrong in (True, (0, 1.0), None if name in ("grad", "hvp") else "x", 2):
+        with pytest.raises(ArgumentError, match="argnums"):
+            call(wrong)
 
 
 def test_constants_among_the_arguments():

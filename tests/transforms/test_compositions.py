@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from composed_programs import CONSTRUCTS, FIRST, SECOND, Composed, drawn
 
-# constructs that are refused under vmap: their patterns or meshes go by values
-REFUSED = {"spsolve", "cholesky"}
+# refused under vmap: an object whose state goes by values
+REFUSED = {"solver_object"}
 
 
 @pytest.fixture(autouse=True)

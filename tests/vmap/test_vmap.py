@@ -994,3 +994,22 @@ def test_a_tracked_value_that_is_added_to_integers_is_loud(write):
     for call in (tg.grad(f), tg.prepare(f, x).grad, lambda x: tg.vmap(tg.grad(f))(x[None])):
         with pytest.raises(DroppedDerivativeError):
             call(x)
+
+
+def test_a_stack_without_samples():
+    """It has a result where the shapes are enough, else a clear error."""
+    none = np.zeros((0, 3))
+
+    def written(x):
+        y = np.outer(x, x)
+        np.fill_diagonal(y, 0.0)
+        y[0] += np.sin(x)
+        return y
+
+    assert tg.vmap(written)(none).shape == (0, 3, 3)
+    assert tg.vmap(tg.jacobian(written))(none).shape == (0, 3, 3, 3)
+    assert tg.vmap(tg.grad(lambda x: (x * x).sum()))(none).shape == (0, 3)
+    with pytest.raises(BatchError, match="the stack has no samples.*return early"):
+        tg.vmap(lambda x: np.stack([v for v in x if tg.value(v).size > 1]))(none)
+    with pytest.raises(BatchError, match="`if`.*of a stack without samples"):
+        tg.vmap(lambda x: x if x[0] > 0 else -x)(none)

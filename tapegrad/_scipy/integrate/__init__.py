@@ -9,6 +9,7 @@ import scipy.integrate as itg
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of
+from ..._core.registry import load
 from ..._transforms.rebind import once_more
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line, warn_user
@@ -320,7 +321,11 @@ def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel
 # --- differential equations ---
 
 
-@INTEGRATE.rule(itg.solve_ivp, by_steps=True)
+def compiled_ivp(call: Any, args: tuple, kwargs: dict) -> Any:
+    return load("tapegrad._scipy.integrate.ivp_kernel").solve_in_kernel(call, args, kwargs)
+
+
+@INTEGRATE.rule(itg.solve_ivp, by_steps=True, compiled=compiled_ivp)
 def solve_ivp(
     fun,
     t_span,

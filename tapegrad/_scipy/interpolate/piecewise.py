@@ -32,6 +32,8 @@ from ..namespaces import (
     bare,
     constant_like,
     holds_tracked,
+    kind_of,
+    lost_imaginary_part,
     on_a_device,
     plain_argument,
     refusal_text,
@@ -63,6 +65,20 @@ class Interpolant(Carrier):
 
     names: tuple
     _theirs: Any
+
+    def __init_subclass__(cls) -> None:
+        """Its call takes real points."""
+        own: Any = vars(cls).get("__call__")
+        if own is None:
+            return
+
+        @functools.wraps(own)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if "c" in map(kind_of, (*args, *kwargs.values())):
+                raise lost_imaginary_part(type(self)._theirs.__name__)
+            return own(self, *args, **kwargs)
+
+        cls.__call__ = call  # type: ignore[method-assign]
 
     def _tracked(self) -> bool:
         return holds_tracked(*[getattr(self, n) for n in self.names])

@@ -78,8 +78,8 @@ def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
     phi = phi / np.sum(phi)
     q = [1.0] + [0.0] * order  # coefficients of the polynomial; d/dx: q' - x q / sigma^2
     for _ in range(order):
-        q = [(k + 1) * q[k + 1] if k < order else 0.0 for k in range(order + 1)], q
-        q = [d - (q[1][k - 1] / sigma**2 if k else 0.0) for k, d in enumerate(q[0])]
+        slope = [(k + 1) * c for k, c in enumerate(q[1:])] + [0.0]
+        q = [d - c / sigma**2 for d, c in zip(slope, [0.0, *q[:-1]], strict=True)]
     return phi * sum([c * x**k for k, c in enumerate(q)]) if order else phi
 
 

@@ -14,6 +14,7 @@ import scipy.sparse.linalg
 
 from ... import numpy as np
 from ..._core.arrays import is_array, xp_of
+from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
@@ -89,7 +90,7 @@ class SparseMatrix(Carrier):
                 if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix)
                 else dense
             )
-            at = host_matrix(bare(dense).reshape(-1).nonzero()[0])
+            at = host_matrix(bare(primal_of(dense) != 0).reshape(-1).nonzero()[0])  # the same for all samples
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
             return of_places(np.take(np.reshape(dense, -1), at), sps.coo_array(places))

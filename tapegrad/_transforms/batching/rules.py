@@ -190,6 +190,12 @@ WORDS = {"elementwise": elementwise_rule, "axis": axis_rule, "matrix": on_matric
 
 # --- memory order of the result ---
 
+
+def sample_strides(stack: Any) -> Any:
+    """The strides of one sample. (Those of an array without elements are 0.)"""
+    return stack.strides[1:] if stack.shape[0] else np.empty(stack.shape[1:], stack.dtype).strides
+
+
 ORDERS: AnyDict = {}  # a call on one sample -> the strides of its result
 
 
@@ -357,7 +363,7 @@ def is_split(at: Any) -> bool:
 def sample_of(v: Any) -> Any:
     """An abstract value of one sample of this stack."""
     b = bottom(v)
-    return hollow(xp_of(b), b.shape[1:], b.dtype, b.strides[1:])
+    return hollow(xp_of(b), b.shape[1:], b.dtype, sample_strides(b))
 
 
 def read_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:

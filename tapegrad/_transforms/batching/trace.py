@@ -51,6 +51,7 @@ from .rules import (
     empty_stack,
     is_gathered,
     laid_as_one,
+    sample_strides,
     samples_first,
     sequential_rule,
     way_of,
@@ -85,7 +86,7 @@ class Batch(Trace):
             if like is None:
                 if len(SAMPLES) > 999:
                     SAMPLES.clear()
-                like = SAMPLES[key] = hollow(np, key[0][1:], key[1], key[2][1:])
+                like = SAMPLES[key] = hollow(np, key[0][1:], key[1], sample_strides(stack))
             return variable(like, self, stack)
         if type(stack) is View:
             layout_of(stack)
@@ -94,7 +95,7 @@ class Batch(Trace):
         to, d = b.shape, b.dtype
         if len(to) == 1 and not whole and xp_of(b) is np:
             return variable(hollow_number(d), self, stack)
-        return variable(hollow(xp_of(b), to[1:], d, b.strides[1:]), self, stack)
+        return variable(hollow(xp_of(b), to[1:], d, sample_strides(b)), self, stack)
 
     def watch(self, value: Any, axis: int) -> Variable:
         """An argument, with the samples along this axis."""
@@ -278,9 +279,14 @@ class Batch(Trace):
                 return slot.value
             slot = slot.value
         v = values_of(slot)
-        if len(v) and bool((v == v[:1]).all()):
+        if not len(v):
+            raise BatchError(
+                f"{self.call}: {callers_line()}: {what} of a stack without samples; return early for an "
+                "empty stack"
+            )
+        if bool((v == v[:1]).all()):
             return v[-1]
-        if len(v) and v.dtype.kind == "b":
+        if v.dtype.kind == "b":
             n = int(v.sum()) if v.ndim == 1 else None
             counts = f" (true for {n} of {len(v)})" if n is not None else ""
         else:

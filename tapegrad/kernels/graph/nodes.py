@@ -84,6 +84,7 @@ class Graph(Blocks):
         self.levels: dict[int, int] = {0: 0}  # mask -> depth
         self.complete = False  # no datum contains nan
         self.congruences: dict[frozenset[int], Congruence] = {}  # by the elements of the product
+        self.eliminated: dict[Any, Any] = {}  # by the elements of a matrix, and those of a right-hand side
         self.sweeps_whole = True  # are adjoints of congruences found together?
         self.zero, self.one = self.const(0.0), self.const(1.0)
 

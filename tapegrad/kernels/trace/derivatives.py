@@ -16,7 +16,7 @@ import numpy as np
 
 from ..._core.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..._core.trees import Const, is_node, leaves, tree_map
-from ..._transforms.call import all_positions, user_name
+from ..._transforms.call import all_positions, checked_argnums, positions, user_name
 from ..._transforms.transform import Transform, placed_arguments
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops
@@ -56,7 +56,8 @@ class TracedRun:
     ):
         self.t, self.g, self.call = tracer, tracer.g, call
         args = tuple([a.value if isinstance(a, Const) else a for a in args])
-        self.chosen = argument_positions(call, argnums, len(args))
+        argnums = checked_argnums(call.partition("(")[0], argnums)
+        self.chosen = positions(call, argnums, len(args))
         self.single = not isinstance(argnums, tuple)
         self.marked: list[list] = []  # for each chosen argument, its leaves: Marked, or None
         given = list(args)
@@ -216,14 +217,6 @@ def varied(x: Any) -> bool:
     return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") == "f"
 
 
-def argument_positions(call: str, argnums: Any, n: int) -> list[int]:
-    found = [argnums] if not isinstance(argnums, tuple) else list(argnums)
-    for k in found:
-        if not isinstance(k, (int, np.integer)) or not -n <= k < n:
-            raise ArgumentError(f"{call}: argnums={argnums!r}, and the call has {n} positional arguments")
-    return [int(k) % n for k in found]
-
-
 def plain_function(f: Any) -> Any:
     return f.value if isinstance(f, Const) else f
 
@@ -323,7 +316,7 @@ class Derivatives:
         self, f: Callable, primals: tuple, tangents: tuple, argnums: Any = None, has_aux: bool = False
     ) -> tuple:
         if argnums is not None:
-            chosen = argument_positions("jvp", argnums, len(primals))
+            chosen = positions("jvp", checked_argnums("jvp", argnums), len(primals))
             given = dict(zip(chosen, tangents, strict=True))
             tangents = tuple([given.get(n) for n in range(len(primals))])
         if (
@@ -375,6 +368,7 @@ class Derivatives:
     def value_grad_hvp(
         self, f: Callable, x: Any, v: Any, args: tuple = (), argnums: Any = 0, has_aux: bool = False
     ) -> tuple:
+        argnums = checked_argnums("hvp", argnums)
         given, nums = placed_arguments("hvp", argnums, x, args)
         both = self.value_and_grad(f, argnums, has_aux)
 

@@ -62,23 +62,52 @@ def symbolic_solve_triangular(
     return lift(g, rows)
 
 
-def _eliminated(a: Sym, b: Sym) -> tuple[Sym, Sym, Sym]:
-    """Eliminate with partial pivoting; return upper triangle, right-hand side, sign of the permutation."""
-    g, n = a.g, len(a)
-    a, b, sign = a.copy(), b.copy(), lift(g, 1.0)
+class Elimination(NamedTuple):
+    """The elimination of a matrix with partial pivoting."""
+
+    upper: Sym
+    sign: Sym  # of the permutation
+    # of each column: the rows with the conditions on which they are exchanged with the pivot's, and the
+    # factors of what is subtracted
+    steps: list
+
+
+def _elimination(a: Sym) -> Elimination:
+    """Eliminate; a matrix that is met again is not traced again."""
+    g, n, key = a.g, len(a), a.ids.tobytes()
+    found: Elimination | None = g.eliminated.get(key)
+    if found is not None:
+        return found
+    a, sign, steps = a.copy(), lift(g, 1.0), []
     for j in range(n - 1):
+        exchanges = []
         for i in range(j + 1, n):  # then row j has the largest element of column j
             larger = abs(a[i, j]) > abs(a[j, j])
-            for m in (a, b):
-                top, low = m[j].copy(), m[i].copy()
-                m[j], m[i] = symbolic_where(larger, low, top), symbolic_where(larger, top, low)
+            _exchange(a, i, j, larger)
+            exchanges.append((i, larger))
             sign = symbolic_where(larger, -sign, sign)
+        factors = a[j + 1 :, j] / a[j, j]
         for i in range(j + 1, n):
-            f = a[i, j] / a[j, j]
-            a[i, j + 1 :] = a[i, j + 1 :] - f * a[j, j + 1 :]
+            a[i, j + 1 :] = a[i, j + 1 :] - factors[i - j - 1] * a[j, j + 1 :]
             a[i, j] = 0.0
-            b[i] = b[i] - f * b[j]
-    return a, b, sign
+        steps.append((exchanges, factors))
+    found = g.eliminated[key] = Elimination(a, sign, steps)
+    return found
+
+
+def _exchange(m: Sym, i: int, j: int, condition: Any) -> None:
+    top, low = m[j].copy(), m[i].copy()
+    m[j], m[i] = symbolic_where(condition, low, top), symbolic_where(condition, top, low)
+
+
+def _eliminated(found: Elimination, b: Sym) -> Sym:
+    """Return the right-hand side after the elimination."""
+    b = b.copy()
+    for j, (exchanges, factors) in enumerate(found.steps):
+        for i, larger in exchanges:
+            _exchange(b, i, j, larger)
+        b[j + 1 :] = b[j + 1 :] - (factors if b.ndim == 1 else factors.reshape(-1, 1)) * b[j]
+    return b
 
 
 @implements_symbolic(np.linalg.solve)
@@ -94,8 +123,11 @@ def symbolic_solve(a: Any, b: Any) -> Sym:
     if g.limits.large(a.size) or large(g, b.ids):
         right = b.reshape(-1, 1) if b.ndim == 1 else b
         return Sym(g, g.names(g.lusolve(g.pack(a.ids), g.pack(right.ids)), b.shape))
-    u, c, _ = _eliminated(a, b)
-    return symbolic_solve_triangular(u, c)
+    key = a.ids.tobytes(), b.ids.tobytes(), b.shape
+    if key not in g.eliminated:  # a step is traced several times
+        found = _elimination(a)
+        g.eliminated[key] = symbolic_solve_triangular(found.upper, _eliminated(found, b))
+    return g.eliminated[key].copy()
 
 
 @implements_symbolic(np.linalg.inv)
@@ -115,7 +147,7 @@ def symbolic_det(a: Any) -> Sym:
     if g.limits.large(a.size):
         block = g.pack(a.ids)
         return Sym(g, g.det(block, g.lu(block)))
-    u, _, sign = _eliminated(a, lift(g, np.zeros(n)))
+    u, sign, _ = _elimination(a)
     for k in range(n):
         sign = sign * u[k, k]
     return sign
@@ -137,7 +169,7 @@ def symbolic_slogdet(a: Any) -> Any:
         factors = g.lu(block)
         return SlogDet(Sym(g, g.detsign(factors)), Sym(g, g.logdet(block, factors)))
     else:
-        u, _, sign = _eliminated(a, lift(g, np.zeros(n)))
+        u, sign, _ = _elimination(a)
         parts = [u[k, k] for k in range(n)]
     logabs = lift(g, 0.0)
     for d in parts:

@@ -87,6 +87,7 @@ class Rebuilder(Shadow):
         self.begin()
         self.g, self.captured_state = g, CapturedState()
         self.inside = False  # of an object?  There a `Const` stays one.
+        self.symbol: Callable = lambda x: x  # what stands for a captured Variable
         self.numpy = ModuleOverlay(np, self._creation())
         self.math = ModuleOverlay(
             math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))}
@@ -153,7 +154,9 @@ class Rebuilder(Shadow):
         """Return the stand-in for x inside the kernel function."""
         x = counterpart(x)
         kind: Any = type(x)
-        if kind in IMMUTABLE or is_array(x) or isinstance(x, (Sym, Variable)):
+        if isinstance(x, Variable):
+            return self.symbol(x)
+        if kind in IMMUTABLE or is_array(x) or isinstance(x, Sym):
             return x
         if isinstance(x, types.ModuleType):
             return (

@@ -22,7 +22,7 @@ from ..._core.scope import OPEN, entry
 from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable, bottom
 from ..._transforms.batching.watched_traces import Watcher, source_line
-from ..._transforms.call import user_name
+from ..._transforms.call import checked_argnums, positions, user_name
 from ..._transforms.products import vjp
 from ..._transforms.wrapped import partial_call
 from ...ops.declare import dtype, shape, xp
@@ -294,7 +294,7 @@ def active_numbers(what: str, f: Callable, args: tuple, argnums: Any) -> tuple:
     if not callable(f):
         raise ArgumentError(f"{what}(f, *args): the first argument is {type(f).__name__}, not a function")
     if argnums is not None:
-        return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        return positions(what, checked_argnums(what, argnums), len(args))
     found = tuple([n for n, a in enumerate(args) if any(is_float_array(x) for x in leaves(a))])
     if not found:
         raise ArgumentError(

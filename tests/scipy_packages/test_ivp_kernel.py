@@ -1,0 +1,210 @@
+"""scipy.integrate.solve_ivp as a kernel: in recordings, and under vmap for many samples."""
+
+import functools
+import sys
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.special
+
+import tapegrad as tg
+from tapegrad._scipy.integrate.ivp_kernel import METHODS, ExplicitSteps
+
+K = np.array([1.0, 0.4, 0.2, 0.8])
+TIMES = np.linspace(0.0, 10.0, 7)
+SCRATCH, CALLS, SCALE = np.zeros(2), [0], np.array([1.0, 2.0])
+
+
+def predators(t, y, k):
+    return [k[0] * y[0] - k[1] * y[0] * y[1], k[2] * y[0] * y[1] - k[3] * y[1] + 0.01 * np.cos(t)]
+
+
+def oscillator(t, y):
+    return np.array([y[1], 3.0 * (1 - y[0] ** 2) * y[1] - y[0]])
+
+
+def python_frames(job):
+    """The number of calls of functions of this file."""
+    found = []
+    sys.setprofile(
+        lambda frame, what, arg: (
+            found.append(frame) if what == "call" and frame.f_code.co_filename == __file__ else None
+        )
+    )
+    try:
+        job()
+    finally:
+        sys.setprofile(None)
+    return len(found) - 1  # the job
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("options", ({}, {"max_step": 0.3, "rtol": 1e-7}, {"first_step": 0.05, "atol": 1e-9}))
+@pytest.mark.parametrize("way", (1.0, -1.0))
+def test_the_steps_are_those_of_scipy(method, options, way):
+    """The text of the kernel, run as Python: as many calls, and the same states."""
+    calls = [0]
+
+    def f(t, y):
+        calls[0] += 1
+        return way * oscillator(t, y)
+
+    start, span = np.array([2.0, 0.3]), (0.0, way * 7.0)
+    expected = scipy.integrate.solve_ivp(f, span, start, method, **options)
+    calls[0] = 0
+    steps = ExplicitSteps(method, span, options)
+    c = steps.reached(f, steps.begun(f, start), span[1])
+    assert calls[0] == expected.nfev
+    np.testing.assert_allclose(c.y, expected.y[:, -1], rtol=1e-11, atol=1e-12)
+    sol = scipy.integrate.solve_ivp(f, span, start, method, dense_output=True, **options).sol
+    t = 0.3 * c.before + 0.7 * c.t
+    np.testing.assert_allclose(steps.between(f, c, t), sol(t), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=pytest.mark.long) for m in ("RK23", "DOP853")] + ["RK45"]
+)
+def test_a_recorded_call_runs_no_python(method):
+    def states(k):
+        given = {"t_eval": TIMES, "rtol": 1e-7, "atol": 1e-9}
+        return scipy.integrate.solve_ivp(
+            lambda t, y: predators(t, y, k), (0, 10), [5.0, k[0]], method, **given
+        ).y
+
+    loss = lambda k: (states(k) ** 2).sum()
+    p = tg.prepare(loss, K)
+    for k in (K, 1.1 * K, K[::-1] + 0.2):
+        np.testing.assert_allclose(p.grad(k), tg.grad(loss)(k), rtol=1e-10)
+    assert p.forms["grad"].recordings == 1 and python_frames(lambda: p.grad(0.9 * K)) == 0
+    if method == "DOP853":
+        q = tg.prepare(states, K)
+        for k in (K, 1.1 * K):
+            y = states(k)
+            np.testing.assert_allclose(q(k), y, rtol=0, atol=1e-12 * abs(y).max())
+            np.testing.assert_allclose(q.jacobian(k), tg.jacobian(states)(k), rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(p.hvp(K, K), tg.hvp(loss, K, K), rtol=1e-8)
+
+
+class Rates:
+    def __init__(self, k):
+        self.k = k
+
+    def __call__(self, t, y):
+        return predators(t, y, self.k)
+
+
+WRITTEN = np.zeros((2, 2))
+
+
+def by_global(k):
+    WRITTEN[...] = k.reshape(2, 2)
+    return lambda t, y: WRITTEN.T.ravel() @ np.array([[0.1, 0.2], [0.3, -0.1], [-0.2, 0.1], [0.1, 0.1]]) * y
+
+
+def by_views(k):
+    m = k.reshape(2, 2)
+    a, b, c = m.T[::-1], m[1:], m[0][1:]
+    return lambda t, y: a @ y * 0.1 - b[0] * y + c * np.sin(t) + m[:, 1] * np.ones(2)
+
+
+WAYS = {
+    "closure": lambda k: lambda t, y: predators(t, y, k),
+    "object": Rates,
+    "partial": lambda k: functools.partial(predators, k=[k[0], k[1], *k[2:]]),
+    "default": lambda k: lambda t, y, k=(2 * k)[::-1]: predators(t, y, k) if k.ndim else y,
+    "dict": lambda k: (lambda found: lambda t, y: predators(t, y, found["k"]) + found["one"])(
+        {"k": np.exp(0.1 * k), "one": k[1]}
+    ),
+    "global": by_global,
+    "views": by_views,
+    "matrix": lambda k: lambda t, y: k.reshape(2, 2) @ y * 0.1 - scipy.special.expit(k[:2]) * y,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", WAYS)
+def test_however_the_parameters_reach_the_function(way):
+    def loss(k):
+        y0 = np.array([2.0, 1.5]) * k[1:3]
+        y = scipy.integrate.solve_ivp(WAYS[way](k), (0, 2), y0, t_eval=[0.0, 0.7, 1.9], rtol=1e-6).y
+        return (y * np.array([1.0, 2.0, 3.0])).sum()
+
+    p = tg.prepare(loss, K)
+    for k in (K, 1.1 * K, K[::-1].copy()):
+        value, gradient = p.value_and_grad(k)
+        np.testing.assert_allclose(value, loss(k), rtol=1e-12)
+        np.testing.assert_allclose(gradient, tg.grad(loss)(k), rtol=1e-10)
+    left_to_scipy = way in ("partial", "global")
+    assert (python_frames(lambda: p.value_and_grad(0.9 * K)) > 0) == left_to_scipy
+
+
+def test_many_samples_are_solved_at_once():
+    def loss(k):
+        return scipy.integrate.solve_ivp(predators, (0, 3), [5.0, 1.5], t_eval=[3.0], args=(k,)).y.sum()
+
+    ks = K * np.exp(0.1 * np.random.default_rng(0).standard_normal((70, 4)))
+    found = tg.vmap(tg.grad(loss))(ks)
+    np.testing.assert_allclose(found[::23], [tg.grad(loss)(k) for k in ks[::23]], rtol=1e-11)
+
+
+def test_times_and_starts_may_be_tracked():
+    def last(s):
+        return scipy.integrate.solve_ivp(
+            lambda t, y: -s[0] * y * SCALE, (0, 2), s[:2], t_eval=s[2:], rtol=1e-8
+        ).y.sum()
+
+    s, scale = np.array([0.7, 1.3, 0.5, 1.9]), SCALE.copy()
+    p = tg.prepare(last, s)
+    try:
+        for SCALE[0] in (1.0, 3.0):  # a captured array that changes is seen
+            np.testing.assert_allclose(p.grad(s), tg.grad(last)(s), rtol=1e-9)
+    finally:
+        SCALE[:] = scale
+    with pytest.raises(ValueError, match="not properly sorted"):
+        p(s[[0, 1, 3, 2]])
+    with pytest.raises(ValueError, match="not within"):
+        p(np.array([0.7, 1.3, 0.5, 2.1]))
+
+
+def counts(t, y, k):
+    CALLS[0] += 1
+    return -k * y
+
+
+def fills(t, y, k):
+    SCRATCH[:] = -k * y
+    return SCRATCH.copy()
+
+
+def branches(t, y, k):
+    return -k * y if t < 0.5 else -2 * k * y
+
+
+def overwrites(t, y, k):
+    y *= 1.0 - 1e-3 * k
+    return -k * y
+
+
+@pytest.mark.parametrize("f", (counts, fills, branches, overwrites), ids=lambda f: f.__name__)
+def test_what_a_kernel_cannot_run_is_left_to_scipy(f):
+    last = lambda k: scipy.integrate.solve_ivp(f, (0, 1), [1.0, 2.0], t_eval=[0.3, 1.0], args=(k,)).y.sum()
+    p = tg.prepare(last, np.array(1.0))
+    for k in (1.0, 1.3):
+        before = CALLS[0]
+        found, calls = p(np.array(k)), CALLS[0] - before
+        assert found == last(np.array(k)) and (calls > 10 or f is not counts)
+
+
+def test_a_failure_is_seen():
+    """The solution is infinite at t = 1 / k: SciPy gives what it has until then."""
+    count = lambda k: len(
+        np.atleast_1d(scipy.integrate.solve_ivp(lambda t, y: k * y * y, (0, 1), [1.0], t_eval=[0.1, 0.9]).t)
+    )
+    last = lambda k: scipy.integrate.solve_ivp(lambda t, y: k * y * y, (0, 1), [1.0], t_eval=[0.1, 0.9]).y[
+        0, 0
+    ]
+    p = tg.prepare(last, np.array(0.5))
+    for k in (0.5, 2.0, 0.7):
+        assert count(k) == (1 if k == 2.0 else 2)
+        np.testing.assert_allclose(p(np.array(k)), last(np.array(k)), rtol=1e-13)
