@@ -106,7 +106,9 @@ def compared(g: Callable, x: np.ndarray, v: np.ndarray, wanted: tuple, timed: bo
         f"second order {product!r}, differences {along!r} +- {bent:.1e}": close(product, along, bent),
     }
     wrong = [words for words, holds in checks.items() if not holds]
-    if np.isnan([total, tangent, *np.ravel(product)]).any() and any("tapegrad" in str(w.message) for w in told):
+    if np.isnan([total, tangent, *np.ravel(product)]).any() and any(
+        "tapegrad" in str(w.message) for w in told
+    ):
         return Verdict("refused", "nan with a warning")
     if wrong:
         return Verdict("wrong", "; ".join(wrong))

@@ -17,7 +17,9 @@ sys.path[:0] = [str(HERE), str(HERE / "programs")]
 from judge import verdict  # noqa: E402
 from refused import COMPILED, REFUSED, WRONG  # noqa: E402
 
-PROGRAMS = sorted(p.stem for p in (HERE / "programs").glob("*.py"))
+PROGRAMS = sorted(
+    [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (p.startswith("fresh"), p)
+)
 DOCUMENT = HERE.parents[1] / "docs" / "packages.md"
 
 
@@ -76,7 +78,8 @@ def write_table():
     lines = [
         f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, "
         f"{len(every) - len(right) - wrong} refused, {compiled} of these by compiled code. With a star: "
-        f"{sum(unseen)} of {len(unseen)} right; with two stars: {sum(fresh)} of {len(fresh)}. Value and gradient take {costs[len(costs) // 2]:.0f} times "
+        f"{sum(unseen)} of {len(unseen)} right; with two stars: {sum(fresh)} of {len(fresh)}. "
+        f"Value and gradient take {costs[len(costs) // 2]:.0f} times "
         f"the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
         "",
         "| package | calls | right | cost | refused or wrong |",

@@ -1,7 +1,7 @@
 import numpy as np
 import similaritymeasures
 from geomdl import BSpline
-from tslearn.metrics import dtw, soft_dtw
+from tslearn.metrics import soft_dtw
 from tslearn.preprocessing import TimeSeriesScalerMeanVariance
 
 v = np.array([0.2, 0.9, 1.74, 1.15, 0.43])  # (one largest distance)

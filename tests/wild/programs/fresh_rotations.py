@@ -28,7 +28,9 @@ def rotation_matrix(x):
 
 
 def quaternion_product(x):
-    return pr.concatenate_quaternions(pr.quaternion_from_compact_axis_angle(x), np.array([0.5, 0.5, 0.5, 0.5]))
+    return pr.concatenate_quaternions(
+        pr.quaternion_from_compact_axis_angle(x), np.array([0.5, 0.5, 0.5, 0.5])
+    )
 
 
 def screw(x):

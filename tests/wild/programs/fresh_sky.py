@@ -17,7 +17,9 @@ def disc_force(x):
 
 
 def sum_of_potentials(x):
-    return evaluatePotentials([LogarithmicHaloPotential(amp=x[0]), MiyamotoNagaiPotential(amp=x[1])], 1.0, x[2])
+    return evaluatePotentials(
+        [LogarithmicHaloPotential(amp=x[0]), MiyamotoNagaiPotential(amp=x[1])], 1.0, x[2]
+    )
 
 
 def galactic(x):
