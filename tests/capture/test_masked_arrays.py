@@ -66,3 +66,21 @@ def test_a_masked_array_is_handed_back():
     np.testing.assert_allclose(tg.grad(f)(X), [0.0, 2 * X[1], 0.0, 0.0])
     assert type(held) is np.ma.MaskedArray and held[1] == X[1] and held[2] is np.ma.masked
     assert list(held.mask) == [False, False, True, False]
+
+
+def test_a_plain_array_takes_the_data_of_a_masked_one():
+    """As NumPy stores it: without the mask."""
+    plain = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+
+    def stored(x):
+        y = x * 1.0
+        y[:] = plain
+        y[0] *= x[1]
+        y[1:] += np.ma.array(x, mask=plain.mask)[1:] * 2
+        return y.sum() + x[2]
+
+    x = np.array([1.0, 2.0, 3.0])
+    assert tg.value_and_grad(stored)(x)[0] == stored(x)
+    np.testing.assert_allclose(
+        tg.grad(stored)(x), [(stored(x + e) - stored(x - e)) / 2e-4 for e in 1e-4 * np.eye(3)], atol=1e-8
+    )

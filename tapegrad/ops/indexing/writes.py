@@ -46,6 +46,8 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             y = array_beside(x, y)
         elif isinstance(y, Elements):
             y = y.plain_elements()
+        elif isinstance(y, np.ma.MaskedArray) and y.ndim:
+            y = np.ma.getdata(y)  # as NumPy stores it in a plain array
         elif type(y) not in ORDINARY and not is_array(y) and hasattr(type(y), "__array__"):
             y = argument(y)
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
