@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import traceback
 
 import numpy as np
 from mpi4py import MPI
@@ -14,6 +15,14 @@ COMM = MPI.COMM_WORLD
 SIZE, RANK = COMM.size, COMM.rank
 LAST = RANK == SIZE - 1
 x = np.array([1.0, 2.0, 3.0])
+
+
+def at_once(*error):
+    """Show an error by one write, which the others' lines do not come between."""
+    sys.stderr.write("".join(traceback.format_exception(*error)))
+
+
+sys.excepthook = at_once
 
 
 def say(*words):
