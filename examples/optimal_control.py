@@ -1,7 +1,7 @@
 """A pendulum swings up with a weak motor: optimal control by trapezoidal collocation.
 
     python examples/optimal_control.py                 # prints the solution and two checks
-    python examples/optimal_control.py --steps 1000 --method ipopt
+    python examples/optimal_control.py --steps 1000 --method ipopt --device cuda
 
 The unknowns are angle, speed and torque at the ends of N steps.  The motion
 
@@ -9,7 +9,7 @@ The unknowns are angle, speed and torque at the ends of N steps.  The motion
 
 becomes 2 N equations, one pair for each step.  The integral of the squared torque is minimised.
 
-The program states the problem in NumPy.  `tg.optimize.minimize` finds that Jacobian and Hessian are sparse,
+The program states the problem in NumPy or CuPy; the optimiser works on the host.  `tg.optimize.minimize` finds that Jacobian and Hessian are sparse,
 and hands them over exact and sparse.  Checks that do not come from the method: SciPy integrates the motion with
 the torque that was found; and the limit of the torque is used where the conditions of first order say so.
 """
@@ -19,6 +19,7 @@ import importlib.util
 import time
 
 import numpy as np
+from device import add_option, array_module, to_host
 from scipy.integrate import solve_ivp
 from scipy.optimize import Bounds, NonlinearConstraint
 
@@ -27,28 +28,27 @@ import tapegrad as tg
 SECONDS, LIMIT = 2.0, 8.0
 
 
-def acceleration(angle, speed, torque):
-    return torque - 9.81 * np.sin(angle) - 0.1 * speed
+def acceleration(angle, speed, torque, xp=np):
+    return torque - 9.81 * xp.sin(angle) - 0.1 * speed
 
 
-def problem(steps):
+def problem(steps, xp=np):
     """The objective, the equations, and where the search starts."""
     h = SECONDS / steps
 
     def effort(z):
-        torque = z.reshape(3, steps + 1)[2]
-        return h / 2 * (torque[1:] ** 2 + torque[:-1] ** 2).sum()
+        torque = xp.asarray(z).reshape(3, steps + 1)[2]
+        return to_host(h / 2 * (torque[1:] ** 2 + torque[:-1] ** 2).sum())
 
     def defects(z):
-        angle, speed, torque = z.reshape(3, steps + 1)
-        force = acceleration(angle, speed, torque)
-        return np.concatenate(
-            [
-                angle[1:] - angle[:-1] - h / 2 * (speed[1:] + speed[:-1]),
-                speed[1:] - speed[:-1] - h / 2 * (force[1:] + force[:-1]),
-                np.stack([angle[0], speed[0], angle[-1] - np.pi, speed[-1]]),
-            ]
-        )
+        angle, speed, torque = xp.asarray(z).reshape(3, steps + 1)
+        force = acceleration(angle, speed, torque, xp)
+        equations = [
+            angle[1:] - angle[:-1] - h / 2 * (speed[1:] + speed[:-1]),
+            speed[1:] - speed[:-1] - h / 2 * (force[1:] + force[:-1]),
+            xp.stack([angle[0], speed[0], angle[-1] - np.pi, speed[-1]]),
+        ]
+        return to_host(xp.concatenate(equations))
 
     return (
         effort,
@@ -63,8 +63,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--method", default="ipopt" if importlib.util.find_spec("ipyopt") else "trust-constr")
+    add_option(parser)
     options = parser.parse_args()
-    effort, defects, start = problem(options.steps)
+    effort, defects, start = problem(options.steps, array_module(options.device))
     limits = np.repeat([np.inf, np.inf, LIMIT], options.steps + 1)
     begin = time.perf_counter()
     r = tg.optimize.minimize(
@@ -83,7 +84,7 @@ def main():
         f"{took:.2f} s: {r.message}"
     )
     print(
-        f"effort {r.fun:.6f}, equations met to {abs(defects(r.flat)).max():.1e}, torque at its limit at "
+        f"effort {r.fun:.6f}, equations met to {float(abs(defects(r.flat)).max()):.1e}, torque at its limit at "
         f"{at_limit} of {times.size} times"
     )
 
