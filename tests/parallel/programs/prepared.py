@@ -45,7 +45,7 @@ for compile in (False, True):
     assert [replays(p, m) for m in ("value", "value_and_grad", "jvp")] == [5, 5, 5], p.report()
 
 # a loop of collectives; a field with halos
-repeated = lambda A, add: lambda x: sum([add(np.sum(np.sin(A @ x * (t + 1)))) * x[0] for t in range(12)])
+repeated = lambda A, add: lambda x: sum([add(np.sum(np.sin(A @ x * (t + 1)))) * x[0] for t in range(6)])
 p = tg.prepare(repeated(mine, parallel.psum), x, compile=True)
 for k in range(6):
     same(p.grad(x + k / 9), tg.grad(repeated(A, lambda v: v))(x + k / 9))
@@ -92,13 +92,13 @@ def counted(x):
 
 
 p = tg.prepare(counted, x)
-for k in range(20):
+for k in range(12):
     z = x * (-1) ** (k // 2)
     found = p.grad(z)
     assert calls[0] == k + 1
     one_by_one = [a.sum(0) if z[0] > 0 or n else 2 * a.T @ (a @ z) for n, a in enumerate(parts)]
     same(found, sum(one_by_one) * (k + 1))
-assert replays(p, "grad") >= 10, p.report()
+assert replays(p, "grad") >= 5, p.report()
 
 # sizes of other ranks, which a recording holds: rank 1 has the same data in both cases
 cases = [[np.arange(1.0, 1 + n) + rank for rank, n in enumerate(sizes)] for sizes in ((3, 4, 5), (5, 4, 3))]
@@ -112,12 +112,12 @@ def joined(x):
 
 
 p = tg.prepare(joined, x)
-for k in range(24):
+for k in range(12):
     case = cases[k // 2 % 2][:SIZE]
     box[0] = case[RANK]
     e = np.concatenate(case)
     same(p.grad(x)[:2], np.array([np.sum(e * np.arange(1.0, 1 + e.size)) / e.size, 2 * x[1]]))
-assert replays(p, "grad") >= 16, p.report()
+assert replays(p, "grad") >= 6, p.report()
 
 # a nan on one rank; an operation that fails on one rank; draws that a given-up replay made
 b = np.where(np.arange(17) == 16, 0.0, A[:, 0] ** 2)
