@@ -2,7 +2,7 @@
 
     python examples/brusselator.py                # prints what it took, writes brusselator.png
     python examples/brusselator.py --size 16
-    python examples/brusselator.py --device cuda  # the rate and its derivatives there, the integrator on the host
+    python examples/brusselator.py --device cuda  # the integrator stays on the host
 
 The Brusselator with diffusion on a periodic square, a benchmark of the SciML suite (Hairer and Wanner,
 Solving Ordinary Differential Equations II):

@@ -9,14 +9,15 @@ The unknowns are angle, speed and torque at the ends of N steps.  The motion
 
 becomes 2 N equations, one pair for each step.  The integral of the squared torque is minimised.
 
-The program states the problem in NumPy or CuPy; the optimiser works on the host.  `tg.optimize.minimize` finds that Jacobian and Hessian are sparse,
-and hands them over exact and sparse.  Checks that do not come from the method: SciPy integrates the motion with
+The program states the problem in NumPy or CuPy; the optimiser works on the host.  `tg.optimize.minimize` finds
+that Jacobian and Hessian are sparse, and hands them over exact and sparse.  Checks that do not come from the method: SciPy integrates the motion with
 the torque that was found; and the limit of the torque is used where the conditions of first order say so.
 """
 
 import argparse
 import importlib.util
 import time
+from pathlib import Path
 
 import numpy as np
 from device import add_option, array_module, to_host
@@ -24,6 +25,14 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import Bounds, NonlinearConstraint
 
 import tapegrad as tg
+
+try:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+except ImportError:
+    pyplot = None
 
 SECONDS, LIMIT = 2.0, 8.0
 
@@ -59,10 +68,25 @@ def problem(steps, xp=np):
     )
 
 
+def draw(times, found, path):
+    figure, panels = pyplot.subplots(1, 3, figsize=(9, 3), layout="constrained")
+    for ax, values, name, colour in zip(
+        panels, found, ("angle", "speed", "torque"), "C0 C1 C2".split(), strict=True
+    ):
+        ax.plot(times, values, colour)
+        ax.set(xlabel="seconds", title=name)
+    panels[0].axhline(np.pi, color="k", ls=":", lw=1)
+    for bound in (-LIMIT, LIMIT):
+        panels[2].axhline(bound, color="k", ls=":", lw=1)
+    figure.savefig(path, dpi=90)
+    print(f"picture: {path}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--method", default="ipopt" if importlib.util.find_spec("ipyopt") else "trust-constr")
+    parser.add_argument("--output", type=Path, help="where a picture goes")
     add_option(parser)
     options = parser.parse_args()
     effort, defects, start = problem(options.steps, array_module(options.device))
@@ -84,10 +108,12 @@ def main():
         f"{took:.2f} s: {r.message}"
     )
     print(
-        f"effort {r.fun:.6f}, equations met to {float(abs(defects(r.flat)).max()):.1e}, torque at its limit at "
+        f"effort {r.fun:.6f}, equations met to {abs(defects(r.flat)).max():.1e}, torque at its limit at "
         f"{at_limit} of {times.size} times"
     )
 
+    if options.output and pyplot is not None:
+        draw(times, (angle, speed, torque), options.output)
     motion = lambda t, y: [y[1], acceleration(y[0], y[1], np.interp(t, times, torque))]
     integrated = solve_ivp(
         motion, (0, SECONDS), [0.0, 0.0], rtol=1e-9, atol=1e-9, max_step=SECONDS / options.steps

@@ -246,8 +246,8 @@ class SharedArguments:
 
 @primitive(external=True, known_as="parallel.grad")
 def compared_over_ranks(x: Any, *, ranks: Any, where: str, ends: Any, flag: bool) -> Any:
-    """Raise if the vector x differs between ranks; else, is the flag set on one of them?  `ends`: of the values
-    that it is made of."""
+    """Raise if the vector x differs between ranks; else, is the flag set on one of them?  `ends`: of the
+    values that it is made of."""
     parts = np.split(to_host(x), ends[:-1]) if ends else []
     return ranks.differ(np.array([checksums(v) for v in parts]).reshape(-1, 2), flag, where)
 

@@ -3,9 +3,9 @@
 Before data move, all ranks compare what each is about to do: the operation, its line, its place in the call,
 shape and dtype. So different branches and unequal shapes raise on all ranks. A rank that fails takes part in
 one more comparison, with its error. Each rank then raises that error, and nobody waits for a message that
-never comes. A rank that ends, in order or by an error, does the same once for each communicator. Before a call of
-a prepared function all ranks agree on the way of the call (`_core.exchanges`). A rank whose replay fails takes
-part in one more comparison, and the others give up their replays.
+never comes. A rank that ends, in order or by an error, does the same once for each communicator. Before a
+call of a prepared function all ranks agree on what they do (`_core.exchanges`). A rank whose replay fails
+takes part in one more comparison, and the others give up their replays.
 
 **The convention.** A function over ranks is called with the same arguments on all ranks, and returns the same
 value on all. What it computes in between may differ. Its R copies are one function of R copies of x. Each
@@ -102,8 +102,8 @@ class Ranks:
     # --- prepared functions ---
 
     def begin_replay(self, way: int, joint: int, name: str) -> tuple[int, int, int]:
-        """What all ranks do with this call of a prepared function, if this one asks for `way`; and the least and
-        the largest number of the recordings that they ask for, if this one asks for `joint`."""
+        """What all ranks do with this call of a prepared function, if this one asks for `way`; and the least
+        and the largest number of the recordings that they ask for, if this one asks for `joint`."""
         if self.size > 1:
             self.agree(f"a call of {name}", way, -joint, joint)
             way, least, most = int(self.found[3]), -int(self.found[4]), int(self.found[5])
@@ -157,8 +157,8 @@ class Ranks:
         return self.place
 
     def differ(self, sums: Any, flag: bool, where: str) -> bool:
-        """Raise if values with these checksums, shape (n, 2), differ between ranks; else, is the flag set on one
-        of them?"""
+        """Raise if values with these checksums, shape (n, 2), differ between ranks; else, is the flag set on
+        one of them?"""
         mine = np.concatenate([[float(flag)], sums[:, 0], -sums[:, 0], sums[:, 1]])
         self.agree(f"the end of a gradient, with {len(sums)} arguments and values, {where}")
         found = np.empty_like(mine)

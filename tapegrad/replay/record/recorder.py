@@ -115,8 +115,8 @@ class Record(Trace):
     holds = True
 
     def __init__(self, constants: list, catches: bool = True, groups: list | None = None):
-        """`catches`: may the function catch a warning that is an error?  `groups`: gets the groups of processes
-        with which it exchanges data."""
+        """`catches`: may the function catch a warning that is an error?  `groups`: gets the groups of
+        processes with which it exchanges data."""
         super().__init__()
         self.groups: list = [] if groups is None else groups
         self.what: list = []

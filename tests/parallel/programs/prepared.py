@@ -1,4 +1,4 @@
-"""Prepared functions with collectives: replays together, branches and sizes of single ranks, errors, effects."""
+"""Prepared functions with collectives: replays together, branches and sizes of one rank, errors, effects."""
 
 import numpy as np
 from mpi4py import MPI
