@@ -26,7 +26,8 @@ LOAD = dis.opmap["LOAD_ATTR"]
 READ_LENGTH = length_of("LOAD_ATTR", (lambda x: x.type).__code__.co_code)
 PRODUCT_LENGTH = length_of("BINARY_OP", (lambda x, y: x @ y).__code__.co_code)
 PRODUCT = next(i.arg for i in dis.get_instructions(lambda x, y: x @ y) if i.opname == "BINARY_OP") or 0
-NAME_SHIFT = int("LOAD_METHOD" not in dis.opmap)  # the lowest bit tells of a method call
+# where a method call loads an attribute by this instruction too, the lowest bit tells it
+NAME_SHIFT = int(LOAD in (lambda x: x.type()).__code__.co_code[::2])
 
 
 def product_with(constant: int) -> bytes:
