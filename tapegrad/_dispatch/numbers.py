@@ -225,7 +225,13 @@ OPERATORS = {
 
 
 def number_type(real: Any) -> Any:
-    space = {"__slots__": (), "__module__": real.__module__, "theirs": real, REAL: real}
+    space = {
+        "__slots__": (),
+        "__module__": real.__module__,
+        "__doc__": real.__doc__,
+        "theirs": real,
+        REAL: real,
+    }
     if real.__module__ == "builtins":
         space |= {f.__name__: ours for f, ours in OPERATORS.items() if f.__objclass__ is real}
         space["dtype"] = np.dtype(real)  # by which NumPy takes the class for this dtype
