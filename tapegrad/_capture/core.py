@@ -86,7 +86,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
     def begin(self) -> None:
         """Nothing has been replaced yet."""
         self.seen, self.memories = {}, {}
-        self.classes: dict = {}  # shadow class -> class
+        self.classes = {}
         self.hold, self.arrays, self.changes, self.strangers, self.walked = [], [], [], [], []
         self.left: list = []  # objects that were left alone
         # (what one of them led to when it was met, from where): `routes.leave_unshadowed`

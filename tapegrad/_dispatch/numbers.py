@@ -238,7 +238,7 @@ def number_type(real: Any) -> Any:
     return NumberType(real.__name__, (real,), space)
 
 
-SCALAR_TYPES = {np.dtype(code).type for code in "bhilqBHILQfdFD"}
+SCALAR_TYPES: set[Any] = {np.dtype(code).type for code in "bhilqBHILQfdFD"}
 NUMBER_TYPES: dict[type, Any] = {real: number_type(real) for real in (float, complex, *SCALAR_TYPES)}
 pickled: Any = lambda c: (type, (c.theirs(),))
 copyreg.pickle(NumberType, pickled)

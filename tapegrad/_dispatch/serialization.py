@@ -59,6 +59,6 @@ def reader(f: Callable, run: Callable) -> Callable:
     return read
 
 
-def noting(f: Callable, run: Callable) -> Callable:
+def noting(f: Callable, run: Any) -> Any:
     """The stand-in of a function, with what it writes or reads noted or compared."""
     return writer(f, run) if f in WRITERS else reader(f, run) if f in READERS else run
