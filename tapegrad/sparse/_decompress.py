@@ -153,7 +153,7 @@ class Entries:
                     self.pattern.shape, dtype=data.dtype
                 )
             found = copy.copy(self.empty)  # a new SciPy matrix would check all indices
-            found.data = to_host(data)  # (of a function that computes on the device, by a point on the host)
+            found.data = to_host(data)  # (f may compute on a device, though x is on the host)
             if self.format == "coo":
                 found.coords = tuple([a.copy() for a in self.structure])
             else:
