@@ -113,7 +113,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad._scipy.statistics": ("stats", "stats._families"),
     "tapegrad._scipy.polynomial": ("numpy",),
     # a library model: on request, or when one of its kernels is unpickled
-    **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
+    **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.models") for name in MODELS},
     # with the first CuPy array: they cannot be imported without CuPy
     "tapegrad.kernels.launch.cuda": (
         "kernels.generated.arguments",
