@@ -327,7 +327,12 @@ def composed_kernels():
 @program
 def table_of_species():
     table = {
-        f"species{i}": {"a": float(i), "cp": rng.uniform(1, 2, 4), "names": [f"n{i}", f"m{i}"], "valid": (200.0, 3000.0)}
+        f"species{i}": {
+            "a": float(i),
+            "cp": rng.uniform(1, 2, 4),
+            "names": [f"n{i}", f"m{i}"],
+            "valid": (200.0, 3000.0),
+        }
         for i in range(2000)
     }
     mixture = ["species5", "species77", "species1200"]
@@ -516,7 +521,9 @@ Reading = namedtuple("Reading", "time value sigma")
 @program
 def list_of_records():
     readings = [Reading(float(t), float(v), 0.1) for t, v in rng.normal(size=(30, 2))]
-    archive = {f"day{k}": [Reading(float(t), float(v), 0.1) for t, v in rng.normal(size=(30, 2))] for k in range(50)}
+    archive = {
+        f"day{k}": [Reading(float(t), float(v), 0.1) for t, v in rng.normal(size=(30, 2))] for k in range(50)
+    }
     archive["today"] = readings
 
     def f(x):
@@ -545,7 +552,7 @@ class Network:
 
     def __init__(self, n):
         self.nodes = [Node(f"n{i}") for i in range(n)]
-        for i, node in enumerate(self.nodes):
+        for node in self.nodes:
             node.edges = [self.nodes[j] for j in rng.integers(0, n, 4)]
         self.registry[n] = self
 
