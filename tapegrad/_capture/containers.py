@@ -14,7 +14,7 @@ import numpy as np
 from .._core.arrays import IMMUTABLE
 from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class
 from .objects import kind_of, parts_of, unlisted
-from .unread_containers import UnreadDict, UnreadList, is_worth_waiting
+from .unread_containers import MANY, UnreadDict, UnreadList, is_worth_waiting
 
 # of these only subclasses by the user are replaced where nothing inside is
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)
@@ -103,8 +103,8 @@ class ContainerCapture(Capture):
         named = IMMUTABLE.issuperset(map(type, x))
         if named and IMMUTABLE.issuperset(map(type, x.values())):
             return self.as_it_is(x)
-        if named and is_worth_waiting(x.values()):
-            return self.unread(x, UnreadDict(x, self))
+        if is_worth_waiting(x.values()) or (not named and len(x) >= MANY):
+            return self.unread(x, UnreadDict(x, self, named))
         new: dict = {}
         self.seen[id(x)] = new
         self.hold.append(x)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
-from .kinds import Holder, is_data
+from .kinds import EMPTY, Holder, is_data
 
 MANY = 32  # members, below which all are made at once
 AT_ONCE = IMMUTABLE | {np.ndarray, types.FunctionType}
@@ -21,34 +21,19 @@ LIST: Any = list
 DICT: Any = dict
 
 
-def refuse(*_: Any, **__: Any) -> Any:
-    raise TypeError(
+def refuse(_: Any, name: Any = None, *__: Any) -> Any:
+    kind = AttributeError if isinstance(name, str) and name.startswith("__") else TypeError
+    raise kind(
         "compiled code reads a captured list or dict past its methods, where its members are not known yet; "
         "give that code a copy: list(x) or dict(x)"
     )
 
 
-UNREAD: Any = type(
-    "UNREAD",
-    (),
-    dict.fromkeys(
-        (
-            *(
-                "__eq__",
-                "__lt__",
-                "__gt__",
-                "__le__",
-                "__ge__",
-                "__hash__",
-                "__bool__",
-                "__iter__",
-                "__len__",
-            ),
-            *("__call__", "__getitem__", "__getattribute__", "__float__", "__index__", "__str__", "__repr__"),
-        ),
-        refuse,
-    ),
-)()
+METHODS = (
+    "__eq__ __lt__ __gt__ __le__ __ge__ __hash__ __bool__ __iter__ __len__ __call__ __getitem__ "
+    "__getattr__ __float__"
+)
+UNREAD: Any = type("UNREAD", (), dict.fromkeys(METHODS.split(), refuse))()
 
 
 class UnreadContents(Holder):
@@ -149,46 +134,56 @@ class UnreadList(list):
 
 
 class UnreadDict(dict):
-    """The shadow of a dict whose keys are numbers and strings."""
+    """The shadow of a dict.
 
-    __slots__ = ("change", "shadow")
+    Keys that are objects are those of the user at first.  Their shadows are equal to them, and have the same hash
+    unless that is one of identity.  So where a key is not found, all are made, and it is looked up again."""
 
-    def __new__(cls, x: Any = (), shadow: Any = None):
+    __slots__ = ("change", "named", "shadow")
+
+    def __new__(cls, x: Any = (), shadow: Any = None, named: bool = True):
         return dict(x) if shadow is None else DICT.__new__(cls)
 
-    def __init__(self, x: dict, shadow: Any):
+    def __init__(self, x: dict, shadow: Any, named: bool):
+        """`named`: are all keys numbers and strings?"""
+        self.named = named
         first = DICT.fromkeys(x, UNREAD)
         DICT.update(self, first)
         self.change, self.shadow = (UnreadContents, x, self, first, DICT.copy(x)), shadow
 
     def fill(self) -> None:
-        """Make all members."""
+        """Make all keys and members."""
         if self.shadow is not None:
             _, _, _, first, held = self.change
-            unread = [k for k, v in DICT.items(self) if v is UNREAD]
-            for k, v in zip(unread, self.shadow.each([held[k] for k in unread]), strict=True):
-                first[k] = v
-                DICT.__setitem__(self, k, v)
-            self.shadow = None
+            keys, shadow = [*held], self.shadow
+            values = [*DICT.values(self)]
+            unread = [n for n, v in enumerate(values) if v is UNREAD]
+            for n, v in zip(unread, shadow.each([held[keys[n]] for n in unread]), strict=True):
+                values[n] = v
+            keys = keys if self.named else shadow.each(keys)
+            self.named, self.shadow = True, None
+            refill(self, zip(keys, values, strict=True))
+            refill(first, DICT.items(self))
 
     def __getitem__(self, key):
-        v = DICT.__getitem__(self, key)
-        return self.made(key) if v is UNREAD else v
+        v = self.get(key, EMPTY)
+        return DICT.__getitem__(self, key) if v is EMPTY else v
 
     def get(self, key, default=None):
-        v = DICT.get(self, key, default)
-        return self.made(key) if v is UNREAD else v
+        v = DICT.get(self, key, EMPTY)
+        if v is EMPTY and not self.named:
+            self.fill()
+            v = DICT.get(self, key, EMPTY)
+        if v is UNREAD:
+            _, _, _, first, held = self.change
+            first[key] = v = self.shadow(held[key])
+            DICT.__setitem__(self, key, v)
+        return default if v is EMPTY else v
 
-    def made(self, key: Any) -> Any:
-        """The member under a key, which is UNREAD so far."""
-        _, _, _, first, held = self.change
-        first[key] = v = self.shadow(held[key])
-        DICT.__setitem__(self, key, v)
-        return v
-
-    def __iter__(self):
-        # C code that merges dicts looks whether this is overridden
-        return DICT.__iter__(self)
+    def __contains__(self, key):
+        if not self.named and not DICT.__contains__(self, key):
+            self.fill()
+        return DICT.__contains__(self, key)
 
     def __reduce_ex__(self, protocol):
         return dict, (), None, None, iter(self.items())
@@ -214,7 +209,7 @@ for kind, names in (
     ),
     (
         UnreadDict,
-        "__eq__ __ne__ __or__ __ror__ __ior__ __setitem__ __delitem__ __repr__ values items pop popitem update "
+        "__iter__ __reversed__ keys __eq__ __ne__ __or__ __ror__ __ior__ __setitem__ __delitem__ __repr__ values items pop popitem update "
         "setdefault clear copy",
     ),
 ):
