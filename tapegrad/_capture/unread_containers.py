@@ -1,9 +1,9 @@
 """Lists and dicts of many objects, with shadows of those members that code reads.
 
-Their classes derive from `list` and `dict`.  A member that was not read yet is `UNREAD`; the length and the keys
-are there at once.  A method that reads one member makes the shadow of that one.  Any other method makes all of
-them first.  Python's C code reads an object of a derived class by its methods, if these are overridden.  Other C
-code meets `UNREAD`, which raises."""
+Their classes derive from `list` and `dict`.  A member that was not read yet is `UNREAD`; the length and the
+keys are there at once.  A method that reads one member makes the shadow of that one.  Any other method makes
+all of them first.  Python's C code reads an object of a derived class by its methods, if these are
+overridden.  Other C code meets `UNREAD`, which raises."""
 
 import itertools
 import operator
@@ -39,7 +39,8 @@ UNREAD: Any = type("UNREAD", (), dict.fromkeys(METHODS.split(), refuse))()
 class UnreadContents(Holder):
     """(UnreadContents, container, its shadow, what the shadow was filled with, what the container held)
 
-    The last two are a list and a tuple, or two dicts."""
+    The last two are a list and a tuple, or two dicts.  Where the third holds `UNREAD`, it stands for the
+    member of the last."""
 
     words = "a {0.__class__.__name__}"
 
@@ -64,8 +65,12 @@ class UnreadContents(Holder):
     def undo(back: Any, change: tuple) -> None:
         _, x, new, _, _ = change
         if not back.undo and UnreadContents.is_changed(change):
-            flat = [back(v) for v in parts(new)]
-            back.do(refill, x, flat if type(x) is list else dict(zip(flat[::2], flat[1::2], strict=True)))
+            held = change[4]
+            if type(x) is list:
+                now = [held[k] if v is UNREAD else back(v) for k, v in enumerate(LIST.__iter__(new))]
+            else:
+                now = {back(k): held[k] if v is UNREAD else back(v) for k, v in DICT.items(new)}
+            back.do(refill, x, now)
         back.do(refill, new, x)
         new.change = new.shadow = None
 
@@ -126,6 +131,11 @@ class UnreadList(list):
         LIST.__setitem__(self, k, v)
         return v
 
+    def __setitem__(self, k, v):
+        if type(k) is slice:
+            self.fill()
+        LIST.__setitem__(self, k, v)
+
     def __radd__(self, other):
         return other + [*self] if isinstance(other, list) else NotImplemented
 
@@ -136,8 +146,9 @@ class UnreadList(list):
 class UnreadDict(dict):
     """The shadow of a dict.
 
-    Keys that are objects are those of the user at first.  Their shadows are equal to them, and have the same hash
-    unless that is one of identity.  So where a key is not found, all are made, and it is looked up again."""
+    Keys that are objects are those of the user at first.  Their shadows are equal to them, and have the same
+    hash unless that is one of identity.  So where a key is not found, all are made, and it is looked up
+    again."""
 
     __slots__ = ("change", "named", "shadow")
 
@@ -155,15 +166,15 @@ class UnreadDict(dict):
         """Make all keys and members."""
         if self.shadow is not None:
             _, _, _, first, held = self.change
-            keys, shadow = [*held], self.shadow
-            values = [*DICT.values(self)]
-            unread = [n for n, v in enumerate(values) if v is UNREAD]
-            for n, v in zip(unread, shadow.each([held[keys[n]] for n in unread]), strict=True):
-                values[n] = v
-            keys = keys if self.named else shadow.each(keys)
+            unread = [k for k, v in DICT.items(self) if v is UNREAD]
+            for k, v in zip(unread, self.shadow.each([held[k] for k in unread]), strict=True):
+                first[k] = v
+                DICT.__setitem__(self, k, v)
+            if not self.named:
+                keys = self.shadow.each([*held])
+                refill(self, [*zip(keys, DICT.values(self), strict=True)])
+                refill(first, [*zip(keys, first.values(), strict=True)])
             self.named, self.shadow = True, None
-            refill(self, zip(keys, values, strict=True))
-            refill(first, DICT.items(self))
 
     def __getitem__(self, key):
         v = self.get(key, EMPTY)
@@ -185,6 +196,10 @@ class UnreadDict(dict):
             self.fill()
         return DICT.__contains__(self, key)
 
+    def __setitem__(self, key, value):
+        key in self  # noqa: B015 (where it is not found, all keys are made)
+        DICT.__setitem__(self, key, value)
+
     def __reduce_ex__(self, protocol):
         return dict, (), None, None, iter(self.items())
 
@@ -203,14 +218,14 @@ def after_filling(method: Any) -> Any:
 for kind, names in (
     (
         UnreadList,
-        "__iter__ __reversed__ __contains__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __iadd__ __mul__ "
-        "__rmul__ __imul__ __setitem__ __delitem__ __repr__ append extend insert pop remove clear index count "
+        "__iter__ __reversed__ __contains__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __iadd__ "
+        "__mul__ __rmul__ __imul__ __delitem__ __repr__ extend insert pop remove clear index count "
         "sort reverse copy",
     ),
     (
         UnreadDict,
-        "__iter__ __reversed__ keys __eq__ __ne__ __or__ __ror__ __ior__ __setitem__ __delitem__ __repr__ values items pop popitem update "
-        "setdefault clear copy",
+        "__iter__ __reversed__ keys __eq__ __ne__ __or__ __ror__ __ior__ __delitem__ __repr__ values items "
+        "pop popitem update setdefault clear copy",
     ),
 ):
     for name in names.split():

@@ -17,8 +17,8 @@ KNOWN = frozenset(
 
 
 class nditer:
-    """NumPy's own iterator goes over arrays of the same layouts, so the order is that of NumPy.  Nothing is read
-    there.  Without a tracked operand this is that iterator."""
+    """NumPy's own iterator goes over arrays of the same layouts, so the order is that of NumPy.  Nothing is
+    read there.  Of other objects than Variables this is that iterator."""
 
     def __new__(cls, op: Any, flags: Any = None, op_flags: Any = None, *args: Any, **options: Any) -> Any:
         operands = op if isinstance(op, (list, tuple)) else (op,)
@@ -26,8 +26,18 @@ class nditer:
             return object.__new__(cls)
         return np.nditer(op, flags or (), op_flags, *args, **options)
 
-    def __init__(self, op: Any, flags: Any = None, op_flags: Any = None, op_dtypes: Any = None, order: str = "K",
-                 casting: str = "safe", op_axes: Any = None, itershape: Any = None, buffersize: int = 0):  # fmt: skip
+    def __init__(
+        self,
+        op: Any,
+        flags: Any = None,
+        op_flags: Any = None,
+        op_dtypes: Any = None,
+        order: str = "K",
+        casting: str = "safe",
+        op_axes: Any = None,
+        itershape: Any = None,
+        buffersize: int = 0,
+    ):
         names = set(flags or ())
         if not names <= KNOWN or op_dtypes is not None or op_axes is not None:
             raise ArgumentError(

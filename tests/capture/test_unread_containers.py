@@ -5,6 +5,7 @@ import copy
 import functools
 import heapq
 import json
+import operator
 import random
 
 import numpy as np
@@ -182,6 +183,41 @@ def test_writes_end_where_a_plain_call_leaves_them(alter):
     ]:
         assert type(found[0]) is np.ndarray
         np.testing.assert_array_equal(found[0], there[0])
+
+
+def test_writes_to_a_dict_with_objects_as_keys():
+    names = {Key(k): [np.zeros(2)] for k in range(N)}
+    before = [*names]
+
+    def f(x):
+        names[Key(3)] = [x**2]
+        names[new] = [x]
+        names[Key(4)][0][:] = 2 * x
+        return np.sum(names[Key(3)][0] * names[Key(4)][0] * sum([v[0] for v in names.values()]))
+
+    new = Key(-1)
+    gradient = tg.grad(f)(x0)
+    np.testing.assert_allclose(gradient, 10 * x0**4 + 24 * x0**3)
+    after = [*names]
+    assert all(map(operator.is_, after, [*before, new])) and len(after) == N + 1
+    assert all([type(v[0]) is np.ndarray for v in names.values()])
+    np.testing.assert_array_equal(names[Key(4)][0], 2 * x0)
+
+
+def test_what_is_stored_leaves_the_others_unread():
+    rows, names = fresh()
+    left = []
+
+    def f(x):
+        rows[3], names["k3"] = [x], [x**2]
+        rows.append([x**3])
+        names["new"] = [x]
+        left.extend([sum([v is UNREAD for v in m]) for m in (list.__iter__(rows), dict.values(names))])
+        return np.sum(rows[3][0] * names["k3"][0] * rows[-1][0])
+
+    np.testing.assert_allclose(tg.grad(f)(x0), 6 * x0**5)
+    assert left == [N - 1, N - 1] and len(rows) == len(names) == N + 1
+    assert {type(v[0]) for v in [*rows, *names.values()]} == {np.ndarray}
 
 
 def test_only_what_is_read_is_made():
