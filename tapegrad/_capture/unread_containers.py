@@ -66,6 +66,7 @@ class UnreadContents(Holder):
         _, x, new, _, _ = change
         if not back.undo and UnreadContents.is_changed(change):
             held = change[4]
+            now: Any
             if type(x) is list:
                 now = [held[k] if v is UNREAD else back(v) for k, v in enumerate(LIST.__iter__(new))]
             else:

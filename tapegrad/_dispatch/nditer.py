@@ -48,7 +48,8 @@ class nditer:
         self.one = not isinstance(op, (list, tuple))
         given = [x if x is None else asarray(x) for x in ([op] if self.one else op)]
         options = {} if itershape is None else {"itershape": itershape}
-        self.real = np.nditer(
+        make: Any = np.nditer
+        self.real = make(
             [x if x is None else place_of(layout_of(x)) for x in given],
             [*names - {"copy_if_overlap"}, "multi_index"],
             op_flags,

@@ -257,8 +257,8 @@ def without_tracked(x: Any, to: np.dtype) -> Any:
     """Plain values, which an array with fields may hold."""
     if any_tracked((x,)):
         raise DroppedDerivativeError(
-            f"an array of dtype {to}, which has fields, holds no tracked value; keep each field as an array of "
-            f"its own, for example in a dict{asked_by()}"
+            f"an array of dtype {to}, which has fields, holds no tracked value; keep each field as an array "
+            f"of its own, for example in a dict{asked_by()}"
         )
     return lend(x)
 

@@ -581,7 +581,7 @@ PAIRED = [{np.dtype(np.complex128), np.dtype(np.float64)}, {np.dtype(np.complex6
 
 
 def seen_as(x: Any, to: np.dtype) -> Any:
-    """Complex numbers as pairs of real ones, or the reverse.  It is a copy, so that writing either is an error."""
+    """Complex numbers as pairs of real ones, or the reverse.  It is a copy, so writing either is an error."""
     size = x.shape
     if not size or x.strides[-1] != x.dtype.itemsize:
         raise ValueError(
@@ -589,12 +589,13 @@ def seen_as(x: Any, to: np.dtype) -> Any:
             if size
             else "Changing the dtype of a 0d array is only supported if the itemsize is unchanged"
         )
+    y: Any
     if to.kind == "f":
         y = s.reshape(call(np.stack, ([x.real, x.imag],), {"axis": -1}), to=(*size[:-1], 2 * size[-1]))
     elif size[-1] % 2:
         raise ValueError(
-            "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the last "
-            "axis of the array."
+            "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the "
+            "last axis of the array."
         )
     else:
         y = variable(xp_of(layout_of(x)).empty((*size[:-1], size[-1] // 2), to))

@@ -366,8 +366,8 @@ def qr(a, mode="reduced"):
 
 
 def complete_qr(a: Any) -> tuple:
-    """The square Q of a tall matrix, and R.  All of Q is a function of the matrix as LAPACK makes it: a product of
-    reflections 1 - tau v v^H, one for each column, with v[0] = 1 (Golub & Van Loan, 5.1 and 5.2)."""
+    """The square Q of a tall matrix, and R.  All of Q is a function of the matrix as LAPACK makes it: a product
+    of reflections 1 - tau v v^H, one for each column, with v[0] = 1 (Golub & Van Loan, 5.1 and 5.2)."""
     n, k = shape(a)[-2:]
     q, r = xp(a).eye(n, dtype=dtype(a)), a
     for j in range(k):
@@ -384,8 +384,8 @@ def complete_qr(a: Any) -> tuple:
     known = seen(q)
     if known is not None and not np.allclose(known, xp(a).linalg.qr(seen(a), mode="complete")[0], atol=1e-6):
         raise ArgumentError(
-            "qr: a column is zero below the diagonal, where the square Q has no derivative; use mode 'reduced' or "
-            "'economic'"
+            "qr: a column is zero below the diagonal, where the square Q has no derivative; use mode "
+            "'reduced' or 'economic'"
         )
     return q, NUMPY[np.triu](r)
 
