@@ -14,7 +14,16 @@ from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError
 from .._core.foreign import OBJECTS, argument, asked_by
 from .._core.lent_memory import lend
-from .._core.primitive import SAMPLED, any_tracked, handle, layout_of, nests_variable, primal_of, values_of
+from .._core.primitive import (
+    SAMPLED,
+    any_tracked,
+    handle,
+    is_tracked,
+    layout_of,
+    nests_variable,
+    primal_of,
+    values_of,
+)
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import nested
@@ -301,6 +310,11 @@ def cast(x: Any, to: np.dtype) -> Any:
         return objects(x)
     if to.kind == "V":
         return without_tracked(x, to).astype(to)
+    if to.kind in "SU" and is_tracked(x):
+        raise DroppedDerivativeError(
+            "x.astype(str) of a tracked value would drop its derivative in silence when it is read back; write "
+            "tapegrad.value(x).astype(str)"
+        )
     if to.kind not in "fc" or not isinstance(x, Variable):
         return astype(primal_of(x), to=to)
     if to.kind == "f" and dtype_of(x).kind == "c":
