@@ -257,7 +257,7 @@ def _resize(x, *new_shape, refcheck=True):
     if not is_array(layout_source(x)) or not x.flags.c_contiguous:
         raise ValueError("resize only works on single-segment arrays")
     if type(x) is View or hasattr(x, "_version"):
-        raise ArgumentError(
+        raise NoRuleError(
             "x.resize(s): x is captured, written, or has views; write y = numpy.zeros(s) and fill y"
         )
     size, flat = math.prod(to), s.reshape(x, to=(-1,))
