@@ -274,3 +274,38 @@ def test_what_stays_with_python_is_reported():
 
     p, _ = replayed(f, X)
     assert "calls of Python, about " in p.report() and any([body.refused for body in BODIES_KNOWN.values()])
+
+
+STACKS = {
+    "det": lambda x: np.linalg.det(x) ** 2,
+    "inv": lambda x: np.linalg.inv(x) * np.sin(x),
+    "solve": lambda x: np.linalg.solve(x, np.sin(x[..., :2])),
+    "solve with one vector": lambda x: np.linalg.solve(x, np.arange(1.0, 1.0 + 2 * len(x[0])).reshape(-1, 2)),
+    "product": lambda x: x @ np.sin(x) @ x[:1],
+}
+
+
+@pytest.mark.parametrize("unknowns", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", STACKS)
+def test_a_stack_of_small_matrices_is_one_block(name, unknowns):
+    rng, f = np.random.default_rng(unknowns), STACKS[name]
+    x, v = rng.normal(size=(2, 90, unknowns, unknowns))
+    p = tg.prepare(lambda x: f(x).sum(), x)
+    for shift in (0.0, 0.1, 0.2, 0.3):
+        value, gradient = p.value_and_grad(x + shift)
+    np.testing.assert_allclose(value, f(x + shift).sum(), rtol=1e-10)
+    by_complex_step = f(x + shift + 1e-30j * v).sum().imag / 1e-30
+    np.testing.assert_allclose((gradient * v).sum(), by_complex_step, rtol=1e-9)
+    assert " of Python" not in p.report().partition("one text of Python")[2], p.report()
+
+
+def test_a_singular_matrix_of_a_stack_is_left_to_numpy():
+    x = np.random.default_rng(0).normal(size=(80, 3, 3))
+    p = tg.prepare(lambda x: (np.linalg.det(x) * np.arange(80.0)).sum(), x)
+    for _ in range(3):
+        p.value_and_grad(x)
+    x[7, :, 1] = 0.0
+    value, gradient = p.value_and_grad(x)
+    np.testing.assert_allclose(value, np.linalg.det(x) @ np.arange(80.0), rtol=1e-13)
+    minors = np.cross(x[7, [1, 2, 0]], x[7, [2, 0, 1]])
+    np.testing.assert_allclose(gradient[7], 7.0 * minors, rtol=1e-13)

@@ -623,9 +623,26 @@ def det(x):
     return xp_of(x).linalg.det(x)
 
 
+NEXT, LAST = [1, 2, 0], [2, 0, 1]  # the other two of three rows
+
+
+def opposite(x: Any) -> Any:
+    """The cofactors of 2 x 2 matrices."""
+    x, library = x[..., ::-1, ::-1], xp_of(x)
+    return library.where(library.eye(2, dtype=bool), x, -x)
+
+
+def minors(x: Any, y: Any) -> Any:
+    """The cofactors of 3 x 3 matrices, where x is the factor of the next row and y that of the last."""
+    a, b = x[..., NEXT, :], y[..., LAST, :]
+    return a[..., NEXT] * b[..., LAST] - a[..., LAST] * b[..., NEXT]
+
+
 @primitive(batch="matrix", total=True)
 def cofactor(x):
     """The matrix of cofactors, the derivative of det; finite at singular matrices."""
+    if x.shape[-1] in (2, 3):
+        return opposite(x) if x.shape[-1] == 2 else minors(x, x)
     if type(x) is np.ndarray:
         try:
             c = np.linalg.det(x)[..., None, None] * np.linalg.inv(x).swapaxes(-1, -2)
@@ -642,6 +659,8 @@ def cofactor_slope(x, e):
     """The derivative of `cofactor` at x in the direction e. Let x = U S V^H and f = U^H e V. To first order,
     the adjugate of S + f is p_i + sum_j q_ij f_jj on the diagonal and -q_ij f_ij off it. Here q_ij is the
     product of all s_k except s_i and s_j."""
+    if x.shape[-1] in (2, 3):
+        return opposite(e) if x.shape[-1] == 2 else minors(x, e) + minors(e, x)
     library = xp_of(x)
     u, s, vh, sign = _factors(x)
     n = s.shape[-1]

@@ -17,6 +17,7 @@ from ...ops.indexing.regions import region
 from ..costs import (
     BLAS_MATRIX_PRODUCTS,
     BLAS_VECTOR_PRODUCTS,
+    BLOCK_MATRICES,
     BOX_ELEMENTS,
     LINE_ELEMENTS,
     PAIRED_ELEMENTS,
@@ -447,6 +448,12 @@ class InstructionBlock:
         return True
 
     def matmul(self, to: Any, x: Any, y: Any) -> None:
+        if to.ndim > 2 and math.prod(to.shape[:-2]) > BLOCK_MATRICES:  # a row for each product of the stack
+            for i, j in np.ndindex(to.shape[-2:]):
+                self.row("copy", to[..., i, j], self.nothing)
+                for k in range(x.shape[-1]):
+                    self.row("muladd", to[..., i, j], x[..., i, k], y[..., k, j])
+            return
         if to.ndim > 2:
             for k in np.ndindex(to.shape[:-2]):
                 each = [k[len(k) + 2 - at.ndim :] for at in (x, y)]  # (of an axis of one there is but one)

@@ -29,7 +29,7 @@ from ..record.instructions import is_pure
 from ..record.settings_keys import settings_key
 from .foreign_calls import ufunc_loop
 from .machine_code import CHECKED, LIBM
-from .small_matrices import cholesky_code, solve_code, triangular
+from .small_matrices import cholesky_code, det_code, inv_code, solve_code, triangular
 
 # ufuncs that are a row: its name
 ROWS = {
@@ -305,10 +305,17 @@ def product_of_matrices(x: Any, y: Any) -> PlacedArray:
         raise NotPlaced("a product of vectors")
     count = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     to = b.temporary(*count, x.shape[-2], y.shape[-1])
-    if math.prod(count) > BLOCK_MATRICES or to.size * x.shape[-1] > BLOCK_PRODUCTS:
+    if products_of_stack(x.shape, y.shape) > BLOCK_PRODUCTS:
         raise NotPlaced("a large product of matrices")
     b.matmul(to, x.at, y.at)
     return PlacedArray(b, to)
+
+
+def products_of_stack(x: tuple, y: tuple) -> float:
+    """How many multiplications of numbers; infinite for a long stack of matrices that are not small."""
+    count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
+    each = math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1)
+    return count * each if count <= BLOCK_MATRICES or each <= BLOCK_MATRICES else math.inf
 
 
 SPELT[np.matmul] = product_of_matrices
@@ -455,12 +462,13 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     def f(*x: Any, **settings: Any) -> Any:
         b = next(v.b for v in x if isinstance(v, PlacedArray))
         x = tuple([placed(b, v) for v in x])
+        if x[0].ndim > 2 and by_rows is not None:
+            return of_stack(b, name, by_rows, *[v.at for v in x], **settings)
         n, columns = len(x[0]), x[-1].shape[1:]
         if x[0].shape != (n, n) or not 0 < x[-1].ndim < 3 or not x[-1].size or len(x[-1]) != n:
             raise NotPlaced(name)
-        made = [
-            b.temporary(*(() if name == "slogdet" else x[-1].shape)) for _ in range(1 + (name == "slogdet"))
-        ]
+        number = name in ("det", "slogdet")
+        made = [b.temporary(*(() if number else x[-1].shape)) for _ in range(1 + (name == "slogdet"))]
         if (
             by_rows is not None
             and (not name or n <= MATRIX_UNKNOWNS)
@@ -479,11 +487,30 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     return f
 
 
+def of_stack(b: Any, name: str, by_rows: Callable, a: Any, *y: Any, **settings: Any) -> PlacedArray:
+    """The same for a stack of matrices of a few unknowns: its axes become the last ones."""
+    n, vector = a.shape[-1], bool(y) and y[0].ndim == 1
+    y = tuple([at[:, None] if vector else at for at in y])
+    shapes = [at.shape[-2:] for at in (a, *y)]
+    if not 0 < n <= MATRIX_UNKNOWNS or any([len(s) != 2 or s[0] != n for s in shapes]) or shapes[0][1] != n:
+        raise NotPlaced(name)
+    stack = np.broadcast_shapes(*[at.shape[:-2] for at in (a, *y)])
+    a, *y = [np.moveaxis(np.broadcast_to(at, (*stack, *at.shape[-2:])), (-2, -1), (0, 1)) for at in (a, *y)]
+    to = b.temporary(*(() if name == "det" else y[0].shape[:2] if y else (n, n)), *stack)
+    if not to.size or n * n * math.prod(stack) > BUFFER_ELEMENTS:
+        raise NotPlaced(name)
+    by_rows(b, to, a, *y, **settings)
+    if name != "det":
+        to = np.moveaxis(to, (0, 1), (-2, -1))
+    return PlacedArray(b, to[..., 0] if vector else to)
+
+
 FUNCTIONS |= {
     np.einsum: contracted,
     np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
     np.linalg.solve: of_matrices("solve", solve_code),
-    np.linalg.inv: of_matrices("inv"),
+    np.linalg.inv: of_matrices("inv", inv_code),
+    np.linalg.det: of_matrices("det", det_code),
     np.linalg.slogdet: of_matrices("slogdet"),
 }
 TRANSLATED: dict = {
