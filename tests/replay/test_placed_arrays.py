@@ -309,3 +309,18 @@ def test_a_singular_matrix_of_a_stack_is_left_to_numpy():
     np.testing.assert_allclose(value, np.linalg.det(x) @ np.arange(80.0), rtol=1e-13)
     minors = np.cross(x[7, [1, 2, 0]], x[7, [2, 0, 1]])
     np.testing.assert_allclose(gradient[7], 7.0 * minors, rtol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(300,), (300, 2), (2, 300), (2, 150, 3)])
+def test_long_sums_are_those_of_numpy(shape):
+    x, axis = np.random.default_rng(0).normal(size=shape), int(np.argmax(shape))
+    f = lambda x: (np.cumsum(2.0 * x - x, axis=axis) * 3.0 - x) * x
+    p = tg.prepare(f, x)
+    q = tg.prepare(lambda x: f(x).sum(), x)
+    for k in range(4):
+        y = x + 0.001 * k
+        np.testing.assert_array_equal(p.value(y), f(y))
+        later = np.flip(np.cumsum(np.flip(3.0 * y, axis), axis), axis)
+        np.testing.assert_allclose(
+            q.grad(y), later + 3.0 * np.cumsum(y, axis) - 2.0 * y, rtol=1e-10, atol=1e-10
+        )

@@ -19,7 +19,7 @@ import scipy.linalg
 from numpy import ndarray, negative, where
 from scipy.linalg import blas
 from scipy.linalg.blas import dger, dtrsm
-from scipy.linalg.lapack import dgesv, dpotrf, get_lapack_funcs
+from scipy.linalg.lapack import dgesv, dgetrf, dgetrs, dpotrf, get_lapack_funcs
 
 from ..._core.arrays import F8, xp_of
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
@@ -481,6 +481,31 @@ def _solve_jvp(t, out, a, b):
 
 
 rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
+
+
+@primitive(batch="matrix")
+def lu_packed(a):
+    """The LU factors of a matrix of numbers, their columns as rows, above the pivots of LAPACK: integers, in
+    the memory of one more row."""
+    n = len(a)
+    lu, pivots, failed = dgetrf(a)
+    if failed:
+        raise named_error(np.linalg.LinAlgError("Singular matrix"), "solve", a)
+    packed = np.empty((n + 1, n))
+    packed[:n] = lu.T
+    packed[n].view(np.int32)[:n] = pivots
+    return packed
+
+
+@primitive(batch="matrix")
+def lu_solution(packed, b, transposed):
+    """The solution for the matrix of `lu_packed`, or for its transpose."""
+    n = len(packed) - 1
+    x, _ = dgetrs(packed[:n].T, packed[n].view(np.int32)[:n], b, trans=int(transposed))
+    return np.ascontiguousarray(x)
+
+
+SYSTEM, FACTORS, SOLUTION = solve_matrix.prim, lu_packed.prim, lu_solution.prim
 
 
 @implements(np.linalg.solve, layout="own")

@@ -27,7 +27,19 @@ from ..costs import (
 from ..program import LAID, PART, Instruction, copy_with_strides
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
 from .banded import workspace_size
-from .foreign_calls import CALL_ARGUMENTS, LOOPED, blas_matrix, gemm, gemv, kept_plan, ufunc_loop, vector_of
+from .foreign_calls import (
+    CALL_ARGUMENTS,
+    LOOPED,
+    NO,
+    YES,
+    blas_matrix,
+    gemm,
+    gemv,
+    in_one_piece,
+    kept_plan,
+    ufunc_loop,
+    vector_of,
+)
 from .instruction_kinds import InstructionKinds, is_exact, is_move
 from .line_layouts import in_calls, in_lines
 from .listed_rows import ListedRows
@@ -241,6 +253,15 @@ class InstructionBlock:
         core = (len(operands[0]), *operands[-1].shape[1:]) if len(operands) > 1 else (len(operands[0]),)
         plan = kept_plan(*ufunc_loop(ufunc), 1, (8,) * len(places), tuple(steps), core)
         self.call_row(plan, results[-1].size, places, len(places) - 1, (1, 1), ((), ()))
+
+    def lapack(self, name: str, to: Any, packed: Any, n: int, transposed: bool = False) -> None:
+        if self.listed is not None:
+            self.listed.outside(name, to, packed)
+        packed = self.laid_out(packed, in_one_piece)
+        integers = (YES if transposed else NO), n, to.size // n
+        self.rows.append(
+            (NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *[0] * (ROW - 9))
+        )
 
     def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
         first, *rest = [

@@ -277,14 +277,29 @@ def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False
 
 
 def scanned(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
-    b, to = x.b, x.b.temporary(*x.shape)
-    made, given = np.moveaxis(to, axis, 0), np.moveaxis(x.at, axis, 0)
     if x.kind != "f":
         raise NotPlaced(f"{ufunc.__name__}.accumulate of whole numbers")
+    b, given = x.b, np.moveaxis(x.at, axis, 0)
+    if len(given) > max(BLOCK_MATRICES, x.size // len(given)):
+        return scanned_by_loop(ufunc, x, axis)
+    to = b.temporary(*x.shape)
+    made = np.moveaxis(to, axis, 0)
     b.row("copy", made[:1], given[:1])
     for n in range(1, len(given)):
         b.row(ROWS[ufunc], made[n], made[n - 1], given[n])
     return PlacedArray(b, to)
+
+
+def scanned_by_loop(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
+    """Long lines: NumPy's loop reads what it wrote just before, as it does for `accumulate`.  The lines are
+    consecutive, which is where it looks for such an overlap."""
+    b, given = x.b, np.moveaxis(x.at, axis, -1)
+    lines, made = b.temporary(*given.shape), b.temporary(*given.shape)
+    b.row("copy", lines, given)
+    b.row("copy", made[..., 0], given[..., 0])
+    for k in np.ndindex(given.shape[:-1]):
+        b.called(ufunc, made[k][1:], made[k][:-1], lines[k][1:])
+    return PlacedArray(b, np.moveaxis(made, -1, axis))
 
 
 def triangle_of(x: PlacedArray, k: int, lower: bool) -> PlacedArray:
@@ -487,6 +502,22 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     return f
 
 
+def placed_factors(a: PlacedArray) -> PlacedArray:
+    n = len(a)
+    packed = a.b.temporary(n + 1, n)
+    a.b.row("copy", packed[:n], a.at.T)
+    a.b.lapack("dgetrf", packed, packed, n)
+    return PlacedArray(a.b, packed)
+
+
+def placed_solution(packed: PlacedArray, y: PlacedArray, transposed: bool) -> PlacedArray:
+    b, n = y.b, y.shape[0]
+    columns = b.temporary(*y.shape[::-1])  # one after the other
+    b.row("copy", columns, y.at.T)
+    b.lapack("dgetrs", columns, packed.at, n, transposed)
+    return PlacedArray(b, columns.T)
+
+
 def of_stack(b: Any, name: str, by_rows: Callable, a: Any, *y: Any, **settings: Any) -> PlacedArray:
     """The same for a stack of matrices of a few unknowns: its axes become the last ones."""
     n, vector = a.shape[-1], bool(y) and y[0].ndim == 1
@@ -521,6 +552,8 @@ TRANSLATED: dict = {
     sorting.taken_by.prim: gathered,
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
+    factorizations.FACTORS: placed_factors,
+    factorizations.SOLUTION: placed_solution,
 }
 
 
@@ -543,7 +576,7 @@ class NoRows:
     def called(self, *args: Any) -> None:
         self.rows.append(("", ()))
 
-    of_matrices = indexed = matmul = called
+    of_matrices = indexed = matmul = lapack = called
 
     def temporary(self, *shape: int) -> np.ndarray:
         self.temporaries.append(np.zeros(shape, np.int64))
@@ -598,16 +631,22 @@ class PlacedBody:
 def is_moving(i: Any, shape: tuple) -> bool:
     """Is each element of the result of a linear operation an element of the operand, or zero?
 
-    Random integers tell: no other combination of some gives one of them twice."""
-    a, b = np.random.default_rng(0).integers(1 << 40, 1 << 50, (2, *shape))
+    The numbers of the elements tell, and random integers: no combination of several gives both of one."""
+    size = math.prod(shape)
+    a = np.arange(LEAST_NUMBER, LEAST_NUMBER + size)
+    b = np.random.default_rng(0).integers(1 << 40, 1 << 50, size)
     try:
-        made, again = [np.asarray(i.prim.run(v, **i.params)) for v in (a, b)]
+        made, again = [np.asarray(i.prim.run(v.reshape(shape), **i.params)) for v in (a, b)]
     except Exception:
         return False
-    known = dict(zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)) | {0: 0}
-    return made.dtype == a.dtype and [*map(known.get, made.ravel().tolist())] == again.ravel().tolist()
+    if made.dtype != a.dtype or not size:
+        return made.dtype == a.dtype and not made.any()
+    at = made - LEAST_NUMBER
+    same = (at >= 0) & (at < size) & (b[at.clip(0, size - 1)] == again)
+    return bool((same | ((made == 0) & (again == 0))).all())
 
 
+LEAST_NUMBER = 1 << 40
 BODIES_KNOWN: dict = {}  # (operation, settings, shapes and kinds) -> its `PlacedBody`
 
 
