@@ -10,7 +10,8 @@ from test_replay_operations import outcome
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.replay.interpreter import instruction_kinds
-from tapegrad.replay.interpreter.placed_arrays import BODIES_KNOWN, NoRows, NotPlaced, PlacedArray
+from tapegrad.replay.interpreter.placed_arrays import NotPlaced, PlacedArray
+from tapegrad.replay.interpreter.placed_bodies import BODIES_KNOWN, NoRows
 
 STEPS, SIZE = 12, 6
 SEED = np.random.default_rng(0)
@@ -324,3 +325,42 @@ def test_long_sums_are_those_of_numpy(shape):
         np.testing.assert_allclose(
             q.grad(y), later + 3.0 * np.cumsum(y, axis) - 2.0 * y, rtol=1e-10, atol=1e-10
         )
+
+
+IMAGE, VOLUME = SEED.normal(size=(7, 9)), SEED.normal(size=(7, 9, 2))
+
+
+def interpolated(x, image=IMAGE):
+    i, j = np.floor(x).astype(int), (0.7 * x - 0.4).astype(int)
+    u = x - i
+    lines = (1 - u) * image[i, j] + u * image[i + 1, j]
+    return lines, VOLUME[i, j] * x[:, None], (x * x)[j - 2], 1.0 / (2.5 - j)
+
+
+def test_indices_of_rounded_numbers():
+    x = np.random.default_rng(3).random(40) * 5.9 + 0.01
+    p = tg.prepare(interpolated, x)
+    q = tg.prepare(lambda x, image: sum(v.sum() for v in interpolated(x, image)), x, IMAGE, argnums=(0, 1))
+    for k in range(5):
+        y, image = np.roll(x, k), IMAGE + k
+        for got, want in zip(p.value(y), interpolated(y), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-15)
+        i, j = np.floor(y).astype(int), (0.7 * y - 0.4).astype(int)
+        slope = image[i + 1, j] - image[i, j] + VOLUME[i, j].sum(1)
+        np.add.at(slope, j - 2, 2 * y[j - 2])
+        weights = np.zeros((7, 9))
+        np.add.at(weights, (i, j), 1 - (y - i))
+        np.add.at(weights, (i + 1, j), y - i)
+        for got, want in zip(q.grad(y, image), (slope, weights), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    assert " of Python" not in q.report().partition("one text of Python")[2], q.report()
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
+        p.value(x + 1.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rounded_numbers_are_those_of_numpy(blocks_that_do_not_pay):
+    f = lambda x: 3 * (2.0 * x).astype(int) - 1
+    p, _ = replayed(f, X, method="value")
+    for x in ([-0.3, -0.0, 0.4, -2.6, 7.5, -7.5], [1e15, -1e15, 1e18, np.nan, np.inf, -np.inf]):
+        np.testing.assert_array_equal(p.value(np.array(x)), f(np.array(x)))

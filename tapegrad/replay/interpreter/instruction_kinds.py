@@ -19,7 +19,8 @@ from ..costs import (
 from ..instruction_table import END, InstructionTable, runs_of
 from ..program import GROUP, LAID, PART, Instruction, Program
 from .machine_code import interpreter
-from .placed_arrays import FLOAT_BITS, KINDS, placed_body, products_of_stack
+from .placed_arrays import FLOAT_BITS, KINDS, products_of_stack
+from .placed_bodies import placed_body
 
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
