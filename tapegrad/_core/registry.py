@@ -149,6 +149,7 @@ LOADED: dict[str, AnyTuple] = {
     # slow to import
     "llvmlite.binding": ("replay.interpreter.machine_code",),
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
+    "scipy.linalg.cython_lapack": ("replay.interpreter.foreign_calls",),
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_arrays",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
