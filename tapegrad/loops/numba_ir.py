@@ -118,6 +118,13 @@ def kind_of(t: Any) -> str | None:
     return {types.float64: "f8", types.float32: "f4"}.get(t)
 
 
+def narrow_integer(t: Any) -> tuple[int, bool] | None:
+    """(bits, signed) of an integer type with fewer than 64 bits."""
+    if isinstance(t, types.Integer) and not isinstance(t, types.IntegerLiteral) and t.bitwidth < 64:
+        return t.bitwidth, t.signed
+    return None
+
+
 def type_of_array(kind: str, ndim: int) -> Any:
     return types.Array(
         {"f8": types.float64, "f4": types.float32, "i8": types.int64, "b1": types.boolean}[kind], ndim, "C"

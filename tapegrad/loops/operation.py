@@ -247,8 +247,12 @@ class NumbaFunction:
         ):
             raise LoopRefused("a global array was changed since the function was first called")
         for q, x in arrays:
-            if q in made.program.outs and not isinstance(x, Variable) and not x.flags.writeable:
+            if q not in made.program.outs:
+                continue
+            if not isinstance(x, Variable) and not x.flags.writeable:
                 raise LoopRefused("an array that is written is read-only")
+            if q.type == "i8" and dtype(x).itemsize < 8:
+                raise LoopRefused(f"an array of {dtype(x)} that is written: use int64")
         shapes = dict(zip(made.params, [shape(x) for x in values], strict=True))
         if any(len({shapes[a] for a in group}) > 1 for group in made.alike):
             raise LoopRefused("a name stands for arrays of different shapes")
