@@ -43,6 +43,7 @@ def own_generator(x):
     ],
     ids=["casts", "an argument", "an array of its own"],
 )
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # of NumPy, where the code is followed as Python
 def test_narrow_integers_wrap_as_in_numba(f):
     x = np.array([0.3, -0.7, 1.1])
     value, g = tg.value_and_grad(f)(x)
