@@ -44,8 +44,8 @@ class FunctionSource:
     `classes` are sets of origins of arrays; a name may stand for any array of a class.  These arrays are then
     layers of one."""
 
-    def __init__(self, classes: tuple):
-        self.w = ProgramWriter()
+    def __init__(self, classes: tuple, of_thread: bool = False):
+        self.w, self.of_thread = ProgramWriter(), of_thread
         self.classes = classes
         self.layers: dict = {}  # class -> (its array, origin -> number)
         self.special: dict[str, Scalar] = {}  # of a kernel: threadIdx.x and others

@@ -20,7 +20,7 @@ from ..ops.declare import dtype, shape
 from ..ops.shaping import astype, broadcast_to, reshape
 from .adjoint import adjoint
 from .machine import code_of
-from .numba_device import launch_sizes
+from .numba_device import AXES, SIZES, launch_sizes
 from .numba_ir import is_device_kernel, kind_of, type_of_array, type_of_object, type_of_scalar, type_of_tuple
 from .numba_program import NumbaProgram
 from .program import FLOATS, LoopArray, LoopProgram, LoopRefused, Scalar, verified, written
@@ -116,19 +116,20 @@ def loops_in(code: Any) -> bool:
 
 
 class LoopArguments:
-    """The arguments of a call: their types, and the arrays and numbers in them, each once."""
+    """The arguments of a call: their types, and the arrays and numbers in them, each once, with names."""
 
-    def __init__(self, args: tuple):
+    def __init__(self, args: dict):
         self.leaves: list = []
         self.values: list = []
-        self.trees = [self.tree(x) for x in args]
+        self.names: list[str] = []
+        self.trees = [self.tree(x, name) for name, x in args.items()]
         self.types = tuple([t for t, _ in self.trees])
         self.key = self.types, tuple([repr(form) for _, form in self.trees])
 
-    def tree(self, x: Any) -> tuple:
+    def tree(self, x: Any, name: str) -> tuple:
         """(Numba's type, a number of `values`, a tuple, or the object)."""
         if type(x) is tuple:
-            parts = [self.tree(y) for y in x]
+            parts = [self.tree(y, name) for y in x]
             return type_of_tuple([t for t, _ in parts]), tuple([f for _, f in parts])
         look = layout_of(x)
         if isinstance(look, np.ndarray):
@@ -137,7 +138,7 @@ class LoopArguments:
                 raise LoopRefused(f"an array of dtype {look.dtype}")
             at = next((k for k, v in enumerate(self.values) if v is x), None)
             if at is None:
-                at = self.add((kind, look.ndim), x)
+                at = self.add((kind, look.ndim), x, name)
             return type_of_array(kind, look.ndim), at
         kind = (
             "b1"
@@ -149,14 +150,15 @@ class LoopArguments:
         if isinstance(look, (float, np.floating)):
             kind = "f4" if isinstance(look, np.float32) else "f8"
         if kind is not None and kind_of(type_of_scalar(kind)):
-            return type_of_scalar(kind), self.add(kind, x)
+            return type_of_scalar(kind), self.add(kind, x, name)
         t = type_of_object(x)
         if t is None or isinstance(x, Variable):
             raise LoopRefused(f"an argument of type {type(x).__name__}")
         return t, Fixed(x)
 
-    def add(self, leaf: Any, x: Any) -> int:
+    def add(self, leaf: Any, x: Any, name: str) -> int:
         self.leaves.append(leaf)
+        self.names.append(name)
         self.values.append(x)
         return len(self.values) - 1
 
@@ -193,7 +195,7 @@ class NumbaFunction:
         found = self.programs.get(given.key)
         if found is None:
             try:
-                made = NumbaProgram(func, given.types, given.leaves, given.objects, self.device)
+                made = NumbaProgram(func, given, self.device)
                 found = (
                     made,
                     LoopOperation(made.program) if made.program.outs or made.program.body.yields else None,
@@ -216,9 +218,9 @@ class NumbaFunction:
     def arguments(self, args: tuple, kwargs: dict, sizes: Any = ()) -> LoopArguments:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = LoopArguments(tuple(bound.arguments.values()))
-        for n in sizes:
-            given.add("i8", n)
+        given = LoopArguments(bound.arguments)
+        for k, n in enumerate(sizes):
+            given.add("i8", n, f"{SIZES[k // 3]}_{AXES[k % 3]}")
         return given
 
     def __call__(self, func: Any, args: tuple, kwargs: dict, sizes: Any = ()) -> Any:
