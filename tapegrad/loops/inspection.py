@@ -23,7 +23,6 @@ from .program import (
     Load,
     LoopArray,
     LoopProgram,
-    LoopRefused,
     Pop,
     Push,
     Scalar,
@@ -144,8 +143,6 @@ def program_of(f: Any, args: tuple, launch: Any, of_thread: bool = False) -> tup
     given = programs.arguments(args, {}, launch_sizes(launch) if programs.device else ())
     if of_thread:
         made = NumbaProgram(f.py_func, given, True, of_thread=True)
-        if made.alike:
-            raise LoopRefused(f"{f.__name__}: a name stands for several arrays; races cannot be searched")
     else:
         made, _ = programs.program(f.py_func, given)
     programs.check(made, given.values)

@@ -73,6 +73,8 @@ class NumbaProgram:
         for a, view in copies:
             w.copy(a, view.array, of=(view.parts[0],))
         self.alike = [[a for a, v in copies if v.array is stacked] for stacked, _ in source.layers.values()]
+        if self.alike and self.of_thread:
+            raise LoopRefused(f"{typed.name}: a name stands for several arrays on a device")
         self.yields: list[Scalar] = []
         self.returned: list[tuple[LoopArray, tuple]] = []
         self.result = self.described(frame, result)

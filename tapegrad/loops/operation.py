@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .._core.arrays import may_share_memory, xp_of
+from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import Primitive, bind, layout_of, values_of
+from .._core.registry import load
 from .._core.variable import Variable, View
 from ..ops.creation import asarray
 from ..ops.declare import dtype, shape
@@ -102,6 +103,11 @@ class LoopOperation:
         return tuple([found.get(k) for k in range(len(args))])
 
 
+def operation_on(device: bool) -> type[LoopOperation]:
+    """The class of operations on arrays of this place."""
+    return load("tapegrad.loops.cuda_c.thread_operation").ThreadOperation if device else LoopOperation
+
+
 def zeros(q: Any, x: Any) -> Any:
     return xp_of(layout_of(x)).zeros(shape(x), DTYPES[q.type])
 
@@ -122,9 +128,10 @@ class LoopArguments:
         self.leaves: list = []
         self.values: list = []
         self.names: list[str] = []
+        self.on_device = False
         self.trees = [self.tree(x, name) for name, x in args.items()]
         self.types = tuple([t for t, _ in self.trees])
-        self.key = self.types, tuple([repr(form) for _, form in self.trees])
+        self.key = self.types, tuple([repr(form) for _, form in self.trees]), self.on_device
 
     def tree(self, x: Any, name: str) -> tuple:
         """(Numba's type, a number of `values`, a tuple, or the object)."""
@@ -132,7 +139,8 @@ class LoopArguments:
             parts = [self.tree(y, name) for y in x]
             return type_of_tuple([t for t, _ in parts]), tuple([f for _, f in parts])
         look = layout_of(x)
-        if isinstance(look, np.ndarray):
+        if is_array(look):
+            self.on_device |= xp_of(look) is not np
             kind = {"f": f"f{look.itemsize}", "i": "i8", "b": "b1"}.get(look.dtype.kind)
             if kind not in DTYPES or look.dtype.byteorder == ">":
                 raise LoopRefused(f"an array of dtype {look.dtype}")
@@ -195,11 +203,9 @@ class NumbaFunction:
         found = self.programs.get(given.key)
         if found is None:
             try:
-                made = NumbaProgram(func, given, self.device)
-                found = (
-                    made,
-                    LoopOperation(made.program) if made.program.outs or made.program.body.yields else None,
-                )
+                made = NumbaProgram(func, given, self.device, given.on_device)
+                some = made.program.outs or made.program.body.yields
+                found = made, operation_on(given.on_device)(made.program) if some else None
             except LoopRefused as error:
                 found = str(error)
             except (
@@ -219,6 +225,8 @@ class NumbaFunction:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = LoopArguments(bound.arguments)
+        if given.on_device and not self.device:
+            raise LoopRefused("an array on a device for a function that runs on the CPU")
         for k, n in enumerate(sizes):
             given.add("i8", n, f"{SIZES[k // 3]}_{AXES[k % 3]}")
         return given
@@ -251,7 +259,7 @@ class NumbaFunction:
         for q, x in arrays:
             if q not in made.program.outs:
                 continue
-            if not isinstance(x, Variable) and not x.flags.writeable:
+            if isinstance(x, np.ndarray) and not x.flags.writeable:
                 raise LoopRefused("an array that is written is read-only")
             if q.type == "i8" and dtype(x).itemsize < 8:
                 raise LoopRefused(f"an array of {dtype(x)} that is written: use int64")
@@ -342,8 +350,7 @@ def call_elementwise(u: Any, args: tuple, kwargs: dict, follow: Callable) -> Any
 
 
 class DeviceKernel:
-    """A kernel of numba.cuda in followed code: kernel[blocks, threads](...) on NumPy arrays, as a loop
-    program."""
+    """A kernel of numba.cuda in followed code: kernel[blocks, threads](...) as a loop program."""
 
     def __init__(self, d: Any):
         self.kernel, self.__name__ = d, d.py_func.__name__
