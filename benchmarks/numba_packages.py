@@ -103,7 +103,7 @@ def stumpy_cases():
             (R.standard_normal(m), t),
         ),
         "_calculate_squared_distance": (
-            lambda x: core._calculate_squared_distance(m, x[0], x[1], x[2], x[3], x[4], False, False, False),
+            lambda x: core._calculate_squared_distance(m, x[0], x[1], x[2], x[3], x[4], False, False),
             (positive(5),),
         ),
     }

@@ -536,6 +536,8 @@ class FrameWriter(ScalarFrame):
             f = np.absolute
         elif module == "math":
             f = MATHS.get(f.__name__, getattr(np, f.__name__, None))
+        if f is np.asarray and len(args) == 1 and not named and isinstance(args[0], ArrayView):
+            return args[0]
         if f is np.sum and len(args) == 1 and not named:
             return self.method(args[0], "sum", (), t)
         if isinstance(f, np.ufunc) and not named:

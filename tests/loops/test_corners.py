@@ -1,5 +1,7 @@
 """Corners of functions of Numba's: narrow integers, overflow, odd ranges and slices, names that rotate."""
 
+import math
+
 import numpy as np
 import pytest
 from numba import njit, uint8
@@ -50,3 +52,29 @@ def test_narrow_integers_wrap_as_in_numba(f):
     np.testing.assert_allclose(value, f(x), rtol=1e-15)
     slope = [(f(x + e) - f(x - e)) / 2 for e in np.eye(3)]  # exact: at most quadratic
     np.testing.assert_allclose(g, slope, rtol=0, atol=1e-15 * np.max(np.abs(slope)))
+
+
+@njit
+def finite_part(x, bounds):
+    b = np.asarray(bounds)
+    s = 0.0
+    for k in range(x.shape[0]):
+        y = x[k] ** 3
+        if np.isnan(x[k]):
+            continue
+        if math.isinf(y):
+            s += 1.0
+        elif np.isfinite(y) and y < b[k % 2]:
+            s += y * b[0]
+        if np.isinf(k) or not np.isfinite(k):
+            s += 1e9
+    return s
+
+
+def test_predicates_of_numbers():
+    x = np.array([0.5, np.nan, np.inf, -2.0, 1.5, -np.inf])
+    bounds = np.array([3.0, 2.0])
+    tg.loops.check(finite_part, x[[0, 3, 4]], bounds)  # there is a loop program
+    value, g = tg.value_and_grad(lambda x: finite_part(x, bounds))(x)
+    assert value == finite_part(x, bounds)
+    np.testing.assert_allclose(g, [9.0 * 0.25, 0.0, 0.0, 9.0 * 4.0, 0.0, 0.0])
