@@ -163,10 +163,14 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),
     # with the first call of a function of Numba's that has loops, or of a device kernel of its
-    "tapegrad.loops.cuda_c.derived_rules": ("kernels.raw_code.kernel", "kernels.raw_code.sources"),
+    "tapegrad.loops.cuda_c.derived_rules": (
+        "kernels.raw_code.check",
+        "kernels.raw_code.kernel",
+        "kernels.raw_code.sources",
+    ),
     "tapegrad.loops.cuda_c.element_kernels": ("_dispatch.cupy_kernels",),
     "tapegrad.loops.cuda_c.kernels": ("_dispatch.cupy_kernels",),
-    "tapegrad.loops.cuda_c.thread_operation": ("loops.cuda_c.kernels",),
+    "tapegrad.loops.cuda_c.thread_operation": ("loops.operation",),
     "tapegrad.loops.inspection": ("kernels.raw_code.sources",),
     "tapegrad.loops.operation": ("_capture.functions",),
     **dict.fromkeys(
