@@ -15,7 +15,7 @@ from .._core.errors import ArgumentError, DenseWarning, GuardError
 from .._core.pickling import PickledByCall
 from .._core.primitive import is_tracked, live, seen
 from .._core.registry import load
-from .._core.scope import changed
+from .._core.scope import OPEN, changed
 from .._core.trees import describe_tree, leaves
 from .._core.variable import Variable
 from .._transforms.call import user_name, where_of
@@ -290,6 +290,13 @@ class Plan(PickledByCall):
         array([-2.,  2., -4.,  4.])
         """
         args = self.counted(args)
+        if out is not None and (
+            xp_of(out) is not self.library or out.shape != (self.pattern.nnz,) or out.dtype.kind not in "fc"
+        ):
+            raise ArgumentError(f"{self.call}: out= must be an array of {self.pattern.nnz} floats")
+        data = self.repeated(args, out)
+        if data is not None:
+            return data
         if any_variable(args) and any_variable(args := self.entered(args)):
             if out is not None:
                 raise ArgumentError(
@@ -297,10 +304,6 @@ class Plan(PickledByCall):
                 )
             self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
             return self.tracked.values(args)
-        if out is not None and (
-            xp_of(out) is not self.library or out.shape != (self.pattern.nnz,) or out.dtype.kind not in "fc"
-        ):
-            raise ArgumentError(f"{self.call}: out= must be an array of {self.pattern.nnz} floats")
         return self.evaluated(args, out)[1]
 
     def counted(self, args: tuple) -> tuple:
@@ -344,29 +347,46 @@ class Plan(PickledByCall):
         """Return the entries without products, or None if that is impossible or does not pay yet."""
         if type(self.direct) is str:
             return None
-        x, *rest = args
-        form = self.prepared.forms["hvp" if self.second else "jvp"]
         if self.direct is None:
+            x, *rest = args
             self.spent += AT_LEAST + EACH * self.colors * (self.pattern.nnz + x.size)
             if self.given[-1]["compile"] != True and self.spent < COMPILING:  # noqa: E712 ('auto')
                 return None
+            form = self.prepared.forms["hvp" if self.second else "jvp"]
             self.direct = self.directed(form, (x, self.library.zeros_like(x), *rest))
             if type(self.direct) is str:
                 return None
+        return self.by_loop(args, out)
+
+    def by_loop(self, args: tuple, out: Any) -> Any:
+        """Return the entries of the compiled loop, or None if it is for other arguments."""
         kept = self.direct.kept
-        values = kept.values((x, self.direct.zeros, *rest))
+        values = kept.values((args[0], self.direct.zeros, *args[1:]))
         if values is None or kept.surroundings.changed():
             return None
-        place = (
-            out
-            if self.entries.order is None
-            and out is not None
-            and out.flags.c_contiguous
-            and out.flags.writeable
-            else None
-        )
+        in_place = out is not None and self.entries.order is None
+        place = out if in_place and out.flags.c_contiguous and out.flags.writeable else None
         data = self.direct(values, place)
         return None if data is None else self.entries.ordered(data)
+
+    def repeated(self, args: tuple, out: Any) -> Any:
+        """Return the entries where the arguments are as the compiled loop knows them, or None.
+
+        Such a call needs none of the checks of `evaluated`, which cost as much as a small loop."""
+        if (
+            type(self.direct) is not DirectEntries
+            or OPEN.depth
+            or self.argnum
+            or self.found is None
+            or self.found.asked is not None
+            or self.found.relied
+        ):
+            return None
+        data = self.by_loop(args, out)
+        if data is None or out is None or data is out:
+            return data
+        out[...] = data
+        return out
 
     def directed(self, form: Any, args: tuple) -> "DirectEntries | str":
         """Return the loop, or the reason for having none."""

@@ -95,7 +95,17 @@ def faces(z):
     return (area**2 * 0.25).sum(axis=1)
 
 
-FUNCTIONS = [five_points, two_fields, captured, met, ragged, stacked, trajectory, chain, forces, faces]
+def collocated(z):
+    """A pendulum by the trapezoidal rule: rows of a reshape, and numbers at the ends as an array."""
+    angle, speed, torque = z.reshape(3, 10)
+    force = torque - 9.81 * np.sin(angle) - 0.1 * speed
+    steps = [x[1:] - x[:-1] - 0.1 * (s[1:] + s[:-1]) for x, s in ((angle, speed), (speed, force))]
+    return np.concatenate([*steps, np.stack([angle[0], speed[0], angle[-1] * speed[-1], speed[-1]])])
+
+
+FUNCTIONS = [
+    five_points, two_fields, captured, met, ragged, stacked, trajectory, chain, forces, faces, collocated,
+]  # fmt: skip
 
 
 def of(f, second=False, **options):
