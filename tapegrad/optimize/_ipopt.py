@@ -80,7 +80,7 @@ class ConstraintBlock:
             out[:] = self.matrix @ u
             return
         try:
-            y = self.plan.value(x)
+            y = host_result(self.plan.value(x))
         except GuardError:
             y = self.values(u)
         except np.linalg.LinAlgError:

@@ -9,6 +9,7 @@ from scipy.optimize import OptimizeResult
 from .._core.arrays import is_differentiable
 from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall
+from .._core.primitive import layout_of
 from .._core.scope import entry
 from .._core.trees import Const, leaves, paths
 from ._flat import FlatStart, bounds_object, flat_bounds, require_ordered
@@ -18,7 +19,7 @@ from ._objective import Objective, moved_inside_bounds, told
 
 def is_alike(a: Any, b: Any) -> bool:
     """Return whether leaves of two starts have one shape, or are the same constant."""
-    if is_differentiable(a) and is_differentiable(b):
+    if is_differentiable(layout_of(a)) and is_differentiable(layout_of(b)):
         return np.shape(a) == np.shape(b)
     return a is b or type(a) is type(b) and type(a) is not Const and np.array_equal(a, b)
 

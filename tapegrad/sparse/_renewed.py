@@ -90,11 +90,11 @@ class FixedPattern:
             )
         self.places, self.width = (rows.astype(np.int64), cols.astype(np.int64)), x.size
 
-    def value(self, x: Any, *more: Any) -> np.ndarray:
+    def value(self, x: Any, *more: Any) -> Any:
         """Return the values of the function at x, from the recording of the plan if there is one."""
         if self.plan is None:
             raise GuardError("the function is not recorded")
-        return to_host(self.plan.plan.prepared.forms["value"]((x, *more, *self.rest)))
+        return self.plan.plan.prepared.forms["value"]((x, *more, *self.rest))
 
     def fill(self, out: np.ndarray, x: Any, *more: Any, rest: tuple | None = None) -> None:
         """Write the entries at x into `out`.
