@@ -9,7 +9,8 @@ from .._core.arrays import to_host
 from .._core.errors import GuardError
 from .._transforms.call import user_name
 from .._transforms.jacobian import hessian, jacobian
-from ._plan import Plan, make_plan, settings_of
+from ._matrices import make_plan, settings_of
+from ._plan import Plan
 
 FEWEST_SPARSE_UNKNOWNS = 50  # unknowns below which a dense matrix is cheaper
 
