@@ -31,7 +31,15 @@ from .filters.data_rows import (
     vector_of,
 )
 from .filters.diffuse_start import BeginPhase, Constants, begin_of
-from .filters.step_kernel import FIELDS, LETTERS, EntryLayout, KernelForm, announce, constant_codes, triangle_places
+from .filters.step_kernel import (
+    FIELDS,
+    LETTERS,
+    EntryLayout,
+    KernelForm,
+    announce,
+    constant_codes,
+    triangle_places,
+)
 
 NAMES = {
     "T": "transition",
