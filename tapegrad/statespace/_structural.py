@@ -28,10 +28,11 @@ from ._components import (
     checked_variance,
 )
 from ._labels import LibraryBound
-from ._model import LinearGaussian, Observations, RegressionOffset, Start
+from ._model import LinearGaussian, Observations, RegressionOffset, Start, system
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from .filters.arrays import is_known_number
+from .filters.augmented import start_of
 from .filters.compiled import loglik
 
 # Starting shares of the variance of the changes: noise, level, rest.
@@ -404,7 +405,7 @@ class Structural:
         parts = self._completed(data)
         whole = AssembledModel(parts, data.xp)
         blocks = whole.blocks(_sample(parts, data))
-        _require_identified(self, parts, blocks, data)
+        _require_identified(self, whole, blocks, data)
         if not blocks:
             raise ArgumentError(
                 f"fit: every variance of {self} is given, so that there is nothing to estimate"
@@ -446,11 +447,12 @@ class Structural:
 
 def _require_identified(
     model: Structural,
-    parts: tuple[ModelComponent, ...],
+    whole: "AssembledModel",
     blocks: Mapping[str, ParameterBlock],
     data: Observations,
 ) -> None:
-    """Raise `DataError` where the data cannot tell the parameters apart, whatever they say."""
+    """Raise `DataError` where the data cannot tell parameters or states apart, whatever they say."""
+    parts = whole.terms
     levels = [p for p in parts if isinstance(p, Level)]
     t = numpy.arange(float(data.steps))[:, None]
     columns = [t**k for k in range(2 if levels and levels[0].slope else 1 if levels else 0)]
@@ -469,6 +471,24 @@ def _require_identified(
             f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} "
             f"parameters"
         )
+    if levels:
+        _require_one_level(model, whole, plain, data)
+
+
+def _require_one_level(
+    model: Structural, whole: "AssembledModel", plain: Mapping[str, numpy.ndarray], data: Observations
+) -> None:
+    """Raise `DataError` if another component has a level or a slope too, of which only the sum is seen."""
+    built = whole({name: data.xp.asarray(x)[()] for name, x in plain.items()})
+    for seen in (data, Observations(numpy.zeros(data.steps))):  # gaps may hide a state, and do no harm
+        start = start_of(system(built, seen), seen, placed=False)
+        hidden = start.columns[:, start.rank :]
+        if not (abs(hidden[: 2 if whole.parts[0].slope else 1]) > 0.1).any():
+            return
+    raise DataError(
+        f"fit: {model}: observations depend on these states only through a sum of them: "
+        f"{start.named(hidden)}; leave out the level, or the component that has one too"
+    )
 
 
 def _with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
