@@ -398,8 +398,9 @@ class Structural:
         joseph: bool = False,
         prior: Any = None,
         fixed: Mapping[str, Any] | None = None,
+        ranked: bool = True,
     ) -> FitProblem:
-        """What `fit` maximises for these data."""
+        """What `fit` maximises for these data; of its starts, if `ranked`, the best comes first."""
         if data.width != 1:
             raise ShapeError(f"fit: {self} is a model of one series, and y has {data.width}")
         parts = self._completed(data)
@@ -412,7 +413,8 @@ class Structural:
             )
         starts = [start]
         if not start:
-            starts = _starts(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
+            starts = _starts(whole, {name: block.start for name, block in blocks.items()})
+            starts = _ranked(starts, whole, data, joseph) if ranked else starts
         first, *others = [parameters_of(str(self), blocks, x, constraints, fixed) for x in starts]
         return replace(whole.on(data, first, joseph, prior), others=tuple(others))
 
@@ -532,17 +534,22 @@ def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
     return Sample(y, s2)
 
 
-def _starts(
-    whole: "AssembledModel", plain: dict[str, Any], data: Observations, joseph: bool
-) -> list[dict[str, Any]]:
-    """A few divisions of the variance, the one with the highest log-likelihood first."""
+def _starts(whole: "AssembledModel", plain: dict[str, Any]) -> list[dict[str, Any]]:
+    """A few divisions of the variance."""
     found = []
     for noise_share, level_share, other in SHARES:
         share = {Noise: noise_share, Level: level_share}
         factors = {part.variance: share.get(type(part), other) for part in (whole.noise, *whole.parts)}
-        trial = {name: x * factors.get(name, 1.0) for name, x in plain.items()}
-        placed = {name: data.xp.asarray(x)[()] for name, x in trial.items()}
-        found.append((float(to_host(loglik(whole(placed), data, joseph))), trial))
+        found.append({name: x * factors.get(name, 1.0) for name, x in plain.items()})
+    return found
+
+
+def _ranked(
+    starts: list[dict[str, Any]], whole: "AssembledModel", data: Observations, joseph: bool
+) -> list[dict[str, Any]]:
+    """The starts with a likelihood, or else the first; the one with the highest comes first."""
+    placed = [{name: data.xp.asarray(x)[()] for name, x in trial.items()} for trial in starts]
+    found = [(float(to_host(loglik(whole(p), data, joseph))), x) for p, x in zip(placed, starts, strict=True)]
     found = [pair for pair in found if numpy.isfinite(pair[0])] or found[:1]
     return [trial for _, trial in sorted(found, key=lambda pair: -pair[0])]
 
