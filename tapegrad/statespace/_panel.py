@@ -157,31 +157,27 @@ def fit_many(
     series = padded_series(Y)
     if hasattr(Y, "columns"):
         Labels(Y.index).warn_of_gaps()
-    if isinstance(build, Structural) or start is None:
-        names = problem_of_series(build, start, constraints, series[0]).parameters.names
-    else:
-        parameters = Parameters(start, constraints)
-        require_model("fit_many", build, parameters)
-        names = parameters.names
+    if start is not None and not isinstance(build, Structural):
+        require_model("fit_many", build, Parameters(start, constraints))
     size = SERIES_AT_ONCE if client is None and store is None else SERIES_OF_PART
     parts = [series[k : k + size] for k in range(0, len(series), size)]
     run_parts = load("tapegrad.parallel.workers").run_parts
     each = run_parts(
         partial(fitted, build, start, constraints), parts, client, store=store, progress=progress
     )
-    found = [numpy.concatenate(column) for column in zip(*[columns for columns, _ in each], strict=True)]
-    way = "\n".join(dict.fromkeys([way for _, way in each]))
+    found = [numpy.concatenate(column) for column in zip(*[columns for columns, *_ in each], strict=True)]
+    way = "\n".join(dict.fromkeys([way for _, way, _ in each]))
     if len(each) > 1 or size == SERIES_OF_PART:
         way = f"{len(each)} parts of up to {size} series\n{way}"
-    return ManyFits(names, *found, way, names_of_series(Y))
+    return ManyFits(each[0][2], *found, way, names_of_series(Y))
 
 
 SERIES_OF_PART = 256  # for several processes, or a store
 SERIES_AT_ONCE = 4096  # in one process; they bound the memory
 
 
-def fitted(build: Any, start: Any, constraints: Any, series: numpy.ndarray) -> tuple[list, str]:
-    """Return the results of these series, and how they were computed."""
+def fitted(build: Any, start: Any, constraints: Any, series: numpy.ndarray) -> tuple[list, str, list]:
+    """Return the results of these series, how they were computed, and the names of the parameters."""
     if start is None or isinstance(build, Structural):
         return ModelsOfSeries(build, start, constraints, series).fitted()
     parameters = Parameters(start, constraints)
@@ -189,7 +185,7 @@ def fitted(build: Any, start: Any, constraints: Any, series: numpy.ndarray) -> t
     found, rest, way = solved_together(build, series, parameters, starts)
     for b in rest:
         fit_one_series(found, b, partial(fit, build, series[b], start, constraints))
-    return found, way
+    return found, way, parameters.names
 
 
 class ModelsOfSeries:
@@ -204,21 +200,21 @@ class ModelsOfSeries:
         self.errors: dict[int, DataError] = {}
         for b, y in enumerate(series):
             try:
-                self.problems[b] = problem_of_series(build, start, constraints, y)
+                self.problems[b] = problem_of_series(build, start, constraints, y, not self.problems)
             except DataError as error:
                 self.errors[b] = error
         if not self.problems:
             raise self.errors[0]
         self.total, self.first = len(series), next(iter(self.problems.values()))
+        names = self.first.parameters.names
         for b, problem in self.problems.items():
-            names, other = self.first.parameters.names, problem.parameters.names
-            if names != other:
+            if names != (other := problem.parameters.names):
                 raise ArgumentError(
                     f"fit_many: series {b} has the parameters {', '.join(other)}, and others have "
                     f"{', '.join(names)}; fit them apart"
                 )
 
-    def fitted(self) -> tuple[list[numpy.ndarray], str]:
+    def fitted(self) -> tuple[list[numpy.ndarray], str, list[str]]:
         found = nothing(self.total, self.first.parameters)
         for b, error in self.errors.items():
             found[-1][b] = str(error)
@@ -233,7 +229,8 @@ class ModelsOfSeries:
                 ways.append(way)
             for b in alone:
                 fit_one_series(found, b, partial(maximise, self.problems[b], progress=False))
-        return found, "\n".join(dict.fromkeys(ways)) or "series by series: they have regressors"
+        way = "\n".join(dict.fromkeys(ways)) or "series by series: they have regressors"
+        return found, way, self.first.parameters.names
 
     def _together(self, found: list[numpy.ndarray], members: numpy.ndarray) -> tuple[numpy.ndarray, str]:
         """Fill in the results of models alike; return the series without a maximum, and how the likelihood
@@ -241,7 +238,7 @@ class ModelsOfSeries:
         whole = [self.problems[b] for b in members]
         inner = [p.quick or p for p in whole]
         rows = numpy.stack([to_host(value(p.data.raw))[:, 0] for p in inner])
-        starts = numpy.stack([[x.start for x in (p.parameters, *p.others)] for p in whole], axis=-1)
+        starts = numpy.stack([[p.parameters.start, *p.others] for p in whole], axis=-1)
         columns, _, way = solved_together(inner[0].build, rows, whole[0].parameters, starts)
         columns[2] += inner[0].offset
         for to, part in zip(found, columns, strict=True):
@@ -259,11 +256,17 @@ def _kind_of(problem: FitProblem) -> str:
     return f"{model if parts is None else parts} {inner.data.steps} {problem.quick is None}"
 
 
-def problem_of_series(build: Any, start: Any, constraints: Any, y: numpy.ndarray) -> FitProblem:
-    """Return the problem of one series, without the missing values at its end."""
+def problem_of_series(
+    build: Any, start: Any, constraints: Any, y: numpy.ndarray, checked: bool
+) -> FitProblem:
+    """Return the problem of one series, without the missing values at its end; `checked`: after all checks of
+    the model that `fit` makes."""
     y = y[: numpy.flatnonzero(~numpy.isnan(y))[-1] + 1]
     if isinstance(build, Structural):
-        return build.problem(Observations(y), start, constraints, ranked=False)
+        data = Observations(y)
+        if checked:
+            build.problem(data, start, constraints)
+        return build.problem(data, start, constraints, ranked=False)
     wanted = (
         "fit_many: start is missing; wanted starting values, for a function of parameters, or a function from "
         "a series to a model of one series, as lambda y: ss.sarimax(y, order=(0, 1, 1))"

@@ -400,13 +400,16 @@ class Structural:
         fixed: Mapping[str, Any] | None = None,
         ranked: bool = True,
     ) -> FitProblem:
-        """What `fit` maximises for these data; of its starts, if `ranked`, the best comes first."""
+        """What `fit` maximises for these data. If `ranked`, the best of its starts comes first, and the
+        levels are checked, which takes longer than the rest."""
         if data.width != 1:
             raise ShapeError(f"fit: {self} is a model of one series, and y has {data.width}")
         parts = self._completed(data)
         whole = AssembledModel(parts, data.xp)
         blocks = whole.blocks(_sample(parts, data))
         _require_identified(self, whole, blocks, data)
+        if ranked:
+            _require_one_level(self, whole, blocks, data)
         if not blocks:
             raise ArgumentError(
                 f"fit: every variance of {self} is given, so that there is nothing to estimate"
@@ -415,8 +418,9 @@ class Structural:
         if not start:
             starts = _starts(whole, {name: block.start for name, block in blocks.items()})
             starts = _ranked(starts, whole, data, joseph) if ranked else starts
-        first, *others = [parameters_of(str(self), blocks, x, constraints, fixed) for x in starts]
-        return replace(whole.on(data, first, joseph, prior), others=tuple(others))
+        parameters = parameters_of(str(self), blocks, starts[0], constraints, fixed)
+        others = tuple([parameters.start_at(x) for x in starts[1:]])
+        return replace(whole.on(data, parameters, joseph, prior), others=others)
 
     def _completed(self, data: Observations) -> tuple[ModelComponent, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a
@@ -473,15 +477,15 @@ def _require_identified(
             f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} "
             f"parameters"
         )
-    if levels:
-        _require_one_level(model, whole, plain, data)
 
 
 def _require_one_level(
-    model: Structural, whole: "AssembledModel", plain: Mapping[str, numpy.ndarray], data: Observations
+    model: Structural, whole: "AssembledModel", blocks: Mapping[str, ParameterBlock], data: Observations
 ) -> None:
     """Raise `DataError` if another component has a level or a slope too, of which only the sum is seen."""
-    built = whole({name: data.xp.asarray(x)[()] for name, x in plain.items()})
+    if not (whole.parts and isinstance(whole.parts[0], Level)):
+        return
+    built = whole({name: data.xp.asarray(block.start, float)[()] for name, block in blocks.items()})
     for seen in (data, Observations(numpy.zeros(data.steps))):  # gaps may hide a state, and do no harm
         start = start_of(system(built, seen), seen, placed=False)
         hidden = start.columns[:, start.rank :]
