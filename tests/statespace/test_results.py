@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -544,3 +545,21 @@ def test_a_maximum_lower_than_where_a_search_failed_is_not_shown():
         ss.fit(ss.level() + ss.cycle(period=(3, 9)), YEARS[:30])
     assert any("a lower one" in note for note in caught.value.__notes__)
     assert caught.value.loglik == pytest.approx(-187.6445, abs=1e-3)
+
+
+def test_the_table_of_the_tutorial_is_what_is_printed():
+    """Numbers to seven digits, because the last ones depend on the processor; not how the search went."""
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "tutorials" / "forecasting.md").read_text(encoding="utf-8")
+    table = pd.read_csv(
+        root / "examples/data/airline.csv", comment="#", parse_dates=["month"], index_col="month"
+    )
+    past = np.log(table["passengers"]).asfreq("MS")[:"1958"]
+    printed = str(ss.fit(ss.level() + ss.trend(var=0) + ss.seasonal(12), past))
+    words = [
+        re.sub(r"Search .*?  ", "", x).split()
+        for x in (re.search(r"```text\n(.*?)```", page, re.S)[1], printed)
+    ]
+    for shown, now in zip(*words, strict=True):
+        if shown != now:
+            assert float(shown) == pytest.approx(float(now), rel=1e-7)
