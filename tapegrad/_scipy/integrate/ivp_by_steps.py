@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as plain_np
 import scipy.integrate as itg
+from scipy import sparse
 
 from ... import numpy as np
 from ..._core.errors import BatchError, ConvergenceError, GuardError, callers_line, heard, take_back
@@ -27,7 +28,7 @@ from ..optimize.callback_search import ComposedFunction, Search
 from .ivp_adjoint import solve_with_adjoint as by_adjoint
 from .linear_steps import COLLOCATION, EXPLICIT, StepEquations
 from .plain_values import on_plain_values
-from .right_side import RightSide, complex_states, real_parts
+from .right_side import SPARSE_STATES, RightSide, complex_states, real_parts
 
 NAME = "scipy.integrate.solve_ivp"
 IMPLICIT = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
@@ -232,9 +233,9 @@ class SolvedSteps:
             Y = self.steps.Y
             self.K = bare(right(self.steps.T.reshape(-1), Y.reshape(-1, Y.shape[2]))).reshape(Y.shape)
 
-    def linearized(self, right: RightSide) -> StepEquations:
+    def linearized(self, right: RightSide, pattern: Any) -> StepEquations:
         steps = self.steps
-        found, J = right.jacobians(steps.T, steps.Y, steps.K is None)
+        found, J = right.jacobians(steps.T, steps.Y, steps.K is None, pattern)
         if steps.K is not None:
             check_slopes(found, steps, J)
         self.K = found if steps.K is None else steps.K
@@ -372,8 +373,22 @@ class IvpCall:
         )
         self.events, self.vectorized, self.options = events, vectorized, options
         self.args, self.jac = args, options.get("jac")
+        self.pattern: Any = None  # the places of the entries of the Jacobian, if they are few
         called = [fun, *events, *([self.jac] if callable(self.jac) else [])]
         self.functions = [ComposedFunction(with_arguments, f, *args) for f in called]
+
+    def look_for_pattern(self) -> None:
+        """Find the places of the entries of the Jacobian of an implicit method."""
+        y0 = as_float_array(bare(self.y0))
+        if self.options.get("jac_sparsity") is not None:
+            self.pattern = sparse.csr_array(bare(self.options["jac_sparsity"]))
+            self.pattern.sort_indices()
+        elif self.method not in EXPLICIT and dtype(y0).kind == "f" and y0.size >= SPARSE_STATES:
+            with on_plain_values(self.functions[0], arrays_only=False) as (_, (fun,)), changed(depth=0):
+                right = RightSide(fun, False, self.vectorized, False)
+                self.pattern = right.pattern(bare(self.t_span)[0], y0)
+        if self.pattern is not None and self.jac is None and self.method is not itg.LSODA:
+            self.options = {**self.options, "jac_sparsity": self.pattern}
 
     def run(self, fun: Any, *functions: Any) -> tuple:
         """SciPy's result, and its steps. The functions take and return plain values."""
@@ -410,6 +425,7 @@ class IvpCall:
         known, altered = heard(), True
         tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
         try:
+            self.look_for_pattern()
             with on_plain_values(*self.functions) as (shadow, plain):
                 watched = [PlainFunction(f.run) for f in plain]
                 with changed(depth=0):
@@ -429,7 +445,7 @@ class IvpCall:
         of = lambda f, in_order=altered: RightSide(f, solved.mixed, self.vectorized, in_order)
         with on_plain_values(*self.functions, arrays_only=False) as (shadow, (fun, *_)):
             if tracked:
-                equations = solved.linearized(of(fun))
+                equations = solved.linearized(of(fun), self.pattern)
             else:
                 solved.evaluate(of(fun))
             written = shadow.written()
