@@ -89,24 +89,36 @@ class SparseJacobians:
 
     def __init__(self, entries: Any, pattern: Any):
         self.entries, self.pattern = entries, pattern
+        self.places: Any = None  # of the entries of all stages of a step
         self.shape = (*entries.shape[:2], *pattern.shape)
 
-    def of_step(self, k: int) -> list:
-        """Return the matrices at the stages of a step."""
+    def of_step(self, k: int, back: bool) -> Any:
+        """Return the matrix of a step, or its transpose; the stages are one vector."""
+        count, n = len(self.entries[k]), self.shape[-1]
+        if self.places is None:
+            ahead = np.arange(count)[:, None]
+            starts = (self.pattern.indptr[:-1] + ahead * self.pattern.nnz).reshape(-1)
+            columns = (self.pattern.indices + n * ahead).reshape(-1)
+            self.places = columns, np.append(starts, count * self.pattern.nnz)
+        kind = sparse.csc_array if back else sparse.csr_array
+        return kind((self.entries[k].reshape(-1), *self.places), (count * n, count * n))
+
+    def last(self, k: int) -> Any:
+        """Return the matrix at the last stage of a step."""
         places = self.pattern.indices, self.pattern.indptr
-        return [sparse.csr_array((v, *places), self.pattern.shape) for v in self.entries[k]]
+        return sparse.csr_array((self.entries[k, -1], *places), self.pattern.shape)
 
     def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
         some = range(self.shape[0])[at]
         X = np.broadcast_to(X, (len(some), self.shape[1], *X.shape[-2:]))
-        return np.stack([stage_products(self.of_step(k), x, back) for k, x in zip(some, X, strict=True)])
+        return np.stack([stage_products(self.of_step(k, back), x) for k, x in zip(some, X, strict=True)])
 
 
-def stage_products(J: Any, X: Any, back: bool) -> Any:
-    """J X, or its transpose, for the stages of one step; J is an array, or a list of sparse matrices."""
-    if type(J) is list:
-        return np.stack([(M.T if back else M) @ x for M, x in zip(J, X, strict=True)])
-    return np.matmul(np.swapaxes(J, 1, 2) if back else J, X)
+def stage_products(J: Any, X: Any) -> Any:
+    """J X for the stages of one step; J is an array, or a sparse matrix of all stages."""
+    if sparse.issparse(J):
+        return (J @ X.reshape(-1, X.shape[-1])).reshape(X.shape)
+    return np.matmul(J, X)
 
 
 class InfiniteJacobians:
@@ -172,11 +184,11 @@ class StageFactors:
 
     def __init__(self, A: Any, J: Any):
         values, self.vectors = np.linalg.eig(A)
-        self.inverse, last = np.linalg.inv(self.vectors), J[-1]
-        one = sparse.eye_array(last.shape[0]) if sparse.issparse(last) else np.eye(len(last))
+        self.inverse = np.linalg.inv(self.vectors)
+        one = sparse.eye_array(J.shape[0]) if sparse.issparse(J) else np.eye(J.shape[0])
         # of a conjugate pair one
         self.factors = {
-            k: Factors(one - (v if v.imag else v.real) * last) for k, v in enumerate(values) if v.imag >= 0
+            k: Factors(one - (v if v.imag else v.real) * J) for k, v in enumerate(values) if v.imag >= 0
         }
 
     @property
@@ -186,7 +198,7 @@ class StageFactors:
     def solve(self, c: Any, back: bool) -> Any:
         """For c of the shape (stages, n, directions)."""
         V, W = (self.inverse.T, self.vectors.T) if back else (self.vectors, self.inverse)
-        mixed, found = np.tensordot(W, c, 1), np.zeros(c.shape)
+        mixed, found = combined_stages(W, c), np.zeros(c.shape)
         for k, factor in self.factors.items():
             one = factor.complex
             part = factor.solve(mixed[k] if one else mixed[k].real, back)
@@ -205,14 +217,18 @@ class RefinedSteps:
 
     def solve(self, k: int, c: Any, back: bool) -> Any:
         """For step k and c of the shape (stages, n, directions)."""
-        A, J = self.A[k], self.J.of_step(k) if type(self.J) is SparseJacobians else self.J[k]
+        if type(self.J) is SparseJacobians:
+            J: Any = self.J.of_step(k, back)
+        else:
+            J = np.swapaxes(self.J[k], 1, 2) if back else self.J[k]
         factors = self.used.get(k, self.last)
-        x = None if factors is None else self.refined(factors, A, J, c, back, FALL)
+        x = None if factors is None else self.refined(factors, self.A[k], J, c, back, FALL)
         if x is None:
-            factors = StageFactors(A, J)
-            x = self.refined(factors, A, J, c, back, 1.0)
+            last = self.J.last(k) if type(self.J) is SparseJacobians else self.J[k, -1]
+            factors = StageFactors(self.A[k], last)
+            x = self.refined(factors, self.A[k], J, c, back, 1.0)
         if x is None:
-            return self.whole(A, J, c, back)
+            return self.whole(self.A[k], J, c, back)
         self.keep(k, factors)
         return x
 
@@ -220,7 +236,7 @@ class RefinedSteps:
         """Return the solution, or None if these factors do not lead to it."""
         x, size = factors.solve(c, back), abs(c).max(initial=0.0)
         for k in range(ROUNDS):
-            rest = c - stages_moved(A, J, x, back)
+            rest = c - x + self.moved(A, J, x, back)
             left = abs(rest).max(initial=0.0)
             if not left > RESIDUAL * size:
                 return x
@@ -228,6 +244,13 @@ class RefinedSteps:
                 return None
             x = x + factors.solve(rest, back)
         return None
+
+    @staticmethod
+    def moved(A: Any, J: Any, x: Any, back: bool) -> Any:
+        """h A J x with the matrix of the step, or with its transpose."""
+        if back:
+            return combined_stages(A.T, stage_products(J, x))
+        return stage_products(J, combined_stages(A, x))
 
     def keep(self, k: int, factors: StageFactors | None) -> None:
         self.last = self.used[k] = factors
@@ -237,21 +260,20 @@ class RefinedSteps:
     @staticmethod
     def whole(A: Any, J: Any, c: Any, back: bool) -> Any:
         """Return the solution by the equations of all stages at once."""
-        if type(J) is list:
-            matrix: Any = sparse.block_array(
-                [[-A[i, j] * J[i] for j in range(len(J))] for i in range(len(J))]
-            ) + sparse.eye_array(c.shape[0] * c.shape[1])
+        s, n = c.shape[:2]
+        if sparse.issparse(J):
+            stages = sparse.kron(A.T if back else A, sparse.eye_array(n))
+            one = sparse.eye_array(s * n)
+            matrix: Any = one - (stages @ J if back else J @ stages)
         else:
-            s, n = c.shape[:2]
-            matrix = np.eye(s * n) - np.einsum("ij,iab->iajb", A, J).reshape(s * n, s * n)
-        return Factors(matrix).solve(c.reshape(-1, c.shape[2]), back).reshape(c.shape)
+            mixed = np.einsum("ji,jab->iajb" if back else "ij,iab->iajb", A, J)
+            matrix = np.eye(s * n) - mixed.reshape(s * n, s * n)
+        return Factors(matrix).solve(c.reshape(-1, c.shape[2]), False).reshape(c.shape)
 
 
-def stages_moved(A: Any, J: Any, x: Any, back: bool) -> Any:
-    """(1 - h A J) x for the stages of one step."""
-    if back:
-        return x - np.tensordot(A.T, stage_products(J, x, True), 1)
-    return x - stage_products(J, np.tensordot(A, x, 1), False)
+def combined_stages(A: Any, x: Any) -> Any:
+    """A x, where x has the shape (stages, n, directions)."""
+    return np.matmul(A, x.reshape(len(x), -1)).reshape(x.shape)
 
 
 def singular_step() -> ConvergenceError:
