@@ -11,9 +11,9 @@ import scipy.integrate as itg
 import scipy.sparse
 
 import tapegrad as tg
-from tapegrad._scipy.integrate import linear_steps
+from tapegrad._scipy.integrate import ivp_by_steps, linear_steps
 from tapegrad._scipy.integrate.linear_steps import COLLOCATION, RefinedSteps, SparseJacobians
-from tapegrad.errors import ConvergenceError, GuardError, NoRuleError
+from tapegrad.errors import BatchError, ConvergenceError, GuardError, NoRuleError
 
 EXPLICIT, IMPLICIT = ["RK23", "RK45", "DOP853"], ["Radau", "BDF", "LSODA"]
 METHODS = [*EXPLICIT, *IMPLICIT]
@@ -690,3 +690,61 @@ def test_the_map_and_its_transpose_of_many_states(method):
     np.testing.assert_allclose(
         found, slopes(lambda x: f(x, 1e-10 if method != "LSODA" else 1e-11), x, 1e-3), rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["vmap of grad", "grad of vmap"])
+@pytest.mark.parametrize("method", ["RK45", "LSODA"])
+def test_samples_are_solved_once(method, nested, monkeypatch):
+    """The value and the pullback of a sample come from one solution."""
+    calls, solve = [], itg.solve_ivp
+    monkeypatch.setattr(ivp_by_steps.itg, "solve_ivp", lambda *a, **k: calls.append(1) or solve(*a, **k))
+    end = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], method, [1.0], rtol=1e-8).y[0, -1]
+    rates = np.linspace(0.5, 1.5, 5)
+    every = tg.grad(lambda k: tg.vmap(end)(k).sum()) if nested else tg.vmap(tg.grad(end))
+    np.testing.assert_allclose(every(rates), -np.exp(-rates), rtol=1e-5)
+    assert len(calls) == 5
+
+
+def test_dense_output_of_samples():
+    """The interpolant of each sample has other steps: it may be there, and says so when it is called."""
+    rates = np.array([0.5, 1.0])
+    found = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], "RK45", [1.0], dense_output=True)
+    assert tg.vmap(lambda k: found(k).y[0, -1])(rates) == pytest.approx(np.exp(-rates), rel=1e-3)
+    with pytest.raises(BatchError, match=r"solve_ivp\(\.\.\.\)\.sol is another function for each sample"):
+        tg.vmap(lambda k: found(k).sol(0.3)[0])(rates)
+
+
+@pytest.mark.filterwarnings("ignore:Excess work done")
+def test_odeint_beyond_a_pole():
+    """y' = k y^2 is infinite at 1 / k; the error says how far the derivative came."""
+    end = lambda k: itg.odeint(lambda y, t: k * y**2, [1.0], [0.0, 0.5, 3.0])[-1, 0]
+    for run in (lambda: tg.grad(end)(0.7), lambda: tg.vmap(tg.grad(end))(np.array([0.1, 0.7]))):
+        with pytest.raises(ConvergenceError, match=r"ended at t = [0-9.]+: Required step size"):
+            run()
+
+
+def decay_until(k, f, method="RK45"):
+    return itg.solve_ivp(lambda t, y: f(t, y, k), (0, 1), [1.0, 2.0], method, [0.5, 1.0]).y[:, -1].sum()
+
+
+def test_a_sample_that_fails_is_named():
+    """A blow-up in sample 2: its time, and its number."""
+    with pytest.raises(ConvergenceError, match=r"ended at t = 0.5\d*: Required step size") as caught:
+        tg.vmap(tg.grad(lambda k: decay_until(k, lambda t, y, k: k * y**2)))(np.array([0.1, 0.2, 0.9]))
+    assert any("in sample 2 of 3" in note for note in caught.value.__notes__)
+    with pytest.raises(ConvergenceError, match="gives nan at the start") as caught, np.errstate(all="ignore"):
+        tg.vmap(lambda k: decay_until(k, lambda t, y, k: np.sqrt(k) * y))(np.array([0.1, -0.2, 0.9]))
+    assert any("in sample 1 of 3" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_random_right_hand_side(method):
+    """Each call draws another factor: no solution has a derivative."""
+    with pytest.raises(GuardError, match="the function gave other values"):
+        tg.grad(lambda k: decay_until(k, lambda t, y, k: k * y * np.random.rand(), method))(1.0)
+
+
+def test_one_number_for_all_states():
+    """SciPy's explicit methods take it, and so does the derivative."""
+    end = lambda k: decay_until(k, lambda t, y, k: k * y[:1])
+    assert tg.grad(end)(1.0) == pytest.approx((end(1.0 + 1e-6) - end(1.0 - 1e-6)) / 2e-6, rel=1e-4)

@@ -15,12 +15,12 @@ from scipy import sparse
 
 from ... import numpy as np
 from ..._core.errors import BatchError, ConvergenceError, GuardError, callers_line, heard, take_back
-from ..._core.primitive import SAMPLED, live, primal_of
-from ..._core.scope import changed
+from ..._core.primitive import primal_of
+from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
-from ..._core.variable import Variable
 from ..._transforms.gradient import grad
 from ..._transforms.rebind import once_more
+from ...implicit.sequential import traces_of
 from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
@@ -155,17 +155,17 @@ def times_ascend(ts: Any) -> bool:
 # --- their derivatives ---
 
 
-def check_slopes(found: Any, steps: Steps, J: Any) -> None:
-    """Are these the slopes that SciPy computed? A function that goes by something that it alters itself (a
-    count, a flag, a random generator) has given others."""
+def check_slopes(found: Any, K: Any, Y: Any, J: Any) -> None:
+    """Are these slopes at the stages Y those that were computed before? A function that goes by something
+    that it alters itself (a count, a flag, a random generator) has given others."""
     with plain_np.errstate(invalid="ignore"):  # of an infinite Jacobian
         grown = (
-            abs(J) @ abs(steps.Y)[..., None]
+            abs(J) @ abs(Y)[..., None]
             if type(J) is plain_np.ndarray
             else abs(found).max(initial=0.0) * plain_np.ones(1)
         )
-        allowed = 1e5 * plain_np.finfo(float).eps * (abs(steps.K).max(initial=0.0) + grown[..., 0])
-        differ = abs(found - steps.K) > allowed
+        allowed = 1e5 * plain_np.finfo(float).eps * (abs(K).max(initial=0.0) + grown[..., 0])
+        differ = abs(found - K) > allowed
     if differ.any():
         raise other_values()
 
@@ -208,15 +208,7 @@ def other_values() -> GuardError:
 
 def open_levels(*values: Any) -> int:
     """The number of derivatives that may be taken of these values."""
-    found = set()
-    for v in values:
-        while isinstance(v, Variable):
-            v = live(v)
-            trace = v._trace
-            if trace is not None:
-                found.add(id(trace))
-            v = trace.held(v) if trace is not None and trace.visibility == SAMPLED else v._value
-    return len(found)
+    return len({id(trace) for v in values for trace in traces_of(v)})
 
 
 class SolvedSteps:
@@ -237,7 +229,7 @@ class SolvedSteps:
         steps = self.steps
         found, J = right.jacobians(steps.T, steps.Y, steps.K is None, pattern)
         if steps.K is not None:
-            check_slopes(found, steps, J)
+            check_slopes(found, steps.K, steps.Y, J)
         self.K = found if steps.K is None else steps.K
         return StepEquations(steps.A, steps.B, J, steps.K is None)
 
@@ -252,7 +244,9 @@ class SolvedSteps:
         while rounds <= levels:
             slopes = right(T, np.reshape(Y, (-1, n))) * self.span.stretch
             rest = slopes if rounds == 1 else slopes - np.reshape(self.K, (-1, n))
-            levels = open_levels(start, rest) if rounds == 1 else levels
+            if rounds == 1:
+                levels = open_levels(start, rest)
+                check_slopes(np.reshape(bare(slopes), Y.shape), self.K, Y, equations.J)
             if not levels:
                 return
             rest = np.reshape(rest - primal_of(rest), -1)
@@ -439,6 +433,12 @@ class IvpCall:
             tracked = True
         if altered:
             found, steps = self.searched()
+        times = self.t_eval
+        if OPEN.of_one and found.status == -1 and times is not None and len(found.t) < len(bare(times)):
+            raise ConvergenceError(
+                f"{callers_line()}: {NAME} ended at t = {steps.ends[-1]:.6g}: {found.message} Under vmap, and in "
+                "a recording, a result has all times of t_eval"
+            )
         if not steps.states.size or not (tracked or self.dense_output):
             return found
         solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))

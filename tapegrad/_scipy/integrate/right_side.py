@@ -51,6 +51,8 @@ class RightSide:
     def point(self, t: Any, y: Any) -> Any:
         y = complex_states(y) if self.mixed else y
         slope = np.reshape(as_float_array(self.f(t, np.reshape(y, (-1, 1)) if self.vectorized else y)), -1)
+        if shape(slope) != shape(y):  # SciPy's explicit methods take one number for all states
+            slope = np.broadcast_to(slope, shape(y))
         return real_parts(slope) if self.mixed else slope
 
     def __call__(self, T: Any, Y: Any) -> Any:
