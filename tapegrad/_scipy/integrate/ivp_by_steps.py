@@ -25,14 +25,13 @@ from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
 from ..optimize.callback_search import ComposedFunction, Search
+from .ivp_adjoint import METHODS
 from .ivp_adjoint import solve_with_adjoint as by_adjoint
 from .linear_steps import COLLOCATION, EXPLICIT, StepEquations
 from .plain_values import on_plain_values
 from .right_side import SPARSE_STATES, RightSide, complex_states, real_parts
 
 NAME = "scipy.integrate.solve_ivp"
-IMPLICIT = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
-METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
 
 
 # --- the steps that SciPy has taken ---
@@ -525,8 +524,8 @@ def solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vector
         raise refusal_text(NAME, "by its tolerances and steps", "plain numbers for them")
     if hasattr(method, "continuous_adjoint"):
         return by_adjoint(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
-    chosen = METHODS.get(method, IMPLICIT.get(method, method))
-    if chosen not in EXPLICIT and chosen not in IMPLICIT.values():
-        raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
+    chosen = METHODS.get(method, method)
+    if chosen not in METHODS.values():
+        raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS]}")
     crossed = [] if events is None else [events] if callable(events) else [*events]
     return IvpCall(fun, t_span, y0, chosen, t_eval, dense_output, crossed, vectorized, args, options).result()

@@ -64,6 +64,8 @@ def collocation_tableau() -> Tableau:
 
 COLLOCATION = collocation_tableau()
 EXPLICIT = {itg.RK23: with_end(itg.RK23), itg.RK45: with_end(itg.RK45), itg.DOP853: dop853_tableau()}
+EXPLICIT_METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
+IMPLICIT_METHODS = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
 
 
 class PointJacobians:
