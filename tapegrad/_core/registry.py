@@ -92,7 +92,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
-    "tapegrad.sparse": ("__init__", "optimize._constrained"),
+    "tapegrad.sparse": ("__init__", "optimize._constrained", "_scipy.integrate.right_side"),
     "tapegrad.sparse._renewed": (
         "optimize._flat",
         "optimize._objective",
