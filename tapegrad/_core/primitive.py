@@ -578,9 +578,9 @@ def own_memory(x: Variable) -> None:
         return
     if id(x) in OPEN.aliased:
         raise AliasError(
-            f"{callers_line()}: {quoted(callers_code())}an argument that shares memory with another argument "
-            "is written: the other would have to change with it; pass x.copy(), or one array, and take "
-            "views of it inside the function"
+            f"{callers_line()}: {quoted(callers_code())}an array is written that shares memory with "
+            "another argument, or with a view of another dtype: the other would have to change with it; take "
+            "x.copy(), or pass one array, and take views of it inside the function"
         )
     if not is_saved(x) and not has_tangent(x):
         b = bottom(x)

@@ -489,7 +489,9 @@ class CachedProgram:
     def is_of_setting(self) -> bool:
         """Is NumPy asked to warn as it was then?"""
         setting = now()
-        modes = (setting is not None and setting is self.setting) or np.geterr() == self.modes
+        modes = setting is not None and setting is self.setting
+        if not modes and np.geterr() == self.modes:
+            modes, self.setting = True, setting
         return modes and (warned() == self.warned or not self.may_catch)
 
     @functools.cached_property
