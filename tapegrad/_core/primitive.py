@@ -255,8 +255,9 @@ class Trace:
         """A random generator from outside is about to draw.  A trace that runs the function once for many
         times may refuse, or note it as an operation (`draw`)."""
 
-    def external(self, what: str) -> None:
-        """An operation is about to act outside of the process.  It must run once in each call."""
+    def external(self, what: str, group: Any) -> None:
+        """An operation is about to exchange data with other processes of a group (`exchanges.py`).  It must run
+        once in each call."""
 
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
