@@ -16,7 +16,7 @@ KNOWN = frozenset(
 )
 # attributes that give no elements
 PLAIN_NAMES = frozenset(
-    "close debug_print dtypes finished has_index index iterindex iternext itersize ndim nop reset shape".split()
+    "close dtypes finished has_index index iterindex iternext itersize ndim nop reset shape".split()
 )
 
 
