@@ -14,6 +14,10 @@ from ..ops.creation import asarray
 KNOWN = frozenset(
     ("multi_index", "c_index", "f_index", "zerosize_ok", "refs_ok", "copy_if_overlap", "reduce_ok")
 )
+# attributes that give no elements
+PLAIN_NAMES = frozenset(
+    "close dtypes finished has_index index iterindex iternext itersize ndim nop reset shape".split()
+)
 
 
 class nditer:
@@ -100,9 +104,7 @@ class nditer:
         self.close()
 
     def __getattr__(self, name: str) -> Any:
-        # of those that give no elements
-        if name not in ("close", "debug_print", "finished", "index", "iterindex", "iternext", "itersize", "ndim",
-                        "nop", "reset", "shape", "has_index", "dtypes"):  # fmt: skip
+        if name not in PLAIN_NAMES:
             raise AttributeError(f"numpy.nditer.{name} of a tracked array is not supported by tapegrad")
         return getattr(self.real, name)
 

@@ -312,8 +312,8 @@ def cast(x: Any, to: np.dtype) -> Any:
         return without_tracked(x, to).astype(to)
     if to.kind in "SU" and is_tracked(x):
         raise DroppedDerivativeError(
-            "x.astype(str) of a tracked value would drop its derivative in silence when it is read back; write "
-            "tapegrad.value(x).astype(str)"
+            "x.astype(str) of a tracked value would drop its derivative in silence when it is read back; "
+            "write tapegrad.value(x).astype(str)"
         )
     if to.kind not in "fc" or not isinstance(x, Variable):
         return astype(primal_of(x), to=to)

@@ -570,7 +570,7 @@ def _view(x, dtype=None, type=None):
             subarray = late.subarray_class(k)
             if subarray is None:
                 raise ArgumentError(
-                    f"a view of a tracked array as {k.__module__}.{k.__qualname__}, whose code is not followed; "
+                    f"a view of a tracked array as {k.__module__}.{k.__qualname__}, which is not followed: "
                     "use arrays, and @ for products of matrices"
                 )
             return late.subarray_over(subarray, _view(x, None if k is dtype else dtype), x)

@@ -366,8 +366,8 @@ def qr(a, mode="reduced"):
 
 
 def complete_qr(a: Any) -> tuple:
-    """The square Q of a tall matrix, and R.  All of Q is a function of the matrix as LAPACK makes it: a product
-    of reflections 1 - tau v v^H, one for each column, with v[0] = 1 (Golub & Van Loan, 5.1 and 5.2)."""
+    """The square Q of a tall matrix, and R.  All of Q is a function of the matrix as LAPACK makes it: a
+    product of reflections 1 - tau v v^H, one for each column, with v[0] = 1 (Golub & Van Loan, 5.1, 5.2)."""
     n, k = shape(a)[-2:]
     q, r = xp(a).eye(n, dtype=dtype(a)), a
     for j in range(k):
