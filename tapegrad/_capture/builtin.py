@@ -294,10 +294,13 @@ def deletes(code: types.CodeType) -> tuple:
     return tuple(found)
 
 
+CLASS_ATTRIBUTES = frozenset(["__class__", "type"])
+
+
 @of_code
 def is_usual(code: types.CodeType) -> bool:
-    """Does the code neither delete globals, nor ask for attributes past the class of an object?"""
-    return not deletes(code) and "__getattribute__" not in names_in(code)
+    """Does the code neither delete globals, nor read classes or attributes past the class of an object?"""
+    return not deletes(code) and names_in(code).isdisjoint({"__getattribute__", *CLASS_ATTRIBUTES})
 
 
 # --- the stand-ins ---

@@ -15,6 +15,7 @@ for the next call with the same bases."""
 
 import abc
 import functools
+import operator
 import threading
 import types
 from typing import Any
@@ -46,6 +47,7 @@ from .kinds import (
     EMPTY,
     REAL,
     SLOTS,
+    Capture,
     Holder,
     bases_of,
     clear_attributes,
@@ -62,6 +64,8 @@ from .objects import parts_of
 from .type_queries import METAS
 
 METAS[ShadowMeta] = type
+abstract_methods = operator.attrgetter("__abstractmethods__")
+init_abstract = operator.attrgetter("_abc_init")(abc)
 
 
 @functools.cache
@@ -190,10 +194,10 @@ def users_own(v: Any, kind: type) -> bool:
     return True
 
 
-class ClassCapture:
+class ClassCapture(Capture):
     """The part of a `Shadow` that replaces classes and instances."""
 
-    __slots__ = ()
+    classes: dict  # shadow class -> class
 
     def klass(self, c: type) -> Any:
         if not is_user_class(c):
@@ -328,8 +332,8 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     else:
         type.__delattr__(new, "__slots__")
     if issubclass(meta, abc.ABCMeta):
-        abc._abc_init(new)
-        type.__setattr__(new, "__abstractmethods__", c.__abstractmethods__)
+        init_abstract(new)
+        type.__setattr__(new, "__abstractmethods__", abstract_methods(c))
     MemberSource(c, new)
     return new
 
@@ -338,7 +342,8 @@ def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that
     stay."""
     space_of(new)[SOURCE].end()
-    if not reusable or any(REAL not in space_of(s) for s in type.__subclasses__(new)):
+    derived: list[Any] = type.__subclasses__(new)
+    if not reusable or any(REAL not in space_of(s) for s in derived):
         return
     free = space_of(c)[POOL]
     free.append((new, bases))
@@ -347,7 +352,7 @@ def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
 
 def subclasses(kind: type) -> list:
     """What `type.__subclasses__` would give if no class had shadows."""
-    layers = [kind]
+    layers: list[Any] = [kind]
     while (real := space_of(layers[-1]).get(REAL)) is not None:
         layers.append(real)
     found = [s for c in layers for s in type.__subclasses__(c) if REAL not in space_of(s)]

@@ -50,6 +50,7 @@ from .routes import finding, first_write, leave_unshadowed
 class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, AmbientCapture, ClassCapture):
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
+    written_numbers: frozenset | set = frozenset()  # _core/serialized.py
     ending: tuple = ()  # traces that end with the call
     verdict: Any = None  # what is wrong with routes, once it is known, in a tuple
     back: Any = None  # the way back, while it is gone (restore.py)
@@ -85,7 +86,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
     def begin(self) -> None:
         """Nothing has been replaced yet."""
         self.seen, self.memories = {}, {}
-        self.classes: dict = {}  # shadow class -> class
+        self.classes = {}
         self.hold, self.arrays, self.changes, self.strangers, self.walked = [], [], [], [], []
         self.left: list = []  # objects that were left alone
         # (what one of them led to when it was met, from where): `routes.leave_unshadowed`

@@ -14,6 +14,7 @@ from .._core.registry import load
 from .._dispatch import stand_ins
 from .builtin import FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes, is_usual, names_in
 from .cached import CacheCapture
+from .class_reads import with_class_reads
 from .classes import InstanceState
 from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign
 
@@ -98,22 +99,23 @@ class FunctionCapture(Capture):
 
     def rebuilt(self, f: Any, mine: Any) -> Any:
         """The function with these globals, and with shadows of all that it holds."""
-        closure = f.__closure__
-        if not is_usual(f.__code__):
-            if not self.reads_all and "__getattribute__" in names_in(f.__code__):
+        closure, code = f.__closure__, f.__code__
+        if not is_usual(code):
+            if not self.reads_all and "__getattribute__" in names_in(code):
                 self.read_all()
             if type(mine) is ModuleGlobals:
-                mine.keep(deletes(f.__code__))
+                mine.keep(deletes(code))
+                code = with_class_reads(code)
         if not closure:
             if mine is f.__globals__:
                 return f
-            g = types.FunctionType(f.__code__, mine, f.__name__)
+            g = types.FunctionType(code, mine, f.__name__)
             self.seen[id(f)] = g
             self.hold.append(f)
         else:
             waiting: list = []
             g = types.FunctionType(
-                f.__code__, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure])
+                code, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure])
             )
             self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
             self.hold.append(f)

@@ -31,6 +31,7 @@ from ..ops.linalg.factorizations import finite_checked
 from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
 from . import subarrays
 from .numbers import NUMBER_TYPES
+from .serialization import noting
 
 SINGLE = ORDINARY - {list, tuple}  # no value of these types holds a subarray
 
@@ -197,6 +198,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
                 raise
         return on_variables(*given, **kwargs)
 
+    on_variables = noting(key, on_variables)
     if getattr(key, "__module__", "").startswith("scipy.linalg"):
         on_variables = finite_checked(key, on_variables)
     move = translation_of(f, key) if theirs else None

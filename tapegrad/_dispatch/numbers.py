@@ -19,10 +19,12 @@ import numpy as np
 import scipy.special
 
 from .._core.primitive import any_tracked, is_subarray, is_tracked, layout_of, seen, values_of
+from .._core.serialized import refuse_written
 from .._core.trees import REAL, nested
 from .._core.variable import FLOAT, HANDLES
 from ..ops.creation import cast
 from ..ops.shaping import nested_to_array
+from .serialization import noting
 from .subarrays import own_method
 
 
@@ -163,6 +165,8 @@ MODULES = {
     "statistics": stand_in(statistics, STATISTICS),
     "json": stand_in(json, {}),
 }
+for _f in (json.dump, json.dumps, json.load, json.loads):
+    setattr(MODULES["json"], _f.__name__, noting(_f, getattr(MODULES["json"], _f.__name__)))
 
 
 class NumberType(type):
@@ -172,6 +176,8 @@ class NumberType(type):
 
     def __call__(cls, *args, **kwargs):
         if not any_tracked(args):
+            if args and type(args[0]) in (str, bytes):
+                refuse_written(args[0], f"{cls.theirs.__name__}(text)")
             return cls.theirs(*args, **kwargs)
         x, *more = args
         if is_subarray(x):
@@ -219,15 +225,20 @@ OPERATORS = {
 
 
 def number_type(real: Any) -> Any:
-    space = {"__slots__": (), "__module__": real.__module__, "theirs": real, REAL: real}
+    space = {
+        "__slots__": (),
+        "__module__": real.__module__,
+        "__doc__": real.__doc__,
+        "theirs": real,
+        REAL: real,
+    }
     if real.__module__ == "builtins":
         space |= {f.__name__: ours for f, ours in OPERATORS.items() if f.__objclass__ is real}
         space["dtype"] = np.dtype(real)  # by which NumPy takes the class for this dtype
     return NumberType(real.__name__, (real,), space)
 
 
-NUMBER_TYPES: dict[type, Any] = {
-    real: number_type(real) for real in (float, complex, np.float64, np.float32, np.complex128, np.complex64)
-}
+SCALAR_TYPES: set[Any] = {np.dtype(code).type for code in "bhilqBHILQfdFD"}
+NUMBER_TYPES: dict[type, Any] = {real: number_type(real) for real in (float, complex, *SCALAR_TYPES)}
 pickled: Any = lambda c: (type, (c.theirs(),))
 copyreg.pickle(NumberType, pickled)

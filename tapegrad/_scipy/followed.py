@@ -414,7 +414,7 @@ class Follower:
         ) or (self.bases.get(c, FollowedObject),)
         if not all([issubclass(FollowedType, type(b)) or type(b) is FollowedType for b in bases]):
             return c  # its base is of another kind
-        new = FollowedType(
+        new: Any = FollowedType(
             c.__name__,
             bases,
             {"_theirs": c, "_follower": self, "__module__": c.__module__, "__doc__": c.__doc__},
@@ -465,7 +465,8 @@ class Follower:
             f = m.__func__
             return kind(self.rebuilt(f) if type(f) is types.FunctionType and kind is classmethod else self(f))
         if kind is property:
-            return property(*[f and self.rebuilt(f) for f in (m.fget, m.fset, m.fdel)], m.__doc__)
+            fget, fset, fdel = [f and self.rebuilt(f) for f in (m.fget, m.fset, m.fdel)]
+            return property(fget, fset, fdel, m.__doc__)
         return self(m)
 
     def method(self, m: Any) -> Callable:
@@ -585,8 +586,9 @@ def face_there(x: Any) -> Any:
     """NumPy's face as CuPy's; None for anything else."""
     library = numpy_on_device()
     for place in (library, library.linalg, library.fft):
-        if getattr(place._host, getattr(x, "__name__", ""), None) is x:
-            return getattr(place, x.__name__)
+        name = getattr(x, "__name__", "")
+        if getattr(place._host, name, None) is x:
+            return getattr(place, name)
     return None
 
 

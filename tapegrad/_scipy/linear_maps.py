@@ -23,6 +23,8 @@ from ..ops.indexing.gathering import pad_zeros
 from ..ops.products import backwards
 from ..ops.shaping import slice_of
 
+plain_convolve: Any = np.convolve
+
 
 def filter_of(x: Any) -> Any:
     """The library's lfilter."""
@@ -74,7 +76,7 @@ def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
     if math.prod(b.shape[:lead]) > 1 or min(math.prod(b.shape), math.prod(a.shape[lead:])) > 512:
         return scipy.signal.oaconvolve(a, b, mode, axes=tuple(range(lead, a.ndim)))
     if a.ndim == 1:
-        return np.convolve(a, b, mode)
+        return plain_convolve(a, b, mode)
     return scipy.signal.convolve(a, b, mode, "direct" if math.prod(b.shape) <= 64 else "auto")
 
 

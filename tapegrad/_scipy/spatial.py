@@ -74,7 +74,7 @@ def jensenshannon(u: Any, v: Any, w: Any = None, base: Any = None) -> Any:
 
 
 # name -> (u, v, ...) -> distance along the last axis
-METRICS = {
+METRICS: dict[str, Any] = {
     "euclidean": lambda u, v, w=None: minkowski(u, v, w, 2),
     "sqeuclidean": lambda u, v, w=None: weighted_sum((u - v) ** 2, w),
     "cityblock": lambda u, v, w=None: weighted_sum(np.abs(u - v), w),
@@ -245,5 +245,5 @@ def directed_hausdorff(u, v, rng=0, **settings):
 
 
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
-stand_in = faces_of("tapegrad.scipy.spatial", scipy.spatial)
+stand_in: Any = faces_of("tapegrad.scipy.spatial", scipy.spatial)
 stand_in.distance = distance

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import is_array, may_share_memory, xp_of
-from .._core.errors import ArgumentError
+from .._core.errors import ArgumentError, DroppedDerivativeError
 from .._core.foreign import OBJECTS, argument
-from .._core.primitive import SAMPLED, handle, layout_of, nests_variable, primal_of, values_of
+from .._core.primitive import SAMPLED, handle, is_tracked, layout_of, nests_variable, primal_of, values_of
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import nested
@@ -284,6 +284,11 @@ def cast(x: Any, to: np.dtype) -> Any:
     """x.astype(to). An integer or boolean result has no derivative."""
     if to == OBJECTS and isinstance(x, Variable):
         return objects(x)
+    if to.kind in "SU" and is_tracked(x):
+        raise DroppedDerivativeError(
+            "x.astype(str) of a tracked value would drop its derivative in silence when it is read back; write "
+            "tapegrad.value(x).astype(str)"
+        )
     if to.kind not in "fc" or not isinstance(x, Variable):
         return astype(primal_of(x), to=to)
     if to.kind == "f" and dtype_of(x).kind == "c":

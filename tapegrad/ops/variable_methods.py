@@ -38,6 +38,7 @@ from .._core.primitive import (
 )
 from .._core.registry import late
 from .._core.scope import OPEN
+from .._core.serialized import note_written
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
 from . import creation as creation
 from . import elementwise as e
@@ -493,7 +494,10 @@ def _text(write: Callable) -> Callable:
                     f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>"
                 )
             p = values_of(p)
-        return write(p, *spec)
+        text = write(p, *spec)
+        if is_tracked(x):
+            note_written(text)
+        return text
 
     return method
 

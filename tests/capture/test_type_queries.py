@@ -228,6 +228,80 @@ def test_random_questions_of_numbers():
             assert len(set(answers)) == 1, (answers, [steps.index(s) for s in chosen])
 
 
+class Holder:
+    def __init__(self, type):
+        self.type = type
+
+    def kind_of(self, a):
+        return a.dtype.type
+
+
+def kinds_of(x):
+    for d in (x.dtype, np.zeros(3).dtype, np.arange(3).dtype):
+        yield d.type
+
+
+CODES_WITH_MANY_NAMES = {
+    "names": "def f(x):\n" + "".join(f"    getattr(x, 'a', 0).a{i} = {i}\n" for i in range(300)),
+    "constants": "def f(x):\n" + "".join(f"    y = {i}.5\n" for i in range(300)),
+}
+
+
+def with_many(kind):
+    space = {"np": np, "getattr": lambda x, name, default: Holder(0)}
+    exec(
+        CODES_WITH_MANY_NAMES[kind] + "    return (x.dtype.type is np.float64, x.__class__ is np.ndarray)",
+        space,
+    )
+    return space["f"]
+
+
+IDENTITIES = [
+    lambda x: x.dtype.type is np.float64,
+    lambda x: x.astype(np.float32).dtype.type is not np.float64,
+    lambda x: (x.__class__ is np.ndarray, x[0].__class__ is np.float64, 3.0.__class__ is float),
+    lambda x: [d is np.float64 for d in kinds_of(x)] + [d is np.int64 for d in kinds_of(x)],
+    lambda x: Holder(3.0).kind_of(x) is np.float64 and Holder(4.0).type == 4.0,
+    lambda x: (Holder(x).__class__ is Holder, Holder(x).__class__.__name__, Holder(x).type.sum().__class__ is np.float64),
+    lambda x: {np.int64: 1, np.float64: 2}[x.dtype.type],
+    lambda x: np.zeros(2, x.dtype.type).dtype.type is np.float64,
+    lambda x: [np.dtype(c).type is t for c, t in (("i4", np.int32), ("u1", np.uint8), ("c8", np.complex64))],
+    with_many("names"),
+    with_many("constants"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("question", IDENTITIES)
+def test_identity_of_classes(question):
+    answers = asked(question, lambda x: x)
+    assert answers[1:] == answers[:1] * 3
+
+
+def test_a_class_that_is_missing_raises_as_in_a_plain_call():
+    with pytest.raises(AttributeError, match="'numpy.float64' object has no attribute 'type'"):
+        tg.grad(lambda x: x.sum().type)(X)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.int8, np.uint16, np.uint64, np.longlong])
+def test_integer_types_called(kind):
+    """The derivative of truncation is zero."""
+
+    def f(x):
+        return kind(x[2]) * x[0] + (kind(x * x) * x).sum()
+
+    def facts(x):
+        n, a = kind(x[2]), kind(x * x)
+        return n, a.dtype, isinstance(n, kind), np.iinfo(kind).max, np.zeros(2, kind).dtype
+
+    answers = asked(facts, lambda x: x)
+    assert answers[1:] == answers[:1] * 3
+    value, gradient = tg.value_and_grad(f)(X)
+    assert value == f(X)
+    np.testing.assert_array_equal(gradient, [2.0, 0, 0] + (X * X).astype(kind))
+    np.testing.assert_array_equal(tg.prepare(f, X).grad(X + 0.01), gradient)
+    np.testing.assert_array_equal(tg.vmap(tg.grad(f))(np.stack([X, X])), [gradient, gradient])
+
+
 # --- what the engine itself asks ---
 
 

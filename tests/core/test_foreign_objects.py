@@ -6,8 +6,11 @@ The judge is the plain call itself and its differences; a search puts each kind 
 operation's line of tests/support/cases.py."""
 
 import contextlib
+import csv
 import decimal
 import inspect
+import io
+import json
 import logging
 import statistics
 import struct
@@ -699,9 +702,79 @@ def test_threads_do_not_see_each_others_errors():
 # --- text ---
 
 
-def test_what_leaves_as_text_is_cut():
-    """Printing must work; a number read back from text is a number (docs/other-objects.md)."""
-    np.testing.assert_allclose(tg.grad(lambda x: float(f"{x[0]!s}") * x[1])(X), [0, X[0], 0])
+def saved_and_read(save, read):
+    """f with what `save(file, x)` wrote, read by `read(file)`."""
+
+    def f(x):
+        file = io.StringIO() if save in (np.savetxt, save_json) else io.BytesIO()
+        save(file, x * 1.1)
+        file.seek(0)
+        return np.sum(np.asarray(read(file)) * x)
+
+    return f
+
+
+def save_json(file, x):
+    json.dump({"x": x.tolist()}, file)
+
+
+READ_BACK = {
+    "float(str)": lambda x: float(str(x[0])) * x[1],
+    "float(f-string)": lambda x: float(f"{x[0]}") * x[1],
+    "float of a rounded text": lambda x: float(f"{x[0]:10.3f}") * x[1],
+    "complex": lambda x: abs(complex(f"{x[0]}")) * x[1],
+    "numpy.float64": lambda x: np.float64(f"{x[0]:.6e}") * x[1],
+    "split": lambda x: sum(float(t) for t in ", ".join([f"{v!s}" for v in x]).split(",")) * x[1],
+    "inside another text": lambda x: float(f"x = {x[0]}".split("=")[1]) * x[1],
+    "the text of an array": lambda x: np.fromstring(np.array2string(x, separator=",")[1:-1], sep=",").sum(),
+    "str of an array": lambda x: float(str(x * 1.25).strip("[]").split()[0]) * x[1],
+    "json": lambda x: sum(json.loads(json.dumps({"x": x.tolist()}))["x"]),
+    "json of text": lambda x: json.loads(f"[{x[0]}]")[0] * x[1],
+    "csv": lambda x: sum(float(t) for t in next(csv.reader([",".join(map(str, x))]))),
+    "astype": lambda x: x.astype(str).astype(float).sum(),
+    "astype of one": lambda x: float(x[0].astype("U30")),
+    "numpy.save": saved_and_read(np.save, np.load),
+    "numpy.savetxt": saved_and_read(np.savetxt, np.loadtxt),
+    "numpy.genfromtxt": saved_and_read(np.savetxt, np.genfromtxt),
+    "json.load": saved_and_read(save_json, lambda file: json.load(file)["x"]),
+}
+
+
+@pytest.mark.parametrize("name", READ_BACK)
+def test_numbers_read_back_from_text_raise(name):
+    f = READ_BACK[name]
+    f(X)
+    for transform in (tg.grad(f), lambda x: tg.jvp(f, (x,), (x,)), tg.hessian(f), tg.prepare(f, X).grad):
+        with pytest.raises(DroppedDerivativeError, match=r"tapegrad\.value\(x\)"):
+            transform(X)
+
+
+def test_what_is_written_and_read_apart_is_right():
+    """Texts of plain values, of other numbers, and those of earlier calls are no reason to raise."""
+    texts = []
+
+    def f(x):
+        assert float(f"{tg.value(x[0])}") == X[0] and float("0.25") == 0.25
+        texts.append(f"{x[1]} {x}")
+        np.save(io.BytesIO(), x)
+        data = np.loadtxt(io.StringIO("1.5 2.5 3.5"))
+        assert json.loads('{"steps": 3, "rate": 0.125}')["rate"] == 0.125
+        return (data * x * x).sum() * float("2.0")
+
+    for _ in range(2):
+        np.testing.assert_allclose(tg.grad(f)(X), [6 * X[0], 10 * X[1], 14 * X[2]])
+    assert float(texts[0].split()[0]) == X[1]
+    np.testing.assert_allclose(tg.grad(lambda x: float(texts[0].split()[0]) * x[1])(X), [0, X[1], 0])
+
+
+def test_texts_of_an_inner_transform_are_not_read_in_the_outer_one():
+    def f(x):
+        found = []
+        tg.grad(lambda y: (found.append(f"{y[0]}"), y.sum())[1])(x)
+        return float(found[0]) * x[1]
+
+    with pytest.raises(DroppedDerivativeError):
+        tg.grad(f)(X)
 
 
 def test_conversions_that_would_drop():

@@ -134,7 +134,8 @@ class ConstructedObject(FollowedObject):
     @classmethod
     def _made(cls, *parts: Any) -> Any:
         there = on_a_device(parts) and cls.__dict__.get("_on_device")
-        return (there() if there else cls).construct_fast(*parts)
+        kind: Any = there() if there else cls
+        return kind.construct_fast(*parts)
 
 
 def follow_class(theirs: type) -> Any:
@@ -397,16 +398,15 @@ def by_real_parts(evaluate: Any) -> Any:
 
 FOLLOWED.bases[itp.BSpline] = KnotObject
 FOLLOWED.decorate(itp.BSpline.__call__, by_real_parts)
-for _f in (evaluate_spline, find_interval):
-    FOLLOWED.leaf(getattr(dierckx, _f.__name__), _f)
+for _leaf in (evaluate_spline, find_interval):
+    FOLLOWED.leaf(getattr(dierckx, _leaf.__name__), _leaf)
 BSpline = follow_class(itp.BSpline)
 # --- coefficients: linear in the data for nodes that stay ---
 
 
 @functools.lru_cache(64)
 def of_nodes(kind: str, x: bytes, n: int, settings: Any) -> AxisMap:
-    x = plain_np.frombuffer(x)
-    return AxisMap(KINDS[kind](x, *settings), n)
+    return AxisMap(KINDS[kind](plain_np.frombuffer(x), *settings), n)
 
 
 def fit_interpolant(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
@@ -435,7 +435,7 @@ def closed(y: Any) -> Any:
     return plain_np.concatenate([y[..., :-1], y[..., :1]], -1)
 
 
-KINDS = {
+KINDS: dict[str, Any] = {
     "slopes": lambda x, bc: lambda y: itp.CubicSpline(x, closed(y) if bc == "periodic" else y, -1, bc)(x, 1),
     "coefficients": lambda x, k, bc: lambda y: itp.make_interp_spline(x, plain_np.moveaxis(y, -1, 0), k, None,
     bc).c.T.reshape(

@@ -481,8 +481,9 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
             lambda: form(value_at(fun, x, args)),
         )
 
-    run.__signature__ = signature
-    return run
+    made: Any = run
+    made.__signature__ = signature
+    return made
 
 
 CONSTRAINED = ("constraints", "cons", "eqcons", "f_eqcons", "ieqcons", "f_ieqcons", "integrality")

@@ -43,9 +43,10 @@ def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
     if is_sparse(A):
         return sparse(A)
     # an operator, by its matrix
-    if isinstance(A, FollowedObject) and A.shape[0] == A.shape[1] <= DENSE_OPERATOR_UNKNOWNS:
-        units = device_concatenator(plain_np.eye(A.shape[1]), like)[0]
-        return FACES[sps.csc_array](np.stack([A.matvec(e) for e in units], 1))
+    operator: Any = A
+    if isinstance(A, FollowedObject) and operator.shape[0] == operator.shape[1] <= DENSE_OPERATOR_UNKNOWNS:
+        units = device_concatenator(plain_np.eye(operator.shape[1]), like)[0]
+        return FACES[sps.csc_array](np.stack([operator.matvec(e) for e in units], 1))
     if isinstance(A, (FollowedObject, sla.LinearOperator)) or callable(A) or not hasattr(A, "shape"):
         raise refusal_text(
             name, "of a LinearOperator", "tapegrad.implicit.root(lambda x, b: A(x) - b, solver)"
