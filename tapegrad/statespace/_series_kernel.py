@@ -139,7 +139,10 @@ class KernelGroup:
         self.natural = map_(parameters.flat)
         self.layout, self.count = self.groups[0].pattern.layout, len(self.here)
         self.kernel, self.rows = compile_layout(self.layout), self._rows(series)
-        self.way = f"one compiled filter for {self.count} series: {self.layout.states} states, {len(self.groups[0].constant)} numbers"
+        numbers = len(self.groups[0].constant)
+        self.way = (
+            f"one compiled filter for {self.count} series: {self.layout.states} states, {numbers} numbers"
+        )
         if self.rest.size:
             self.way += f"; {self.rest.size} series that begin as few others do one by one"
 
