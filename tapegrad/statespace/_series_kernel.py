@@ -26,7 +26,7 @@ from .filters.step_kernel import FIELDS, INPUT, compile_layout, path_of, triangl
 
 def solved_together(
     build: Callable, series: numpy.ndarray, parameters: Parameters, starts: numpy.ndarray
-) -> tuple[list[numpy.ndarray], Sequence[int], str]:
+) -> tuple[list[numpy.ndarray], Any, str]:
     """Return the columns of `ManyFits` for series (k, T) by one kernel, the series that it leaves out, and
     how the likelihood was computed. `starts` (s, p, k) holds s starts of each series."""
     least = 0
@@ -77,7 +77,7 @@ class SeriesGroup:
         first = numpy.nan_to_num(series[members, : self.steps])
         if p.begins is not None:
             self.constant[:m] += ((first - p.numbers.data.values[: self.steps, 0]) @ p.begins.errors).T
-        self.start = begins[0].start if begins else None
+        self.start: Any = begins[0].start if begins else None
         if self.start:
             A = self.start.columns
             centres = numpy.stack([A @ begin.start.centre for begin in begins], axis=1)
@@ -139,7 +139,10 @@ class KernelGroup:
         self.natural = map_(parameters.flat)
         self.layout, self.count = self.groups[0].pattern.layout, len(self.here)
         self.kernel, self.rows = compile_layout(self.layout), self._rows(series)
-        self.way = f"one compiled filter for {self.count} series: {self.layout.states} states, {len(self.groups[0].constant)} numbers"
+        numbers = len(self.groups[0].constant)
+        self.way = (
+            f"one compiled filter for {self.count} series: {self.layout.states} states, {numbers} numbers"
+        )
         if self.rest.size:
             self.way += f"; {self.rest.size} series that begin as few others do one by one"
 
