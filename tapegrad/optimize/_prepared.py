@@ -88,9 +88,8 @@ class PreparedMinimize(PickledByCall):
             As from ``minimize(method="ipopt")``.
         """
         objective = self.objective
-        f, *rest = objective.args
-        if args is not None:
-            rest = args if isinstance(args, tuple) else (args,)
+        f, *known = objective.args
+        rest = tuple(known) if args is None else args if isinstance(args, tuple) else (args,)
         start = moved_inside_bounds(objective.start if x0 is None else self.start_of(x0), self.bounds)
         result = self.problem.solved(start, (f, *rest), warm_start, self.options)
         result.flat = np.asarray(result.x)

@@ -93,9 +93,10 @@ class FixedPattern:
 
     def value(self, x: Any, *more: Any) -> Any:
         """Return the values of the function at x, from the recording of the plan if there is one."""
-        if self.plan is None:
+        plan = None if self.plan is None else self.plan.plan
+        if plan is None:
             raise GuardError("the function is not recorded")
-        return self.plan.plan.prepared.forms["value"]((x, *more, *self.rest))
+        return plan.prepared.forms["value"]((x, *more, *self.rest))
 
     def fill(self, out: np.ndarray, x: Any, *more: Any, rest: tuple | None = None) -> None:
         """Write the entries at x into `out`.
