@@ -99,7 +99,13 @@ class Program:
         ):
             needed[k] = True
         drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
-        for k in drawn:
+        self.groups = trace.groups  # of processes with which it exchanges data
+        sent = (
+            [k for k, w in enumerate(what) if type(w[0]) is Primitive and w[0].external]
+            if self.groups
+            else []
+        )
+        for k in (*drawn, *sent):
             needed[k] = True
         self.constants: dict = {}
         self.captured: list = []
