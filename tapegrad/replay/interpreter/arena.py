@@ -296,7 +296,7 @@ class Arena:
         return [sorted(c) for c in cuts] if 1 < count <= BOXES and to.size >= count * BOX_ELEMENTS else None
 
     def seams(self, at: np.ndarray, axis: int) -> set:
-        """Where the steps between neighbours change, along this axis from the last one.  If that is too often,
+        """Where the steps between neighbours change, along this axis from the last.  If that is too often,
         the places are any, more than there may be boxes."""
         key = id(at), axis
         if key not in self.seam:

@@ -549,11 +549,11 @@ def of_stack(b: Any, name: str, by_rows: Callable, a: Any, *y: Any, **settings: 
     if not 0 < n <= MATRIX_UNKNOWNS or any([len(s) != 2 or s[0] != n for s in shapes]) or shapes[0][1] != n:
         raise NotPlaced(name)
     stack = np.broadcast_shapes(*[at.shape[:-2] for at in (a, *y)])
-    a, *y = [np.moveaxis(np.broadcast_to(at, (*stack, *at.shape[-2:])), (-2, -1), (0, 1)) for at in (a, *y)]
-    to = b.temporary(*(() if name == "det" else y[0].shape[:2] if y else (n, n)), *stack)
+    given = [np.moveaxis(np.broadcast_to(at, (*stack, *at.shape[-2:])), (-2, -1), (0, 1)) for at in (a, *y)]
+    to = b.temporary(*(() if name == "det" else given[-1].shape[:2]), *stack)
     if not to.size or n * n * math.prod(stack) > BUFFER_ELEMENTS:
         raise NotPlaced(name)
-    by_rows(b, to, a, *y, **settings)
+    by_rows(b, to, *given, **settings)
     if name != "det":
         to = np.moveaxis(to, (0, 1), (-2, -1))
     return PlacedArray(b, to[..., 0] if vector else to)
