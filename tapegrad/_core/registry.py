@@ -95,7 +95,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.sparse": ("__init__", "optimize._constrained", "_scipy.integrate.right_side"),
     "tapegrad.sparse._renewed": (
         "optimize._flat",
-        "optimize._minimize",
+        "optimize._objective",
         "optimize._ipopt",
         "optimize._constrained",
     ),
@@ -113,7 +113,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad._scipy.statistics": ("stats", "stats._families"),
     "tapegrad._scipy.polynomial": ("numpy",),
     # a library model: on request, or when one of its kernels is unpickled
-    **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
+    **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.models") for name in MODELS},
     # with the first CuPy array: they cannot be imported without CuPy
     "tapegrad.kernels.launch.cuda": (
         "kernels.generated.arguments",
@@ -149,10 +149,11 @@ LOADED: dict[str, AnyTuple] = {
     # slow to import
     "llvmlite.binding": ("replay.interpreter.machine_code",),
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
+    "scipy.linalg.cython_lapack": ("replay.interpreter.foreign_calls",),
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_arrays",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
-    "tapegrad.replay": ("__init__", "optimize._minimize"),
+    "tapegrad.replay": ("__init__", "optimize._objective"),
     # another library, with the first function that crosses
     **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     "tapegrad.parallel.functions": ("parallel",),
@@ -162,10 +163,14 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),
     # with the first call of a function of Numba's that has loops, or of a device kernel of its
-    "tapegrad.loops.cuda_c.derived_rules": ("kernels.raw_code.kernel", "kernels.raw_code.sources"),
+    "tapegrad.loops.cuda_c.derived_rules": (
+        "kernels.raw_code.check",
+        "kernels.raw_code.kernel",
+        "kernels.raw_code.sources",
+    ),
     "tapegrad.loops.cuda_c.element_kernels": ("_dispatch.cupy_kernels",),
     "tapegrad.loops.cuda_c.kernels": ("_dispatch.cupy_kernels",),
-    "tapegrad.loops.cuda_c.thread_operation": ("loops.cuda_c.kernels",),
+    "tapegrad.loops.cuda_c.thread_operation": ("loops.operation",),
     "tapegrad.loops.inspection": ("kernels.raw_code.sources",),
     "tapegrad.loops.operation": ("_capture.functions",),
     **dict.fromkeys(

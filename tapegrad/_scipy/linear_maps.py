@@ -283,6 +283,31 @@ class AxisMap:
         return library.ascontiguousarray(found, product_dtype(found, x)).reshape(*x.shape[:-1], -1)
 
 
+class Sums(AxisMap):
+    """Sums over the places of each region, which may have places in common."""
+
+    def __init__(self, rows: Any, at: Any, m: int, n: int):
+        """Sum k is that of the places at[rows == k] among n, for k < m."""
+        self.rows, self.at, self.m, self.n = rows, at, m, n
+
+    def forward(self, x: Any) -> Any:
+        return scatter_add(x, self.at, self.rows, self.m)
+
+    def backward(self, g: Any) -> Any:
+        return scatter_add(g, self.rows, self.at, self.n)
+
+
+def scatter_add(x: Any, at: Any, to: Any, n: int) -> Any:
+    """y[..., to[k]] += x[..., at[k]]"""
+    library, flat = xp_of(x), x.reshape(-1, x.shape[-1])
+    if library is np:
+        matrix = scipy.sparse.csr_array((np.ones(len(at)), (to, at)), (n, x.shape[-1]))
+        return (matrix @ flat.T).T.reshape(*x.shape[:-1], -1).astype(x.dtype)
+    y = library.zeros((n, len(flat)), x.dtype)
+    library.add.at(y, to, flat.T[at])
+    return y.T.reshape(*x.shape[:-1], -1)
+
+
 def product_dtype(found: Any, x: Any) -> np.dtype:
     """The dtype of a product with x: its precision."""
     return np.result_type(x.dtype, np.complex64) if found.dtype.kind == "c" else x.dtype

@@ -1,6 +1,6 @@
 """Kernels compiled from plain Python functions, with derivatives, for the CPU and for CUDA devices.
 
-A library of handwritten likelihoods is part of the package; its modules load on first use."""
+A library of likelihoods is part of the package; its modules load on first use."""
 
 from .._core.registry import MODELS as _MODELS
 from .._core.registry import load as _load

@@ -88,7 +88,7 @@ def tracked_method(method: Callable) -> Callable:
             return getattr(laws().followed_law(self), method.__name__)(*args, **given)
         return method(self, *args, **given)
 
-    run.ours = True
+    vars(run)["ours"] = True
     return run
 
 
@@ -210,7 +210,8 @@ class Frozen:
         elif not hasattr(theirs, "dist"):
             given = family.parameters(theirs)
         new._family, new._theirs = family, theirs
-        new._args, new._given = [shadow(a) for a in args], {k: shadow(v) for k, v in given.items()}
+        new._args = tuple([shadow(a) for a in args])
+        new._given = {k: shadow(v) for k, v in given.items()}
         return new
 
     def __repr__(self) -> str:
@@ -282,7 +283,8 @@ class Continuous(Distribution):
     ):
         self.name, self._shapes, self.valid = name, shapes.split(), valid
         self.low, self.high = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
-        self.functions, self._nan_at = completed(functions), {}
+        self.functions = completed(functions)
+        self._nan_at: dict = {}
         FAMILIES[name] = self
 
     def _parameters(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict) -> tuple:

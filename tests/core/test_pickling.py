@@ -16,7 +16,7 @@ import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad._core.registry import MODELS
 from tapegrad.errors import ArgumentError
-from tapegrad.kernels.library import handwritten
+from tapegrad.kernels.library import models
 
 kernels = tg.kernels
 THETA = np.array([[0.2, -0.1, 0.4], [0.3, 0.5, 1.0]])
@@ -191,7 +191,7 @@ def test_a_deep_copy_has_objects_of_its_own():
 @pytest.mark.parametrize("module", MODELS)
 def test_the_library(module):
     """Every kernel in every module, and those that the functions `process` give."""
-    found = [x for x in vars(getattr(kernels, module)).values() if isinstance(x, handwritten.LibraryKernel)]
+    found = [x for x in vars(getattr(kernels, module)).values() if isinstance(x, models.LibraryKernel)]
     if module == "celerite":
         found = [kernels.celerite.process(real=1, jitter=True)]
     if module == "carma":

@@ -8,19 +8,11 @@ pytest.importorskip("cupy", reason="NOT RUN: NVRTC, which is called through CuPy
 
 from _cuda_host import needs_compiler
 from _ptx import PtxKernel
-from library_models import MODELS, arrays, by_source
+from library_models import BY_HAND, MODELS, arrays, by_source
 from library_recursions import CASES
 
 pytestmark = needs_compiler
-SERIES = [
-    "kalman 3",
-    "kalman, fixed steps",
-    "vector 3, 2",
-    "garch",
-    "autoregression 4",
-    "markov 3",
-    "markov given",
-]
+SERIES = ["kalman 3", "kalman, fixed steps", "markov 3", "markov given"]
 
 
 def by_ptx(k, theta, data):
@@ -39,7 +31,7 @@ def by_ptx(k, theta, data):
 
 
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", [*MODELS, *SERIES])
+@pytest.mark.parametrize("name", [*BY_HAND, *SERIES])
 def test_bits_of_the_source(name, real):
     if name in MODELS:
         k, (theta, data) = MODELS[name][0], arrays(name, real, False, True, batch=70)

@@ -80,6 +80,9 @@ MODELS = {
 }  # fmt: skip
 
 
+BY_HAND = ("gaussian", "student_t")  # whose first derivative on a device is CUDA C
+
+
 def batch_of(name, n, seed=1):
     """Parameters of n samples near those of the table."""
     centre = np.array(MODELS[name][1])[:, None]

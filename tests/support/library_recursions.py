@@ -80,6 +80,9 @@ def consts(model, names):
     return model._replace(**{name: tg.Const(getattr(model, name)) for name in names})
 
 
+BY_HAND = ("kalman ", "kalman,", "markov")  # with CUDA C: what their names begin with
+
+
 LONG, SHORT = [3, 4, 20], [(0, 3), (slice(None), 5), (-1, 7)]
 
 

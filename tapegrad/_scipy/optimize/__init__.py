@@ -59,6 +59,10 @@ def as_number(y: Any) -> Any:
     return y if shape(y) == () else np.reshape(y, ())
 
 
+def vector_of(y: Any) -> Any:
+    return np.atleast_1d(float_array_of(y))
+
+
 def half_squares(y: Any) -> Any:
     y = float_array_of(y)
     return 0.5 * np.sum(y * y)
@@ -201,73 +205,6 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     return as_it_is(found, "scipy.optimize.root")
 
 
-@OPTIMIZE.rule(opt.fsolve, by_steps=True)
-def fsolve(
-    func, x0, args=(), fprime=None, full_output=0, col_deriv=0, xtol=1.49012e-08, maxfev=0, band=None,
-    epsfcn=None, factor=100, diag=None
-):  # fmt: skip
-    args, settings = tuple_of(args), (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
-    with Search("scipy.optimize.fsolve", args) as search:
-        x0 = plain_np.atleast_1d(float_of(x0))
-        found = at_users_line(
-            opt.fsolve, search.of(func), x0, bare(args), search.of(fprime), full_output, *settings
-        )
-    if not search.moves:
-        return as_it_is(found, "scipy.optimize.fsolve")
-    x = implicit_solution(
-        "root",
-        "scipy.optimize.fsolve",
-        func,
-        lambda y: np.atleast_1d(float_array_of(y)),
-        found[0] if full_output else found,
-        args,
-    )
-    return (x, *withheld(found[1:], "scipy.optimize.fsolve")) if full_output else x
-
-
-def bracketed(f: Any) -> Any:
-    name = f"scipy.optimize.{f.__name__}"
-
-    def run(f_, a, b, args=(), **settings):
-        args, full = tuple_of(args), settings.get("full_output", False)
-        with Search(name, args) as search:
-            found = f(search.of(f_), float(bare(a)), float(bare(b)), args=bare(args), **bare(settings))
-        if not search.moves:
-            return found
-        x = implicit_solution(
-            "root", name, f_, as_number, plain_np.float64(found[0] if full else found), args
-        )
-        return (x, found[1]) if full else x
-
-    return run
-
-
-for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
-    OPTIMIZE.rule(_f, by_steps=True)(bracketed(_f))
-
-
-@OPTIMIZE.rule(opt.newton, by_steps=True)
-def newton(
-    func, x0, fprime=None, args=(), tol=1.48e-08, maxiter=50, fprime2=None, x1=None, rtol=0.0,
-    full_output=False, disp=True
-):  # fmt: skip
-    args = tuple_of(args)
-    with Search("scipy.optimize.newton", args) as search:
-        rest = tol, maxiter, search.of(fprime2), bare(x1), rtol, full_output, disp
-        found = at_users_line(opt.newton, search.of(func), float_of(x0), search.of(fprime), bare(args), *rest)
-    if not search.moves:
-        return found
-    x = implicit_solution(
-        "root",
-        "scipy.optimize.newton",
-        func,
-        float_array_of,
-        float_of(found[0] if full_output else found),
-        args,
-    )
-    return (x, *found[1:]) if full_output else x
-
-
 @OPTIMIZE.rule(opt.root_scalar, by_steps=True)
 def root_scalar(
     f, args=(), method=None, bracket=None, fprime=None, fprime2=None, x0=None, x1=None, xtol=None, rtol=None,
@@ -297,20 +234,6 @@ def root_scalar(
             "root", "scipy.optimize.root_scalar", f, as_number, plain_np.float64(found.root), args
         )
     return found
-
-
-@OPTIMIZE.rule(opt.fixed_point, by_steps=True)
-def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
-    args = tuple_of(args)
-    with Search("scipy.optimize.fixed_point", args) as search:
-        x = float_of(
-            at_users_line(opt.fixed_point, search.of(func), float_of(x0), bare(args), xtol, maxiter, method)
-        )
-    if not search.moves:
-        return x
-    return implicit_solution(
-        "fixed_point", "scipy.optimize.fixed_point", func, float_array_of, x if ndim(x) else x[()], args
-    )
 
 
 # --- minima ---
@@ -462,7 +385,7 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         with Search(name, args) as search:
             for key, v in values.items():
                 values[key] = search.of(v) if callable(v) else v if hasattr(v, "lb") else bare(v)
-            found = f(*bound.args, **bound.kwargs)
+            found = at_users_line(f, *bound.args, **bound.kwargs)
         if not search.moves:
             return as_it_is(found, name)
         if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
@@ -516,15 +439,16 @@ for _f in (opt.fmin_cobyla, opt.fmin_tnc):
 for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, lambda found: found.x, put_in_result))
 for _f in (
-    opt.anderson,
-    opt.broyden1,
-    opt.broyden2,
-    opt.diagbroyden,
-    opt.excitingmixing,
-    opt.linearmixing,
-    opt.newton_krylov,
-):
+    opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing,
+    opt.newton, opt.newton_krylov,
+):  # fmt: skip
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", float_array_of, plain_x, put_x))
+for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", as_number, plain_x, put_x))
+OPTIMIZE.rule(opt.fsolve, by_steps=True)(of_x(opt.fsolve, "root", vector_of, plain_x, put_x))
+OPTIMIZE.rule(opt.fixed_point, by_steps=True)(
+    of_x(opt.fixed_point, "fixed_point", float_array_of, plain_x, put_x)
+)
 
 
 @OPTIMIZE.rule(opt.leastsq, by_steps=True)

@@ -20,7 +20,7 @@ from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
 from ...ops.declare import dtype, ndim, shape
 from ..device import device_concatenator
-from ..linear_maps import mapped
+from ..linear_maps import Sums, mapped
 from ..namespaces import (
     Carrier,
     CarrierType,
@@ -33,7 +33,6 @@ from ..namespaces import (
     refusal_text,
     unchanged,
 )
-from ..ndimage.labelled_regions import Sums
 from .products import SparsityPattern, sparse_product
 
 SPARSE = SciPyNamespace(sps, "cupyx.scipy.sparse")

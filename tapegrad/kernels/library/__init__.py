@@ -1,4 +1,5 @@
-"""Handwritten models: each is a module beside its CUDA C, loaded on first use as `tapegrad.kernels.<name>`.
+"""Likelihoods of common models: each is a module, loaded on first use as `tapegrad.kernels.<name>`.
 
-`handwritten` (with prelude.cu) is the base of all models, `filters` (with filters.cu) that of the two Kalman
-filters. `own_functions` provides exp, log and related functions for the CUDA C."""
+`models` has the base classes. `handwritten` (with prelude.cu) adds models whose first derivative on a device is
+CUDA C, in the .cu beside the module; `own_functions` provides exp, log and related functions for it. `filters`
+has the calls of both Kalman filters."""

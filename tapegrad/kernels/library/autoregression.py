@@ -25,10 +25,9 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import values_of
 from ..emit.lower import SUMS
-from ..generated.arguments import contiguous_argument
 from ..generated.derivatives import Family
 from ..generated.kernel import likelihood, recursion
-from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
+from .models import LOG_2_PI, Definition, ModelRecursion
 
 MOST_LAGS = 8
 
@@ -94,7 +93,7 @@ def no_lags(theta):
     return np.zeros(len(theta) // 2 - 2), 0.0
 
 
-def of_steps(carry, theta, y):
+def lagged_step(carry, theta, y):
     """Return the term of a datum; the data before it are the carry."""
     lags, count = carry
     P = len(lags)
@@ -102,37 +101,35 @@ def of_steps(carry, theta, y):
     return (np.concatenate([y[:1], lags[: P - 1]]), count + 1.0), residual_density(e, theta, P)
 
 
-class Autoregression(HandwrittenRecursion):
+class Autoregression(ModelRecursion):
     """A kernel for complete series."""
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
+        # for data that samples share, and for data of each sample
         self._shared = likelihood(row_log_density, invalid=invalid, sums=SUMS)
-        self._own = recursion(no_lags, of_steps, invalid=invalid, sums=SUMS)
+        self._own = recursion(no_lags, lagged_step, invalid=invalid, sums=SUMS)
         for kernel, name in ((self._shared, "rows"), (self._own, "steps")):
             kernel._family.key = f"library autoregression of {name} {invalid}"
 
     def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
-        """Compute value and gradient as sums over data and their lags, which need no backward sweep."""
+        """Compute value and gradient as sums over data and their lags, which need no stored steps."""
         theta, data = arrays[:2]
-        (p, batch), steps, dtype = theta.shape, data.shape[1], theta.dtype
+        (p, batch), steps, dtype, xp = theta.shape, data.shape[1], theta.dtype, xp_of(theta)
         P = p - 2
-        if n != (0, 0) or kind == "D" or steps <= P or xp_of(theta) is not np:
+        if n != (0, 0) or kind == "D" or steps <= P:
             return super()._run_value(family, kind, n, arrays, outs)
-        rows = np.empty((2 * P + 4, batch), dtype)
+        rows = xp.empty((2 * P + 4, batch), dtype)
         rows[:p], rows[-2] = theta, steps - P
         if data.ndim == 3:
             kernel, rows[p:-2] = self._own, data[0, :P]
         else:
-            y = contiguous_argument(data[0], dtype)
-            centre = y.sum() / dtype.type(steps)
-            y = y - centre
-            lags = np.ndarray(
-                (P + 1, steps - P), dtype, y, P * dtype.itemsize, (-dtype.itemsize, dtype.itemsize)
-            )
-            kernel, data = self._shared, contiguous_argument(lags, dtype)
+            centre = data[0].sum(dtype=dtype) / dtype.type(steps)
+            y, data = data[0] - centre, xp.empty((P + 1, steps - P), dtype)
+            for lag in range(P + 1):
+                data[lag] = y[P - lag : steps - lag]
+            kernel, rows[p:-2] = self._shared, y[:P, None]
             rows[0] -= centre
-            rows[p:-2] = y[:P, None]
         rows[-1] = 1 / data.shape[1]
         arrays = rows, data
         made = kernel._launch(
@@ -159,9 +156,8 @@ class Autoregression(HandwrittenRecursion):
 loglik = Autoregression(
     Definition(
         name="autoregression",
-        stem="autoregression",
         formula=recursion(autoregression_start, autoregression_step),
-        fit=lambda p, d: {"P": p - 2} if 3 <= p <= MOST_LAGS + 2 and d == 1 else None,
+        fits=lambda p, d: 3 <= p <= MOST_LAGS + 2 and d == 1,
         wants="theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)",
     )
 )

@@ -50,7 +50,7 @@ from ..generated.map import map_
 from .celerite import MOST_TERMS
 from .celerite import light_curve as light_curve
 from .celerite import process as terms_process
-from .handwritten import LibraryKernel
+from .models import LibraryKernel
 
 # --- numbers x + y e with e^2 = -s: values of polynomials at both roots -c +- e of a quadratic factor ---
 

@@ -46,7 +46,8 @@ from ...ops import shaping
 from ..generated.arguments import as_float
 from ..generated.derivatives import derivative_library
 from ..generated.kernel import recursion
-from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
+from .handwritten import HandwrittenDefinition, HandwrittenRecursion
+from .models import LOG_2_PI
 
 MOST_TERMS = 12
 LENGTH = 12
@@ -241,12 +242,12 @@ def celerite_kernel(*sizes: int) -> CeleriteKernel:
     series = {"SERIES": ", ".join([repr(x) for x in SERIES]), "SERIES_LENGTH": len(SERIES)}
     macros = {**dict(zip(names, sizes, strict=True)), **series}
     made = CeleriteKernel(
-        Definition(
+        HandwrittenDefinition(
             name="celerite",
-            stem="celerite",
             key=str(sizes),
             formula=recursion(*celerite_formula(*sizes), missing="step"),
-            fit=lambda p, d: macros if (p, d) == (rows, 3) else None,
+            fits=lambda p, d: (p, d) == (rows, 3),
+            macros=lambda p, d: macros,
             wants=f"theta ({rows}, B) and the data of light_curve, (3, N) or (3, N, B)",
             work=lambda p, d: (f"work real tape[N, {rank * (rank + 3) // 2}, slots]",),
         )

@@ -3,8 +3,7 @@
 A constant argument takes rows of theta. An argument with a value for each step takes rows of the data; its
 gradient is a gradient with respect to the data. Symmetric arguments are stored as lower triangles. The mode
 of an argument is 0 if it is constant, 1 if it belongs to steps and its gradient is wanted, 2 if it only
-belongs to steps. Each number of states and pattern of modes has one `Handwritten` kernel, made on first
-use."""
+belongs to steps. Each number of states and pattern of modes has one kernel, made on first use."""
 
 import functools
 import math
@@ -23,13 +22,12 @@ from ..._core.scope import lock
 from ..._core.trees import Const
 from ..._core.variable import Variable
 from ...ops import shaping
-from ..generated.arguments import MissingCheck, as_float
+from ..generated.arguments import as_float
 from ..generated.derivatives import derivative_library
 from ..generated.kernel import recursion
-from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, LibraryKernel
-from .own_functions import device_functions
+from .handwritten import HandwrittenDefinition, HandwrittenKernel
+from .models import Definition, LibraryKernel, ModelRecursion
 
-SHARED = (FOLDER / "filters.cu").read_text()
 MOST = {"k": 8, "d": 4}
 
 
@@ -51,27 +49,18 @@ class Argument:
         return n * (n + 1) // 2 if self.symmetric else math.prod(self.shape(sizes))
 
 
-class HandwrittenFilter(HandwrittenRecursion):
-    """A recursion whose arguments filters.cu reads."""
+class FilterKernel(ModelRecursion):
+    """A recursion with arguments in the data, below the observations."""
 
-    def __init__(self, definition: Definition, invalid: str = "reject"):
-        super().__init__(definition, invalid)
-        self._is_missing, self._family.observed = (
-            MissingCheck(definition.name, definition.observed),
-            definition.observed,
-        )
-        text = SHARED + (FOLDER / f"{definition.stem}.cu").read_text()
-        self._text = PRELUDE + device_functions(text) + text
-
-    def with_slopes(self, theta: Any, data: Any, by_hand: Callable) -> tuple:
+    def with_slopes(self, theta: Any, data: Any) -> tuple:
         """Return value, gradient with respect to theta, and gradient of each sample with respect to the data.
 
-        The last, (d, T, B), leaves out the observed rows. `by_hand` computes all three on a device."""
+        The last, (d, T, B), leaves out the observed rows."""
         if isinstance(theta, Variable) or isinstance(data, Variable):
             of, run = self._family, self._recorded
             by_theta, by_data = [of.gradient(kind, run, theta, data, (), (), None) for kind in "RD"]
             return of.F(run, theta, data), by_theta, by_data[of.observed :]
-        return self._run("VGD", (0, 0), (theta, data)) if xp_of(theta) is np else by_hand(theta, data)
+        return self._run("VGD", (0, 0), (theta, data))
 
     def product(self, theta: Any, data: Any, v: Any, way: Any) -> list:
         """Return the Hessian of each sample times (v, way), directions of theta and of the data.
@@ -85,19 +74,23 @@ class HandwrittenFilter(HandwrittenRecursion):
         return [by_theta, by_data[of.observed :]]
 
 
+class HandwrittenFilter(HandwrittenKernel, FilterKernel):
+    """A filter whose value and gradient on a device are CUDA C."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FilterParts:
-    """The parts of a filter; `stem` is the name of its .cu file.
+    """The parts of a filter.
 
     `kind` is the named tuple of its `arguments`. `start(model)` and `step(carry, model, y)` are one sample in
-    plain Python. `stored(sizes)` counts the numbers stored at a step."""
+    plain Python. `by_hand`: it has CUDA C, of the filter's name."""
 
-    stem: str
+    name: str
     kind: type
     arguments: tuple
     start: Callable
     step: Callable
-    stored: Callable
+    by_hand: bool = False
 
 
 class Filter(LibraryKernel):
@@ -106,7 +99,7 @@ class Filter(LibraryKernel):
     def __init__(self, parts: FilterParts, invalid: str = "reject"):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
-        self.__name__, self.arguments = parts.stem, parts.arguments
+        self.__name__, self.arguments = parts.name, parts.arguments
         self._parts, self._invalid = parts, invalid
         self._kernels: dict = {}
         self._lock = lock()
@@ -138,9 +131,7 @@ class Filter(LibraryKernel):
         call = self._packed(model, y, True)
         kernel, slopes = self.kernel(call), None
         if 1 in call.modes:
-            value, gradient, slopes = kernel.with_slopes(
-                call.theta, call.data, functools.partial(self._by_hand, call)
-            )
+            value, gradient, slopes = kernel.with_slopes(call.theta, call.data)
         else:
             value, gradient = kernel.value_and_grad(call.theta, call.data)
         value, gradient = value[0] if call.single else value, self._restored(call, gradient, slopes)
@@ -216,69 +207,35 @@ class Filter(LibraryKernel):
 
     # --- kernels ---
 
-    def kernel(self, call: "PackedCall", by_hand: bool = False) -> HandwrittenFilter:
-        """Return the kernel for such a call.
-
-        `by_hand`: its .cu takes modes 1 as they are, and its generated part is not used."""
-        modes = call.modes if by_hand else tuple([2 if mode == 1 else mode for mode in call.modes])
+    def kernel(self, call: "PackedCall") -> FilterKernel:
+        """Return the kernel for such a call, in which each argument is constant (0) or belongs to steps (2)."""
+        modes = tuple([2 if mode else 0 for mode in call.modes])
         key = modes, tuple(call.sizes.items())
         with self._lock:
             if key not in self._kernels:
-                self._kernels[key] = self._made(modes, dict(call.sizes))
+                self._kernels[key] = self._kernel_for(modes, dict(call.sizes))
             return self._kernels[key]
 
-    def _made(self, modes: tuple, sizes: dict) -> HandwrittenFilter:
+    def _kernel_for(self, modes: tuple, sizes: dict) -> FilterKernel:
         of, arguments = self._parts, self.arguments
-        macros = {"D": 1} | {size.upper(): n for size, n in sizes.items()}
-        macros |= {
+        init, step = self.formula(sizes, modes)
+        definition: dict = {
+            "name": of.name,
+            "key": f"{sizes} {modes}",
+            "observed": self._count(sizes),
+            "formula": recursion(init, step, missing="step", invalid=self._invalid),
+            "fits": lambda p, d: True,
+            "wants": "as packed",
+        }
+        if not of.by_hand:
+            return FilterKernel(Definition(**definition), self._invalid)
+        macros = {
             f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies
         }
-        init, step = self.formula(sizes, modes)
-        work = (f"work real tape[N, {of.stored(sizes)}, slots]",)
-        definition = Definition(
-            name=of.stem,
-            stem=of.stem,
-            key=f"{sizes} {modes}",
-            observed=self._count(sizes),
-            formula=recursion(init, step, missing="step", invalid=self._invalid),
-            fit=lambda p, d: macros,
-            wants="as packed",
-            work=lambda p, d: work,
-        )
-        return HandwrittenFilter(definition, self._invalid)
-
-    def _by_hand(self, call: "PackedCall", theta: Any, data: Any) -> tuple:
-        """Compute value, gradient and gradients of steps on a device.
-
-        The .cu takes arguments whose gradient is wanted as rows of theta, (T n, B)."""
-        xp, at, line = xp_of(theta), 0, self._count(call.sizes)
-        rows, lines, wanted = [], [data[:line]], []
-        for a, mode in zip(self.arguments, call.modes, strict=True):
-            n = a.rows(call.sizes)
-            if mode == 0:
-                rows.append(theta[at : at + n])
-                at += n
-                continue
-            x, line = data[line : line + n], line + n
-            if mode == 1:
-                rows.append(x.swapaxes(0, 1).reshape((-1, call.batch)))
-                wanted.append((len(rows) - 1, line - n - len(lines[0]), n))
-            else:
-                lines.append(x)
-        value, gradient = self.kernel(call, True)._on_device(
-            "VG", xp.concatenate(rows), xp.concatenate(lines)
-        )
-        parts, slopes = (
-            xp.split(gradient, np.cumsum([len(x) for x in rows])[:-1].tolist()),
-            xp.zeros_like(data[len(lines[0]) :]),
-        )
-        for k, first, n in wanted:
-            slopes[first : first + n] = parts[k].reshape((call.steps, n, -1)).swapaxes(0, 1)
-        return (
-            value,
-            xp.concatenate([x for k, x in enumerate(parts) if k not in [w[0] for w in wanted]]),
-            slopes,
-        )
+        macros["K"] = sizes["k"]
+        work = (f"work real tape[N, {sizes['k'] * (sizes['k'] + 3) // 2}, slots]",)
+        by_hand = HandwrittenDefinition(**definition, macros=lambda p, d: macros, work=lambda p, d: work)
+        return HandwrittenFilter(by_hand, self._invalid)
 
     def formula(self, sizes: dict, modes: tuple) -> tuple:
         """Return init and step for `recursion`; theta and the data hold rows of the arguments, as in
@@ -309,19 +266,19 @@ class Filter(LibraryKernel):
 
     def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "PackedCall":
         """Pack a call; `gradients`: of everything that is not Const, otherwise of what is tracked."""
-        stem, kind, arguments = self._parts.stem, self._parts.kind, self.arguments
+        name, kind, arguments = self._parts.name, self._parts.kind, self.arguments
         if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
             raise ArgumentError(
-                f"{stem}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got "
+                f"{name}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got "
                 f"{type(model).__name__}"
             )
         const = tuple([isinstance(x, Const) for x in model])
-        values = [as_float(_value(x), f"{stem}: {a.name}") for a, x in zip(arguments, model, strict=True)]
-        y = as_float(y, f"{stem}: y")
+        values = [as_float(_value(x), f"{name}: {a.name}") for a, x in zip(arguments, model, strict=True)]
+        y = as_float(y, f"{name}: y")
         sizes = self._sizes(values, y)
         base = len(self._observed(sizes))
         if y.ndim not in (base + 1, base + 2) or y.shape[:base] != self._observed(sizes):
-            raise ShapeError(f"{stem}: y has shape {y.shape}; wanted is {self._wanted_y(sizes)}")
+            raise ShapeError(f"{name}: y has shape {y.shape}; wanted is {self._wanted_y(sizes)}")
         steps = y.shape[base]
         kinds = [self._kind(a, v, sizes, steps) for a, v in zip(arguments, values, strict=True)]
         samples = {v.shape[-1] for v, kind in zip(values, kinds, strict=True) if kind} | set(
@@ -329,7 +286,7 @@ class Filter(LibraryKernel):
         )
         if len(samples - {1}) > 1:
             raise ShapeError(
-                f"{stem}: the last axis is the sample, and the arguments have {sorted(samples - {1})} samples"
+                f"{name}: the last axis is the sample, and the arguments have {sorted(samples - {1})} samples"
             )
         single = not samples
         batch = batch or max(samples - {1}, default=1) if 0 not in samples else 0
@@ -347,7 +304,7 @@ class Filter(LibraryKernel):
         for a, v, _, mode in given:
             if mode == 2 and not bool(xp.isfinite(v).all()):
                 raise ArgumentError(
-                    f"{stem}: {a.name} holds " + ("nan; only y may" if bool(xp.isnan(v).any()) else "inf")
+                    f"{name}: {a.name} holds " + ("nan; only y may" if bool(xp.isnan(v).any()) else "inf")
                 )
         stepped = [(a, v) for a, v, _, mode in given if mode]
         data = self._observations(y, base)
@@ -371,12 +328,12 @@ class Filter(LibraryKernel):
 
     def _sizes(self, values: list, y: Any) -> dict:
         """Return the sizes from the first arguments: k, and d if several numbers are observed."""
-        stem, arguments = self._parts.stem, self.arguments
+        name, arguments = self._parts.name, self.arguments
         sizes: dict = {}
         for a, v in zip(arguments[:2], values[:2], strict=True):
             if v.ndim < len(a.axes):
                 raise ShapeError(
-                    f"{stem}: {a.name} has shape {tuple(v.shape)}; wanted is ({', '.join(a.axes)}), (.., B) "
+                    f"{name}: {a.name} has shape {tuple(v.shape)}; wanted is ({', '.join(a.axes)}), (.., B) "
                     f"or (T, .., B)"
                 )
             start = 1 if v.ndim == len(a.axes) + 2 else 0
@@ -384,7 +341,7 @@ class Filter(LibraryKernel):
                 sizes.setdefault(axis, int(n))
         for size, most in MOST.items():
             if size in sizes and not 1 <= sizes[size] <= most:
-                raise ShapeError(f"{stem}: {size} = {sizes[size]}; the kernel is made for 1 to {most}")
+                raise ShapeError(f"{name}: {size} = {sizes[size]}; the kernel is made for 1 to {most}")
         return sizes
 
     def _observed(self, sizes: dict) -> tuple:
@@ -409,7 +366,7 @@ class Filter(LibraryKernel):
         listed = ", ".join([str(n) for n in want])
         more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
         raise ShapeError(
-            f"{self._parts.stem}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}"
+            f"{self._parts.name}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}"
         )
 
     def _restored(self, call: "PackedCall", gradient: Any, slopes: Any = None) -> Any:

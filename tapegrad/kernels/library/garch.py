@@ -17,7 +17,7 @@ array([-0.5759, -3.3968, -3.4259, -3.3997])
 import numpy as np
 
 from ..generated.kernel import recursion
-from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
+from .models import LOG_2_PI, Definition, ModelRecursion
 
 
 def garch_start(theta):
@@ -36,13 +36,11 @@ def garch_step(h, theta, y):
     return omega + alpha * square + beta * h, np.where(here, -0.5 * (LOG_2_PI + np.log(h) + e * e / h), 0.0)
 
 
-loglik = HandwrittenRecursion(
+loglik = ModelRecursion(
     Definition(
         name="garch",
-        stem="garch",
         formula=recursion(garch_start, garch_step, missing="step"),
-        fit=lambda p, d: {} if (p, d) == (4, 1) else None,
+        fits=lambda p, d: (p, d) == (4, 1),
         wants="theta (4, B) and y (N,) or (1, N, B)",
-        work=lambda p, d: ("work real tape[N, slots]",),
     )
 )

@@ -6,7 +6,8 @@ loglik.value_and_grad(theta, x)     (B,), (2 d, B)"""
 import numpy as np
 
 from ..generated.kernel import likelihood
-from .handwritten import LOG_2_PI, Definition, HandwrittenLikelihood
+from .handwritten import HandwrittenDefinition, HandwrittenLikelihood
+from .models import LOG_2_PI
 
 
 def power_of_two(s):
@@ -31,11 +32,11 @@ def gaussian_formula(theta, x):
 
 
 loglik = HandwrittenLikelihood(
-    Definition(
+    HandwrittenDefinition(
         name="gaussian",
-        stem="gaussian",
         formula=likelihood(gaussian_formula),
-        fit=lambda p, d: {"D": d} if p == 2 * d else None,
+        macros=lambda p, d: {"D": d},
+        fits=lambda p, d: p == 2 * d,
         wants="theta (2 d, B), d means, then d scales, and data (d, N), (N,) or (d, N, B)",
     )
 )

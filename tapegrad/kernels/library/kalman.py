@@ -72,11 +72,11 @@ def kalman_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
 
 loglik = Filter(
     FilterParts(
-        stem="kalman",
+        name="kalman",
         kind=Model,
         arguments=ARGUMENTS,
         start=kalman_start,
         step=kalman_step,
-        stored=lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2,
+        by_hand=True,
     )
 )

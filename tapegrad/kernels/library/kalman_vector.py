@@ -62,11 +62,10 @@ def kalman_vector_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
 
 loglik = Filter(
     FilterParts(
-        stem="kalman_vector",
+        name="kalman_vector",
         kind=Model,
         arguments=ARGUMENTS,
         start=kalman_start,
         step=kalman_vector_step,
-        stored=lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2,
     )
 )

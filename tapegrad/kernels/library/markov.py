@@ -22,7 +22,8 @@ array([ 0.1454, -0.3046, -0.7406, -1.1797])
 import numpy as np
 
 from ..generated.kernel import recursion
-from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
+from .handwritten import HandwrittenDefinition, HandwrittenRecursion
+from .models import LOG_2_PI
 
 MOST_STATES = 8
 SMALLEST = -1e30
@@ -76,20 +77,15 @@ def kernel(normal_, densities_, wants):
     extra = 3 if normal_ else 1
     sizes = {K * (K + extra): K for K in range(1, MOST_STATES + 1)}
 
-    def fit(p, d):
-        if p not in sizes or d != (1 if normal_ else sizes[p]):
-            return None
-        return {"K": sizes[p], "GAUSSIAN": int(normal_)}
-
     init, step = markov_formula(densities_, extra, 0.5 * LOG_2_PI if normal_ else 0.0)
     return HandwrittenRecursion(
-        Definition(
+        HandwrittenDefinition(
             name="markov",
-            stem="markov",
             key="normal" if normal_ else "given",
             formula=recursion(init, step, missing="step"),
-            fit=fit,
+            fits=lambda p, d: p in sizes and d == (1 if normal_ else sizes[p]),
             wants=wants,
+            macros=lambda p, d: {"K": sizes[p], "GAUSSIAN": int(normal_)},
             work=lambda p, d: (f"work real tape[N, {sizes[p]}, slots]",),
         )
     )

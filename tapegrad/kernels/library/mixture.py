@@ -6,7 +6,7 @@ loglik(theta, x)                    theta (3 k, B): k logits of the weights, k m
 import numpy as np
 
 from ..generated.kernel import likelihood
-from .handwritten import LOG_2_PI, Definition, HandwrittenLikelihood
+from .models import LOG_2_PI, Definition, ModelLikelihood
 
 
 def log_sum_exp_terms(q):
@@ -25,12 +25,11 @@ def mixture_formula(theta, x):
     return log_sum_exp_terms(logits - log_scales - 0.5 * z**2) - log_sum_exp_terms(logits) - 0.5 * LOG_2_PI
 
 
-loglik = HandwrittenLikelihood(
+loglik = ModelLikelihood(
     Definition(
         name="mixture",
-        stem="mixture",
         formula=likelihood(mixture_formula),
-        fit=lambda p, d: {"K": p // 3} if p and p % 3 == 0 and d == 1 else None,
+        fits=lambda p, d: p > 0 and p % 3 == 0 and d == 1,
         wants="theta (3 k, B), k logits, k means and k log scales, and data (N,), (1, N) or (1, N, B)",
     )
 )

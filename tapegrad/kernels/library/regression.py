@@ -16,7 +16,7 @@ from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError, ShapeError
 from ...ops.special.gamma import gammaln
 from ..generated.kernel import FLOATS, likelihood
-from .handwritten import Definition, HandwrittenLikelihood
+from .models import Definition, ModelLikelihood
 
 
 def poisson_formula(theta, x):
@@ -75,21 +75,19 @@ def logistic_data(x: Any, y: Any) -> Any:
     return xp.concatenate([rows, y[None]])
 
 
-poisson = HandwrittenLikelihood(
+poisson = ModelLikelihood(
     Definition(
         name="poisson",
-        stem="regression",
         formula=likelihood(poisson_formula),
-        fit=lambda p, d: {"K": p} if d == p + 2 and p else None,
+        fits=lambda p, d: d == p + 2 > 2,
         wants="theta (k, B) and data (k + 2, N) or (k + 2, N, B) as poisson_data(x, y) makes them",
     )
 )
-logistic = HandwrittenLikelihood(
+logistic = ModelLikelihood(
     Definition(
         name="logistic",
-        stem="regression",
         formula=likelihood(logistic_formula),
-        fit=lambda p, d: {"K": p} if d == p + 1 and p else None,
+        fits=lambda p, d: d == p + 1 > 1,
         wants="theta (k, B) and data (k + 1, N) or (k + 1, N, B) as logistic_data(x, y) makes them",
     )
 )

@@ -6,7 +6,8 @@ N, B) loglik.value_and_grad(theta, x)     (B,), (3, B)"""
 import numpy as np
 
 from ..generated.kernel import likelihood
-from .handwritten import LOG_2_PI, Definition, HandwrittenLikelihood
+from .handwritten import HandwrittenDefinition, HandwrittenLikelihood
+from .models import LOG_2_PI
 
 
 def gamma_ratio(a):
@@ -30,11 +31,10 @@ def student_t_formula(theta, x):
 
 
 loglik = HandwrittenLikelihood(
-    Definition(
+    HandwrittenDefinition(
         name="student_t",
-        stem="student_t",
         formula=likelihood(student_t_formula),
-        fit=lambda p, d: {} if p == 3 and d == 1 else None,
+        fits=lambda p, d: p == 3 and d == 1,
         wants="theta (3, B), location, scale and degrees of freedom, and data (N,), (1, N) or (1, N, B)",
     )
 )

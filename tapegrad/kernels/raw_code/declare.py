@@ -78,7 +78,7 @@ class Arg:
         return real if self.kind == "real" else np.dtype(KINDS[self.kind])
 
     def shape(self, known: dict) -> tuple:
-        return tuple([d.value(known) for d in self.dims])
+        return tuple([d.value(known) for d in self.dims or ()])
 
     @property
     def names(self) -> set:
@@ -86,7 +86,7 @@ class Arg:
 
 
 def _evaluate(tree: Any, known: dict) -> int:
-    if isinstance(tree, ast.Constant):
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
         return tree.value
     if isinstance(tree, ast.Name):
         return known[tree.id]
@@ -233,9 +233,9 @@ def derivable(kernel: str, args: list) -> None:
         names = {a.name} if a.role == "size" else a.names - {SLOTS}
         missing = sorted(names - told)
         if missing:
-            column = re.search(rf"\b{missing[0]}\b", a.text[max(a.text.find("["), 0) :]).start() + max(
-                a.text.find("["), 0
-            )
+            first = max(a.text.find("["), 0)
+            found = re.search(rf"\b{missing[0]}\b", a.text[first:])
+            column = first + (found.start() if found else 0)
             fail(kernel, a.text, column, f"no `in` or `const` argument tells the dimension {missing[0]}")
 
 
@@ -276,11 +276,11 @@ def c_parameters(kernel: str, source: str, entry: str) -> list:
     text = code[found.end() : code.index(")", found.end())]
     made = []
     for p in [p.strip() for p in text.split(",")] if text.strip() else []:
-        words = re.sub(
+        plain = re.sub(
             r"\b(const|volatile|__restrict__|__restrict|restrict)\b", " ", re.sub(r"=.*", "", p, flags=re.S)
         )
-        pointer = "*" in words or "[" in words
-        words = re.sub(r"\[.*?\]", " ", words.replace("*", " * ")).replace("*", " ").split()
+        pointer = "*" in plain or "[" in plain
+        words = re.sub(r"\[.*?\]", " ", plain).replace("*", " ").split()
         made.append((PLAIN.get(" ".join(words[:-1])), pointer, words[-1], " ".join(p.split())))
     return made
 
