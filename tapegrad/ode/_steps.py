@@ -174,7 +174,7 @@ class Interval:
         if self.search:
             shift = np.where(first, 0.0, events.shift)
             events = EventState(events.base, shift, events.sign, events.slots)
-        y = np.where(first, self.moved_state(self.a, c.y, -self.by_start), c.y)
+        y = np.where(first, self.moved_state(self.a + self.by_start, c.y, -self.by_start), c.y)
         c = c._replace(at=at, y=y, events=events)
         t = self.a + self.way * at + self.moved(c)
         slope = self.f(t, c.y)

@@ -435,8 +435,8 @@ class IvpCall:
         times = self.t_eval
         if OPEN.of_one and found.status == -1 and times is not None and len(found.t) < len(bare(times)):
             raise ConvergenceError(
-                f"{callers_line()}: {NAME} ended at t = {steps.ends[-1]:.6g}: {found.message} Under vmap, and in "
-                "a recording, a result has all times of t_eval"
+                f"{callers_line()}: {NAME} ended at t = {steps.ends[-1]:.6g}: {found.message} Under vmap, "
+                "and in a recording, a result has all times of t_eval"
             )
         if not steps.states.size or not (tracked or self.dense_output):
             return found
