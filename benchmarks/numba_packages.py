@@ -1,12 +1,13 @@
 """Functions that installed packages compile with Numba, differentiated as they stand.
 
-    python benchmarks/numba_packages.py
+    python benchmarks/numba_packages.py [package ...]
 
 Install arch, quantecon, stumpy, librosa, numba-stats and pynndescent first; those that are missing are named.
 The derivative in a random direction, forward and reverse, is compared with differences of the package's own
 compiled function. The table says whether a loop program ran, or the function was followed as Python."""
 
 import importlib
+import sys
 import warnings
 
 import numpy as np
@@ -218,13 +219,13 @@ def judge(f, args):
     return ways, error / size, abs(coarse - want) / size
 
 
-def main():
+def main(chosen):
     watch()
     warnings.simplefilter("ignore")
     counts = {"loop program": 0, "followed": 0, "refused": 0, "WRONG": 0}
-    for package, make in PACKAGES.items():
+    for package in chosen or PACKAGES:
         try:
-            _, cases = make()
+            _, cases = PACKAGES[package]()
         except ImportError as error:
             print(f"{package}: NOT RUN ({error})")
             continue
@@ -254,4 +255,4 @@ def main():
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

@@ -125,9 +125,8 @@ def kind_of(t: Any) -> str | None:
 
 def narrow_integer(t: Any) -> tuple[int, bool] | None:
     """(bits, signed) of an integer type with fewer than 64 bits."""
-    if isinstance(t, types.Integer) and not isinstance(t, types.IntegerLiteral) and t.bitwidth < 64:
-        return t.bitwidth, t.signed
-    return None
+    bits: int = getattr(t, "bitwidth", 64) if isinstance(t, types.Integer) else 64
+    return (bits, bool(getattr(t, "signed", True))) if bits < 64 else None
 
 
 def type_of_array(kind: str, ndim: int) -> Any:
