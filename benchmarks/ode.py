@@ -1,19 +1,22 @@
 """Differential equations: one trajectory and thousands, with gradients, beside diffrax and SciPy.
 
-    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | followed | fit]
+    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | followed | large | fit]
 
 G10: the goal's name in the design. All systems have the same tolerances. The column `error` is the largest
 relative error of the gradient, against differences of SciPy's solutions at tight tolerances or against
-tapegrad's gradient at them. diffrax's functions are jitted and compiled before they are timed; its adjoint is
+tapegrad's gradient at them. The column of Numba is a loop written by hand for this equation: the steps of
+Dormand and Prince with forward sensitivities. diffrax's functions are jitted and compiled before they are timed; its adjoint is
 that of the steps (RecursiveCheckpointAdjoint)."""
 
 import pathlib
 import sys
 
 import _harness as bench
+import numba
 import numpy as np
 import scipy.integrate
 import scipy.optimize
+import scipy.sparse
 
 import tapegrad as tg
 
@@ -51,6 +54,59 @@ def network(np):
     return f
 
 
+@numba.njit(cache=True)
+def slope_by_hand(y, k, out):  # pragma: no cover (compiled)
+    """The slopes of hares and lynxes, y[:, 0], and of their derivatives by the parameters, y[:, 1:]."""
+    a, b = y[0, 0], y[1, 0]
+    out[0, 0], out[1, 0] = k[0] * a - k[1] * a * b, k[2] * a * b - k[3] * b
+    for j in range(1, 5):
+        out[0, j] = (k[0] - k[1] * b) * y[0, j] - k[1] * a * y[1, j]
+        out[1, j] = k[2] * b * y[0, j] + (k[2] * a - k[3]) * y[1, j]
+    out[0, 1] += a
+    out[0, 2] -= a * b
+    out[1, 3] += a * b
+    out[1, 4] -= b
+
+
+@numba.njit(cache=True)
+def solved_by_hand(y0, ks, times, rtol, atol, A, B, E):  # pragma: no cover (compiled)
+    """The sum of squares of the last states of all samples, and its gradient."""
+    total, gradient = 0.0, np.empty(ks.shape)
+    slopes, y, new = np.empty((7, 2, 5)), np.empty((2, 5)), np.empty((2, 5))
+    for sample in range(ks.shape[1]):
+        k, t, h = ks[:, sample].copy(), times[0], 0.01
+        y[:] = 0.0
+        y[:, 0] = y0
+        slope_by_hand(y, k, slopes[0])
+        for end in times[1:]:
+            while t < end:
+                step = min(h, end - t)
+                for s in range(1, 7):
+                    new[:] = y
+                    for j in range(s):
+                        weight = step * (A[s, j] if s < 6 else B[j])
+                        for i in range(10):
+                            new[i // 5, i % 5] += weight * slopes[j, i // 5, i % 5]
+                    slope_by_hand(new, k, slopes[s])
+                square = 0.0
+                for i in range(2):
+                    error = 0.0
+                    for j in range(7):
+                        error += step * E[j] * slopes[j, i, 0]
+                    square += (error / (atol + rtol * max(abs(y[i, 0]), abs(new[i, 0])))) ** 2
+                factor = min(10.0, max(0.2, 0.9 * (square / 2 + 1e-30) ** -0.1))
+                if square <= 2.0:
+                    t, h = t + step, max(h, factor * step) if step < h else factor * step
+                    y[:] = new
+                    slopes[0] = slopes[6]
+                else:
+                    h = factor * step
+        for j in range(4):
+            gradient[j, sample] = 2 * (y[0, 0] * y[0, j + 1] + y[1, 0] * y[1, j + 1])
+        total += y[0, 0] ** 2 + y[1, 0] ** 2
+    return total, gradient
+
+
 class Problem:
     """An equation, its start, its parameters, and the sum of squares of the last states of all samples."""
 
@@ -83,6 +139,15 @@ class Problem:
         return lambda k: (
             scipy.integrate.solve_ivp(f, span, self.y0, method, args=(k,), **given).y[:, -1] ** 2
         ).sum()
+
+    def numba(self):
+        """The loop written by hand, of hares and lynxes."""
+        method, single = scipy.integrate.RK45, self.k.ndim == 1
+        A = np.zeros((6, 6))
+        A[:, : method.A.shape[1]] = method.A
+        settings = self.times, self.rtol, self.atol, A, method.B, method.E
+        y0, k = (self.y0, self.k[:, None]) if single else (self.y0[:, 0], self.k)
+        return lambda: solved_by_hand(y0, k, *settings)
 
     def diffrax(self, solver):
         """The jitted value and gradient, of a batch by vmap."""
@@ -149,6 +214,7 @@ def one(report):
         "tapegrad, solve_ivp prepared": lambda: of_prepared.value_and_grad(p.k),
         "SciPy, differences": lambda: by_differences(p.scipy("RK45"), p.k),
         "diffrax Tsit5": of_diffrax(p, "Tsit5"),
+        "Numba by hand": p.numba(),
     }
     goals = [
         ("G10: a gradient by tg.ode.solver, ms", lambda t: 1e3 * t["tapegrad"], 0.2),
@@ -167,7 +233,11 @@ def many(report):
     for count in (100,) if report.quick else (100, 1000, 10_000):
         p = Problem(predator_prey, [5.0, 1.5], [1.0, 0.4, 0.2, 0.8], SPAN, "tsit5", 1e-6, 1e-8, count)
         both, exact = p.tapegrad()[1], p.tapegrad(1e-11, 1e-13)[1](p.k)[1]
-        jobs = {"tapegrad": lambda both=both, p=p: both(p.k), "diffrax Tsit5, vmap": of_diffrax(p, "Tsit5")}
+        jobs = {
+            "tapegrad": lambda both=both, p=p: both(p.k),
+            "diffrax Tsit5, vmap": of_diffrax(p, "Tsit5"),
+            "Numba by hand": p.numba(),
+        }
         share = lambda t: bench.ratio(t["tapegrad"], t["diffrax Tsit5, vmap"])
         timed(report, f"{count} samples", jobs, exact, [("G10: share of diffrax's time", share, 0.1)])
 
@@ -261,6 +331,52 @@ def followed(report):
             )
 
 
+PLATE = 100  # points on each side
+
+
+def plate(t, u, k):
+    """The slopes of the temperatures of a plate with cold edges and a sink."""
+    padded = np.zeros((PLATE + 2, PLATE + 2))
+    padded[1:-1, 1:-1] = u.reshape(PLATE, PLATE)
+    inner = padded[1:-1, 1:-1]
+    across = padded[2:, 1:-1] + padded[:-2, 1:-1] + padded[1:-1, 2:] + padded[1:-1, :-2] - 4 * inner
+    return (k[0] * across * PLATE**2 / 10 - k[1] * inner**3).reshape(-1)
+
+
+def large(report):
+    """A heat equation with 10,000 unknowns. SciPy alone is told the pattern; tapegrad finds it."""
+    report.table(
+        "solve_ivp: a plate of 10,000 unknowns, two parameters, rtol 1e-6",
+        ["method", "plain solve, ms", "gradient", "Jacobian", "error"],
+    )
+    x = np.linspace(0.0, 1.0, PLATE + 2)[1:-1]
+    u0, k = np.outer(np.sin(np.pi * x), np.sin(2 * np.pi * x)).reshape(-1), np.array([1.0, 0.5])
+    line = scipy.sparse.diags_array(np.ones((3, PLATE)), offsets=(-1, 0, 1), shape=(PLATE, PLATE))
+    one = scipy.sparse.eye_array(PLATE)
+    pattern = scipy.sparse.kron(line, one) + scipy.sparse.kron(one, line)
+    for method in ("Radau",) if report.quick else ("Radau", "BDF"):
+
+        def loss(k, rtol=1e-6, method=method, **options):
+            end = scipy.integrate.solve_ivp(
+                plate, (0, 0.1), u0, method, args=(k,), rtol=rtol, atol=1e-3 * rtol, **options
+            )
+            return (end.y[:, -1] ** 2).sum()
+
+        plain = lambda k, rtol=1e-6, loss=loss: loss(k, rtol, jac_sparsity=pattern)
+        exact = by_differences(lambda k, plain=plain: plain(k, 1e-9), k)[1]
+        gradient, jacobian = tg.value_and_grad(loss), tg.jacobian(loss, mode="forward")
+        jobs = {
+            "plain": lambda plain=plain: plain(k),
+            "gradient": lambda gradient=gradient: gradient(k),
+            "Jacobian": lambda jacobian=jacobian: jacobian(k),
+        }
+        t = bench.measure(jobs, seconds=1.0 if report.quick else 20.0, compare=False, rtol=1e-9)
+        over = {name: bench.ratio(t[name], t["plain"]) for name in jobs}
+        off = error(jobs["gradient"](), exact)
+        report.row(method, bench.times(t["plain"], 1e3), over["gradient"], over["Jacobian"], off)
+        report.goal(f"G10: plate, {method}: gradient over a plain solve", over["gradient"], 5)
+
+
 def fit(report):
     """examples/unmodified/ode_fit.py"""
     sys.path.append(str(pathlib.Path(__file__).parent.parent / "examples/unmodified"))
@@ -287,4 +403,4 @@ def fit(report):
 
 
 if __name__ == "__main__":
-    bench.start(__doc__).run(one, many, stiff, followed, fit)
+    bench.start(__doc__).run(one, many, stiff, followed, large, fit)

@@ -1,6 +1,7 @@
 """Pictures as SVG, without a program to lay them out: flow charts of boxes in a row or a column (the
 `mermaid` blocks of the pages), and
-the two pictures of how-it-works.md:  python docs/drawing.py"""
+the two pictures of how-it-works.md. And the plots of the forecasting tutorial, from its own code:
+python docs/drawing.py"""
 
 import re
 from html import escape
@@ -156,7 +157,19 @@ def levels() -> str:
     return picture(760, 325, "One operation under two transforms, one level after the other", parts)
 
 
+def plots_of_forecasting() -> None:
+    """Save the plots of the first fit of the tutorial."""
+    page = (PICTURES.parent / "tutorials" / "forecasting.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for code in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)[:2]:
+        exec(code, names)
+    plots = {"forecast": names["fit"].plot(24), "components": names["fit"].plot_components()}
+    for name, figure in plots.items():
+        figure.savefig(PICTURES / f"forecasting-{name}.png", dpi=70)
+
+
 if __name__ == "__main__":
     PICTURES.mkdir(exist_ok=True)
     for draw in (tape, levels):
         (PICTURES / f"{draw.__name__}.svg").write_text(draw(), encoding="utf-8")
+    plots_of_forecasting()

@@ -27,14 +27,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from device import add_option, array_module, library, to_host
 from scipy import special, stats
 
 import tapegrad as tg
 
-try:
-    import cupy
-except ImportError:
-    cupy = None
 try:
     import arviz
 except ImportError:
@@ -172,7 +169,7 @@ def nested_sampling(target, box, points, rng, xp, steps, label):
     for _ in progress(range(60), label):
         order = xp.argsort(value)
         live, value = live[:, order], value[order]
-        dead.append((log_x + np.cumsum(shrink), host(value[:half]), host(live[:, :half])))
+        dead.append((log_x + np.cumsum(shrink), to_host(value[:half]), to_host(live[:, :half])))
         log_x = dead[-1][0][-1]
         floor, better = value[half - 1], live[:, half:]
         start = better[:, rng.integers(0, points - half, half)]
@@ -186,9 +183,9 @@ def nested_sampling(target, box, points, rng, xp, steps, label):
         gathered = special.logsumexp(np.concatenate([d[0] + d[1] for d in dead]) + np.log(1 / points))
         if log_x + float(value.max()) < gathered - 7:  # what is left can add a thousandth
             break
-    order = host(xp.argsort(value))
+    order = to_host(xp.argsort(value))
     rest = log_x + np.log1p(-np.arange(1, points + 1) / (points + 1))
-    dead.append((rest, host(value)[order], host(live)[:, order]))
+    dead.append((rest, to_host(value)[order], to_host(live)[:, order]))
     log_x, values, where = (np.concatenate(part, axis=-1) for part in zip(*dead, strict=True))
     edges = np.concatenate([[0.0], log_x])
     log_mass = edges[:-1] + np.log(-np.expm1(np.diff(edges)))
@@ -272,21 +269,13 @@ def summary(names, samples):
 # --- the program ---
 
 
-def library(x):
-    return np if isinstance(x, np.ndarray) else cupy
-
-
-def host(x):
-    return x if isinstance(x, np.ndarray) else cupy.asnumpy(x)
-
-
 def progress(steps, label):
     return steps if tqdm is None else tqdm(steps, desc=label, leave=False, disable=None)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    add_option(parser)
     parser.add_argument("--chains", type=int, default=2000)
     parser.add_argument("--draws", type=int, default=150)
     parser.add_argument("--warmup", type=int, default=150)
@@ -294,13 +283,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("batched_hmc.png"), help="the picture")
     args = parser.parse_args()
-    if args.device == "cuda" and cupy is None:
-        print(
-            "--device cuda needs CuPy: pip install 'tapegrad[cuda12x]' or 'tapegrad[cuda13x]'",
-            file=sys.stderr,
-        )
-        return 1
-    xp = cupy if args.device == "cuda" else np
+    xp = array_module(args.device)
     rng = xp.random.default_rng(args.seed)
 
     x = np.array([[0.5], [0.7]]) + np.array([[1.0], [0.4]]) * np.random.default_rng(1).standard_normal(
@@ -313,7 +296,7 @@ def main() -> int:
     target = gaussian_target(xp.asarray(x))
     start = 0.5 * rng.standard_normal((4, args.chains))
     draws, rate = hmc(target, start, rng, args.warmup, args.draws, args.steps, "Gaussian")
-    first = host(draws)
+    first = to_host(draws)
     print(f"acceptance {rate:.3f}")
     good &= check(GAUSSIAN_NAMES, first, *gaussian_moments(x))
     summary(GAUSSIAN_NAMES, first)
@@ -322,7 +305,7 @@ def main() -> int:
     target = nile_target(xp.asarray(y), xp)
     start = xp.asarray(PRIOR_MEAN) + 0.5 * rng.standard_normal((2, args.chains))
     draws, rate = hmc(target, start, rng, args.warmup, args.draws, args.steps, "Nile")
-    second = host(draws)
+    second = to_host(draws)
     mean, variance, grid = nile_moments(y)
     print(f"acceptance {rate:.3f}")
     good &= check(NILE_NAMES, second, mean, variance)

@@ -2,6 +2,7 @@
 
     python examples/brusselator.py                # prints what it took, writes brusselator.png
     python examples/brusselator.py --size 16
+    python examples/brusselator.py --device cuda  # the integrator stays on the host
 
 The Brusselator with diffusion on a periodic square, a benchmark of the SciML suite (Hairer and Wanner,
 Solving Ordinary Differential Equations II):
@@ -29,6 +30,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from device import add_option, array_module, to_host
 from scipy.integrate import BDF
 
 import tapegrad as tg
@@ -38,13 +40,13 @@ TOLERANCE = 1e-5
 FEW = 600  # unknowns, up to which differences are taken column by column
 
 
-def system(n):
-    """The right-hand side rate(t, y) for n x n points, and where it starts."""
+def system(n, xp=np):
+    """The right-hand side rate(t, y) for n x n points, in arrays of xp, and where it starts."""
     x = np.linspace(0.0, 1.0, n)
     row, column = np.meshgrid(x, x, indexing="ij")
-    disk = ((row - 0.3) ** 2 + (column - 0.6) ** 2 <= 0.1**2) * 5.0
+    disk = xp.asarray(((row - 0.3) ** 2 + (column - 0.6) ** 2 <= 0.1**2) * 5.0)
     alpha = DIFFUSION * (n - 1) ** 2
-    change = np.zeros((n, n, 2))
+    change = xp.zeros((n, n, 2))
 
     def diffuse(out, w):
         out -= 4 * alpha * w
@@ -55,13 +57,13 @@ def system(n):
             into[-1] += alpha * of[0]
 
     def rate(t, y):
-        state = y.reshape(n, n, 2)
+        state = xp.asarray(y).reshape(n, n, 2)
         u, v, du, dv = state[..., 0], state[..., 1], change[..., 0], change[..., 1]
         du[...] = B + u**2 * v - (A + 1) * u + disk * (t >= 1.1)
         dv[...] = A * u - u**2 * v
         diffuse(du, u)
         diffuse(dv, v)
-        return change.reshape(-1) * 1.0
+        return to_host(change.reshape(-1) * 1.0)
 
     start = np.stack([22 * (column * (1 - column)) ** 1.5, 27 * (row * (1 - row)) ** 1.5], axis=-1)
     return rate, start.reshape(-1)
@@ -143,8 +145,9 @@ def main():
     parser.add_argument("--size", type=int, default=32, help="points along a side")
     parser.add_argument("--end", type=float, default=11.5, help="the time up to which it is solved")
     parser.add_argument("--output", type=Path, default=Path("brusselator.png"), help="the picture")
+    add_option(parser)
     args = parser.parse_args()
-    rate, start = system(args.size)
+    rate, start = system(args.size, array_module(args.device))
     points = np.linspace(0.0, args.end, 24)
 
     began = time.perf_counter()

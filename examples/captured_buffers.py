@@ -11,13 +11,10 @@ import sys
 
 import numpy as np
 import scipy.optimize
+from device import add_option, array_module, to_host
 
 import tapegrad as tg
 
-try:
-    import cupy
-except ImportError:
-    cupy = None
 try:
     import matplotlib.pyplot as plt
 except ImportError:
@@ -26,12 +23,10 @@ except ImportError:
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--size", type=int, default=16, help="the field has size x size points")
 parser.add_argument("--steps", type=int, default=100, help="Euler steps of 0.001")
-parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+add_option(parser)
 parser.add_argument("--output", default="captured_buffers.png", help="where the picture goes")
 options = parser.parse_args()
-if options.device == "cuda" and cupy is None:
-    sys.exit("--device cuda needs CuPy: pip install 'tapegrad[cuda12x]' or 'tapegrad[cuda13x]'")
-xp = cupy if options.device == "cuda" else np  # the field lives there; the parameters are host numbers
+xp = array_module(options.device)  # the field lives there; the parameters are host numbers
 
 # --- the model, as a user writes it (Gierer and Meinhardt: activator u, inhibitor v) ---
 
@@ -124,9 +119,8 @@ if plt is None:
     print("for the picture: pip install 'tapegrad[plot]'")
 else:
     figure, axes = plt.subplots(2, 2, figsize=(9, 8), layout="constrained")
-    on_host = cupy.asnumpy if xp is cupy else np.asarray
     final = simulate(np.where(np.isin(np.arange(6), FREE), 0, truth) + np.bincount(FREE, found, 6))[-1]
-    first, observed, model = [on_host(r[:, :, 1]) for r in (start, data[-1], final)]
+    first, observed, model = [to_host(r[:, :, 1]) for r in (start, data[-1], final)]
     shared = {"vmin": min(observed.min(), model.min()), "vmax": max(observed.max(), model.max())}
     fields = (
         (first, "inhibitor v at the start (a scale of its own)", {}),

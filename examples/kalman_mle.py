@@ -19,13 +19,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from device import add_option, array_module, to_host
 
 from tapegrad import statespace as ss
 
-try:
-    import cupy
-except ImportError:
-    cupy = None
 try:
     import matplotlib
 
@@ -45,22 +42,16 @@ def build(p):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    add_option(parser)
     parser.add_argument(
         "--method", default="trust-exact", help="a gradient method of scipy.optimize.minimize"
     )
     parser.add_argument("--output", type=Path, default=Path("kalman_mle.png"), help="the picture")
     parser.add_argument("--years", type=int, default=10, help="years to forecast")
     args = parser.parse_args()
-    if args.device == "cuda" and cupy is None:
-        print(
-            "--device cuda needs CuPy: pip install 'tapegrad[cuda12x]' or 'tapegrad[cuda13x]'",
-            file=sys.stderr,
-        )
-        return 1
 
     year, flow = np.loadtxt(DATA, delimiter=",", skiprows=3, unpack=True)
-    y = cupy.asarray(flow) if args.device == "cuda" else flow
+    y = array_module(args.device).asarray(flow)
 
     fit = ss.fit(build, y, START, ss.positive(), method=args.method)
     print(fit.summary())
@@ -94,12 +85,12 @@ def draw(year, flow, fit, filtered, smoothed, ahead, output):
     shape = {"figsize": (9, 7), "height_ratios": (3, 1), "layout": "constrained"}
     figure, (axes, below) = pyplot.subplots(2, 1, sharex=True, **shape)
     axes.plot(year, flow, "k.", label="flow")
-    axes.plot(year, host(filtered.filtered_mean)[:, 0], "C1", lw=1, label="filtered level")
+    axes.plot(year, to_host(filtered.filtered_mean)[:, 0], "C1", lw=1, label="filtered level")
     band(axes, year, smoothed.mean, smoothed.cov, "C0", "smoothed level")
     band(axes, future, ahead.mean, ahead.cov, "C2", "forecast of the flow")
     axes.set(ylabel="flow at Aswan, $10^8$ m$^3$", title="Nile: local level model, bands of 95 %")
     axes.legend(loc="upper center")
-    residuals = host(fit.standardised).reshape(len(year), -1)[:, 0]
+    residuals = to_host(fit.standardised).reshape(len(year), -1)[:, 0]
     below.bar(year, residuals, color="C0")
     below.axhline(0, color="k", lw=0.8)
     for limit in (-1.96, 1.96):
@@ -110,13 +101,9 @@ def draw(year, flow, fit, filtered, smoothed, ahead, output):
 
 
 def band(axes, year, mean, cov, colour, label):
-    mean, half = host(mean)[:, 0], 1.96 * np.sqrt(host(cov)[:, 0, 0])
+    mean, half = to_host(mean)[:, 0], 1.96 * np.sqrt(to_host(cov)[:, 0, 0])
     axes.plot(year, mean, colour, label=label)
     axes.fill_between(year, mean - half, mean + half, color=colour, alpha=0.2)
-
-
-def host(x):
-    return cupy.asnumpy(x) if cupy is not None else x
 
 
 if __name__ == "__main__":

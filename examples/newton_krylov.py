@@ -31,15 +31,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+from device import add_option, array_module, to_host
 from scipy.sparse.linalg import eigsh
 
 import tapegrad as tg
 
 try:
-    import cupy
     import cupyx.scipy.sparse.linalg
 except ImportError:
-    cupy = None
+    cupyx = None
 try:
     import jax
     import jax.numpy as jnp
@@ -259,27 +259,20 @@ def main() -> int:
         "--tolerance", type=float, default=1e-8, help="by which the norm of the gradient is to fall"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    add_option(parser)
     parser.add_argument("--output", type=Path, default=Path("newton_krylov.png"), help="the picture")
     args = parser.parse_args()
     if args.size < 3:
         parser.error("--size: a picture has at least 3 pixels along a side")
 
-    if args.device == "cuda" and cupy is None:
-        print(
-            "--device cuda needs CuPy: pip install 'tapegrad[cuda12x]' or 'tapegrad[cuda13x]'",
-            file=sys.stderr,
-        )
-        return 1
-    on_device = cupy.asarray if args.device == "cuda" else np.asarray
-    on_host = cupy.asnumpy if args.device == "cuda" else np.asarray
-    eigenvalues = cupyx.scipy.sparse.linalg.eigsh if args.device == "cuda" else eigsh
+    xp = array_module(args.device)
+    eigenvalues = eigsh if xp is np else cupyx.scipy.sparse.linalg.eigsh
 
     rng = np.random.default_rng(args.seed)
     clean = picture(args.size)
     noisy = clean + NOISE * rng.standard_normal(clean.shape)
     noisy.flags.writeable = False  # nobody writes it: no copies, no comparisons
-    noisy = on_device(noisy)
+    noisy = xp.asarray(noisy)
     f = Energy(noisy)
 
     u, H, rows = newton(f, noisy.copy(), args.tolerance, bar_of(-np.log10(args.tolerance)))
@@ -288,7 +281,7 @@ def main() -> int:
     for k, (value, size, products, seconds) in enumerate(rows):
         print(f"{k:9d} {value:12.4f}   {size:10.2e}  {products:8d}  {seconds:7.2f}")
 
-    start = on_device(rng.standard_normal(u.size))
+    start = xp.asarray(rng.standard_normal(u.size))
     (largest,), vectors = eigenvalues(H, 1, which="LA", tol=1e-2, v0=start)
     largest = float(largest)
     residual = float(np.linalg.norm(H @ vectors[:, 0] - largest * vectors[:, 0]))
@@ -296,7 +289,7 @@ def main() -> int:
         f"largest eigenvalue {largest:.3f} +- {residual:.3f}, smallest 1: the condition of the Hessian is "
         f"{largest:.1f}"
     )
-    v = on_device(rng.standard_normal(u.shape))
+    v = xp.asarray(rng.standard_normal(u.shape))
     check(f, u, H, largest, residual, v)
 
     ours = median_time(lambda: H.hvp(v)), median_time(lambda: tg.hvp(f, u, v))
@@ -310,7 +303,7 @@ def main() -> int:
             f"JAX, compiled: {1e3 * theirs[0]:.0f} ms at a fixed point, {1e3 * theirs[1]:.0f} ms at a new "
             f"one; the same numbers"
         )
-    draw(args.output, clean, on_host(noisy), on_host(u), rows)
+    draw(args.output, clean, to_host(noisy), to_host(u), rows)
     return 0
 
 

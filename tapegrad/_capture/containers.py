@@ -14,6 +14,7 @@ import numpy as np
 from .._core.arrays import IMMUTABLE
 from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class
 from .objects import kind_of, parts_of, unlisted
+from .unread_containers import MANY, UnreadDict, UnreadList, is_worth_waiting
 
 # of these only subclasses by the user are replaced where nothing inside is
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)
@@ -88,6 +89,8 @@ class ContainerCapture(Capture):
     def list_(self, x: list) -> Any:
         if IMMUTABLE.issuperset(map(type, x)):
             return self.as_it_is(x)
+        if is_worth_waiting(x):
+            return self.unread(x, UnreadList(x, self))
         new: list = []
         self.seen[id(x)] = new
         self.hold.append(x)
@@ -100,6 +103,8 @@ class ContainerCapture(Capture):
         named = IMMUTABLE.issuperset(map(type, x))
         if named and IMMUTABLE.issuperset(map(type, x.values())):
             return self.as_it_is(x)
+        if is_worth_waiting(x.values()) or (not named and len(x) >= MANY):
+            return self.unread(x, UnreadDict(x, self, named))
         new: dict = {}
         self.seen[id(x)] = new
         self.hold.append(x)
@@ -107,6 +112,11 @@ class ContainerCapture(Capture):
             zip(x, self.each(x.values()), strict=True) if named else {self(k): self(v) for k, v in x.items()}
         )
         self.changes.append((Contents, x, new, [*itertools.chain.from_iterable(new.items())]))
+        return new
+
+    def unread(self, x: Any, new: Any) -> Any:
+        self.changes.append(new.change)
+        self.remember(x, new)
         return new
 
     def container(self, x: Any) -> Any:

@@ -152,12 +152,11 @@ def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
     looked at by itself.)"""
     stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
     pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
-    return all(
-        [
-            v is w or stands(v) is w or not (type(v) in IMMUTABLE or isinstance(v, Variable) or is_array(v))
-            for v, w in pairs
-        ]
-    )
+    return all([v is w or stands(v) is w or not is_data(v) for v, w in pairs])
+
+
+def is_data(v: Any) -> bool:
+    return type(v) in IMMUTABLE or isinstance(v, Variable) or is_array(v)
 
 
 # --- the attributes of an object, past properties and `__getattr__` ---

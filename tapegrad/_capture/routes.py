@@ -53,7 +53,7 @@ LEAVES = IMMUTABLE | {
     *HANDLES, ModuleGlobals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
-    np.bool_, np.float32, np.int32, typing.TypeVar, *LOCKS,
+    np.bool_, np.float32, np.int32, object, typing.TypeVar, *LOCKS,
 }  # fmt: skip
 QUIET = frozenset(
     (
@@ -261,6 +261,11 @@ def watch_memory(shadow: Any, a: Any) -> None:
         shadow.sums[id(a)] = [a, checksum(a)]
 
 
+def is_whole(x: Any) -> bool:
+    """Is this an array of integers or truth values that owns its memory?"""
+    return type(x) is np.ndarray and x.base is None and x.dtype.kind in "biu"
+
+
 def leave_unshadowed(shadow: Any, x: Any) -> None:
     """x is left alone."""
     kind = type(x)
@@ -278,8 +283,7 @@ def leave_unshadowed(shadow: Any, x: Any) -> None:
         kind is types.FunctionType
         or module_of(kind) in QUIET
         or kind is np.ndarray
-        and x.base is None
-        and x.dtype.kind in "biu"
+        and is_whole(x if x.base is None else x.base)
     ):
         return
     parents: dict = {}

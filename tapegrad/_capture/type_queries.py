@@ -16,10 +16,16 @@ from .._core.variable import HANDLES
 from .._dispatch.numbers import NUMBER_TYPES
 from ..numpy import ndarray
 from .kinds import READ, space_of
+from .unread_containers import UnreadDict, UnreadList
 
 METAS: dict = {}  # metaclass of a shadow (classes.py) -> the one for which it stands
 
-MEANT: dict = {np.ndarray: ndarray, **NUMBER_TYPES}  # what the names of these mean there
+MEANT: dict = {
+    np.ndarray: ndarray,
+    UnreadList: list,
+    UnreadDict: dict,
+    **NUMBER_TYPES,
+}  # what the names of these mean there
 
 
 def queried_class(x: Any) -> type:

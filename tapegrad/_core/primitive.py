@@ -255,8 +255,9 @@ class Trace:
         """A random generator from outside is about to draw.  A trace that runs the function once for many
         times may refuse, or note it as an operation (`draw`)."""
 
-    def external(self, what: str) -> None:
-        """An operation is about to act outside of the process.  It must run once in each call."""
+    def external(self, what: str, group: Any) -> None:
+        """An operation is about to exchange data with other processes of a group (`exchanges.py`).  It must run
+        once in each call."""
 
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
@@ -577,9 +578,9 @@ def own_memory(x: Variable) -> None:
         return
     if id(x) in OPEN.aliased:
         raise AliasError(
-            f"{callers_line()}: {quoted(callers_code())}an argument that shares memory with another argument "
-            "is written: the other would have to change with it; pass x.copy(), or one array, and take "
-            "views of it inside the function"
+            f"{callers_line()}: {quoted(callers_code())}an array is written that shares memory with "
+            "another argument, or with a view of another dtype: the other would have to change with it; take "
+            "x.copy(), or pass one array, and take views of it inside the function"
         )
     if not is_saved(x) and not has_tangent(x):
         b = bottom(x)

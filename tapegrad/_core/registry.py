@@ -92,10 +92,10 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
-    "tapegrad.sparse": ("__init__", "optimize._constrained"),
+    "tapegrad.sparse": ("__init__", "optimize._constrained", "_scipy.integrate.right_side"),
     "tapegrad.sparse._renewed": (
         "optimize._flat",
-        "optimize._minimize",
+        "optimize._objective",
         "optimize._ipopt",
         "optimize._constrained",
     ),
@@ -149,10 +149,11 @@ LOADED: dict[str, AnyTuple] = {
     # slow to import
     "llvmlite.binding": ("replay.interpreter.machine_code",),
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
+    "scipy.linalg.cython_lapack": ("replay.interpreter.foreign_calls",),
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_arrays",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
-    "tapegrad.replay": ("__init__", "optimize._minimize"),
+    "tapegrad.replay": ("__init__", "optimize._objective"),
     # another library, with the first function that crosses
     **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     "tapegrad.parallel.functions": ("parallel",),
@@ -162,10 +163,14 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),
     # with the first call of a function of Numba's that has loops, or of a device kernel of its
-    "tapegrad.loops.cuda_c.derived_rules": ("kernels.raw_code.kernel", "kernels.raw_code.sources"),
+    "tapegrad.loops.cuda_c.derived_rules": (
+        "kernels.raw_code.check",
+        "kernels.raw_code.kernel",
+        "kernels.raw_code.sources",
+    ),
     "tapegrad.loops.cuda_c.element_kernels": ("_dispatch.cupy_kernels",),
     "tapegrad.loops.cuda_c.kernels": ("_dispatch.cupy_kernels",),
-    "tapegrad.loops.cuda_c.thread_operation": ("loops.cuda_c.kernels",),
+    "tapegrad.loops.cuda_c.thread_operation": ("loops.operation",),
     "tapegrad.loops.inspection": ("kernels.raw_code.sources",),
     "tapegrad.loops.operation": ("_capture.functions",),
     **dict.fromkeys(

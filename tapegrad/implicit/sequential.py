@@ -8,14 +8,15 @@ modes, any order and any nesting work."""
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits
 from .._core.errors import BatchError, callers_line, heard, take_back
-from .._core.primitive import SAMPLED, Primitive, bind, handle, layout_of, values_of
+from .._core.primitive import SAMPLED, Primitive, bind, handle, layout_of, live, values_of
+from .._core.reverse import Tape
 from .._core.scope import OPEN, at_the_end_of_an_object, changed
 from .._core.trees import children, is_node, leaves, rebuilt, tree_map
 from .._core.variable import Variable
@@ -29,7 +30,7 @@ OUTPUT = object()  # stands for a number in a result
 SETTLED = (bool, np.bool_, str, type(None))
 APART = object()  # stands for a part of a result that is not a number and differs between samples
 
-MANY = 64  # samples for which a kernel is compiled
+MANY = 64  # samples for which a kernel is compiled, and beyond which no pullbacks are kept
 
 
 def run_sequentially(
@@ -93,7 +94,9 @@ class Call:
         self.shapes: Any = None  # the shapes of the numbers
         self.tree: Any = None  # the tree of the result, with numbers replaced by OUTPUT
         self.done = False
-        self.kept: Any = None  # (values, which of them are differentiated, pullback) of the last plain values
+        self.wanted: list | None = None  # the values that are differentiated in reverse mode, as far as known
+        # (values, which of them are differentiated, pullback) of the last plain values of each sample
+        self.kept: list = []
 
     def __del__(self):
         at_the_end_of_an_object(self.first.finish)  # break the reference cycle between it and the functions
@@ -105,17 +108,21 @@ class Call:
         return FunctionPlaceholder(len(self.functions) - 1)
 
     def result(self) -> Any:
-        outs = iter(
-            with_all(self.first, lambda values: bind(sequential_primitive(self.name, self), values, {}))[1]
-        )
+        def run(values: list) -> Any:
+            swept = [k for k, v in enumerate(values) if any([type(t) is Tape for t in traces_of(v)])]
+            self.wanted = swept if swept and not self.replayed else None
+            return bind(sequential_primitive(self.name, self), values, {})
+
+        outs = iter(with_all(self.first, run)[1])
         self.done = True
         return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
 
     def __call__(self, *values: Any) -> tuple:
-        """The numbers. If the pullback was asked for at the last values, it is computed along."""
-        if self.kept is None or not self.replayed or any([isinstance(v, Variable) for v in values]):
+        """The numbers. If the pullback will be asked for, it is computed along."""
+        full = not self.replayed and len(self.kept) >= MANY
+        if self.wanted is None or full or any([isinstance(v, Variable) for v in values]):
             return self.numbers(*values)
-        outs: tuple = self.recorded(values, self.kept[1])[0]
+        outs: tuple = self.recorded(values, self.wanted)[0]
         return outs
 
     def recorded(self, values: tuple, wanted: list) -> tuple:
@@ -123,14 +130,17 @@ class Call:
         values = tuple([copy_with_layout(v) if is_array(v) else v for v in values])
         of, some = of_some(self.numbers, values, wanted)
         outs, pullback = vjp(of, *some)
-        self.kept = values, wanted, pullback
+        if self.replayed:
+            self.kept, self.wanted = [], wanted
+        if len(self.kept) < MANY:
+            self.kept.append((values, wanted, pullback))
         return outs, pullback
 
     def pullback_at(self, values: tuple, wanted: list) -> Callable:
-        kept = self.kept
-        if kept is not None and kept[1] == wanted and all(map(is_uniform, kept[0], values)):
-            pullback: Callable = kept[2]
-            return pullback
+        for known, by, pullback in self.kept:
+            if by == wanted and all(map(is_uniform, known, values)):
+                found: Callable = pullback
+                return found
         return self.recorded(values, wanted)[1]
 
     def numbers(self, *values: Any) -> tuple:
@@ -191,9 +201,15 @@ class Call:
 
     def common(self, a: Any, b: Any) -> Any:
         """The common part of two samples' results that are not numbers. A dict loses entries that differ
-        (step counts, messages). In a recording it loses all counts."""
+        (step counts, messages); a function raises when it is called. In a recording it loses all counts."""
         if isinstance(a, dict) and type(a) is type(b):
             both = {k: self.common(v, b[k]) for k, v in a.items() if k in b}
+            both = {
+                k: FunctionOfOneSample(f"{self.where}: {self.name}(...).{k}")
+                if v is APART and callable(a[k])
+                else v
+                for k, v in both.items()
+            }
             return dict_like(a, {k: v for k, v in both.items() if v is not APART})
         if is_node(a) and type(a) is type(b) and len(children(a)) == len(children(b)):
             found = [self.common(v, w) for v, w in zip(children(a), children(b), strict=True)]
@@ -213,11 +229,37 @@ class Call:
         )
 
 
+def traces_of(x: Any) -> Iterator:
+    """The traces of x, from the innermost on, as far as they show what they hold."""
+    while isinstance(x, Variable):
+        x = live(x)
+        trace = x._trace
+        if trace is not None:
+            yield trace
+        x = trace.held(x) if trace is not None and trace.visibility == SAMPLED else x._value
+
+
 def value_was_written(x: Variable, before: Any) -> bool:
     """Was x written since `before`? (Lent memory that is part of the result is compared by content.)"""
     if x._trace is not None and x._trace.lent:
         return not same_bits(values_of(x), values_of(before))
     return getattr(x, "_version", 0) > 0
+
+
+class FunctionOfOneSample:
+    """Stands for a function in a result, such as dense output, which is another for each sample."""
+
+    raises_where_used = True
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise BatchError(
+            f"{self.name} is another function for each sample, and vmap has no function of all samples for "
+            "it; ask for the values at given places (t_eval= of scipy.integrate.solve_ivp), or loop over the "
+            "samples"
+        )
 
 
 class FunctionPlaceholder:
@@ -275,7 +317,8 @@ def sequential_primitive(name: str, f: Callable) -> Primitive:
 
         def swept(*inputs):
             at = inputs[len(seeds) :]
-            if isinstance(f, Call) and f.replayed and not any([isinstance(v, Variable) for v in at]):
+            plain = not any([isinstance(v, Variable) for v in at])
+            if isinstance(f, Call) and (f.replayed or f.wanted is not None) and plain:
                 found = f.pullback_at(at, wanted)(inputs[: len(seeds)])
             else:
                 of, some = of_some(f, at, wanted)

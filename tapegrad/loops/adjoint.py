@@ -32,10 +32,13 @@ from .program import (
     literal,
     pruned,
     stacks_of,
+    walk,
 )
 from .saved import SavedValues
 from .scalars import BOUNDED, passes, pull, write
 from .writer import ONE, ZERO, StatementWriter
+
+LINEAR = frozenset(("add", "sub", "neg", "select", "cast"))
 
 
 def adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
@@ -55,6 +58,7 @@ class AdjointWriter:
         self.active = self.plan.active
         self.w = StatementWriter()
         self.stacks: dict = {}  # stack of p -> its cotangents
+        self.unsure: set = set()  # cotangents that are zero where the program took another way
         self.kept: dict = {}  # loop in segments -> what the backward sweep must know
         m: dict = {}
         for q in p.params:
@@ -174,7 +178,14 @@ class AdjointWriter:
 
     def add(self, bars: dict, v: Scalar, bar: Scalar) -> None:
         if v in self.active and v.number is None and bar.number != 0:
-            bars[v] = self.w.compute("add", bars[v], bar) if v in bars else bar
+            terms = [bars[v], bar] if v in bars else [bar]
+            bars[v] = self.w.compute("add", *terms) if v in bars else bar
+            self.derive(bars[v], terms)
+
+    def derive(self, bar: Scalar, of: list[Scalar]) -> None:
+        """Note that `bar` may be zero by control flow, if all of these are."""
+        if all(b.number == 0 or b in self.unsure for b in of):
+            self.unsure.add(bar)
 
     def backward(self, block: Block, m: dict, bars: dict) -> None:
         """Sweep a block; `m` maps values of p that are visible, `bars` holds their cotangents."""
@@ -230,15 +241,18 @@ class AdjointWriter:
             return
         given = (bar, m.get(s.out, s.out), *[m.get(a, a) for a in s.args])
         w, zero = self.w, literal(0, s.out.type)
-        is_zero = None if s.op in BOUNDED or s.op == "cast" else w.compute("eq", bar, zero)
+        sure = s.op in LINEAR or (s.op in BOUNDED and bar not in self.unsure)
+        is_zero = None if sure else w.compute("eq", bar, zero)
         for k, a in enumerate(s.args):
             if a in self.active:
                 share = w.cast(bar, a.type) if s.op == "cast" else write(w, pull(s.op, k), given, s.out.type)
-                self.add(
-                    bars,
-                    a,
-                    share if is_zero is None else w.compute("select", is_zero, zero, share, type=s.out.type),
-                )
+                if is_zero is not None:
+                    share = w.compute("select", is_zero, zero, share, type=s.out.type)
+                if s.op == "select":
+                    self.unsure.add(share)
+                else:
+                    self.derive(share, [bar])
+                self.add(bars, a, share)
 
     def branch(self, s: If, m: dict, bars: dict) -> None:
         outer = [v for v in captured(s) if v in self.active]
@@ -259,6 +273,8 @@ class AdjointWriter:
         for made, local in sides:
             made.yields = [local.get(v) or literal(0, v.type) for v in changed]
         results = [Scalar(v.type) for v in changed]
+        for v, r in zip(changed, results, strict=True):
+            self.derive(r, [bars.get(v) or literal(0, v.type)])
         self.w.put(If(m.get(s.test, s.test), sides[0][0], sides[1][0], results))
         bars.update(zip(changed, results, strict=True))
 
@@ -278,6 +294,8 @@ class AdjointWriter:
             results = self.trips_back(s, m, carried, outer, inits, ZERO, n)
         else:
             results = self.trips_back(s, m, carried, outer, inits, ZERO, m[self.plan.trips[s]])
+        for bar, init in zip(results, inits, strict=True):
+            self.derive(bar, [init])
         bars.update(zip(outer, results[len(carried) :], strict=True))
         for k, bar in zip(carried, results, strict=False):
             self.add(bars, s.inits[k], bar)
@@ -287,9 +305,12 @@ class AdjointWriter:
     ) -> list[Scalar]:
         """Sweep the trips first + n - 1, ..., first."""
         w = self.w
+        branches = any(isinstance(t, If) and is_touched(t, self.active) for t in walk(s.body))
 
         def trip(r: Scalar, *args: Scalar) -> list[Scalar]:
             inner, local = dict(m), dict(zip(outer, args[len(carried) :], strict=True))
+            for bar, init in zip(args, inits, strict=True):
+                self.derive(bar, [] if branches else [init])
             if isinstance(s, For):
                 last = w.compute("add", first, w.compute("sub", n, ONE))
                 inner[s.index] = self.place(s, m, w.compute("sub", last, r))
@@ -311,6 +332,8 @@ class AdjointWriter:
             first, here = self.part(known, h)
             values = [w.load(kept, (h,)) for kept in carries]
             self.run_part(s, m, first, here, values, True)
+            for bar, init in zip(args, inits, strict=True):
+                self.derive(bar, [init])
             return self.trips_back(s, m, carried, outer, list(args), first, here)
 
         return w.count(count, segment, inits)

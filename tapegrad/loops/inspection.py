@@ -10,6 +10,8 @@ from .._core.variable import Variable
 from .adjoint import adjoint
 from .machine import code_of
 from .numba_device import launch_sizes
+from .numba_ir import is_device_kernel
+from .numba_program import NumbaProgram
 from .operation import DTYPES, FLOATS, programs_of
 from .program import (
     Accumulate,
@@ -26,6 +28,7 @@ from .program import (
     Scalar,
     Store,
 )
+from .races import search_races
 from .reference import interpreted
 from .tangent import tangent
 
@@ -130,7 +133,7 @@ class ProgramPrinter:
             self.put(depth + 1, f"if not {self.name(s.test)}: break")
 
 
-def program_of(f: Any, args: tuple, launch: Any) -> tuple[LoopProgram, list]:
+def program_of(f: Any, args: tuple, launch: Any, of_thread: bool = False) -> tuple[LoopProgram, list]:
     """The program of a function or kernel for these arguments, and their values."""
     if not hasattr(f, "py_func"):
         raise ArgumentError(
@@ -138,7 +141,10 @@ def program_of(f: Any, args: tuple, launch: Any) -> tuple[LoopProgram, list]:
         )
     programs = programs_of(f)
     given = programs.arguments(args, {}, launch_sizes(launch) if programs.device else ())
-    made, _ = programs.program(f.py_func, given)
+    if of_thread:
+        made = NumbaProgram(f.py_func, given, True, of_thread=True)
+    else:
+        made, _ = programs.program(f.py_func, given)
     programs.check(made, given.values)
     values = [*given.values, *made.constants]
     values += programs.new_arrays(made, values) if made.shapes is not None else []
@@ -193,7 +199,7 @@ def source(f: Any, *args: Any, derivative: str | None = None, launch: tuple | No
     ...         s += x[k] * x[k]
     ...     return s
     >>> print(tg.loops.source(total, np.ones(3)).splitlines()[0])
-    def total(x0):
+    def total(x):
     """
     p, _ = program_of(f, args, launch)
     return "\n".join(ProgramPrinter(derivative_of(p, derivative)).lines) + "\n"
@@ -209,7 +215,8 @@ def derivative_of(p: LoopProgram, derivative: str | None, wrt: tuple | None = No
 def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, seed: int = 0) -> list[str]:
     """Check the loop program of a compiled function, and its derivatives, with these arguments.
 
-    A slow interpreter checks each index. Its results are compared with those of the machine code, the reverse
+    A slow interpreter checks each index, and runs the threads of a kernel from barrier to barrier to find
+    races: an element that one thread writes and another one uses in between. Its results are compared with those of the machine code, the reverse
     with the forward derivative, and the latter with central differences, in a random direction.
 
     Parameters
@@ -233,7 +240,8 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     Raises
     ------
     tapegrad.errors.KernelError
-        If something does not agree, an index is out of bounds, or the function has no loop program.
+        If something does not agree, an index is out of bounds, two threads race, or the function has no
+        loop program.
 
     See Also
     --------
@@ -254,6 +262,14 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     forward derivatives agree with central differences
     """
     p, values = program_of(f, args, launch)
+    said = [
+        "the interpreter and the machine code agree, and all indices are in bounds",
+        "reverse and forward derivatives agree",
+        "forward derivatives agree with central differences",
+    ]
+    if is_device_kernel(f):
+        search_races(program_of(f, args, launch, of_thread=True)[0], values)
+        said.append("no two threads meet at an element, unless all read it or all change it by atomics")
     wide = all(q.type != "f4" for q in p.params)
     tight = 1e-10 if wide else 1e-4
     rng = np.random.default_rng(seed)
@@ -301,11 +317,7 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     compare(
         f, "forward derivatives and central differences", tangents, differences, rtol if wide else 1e3 * rtol
     )
-    return [
-        "the interpreter and the machine code agree, and all indices are in bounds",
-        "reverse and forward derivatives agree",
-        "forward derivatives agree with central differences",
-    ]
+    return said
 
 
 def shifted(q: Any, v: Any, by: Any) -> Any:

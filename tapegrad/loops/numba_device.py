@@ -79,24 +79,34 @@ class KernelFrame(FrameWriter):
                 raise self.refuse(f"{f.path} of this shape or type")
             array = w.allocate(kind, shape, f.path.partition(".")[0], f.path == "shared.array")
             return whole(array, frozenset((f"array{next(self.source.made)}",)))
-        if f.path in ("atomic.add", "atomic.sub"):
+        if f.path in ("atomic.add", "atomic.sub", "atomic.max", "atomic.min"):
             view = self.ranges.indexed(args[0], self.at(args[1]))
             value = w.cast(self.scalar(args[2]), view.array.type)
-            if f.path == "atomic.sub":
-                value = w.compute("neg", value)
-            w.accumulate(view.array, self.ranges.element(view), value)
+            at = self.ranges.element(view)
+            if f.path in ("atomic.max", "atomic.min"):
+                w.extreme(view.array, at, value, "gt" if f.path == "atomic.max" else "lt")
+            else:
+                w.accumulate(view.array, at, w.compute("neg", value) if f.path == "atomic.sub" else value)
             return Known(None)  # the old value, which depends on the order of threads, cannot be used
         raise self.refuse(f"cuda.{f.path}")
 
     def run(self) -> Any:
         if self.prefix:
             return super().run()
-        return self.launched()
-
-    def launched(self) -> None:
-        """The blocks of the grid, each with its threads."""
         run = super().run
-        write_grid(self.w, self.typed.name, self.source.special, self.ranges, lambda: run())
+        write_launch(self.source, self.typed.name, lambda: run())
+        return None
+
+
+def write_launch(source: Any, name: str, run: Callable) -> None:
+    """What all threads do in order, or what one thread does; `run` writes the kernel."""
+    if not source.of_thread:
+        write_grid(source.w, name, source.special, source.ranges, run)
+        return
+    for index in [f"{word}.{axis}" for word in ("blockIdx", "threadIdx") for axis in AXES]:
+        source.special[index] = source.w.compute(index, type="i8")
+        source.ranges.least[source.special[index]] = 0
+    run()
 
 
 def write_grid(

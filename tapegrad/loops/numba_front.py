@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .numba_ir import TypedFunction, is_array_type, kind_of
+from .numba_ir import TypedFunction, is_array_type, kind_of, narrow_integer
 from .program import FLOATS, LoopArray, LoopRefused, Scalar, literal
 from .scalar_frame import MATHS, ScalarFrame
 from .views import ArrayView, Known, Range, Ranges, Slice, TupleMembers
@@ -44,8 +44,8 @@ class FunctionSource:
     `classes` are sets of origins of arrays; a name may stand for any array of a class.  These arrays are then
     layers of one."""
 
-    def __init__(self, classes: tuple):
-        self.w = ProgramWriter()
+    def __init__(self, classes: tuple, of_thread: bool = False):
+        self.w, self.of_thread = ProgramWriter(), of_thread
         self.classes = classes
         self.layers: dict = {}  # class -> (its array, origin -> number)
         self.special: dict[str, Scalar] = {}  # of a kernel: threadIdx.x and others
@@ -225,6 +225,7 @@ class FrameWriter(ScalarFrame):
                     self.get(s.target),
                     Known(s.index) if index is None else self.get(index),
                     self.get(s.value),
+                    getattr(self.type_of(s.target), "dtype", None),
                 )
             elif kind not in ("Jump", "Branch", "Return", "Del", "Raise", "StaticRaise", "StaticTryRaise"):
                 raise self.refuse(kind)
@@ -282,7 +283,20 @@ class FrameWriter(ScalarFrame):
             ]
         )
 
-    def store(self, target: Any, at: Any, value: Any) -> None:
+    def narrowed(self, x: Scalar, t: Any) -> Scalar:
+        """An integer modulo the range of Numba's type t."""
+        bits = narrow_integer(t)
+        if bits is None:
+            return x
+        if x.number is not None:
+            half = 2 ** (bits[0] - 1) if bits[1] else 0
+            return literal((x.number + half) % 2 ** bits[0] - half, "i8")
+        if not bits[1]:
+            return self.w.compute("and", x, literal(2 ** bits[0] - 1, "i8"))
+        unused = literal(64 - bits[0], "i8")
+        return self.w.compute("shr", self.w.compute("shl", x, unused), unused)
+
+    def store(self, target: Any, at: Any, value: Any, dtype: Any = None) -> None:
         if not isinstance(target, ArrayView):
             raise self.refuse("an assignment to a part of something else than an array")
         view, w = self.ranges.indexed(target, self.at(at)), self.w
@@ -300,7 +314,7 @@ class FrameWriter(ScalarFrame):
                 w.count(shape[len(index)], lambda i: axis((*index, i)))
                 return
             x = self.element_of(value, index, shape)
-            w.store(view.array, place_in(w, view, index), w.cast(x, kind))
+            w.store(view.array, place_in(w, view, index), self.narrowed(w.cast(x, kind), dtype))
 
         axis(())
 
@@ -507,7 +521,7 @@ class FrameWriter(ScalarFrame):
             return Slice(tuple({1: [None, *cuts, None], 2: [*cuts, None], 3: cuts}[len(cuts)]))
         cast = CASTS.get(f) or kind_of(f)
         if cast is not None:
-            return w.cast(self.scalar(args[0]), cast)
+            return self.narrowed(w.cast(self.scalar(args[0]), cast), self.type_of(t))
         if f is len:
             return (
                 literal(len(args[0].items), "i8") if isinstance(args[0], TupleMembers) else args[0].shape[0]
@@ -522,6 +536,8 @@ class FrameWriter(ScalarFrame):
             f = np.absolute
         elif module == "math":
             f = MATHS.get(f.__name__, getattr(np, f.__name__, None))
+        if f is np.asarray and len(args) == 1 and not named and isinstance(args[0], ArrayView):
+            return args[0]
         if f is np.sum and len(args) == 1 and not named:
             return self.method(args[0], "sum", (), t)
         if isinstance(f, np.ufunc) and not named:

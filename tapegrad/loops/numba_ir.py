@@ -43,12 +43,17 @@ class TypedFunction:
             with LOCK, helpers_typed_only(device):
                 state = typed_state(func, argtypes, device)
         except errors.NumbaError as error:
-            raise LoopRefused(
-                f"Numba cannot type {func.__name__}: {str(error).strip().splitlines()[0]}"
-            ) from error
+            raise LoopRefused(f"Numba cannot type {func.__name__}: {what_numba_says(error)}") from error
         self.blocks, self.typemap, self.calltypes = state.func_ir.blocks, state.typemap, state.calltypes
         self.return_type = state.return_type
         self.flow = graph_of_blocks(self.blocks)
+
+
+def what_numba_says(error: Exception) -> str:
+    """The first line of a message that tells of the user's code, with its place."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    place = next((line.rstrip(":") for line in lines if line.startswith('File "')), "")
+    return f"{lines[lines[0].startswith('Failed in') and len(lines) > 1]} {place}".strip()
 
 
 def graph_of_blocks(blocks: Any) -> Any:
@@ -116,6 +121,13 @@ def kind_of(t: Any) -> str | None:
     if isinstance(t, (types.Integer, types.IntegerLiteral)):
         return None if t in (types.uint64,) else "i8"
     return {types.float64: "f8", types.float32: "f4"}.get(t)
+
+
+def narrow_integer(t: Any) -> tuple[int, bool] | None:
+    """(bits, signed) of an integer type with fewer than 64 bits."""
+    if isinstance(t, types.Integer) and not isinstance(t, types.IntegerLiteral) and t.bitwidth < 64:
+        return t.bitwidth, t.signed
+    return None
 
 
 def type_of_array(kind: str, ndim: int) -> Any:

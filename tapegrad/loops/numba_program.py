@@ -1,7 +1,6 @@
 """The loop program of a function of Numba's: its parameters, its results, and names that stand for several
 arrays."""
 
-from collections.abc import Callable
 from typing import Any
 
 from .numba_device import AXES, SIZES, KernelFrame
@@ -29,12 +28,13 @@ class NumbaProgram:
     lists arrays that must have one shape. `names` are parameters' names, `same` maps arguments that are one
     array."""
 
-    def __init__(self, func: Any, types: tuple, leaves: list, arguments: Callable, device: bool = False):
-        typed = TypedFunction(func, types, device)
+    def __init__(self, func: Any, given: Any, device: bool, of_thread: bool = False):
+        self.of_thread = of_thread  # of a kernel: the program tells what one thread does
+        typed = TypedFunction(func, given.types, device)
         classes: tuple = ()
         for _ in range(8):
             try:
-                self.build(typed, leaves, arguments, classes)
+                self.build(typed, given, classes)
                 return
             except Rebound as error:
                 found = frozenset(error.args[0])
@@ -44,18 +44,17 @@ class NumbaProgram:
                 )
         raise LoopRefused(f"{func.__name__}: its names stand for too many arrays")
 
-    def build(self, typed: TypedFunction, leaves: list, arguments: Callable, classes: tuple) -> None:
-        """`leaves` are kinds, or (kind, number of axes); `arguments` makes the function's arguments of their
-        objects."""
-        source = FunctionSource(classes)
+    def build(self, typed: TypedFunction, given: Any, classes: tuple) -> None:
+        """The leaves of the arguments are kinds, or (kind, number of axes)."""
+        source = FunctionSource(classes, self.of_thread)
         w, objects, copies = source.w, [], []
         self.params: list = []
-        for k, leaf in enumerate(leaves):
+        for k, (leaf, name) in enumerate(zip(given.leaves, given.names, strict=True)):
             if isinstance(leaf, str):
-                self.params.append(Scalar(leaf, f"x{k}"))
+                self.params.append(Scalar(leaf, name))
                 objects.append(self.params[-1])
                 continue
-            a = LoopArray(leaf[0], [Scalar("i8") for _ in range(leaf[1])], f"x{k}")
+            a = LoopArray(leaf[0], [Scalar("i8") for _ in range(leaf[1])], name)
             self.params.append(a)
             source.ranges.least.update(dict.fromkeys(a.shape, 0))
             if source.class_of(k):
@@ -69,11 +68,13 @@ class NumbaProgram:
             names = [f"{size}.{axis}" for size in SIZES for axis in AXES]
             source.special.update(zip(names, objects[-6:], strict=True))
             source.ranges.least.update(dict.fromkeys(objects[-6:], 1))
-        frame = (KernelFrame if typed.device else FrameWriter)(source, typed, tuple(arguments(objects)))
+        frame = (KernelFrame if typed.device else FrameWriter)(source, typed, tuple(given.objects(objects)))
         result = frame.run()
         for a, view in copies:
             w.copy(a, view.array, of=(view.parts[0],))
         self.alike = [[a for a, v in copies if v.array is stacked] for stacked, _ in source.layers.values()]
+        if self.alike and self.of_thread:
+            raise LoopRefused(f"{typed.name}: a name stands for several arrays on a device")
         self.yields: list[Scalar] = []
         self.returned: list[tuple[LoopArray, tuple]] = []
         self.result = self.described(frame, result)
@@ -90,7 +91,8 @@ class NumbaProgram:
             else None
         )
         body.yields = body.yields[:count]
-        self.program = LoopProgram(typed.name, params, body, [], typed.file)
+        first = len(given.leaves) - 6 if self.of_thread else None
+        self.program = LoopProgram(typed.name, params, body, [], typed.file, launch=first)
         made = written(self.program)
         self.program.outs = [a for a in self.program.arrays if a in made]
         self.program = verified(pruned(self.program))

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .._core.arrays import may_share_memory, xp_of
+from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import Primitive, bind, layout_of, values_of
+from .._core.registry import load
 from .._core.variable import Variable, View
 from ..ops.creation import asarray
 from ..ops.declare import dtype, shape
 from ..ops.shaping import astype, broadcast_to, reshape
 from .adjoint import adjoint
 from .machine import code_of
-from .numba_device import launch_sizes
+from .numba_device import AXES, SIZES, launch_sizes
 from .numba_ir import is_device_kernel, kind_of, type_of_array, type_of_object, type_of_scalar, type_of_tuple
 from .numba_program import NumbaProgram
 from .program import FLOATS, LoopArray, LoopProgram, LoopRefused, Scalar, verified, written
@@ -102,6 +103,11 @@ class LoopOperation:
         return tuple([found.get(k) for k in range(len(args))])
 
 
+def operation_on(device: bool) -> type[LoopOperation]:
+    """The class of operations on arrays of this place."""
+    return load("tapegrad.loops.cuda_c.thread_operation").ThreadOperation if device else LoopOperation
+
+
 def zeros(q: Any, x: Any) -> Any:
     return xp_of(layout_of(x)).zeros(shape(x), DTYPES[q.type])
 
@@ -116,28 +122,31 @@ def loops_in(code: Any) -> bool:
 
 
 class LoopArguments:
-    """The arguments of a call: their types, and the arrays and numbers in them, each once."""
+    """The arguments of a call: their types, and the arrays and numbers in them, each once, with names."""
 
-    def __init__(self, args: tuple):
+    def __init__(self, args: dict):
         self.leaves: list = []
         self.values: list = []
-        self.trees = [self.tree(x) for x in args]
+        self.names: list[str] = []
+        self.on_device = False
+        self.trees = [self.tree(x, name) for name, x in args.items()]
         self.types = tuple([t for t, _ in self.trees])
-        self.key = self.types, tuple([repr(form) for _, form in self.trees])
+        self.key = self.types, tuple([repr(form) for _, form in self.trees]), self.on_device
 
-    def tree(self, x: Any) -> tuple:
+    def tree(self, x: Any, name: str) -> tuple:
         """(Numba's type, a number of `values`, a tuple, or the object)."""
         if type(x) is tuple:
-            parts = [self.tree(y) for y in x]
+            parts = [self.tree(y, name) for y in x]
             return type_of_tuple([t for t, _ in parts]), tuple([f for _, f in parts])
         look = layout_of(x)
-        if isinstance(look, np.ndarray):
+        if is_array(look):
+            self.on_device |= xp_of(look) is not np
             kind = {"f": f"f{look.itemsize}", "i": "i8", "b": "b1"}.get(look.dtype.kind)
             if kind not in DTYPES or look.dtype.byteorder == ">":
                 raise LoopRefused(f"an array of dtype {look.dtype}")
             at = next((k for k, v in enumerate(self.values) if v is x), None)
             if at is None:
-                at = self.add((kind, look.ndim), x)
+                at = self.add((kind, look.ndim), x, name)
             return type_of_array(kind, look.ndim), at
         kind = (
             "b1"
@@ -149,14 +158,15 @@ class LoopArguments:
         if isinstance(look, (float, np.floating)):
             kind = "f4" if isinstance(look, np.float32) else "f8"
         if kind is not None and kind_of(type_of_scalar(kind)):
-            return type_of_scalar(kind), self.add(kind, x)
+            return type_of_scalar(kind), self.add(kind, x, name)
         t = type_of_object(x)
         if t is None or isinstance(x, Variable):
             raise LoopRefused(f"an argument of type {type(x).__name__}")
         return t, Fixed(x)
 
-    def add(self, leaf: Any, x: Any) -> int:
+    def add(self, leaf: Any, x: Any, name: str) -> int:
         self.leaves.append(leaf)
+        self.names.append(name)
         self.values.append(x)
         return len(self.values) - 1
 
@@ -193,11 +203,9 @@ class NumbaFunction:
         found = self.programs.get(given.key)
         if found is None:
             try:
-                made = NumbaProgram(func, given.types, given.leaves, given.objects, self.device)
-                found = (
-                    made,
-                    LoopOperation(made.program) if made.program.outs or made.program.body.yields else None,
-                )
+                made = NumbaProgram(func, given, self.device, given.on_device)
+                some = made.program.outs or made.program.body.yields
+                found = made, operation_on(given.on_device)(made.program) if some else None
             except LoopRefused as error:
                 found = str(error)
             except (
@@ -216,9 +224,11 @@ class NumbaFunction:
     def arguments(self, args: tuple, kwargs: dict, sizes: Any = ()) -> LoopArguments:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = LoopArguments(tuple(bound.arguments.values()))
-        for n in sizes:
-            given.add("i8", n)
+        given = LoopArguments(bound.arguments)
+        if given.on_device and not self.device:
+            raise LoopRefused("an array on a device for a function that runs on the CPU")
+        for k, n in enumerate(sizes):
+            given.add("i8", n, f"{SIZES[k // 3]}_{AXES[k % 3]}")
         return given
 
     def __call__(self, func: Any, args: tuple, kwargs: dict, sizes: Any = ()) -> Any:
@@ -247,8 +257,12 @@ class NumbaFunction:
         ):
             raise LoopRefused("a global array was changed since the function was first called")
         for q, x in arrays:
-            if q in made.program.outs and not isinstance(x, Variable) and not x.flags.writeable:
+            if q not in made.program.outs:
+                continue
+            if isinstance(x, np.ndarray) and not x.flags.writeable:
                 raise LoopRefused("an array that is written is read-only")
+            if q.type == "i8" and dtype(x).itemsize < 8:
+                raise LoopRefused(f"an array of {dtype(x)} that is written: use int64")
         shapes = dict(zip(made.params, [shape(x) for x in values], strict=True))
         if any(len({shapes[a] for a in group}) > 1 for group in made.alike):
             raise LoopRefused("a name stands for arrays of different shapes")
@@ -336,8 +350,7 @@ def call_elementwise(u: Any, args: tuple, kwargs: dict, follow: Callable) -> Any
 
 
 class DeviceKernel:
-    """A kernel of numba.cuda in followed code: kernel[blocks, threads](...) on NumPy arrays, as a loop
-    program."""
+    """A kernel of numba.cuda in followed code: kernel[blocks, threads](...) as a loop program."""
 
     def __init__(self, d: Any):
         self.kernel, self.__name__ = d, d.py_func.__name__

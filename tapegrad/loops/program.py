@@ -63,7 +63,10 @@ class Block:
 
 @dataclass(eq=False, kw_only=True)
 class Statement:
+    """`atomic`: a part of an access that no other thread interrupts."""
+
     line: int = 0
+    atomic: bool = False
 
     operands = property(lambda self: ())
     outs = property(lambda self: ())
@@ -276,9 +279,9 @@ def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
             return Compute(fresh(s.out), s.op, args, line=s.line)
         case Load():
             index = ms(s.index)
-            return Load(fresh(s.out), m(s.array), index, line=s.line)
+            return Load(fresh(s.out), m(s.array), index, line=s.line, atomic=s.atomic)
         case Store():
-            return type(s)(m(s.array), ms(s.index), m(s.value), line=s.line)
+            return type(s)(m(s.array), ms(s.index), m(s.value), line=s.line, atomic=s.atomic)
         case Push():
             return Push(m(s.stack), m(s.value), line=s.line)
         case Pop():

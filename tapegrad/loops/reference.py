@@ -3,6 +3,7 @@
 It checks every index.  Values may be any numbers that NumPy's functions take, complex ones included."""
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from .._core.errors import KernelError
 from .program import (
     Accumulate,
     Allocate,
+    Barrier,
     Block,
     Compute,
     DoWhile,
@@ -56,6 +58,8 @@ def computed(op: str, kind: str, x: list) -> Any:
         return (y + 2**63) % 2**64 - 2**63 if kind == "i8" else y  # as machine integers wrap
     if op == "primal":
         return x[0]
+    if op == "tanh_slope":  # its primitive takes tanh(x), too
+        return 1.0 / np.cosh(x[0]) ** 2
     if op == "times0":
         return x[0] * x[1] if x[0] != 0 else 0.0
     return x[0] / x[1] if op == "div" else operation(op).prim.run(*x)
@@ -70,16 +74,34 @@ class Interpreter:
             self.env[q] = x
             if isinstance(q, LoopArray):
                 self.env.update(zip(q.shape, x.shape, strict=True))
+        self.p = p
+        self.steps = self.block(p.body)
+
+    def results(self) -> list:
+        """Run to the end."""
         with np.errstate(all="ignore"):
-            yields = self.block(p.body)
-        self.results = [*[self.env[a] for a in p.outs], *yields]
+            while True:
+                try:
+                    next(self.steps)
+                except StopIteration as end:
+                    return [*[self.env[a] for a in self.p.outs], *end.value]
 
     def __getitem__(self, v: Scalar) -> Any:
         return v.number if v.number is not None else self.env[v]
 
-    def block(self, block: Block) -> list:
+    def block(self, block: Block) -> Iterator[Any]:
+        """A generator that stops at each barrier, and returns what the block yields."""
         for s in block.statements:
-            self.statement(s)
+            match s:
+                case Barrier():
+                    yield s
+                case For() | DoWhile():
+                    yield from self.loop(s)
+                case If():
+                    found = yield from self.block(s.then if self[s.test] else s.other)
+                    self.env.update(zip(s.results, found, strict=True))
+                case _:
+                    self.statement(s)
         return [self[y] for y in block.yields]
 
     def place(self, s: Any) -> tuple:
@@ -91,7 +113,7 @@ class Interpreter:
             )
         return at
 
-    def loop(self, s: Any) -> None:
+    def loop(self, s: Any) -> Iterator[Any]:
         values = [self[v] for v in s.inits]
         trips = iter(range(*[self[b] for b in s.bounds])) if isinstance(s, For) else None
         while True:
@@ -101,7 +123,7 @@ class Interpreter:
                     break
                 self.env[s.index] = i
             self.env.update(zip(s.args, values, strict=True))
-            values = self.block(s.body)
+            values = yield from self.block(s.body)
             if trips is None and not self[s.test]:
                 break
         self.env.update(zip(s.results, values, strict=True))
@@ -127,12 +149,8 @@ class Interpreter:
                 env[s.array] = np.zeros(
                     [self[n] for n in s.array.shape], wide if s.array.type in ("f8", "f4") else s.array.type
                 )
-            case For() | DoWhile():
-                self.loop(s)
-            case If():
-                env.update(zip(s.results, self.block(s.then if self[s.test] else s.other), strict=True))
 
 
 def interpreted(p: LoopProgram, args: Any) -> list:
     """The results of a program for these arguments; its arrays are written in place."""
-    return Interpreter(p, args).results
+    return Interpreter(p, args).results()

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.special
 
 from .control_flow import ControlFlow
-from .program import Scalar, literal
+from .program import FLOATS, Scalar, literal
 from .scalars import expansion, write
 from .views import Ranges
 from .writer import ONE, ProgramWriter
@@ -42,6 +42,8 @@ class ScalarFrame(ControlFlow):
                 )
                 x = tuple([w.cast(v, "i8" if common == "b1" else common) for v in x])
             return self.learned(f, x)
+        if f in (np.isnan, np.isinf, np.isfinite):
+            return self.classified(f, x[0])
         if kind in ("i8", "b1"):
             return self.integers(f, tuple([w.cast(v, "i8") for v in x]))
         if (
@@ -59,6 +61,16 @@ class ScalarFrame(ControlFlow):
         if recipe is None:
             raise self.refuse(f"{getattr(f, '__name__', f)} has no derivative in loop programs")
         return write(w, recipe, x, kind)
+
+    def classified(self, f: Any, x: Scalar) -> Scalar:
+        """Whether a number is nan, infinite or finite."""
+        w = self.w
+        if x.type not in FLOATS:
+            return literal(f is np.isfinite, "b1")
+        if f is np.isnan:
+            return w.compute("isnan", x, type="b1")
+        size = self.apply(np.absolute, (x,), x.type)
+        return w.compute("eq" if f is np.isinf else "lt", size, literal(np.inf, x.type))
 
     def power(self, x: Scalar, n: int) -> Scalar:
         w = self.w

@@ -68,6 +68,13 @@ class StatementWriter:
     def accumulate(self, array: LoopArray, index: Any, value: Scalar) -> None:
         self.put(Accumulate(array, tuple(index), value))
 
+    def extreme(self, array: LoopArray, index: Any, value: Scalar, op: str) -> None:
+        """array[index] = value, if it compares so to the old content; no thread comes between."""
+        at, old = tuple(index), Scalar(array.type)
+        self.put(Load(old, array, at, atomic=True))
+        new = self.compute("select", self.compute(op, value, old), value, old, type=array.type)
+        self.put(Store(array, at, new, atomic=True))
+
     def push(self, stack: Any, value: Scalar) -> None:
         self.put(Push(stack, value))
 

@@ -1,8 +1,9 @@
 """Adaptive steps from one saved time to the next, as the step of a kernel.
 
 The derivative is that of the accepted steps with their sizes held constant: sizes, errors and counts pass
-through `tapegrad.value`. A saved time is the end of a step. If an end of an interval moves, so does the end
-of the step there; this gives the derivatives by the times.
+through `tapegrad.value`. A saved time is the end of a step. The times of the steps do not move. Where the
+ends of an interval carry derivatives, a step of size zero at each end does: it is taken from the end as given
+to its plain value, or back. So derivatives by the times are slopes there, also where f jumps.
 
 The step control is proportional and integral in the logarithm of the error: the size changes by the powers
 -1/8 of the error and 1/16 of the one before, or by -1/4 after a rejection. These are square roots."""
@@ -76,32 +77,41 @@ class Progress(NamedTuple):
 class Interval:
     """The steps of one trajectory from one time to the next."""
 
-    def __init__(self, take: Callable, f: Callable, control: StepControl, search: Any, limits: Any):
+    def __init__(
+        self, take: Callable, f: Callable, control: StepControl, search: Any, limits: Any, moves: bool
+    ):
         start, end = limits[0], limits[1]
-        self.take, self.f, self.control, self.search = take, f, control, search
-        self.a, b = value(start), value(end)
-        self.length, self.way = np.abs(b - self.a), np.where(b < self.a, -1.0, 1.0)
-        self.by_start, self.by_end = start - self.a, end - b  # zero, with a derivative
+        self.take, self.f, self.control, self.search, self.moves = take, f, control, search, moves
+        self.a, self.b = value(start), value(end)
+        self.length, self.way = np.abs(self.b - self.a), np.where(self.b < self.a, -1.0, 1.0)
+        self.by_start, self.by_end = start - self.a, end - self.b  # zero, with a derivative
 
     def moved(self, c: Progress) -> Any:
-        """Return zero, with the derivative of the time that is reached.
-
-        The first step after the start, or after a change of the state, begins with it, and the last one ends
-        with the interval. The times between do not move."""
-        base, shift = (c.events.base, c.events.shift) if self.search else (0.0, self.by_start)
-        return np.where(c.at == base, shift, 0.0)
+        """Return zero, with the derivative of the time of an event that has changed the state there."""
+        return np.where(c.at == c.events.base, c.events.shift, 0.0) if self.search else 0.0
 
     def reached(self, c: Progress) -> Any:
         """Return the time that is reached, with its derivative."""
+        by_start = np.where(c.accepted + c.rejected == 0.0, self.by_start, self.moved(c))
         by_end = (c.at >= self.length) & (self.length > 0.0)
-        return self.a + self.way * c.at + np.where(by_end, self.by_end, self.moved(c))
+        return self.a + self.way * c.at + np.where(by_end, self.by_end, by_start)
+
+    def moved_state(self, t: Any, y: Any, change: Any) -> Any:
+        """Return the state after a step from t whose size is zero, with a derivative."""
+        return self.take(self.f, t, y, self.f(t, y), change)[0] if self.moves else y
+
+    def at_the_end(self, c: Progress, before: Any) -> Progress:
+        """Return what is carried, the state at the end as that at the end as given; `before`: was the end
+        reached before?"""
+        there = (c.at >= self.length) & ~before
+        return c._replace(y=np.where(there, self.moved_state(self.b, c.y, self.by_end), c.y))
 
     def advanced(self, c: Progress) -> Progress:
         """Try a step; return what is carried after it."""
         control = self.control
         ends, moved = c.at + STRETCH * c.size >= self.length, self.moved(c)
         taken = np.where(ends, self.length - c.at, c.size)
-        h = self.way * taken + np.where(ends, self.by_end, 0.0) - moved
+        h = self.way * taken - moved
         t = self.a + self.way * c.at + moved
         new, error, new_slope, bound = self.take(self.f, t, c.y, c.slope, h)
         square = value(control.error(error, c.y, new))
@@ -162,9 +172,10 @@ class Interval:
         first = c.accepted + c.rejected == 0.0 if resumes else np.array(True)
         at, events = np.where(first, 0.0, c.at), c.events
         if self.search:
-            base, shift = np.where(first, 0.0, events.base), np.where(first, self.by_start, events.shift)
-            events = EventState(base, shift, events.sign, events.slots)
-        c = c._replace(at=at, events=events)
+            shift = np.where(first, 0.0, events.shift)
+            events = EventState(events.base, shift, events.sign, events.slots)
+        y = np.where(first, self.moved_state(self.a, c.y, -self.by_start), c.y)
+        c = c._replace(at=at, y=y, events=events)
         t = self.a + self.way * at + self.moved(c)
         slope = self.f(t, c.y)
         size = value(np.where(c.size > 0.0, c.size, self.control.first_size(c.y, slope, self.length)))
@@ -196,7 +207,7 @@ class Equation(NamedTuple):
     """What the recursions of a solver need, to be traced.
 
     `arguments` restores the arguments of the functions from their numbers. A gated recursion solves the
-    trajectories only whose last number is true."""
+    trajectories only whose last number is true. `moves`: do the times carry derivatives?"""
 
     f: Callable
     take: Callable
@@ -206,6 +217,7 @@ class Equation(NamedTuple):
     events: list
     most_events: int
     gated: bool = False
+    moves: bool = False
 
     def init(self, theta: Any) -> Progress:
         """Return what is carried before the first step; theta is the state, followed by the arguments."""
@@ -218,7 +230,8 @@ class Equation(NamedTuple):
     def interval(self, theta: Any, limits: Any) -> Interval:
         given = self.arguments(theta[self.n :])
         search = EventSearch([TracedEvent.of(e, given) for e in self.events], self.most_events)
-        return Interval(self.take, lambda t, y: self.f(t, y, given), self.control, search, limits)
+        f = lambda t, y: self.f(t, y, given)
+        return Interval(self.take, f, self.control, search, limits, self.moves)
 
     def rows(self, c: Progress, y: Any, t: Any) -> Any:
         """Return state, time, numbers of accepted and rejected steps, status, and the slots of events."""
@@ -237,7 +250,7 @@ class Equation(NamedTuple):
                     jumps = (datum[2:] != 0.0).any()
                     c = c._replace(events=c.events._replace(sign=np.where(jumps, 0.0, c.events.sign)))
             steps = self.interval(theta, datum)
-            c = steps.solved(steps.begun(c, False))
+            c = steps.at_the_end(steps.solved(steps.begun(c, False)), np.array(False))
             status = np.where((c.status == ENDED) & (c.at < steps.length), BEYOND_END, c.status)
             y = np.where((status == STEPS_DONE) | (status == ENDED), c.y, np.nan)
             c = c._replace(slope=(), status=status)
@@ -252,8 +265,9 @@ class Equation(NamedTuple):
 
         def step(c: Progress, theta: Any, limits: Any) -> tuple:
             steps = self.interval(theta, limits)
-            c = steps.begun(c, True)
-            return steps.stepped(c)._replace(slope=()), self.rows(c, c.y, steps.reached(c))
+            given, c = c, steps.begun(c, True)
+            after = steps.at_the_end(steps.stepped(c), c.at >= steps.length)
+            return after._replace(slope=()), self.rows(c, given.y, steps.reached(c))
 
         return self.init, step
 

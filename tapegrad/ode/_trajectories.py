@@ -13,6 +13,7 @@ from .._core.errors import ArgumentError, DataError
 from .._core.primitive import layout_of, seen
 from .._core.registry import load
 from .._core.scope import OPEN
+from .._core.variable import Variable
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
@@ -118,6 +119,7 @@ class Trajectories:
     def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int):
         self.solver, self.state, self.layout, self.count = solver, state, layout, count
         self.options: tuple | None = None
+        self.moves = False  # do the times carry derivatives?
         self.stiff: Any = solver.method == IMPLICIT
 
     def spreads(self, options: tuple, single: bool) -> None:
@@ -131,6 +133,7 @@ class Trajectories:
     def rows(self, purpose: str, theta: Any, data: Any) -> Any:
         """Return the rows of a recursion of `Equation`."""
         data = in_library(xp_of(layout_of(theta)), data)
+        self.moves = isinstance(data, Variable)
         if self.options is None:
             found, self.stiff = self.by_kernels(purpose, theta, data)
             return found
@@ -139,7 +142,9 @@ class Trajectories:
         batch = layout_of(theta).shape[1]
         if layout_of(data).ndim == 2:
             data = np.broadcast_to(data[:, :, None], (*layout_of(data).shape, batch))
-        part = PartOfTrajectories(Trajectories(self.solver, self.state, self.layout, self.count), purpose)
+        of_part = Trajectories(self.solver, self.state, self.layout, self.count)
+        of_part.moves = self.moves
+        part = PartOfTrajectories(of_part, purpose)
         (found,) = in_parts(part, self.options)(theta, data)
         self.stiff = value(found[-1, -1]) > 0.0
         return found[:-1]
@@ -178,7 +183,8 @@ class Trajectories:
                 f"ode: {origin(self.solver.f)} has {self.state.count} states. The method 'rodas5p' compiles "
                 f"dense code for their Jacobian, for at most {DENSE_STATES} states: write {SPARSE_WAY}"
             )
-        kernels, key = self.solver.kernels, (purpose, method, self.state.key, self.layout.key)
+        kernels = self.solver.kernels
+        key = purpose, method, self.moves, self.state.key, self.layout.key
         found = kernels.get(key)
         if found is None or not found[1].has_constants_of(self.layout):
             equation = self.equation(method, self.solver.method not in METHODS)
@@ -203,7 +209,15 @@ class Trajectories:
         control = solver.control._replace(detects=chosen and method == EXPLICIT)
         gated, most = chosen and method == IMPLICIT, solver.most_events
         return Equation(
-            slope, METHODS[method], control, state.count, self.layout.restored, events, most, gated
+            slope,
+            METHODS[method],
+            control,
+            state.count,
+            self.layout.restored,
+            events,
+            most,
+            gated,
+            self.moves,
         )
 
     def inlined(self, limits: Any) -> Any:

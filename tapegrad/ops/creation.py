@@ -12,8 +12,18 @@ import numpy as np
 
 from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError
-from .._core.foreign import OBJECTS, argument
-from .._core.primitive import SAMPLED, handle, is_tracked, layout_of, nests_variable, primal_of, values_of
+from .._core.foreign import OBJECTS, argument, asked_by
+from .._core.lent_memory import lend
+from .._core.primitive import (
+    SAMPLED,
+    any_tracked,
+    handle,
+    is_tracked,
+    layout_of,
+    nests_variable,
+    primal_of,
+    values_of,
+)
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import nested
@@ -124,6 +134,8 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
 
 def fill_value_of(out: Any, y: Any) -> Any:
     if not isinstance(out, Variable):
+        if out.dtype.kind == "V":
+            y = without_tracked(y, out.dtype)
         out[...] = objects(y) if out.dtype == OBJECTS and isinstance(y, Variable) else values_of(y)
     else:
         out[...] = y
@@ -226,6 +238,8 @@ def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: A
     wanted = IF_NEEDED.get(wanted, wanted)
     if dtype is not None and np.dtype(dtype) == OBJECTS and nests_variable(a):
         return objects(a, ndmin)
+    if dtype is not None and np.dtype(dtype).kind == "V":
+        a = without_tracked(a, np.dtype(dtype))
     if isinstance(a, (list, tuple)) and nests_variable(a):
         if wanted is False:
             raise ValueError("numpy.array of a list makes a copy, but copy=False")
@@ -246,6 +260,16 @@ def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: A
     if ndmin > 0 and ndmin > len(s := dim(y)):
         y = y.reshape((1,) * (ndmin - len(s)) + s)
     return y
+
+
+def without_tracked(x: Any, to: np.dtype) -> Any:
+    """Plain values, which an array with fields may hold."""
+    if any_tracked((x,)):
+        raise DroppedDerivativeError(
+            f"an array of dtype {to}, which has fields, holds no tracked value; keep each field as an array "
+            f"of its own, for example in a dict{asked_by()}"
+        )
+    return lend(x)
 
 
 class ObjectBox:
@@ -284,6 +308,8 @@ def cast(x: Any, to: np.dtype) -> Any:
     """x.astype(to). An integer or boolean result has no derivative."""
     if to == OBJECTS and isinstance(x, Variable):
         return objects(x)
+    if to.kind == "V":
+        return without_tracked(x, to).astype(to)
     if to.kind in "SU" and is_tracked(x):
         raise DroppedDerivativeError(
             "x.astype(str) of a tracked value would drop its derivative in silence when it is read back; write "

@@ -240,6 +240,7 @@ rules(broadcast_to, lambda g, out, x, to: fit_to_shape(g, shape(x), None), jvp=l
 rules(reshape, lambda g, out, x, to: reshape(g, to=shape(x)), jvp=linear)
 rules(transpose, lambda g, out, x, axes: transpose(g, axes=argsort(axes)), jvp=linear)
 late.fit, late.conj = fit_to_shape, conj
+TRANSPOSE = transpose.prim
 
 
 @primitive(shapes=(0,), batch="elementwise")

@@ -39,7 +39,7 @@ from .._core.primitive import (
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.serialized import note_written
-from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
+from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
 from . import creation as creation
 from . import elementwise as e
 from . import families as families
@@ -248,6 +248,34 @@ def _set_shape(x, to):
         y = s.reshape(s.copy(x, "C"), to=there)
         x._value, x._trace, x._slot = y._value, y._trace, y._slot
         x._saved = True
+
+
+def _resize(x, *new_shape, refcheck=True):
+    """`ndarray.resize`: the first elements, and zeros behind them."""
+    to = new_shape[0] if len(new_shape) == 1 and isinstance(new_shape[0], (tuple, list)) else new_shape
+    to = tuple([operator.index(n) for n in to])
+    if not is_array(layout_source(x)) or not x.flags.c_contiguous:
+        raise ValueError("resize only works on single-segment arrays")
+    if type(x) is View or hasattr(x, "_version"):
+        raise NoRuleError(
+            "x.resize(s): x is captured, written, or has views; write y = numpy.zeros(s) and fill y"
+        )
+    size, flat = math.prod(to), s.reshape(x, to=(-1,))
+    y = flat[:size] if size <= x.size else s.embed(flat, axis=0, start=0, size=size)
+    y = s.reshape(s.copy(y, "C"), to=to)
+    x._value, x._trace, x._slot, x._saved = y._value, y._trace, y._slot, True
+
+
+V.resize = _resize
+
+
+def _to_device(x, device, /, *, stream=None):
+    if device != x.device:
+        raise ValueError(f"Unsupported device: {device!r}.")
+    return x
+
+
+V.to_device = _to_device
 
 
 def _dtype(x):
@@ -546,10 +574,40 @@ def _view(x, dtype=None, type=None):
                     "use arrays, and @ for products of matrices"
                 )
             return late.subarray_over(subarray, _view(x, None if k is dtype else dtype), x)
+    if type is None and is_tracked(x) and {np.dtype(dtype), dtype_of(x)} in PAIRED:
+        return seen_as(x, np.dtype(dtype))
     return plain_view(x, *[k for k in (dtype, type) if k is not None])
 
 
 V.view = _view
+# a complex dtype and that of its parts
+PAIRED = [{np.dtype(np.complex128), np.dtype(np.float64)}, {np.dtype(np.complex64), np.dtype(np.float32)}]
+
+
+def seen_as(x: Any, to: np.dtype) -> Any:
+    """Complex numbers as pairs of real ones, or the reverse.  It is a copy, so writing either is an error."""
+    size = x.shape
+    if not size or x.strides[-1] != x.dtype.itemsize:
+        raise ValueError(
+            "To change to a dtype of a different size, the last axis must be contiguous"
+            if size
+            else "Changing the dtype of a 0d array is only supported if the itemsize is unchanged"
+        )
+    y: Any
+    if to.kind == "f":
+        y = s.reshape(call(np.stack, ([x.real, x.imag],), {"axis": -1}), to=(*size[:-1], 2 * size[-1]))
+    elif size[-1] % 2:
+        raise ValueError(
+            "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the "
+            "last axis of the array."
+        )
+    else:
+        y = variable(xp_of(layout_of(x)).empty((*size[:-1], size[-1] // 2), to))
+        y.real, y.imag = x[..., ::2], x[..., 1::2]
+    base = x._base if builtins.type(x) is View else x
+    base._saved = y._saved = True
+    OPEN.aliased = {**OPEN.aliased, id(base): base, id(y): y}
+    return y
 
 
 # --- protocols ---

@@ -7,8 +7,10 @@ from ._estimates import FitResult as FitResult
 from ._estimates import Predictions as Predictions
 from ._many import ManyResult as ManyResult
 from ._many import minimize_many as minimize_many
-from ._minimize import Objective as Objective
 from ._minimize import minimize as minimize
+from ._objective import Objective as Objective
+from ._prepared import PreparedMinimize as PreparedMinimize
+from ._prepared import prepare_minimize as prepare_minimize
 from ._propagation import Propagated as Propagated
 from ._residuals import curve_fit as curve_fit
 from ._residuals import least_squares as least_squares

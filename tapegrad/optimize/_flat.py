@@ -198,7 +198,9 @@ class Values:
     def sparse_jacobian(self, pattern: Any) -> Callable:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
-        return self.planned(load("tapegrad.sparse._renewed").Renewed("jacobian", f, self.args, pattern))
+        return self.planned(
+            load("tapegrad.sparse._renewed").Renewed("jacobian", f, self.args, pattern=pattern)
+        )
 
     def planned(self, plan: Callable) -> Callable:
         """Return a function of a vector, and of weights of the values, that calls the plan."""

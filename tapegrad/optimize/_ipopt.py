@@ -2,6 +2,7 @@
 
 The package ipyopt brings Ipopt. Jacobian and Hessian are filled into the solver's own memory."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,14 @@ import scipy.optimize
 import scipy.sparse
 from scipy.optimize import OptimizeResult
 
-from .._core.errors import ArgumentError
+from .._core.errors import ArgumentError, ConvergenceError, GuardError
 from .._core.registry import load
 from ._constraints import bounds_of_dict
-from ._flat import FlatStart, Values, require_ordered
+from ._flat import FlatStart, Values, host_result, require_ordered
 
 INFINITE = 2e19  # a bound that Ipopt takes for none
+# Ipopt relaxes bounds while it runs and restores them at the end, which leaves constraints violated there.
+SETTINGS = {"print_level": 0, "sb": "yes", "print_user_options": "no", "bound_relax_factor": 0.0}
 STATUSES = {
     0: "Ipopt converged to the tolerance",
     1: "not converged: Ipopt stopped at its acceptable level, which is above tol",
@@ -39,7 +42,7 @@ STATUSES = {
 class ConstraintBlock:
     """One constraint: its values, its bounds, and the entries of its Jacobian."""
 
-    def __init__(self, flat: FlatStart, given: Any):
+    def __init__(self, flat: FlatStart, given: Any, compile: Any):
         self.values: Values | None = None
         if isinstance(given, scipy.optimize.LinearConstraint):
             self.matrix = scipy.sparse.csr_array(
@@ -62,7 +65,7 @@ class ConstraintBlock:
             self.values = Values("minimize", fun, flat, args)
             self.size = self.values(flat.start).size
             self.plan = load("tapegrad.sparse._renewed").FixedPattern(
-                "jacobian", self.values._f, flat.place(flat.start), rest=self.values.args
+                "jacobian", self.values._f, flat.place(flat.start), rest=self.values.args, compile=compile
             )
             self.places = self.plan.places
         self.low, self.high = [
@@ -71,8 +74,18 @@ class ConstraintBlock:
         ]
         require_ordered("minimize", "constraints", self.low, self.high)
 
-    def __call__(self, u: np.ndarray) -> np.ndarray:
-        return self.matrix @ u if self.values is None else self.values(u)
+    def fill_values(self, u: np.ndarray, x: Any, out: np.ndarray) -> None:
+        """Write the values at u into `out`; x is u in the library of the unknowns."""
+        if self.values is None:
+            out[:] = self.matrix @ u
+            return
+        try:
+            y = host_result(self.plan.value(x))
+        except GuardError:
+            y = self.values(u)
+        except np.linalg.LinAlgError:
+            y = np.nan
+        out[:] = y
 
     def fill_jacobian(self, x: Any, out: np.ndarray) -> None:
         if self.values is None:
@@ -94,14 +107,13 @@ def constraint_parts(given: Any) -> tuple:
 
 
 class IpoptProblem:
-    """An objective with bounds and constraints, as Ipopt asks for it."""
+    """An objective with bounds and constraints: the places and the plans of its derivatives."""
 
-    def __init__(self, objective: Any, bounds: Any, constraints: Any):
+    def __init__(self, objective: Any, bounds: Any, constraints: Any, compile: Any):
         self.objective, flat = objective, objective.flat
-        self.error: BaseException | None = None  # the first exception of a callback
         self.place, n = flat.place, flat.start.size
         given = constraints if isinstance(constraints, (list, tuple)) else [constraints]
-        self.blocks = [ConstraintBlock(flat, c) for c in given]
+        self.blocks = [ConstraintBlock(flat, c, compile) for c in given]
         self.ends = np.cumsum([0, *[b.size for b in self.blocks]])
         self.low, self.high = np.full(n, -INFINITE), np.full(n, INFINITE)
         if bounds is not None:
@@ -126,48 +138,118 @@ class IpoptProblem:
         self.curved = np.concatenate(
             [np.zeros(0, int), *[np.arange(a, b) for g, a, b in self.spans() if g.values is not None]]
         )
-        rest = (*objective.args, *[a for g in nonlinear for a in g.args])
-        weights = self.place(np.ones(self.curved.size)), 1.0
+        self.constraint_args = tuple([a for g in nonlinear for a in g.args])
+        rest = (*objective.args, *self.constraint_args)
+        weights = self.place(np.ones(self.curved.size)), np.float64(1.0)
         self.hessian = load("tapegrad.sparse._renewed").FixedPattern(
-            "hessian", lagrangian, self.place(flat.start), *weights, rest=rest
+            "hessian", lagrangian, self.place(flat.start), *weights, rest=rest, compile=compile
         )
         rows, cols = self.hessian.places
         self.lower = np.flatnonzero(rows >= cols)
-        self.lower_places = rows[self.lower], cols[self.lower]
+        # lists, which ipyopt reads ten times faster than arrays
+        self.lower_places = rows[self.lower].tolist(), cols[self.lower].tolist()
+        placed = [(b.places[0] + a, b.places[1]) for b, a, _ in self.spans()]
+        self.jacobian_places = tuple(
+            [np.concatenate([np.zeros(0, int), *[at[k] for at in placed]]).tolist() for k in (0, 1)]
+        )
 
     def spans(self) -> list:
         return list(zip(self.blocks, self.ends, self.ends[1:], strict=False))
 
+    def solved(self, start: np.ndarray, args: tuple, warm: Any, options: dict) -> OptimizeResult:
+        """Solve the problem from a start.
+
+        `args` are the function and its arguments; `warm` is an earlier result or None."""
+        n, m = start.size, int(self.ends[-1])
+        multipliers, lower, upper = np.zeros(m), np.zeros(n), np.zeros(n)
+        if warm is not None:
+            options = {"warm_start_init_point": "yes", "mu_init": 1e-6, **options}
+            start, multipliers, lower, upper = warm_point(warm, n, m)
+        with np.errstate(all="ignore"):
+            run = IpoptRun(self, args)
+            if not np.isfinite(run.value(start)):
+                raise ConvergenceError(
+                    f"minimize: the function is not finite at the starting point {start}; start elsewhere"
+                )
+            x, fun, status = run.ipopt(options).solve(
+                start.copy(), mult_g=multipliers, mult_x_L=lower, mult_x_U=upper
+            )
+            if run.error is not None:
+                raise run.error
+            values = np.zeros(m)
+            run.constraint_values(x, values)
+        violation = max(
+            0.0,
+            float(np.max(self.joined[0] - values, initial=0.0)),
+            float(np.max(values - self.joined[1], initial=0.0)),
+        )
+        message = STATUSES.get(status, f"not converged: Ipopt ended with status {status}")
+        return OptimizeResult(
+            x=x, fun=float(fun), success=status == 0, status=int(status), message=message, nit=run.steps,
+            constr_violation=violation, evaluations=run.evaluations, hessians=run.hessians, products=0,
+            multipliers=[multipliers[a:b] for _, a, b in self.spans()], bound_multipliers=(lower, upper),
+        )  # fmt: skip
+
+
+class IpoptRun:
+    """The callbacks of one solution. They share the point, which Ipopt asks about several times."""
+
+    def __init__(self, problem: IpoptProblem, args: tuple):
+        self.problem, self.args = problem, args
+        self.error: BaseException | None = None  # the first exception of a callback
+        self.key: bytes | None = None  # the point as bytes
+        self.x: Any = None  # the point in the library of the unknowns
+        self.known: tuple | None = None  # value and gradient there
+        self.whole = np.empty(problem.hessian.places[0].size)
+        self.steps = self.evaluations = self.hessians = 0
+
+    def at(self, u: np.ndarray) -> Any:
+        """Return the point in the library of the unknowns."""
+        key = u.tobytes()
+        if key != self.key:
+            self.key, self.x, self.known = key, self.problem.place(u), None
+        return self.x
+
+    def value_and_gradient(self, u: np.ndarray) -> tuple:
+        x = self.at(u)
+        if self.known is None:
+            self.evaluations += 1
+            try:
+                y, g = self.problem.objective.replayed(x, *self.args)
+                y, g = float(host_result(y)), host_result(g)
+                self.known = (y, g) if math.isfinite(y) else (math.inf, np.nan)
+            except np.linalg.LinAlgError:
+                self.known = math.inf, np.nan
+        return self.known
+
     def value(self, u: np.ndarray) -> float:
-        return self.objective(u)[0]
+        return self.value_and_gradient(u)[0]
 
     def gradient(self, u: np.ndarray, out: np.ndarray) -> None:
-        value, out[:] = self.objective(u)
-        if not np.isfinite(value):
-            out[:] = np.nan
+        out[:] = self.value_and_gradient(u)[1]
 
     def constraint_values(self, u: np.ndarray, out: np.ndarray) -> None:
-        for block, a, b in self.spans():
-            out[a:b] = block(u)
+        x = self.at(u)
+        for block, a, b in self.problem.spans():
+            block.fill_values(u, x, out[a:b])
 
     def jacobian(self, u: np.ndarray, out: np.ndarray) -> None:
-        x, start = self.place(u), 0
-        for block in self.blocks:
+        x, start = self.at(u), 0
+        for block in self.problem.blocks:
             size = block.places[0].size
             block.fill_jacobian(x, out[start : start + size])
             start += size
 
     def lower_hessian(self, u: np.ndarray, v: np.ndarray, weight: float, out: np.ndarray) -> None:
-        self.objective.hessians += 1
-        whole = np.empty(self.hessian.places[0].size)
-        self.hessian.fill(whole, self.place(u), self.place(v[self.curved]), float(weight))
-        whole.take(self.lower, out=out)
+        self.hessians += 1
+        p = self.problem
+        rest = (*self.args, *p.constraint_args)
+        p.hessian.fill(self.whole, self.at(u), p.place(v[p.curved]), np.float64(weight), rest=rest)
+        self.whole.take(p.lower, out=out)
 
-    def jacobian_places(self) -> tuple[np.ndarray, np.ndarray]:
-        rows = [block.places[0] + a for block, a, _ in self.spans()]
-        return np.concatenate([np.zeros(0, int), *rows]), np.concatenate(
-            [np.zeros(0, int), *[b.places[1] for b in self.blocks]]
-        )
+    def count(self, mode: int, iteration: int, *rest: Any) -> bool:
+        self.steps = iteration
+        return self.error is None
 
     def guarded(self, f: Callable) -> Callable:
         """Return f for Ipopt, which must not see an exception: the first one is kept, and Ipopt gets nan."""
@@ -184,47 +266,22 @@ class IpoptProblem:
 
         return run
 
-    def solved(self, start: np.ndarray, tol: float | None, options: dict | None) -> OptimizeResult:
-        # bounds that Ipopt relaxes while it runs, and restores at the end, leave constraints violated there
-        settings = {
-            "print_level": 0,
-            "sb": "yes",
-            "print_user_options": "no",
-            "bound_relax_factor": 0.0,
-            **(options or {}),
-        }
-        warm = settings.pop("warm_start", None)
-        if "maxiter" in settings:
-            settings["max_iter"] = settings.pop("maxiter")
-        if tol is not None:
-            settings["tol"] = float(tol)
-        n, m = start.size, int(self.ends[-1])
-        multipliers, lower, upper = np.zeros(m), np.zeros(n), np.zeros(n)
-        if warm is not None:
-            settings = {"warm_start_init_point": "yes", "mu_init": 1e-6, **settings}
-            start, multipliers, lower, upper = warm_point(warm, n, m)
-        steps = [0]
-
-        def count(mode: int, iteration: int, *rest: Any) -> bool:
-            steps[0] = iteration
-            return self.error is None
-
-        calls = [
-            self.guarded(f)
-            for f in (self.value, self.gradient, self.constraint_values, self.jacobian, self.lower_hessian)
-        ]
+    def ipopt(self, options: dict) -> Any:
+        """Return the problem as an object of ipyopt."""
+        p = self.problem
+        asked = self.value, self.gradient, self.constraint_values, self.jacobian, self.lower_hessian
         try:
-            problem = load("ipyopt").Problem(
-                n,
-                self.low,
-                self.high,
-                m,
-                *self.joined,
-                self.jacobian_places(),
-                self.lower_places,
-                *calls,
-                count,
-                ipopt_options=settings,
+            return load("ipyopt").Problem(
+                p.low.size,
+                p.low,
+                p.high,
+                int(p.ends[-1]),
+                *p.joined,
+                p.jacobian_places,
+                p.lower_places,
+                *[self.guarded(f) for f in asked],
+                self.count,
+                ipopt_options={**SETTINGS, **options},
             )
         except ModuleNotFoundError as error:
             raise ArgumentError(
@@ -232,22 +289,6 @@ class IpoptProblem:
             ) from error
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"minimize: Ipopt refuses the problem or an option: {error}") from error
-        x, fun, status = problem.solve(start.copy(), mult_g=multipliers, mult_x_L=lower, mult_x_U=upper)
-        if self.error is not None:
-            raise self.error
-        values = np.zeros(m)
-        self.constraint_values(x, values)
-        violation = max(
-            0.0,
-            float(np.max(self.joined[0] - values, initial=0.0)),
-            float(np.max(values - self.joined[1], initial=0.0)),
-        )
-        message = STATUSES.get(status, f"not converged: Ipopt ended with status {status}")
-        return OptimizeResult(
-            x=x, fun=float(fun), success=status == 0, status=int(status), message=message, nit=steps[0],
-            constr_violation=violation,
-            multipliers=[multipliers[a:b] for _, a, b in self.spans()], bound_multipliers=(lower, upper),
-        )  # fmt: skip
 
 
 def warm_point(warm: Any, n: int, m: int) -> tuple:

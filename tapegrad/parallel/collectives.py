@@ -4,6 +4,7 @@ Three operations move data. Each is linear. The sum over ranks is its own adjoin
 other way, and a sum of the rows of all ranks has the sum of cotangents. The other functions are made of them.
 """
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,15 @@ import numpy as np
 from .._core.arrays import is_array, to_host, xp_of
 from .._core.errors import ArgumentError, callers_line
 from .._core.forward import Dual
-from .._core.primitive import layout_of, primal_of
-from .._core.reverse import Tape
+from .._core.primitive import RECORDED, layout_of, primal_of
+from .._core.reverse import Tape, has_nan, known
 from .._core.scope import OPEN
 from .._core.typing import AnyDict, AnyFunction, AnyList
 from .._core.variable import Variable
 from .._transforms.call import constant_like
-from ..ops.declare import ndim, primitive, rules, shape
-from ..ops.shaping import broadcast_to, transpose
-from .ranks import MPI, Ranks, ranks_of
+from ..ops.declare import ndim, primitive, rules, shape, xp
+from ..ops.shaping import broadcast_to, concatenate, imag, real, reshape, transpose
+from .ranks import MPI, Ranks, checksums, ranks_of
 from .sums import exact_bins, rounded
 
 
@@ -138,12 +139,16 @@ def bound(operation: AnyFunction, x: Any, ranks: Ranks, where: str, **settings: 
     """The operation, after the transforms around it were told.
 
     Each collective comes here, those of derivatives too."""
-    for trace in OPEN.hiding:
-        trace.external("a collective of tapegrad.parallel")
+    tell_traces(ranks)
     kinds = watching_traces(x, ranks)
     ranks.tracked += bool(kinds)
     place = f"{where}; number {ranks.position()}" + (f", of a value in {kinds} mode" if kinds else "")
     return operation(x, ranks=ranks, where=place, **settings)
+
+
+def tell_traces(ranks: Ranks) -> None:
+    for trace in OPEN.hiding:
+        trace.external("a collective of tapegrad.parallel", ranks)
 
 
 def watching_traces(x: Any, ranks: Ranks) -> str:
@@ -228,13 +233,10 @@ class SharedArguments:
 
         None if a rank has a nan among them, and `first`."""
         leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
-        nan = any(
-            [v is not None and bool(np.isnan(v).any()) for v in [host_values(G[slot]) for slot in leaves]]
-        )
         values = [*leaves.values(), *[v for v, slot in getattr(trace, "outputs", ()) if slot is not None]]
         if trace.swept_in is None:
             values += [g for _, g in seeds]
-        if self.ranks.differ([host_values(v) for v in values], nan) and first:
+        if compared(values, self.ranks, any([has_nan(G[slot]) for slot in leaves])) and first:
             return None
         for slot, value in leaves.items():
             g = constant_like(value, 0) if G[slot] is None else G[slot]
@@ -242,7 +244,33 @@ class SharedArguments:
         return G
 
 
-def host_values(x: Any) -> Any:
-    """The values of x on the host, or None where a transform hides them."""
-    x = primal_of(x)
-    return None if isinstance(x, Variable) or x is None else np.asarray(to_host(x))
+@primitive(external=True, known_as="parallel.grad")
+def compared_over_ranks(x: Any, *, ranks: Any, where: str, ends: Any, flag: bool) -> Any:
+    """Raise if the vector x differs between ranks; else, is the flag set on one of them?  `ends`: of the
+    values that it is made of."""
+    parts = np.split(to_host(x), ends[:-1]) if ends else []
+    return ranks.differ(np.array([checksums(v) for v in parts]).reshape(-1, 2), flag, where)
+
+
+def compared(values: AnyList, ranks: Ranks, flag: bool) -> bool:
+    """The same of values without their derivatives. Those that `vmap` hides are left out."""
+    tell_traces(ranks)
+    flat: AnyList = []
+    for x in map(primal_of, values):
+        if x is None or (isinstance(x, Variable) and x._trace.visibility != RECORDED):
+            continue
+        x = reshape(x if isinstance(x, Variable) or is_array(x) else np.asarray(x), to=(-1,))
+        flat.append(concatenate(real(x), imag(x), axis=0) if layout_of(x).dtype.kind == "c" else x)
+    on_device = [x for x in flat if xp(x) is not np]
+    found = [
+        compared_over_ranks(
+            concatenate(*part, axis=0) if part else np.zeros(0),
+            ranks=ranks,
+            where=str(callers_line()),
+            ends=tuple(itertools.accumulate([shape(x)[0] for x in part])),
+            flag=flag,
+        )
+        for part in ([x for x in flat if xp(x) is np], on_device)
+        if part or not on_device
+    ]
+    return any([bool(known(v)[0]) for v in found])

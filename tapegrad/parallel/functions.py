@@ -28,7 +28,7 @@ def psum(x: Any, comm: Any = None, *, reproducible: bool = False, rows: bool = F
     x : array, number or tree of these
         Of equal shapes on all ranks.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
     reproducible : bool, default False
         Whether the sum is rounded once, at the end. Its bits then do not depend on the number of ranks or on
         their order.
@@ -72,7 +72,7 @@ def pmean(x: Any, comm: Any = None, *, reproducible: bool = False) -> Any:
     x : array, number or tree of these
         Of equal shapes on all ranks.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
     reproducible : bool, default False
         As for `psum`.
 
@@ -103,7 +103,7 @@ def bcast(x: Any, comm: Any = None, root: int = 0) -> Any:
     x : array, number or tree of these
         Of equal shapes on all ranks.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
     root : int, default 0
         The rank whose x is taken.
 
@@ -138,7 +138,7 @@ def split(n: int, comm: Any = None) -> slice:
     n : int
         The number of items.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def scatter(x: Any, comm: Any = None, axis: int = 0) -> Any:
     x : array
         The same on all ranks.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
     axis : int, default 0
         The axis along which x is divided, as `split` says.
 
@@ -203,7 +203,7 @@ def allgather(x: Any, comm: Any = None, axis: int = 0) -> Any:
     x : array or number
         Of equal shapes on all ranks but for the length of `axis`. A number counts as an array of one element.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
     axis : int, default 0
         The axis along which the arrays are joined, in the order of the ranks.
 
@@ -248,7 +248,7 @@ def halo(x: Any, comm: Any = None, width: int = 1, axis: int = 0, boundary: str 
     x : array
         The part of this rank, of equal shapes on all ranks but for the length of `axis`.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
     width : int, default 1
         The number of rows from each neighbour. Each rank has at least as many.
     axis : int, default 0
@@ -302,7 +302,7 @@ def together(comm: Any = None) -> Iterator[None]:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
 
     Returns
     -------
@@ -340,7 +340,7 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
         ``f(x, *args)`` returns the share of this rank, a real scalar. It calls no collectives. A function
         that was made by `tapegrad.prepare` is replayed.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
     blocks : sequence, optional
         The blocks of data of this rank. f is then called as ``f(x, block, *args)`` for each of them. The
         shares of all blocks are added exactly, so that the result has the same bits for any number of ranks,
@@ -393,7 +393,7 @@ def hvp(f: Callable, x: Any, v: Any, comm: Any = None, *, blocks: Sequence | Non
     x, v : array or tree
         The point and the direction, the same on all ranks.
     comm : mpi4py.MPI.Intracomm, optional
-        The communicator. Default: ``COMM_WORLD``.
+        Default: ``COMM_WORLD``.
     blocks : sequence, optional
         As for `value_and_grad`: f is called as ``f(x, block)``.
 

@@ -3,7 +3,9 @@
 Before data move, all ranks compare what each is about to do: the operation, its line, its place in the call,
 shape and dtype. So different branches and unequal shapes raise on all ranks. A rank that fails takes part in
 one more comparison, with its error. Each rank then raises that error, and nobody waits for a message that
-never comes. A rank that ends, in order or by an error, does the same once for each communicator.
+never comes. A rank that ends, in order or by an error, does the same once for each communicator. Before a
+call of a prepared function all ranks agree on what they do (`_core.exchanges`). A rank whose replay fails
+takes part in one more comparison, and the others give up their replays.
 
 **The convention.** A function over ranks is called with the same arguments on all ranks, and returns the same
 value on all. What it computes in between may differ. Its R copies are one function of R copies of x. Each
@@ -24,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from .._core.errors import ArgumentError, RankError, callers_line
+from .._core.errors import ArgumentError, RankError
+from .._core.exchanges import REPLAYED, ReplayGivenUp
 from .._core.scope import OPEN
 from .._core.typing import AnyDict, AnyList
 
@@ -33,7 +36,7 @@ try:
 except ImportError:
     MPI = None
 
-GOES_ON, FAILED, ENDED = range(3)
+GOES_ON, GIVES_UP, FAILED, ENDED = range(4)
 SAME = 1e-9  # relative difference between ranks that counts as rounding
 
 
@@ -60,37 +63,64 @@ class Ranks:
         self.bytes = 0  # of data that this rank gave to collectives
         self.block: Any = None
         self.place = 0
-        self.given, self.found = np.zeros(3, np.int64), np.zeros(3, np.int64)
+        self.replaying = False
+        self.given, self.found = np.zeros(6, np.int64), np.zeros(6, np.int64)
 
     def __reduce__(self) -> Any:
         raise TypeError("a communicator of MPI cannot be pickled: open it in the process that uses it")
 
     # --- agreement ---
 
-    def request(self, status: int, tag: str) -> Any:
+    def request(self, status: int, tag: str, *further: int) -> Any:
         """Begin a comparison of what the ranks do."""
         digest = int.from_bytes(hashlib.blake2b(tag.encode(), digest_size=7).digest())
-        self.given[:] = status, digest, -digest
+        self.given[:] = status, digest, -digest, *(further or (0, 0, 0))
         return self.comm.Iallreduce(self.given, self.found, MPI.MAX)
 
     def compared(self, status: int, tag: str, message: str) -> None:
         """End a comparison, and raise unless all ranks do the same."""
         if self.found[0] == GOES_ON and self.found[1] == -self.found[2]:
             return
-        told = self.comm.allgather((status, tag, message))
-        ended = [f"rank {r} {m}" for r, (s, _, m) in enumerate(told) if s == ENDED]
+        told = self.comm.allgather((status, tag, message, self.replaying))
+        replaying, self.replaying = all([replaying for *_, replaying in told]), False
+        if self.found[0] == GIVES_UP and replaying:
+            raise ReplayGivenUp
+        ended = [f"rank {r} {m}" for r, (s, _, m, _) in enumerate(told) if s == ENDED]
         if ended:
             self.closed = "; ".join(ended)
-        failed = [f"rank {r}: {m}" for r, (s, _, m) in enumerate(told) if s == FAILED]
-        raise RankError("; ".join([*ended, *failed]) or difference([t for _, t, _ in told]))
+        failed = [f"rank {r}: {m}" for r, (s, _, m, _) in enumerate(told) if s == FAILED]
+        raise RankError("; ".join([*ended, *failed]) or difference([t for _, t, *_ in told]))
 
-    def agree(self, tag: str) -> None:
+    def agree(self, tag: str, *further: int, status: int = GOES_ON) -> None:
         """Raise unless all ranks come here with this tag."""
         if self.closed:
             raise RankError(f"{tag}: {self.closed}")
         if self.size > 1:
-            self.request(GOES_ON, tag).Wait()
-            self.compared(GOES_ON, tag, "")
+            self.request(status, tag, *further).Wait()
+            self.compared(status, tag, "")
+
+    # --- prepared functions ---
+
+    def begin_replay(self, way: int, joint: int, name: str) -> tuple[int, int, int]:
+        """What all ranks do with this call of a prepared function, if this one asks for `way`; and the least
+        and the largest number of the recordings that they ask for, if this one asks for `joint`."""
+        if self.size > 1:
+            self.agree(f"a call of {name}", way, -joint, joint)
+            way, least, most = int(self.found[3]), -int(self.found[4]), int(self.found[5])
+        else:
+            least = most = joint
+        self.replaying = way == REPLAYED and least == most
+        return way, least, most
+
+    def end_replay(self, done: bool, name: str) -> bool:
+        """Did all ranks come to the end of the replay?  `done`: did this one?"""
+        try:
+            self.agree(f"the end of {name}", status=GOES_ON if done else GIVES_UP)
+        except ReplayGivenUp:
+            return False
+        finally:
+            self.replaying = False
+        return done
 
     def fail(self, error: BaseException) -> None:
         """Tell the other ranks of an error of this one; they raise it at their next exchange."""
@@ -126,17 +156,17 @@ class Ranks:
         self.block = outermost
         return self.place
 
-    def differ(self, values: AnyList, flag: bool) -> bool:
-        """Raise if values differ between ranks; else, is the flag set on one of them?"""
-        sums = np.array([checksums(v) for v in values if v is not None]).reshape(-1, 2)
+    def differ(self, sums: Any, flag: bool, where: str) -> bool:
+        """Raise if values with these checksums, shape (n, 2), differ between ranks; else, is the flag set on
+        one of them?"""
         mine = np.concatenate([[float(flag)], sums[:, 0], -sums[:, 0], sums[:, 1]])
-        self.agree(f"the end of a gradient, with {len(sums)} arguments and values, {callers_line()}")
+        self.agree(f"the end of a gradient, with {len(sums)} arguments and values, {where}")
         found = np.empty_like(mine)
         self.comm.Allreduce(mine, found, MPI.MAX)
         high, low, size = found[1:].reshape(3, -1)
         for k in np.flatnonzero(high + low > SAME * size):
             raise RankError(
-                f"{callers_line()}: a function that combines values over {self.size} ranks has arguments or "
+                f"{where}: a function that combines values over {self.size} ranks has arguments or "
                 f"a value (number {k}) that differ between ranks; pass the same arguments on all ranks, and "
                 "return what tapegrad.parallel.psum gives"
             )

@@ -20,6 +20,8 @@ def unfit(program: Program, values: list) -> str | None:
     """Why the program cannot be a graph."""
     if program.guards:
         return "it looks at conditions or values"
+    if program.groups:
+        return "it exchanges data with other processes"
     if program.generators:
         return "it draws random numbers"
     if not all([is_array(v) and xp_of(v) is not np for v in values]):

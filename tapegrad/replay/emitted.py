@@ -640,7 +640,7 @@ def compiled_program(program: Program) -> EmittedProgram:
     return made
 
 
-VIEWS = {shaping.transpose.prim: "transpose", shaping.reshape.prim: "reshape"}
+VIEWS = {shaping.TRANSPOSE: "transpose", shaping.reshape.prim: "reshape"}
 
 
 def describe_calls(emitted: EmittedProgram) -> str:

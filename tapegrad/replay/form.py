@@ -13,7 +13,8 @@ from .._capture import THREADS
 from .._capture.dependencies import may_catch
 from .._capture.objects import restore, snapshot
 from .._core.arrays import is_array, may_share_memory, owned, without_class
-from .._core.errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
+from .._core.errors import BatchError, DroppedDerivativeError, GuardError, RankError, ReplayWarning
+from .._core.exchanges import PLAIN, RECORDED, REPLAYED, ReplayGivenUp
 from .._core.float_errors import LOUD, ErrorListener, warned
 from .._core.primitive import live, watching
 from .._core.registry import load
@@ -149,6 +150,8 @@ class TransformForm:
         self.eager: str | None = None  # why the function is run as it is
         self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
+        self.groups: list = []  # of processes with which its calls exchange data
+        self.joint = 1  # the number of recordings that these made together, with that in which they met
 
     @property
     def name(self) -> str:
@@ -168,6 +171,8 @@ class TransformForm:
     def __call__(self, args: tuple) -> Any:
         if OPEN.depth or OPEN.inside is not None or any_variable(args) or watching():
             return self.plain(args)
+        if self.groups:
+            return self.together(args)
         if self.eager is not None:
             return self.plain(args)
         if self.pause > 0:  # (threads may take from it at once)
@@ -200,6 +205,43 @@ class TransformForm:
         if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
         return self.plain(args) if self.full and failed is None else self.record(args, failed)
+
+    def together(self, args: tuple) -> Any:
+        """A call in which this process exchanges data with others: all do the same (`_core.exchanges`)."""
+        plainly = self.eager is not None or self.pause > 0 or len(self.groups) > 1
+        self.pause = max(self.pause - 1, 0)
+        otherwise, failed, latest = PLAIN if plainly or self.full else RECORDED, None, self.joint
+        while True:
+            kept = None if plainly else self.holding(args, latest)
+            asked = (otherwise, 0) if kept is None else (REPLAYED, kept.joint)
+            found = [group.begin_replay(*asked, self.name) for group in self.groups]
+            way, (_, latest, most) = max([way for way, *_ in found]), found[0]  # (of several: no replay)
+            if way != REPLAYED:
+                break
+            if kept is None or latest != most:
+                continue
+            found = kept.replay(kept.values(args))
+            if found is not None and type(found) not in FAILED and type(found) is not ReplayGivenUp:
+                self.replays += 1
+                self.programs.sort(key=lambda other: other is not kept)
+                return found
+            if type(found) is not ReplayGivenUp:
+                self.groups[0].end_replay(False, self.name)
+                failed, otherwise = found, PLAIN if found is None else RECORDED
+            latest = kept.joint - 1
+        if way == PLAIN:
+            return self.plain(args)
+        if failed is not None:
+            self.branched()
+        self.joint += 1
+        return self.record(args, failed)
+
+    def holding(self, args: tuple, latest: int) -> "CachedProgram | None":
+        """The last program that holds for the call, of those up to the joint recording `latest`."""
+        joint = [k for k in self.programs if 0 < k.joint <= latest and k.values(args) is not None]
+        return max(
+            [k for k in joint if not k.surroundings.changed()], key=lambda kept: kept.joint, default=None
+        )
 
     def branched(self) -> None:
         """The call takes a way through the function that none before it took.  Where each one does,
@@ -262,6 +304,7 @@ class TransformForm:
                     signature.chosen,
                     catches,
                     lambda trace: self.check(args, trace, before),
+                    self.groups,
                 )
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
@@ -280,6 +323,8 @@ class TransformForm:
         drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
         program = Program(recorded)
         reason = surroundings.settle(recorded.arrays, program, drawn) or recorded.trace.drawn
+        if self.groups and owner.on_change == "raise":
+            reason = "a collective of tapegrad.parallel acts outside of the process"
         if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
             self.eager, self.programs = (
                 f"a replay of it failed: {type(failed.error).__name__}: {failed.error}",
@@ -322,7 +367,7 @@ class TransformForm:
             failed.kept.deaf = owner.on_change == "record"
             return y
         self.programs = [
-            CachedProgram(signature, surroundings, program, owner),
+            CachedProgram(signature, surroundings, program, owner, self.groups, self.joint),
             *self.programs[: PROGRAMS_KEPT - 1],
         ]
         return y
@@ -400,8 +445,17 @@ def broken(name: str, failure: Exception, then: str) -> None:
 class CachedProgram:
     """A program, and what it holds for."""
 
-    def __init__(self, signature: CallSignature, surroundings: ReadEnvironment, program: Program, owner: Any):
+    def __init__(
+        self,
+        signature: CallSignature,
+        surroundings: ReadEnvironment,
+        program: Program,
+        owner: Any,
+        groups: list,
+        joint: int,
+    ):
         self.signature, self.surroundings, self.program = signature, surroundings, program
+        self.groups, self.joint = groups, joint if groups else 0
         tree = program.tree
         # leaves in a tuple, as (value, gradient)
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
@@ -435,7 +489,9 @@ class CachedProgram:
     def is_of_setting(self) -> bool:
         """Is NumPy asked to warn as it was then?"""
         setting = now()
-        modes = (setting is not None and setting is self.setting) or np.geterr() == self.modes
+        modes = setting is not None and setting is self.setting
+        if not modes and np.geterr() == self.modes:
+            modes, self.setting = True, setting
         return modes and (warned() == self.warned or not self.may_catch)
 
     @functools.cached_property
@@ -456,9 +512,14 @@ class CachedProgram:
             return None
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
-        found = self.heard(values, before) if program.warns else self.found(values, before)
+        try:
+            found = self.heard(values, before) if program.warns else self.found(values, before)
+        except ReplayGivenUp as given_up:
+            found = given_up
         # by another sweep it may be a number
         plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0]))
+        if self.joint and type(found) is tuple and not plainly:
+            found = found if self.groups[0].end_replay(True, self.name) else ReplayGivenUp()
         if plainly or type(found) is not tuple:
             for x, state in before:
                 restore(x, state)
@@ -523,14 +584,23 @@ class CachedProgram:
                 return self.graph(values)
             if self.emitted is not None:
                 found = self.emitted.run(*values)
+        except RankError:
+            raise
         # an operation's, and then the bound calls raise it too; or else it is ours
         except Exception as error:
             failure = error
-        if found is None or HEARD.unsafe is not None:
+        anew = found is None or HEARD.unsafe is not None
+        if anew and self.joint and (failure is not None or self.emitted is not None):
+            if failure is None:
+                self.refuse()
+            return None if failure is None else Departure(self, failure)
+        if anew:
             for x, state in before:
                 restore(x, state)
             try:
                 found = program.run(values)
+            except RankError:
+                raise
             except Exception as error:
                 self.failures += 1
                 return Departure(self, error)

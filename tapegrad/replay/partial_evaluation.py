@@ -115,6 +115,7 @@ class FixedPointProduct:
             or not form.programs
             or form.programs[0].program.written
             or form.programs[0].program.generators
+            or form.groups
         ):
             return None
         kept = form.programs[0]

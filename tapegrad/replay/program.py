@@ -21,6 +21,7 @@ from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
 from .record.instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, is_total
 from .record.recorder import Guard, Instruction, Recording
+from .shared_factors import share_factors
 
 GROUP = "group"  # an instruction that stands for several (fusion.groups.py)
 
@@ -98,7 +99,13 @@ class Program:
         ):
             needed[k] = True
         drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
-        for k in drawn:
+        self.groups = trace.groups  # of processes with which it exchanges data
+        sent = (
+            [k for k, w in enumerate(what) if type(w[0]) is Primitive and w[0].external]
+            if self.groups
+            else []
+        )
+        for k in (*drawn, *sent):
             needed[k] = True
         self.constants: dict = {}
         self.captured: list = []
@@ -129,6 +136,8 @@ class Program:
             trace.looks,
             {k for k, v in enumerate(known) if getattr(v, "base", None) is not None},
         )
+        self.factors: dict = {}  # number -> layout of what `share_factors` adds
+        share_factors(self)
         at = {k for k in self.arguments if len(self.arguments) > 1}
         writes = (
             [k for k, (prim, *_) in enumerate(what) if type(prim) is Primitive and prim.writes] if at else []
@@ -157,7 +166,8 @@ class Program:
     @functools.cached_property
     def shown(self) -> dict:
         """What the values look like."""
-        return {k: self.looks[k][2 if k in self.views else 1] for k, n in enumerate(self.needed) if n}
+        looks, views = self.looks, self.views
+        return {k: looks[k][2 if k in views else 1] for k, n in enumerate(self.needed) if n} | self.factors
 
     def run(self, values: list) -> Any:
         """The values of the instructions, or the guard that failed."""

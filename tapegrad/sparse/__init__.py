@@ -14,12 +14,12 @@ from typing import Any
 from .._core.registry import load as _load
 from ._coloring import Coloring as Coloring
 from ._coloring import coloring as coloring
+from ._matrices import hessian as hessian
+from ._matrices import jacobian as jacobian
+from ._matrices import pattern as pattern
+from ._matrices import prepare_hessian as prepare_hessian
+from ._matrices import prepare_jacobian as prepare_jacobian
 from ._plan import Plan as Plan
-from ._plan import hessian as hessian
-from ._plan import jacobian as jacobian
-from ._plan import pattern as pattern
-from ._plan import prepare_hessian as prepare_hessian
-from ._plan import prepare_jacobian as prepare_jacobian
 from ._renewed import Renewed as Renewed
 
 _LATE = {

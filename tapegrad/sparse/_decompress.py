@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import scipy.sparse
 
-from .._core.arrays import xp_of
+from .._core.arrays import to_host, xp_of
 from ._coloring import Coloring, mirror_positions
 
 
@@ -153,7 +153,7 @@ class Entries:
                     self.pattern.shape, dtype=data.dtype
                 )
             found = copy.copy(self.empty)  # a new SciPy matrix would check all indices
-            found.data = data
+            found.data = to_host(data)  # (of a function that computes on the device, by a point on the host)
             if self.format == "coo":
                 found.coords = tuple([a.copy() for a in self.structure])
             else:

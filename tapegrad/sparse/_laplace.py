@@ -24,10 +24,12 @@ from ..ops.declare import shape
 from ..replay.form import METHODS
 from ..replay.prepared import prepare
 from ..replay.signature import tree_of
+from ._arguments import plain_point
 from ._cholesky import applied, cholesky_solution, logdet_derivative, no_directions, sparse_logdet
 from ._elimination import analysis_of
 from ._ldl import Factor
-from ._plan import COMPILING, Plan, plain_point, settings_of
+from ._matrices import settings_of
+from ._plan import COMPILING, Plan
 
 FEW_COLOURS = 16  # products up to which they are computed as they are at first
 MOST_STEPS = 200  # Newton steps

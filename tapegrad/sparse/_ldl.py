@@ -1,8 +1,8 @@
 """The factor L D L' of a symmetric positive definite matrix, solutions, and its selected inverse.
 
-The factor is computed row by row, the selected inverse by Takahashi's recursion. `factor_of_lanes` and
-`inverse_of_lanes` do the same for truncated polynomials in several directions, which gives derivatives. Lane
-s of a number is its derivative along the directions whose bits are set in s."""
+The factor is computed row by row, the selected inverse by Takahashi's recursion. Both work on truncated
+polynomials in several directions, which gives derivatives. Lane s of a number is its derivative along the
+directions whose bits are set in s."""
 
 from typing import Any
 
@@ -14,54 +14,85 @@ from .._core.errors import ArgumentError, NotPositiveDefiniteError
 from ._elimination import Analysis
 
 KEPT_FACTORS = 4  # factors of one pattern
+PLAIN = (0,)  # one lane
 ASYMMETRY = 1e-8  # of the largest entry, above which a matrix is not symmetric
 
 
+# The lanes of a number lie side by side in flat arrays. Their count is a constant of the compiled code, the
+# length of the tuple `like`. So the code for one lane is that for plain numbers.
+
+
+@numba.njit(cache=True, inline="always")
+def subtract_product(out, i, a, j, b, k, like):  # pragma: no cover (compiled)
+    """Subtract the product of the numbers j of a and k of b from the number i of out."""
+    m = len(like)
+    for s in range(m):
+        t, total = s, a[j * m] * b[k * m + s]
+        while t:
+            total += a[j * m + t] * b[k * m + (s ^ t)]
+            t = (t - 1) & s
+        out[i * m + s] -= total
+
+
 @numba.njit(cache=True)
-def factor(starts, rows, data, parent, columns, below):  # pragma: no cover (compiled)
-    """Return (entries of L, D, -1), or the column with a pivot that is not positive in place of -1."""
-    n = parent.size
-    lower, d, y = np.empty(below.size), np.empty(n), np.zeros(n)
-    stack, path = np.empty(n, np.int64), np.empty(n, np.int64)
+def factor(starts, rows, data, parent, columns, below, like):  # pragma: no cover (compiled)
+    """Return (entries of L, 1 / D, -1), or the column with a pivot that is not positive in place of -1."""
+    n, m = parent.size, len(like)
+    lower, d, reciprocal = np.empty(below.size * m), np.empty(m), np.empty(n * m)
+    y, stack, path = np.zeros(n * m), np.empty(n, np.int64), np.empty(n, np.int64)
     mark, end = np.full(n, -1, np.int64), columns[:-1].copy()
     for k in range(n):
-        top, pivot = n, 0.0
+        top = n
         mark[k] = k
+        d[:] = 0.0
         for p in range(starts[k], starts[k + 1]):
             i = rows[p]
             if i == k:
-                pivot = data[p]
+                for s in range(m):
+                    d[s] = data[p * m + s]
                 continue
-            y[i] = data[p]
-            m = 0
+            for s in range(m):
+                y[i * m + s] = data[p * m + s]
+            length = 0
             while mark[i] != k:
-                path[m] = i
-                m += 1
+                path[length] = i
+                length += 1
                 mark[i] = k
                 i = parent[i]
-            while m > 0:
-                m -= 1
+            while length > 0:
+                length -= 1
                 top -= 1
-                stack[top] = path[m]
+                stack[top] = path[length]
         for t in range(top, n):
             i = stack[t]
-            value, last = y[i], end[i]
-            y[i] = 0.0
+            last = end[i]
             for p in range(columns[i], last):
-                y[below[p]] -= lower[p] * value
-            lower[last] = value / d[i]
-            pivot -= lower[last] * value
+                subtract_product(y, below[p], lower, p, y, i, like)
+            for s in range(m):
+                lower[last * m + s] = 0.0
+            subtract_product(lower, last, reciprocal, i, y, i, like)
+            for s in range(m):
+                lower[last * m + s] *= -1.0
+            subtract_product(d, 0, lower, last, y, i, like)
+            for s in range(m):
+                y[i * m + s] = 0.0
             end[i] = last + 1
-        if not pivot > 0.0:
-            return lower, d, k
-        d[k] = pivot
-    return lower, d, -1
+        if not d[0] > 0.0:
+            return lower, reciprocal, k
+        reciprocal[k * m] = 1.0 / d[0]
+        for s in range(1, m):
+            t, total = s, 0.0
+            while t:
+                total += d[t] * reciprocal[k * m + (s ^ t)]
+                t = (t - 1) & s
+            reciprocal[k * m + s] = -reciprocal[k * m] * total
+    return lower, reciprocal, -1
 
 
 @numba.njit(cache=True)
-def solution(columns, below, lower, d, order, b):  # pragma: no cover (compiled)
+def solution(columns, below, lower, reciprocal, order, b):  # pragma: no cover (compiled)
     """Return the solutions for the rows of b."""
-    n, out = d.size, np.empty_like(b)
+    n, out = order.size, np.empty_like(b)
     x = np.empty(n)
     for r in range(b.shape[0]):
         for k in range(n):
@@ -71,7 +102,7 @@ def solution(columns, below, lower, d, order, b):  # pragma: no cover (compiled)
             for p in range(columns[j], columns[j + 1]):
                 x[below[p]] -= lower[p] * value
         for j in range(n - 1, -1, -1):
-            value = x[j] / d[j]
+            value = x[j] * reciprocal[j]
             for p in range(columns[j], columns[j + 1]):
                 value -= lower[p] * x[below[p]]
             x[j] = value
@@ -81,10 +112,10 @@ def solution(columns, below, lower, d, order, b):  # pragma: no cover (compiled)
 
 
 @numba.njit(cache=True)
-def backward(columns, below, lower, d, order, e):  # pragma: no cover (compiled)
+def backward(columns, below, lower, reciprocal, order, e):  # pragma: no cover (compiled)
     """Return P' L'^-1 D^-1/2 e."""
-    n = d.size
-    x, out = e / np.sqrt(d), np.empty(n)
+    n = order.size
+    x, out = e * np.sqrt(reciprocal), np.empty(n)
     for j in range(n - 1, -1, -1):
         for p in range(columns[j], columns[j + 1]):
             x[j] -= lower[p] * x[below[p]]
@@ -93,119 +124,46 @@ def backward(columns, below, lower, d, order, e):  # pragma: no cover (compiled)
 
 
 @numba.njit(cache=True)
-def selected_inverse(columns, below, lower, d, places):  # pragma: no cover (compiled)
-    """Return the entries of the inverse at the places of the matrix."""
-    n = d.size
-    z, diagonal, line, total = np.empty(below.size), np.empty(n), np.zeros(n), np.zeros(n)
-    for j in range(n - 1, -1, -1):
-        a, b = columns[j], columns[j + 1]
-        for p in range(a, b):
-            line[below[p]], total[below[p]] = lower[p], 0.0
-        for p in range(a, b):
-            k, factor_entry = below[p], lower[p]
-            own = diagonal[k] * factor_entry
-            for q in range(columns[k], columns[k + 1]):
-                i = below[q]
-                own += z[q] * line[i]
-                total[i] += z[q] * factor_entry
-            total[k] += own
-        here = 1.0 / d[j]
-        for p in range(a, b):
-            z[p] = -total[below[p]]
-            here -= z[p] * lower[p]
-        diagonal[j] = here
-        for p in range(a, b):
-            line[below[p]] = 0.0
-    out = np.empty(places.size)
-    for p in range(places.size):
-        out[p] = z[places[p]] if places[p] >= 0 else diagonal[-1 - places[p]]
-    return out
-
-
-# --- the same for truncated polynomials ---
-
-
-@numba.njit(cache=True)
-def subtract_product(out, a, b):  # pragma: no cover (compiled)
-    for s in range(out.size):
-        t, total = s, a[0] * b[s]
-        while t:
-            total += a[t] * b[s ^ t]
-            t = (t - 1) & s
-        out[s] -= total
-
-
-@numba.njit(cache=True)
-def factor_of_lanes(starts, rows, data, parent, columns, below):  # pragma: no cover (compiled)
-    """Return (entries of L, 1 / D), each with lanes; `data` holds a positive definite matrix."""
-    n, lanes = parent.size, data.shape[1]
-    lower, d, reciprocal = np.zeros((below.size, lanes)), np.zeros((n, lanes)), np.zeros((n, lanes))
-    y, stack, path = np.zeros((n, lanes)), np.empty(n, np.int64), np.empty(n, np.int64)
-    mark, end = np.full(n, -1, np.int64), columns[:-1].copy()
-    for k in range(n):
-        top = n
-        mark[k] = k
-        for p in range(starts[k], starts[k + 1]):
-            i = rows[p]
-            if i == k:
-                d[k] = data[p]
-                continue
-            y[i] = data[p]
-            m = 0
-            while mark[i] != k:
-                path[m] = i
-                m += 1
-                mark[i] = k
-                i = parent[i]
-            while m > 0:
-                m -= 1
-                top -= 1
-                stack[top] = path[m]
-        for t in range(top, n):
-            i = stack[t]
-            last = end[i]
-            for p in range(columns[i], last):
-                subtract_product(y[below[p]], lower[p], y[i])
-            subtract_product(lower[last], reciprocal[i], y[i])
-            lower[last] = -lower[last]
-            subtract_product(d[k], lower[last], y[i])
-            y[i] = 0.0
-            end[i] = last + 1
-        reciprocal[k, 0] = 1.0 / d[k, 0]
-        for s in range(1, lanes):
-            t, total = s, 0.0
-            while t:
-                total += d[k, t] * reciprocal[k, s ^ t]
-                t = (t - 1) & s
-            reciprocal[k, s] = -reciprocal[k, 0] * total
-    return lower, reciprocal
-
-
-@numba.njit(cache=True)
-def inverse_of_lanes(columns, below, lower, reciprocal, places):  # pragma: no cover (compiled)
+def selected_inverse(columns, below, lower, reciprocal, places, like):  # pragma: no cover (compiled)
     """Return the last lane of the entries of the inverse at the places of the matrix."""
-    n, lanes = reciprocal.shape
-    z, diagonal, at = np.zeros((below.size, lanes)), np.zeros((n, lanes)), np.full(n, -1, np.int64)
+    n, m = columns.size - 1, len(like)
+    z, diagonal = np.empty(below.size * m), np.empty(n * m)
+    line, total = np.zeros(n * m), np.empty(n * m)
     for j in range(n - 1, -1, -1):
         a, b = columns[j], columns[j + 1]
         for p in range(a, b):
-            at[below[p]] = p
+            for s in range(m):
+                line[below[p] * m + s], total[below[p] * m + s] = lower[p * m + s], 0.0
         for p in range(a, b):
             k = below[p]
-            subtract_product(z[p], diagonal[k], lower[p])
-            for q in range(columns[k], columns[k + 1]):
-                other = at[below[q]]
-                if other >= 0:
-                    subtract_product(z[p], z[q], lower[other])
-                    subtract_product(z[other], z[q], lower[p])
-        diagonal[j] = reciprocal[j]
+            for s in range(m):  # a loop for each lane, for then the sum stays in a register
+                own, factor_entry = diagonal[k * m] * lower[p * m + s], lower[p * m + s]
+                for t in range(1, s + 1):
+                    if t & s == t:
+                        own += diagonal[k * m + t] * lower[p * m + (s ^ t)]
+                for q in range(columns[k], columns[k + 1]):
+                    i = below[q] * m
+                    own += z[q * m] * line[i + s]
+                    moved = z[q * m] * factor_entry
+                    for t in range(1, s + 1):
+                        if t & s == t:
+                            own += z[q * m + t] * line[i + (s ^ t)]
+                            moved += z[q * m + t] * lower[p * m + (s ^ t)]
+                    total[i + s] += moved
+                total[k * m + s] += own
+        for s in range(m):
+            diagonal[j * m + s] = reciprocal[j * m + s]
         for p in range(a, b):
-            subtract_product(diagonal[j], z[p], lower[p])
+            for s in range(m):
+                z[p * m + s] = -total[below[p] * m + s]
+            subtract_product(diagonal, j, z, p, lower, p, like)
         for p in range(a, b):
-            at[below[p]] = -1
+            for s in range(m):
+                line[below[p] * m + s] = 0.0
     out = np.empty(places.size)
     for p in range(places.size):
-        out[p] = z[places[p], lanes - 1] if places[p] >= 0 else diagonal[-1 - places[p], lanes - 1]
+        k = places[p]
+        out[p] = z[k * m + m - 1] if k >= 0 else diagonal[(-1 - k) * m + m - 1]
     return out
 
 
@@ -214,8 +172,8 @@ class Factor:
 
     def __init__(self, analysis: Analysis, values: np.ndarray):
         self.analysis, a = analysis, analysis
-        self.lower, self.d, bad = factor(
-            a.starts, a.upper_rows, values[a.entries], a.parent, a.columns, a.below
+        self.lower, self.reciprocal, bad = factor(
+            a.starts, a.upper_rows, values[a.entries], a.parent, a.columns, a.below, PLAIN
         )
         if bad >= 0:
             raise NotPositiveDefiniteError(
@@ -224,23 +182,25 @@ class Factor:
         self.inverse: Any = None
 
     def logdet(self) -> float:
-        return float(np.log(self.d).sum())
+        return -float(np.log(self.reciprocal).sum())
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return the solutions for the rows of b, of shape (k, n)."""
         a = self.analysis
-        return solution(a.columns, a.below, self.lower, self.d, a.order, np.ascontiguousarray(b, float))
+        return solution(
+            a.columns, a.below, self.lower, self.reciprocal, a.order, np.ascontiguousarray(b, float)
+        )
 
     def selected_inverse(self) -> np.ndarray:
         """Return the entries of the inverse at the places of the matrix; not to be written."""
         if self.inverse is None:
             a = self.analysis
-            self.inverse = selected_inverse(a.columns, a.below, self.lower, self.d, a.places)
+            self.inverse = selected_inverse(a.columns, a.below, self.lower, self.reciprocal, a.places, PLAIN)
         return self.inverse
 
     def sample(self, e: np.ndarray) -> np.ndarray:
         a = self.analysis
-        return backward(a.columns, a.below, self.lower, self.d, a.order, e)
+        return backward(a.columns, a.below, self.lower, self.reciprocal, a.order, e)
 
 
 def symmetrised(analysis: Analysis, values: np.ndarray) -> np.ndarray:
@@ -277,6 +237,8 @@ def inverse_derivative(analysis: Analysis, values: np.ndarray, directions: np.nd
     data[:, 0] = symmetrised(analysis, values)
     for k, w in enumerate(directions):
         data[:, 1 << k] = symmetrised(analysis, w)
-    a = analysis
-    lower, reciprocal = factor_of_lanes(a.starts, a.upper_rows, data[a.entries], a.parent, a.columns, a.below)
-    return inverse_of_lanes(a.columns, a.below, lower, reciprocal, a.places)
+    a, like = analysis, PLAIN * lanes
+    lower, reciprocal, _ = factor(
+        a.starts, a.upper_rows, data[a.entries].reshape(-1), a.parent, a.columns, a.below, like
+    )
+    return selected_inverse(a.columns, a.below, lower, reciprocal, a.places, like)

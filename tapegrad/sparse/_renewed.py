@@ -9,7 +9,8 @@ from .._core.arrays import to_host
 from .._core.errors import GuardError
 from .._transforms.call import user_name
 from .._transforms.jacobian import hessian, jacobian
-from ._plan import Plan, make_plan, settings_of
+from ._matrices import make_plan, settings_of
+from ._plan import Plan
 
 FEWEST_SPARSE_UNKNOWNS = 50  # unknowns below which a dense matrix is cheaper
 
@@ -17,15 +18,15 @@ FEWEST_SPARSE_UNKNOWNS = 50  # unknowns below which a dense matrix is cheaper
 class Renewed:
     """A plan for a solver that may meet other branches of the function; there it finds a new pattern."""
 
-    def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, pattern: Any = None):
+    def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, **settings: Any):
         self.call, self.second = f"prepare_{what}", what == "hessian"
-        self.f, self.rest, self.pattern = f, rest, pattern
+        self.f, self.rest, self.settings = f, rest, settings
         self.plan: Plan | None = None
         self.renewals = 0
 
     def at(self, x: Any, *more: Any, quiet: bool = False) -> Plan:
         """Return a plan for this point; `quiet` leaves out the warning that the matrix is dense."""
-        settings = settings_of({"pattern": self.pattern})
+        settings = settings_of(self.settings)
         made = Plan if quiet else make_plan
         self.plan = made(
             f"{self.call}({user_name(self.f)})" if quiet else self.call,
@@ -64,13 +65,21 @@ class FixedPattern:
 
     Where no pattern can be found, all places are entries."""
 
-    def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, x: Any, *more: Any, rest: tuple):
+    def __init__(
+        self,
+        what: Literal["jacobian", "hessian"],
+        f: Callable,
+        x: Any,
+        *more: Any,
+        rest: tuple,
+        compile: Any = "auto",
+    ):
         self.rest = rest
-        self.plan: Renewed | None = Renewed(what, f, rest)
+        self.plan: Renewed | None = Renewed(what, f, (), compile=compile)
         self.transform: Callable = jacobian(f) if what == "jacobian" else hessian(f)
         self.table: Any = None  # places of the entries of a later pattern among the first ones
         try:
-            plan = self.plan.at(x, *more, quiet=True)
+            plan = self.plan.at(x, *more, *rest, quiet=True)
         except GuardError:
             self.plan = None
             shape = np.shape(to_host(self.transform(x, *more, *rest)))
@@ -82,15 +91,24 @@ class FixedPattern:
             )
         self.places, self.width = (rows.astype(np.int64), cols.astype(np.int64)), x.size
 
-    def fill(self, out: np.ndarray, x: Any, *more: Any) -> None:
-        """Write the entries at x into `out`; `more` are arguments of the function after x that vary."""
+    def value(self, x: Any, *more: Any) -> Any:
+        """Return the values of the function at x, from the recording of the plan if there is one."""
         if self.plan is None:
-            out[:] = to_host(self.transform(x, *more, *self.rest)).reshape(-1)
+            raise GuardError("the function is not recorded")
+        return self.plan.plan.prepared.forms["value"]((x, *more, *self.rest))
+
+    def fill(self, out: np.ndarray, x: Any, *more: Any, rest: tuple | None = None) -> None:
+        """Write the entries at x into `out`.
+
+        `more` are arguments of the function after x, `rest` those after them, as at the start by default."""
+        args = (*more, *(self.rest if rest is None else rest))
+        if self.plan is None:
+            out[:] = to_host(self.transform(x, *args)).reshape(-1)
             return
         try:
-            self.put(out, self.plan.plan, x, *more)
+            self.put(out, self.plan.plan, x, *args)
         except GuardError:
-            plan = self.plan.at(x, *more, quiet=True)
+            plan = self.plan.at(x, *args, quiet=True)
             keys = self.places[0] * self.width + self.places[1]
             asked = (
                 np.repeat(np.arange(plan.shape[0]) * self.width, np.diff(plan.pattern.indptr))
@@ -103,13 +121,13 @@ class FixedPattern:
                     f"lacks, and the "
                     "solver fixes the pattern there; use numpy.where, or method='trust-constr'"
                 ) from None
-            self.put(out, plan, x, *more)
+            self.put(out, plan, x, *args)
 
-    def put(self, out: np.ndarray, plan: Any, x: Any, *more: Any) -> None:
+    def put(self, out: np.ndarray, plan: Any, *args: Any) -> None:
         if self.table is None and plan.library is np:
-            plan.values(x, *more, *self.rest, out=out)
+            plan.values(*args, out=out)
         elif self.table is None:
-            out[:] = to_host(plan.values(x, *more, *self.rest))
+            out[:] = to_host(plan.values(*args))
         else:
             out[:] = 0.0
-            out[self.table] = to_host(plan.values(x, *more, *self.rest))
+            out[self.table] = to_host(plan.values(*args))

@@ -31,6 +31,7 @@ from ..replay.fusion.regions import (
 )
 from ..replay.program import LAID, Instruction, Program
 
+MOST_CUT_ROWS = 16  # rows that a reshape joins, each with cuts of its own
 UNMOVED = frozenset((reshape.prim, copied.prim, LAID))  # what leaves elements where they are, in C order
 
 
@@ -74,17 +75,18 @@ class ReshapedValue:
         return x[0]
 
     def cuts(self, known: tuple | None) -> tuple | None:
-        """Translate cuts of the leading axis into the other shape; None if they do not fit."""
+        """Translate cuts into cuts of the leading axis of the other shape; None if they do not fit."""
         if known is None or not any(known):
             return None if known is None else ((),) * len(self.to)
-        if any(known[1:]) or not self.to:
+        last = max([a for a, c in enumerate(known) if c])
+        rows, row = math.prod(self.shape[:last]), math.prod(self.shape[last:])
+        if not self.to or rows > MOST_CUT_ROWS:
             return None
-        flat, stride = [c * self.steps[0] for c in known[0]], self.strides[0]
-        return (
-            None
-            if any([c % stride for c in flat])
-            else (tuple([c // stride for c in flat]), *((),) * (len(self.to) - 1))
-        )
+        starts = [r * row + c * self.steps[last] for r in range(rows) for c in (0, *known[last])]
+        stride = self.strides[0]
+        if any([f % stride for f in starts]):
+            return None
+        return tuple([f // stride for f in starts if f]), *((),) * (len(self.to) - 1)
 
 
 class RowwiseValues:

@@ -13,7 +13,7 @@ from .._core.primitive import layout_of
 from .._scipy.sparse.matrices import of_places
 from .._scipy.sparse.products import SparsityPattern
 from ..replay.form import METHODS
-from ._plan import plain_point
+from ._arguments import plain_point
 
 
 class TrackedEntries:

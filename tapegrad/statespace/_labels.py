@@ -118,6 +118,9 @@ class Labels:
             good = following.equals(new.index)
         if not good:
             asked = " to ".join([date_text(new.index[k]) for k in (0, -1)])
+            other = [_step(x) for x in (self.index, new.index) if is_dates(x)]
+            if len(other) == 2 and None not in other and other[0] != other[1]:
+                asked += f" in steps of {other[1].freqstr}, not {other[0].freqstr}"
             wanted = (
                 ""
                 if following is None
@@ -132,6 +135,20 @@ class Labels:
             )
         whole = self.index.append(new.index)
         return type(whole)(whole, freq=following.freq) if is_dates(following) else whole
+
+    def warn_of_gaps(self) -> None:
+        """Warn if the dates have no constant step, because every row counts as one."""
+        index = self.index
+        if not is_dates(index) or len(index) < 3:
+            return
+        step = _step(index)
+        if step is None or index[0] + (len(index) - 1) * step != index[-1]:
+            warn_user(
+                f"the dates of y, {date_text(index[0])} to {date_text(index[-1])}, have no constant step, and "
+                "every row counts as one step. If dates are missing, make their values nan: y.asfreq('MS'), "
+                "or y.reindex(pd.period_range(...)) for periods",
+                UserWarning,
+            )
 
     def places(self, n: int) -> Any:
         """Return the positions of the n data on an axis: their dates, or 0 to n - 1."""

@@ -1,33 +1,28 @@
 """Maximum likelihood of one model for many series: one kernel, and an optimiser with a stop for each
 series."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy
 
-from .. import numpy as np
-from .._core.errors import ArgumentError, ConvergenceError, DataError, KernelError, ShapeError
+from .._core.arrays import to_host
+from .._core.errors import ArgumentError, ConvergenceError, DataError, ShapeError
 from .._core.registry import load
 from .._core.scope import entry
-from .._core.trees import Const
-from .._transforms.hessian_products import hvp
-from .._transforms.products import jvp, vjp
-from ..kernels.generated.map import MapKernel, map_
-from ..kernels.library.observation import predicted
-from ..optimize._many import solve_many
+from .._transforms.tape import value
+from ._bound_model import BoundModel
+from ._components import RegressionComponent
 from ._fit import fit, require_function, require_model
-from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, RegressionOffset, system
+from ._labels import Labels
+from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
-from ._pattern import ModelPattern, model_pattern
-from ._search import FLAT_CURVATURE
+from ._problem import FitProblem
+from ._series_kernel import nothing, solved_together
 from ._structural import Structural
-from .filters.arrays import NotCompiled
-from .filters.augmented import LostDigits, start_of
-from .filters.diffuse_start import BeginPhase, begin_of, collapsed_path, last_step
-from .filters.step_kernel import FIELDS, INPUT, compile_layout, path_of, triangle_places
+from .results.result import FitResult, maximise
 
 
 @dataclass(frozen=True)
@@ -92,9 +87,9 @@ class ManyFits:
 
 @entry
 def fit_many(
-    build: Callable[[Any], LinearGaussian],
+    build: Callable[[Any], LinearGaussian] | Callable[[Any], BoundModel] | Structural,
     Y: Any,
-    start: Any,
+    start: Any = None,
     constraints: Any = None,
     *,
     client: Any = None,
@@ -108,12 +103,14 @@ def fit_many(
 
     Parameters
     ----------
-    build : callable
-        ``build(params)`` returns a `LinearGaussian`. It must be a function that `tapegrad.kernels.map`
-        accepts: no ``if`` on a parameter.
+    build : callable or Structural
+        A sum of components; or a function from a series to a model, ``lambda y: ss.sarimax(y, order=...)``.
+        Starts are then found for each series. Or, with `start`, ``build(params)`` returns a
+        `LinearGaussian`. It must be a function that `tapegrad.kernels.map` accepts: no ``if`` on a
+        parameter.
     Y : array of shape (k, T), list or dict of arrays of shape (T,), or DataFrame
         The series, of any lengths in a list or dict, nan where missing. In a DataFrame each column is one.
-    start : dict or array
+    start : dict or array, optional
         Starting values for all series, as for `fit`.
     constraints : optional
         As for `fit`.
@@ -134,7 +131,7 @@ def fit_many(
     Raises
     ------
     ArgumentError
-        If a start violates its constraint, or `build` is a sum of components.
+        If a start violates its constraint, or is missing.
     ShapeError
         If Y is not (k, T).
     DataError
@@ -153,53 +150,134 @@ def fit_many(
     >>> r = ss.fit_many(lambda p: ss.local_level(p["a"], p["b"]), Y, {"a": 1.0, "b": 1.0}, ss.positive())
     >>> r.estimates.shape, r.converged
     ((3, 2), array([ True,  True,  True]))
+    >>> ss.fit_many(ss.level(), Y).estimates.shape
+    (3, 2)
     """
     require_function("fit_many", build, Y)
-    if isinstance(build, Structural):
-        raise ArgumentError(
-            "fit_many: build is a sum of parts; wanted a function from the parameters to a LinearGaussian"
-        )
     series = padded_series(Y)
-    parameters = Parameters(start, constraints)
-    require_model("fit_many", build, parameters)
+    if hasattr(Y, "columns"):
+        Labels(Y.index).warn_of_gaps()
+    if start is not None and not isinstance(build, Structural):
+        require_model("fit_many", build, Parameters(start, constraints))
     size = SERIES_AT_ONCE if client is None and store is None else SERIES_OF_PART
     parts = [series[k : k + size] for k in range(0, len(series), size)]
     run_parts = load("tapegrad.parallel.workers").run_parts
     each = run_parts(
         partial(fitted, build, start, constraints), parts, client, store=store, progress=progress
     )
-    found = [numpy.concatenate(column) for column in zip(*[columns for columns, _ in each], strict=True)]
-    way = "\n".join(dict.fromkeys([way for _, way in each]))
+    found = [numpy.concatenate(column) for column in zip(*[columns for columns, *_ in each], strict=True)]
+    way = "\n".join(dict.fromkeys([way for _, way, _ in each]))
     if len(each) > 1 or size == SERIES_OF_PART:
         way = f"{len(each)} parts of up to {size} series\n{way}"
-    return ManyFits(parameters.names, *found, way, names_of_series(Y))
+    return ManyFits(each[0][2], *found, way, names_of_series(Y))
 
 
 SERIES_OF_PART = 256  # for several processes, or a store
 SERIES_AT_ONCE = 4096  # in one process; they bound the memory
 
 
-def fitted(build: Callable, start: Any, constraints: Any, series: numpy.ndarray) -> tuple[list, str]:
-    """Return the results of these series, and how they were computed."""
+def fitted(build: Any, start: Any, constraints: Any, series: numpy.ndarray) -> tuple[list, str, list]:
+    """Return the results of these series, how they were computed, and the names of the parameters."""
+    if start is None or isinstance(build, Structural):
+        return ModelsOfSeries(build, start, constraints, series).fitted()
     parameters = Parameters(start, constraints)
-    try:
-        together, least, found = None, 0, None
-        while found is None:
-            together = KernelGroup(build, series, parameters, least)
-            try:
-                found = together.solved()
-            except LostDigits:
-                least = min(2 * together.groups[0].steps, series.shape[1])
-        rest, way = together.rest, together.way
-    except (NotCompiled, KernelError) as error:
-        found, rest, way = (
-            _nothing(len(series), parameters),
-            range(len(series)),
-            f"series by series, for {error}",
-        )
+    starts = numpy.repeat(parameters.start[None, :, None], len(series), axis=2)
+    found, rest, way = solved_together(build, series, parameters, starts)
     for b in rest:
-        fit_one_series(found, b, build, series[b], start, constraints)
-    return found, way
+        fit_one_series(found, b, partial(fit, build, series[b], start, constraints))
+    return found, way, parameters.names
+
+
+class ModelsOfSeries:
+    """A library model of each series (k, T), `build` a sum of components or a function of a series.
+
+    Models that differ in their numbers alone go through one kernel, on differenced series where the search
+    for one series takes these. Each series has its own starts. A series whose search fails, and one with
+    regressors, are fitted alone."""
+
+    def __init__(self, build: Any, start: Any, constraints: Any, series: numpy.ndarray):
+        self.problems: dict[int, FitProblem] = {}
+        self.errors: dict[int, DataError] = {}
+        for b, y in enumerate(series):
+            try:
+                self.problems[b] = problem_of_series(build, start, constraints, y, not self.problems)
+            except DataError as error:
+                self.errors[b] = error
+        if not self.problems:
+            raise self.errors[0]
+        self.total, self.first = len(series), next(iter(self.problems.values()))
+        names = self.first.parameters.names
+        for b, problem in self.problems.items():
+            if names != (other := problem.parameters.names):
+                raise ArgumentError(
+                    f"fit_many: series {b} has the parameters {', '.join(other)}, and others have "
+                    f"{', '.join(names)}; fit them apart"
+                )
+
+    def fitted(self) -> tuple[list[numpy.ndarray], str, list[str]]:
+        found = nothing(self.total, self.first.parameters)
+        for b, error in self.errors.items():
+            found[-1][b] = str(error)
+        alike: dict[str, list[int]] = {}
+        for b, problem in self.problems.items():
+            alike.setdefault(_kind_of(problem), []).append(b)
+        ways = []
+        for kind, members in alike.items():
+            alone: Any = members
+            if kind:
+                alone, way = self._together(found, numpy.array(members))
+                ways.append(way)
+            for b in alone:
+                fit_one_series(found, b, partial(maximise, self.problems[b], progress=False))
+        way = "\n".join(dict.fromkeys(ways)) or "series by series: they have regressors"
+        return found, way, self.first.parameters.names
+
+    def _together(self, found: list[numpy.ndarray], members: numpy.ndarray) -> tuple[numpy.ndarray, str]:
+        """Fill in the results of models alike; return the series without a maximum, and how the likelihood
+        was computed."""
+        whole = [self.problems[b] for b in members]
+        inner = [p.quick or p for p in whole]
+        rows = numpy.stack([to_host(value(p.data.raw))[:, 0] for p in inner])
+        starts = numpy.stack([[p.parameters.start, *p.others] for p in whole], axis=-1)
+        columns, _, way = solved_together(inner[0].build, rows, whole[0].parameters, starts)
+        columns[2] += inner[0].offset
+        for to, part in zip(found, columns, strict=True):
+            to[members] = part
+        return members[~columns[3]], way
+
+
+def _kind_of(problem: FitProblem) -> str:
+    """Return a text that models alike have in common, '' for a model with regressors."""
+    model = problem.described
+    parts = getattr(model, "terms", None)
+    if getattr(model, "columns", ()) or any([isinstance(p, RegressionComponent) for p in parts or ()]):
+        return ""
+    inner = problem.quick or problem
+    return f"{model if parts is None else parts} {inner.data.steps} {problem.quick is None}"
+
+
+def problem_of_series(
+    build: Any, start: Any, constraints: Any, y: numpy.ndarray, checked: bool
+) -> FitProblem:
+    """Return the problem of one series, without the missing values at its end; `checked`: after all checks of
+    the model that `fit` makes."""
+    y = y[: numpy.flatnonzero(~numpy.isnan(y))[-1] + 1]
+    if isinstance(build, Structural):
+        data = Observations(y)
+        if checked:
+            build.problem(data, start, constraints)
+        return build.problem(data, start, constraints, ranked=False)
+    wanted = (
+        "fit_many: start is missing; wanted starting values, for a function of parameters, or a function from "
+        "a series to a model of one series, as lambda y: ss.sarimax(y, order=(0, 1, 1))"
+    )
+    try:
+        bound = build(y)
+    except (TypeError, LookupError) as error:
+        raise ArgumentError(wanted) from error
+    if not isinstance(bound, BoundModel) or bound.data.width > 1:
+        raise ArgumentError(wanted)
+    return bound.model.problem(bound.data, start, constraints, False, None)
 
 
 def padded_series(Y: Any) -> numpy.ndarray:
@@ -236,393 +314,13 @@ def names_of_series(Y: Any) -> list[Any]:
     return list(Y) if isinstance(Y, Mapping) or hasattr(Y, "columns") else list(range(len(Y)))
 
 
-def _nothing(k: int, parameters: Parameters) -> list[numpy.ndarray]:
-    """Return empty results of k series: estimates, standard_errors, loglik, converged, unconstrained,
-    message."""
-    unknown = numpy.full((k, parameters.start.size), numpy.nan)
-    return [
-        unknown,
-        unknown.copy(),
-        numpy.full(k, numpy.nan),
-        numpy.zeros(k, bool),
-        unknown.copy(),
-        numpy.full(k, "", object),
-    ]
-
-
-def fit_one_series(
-    found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, start: Any, constraints: Any
-) -> None:
+def fit_one_series(found: list[numpy.ndarray], b: int, fit_it: Callable[..., FitResult]) -> None:
     """Fit one series by itself."""
     estimates, errors, loglik, converged, unconstrained, message = found
     try:
-        r = fit(build, y, start, constraints, progress=False)
+        r = fit_it()
     except (ConvergenceError, DataError, numpy.linalg.LinAlgError) as error:
         message[b] = str(error)
         return
     estimates[b], errors[b], unconstrained[b] = r.estimates, r.standard_errors, r.unconstrained
     loglik[b], converged[b], message[b] = r.loglik, True, r.message
-
-
-class SeriesGroup:
-    """Series that begin in one way; `members` are their numbers.
-
-    As in `ModelPattern`, theta = constant + slope @ x(u). If a few first observations determine a diffuse
-    start, they enter the constants, which then differ by series; the series of a group have them at the same
-    steps. Otherwise all series are one group. `begins` then holds the beginning of each, and x is the theta
-    of the filter over their first rows."""
-
-    def __init__(
-        self,
-        members: numpy.ndarray,
-        p: ModelPattern,
-        series: numpy.ndarray,
-        numbers: MapKernel,
-        begins: Sequence[BeginPhase] = (),
-    ):
-        self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
-        self.steps = p.numbers.data.steps - p.rows.shape[1]
-        self.constant = numpy.repeat(p.constant[:, None], len(members), axis=1)
-        first = numpy.nan_to_num(series[members, : self.steps])
-        if p.begins is not None:
-            self.constant[:m] += ((first - p.numbers.data.values[: self.steps, 0]) @ p.begins.errors).T
-        self.start = begins[0].start if begins else None
-        if self.start:
-            A = self.start.columns
-            centres = numpy.stack([A @ begin.start.centre for begin in begins], axis=1)
-            spreads = numpy.stack(
-                [((A * begin.start.spread) @ A.T).ravel()[triangle_places(m)[0]] for begin in begins], axis=1
-            )
-            self.known, self.rows = (
-                numpy.concatenate([centres, spreads]),
-                rows_of_series(p, series[members], 0)[:, : self.steps + 1],
-            )
-
-    def theta(self, which: numpy.ndarray) -> Callable:
-        """Return the function from U (p, b) of these members to (q + 1, b).
-
-        Its rows are the kernel's theta, followed by the log-likelihood of the first steps."""
-        p, constant = self.pattern, self.constant[:, which]
-        if p.numbers.head is None:
-            begun = numpy.full((1, which.size), p.begun)
-            return lambda U: np.concatenate([constant + p.slope @ self.numbers(U), begun])
-        if not self.start:
-            return lambda U: np.concatenate([self.numbers(U), numpy.zeros((1, which.size))])
-        m, k, columns, whole = p.layout.states, self.steps, 1 + self.start.rank, not p.rows.shape[1]
-        path, rows, known = (
-            path_of(p.layout, columns),
-            numpy.ascontiguousarray(self.rows[:, :, which]),
-            Const(self.known[:, which]),
-        )
-
-        def theta(U: Any) -> Any:
-            x = self.numbers(U, known)
-            begun = collapsed_path(np.transpose(path.path(x, rows), (2, 1, 0)), k, 1, self.start, whole).T
-            return np.concatenate([begun[:-1], x[m * columns + triangle_places(m)[0].size :], begun[-1:]])
-
-        return theta
-
-
-def rows_of_series(p: ModelPattern, series: numpy.ndarray, begin: int) -> numpy.ndarray:
-    """Return the data rows of a kernel for many series (k, T), (r, T - begin, k)."""
-    rows = numpy.repeat(p.all_rows[:, begin:, None], len(series), axis=2)
-    y = series[:, begin:]
-    rows[0] = numpy.nan_to_num(y).T
-    if p.layout.gaps:
-        rows[1] = ~numpy.isnan(y).T
-    return rows
-
-
-class KernelGroup:
-    """All series that one kernel takes.
-
-    `here` holds these, `rest` the others. The augmented filter runs over at least `least` steps."""
-
-    def __init__(self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int = 0):
-        self.build, self.parameters, self.total, self.least = build, parameters, len(series), least
-        self.groups = self._grouped(series)
-        self.here = numpy.concatenate([g.members for g in self.groups])
-        self.rest = numpy.setdiff1d(numpy.arange(self.total), self.here)
-        self.group = numpy.repeat(numpy.arange(len(self.groups)), [g.members.size for g in self.groups])
-        self.place = numpy.concatenate([numpy.arange(g.members.size) for g in self.groups])
-        self.natural = map_(parameters.flat)
-        self.layout, self.count = self.groups[0].pattern.layout, len(self.here)
-        self.kernel, self.rows = compile_layout(self.layout), self._rows(series)
-        self.way = f"one compiled filter for {self.count} series: {self.layout.states} states, {len(self.groups[0].constant)} numbers"
-        if self.rest.size:
-            self.way += f"; {self.rest.size} series that begin as few others do one by one"
-
-    def _grouped(self, series: numpy.ndarray) -> list[SeriesGroup]:
-        gaps = bool(numpy.isnan(series).any())
-        p = self._pattern(series[0], gaps)
-        if p.numbers.head is not None:
-            return [self._one_group(series, gaps, p)]
-        if p.begins is None:
-            return [
-                SeriesGroup(
-                    numpy.arange(self.total), p, series, map_(trace_build(self.build, self.parameters, p))
-                )
-            ]
-        s = system(
-            self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0]))
-        )
-        members: dict[bytes, list[int]] = {}
-        for b, here in enumerate(~numpy.isnan(series)):
-            key = next(
-                (here[:n].tobytes() for n in {len(key) for key in members} if here[:n].tobytes() in members),
-                None,
-            )
-            if key is None:
-                begin = begin_of(s, Observations(series[b]), False, False)
-                if begin.constants is None or begin.constants.loglik != p.begun:
-                    continue
-                key = here[: begin.steps].tobytes()
-            members.setdefault(key, []).append(b)
-        groups: list[SeriesGroup] = []
-        for found in sorted(members.values(), key=lambda found: -len(found)):
-            p = self._pattern(series[found[0]], gaps)
-            numbers = groups[0].numbers if groups else map_(trace_build(self.build, self.parameters, p))
-            groups.append(SeriesGroup(numpy.array(found), p, series, numbers))
-        return groups
-
-    def _one_group(self, series: numpy.ndarray, gaps: bool, p: ModelPattern) -> SeriesGroup:
-        """Return a group of the series whose data determine as much of the start.
-
-        The augmented filter runs over the same steps of all."""
-        s = system(self.build(self.parameters.tree(self.parameters.start)), p.numbers.data)
-        head, members, begins = p.numbers.head, [], []
-        known: dict[bytes, int] = {}
-        for b, y in enumerate(series):
-            data = Observations(y)
-            start = start_of(s, data)
-            if start is None:
-                begin = head
-            else:
-                start, here = start.seen(), (~numpy.isnan(y)).tobytes()
-                if not numpy.array_equal(start.columns, head.start.columns):
-                    continue
-                if here not in known:
-                    known[here] = last_step(s, data, start, False)
-                begin = BeginPhase(known[here], None, start)
-            members.append(b)
-            begins.append(begin)
-        steps = max([begin.steps for begin in begins])
-        p = self._pattern(series[members[0]], gaps, replace(head, steps=max(steps, self.least)))
-        return SeriesGroup(
-            numpy.array(members), p, series, map_(trace_build(self.build, self.parameters, p)), begins
-        )
-
-    def _pattern(self, y: numpy.ndarray, gaps: bool, begin: BeginPhase | None = None) -> ModelPattern:
-        y = y.copy()
-        y[-1] = numpy.nan if gaps else y[-1]
-        return model_pattern(
-            self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin
-        )
-
-    def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
-        """Return the data rows of all series after their first steps, padded with missing steps to one
-        length."""
-        steps = min(g.steps for g in self.groups)
-        rows = []
-        for g in self.groups:
-            own = rows_of_series(g.pattern, series[g.members], g.steps)
-            more = numpy.repeat(own[:, -1:], g.steps - steps, axis=1)
-            more[: 1 + self.layout.gaps] = 0.0
-            rows.append(numpy.concatenate([own, more], axis=1))
-        return numpy.ascontiguousarray(numpy.concatenate(rows, axis=2))
-
-    def solved(self) -> list[numpy.ndarray]:
-        p = self.parameters
-        U = numpy.repeat(p.start[:, None], self.count, axis=1)
-        found = _nothing(self.total, p)
-        with numpy.errstate(all="ignore"):
-            self._require_same()
-            r = solve_many(self.value_and_grad, self.hessian, U)
-            errors = self._errors(r.x, r.hessian)
-            natural = numpy.asarray(self.natural(r.x)).T
-            flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
-        message[flat] = (
-            "its observed values do not determine the parameters: the log-likelihood does not depend on them"
-        )
-        converged = r.converged & ~flat
-        errors[~converged] = numpy.nan
-        for whole, part in zip(found, (natural, errors, -r.fun, converged, r.x.T, message), strict=True):
-            whole[self.here] = part
-        return found
-
-    def _require_same(self) -> None:
-        """Raise if the traced numbers differ from those of the patterns."""
-        u = self.parameters.start[:, None]
-        for g in self.groups:
-            p = g.pattern
-            wanted = p.constant + p.slope @ p.known[p.used]
-            if not numpy.allclose(g.theta(numpy.array([0]))(u)[:-1, 0], wanted, rtol=1e-9, atol=1e-12):
-                raise NotCompiled("its numbers differ when it is traced")
-
-    def _parts(self, which: numpy.ndarray) -> list[tuple[Any, Callable]]:
-        """Return, for each group, its columns among these series, and its theta."""
-        if len(self.groups) == 1:
-            return [(slice(None), self.groups[0].theta(which))]
-        at = [(numpy.flatnonzero(self.group[which] == k), g) for k, g in enumerate(self.groups)]
-        return [(columns, g.theta(self.place[which[columns]])) for columns, g in at if columns.size]
-
-    def value_and_grad(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
-        """Return values (b,) and gradients (p, b)."""
-        gradient = numpy.empty_like(U)
-        with numpy.errstate(all="ignore"):
-            pulled = [(at, *vjp(theta, U[:, at])) for at, theta in self._parts(which)]
-            theta = self._joined(pulled, which.size)
-            value, by_theta = self.kernel.value_and_grad(theta[:-1], self.rows[:, :, which])
-            by_theta = numpy.concatenate([by_theta, numpy.ones((1, which.size))])
-            for at, _, pull in pulled:
-                gradient[:, at] = pull(-by_theta[:, at])
-        return -(value + theta[-1]), gradient
-
-    def _joined(self, parts: list, b: int) -> numpy.ndarray:
-        """Join the columns of all groups."""
-        if len(parts) == 1:
-            return parts[0][1]
-        made = numpy.empty((parts[0][1].shape[0], b))
-        for at, x, *_ in parts:
-            made[:, at] = x
-        return made
-
-    def hessian(self, U: numpy.ndarray, which: numpy.ndarray) -> numpy.ndarray:
-        """Return the Hessians (b, p, p), with all directions of all series in one launch."""
-        k, b = U.shape
-        parts = self._parts(which)
-        units = [numpy.repeat(e[:, None], b, axis=1) for e in numpy.eye(k)]
-        with numpy.errstate(all="ignore"):
-            theta = self._joined([(at, f(U[:, at])) for at, f in parts], b)
-            D = numpy.stack(
-                [
-                    self._joined([(at, jvp(f, (U[:, at],), (e[:, at],))[1]) for at, f in parts], b)
-                    for e in units
-                ]
-            )
-            many = numpy.tile(which, k)
-            repeated, rows = numpy.tile(theta[:-1], k), self.rows[:, :, many]
-            curved = self.kernel.hvp(repeated, numpy.concatenate(list(D[:, :-1]), axis=1), rows).reshape(
-                -1, k, b
-            )
-            w = numpy.concatenate([self.kernel.grad(theta[:-1], rows[:, :, :b]), numpy.ones((1, b))])
-            bent = numpy.stack(
-                [
-                    self._joined([(at, _bent(f, U[:, at], e[:, at], w[:, at])) for at, f in parts], b)
-                    for e in units
-                ]
-            )
-        H = -(numpy.einsum("iqb,qjb->bij", D[:, :-1], curved) + bent.transpose(2, 0, 1))
-        return (H + H.transpose(0, 2, 1)) / 2
-
-    def _errors(self, U: numpy.ndarray, H: numpy.ndarray) -> numpy.ndarray:
-        """Return standard errors of the constrained parameters from the inverse of H; nan at a bound."""
-        k, b = U.shape
-        # (i, parameter, b)
-        J = numpy.stack(
-            [jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)]
-        )
-        curvature = numpy.einsum("bii->bi", H)
-        bound = self.parameters.bounded & (curvature < FLAT_CURVATURE)
-        free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[
-            :, :, None
-        ] * numpy.eye(k)
-        good = numpy.isfinite(free).all(axis=(1, 2))
-        good[good] = numpy.linalg.eigvalsh(free[good])[:, 0] > 0
-        errors = numpy.full((b, k), numpy.nan)
-        J = J.transpose(2, 1, 0)[good] * ~bound[good][:, None, :]  # (series, parameter, free parameter)
-        errors[good] = numpy.sqrt(numpy.einsum("bpi,bij,bpj->bp", J, numpy.linalg.inv(free[good]), J))
-        return numpy.where(bound, numpy.nan, errors)
-
-
-def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> numpy.ndarray:
-    """Return the second derivatives of <w, f> along e."""
-    return hvp(lambda U: (w * f(U)).sum(), U, e)
-
-
-def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) -> Callable:
-    """Return a traceable function from u (p,) to the numbers that the kernel's theta is made of.
-
-    It is `system` without the checks, which were made before. If the first steps depend on these numbers, it
-    returns the theta of the filter over those steps. It then takes a further argument, what the series
-    implies for a diffuse start."""
-    m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head
-    model = build(parameters.tree(parameters.start))
-    keep = numpy.where(numpy.broadcast_to(model.start.diffuse, (m,)), 0.0, 1.0)
-    passes = _passes(found, model, m) if model.start.stationary else 0
-    if head and set(at) != set(FIELDS):
-        raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
-
-    def numbers(u: Any, *known: Any) -> Any:
-        model = build(parameters.tree(u))
-        T, R = numpy.reshape(model.transition, (m, m)), model.selection
-        Q = covariance_of(model.transition_cov, m if R is None else numpy.shape(R)[-1])
-        Q = Q if R is None else R @ Q @ numpy.swapaxes(R, 0, 1)
-        offsets = {"c": model.transition_offset, "d": model.observation_offset}
-        inputs = {
-            INPUT[name]: x.coefficients for name, x in offsets.items() if isinstance(x, RegressionOffset)
-        }
-        c = numpy.zeros(m) if INPUT["c"] in inputs else model.transition_offset * numpy.ones(m)
-        mean, cov = model.start.mean * keep, covariance_of(model.start.cov, m) * numpy.outer(keep, keep)
-        if model.start.stationary:
-            mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), stationary_covariance(T, Q, m, passes)
-        Z = model.observation * numpy.ones(m)
-        fields = {
-            "mean": mean,
-            "cov": cov,
-            "T": T,
-            "Z": Z,
-            "Q": Q,
-            "H": model.observation_cov,
-            "c": c,
-            "d": offsets["d"],
-        }
-        fields |= inputs
-        flat = numpy.concatenate(
-            [numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()]
-        )
-        if head is None:
-            return flat[used]
-        if head.start is not None:
-            mean = numpy.concatenate([(mean + known[0][:m])[:, None], head.start.columns], axis=1)
-            cov = cov + known[0][m:][triangle_places(m)[1]]
-            c = numpy.concatenate([c[:, None], numpy.zeros((m, head.start.rank))], axis=1)
-        if model.start.predict_first:
-            mean, cov = predicted(mean, cov, T, Q, c)
-        k = mean.size if hasattr(mean, "size") else m
-        begun = [numpy.reshape(mean, (k,)), numpy.reshape(cov, (m * m,))[triangle_places(m)[0]]]
-        return numpy.concatenate([*begun, flat[found.numbers.form.at]])
-
-    return numbers
-
-
-def covariance_of(x: Any, n: int) -> Any:
-    """Return a covariance matrix from a variance, variances or a matrix."""
-    return x if numpy.ndim(x) == 2 else x * numpy.eye(n)
-
-
-def stationary_covariance(T: Any, Q: Any, m: int, passes: int) -> Any:
-    """P = T P T' + Q, as `_model._stationary_cov` finds it."""
-    if m <= SMALL_STATE_COUNT:
-        P = numpy.linalg.solve(numpy.eye(m * m) - numpy.kron(T, T), numpy.reshape(Q, (m * m,)))
-        return numpy.reshape(P, (m, m))
-    A, P = T, Q
-    for _ in range(passes):
-        P = P + A @ P @ numpy.swapaxes(A, 0, 1)
-        A = A @ A
-    return P
-
-
-def _passes(found: ModelPattern, model: LinearGaussian, m: int) -> int:
-    """Return the number of doublings for the covariance of a stationary start."""
-    if m <= SMALL_STATE_COUNT:
-        return 0
-    if found.free[found.numbers.at["T"]].any():
-        raise NotCompiled(
-            f"it starts in a stationary state of more than {SMALL_STATE_COUNT} elements with a transition "
-            f"that depends on the parameters"
-        )
-    A, passes = numpy.reshape(model.transition, (m, m)), 0
-    while numpy.linalg.norm(A) >= 1e-9:
-        A, passes = A @ A, passes + 1
-    return passes

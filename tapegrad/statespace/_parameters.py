@@ -61,26 +61,32 @@ class Parameters:
         self.blocks: list[tuple[str, int, tuple[int, ...], Constraint]] = []
         self.names: list[str] = []
         self.constraint_of: list[Constraint] = []
-        starts = []
+        self._moving: dict[str, numpy.ndarray] = {}
         for name, x, rule, labels in self._whole:
             held = known[name]
             free = numpy.isnan(held)
             self.fixed |= {
                 label: float(v) for label, v in zip(labels, held, strict=True) if not numpy.isnan(v)
             }
-            start, shape = x, x.shape
+            shape, self._moving[name] = x.shape, free
             if not free.all():
                 rule, shape = partly_fixed(rule, held, x.shape, labels), (int(free.sum()),)
-                start = x.reshape(-1)[free]
             self.blocks.append((name, len(self.names), shape, rule))
-            starts.append(rule.start(name, start).reshape(-1))
             self.names += [label for label, moves in zip(labels, free, strict=True) if moves]
-            self.constraint_of += [rule] * start.size
-        self.start = numpy.concatenate(starts)
+            self.constraint_of += [rule] * int(free.sum())
+        self.start = self.start_at({name: x for name, x, *_ in self._whole})
         if not self.start.size:
             raise ArgumentError(
                 "fixed: every parameter has a value, so that there is nothing to estimate; leave one out"
             )
+
+    def start_at(self, values: Mapping[str, Any]) -> numpy.ndarray:
+        """Return the free vector at these values of the blocks."""
+        parts = []
+        for name, _, shape, rule in self.blocks:
+            x = numpy.asarray(values[name], float).reshape(-1)[self._moving[name]]
+            parts.append(rule.start(name, x.reshape(shape)).reshape(-1))
+        return numpy.concatenate(parts)
 
     def _values_of(self, fixed: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
         """Return the fixed values of each block, nan where an element is free."""

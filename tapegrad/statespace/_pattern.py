@@ -31,7 +31,15 @@ from .filters.data_rows import (
     vector_of,
 )
 from .filters.diffuse_start import BeginPhase, Constants, begin_of
-from .filters.step_kernel import FIELDS, LETTERS, EntryLayout, KernelForm, constant_codes, triangle_places
+from .filters.step_kernel import (
+    FIELDS,
+    LETTERS,
+    EntryLayout,
+    KernelForm,
+    announce,
+    constant_codes,
+    triangle_places,
+)
 
 NAMES = {
     "T": "transition",
@@ -119,6 +127,7 @@ def model_pattern(
     if moving and begin is not None and begin.start is not None and begin.start.rank < s.diffuse.sum():
         raise NotCompiled("what the data see of the diffuse start may depend on the parameters")
     form = form_of_pattern(s, numbers, known, free)
+    announce(form.layout)
     if begin is not None and begin.constants is None:
         numbers = replace(numbers, head=begin, form=form)
         known = numpy.asarray(numbers(u, build, data))

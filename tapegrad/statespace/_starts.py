@@ -52,12 +52,12 @@ def highest_stop(
             ridge = bool(searches.errors) and isinstance(searches.errors[0], DataError)
             screened = [] if ridge else _screened(inner, objective, first)
             others = problem.others[:1] if searches.stops else problem.others
-            for u in [*searches.pulled_in(first), *(x.start for x in others), *screened]:
+            for u in [*searches.pulled_in(first), *others, *screened]:
                 searches.look(u)
             searches.finish()
         elif not searches.stops:
             for other in problem.others:
-                searches.begin(other.start)
+                searches.begin(other)
     stop = searches.highest()
     _require_determined(problem, stop)
     return stop
@@ -201,7 +201,7 @@ def _require_determined(problem: FitProblem, stop: Stop) -> None:
                 f"fit: {count} observed values do not determine the parameters: the log-likelihood does not "
                 f"depend on them"
             )
-        starts = [p.start for p in (problem.parameters, *problem.others)]
+        starts = [problem.parameters.start, *problem.others]
         still = (
             ~stop.hessian.any(axis=1)
             & (stop.gradient == 0)

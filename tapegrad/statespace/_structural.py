@@ -28,10 +28,11 @@ from ._components import (
     checked_variance,
 )
 from ._labels import LibraryBound
-from ._model import LinearGaussian, Observations, RegressionOffset, Start
+from ._model import LinearGaussian, Observations, RegressionOffset, Start, system
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from .filters.arrays import is_known_number
+from .filters.augmented import start_of
 from .filters.compiled import loglik
 
 # Starting shares of the variance of the changes: noise, level, rest.
@@ -397,23 +398,29 @@ class Structural:
         joseph: bool = False,
         prior: Any = None,
         fixed: Mapping[str, Any] | None = None,
+        ranked: bool = True,
     ) -> FitProblem:
-        """What `fit` maximises for these data."""
+        """What `fit` maximises for these data. If `ranked`, the best of its starts comes first, and the
+        levels are checked, which takes longer than the rest."""
         if data.width != 1:
             raise ShapeError(f"fit: {self} is a model of one series, and y has {data.width}")
         parts = self._completed(data)
         whole = AssembledModel(parts, data.xp)
         blocks = whole.blocks(_sample(parts, data))
-        _require_identified(self, parts, blocks, data)
+        _require_identified(self, whole, blocks, data)
+        if ranked:
+            _require_one_level(self, whole, blocks, data)
         if not blocks:
             raise ArgumentError(
                 f"fit: every variance of {self} is given, so that there is nothing to estimate"
             )
         starts = [start]
         if not start:
-            starts = _starts(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
-        first, *others = [parameters_of(str(self), blocks, x, constraints, fixed) for x in starts]
-        return replace(whole.on(data, first, joseph, prior), others=tuple(others))
+            starts = _starts(whole, {name: block.start for name, block in blocks.items()})
+            starts = _ranked(starts, whole, data, joseph) if ranked else starts
+        parameters = parameters_of(str(self), blocks, starts[0], constraints, fixed)
+        others = tuple([parameters.start_at(x) for x in starts[1:]])
+        return replace(whole.on(data, parameters, joseph, prior), others=others)
 
     def _completed(self, data: Observations) -> tuple[ModelComponent, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a
@@ -446,11 +453,12 @@ class Structural:
 
 def _require_identified(
     model: Structural,
-    parts: tuple[ModelComponent, ...],
+    whole: "AssembledModel",
     blocks: Mapping[str, ParameterBlock],
     data: Observations,
 ) -> None:
-    """Raise `DataError` where the data cannot tell the parameters apart, whatever they say."""
+    """Raise `DataError` where the data cannot tell parameters or states apart, whatever they say."""
+    parts = whole.terms
     levels = [p for p in parts if isinstance(p, Level)]
     t = numpy.arange(float(data.steps))[:, None]
     columns = [t**k for k in range(2 if levels and levels[0].slope else 1 if levels else 0)]
@@ -469,6 +477,24 @@ def _require_identified(
             f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} "
             f"parameters"
         )
+
+
+def _require_one_level(
+    model: Structural, whole: "AssembledModel", blocks: Mapping[str, ParameterBlock], data: Observations
+) -> None:
+    """Raise `DataError` if another component has a level or a slope too, of which only the sum is seen."""
+    if not (whole.parts and isinstance(whole.parts[0], Level)):
+        return
+    built = whole({name: data.xp.asarray(block.start, float)[()] for name, block in blocks.items()})
+    for seen in (data, Observations(numpy.zeros(data.steps))):  # gaps may hide a state, and do no harm
+        start = start_of(system(built, seen), seen, placed=False)
+        hidden = start.columns[:, start.rank :]
+        if not (abs(hidden[: 2 if whole.parts[0].slope else 1]) > 0.1).any():
+            return
+    raise DataError(
+        f"fit: {model}: observations depend on these states only through a sum of them: "
+        f"{start.named(hidden)}; leave out the level, or the component that has one too"
+    )
 
 
 def _with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
@@ -512,17 +538,22 @@ def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
     return Sample(y, s2)
 
 
-def _starts(
-    whole: "AssembledModel", plain: dict[str, Any], data: Observations, joseph: bool
-) -> list[dict[str, Any]]:
-    """A few divisions of the variance, the one with the highest log-likelihood first."""
+def _starts(whole: "AssembledModel", plain: dict[str, Any]) -> list[dict[str, Any]]:
+    """A few divisions of the variance."""
     found = []
     for noise_share, level_share, other in SHARES:
         share = {Noise: noise_share, Level: level_share}
         factors = {part.variance: share.get(type(part), other) for part in (whole.noise, *whole.parts)}
-        trial = {name: x * factors.get(name, 1.0) for name, x in plain.items()}
-        placed = {name: data.xp.asarray(x)[()] for name, x in trial.items()}
-        found.append((float(to_host(loglik(whole(placed), data, joseph))), trial))
+        found.append({name: x * factors.get(name, 1.0) for name, x in plain.items()})
+    return found
+
+
+def _ranked(
+    starts: list[dict[str, Any]], whole: "AssembledModel", data: Observations, joseph: bool
+) -> list[dict[str, Any]]:
+    """The starts with a likelihood, or else the first; the one with the highest comes first."""
+    placed = [{name: data.xp.asarray(x)[()] for name, x in trial.items()} for trial in starts]
+    found = [(float(to_host(loglik(whole(p), data, joseph))), x) for p, x in zip(placed, starts, strict=True)]
     found = [pair for pair in found if numpy.isfinite(pair[0])] or found[:1]
     return [trial for _, trial in sorted(found, key=lambda pair: -pair[0])]
 

@@ -316,7 +316,7 @@ def test_an_error_while_handing_back(xp):
 
 @transforms
 def test_a_captured_array_resized_meanwhile(transform):
-    """A Variable has no `resize`, as its memory is shared: an error says so, the array keeps its size."""
+    """The memory of a captured array is shared: an error says so, the array keeps its size."""
     buf = np.zeros(3)
 
     def f(x):

@@ -998,3 +998,41 @@ def test_foreign_values_are_asked_for_an_array(name, c):
     }[name]
     with pytest.raises(TypeError, match="no array here|no float here"):
         change(Loud())
+
+
+@pytest.mark.parametrize("name", ["random", "standard_normal", "gamma", "integers", "uniform", "binomial"])
+def test_generators_draw_numpys_numbers(name):
+    """Uninitialised memory was handed out as random numbers before."""
+    settings = {"gamma": (np.array([2.0, 3.0, 4.0]),), "integers": (9,), "binomial": (9, 0.5)}.get(name, ())
+    found, wanted = [
+        getattr(draw, name)(
+            *[
+                hosted_cupy.to_device(s) if isinstance(s, np.ndarray) and library is cupy else s
+                for s in settings
+            ],
+            size=3,
+        )
+        for library, draw in (
+            (cupy, cupy.random.default_rng(5)),
+            (np, np.random.Generator(np.random.PCG64(5))),
+        )
+    ]
+    assert type(found) is cupy.ndarray and found.dtype == wanted.dtype
+    assert np.array_equal(found.get(), wanted)
+    rng = cupy.random.default_rng(cupy.random.MRG32k3a(5))
+    out = cupy.empty(2, np.float32)
+    assert (
+        rng.random(2, dtype=np.float32).dtype == np.float32 and rng.random(out=out, dtype=np.float32) is out
+    )
+
+
+@pytest.mark.parametrize(
+    "f, said",
+    [
+        (lambda: cupy.random.rand(3), "curand.createGenerator needs a CUDA device"),
+        (lambda: cupy.cuda.Device(1), "device 1 was asked for"),
+    ],
+)
+def test_what_only_a_device_has_is_named(f, said):
+    with pytest.raises(NotImplementedError, match=said):
+        f()

@@ -26,6 +26,7 @@ def python_of(page):
 
 EXTRA = {
     "scale.md": [pytest.mark.mpi],
+    "samplers-and-optimisers.md": [pytest.mark.interop, pytest.mark.filterwarnings("ignore")],
     "neighbours.md": [
         pytest.mark.interop,
         pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),

@@ -253,6 +253,82 @@ def copies(u, n):
     return u[0] + u[2] * new[1]
 
 
+@njit
+def fdtd(ez, hx, hy, eps, nt):
+    """Maxwell's equations in two dimensions: leapfrog of fields on staggered grids, with a hard source."""
+    n, m = ez.shape
+    for t in range(nt):
+        for i in range(n):
+            for j in range(m - 1):
+                hx[i, j] -= 0.5 * (ez[i, j + 1] - ez[i, j])
+        for i in range(n - 1):
+            for j in range(m):
+                hy[i, j] += 0.5 * (ez[i + 1, j] - ez[i, j])
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                curl = hy[i, j] - hy[i - 1, j] - hx[i, j] + hx[i, j - 1]
+                ez[i, j] += 0.5 / eps[i, j] * curl
+        ez[n // 2, m // 2] = np.sin(0.3 * t)
+    s = 0.0
+    for i in range(n):
+        for j in range(m):
+            s += eps[i, j] * ez[i, j] ** 2
+    return s
+
+
+@njit
+def deposition(x, charge, rho):
+    """Particles in cells: each gives its charge to two nodes, then feels their field."""
+    n = rho.shape[0]
+    for k in range(x.shape[0]):
+        cell = int(np.floor(x[k] * n))
+        part = x[k] * n - cell
+        rho[cell % n] += charge[k] * (1.0 - part)
+        rho[(cell + 1) % n] += charge[k] * part
+    s = 0.0
+    for k in range(x.shape[0]):
+        cell = int(np.floor(x[k] * n))
+        part = x[k] * n - cell
+        field = rho[cell % n] * (1.0 - part) + rho[(cell + 1) % n] * part
+        s += charge[k] * field * field
+    return s
+
+
+@njit
+def lookup(energy, density, grid, cross_sections, materials):
+    """The inner loop of a Monte Carlo transport code: a search in the grid of each nuclide, then the mean
+    of its cross sections between two points, weighted by density."""
+    total = 0.0
+    for e in range(energy.shape[0]):
+        macro = np.zeros(3)
+        for position in range(materials.shape[1]):
+            nuclide = materials[e % materials.shape[0], position]
+            if nuclide < 0:
+                break
+            low, high = 0, grid.shape[1] - 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                if grid[nuclide, middle] > energy[e]:
+                    high = middle
+                else:
+                    low = middle
+            f = (grid[nuclide, high] - energy[e]) / (grid[nuclide, high] - grid[nuclide, low])
+            for k in range(3):
+                micro = cross_sections[nuclide, high, k] - f * (
+                    cross_sections[nuclide, high, k] - cross_sections[nuclide, low, k]
+                )
+                macro[k] += density[nuclide] * micro
+        total += macro[0] * macro[1] - macro[2] * macro[2]
+    return total
+
+
+MATERIALS = np.array([[0, 2, -1], [1, 2, 0]])
+
+
+def lookup_of(energy, density, grid, cross_sections):
+    return lookup(energy, density, grid, cross_sections, MATERIALS)
+
+
 R = np.random.default_rng(3).random
 
 
@@ -283,9 +359,18 @@ def arguments():
         "rows": (rows, (r(4, 4), r(4, 4)), (4,)),
         "copies, odd": (copies, (r(4),), (3,)),
         "copies, even": (copies, (r(4),), (4,)),
+        "fdtd": (fdtd, (r(6, 5), r(6, 5), r(6, 5), r(6, 5)), (5,)),
+        "deposition": (deposition, (R(6), r(6), r(4)), ()),
+        "lookup": (lookup_of, (R(4) * 3, r(3), np.sort(R((3, 5)) * 3), r(3, 5, 3)), ()),
     }  # fmt: skip
 
 
 CASES = arguments()
 histogram_of.python = lambda x, w, h: histogram.py_func(x, w, PLACES, h)
-NOT_COMPLEX = {"powers", "new_array", "newton"}  # they take the modulus, or make real arrays
+NOT_COMPLEX = {
+    "powers",
+    "new_array",
+    "newton",
+    "deposition",
+    "lookup",
+}  # they take the modulus, or make real arrays

@@ -175,6 +175,6 @@ def point(seed):
         r.standard_normal(5),
         r.standard_normal((4, 3)),
         r.integers(0, 5, 6),
-        0.4,
+        0.4137,
         int(r.integers(2, 5)),
     )

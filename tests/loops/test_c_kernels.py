@@ -322,8 +322,8 @@ REFUSED = {
         "f, line 2: the function __shfl_down_sync",
     "__global__ void f(double* x) {\n  double old = atomicAdd(x, 1.0);\n}":
         "line 2: atomicAdd: its result depends on the order",
-    "__global__ void f(double* x) {\n  atomicMax(x, 1.0);\n}":
-        "line 2: atomicMax",
+    "__global__ void f(double* x) {\n  atomicExch(x, 1.0);\n}":
+        "line 2: atomicExch",
     "__global__ void f(double* x) {\n  float* y = (float*)x;\n}":
         "line 2: a cast of a pointer to another type",
     "__global__ void f(double* x) {\n  if (threadIdx.x > 3) __syncthreads();\n x[threadIdx.x] = 1;}":

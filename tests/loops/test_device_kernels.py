@@ -146,3 +146,34 @@ def bins_of(x, bins):
     out = np.zeros(4)
     histogram[2, 4](x, bins, out)
     return out.sum()
+
+
+@pytest.mark.parametrize(
+    "name", ["log_likelihood", "prefix_sum", *[pytest.param(n, marks=pytest.mark.long) for n in KERNELS]]
+)
+def test_on_arrays_of_a_device(name):
+    """The same on CuPy arrays (over host memory): the adjoint is CUDA C."""
+    pytest.importorskip("cupy")
+    kernel, blocks, threads, shape, args, fixed, loss = KERNELS[name]
+    first = kernel.py_func.__code__.co_varnames[0] == "logLs"
+    reference, _, _ = launched(name)
+    n = tuple(range(len(args)))
+    value, wanted = tg.value_and_grad(reference, argnums=n)(*args)
+    with tg.testing.host_cupy() as cp:
+        there = lambda x: cp.asarray(x) if isinstance(x, np.ndarray) else x
+
+        def f(*x):
+            out = cp.zeros(shape)
+            more = [there(y) for y in fixed]
+            kernel[blocks, threads](*((out, *x, *more) if first else (*x, *more, out)))
+            y = out if name != "tiled_product" else out * cp.asarray(W)
+            return y.sum() if name == "tiled_product" else loss_there(cp, loss, y)
+
+        found, g = tg.value_and_grad(f, argnums=n)(*map(there, args))
+        np.testing.assert_allclose(float(found), value, rtol=1e-13)
+        for a, b in zip(g, wanted, strict=True):
+            np.testing.assert_allclose(a.get(), b, rtol=1e-12, atol=1e-13)
+
+
+def loss_there(cp, loss, y):
+    return (y * cp.arange(6.0)).sum() if y.shape == (6,) else loss(y)

@@ -94,6 +94,6 @@ def test_an_index_out_of_bounds_is_found_by_the_interpreter():
     x = np.ones(3)
     tg.grad(lambda x: f(x, 3))(x)
     (program,) = operation.FUNCTIONS[f.py_func].programs.values()
-    with pytest.raises(tg.errors.KernelError, match=r"line 4: index \(3,\) is outside of x0 of shape \(3,\)"):
+    with pytest.raises(tg.errors.KernelError, match=r"line 4: index \(3,\) is outside of x of shape \(3,\)"):
         interpreted(program[0].program, [x, 4])
     assert issubclass(LoopRefused, tg.errors.KernelError)

@@ -309,3 +309,15 @@ def test_the_order_is_five(method):
         assert found.accepted == count + 1  # and one of length zero at the first time
         errors.append(abs(found.y[0, -1] - fine(np.array([1.0])).y[0, -1]))
     assert np.all(np.log2(np.array(errors[:-1]) / errors[1:]) > 4.6)
+
+
+@pytest.mark.parametrize("method", ["tsit5", pytest.param("rodas5p", marks=pytest.mark.long)])
+def test_times_at_which_the_slope_jumps(method):
+    """y' is 1 before t = 1 and 5 from there on: derivatives by the times are slopes at these times."""
+    solve = tg.ode.solver(lambda t, y: np.where(t < 1.0, 1.0, 5.0) * np.ones(1), method, rtol=1e-8)
+    states = lambda times, t0=0.0: solve(np.zeros(1), save_at=times, t0=t0).y[0]
+    by_end = tg.jacobian(lambda e: states(np.stack([e, 2.0])))(1.0)
+    np.testing.assert_allclose(by_end, [5.0, 0.0], atol=1e-9)
+    by_start = tg.grad(lambda t0: states(np.array([2.0]), t0)[0])
+    np.testing.assert_allclose([by_start(0.0), by_start(1.0)], [-1.0, -5.0], rtol=1e-9)
+    assert tg.grad(lambda e: states(np.stack([e]))[0])(2.0) == pytest.approx(5.0, rel=1e-9)

@@ -44,6 +44,11 @@ def test_random_programs(first, count):
     all_done(3, "random_programs.py", str(first), str(count))
 
 
+@pytest.mark.parametrize("count", [*[pytest.param(n, marks=pytest.mark.long) for n in (1, 2)], 3])
+def test_prepared(count):
+    all_done(count, "prepared.py")
+
+
 def test_tools():
     all_done(2, "tools.py")
 

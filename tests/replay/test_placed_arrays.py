@@ -10,7 +10,8 @@ from test_replay_operations import outcome
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.replay.interpreter import instruction_kinds
-from tapegrad.replay.interpreter.placed_arrays import BODIES_KNOWN, NoRows, NotPlaced, PlacedArray
+from tapegrad.replay.interpreter.placed_arrays import NotPlaced, PlacedArray
+from tapegrad.replay.interpreter.placed_bodies import BODIES_KNOWN, NoRows
 
 STEPS, SIZE = 12, 6
 SEED = np.random.default_rng(0)
@@ -274,3 +275,92 @@ def test_what_stays_with_python_is_reported():
 
     p, _ = replayed(f, X)
     assert "calls of Python, about " in p.report() and any([body.refused for body in BODIES_KNOWN.values()])
+
+
+STACKS = {
+    "det": lambda x: np.linalg.det(x) ** 2,
+    "inv": lambda x: np.linalg.inv(x) * np.sin(x),
+    "solve": lambda x: np.linalg.solve(x, np.sin(x[..., :2])),
+    "solve with one vector": lambda x: np.linalg.solve(x, np.arange(1.0, 1.0 + 2 * len(x[0])).reshape(-1, 2)),
+    "product": lambda x: x @ np.sin(x) @ x[:1],
+}
+
+
+@pytest.mark.parametrize("unknowns", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", STACKS)
+def test_a_stack_of_small_matrices_is_one_block(name, unknowns):
+    rng, f = np.random.default_rng(unknowns), STACKS[name]
+    x, v = rng.normal(size=(2, 90, unknowns, unknowns))
+    p = tg.prepare(lambda x: f(x).sum(), x)
+    for shift in (0.0, 0.1, 0.2, 0.3):
+        value, gradient = p.value_and_grad(x + shift)
+    np.testing.assert_allclose(value, f(x + shift).sum(), rtol=1e-10)
+    by_complex_step = f(x + shift + 1e-30j * v).sum().imag / 1e-30
+    np.testing.assert_allclose((gradient * v).sum(), by_complex_step, rtol=1e-9)
+    assert " of Python" not in p.report().partition("one text of Python")[2], p.report()
+
+
+def test_a_singular_matrix_of_a_stack_is_left_to_numpy():
+    x = np.random.default_rng(0).normal(size=(80, 3, 3))
+    p = tg.prepare(lambda x: (np.linalg.det(x) * np.arange(80.0)).sum(), x)
+    for _ in range(3):
+        p.value_and_grad(x)
+    x[7, :, 1] = 0.0
+    value, gradient = p.value_and_grad(x)
+    np.testing.assert_allclose(value, np.linalg.det(x) @ np.arange(80.0), rtol=1e-13)
+    minors = np.cross(x[7, [1, 2, 0]], x[7, [2, 0, 1]])
+    np.testing.assert_allclose(gradient[7], 7.0 * minors, rtol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(300,), (300, 2), (2, 300), (2, 150, 3)])
+def test_long_sums_are_those_of_numpy(shape):
+    x, axis = np.random.default_rng(0).normal(size=shape), int(np.argmax(shape))
+    f = lambda x: (np.cumsum(2.0 * x - x, axis=axis) * 3.0 - x) * x
+    p = tg.prepare(f, x)
+    q = tg.prepare(lambda x: f(x).sum(), x)
+    for k in range(4):
+        y = x + 0.001 * k
+        np.testing.assert_array_equal(p.value(y), f(y))
+        later = np.flip(np.cumsum(np.flip(3.0 * y, axis), axis), axis)
+        np.testing.assert_allclose(
+            q.grad(y), later + 3.0 * np.cumsum(y, axis) - 2.0 * y, rtol=1e-10, atol=1e-10
+        )
+
+
+IMAGE, VOLUME = SEED.normal(size=(7, 9)), SEED.normal(size=(7, 9, 2))
+
+
+def interpolated(x, image=IMAGE):
+    i, j = np.floor(x).astype(int), (0.7 * x - 0.4).astype(int)
+    u = x - i
+    lines = (1 - u) * image[i, j] + u * image[i + 1, j]
+    return lines, VOLUME[i, j] * x[:, None], (x * x)[j - 2], 1.0 / (2.5 - j)
+
+
+def test_indices_of_rounded_numbers():
+    x = np.random.default_rng(3).random(40) * 5.9 + 0.01
+    p = tg.prepare(interpolated, x)
+    q = tg.prepare(lambda x, image: sum(v.sum() for v in interpolated(x, image)), x, IMAGE, argnums=(0, 1))
+    for k in range(5):
+        y, image = np.roll(x, k), IMAGE + k
+        for got, want in zip(p.value(y), interpolated(y), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-15)
+        i, j = np.floor(y).astype(int), (0.7 * y - 0.4).astype(int)
+        slope = image[i + 1, j] - image[i, j] + VOLUME[i, j].sum(1)
+        np.add.at(slope, j - 2, 2 * y[j - 2])
+        weights = np.zeros((7, 9))
+        np.add.at(weights, (i, j), 1 - (y - i))
+        np.add.at(weights, (i + 1, j), y - i)
+        for got, want in zip(q.grad(y, image), (slope, weights), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    assert " of Python" not in q.report().partition("one text of Python")[2], q.report()
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
+        p.value(x + 1.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rounded_numbers_are_those_of_numpy(blocks_that_do_not_pay):
+    f = lambda x: 3 * (2.0 * x).astype(int) - 1
+    p, _ = replayed(f, X, method="value")
+    for x in ([-0.3, -0.0, 0.4, -2.6, 7.5, -7.5], [1e15, -1e15, 1e18, np.nan, np.inf, -np.inf]):
+        np.testing.assert_array_equal(p.value(np.array(x)), f(np.array(x)))

@@ -26,7 +26,7 @@ from tapegrad.replay.interpreter.machine_code import (
     PAIRED,
     interpreter,
 )
-from tapegrad.replay.interpreter.placed_arrays import NoRows, PlacedBody, is_moving, placed_body
+from tapegrad.replay.interpreter.placed_bodies import NoRows, PlacedBody, is_moving, placed_body
 from tapegrad.replay.record.recorder import Instruction
 
 X = np.array([0.3, 0.7, 1.2, 0.4])

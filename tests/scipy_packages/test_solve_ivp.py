@@ -1,16 +1,19 @@
 """scipy.integrate.solve_ivp: SciPy's own steps and values, derivatives of all orders, and what the right-hand
 side may do."""
 
+import contextlib
 from collections import deque
 
 import mpmath
 import numpy as np
 import pytest
 import scipy.integrate as itg
+import scipy.sparse
 
 import tapegrad as tg
-from tapegrad._scipy.integrate.linear_steps import COLLOCATION, StageFactors
-from tapegrad.errors import ConvergenceError, GuardError, NoRuleError
+from tapegrad._scipy.integrate import ivp_by_steps, linear_steps
+from tapegrad._scipy.integrate.linear_steps import COLLOCATION, RefinedSteps, SparseJacobians
+from tapegrad.errors import BatchError, ConvergenceError, GuardError, NoRuleError
 
 EXPLICIT, IMPLICIT = ["RK23", "RK45", "DOP853"], ["Radau", "BDF", "LSODA"]
 METHODS = [*EXPLICIT, *IMPLICIT]
@@ -540,20 +543,133 @@ def test_samples_have_steps_of_their_own():
     np.testing.assert_allclose(tg.vmap(last_states)(xs), [last_states(x) for x in xs], rtol=1e-14)
 
 
-@pytest.mark.parametrize("spread", [0.1, 10.0], ids=["refined", "one system"])
-def test_steps_of_many_states_against_the_inverse(spread):
-    """Jacobians of the stages that are near each other, and others."""
+@pytest.mark.parametrize("spread", [0.01, 10.0], ids=["refined", "one system"])
+@pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "sparse"])
+def test_steps_of_many_states_against_the_inverse(spread, is_sparse):
+    """Jacobians of the stages that are near each other, and others; four steps, of which two are equal."""
     rng, n = np.random.default_rng(0), 30
-    A, J = 0.3 * COLLOCATION.A, rng.normal(size=(n, n)) + spread * rng.normal(size=(3, n, n)) / 10
-    whole = np.eye(3 * n) - np.einsum("ij,iab->iajb", A, J).reshape(3 * n, 3 * n)
-    solve, c = StageFactors(A, J), rng.normal(size=(3, n, 2))
-    np.testing.assert_allclose(
-        solve(c, False), np.linalg.solve(whole, c.reshape(-1, 2)).reshape(c.shape), rtol=1e-9, atol=1e-10
+    places = rng.uniform(size=(n, n)) < (0.2 if is_sparse else 1.0)
+    h = np.array([0.3, 0.3, 0.5, 0.05])
+    A, J = (
+        h[:, None, None] * COLLOCATION.A,
+        rng.normal(size=(n, n)) + spread * rng.normal(size=(3, n, n)) / 10,
     )
-    np.testing.assert_allclose(
-        solve(c, True), np.linalg.solve(whole.T, c.reshape(-1, 2)).reshape(c.shape), rtol=1e-9, atol=1e-10
+    J, pattern = np.stack([J * places] * 4), scipy.sparse.csr_array(places)
+    given = SparseJacobians(J[..., places], pattern) if is_sparse else J
+    steps, c = RefinedSteps(A, given), rng.normal(size=(4, 3, n, 2))
+    for k in range(4):
+        whole = np.eye(3 * n) - np.einsum("ij,iab->iajb", A[k], J[k]).reshape(3 * n, 3 * n)
+        for back, matrix in ((False, whole), (True, whole.T)):
+            expected = np.linalg.solve(matrix, c[k].reshape(-1, 2)).reshape(c[k].shape)
+            np.testing.assert_allclose(steps.solve(k, c[k], back), expected, rtol=1e-9, atol=1e-10)
+    assert (0 in steps.used) == (spread < 1)
+    assert spread > 1 or (steps.used[0] is steps.used[1] and steps.used[1] is not steps.used[2])
+
+
+def heat(u, k, wall):
+    """The slopes of a plate of unequal conductivity with radiation; `wall` is the temperature around it."""
+    m = int(round(u.size**0.5))
+    padded = np.zeros((m + 2, m + 2))
+    padded[...] = wall
+    padded[1:-1, 1:-1] = u.reshape(m, m)
+    inner = padded[1:-1, 1:-1]
+    across = padded[2:, 1:-1] + padded[:-2, 1:-1] + padded[1:-1, 2:] + padded[1:-1, :-2] - 4 * inner
+    return (k[0] * across * m**2 / 10 - k[1] * inner**4).reshape(-1)
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["BDF", pytest.param("Radau", marks=pytest.mark.long), pytest.param("LSODA", marks=pytest.mark.long)],
+)
+def test_a_sparse_jacobian_is_found(method):
+    """A plate of 144 unknowns: no matrix of all pairs of states; values as SciPy's own, both modes agree."""
+    start = np.linspace(0.5, 1.0, 144)
+    run = lambda k, rtol=1e-7: itg.solve_ivp(
+        lambda t, u: heat(u, k, 1.0 + 0.1 * np.sin(t)), (0, 0.2), start, method, rtol=rtol, atol=1e-9
     )
-    assert (solve.whole is None) == (spread < 1)
+    loss = lambda k, rtol=1e-7: (run(k, rtol).y[:, -1] ** 2).sum()
+    k = np.array([1.0, 0.5])
+    with watched_jacobians() as kinds:
+        value, found = tg.value_and_grad(loss)(k)
+    assert kinds == [SparseJacobians]
+    assert value == pytest.approx(loss(k), rel=1e-12)
+    np.testing.assert_allclose(tg.jacobian(loss, mode="forward")(k), found, rtol=1e-10)
+    np.testing.assert_allclose(found, slopes(lambda k: loss(k, 1e-11), k, 1e-3), rtol=1e-5)
+    v, gradient = np.array([0.3, -0.2]), tg.grad(loss)
+    moved = (gradient(k + 1e-3 * v) - gradient(k - 1e-3 * v)) / 2e-3
+    np.testing.assert_allclose(tg.hvp(loss, k, v), moved, rtol=1e-4)
+
+
+@contextlib.contextmanager
+def watched_jacobians():
+    """The classes of the Jacobians at the stages."""
+    kinds, begin = [], linear_steps.StepEquations.__init__
+
+    def noted(self, A, B, J, implicit):
+        kinds.append(type(J))
+        begin(self, A, B, J, implicit)
+
+    linear_steps.StepEquations.__init__ = noted
+    try:
+        yield kinds
+    finally:
+        linear_steps.StepEquations.__init__ = begin
+
+
+def chain(y, k):
+    return -k * (2 * y - np.roll(y, 1) - np.roll(y, -1))
+
+
+def late_coupling(t, y, k):  # entries that the first point lacks
+    slope = chain(y, k)
+    if t > 0.5:
+        slope = slope - 0.3 * y.mean() * np.ones(len(y))
+    return slope
+
+
+@pytest.mark.parametrize("given", ["nothing", "sparsity", "too little", "jac", "vectorized"])
+def test_given_patterns_of_a_chain(given):
+    """A pattern of the user is used where it holds, and so is a sparse `jac`."""
+    n = 120
+    ring = scipy.sparse.csr_array((np.subtract.outer(np.arange(n), np.arange(n)) + 1) % n <= 2)
+    options = {
+        "nothing": {},
+        "sparsity": {"jac_sparsity": ring},
+        "too little": {
+            "jac_sparsity": scipy.sparse.diags_array(np.ones((3, n)), offsets=(-1, 0, 1), shape=(n, n))
+        },
+        "jac": {"jac": lambda t, y, k: scipy.sparse.csc_matrix(ring * 1.0 - 3.0 * np.eye(n))},
+        "vectorized": {"vectorized": True},
+    }[given]
+    f = (
+        (lambda t, y, k: -k * (2 * y - np.roll(y, 1, 0) - np.roll(y, -1, 0)))
+        if given == "vectorized"
+        else (lambda t, y, k: chain(y, k))
+    )
+    wave = np.sin(2 * np.pi * np.arange(n) / n)
+    rate = 2 - 2 * np.cos(2 * np.pi / n)
+    end = lambda k: (
+        wave @ itg.solve_ivp(f, (0, 100.0), wave, "BDF", args=(k,), rtol=1e-8, atol=1e-10, **options).y[:, -1]
+    )
+    with watched_jacobians() as kinds:
+        found = tg.grad(end)(1.2)
+    assert kinds == [np.ndarray if given == "too little" else SparseJacobians]
+    exact = -100 * rate * np.exp(-1.2 * rate * 100) * (wave @ wave)
+    assert found == pytest.approx(exact, rel=1e-5)
+
+
+def test_entries_that_the_first_point_lacks():
+    """A branch couples all states later on; the sparse Jacobian is not used then."""
+    n = 120
+    start = 1.0 + 0.1 * np.sin(np.arange(n))
+    total = lambda k: (
+        itg.solve_ivp(late_coupling, (0, 1), start, "Radau", args=(k,), rtol=1e-8).y[:, -1].sum()
+    )
+    with watched_jacobians() as kinds:
+        value, found = tg.value_and_grad(total)(np.float64(0.8))
+    assert kinds == [np.ndarray]
+    assert value == pytest.approx(start.sum() * np.exp(-0.3 * 0.5), rel=1e-6)
+    assert abs(found) < 1e-6  # the chain keeps the sum
 
 
 @pytest.mark.parametrize("method", ["RK45", "BDF", "Radau", "LSODA"])
@@ -574,3 +690,61 @@ def test_the_map_and_its_transpose_of_many_states(method):
     np.testing.assert_allclose(
         found, slopes(lambda x: f(x, 1e-10 if method != "LSODA" else 1e-11), x, 1e-3), rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["vmap of grad", "grad of vmap"])
+@pytest.mark.parametrize("method", ["RK45", "LSODA"])
+def test_samples_are_solved_once(method, nested, monkeypatch):
+    """The value and the pullback of a sample come from one solution."""
+    calls, solve = [], itg.solve_ivp
+    monkeypatch.setattr(ivp_by_steps.itg, "solve_ivp", lambda *a, **k: calls.append(1) or solve(*a, **k))
+    end = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], method, [1.0], rtol=1e-8).y[0, -1]
+    rates = np.linspace(0.5, 1.5, 5)
+    every = tg.grad(lambda k: tg.vmap(end)(k).sum()) if nested else tg.vmap(tg.grad(end))
+    np.testing.assert_allclose(every(rates), -np.exp(-rates), rtol=1e-5)
+    assert len(calls) == 5
+
+
+def test_dense_output_of_samples():
+    """The interpolant of each sample has other steps: it may be there, and says so when it is called."""
+    rates = np.array([0.5, 1.0])
+    found = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], "RK45", [1.0], dense_output=True)
+    assert tg.vmap(lambda k: found(k).y[0, -1])(rates) == pytest.approx(np.exp(-rates), rel=1e-3)
+    with pytest.raises(BatchError, match=r"solve_ivp\(\.\.\.\)\.sol is another function for each sample"):
+        tg.vmap(lambda k: found(k).sol(0.3)[0])(rates)
+
+
+@pytest.mark.filterwarnings("ignore:Excess work done")
+def test_odeint_beyond_a_pole():
+    """y' = k y^2 is infinite at 1 / k; the error says how far the derivative came."""
+    end = lambda k: itg.odeint(lambda y, t: k * y**2, [1.0], [0.0, 0.5, 3.0])[-1, 0]
+    for run in (lambda: tg.grad(end)(0.7), lambda: tg.vmap(tg.grad(end))(np.array([0.1, 0.7]))):
+        with pytest.raises(ConvergenceError, match=r"ended at t = [0-9.]+: Required step size"):
+            run()
+
+
+def decay_until(k, f, method="RK45"):
+    return itg.solve_ivp(lambda t, y: f(t, y, k), (0, 1), [1.0, 2.0], method, [0.5, 1.0]).y[:, -1].sum()
+
+
+def test_a_sample_that_fails_is_named():
+    """A blow-up in sample 2: its time, and its number."""
+    with pytest.raises(ConvergenceError, match=r"ended at t = 0.5\d*: Required step size") as caught:
+        tg.vmap(tg.grad(lambda k: decay_until(k, lambda t, y, k: k * y**2)))(np.array([0.1, 0.2, 0.9]))
+    assert any("in sample 2 of 3" in note for note in caught.value.__notes__)
+    with pytest.raises(ConvergenceError, match="gives nan at the start") as caught, np.errstate(all="ignore"):
+        tg.vmap(lambda k: decay_until(k, lambda t, y, k: np.sqrt(k) * y))(np.array([0.1, -0.2, 0.9]))
+    assert any("in sample 1 of 3" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_random_right_hand_side(method):
+    """Each call draws another factor: no solution has a derivative."""
+    with pytest.raises(GuardError, match="the function gave other values"):
+        tg.grad(lambda k: decay_until(k, lambda t, y, k: k * y * np.random.rand(), method))(1.0)
+
+
+def test_one_number_for_all_states():
+    """SciPy's explicit methods take it, and so does the derivative."""
+    end = lambda k: decay_until(k, lambda t, y, k: k * y[:1])
+    assert tg.grad(end)(1.0) == pytest.approx((end(1.0 + 1e-6) - end(1.0 - 1e-6)) / 2e-6, rel=1e-4)

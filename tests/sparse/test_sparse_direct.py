@@ -2,6 +2,7 @@
 wherever they are used."""
 
 import threading
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -95,7 +96,17 @@ def faces(z):
     return (area**2 * 0.25).sum(axis=1)
 
 
-FUNCTIONS = [five_points, two_fields, captured, met, ragged, stacked, trajectory, chain, forces, faces]
+def collocated(z):
+    """A pendulum by the trapezoidal rule: rows of a reshape, and numbers at the ends as an array."""
+    angle, speed, torque = z.reshape(3, 10)
+    force = torque - 9.81 * np.sin(angle) - 0.1 * speed
+    steps = [x[1:] - x[:-1] - 0.1 * (s[1:] + s[:-1]) for x, s in ((angle, speed), (speed, force))]
+    return np.concatenate([*steps, np.stack([angle[0], speed[0], angle[-1] * speed[-1], speed[-1]])])
+
+
+FUNCTIONS = [
+    five_points, two_fields, captured, met, ragged, stacked, trajectory, chain, forces, faces, collocated,
+]  # fmt: skip
 
 
 def of(f, second=False, **options):
@@ -125,6 +136,26 @@ def test_entries_are_those_of_the_dense_matrix(f, second):
         )
         np.testing.assert_allclose(found.toarray(), expected, rtol=1e-12, atol=1e-13 * abs(expected).max())
         assert found.nnz == plan.pattern.nnz
+        for out in (None, np.empty(found.nnz), np.empty(2 * found.nnz)[::2], np.empty(found.nnz, np.float32)):
+            data = plan.values(x, out=out)
+            assert out is None or data is out
+            np.testing.assert_array_equal(data, found.data if out is None else found.data.astype(out.dtype))
+
+
+def test_values_without_new_arrays():
+    x, w = np.linspace(-1.0, 1.0, 20_000), np.ones(19_999)
+    jac = tg.sparse.prepare_jacobian(chain, x, compile=True)
+    hess = tg.sparse.prepare_hessian(lambda x, w: w @ (x[1:] - x[:-1]) ** 3, x, w, compile=True)
+    for plan, args in ((jac, (x,)), (hess, (x, w))):
+        out = np.empty(plan.pattern.nnz)
+        for _ in range(3):
+            plan.values(*args, out=out)
+        tracemalloc.start()
+        plan.values(*args, out=out)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert type(plan.direct) is DirectEntries and peak < 10_000 < out.nbytes
+        np.testing.assert_allclose(out, plan(*args).data)
 
 
 @pytest.mark.parametrize("f", [captured, trajectory])

@@ -14,7 +14,7 @@ from tapegrad.statespace import _pattern
 from tapegrad.statespace._model import Observations, RegressionOffset, system
 from tapegrad.statespace._objective import ModelObjective
 from tapegrad.statespace._parameters import Parameters
-from tapegrad.statespace.filters import compiled
+from tapegrad.statespace.filters import compiled, step_kernel
 from tapegrad.statespace.filters.arrays import ArrayFilter
 from tapegrad.statespace.filters.diffuse_start import loglik_on_arrays
 from tapegrad.statespace.filters.gains import filtered
@@ -1058,3 +1058,14 @@ def test_a_number_that_only_seemed_constant_keeps_the_kernel_from_the_model_func
     monkeypatch.setattr(_pattern, "_examined", nothing_moves)
     ours = whole_and_arrays(np.random.default_rng(4).normal(size=50))[0]
     assert ours.whole is None
+
+
+def test_a_long_compilation_is_announced_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(step_kernel, "SECONDS_BY_SQUARE", 0.5)
+    build = lambda p: ss.local_linear_trend(1.0, p["level"], p["slope"])
+    y = np.random.default_rng(0).normal(size=40).cumsum()
+    for _ in range(2):
+        step_kernel.announce.cache_clear()  # as in another process
+        ss.fit(build, y, {"level": 1.0, "slope": 0.1}, ss.positive())
+    assert caplog.messages == ["compiling a filter of 2 states, once: about 2.0 s"]

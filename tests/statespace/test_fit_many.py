@@ -230,8 +230,12 @@ def test_bad_arguments():
         tg.errors.ArgumentError, match="fit_many: build is a ndarray.*the model function comes first"
     ):
         ss.fit_many(Y, level, LEVEL, ss.positive())
-    with pytest.raises(tg.errors.ArgumentError, match="fit_many: build is a sum of parts"):
-        ss.fit_many(ss.level(), Y, LEVEL, ss.positive())
+    for build in (level, lambda y: y.mean(), lambda y: ss.var(np.stack([y, -y], axis=1), order=1)):
+        with pytest.raises(tg.errors.ArgumentError, match=r"start is missing; wanted.*lambda y: ss.sarimax"):
+            ss.fit_many(build, Y)
+    orders = iter([(0, 1, 1), (0, 1, 2)])
+    with pytest.raises(tg.errors.ArgumentError, match=r"series 1 has the parameters ma.L1, ma.L2, sigma2"):
+        ss.fit_many(lambda y: ss.sarimax(y, order=next(orders)), Y)
     with pytest.raises(
         tg.errors.ArgumentError, match="fit_many: build asks for the parameter 'level'; start has noise"
     ):
@@ -288,3 +292,50 @@ def test_parts_in_one_process(monkeypatch):
     np.testing.assert_allclose(parts.estimates, whole.estimates, rtol=1e-7, atol=1e-12)
     with pytest.raises(tg.errors.ArgumentError, match="progress='yes'"):
         ss.fit_many(level, Y, LEVEL, ss.positive(), progress="yes")
+
+
+def uneven(k, n):
+    """Series of several scales and lengths, with gaps, and one that is constant."""
+    Y = walks(k, n)
+    Y[1] *= 100.0
+    Y[2] /= 1000.0
+    Y[3, 5:9] = Y[4, -7:] = Y[5, 0] = np.nan
+    Y[6] = 3.0
+    return Y
+
+
+MODELS = {
+    "level": (ss.level(), lambda y: ss.fit(ss.level(), y)),
+    "seasonal": (ss.level() + ss.seasonal(4, var=0), lambda y: ss.fit(ss.level() + ss.seasonal(4, var=0), y)),
+    "arima": (
+        lambda y: ss.sarimax(y, order=(1, 0, 1), trend="c"),
+        lambda y: ss.sarimax(y, order=(1, 0, 1), trend="c").fit(),
+    ),
+    "airline": (
+        lambda y: ss.sarimax(y, order=(0, 1, 1), seasonal_order=(0, 1, 1, 4)),
+        lambda y: ss.sarimax(y, order=(0, 1, 1), seasonal_order=(0, 1, 1, 4)).fit(),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["level", *[pytest.param(n, marks=pytest.mark.long) for n in list(MODELS)[1:]]]
+)
+def test_library_models_are_those_of_single_fits(name):
+    together, alone = MODELS[name]
+    Y = uneven(12, 60)
+    fits = ss.fit_many(together, Y)
+    assert fits.report().startswith("one compiled filter for ")
+    assert list(fits.failures) == [6] and "equal" in fits.failures[6] or "constant" in fits.failures[6]
+    for b in fits.converged.nonzero()[0]:
+        one = alone(Y[b][: np.isfinite(Y[b]).nonzero()[0][-1] + 1])
+        assert abs(fits.loglik[b] - one.loglik) < 1e-6  # where each search rests
+        np.testing.assert_allclose(fits.standard_errors[b], one.standard_errors, rtol=1e-3)
+
+
+def test_library_models_with_regressors_are_fitted_alone():
+    Y, x = walks(3, 40), np.arange(40.0) ** 2
+    fits = ss.fit_many(lambda y: ss.sarimax(y, order=(0, 1, 1), exog=x), Y)
+    assert fits.report().startswith("series by series: they have regressors") and fits.converged.all()
+    one = ss.sarimax(Y[2], order=(0, 1, 1), exog=x).fit()
+    np.testing.assert_allclose(fits.estimates[2], one.estimates, rtol=1e-12)

@@ -2,13 +2,17 @@
 at given parameters against figures of statsmodels 0.15 (its models named beside them, all with exact diffuse
 start), and fits of their own."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from statsmodels.tsa.statespace.sarimax import SARIMAX
 from test_statespace import NILE, host
 
+import tapegrad.numpy as tnp
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, DataError, ShapeError
+from tapegrad.statespace._components import ComponentStates, ModelComponent, ParameterBlock
 
 FLOW = NILE[:40] / 100
 DAM = (np.arange(40) >= 28).astype(float)
@@ -570,3 +574,26 @@ def test_arima_with_measurement_error(order):
             assert at(fit.estimates + step * np.eye(4)[k]) < fit.loglik
     with pytest.raises(ArgumentError, match="measurement_error=1; wanted True or False"):
         ss.sarimax(y, order=order, measurement_error=1)
+
+
+@dataclass(frozen=True)
+class DampedTrend(ModelComponent):
+    """A level whose slope is damped."""
+
+    def blocks(self, sample):
+        return {"damping": ParameterBlock(0.8, ss.interval(0.0, 1.0)), **self.variance_block(sample.s2 / 50)}
+
+    def states(self, p):
+        T = tnp.array([[1.0, 1.0], [0.0, p["damping"]]])
+        return ComponentStates(T, np.array([1.0, 0.0]), np.array([[0.0], [1.0]]), [self.variance_of(p)])
+
+
+def test_components_that_have_one_level_in_common_are_refused():
+    two = ss.level() + ss.Structural((DampedTrend("damped", None, "damped trend"),))
+    with pytest.raises(DataError, match=r"only through a sum of them: level, damped.*; leave out the level"):
+        ss.fit(two, NILE)
+
+
+def test_a_season_that_was_never_observed_is_no_reason_to_refuse():
+    y = np.where(np.arange(NILE.size) % 4 == 1, np.nan, NILE)
+    assert np.isfinite(ss.fit(ss.level() + ss.seasonal(4, var=0), y).loglik)

@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -214,7 +215,8 @@ def test_dates_that_cannot_go_on():
     y = pd.Series(
         [1.0, 2.0, 3.0, 2.0], index=pd.DatetimeIndex(["2001-01-01", "2001-01-02", "2001-01-05", "2001-01-09"])
     )
-    fit = ss.fit(ss.level(var=0), y)
+    with pytest.warns(UserWarning, match=r"every row counts as one step.*y.asfreq"):
+        fit = ss.fit(ss.level(var=0), y)
     with pytest.warns(UserWarning, match=r"no constant step.*y.asfreq"):
         assert list(fit.forecast(2).dates) == [4, 5]
     ahead = fit.forecast(2, dates=pd.DatetimeIndex(["2001-01-10", "2001-01-11"]))
@@ -225,6 +227,20 @@ def test_dates_that_cannot_go_on():
         ss.fit(ss.level(), y.iloc[::-1])
     with pytest.raises(DataError, match="do not increase"):
         ss.Observations(pd.concat([y, y]))
+
+
+def test_missing_dates_are_told():
+    months = pd.period_range("2001-01", periods=12, freq="M")
+    y = pd.Series(np.arange(12.0) % 5, index=months)
+    for left_out in (y.drop(months[4]), y.drop(months[4]).to_timestamp()):
+        with pytest.warns(UserWarning, match=r"2001-01.* to 2001-12.*, have no constant step"):
+            ss.fit(ss.level(var=0), left_out)
+        with pytest.warns(UserWarning, match="have no constant step"):
+            ss.fit_many(ss.level(var=0), pd.DataFrame({"a": left_out}))
+    fit = ss.fit(ss.level(var=0), y.to_timestamp())
+    quarters = pd.Series([1.0, 2.0, 3.0], index=pd.date_range("2002-01", periods=3, freq="QS"))
+    with pytest.raises(DataError, match="in steps of QS-JAN, not MS; the data end at 2001-12-01"):
+        fit.append(quarters)
 
 
 def test_several_series_keep_their_form():
@@ -529,3 +545,21 @@ def test_a_maximum_lower_than_where_a_search_failed_is_not_shown():
         ss.fit(ss.level() + ss.cycle(period=(3, 9)), YEARS[:30])
     assert any("a lower one" in note for note in caught.value.__notes__)
     assert caught.value.loglik == pytest.approx(-187.6445, abs=1e-3)
+
+
+def test_the_table_of_the_tutorial_is_what_is_printed():
+    """Numbers to seven digits, because the last ones depend on the processor; not how the search went."""
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "tutorials" / "forecasting.md").read_text(encoding="utf-8")
+    table = pd.read_csv(
+        root / "examples/data/airline.csv", comment="#", parse_dates=["month"], index_col="month"
+    )
+    past = np.log(table["passengers"]).asfreq("MS")[:"1958"]
+    printed = str(ss.fit(ss.level() + ss.trend(var=0) + ss.seasonal(12), past))
+    words = [
+        re.sub(r"Search .*?  ", "", x).split()
+        for x in (re.search(r"```text\n(.*?)```", page, re.S)[1], printed)
+    ]
+    for shown, now in zip(*words, strict=True):
+        if shown != now:
+            assert float(shown) == pytest.approx(float(now), rel=1e-7)

@@ -109,3 +109,15 @@ def test_as_with_data_on_the_host(xp, seed):
             atol=1e-11 * scale,
             err_msg=name,
         )
+
+
+@pytest.mark.parametrize("format", ["csr", "csc", "coo"])
+def test_sparse_derivatives_are_matrices_of_the_host(format):
+    """The data of such a matrix lay on the device, and its products failed."""
+    cp = pytest.importorskip("cupy")
+    x = np.arange(1.0, 5.0)
+    f = lambda z: cp.sin(cp.asarray(z)) * cp.asarray(z)[::-1]
+    J = tg.sparse.jacobian(f, x, format=format)
+    assert type(J.data) is np.ndarray
+    J = J.tocsr()
+    assert np.allclose(J @ x, np.diag(np.cos(x) * x[::-1]) @ x + (np.diag(np.sin(x))[:, ::-1]) @ x)

@@ -7,7 +7,7 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import ArgumentError
+from ..._core.errors import ArgumentError, ConvergenceError, callers_line
 from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..._transforms.rebind import once_more
@@ -379,6 +379,12 @@ def odeint(
     with once_more(on) as (on,):
         run = solve_by_steps(
             on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine
+        )
+    if run.status != 0:
+        raise ConvergenceError(
+            f"{callers_line()}: scipy.integrate.odeint: the derivative is that of DOP853 with smaller "
+            f"tolerances, which ended at t = {bare(run.t)[-1] if len(bare(run.t)) else bare(t)[0]}: "
+            f"{run.message} Shorten the interval, or use solve_ivp with method='Radau' or 'LSODA'"
         )
     exact = np.transpose(run.y)
     y = y + (exact - primal_of(exact))

@@ -23,15 +23,9 @@ from ..._transforms.rebind import Rebind, with_all
 from ...implicit import implicit_primitive, or_zeros
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare, holds_tracked
+from .linear_steps import EXPLICIT_METHODS, IMPLICIT_METHODS
 
-METHODS = {
-    "RK23": itg.RK23,
-    "RK45": itg.RK45,
-    "DOP853": itg.DOP853,
-    "Radau": itg.Radau,
-    "BDF": itg.BDF,
-    "LSODA": itg.LSODA,
-}
+METHODS = EXPLICIT_METHODS | IMPLICIT_METHODS
 
 
 def continuous_adjoint(method: Any = "RK45") -> type:

@@ -11,27 +11,27 @@ from typing import Any, NamedTuple
 
 import numpy as plain_np
 import scipy.integrate as itg
+from scipy import sparse
 
 from ... import numpy as np
 from ..._core.errors import BatchError, ConvergenceError, GuardError, callers_line, heard, take_back
-from ..._core.primitive import SAMPLED, live, primal_of
-from ..._core.scope import changed
+from ..._core.primitive import primal_of
+from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
-from ..._core.variable import Variable
 from ..._transforms.gradient import grad
 from ..._transforms.rebind import once_more
+from ...implicit.sequential import traces_of
 from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
 from ..optimize.callback_search import ComposedFunction, Search
+from .ivp_adjoint import METHODS
 from .ivp_adjoint import solve_with_adjoint as by_adjoint
 from .linear_steps import COLLOCATION, EXPLICIT, StepEquations
 from .plain_values import on_plain_values
-from .right_side import RightSide, complex_states, real_parts
+from .right_side import SPARSE_STATES, RightSide, complex_states, real_parts
 
 NAME = "scipy.integrate.solve_ivp"
-IMPLICIT = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
-METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
 
 
 # --- the steps that SciPy has taken ---
@@ -154,17 +154,17 @@ def times_ascend(ts: Any) -> bool:
 # --- their derivatives ---
 
 
-def check_slopes(found: Any, steps: Steps, J: Any) -> None:
-    """Are these the slopes that SciPy computed? A function that goes by something that it alters itself (a
-    count, a flag, a random generator) has given others."""
+def check_slopes(found: Any, K: Any, Y: Any, J: Any) -> None:
+    """Are these slopes at the stages Y those that were computed before? A function that goes by something
+    that it alters itself (a count, a flag, a random generator) has given others."""
     with plain_np.errstate(invalid="ignore"):  # of an infinite Jacobian
         grown = (
-            abs(J) @ abs(steps.Y)[..., None]
+            abs(J) @ abs(Y)[..., None]
             if type(J) is plain_np.ndarray
             else abs(found).max(initial=0.0) * plain_np.ones(1)
         )
-        allowed = 1e5 * plain_np.finfo(float).eps * (abs(steps.K).max(initial=0.0) + grown[..., 0])
-        differ = abs(found - steps.K) > allowed
+        allowed = 1e5 * plain_np.finfo(float).eps * (abs(K).max(initial=0.0) + grown[..., 0])
+        differ = abs(found - K) > allowed
     if differ.any():
         raise other_values()
 
@@ -207,15 +207,7 @@ def other_values() -> GuardError:
 
 def open_levels(*values: Any) -> int:
     """The number of derivatives that may be taken of these values."""
-    found = set()
-    for v in values:
-        while isinstance(v, Variable):
-            v = live(v)
-            trace = v._trace
-            if trace is not None:
-                found.add(id(trace))
-            v = trace.held(v) if trace is not None and trace.visibility == SAMPLED else v._value
-    return len(found)
+    return len({id(trace) for v in values for trace in traces_of(v)})
 
 
 class SolvedSteps:
@@ -232,11 +224,11 @@ class SolvedSteps:
             Y = self.steps.Y
             self.K = bare(right(self.steps.T.reshape(-1), Y.reshape(-1, Y.shape[2]))).reshape(Y.shape)
 
-    def linearized(self, right: RightSide) -> StepEquations:
+    def linearized(self, right: RightSide, pattern: Any) -> StepEquations:
         steps = self.steps
-        found, J = right.jacobians(steps.T, steps.Y, steps.K is None)
+        found, J = right.jacobians(steps.T, steps.Y, steps.K is None, pattern)
         if steps.K is not None:
-            check_slopes(found, steps, J)
+            check_slopes(found, steps.K, steps.Y, J)
         self.K = found if steps.K is None else steps.K
         return StepEquations(steps.A, steps.B, J, steps.K is None)
 
@@ -251,7 +243,9 @@ class SolvedSteps:
         while rounds <= levels:
             slopes = right(T, np.reshape(Y, (-1, n))) * self.span.stretch
             rest = slopes if rounds == 1 else slopes - np.reshape(self.K, (-1, n))
-            levels = open_levels(start, rest) if rounds == 1 else levels
+            if rounds == 1:
+                levels = open_levels(start, rest)
+                check_slopes(np.reshape(bare(slopes), Y.shape), self.K, Y, equations.J)
             if not levels:
                 return
             rest = np.reshape(rest - primal_of(rest), -1)
@@ -372,8 +366,22 @@ class IvpCall:
         )
         self.events, self.vectorized, self.options = events, vectorized, options
         self.args, self.jac = args, options.get("jac")
+        self.pattern: Any = None  # the places of the entries of the Jacobian, if they are few
         called = [fun, *events, *([self.jac] if callable(self.jac) else [])]
         self.functions = [ComposedFunction(with_arguments, f, *args) for f in called]
+
+    def look_for_pattern(self) -> None:
+        """Find the places of the entries of the Jacobian of an implicit method."""
+        y0 = as_float_array(bare(self.y0))
+        if self.options.get("jac_sparsity") is not None:
+            self.pattern = sparse.csr_array(bare(self.options["jac_sparsity"]))
+            self.pattern.sort_indices()
+        elif self.method not in EXPLICIT and dtype(y0).kind == "f" and y0.size >= SPARSE_STATES:
+            with on_plain_values(self.functions[0], arrays_only=False) as (_, (fun,)), changed(depth=0):
+                right = RightSide(fun, False, self.vectorized, False)
+                self.pattern = right.pattern(bare(self.t_span)[0], y0)
+        if self.pattern is not None and self.jac is None and self.method is not itg.LSODA:
+            self.options = {**self.options, "jac_sparsity": self.pattern}
 
     def run(self, fun: Any, *functions: Any) -> tuple:
         """SciPy's result, and its steps. The functions take and return plain values."""
@@ -410,6 +418,7 @@ class IvpCall:
         known, altered = heard(), True
         tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
         try:
+            self.look_for_pattern()
             with on_plain_values(*self.functions) as (shadow, plain):
                 watched = [PlainFunction(f.run) for f in plain]
                 with changed(depth=0):
@@ -423,13 +432,19 @@ class IvpCall:
             tracked = True
         if altered:
             found, steps = self.searched()
+        times = self.t_eval
+        if OPEN.of_one and found.status == -1 and times is not None and len(found.t) < len(bare(times)):
+            raise ConvergenceError(
+                f"{callers_line()}: {NAME} ended at t = {steps.ends[-1]:.6g}: {found.message} Under vmap, and in "
+                "a recording, a result has all times of t_eval"
+            )
         if not steps.states.size or not (tracked or self.dense_output):
             return found
         solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))
         of = lambda f, in_order=altered: RightSide(f, solved.mixed, self.vectorized, in_order)
         with on_plain_values(*self.functions, arrays_only=False) as (shadow, (fun, *_)):
             if tracked:
-                equations = solved.linearized(of(fun))
+                equations = solved.linearized(of(fun), self.pattern)
             else:
                 solved.evaluate(of(fun))
             written = shadow.written()
@@ -509,8 +524,8 @@ def solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vector
         raise refusal_text(NAME, "by its tolerances and steps", "plain numbers for them")
     if hasattr(method, "continuous_adjoint"):
         return by_adjoint(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
-    chosen = METHODS.get(method, IMPLICIT.get(method, method))
-    if chosen not in EXPLICIT and chosen not in IMPLICIT.values():
-        raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
+    chosen = METHODS.get(method, method)
+    if chosen not in METHODS.values():
+        raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS]}")
     crossed = [] if events is None else [events] if callable(events) else [*events]
     return IvpCall(fun, t_span, y0, chosen, t_eval, dense_output, crossed, vectorized, args, options).result()

@@ -27,11 +27,10 @@ from ...kernels.trace.surroundings import rebuilt_with
 from ...ops.declare import dtype, shape
 from ..namespaces import as_float_array
 from ..optimize.callback_search import ComposedFunction
-from .linear_steps import EXPLICIT, Tableau
+from .linear_steps import EXPLICIT, EXPLICIT_METHODS, Tableau
 from .plain_values import on_plain_values
 
 NAME = "scipy.integrate.solve_ivp"
-METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
 OPTIONS = frozenset(("rtol", "atol", "max_step", "first_step"))
 KERNEL_STATES = 32  # of a kernel
 STEPS_BETWEEN = 100_000  # between two times of the result
@@ -70,7 +69,7 @@ class ExplicitSteps:
     """SciPy's explicit methods, to be traced."""
 
     def __init__(self, method: str, span: tuple, options: dict):
-        self.method: Any = METHODS[method]
+        self.method: Any = EXPLICIT_METHODS[method]
         self.tableau: Tableau = EXPLICIT[self.method]
         self.stages = self.method.n_stages
         self.start, self.bound = span
@@ -255,7 +254,7 @@ def steps_of(given: dict) -> ExplicitSteps | None:
     """Return what is traced; None: the call is left to SciPy, which also checks its arguments."""
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     span = given["t_span"]
-    plain = given.get("method", "RK45") in METHODS and not any(
+    plain = given.get("method", "RK45") in EXPLICIT_METHODS and not any(
         [given.get(name) for name in ("dense_output", "events", "vectorized")]
     )
     if not plain or given.get("t_eval") is None or not OPTIONS.issuperset(options):

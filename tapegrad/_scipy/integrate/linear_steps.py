@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.integrate as itg
 from numpy.polynomial import polynomial
+from scipy import sparse
 from scipy.linalg import lu_factor, lu_solve
 from scipy.linalg.lapack import dtbtrs
+from scipy.sparse.linalg import splu
 
 from ..._core.errors import ConvergenceError
 
@@ -62,6 +64,8 @@ def collocation_tableau() -> Tableau:
 
 COLLOCATION = collocation_tableau()
 EXPLICIT = {itg.RK23: with_end(itg.RK23), itg.RK45: with_end(itg.RK45), itg.DOP853: dop853_tableau()}
+EXPLICIT_METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
+IMPLICIT_METHODS = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
 
 
 class PointJacobians:
@@ -79,6 +83,44 @@ class PointJacobians:
             for s, columns in zip(some, X, strict=True)
         ]
         return np.swapaxes(np.array(found), 1, 2)[None]
+
+
+class SparseJacobians:
+    """The Jacobians at the stages of implicit steps by their entries at the places of one pattern.
+    `entries`: (steps, stages, places), in the order of a matrix by rows."""
+
+    def __init__(self, entries: Any, pattern: Any):
+        self.entries, self.pattern = entries, pattern
+        self.places: Any = None  # of the entries of all stages of a step
+        self.shape = (*entries.shape[:2], *pattern.shape)
+
+    def of_step(self, k: int, back: bool) -> Any:
+        """Return the matrix of a step, or its transpose; the stages are one vector."""
+        count, n = len(self.entries[k]), self.shape[-1]
+        if self.places is None:
+            ahead = np.arange(count)[:, None]
+            starts = (self.pattern.indptr[:-1] + ahead * self.pattern.nnz).reshape(-1)
+            columns = (self.pattern.indices + n * ahead).reshape(-1)
+            self.places = columns, np.append(starts, count * self.pattern.nnz)
+        kind = sparse.csc_array if back else sparse.csr_array
+        return kind((self.entries[k].reshape(-1), *self.places), (count * n, count * n))
+
+    def last(self, k: int) -> Any:
+        """Return the matrix at the last stage of a step."""
+        places = self.pattern.indices, self.pattern.indptr
+        return sparse.csr_array((self.entries[k, -1], *places), self.pattern.shape)
+
+    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
+        some = range(self.shape[0])[at]
+        X = np.broadcast_to(X, (len(some), self.shape[1], *X.shape[-2:]))
+        return np.stack([stage_products(self.of_step(k, back), x) for k, x in zip(some, X, strict=True)])
+
+
+def stage_products(J: Any, X: Any) -> Any:
+    """J X for the stages of one step; J is an array, or a sparse matrix of all stages."""
+    if sparse.issparse(J):
+        return (J @ X.reshape(-1, X.shape[-1])).reshape(X.shape)
+    return np.matmul(J, X)
 
 
 class InfiniteJacobians:
@@ -109,55 +151,135 @@ def inverses(A: Any, J: Any) -> Any:
     try:
         return np.linalg.inv(matrix)
     except np.linalg.LinAlgError:
-        raise ConvergenceError(
-            "scipy.integrate.solve_ivp: the derivative of an implicit step is singular"
-        ) from None
+        raise singular_step() from None
 
 
 ROUNDS, RESIDUAL = 20, 1e-13  # of the refinement of a step of many states, and what is left
+FALL = 0.03  # of the residual in the first round, with which the factors of another step will do
+KEPT = 1 << 25  # numbers in the factors that are kept
+
+
+class Factors:
+    """A matrix of n rows, dense or sparse, by its factors."""
+
+    def __init__(self, matrix: Any):
+        self.complex, self.sparse = matrix.dtype.kind == "c", sparse.issparse(matrix)
+        try:
+            self.lu: Any = splu(sparse.csc_matrix(matrix)) if self.sparse else lu_factor(matrix)
+        except RuntimeError:  # SciPy's, of a singular sparse matrix
+            raise singular_step() from None
+
+    @property
+    def count(self) -> int:
+        return self.lu.nnz if self.sparse else self.lu[0].size
+
+    def solve(self, c: Any, back: bool) -> Any:
+        """For c of the shape (n, directions)."""
+        if self.sparse:
+            return self.lu.solve(np.ascontiguousarray(c), "T" if back else "N")
+        return lu_solve(self.lu, c, int(back))
 
 
 class StageFactors:
-    """(1 - h A J)^-1 of one step of many states. With one Jacobian for all stages the stages come apart, by
-    the eigenvectors of A; the equations with a Jacobian for each are solved by refinement."""
+    """An approximation of (1 - h A J)^-1 for one step of many states. With one Jacobian for all stages the
+    stages come apart, by the eigenvectors of A."""
+
+    def __init__(self, A: Any, J: Any):
+        values, self.vectors = np.linalg.eig(A)
+        self.inverse = np.linalg.inv(self.vectors)
+        one = sparse.eye_array(J.shape[0]) if sparse.issparse(J) else np.eye(J.shape[0])
+        # of a conjugate pair one
+        self.factors = {
+            k: Factors(one - (v if v.imag else v.real) * J) for k, v in enumerate(values) if v.imag >= 0
+        }
+
+    @property
+    def count(self) -> int:
+        return sum([factor.count for factor in self.factors.values()])
+
+    def solve(self, c: Any, back: bool) -> Any:
+        """For c of the shape (stages, n, directions)."""
+        V, W = (self.inverse.T, self.vectors.T) if back else (self.vectors, self.inverse)
+        mixed, found = combined_stages(W, c), np.zeros(c.shape)
+        for k, factor in self.factors.items():
+            one = factor.complex
+            part = factor.solve(mixed[k] if one else mixed[k].real, back)
+            found += (1 + one) * (V[:, k, None, None] * part).real
+        return found
+
+
+class RefinedSteps:
+    """(1 - h A J)^-1 for each step of many states, by refinement with the factors of this step, or of the
+    one before where these do as well."""
 
     def __init__(self, A: Any, J: Any):
         self.A, self.J = A, J
-        values, self.vectors = np.linalg.eig(A)
-        self.inverse, one = np.linalg.inv(self.vectors), np.eye(J.shape[1])
-        # of a conjugate pair one
-        self.factors = {
-            k: lu_factor(one - (v if v.imag else v.real) * J[-1]) for k, v in enumerate(values) if v.imag >= 0
-        }
-        self.whole: Any = None
+        self.used: dict = {}  # step: the factors that have served
+        self.last: Any = None
 
-    def __call__(self, c: Any, back: bool) -> Any:
-        """For c of the shape (stages, n, directions)."""
-        if self.whole is None:
-            x = self.apart(c, back)
-            for _ in range(ROUNDS):
-                rest = c - self.product(x, back)
-                if not abs(rest).max() > RESIDUAL * abs(c).max():
-                    return x
-                x = x + self.apart(rest, back)
-            matrix = self.product(np.eye(c.shape[0] * c.shape[1]).reshape(*c.shape[:2], -1), False)
-            self.whole = lu_factor(matrix.reshape(-1, matrix.shape[2]))
-        return lu_solve(self.whole, c.reshape(-1, c.shape[2]), int(back)).reshape(c.shape)
+    def solve(self, k: int, c: Any, back: bool) -> Any:
+        """For step k and c of the shape (stages, n, directions)."""
+        if type(self.J) is SparseJacobians:
+            J: Any = self.J.of_step(k, back)
+        else:
+            J = np.swapaxes(self.J[k], 1, 2) if back else self.J[k]
+        factors = self.used.get(k, self.last)
+        x = None if factors is None else self.refined(factors, self.A[k], J, c, back, FALL)
+        if x is None:
+            last = self.J.last(k) if type(self.J) is SparseJacobians else self.J[k, -1]
+            factors = StageFactors(self.A[k], last)
+            x = self.refined(factors, self.A[k], J, c, back, 1.0)
+        if x is None:
+            return self.whole(self.A[k], J, c, back)
+        self.keep(k, factors)
+        return x
 
-    def product(self, x: Any, back: bool) -> Any:
-        """(1 - h A J) x"""
+    def refined(self, factors: StageFactors, A: Any, J: Any, c: Any, back: bool, fall: float) -> Any:
+        """Return the solution, or None if these factors do not lead to it."""
+        x, size = factors.solve(c, back), abs(c).max(initial=0.0)
+        for k in range(ROUNDS):
+            rest = c - x + self.moved(A, J, x, back)
+            left = abs(rest).max(initial=0.0)
+            if not left > RESIDUAL * size:
+                return x
+            if k == 0 and left > fall * size:
+                return None
+            x = x + factors.solve(rest, back)
+        return None
+
+    @staticmethod
+    def moved(A: Any, J: Any, x: Any, back: bool) -> Any:
+        """h A J x with the matrix of the step, or with its transpose."""
         if back:
-            return x - np.tensordot(self.A.T, np.matmul(np.swapaxes(self.J, 1, 2), x), 1)
-        return x - np.matmul(self.J, np.tensordot(self.A, x, 1))
+            return combined_stages(A.T, stage_products(J, x))
+        return stage_products(J, combined_stages(A, x))
 
-    def apart(self, c: Any, back: bool) -> Any:
-        V, W = (self.inverse.T, self.vectors.T) if back else (self.vectors, self.inverse)
-        mixed, found = np.tensordot(W, c, 1), np.zeros(c.shape)
-        for k, factor in self.factors.items():
-            one = np.iscomplexobj(factor[0])
-            part = lu_solve(factor, mixed[k] if one else mixed[k].real, int(back))
-            found += (1 + one) * (V[:, k, None, None] * part).real
-        return found
+    def keep(self, k: int, factors: StageFactors | None) -> None:
+        self.last = self.used[k] = factors
+        if sum([f.count for f in set(self.used.values())]) > KEPT:
+            self.used = {}
+
+    @staticmethod
+    def whole(A: Any, J: Any, c: Any, back: bool) -> Any:
+        """Return the solution by the equations of all stages at once."""
+        s, n = c.shape[:2]
+        if sparse.issparse(J):
+            stages = sparse.kron(A.T if back else A, sparse.eye_array(n))
+            one = sparse.eye_array(s * n)
+            matrix: Any = one - (stages @ J if back else J @ stages)
+        else:
+            mixed = np.einsum("ji,jab->iajb" if back else "ij,iab->iajb", A, J)
+            matrix = np.eye(s * n) - mixed.reshape(s * n, s * n)
+        return Factors(matrix).solve(c.reshape(-1, c.shape[2]), False).reshape(c.shape)
+
+
+def combined_stages(A: Any, x: Any) -> Any:
+    """A x, where x has the shape (stages, n, directions)."""
+    return np.matmul(A, x.reshape(len(x), -1)).reshape(x.shape)
+
+
+def singular_step() -> ConvergenceError:
+    return ConvergenceError("scipy.integrate.solve_ivp: the derivative of an implicit step is singular")
 
 
 def banded(maps: Any) -> Any:
@@ -180,7 +302,7 @@ class StepEquations:
     axis.
 
     `A`: (steps, stages, stages) with the lengths of the steps in it; `B`: (steps, stages); `J`: (steps,
-    stages, n, n), or a `PointJacobians`."""
+    stages, n, n), a `PointJacobians` or `SparseJacobians`."""
 
     def __init__(self, A: Any, B: Any, J: Any, implicit: bool):
         if type(J) is np.ndarray and not implicit and not np.isfinite(J).all():
@@ -190,9 +312,7 @@ class StepEquations:
         self.size = self.n + self.steps * self.stages * self.n
         small = self.n <= SMALL_SYSTEM
         self.inverse = inverses(A, J) if implicit and small else None
-        self.factors = (
-            [StageFactors(*pair) for pair in zip(A, J, strict=True)] if implicit and not small else None
-        )
+        self.refined = RefinedSteps(A, J) if implicit and not small else None
         self.maps: Any = None  # (dK, dy at the end) by dy at the beginning of each step
         if small and type(J) is np.ndarray:
             slopes = self.slopes(slice(None), J)
@@ -259,8 +379,10 @@ class StepEquations:
         """The dK with dK = J h A dK + c, for these steps; c has (steps, stages, n, directions)."""
         if self.inverse is not None:
             return np.matmul(self.inverse[at], c.reshape(len(c), -1, c.shape[3])).reshape(c.shape)
-        if self.factors is not None:
-            return np.stack([solve(v, False) for solve, v in zip(self.factors[at], c, strict=True)])
+        if self.refined is not None:
+            return np.stack(
+                [self.refined.solve(k, v, False) for k, v in zip(range(self.steps)[at], c, strict=True)]
+            )
         K = np.array(c)
         for i in range(1, self.stages):
             moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, -1)).reshape(
@@ -275,8 +397,10 @@ class StepEquations:
             return np.matmul(np.swapaxes(self.inverse[at], 1, 2), g.reshape(len(g), -1, g.shape[3])).reshape(
                 g.shape
             )
-        if self.factors is not None:
-            return np.stack([solve(v, True) for solve, v in zip(self.factors[at], g, strict=True)])
+        if self.refined is not None:
+            return np.stack(
+                [self.refined.solve(k, v, True) for k, v in zip(range(self.steps)[at], g, strict=True)]
+            )
         c = np.array(g)
         for i in reversed(range(1, self.stages)):
             pulled = products(self.J, at, slice(i, i + 1), c[:, i : i + 1], True)

@@ -4,22 +4,30 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as plain_np
+from scipy import sparse
 
 from ... import numpy as np
 from ..._core.errors import heard, take_back
+from ..._core.registry import load
 from ..._core.trees import Const
 from ..._transforms.linearize import linearize
-from ..._transforms.products import vjp
+from ..._transforms.products import jvp, vjp
 from ..._transforms.vmap import vmap
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare
-from .linear_steps import PointJacobians
+from .linear_steps import PointJacobians, SparseJacobians
 
 MISSES = 32  # batches that may fail, before the points are evaluated one by one
 DENSE_STATES, DENSE_NUMBERS = (
     64,
     1 << 25,
 )  # states of an explicit method, and numbers, of Jacobians that are kept
+
+
+SPARSE_STATES = 100  # of an implicit method, from which on the pattern of the Jacobian is looked for
+SPARSE_SHARE = 0.25  # of the colours of a sparse Jacobian, to the states
+POINT_NUMBERS = 1 << 22  # of the states at which one product computes a colour
+ENTRY_ERROR = 1e-7  # of a row of a product that the entries repeat
 
 
 def real_parts(y: Any) -> Any:
@@ -43,6 +51,8 @@ class RightSide:
     def point(self, t: Any, y: Any) -> Any:
         y = complex_states(y) if self.mixed else y
         slope = np.reshape(as_float_array(self.f(t, np.reshape(y, (-1, 1)) if self.vectorized else y)), -1)
+        if shape(slope) != shape(y):  # SciPy's explicit methods take one number for all states
+            slope = np.broadcast_to(slope, shape(y))
         return real_parts(slope) if self.mixed else slope
 
     def __call__(self, T: Any, Y: Any) -> Any:
@@ -65,9 +75,52 @@ class RightSide:
             for part in (slice(0, count // 2), slice(count // 2, count)):
                 self.extend(parts, T[part], Y[part])
 
-    def jacobians(self, T: Any, Y: Any, implicit: bool) -> tuple:
-        """(f, df / dy) at plain points; T has (steps, stages)."""
+    def pattern(self, t: Any, y: Any) -> Any:
+        """Return the places of the entries of df / dy, if they are few; else None."""
+        known, sparsity = heard(), load("tapegrad.sparse")
+        try:
+            found = sparsity.pattern(Const(lambda y: self.point(t, y)), y)
+        except Exception:  # the user's, which is raised again, or it cannot be recorded
+            take_back(known)
+            return None
+        few = len(sparsity.coloring(found)) <= SPARSE_SHARE * len(y)
+        return found if few else None
+
+    def sparse_jacobians(self, T: Any, Y: Any, pattern: Any) -> tuple | None:
+        """Return f and the entries of df / dy at the points (t, y), one product for each colour.
+
+        None: at some point there are entries elsewhere, as one more product shows."""
+        colours, n = load("tapegrad.sparse").coloring(pattern).columns, Y.shape[1]
+        columns, rows = pattern.indices, plain_np.repeat(plain_np.arange(n), plain_np.diff(pattern.indptr))
+        row_sums = sparse.csr_array((plain_np.ones(len(rows)), plain_np.arange(len(rows)), pattern.indptr))
+        probe = plain_np.random.default_rng(0).uniform(0.5, 1.0, n)
+        values, entries = plain_np.empty(Y.shape), plain_np.empty((len(Y), len(rows)))
+        part = max(POINT_NUMBERS // n, 1)
+        for at in [slice(k, k + part) for k in range(0, len(Y), part)]:
+            here = Const(lambda y, at=at: self(T[at], y))
+
+            def along(v: Any, here: Any = here, at: slice = at) -> tuple:
+                return tuple(map(bare, jvp(here, (Y[at],), (plain_np.broadcast_to(v, Y[at].shape),))))
+
+            for colour in range(colours.max(initial=-1) + 1):
+                members = colours[columns] == colour
+                entries[at, members] = along(1.0 * (colours == colour))[1][:, rows[members]]
+            values[at], moved = along(probe)
+            terms = (entries[at] * probe[columns]).T
+            allowed = ENTRY_ERROR * (row_sums @ abs(terms)) + 1e-13 * abs(moved).max(initial=0.0)
+            if not (abs(row_sums @ terms - moved.T) <= allowed).all():
+                return None
+        return values, entries
+
+    def jacobians(self, T: Any, Y: Any, implicit: bool, pattern: Any) -> tuple:
+        """(f, df / dy) at plain points; T has (steps, stages). `pattern`: where df / dy has entries, or
+        None."""
         n, points = Y.shape[-1], Y.reshape(-1, Y.shape[-1])
+        if implicit and pattern is not None and pattern.shape == (n, n):
+            found = self.sparse_jacobians(T.reshape(-1), points, pattern)
+            if found is not None:
+                value, entries = found
+                return value.reshape(Y.shape), SparseJacobians(entries.reshape(*T.shape, -1), pattern)
         if not implicit and (n > DENSE_STATES or n * points.size > DENSE_NUMBERS):
             values, maps = [], []
             for t, y in zip(T.flat, points, strict=True):

@@ -161,7 +161,11 @@ def sequential_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
                 for v, _ in stacks
             ]
         )
-        each.append(bind(prim, [next(at) if b else v for v, b in operands], params))
+        try:
+            each.append(bind(prim, [next(at) if b else v for v, b in operands], params))
+        except Exception as error:
+            error.add_note(f"in sample {k} of {trace.count} of {trace.call}")
+            raise
     if type(each[0]) is tuple:
         return tuple([apply_to_stacks(trace, prim, column) for column in zip(*each, strict=True)])
     return apply_to_stacks(trace, prim, each)

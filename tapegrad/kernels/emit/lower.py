@@ -183,8 +183,8 @@ class LoweredProgram:
 
     @property
     def instructions(self) -> int:
-        """Return the length of the longest straight code."""
-        return max([len(b.code) for b in self.bodies] + [len(self.sections[0])])
+        """Return the number of instructions of all code."""
+        return sum([len(b.code) for b in self.bodies] + [len(code) for code in self.sections])
 
     @property
     def overruns(self) -> bool:

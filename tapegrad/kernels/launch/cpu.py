@@ -32,7 +32,7 @@ LLVM = getattr(llvm.ffi.lib, "_lock", LOCK)  # the lock of llvmlite, which Numba
 ALIVE: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # name -> engine, while in use
 PINNED: set = set()  # engines of which only addresses are in use
 SCALAR_BATCH = 3  # batches below this run sample by sample,
-HEAVY_STEP_OPERATIONS = 5000  # unless a step has more operations: then one form must suffice
+LONG_PROGRAM = 2000  # and up to two blocks if it has more instructions: vectors take long to compile
 # lines of text above which code generation is 8 times as fast, and the code 3 times as slow
 LARGE_TEXT_LINES = 12_000
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
@@ -236,7 +236,7 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
         step_rows=p.step_rows,
         summed=summed,
         width=64 // dtype.itemsize * held,
-        long=low.instructions > HEAVY_STEP_OPERATIONS,
+        long=low.instructions > LONG_PROGRAM,
         work=low.work,
         most=low.most,
         taped=[(n, size, loop.data, loop.cap) for n, size, loop in taped],
@@ -379,7 +379,8 @@ class Launcher:
 
     def width_for(self, batch: int) -> int:
         """Return the number of samples of a block."""
-        return self.width if batch >= SCALAR_BATCH or self.long else 1
+        few = 2 * self.width if self.long else SCALAR_BATCH - 1
+        return self.width if batch > few else 1
 
     def operations(self, batch: int, steps: int) -> tuple[float, float]:
         """Estimate how many operations a launch takes, and how many it can take."""

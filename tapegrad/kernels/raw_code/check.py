@@ -27,6 +27,7 @@ CANARY, FILLS = 0xA5, (0xCC, 0x33)  # as doubles -9e61 and 5e-62
 ARCHITECTURES = (75, 90)
 DIRECTIONS = 32
 CHECK_STEP = 1e-3
+MOST_THREADS = 4096  # of a slow interpreter
 
 
 class GuardedArray:
@@ -104,6 +105,8 @@ class KernelCheck:
             self.same(
                 first, other, f"depends on the order of the threads (run {how}): a race", atomics=code.atomics
             )
+        if k.derived and real == np.float64:
+            self.races(values, known, grid, block)
         if k.threads.samples is not None:
             self.shapes(code, values, known, real, block, first)
         if k.cpu is not None:
@@ -111,6 +114,16 @@ class KernelCheck:
         self.say(
             f"real = {real.name}: the source compiles, runs within its arrays, in any order of its threads"
         )
+
+    def races(self, values: list, known: dict, grid: tuple, block: tuple) -> None:
+        """Search the accesses of all threads, which a derived adjoint repeats, for races."""
+        if math.prod(grid) * math.prod(block) > MOST_THREADS:
+            self.say(f"NOT RUN: the search for races, with more than {MOST_THREADS} threads")
+            return
+        load("tapegrad.loops.cuda_c.derived_rules").DerivedRules(self.k).search_races(
+            tuple(values), known, grid, block
+        )
+        self.say("no two threads meet at an element, unless all read it or all change it by atomics")
 
     def device_compiles(self, real: np.dtype) -> None:
         try:

@@ -12,6 +12,7 @@ from ...ops.declare import shape
 from ...ops.shaping import reshape
 from ..inspection import derivative_of
 from ..operation import LoopOperation
+from ..races import search_races
 from .kernel_program import KernelText
 from .kernels import CKernel
 from .thread_text import ThreadText
@@ -46,9 +47,16 @@ class DerivedRules:
             block = (1, 1, 1)
         most = 1 if xp is np else 65535
         grid = k.threads.blocks(known, block, most if k.threads.samples is not None else None)
+        shared = k.threads.shared_bytes(known, block, real)
+        operation = self.kernel(real).operation(xp is not np, shared)
+        values = self.values(args, known, real, grid, block, xp)
+        return operation, values, {a.name: n for n, a in enumerate(k.args)}
+
+    def values(self, args: tuple, known: dict, real: np.dtype, grid: tuple, block: tuple, xp: Any) -> list:
+        """The arguments of the operation: arrays are flat; then the sizes of the launch."""
         slots = math.prod(grid) * math.prod(block)
         given, values = iter(args), []
-        for a in k.args:
+        for a in self.k.args:
             if a.given:
                 x = next(given)
                 values.append(reshape(x, to=(-1,)) if a.dims is not None else x if a.active else values_of(x))
@@ -56,10 +64,14 @@ class DerivedRules:
                 values.append(known[a.name])
             else:
                 values.append(xp.zeros(math.prod(a.shape({**known, "slots": slots})), a.dtype(real)))
-        values += [n for sizes in (grid, block) for n in sizes[::-1]]
-        shared = k.threads.shared_bytes(known, block, real)
-        operation = self.kernel(real).operation(xp is not np, shared)
-        return operation, values, {a.name: n for n, a in enumerate(k.args)}
+        return values + [n for sizes in (grid, block) for n in sizes[::-1]]
+
+    def search_races(self, args: tuple, known: dict, grid: tuple, block: tuple) -> None:
+        """Run each thread by the slow interpreter; raise KernelError at a race."""
+        real = np.dtype(np.float64)
+        shared = self.k.threads.shared_bytes(known, block, real)
+        p = self.kernel(real).text.program(self.k.code.entry, True, shared)
+        search_races(p, self.values(args, known, real, grid, block, np))
 
     def pull(self, g: Any, out: Any, *args: Any) -> tuple:
         k = self.k

@@ -69,8 +69,8 @@ class CPointer(NamedTuple):
 class KernelSource:
     """What all frames of one program share."""
 
-    def __init__(self, parsed: CParser, dynamic_bytes: int = 0):
-        self.parsed, self.dynamic_bytes = parsed, dynamic_bytes
+    def __init__(self, parsed: CParser, of_thread: bool, dynamic_bytes: int = 0):
+        self.parsed, self.of_thread, self.dynamic_bytes = parsed, of_thread, dynamic_bytes
         self.w = ProgramWriter()
         self.ranges = Ranges(self.w)
         self.special: dict[str, Scalar] = {}
@@ -552,9 +552,17 @@ class KernelFrameOfC(ScalarFrame):
             x = self.in_type(self.number(args[1]), p.type)
             w.accumulate(p.array, p.place, w.compute("neg", x) if name == "atomicSub" else x)
             return None
+        if name in ("atomicMax", "atomicMin") and not used:
+            p = self.evaluate(args[0])
+            if not isinstance(p, CPointer) or p.type == "u8":
+                raise self.refuse(f"{name} to this place")
+            x = self.in_type(self.number(args[1]), p.type)
+            w.extreme(p.array, p.place, x, "gt" if name == "atomicMax" else "lt")
+            return None
         if name.startswith("atomic"):
             raise self.refuse(
-                f"{name}: its result depends on the order of threads; atomicAdd as a statement is known"
+                f"{name}: its result depends on the order of threads; atomicAdd, atomicSub, atomicMax and "
+                f"atomicMin as statements are known"
             )
         if name == "__ldg":
             return self.loaded(self.evaluate(args[0]))

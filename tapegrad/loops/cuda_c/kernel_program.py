@@ -3,7 +3,7 @@
 import linecache
 from collections.abc import Iterable
 
-from ..numba_device import AXES, SIZES, write_grid
+from ..numba_device import AXES, SIZES, write_launch
 from ..program import LoopArray, LoopProgram, LoopRefused, Scalar, pruned, verified, written
 from ..writer import ZERO
 from .front import CNumber, CPointer, KernelFrameOfC, KernelSource, stored_type
@@ -25,7 +25,7 @@ class KernelText:
         f = self.parsed.functions.get(entry)
         if f is None:
             raise LoopRefused(f"{entry}: the source has no function of this name")
-        source = KernelSource(self.parsed, dynamic_bytes)
+        source = KernelSource(self.parsed, of_thread, dynamic_bytes)
         w = source.w
         params: list[LoopArray | Scalar] = []
         args: list[CNumber | CPointer] = []
@@ -45,15 +45,7 @@ class KernelText:
         sizes = {f"{size}.{axis}": Scalar("i8", f"{size}_{axis}") for size in SIZES for axis in AXES}
         source.special.update(sizes)
         source.ranges.least.update(dict.fromkeys(sizes.values(), 1))
-        if of_thread:
-            for name in [f"{word}.{axis}" for word in ("blockIdx", "threadIdx") for axis in AXES]:
-                source.special[name] = w.compute(name, type="i8")
-                source.ranges.least[source.special[name]] = 0
-        run = KernelFrameOfC(source, f, tuple(args)).run
-        if of_thread:
-            run()
-        else:
-            write_grid(w, entry, source.special, source.ranges, run)
+        write_launch(source, entry, lambda: KernelFrameOfC(source, f, tuple(args)).run())
         first = len(params) if of_thread else None
         p = LoopProgram(entry, [*params, *sizes.values()], w.resolve(w.block), [], self.file, launch=first)
         made = written(p)

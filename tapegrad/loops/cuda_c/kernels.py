@@ -10,10 +10,9 @@ import numpy as np
 from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import is_tracked, layout_of, values_of
-from ..._core.registry import load
 from ...ops.declare import dtype, shape
 from ...ops.shaping import astype, reshape
-from ..operation import LoopOperation, overlap
+from ..operation import LoopOperation, operation_on, overlap
 from ..program import LoopArray, LoopRefused
 from .kernel_program import KernelText
 from .parser import CFunction
@@ -49,10 +48,8 @@ class CKernel:
         """The operation on flat arrays, then the numbers of blocks and threads."""
         key = of_thread, dynamic_bytes
         if key not in self.operations:
-            kind = (
-                load("tapegrad.loops.cuda_c.thread_operation").ThreadOperation if of_thread else LoopOperation
-            )
-            self.operations[key] = kind(self.text.program(self.entry, of_thread, dynamic_bytes))
+            p = self.text.program(self.entry, of_thread, dynamic_bytes)
+            self.operations[key] = operation_on(of_thread)(p)
         return self.operations[key]
 
     def results(self, grid: Any, block: Any, args: Sequence, dynamic_bytes: int = 0) -> dict:

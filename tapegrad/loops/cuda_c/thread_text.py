@@ -197,6 +197,11 @@ class ThreadText:
             self.statement(s, depth)
 
     def statement(self, s: Any, depth: int) -> None:
+        if s.atomic:
+            raise LoopRefused(
+                f"{self.p.name}, line {s.line}: the derivative of atomicMax or atomicMin depends on which "
+                f"thread won, which a device does not tell; reduce by blocks, or use NumPy arrays"
+            )
         match s:
             case Compute():
                 self.define(depth, s.out, self.computed(s))

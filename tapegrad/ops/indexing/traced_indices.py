@@ -71,6 +71,9 @@ def places_of(*parts, at, to):
     return library.asarray(library.arange(int(np.prod(to))).reshape(to)[with_hidden_parts(at, iter(parts))])
 
 
+ELEMENT_NUMBERS = places_of.prim
+
+
 def element_numbers(x: Any, at: Any) -> Any:
     """The numbers of the elements of x[at]."""
     parts = []

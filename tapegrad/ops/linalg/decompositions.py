@@ -12,9 +12,9 @@ import scipy.linalg
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import is_tracked, primal_of, values_of
+from ..._core.primitive import is_tracked, primal_of, seen, values_of
 from ..._core.variable import Variable
-from ..declare import dtype, implements, ndim, primitive, rules, shape, xp
+from ..declare import NUMPY, dtype, implements, ndim, primitive, rules, shape, xp
 from ..elementwise import absolute, over0, select
 from ..products import H, column, diagonals, matmul, row_vector, two_operands, with_diagonals
 from ..shaping import concatenate, conj, embed, real, reshape, slice_of, sum, zeros_like
@@ -352,8 +352,10 @@ QRResult = namedtuple("QRResult", "Q R")
 def qr(a, mode="reduced"):
     """A wide matrix [A B] has Q R1 = A and R = [R1 Q^H B]."""
     n, k = shape(a)[-2:]
-    if mode not in ("reduced", "r", "complete") or (mode == "complete" and n > k):
-        raise ArgumentError(f"qr: mode={mode!r} has no derivative for shape {shape(a)}; use 'reduced' or 'r'")
+    if mode not in ("reduced", "r", "complete"):
+        raise ArgumentError(f"qr: mode={mode!r} is not supported; use 'reduced', 'complete' or 'r'")
+    if mode == "complete" and n > k:
+        return QRResult(*complete_qr(a))
     if k > n:
         axis = ndim(a) - 1
         q, r = qr_of(slice_of(a, axis=axis, start=0, stop=n))
@@ -363,19 +365,42 @@ def qr(a, mode="reduced"):
     return r if mode == "r" else QRResult(q, r)
 
 
+def complete_qr(a: Any) -> tuple:
+    """The square Q of a tall matrix, and R.  All of Q is a function of the matrix as LAPACK makes it: a product
+    of reflections 1 - tau v v^H, one for each column, with v[0] = 1 (Golub & Van Loan, 5.1 and 5.2)."""
+    n, k = shape(a)[-2:]
+    q, r = xp(a).eye(n, dtype=dtype(a)), a
+    for j in range(k):
+        x = r[..., j:, j : j + 1]
+        first, size = x[..., :1, :], real(matmul(H(x), x)) ** 0.5
+        beta = NUMPY[np.where](real(first) < 0, size, -size)
+        v = concatenate(0 * first + 1, x[..., 1:, :] / (first - beta), axis=ndim(a) - 2)
+        tau = (beta - first) / beta
+        low, right = r[..., j:, :], q[..., j:]
+        low = low - conj(tau) * matmul(v, matmul(H(v), low))
+        r = low if j == 0 else concatenate(r[..., :j, :], low, axis=ndim(a) - 2)
+        right = right - tau * matmul(matmul(right, v), H(v))
+        q = right if j == 0 else concatenate(q[..., :j], right, axis=ndim(a) - 1)
+    known = seen(q)
+    if known is not None and not np.allclose(known, xp(a).linalg.qr(seen(a), mode="complete")[0], atol=1e-6):
+        raise ArgumentError(
+            "qr: a column is zero below the diagonal, where the square Q has no derivative; use mode "
+            "'reduced' or 'economic'"
+        )
+    return q, NUMPY[np.triu](r)
+
+
 @implements(scipy.linalg.qr, layout="asked")
 def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
     """With pivoting, the order of the columns is found on plain values and is a constant."""
     n, k = shape(a)[-2:]
-    if mode not in ("full", "economic", "r") or (mode == "full" and n > k):
-        raise ArgumentError(
-            f"scipy.linalg.qr: mode={mode!r} has no derivative for shape {(n, k)}; use 'economic' or 'r'"
-        )
+    if mode not in ("full", "economic", "r"):
+        raise ArgumentError(f"scipy.linalg.qr: mode={mode!r} is not supported; use 'full', 'economic' or 'r'")
     order = ()
     if pivoting:
         order = (scipy.linalg.qr(values_of(a), mode="r", pivoting=True)[1],)
         a = a[:, order[0]]
-    q, r = qr(a)
+    q, r = complete_qr(a) if mode == "full" and n > k else qr(a)
     if mode != "r":
         return (q, r, *order)
     return (embed(r, axis=ndim(r) - 2, start=0, size=n) if n > k else r, *order)

@@ -19,7 +19,7 @@ import scipy.linalg
 from numpy import ndarray, negative, where
 from scipy.linalg import blas
 from scipy.linalg.blas import dger, dtrsm
-from scipy.linalg.lapack import dgesv, dpotrf, get_lapack_funcs
+from scipy.linalg.lapack import dgesv, dgetrf, dgetrs, dpotrf, get_lapack_funcs
 
 from ..._core.arrays import F8, xp_of
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
@@ -483,6 +483,31 @@ def _solve_jvp(t, out, a, b):
 rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 
+@primitive(batch="matrix")
+def lu_packed(a):
+    """The LU factors of a matrix of numbers, their columns as rows, above the pivots of LAPACK: integers, in
+    the memory of one more row."""
+    n = len(a)
+    lu, pivots, failed = dgetrf(a)
+    if failed:
+        raise named_error(np.linalg.LinAlgError("Singular matrix"), "solve", a)
+    packed = np.empty((n + 1, n))
+    packed[:n] = lu.T
+    packed[n].view(np.int32)[:n] = pivots
+    return packed
+
+
+@primitive(batch="matrix")
+def lu_solution(packed, b, transposed):
+    """The solution for the matrix of `lu_packed`, or for its transpose."""
+    n = len(packed) - 1
+    x, _ = dgetrs(packed[:n].T, packed[n].view(np.int32)[:n], b, trans=int(transposed))
+    return np.ascontiguousarray(x)
+
+
+SYSTEM, FACTORS, SOLUTION = solve_matrix.prim, lu_packed.prim, lu_solution.prim
+
+
 @implements(np.linalg.solve, layout="own")
 def solve(a, b):
     p = a._value if type(a) is ArrayVariable else layout_of(a)
@@ -623,9 +648,26 @@ def det(x):
     return xp_of(x).linalg.det(x)
 
 
+NEXT, LAST = [1, 2, 0], [2, 0, 1]  # the other two of three rows
+
+
+def opposite(x: Any) -> Any:
+    """The cofactors of 2 x 2 matrices."""
+    x, library = x[..., ::-1, ::-1], xp_of(x)
+    return library.where(library.eye(2, dtype=bool), x, -x)
+
+
+def minors(x: Any, y: Any) -> Any:
+    """The cofactors of 3 x 3 matrices, where x is the factor of the next row and y that of the last."""
+    a, b = x[..., NEXT, :], y[..., LAST, :]
+    return a[..., NEXT] * b[..., LAST] - a[..., LAST] * b[..., NEXT]
+
+
 @primitive(batch="matrix", total=True)
 def cofactor(x):
     """The matrix of cofactors, the derivative of det; finite at singular matrices."""
+    if x.shape[-1] in (2, 3):
+        return opposite(x) if x.shape[-1] == 2 else minors(x, x)
     if type(x) is np.ndarray:
         try:
             c = np.linalg.det(x)[..., None, None] * np.linalg.inv(x).swapaxes(-1, -2)
@@ -642,6 +684,8 @@ def cofactor_slope(x, e):
     """The derivative of `cofactor` at x in the direction e. Let x = U S V^H and f = U^H e V. To first order,
     the adjugate of S + f is p_i + sum_j q_ij f_jj on the diagonal and -q_ij f_ij off it. Here q_ij is the
     product of all s_k except s_i and s_j."""
+    if x.shape[-1] in (2, 3):
+        return opposite(e) if x.shape[-1] == 2 else minors(x, e) + minors(e, x)
     library = xp_of(x)
     u, s, vh, sign = _factors(x)
     n = s.shape[-1]

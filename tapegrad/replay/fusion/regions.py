@@ -24,6 +24,7 @@ from ...ops.shaping import (
     embed,
     layer,
     layered,
+    packed,
     reshape,
     rolled,
     slice_of,
@@ -193,6 +194,7 @@ class Element:
 
 
 STEPS = frozenset(("at", "transpose"))
+MOST_PACKED = 16  # numbers made into an array, up to which each is a piece of its own
 
 
 def view_region(i: Instruction) -> Callable | None:
@@ -311,6 +313,14 @@ def stacked_region(i, shapes, shape):
     return RegionView(*pieces) if len(pieces) == shape[axis] else RegionView(*pieces, RegionPiece(None))
 
 
+def packed_region(i, shapes, shape):
+    """Numbers as an array."""
+    if len(shapes) > MOST_PACKED or any(shapes):
+        return None
+    boxes = [tuple([(a, a + 1) for a in at]) for at in np.ndindex(shape)]
+    return RegionView(*[RegionPiece(box, (k, ())) for box, k in zip(boxes, i.args, strict=True)])
+
+
 def reshaped_region(i, shapes, shape):
     """A view of an array, or a write to it, that goes by a reshape of it."""
     to, size = i.params["path"][0][1], math.prod(shapes[0])
@@ -389,7 +399,7 @@ RULES: dict = {
             rolled),
             (concatenated, concatenate), (stacked_region, layered, as_layer), (layer_of, layer), (sliced,
             slice_of, embed),
-            (picked_region, take_last, put_last),
+            (picked_region, take_last, put_last), (packed_region, packed),
         )
         for entry in entries
     },

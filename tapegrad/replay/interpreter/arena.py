@@ -219,7 +219,7 @@ class Arena:
     def is_once(self, at: np.ndarray) -> bool:
         """Is no place there twice?  (What was read at repeated indices lies at one place.)"""
         if id(at) not in self.once:
-            self.once[id(at)] = len(set(at.ravel().tolist())) == at.size, at
+            self.once[id(at)] = len(np.unique(at)) == at.size, at
         return self.once[id(at)][0]
 
     def keep(self, values: Any, n: int) -> None:
@@ -296,17 +296,17 @@ class Arena:
         return [sorted(c) for c in cuts] if 1 < count <= BOXES and to.size >= count * BOX_ELEMENTS else None
 
     def seams(self, at: np.ndarray, axis: int) -> set:
-        """Where, along this axis from the last one, the steps between neighbours change."""
+        """Where the steps between neighbours change, along this axis from the last one.  If that is too often,
+        the places are any, more than there may be boxes."""
         key = id(at), axis
         if key not in self.seam:
-            steps, found, last = (
-                np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1),
-                set(),
-                0,
-            )
-            # the step from there on is another one
-            changes = np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1
-            for k in changes.tolist() if len(changes) <= 2 * BOXES else range(len(steps)):
+            steps = np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1)
+            found, last = set(), 0
+            # the step from there on is another one; a seam has two at most
+            changes = (np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1).tolist()
+            if len(changes) > 2 * BOXES + 2:
+                found, changes = {*range(1, BOXES + 2)}, []  # too many boxes
+            for k in changes:
                 if k >= last + 1 and (steps[k] != steps[last]).any():
                     found.add(k + 1)
                     last = k + 1

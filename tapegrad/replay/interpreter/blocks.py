@@ -17,6 +17,7 @@ from ...ops.indexing.regions import region
 from ..costs import (
     BLAS_MATRIX_PRODUCTS,
     BLAS_VECTOR_PRODUCTS,
+    BLOCK_MATRICES,
     BOX_ELEMENTS,
     LINE_ELEMENTS,
     PAIRED_ELEMENTS,
@@ -26,7 +27,19 @@ from ..costs import (
 from ..program import LAID, PART, Instruction, copy_with_strides
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
 from .banded import workspace_size
-from .foreign_calls import CALL_ARGUMENTS, LOOPED, blas_matrix, gemm, gemv, kept_plan, ufunc_loop, vector_of
+from .foreign_calls import (
+    CALL_ARGUMENTS,
+    LOOPED,
+    NO,
+    YES,
+    blas_matrix,
+    gemm,
+    gemv,
+    in_one_piece,
+    kept_plan,
+    ufunc_loop,
+    vector_of,
+)
 from .instruction_kinds import InstructionKinds, is_exact, is_move
 from .line_layouts import in_calls, in_lines
 from .listed_rows import ListedRows
@@ -241,6 +254,15 @@ class InstructionBlock:
         plan = kept_plan(*ufunc_loop(ufunc), 1, (8,) * len(places), tuple(steps), core)
         self.call_row(plan, results[-1].size, places, len(places) - 1, (1, 1), ((), ()))
 
+    def lapack(self, name: str, to: Any, packed: Any, n: int, transposed: bool = False) -> None:
+        if self.listed is not None:
+            self.listed.outside(name, to, packed)
+        packed = self.laid_out(packed, in_one_piece)
+        integers = (YES if transposed else NO), n, to.size // n
+        self.rows.append(
+            (NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *[0] * (ROW - 9))
+        )
+
     def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
         first, *rest = [
             [*some, *[0] * (CALL_ARGUMENTS - len(some))] for some in ([at.item(0) for at in places], *outer)
@@ -447,6 +469,12 @@ class InstructionBlock:
         return True
 
     def matmul(self, to: Any, x: Any, y: Any) -> None:
+        if to.ndim > 2 and math.prod(to.shape[:-2]) > BLOCK_MATRICES:  # a row for each product of the stack
+            for i, j in np.ndindex(to.shape[-2:]):
+                self.row("copy", to[..., i, j], self.nothing)
+                for k in range(x.shape[-1]):
+                    self.row("muladd", to[..., i, j], x[..., i, k], y[..., k, j])
+            return
         if to.ndim > 2:
             for k in np.ndindex(to.shape[:-2]):
                 each = [k[len(k) + 2 - at.ndim :] for at in (x, y)]  # (of an axis of one there is but one)

@@ -1,5 +1,5 @@
 """The rows of the interpreter that call others: NumPy's own loop for a function along lines, and BLAS for
-products of matrices.
+products of matrices, LAPACK for systems of which the matrix comes again.
 
 The loop of a ufunc for float64 is found in the object of the ufunc, whose layout NumPy's headers show.  It
 gives what NumPy gives, to the bit, for ufuncs of SciPy and for matrices too.  BLAS is SciPy's, which shows
@@ -17,7 +17,7 @@ from .strided_rows import MANY, VECTOR_ELEMENTS, field, sum_code
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
-BLAS = ("dgemm", "dgemv")
+BLAS = {"dgemm": "blas", "dgemv": "blas", "dgetrf": "lapack", "dgetrs": "lapack"}
 NO, YES = 0x4E4E4E4E, 0x54545454  # "N" and "T" for BLAS: its matrices lie by columns
 
 
@@ -87,12 +87,12 @@ def call_plan(code: int, data: int, size: int, steps: tuple, cores: Any = (), co
 
 
 def blas() -> dict:
-    """name -> the address of a function of BLAS."""
-    capsules = load("scipy.linalg.cython_blas").__pyx_capi__
+    """name -> the address of a function of BLAS or LAPACK."""
+    capsules = {name: load(f"scipy.linalg.cython_{library}").__pyx_capi__ for name, library in BLAS.items()}
     name_of, address_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
     address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return {name: address_of(capsules[name], name_of(capsules[name])) for name in BLAS}
+    return {name: address_of(found[name], name_of(found[name])) for name, found in capsules.items()}
 
 
 FINITE = f"""
@@ -286,6 +286,40 @@ end:
 """
 
 
+class LapackCall:
+    """The factors of a matrix (`dgetrf`), or the solution by them (`dgetrs`), where the operand is already.
+    Fields 6 to 8 are "N" or "T", the unknowns and the columns.  The pivots follow the factors."""
+
+    def __init__(self, name: str):
+        self.of, self.name = name, f"l_{name}"
+
+    def text(self) -> str:
+        ints = [f"%i{k} = getelementptr i32, ptr %row, i64 {k}\n  " for k in range(6, 9)]
+        given = (
+            "%i7, %i7, %lu, %i7, %pivots, %info"
+            if self.of == "dgetrf"
+            else "%i6, %i7, %i8, %lu, %i7, %pivots, %to, %i7, %info"
+        )
+        types = ", ".join([f"ptr {name}" for name in given.split(", ")])
+        return f"""
+declare void @{self.of}({", ".join(["ptr"] * len(given.split(", ")))})
+define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+  %info = alloca i32
+  {field(1, "n")}{field(2, "d")}{field(3, "a")}{field(7, "order")}{"".join(ints)}
+  %to = getelementptr double, ptr %arena, i64 %d
+  %lu = getelementptr double, ptr %arena, i64 %a
+  %square = mul i64 %order, %order
+  %pivots = getelementptr double, ptr %lu, i64 %square
+  call void @{self.of}({types})
+  %state = load i32, ptr %info
+  %found = icmp eq i32 %state, 0
+  %worse = call i64 @finite(ptr %to, i64 %n)
+  %answer = select i1 %found, i64 %worse, i64 1
+  ret i64 %answer
+}}
+"""
+
+
 # (BLAS's first matrix is the second one of the product, and what lies by rows it takes as it is.)
 INTEGERS = {5: "c", 6: "opy", 7: "opx", 8: "p", 9: "m", 10: "k", 11: "ldy", 12: "ldx"}
 BY_BANDS = f"""{"".join([field(k, name) for k, name in INTEGERS.items()])}
@@ -304,6 +338,10 @@ def vector_of(at: Any) -> int | None:
     """The step of a vector that BLAS takes."""
     step = at.strides[0] // 8 if at.size > 1 else 1
     return step if step > 0 else None
+
+
+def in_one_piece(at: Any) -> bool | None:
+    return at.flags.c_contiguous or None
 
 
 def blas_matrix(at: Any) -> tuple | None:

@@ -10,7 +10,6 @@ from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ...ops.shaping import copy
 from ..costs import (
     BLOCK_ELEMENTS,
-    BLOCK_MATRICES,
     BLOCK_PRODUCTS,
     BLOCK_ROWS,
     BUFFER_ELEMENTS,
@@ -20,7 +19,8 @@ from ..costs import (
 from ..instruction_table import END, InstructionTable, runs_of
 from ..program import GROUP, LAID, PART, Instruction, Program
 from .machine_code import interpreter
-from .placed_arrays import FLOAT_BITS, KINDS, placed_body
+from .placed_arrays import FLOAT_BITS, KINDS, products_of_stack
+from .placed_bodies import placed_body
 
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
@@ -113,16 +113,11 @@ class InstructionKinds:
             self.bodies[k] = placed_body(k, i, self.shown, (kind, *[self.kind(a) for a in i.args]))
         return self.bodies[k]
 
-    def products(self, args: tuple) -> int:
+    def products(self, args: tuple) -> float:
         x, y = [self.shown[a][1] for a in args]
         if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
-            return BLOCK_PRODUCTS + 1
-        count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
-        return (
-            count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1)
-            if count <= BLOCK_MATRICES
-            else BLOCK_PRODUCTS + 1
-        )
+            return math.inf
+        return products_of_stack(x, y)
 
 
 def is_exact(v: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
-from .foreign_calls import BlasCall, IndexedLine, UfuncCall, blas
+from .foreign_calls import BlasCall, IndexedLine, LapackCall, UfuncCall, blas
 from .strided_rows import FIELDS, MANY, VECTOR_ELEMENTS, RowFunction, field
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
@@ -86,6 +86,7 @@ IN_LINES |= {
 }
 OUTSIDE: dict = {
     "called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv"),
+    "dgetrf": LapackCall("dgetrf"), "dgetrs": LapackCall("dgetrs"),
     "gathered": IndexedLine(False), "scattered": IndexedLine(True),
 }  # fmt: skip
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena

@@ -14,8 +14,8 @@ import numpy as np
 from ..._core.arrays import F8
 from ..._core.registry import load
 from ...ops import piecewise, products, reductions, sorting
-from ...ops.declare import GatedProduct
 from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
+from ...ops.indexing.traced_indices import ELEMENT_NUMBERS, HOLE
 from ...ops.linalg import factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
 from ..costs import (
@@ -25,11 +25,9 @@ from ..costs import (
     MATRIX_UNKNOWNS,
     WRITTEN_OUT_PRODUCTS,
 )
-from ..record.instructions import is_pure
-from ..record.settings_keys import settings_key
 from .foreign_calls import ufunc_loop
-from .machine_code import CHECKED, LIBM
-from .small_matrices import cholesky_code, solve_code, triangular
+from .machine_code import LIBM
+from .small_matrices import cholesky_code, det_code, inv_code, solve_code, triangular
 
 # ufuncs that are a row: its name
 ROWS = {
@@ -140,6 +138,8 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         kind = KINDS.get(np.dtype(dtype), "-")
         if kind == "b" != self.kind:
             return self != 0.0
+        if kind == "i" and self.kind == "f":
+            return whole(self)
         if kind not in "f" + self.kind:
             raise NotPlaced(f"astype({dtype})")
         return PlacedArray(self.b, self.at, kind)
@@ -229,6 +229,14 @@ def check_exact(b: Any, at: Any) -> None:
     b.row("mul", b.temporary(*at.shape), at, b.number(2.0 ** (1024 - FLOAT_BITS)))
 
 
+def whole(x: PlacedArray) -> PlacedArray:
+    """The whole numbers towards zero."""
+    cut = np.floor(abs(x))
+    made = np.where(x < 0.0, -cut, cut) + 0.0  # there is no -0
+    check_exact(x.b, made.at)
+    return PlacedArray(x.b, made.at, "i")
+
+
 def chosen(c: Any, x: Any, y: Any) -> PlacedArray:
     b = next(v.b for v in (c, x, y) if isinstance(v, PlacedArray))
     c, x, y = [placed(b, v) for v in (c, x, y)]
@@ -277,14 +285,29 @@ def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False
 
 
 def scanned(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
-    b, to = x.b, x.b.temporary(*x.shape)
-    made, given = np.moveaxis(to, axis, 0), np.moveaxis(x.at, axis, 0)
     if x.kind != "f":
         raise NotPlaced(f"{ufunc.__name__}.accumulate of whole numbers")
+    b, given = x.b, np.moveaxis(x.at, axis, 0)
+    if len(given) > max(BLOCK_MATRICES, x.size // len(given)):
+        return scanned_by_loop(ufunc, x, axis)
+    to = b.temporary(*x.shape)
+    made = np.moveaxis(to, axis, 0)
     b.row("copy", made[:1], given[:1])
     for n in range(1, len(given)):
         b.row(ROWS[ufunc], made[n], made[n - 1], given[n])
     return PlacedArray(b, to)
+
+
+def scanned_by_loop(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
+    """Long lines: NumPy's loop reads what it wrote just before, as it does for `accumulate`.  The lines are
+    consecutive, which is where it looks for such an overlap."""
+    b, given = x.b, np.moveaxis(x.at, axis, -1)
+    lines, made = b.temporary(*given.shape), b.temporary(*given.shape)
+    b.row("copy", lines, given)
+    b.row("copy", made[..., 0], given[..., 0])
+    for k in np.ndindex(given.shape[:-1]):
+        b.called(ufunc, made[k][1:], made[k][:-1], lines[k][1:])
+    return PlacedArray(b, np.moveaxis(made, -1, axis))
 
 
 def triangle_of(x: PlacedArray, k: int, lower: bool) -> PlacedArray:
@@ -305,10 +328,17 @@ def product_of_matrices(x: Any, y: Any) -> PlacedArray:
         raise NotPlaced("a product of vectors")
     count = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     to = b.temporary(*count, x.shape[-2], y.shape[-1])
-    if math.prod(count) > BLOCK_MATRICES or to.size * x.shape[-1] > BLOCK_PRODUCTS:
+    if products_of_stack(x.shape, y.shape) > BLOCK_PRODUCTS:
         raise NotPlaced("a large product of matrices")
     b.matmul(to, x.at, y.at)
     return PlacedArray(b, to)
+
+
+def products_of_stack(x: tuple, y: tuple) -> float:
+    """How many multiplications of numbers; infinite for a long stack of matrices that are not small."""
+    count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
+    each = math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1)
+    return count * each if count <= BLOCK_MATRICES or each <= BLOCK_MATRICES else math.inf
 
 
 SPELT[np.matmul] = product_of_matrices
@@ -362,6 +392,21 @@ def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
     shape[axis] = at.shape[axis]
     to = b.temporary(*shape)
     return by_indices(b, "gathered", to, x, at, axis, to)
+
+
+def element_numbers(*parts: PlacedArray, at: tuple, to: tuple) -> PlacedArray:
+    """The places of a[i, j, ...] in an array of this shape."""
+    if any([i is not HOLE for i in at]) or not parts or len(parts) > len(to):
+        raise NotPlaced("an index of other kinds")
+    rest = np.arange(math.prod(to[len(parts) :])).reshape(to[len(parts) :])
+    lines = [
+        gathered(np.arange(n) * math.prod(to[axis + 1 :]), i.reshape(-1), 0).reshape(i.shape)
+        for axis, (n, i) in enumerate(zip(to, parts, strict=False))
+    ]
+    first, *others = lines
+    for line in others:
+        first = first + line
+    return first.reshape(*first.shape, *[1] * rest.ndim) + rest if rest.ndim else first
 
 
 def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> PlacedArray:
@@ -455,12 +500,13 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     def f(*x: Any, **settings: Any) -> Any:
         b = next(v.b for v in x if isinstance(v, PlacedArray))
         x = tuple([placed(b, v) for v in x])
+        if x[0].ndim > 2 and by_rows is not None:
+            return of_stack(b, name, by_rows, *[v.at for v in x], **settings)
         n, columns = len(x[0]), x[-1].shape[1:]
         if x[0].shape != (n, n) or not 0 < x[-1].ndim < 3 or not x[-1].size or len(x[-1]) != n:
             raise NotPlaced(name)
-        made = [
-            b.temporary(*(() if name == "slogdet" else x[-1].shape)) for _ in range(1 + (name == "slogdet"))
-        ]
+        number = name in ("det", "slogdet")
+        made = [b.temporary(*(() if number else x[-1].shape)) for _ in range(1 + (name == "slogdet"))]
         if (
             by_rows is not None
             and (not name or n <= MATRIX_UNKNOWNS)
@@ -479,11 +525,46 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     return f
 
 
+def placed_factors(a: PlacedArray) -> PlacedArray:
+    n = len(a)
+    packed = a.b.temporary(n + 1, n)
+    a.b.row("copy", packed[:n], a.at.T)
+    a.b.lapack("dgetrf", packed, packed, n)
+    return PlacedArray(a.b, packed)
+
+
+def placed_solution(packed: PlacedArray, y: PlacedArray, transposed: bool) -> PlacedArray:
+    b, n = y.b, y.shape[0]
+    columns = b.temporary(*y.shape[::-1])  # one after the other
+    b.row("copy", columns, y.at.T)
+    b.lapack("dgetrs", columns, packed.at, n, transposed)
+    return PlacedArray(b, columns.T)
+
+
+def of_stack(b: Any, name: str, by_rows: Callable, a: Any, *y: Any, **settings: Any) -> PlacedArray:
+    """The same for a stack of matrices of a few unknowns: its axes become the last ones."""
+    n, vector = a.shape[-1], bool(y) and y[0].ndim == 1
+    y = tuple([at[:, None] if vector else at for at in y])
+    shapes = [at.shape[-2:] for at in (a, *y)]
+    if not 0 < n <= MATRIX_UNKNOWNS or any([len(s) != 2 or s[0] != n for s in shapes]) or shapes[0][1] != n:
+        raise NotPlaced(name)
+    stack = np.broadcast_shapes(*[at.shape[:-2] for at in (a, *y)])
+    a, *y = [np.moveaxis(np.broadcast_to(at, (*stack, *at.shape[-2:])), (-2, -1), (0, 1)) for at in (a, *y)]
+    to = b.temporary(*(() if name == "det" else y[0].shape[:2] if y else (n, n)), *stack)
+    if not to.size or n * n * math.prod(stack) > BUFFER_ELEMENTS:
+        raise NotPlaced(name)
+    by_rows(b, to, a, *y, **settings)
+    if name != "det":
+        to = np.moveaxis(to, (0, 1), (-2, -1))
+    return PlacedArray(b, to[..., 0] if vector else to)
+
+
 FUNCTIONS |= {
     np.einsum: contracted,
     np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
     np.linalg.solve: of_matrices("solve", solve_code),
-    np.linalg.inv: of_matrices("inv"),
+    np.linalg.inv: of_matrices("inv", inv_code),
+    np.linalg.det: of_matrices("det", det_code),
     np.linalg.slogdet: of_matrices("slogdet"),
 }
 TRANSLATED: dict = {
@@ -491,109 +572,10 @@ TRANSLATED: dict = {
     piecewise.part_of_hypot.prim: part_of_hypot,
     products.convolve_full.prim: convolve_full,
     hermitian.alike_each.prim: symmetric,
+    ELEMENT_NUMBERS: element_numbers,
     sorting.taken_by.prim: gathered,
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
+    factorizations.FACTORS: placed_factors,
+    factorizations.SOLUTION: placed_solution,
 }
-
-
-# --- which operations they are ---
-
-
-class NoRows:
-    """A block that keeps no rows.  It shows what the body of an operation asks of a block: `rows`
-    (names and operands), and `temporaries` in order."""
-
-    nothing = np.zeros((), np.int64)
-
-    def __init__(self) -> None:
-        self.rows: list = []
-        self.temporaries: list = []
-
-    def row(self, name: str, to: Any, *operands: Any) -> None:
-        self.rows.append((name, operands))
-
-    def called(self, *args: Any) -> None:
-        self.rows.append(("", ()))
-
-    of_matrices = indexed = matmul = called
-
-    def temporary(self, *shape: int) -> np.ndarray:
-        self.temporaries.append(np.zeros(shape, np.int64))
-        return self.temporaries[-1]
-
-    def number(self, v: float) -> np.ndarray:
-        return self.nothing
-
-    def constant(self, v: np.ndarray) -> np.ndarray:
-        return np.zeros(v.shape, np.int64)
-
-
-class PlacedBody:
-    """The body of an operation for operands of given shapes and kinds, as a dry run on places shows it.
-
-    `refused`: why it is no rows, or empty; `name`: of the only row, if its operands are those of the
-    operation; `target`: the number of the temporary array that becomes the result, or -1."""
-
-    def __init__(self, i: Any, shape: tuple, shapes: tuple, kinds: tuple):
-        self.kinds, self.refused, self.name, self.target = kinds[1:], "", "", -1
-        self.moves = i.prim.linear and [*kinds] == 2 * [kinds[0]] and is_moving(i, shapes[0])
-        b, at = NoRows(), [np.zeros(s, np.int64) for s in shapes]
-        try:
-            made = self.run(b, i, at)
-            if i.prim.multi:
-                return
-            if made.size != math.prod(shape) or made.kind != kinds[0]:
-                self.refused = f"it gives {made.shape} of kind {made.kind}"
-        except Exception as error:
-            self.refused = f"{type(error).__name__}: {error}"
-            return
-        if made.shape == shape:
-            self.target = next((n for n, t in enumerate(b.temporaries) if t is made.at), -1)
-        alone = self.target == 0 and len(b.rows) == 1
-        if alone and [*map(id, b.rows[0][1])] == [*map(id, at)]:
-            self.name = b.rows[0][0]
-
-    def run(self, b: Any, i: Any, at: list) -> Any:
-        """What the body gives."""
-        prim = i.prim
-        if self.moves:
-            return PlacedArray(b, np.asarray(prim.run(at[0], **i.params)), self.kinds[0])
-        gated = type(prim.scalar) is GatedProduct  # (what is not finite ends the run)
-        f = prim.scalar.form if gated else TRANSLATED.get(prim, prim.run)
-        if type(prim.scalar) is tuple and prim.scalar[0] in CHECKED:
-            to = b.temporary(*at[0].shape)
-            b.row(prim.scalar[0], to, *at)
-            return PlacedArray(b, to)
-        return f(*[PlacedArray(b, v, kind) for v, kind in zip(at, self.kinds, strict=True)], **i.params)
-
-
-def is_moving(i: Any, shape: tuple) -> bool:
-    """Is each element of the result of a linear operation an element of the operand, or zero?
-
-    Random integers tell: no other combination of some gives one of them twice."""
-    a, b = np.random.default_rng(0).integers(1 << 40, 1 << 50, (2, *shape))
-    try:
-        made, again = [np.asarray(i.prim.run(v, **i.params)) for v in (a, b)]
-    except Exception:
-        return False
-    known = dict(zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)) | {0: 0}
-    return made.dtype == a.dtype and [*map(known.get, made.ravel().tolist())] == again.ravel().tolist()
-
-
-BODIES_KNOWN: dict = {}  # (operation, settings, shapes and kinds) -> its `PlacedBody`
-
-
-def placed_body(k: int, i: Any, shown: Any, kinds: tuple) -> PlacedBody | None:
-    """That of an instruction; None where it cannot run on places.  `kinds`: of the result and the operands."""
-    if type(i.prim) is str or not is_pure(i.prim) or i.prim.writes:
-        return None
-    shapes = tuple([shown[a][1] for a in (k, *i.args)])
-    try:
-        key = i.prim, settings_key(i.params), shapes, kinds
-        body = BODIES_KNOWN.get(key)
-    except TypeError:  # of the key
-        return None
-    if body is None:
-        body = BODIES_KNOWN[key] = PlacedBody(i, shapes[0], shapes[1:], kinds)
-    return None if body.refused else body

@@ -1,8 +1,9 @@
 """Operations on small matrices as rows of the interpreter: factorisations and solutions of up to 4
 unknowns.
 
-`b` is the block, `to` the places of the result, `at` those of the operands.  A pivot that is zero gives what
-is not finite, and so the whole run to NumPy, which raises."""
+`b` is the block, `to` the places of the result, `at` those of the operands.  The first two axes are those of
+a matrix. Further axes are a stack, and a row does all of it.  A pivot that is zero gives what is not finite,
+and so the whole run to NumPy, which raises."""
 
 from typing import Any
 
@@ -12,10 +13,10 @@ from ...ops.linalg import factorizations
 
 
 def cholesky_code(b: Any, to: Any, a: Any) -> None:
-    n = len(to)
+    n, stack = len(to), to.shape[2:]
     b.row("copy", to, b.nothing)
     for j in range(n):
-        column, product = b.temporary(n - j), b.temporary(n - j)
+        column, product = b.temporary(n - j, *stack), b.temporary(n - j, *stack)
         b.row("copy", column, a[j:, j])
         for p in range(j):
             b.row("mul", product, to[j:, p], to[j, p])
@@ -56,8 +57,8 @@ def triangular(
     b.row("copy", to, y)
     substitution_code(
         b,
-        a.T if trans else a,
-        to if to.ndim == 2 else to[:, None],
+        a.swapaxes(0, 1) if trans else a,
+        to if to.ndim == a.ndim else to[:, None],
         bool(lower) != bool(trans),
         bool(unit_diagonal),
     )
@@ -65,23 +66,56 @@ def triangular(
 
 def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
     """By elimination; the larger of two candidates becomes the pivot."""
-    n = len(a)
-    w, x = b.temporary(n, n), to if to.ndim == 2 else to[:, None]
+    stack = a.shape[2:]
+    w, x = b.temporary(*a.shape), to if to.ndim == a.ndim else to[:, None]
     b.row("copy", w, a)
     b.row("copy", to, y)
-    for j in range(n):
-        for k in range(j + 1, n):
-            sizes, larger = b.temporary(2), b.temporary()
-            b.row("abs", sizes, np.stack([w[j, j], w[k, j]]))
-            b.row("lt", larger, sizes[0], sizes[1])
-            for rows in (w[:, j:], x):
-                first, second = b.temporary(rows.shape[1]), b.temporary(rows.shape[1])
-                b.row("select", first, larger, rows[k], rows[j])
-                b.row("select", second, larger, rows[j], rows[k])
-                b.row("copy", rows[j], first)
-                b.row("copy", rows[k], second)
-        factors = b.temporary(n - j - 1)
+    for j in range(len(a)):
+        for k in range(j + 1, len(a)):
+            larger = larger_code(b, w, j, k)
+            exchanged(b, w[:, j:], larger, j, k)
+            exchanged(b, x, larger, j, k)
+        factors = b.temporary(len(a) - j - 1, *stack)
         b.row("div", factors, w[j + 1 :, j], w[j, j])
         eliminated(b, w[j + 1 :, j + 1 :], factors, w[j, j + 1 :])
         eliminated(b, x[j + 1 :], factors, x[j])
     substitution_code(b, w, x, False, False)
+
+
+def det_code(b: Any, to: Any, a: Any) -> None:
+    """By the same elimination."""
+    w, stack = b.temporary(*a.shape), a.shape[2:]
+    b.row("copy", w, a)
+    b.row("copy", to, b.number(1.0))
+    for j in range(len(a)):
+        for k in range(j + 1, len(a)):
+            larger, opposite = larger_code(b, w, j, k), b.temporary(*stack)
+            exchanged(b, w[:, j:], larger, j, k)
+            b.row("neg", opposite, to)
+            b.row("select", to, larger, opposite, to)
+        b.row("mul", to, to, w[j, j])
+        if j + 1 < len(a):
+            factors = b.temporary(len(a) - j - 1, *stack)
+            b.row("div", factors, w[j + 1 :, j], w[j, j])
+            eliminated(b, w[j + 1 :, j + 1 :], factors, w[j, j + 1 :])
+
+
+def larger_code(b: Any, w: Any, j: int, k: int) -> Any:
+    """Is the candidate in row k the larger one?"""
+    sizes, larger = b.temporary(2, *w.shape[2:]), b.temporary(*w.shape[2:])
+    b.row("abs", sizes, np.stack([w[j, j], w[k, j]]))
+    b.row("lt", larger, sizes[0], sizes[1])
+    return larger
+
+
+def exchanged(b: Any, rows: Any, larger: Any, j: int, k: int) -> None:
+    first, second = b.temporary(*rows.shape[1:]), b.temporary(*rows.shape[1:])
+    b.row("select", first, larger, rows[k], rows[j])
+    b.row("select", second, larger, rows[j], rows[k])
+    b.row("copy", rows[j], first)
+    b.row("copy", rows[k], second)
+
+
+def inv_code(b: Any, to: Any, a: Any) -> None:
+    n = len(a)
+    solve_code(b, to, a, np.broadcast_to(b.constant(np.eye(n)).reshape(n, n, *[1] * (a.ndim - 2)), to.shape))

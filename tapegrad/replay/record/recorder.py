@@ -114,9 +114,11 @@ class Record(Trace):
     visibility = RECORDED
     holds = True
 
-    def __init__(self, constants: list, catches: bool = True):
-        """`catches`: may the function catch a warning that is an error?"""
+    def __init__(self, constants: list, catches: bool = True, groups: list | None = None):
+        """`catches`: may the function catch a warning that is an error?  `groups`: gets the groups of
+        processes with which it exchanges data."""
         super().__init__()
+        self.groups: list = [] if groups is None else groups
         self.what: list = []
         self.operands: list = []
         self.known: list = []
@@ -232,9 +234,12 @@ class Record(Trace):
         k = self.new(out, (DRAW, params, ()), ks)
         return None if out is None else self.handles(k)
 
-    def external(self, what):
-        """A replay may stop half-way, and start anew: it cannot stand for this call."""
-        self.drawn = f"{callers_line()}: {what} acts outside of the process"
+    def external(self, what, group):
+        """The processes of one group give up a replay together; those of several cannot."""
+        if not any([group is other for other in self.groups]):
+            self.groups.append(group)
+        if len(self.groups) > 1:
+            self.drawn = f"{callers_line()}: {what} is the second communicator of the function"
 
     def plainly(self, real, name, args, kwargs):
         """A draw into memory that is nobody's."""
@@ -567,8 +572,9 @@ class Record(Trace):
             return
         self.raised, self.asked = True, self.asked + 1
         place, what = callers_line(), f"{type(error).__name__} of {prim}"
-        if prim.writes:
-            self.unkept = f"{place}: {what}, which writes an array"
+        if prim.writes or prim.external:
+            how = "writes an array" if prim.writes else "exchanges data"
+            self.unkept = f"{place}: {what}, which {how}"
             return
         k = self.new(True, (RAISED, conditions(prim, params, error, LOUD in self.watched), ()), ks)
         self.guards[k, True] = Guard(k, True, True, place, what)
@@ -663,6 +669,7 @@ class Recording:
         chosen: list,
         catches: bool,
         check: Callable,
+        groups: list,
     ):
         """`check` is given the recording before captured arrays are written, and may raise."""
         inputs = Leaves(call, args, chosen)
@@ -670,7 +677,7 @@ class Recording:
         self.outputs: list = []
         self.leaves: list = []
         with scope_block():
-            self.trace = trace = Record(inputs.constants, catches)
+            self.trace = trace = Record(inputs.constants, catches, groups)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)
             shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)

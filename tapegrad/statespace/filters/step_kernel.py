@@ -12,6 +12,7 @@ they multiply is never computed.
 
 import functools
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,8 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels.generated.kernel import Recursion, named_recursion
+from ...kernels.launch import stored
 from ...kernels.library import observation
 
+LOGGER = logging.getLogger("tapegrad")
+SECONDS_BY_SQUARE = 1.3e-3  # seconds of a first fit that compiles, by the square of the number of states
+LOGGED_SECONDS, SHOWN_SECONDS = 0.3, 1.0
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
 # names of coefficients and regressors of an offset that is a regression
@@ -49,6 +54,18 @@ def cache_key(layout: EntryLayout) -> str:
     return "filter " + hashlib.sha256(repr(layout).encode()).hexdigest()
 
 
+@functools.lru_cache(maxsize=256)
+def announce(layout: EntryLayout) -> None:
+    """Log, before a fit compiles the kernels of this layout for the first time, how long that takes about.
+
+    Python shows the message of a long pause without any settings."""
+    seconds, name = SECONDS_BY_SQUARE * layout.states**2, f"{cache_key(layout)} announced"
+    if seconds > LOGGED_SECONDS and not stored.was_compiled(name):
+        stored.note_compiled(name)
+        level = logging.WARNING if seconds > SHOWN_SECONDS else logging.INFO
+        LOGGER.log(level, "compiling a filter of %d states, once: about %.1f s", layout.states, seconds)
+
+
 @functools.lru_cache(maxsize=64)
 def compile_layout(layout: EntryLayout) -> Recursion:
     """Return the kernel of this pattern, at theta (q,) or (q, B) and rows (r, n)."""
@@ -57,10 +74,11 @@ def compile_layout(layout: EntryLayout) -> Recursion:
 
 @functools.lru_cache(maxsize=64)
 def path_of(layout: EntryLayout, columns: int, after: bool = False) -> Recursion:
-    """Return the kernel of the augmented filter; its `path` returns what `augmented` describes."""
-    return named_recursion(
-        f"{cache_key(layout)} augmented {columns} {after}", *augmented(layout, columns, after)
-    )
+    """Return the kernel of the augmented filter; its `path` returns what `augmented` describes.
+
+    Without `after` it is for the first steps alone."""
+    key = f"{cache_key(layout)} augmented {columns} {after}"
+    return named_recursion(key, *augmented(layout, columns, after), short=not after)
 
 
 OWN = len(CONSTANTS)

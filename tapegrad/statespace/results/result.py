@@ -523,6 +523,7 @@ def maximise(
     progress: bool | str = "auto",
 ) -> FitResult:
     """Return the fit of a problem."""
+    problem.data.labels.warn_of_gaps()
     return fit_result(problem, highest_stop(problem, method, hess, options, progress))
 
 

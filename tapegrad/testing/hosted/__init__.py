@@ -10,7 +10,7 @@ Three layers are put below it:
   decide types by CuPy's tables and compute with NumPy on views of the memory. A foreign object's own hook
   goes first.
 - `routines`: what bypasses the hooks (cuBLAS, cuSOLVER, cuFFT, Thrust, scans) is replaced by name, with the
-  functions of cupyx.scipy in `scipy_functions`.
+  functions of cupyx.scipy in `scipy_functions` and the generators of `random_numbers`.
 
 A kernel that none of the layers knows raises NotImplementedError with its name, which is also put in
 `stats["unknown"]`. Where CuPy differs from NumPy, CuPy's way is kept: results without axes are arrays,
@@ -24,9 +24,9 @@ the columns done before the bad pivot and the input after it, without nan; `solv
 indexing) and explicit synchronisations. `reset_counts()` sets them to zero; `host_view` looks at memory
 without being counted.
 
-Limits: a ufunc called on scalars alone (`cupy.sin(1.0)`), random numbers, sparse matrices, ReductionKernel
-and RawKernel are unknown kernels here. Functions under `cupy.fuse` run unfused. Arrays have the two
-override hooks as attributes, which on a device they have not.
+Limits: a ufunc called on scalars alone (`cupy.sin(1.0)`), functions of `cupy.random` that belong to no
+generator of `default_rng`, sparse matrices, ReductionKernel and RawKernel are unknown here. Functions under
+`cupy.fuse` run unfused. Arrays have the two override hooks as attributes, which on a device they have not.
 """
 
 import contextlib
@@ -64,8 +64,8 @@ def host_cupy() -> Iterator[Any]:
     RuntimeError
         CuPy was imported before without a device, or the version of CuPy has another runtime interface.
     NotImplementedError
-        Inside: a kernel that only a device can run (RawKernel, ReductionKernel, random numbers, a user's
-        ElementwiseKernel). The message names it.
+        Inside: a kernel that only a device can run (RawKernel, ReductionKernel, a user's ElementwiseKernel,
+        `cupy.random.rand`). The message names it.
 
     See Also
     --------
@@ -75,8 +75,9 @@ def host_cupy() -> Iterator[Any]:
     -----
     Where a CUDA device answers, nothing is replaced: the block runs on the device. Elsewhere the replacement
     stays for the process, because compiled modules of CuPy keep it: enter before the first `import cupy`.
-    It computes with NumPy, one kernel after the other. It shows that a program runs, what it gives, and how
-    often it waits for the device; it shows nothing of its speed.
+    It computes with NumPy, one kernel after the other. `cupy.random.default_rng` draws NumPy's numbers. It
+    shows that a program runs, what it gives, and how often it waits for the device; it shows nothing of its
+    speed.
 
     Examples
     --------

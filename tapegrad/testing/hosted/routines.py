@@ -21,6 +21,7 @@ import scipy.special
 from cupy.linalg import _util
 
 from .kernels import host_view, to_device, unknown
+from .random_numbers import generators
 from .runtime import count_kernel, count_transfer
 from .scipy_functions import scipys
 
@@ -510,6 +511,17 @@ def _compile_module_with_cache(source, *args, **kwargs):
     raise unknown("kernel", ", ".join(names) or "(no name found)")
 
 
+class Device(cupy.cuda.Device):
+    """The host is one device."""
+
+    def __init__(self, device=None):
+        if device not in (None, 0) and int(device) != 0:
+            raise NotImplementedError(f"host_cupy() has one device, number 0; device {device} was asked for")
+
+
+_ROUTINES.append((cupy.cuda, "Device", Device))
+
+
 def _replace_everywhere(module, name, new):
     """Put `new` wherever a module of CuPy has the original of that name."""
     old = getattr(module, name)
@@ -527,7 +539,7 @@ def install_routines():
         setattr(cupy.ndarray, name, function)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # CuPy's, of a compiler that it has besides
-        further = list(scipys())
+        further = [*scipys(), *generators()]
     for module, name, function in (*_ROUTINES, *further):
         _replace_everywhere(module, name, function)
     cupy.matmul._func = matmul

@@ -239,13 +239,24 @@ def replace_runtime():
     runtime._hosted = True
 
 
+class _StubConstant(int):
+    """A constant of a library that cannot be loaded: 0. A function of it raises when it is called."""
+
+    name = ""
+
+    def __call__(self, *args, **settings):
+        raise NotImplementedError(f"{self.name} needs a CUDA device; host_cupy() cannot run it")
+
+
 class _StubModule(types.ModuleType):
-    """A library that cannot be loaded here. The constants read at import time are 0; 0 cannot be called."""
+    """A library that cannot be loaded here. The constants read at import time are 0."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return 0
+        found = _StubConstant()
+        found.name = f"{self.__name__.rpartition('.')[2]}.{name}"
+        return found
 
 
 def stub_libraries(names=("cublas", "cusolver", "cusparse", "curand")):

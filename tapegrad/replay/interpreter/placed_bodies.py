@@ -1,0 +1,117 @@
+"""Which operations run on places: a dry run of the body tells."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...ops.declare import GatedProduct
+from ..record.instructions import is_pure
+from ..record.settings_keys import settings_key
+from .machine_code import CHECKED
+from .placed_arrays import TRANSLATED, PlacedArray
+
+
+class NoRows:
+    """A block that keeps no rows.  It shows what the body of an operation asks of a block: `rows`
+    (names and operands), and `temporaries` in order."""
+
+    nothing = np.zeros((), np.int64)
+
+    def __init__(self) -> None:
+        self.rows: list = []
+        self.temporaries: list = []
+
+    def row(self, name: str, to: Any, *operands: Any) -> None:
+        self.rows.append((name, operands))
+
+    def called(self, *args: Any) -> None:
+        self.rows.append(("", ()))
+
+    of_matrices = indexed = matmul = lapack = called
+
+    def temporary(self, *shape: int) -> np.ndarray:
+        self.temporaries.append(np.zeros(shape, np.int64))
+        return self.temporaries[-1]
+
+    def number(self, v: float) -> np.ndarray:
+        return self.nothing
+
+    def constant(self, v: np.ndarray) -> np.ndarray:
+        return np.zeros(v.shape, np.int64)
+
+
+class PlacedBody:
+    """The body of an operation for operands of given shapes and kinds, as a dry run on places shows it.
+
+    `refused`: why it is no rows, or empty; `name`: of the only row, if its operands are those of the
+    operation; `target`: the number of the temporary array that becomes the result, or -1."""
+
+    def __init__(self, i: Any, shape: tuple, shapes: tuple, kinds: tuple):
+        self.kinds, self.refused, self.name, self.target = kinds[1:], "", "", -1
+        self.moves = i.prim.linear and [*kinds] == 2 * [kinds[0]] and is_moving(i, shapes[0])
+        b, at = NoRows(), [np.zeros(s, np.int64) for s in shapes]
+        try:
+            made = self.run(b, i, at)
+            if i.prim.multi:
+                return
+            if made.size != math.prod(shape) or made.kind != kinds[0]:
+                self.refused = f"it gives {made.shape} of kind {made.kind}"
+        except Exception as error:
+            self.refused = f"{type(error).__name__}: {error}"
+            return
+        if made.shape == shape:
+            self.target = next((n for n, t in enumerate(b.temporaries) if t is made.at), -1)
+        alone = self.target == 0 and len(b.rows) == 1
+        if alone and [*map(id, b.rows[0][1])] == [*map(id, at)]:
+            self.name = b.rows[0][0]
+
+    def run(self, b: Any, i: Any, at: list) -> Any:
+        """What the body gives."""
+        prim = i.prim
+        if self.moves:
+            return PlacedArray(b, np.asarray(prim.run(at[0], **i.params)), self.kinds[0])
+        gated = type(prim.scalar) is GatedProduct  # (what is not finite ends the run)
+        f = prim.scalar.form if gated else TRANSLATED.get(prim, prim.run)
+        if type(prim.scalar) is tuple and prim.scalar[0] in CHECKED:
+            to = b.temporary(*at[0].shape)
+            b.row(prim.scalar[0], to, *at)
+            return PlacedArray(b, to)
+        return f(*[PlacedArray(b, v, kind) for v, kind in zip(at, self.kinds, strict=True)], **i.params)
+
+
+def is_moving(i: Any, shape: tuple) -> bool:
+    """Is each element of the result of a linear operation an element of the operand, or zero?
+
+    The numbers of the elements tell, and random integers: no combination of several gives both of one."""
+    size = math.prod(shape)
+    a = np.arange(LEAST_NUMBER, LEAST_NUMBER + size)
+    b = np.random.default_rng(0).integers(1 << 40, 1 << 50, size)
+    try:
+        made, again = [np.asarray(i.prim.run(v.reshape(shape), **i.params)) for v in (a, b)]
+    except Exception:
+        return False
+    if made.dtype != a.dtype or not size:
+        return made.dtype == a.dtype and not made.any()
+    at = made - LEAST_NUMBER
+    same = (at >= 0) & (at < size) & (b[at.clip(0, size - 1)] == again)
+    return bool((same | ((made == 0) & (again == 0))).all())
+
+
+LEAST_NUMBER = 1 << 40
+BODIES_KNOWN: dict = {}  # (operation, settings, shapes and kinds) -> its `PlacedBody`
+
+
+def placed_body(k: int, i: Any, shown: Any, kinds: tuple) -> PlacedBody | None:
+    """That of an instruction; None where it cannot run on places.  `kinds`: of the result and the operands."""
+    if type(i.prim) is str or not is_pure(i.prim) or i.prim.writes:
+        return None
+    shapes = tuple([shown[a][1] for a in (k, *i.args)])
+    try:
+        key = i.prim, settings_key(i.params), shapes, kinds
+        body = BODIES_KNOWN.get(key)
+    except TypeError:  # of the key
+        return None
+    if body is None:
+        body = BODIES_KNOWN[key] = PlacedBody(i, shapes[0], shapes[1:], kinds)
+    return None if body.refused else body

@@ -1,0 +1,58 @@
+"""Systems of equations with one matrix: it is factored once, also for its transpose."""
+
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import F8
+from .._core.primitive import READ
+from ..ops import shaping
+from ..ops.linalg.factorizations import FACTORS, SOLUTION, SYSTEM
+from .costs import MATRIX_UNKNOWNS
+from .record.abstract_values import look_of
+
+
+def share_factors(program: Any) -> None:
+    """Where several instructions of a program solve for a matrix or its transpose, another one before them
+    factors it."""
+    systems: dict = {}  # matrix -> [(position of the instruction, is it of the transpose?)]
+    looks = program.looks
+    at = [n for n, (prim, *_) in enumerate(program.what) if prim is SYSTEM]
+    made = {k: n for n, k in enumerate(program.numbers)} if len(at) > 1 else {}
+    for n in at if made else ():
+        shown = [looks[k][1] for k in program.operands[n]]
+        (_, (unknowns, *_), *_), (_, columns, *_) = shown
+        fit = all([numpys and dtype == F8 and 0 < len(shape) < 3 for numpys, shape, _, dtype, _ in shown])
+        if fit and unknowns > MATRIX_UNKNOWNS and 0 not in columns:
+            matrix, transposed = untransposed(program, made, program.operands[n][0])
+            systems.setdefault(matrix, []).append((n, transposed))
+    before: dict = {}  # position -> the factors that are made there
+    for matrix, several in systems.items():
+        if len(several) > 1:
+            unknowns, k = looks[matrix][1][1][0], program.size
+            program.size += 1
+            program.factors[k] = look_of(np, (unknowns + 1, unknowns), (unknowns * 8, 8), F8)[1]
+            before[several[0][0]] = k, matrix
+            for n, transposed in several:
+                _, b = program.operands[n]
+                program.what[n] = SOLUTION, {"transposed": transposed}, program.what[n][2]
+                program.operands[n] = k, b
+    for n, (k, matrix) in sorted(before.items(), reverse=True):
+        program.numbers.insert(n, k)
+        program.what.insert(n, (FACTORS, {}, program.what[n][2]))
+        program.operands.insert(n, (matrix,))
+
+
+def untransposed(program: Any, made: dict, k: int) -> tuple:
+    """(the matrix of which a value is the transpose, or that value; is it the transpose?)"""
+    transposed = False
+    while k in made:
+        prim, params, _ = program.what[made[k]]
+        if prim is shaping.TRANSPOSE:
+            turned = tuple(params["axes"]) == (1, 0)
+        else:
+            turned = prim is READ and params["path"] == (("transpose", (1, 0)),) and params["at"] is None
+        if not turned:
+            break
+        k, transposed = program.operands[made[k]][0], not transposed
+    return k, transposed
