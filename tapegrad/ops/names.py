@@ -9,31 +9,44 @@ registry."""
 
 CONSTANT = {
     "numpy": """
-        bartlett base_repr binary_repr blackman busday_count busday_offset datetime_as_string datetime_data diag_indices
+        bartlett base_repr binary_repr blackman busday_count busday_offset datetime_as_string
+        datetime_data diag_indices
         from_dlpack fromfile fromregex fromstring get_include get_printoptions
-        getbufsize hamming hanning info is_busday isdtype issubdtype mask_indices mintypecode nested_iters packbits printoptions
+        getbufsize hamming hanning info is_busday isdtype issubdtype mask_indices mintypecode
+        nested_iters packbits printoptions
         promote_types set_printoptions setbufsize show_config show_runtime test tril_indices
         triu_indices typename unpackbits frompyfunc""",
     "numpy.fft": "fftfreq rfftfreq",
     "scipy.fft": """
-        fftfreq rfftfreq fhtoffset get_workers next_fast_len prev_fast_len register_backend set_backend set_global_backend set_workers
+        fftfreq rfftfreq fhtoffset get_workers next_fast_len prev_fast_len register_backend
+        set_backend set_global_backend set_workers
         skip_backend""",
     "scipy.linalg": """
-        bandwidth dft hadamard helmert hilbert invhilbert pascal invpascal find_best_blas_type get_blas_funcs get_lapack_funcs ishermitian
+        bandwidth dft hadamard helmert hilbert invhilbert pascal invpascal find_best_blas_type
+        get_blas_funcs get_lapack_funcs ishermitian
         issymmetric clarkson_woodruff_transform""",
     "scipy.special": """
-        ai_zeros bei_zeros beip_zeros ber_zeros bernoulli berp_zeros bi_zeros c_roots cg_roots erf_zeros euler fresnel_zeros
-        fresnelc_zeros fresnels_zeros geterr h_roots he_roots j_roots jn_zeros jnjnp_zeros jnp_zeros jnyn_zeros js_roots kei_zeros
-        keip_zeros kelvin_zeros ker_zeros kerp_zeros l_roots la_roots p_roots ps_roots roots_chebyc roots_chebys roots_chebyt
-        roots_chebyu roots_gegenbauer roots_genlaguerre roots_hermite roots_hermitenorm roots_jacobi roots_laguerre roots_legendre
-        roots_sh_chebyt roots_sh_chebyu roots_sh_jacobi roots_sh_legendre s_roots seterr stirling2 t_roots ts_roots u_roots us_roots
+        ai_zeros bei_zeros beip_zeros ber_zeros bernoulli berp_zeros bi_zeros c_roots cg_roots
+        erf_zeros euler fresnel_zeros
+        fresnelc_zeros fresnels_zeros geterr h_roots he_roots j_roots jn_zeros jnjnp_zeros jnp_zeros
+        jnyn_zeros js_roots kei_zeros
+        keip_zeros kelvin_zeros ker_zeros kerp_zeros l_roots la_roots p_roots ps_roots roots_chebyc
+        roots_chebys roots_chebyt
+        roots_chebyu roots_gegenbauer roots_genlaguerre roots_hermite roots_hermitenorm roots_jacobi
+        roots_laguerre roots_legendre
+        roots_sh_chebyt roots_sh_chebyu roots_sh_jacobi roots_sh_legendre s_roots seterr stirling2
+        t_roots ts_roots u_roots us_roots
         y0_zeros y1_zeros y1p_zeros yn_zeros ynp_zeros factorial2 factorialk
         chebyc chebys chebyt chebyu hermite hermitenorm laguerre legendre sh_chebyt sh_chebyu sh_legendre""",
     "scipy.stats": """
-        rankdata tiecorrect percentileofscore kendalltau spearmanr spearmanrho weightedtau somersd chatterjeexi fisher_exact
-        barnard_exact boschloo_exact poisson_means_test mannwhitneyu wilcoxon brunnermunzel kruskal friedmanchisquare page_trend_test
-        mood ansari fligner ks_2samp multiscale_graphcorr bws_test logrank hypergeom nhypergeom randint multivariate_hypergeom
-        ortho_group special_ortho_group unitary_group random_table uniform_direction random_correlation ranksums anderson_ksamp
+        rankdata tiecorrect percentileofscore kendalltau spearmanr spearmanrho weightedtau somersd
+        chatterjeexi fisher_exact
+        barnard_exact boschloo_exact poisson_means_test mannwhitneyu wilcoxon brunnermunzel kruskal
+        friedmanchisquare page_trend_test
+        mood ansari fligner ks_2samp multiscale_graphcorr bws_test logrank hypergeom nhypergeom
+        randint multivariate_hypergeom
+        ortho_group special_ortho_group unitary_group random_table uniform_direction
+        random_correlation ranksums anderson_ksamp
         cramervonmises_2samp find_repeats""",
 }
 

@@ -195,7 +195,8 @@ class Frozen:
     @classmethod
     def _of(cls, theirs: Any, shadow: Any) -> "Frozen":
         """What stands for a frozen distribution of SciPy's."""
-        new, args, given = object.__new__(cls), (), {}
+        new, given = object.__new__(cls), {}
+        args: tuple = ()
         if hasattr(theirs, "dist"):
             name, args, given = theirs.dist.name, theirs.args, theirs.kwds
         else:

@@ -1,6 +1,6 @@
 """Rules of the compiled functions of scipy.ndimage, which SciPy's own Python code calls.
 
-Each takes what SciPy passes: modes as numbers, neighbourhoods with all axes of the input, an array to fill."""
+Each takes what SciPy passes: a mode as a number, a neighbourhood of all axes, an array to fill."""
 
 import functools
 import itertools

@@ -26,7 +26,7 @@ from ..._core.errors import ArgumentError
 from ..._core.primitive import values_of
 from ..emit.lower import SUMS
 from ..generated.derivatives import Family
-from ..generated.kernel import likelihood, recursion
+from ..generated.kernel import GeneratedKernel, likelihood, recursion
 from .models import LOG_2_PI, Definition, ModelRecursion
 
 MOST_LAGS = 8
@@ -112,15 +112,24 @@ class Autoregression(ModelRecursion):
         for kernel, name in ((self._shared, "rows"), (self._own, "steps")):
             kernel._family.key = f"library autoregression of {name} {invalid}"
 
-    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+    def _run_value(
+        self,
+        family: Family,
+        kind: str,
+        n: tuple,
+        arrays: tuple,
+        outs: list | None = None,
+        numbers: bool = False,
+    ) -> Any:
         """Compute value and gradient as sums over data and their lags, which need no stored steps."""
         theta, data = arrays[:2]
         (p, batch), steps, dtype, xp = theta.shape, data.shape[1], theta.dtype, xp_of(theta)
         P = p - 2
         if n != (0, 0) or kind == "D" or steps <= P:
-            return super()._run_value(family, kind, n, arrays, outs)
+            return super()._run_value(family, kind, n, arrays, outs, numbers)
         rows = xp.empty((2 * P + 4, batch), dtype)
         rows[:p], rows[-2] = theta, steps - P
+        kernel: GeneratedKernel
         if data.ndim == 3:
             kernel, rows[p:-2] = self._own, data[0, :P]
         else:

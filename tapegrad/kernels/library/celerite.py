@@ -102,7 +102,7 @@ def _check_times(xp: Any, t: Any, gap: Any) -> None:
         )
 
 
-# --- the model in plain Python: the kernel's documentation, its check, and the source of its higher derivatives ---
+# --- the model in plain Python, from which kernels are generated ---
 
 
 def rotation(c, d, gap):

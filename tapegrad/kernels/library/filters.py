@@ -208,7 +208,7 @@ class Filter(LibraryKernel):
     # --- kernels ---
 
     def kernel(self, call: "PackedCall") -> FilterKernel:
-        """Return the kernel for such a call, in which each argument is constant (0) or belongs to steps (2)."""
+        """Return the kernel for such a call; its modes are 0 and 2."""
         modes = tuple([2 if mode else 0 for mode in call.modes])
         key = modes, tuple(call.sizes.items())
         with self._lock:
@@ -497,7 +497,7 @@ def _lines(y: Any, stepped: list, sizes: dict, batch: int | None, dtype: np.dtyp
     """Return the observations, followed by arguments of each step, as data: (d, T) or (d, T, B).
 
     `batch` forces that many samples."""
-    pieces = [(y if y.ndim == 3 else y[..., None],)]
+    pieces: list = [(y if y.ndim == 3 else y[..., None],)]
     for a, v in stepped:
         if a.symmetric:
             pieces += [

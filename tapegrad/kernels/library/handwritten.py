@@ -31,8 +31,8 @@ LOCK = lock()
 class HandwrittenDefinition(Definition):
     """The parts of a model with CUDA C, which is the file of its name.
 
-    `macros(p, d)` are the macros for p rows of theta and d rows of data. `work(p, d)` declares the work arrays
-    of the gradient."""
+    `macros(p, d)` are the macros for p rows of theta and d rows of data. `work(p, d)` declares the work
+    arrays of the gradient."""
 
     macros: Callable = lambda p, d: {}
     work: Callable = lambda p, d: ()

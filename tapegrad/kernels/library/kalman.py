@@ -52,7 +52,7 @@ ARGUMENTS = (
 )
 
 
-# --- the model in plain Python: the kernel's documentation, its check, and the source of its higher derivatives ---
+# --- the model in plain Python, from which kernels are generated ---
 
 
 def kalman_start(model: Model) -> tuple:

@@ -1,10 +1,10 @@
 """The base classes of the library's models: likelihoods in plain Python, compiled by `likelihood` or
 `recursion`.
 
-A model checks the shapes of theta (p, B) and of the data (d, N) or (d, N, B). It skips a datum that holds nan.
-A sample whose parameters are not valid, or whose value is not finite, has the value -inf and derivatives 0. For
-a float32 theta terms are added up in float64, and results are rounded to float32. `handwritten` adds models
-whose value and gradient are CUDA C on a device."""
+A model checks the shapes of theta (p, B) and of the data (d, N) or (d, N, B). It skips a datum that holds
+nan. A sample whose parameters are not valid, or whose value is not finite, has the value -inf and
+derivatives 0. For a float32 theta terms are added up in float64, and results are rounded to float32.
+`handwritten` adds models whose value and gradient are CUDA C on a device."""
 
 import sys
 from collections.abc import Callable
@@ -74,8 +74,8 @@ class Definition:
 
     `formula` is the model, made by `likelihood` or `recursion`. `key` is what it depends on beside the name.
     The first `observed` rows of the data are observations, and those below them arguments of each step (0:
-    there are none). `fits(p, d)` says whether p rows of theta and d rows of data belong together; `wants` says
-    in words what would."""
+    there are none). `fits(p, d)` says whether p rows of theta and d rows of data belong together. `wants`
+    says in words what would."""
 
     name: str
     key: str = ""
@@ -163,16 +163,25 @@ def made_nan(arrays: list, bad: Any) -> list:
 class ModelLikelihood(ModelKernel, Likelihood):
     """A sum over data that are independent."""
 
-    def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
+    def _run_value(
+        self,
+        family: Family,
+        kind: str,
+        n: tuple,
+        arrays: tuple,
+        outs: list | None = None,
+        numbers: bool = False,
+    ) -> Any:
         """Data that samples share and that hold nan are left out before the launch."""
         theta, data = arrays[:2]
         if kind != "D" and n[1] == 0 and data.ndim == 2 and self._is_missing(data):
             xp = xp_of(data)
             here = xp.flatnonzero(~xp.isnan(data.sum(axis=0) if len(data) > 1 else data[0]))
-            made = super()._run_value(family, kind, n, (theta, data.take(here, axis=1), *arrays[2:]), outs)
+            arrays = theta, data.take(here, axis=1), *arrays[2:]
+            made = super()._run_value(family, kind, n, arrays, outs, numbers)
             self._traced.last = None, None  # that was another launch than one on all of the data
             return made
-        return super()._run_value(family, kind, n, arrays, outs)
+        return super()._run_value(family, kind, n, arrays, outs, numbers)
 
 
 class ModelRecursion(ModelKernel, Recursion):
