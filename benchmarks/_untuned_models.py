@@ -312,6 +312,6 @@ def image_registration(rng):
 
 PROGRAMS = (
     gaussian_process, mlp, transformer_block, multinomial_logit, variational_logistic, cox, k_means,
-    matrix_factorisation, bundle_adjustment, finite_elements, hessian_of_a_likelihood, spline_fit, ising_energy,
-    image_registration,
+    matrix_factorisation, bundle_adjustment, finite_elements, hessian_of_a_likelihood, spline_fit,
+    ising_energy, image_registration,
 )  # fmt: skip

@@ -2,9 +2,9 @@
 
     python benchmarks/programs.py [--save] [--quick] [--only PART]
 
-PART: table or memory.  The texts are in `_untuned_loops.py` and `_untuned_models.py`.  Calls go in turn to four
-points near the start, as those of an optimiser do.  What a process loads once is loaded before.  The result is value and gradient; that of
-`hessian_of_a_likelihood` is the Hessian.  The first calls are the first ten, in a fresh prepared function."""
+PART: table or memory.  The texts are in `_untuned_loops.py` and `_untuned_models.py`.  Calls go in turn to
+four points near the start, as those of an optimiser do.  What a process loads once is loaded before.  The
+result is value and gradient; that of `hessian_of_a_likelihood` is the Hessian.  The first calls are the first ten, in a fresh prepared function."""
 
 import statistics
 import sys

@@ -9,9 +9,10 @@ The unknowns are angle, speed and torque at the ends of N steps.  The motion
 
 becomes 2 N equations, one pair for each step.  The integral of the squared torque is minimised.
 
-The program states the problem in NumPy or CuPy; the optimiser works on the host.  `tg.optimize.minimize` finds
-that Jacobian and Hessian are sparse, and hands them over exact and sparse.  Checks that do not come from the method: SciPy integrates the motion with
-the torque that was found; and the limit of the torque is used where the conditions of first order say so.
+The program states the problem in NumPy or CuPy; the optimiser works on the host.  `tg.optimize.minimize`
+finds that Jacobian and Hessian are sparse, and hands them over exact and sparse.  Checks that do not come
+from the method: SciPy integrates the motion with the torque that was found; and the limit of the torque is
+used where the conditions of first order say so.
 """
 
 import argparse

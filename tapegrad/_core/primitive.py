@@ -256,8 +256,8 @@ class Trace:
         times may refuse, or note it as an operation (`draw`)."""
 
     def external(self, what: str, group: Any) -> None:
-        """An operation is about to exchange data with other processes of a group (`exchanges.py`).  It must run
-        once in each call."""
+        """An operation is about to exchange data with other processes of a group (`exchanges.py`).  It must
+        run once in each call."""
 
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""

@@ -37,7 +37,7 @@ def refuse_written(x: Any, call: str) -> None:
     """Raise if a text or array that `call` reads contains what an open call has written."""
     if OPEN.shadows and (written := OPEN.shadows[0].written_numbers) and not written.isdisjoint(hashes(x)):
         raise DroppedDerivativeError(
-            f"{call} reads numbers that this function wrote into a text or file while they were tracked; this would "
-            "drop their derivative in silence; use the values themselves, numpy.round(x, n) in place of a "
+            f"{call} reads numbers that this function wrote into a text or file while they were tracked; this "
+            "would drop their derivative in silence; use the values themselves, numpy.round(x, n) in place of a "
             "rounded text, or write tapegrad.value(x) into the text"
         )

@@ -14,7 +14,10 @@ from .._transforms.call import user_name, where_of
 from .._transforms.tape import value as value_of
 from ..replay.form import any_variable
 
-HIDDEN = "{}: vmap and recording hide the values that decide the pattern; prepare the plan before, and call it there"
+HIDDEN = (
+    "{}: vmap and recording hide the values that decide the pattern; prepare the plan before, and call it "
+    "there"
+)
 
 
 def argnum_of(call: str, argnum: Any, args: tuple) -> int:

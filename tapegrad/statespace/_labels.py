@@ -144,8 +144,8 @@ class Labels:
         step = _step(index)
         if step is None or index[0] + (len(index) - 1) * step != index[-1]:
             warn_user(
-                f"the dates of y, {date_text(index[0])} to {date_text(index[-1])}, have no constant step, and "
-                "every row counts as one step. If dates are missing, make their values nan: y.asfreq('MS'), "
+                f"the dates of y, {date_text(index[0])} to {date_text(index[-1])}, have no constant step, "
+                "and every row counts as one step. If dates are missing, make their values nan: y.asfreq('MS'), "
                 "or y.reindex(pd.period_range(...)) for periods",
                 UserWarning,
             )

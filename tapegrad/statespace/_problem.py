@@ -63,9 +63,9 @@ class FitProblem:
 
     `described` describes a library model. `offset` is added to the log-likelihood. The first `used_up`
     observations only begin differences and do not count. `quick` is the same function in a cheaper form, if
-    any. `others` are starts (free parameters) for a search that fails from the first. `name` identifies everything that `build`
-    depends on, except for the parameters and the data; later processes find the kernel on disk under it. The
-    first `past` steps of `build` lie before the data, which then start from `begin`. All covariances are
+    any. `others` are starts (free parameters) for a search that fails from the first. `name` identifies
+    everything that `build` depends on, except for the parameters and the data; later processes find the
+    kernel on disk under it. The first `past` steps of `build` lie before the data, which then start from `begin`. All covariances are
     proportional to the parameter `scale`, and means are linear in `linear`, if these are given. Results
     leave the scale out with `without_scale`."""
 

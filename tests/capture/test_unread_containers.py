@@ -1,4 +1,4 @@
-"""Captured lists and dicts of many objects: their members are made when code reads them, and nobody sees it."""
+"""Captured lists and dicts of many objects: their members are made when code reads them."""
 
 import collections
 import copy

@@ -1,5 +1,5 @@
-"""Methods and functions of arrays that are used less: views of another dtype, `resize`, `nditer`, the square Q of
-a tall matrix, and arrays with fields, which refuse."""
+"""Methods and functions of arrays that are used less: views of another dtype, `resize`, `nditer`, the square
+Q of a tall matrix, and arrays with fields, which refuse."""
 
 import numpy as np
 import pytest
