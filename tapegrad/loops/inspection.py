@@ -216,8 +216,9 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     """Check the loop program of a compiled function, and its derivatives, with these arguments.
 
     A slow interpreter checks each index, and runs the threads of a kernel from barrier to barrier to find
-    races: an element that one thread writes and another one uses in between. Its results are compared with those of the machine code, the reverse
-    with the forward derivative, and the latter with central differences, in a random direction.
+    races: an element that one thread writes and another one uses in between. Its results are compared with
+    those of the machine code, the reverse with the forward derivative, and the latter with central
+    differences, in a random direction.
 
     Parameters
     ----------
