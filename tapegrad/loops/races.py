@@ -106,7 +106,7 @@ def run_block(p: LoopProgram, block: tuple, runs: dict, of_launch: AccessLog) ->
         if waiting and (len(waiting) < len(runs) or len({id(b) for b in waiting.values()}) > 1):
             line = next(iter(waiting.values())).line
             raise KernelError(
-                f"{p.name} in {p.file}: not all threads of block {block[::-1]} "
-                f"reach the barrier in line {line}"
+                f"{p.name} in {p.file}: not all threads of block {block[::-1]} reach the barrier in "
+                f"line {line}"
             )
         runs = {thread: run for thread, run in runs.items() if thread in waiting}

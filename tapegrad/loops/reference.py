@@ -3,7 +3,7 @@
 It checks every index.  Values may be any numbers that NumPy's functions take, complex ones included."""
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class Interpreter:
     def __getitem__(self, v: Scalar) -> Any:
         return v.number if v.number is not None else self.env[v]
 
-    def block(self, block: Block) -> Iterator[Any]:
+    def block(self, block: Block) -> Generator[Any, None, list]:
         """A generator that stops at each barrier, and returns what the block yields."""
         for s in block.statements:
             match s:
@@ -113,7 +113,7 @@ class Interpreter:
             )
         return at
 
-    def loop(self, s: Any) -> Iterator[Any]:
+    def loop(self, s: Any) -> Generator[Any, None, None]:
         values = [self[v] for v in s.inits]
         trips = iter(range(*[self[b] for b in s.bounds])) if isinstance(s, For) else None
         while True:
