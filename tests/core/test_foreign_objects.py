@@ -793,7 +793,6 @@ def in_two_lines(x):
 OUTSIDE = {
     "Decimal": in_two_lines,
     "pack": lambda x: struct.unpack("d", struct.pack("d", x[0]))[0],
-    "nditer": lambda x: sum(v * 1.0 for v in np.nditer(x)),
     "pack_into": lambda x: struct.pack_into("d", x, 0, 1.0),
 }
 

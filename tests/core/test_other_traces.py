@@ -177,6 +177,7 @@ def test_each_record_names_its_primitive():
 
 ELSEWHERE = {
     "_transforms/tape": "has its own tape ended?",
+    "implicit/sequential": "will a pullback be asked for?",
     "_capture/builtin": "exec and compile of the user's, followed",
     "_capture/dependencies": "the check of what a program read",
     "testing/diagnostics/profile": "what a tape keeps",

@@ -377,7 +377,10 @@ def test_tables_that_do_not_follow():
     quarter = pd.Series([1.0], pd.date_range("2005-01", periods=1, freq="QS"))
     days = pd.Series([1.0, 2.0], pd.date_range("2005-01-01", periods=2, freq="D"))
     named = "y has the frequency QS-JAN, and the data MS"  # its first day is that of the next month
-    for new, message in ((quarter, named), (days, "y is for 2005-01-01 to 2005-01-02; the data end at")):
+    for new, message in (
+        (quarter, named),
+        (days, "y is for 2005-01-01 to 2005-01-02 in steps of D, not MS; the data end"),
+    ):
         for call in (fit.append, fit.extend):
             with pytest.raises(DataError, match=message):
                 call(new, exog=WAVES[: len(new)])

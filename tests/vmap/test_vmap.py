@@ -798,9 +798,9 @@ def test_arguments_that_share_memory():
     agree(lambda x, y: x @ y, X, X)
     agree(g, X, X[::-1].copy())
     for second in (X, X[:, ::-1]):
-        with pytest.raises(AliasError, match="pass x.copy()"):
+        with pytest.raises(AliasError, match=r"take x\.copy\(\)"):
             tg.vmap(g)(X, second)
-    with pytest.raises(AliasError, match="pass x.copy()"):
+    with pytest.raises(AliasError, match=r"take x\.copy\(\)"):
         tg.vmap(lambda x, y: g(y, x), in_axes=(0, None))(X, X[0])
     data = X.copy()
     with pytest.raises(AliasError):

@@ -241,11 +241,12 @@ class SolvedSteps:
         )
         levels = rounds = 1
         while rounds <= levels:
-            slopes = right(T, np.reshape(Y, (-1, n))) * self.span.stretch
+            found = right(T, np.reshape(Y, (-1, n)))
+            slopes = found * self.span.stretch
             rest = slopes if rounds == 1 else slopes - np.reshape(self.K, (-1, n))
             if rounds == 1:
                 levels = open_levels(start, rest)
-                check_slopes(np.reshape(bare(slopes), Y.shape), self.K, Y, equations.J)
+                check_slopes(np.reshape(bare(found), Y.shape), self.K, Y, equations.J)
             if not levels:
                 return
             rest = np.reshape(rest - primal_of(rest), -1)

@@ -3,7 +3,7 @@ the slow interpreter, and machine code against that interpreter."""
 
 import numpy as np
 import pytest
-from random_programs import RandomProgram
+from written_programs import RandomProgram
 
 from tapegrad.loops.adjoint import adjoint
 from tapegrad.loops.machine import code_of
