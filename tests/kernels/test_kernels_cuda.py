@@ -189,6 +189,7 @@ def sanitized(*planted):
     return ended.returncode, ended.stdout + ended.stderr
 
 
+@pytest.mark.long
 @needs_compiler
 def test_address_sanitizer_finds_nothing():
     code, text = sanitized()

@@ -342,6 +342,7 @@ def test_a_few_resident_threads_do_all_samples_in_any_order(cupy, monkeypatch):
             same(k.value_and_grad(t, d), expected)
 
 
+@pytest.mark.long
 def test_workspace_is_bounded_by_residency_and_by_free_memory(cupy, monkeypatch):
     k, theta, data = case("kalman 2")
     made = []

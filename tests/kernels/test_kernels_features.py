@@ -260,6 +260,7 @@ def parts_of(init, step, missing=None):
     return f
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["garch", "hidden Markov", "kalman solve", "written in place"])
 def test_contributions_and_final_carry(name):
     init, step, theta, data = MODELS[name]()

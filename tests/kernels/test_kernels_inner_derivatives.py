@@ -538,6 +538,7 @@ def agrees(seed):
         )
 
 
+@pytest.mark.long
 def test_random_nests():
     for seed in range(5):
         agrees(seed)

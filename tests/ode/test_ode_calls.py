@@ -128,7 +128,7 @@ def test_backwards_in_time_and_from_another_time():
 # --- derivatives ---
 
 
-@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+@pytest.mark.parametrize("method", ["tsit5", pytest.param("rodas5p", marks=pytest.mark.long)])
 def test_first_and_second_derivatives(method):
     f = lambda k: last(k, method=method)
     g, v = tg.grad(f), np.array([0.6, -1.1])
@@ -157,6 +157,7 @@ def test_derivatives_by_times(method):
     np.testing.assert_allclose(H, value * np.array([[1 + 0.25, -0.8], [-0.8, 1.6**2 - 1]]), atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_gradient_of_a_batch_and_shared_arguments():
     Y = Y0[:, None] * np.array([0.5, 1.0, 2.0])
     g = tg.grad(lambda k: last(k[:, None] * np.ones(3), Y))(RATES)
@@ -165,6 +166,7 @@ def test_the_gradient_of_a_batch_and_shared_arguments():
     np.testing.assert_allclose(shared, g, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_vmap_and_prepare():
     K = np.stack([RATES, 1.3 * RATES, 0.7 * RATES])
     each = np.array([last(k) for k in K])

@@ -101,6 +101,7 @@ def test_dense_output_backwards_and_of_trees():
     np.testing.assert_allclose(found.sol(-0.5)["b"], -np.sin([0.5]), rtol=1e-7)
 
 
+@pytest.mark.long
 def test_dense_output_between_events():
     """A ball: the state after a bounce belongs to the time of it; after a terminal event there is none."""
     hit = lambda t, y: y[0]
@@ -178,6 +179,7 @@ def test_dense_output_of_a_chosen_method():
     np.testing.assert_array_equal(found.stats.jacobians > 0, [True, False, True])
 
 
+@pytest.mark.long
 def test_a_trajectory_of_too_many_steps_is_solved_by_the_other_method():
     """Robertson's equations where no fifteen steps in a row are at the bound of stability."""
     solve = ode.solver(reaction, rtol=1e-7, atol=1e-12, save_at=[0.0, 40.0], max_steps=600)
@@ -218,6 +220,7 @@ def test_compile_seconds_are_those_of_the_call():
 # --- parts ---
 
 
+@pytest.mark.long
 def test_trajectories_in_parts():
     """Values and derivatives are those of one batch, bit for bit."""
     K = RATES[:, None] * np.linspace(0.9, 1.1, 1003)

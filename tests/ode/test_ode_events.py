@@ -71,6 +71,7 @@ def test_a_bouncing_ball(method):
     )
 
 
+@pytest.mark.long
 def test_a_batch_of_balls_is_its_balls():
     heights, g, e = np.array([1.0, 0.3, 2.0, 0.05, 1.3]), 9.81, np.array([0.5, 0.9, 0.7, 0.95, 0.6])
     y0 = np.stack([heights, np.zeros(5)])
@@ -199,6 +200,7 @@ def test_two_events_at_once_and_in_turn():
     np.testing.assert_allclose(solve(np.array([1.0, 0.9, -1.0, -1.0])).y[:, -1], [2.0, 2.1, 1.0, 1.0])
 
 
+@pytest.mark.long
 def test_a_dose_across_a_zero_is_no_event():
     g = lambda t, y: y[0] - 1.0
     solve = ode.solver(lambda t, y: -y, save_at=[0.0, 4.0], events=g, **TIGHT)
@@ -210,6 +212,7 @@ def test_a_dose_across_a_zero_is_no_event():
     np.testing.assert_allclose(by_dose, [[1 / height]], rtol=1e-8)
 
 
+@pytest.mark.long
 def test_derivatives_by_times_around_an_event():
     solve = ode.solver(falling, events=FLOOR, **TIGHT)
 

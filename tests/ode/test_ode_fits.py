@@ -65,6 +65,7 @@ def test_curve_fit_and_least_squares():
     np.testing.assert_allclose(fit.x, exact, rtol=1e-7)
 
 
+@pytest.mark.long
 def test_many_fits_at_once():
     rng = np.random.default_rng(1)
     exact = rng.uniform(0.5, 2.0, (2, 30))

@@ -223,6 +223,7 @@ def test_a_switch_between_saved_times(method):
     np.testing.assert_allclose(found[:, :2], np.stack([step(0), step(1)], 1), rtol=100 * RTOL)
 
 
+@pytest.mark.long
 def test_friction_that_jumps():
     """x'' = -x - mu sign(x'), whose sign an event turns: after k half periods, x is (-1)^k (x0 - 2 k mu)."""
     turns = tg.ode.Event(lambda t, y, mu: y[1], change=lambda t, y, mu: [y[0], y[1], -y[2]])
@@ -270,7 +271,9 @@ def test_tsitouras(name):
     check(EXPLICIT[name], "tsit5", "DOP853")
 
 
-@pytest.mark.parametrize("name", STIFF)
+@pytest.mark.parametrize(
+    "name", [n if n != "HIRES" else pytest.param(n, marks=pytest.mark.long) for n in STIFF]
+)
 def test_rodas5p(name):
     check(STIFF[name], "rodas5p", "LSODA")
 
@@ -280,6 +283,7 @@ def test_rodas5p_where_tsitouras_serves(name):
     check(EXPLICIT[name], "rodas5p", "DOP853")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
 def test_matrices_that_are_not_unrolled(method):
     """Heat in a rod of 12 cells, by the exponential of its matrix; the derivative is that of a scaled

@@ -92,6 +92,7 @@ def test_first_and_second_order(xp, case):
 THIRD = ["".join(word) for word in itertools.product("FR", repeat=3)]
 
 
+@pytest.mark.long
 @NUMPY_FIRST
 @over(order=3)
 def test_third_order(xp, case):

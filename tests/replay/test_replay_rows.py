@@ -220,6 +220,7 @@ def judged(seeds, monkeypatch):
     return found
 
 
+@pytest.mark.long
 def test_random_programs(monkeypatch):
     assert judged(range(4), monkeypatch) >= 4
 

@@ -872,6 +872,7 @@ def test_parameters_of_which_only_the_sum_is_known():
     assert set(caught.value.params) == set("abc") and np.isfinite(caught.value.loglik)
 
 
+@pytest.mark.long
 def test_parameters_on_a_ridge_are_named():
     """Where no maximum is reached since two parameters are known only together, along a curve, or run to
     their bounds together: a cycle that does not change has any small variance, and a damping as close to

@@ -83,6 +83,7 @@ def waves(p):
     return ss.LinearGaussian(T, np.array([1.0, 1.0, 0.0, 1.0, 0.0]), Q, p["noise"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [30, 90])  # the whole sample is augmented; the start is collapsed
 def test_waves_of_long_periods(n):
     """The augmented filter runs over the same first steps of all series, whatever is missing there."""

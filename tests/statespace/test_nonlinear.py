@@ -204,6 +204,7 @@ def test_the_final_carry_of_the_kernel():
     assert steps[0] == 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_fitted_by_the_batched_optimiser(kind):
     """From several starts at once, and the same as one by one."""

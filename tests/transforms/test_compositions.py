@@ -60,6 +60,7 @@ def run(seeds):
     assert found["right"] > 2 * (found["refused"] + found["unjudged"]), found
 
 
+@pytest.mark.long
 def test_random_nests():
     run(range(5))
 
