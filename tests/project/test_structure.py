@@ -34,11 +34,13 @@ def facts():
     return structure.facts(ROOT)
 
 
+@pytest.mark.long  # `.ci/run` runs them
 @pytest.mark.parametrize("name", MOST)
 def test_bounds(facts, name):
     assert facts[name] <= MOST[name]
 
 
+@pytest.mark.long
 def test_no_circle_of_folders(facts):
     assert facts["longest path (-1: a circle)"] > 5
 

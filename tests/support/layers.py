@@ -53,7 +53,11 @@ MODULES = modules()
 
 @functools.cache
 def trees():
-    """Name -> syntax tree of each module.  They are frozen: the collector, which many tests call, would visit a million nodes."""
-    found = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
-    gc.freeze()
+    """Name -> syntax tree of each module.  The collector does not visit their million nodes, also while they are made."""
+    gc.disable()
+    try:
+        found = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+        gc.freeze()
+    finally:
+        gc.enable()
     return found
