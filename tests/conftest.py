@@ -1,6 +1,7 @@
 """The fixture `xp`: a test that takes it runs on NumPy, on the real CuPy package over host memory, and (-m
 gpu) on a device."""
 
+import collections
 import contextlib
 import gc
 import os
@@ -112,10 +113,14 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config, items):
-    """Leave out the pairs of library and test that do not exist: functions that CuPy lacks, tests of CuPy
+    """A test with the marker `one_in(n)` runs by default in one of n of its cases; the others are `long`.
+
+    Leave out the pairs of library and test that do not exist: functions that CuPy lacks, tests of CuPy
     alone.  `-m smoke` leaves out what the default leaves out."""
     smoke = config.option.markexpr == "smoke"
+    numbers: collections.Counter = collections.Counter()
 
     def exists(item):
         if smoke and (item.get_closest_marker("long") or item.get_closest_marker("gpu")):
@@ -129,3 +134,10 @@ def pytest_collection_modifyitems(config, items):
 
     config.hook.pytest_deselected(items=[item for item in items if not exists(item)])
     items[:] = [item for item in items if exists(item)]
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        if marker is not None and item.get_closest_marker("long") is None:
+            test = item.nodeid.partition("[")[0]
+            if numbers[test] % marker.args[0]:
+                item.add_marker(pytest.mark.long)
+            numbers[test] += 1

@@ -87,6 +87,7 @@ def both(names, *ids: str):
     return pytest.mark.parametrize("name, back", pairs)
 
 
+@pytest.mark.one_in(3)
 @both(random_graphs.KINDS, "name first", "route first")
 def test_each_route(name, back):
     """By each expression of each kind, alone."""

@@ -76,6 +76,7 @@ def run(seeds, bare=False):
     assert found["loud"] <= 0.02 * found.total(), why.most_common(10)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seeds", [range(40), range(40, 80)], ids=str)
 def test_programs(seeds):
     run(seeds)
@@ -146,6 +147,7 @@ def forms_of(f, order, v):
         yield "hvp", lambda *args: tg.jvp(tg.grad(scalar, n), args, v)[1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", all_cases(), ids=repr)
 def test_operations(case):
     of_floats, first = case.of_floats()

@@ -203,6 +203,7 @@ def short_ways(name, tree):
                 yield node.lineno
 
 
+@pytest.mark.long  # `.ci/run` runs it
 def test_short_ways_stand_in_one_folder():
     places = {name.replace(".", "/"): tree for name, tree in trees().items()}
     found = {place: list(short_ways(place, tree)) for place, tree in places.items()}
@@ -222,6 +223,7 @@ def run_without(args):
     return subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.long
 def test_without_short_ways_this_file_passes():
     if FAST:
         done = run_without([str(TESTS / "test_other_traces.py")])

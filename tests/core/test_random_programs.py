@@ -64,6 +64,7 @@ def named(seeds):
     return f"{seeds.start}-{seeds.stop - 1}"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.smoke
 @pytest.mark.parametrize("seeds", batches(0, 80), ids=named)
 def test_programs(seeds):

@@ -32,6 +32,16 @@ EXTRA = {
         pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
     ],
 }
+# They compile for seconds; `.ci/run` runs them.
+SLOW = {
+    "differential-equations.md",
+    "forecasting.md",
+    "optimisation.md",
+    "raw-kernels.md",
+    "state-space.md",
+    "gpu.md",
+}
+EXTRA.update(dict.fromkeys(SLOW, [pytest.mark.long]))
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def test_log_density(xp, name):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("call", ["cdf", "sf", "logcdf", "logsf", "ppf", "isf"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_distribution_function(xp, name, call):

@@ -65,6 +65,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("number, method", CASES)
 def test_hock_schittkowski(number, method):
     p = PROBLEMS[number]
