@@ -50,6 +50,7 @@ def filtered(theta, p, q, data):
     return total
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "p, q", [pytest.param(p, q, marks=[] if p + q in (1, 3, 8) else pytest.mark.long) for p, q in ORDERS]
 )

@@ -107,6 +107,7 @@ def score(theta, sizes):
 # --- values and derivatives ---
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_dense_gaussians(sizes):
     k, theta = process(sizes), parameters(sizes, 6)
@@ -117,6 +118,7 @@ def test_dense_gaussians(sizes):
     assert k(theta[:, 0], DATA) == value[0] and np.array_equal(k.grad(theta[:, 0], DATA), gradient[:, 0])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize("each", [False, pytest.param(True, marks=pytest.mark.long)])
@@ -162,6 +164,7 @@ def test_float32(sizes):
     assert (np.linalg.norm(gradient - slope, axis=0) / np.linalg.norm(slope, axis=0)).max() < 1e-3
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_hessians(sizes):
     k, theta = process(sizes), parameters(sizes, 3)
@@ -455,6 +458,7 @@ def test_nestings_on_the_tape():
 # --- devices ---
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "arch", [90, *[pytest.param(a, marks=pytest.mark.long) for a in (75, 80, 86, 89, 100, 120)]]
 )

@@ -77,6 +77,7 @@ def by_tape(init, step, theta, data):
     return total
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("after", [with_its_user, pytest.param(all_elements, marks=pytest.mark.long)])
 @pytest.mark.parametrize("matrix", MATRICES)

@@ -51,6 +51,7 @@ def test_functions_at_all_sizes(cupy, name, dtype):
     same(k(cupy.asarray(x)), k(x))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_value_gradient_and_hessian_product(cupy, name, dtype):

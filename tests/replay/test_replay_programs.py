@@ -152,6 +152,7 @@ def arrays(request, monkeypatch):
         monkeypatch.setattr(emitted, "block_ranges", lambda program, *rest: [])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seeds", [range(6)], ids=str)
 def test_programs(arrays, seeds):

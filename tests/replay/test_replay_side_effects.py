@@ -93,6 +93,7 @@ def recorded(does, x):
 CASES = [*[(name, caught) for name in RAISE], *itertools.product(WARN, (raised, called, an_error, recorded))]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("compile", [False, True])
 @pytest.mark.parametrize("name, noticed", CASES, ids=lambda v: getattr(v, "__name__", v))
 def test_what_is_noticed_decides(name, noticed, compile):

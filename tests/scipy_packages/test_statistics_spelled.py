@@ -137,6 +137,7 @@ def function_cases(name):
         yield check(lambda t, c=call: number(c(f, SAMPLE + t * OTHER)), 0.1, name)
 
 
+@pytest.mark.long
 def test_functions():
     found = {name: list(function_cases(name)) for name in FUNCTIONS}
     assert len([n for n, outcomes in found.items() if "right" in outcomes]) > 75, found

@@ -118,6 +118,7 @@ KINDS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_month_by_month_is_all_at_once(name):
     """Append, extend one by one, and apply to all are one likelihood, one forecast, one set of states."""
