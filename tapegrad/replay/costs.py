@@ -15,6 +15,7 @@ CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, befo
 FREE_RECORDINGS = 4  # recordings of new ways in a row, before calls run as they are in between
 VAIN_RECORDINGS = 7  # such recordings, before the function runs as it is
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
+TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it
 CALLS_NAMED = 5  # operations that a report names, of those that Python does
 COMPARED_ELEMENTS = 64  # elements of a constant that is compared with others
 

@@ -1,8 +1,10 @@
 """One function of a prepared one, its gradient for example: its programs, and what is done where none
 holds."""
 
+import collections
 import functools
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -50,6 +52,7 @@ from .costs import (
     PROGRAMS_KEPT,
     REPEATED_INSTRUCTIONS,
     REPLAYS_PER_RECORDING,
+    TOLD_CALLS,
     VAIN_RECORDINGS,
 )
 from .cuda_graph import CudaGraph, unfit
@@ -148,6 +151,7 @@ class TransformForm:
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
         self.eager: str | None = None  # why the function is run as it is
+        self.plainly: collections.Counter = collections.Counter()  # why single calls were run as they are
         self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
         self.groups: list = []  # of processes with which its calls exchange data
@@ -191,6 +195,7 @@ class TransformForm:
                 failed = found
                 continue
             if found is None:
+                self.excepted(kept.plainly)
                 return self.plain(args, kept.shares_written(values))
             if k:
                 self.programs.insert(0, self.programs.pop(k))
@@ -243,6 +248,12 @@ class TransformForm:
             [k for k in joint if not k.surroundings.changed()], key=lambda kept: kept.joint, default=None
         )
 
+    def excepted(self, reason: str) -> None:
+        """One call is run as it is."""
+        self.plainly[reason] += 1
+        if self.plainly[reason] == TOLD_CALLS:
+            warn(self.name, f"{TOLD_CALLS} calls were run as they are, without a replay: {reason}")
+
     def branched(self) -> None:
         """The call takes a way through the function that none before it took.  Where each one does,
         recordings are in vain: there are more and more calls between them, and then no more of them."""
@@ -250,6 +261,12 @@ class TransformForm:
         self.replayed = self.replays
         if self.vain >= FREE_RECORDINGS:
             self.pause = FREE_RECORDINGS << (self.vain - FREE_RECORDINGS)
+        if self.vain == FREE_RECORDINGS:
+            warn(
+                self.name,
+                f"each of the last {self.vain} calls took another way through the function, so some calls are "
+                "run as they are. Replace conditions on values by np.where, or call the function unprepared",
+            )
 
     def complaint(self, args: tuple, failed: Any) -> str:
         if failed is None:
@@ -317,7 +334,7 @@ class TransformForm:
             if owner.on_change == "raise" or not again:
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
-            self.eager = f"{type(error).__name__}: {error}"
+            self.stop(f"{type(error).__name__}: {error}")
             return y
         y = recorded.result()
         drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
@@ -355,9 +372,12 @@ class TransformForm:
                     else "it is run as it is"
                 )
                 many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
-                told = f"{self.name}: {reason}, for {many}. Prepare it once for each shape, or pad the arrays to a few shapes"
-                warnings.warn(ReplayWarning(told), stacklevel=5)
-            reason = None if self.full else reason
+                advice = "Prepare it once for each shape, or pad the arrays to a few shapes"
+                warn(self.name, f"{reason}, for {many}. {advice}")
+                if not self.full:
+                    self.eager, self.programs = reason, []
+                    return y
+                reason = None
         reason = reason or unkept
         if reason is not None:
             self.stop(reason)
@@ -386,9 +406,13 @@ class TransformForm:
         if self.owner.on_change == "raise":
             raise GuardError(self.refusal(reason))
         self.eager, self.programs = reason, []
+        warn(self.name, f"{self.owner_named()} cannot be recorded and is run as it is: {reason}")
+
+    def owner_named(self) -> str:
+        return f"{user_name(self.owner.f)}{where_of(self.owner.f)}"
 
     def refusal(self, reason: Any) -> str:
-        return f"{self.name}: {user_name(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
+        return f"{self.name}: {self.owner_named()} cannot be recorded: {reason}"
 
     def report(self) -> list:
         if self.eager is not None:
@@ -402,6 +426,7 @@ class TransformForm:
             else []
         )
         others = ["calls of other kinds are run as they are"] if self.full else []
+        others += [f"{n} calls were run as they are: {reason}" for reason, n in self.plainly.items()]
         return [*paused, *others, *[kept.report() for kept in self.programs]]
 
 
@@ -432,14 +457,24 @@ class Departure:
 FAILED = (Guard, Departure)
 
 
+def warn(name: str, what: str, cause: Exception | None = None) -> None:
+    """A `ReplayWarning`, shown at the line that called the prepared function."""
+    shown = ReplayWarning(f"{name}: {what}")
+    shown.__cause__ = cause
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "tapegrad":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(shown, stacklevel=level)
+
+
 def broken(name: str, failure: Exception, then: str) -> None:
     """A fault of ours that costs time only is shown, once."""
-    shown = ReplayWarning(
-        f"{name}: a replay failed where a plain call does not, by a fault of tapegrad: "
-        f"{type(failure).__name__}: {failure}; {then}. Results are right; please report it"
+    what = "a replay failed where a plain call does not, by a fault of tapegrad"
+    warn(
+        name,
+        f"{what}: {type(failure).__name__}: {failure}; {then}. Results are right; please report it",
+        failure,
     )
-    shown.__cause__ = failure
-    warnings.warn(shown, stacklevel=2)
 
 
 class CachedProgram:
@@ -473,6 +508,7 @@ class CachedProgram:
         self.replays = self.failures = self.refusals = self.begun = 0
         self.deaf = False  # have replays heard of floating-point errors of which the function does not?
         self.refused = False  # are there none any more, for its values are often not finite?
+        self.plainly = ""  # why the last call was run as it is
 
     def is_apart(self, values: list) -> bool:
         """Does nothing that is written share memory with an argument, or with what another thread follows?"""
@@ -506,9 +542,11 @@ class CachedProgram:
         """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or
         arrays share memory."""
         program = self.program
-        if not self.is_apart(values) or (
-            program.finite and not is_finite([*values, *[array for _, array in program.captured]])
-        ):
+        if not self.is_apart(values):
+            self.plainly = "what is written shares memory with an argument, or with another thread's arrays"
+            return None
+        if program.finite and not is_finite([*values, *[array for _, array in program.captured]]):
+            self.plainly = "its inputs are not finite"
             return None
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
@@ -521,6 +559,7 @@ class CachedProgram:
         if self.joint and type(found) is tuple and not plainly:
             found = found if self.groups[0].end_replay(True, self.name) else ReplayGivenUp()
         if plainly or type(found) is not tuple:
+            self.plainly = "its results are not numbers" if plainly else "NumPy warns: " + str(HEARD.shown)
             for x, state in before:
                 restore(x, state)
             return None if plainly else found
@@ -560,6 +599,10 @@ class CachedProgram:
         if self.refusals > GROUP_REFUSALS and 2 * self.refusals > self.replays - self.begun:
             self.refused, self.compile = True, False
             self.refusals, self.begun = 0, self.replays
+            warn(
+                self.name,
+                "its operations run as they are, nothing is compiled: its values are often not finite",
+            )
             self.emitted = load(EMITTER).EmittedProgram(self.program, blocks=bool(self.emitted.groups))
 
     def heard(self, values: list, before: list) -> Any:
@@ -568,7 +611,10 @@ class CachedProgram:
         with warnings.catch_warnings(record=True) as given:
             warnings.simplefilter("always")
             found = self.found(values, before)
-        return Departure(self) if given and type(found) is tuple else found
+        ours = [w.message for w in given if w.category is ReplayWarning]
+        for message in ours:
+            warnings.warn(message, stacklevel=2)
+        return Departure(self) if len(given) > len(ours) and type(found) is tuple else found
 
     def found(self, values: list, before: list) -> Any:
         """What the program gives; a guard that failed; a `Departure`; or None.  `before`: the states of its
