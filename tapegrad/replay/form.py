@@ -5,6 +5,7 @@ import collections
 import functools
 import math
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,7 @@ from .costs import (
     REPEATED_INSTRUCTIONS,
     REPLAYS_PER_RECORDING,
     TOLD_CALLS,
+    TRIED_REPLAYS,
     VAIN_RECORDINGS,
 )
 from .cuda_graph import CudaGraph, unfit
@@ -496,6 +498,7 @@ class CachedProgram:
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
+        self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
         early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
@@ -590,14 +593,27 @@ class CachedProgram:
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
-            self.emitted = emitter.compiled_program(program)
+            made = emitter.compiled_program(program)
+            if self.emitted is not None and self.compile == "auto":
+                self.trial = [(each, []) for each in (self.emitted, made)]
+            self.emitted = made
+
+    def tried(self, values: list) -> Any:
+        """A replay by one of two texts in turn.  The faster one stays."""
+        self.emitted, seconds = min(self.trial, key=lambda each: len(each[1]))
+        begin = time.perf_counter()
+        found = self.emitted.run(*values)
+        seconds.append(time.perf_counter() - begin)
+        if len(self.trial[-1][1]) == TRIED_REPLAYS:
+            self.emitted, self.trial = min(self.trial, key=lambda each: min(each[1]))[0], []
+        return found
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at
         each call: first there are no groups any more, then no blocks."""
         self.refusals += 1
         if self.refusals > GROUP_REFUSALS and 2 * self.refusals > self.replays - self.begun:
-            self.refused, self.compile = True, False
+            self.refused, self.compile, self.trial = True, False, []
             self.refusals, self.begun = 0, self.replays
             warn(
                 self.name,
@@ -629,7 +645,7 @@ class CachedProgram:
             if self.graph is not None:
                 return self.graph(values)
             if self.emitted is not None:
-                found = self.emitted.run(*values)
+                found = self.tried(values) if self.trial else self.emitted.run(*values)
         except RankError:
             raise
         # an operation's, and then the bound calls raise it too; or else it is ours
@@ -665,7 +681,7 @@ class CachedProgram:
     def stop(self, failure: Exception) -> None:
         """From now on as bound calls: the quicker ways failed where these do not."""
         self.failures += 1
-        self.emitted, self.graph, self.due, self.cuda_graph = None, None, math.inf, False
+        self.emitted, self.graph, self.due, self.cuda_graph, self.trial = None, None, math.inf, False, []
         broken(self.name, failure, "its operations are called one after the other from now on")
 
     def captured(self, values: list) -> None:
