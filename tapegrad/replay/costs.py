@@ -83,7 +83,6 @@ GROUP_OPERATIONS = 600  # operations of a group
 GROUP_INSTRUCTIONS = 150  # instructions of a group
 COSTLY_OPERATIONS = 6  # operations from which a value is costly
 ITEM_ELEMENTS = 4096  # elements of an item of work
-ROW_LANES = 8  # numbers of a row that is written at once
 VECTOR_OPERATIONS = 60  # operations from which one register holds a vector
 BLOCK_THREADS = 128  # threads of a block of a device
 LAUNCH_BLOCKS = 1024  # blocks of a launch, at most
@@ -96,6 +95,8 @@ COLUMNS = 6  # columns below which they are done one by one
 
 # Time, in ns.
 
+WRITTEN_INSTRUCTION_NS = 1e5  # to write the text of an instruction
+WRITTEN_ELEMENT_NS = 50  # to lay out an element in a block
 COMPILE_NS = 1e8  # that the compilation of the groups of a function may take
 LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip
 TEXT_ELEMENT_NS = 0.5  # of an element of an instruction of the text

@@ -44,6 +44,7 @@ from .._transforms.products import jmp, vmp
 from .._transforms.transform import wrapping
 from ..ops.linalg.factorizations import is_finite
 from .costs import (
+    BLOCK_ELEMENTS,
     CHANGING_RECORDINGS,
     COMPILE_NS,
     EMITTED_REPLAY,
@@ -56,6 +57,8 @@ from .costs import (
     TOLD_CALLS,
     TRIED_REPLAYS,
     VAIN_RECORDINGS,
+    WRITTEN_ELEMENT_NS,
+    WRITTEN_INSTRUCTION_NS,
 )
 from .cuda_graph import CudaGraph, unfit
 from .program import HEARD, Program
@@ -504,6 +507,7 @@ class CachedProgram:
         early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
         self.due = 1 if early else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
+        self.spent = 0.0  # ns of replays as bound calls
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
@@ -571,6 +575,19 @@ class CachedProgram:
             without_class(array)[...] = v
         return tuple(results) if self.several else with_leaves(program.tree, iter(results))
 
+    def is_paid(self) -> bool:
+        """Have the replays so far cost as much as writing the text may?  (Ranks write theirs together.)"""
+        asked = self.compile is True or self.joint or self.emitted is not None or self.due < EMITTED_REPLAY
+        return asked or self.spent >= self.writing_cost
+
+    @functools.cached_property
+    def writing_cost(self) -> float:
+        """About how many ns the text takes."""
+        sizes = [math.prod(shown[1]) for shown in self.program.shown.values()]
+        return WRITTEN_INSTRUCTION_NS * len(self.program.numbers) + WRITTEN_ELEMENT_NS * sum(
+            [size for size in sizes if size <= BLOCK_ELEMENTS]
+        )
+
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
         with scope_block():
@@ -637,7 +654,7 @@ class CachedProgram:
         generators."""
         program, found, failure = self.program, None, None
         try:
-            if self.replays >= self.due:
+            if self.replays >= self.due and self.is_paid():
                 self.write()
             if self.cuda_graph and self.replays >= GRAPHED_REPLAY and self.emitted is not None:
                 self.cuda_graph = False  # it is tried once
@@ -659,8 +676,10 @@ class CachedProgram:
         if anew:
             for x, state in before:
                 restore(x, state)
+            begin = time.perf_counter_ns()
             try:
                 found = program.run(values)
+                self.spent += time.perf_counter_ns() - begin
             except RankError:
                 raise
             except Exception as error:

@@ -2,6 +2,7 @@
 say why.  The search counts the plain calls, whatever led to them."""
 
 import contextlib
+import math
 import random
 import time
 import warnings
@@ -11,8 +12,9 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import AliasError, ReplayWarning
-from tapegrad.replay.costs import TOLD_CALLS
-from tapegrad.replay.form import TransformForm
+from tapegrad.replay import form
+from tapegrad.replay.costs import TOLD_CALLS, TRIED_REPLAYS
+from tapegrad.replay.form import CachedProgram, TransformForm
 
 CALLS = 40
 
@@ -47,7 +49,7 @@ def takes_another_way_each_time():
             x = x * 1.01
         return x.sum()
 
-    return f, lambda k: np.full(3, 2.5 + k % 20)
+    return f, lambda k: np.full(3, 2.5 + k % 12)
 
 
 def has_another_shape_each_time():
@@ -124,9 +126,9 @@ def plain_calls(monkeypatch):
     """The number of calls that run plainly."""
     found, plain = [], TransformForm.plain
 
-    def counted(form, *args):
-        y = plain(form, *args)  # an error is loud
-        found.append(form.name)
+    def counted(of_form, *args):
+        y = plain(of_form, *args)  # an error is loud
+        found.append(of_form.name)
         return y
 
     with monkeypatch.context() as patched:
@@ -151,3 +153,61 @@ def test_whatever_runs_plainly_is_told_once(construct, method, monkeypatch):
         assert told and "run as" in told[0], p.report()
         assert "run as" in p.report()
     assert len(told) == len({*told})
+
+
+# --- what preparing costs ---
+
+
+class Clock:
+    """Each replay of bound calls takes so many ns."""
+
+    def __init__(self, step):
+        self.now, self.step = 0, step
+
+    def perf_counter_ns(self):
+        self.now += self.step
+        return self.now
+
+    perf_counter = staticmethod(time.perf_counter)
+
+
+@pytest.mark.parametrize("replays", [2, 5, 17])
+def test_the_text_waits_until_the_replays_have_cost_as_much(replays, monkeypatch):
+    monkeypatch.setattr(CachedProgram, "writing_cost", float(replays - 1))
+    monkeypatch.setattr(form, "time", Clock(1))
+    f = lambda x: (np.sin(x) * x).sum()
+    x = np.linspace(0.1, 1.0, 5)
+    p = tg.prepare(f, x)
+    p.grad(x)
+    for k in range(1, replays + 3):
+        np.testing.assert_allclose(p.grad(x + k), tg.grad(f)(x + k), rtol=1e-14)
+        assert (p.forms["grad"].programs[0].emitted is not None) == (k >= replays)
+
+
+def test_asked_for_it_is_written_at_once(monkeypatch):
+    monkeypatch.setattr(CachedProgram, "writing_cost", math.inf)
+    x = np.linspace(0.1, 1.0, 5)
+    p = tg.prepare(lambda x: (np.sin(x) * x).sum(), x, compile=True)
+    for _ in range(3):
+        p.grad(x)
+    assert p.forms["grad"].programs[0].emitted is not None
+
+
+@pytest.mark.parametrize("faster", [0, 1])
+def test_the_faster_of_two_texts_stays(faster, monkeypatch):
+    x = np.linspace(0.1, 1.0, 2000)
+    f = lambda x: (np.sin(x) * np.exp(x)).sum()
+    p = tg.prepare(f, x)
+    for _ in range(3):
+        p.grad(x)
+    kept = p.forms["grad"].programs[0]
+    kept.due = kept.replays  # as if compiling had paid
+    monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, ns: 0.0)
+    p.grad(x)
+    assert len(kept.trial) == 2
+    texts = [text for text, _ in kept.trial]
+    for n, (_, seconds) in enumerate(kept.trial):
+        seconds[:] = [1e-9 if n == faster else 1e9] * (TRIED_REPLAYS - 1)
+    for _ in range(2):
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-14)
+    assert kept.emitted is texts[faster] and not kept.trial
