@@ -81,6 +81,7 @@ OPERAND_PLACES = 25  # places at which an operand is read
 RECOMPUTED_OPERATIONS = 40  # operations of costly values that are worked out again
 GROUP_OPERATIONS = 600  # operations of a group
 GROUP_INSTRUCTIONS = 150  # instructions of a group
+WRITTEN_OUT_TERMS = 4  # terms of a sum that are written out
 COSTLY_OPERATIONS = 6  # operations from which a value is costly
 ITEM_ELEMENTS = 4096  # elements of an item of work
 VECTOR_OPERATIONS = 60  # operations from which one register holds a vector

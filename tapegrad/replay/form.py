@@ -315,7 +315,7 @@ class TransformForm:
             self.numbers = False
             return self.recorded(args, failed)
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
-        catches = warned() != "error" or may_catch(roots)
+        catches = warned() != "error" or may_catch(roots, surroundings.names)
         try:
             with ErrorListener() as told:
                 recorded = Recording(

@@ -32,7 +32,7 @@ from ..record.instructions import ufunc_of
 from ..record.settings_keys import settings_key
 from ..scalar_graph import Exact, of_truth
 from .loops import STARTS, ArrayAccess, Loops, Nest
-from .regions import Element, RegionView, cells
+from .regions import Element, RegionView, WrittenSum, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
@@ -114,6 +114,8 @@ class Group:
                     else settings_key(d.i.params)
                 )
                 found += [id(d.i.prim), params, *[of(s) for s, _ in d.sources()], k in self.watched]
+            elif type(d) is WrittenSum:
+                found += [0, *[(of(s), m) for s, m in d.terms], k in self.watched]
             else:
                 for p in d.pieces:
                     found += [p.box, *[(of(s), m) for s, m in p.sources]]

@@ -19,12 +19,13 @@ from ..costs import (
     LOOP_CELLS,
     OPERAND_PLACES,
     RECOMPUTED_OPERATIONS,
+    WRITTEN_OUT_TERMS,
 )
 from ..program import GROUP, LAID, PART, Instruction, Program
 from ..scalar_graph import as_number, cost, of_graph
 from .compiled_groups import BOOL, FLOATS, INTEGERS, Group, GroupCode, SummedValue, packed_strides
 from .device import DeviceCode, worth
-from .regions import Element, RegionView, broadcast, cuts_of, moved_region, spread_of, view_region
+from .regions import Element, RegionView, WrittenSum, broadcast, cuts_of, moved_region, spread_of, view_region
 from .row_products import RowGroup, join_products, split_by_rows
 
 F8 = np.dtype("f8")
@@ -157,6 +158,13 @@ class GroupDefinitions:
             if axis is None
             else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
         )
+        few = (
+            how == "add"
+            and len(axes) < len(shape)
+            and math.prod([shape[a] for a in axes]) <= WRITTEN_OUT_TERMS
+        )
+        if few and math.prod(self.shown[k][1]) >= self.small:
+            return WrittenSum(x, shape, axes, keepdims)
         if (
             len(axes) == len(shape)
             and keepdims

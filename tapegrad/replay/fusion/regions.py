@@ -146,6 +146,36 @@ class RegionView:
         return [s for p in self.pieces for s in p.sources]
 
 
+class WrittenSum:
+    """A sum over short axes, written out term by term."""
+
+    def __init__(self, k: int, shape: tuple, axes: tuple, keepdims: bool):
+        kept = [j for j in range(len(shape)) if j not in axes]
+        own = {j: j if keepdims else kept.index(j) for j in kept}
+        count = len(shape) if keepdims else len(kept)
+        self.terms = []
+        for index in np.ndindex(*[shape[j] for j in axes]):
+            at = dict(zip(axes, index, strict=True))
+            m = [
+                (at[j], (0,) * count) if j in at else (0, tuple([int(a == own[j]) for a in range(count)]))
+                for j in range(len(shape))
+            ]
+            self.terms.append((k, tuple(m)))
+        self.cost = len(self.terms)
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        return [(k, operand_place(m, place, len(extents))) for k, m in self.terms]
+
+    def node(self, g: Any, x: list) -> int:
+        out = x[0]
+        for term in x[1:]:
+            out = g.add(out, term)
+        return out
+
+    def sources(self) -> list:
+        return self.terms
+
+
 class Element:
     """An elementwise instruction: its operands, and their maps.  `bounded`: does it end where NumPy's
     function goes on?"""
