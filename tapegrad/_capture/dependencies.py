@@ -770,7 +770,7 @@ class Status(enum.Enum):
 class Environment:
     """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
 
-    `read_anew`, `names`: see `walk_with_names`.  `walk` and `same` are bound together, in one step: an interrupt leaves
+    `read_anew`, `names`: see `walk_with_names`.  `walk` and `same` are bound in one step: an interrupt leaves
     the old ones or the new ones.
 
     >>> box = {"a": 1.0}

@@ -269,7 +269,7 @@ class TransformForm:
         if self.vain == FREE_RECORDINGS:
             warn(
                 self.name,
-                f"each of the last {self.vain} calls took another way through the function, so some calls are "
+                f"each of the last {self.vain} calls took another way through it, so some calls are "
                 "run as they are. Replace conditions on values by np.where, or call the function unprepared",
             )
 
