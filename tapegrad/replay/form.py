@@ -577,7 +577,8 @@ class CachedProgram:
 
     def is_paid(self) -> bool:
         """Have the replays so far cost as much as writing the text may?  (Ranks write theirs together.)"""
-        asked = self.compile is True or self.joint or self.emitted is not None or self.due < EMITTED_REPLAY
+        asked = self.compile is True or self.cuda_graph or self.joint
+        asked = asked or self.emitted is not None or self.due < EMITTED_REPLAY
         return asked or self.spent >= self.writing_cost
 
     @functools.cached_property
