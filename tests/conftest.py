@@ -15,6 +15,7 @@ from sealed import Sealed, sealed
 
 from tapegrad._core.reverse import Tape
 from tapegrad.kernels.launch import host
+from tapegrad.replay.form import CachedProgram
 
 try:
     from tapegrad.testing import hosted as hosted_cupy
@@ -78,6 +79,13 @@ def pytest_collection_finish(session):
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def written_at_once(monkeypatch):
+    """The text of a prepared function is written for its second replay, so that tests see it.  By default it
+    waits until the replays so far have cost as much (tests/replay/test_replay_told.py)."""
+    monkeypatch.setattr(CachedProgram, "writing_cost", 0.0)
 
 
 @pytest.fixture(autouse=True)

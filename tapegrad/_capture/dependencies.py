@@ -175,9 +175,9 @@ def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
     return names, tuple(modules)
 
 
-def may_catch(roots: list) -> bool:
+def may_catch(roots: list, names: frozenset = frozenset()) -> bool:
     """May code that can be reached from there catch an exception?"""
-    walk = walk_with_names(roots, lambda x: x.dtype.kind != "O")
+    walk = walk_with_names(roots, lambda x: x.dtype.kind != "O", names=names)
     classes = [c for kind, _ in walk.classes for c in kind.__mro__ if not is_left(c)]
     methods = [c.__dict__[n] for c in classes for n in UNASKED.intersection(c.__dict__)]
     codes = [
@@ -744,9 +744,14 @@ HANDLERS: Any = (
 )  # fmt: skip
 
 
-def walk_with_names(roots: list, read_anew: Callable | None = None, kind: type = DependencyWalk) -> Any:
-    """The walk with the names of all code that it meets."""
-    names: frozenset = frozenset()
+def walk_with_names(
+    roots: list,
+    read_anew: Callable | None = None,
+    kind: type = DependencyWalk,
+    names: frozenset = frozenset(),
+) -> Any:
+    """The walk with the names of all code that it meets.  `names`: those of a walk before it, which saves
+    one."""
     while True:
         walk = kind(roots, names, read_anew)
         if walk.found <= names or (walk.unknown is not None and not walk.whole):
@@ -765,7 +770,7 @@ class Status(enum.Enum):
 class Environment:
     """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
 
-    `read_anew`: see `DependencyWalk`.  `walk` and `same` are bound together, in one step: an interrupt leaves
+    `read_anew`, `names`: see `walk_with_names`.  `walk` and `same` are bound in one step: an interrupt leaves
     the old ones or the new ones.
 
     >>> box = {"a": 1.0}
@@ -776,14 +781,15 @@ class Environment:
     (<Status.UNCHANGED: 'unchanged'>, <Status.CHANGED: 'changed'>)
     """
 
-    def __init__(self, roots: list, read_anew: Callable | None = None):
-        self.roots, self.read_anew = roots, read_anew
+    def __init__(self, roots: list, read_anew: Callable | None = None, names: frozenset = frozenset()):
+        self.roots, self.read_anew, self.names = roots, read_anew, names
         # places of the form that may change; None: nobody knows which
         self.free: frozenset | None = frozenset()
         self.seen = self.looked()
 
     def looked(self) -> tuple:
-        walk = walk_with_names(self.roots, self.read_anew)
+        walk = walk_with_names(self.roots, self.read_anew, names=self.names)
+        self.names = walk.names
         return walk, walk.check()
 
     @property

@@ -142,8 +142,8 @@ class DenseWarning(UserWarning):
 
 
 class ReplayWarning(RuntimeWarning):
-    """A replay failed where a plain call does not, by a fault of tapegrad: what it gives is right, and takes
-    longer."""
+    """A prepared function runs, from now on or in some calls, without a replay.  Results are right, and take
+    longer.  The text says why, and the report of the prepared function repeats it."""
 
     __module__ = PUBLIC
 

@@ -40,6 +40,7 @@ class Primitive:
     of this length.  `aliases`: the output may share memory with an input, so both ends are marked as saved,
     and whichever is written first moves away.  `scalar` and the words after it are those of the declaration
     (`ops.declare.primitive`), which every executor reads.  `declared`: it is an operation of tapegrad's own.
+    `opened`: the same of other operations, for a recording of large arrays.
 
     `same`, `linear`: what the words of its declaration say.  `multilinear`: linear in each of its inputs.
     `batch` says how the body does many samples at once, each array with a first axis for them; it is one of
@@ -83,7 +84,7 @@ class Primitive:
             "reduces",
             "known_as",
         ),
-        *("declared", "external"),
+        *("declared", "external", "opened"),
     )
     vjp: Any
     jvp: Any
@@ -114,9 +115,8 @@ class Primitive:
             infix,
         )
         self.holomorphic, self.aliases, self.known_as = holomorphic and not multi, aliases, name
-        self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = (
-            self.reduces
-        ) = None
+        self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = None
+        self.reduces = self.opened = None
         self.joint = self.same = self.linear = self.multilinear = self.total = self.rough = self.declared = (
             self.external
         ) = False

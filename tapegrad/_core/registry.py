@@ -161,6 +161,7 @@ LOADED: dict[str, AnyTuple] = {
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
+    "tapegrad.replay.scalar_graph": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),
     # with the first call of a function of Numba's that has loops, or of a device kernel of its
     "tapegrad.loops.cuda_c.derived_rules": (

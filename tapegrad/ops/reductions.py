@@ -22,7 +22,7 @@ from .declare import dtype, implements, linear, ndim, primitive, rules, shape, x
 from .elementwise import add, exp, is_known_finite, log, multiply, select, sign, sqrt, square, times0, zero_of
 from .layouts import in_library_layout
 from .nondifferentiable import note_zero
-from .piecewise import isnan, maximum, minimum
+from .piecewise import isfinite, isnan, maximum, minimum
 from .shaping import (
     astype,
     broadcast_to,
@@ -612,6 +612,39 @@ def log_weights_of(x, *, axis=None):
     xp = xp_of(x)
     d = _from_top(x, axis)[0]
     return d - xp.log(s.sum(xp.exp(d), axis, True))
+
+
+def in_parts(x: Any, axis: Any) -> tuple:
+    """(x less its top, that top, the exponentials, their sum): a recording shares them between a value and
+    its derivatives."""
+    if ndim(x) == 2 and axis in (-1, 1) and 1 < shape(x)[1] < 2 * s.SHORT_ROW_ELEMENTS:
+        x = transpose(s.copy(transpose(x, axes=(1, 0)), order="C"), axes=(1, 0))  # as in `_from_top`
+    top = highest(x, axis=axis, keepdims=True)
+    top = select(isfinite(top), top, zero_of(top))
+    d = x - top
+    e = exp(d)
+    return d, top, e, s.sum(e, axis, True)
+
+
+def _log_sum_exp_opened(x, *, axis=None, keepdims=False):
+    _, top, _, total = in_parts(x, axis)
+    r = log(total) + top
+    to = tuple([n for k, n in enumerate(shape(x)) if k not in reduction_axes(x, axis)])
+    return r if keepdims else reshape(r, to=to)
+
+
+def _weights_opened(x, *, axis=None):
+    _, _, e, total = in_parts(x, axis)
+    return e / total
+
+
+def _log_weights_opened(x, *, axis=None):
+    d, _, _, total = in_parts(x, axis)
+    return d - log(total)
+
+
+log_sum_exp.prim.opened, weights_of.prim.opened = _log_sum_exp_opened, _weights_opened
+log_weights_of.prim.opened = _log_weights_opened
 
 
 def _centred(g, out, x, axis):

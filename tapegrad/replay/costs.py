@@ -4,6 +4,16 @@ decides which way is taken.
 They choose between ways that give the same numbers, up to rounding.  Times are those of a model of the costs:
 nothing is measured when a program runs."""
 
+import numpy as np
+
+
+def slow_element_ns() -> float:
+    """NumPy has loops of vectors for `exp` and its like with AVX-512 only."""
+    found = np.lib.introspect.opt_func_info(func_name="^exp$", signature="float64")
+    ways = [of_types["current"] for of_types in found.get("exp", {}).values()]
+    return 0.5 if any(["512" in way or "V4" in way for way in ways]) else 5.0
+
+
 # Which program is used: counts of recordings and replays.
 
 PROGRAMS_KEPT = 8  # programs of one function
@@ -15,7 +25,10 @@ CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, befo
 FREE_RECORDINGS = 4  # recordings of new ways in a row, before calls run as they are in between
 VAIN_RECORDINGS = 7  # such recordings, before the function runs as it is
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
+TRIED_REPLAYS = 5  # of each of two texts, after which the faster one stays
+TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it
 CALLS_NAMED = 5  # operations that a report names, of those that Python does
+OPENED_ELEMENTS = 512  # of an operation that is recorded as those that it is made of
 COMPARED_ELEMENTS = 64  # elements of a constant that is compared with others
 
 # Memory.
@@ -36,8 +49,6 @@ BLAS_VECTOR_PRODUCTS = 1000  # the same of a matrix and a vector
 BLOCK_ROWS = 3  # rows for which a call of the interpreter pays
 TRANSFER_ROWS = 0.7  # rows that pay for a value which goes in or out
 COPIED_ELEMENTS = 3000  # that take as long to copy as it takes to begin
-TRANSPOSED_PRODUCTS = 3  # products for which a transpose is copied
-TRANSPOSED_ELEMENTS = 6000  # of such a transpose, at most
 LINE_ELEMENTS = 3  # of a line below which a table is as good
 PAIRED_ELEMENTS = 32  # of an instruction that is one row with the next
 BOX_ELEMENTS = 32  # of a box that is a row of its own
@@ -66,7 +77,6 @@ POINTER_PLACES = 16  # places between cells of one pointer, or a step
 
 GROUPED_ELEMENTS = 100  # elements from which an instruction may be part of a group
 LOOP_CELLS = 25  # texts of one loop
-MASK_ELEMENTS = 4000  # elements of a mask that is counted
 OPERAND_PLACES = 25  # places at which an operand is read
 RECOMPUTED_OPERATIONS = 40  # operations of costly values that are worked out again
 GROUP_OPERATIONS = 600  # operations of a group
@@ -74,7 +84,6 @@ GROUP_INSTRUCTIONS = 150  # instructions of a group
 WRITTEN_OUT_TERMS = 4  # terms of a sum that are written out
 COSTLY_OPERATIONS = 6  # operations from which a value is costly
 ITEM_ELEMENTS = 4096  # elements of an item of work
-ROW_LANES = 8  # numbers of a row that is written at once
 VECTOR_OPERATIONS = 60  # operations from which one register holds a vector
 BLOCK_THREADS = 128  # threads of a block of a device
 LAUNCH_BLOCKS = 1024  # blocks of a launch, at most
@@ -87,7 +96,9 @@ COLUMNS = 6  # columns below which they are done one by one
 
 # Time, in ns.
 
-COMPILE_NS = 2e8  # that the compilation of the groups of a function may take
+WRITTEN_INSTRUCTION_NS = 1e5  # to write the text of an instruction
+WRITTEN_ELEMENT_NS = 50  # to lay out an element in a block
+COMPILE_NS = 1e8  # that the compilation of the groups of a function may take
 LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip
 TEXT_ELEMENT_NS = 0.5  # of an element of an instruction of the text
 BLOCK_ELEMENT_NS = 0.15  # of an element of an instruction within a block
@@ -95,7 +106,7 @@ BLOCK_ROW_NS = 20  # of an instruction within a block
 LOOPED_ROW_NS = 4  # of one of a trip, beside one of a compiled loop
 REREAD_BYTE_NS = 0.06  # of a byte of a matrix that is read once more
 GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its share of the call of a group
-SLOW_ELEMENT_NS = 0.5  # of an element of a costly operation within a block
+SLOW_ELEMENT_NS = slow_element_ns()  # of an element of a costly operation within a block
 CALL_NS = 600  # of a call of NumPy
 WRITE_NS = 1500  # of a write into a region
 PASS_ELEMENT_NS = 0.3  # of an element that NumPy reads and writes

@@ -32,6 +32,7 @@ from .costs import (
     CALL_NS,
     CALLS_NAMED,
     COLUMNS,
+    COSTLY_OPERATIONS,
     GROUP_SHARE_NS,
     GROUPED_ELEMENTS,
     LOOP_BUILD_NS,
@@ -39,6 +40,7 @@ from .costs import (
     MATRIX_BYTES,
     REREAD_BYTE_NS,
     REUSED_BYTES,
+    SLOW_ELEMENT_NS,
     TEXT_ELEMENT_NS,
 )
 from .instruction_table import END, InstructionTable
@@ -153,14 +155,20 @@ class EmittedProgram:
         for n, inside, count in zip(
             table.example.tolist(), counts.tolist(), table.counts.tolist(), strict=True
         ):
-            size = math.prod(self.shown[self.program.code[n][0]][1])
+            k, i = self.program.code[n]
+            size = math.prod(self.shown[k][1])
             if size >= GROUPED_ELEMENTS:
-                saved += (
-                    inside * (BLOCK_ELEMENT_NS * size - GROUP_SHARE_NS)
-                    + (count - inside) * TEXT_ELEMENT_NS * size
-                )
+                slow = self.is_costly(i)
+                within, alone = (SLOW_ELEMENT_NS,) * 2 if slow else (BLOCK_ELEMENT_NS, TEXT_ELEMENT_NS)
+                saved += inside * (within * size - GROUP_SHARE_NS) + (count - inside) * alone * size
         saved = max(saved, 0.0) + LOOPED_ROW_NS * looped + REREAD_BYTE_NS * self.read_again()
         return (compiling + building) / saved if saved else math.inf
+
+    def is_costly(self, i: Instruction) -> bool:
+        """Does an element of an elementwise instruction take many operations?"""
+        graphs = load("tapegrad.replay.scalar_graph")
+        found = graphs.of_graph(graphs.cost, i, (False,) * len(i.args))
+        return found is not None and found[0] >= COSTLY_OPERATIONS
 
     def read_again(self) -> int:
         """Bytes of large matrices that products with vectors read a second time and more: a loop over the

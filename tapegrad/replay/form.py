@@ -1,8 +1,11 @@
 """One function of a prepared one, its gradient for example: its programs, and what is done where none
 holds."""
 
+import collections
 import functools
 import math
+import sys
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +44,7 @@ from .._transforms.products import jmp, vmp
 from .._transforms.transform import wrapping
 from ..ops.linalg.factorizations import is_finite
 from .costs import (
+    BLOCK_ELEMENTS,
     CHANGING_RECORDINGS,
     COMPILE_NS,
     EMITTED_REPLAY,
@@ -50,7 +54,11 @@ from .costs import (
     PROGRAMS_KEPT,
     REPEATED_INSTRUCTIONS,
     REPLAYS_PER_RECORDING,
+    TOLD_CALLS,
+    TRIED_REPLAYS,
     VAIN_RECORDINGS,
+    WRITTEN_ELEMENT_NS,
+    WRITTEN_INSTRUCTION_NS,
 )
 from .cuda_graph import CudaGraph, unfit
 from .program import HEARD, Program
@@ -148,6 +156,7 @@ class TransformForm:
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
         self.eager: str | None = None  # why the function is run as it is
+        self.plainly: collections.Counter = collections.Counter()  # why single calls were run as they are
         self.full = False  # are calls of further kinds run as they are?
         self.numbers = True  # may Python numbers be inputs?
         self.groups: list = []  # of processes with which its calls exchange data
@@ -191,6 +200,7 @@ class TransformForm:
                 failed = found
                 continue
             if found is None:
+                self.excepted(kept.plainly)
                 return self.plain(args, kept.shares_written(values))
             if k:
                 self.programs.insert(0, self.programs.pop(k))
@@ -243,6 +253,12 @@ class TransformForm:
             [k for k in joint if not k.surroundings.changed()], key=lambda kept: kept.joint, default=None
         )
 
+    def excepted(self, reason: str) -> None:
+        """One call is run as it is."""
+        self.plainly[reason] += 1
+        if self.plainly[reason] == TOLD_CALLS:
+            warn(self.name, f"{TOLD_CALLS} calls were run as they are, without a replay: {reason}")
+
     def branched(self) -> None:
         """The call takes a way through the function that none before it took.  Where each one does,
         recordings are in vain: there are more and more calls between them, and then no more of them."""
@@ -250,6 +266,12 @@ class TransformForm:
         self.replayed = self.replays
         if self.vain >= FREE_RECORDINGS:
             self.pause = FREE_RECORDINGS << (self.vain - FREE_RECORDINGS)
+        if self.vain == FREE_RECORDINGS:
+            warn(
+                self.name,
+                f"each of the last {self.vain} calls took another way through it, so some calls are "
+                "run as they are. Replace conditions on values by np.where, or call the function unprepared",
+            )
 
     def complaint(self, args: tuple, failed: Any) -> str:
         if failed is None:
@@ -293,7 +315,7 @@ class TransformForm:
             self.numbers = False
             return self.recorded(args, failed)
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
-        catches = warned() != "error" or may_catch(roots)
+        catches = warned() != "error" or may_catch(roots, surroundings.names)
         try:
             with ErrorListener() as told:
                 recorded = Recording(
@@ -317,7 +339,7 @@ class TransformForm:
             if owner.on_change == "raise" or not again:
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
-            self.eager = f"{type(error).__name__}: {error}"
+            self.stop(f"{type(error).__name__}: {error}")
             return y
         y = recorded.result()
         drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
@@ -355,9 +377,12 @@ class TransformForm:
                     else "it is run as it is"
                 )
                 many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
-                told = f"{self.name}: {reason}, for {many}. Prepare it once for each shape, or pad the arrays to a few shapes"
-                warnings.warn(ReplayWarning(told), stacklevel=5)
-            reason = None if self.full else reason
+                advice = "Prepare it once for each shape, or pad the arrays to a few shapes"
+                warn(self.name, f"{reason}, for {many}. {advice}")
+                if not self.full:
+                    self.eager, self.programs = reason, []
+                    return y
+                reason = None
         reason = reason or unkept
         if reason is not None:
             self.stop(reason)
@@ -386,9 +411,13 @@ class TransformForm:
         if self.owner.on_change == "raise":
             raise GuardError(self.refusal(reason))
         self.eager, self.programs = reason, []
+        warn(self.name, f"{self.owner_named()} cannot be recorded and is run as it is: {reason}")
+
+    def owner_named(self) -> str:
+        return f"{user_name(self.owner.f)}{where_of(self.owner.f)}"
 
     def refusal(self, reason: Any) -> str:
-        return f"{self.name}: {user_name(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
+        return f"{self.name}: {self.owner_named()} cannot be recorded: {reason}"
 
     def report(self) -> list:
         if self.eager is not None:
@@ -402,6 +431,7 @@ class TransformForm:
             else []
         )
         others = ["calls of other kinds are run as they are"] if self.full else []
+        others += [f"{n} calls were run as they are: {reason}" for reason, n in self.plainly.items()]
         return [*paused, *others, *[kept.report() for kept in self.programs]]
 
 
@@ -432,14 +462,24 @@ class Departure:
 FAILED = (Guard, Departure)
 
 
+def warn(name: str, what: str, cause: Exception | None = None) -> None:
+    """A `ReplayWarning`, shown at the line that called the prepared function."""
+    shown = ReplayWarning(f"{name}: {what}")
+    shown.__cause__ = cause
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "tapegrad":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(shown, stacklevel=level)
+
+
 def broken(name: str, failure: Exception, then: str) -> None:
     """A fault of ours that costs time only is shown, once."""
-    shown = ReplayWarning(
-        f"{name}: a replay failed where a plain call does not, by a fault of tapegrad: "
-        f"{type(failure).__name__}: {failure}; {then}. Results are right; please report it"
+    what = "a replay failed where a plain call does not, by a fault of tapegrad"
+    warn(
+        name,
+        f"{what}: {type(failure).__name__}: {failure}; {then}. Results are right; please report it",
+        failure,
     )
-    shown.__cause__ = failure
-    warnings.warn(shown, stacklevel=2)
 
 
 class CachedProgram:
@@ -461,11 +501,13 @@ class CachedProgram:
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
+        self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
         early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
         self.due = 1 if early else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
+        self.spent = 0.0  # ns of replays as bound calls
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
@@ -473,6 +515,7 @@ class CachedProgram:
         self.replays = self.failures = self.refusals = self.begun = 0
         self.deaf = False  # have replays heard of floating-point errors of which the function does not?
         self.refused = False  # are there none any more, for its values are often not finite?
+        self.plainly = ""  # why the last call was run as it is
 
     def is_apart(self, values: list) -> bool:
         """Does nothing that is written share memory with an argument, or with what another thread follows?"""
@@ -506,9 +549,11 @@ class CachedProgram:
         """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or
         arrays share memory."""
         program = self.program
-        if not self.is_apart(values) or (
-            program.finite and not is_finite([*values, *[array for _, array in program.captured]])
-        ):
+        if not self.is_apart(values):
+            self.plainly = "what is written shares memory with an argument, or with another thread's arrays"
+            return None
+        if program.finite and not is_finite([*values, *[array for _, array in program.captured]]):
+            self.plainly = "its inputs are not finite"
             return None
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
@@ -521,6 +566,7 @@ class CachedProgram:
         if self.joint and type(found) is tuple and not plainly:
             found = found if self.groups[0].end_replay(True, self.name) else ReplayGivenUp()
         if plainly or type(found) is not tuple:
+            self.plainly = "its results are not numbers" if plainly else "NumPy warns: " + str(HEARD.shown)
             for x, state in before:
                 restore(x, state)
             return None if plainly else found
@@ -528,6 +574,20 @@ class CachedProgram:
         for array, v in written:
             without_class(array)[...] = v
         return tuple(results) if self.several else with_leaves(program.tree, iter(results))
+
+    def is_paid(self) -> bool:
+        """Have the replays so far cost as much as writing the text may?  (Ranks write theirs together.)"""
+        asked = self.compile is True or self.cuda_graph or self.joint
+        asked = asked or self.emitted is not None or self.due < EMITTED_REPLAY
+        return asked or self.spent >= self.writing_cost
+
+    @functools.cached_property
+    def writing_cost(self) -> float:
+        """About how many ns the text takes."""
+        sizes = [math.prod(shown[1]) for shown in self.program.shown.values()]
+        return WRITTEN_INSTRUCTION_NS * len(self.program.numbers) + WRITTEN_ELEMENT_NS * sum(
+            [size for size in sizes if size <= BLOCK_ELEMENTS]
+        )
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
@@ -551,15 +611,32 @@ class CachedProgram:
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
-            self.emitted = emitter.compiled_program(program)
+            made = emitter.compiled_program(program)
+            if self.emitted is not None and self.compile == "auto":
+                self.trial = [(each, []) for each in (self.emitted, made)]
+            self.emitted = made
+
+    def tried(self, values: list) -> Any:
+        """A replay by one of two texts in turn.  The faster one stays."""
+        self.emitted, seconds = min(self.trial, key=lambda each: len(each[1]))
+        begin = time.perf_counter()
+        found = self.emitted.run(*values)
+        seconds.append(time.perf_counter() - begin)
+        if len(self.trial[-1][1]) == TRIED_REPLAYS:
+            self.emitted, self.trial = min(self.trial, key=lambda each: min(each[1]))[0], []
+        return found
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at
         each call: first there are no groups any more, then no blocks."""
         self.refusals += 1
         if self.refusals > GROUP_REFUSALS and 2 * self.refusals > self.replays - self.begun:
-            self.refused, self.compile = True, False
+            self.refused, self.compile, self.trial = True, False, []
             self.refusals, self.begun = 0, self.replays
+            warn(
+                self.name,
+                "its operations run as they are, nothing is compiled: its values are often not finite",
+            )
             self.emitted = load(EMITTER).EmittedProgram(self.program, blocks=bool(self.emitted.groups))
 
     def heard(self, values: list, before: list) -> Any:
@@ -568,14 +645,17 @@ class CachedProgram:
         with warnings.catch_warnings(record=True) as given:
             warnings.simplefilter("always")
             found = self.found(values, before)
-        return Departure(self) if given and type(found) is tuple else found
+        ours = [w.message for w in given if w.category is ReplayWarning]
+        for message in ours:
+            warnings.warn(message, stacklevel=2)
+        return Departure(self) if len(given) > len(ours) and type(found) is tuple else found
 
     def found(self, values: list, before: list) -> Any:
         """What the program gives; a guard that failed; a `Departure`; or None.  `before`: the states of its
         generators."""
         program, found, failure = self.program, None, None
         try:
-            if self.replays >= self.due:
+            if self.replays >= self.due and self.is_paid():
                 self.write()
             if self.cuda_graph and self.replays >= GRAPHED_REPLAY and self.emitted is not None:
                 self.cuda_graph = False  # it is tried once
@@ -583,7 +663,7 @@ class CachedProgram:
             if self.graph is not None:
                 return self.graph(values)
             if self.emitted is not None:
-                found = self.emitted.run(*values)
+                found = self.tried(values) if self.trial else self.emitted.run(*values)
         except RankError:
             raise
         # an operation's, and then the bound calls raise it too; or else it is ours
@@ -597,8 +677,10 @@ class CachedProgram:
         if anew:
             for x, state in before:
                 restore(x, state)
+            begin = time.perf_counter_ns()
             try:
                 found = program.run(values)
+                self.spent += time.perf_counter_ns() - begin
             except RankError:
                 raise
             except Exception as error:
@@ -619,7 +701,7 @@ class CachedProgram:
     def stop(self, failure: Exception) -> None:
         """From now on as bound calls: the quicker ways failed where these do not."""
         self.failures += 1
-        self.emitted, self.graph, self.due, self.cuda_graph = None, None, math.inf, False
+        self.emitted, self.graph, self.due, self.cuda_graph, self.trial = None, None, math.inf, False, []
         broken(self.name, failure, "its operations are called one after the other from now on")
 
     def captured(self, values: list) -> None:

@@ -50,13 +50,10 @@ class InstructionTable:
         few = count < LOOP_TRIPS * TRIP_ROWS_LEAST
         self.classes, self.example = (np.arange(count),) * 2 if few else self.sorted_out()
         self.counts = np.bincount(self.classes, minlength=len(self.example))
-        # of each value the first instruction that writes it, and how many products have it as their second
-        # matrix
+        # of each value the first instruction that writes it
         self.writer = np.full(size, END)
         writes = np.flatnonzero(self.each(lambda _, i: i.prim is ASSIGN or i.prim is ADD_AT))[::-1]
         self.writer[self.operands[self.starts[writes]]] = writes
-        products = np.flatnonzero(self.each(lambda k, i: i.reduces == "products" and len(shown[k][1]) == 2))
-        self.second = np.bincount(self.operands[self.starts[products] + 1], minlength=size)
 
     def sorted_out(self) -> tuple:
         """(class of each instruction, first instruction of each class)."""

@@ -169,7 +169,7 @@ class ReadEnvironment:
         self.roots = roots
         self.content: list = []  # (array, checksum)
         walk = walk_with_names(roots, self.noted)
-        self.form, self.unknown = walk.form, walk.unknown
+        self.form, self.unknown, self.names = walk.form, walk.unknown, walk.names
         self.sources = [(x, state(x)) for x in walk.sources]
 
     def noted(self, x: Any) -> bool:
@@ -185,7 +185,7 @@ class ReadEnvironment:
     def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
         """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change;
         `drawn`: (generator of which it draws by operations, its state before the first)."""
-        if walk_with_names(self.roots, is_input_leaf).form != self.form:
+        if walk_with_names(self.roots, is_input_leaf, names=self.names).form != self.form:
             return f"a call changes {READ}"
         first = {id(bits_of(x)): (x, found) for x, found in drawn}
         for x, before in self.sources:
@@ -210,7 +210,7 @@ class ReadEnvironment:
         read = [*[x for _, x in program.captured], *[x for x, _ in program.written]]
         known = {id(x) for x in read}
         used = {k for k, x in anew.items() if k in known or any([may_share_memory(x, y) for y in read])}
-        self.environment = Environment(self.roots, lambda x: id(x) in used or mark_immutable(x))
+        self.environment = Environment(self.roots, lambda x: id(x) in used or mark_immutable(x), self.names)
         self.unknown = self.environment.unknown
         reason = self.unsure() or self.disturbed(anew, drawn)
         self.content = self.sources = []

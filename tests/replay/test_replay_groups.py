@@ -15,7 +15,7 @@ from tapegrad._core.trees import leaves
 from tapegrad.kernels.launch import waiting
 from tapegrad.replay import emitted as _emitted
 from tapegrad.replay import form
-from tapegrad.replay.fusion import compiled_groups, loops
+from tapegrad.replay.fusion import compiled_groups
 from tapegrad.replay.fusion import groups as _groups
 
 N = 600
@@ -569,27 +569,3 @@ def test_memory_of_results_that_nobody_holds():
     assert len({v.ctypes.data for v in held}) == 3
     for k, v in enumerate(held):
         np.testing.assert_allclose(v, (x + k) * 2.0 + np.exp(x + k) * (x + k), 1e-14)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("fields", [3, 5, 8, 11])
-def test_fields_side_by_side_are_written_row_by_row(dtype, fields, monkeypatch):
-    """Lengths beside whole vectors, texts of either width of vectors."""
-    written, of = [], loops.NestText.write_rows
-    monkeypatch.setattr(
-        loops.NestText,
-        "write_rows",
-        lambda self, values, *at: written.append(len(values)) or of(self, values, *at),
-    )
-
-    def f(x):
-        parts = [x * (k + 1) + (np.sin(x) ** 2 * np.exp(-x) if fields == 5 else 0.5) for k in range(fields)]
-        return np.stack(parts, axis=-1)
-
-    for n in (5000, 5003):
-        x = np.linspace(0, 1, n).astype(dtype)
-        p = tg.prepare(f, x, compile=True)
-        for _ in range(3):
-            found = p.value(x)
-        np.testing.assert_allclose(found, f(x), rtol=4 * np.finfo(dtype).eps)
-    assert sum(written) >= fields

@@ -85,6 +85,8 @@ def polygamma_in_kernels(x, *, n):
 @primitive(scalar=polygamma_in_kernels, rough=True)
 def polygamma_n(x, *, n):
     real_only("polygamma", x)
+    if isinstance(n, int) and n > 0:  # SciPy's text works out digamma too
+        return ((-1.0) ** (n + 1) * sp.gamma(n + 1.0) * special_of(x).zeta(n + 1.0, x)).astype(x.dtype)
     r = sp.polygamma(n, x) if xp_of(x) is np else special_of(x).polygamma(xp_of(x).asarray(n), x)
     return r.astype(x.dtype)
 

@@ -105,7 +105,6 @@ class Group:
         number = {k: n for n, k in enumerate((*self.given, *self.values, *self.sums))}
         of = lambda k: number[k] if k in number else repr(self.kinds.constant(k))
         found: list = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
-        found += [k in self.kinds.counts for k in self.arrays]
         for k, d in self.values.items():
             if type(d) is Element:
                 said = ufunc_of(d.i)
@@ -345,8 +344,6 @@ class GroupCode:
         for n, a in enumerate(group.arrays):
             space[f"s{n}"] = self.shown[a][2]
             lines.append(f"if {names[a]}.strides != s{n}: return None")
-            if a in group.kinds.counts:  # by an instruction that is in no group they are integers
-                lines.append(f"{names[a]} = {names[a]}.astype('f8')")
         for n, (k, o) in enumerate(zip(group.written, places, strict=True)):
             space[f"m{n}"] = maker(self.shown[k])
             lines.append(f"if {o} is None: {o} = m{n}()")

@@ -17,7 +17,6 @@ from ..costs import (
     GROUP_OPERATIONS,
     GROUPED_ELEMENTS,
     LOOP_CELLS,
-    MASK_ELEMENTS,
     OPERAND_PLACES,
     RECOMPUTED_OPERATIONS,
     WRITTEN_OUT_TERMS,
@@ -45,13 +44,12 @@ class GroupDefinitions:
         self.small, self.code, self.gain = (
             (1, DeviceCode, worth) if self.on_device else (max(GROUPED_ELEMENTS, 1), GroupCode, Group.gain)
         )
-        self.extended = small is None  # with extremes, counts and integers
+        self.extended = small is None  # with extremes and integers
         self.small = self.small if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {*program.ends, *program.guards}
         self.numbers: dict = {}
-        self.counts = self.counted() if self.extended else set()
         self.known = {k: None if k in others else self.definition(k, i) for k, i in program.code}
         self.users: dict = {}
         for k, i in program.code:
@@ -66,35 +64,6 @@ class GroupDefinitions:
                 and self.is_asked(k)
             ):
                 self.known[k] = None
-
-    def counted(self) -> set:
-        """How many elements of a mask are true is told as an integer; where nothing else becomes of it, a
-        loop makes a float64."""
-        users: dict = {}
-        for k, i in self.program.code:
-            for a in i.args:
-                users.setdefault(a, []).append((k, i))
-        found = set()
-        for k, i in self.program.code:
-            numpys, shape, strides, _, owns = self.shown[k]
-            masks = i.reduces == "add" and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
-            if (
-                masks
-                and math.prod(shape) <= MASK_ELEMENTS
-                and all([self.is_of_floats(n, u) for n, u in users.get(k, ())])
-            ):
-                self.shown[k] = (numpys, shape, strides, F8, owns)
-                found.add(k)
-        return found
-
-    def is_of_floats(self, k: int, i: Instruction) -> bool:
-        """Does an instruction make float64 of its operands, element by element?"""
-        return (
-            type(i.prim) is not str
-            and i.prim.vjp is not None
-            and i.prim.batch == "elementwise"
-            and self.shown[k][3] == F8
-        )
 
     def is_ours(self, k: int) -> bool:
         """Is it an array of the library of this program?"""
@@ -178,14 +147,10 @@ class GroupDefinitions:
     def sum(self, k: int, i: Instruction) -> Any:
         x = i.args[0]
         _, shape, _, dtype, _ = self.shown[x]
-        if (
-            not self.is_ours(x)
-            or math.prod(shape) < self.small
-            or self.shown[k][3] != (F8 if dtype == BOOL else dtype)
-        ):
+        if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != dtype:
             return None
         how, bits = i.reduces, self.bits(x)
-        if bits not in FLOATS and not (bits == BOOL and how == "add"):
+        if bits not in FLOATS:
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
         axes = (
@@ -195,7 +160,6 @@ class GroupDefinitions:
         )
         few = (
             how == "add"
-            and dtype != BOOL
             and len(axes) < len(shape)
             and math.prod([shape[a] for a in axes]) <= WRITTEN_OUT_TERMS
         )

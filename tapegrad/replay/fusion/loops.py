@@ -16,7 +16,7 @@ from ...kernels.emit import elementary
 from ...kernels.emit.block_code import Affine
 from ...kernels.emit.llvm_builder import COMPARE, Builder
 from ...kernels.launch.cpu import HEADER
-from ..costs import ITEM_ELEMENTS, ROW_LANES, VECTOR_OPERATIONS
+from ..costs import ITEM_ELEMENTS, VECTOR_OPERATIONS
 from ..scalar_graph import Exact
 
 STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # what is taken together, before the first number
@@ -117,7 +117,6 @@ class NestText:
         most = 128 // self.size if len(self.code) <= VECTOR_OPERATIONS else 64 // self.size
         self.W = min(most, 1 << (order.inner - 1).bit_length())
         self.b = Builder(self.W, nest.bits)
-        self.runs, self.singles = adjacent_arrays([a for _, a in nest.stores], order, self.W, self.size)
 
     def moved(self, base: str, stride: int, count: str) -> str:
         if stride == 0 or count == "0":
@@ -312,40 +311,6 @@ class NestText:
             given = f"{kind} {value}, <{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}"
             line(f"  call void @llvm.masked.scatter.{suffix}.v{W}p0({given})")
 
-    def write_rows(self, values: list, p: str, stride: int) -> None:
-        """Vectors whose elements lie side by side, one of each in a row: turned round, eight by eight, and
-        written row by row."""
-        b, real = self.b, self.b.real
-        some = (
-            "<8 x i1> <"
-            + ", ".join([f"i1 {'true' if k < len(values) else 'false'}" for k in range(ROW_LANES)])
-            + ">"
-        )
-        for first in range(0, self.W, ROW_LANES):
-            if self.W == ROW_LANES:
-                v = list(values)
-            else:
-                part = indices(range(first, first + ROW_LANES))
-                v = [b(f"shufflevector {b.T} {x}, {b.T} poison, {part}") for x in values]
-            v += ["poison"] * (ROW_LANES - len(v))
-            for s in (1, 2, 4):  # elements whose numbers differ in one bit change places
-                low = indices([k if not k & s else ROW_LANES + (k ^ s) for k in range(ROW_LANES)])
-                high = indices([k | s if not k & s else ROW_LANES + k for k in range(ROW_LANES)])
-                pairs = [
-                    (i, i | s)
-                    for i in range(ROW_LANES)
-                    if not i & s and (v[i], v[i | s]) != ("poison", "poison")
-                ]
-                for i, j in pairs:
-                    both = f"<8 x {real}> {v[i]}, <8 x {real}> {v[j]}"
-                    v[i], v[j] = b(f"shufflevector {both}, {low}"), b(f"shufflevector {both}, {high}")
-            for k, row in enumerate(v):
-                at = b(f"getelementptr i8, ptr {p}, i64 {(first + k) * stride}")
-                b.lines.append(
-                    f"  call void @llvm.masked.store.v8{SUFFIX[real]}.p0(<8 x {real}> {row}, ptr {at}, i32 "
-                    f"{self.size}, {some})"
-                )
-
     # --- elements ---
 
     def value(self, n: int, env: dict) -> str:
@@ -363,16 +328,8 @@ class NestText:
         for n in self.code:
             if n not in env:
                 env[n] = self.instruction(g.op[n], g.args[n], [self.value(k, env) for k in g.args[n]])
-        for k in range(len(nest.stores)) if mask else self.singles:
-            n, a = nest.stores[k]
-            self.write(self.value(n, env), stores[k], a, j, mask)
-        for run in () if mask else self.runs:
-            stride = self.order.stride(nest.stores[run[0]][1], -1)
-            self.write_rows(
-                [self.value(nest.stores[k][0], env) for k in run],
-                self.moved(stores[run[0]], stride, j),
-                stride,
-            )
+        for (n, a), p in zip(nest.stores, stores, strict=False):
+            self.write(self.value(n, env), p, a, j, mask)
         kept = lambda x, how: b.select(mask, x, b.c(STARTS[how])) if mask else x
         for (n, how), slot in zip(nest.sums, self.totals, strict=True):
             b.store(combine_code(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
@@ -406,41 +363,6 @@ class NestText:
         return getattr(b, op)(*x)
 
 
-SUFFIX = {"double": "f64", "float": "f32"}
-
-
-def indices(numbers: Any) -> str:
-    numbers = list(numbers)
-    return f"<{len(numbers)} x i32> <" + ", ".join([f"i32 {k}" for k in numbers]) + ">"
-
-
-def adjacent_arrays(accesses: list, order: Order, W: int, size: int) -> tuple:
-    """Which arrays are written side by side, row by row: (their numbers in that order, those of all
-    others)."""
-    alike: dict = {}
-    for k, a in enumerate(accesses):
-        if not a.truth and order.stride(a, -1) not in (0, size) and W % ROW_LANES == 0:
-            alike.setdefault(
-                (a.pointer, tuple([order.stride(a, level) for level in range(len(order.extents))])), []
-            ).append(k)
-    runs: list = []
-    for numbers in alike.values():
-        numbers.sort(key=lambda k: accesses[k].first)
-        for k in numbers:
-            near = (
-                runs
-                and len(runs[-1]) < ROW_LANES
-                and accesses[k].first == accesses[runs[-1][-1]].first + size
-            )
-            if near and accesses[runs[-1][-1]].pointer == accesses[k].pointer and runs[-1][-1] in numbers:
-                runs[-1].append(k)
-            else:
-                runs.append([k])
-    runs = [run for run in runs if len(run) > 2]
-    inside = {k for run in runs for k in run}
-    return runs, [k for k in range(len(accesses)) if k not in inside]
-
-
 def declared(W: int, bits: int) -> list:
     """Declarations of what texts of this width call."""
     b = Builder(W, bits)
@@ -456,10 +378,6 @@ def declared(W: int, bits: int) -> list:
             found.append(f"declare void @llvm.masked.store.{suffix}.p0({kind}, ptr, i32, {m})")
             found.append(f"declare {kind} @llvm.masked.gather.{suffix}.v{W}p0(<{W} x ptr>, i32, {m}, {kind})")
             found.append(f"declare void @llvm.masked.scatter.{suffix}.v{W}p0({kind}, <{W} x ptr>, i32, {m})")
-    if W > 1 and W != ROW_LANES:
-        found.append(
-            f"declare void @llvm.masked.store.v8{SUFFIX[b.real]}.p0(<8 x {b.real}>, ptr, i32, <8 x i1>)"
-        )
     return found
 
 

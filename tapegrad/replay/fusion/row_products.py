@@ -268,7 +268,7 @@ def byte_size(shown: tuple) -> int:
 
 def tiles_of(group: Group, kinds: Any, reader: Any) -> RowGroup | None:
     tiled = of_first_axis(group, kinds)
-    if tiled is None or not kinds.counts.isdisjoint(group.arrays):
+    if tiled is None:
         return None
     code = reader.by_number
     before: dict = {}

@@ -159,10 +159,10 @@ class Arena:
             self.counting[id(self.whole)] = self.whole
         return self.whole[first : first + count]
 
-    def place(self, k: int, by_rows: bool = False) -> None:
-        """New places for a value, in its memory order, or by rows whatever that is."""
+    def place(self, k: int) -> None:
+        """New places for a value, in its memory order."""
         _, shape, strides, _, _ = self.shown[k]
-        self.at[k] = at = self.consecutive(shape, () if by_rows else strides, k)
+        self.at[k] = at = self.consecutive(shape, strides, k)
         self.hold(k, [ArenaRegion(at, True, self.first)])
 
     def hold(self, k: int, helds: list) -> None:

@@ -21,8 +21,6 @@ from ..costs import (
     BOX_ELEMENTS,
     LINE_ELEMENTS,
     PAIRED_ELEMENTS,
-    TRANSPOSED_ELEMENTS,
-    TRANSPOSED_PRODUCTS,
 )
 from ..program import LAID, PART, Instruction, copy_with_strides
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
@@ -84,7 +82,7 @@ class InstructionBlock:
         self.awaited, self.target = 0, arena.nothing  # temporaries until the one that is the result
         table = kinds.table
         arena.release(start - 1)
-        self.table, self.reads, self.second, self.writer = table, table.reads, table.second, table.writer
+        self.table, self.writer = table, table.writer
         read = table.values_read(start, stop)
         made = table.position[read]
         self.given = [
@@ -294,14 +292,9 @@ class InstructionBlock:
         arena.at[k] = view = np.asarray(
             copy_with_strides(at[0], *params) if prim is LAID else prim.run(*at, **params)
         )
-        if k not in self.forced and self.is_turned(k, view):
-            arena.place(k, by_rows=True)
-            self.row("copy", arena.at[k], view)
-            return
         written = 2 * view.size <= at[0].size and self.writer[i.args[0]] < arena.last[k]
-        if written or k in self.forced or self.is_apart(k, view):
-            # a copy, for else the write would make one of all of the buffer, or each reader go from place to
-            # place
+        if written or k in self.forced:
+            # a copy, for else the write would make one of all of the buffer
             arena.place(k)
             self.row("copy", arena.at[k], view)
             return
@@ -392,25 +385,6 @@ class InstructionBlock:
     def is_given_up(self, y: int, at: list, n: int) -> bool:
         """Does nobody read y after instruction n, and does it lie as the buffer does?"""
         return at[0].shape == at[1].shape and at[0].strides == at[1].strides and self.arena.is_dead(y, n)
-
-    def is_apart(self, k: int, view: np.ndarray) -> bool:
-        """Do the elements of a view that is read more than once lie one by one?"""
-        if self.listed is not None or view.size < BOX_ELEMENTS or self.reads[k] < 2:
-            return False
-        return not any(
-            [step == INDEX_BYTES for size, step in zip(view.shape, view.strides, strict=True) if size > 1]
-        )
-
-    def is_turned(self, k: int, view: np.ndarray) -> bool:
-        """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS
-        takes half as long again for a small one that lies so."""
-        often = (
-            self.second[k] >= TRANSPOSED_PRODUCTS
-            and self.reads[k] == self.second[k]
-            and self.arena.last[k] < self.stop
-        )
-        small = self.listed is None and view.ndim == 2 and BOX_ELEMENTS <= view.size <= TRANSPOSED_ELEMENTS
-        return often and small and view.strides[0] == INDEX_BYTES < view.strides[1]
 
     # --- two operations in one row ---
 

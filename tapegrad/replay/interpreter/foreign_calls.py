@@ -53,7 +53,7 @@ def ufunc_loop(f: Any) -> tuple | None:
     if found[0] is None:
         return None
     x = (
-        [SAMPLES] * f.nin
+        [SAMPLES + 1.0] * (f.nin - 1) + [SAMPLES]  # (of zeta the first is above 1)
         if f.signature is None
         else [MATRIX, MATRIX[0]][: f.nin]
         if "(m)->" in f.signature

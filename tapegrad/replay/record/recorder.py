@@ -20,7 +20,7 @@ from numpy import float64, ndarray
 
 from ..._capture.dependencies import state
 from ..._core.abstract_arrays import hollow, read_only_as
-from ..._core.arrays import copy_with_layout, is_array, is_scalar, mark_immutable, room_like, xp_of
+from ..._core.arrays import F8, copy_with_layout, is_array, is_scalar, mark_immutable, room_like, xp_of
 from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
 from ..._core.float_errors import LOUD, ErrorListener, looked_at
 from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tracked, live, lower, values_of
@@ -30,7 +30,7 @@ from ..._core.trees import Const, leaves, nested, tree_map
 from ..._core.variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
 from ..._dispatch.random import DRAW
 from ..._transforms.call import Inputs, enter_leaf, overlapping, returned, run_once, value_out
-from ..costs import COMPARED_ELEMENTS
+from ..costs import COMPARED_ELEMENTS, OPENED_ELEMENTS
 from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
 from .raised_errors import RAISED, conditions
@@ -145,6 +145,7 @@ class Record(Trace):
         # under these flags: what an instruction does -> its number, or those of its parts
         self.met: dict = {}
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
+        self.flagful: list = []  # pairs of such dicts, under flags, where now none is looked at
         self.elements: dict = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
         self.whats: dict = {}  # (operation, flags, key of its settings) -> what is done
@@ -394,6 +395,8 @@ class Record(Trace):
         slots = (i if not self.same else self.same.get(i, i),)
         looks = self.looks
         k = met.get(slots)
+        if k is None and self.flagful:
+            k = self.met_under_flags(prim, slots)
         if k is not None:
             look = looks[k]
         else:
@@ -435,6 +438,8 @@ class Record(Trace):
         slots = (i, j) if not self.same else (self.same.get(i, i), self.same.get(j, j))
         looks = self.looks
         k = met.get(slots)
+        if k is None and self.flagful:
+            k = self.met_under_flags(prim, slots)
         if k is not None:
             look = looks[k]
         else:
@@ -474,6 +479,20 @@ class Record(Trace):
     def flagged(self, watched):
         self.watched = watched
         self.met, self.short = self.mets.setdefault(watched, ({}, {}))
+        self.flagful = [] if watched else [v for w, v in self.mets.items() if w and LOUD not in w]
+
+    def met_under_flags(self, prim: Any, ks: tuple, of_params: Any = None) -> int | None:
+        """The number of an instruction that does the same, and of which a plain call looks at flags."""
+        for met, short in self.flagful:
+            of_prim = short.get(prim) if of_params is None else None
+            found = (
+                of_prim[1].get(ks)
+                if of_prim
+                else met.get((prim, ks) if of_params is None else (prim, ks, of_params))
+            )
+            if found is not None:
+                return found
+        return None
 
     def shortened(self, prim):
         """(body, what of it was met: operands -> number, what results look like, what is done) of an
@@ -509,10 +528,15 @@ class Record(Trace):
             key = None
         elif key is not None:
             found = met.get(key)
+            if found is None and self.flagful and not prim.writes:
+                found = self.met_under_flags(prim, ks, of_params)
             if found is not None and not prim.writes:
                 return self.handles(found)
         known = self.known
         values = [known[k] for k in slots]
+        if prim.opened is not None and type(values[0]) is ndarray and values[0].dtype is F8:
+            if values[0].size >= OPENED_ELEMENTS:
+                return prim.opened(*[self.handles(k) for k in slots], **params)
         if prim.writes:
             self.move(slots[0], values)
         watched = self.watched

@@ -1,0 +1,213 @@
+"""Nothing falls back in silence: where calls of a prepared function run plainly, one warning and the report
+say why.  The search counts the plain calls, whatever led to them."""
+
+import contextlib
+import math
+import random
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import AliasError, ReplayWarning
+from tapegrad.replay import form
+from tapegrad.replay.costs import TOLD_CALLS, TRIED_REPLAYS
+from tapegrad.replay.form import CachedProgram, TransformForm
+
+CALLS = 40
+
+
+class Counter:
+    calls = 0
+
+
+def counts_its_calls():
+    def f(x):
+        Counter.calls += 1
+        return (x * x).sum() + 0.0 * Counter.calls
+
+    return f, lambda k: np.ones(3) + 0.1 * k
+
+
+def evaluates_a_text():
+    return lambda x: (x * eval("2.0 + 1.0")).sum(), lambda k: np.ones(3) + 0.1 * k
+
+
+def reads_the_clock():
+    return lambda x: (x * time.time()).sum(), lambda k: np.ones(3) + 0.1 * k
+
+
+def draws_by_python():
+    return lambda x: (x * random.random()).sum(), lambda k: np.ones(3) + 0.1 * k
+
+
+def takes_another_way_each_time():
+    def f(x):
+        for _ in range(int(x[0])):
+            x = x * 1.01
+        return x.sum()
+
+    return f, lambda k: np.full(3, 2.5 + k % 12)
+
+
+def has_another_shape_each_time():
+    return lambda x: (x * x).sum(), lambda k: np.ones(2 + k)
+
+
+def warns():
+    def f(x):
+        warnings.warn("look", UserWarning, stacklevel=2)
+        return (x * x).sum()
+
+    return f, lambda k: np.ones(3) + 0.1 * k
+
+
+def writes_into_the_argument():
+    kept = np.ones(4)
+
+    def f(x):
+        kept[1:] = 2.0 * x[:3]
+        return (kept * kept).sum()
+
+    return f, lambda k: kept
+
+
+def is_no_number():
+    return lambda x: np.sqrt(x - 100.0).sum(), lambda k: np.ones(3) + 0.1 * k
+
+
+def divides_by_zero():
+    return lambda x: (1.0 / (x - x)).sum(), lambda k: np.ones(3) + 0.1 * k
+
+
+def reads_a_file():
+    def f(x):
+        with open(__file__) as file:
+            return x.sum() * len(file.read(1))
+
+    return f, lambda k: np.ones(3) + 0.1 * k
+
+
+def grows_a_list():
+    met: list = []
+
+    def f(x):
+        met.append(1)
+        return (x * x).sum() * len(met)
+
+    return f, lambda k: np.ones(3) + 0.1 * k
+
+
+def solves_with_infinities():
+    return lambda x: np.linalg.solve(np.eye(3) * x, x).sum(), lambda k: np.array([1.0, 2.0, np.inf])
+
+
+def catches_an_error():
+    def f(x):
+        try:
+            return np.linalg.cholesky(np.eye(2) * x[0]).sum()
+        except np.linalg.LinAlgError:
+            return x.sum()
+
+    return f, lambda k: np.array([(-1.0) ** k, 1.0])
+
+
+CONSTRUCTS = [
+    counts_its_calls, evaluates_a_text, reads_the_clock, draws_by_python, takes_another_way_each_time,
+    has_another_shape_each_time, warns, writes_into_the_argument, is_no_number, divides_by_zero, reads_a_file,
+    grows_a_list, solves_with_infinities, catches_an_error,
+]  # fmt: skip
+
+
+@contextlib.contextmanager
+def plain_calls(monkeypatch):
+    """The number of calls that run plainly."""
+    found, plain = [], TransformForm.plain
+
+    def counted(of_form, *args):
+        y = plain(of_form, *args)  # an error is loud
+        found.append(of_form.name)
+        return y
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TransformForm, "plain", counted)
+        yield found
+
+
+@pytest.mark.parametrize("method", ["grad", pytest.param("value", marks=pytest.mark.long)])
+@np.errstate()
+@pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda f: f.__name__)
+def test_whatever_runs_plainly_is_told_once(construct, method, monkeypatch):
+    f, at = construct()
+    p = tg.prepare(f, at(0))
+    with plain_calls(monkeypatch) as plain, warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        np.seterr(all="ignore")
+        for k in range(CALLS):
+            with contextlib.suppress(AliasError):  # of the plain call
+                getattr(p, method)(at(k))
+    told = [str(w.message) for w in given if w.category is ReplayWarning]
+    if len(plain) >= TOLD_CALLS:
+        assert told and "run as" in told[0], p.report()
+        assert "run as" in p.report()
+    assert len(told) == len({*told})
+
+
+# --- what preparing costs ---
+
+
+class Clock:
+    """Each replay of bound calls takes so many ns."""
+
+    def __init__(self, step):
+        self.now, self.step = 0, step
+
+    def perf_counter_ns(self):
+        self.now += self.step
+        return self.now
+
+    perf_counter = staticmethod(time.perf_counter)
+
+
+@pytest.mark.parametrize("replays", [2, 5, 17])
+def test_the_text_waits_until_the_replays_have_cost_as_much(replays, monkeypatch):
+    monkeypatch.setattr(CachedProgram, "writing_cost", float(replays - 1))
+    monkeypatch.setattr(form, "time", Clock(1))
+    f = lambda x: (np.sin(x) * x).sum()
+    x = np.linspace(0.1, 1.0, 5)
+    p = tg.prepare(f, x)
+    p.grad(x)
+    for k in range(1, replays + 3):
+        np.testing.assert_allclose(p.grad(x + k), tg.grad(f)(x + k), rtol=1e-14)
+        assert (p.forms["grad"].programs[0].emitted is not None) == (k >= replays)
+
+
+def test_asked_for_it_is_written_at_once(monkeypatch):
+    monkeypatch.setattr(CachedProgram, "writing_cost", math.inf)
+    x = np.linspace(0.1, 1.0, 5)
+    p = tg.prepare(lambda x: (np.sin(x) * x).sum(), x, compile=True)
+    for _ in range(3):
+        p.grad(x)
+    assert p.forms["grad"].programs[0].emitted is not None
+
+
+@pytest.mark.parametrize("faster", [0, 1])
+def test_the_faster_of_two_texts_stays(faster, monkeypatch):
+    x = np.linspace(0.1, 1.0, 2000)
+    f = lambda x: (np.sin(x) * np.exp(x)).sum()
+    p = tg.prepare(f, x)
+    for _ in range(3):
+        p.grad(x)
+    kept = p.forms["grad"].programs[0]
+    kept.due = kept.replays  # as if compiling had paid
+    monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, ns: 0.0)
+    p.grad(x)
+    assert len(kept.trial) == 2
+    texts = [text for text, _ in kept.trial]
+    for n, (_, seconds) in enumerate(kept.trial):
+        seconds[:] = [1e-9 if n == faster else 1e9] * (TRIED_REPLAYS - 1)
+    for _ in range(2):
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-14)
+    assert kept.emitted is texts[faster] and not kept.trial
