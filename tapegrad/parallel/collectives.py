@@ -265,8 +265,8 @@ def compared_over_ranks(x: Any, *, ranks: Any, where: str, ends: Any, flag: bool
     values that it is made of."""
     library = xp_of(x)
     parts = library.split(x, ends[:-1]) if ends else []
-    sums = [library.stack(checksums(v)) for v in parts]
-    sums = to_host(library.stack(sums)) if sums else np.zeros((0, 2))
+    rows = [library.stack(checksums(part)) for part in parts]
+    sums = to_host(library.stack(rows)) if rows else np.zeros((0, 2))
     return ranks.differ(sums, flag, where)
 
 
