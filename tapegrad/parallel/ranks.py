@@ -38,7 +38,7 @@ from .._core.typing import AnyDict, AnyList
 try:
     from mpi4py import MPI
 except ImportError:
-    MPI = None
+    MPI = None  # type: ignore[assignment]
 
 GOES_ON, GIVES_UP, FAILED, ENDED = range(4)
 SAME = 1e-9  # relative difference between ranks that counts as rounding
