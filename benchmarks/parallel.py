@@ -1,6 +1,6 @@
 """Ranks and workers: a step against the number of ranks, bytes sent, and what a task costs.
 
-    python benchmarks/parallel.py [--ranks 1 2] [--seconds 1.0]
+    python benchmarks/parallel.py [--ranks 1 2] [--seconds 1.0] [--save]
 
 A step is value and gradient of a logistic regression, by `parallel.value_and_grad` (one message) and by
 `grad` of a function with `psum`. A step that is "idle" has no data: it shows what the ranks cost. Bytes are
@@ -9,15 +9,19 @@ ranks."""
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import _harness as bench
 import numpy as np
 
+METHOD = (
+    "least time of a call by the clock, of the slowest rank; one thread a rank; ranks share memory; bytes are "
+    "those that one rank gives to collectives"
+)
 ROWS, COLUMNS = 40_000, 100
 
 
@@ -66,7 +70,9 @@ def of_ranks(seconds):
         return np.sum(np.log1p(np.exp(-y * (A @ x))))
 
     none = lambda x: share(x, A[:0], y[:0])
+    whole = lambda x: parallel.psum(share(x))
     replayed = parallel.value_and_grad(tg.prepare(share, x))
+    replayed_whole, replayed_none = tg.prepare(whole, x), tg.prepare(lambda x: parallel.psum(none(x)), x)
     buffer, result = np.zeros(1 + COLUMNS), np.zeros(1 + COLUMNS)
     steps = {
         "Allreduce of 1 + p numbers": lambda: comm.Allreduce(buffer, result),
@@ -74,9 +80,11 @@ def of_ranks(seconds):
         "grad in one process": lambda: tg.value_and_grad(none)(x),
         "parallel.value_and_grad, idle": lambda: parallel.value_and_grad(none)(x),
         "grad of psum, idle": lambda: tg.value_and_grad(lambda x: parallel.psum(none(x)))(x),
+        "grad of psum, prepared, idle": lambda: replayed_none.value_and_grad(x),
         "parallel.value_and_grad": lambda: parallel.value_and_grad(share)(x),
         "parallel.value_and_grad, prepared": lambda: replayed(x),
-        "grad of psum": lambda: tg.value_and_grad(lambda x: parallel.psum(share(x)))(x),
+        "grad of psum": lambda: tg.value_and_grad(whole)(x),
+        "grad of psum, prepared": lambda: replayed_whole.value_and_grad(x),
     }
     rows = {}
     for name, step in steps.items():
@@ -93,49 +101,43 @@ def nothing(k):
     return k
 
 
-def of_tasks(seconds):
+def of_tasks(report, seconds):
     from tapegrad import parallel
 
     with ProcessPoolExecutor(2) as pool:
         parallel.run_parts(nothing, range(4), pool)
         alone = least(lambda: parallel.run_parts(nothing, range(2), pool), seconds) / 2
         many = least(lambda: parallel.run_parts(nothing, range(20_000), pool), seconds) / 20_000
-    print(f"| a task of one part | {alone:,.0f} |")
-    print(f"| a part of many in a task | {many:,.2f} |")
+    report.table("Work in two processes, microseconds", ["work", "time"])
+    report.row("a task of one part", alone)
+    report.row("a part of many in a task", many)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/parallel-DATE.md")
     parser.add_argument("--inside", action="store_true", help="(a rank)")
     given = parser.parse_args()
     if given.inside:
         return of_ranks(given.seconds)
-    tables = {}
+    given.quick = given.only = None
+    report = bench.Report("parallel", __doc__.partition("\n")[0], given, METHOD)
+    words = [sys.executable, __file__, "--inside", "--seconds", str(given.seconds)]
+    tables = []
     for count in given.ranks:
-        command = [
-            Path(sys.executable).with_name("mpiexec"),
-            "-n",
-            count,
-            sys.executable,
-            __file__,
-            "--inside",
-            "--seconds",
-            given.seconds,
-        ]
-        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        tables[count] = json.loads(
-            subprocess.run([str(c) for c in command], env=env, stdout=subprocess.PIPE, check=True).stdout
-        )
-    print(f"{ROWS:,} rows, {COLUMNS} parameters; microseconds (bytes)\n")
-    print("| step | " + " | ".join(f"{n} ranks" for n in tables) + " |\n|---|" + "---|" * len(tables))
-    for name in tables[given.ranks[0]]:
-        print(
-            f"| {name} | " + " | ".join(f"{t[name][0]:,.0f} ({t[name][1]:,})" for t in tables.values()) + " |"
-        )
-    print("\n| work in processes | microseconds |\n|---|---|")
-    of_tasks(given.seconds)
+        command = [str(Path(sys.executable).with_name("mpiexec")), "-n", str(count), *words]
+        tables.append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
+    report.table(
+        "A step, microseconds",
+        ["step", *[f"{n} rank{'s' * (n > 1)}" for n in given.ranks], "bytes a rank"],
+        f"Logistic regression, {ROWS:,} rows divided over the ranks, {COLUMNS} parameters. Idle: without data.",
+    )
+    for name in tables[0]:
+        report.row(name, *[table[name][0] for table in tables], tables[-1][name][1])
+    of_tasks(report, given.seconds)
+    report.close()
 
 
 if __name__ == "__main__":

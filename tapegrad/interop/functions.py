@@ -5,15 +5,45 @@ any order need no more. Each is made once for each choice of operands: libraries
 by identity find it again.
 """
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from .. import tree
+from .._core.foreign import library_of
 from .._transforms.custom_rule import rule
 from . import derived
 from .layout import Layout, is_inexact
+
+
+@contextmanager
+def captured_named(f: Callable) -> Iterator[None]:
+    """A block that runs f. To its errors it adds which tensors of other libraries f has captured."""
+    try:
+        yield
+    except Exception as error:
+        for name, x in captured_tensors(f):
+            error.add_note(
+                f"{getattr(f, '__name__', 'the function')} captured {name}, a {type(x).__name__} of "
+                f"{library_of(type(x))}. Here it computes with arrays: pass {name} as an argument, which "
+                "keeps its derivative, or capture its numbers as an array"
+            )
+        raise
+
+
+def captured_tensors(f: Callable) -> list[tuple[str, Any]]:
+    """The names and values that f reads from around it and that are tensors of the other libraries."""
+    if not inspect.isfunction(f):
+        return []
+    found = inspect.getclosurevars(f)
+    return [
+        (name, x)
+        for name, x in {**found.globals, **found.nonlocals}.items()
+        if hasattr(x, "dtype") and library_of(type(x)) in ("torch", "jax", "jaxlib", "pytensor")
+    ]
 
 
 class HostFunction:
@@ -37,11 +67,13 @@ class HostFunction:
         return tuple(tree.flatten(y)[0])
 
     def __call__(self, *operands: Any) -> tuple:
-        return self._flat(self.f(*self.layout.arranged(operands)))
+        with captured_named(self.f):
+            return self._flat(self.f(*self.layout.arranged(operands)))
 
     def linearized(self, operands: Sequence[Any], wanted: tuple[int, ...]) -> tuple[tuple, Callable]:
         """The results, and the pullback to the wanted operands."""
-        y, pulled = derived.linearized(self.f, self.layout, operands, wanted)
+        with captured_named(self.f):
+            y, pulled = derived.linearized(self.f, self.layout, operands, wanted)
         return self._flat(y), pulled
 
     def _made(self, make: Callable, operands: int, *key: Any) -> "HostFunction":

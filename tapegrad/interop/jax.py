@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import errors, tree
-from .functions import HostFunction, is_number, with_reverse_rule
+from .functions import HostFunction, captured_named, captured_tensors, is_number, with_reverse_rule
 from .layout import Layout
 
 try:
@@ -145,13 +145,20 @@ def traced(f: Callable, args: tuple, operands: Sequence[Any], out: Any) -> tuple
         r = np.random.default_rng(0)
         sample = layout.arranged([r.random(x.shape).astype(x.dtype) for x in operands])
         try:
-            out = f(*sample)
+            with captured_named(f):
+                out = f(*sample)
         except Exception as error:
             error.add_note(
                 "to_jax ran the function at random numbers to find the shape of its result; give it by out="
             )
             raise
     leaves, unflatten = tree.flatten(out)
+    if any([isinstance(y, jax.core.Tracer) for y in leaves]):
+        captured = [name for name, x in captured_tensors(f) if isinstance(x, jax.core.Tracer)]
+        raise errors.ArgumentError(
+            f"to_jax: the function computes with a tracer of JAX that it captured {captured}; pass it as an "
+            "argument"
+        )
     outputs = outputs_of([y if hasattr(y, "dtype") else np.asarray(y) for y in leaves])
     outputs = tuple([(shape, jax.dtypes.canonicalize_dtype(dtype)) for shape, dtype in outputs])
     return HostFunction(f, layout), outputs, unflatten

@@ -20,21 +20,33 @@ from .._core.variable import Variable
 from .._transforms.call import constant_like
 from ..ops.declare import ndim, primitive, rules, shape, xp
 from ..ops.shaping import broadcast_to, concatenate, imag, real, reshape, transpose
-from .ranks import MPI, Ranks, checksums, ranks_of
+from .ranks import MPI, Ranks, checksums, ranks_of, takes_device_memory
 from .sums import exact_bins, rounded
 
 
-def exchanged(x: Any, ranks: Ranks, what: str, where: str, prepared: AnyFunction, rows: bool = False) -> Any:
-    """What all ranks together make of the contiguous host array of x.
+def exchanged(
+    x: Any, ranks: Ranks, what: str, where: str, prepared: AnyFunction, rows: bool = False, host: bool = False
+) -> Any:
+    """What all ranks together make of x, as a contiguous array that MPI takes.
 
-    `prepared(host)` does what may fail, and returns the exchange, for after all ranks have agreed. `rows`:
-    the length of the first axis may differ."""
-    host = np.ascontiguousarray(to_host(x)).reshape(np.shape(x))
-    exchange = prepared(host)
-    ranks.agree(f"{what} of {host.dtype} {host.shape[rows:]} at {where}")
-    ranks.bytes += host.nbytes
+    `prepared(array)` does what may fail, and returns the exchange, for after all ranks have agreed. `rows`:
+    the length of the first axis may differ. `host`: an array of the device is copied to the host first, as
+    it is where MPI does not read the memory of the device."""
+    x_on_device = xp_of(x) is not np
+    array = x if x_on_device and not host and takes_device_memory() else to_host(x)
+    library = xp_of(array)
+    array = library.ascontiguousarray(array).reshape(np.shape(x))
+    exchange = prepared(array)
+    if (
+        library is not np
+    ):  # MPI knows nothing of streams: what computes the array, or frees memory, ends first
+        library.cuda.get_current_stream().synchronize()
+    ranks.agree(f"{what} of {array.dtype} {array.shape[rows:]} at {where}")
+    ranks.bytes += array.nbytes
     y = exchange()
-    return y[()] if not is_array(x) else y if xp_of(x) is np else xp_of(x).asarray(y)
+    if not is_array(x):
+        return y[()]
+    return xp_of(x).asarray(y) if x_on_device else y
 
 
 def exact_sum(ranks: Ranks, host: Any) -> AnyFunction:
@@ -51,20 +63,22 @@ def exact_sum(ranks: Ranks, host: Any) -> AnyFunction:
 
 @primitive(batch="elementwise", external=True, aliases=True, known_as="parallel.psum")
 def sum_over_ranks(x: Any, *, ranks: Any, where: str, exact: bool) -> Any:
-    def prepared(host: Any) -> Any:
-        if exact and host.dtype.kind in "fc":
-            return exact_sum(ranks, host[None])
-        found = np.empty_like(host)
+    exact = exact and layout_of(x).dtype.kind in "fc"
+
+    def prepared(array: Any) -> Any:
+        if exact:
+            return exact_sum(ranks, array[None])
+        found = xp_of(array).empty_like(array)
 
         def exchange() -> Any:
-            ranks.comm.Allreduce(host, found, MPI.SUM)
+            ranks.comm.Allreduce(array, found, MPI.SUM)
             return found
 
         return exchange
 
-    return (
-        x if ranks.size == 1 else exchanged(x, ranks, "an exact psum" if exact else "psum", where, prepared)
-    )
+    if ranks.size == 1:
+        return x
+    return exchanged(x, ranks, "an exact psum" if exact else "psum", where, prepared, host=exact)
 
 
 rules(
@@ -83,7 +97,8 @@ def stacked_rows(run: AnyFunction, stacks: Any, params: Any) -> Any:
 def rows_over_ranks(x: Any, *, ranks: Any, where: str) -> Any:
     """The sum of the rows of all ranks, rounded once."""
 
-    return exchanged(x, ranks, "an exact psum of rows", where, lambda host: exact_sum(ranks, host), rows=True)
+    prepared = lambda array: exact_sum(ranks, array)
+    return exchanged(x, ranks, "an exact psum of rows", where, prepared, rows=True, host=True)
 
 
 rules(
@@ -104,11 +119,11 @@ def shifted(x: Any, *, ranks: Any, where: str, by: int, periodic: bool) -> Any:
         r % ranks.size if periodic else r if 0 <= r < ranks.size else MPI.PROC_NULL for r in ends
     ]
 
-    def prepared(host: Any) -> Any:
-        found = np.zeros_like(host)
+    def prepared(array: Any) -> Any:
+        found = xp_of(array).zeros_like(array)
 
         def exchange() -> Any:
-            ranks.comm.Sendrecv(host, target, 0, found, source, 0)
+            ranks.comm.Sendrecv(array, target, 0, found, source, 0)
             return found
 
         return exchange
@@ -248,8 +263,11 @@ class SharedArguments:
 def compared_over_ranks(x: Any, *, ranks: Any, where: str, ends: Any, flag: bool) -> Any:
     """Raise if the vector x differs between ranks; else, is the flag set on one of them?  `ends`: of the
     values that it is made of."""
-    parts = np.split(to_host(x), ends[:-1]) if ends else []
-    return ranks.differ(np.array([checksums(v) for v in parts]).reshape(-1, 2), flag, where)
+    library = xp_of(x)
+    parts = library.split(x, ends[:-1]) if ends else []
+    rows = [library.stack(checksums(part)) for part in parts]
+    sums = to_host(library.stack(rows)) if rows else np.zeros((0, 2))
+    return ranks.differ(sums, flag, where)
 
 
 def compared(values: AnyList, ranks: Ranks, flag: bool) -> bool:

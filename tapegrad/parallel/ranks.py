@@ -17,7 +17,10 @@ its own adjoint, and the mean of equal gradients changes nothing. `SharedArgumen
 and values over the ranks, and raises where they differ."""
 
 import atexit
+import ctypes
+import functools
 import hashlib
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, RankError
 from .._core.exchanges import REPLAYED, ReplayGivenUp
 from .._core.scope import OPEN
@@ -34,7 +38,7 @@ from .._core.typing import AnyDict, AnyList
 try:
     from mpi4py import MPI
 except ImportError:
-    MPI = None
+    MPI = None  # type: ignore[assignment]
 
 GOES_ON, GIVES_UP, FAILED, ENDED = range(4)
 SAME = 1e-9  # relative difference between ranks that counts as rounding
@@ -174,12 +178,13 @@ class Ranks:
 
 
 def checksums(x: Any) -> tuple:
-    """A sum that tells values apart, and the size of its terms."""
-    x = np.ravel(x)
+    """A sum that tells values apart, and the size of its terms, where x lies."""
+    xp = xp_of(x)
+    x = xp.ravel(x)
     x = x.view(x.real.dtype) if x.dtype.kind == "c" else x
-    x = np.nan_to_num(x.astype(float), nan=0.5, posinf=1e300, neginf=-1e300)
-    weights = 1.5 + np.cos(np.arange(x.size))
-    return x @ weights, np.abs(x) @ weights
+    x = xp.nan_to_num(x.astype(float), nan=0.5, posinf=1e300, neginf=-1e300)
+    weights = 1.5 + xp.cos(xp.arange(x.size))
+    return x @ weights, abs(x) @ weights
 
 
 def difference(tags: AnyList) -> str:
@@ -214,6 +219,29 @@ def finished(requests: AnyList, seconds: float | None) -> int:
         if time.monotonic() > until:
             MPI.COMM_WORLD.Abort(1)
         time.sleep(0.001)
+
+
+# --- memory of a device ---
+
+
+@functools.cache
+def takes_device_memory() -> bool:
+    """Does the MPI library read and write the memory of a CUDA device?  It is asked; the environment
+    variable TAPEGRAD_MPI_CUDA says 0 or 1 where it does not know.
+
+    A library that does not would end the process at the first such address, so it cannot be tried."""
+    wanted = os.environ.get("TAPEGRAD_MPI_CUDA", "")
+    if wanted not in ("", "0", "1"):
+        raise ArgumentError(
+            f"the environment variable TAPEGRAD_MPI_CUDA is {wanted!r}; it is 1 (MPI takes arrays of the "
+            "device), 0 (they go through the host), or not set (the MPI library is asked)"
+        )
+    if wanted:
+        return wanted == "1"
+    # of MPICH from 4.0, of Open MPI and of what is made of them; through the extension module, which is
+    # linked to the library that is used
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)
+    return query is not None and query() == 1
 
 
 # --- the communicators of this process ---

@@ -339,3 +339,62 @@ def test_pytensor():
     wrong = tg.interop.to_pytensor(lambda x: x * 2)(x)
     with pytest.raises(tg.errors.ShapeError, match="1 dimensions"):
         pytensor.function([x], wrong)(X)
+
+
+# --- tensors and tracers of other libraries inside a function of arrays ---
+
+WEIGHTS = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+OF_JAX = jax.numpy.array([1.0, 2.0])
+
+
+def note_of(f, *args):
+    with pytest.raises(Exception) as caught:
+        f(*args)
+    return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+
+
+def test_captured_tensors_raise():
+    x = torch.tensor(X)
+    for f in (
+        lambda x: np.sum(x * WEIGHTS),
+        lambda x: np.sum(WEIGHTS * x),
+        lambda x: np.dot(x, WEIGHTS),
+        lambda x: np.multiply(x, WEIGHTS).sum(),
+    ):
+        for given in (x, x.clone().requires_grad_()):
+            assert "captured WEIGHTS, a Tensor of torch" in note_of(tg.interop.to_torch(f), given)
+        assert "torch" in note_of(tg.grad(f), X)
+        assert "captured WEIGHTS" in note_of(lambda f=f: jax.grad(tg.interop.to_jax(f))(X))
+    inside = lambda z: tg.interop.to_torch(lambda x: np.sum(x * z))(x)
+    for transform in (torch.func.grad, torch.func.hessian):
+        assert "captured z, a Tensor of torch" in note_of(transform(inside), torch.tensor(X))
+    # as an argument it has its derivative
+    both = tg.interop.to_torch(lambda x, w: np.sum(x * w))
+    both(x, WEIGHTS).backward()
+    np.testing.assert_array_equal(WEIGHTS.grad, X)
+
+
+def test_captured_tracers_raise():
+    for out in (None, 0.0):
+        inside = lambda z, out=out: tg.interop.to_jax(lambda x: np.sum(x * z), out)(X)
+        for way in (jax.grad(inside), jax.jit(inside), jax.vmap(inside), jax.hessian(inside)):
+            text = note_of(lambda way=way: jax.block_until_ready(way(X)))
+            assert "captured ['z']" in text or "tracer" in text, text
+    with pytest.raises(tg.errors.ArgumentError, match="ArrayImpl"):
+        tg.grad(lambda x: np.sum(x * OF_JAX))(X)
+    with pytest.raises(tg.errors.ArgumentError, match="Tracer"):
+        jax.grad(lambda z: tg.grad(lambda x: np.sum(x * z))(X).sum())(X)
+
+
+def test_tracked_values_do_not_enter_other_libraries():
+    for f in (
+        lambda y: tg.interop.from_torch(lambda z: (z * torch.as_tensor(y)).sum())(X),
+        lambda y: tg.interop.from_jax(lambda z: (z * y).sum())(X),
+        lambda y: torch.sin(y).sum(),
+        lambda y: torch.as_tensor(y).sum(),
+        lambda y: torch.from_dlpack(y).sum(),
+        lambda y: jax.numpy.sin(y).sum(),
+        lambda y: jax.numpy.asarray(y).sum(),
+    ):
+        with pytest.raises((tg.errors.DroppedDerivativeError, TypeError)):
+            tg.grad(f)(X)

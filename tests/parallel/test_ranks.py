@@ -53,6 +53,11 @@ def test_tools():
     all_done(2, "tools.py")
 
 
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_arrays_of_a_device(count):
+    all_done(count, "device.py")
+
+
 def test_estimation_and_bits():
     texts = [all_done(count, "estimation.py") for count in (1, 3)]
     bits = [[line for line in text.splitlines() if line.startswith("bits")] for text in texts]

@@ -15,7 +15,7 @@ except ImportError:
 PACKAGES = (
     "tapegrad", "numpy", "scipy", "numba", "llvmlite", "cupy", "cupy-cuda12x", "cupy-cuda13x", "pandas",
     "matplotlib", "torch",
-    "jax", "pytensor",
+    "jax", "pytensor", "mpi4py", "mpich", "dask", "ipyopt",
 )  # fmt: skip
 
 
