@@ -10,7 +10,7 @@ import numpy
 from .. import numpy as np
 from .._core.errors import ArgumentError
 from ._model import LinearGaussian, Observations, Start, model_after
-from ._objective import ModelObjective
+from ._objective import MissingValues, MissingValuesObjective, ModelObjective
 from ._parameters import Parameters
 
 
@@ -85,6 +85,7 @@ class FitProblem:
     scale: str | None = None
     linear: tuple[str, ...] = ()
     without_scale: bool = False
+    missing: MissingValues | None = None
 
     @property
     def concentrated(self) -> bool:
@@ -127,8 +128,9 @@ class FitProblem:
         """Return minus the log-likelihood and log prior as a function of the free parameters."""
         if self.quick is not None:
             return replace(self.quick, parameters=self.parameters).objective()
-        return ModelObjective(
-            self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name
+        given = self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name
+        return (
+            ModelObjective(*given) if self.missing is None else MissingValuesObjective(self.missing, *given)
         )
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:

@@ -4,8 +4,9 @@ M. Jenkins:
     phi(B) Phi(B^s) w[t] = c + b t + theta(B) Theta(B^s) e[t],   w = (1 - B)^d (1 - B^s)^D (y - X beta)
 
 The model of y has the process w (Harvey's form, DK 3.4) and the last y before time t as states; the latter
-have an exact diffuse start.  If no data are missing, the likelihood is searched on the differenced series,
-which has the same one with fewer states: the first d + s D observations then stand outside."""
+have an exact diffuse start.  The likelihood is searched on the differenced series, which has the
+same one with fewer states: the first d + s D observations then stand outside.  A few missing values are
+integrated out there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,11 +32,15 @@ from ._model import (
     arma,
     stationary_covariance,
 )
+from ._objective import MissingValues
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
 from .filters.arrays import LOG_2PI
+from .filters.augmented import condition
 
+# missing values, and the condition number of their effects, up to which the differenced series serves
+MISSING_VALUES, MISSING_CONDITION = 64, 1e3
 TRENDS = {None: (), "n": (), "c": (0,), "t": (1,), "ct": (0, 1)}  # the powers of time
 
 
@@ -261,7 +266,7 @@ class Arima(LibraryBound):
     def differenced(self, x: numpy.ndarray) -> numpy.ndarray:
         """Return delta(B) x[t] along the first axis, for the t where all lags exist."""
         n = len(x) - self.lost
-        return sum([c * x[self.lost - k : self.lost - k + n] for k, c in enumerate(self.delta)])
+        return sum([c * x[self.lost - k : self.lost - k + n] for k, c in enumerate(self.delta) if c])
 
     # --- parameters ---
 
@@ -345,13 +350,31 @@ class Arima(LibraryBound):
             linear=linear,
             without_scale=self.concentrated,
         )
-        if data.count < data.steps or not 0 < self.lost < data.steps or self.noisy:
+        if not 0 < self.lost < data.steps or self.noisy:
             return whole
+        if data.count < data.steps:
+            return replace(whole, missing=self._missing_values(data))
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
         quick = FitProblem(
             self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2", linear=linear
         )
         return replace(whole, quick=quick)
+
+    def _missing_values(self, data: Observations) -> MissingValues | None:
+        """Return the differenced series and what each missing value changes in it, or None.
+
+        None means: many values, or values that the differences do not determine."""
+        if data.xp is not numpy or data.steps - data.count > MISSING_VALUES:
+            return None
+        y = to_host(value(data.raw))[:, 0]
+        gaps = numpy.flatnonzero(numpy.isnan(y))
+        filled = numpy.interp(numpy.arange(y.size), numpy.flatnonzero(~numpy.isnan(y)), y[~numpy.isnan(y)])
+        w = self.differenced(filled)
+        unit = float(numpy.std(w)) or 1.0
+        directions = self.differenced(unit * (numpy.arange(y.size)[:, None] == gaps))
+        if condition(directions) > MISSING_CONDITION:
+            return None
+        return MissingValues(self.of_differences, Observations(w), directions, unit)
 
     @property
     def _name(self) -> str | None:

@@ -83,7 +83,7 @@ def moments_by_kernel(
         end - begin,
     )
     theta, (pairs, full) = np.concatenate([upper(mean, cov), numbers]), triangle_places(m)
-    x = path_of(form.layout, columns, True).path(theta, kernel_data_rows(form, s, data, begin)[:, :n]).T
+    x = path_of(form.layout, columns, 2).path(theta, kernel_data_rows(form, s, data, begin)[:, :n]).T
     first, width = 1 + p * columns, m * columns + pairs.size
     states = [x[:, at : at + width] for at in (first, first + width)]
     means, covs = (

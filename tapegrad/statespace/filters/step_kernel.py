@@ -73,12 +73,12 @@ def compile_layout(layout: EntryLayout) -> Recursion:
 
 
 @functools.lru_cache(maxsize=64)
-def path_of(layout: EntryLayout, columns: int, after: bool = False) -> Recursion:
+def path_of(layout: EntryLayout, columns: int, states: int = 1) -> Recursion:
     """Return the kernel of the augmented filter; its `path` returns what `augmented` describes.
 
-    Without `after` it is for the first steps alone."""
-    key = f"{cache_key(layout)} augmented {columns} {after}"
-    return named_recursion(key, *augmented(layout, columns, after), short=not after)
+    With fewer than two `states` it is compiled for few steps."""
+    key = f"{cache_key(layout)} augmented {columns} {states}"
+    return named_recursion(key, *augmented(layout, columns, states), short=states < 2)
 
 
 OWN = len(CONSTANTS)
@@ -246,14 +246,15 @@ def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     return init, step
 
 
-def augmented(layout: EntryLayout, columns: int, after: bool) -> tuple[Callable, Callable]:
+def augmented(layout: EntryLayout, columns: int, states: int) -> tuple[Callable, Callable]:
     """The same where the mean is a matrix (m, columns), of which the first column alone sees the data, and
     the others zeros.
 
         theta   the mean, the upper triangle of the covariance, then the other numbers
 
-    A step hands out the log of the determinant of 2 pi F, the innovations in units of F (p, columns), and
-    mean and upper triangle of the covariance before the observation. With `after`, those after it follow."""
+    A step hands out the log of the determinant of 2 pi F and the innovations in units of F (p, columns).
+    With `states` 1, mean and upper triangle of the covariance before the observation follow, and with 2
+    those after it too."""
     m, p, gaps, read = layout.states, layout.width, layout.gaps, reader(layout)
     full, pairs, k = triangle_places(m)[1], np.triu_indices(m), m * columns
     first = k + m * (m + 1) // 2
@@ -270,9 +271,10 @@ def augmented(layout: EntryLayout, columns: int, after: bool) -> tuple[Callable,
         a, P, size, v, g = observation.measured(
             *carry, Z, errors, beside(e), seen, layout.apart, layout.joseph
         )
-        states = [carry, (a, P)] if after else [carry]
         found = [np.reshape(size, (1,)), np.reshape(observation.whitened(v, g), (p * columns,))]
-        found += [part for mean, cov in states for part in (np.reshape(mean, (k,)), cov[pairs])]
+        found += [
+            part for mean, cov in (carry, (a, P))[:states] for part in (np.reshape(mean, (k,)), cov[pairs])
+        ]
         return observation.predicted(a, P, T, Q, beside(c)), np.concatenate(found)
 
     return init, step

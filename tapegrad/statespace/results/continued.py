@@ -25,7 +25,15 @@ def extended(fit: Any, y: Any, exog: Any) -> FitProblem:
     start = state_after(problem.model(fit.params, described), fit.data, problem.joseph)
     matrices = {"build": described, "described": described} if described is not None else {}
     return replace(
-        problem, data=data, **matrices, past=problem.past + n, begin=start, offset=0.0, used_up=0, quick=None
+        problem,
+        data=data,
+        **matrices,
+        past=problem.past + n,
+        begin=start,
+        offset=0.0,
+        used_up=0,
+        quick=None,
+        missing=None,
     )
 
 
