@@ -527,15 +527,29 @@ def require_rank(
 
 def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
     y = to_host(value(data.raw))[:, 0]
-    period = round(max([p.period for p in parts if isinstance(p, (Seasonal, Harmonics))], default=0))
-    pattern = 0 < period < y.size - 2
-    changes = numpy.diff(y[period:] - y[:-period] if pattern else y)
-    s2 = float(numpy.nanvar(changes)) / (2 if pattern else 1) if numpy.isfinite(changes).sum() > 1 else 0.0
-    s2 = s2 or float(numpy.nanvar(y))
+    s2 = float(change_variances(parts, y[None])[0])
     if not s2 > 0:
         what = "there is 1 observed value" if data.count == 1 else "all observations are equal"
         raise DataError(f"fit: {what}; variances cannot be estimated")
     return Sample(y, s2)
+
+
+def change_variances(parts: tuple[ModelComponent, ...], Y: numpy.ndarray) -> numpy.ndarray:
+    """Return the variance of the changes of each series (k, n), without a seasonal pattern, or else of its
+    values."""
+    period = round(max([p.period for p in parts if isinstance(p, (Seasonal, Harmonics))], default=0))
+    pattern = 0 < period < Y.shape[1] - 2
+    changes = numpy.diff(Y[:, period:] - Y[:, :-period] if pattern else Y)
+    found = _variances(changes) / (2 if pattern else 1)
+    return numpy.where(found > 0, found, _variances(Y))
+
+
+def _variances(X: numpy.ndarray) -> numpy.ndarray:
+    """Return the variance of the numbers of each row, 0 for fewer than two."""
+    seen = numpy.isfinite(X)
+    count = numpy.maximum(seen.sum(axis=1), 1)
+    mean = numpy.where(seen, X, 0.0).sum(axis=1) / count
+    return (numpy.where(seen, X - mean[:, None], 0.0) ** 2).sum(axis=1) / count
 
 
 def _starts(whole: "AssembledModel", plain: dict[str, Any]) -> list[dict[str, Any]]:
