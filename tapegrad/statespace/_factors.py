@@ -13,7 +13,7 @@ from .._core.errors import ArgumentError, DataError
 from ..ops.linalg.block_matrices import block_diag
 from ._bound_model import BoundModel
 from ._constraints import positive, stationary, unconstrained
-from ._model import LinearGaussian, Observations, Start
+from ._model import LinearGaussian, Start
 from ._multivariate import (
     VectorProcess,
     bound_process,
@@ -24,6 +24,7 @@ from ._multivariate import (
     required_trend,
     several_series,
 )
+from ._observations import Observations
 from ._parameters import ParameterBlock
 
 # A quarter's growth is this sum of the growth of its months and of those before (R. S. Mariano and Y.

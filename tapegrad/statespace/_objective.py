@@ -22,7 +22,9 @@ from .._transforms.jacobian import jacobian
 from .._transforms.tape import value
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective
-from ._model import LinearGaussian, Observations, system
+from ._matrices import system
+from ._model import LinearGaussian
+from ._observations import Observations
 from ._parameters import Parameters
 from ._pattern import ModelPattern, NotCompiled, model_pattern
 from .filters.arrays import LOG_2PI

@@ -25,11 +25,12 @@ from ._components import (
 )
 from ._fit import fit, require_function, require_model
 from ._labels import Labels
-from ._model import LinearGaussian, Observations
+from ._model import LinearGaussian
+from ._observations import Observations
 from ._parameters import Parameters
 from ._problem import FitProblem
 from ._series_kernel import nothing, solved_together
-from ._structural import Structural, change_variances
+from ._sums import Structural, change_variances
 from .results.result import FitResult, maximise
 
 

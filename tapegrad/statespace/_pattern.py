@@ -19,7 +19,9 @@ from .._core.arrays import xp_of
 from .._core.errors import TapegradError
 from .._core.primitive import is_tracked
 from .._transforms.tape import value
-from ._model import LinearGaussian, ModelMatrices, Observations, system
+from ._matrices import ModelMatrices, system
+from ._model import LinearGaussian
+from ._observations import Observations
 from ._parameters import Parameters
 from .filters.arrays import NotCompiled
 from .filters.data_rows import (

@@ -9,8 +9,9 @@ import numpy
 
 from .. import numpy as np
 from .._core.errors import ArgumentError
-from ._model import LinearGaussian, Observations, Start, model_after
+from ._model import LinearGaussian, Start, model_after
 from ._objective import MissingValues, MissingValuesObjective, ModelObjective
+from ._observations import Observations
 from ._parameters import Parameters
 
 

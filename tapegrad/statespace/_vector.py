@@ -9,9 +9,11 @@ import numpy
 
 from .. import numpy as np
 from .._core.errors import ArgumentError
+from ._arima import TRENDS
 from ._bound_model import BoundModel
 from ._constraints import positive, unconstrained
-from ._model import LinearGaussian, Start, stationary_covariance
+from ._matrices import stationary_covariance
+from ._model import LinearGaussian, Start
 from ._multivariate import (
     VectorProcess,
     bound_process,
@@ -22,7 +24,6 @@ from ._multivariate import (
     several_series,
 )
 from ._parameters import ParameterBlock
-from ._sarimax import TRENDS
 
 
 def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> BoundModel:

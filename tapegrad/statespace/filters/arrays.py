@@ -20,7 +20,9 @@ from ..._core.primitive import seen
 from ..._transforms.tape import value
 from ...kernels.library.observation import update
 from ...ops.linalg.factorizations import solve_triangular
-from .._model import LinearGaussian, ModelMatrices, Observations, checked_fields, checked_start
+from .._matrices import ModelMatrices, checked_fields, checked_start
+from .._model import LinearGaussian
+from .._observations import Observations
 from .augmented import DiffuseStart
 
 LOG_2PI = math.log(2 * math.pi)

@@ -24,7 +24,8 @@ from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels.generated.kernel import Recursion, recursion
 from ...kernels.trace.surroundings import rebuilt_with
-from .._model import Observations, Start
+from .._model import Start
+from .._observations import Observations
 from .arrays import LOG_2PI, FilterResult
 
 ADVICE = "A covariance, of the observation or of the state, is not positive definite, or the model's functions gave nan"

@@ -5,7 +5,8 @@ from typing import Any
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
-from .._model import LinearGaussian, Observations, Start
+from .._model import LinearGaussian, Start
+from .._observations import Observations
 from .._problem import FitProblem
 from ..filters.compiled import kalman_filter, loglik
 

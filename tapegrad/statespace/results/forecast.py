@@ -13,7 +13,9 @@ from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ShapeError
 from ..._core.registry import load
 from .._labels import date_text
-from .._model import LinearGaussian, Observations, system
+from .._matrices import system
+from .._model import LinearGaussian
+from .._observations import Observations
 from ..filters.compiled import forecast
 from ..filters.smoother import smooth
 

@@ -16,7 +16,8 @@ from ..._core.registry import load
 from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from .._labels import date_text
-from .._model import LinearGaussian, Observations
+from .._model import LinearGaussian
+from .._observations import Observations
 from ..filters.smoother import smooth
 from .forecast import observed_given_all
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy
 
 from ..._core.errors import ArgumentError
-from .._model import LinearGaussian, Observations
+from .._model import LinearGaussian
+from .._observations import Observations
 from .._problem import FitProblem
 from ..filters.simulate import simulate_smoother
 from .forecast import Forecast, prediction_of
