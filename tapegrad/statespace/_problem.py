@@ -107,8 +107,12 @@ class FitProblem:
         model = (described or self.build)(params)
         return model if self.begin is None else model_after(model, self.past, self.begin)
 
-    def ahead(self, steps: int, exog: Any) -> Any:
-        """Return the description that covers the next steps too, None for a function of the user."""
+    def ahead(self, steps: int, exog: Any, call: str, dated: bool = True) -> Any:
+        """Return the description that covers the next steps too, None for a function of the user.
+
+        `dated`: the dates of regressors must be those of the steps."""
+        if dated:
+            self.data.labels.require_next_dates(call, getattr(exog, "index", None), steps)
         if self.described is None:
             if exog is not None:
                 raise ArgumentError(
