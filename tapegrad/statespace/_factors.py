@@ -49,7 +49,7 @@ def dynamic_factor(
     Parameters
     ----------
     Y : array of shape (n, p), or DataFrame
-        The data, nan where missing.
+        As for `var`.
     factors : int, default 1
         The number of common factors. The k-th factor does not enter the first k - 1 series, which fixes the
         rotation. The sign is that of the start.
@@ -74,12 +74,8 @@ def dynamic_factor(
 
     Raises
     ------
-    ArgumentError
-        If an option is not valid.
-    ShapeError
-        If Y has one series, or `exog` has another number of rows.
-    DataError
-        If there are too few data.
+    ArgumentError, ShapeError, DataError
+        As for `var`.
 
     See Also
     --------
