@@ -2,6 +2,7 @@
 which of the two a fit takes, and that it says so."""
 
 import itertools
+import time
 
 import mpmath as mp
 import numpy as np
@@ -1075,3 +1076,24 @@ def test_a_long_compilation_is_announced_once(tmp_path, monkeypatch, caplog):
         step_kernel.announce.cache_clear()  # as in another process
         ss.fit(build, y, {"level": 1.0, "slope": 0.1}, ss.positive())
     assert caplog.messages == ["compiling a filter of 2 states, once: about 2.0 s"]
+    monkeypatch.setattr(step_kernel, "WHOLE_MATRICES", 1)
+    monkeypatch.setattr(step_kernel, "SECONDS_BY_SQUARE", 2.0)
+    monkeypatch.setattr(step_kernel, "SECONDS_BY_CUBE", 0.01)
+    ss.fit(build, np.r_[y, np.nan], {"level": 1.0, "slope": 0.1}, ss.positive())  # another layout: gaps
+    assert caplog.messages[1:] == [
+        "compiling a filter of 2 states, once: about 2.0 s; each value with its gradient takes about 3.3 s"
+    ]
+
+
+@pytest.mark.long
+def test_a_hundred_states_compile_in_seconds(tmp_path, monkeypatch):
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
+    y = np.random.default_rng(0).normal(size=110).cumsum()
+    problem = (ss.level() + ss.seasonal(100)).problem(ss.Observations(y), ranked=False)
+    begin = time.process_time()
+    objective = problem.objective()
+    value, gradient = objective(objective.start)
+    assert time.process_time() - begin < 60
+    wanted = -float(ss.filter(problem.build(problem.parameters.tree(objective.start)), y).loglik)
+    np.testing.assert_allclose(value, wanted, rtol=1e-9)
+    assert np.isfinite(gradient).all()

@@ -25,7 +25,9 @@ from ...kernels.launch import stored
 from ...kernels.library import observation
 
 LOGGER = logging.getLogger("tapegrad")
-SECONDS_BY_SQUARE = 1.3e-3  # seconds of a first fit that compiles, by the square of the number of states
+SECONDS_BY_SQUARE = 1.3e-3  # seconds of a first fit that compiles, by the square of the number of states,
+WHOLE_MATRICES = 60  # up to so many; with more, steps are products of whole matrices, which are short code
+SECONDS_BY_CUBE = 1e-9  # seconds of a step of these, with its gradient, by the cube of the number of states
 LOGGED_SECONDS, SHOWN_SECONDS = 0.3, 1.0
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
@@ -55,15 +57,18 @@ def cache_key(layout: EntryLayout) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def announce(layout: EntryLayout) -> None:
+def announce(layout: EntryLayout, steps: int) -> None:
     """Log, before a fit compiles the kernels of this layout for the first time, how long that takes about.
 
-    Python shows the message of a long pause without any settings."""
-    seconds, name = SECONDS_BY_SQUARE * layout.states**2, f"{cache_key(layout)} announced"
+    Of many states it also says how long an evaluation takes. Python shows the message of a long pause without
+    any settings."""
+    m, name = layout.states, f"{cache_key(layout)} announced"
+    seconds, each = SECONDS_BY_SQUARE * min(m, WHOLE_MATRICES) ** 2, SECONDS_BY_CUBE * m**3 * steps
     if seconds > LOGGED_SECONDS and not stored.was_compiled(name):
         stored.note_compiled(name)
         level = logging.WARNING if seconds > SHOWN_SECONDS else logging.INFO
-        LOGGER.log(level, "compiling a filter of %d states, once: about %.1f s", layout.states, seconds)
+        more = f"; each value with its gradient takes about {each:.1f} s" if m > WHOLE_MATRICES else ""
+        LOGGER.log(level, "compiling a filter of %d states, once: about %.1f s%s", m, seconds, more)
 
 
 @functools.lru_cache(maxsize=64)
