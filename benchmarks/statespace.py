@@ -127,11 +127,11 @@ def many_of(ss, name):
     if name == "many_by_name":
         Y = walks(1000)
         return 1000, lambda: ss.fit_many(lambda y: ss.unobserved_components(y, "llevel"), Y)
-    Y = airlines(200)
+    Y = airlines(1000)
     if name == "many_structural":
-        return 200, lambda: ss.fit_many(ss.level() + ss.trend() + ss.seasonal(12), Y)
+        return 1000, lambda: ss.fit_many(ss.level() + ss.trend() + ss.seasonal(12), Y)
     seasonal = (0, 1, 1, 12)
-    return 200, lambda: ss.fit_many(lambda y: ss.sarimax(y, order=(0, 1, 1), seasonal_order=seasonal), Y)
+    return 1000, lambda: ss.fit_many(lambda y: ss.sarimax(y, order=(0, 1, 1), seasonal_order=seasonal), Y)
 
 
 def airlines(k):
@@ -174,7 +174,7 @@ def theirs(name):
             "many_structural": lambda y: sm.tsa.UnobservedComponents(y, "lltrend", seasonal=12),
             "many_airline": lambda y: sm.tsa.SARIMAX(y, order=(0, 1, 1), seasonal_order=(0, 1, 1, 12)),
         }.get(name, lambda y: sm.tsa.UnobservedComponents(y, "llevel"))
-        Y, count = (airlines(5), 200) if name in ("many_structural", "many_airline") else (walks(20), 1000)
+        Y, count = (airlines(5), 1000) if name in ("many_structural", "many_airline") else (walks(20), 1000)
         begin = time.process_time()
         found = [model(y).fit(disp=0) for y in Y]
         errors = [r.bse for r in found]
@@ -325,8 +325,8 @@ def many_series(report):
         "many": ("1,000 local levels of 100 points, by a function", 100),
         "many_levels": ("the same, ss.level()", 100),
         "many_by_name": ("the same, ss.unobserved_components", 100),
-        "many_structural": ("200 of level, trend and season, 144 months", 40),
-        "many_airline": ("200 airline models, 144 months", 40),
+        "many_structural": ("1,000 of level, trend and season, 144 months", 40),
+        "many_airline": ("1,000 airline models, 144 months", 40),
     }
     goals, loop = [], {}
     for name, (title, wanted) in titles.items():
