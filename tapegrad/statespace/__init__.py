@@ -13,15 +13,14 @@ from ._factors import dynamic_factor as dynamic_factor
 from ._fit import fit as fit
 from ._load import load as load
 from ._model import LinearGaussian as LinearGaussian
-from ._model import Observations as Observations
 from ._model import Start as Start
 from ._model import arma as arma
 from ._model import local_level as local_level
 from ._model import local_linear_trend as local_linear_trend
+from ._observations import Observations as Observations
 from ._panel import ManyFits as ManyFits
 from ._panel import fit_many as fit_many
 from ._sarimax import sarimax as sarimax
-from ._structural import Structural as Structural
 from ._structural import ar as ar
 from ._structural import cycle as cycle
 from ._structural import level as level
@@ -29,6 +28,7 @@ from ._structural import noise as noise
 from ._structural import regression as regression
 from ._structural import seasonal as seasonal
 from ._structural import trend as trend
+from ._sums import Structural as Structural
 from ._unobserved import unobserved_components as unobserved_components
 from ._vector import var as var
 from ._vector import varmax as varmax

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._model import Observations
+from ._observations import Observations
 from ._problem import Prior
 from .results.result import FitResult, maximise
 

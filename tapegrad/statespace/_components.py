@@ -69,6 +69,10 @@ class ModelComponent:
     def variance_block(self, start: float) -> dict[str, ParameterBlock]:
         return {self.variance: ParameterBlock(start, positive())} if self.var is None else {}
 
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
+        """Return the component's parameters, with starting values for a sample."""
+        raise NotImplementedError
+
     def readings(self, s: ComponentStates) -> list[tuple[str, Any]]:
         """Return what is read from the component's states: names and loadings."""
         return [(self.name, s.z)]

@@ -13,7 +13,7 @@ from .._core.errors import ArgumentError, DataError
 from ..ops.linalg.block_matrices import block_diag
 from ._bound_model import BoundModel
 from ._constraints import positive, stationary, unconstrained
-from ._model import LinearGaussian, Observations, Start
+from ._model import LinearGaussian, Start
 from ._multivariate import (
     VectorProcess,
     bound_process,
@@ -24,6 +24,7 @@ from ._multivariate import (
     required_trend,
     several_series,
 )
+from ._observations import Observations
 from ._parameters import ParameterBlock
 
 # A quarter's growth is this sum of the growth of its months and of those before (R. S. Mariano and Y.
@@ -48,7 +49,7 @@ def dynamic_factor(
     Parameters
     ----------
     Y : array of shape (n, p), or DataFrame
-        The data, nan where missing.
+        As for `var`.
     factors : int, default 1
         The number of common factors. The k-th factor does not enter the first k - 1 series, which fixes the
         rotation. The sign is that of the start.
@@ -73,12 +74,8 @@ def dynamic_factor(
 
     Raises
     ------
-    ArgumentError
-        If an option is not valid.
-    ShapeError
-        If Y has one series, or `exog` has another number of rows.
-    DataError
-        If there are too few data.
+    ArgumentError, ShapeError, DataError
+        As for `var`.
 
     See Also
     --------

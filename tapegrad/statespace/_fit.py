@@ -8,10 +8,11 @@ import numpy
 
 from .._core.errors import ArgumentError, DataError
 from .._core.scope import entry
-from ._model import LinearGaussian, Observations
+from ._model import LinearGaussian
+from ._observations import Observations
 from ._parameters import Parameters
 from ._problem import FitProblem, Prior
-from ._structural import Structural
+from ._sums import Structural
 from .results.result import FitResult, maximise
 
 

@@ -61,7 +61,7 @@ class Labels:
             f"X.reindex(y.index)"
         )
 
-    def require_next_dates(self, index: Any, steps: int) -> None:
+    def require_next_dates(self, call: str, index: Any, steps: int) -> None:
         """Raise `DataError` if the regressors of the steps ahead have other dates than these."""
         following = (
             _following(self.index, steps)
@@ -70,7 +70,7 @@ class Labels:
         )
         if following is not None and not following.equals(index):
             asked, wanted = (" to ".join([date_text(x[k]) for k in (0, -1)]) for x in (index, following))
-            raise DataError(f"forecast: exog is for {asked}, and the steps ahead are {wanted}")
+            raise DataError(f"{call}: exog is for {asked}, and the steps ahead are {wanted}")
 
     def position(self, call: str, where: Any, n: int, end: bool = False) -> int:
         """Return the number of the step at a place: a number, negative from the end, or a date, also after

@@ -7,6 +7,8 @@ from typing import Any
 import numpy
 
 from .._core.errors import ArgumentError
+from ._arima import Arima
+from ._assembled import AssembledModel
 from ._components import (
     AutoregressiveComponent,
     Cycle,
@@ -18,11 +20,10 @@ from ._components import (
     Trend,
 )
 from ._factors import DynamicFactor
-from ._model import Observations, Start
+from ._model import Start
+from ._observations import Observations
 from ._parameters import parameters_from
 from ._problem import FitProblem, Prior, Stop
-from ._sarimax import Arima
-from ._structural import AssembledModel
 from ._vector import VectorAutoregression
 from .results.archive import read_fit, stored_frame
 from .results.continued import with_estimates

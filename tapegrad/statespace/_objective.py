@@ -6,8 +6,9 @@ knows by name, the kernel includes that map too."""
 
 import contextlib
 import hashlib
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -21,14 +22,17 @@ from .._transforms.jacobian import jacobian
 from .._transforms.tape import value
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective
-from ._model import LinearGaussian, Observations, system
+from ._matrices import system
+from ._model import LinearGaussian
+from ._observations import Observations
 from ._parameters import Parameters
 from ._pattern import ModelPattern, NotCompiled, model_pattern
-from .filters.augmented import LostDigits
+from .filters.arrays import LOG_2PI
+from .filters.augmented import LostDigits, diffuse_regression
 from .filters.compiled import CompiledFilter, kalman_filter, run_filter
 from .filters.diffuse_start import loglik_on_arrays
 from .filters.host import brought, host_data, model_of
-from .filters.step_kernel import cache_key, compile_layout, definition
+from .filters.step_kernel import cache_key, compile_layout, definition, path_of
 
 AT_ONCE = 8  # directions from which a sweep takes them together
 
@@ -78,6 +82,18 @@ class CompiledObjective:
 
     def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
         return -self.kernel.hessian(u, self.rows)
+
+
+class MissingValues(NamedTuple):
+    """A model of complete data, and how missing values would change these.
+
+    `data` holds arbitrary numbers for the missing values. `directions` (n, k) are the changes of the data for
+    changes of `unit` of each missing value."""
+
+    build: Callable[[Any], LinearGaussian]
+    data: Observations
+    directions: numpy.ndarray
+    unit: float
 
 
 class ModelObjective(Objective):
@@ -182,8 +198,10 @@ class ModelObjective(Objective):
         return self._less_prior(total if p.numbers.head is None else total + x[-1], params, prior)
 
     def _numbers(self, model: LinearGaussian) -> Any:
-        p = self.pattern
-        x = p.numbers.of(model, self._data)
+        return self._numbers_of(self.pattern, model, self._data)
+
+    def _numbers_of(self, p: ModelPattern, model: LinearGaussian, data: Observations) -> Any:
+        x = p.numbers.of(model, data)
         moved = ~p.free & (value(x) != p.known)
         if moved.any():
             raise ChangedConstants(moved)
@@ -249,3 +267,66 @@ class ModelObjective(Objective):
 
     def product(self, u: numpy.ndarray, v: numpy.ndarray) -> numpy.ndarray:
         return self._settled(lambda u: super(ModelObjective, self).product(u, v), u)
+
+
+class MissingValuesObjective(ModelObjective):
+    """The objective of a model of which `missing` gives a smaller form, of complete data.
+
+    The likelihood of the smaller form is a Gaussian function of the missing values. Its integral is the
+    likelihood of the observed ones. One kernel filters the data and one series more for each missing value,
+    all with the same numbers. Innovations are linear in the data, so a regression gives the integral. Where
+    the smaller form has no kernel, the model itself is used."""
+
+    def __init__(self, missing: MissingValues, *given: Any):
+        self.missing: MissingValues | None = missing
+        super().__init__(*given)
+
+    def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
+        if self.missing is not None:
+            try:
+                self._use(self.missing, u, depends)
+            except (NotCompiled, KernelError):
+                self.missing = depends = None
+        if self.missing is None:
+            super()._adopt(u, depends)
+
+    def _use(self, missing: MissingValues, u: numpy.ndarray, depends: numpy.ndarray | None) -> None:
+        """Use the kernel of the smaller form."""
+        built, data, directions, unit = missing
+        self.pattern = p = model_pattern(built, self._parameters, data, self._joseph, u, depends)
+        if p.numbers.head is not None or p.begins is not None:
+            raise NotCompiled("the model of complete data has a diffuse start")
+        n, k = directions.shape
+        kernel, q = path_of(p.layout, 1, 0), p.constant.size
+        rows = numpy.repeat(p.rows[:, :, None], 1 + k, axis=2)
+        rows[0, :, 1:] += directions
+        scale = k * (math.log(unit) + 0.5 * LOG_2PI)
+
+        def negative(u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
+            params = self._parameters.tree(u)
+            x = self._numbers_of(p, built(params), data)
+            theta = p.constant + p.slope @ x[p.used]
+            found = kernel.path(np.broadcast_to(theta[:, None], (q, 1 + k)), rows)
+            white = found[1, :, :1]
+            white = np.concatenate([white, found[1, :, 1:] - white], axis=1)
+            integral = diffuse_regression(white, k, k)
+            total = scale - 0.5 * (np.sum(found[0, :, 0]) + integral.square) - integral.log_det
+            return -total if prior is None else prior(params) - total
+
+        self._f, self.whole = negative, None
+        self._value_and_grad, self._hessian = value_and_grad(negative), self._by_directions
+        self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {n} steps, {k} missing values"
+
+    def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
+        if self.missing is None:
+            super()._without_pattern(u, reason)
+        else:
+            self.missing = None
+            self._adopt(u)
+
+    def scores(self, u: numpy.ndarray) -> numpy.ndarray:
+        """Return the scores of the model itself: those of single observations have no smaller form."""
+        if self.missing is not None:
+            self.missing = None
+            self._adopt(u)
+        return super().scores(u)

@@ -4,7 +4,7 @@ series."""
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -14,14 +14,23 @@ from .._core.registry import load
 from .._core.scope import entry
 from .._transforms.tape import value
 from ._bound_model import BoundModel
-from ._components import RegressionComponent
+from ._components import (
+    AutoregressiveComponent,
+    Harmonics,
+    Level,
+    Noise,
+    RegressionComponent,
+    Seasonal,
+    Trend,
+)
 from ._fit import fit, require_function, require_model
 from ._labels import Labels
-from ._model import LinearGaussian, Observations
+from ._model import LinearGaussian
+from ._observations import Observations
 from ._parameters import Parameters
 from ._problem import FitProblem
 from ._series_kernel import nothing, solved_together
-from ._structural import Structural
+from ._sums import Structural, change_variances
 from .results.result import FitResult, maximise
 
 
@@ -172,6 +181,8 @@ def fit_many(
     return ManyFits(each[0][2], *found, way, names_of_series(Y))
 
 
+# parts whose starts are multiples of the variance of the changes
+SCALED = (Noise, Level, Trend, Seasonal, Harmonics, AutoregressiveComponent)
 SERIES_OF_PART = 256  # for several processes, or a store
 SERIES_AT_ONCE = 4096  # in one process; they bound the memory
 
@@ -188,6 +199,16 @@ def fitted(build: Any, start: Any, constraints: Any, series: numpy.ndarray) -> t
     return found, way, parameters.names
 
 
+class AlikeSeries(NamedTuple):
+    """Series of models that differ in their numbers alone: a problem of one of them, their numbers, their
+    rows (k, n), and s starts of each (s, p, k)."""
+
+    problem: FitProblem
+    members: numpy.ndarray
+    rows: numpy.ndarray
+    starts: numpy.ndarray
+
+
 class ModelsOfSeries:
     """A library model of each series (k, T), `build` a sum of components or a function of a series.
 
@@ -196,54 +217,116 @@ class ModelsOfSeries:
     regressors, are fitted alone."""
 
     def __init__(self, build: Any, start: Any, constraints: Any, series: numpy.ndarray):
-        self.problems: dict[int, FitProblem] = {}
+        self.total, self.start, self.constraints = len(series), start, constraints
         self.errors: dict[int, DataError] = {}
+        self.specified: dict[int, tuple[Any, numpy.ndarray | Observations]] = {}
         for b, y in enumerate(series):
             try:
-                self.problems[b] = problem_of_series(build, start, constraints, y, not self.problems)
+                self.specified[b] = model_of_series(build, y)
             except DataError as error:
                 self.errors[b] = error
-        if not self.problems:
-            raise self.errors[0]
-        self.total, self.first = len(series), next(iter(self.problems.values()))
-        names = self.first.parameters.names
-        for b, problem in self.problems.items():
+        self.checked = False
+        self.groups = self._scaled()
+        taken = {b for group in self.groups for b in group.members}
+        found = {b: self._problem(b) for b in self.specified if b not in taken}
+        self.problems = {b: problem for b, problem in found.items() if problem is not None}
+        known = [*[(group.members[0], group.problem) for group in self.groups], *self.problems.items()]
+        if not known:
+            raise self.errors[min(self.errors)]
+        self.parameters = known[0][1].parameters
+        names = self.parameters.names
+        for b, problem in known:
             if names != (other := problem.parameters.names):
                 raise ArgumentError(
                     f"fit_many: series {b} has the parameters {', '.join(other)}, and others have "
                     f"{', '.join(names)}; fit them apart"
                 )
 
+    def _problem(self, b: int) -> FitProblem | None:
+        """Return the problem of a series, or None if its data are no good.
+
+        The first is made after all checks of the model that `fit` makes."""
+        model, y = self.specified[b]
+        data = y if isinstance(y, Observations) else Observations(y)
+        try:
+            if not isinstance(model, Structural):
+                return model.problem(data, self.start, self.constraints, False, None)
+            if not self.checked:
+                model.problem(data, self.start, self.constraints)
+                self.checked = True
+            return model.problem(data, self.start, self.constraints, ranked=False)
+        except DataError as error:
+            self.errors[b] = error
+            return None
+
+    def _scaled(self) -> list[AlikeSeries]:
+        """Return the series whose starts differ by the variance of their changes alone, in groups."""
+        alike: dict[Any, list[int]] = {}
+        if self.start is None and self.constraints is None:
+            for b, (model, y) in self.specified.items():
+                if isinstance(model, Structural) and all([isinstance(p, SCALED) for p in model.parts]):
+                    n = y.steps if isinstance(y, Observations) else y.size
+                    alike.setdefault((model.parts, n), []).append(b)
+        groups = []
+        for members in alike.values():
+            rows = numpy.stack([_values(self.specified[b][1]) for b in members])
+            sizes = change_variances(self.specified[members[0]][0].parts, rows)
+            first = next((k for k, b in enumerate(members) if sizes[k] > 0 and self._problem(b)), None)
+            if first is None:
+                continue
+            problem: Any = self._problem(members[first])
+            p, counts = problem.parameters, (~numpy.isnan(rows)).sum(axis=1)
+            states = len(problem.build(p.tree(p.start)).state_names)
+            good = (sizes > 0) & (counts >= states + p.start.size)  # the others are looked at alone
+            scaled = numpy.array([[name.startswith("sigma2.")] for name in p.names])
+            starts = numpy.stack([p.start, *problem.others])[:, :, None]
+            starts = starts + numpy.where(scaled, numpy.log(sizes[good] / sizes[first]), 0.0)
+            groups.append(AlikeSeries(problem, numpy.array(members)[good], rows[good], starts))
+        return groups
+
     def fitted(self) -> tuple[list[numpy.ndarray], str, list[str]]:
-        found = nothing(self.total, self.first.parameters)
+        found = nothing(self.total, self.parameters)
+        groups, alone = self._grouped()
+        ways = []
+        for group in groups:
+            left, way = self._together(found, group)
+            alone += left
+            ways.append(way)
+        for b in alone:
+            problem = self.problems[b] if b in self.problems else self._problem(b)
+            if problem is not None:
+                fit_one_series(found, b, partial(maximise, problem, progress=False))
         for b, error in self.errors.items():
             found[-1][b] = str(error)
+        way = "\n".join(dict.fromkeys(ways)) or "series by series: they have regressors"
+        return found, way, self.parameters.names
+
+    def _grouped(self) -> tuple[list[AlikeSeries], list[int]]:
+        """Return all groups, and the series that are fitted alone."""
         alike: dict[str, list[int]] = {}
         for b, problem in self.problems.items():
             alike.setdefault(_kind_of(problem), []).append(b)
-        ways = []
-        for kind, members in alike.items():
-            alone: Any = members
-            if kind:
-                alone, way = self._together(found, numpy.array(members))
-                ways.append(way)
-            for b in alone:
-                fit_one_series(found, b, partial(maximise, self.problems[b], progress=False))
-        way = "\n".join(dict.fromkeys(ways)) or "series by series: they have regressors"
-        return found, way, self.first.parameters.names
+        alone, groups = alike.pop("", []), list(self.groups)
+        for members in alike.values():
+            whole = [self.problems[b] for b in members]
+            rows = numpy.stack([_values((p.quick or p).data) for p in whole])
+            starts = numpy.stack([[p.parameters.start, *p.others] for p in whole], axis=-1)
+            groups.append(AlikeSeries(whole[0], numpy.array(members), rows, starts))
+        return groups, alone
 
-    def _together(self, found: list[numpy.ndarray], members: numpy.ndarray) -> tuple[numpy.ndarray, str]:
-        """Fill in the results of models alike; return the series without a maximum, and how the likelihood
-        was computed."""
-        whole = [self.problems[b] for b in members]
-        inner = [p.quick or p for p in whole]
-        rows = numpy.stack([to_host(value(p.data.raw))[:, 0] for p in inner])
-        starts = numpy.stack([[p.parameters.start, *p.others] for p in whole], axis=-1)
-        columns, _, way = solved_together(inner[0].build, rows, whole[0].parameters, starts)
-        columns[2] += inner[0].offset
+    def _together(self, found: list[numpy.ndarray], group: AlikeSeries) -> tuple[list[int], str]:
+        """Fill in the results of a group; return the series without a maximum, and how the likelihood was
+        computed."""
+        inner = group.problem.quick or group.problem
+        columns, _, way = solved_together(inner.build, group.rows, group.problem.parameters, group.starts)
+        columns[2] += inner.offset
         for to, part in zip(found, columns, strict=True):
-            to[members] = part
-        return members[~columns[3]], way
+            to[group.members] = part
+        return group.members[~columns[3]].tolist(), way
+
+
+def _values(y: numpy.ndarray | Observations) -> numpy.ndarray:
+    return to_host(value(y.raw))[:, 0] if isinstance(y, Observations) else y
 
 
 def _kind_of(problem: FitProblem) -> str:
@@ -256,17 +339,11 @@ def _kind_of(problem: FitProblem) -> str:
     return f"{model if parts is None else parts} {inner.data.steps} {problem.quick is None}"
 
 
-def problem_of_series(
-    build: Any, start: Any, constraints: Any, y: numpy.ndarray, checked: bool
-) -> FitProblem:
-    """Return the problem of one series, without the missing values at its end; `checked`: after all checks of
-    the model that `fit` makes."""
+def model_of_series(build: Any, y: numpy.ndarray) -> tuple[Any, numpy.ndarray | Observations]:
+    """Return the model of one series, and its data without the missing values at its end."""
     y = y[: numpy.flatnonzero(~numpy.isnan(y))[-1] + 1]
     if isinstance(build, Structural):
-        data = Observations(y)
-        if checked:
-            build.problem(data, start, constraints)
-        return build.problem(data, start, constraints, ranked=False)
+        return build, y
     wanted = (
         "fit_many: start is missing; wanted starting values, for a function of parameters, or a function from "
         "a series to a model of one series, as lambda y: ss.sarimax(y, order=(0, 1, 1))"
@@ -277,7 +354,7 @@ def problem_of_series(
         raise ArgumentError(wanted) from error
     if not isinstance(bound, BoundModel) or bound.data.width > 1:
         raise ArgumentError(wanted)
-    return bound.model.problem(bound.data, start, constraints, False, None)
+    return bound.model, bound.data
 
 
 def padded_series(Y: Any) -> numpy.ndarray:

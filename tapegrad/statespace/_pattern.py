@@ -19,7 +19,9 @@ from .._core.arrays import xp_of
 from .._core.errors import TapegradError
 from .._core.primitive import is_tracked
 from .._transforms.tape import value
-from ._model import LinearGaussian, ModelMatrices, Observations, system
+from ._matrices import ModelMatrices, system
+from ._model import LinearGaussian
+from ._observations import Observations
 from ._parameters import Parameters
 from .filters.arrays import NotCompiled
 from .filters.data_rows import (
@@ -127,7 +129,7 @@ def model_pattern(
     if moving and begin is not None and begin.start is not None and begin.start.rank < s.diffuse.sum():
         raise NotCompiled("what the data see of the diffuse start may depend on the parameters")
     form = form_of_pattern(s, numbers, known, free)
-    announce(form.layout)
+    announce(form.layout, data.steps)
     if begin is not None and begin.constants is None:
         numbers = replace(numbers, head=begin, form=form)
         known = numpy.asarray(numbers(u, build, data))

@@ -9,8 +9,9 @@ import numpy
 
 from .. import numpy as np
 from .._core.errors import ArgumentError
-from ._model import LinearGaussian, Observations, Start, model_after
-from ._objective import ModelObjective
+from ._model import LinearGaussian, Start, model_after
+from ._objective import MissingValues, MissingValuesObjective, ModelObjective
+from ._observations import Observations
 from ._parameters import Parameters
 
 
@@ -85,6 +86,7 @@ class FitProblem:
     scale: str | None = None
     linear: tuple[str, ...] = ()
     without_scale: bool = False
+    missing: MissingValues | None = None
 
     @property
     def concentrated(self) -> bool:
@@ -105,8 +107,12 @@ class FitProblem:
         model = (described or self.build)(params)
         return model if self.begin is None else model_after(model, self.past, self.begin)
 
-    def ahead(self, steps: int, exog: Any) -> Any:
-        """Return the description that covers the next steps too, None for a function of the user."""
+    def ahead(self, steps: int, exog: Any, call: str, dated: bool = True) -> Any:
+        """Return the description that covers the next steps too, None for a function of the user.
+
+        `dated`: the dates of regressors must be those of the steps."""
+        if dated:
+            self.data.labels.require_next_dates(call, getattr(exog, "index", None), steps)
         if self.described is None:
             if exog is not None:
                 raise ArgumentError(
@@ -127,8 +133,9 @@ class FitProblem:
         """Return minus the log-likelihood and log prior as a function of the free parameters."""
         if self.quick is not None:
             return replace(self.quick, parameters=self.parameters).objective()
-        return ModelObjective(
-            self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name
+        given = self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name
+        return (
+            ModelObjective(*given) if self.missing is None else MissingValuesObjective(self.missing, *given)
         )
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:

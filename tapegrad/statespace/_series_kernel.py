@@ -14,7 +14,9 @@ from .._transforms.products import jvp, vjp
 from ..kernels.generated.map import MapKernel, map_
 from ..kernels.library.observation import predicted
 from ..optimize._many import solve_many
-from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, RegressionOffset, system
+from ._matrices import SMALL_STATE_COUNT, system
+from ._model import LinearGaussian, RegressionOffset
+from ._observations import Observations
 from ._parameters import Parameters
 from ._pattern import ModelPattern, model_pattern
 from ._search import FLAT_CURVATURE

@@ -38,7 +38,7 @@ def highest_stop(
     A search that fails, or ends at the bound of a constraint, is followed by others from other starts. A
     maximum below the value where another search failed is rejected."""
     parameters = problem.parameters
-    inner = replace(problem.quick or problem, parameters=parameters)
+    inner = replace(problem, parameters=parameters)
     with _Bar(progress, method) as bar:
         objective = inner.objective()
         objective.watch = bar
@@ -148,7 +148,7 @@ def _profiled(
     names = problem.parameters.names
     if problem.scale not in names:
         return None
-    k, n = names.index(problem.scale), problem.data.count
+    k, n = names.index(problem.scale), problem.data.count - problem.used_up
     linear = numpy.flatnonzero(~problem.parameters.bounded & [name in problem.linear for name in names])
     with numpy.errstate(all="ignore"):
         value, gradient = objective(u)

@@ -9,9 +9,11 @@ import numpy
 
 from .. import numpy as np
 from .._core.errors import ArgumentError
+from ._arima import TRENDS
 from ._bound_model import BoundModel
 from ._constraints import positive, unconstrained
-from ._model import LinearGaussian, Start, stationary_covariance
+from ._matrices import stationary_covariance
+from ._model import LinearGaussian, Start
 from ._multivariate import (
     VectorProcess,
     bound_process,
@@ -22,7 +24,6 @@ from ._multivariate import (
     several_series,
 )
 from ._parameters import ParameterBlock
-from ._sarimax import TRENDS
 
 
 def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> BoundModel:
@@ -37,7 +38,8 @@ def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> BoundMode
     order : int, default 1
         The number of lags.
     trend : {'c', 'n', 't', 'ct'}, default 'c'
-        'c' is an intercept for each series, 't' a drift times the number of the step, 'ct' both, 'n' none.
+        'c' is an intercept for each series, 't' a drift times the number of the step (0
+        at the first), 'ct' both, 'n' none.
     exog : array of shape (n, r), optional
         Regressors, which enter beside the past. Before the first step they are assumed to be as at the first.
 
@@ -84,15 +86,11 @@ def varmax(
 
     Parameters
     ----------
-    Y : array of shape (n, p), or DataFrame
-        The data, nan where missing.
+    Y, trend, exog
+        As for `var`.
     order : tuple (p, q), default (1, 0)
         The numbers of lags of the series and of the noise. Where both are positive, some coefficients may not
         be determined; `fit` then raises `DataError`, which names them.
-    trend : {'c', 'n', 't', 'ct'}, default 'c'
-        As for `var`. The number of the first step is 0.
-    exog : array of shape (n, r), optional
-        Regressors, as for `var`.
     measurement_error : bool, default False
         Whether each series is observed with noise of its own, of variance ``sigma2.measurement``.
 
@@ -104,12 +102,8 @@ def varmax(
 
     Raises
     ------
-    ArgumentError
-        If an option is not valid.
-    ShapeError
-        If Y has one series, or `exog` has another number of rows.
-    DataError
-        If there are too few data.
+    ArgumentError, ShapeError, DataError
+        As for `var`.
 
     See Also
     --------

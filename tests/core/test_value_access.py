@@ -22,7 +22,7 @@ ASKING = {
     "_dispatch.numbers": "functions whose derivative is zero, texts",
     "_dispatch.random": "probabilities of NumPy's generators",
     "_transforms.custom_rule": "what all samples gave beside what the first one gave",
-    "statespace._model": "parameters without a trace",
+    "statespace._observations": "parameters without a trace",
     "testing.derivative_checks": "checks compare values",
     "kernels.generated.arguments": "data, which are constant",
     "kernels.generated.kernel": "the sum of squares at a fixed point; a check of finite terms",

@@ -432,4 +432,8 @@ def test_data_that_do_not_follow(pair):
         fit.append(np.zeros((3, 2)), exog=X[120:123])
     with pytest.raises(DataError, match="apply: exog has other dates"):
         fit.apply(Y[:50], exog=X[10:60])
+    with pytest.raises(DataError, match="simulate: exog is for 2010-02"):
+        fit.simulate(2, exog=X[121:123])
+    with pytest.raises(DataError, match="news: exog is for 2010-02"):
+        fit.news(fit.data, "2010-02", "2010-02", exog=X[121:123])
     assert fit.append(1.0, exog=X[120:121]).data.labels.index[-1] == MONTHS[120]

@@ -2,6 +2,7 @@
 which of the two a fit takes, and that it says so."""
 
 import itertools
+import time
 
 import mpmath as mp
 import numpy as np
@@ -11,8 +12,10 @@ import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.optimize import Objective
 from tapegrad.statespace import _pattern
-from tapegrad.statespace._model import Observations, RegressionOffset, system
+from tapegrad.statespace._matrices import system
+from tapegrad.statespace._model import RegressionOffset
 from tapegrad.statespace._objective import ModelObjective
+from tapegrad.statespace._observations import Observations
 from tapegrad.statespace._parameters import Parameters
 from tapegrad.statespace.filters import compiled, step_kernel
 from tapegrad.statespace.filters.arrays import ArrayFilter
@@ -611,7 +614,10 @@ def test_regressors_and_gaps_are_compiled():
     y, X = g.normal(size=60).cumsum(), g.normal(size=(60, 2))
     y[[5, 30]] = np.nan
     fit = ss.sarimax(y, order=(1, 1, 0), exog=X, trend="t").fit()
-    assert fit.report().startswith("compiled filter: 2 states")
+    assert fit.report().startswith("compiled filter: 1 states")  # of the differences
+    y = X[:, 0].copy()
+    y[3] = np.nan
+    assert "2 states" in ss.fit(ss.level() + ss.ar(1) + ss.regression(X[:, 1]), y).report()
     assert "with the model function" in ss.sarimax(X[:, 0], order=(1, 0, 0), exog=X[:, 1]).fit().report()
 
 
@@ -1070,3 +1076,24 @@ def test_a_long_compilation_is_announced_once(tmp_path, monkeypatch, caplog):
         step_kernel.announce.cache_clear()  # as in another process
         ss.fit(build, y, {"level": 1.0, "slope": 0.1}, ss.positive())
     assert caplog.messages == ["compiling a filter of 2 states, once: about 2.0 s"]
+    monkeypatch.setattr(step_kernel, "WHOLE_MATRICES", 1)
+    monkeypatch.setattr(step_kernel, "SECONDS_BY_SQUARE", 2.0)
+    monkeypatch.setattr(step_kernel, "SECONDS_BY_CUBE", 0.01)
+    ss.fit(build, np.r_[y, np.nan], {"level": 1.0, "slope": 0.1}, ss.positive())  # another layout: gaps
+    assert caplog.messages[1:] == [
+        "compiling a filter of 2 states, once: about 2.0 s; each value with its gradient takes about 3.3 s"
+    ]
+
+
+@pytest.mark.long
+def test_a_hundred_states_compile_in_seconds(tmp_path, monkeypatch):
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
+    y = np.random.default_rng(0).normal(size=110).cumsum()
+    problem = (ss.level() + ss.seasonal(100)).problem(ss.Observations(y), ranked=False)
+    begin = time.process_time()
+    objective = problem.objective()
+    value, gradient = objective(objective.start)
+    assert time.process_time() - begin < 60
+    wanted = -float(ss.filter(problem.build(problem.parameters.tree(objective.start)), y).loglik)
+    np.testing.assert_allclose(value, wanted, rtol=1e-9)
+    assert np.isfinite(gradient).all()

@@ -72,6 +72,19 @@ def update(
     return a, P - np.outer(K, M), v, F
 
 
+def conditioned(a: Any, P: Any, C: Any, S: Any, v: Any) -> tuple[Any, Any, Any]:
+    """Mean and covariance given innovations v of covariance S, with C the covariance of state and
+    innovations; the gain, transposed."""
+    G = C.T / S if len(S) == 1 else np.linalg.solve(S, C.T)
+    return a + G.T @ v, P - C @ G, G
+
+
+def joseph_form(P: Any, G: Any, Z: Any, H: Any, eye: Any) -> Any:
+    """The covariance after an observation, for any gain; G is its transpose."""
+    I_KZ = eye - G.T @ Z
+    return I_KZ @ P @ I_KZ.T + G.T @ H @ G
+
+
 def univariate_update(
     a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None
 ) -> tuple[Any, Any, Any, list, list]:
@@ -108,8 +121,7 @@ def joint_update(
     size = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum()
     if eye is not None:
         G = forward_substitution(L[::-1, ::-1].T, W[::-1])[::-1]
-        I_KZ = eye - G.T @ Z
-        P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
+        P = joseph_form(P, G, Z, H, eye)
     else:
         P = P - W.T @ W
     return a + (z @ W if a.ndim == 1 else W.T @ z), P, size, [z], None

@@ -18,9 +18,11 @@ from ... import numpy as np
 from ..._core.errors import NotPositiveDefiniteError
 from ..._core.primitive import seen
 from ..._transforms.tape import value
-from ...kernels.library.observation import update
+from ...kernels.library.observation import conditioned, joseph_form, update
 from ...ops.linalg.factorizations import solve_triangular
-from .._model import LinearGaussian, ModelMatrices, Observations, checked_fields, checked_start
+from .._matrices import ModelMatrices, checked_fields, checked_start
+from .._model import LinearGaussian
+from .._observations import Observations
 from .augmented import DiffuseStart
 
 LOG_2PI = math.log(2 * math.pi)
@@ -323,18 +325,12 @@ def _reader(s: ModelMatrices, data: Observations):
 
 def _update_block(a: Any, P: Any, Z: Any, H: Any, y: Any, eye: Any, t: int) -> tuple[Any, Any, Any, Any]:
     U = Z @ P
-    S = U @ Z.T + H
+    S, v = U @ Z.T + H, y - Z @ a
     try:
-        G = np.linalg.solve(S, U)
+        a, after, G = conditioned(a, P, U.T, S, v)
     except numpy.linalg.LinAlgError as error:
         raise _not_positive_definite(t) from error
-    v = y - Z @ a
-    if eye is None:
-        P = P - U.T @ G
-    else:
-        I_KZ = eye - G.T @ Z
-        P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
-    return a + G.T @ v, P, v, S
+    return a, after if eye is None else joseph_form(P, G, Z, H, eye), v, S
 
 
 def _not_positive_definite(t: int) -> NotPositiveDefiniteError:

@@ -34,7 +34,8 @@ from ..._core.primitive import layout_of, primal_of, seen
 from ..._core.variable import Variable
 from ..._transforms.tape import value
 from ...ops.linalg.factorizations import solve_triangular
-from .._model import ModelMatrices, Observations
+from .._matrices import ModelMatrices
+from .._observations import Observations
 from .step_kernel import triangle_places
 
 # Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction,

@@ -14,7 +14,9 @@ from ..._core.errors import ArgumentError, KernelError
 from ..._core.primitive import is_tracked, seen
 from ..._core.scope import lock
 from ...kernels.launch import stored
-from .._model import LinearGaussian, ModelMatrices, Observations, call_data, system
+from .._matrices import ModelMatrices, call_data, system
+from .._model import LinearGaussian
+from .._observations import Observations
 from .arrays import (
     ArrayFilter,
     FilterResult,

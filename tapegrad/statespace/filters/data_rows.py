@@ -7,7 +7,8 @@ import numpy
 from ... import numpy as np
 from ..._core.primitive import is_tracked, seen
 from ..._transforms.tape import value
-from .._model import ModelMatrices, Observations
+from .._matrices import ModelMatrices
+from .._observations import Observations
 from .step_kernel import (
     INPUT,
     OWN,

@@ -13,7 +13,9 @@ from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._core.primitive import is_tracked
 from ..._transforms.tape import value
-from .._model import LinearGaussian, ModelMatrices, Observations, RegressionOffset, system
+from .._matrices import ModelMatrices, system
+from .._model import LinearGaussian, RegressionOffset
+from .._observations import Observations
 from .arrays import LOG_2PI, ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
 from .augmented import DiffuseStart, collapsed, condition, plain_model, start_of
 from .data_rows import kernel_data_rows, upper
@@ -83,7 +85,7 @@ def moments_by_kernel(
         end - begin,
     )
     theta, (pairs, full) = np.concatenate([upper(mean, cov), numbers]), triangle_places(m)
-    x = path_of(form.layout, columns, True).path(theta, kernel_data_rows(form, s, data, begin)[:, :n]).T
+    x = path_of(form.layout, columns, 2).path(theta, kernel_data_rows(form, s, data, begin)[:, :n]).T
     first, width = 1 + p * columns, m * columns + pairs.size
     states = [x[:, at : at + width] for at in (first, first + width)]
     means, covs = (

@@ -11,7 +11,8 @@ import numpy
 from ... import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.primitive import is_tracked, layout_of
-from .._model import ModelMatrices, Observations
+from .._matrices import ModelMatrices
+from .._observations import Observations
 from .arrays import Moments, first_state, observed_moments
 from .augmented import DiffuseRegression, DiffuseStart, diffuse_regression, start_of
 from .diffuse_start import begin_of, is_determined

@@ -14,7 +14,8 @@ from ..._core.arrays import is_array, to_host, xp_of
 from ..._core.primitive import Primitive, bind, is_tracked, layout_of
 from ..._core.trees import tree_map
 from ..._transforms.tape import value
-from .._model import LinearGaussian, Observations
+from .._model import LinearGaussian
+from .._observations import Observations
 
 MOVED = Primitive("moved", lambda x, to, back: to_host(x) if to is numpy else to.asarray(x))
 MOVED.vjp, MOVED.joint = (lambda g, out, need, x, to, back: (to_library(g, back, to),),), True

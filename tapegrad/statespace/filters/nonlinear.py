@@ -23,8 +23,10 @@ from ..._core.registry import SHADOW_MAKERS
 from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels.generated.kernel import Recursion, recursion
+from ...kernels.library.observation import conditioned
 from ...kernels.trace.surroundings import rebuilt_with
-from .._model import Observations, Start
+from .._model import Start
+from .._observations import Observations
 from .arrays import LOG_2PI, FilterResult
 
 ADVICE = "A covariance, of the observation or of the state, is not positive definite, or the model's functions gave nan"
@@ -184,15 +186,12 @@ class StepFunctions:
                 S = np.where(missing[:, None] | missing, xp.eye(len(y)), S)
                 count = len(y) - np.where(missing, 1.0, 0.0).sum()
             if len(y) == 1:
-                G, logdet = C.T / S, np.log(S[0, 0])
-                w = v / S[0]
+                w, logdet = v / S[0], np.log(S[0, 0])
             else:
-                L = np.linalg.cholesky(S)
-                logdet = 2 * np.log(np.diagonal(L)).sum()
-                G, w = np.linalg.solve(S, C.T), np.linalg.solve(S, v)
-            after = P - C @ G
+                w, logdet = np.linalg.solve(S, v), 2 * np.log(np.diagonal(np.linalg.cholesky(S))).sum()
+            mean, after, _ = conditioned(x, P, C, S, v)
             term = -0.5 * (count * LOG_2PI + logdet + (v * w).sum())
-            return (x, P), (x + C @ w, 0.5 * (after + after.T)), innovation, spread, term
+            return (x, P), (mean, 0.5 * (after + after.T)), innovation, spread, term
 
         def predict(x: Any, P: Any, params: Any, t: Any) -> tuple:
             mean, cov, _ = moments(f, x, P, params, t)

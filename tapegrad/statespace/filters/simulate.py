@@ -13,7 +13,9 @@ import numpy
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError
 from ..._transforms.tape import value
-from .._model import ROUNDING, LinearGaussian, ModelMatrices, Observations, call_data, system
+from .._matrices import ROUNDING, ModelMatrices, call_data, system
+from .._model import LinearGaussian
+from .._observations import Observations
 from .arrays import first_state
 from .augmented import DiffuseStart, start_of
 from .compiled import runner

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import numpy as np
-from .._model import LinearGaussian, call_data
+from .._matrices import call_data
+from .._model import LinearGaussian
 from .arrays import first_state, observed_moments
 from .augmented import at_estimate, start_of
 from .compiled import runner

@@ -25,7 +25,9 @@ from ...kernels.launch import stored
 from ...kernels.library import observation
 
 LOGGER = logging.getLogger("tapegrad")
-SECONDS_BY_SQUARE = 1.3e-3  # seconds of a first fit that compiles, by the square of the number of states
+SECONDS_BY_SQUARE = 1.3e-3  # seconds of a first fit that compiles, by the square of the number of states,
+WHOLE_MATRICES = 60  # up to so many; with more, steps are products of whole matrices, which are short code
+SECONDS_BY_CUBE = 1e-9  # seconds of a step of these, with its gradient, by the cube of the number of states
 LOGGED_SECONDS, SHOWN_SECONDS = 0.3, 1.0
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
@@ -55,15 +57,18 @@ def cache_key(layout: EntryLayout) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def announce(layout: EntryLayout) -> None:
+def announce(layout: EntryLayout, steps: int) -> None:
     """Log, before a fit compiles the kernels of this layout for the first time, how long that takes about.
 
-    Python shows the message of a long pause without any settings."""
-    seconds, name = SECONDS_BY_SQUARE * layout.states**2, f"{cache_key(layout)} announced"
+    Of many states it also says how long an evaluation takes. Python shows the message of a long pause without
+    any settings."""
+    m, name = layout.states, f"{cache_key(layout)} announced"
+    seconds, each = SECONDS_BY_SQUARE * min(m, WHOLE_MATRICES) ** 2, SECONDS_BY_CUBE * m**3 * steps
     if seconds > LOGGED_SECONDS and not stored.was_compiled(name):
         stored.note_compiled(name)
         level = logging.WARNING if seconds > SHOWN_SECONDS else logging.INFO
-        LOGGER.log(level, "compiling a filter of %d states, once: about %.1f s", layout.states, seconds)
+        more = f"; each value with its gradient takes about {each:.1f} s" if m > WHOLE_MATRICES else ""
+        LOGGER.log(level, "compiling a filter of %d states, once: about %.1f s%s", m, seconds, more)
 
 
 @functools.lru_cache(maxsize=64)
@@ -73,12 +78,12 @@ def compile_layout(layout: EntryLayout) -> Recursion:
 
 
 @functools.lru_cache(maxsize=64)
-def path_of(layout: EntryLayout, columns: int, after: bool = False) -> Recursion:
+def path_of(layout: EntryLayout, columns: int, states: int = 1) -> Recursion:
     """Return the kernel of the augmented filter; its `path` returns what `augmented` describes.
 
-    Without `after` it is for the first steps alone."""
-    key = f"{cache_key(layout)} augmented {columns} {after}"
-    return named_recursion(key, *augmented(layout, columns, after), short=not after)
+    With fewer than two `states` it is compiled for few steps."""
+    key = f"{cache_key(layout)} augmented {columns} {states}"
+    return named_recursion(key, *augmented(layout, columns, states), short=states < 2)
 
 
 OWN = len(CONSTANTS)
@@ -246,14 +251,15 @@ def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     return init, step
 
 
-def augmented(layout: EntryLayout, columns: int, after: bool) -> tuple[Callable, Callable]:
+def augmented(layout: EntryLayout, columns: int, states: int) -> tuple[Callable, Callable]:
     """The same where the mean is a matrix (m, columns), of which the first column alone sees the data, and
     the others zeros.
 
         theta   the mean, the upper triangle of the covariance, then the other numbers
 
-    A step hands out the log of the determinant of 2 pi F, the innovations in units of F (p, columns), and
-    mean and upper triangle of the covariance before the observation. With `after`, those after it follow."""
+    A step hands out the log of the determinant of 2 pi F and the innovations in units of F (p, columns).
+    With `states` 1, mean and upper triangle of the covariance before the observation follow, and with 2
+    those after it too."""
     m, p, gaps, read = layout.states, layout.width, layout.gaps, reader(layout)
     full, pairs, k = triangle_places(m)[1], np.triu_indices(m), m * columns
     first = k + m * (m + 1) // 2
@@ -270,9 +276,10 @@ def augmented(layout: EntryLayout, columns: int, after: bool) -> tuple[Callable,
         a, P, size, v, g = observation.measured(
             *carry, Z, errors, beside(e), seen, layout.apart, layout.joseph
         )
-        states = [carry, (a, P)] if after else [carry]
         found = [np.reshape(size, (1,)), np.reshape(observation.whitened(v, g), (p * columns,))]
-        found += [part for mean, cov in states for part in (np.reshape(mean, (k,)), cov[pairs])]
+        found += [
+            part for mean, cov in (carry, (a, P))[:states] for part in (np.reshape(mean, (k,)), cov[pairs])
+        ]
         return observation.predicted(a, P, T, Q, beside(c)), np.concatenate(found)
 
     return init, step

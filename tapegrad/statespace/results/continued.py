@@ -5,7 +5,8 @@ from typing import Any
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
-from .._model import LinearGaussian, Observations, Start
+from .._model import LinearGaussian, Start
+from .._observations import Observations
 from .._problem import FitProblem
 from ..filters.compiled import kalman_filter, loglik
 
@@ -13,7 +14,9 @@ from ..filters.compiled import kalman_filter, loglik
 def appended(fit: Any, y: Any, exog: Any) -> FitProblem:
     """The problem of the data with new ones behind."""
     data = fit.data.followed_by("append", y)
-    new = fit.problem.on(data, _described(fit, data.steps - fit.data.steps, exog), fit.unconstrained)
+    new = fit.problem.on(
+        data, fit.problem.ahead(data.steps - fit.data.steps, exog, "append"), fit.unconstrained
+    )
     return replace(new, past=fit.problem.past, begin=fit.problem.begin)
 
 
@@ -21,11 +24,19 @@ def extended(fit: Any, y: Any, exog: Any) -> FitProblem:
     """The problem of the new data alone, which start from the state that all before imply."""
     n, problem = fit.data.steps, fit.problem
     data = fit.data.followed_by("extend", y).since(n)
-    described = _described(fit, data.steps, exog)
+    described = problem.ahead(data.steps, exog, "extend")
     start = state_after(problem.model(fit.params, described), fit.data, problem.joseph)
     matrices = {"build": described, "described": described} if described is not None else {}
     return replace(
-        problem, data=data, **matrices, past=problem.past + n, begin=start, offset=0.0, used_up=0, quick=None
+        problem,
+        data=data,
+        **matrices,
+        past=problem.past + n,
+        begin=start,
+        offset=0.0,
+        used_up=0,
+        quick=None,
+        missing=None,
     )
 
 
@@ -48,11 +59,6 @@ def applied(fit: Any, y: Any, exog: Any) -> FitProblem:
         return fit.problem.on(data, None, fit.unconstrained)
     data.labels.require_same_dates("apply: exog", getattr(exog, "index", None))
     return fit.problem.on(data, described.extended(data.steps, exog, 0), fit.unconstrained)
-
-
-def _described(fit: Any, steps: int, exog: Any) -> Any:
-    fit.data.labels.require_next_dates(getattr(exog, "index", None), steps)
-    return fit.problem.ahead(steps, exog)
 
 
 def with_estimates(fit: Any, problem: FitProblem) -> Any:

@@ -13,7 +13,9 @@ from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ShapeError
 from ..._core.registry import load
 from .._labels import date_text
-from .._model import LinearGaussian, Observations, system
+from .._matrices import system
+from .._model import LinearGaussian
+from .._observations import Observations
 from ..filters.compiled import forecast
 from ..filters.smoother import smooth
 
@@ -106,7 +108,7 @@ def prediction_of(
     ahead = max(end - data.steps, 0)
     if first >= end:
         raise ArgumentError(f"the prediction ends at step {end - 1}, before its start at step {first}")
-    model = fit.model_ahead(ahead, exog) if ahead else fit.model
+    model = fit.model_ahead(ahead, exog, dated=dates is None) if ahead else fit.model
     if not ahead and exog is not None:
         raise ArgumentError("exog has the regressors of steps after the data, and the prediction ends before")
     if given is not None:

@@ -7,7 +7,9 @@ import numpy
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError
 from ..._transforms.tape import value
-from .._model import LinearGaussian, Observations, checked_fields, matrix_field
+from .._matrices import checked_fields, matrix_field
+from .._model import LinearGaussian
+from .._observations import Observations
 
 
 def responses_of(

@@ -16,7 +16,8 @@ from ..._core.registry import load
 from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from .._labels import date_text
-from .._model import LinearGaussian, Observations
+from .._model import LinearGaussian
+from .._observations import Observations
 from ..filters.smoother import smooth
 from .forecast import observed_given_all
 
@@ -136,7 +137,7 @@ def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any) -> News:
     if first > last:
         raise ArgumentError(f"news: the steps end at {last}, before their start at {first}")
     steps = max(last + 1, n)
-    model = fit.model_ahead(steps - old.steps, exog) if steps > old.steps else fit.model
+    model = fit.model_ahead(steps - old.steps, exog, "news") if steps > old.steps else fit.model
     before, after = (to_host(value(x.extended(steps - x.steps).raw)) for x in (old, new))
     _require_kept(before, after, new)
     changed = ~numpy.isnan(before) & (before != after)

@@ -5,7 +5,8 @@ from typing import Any
 import numpy
 
 from ..._core.errors import ArgumentError
-from .._model import LinearGaussian, Observations
+from .._model import LinearGaussian
+from .._observations import Observations
 from .._problem import FitProblem
 from ..filters.simulate import simulate_smoother
 from .forecast import Forecast, prediction_of
@@ -53,8 +54,6 @@ class PredictionMethods:
             end = self.data.labels.position("forecast: steps", steps, n, True) + 1
             if end <= n:
                 raise ArgumentError(f"steps={steps!r}: wanted a date after the data")
-        if dates is None:
-            self.data.labels.require_next_dates(getattr(exog, "index", None), end - n)
         return prediction_of(self, (n, end), None, exog, given, dates)
 
     get_forecast = forecast
@@ -100,7 +99,6 @@ class PredictionMethods:
                 if number
                 else labels.position("get_prediction: dynamic", dynamic, n)
             )
-        labels.require_next_dates(getattr(exog, "index", None), max(last + 1 - n, 0))
         return prediction_of(self, (first, last + 1), onset, exog, given)
 
     def predict(self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None) -> Any:
@@ -143,9 +141,13 @@ class PredictionMethods:
         """
         return news_of(self, updated, start, end, exog)
 
-    def model_ahead(self, steps: int, exog: Any = None) -> LinearGaussian:
-        """The model at the estimates, with matrices for the steps after the data."""
-        described = self.problem.ahead(steps, exog)
+    def model_ahead(
+        self, steps: int, exog: Any = None, call: str = "forecast", dated: bool = True
+    ) -> LinearGaussian:
+        """The model at the estimates, with matrices for the steps after the data.
+
+        Without `dated` the dates of the regressors are not looked at."""
+        described = self.problem.ahead(steps, exog, call, dated)
         return self.model if described is None else self.problem.model(self.params, described)
 
     def impulse_responses(
@@ -201,7 +203,7 @@ class PredictionMethods:
                 f"data"
             )
         ahead = max(at + steps - n, 0)
-        model = self.model_ahead(ahead, exog) if ahead else self.model
+        model = self.model_ahead(ahead, exog, "simulate") if ahead else self.model
         found = simulate_smoother(model, self.data.first(at).extended(steps), draws, rng).observations[:, at:]
         return found[:, :, 0] if labels.single else found
 

@@ -11,7 +11,8 @@ import numpy
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ConvergenceError
 from ..._transforms.jacobian import jacobian
-from .._model import LinearGaussian, system
+from .._matrices import system
+from .._model import LinearGaussian
 from .._problem import FitProblem, SearchEffort, Stop
 from .._search import FLAT_CURVATURE, Spectrum
 from .._starts import highest_stop
