@@ -737,11 +737,30 @@ def test_a_sample_that_fails_is_named():
     assert any("in sample 1 of 3" in note for note in caught.value.__notes__)
 
 
-@pytest.mark.parametrize("method", EXPLICIT)
-def test_a_random_right_hand_side(method):
-    """Each call draws another factor: no solution has a derivative."""
+GENERATOR = np.random.default_rng(0)
+DRAWS = {
+    "factor": lambda t, y, k: -k * y * np.random.rand(),
+    "seldom": lambda t, y, k: -k * y * (1 + 1e-6 * (np.random.rand() < 0.3)),
+    "small": lambda t, y, k: -k * y * (1 + 1e-8 * GENERATOR.standard_normal()),
+    "unseeded": lambda t, y, k: -k * y + 1e-7 * np.random.default_rng().standard_normal(2),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("draws", DRAWS)
+def test_a_random_right_hand_side(method, draws):
+    """Each call draws other numbers: no solution has a derivative."""
     with pytest.raises(GuardError, match="the function gave other values"):
-        tg.grad(lambda k: decay_until(k, lambda t, y, k: k * y * np.random.rand(), method))(1.0)
+        tg.grad(lambda k: decay_until(k, DRAWS[draws], method))(1.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_draws_that_are_the_same_in_each_call(method):
+    same = lambda t, y, k: -k * y * (1 + np.random.default_rng(3).uniform(size=2))
+    rates = 1 + np.random.default_rng(3).uniform(size=2)
+    found = tg.grad(lambda k: decay_until(k, same, method))(1.0)
+    exact = -(rates * [1.0, 2.0] * np.exp(-rates)).sum()
+    assert found == pytest.approx(exact, rel=2e-2)
 
 
 def test_one_number_for_all_states():
