@@ -189,6 +189,7 @@ def exact_reaction():
     return slopes(reacted, Z, 1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", IMPLICIT)
 def test_stiff_network(method, exact_reaction):
     found = tg.jacobian(lambda z: reacted(z, method, 1e-6))(Z)
@@ -505,6 +506,7 @@ def last_states(x):
 X = np.array([*K, 5.0, 1.5])
 
 
+@pytest.mark.long
 def test_prepared_calls_give_new_derivatives_at_each_point():
     p = tg.prepare(last_states, X)
     scalar = tg.prepare(lambda x: (last_states(x) ** 2).sum(), X)
