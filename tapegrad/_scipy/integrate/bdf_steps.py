@@ -11,17 +11,24 @@ from typing import Any, NamedTuple
 import numpy as plain_np
 
 from ... import numpy as np
-from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels import while_loop
-from .kernel_steps import EPSILON, MAX_FACTOR, MIN_FACTOR, SMALL_STEP, AdaptiveSteps, root_mean_square
+from .kernel_steps import (
+    CONVERGED,
+    DIVERGED,
+    GOING,
+    MAX_FACTOR,
+    MIN_FACTOR,
+    SMALL_STEP,
+    ImplicitSteps,
+    root_mean_square,
+)
 
 ORDERS, ITERATIONS = 5, 4  # the highest order, and Newton iterations of a step
 KAPPA = plain_np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
 GAMMA = plain_np.append(0.0, plain_np.cumsum(1 / plain_np.arange(1, ORDERS + 1)))
 ALPHA = (1 - KAPPA) * GAMMA
 ERRORS = KAPPA * GAMMA + 1 / plain_np.arange(1, ORDERS + 2)
-GOING, CONVERGED, DIVERGED = 0.0, 1.0, 2.0  # the status of an iteration
 UNBOUNDED = 1e300  # the factor of a size without an error
 KEPT, AT_PREDICTION, AT_START = 0.0, 1.0, 2.0  # what a step does with the Jacobian
 
@@ -39,7 +46,6 @@ class BdfWalk(NamedTuple):
     factored: Any  # h / alpha in the matrix that is factored; 0: none is
     renewal: Any  # what is done with the Jacobian in the next attempt
     current: Any  # was the Jacobian computed in this step?
-    last: Any  # does this step end at the end of the span?
     repeated: Any  # was there an attempt before in this step?
     status: Any
 
@@ -79,27 +85,16 @@ def rescaling(factor: Any) -> list:
     return [[sum([rows[i][k] * unit[k][j] for k in size if unit[k][j]]) for i in size] for j in size]
 
 
-class BdfSteps(AdaptiveSteps):
-    """`rounds`: the number of orders of derivatives."""
-
-    error_order = 1
-
-    def __init__(self, span: tuple, options: dict, rounds: int):
-        super().__init__(span, options)
-        self.rounds = rounds
-        self.tolerance = max(10 * EPSILON / self.rtol, min(0.03, self.rtol**0.5))
-
-    def jacobian(self, f: Callable, t: Any, y: Any) -> Any:
-        return value(jacobian(lambda y: f(t, y), mode="forward")(y))
+class BdfSteps(ImplicitSteps):
+    error_order, iterations = 1, ITERATIONS
+    most_states = 16  # SciPy is faster beyond
 
     def begun(self, f: Callable, y: Any) -> BdfWalk:
         slope = f(self.start, y)
         size = value(self.first_size(f, y, slope))
         rows = [y, slope * size * self.way, *[0.0 * slope] * (ORDERS + 1)]
         J, none = plain_np.zeros((len(y), len(y))), 0.0
-        return BdfWalk(
-            self.start, size, size, np.stack(rows), 1.0, 0.0, J, none, AT_START, 0.0, 0.0, 0.0, GOING
-        )
+        return BdfWalk(self.start, size, size, np.stack(rows), 1.0, 0.0, J, none, AT_START, 0.0, 0.0, GOING)
 
     def rescaled(self, c: BdfWalk, factor: Any) -> list:
         """Return the differences at points `factor` times as far apart."""
@@ -117,18 +112,14 @@ class BdfSteps(AdaptiveSteps):
             slope = value(f(t, v.y))
             change = np.linalg.solve(matrix, weight * slope - psi - v.d)
             norm = root_mean_square(change / scale)
-            later = v.count > 0.0
-            rate = norm / np.where(later, v.norm, 1.0)
-            left = np.where(v.count == 1.0, rate * rate * rate, np.where(v.count == 2.0, rate * rate, rate))
-            slow = later & ((rate >= 1.0) | (left / (1.0 - rate) * norm > self.tolerance))
-            bad = slow | ~np.isfinite(slope).all()
-            done = (norm == 0.0) | (later & (rate / (1.0 - rate) * norm < self.tolerance))
+            status, _ = self.judged(v.count, v.norm, norm, np.isfinite(slope).all())
+            bad = status == DIVERGED
             return Iteration(
                 v.count + 1.0,
                 np.where(bad, v.d, v.d + change),
                 np.where(bad, v.y, v.y + change),
                 norm,
-                np.where(bad, DIVERGED, np.where(done, CONVERGED, GOING)),
+                status,
             )
 
         start = Iteration(0.0, 0.0 * y, y, 0.0, GOING)
@@ -148,7 +139,7 @@ class BdfSteps(AdaptiveSteps):
         least = self.least(c.t)
         size = np.where(c.repeated > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
         end = c.t + self.way * size
-        last = (self.way * (end - self.bound) > 0.0) | (c.last > 0.0)
+        last = self.way * (end - self.bound) > 0.0
         end = np.where(last, self.bound, end)
         h = end - c.t
         factor = np.where(last, np.abs(h), size) / c.spacing
@@ -162,11 +153,11 @@ class BdfSteps(AdaptiveSteps):
         first = c.renewal == AT_START
         at = np.where(first, c.t, end), np.where(first, value(D[0]), value(prediction))
         J = while_loop(lambda v: v[0] > 0.0, lambda v: (0.0, self.jacobian(f, *at)), (c.renewal, c.J), 1)[1]
-        factored = np.where((c.factored == 0.0) | ((c.last == 0.0) & last), weight, c.factored)
+        factored = np.where((c.factored == 0.0) | last, weight, c.factored)
         scale = self.atol + self.rtol * np.abs(value(prediction))
         given = one - factored * J, weight, value(psi), scale
         v = self.converged(f, end, value(prediction), given)
-        converged, size = v.status == CONVERGED, np.abs(h)
+        converged, asked, size = v.status == CONVERGED, size, np.abs(h)
 
         scale = self.atol + self.rtol * np.abs(v.y)
         safety = 0.9 * (2 * ITERATIONS + 1) / (2 * ITERATIONS + v.count)
@@ -180,7 +171,7 @@ class BdfSteps(AdaptiveSteps):
         adapts = good & (equal >= c.order)
         change, order = next_order([value(row) for row in new], c.order, norm, scale)
         next_size = size * np.where(good, np.minimum(MAX_FACTOR, safety * change), shorter)
-        next_size = np.where(renews | (good & ~adapts), size, next_size)
+        next_size = np.where(renews, asked, np.where(good & ~adapts, size, next_size))
         equal = np.where(converged & ~good, 0.0, np.where(good, equal + 1.0, equal))
         return BdfWalk(
             np.where(good, end, c.t),
@@ -193,7 +184,6 @@ class BdfSteps(AdaptiveSteps):
             np.where(converged & ~adapts, factored, 0.0),
             np.where(renews, AT_PREDICTION, KEPT),
             np.where(good, 0.0, np.where(renews, 1.0, c.current)),
-            np.where(renews & last, 1.0, 0.0),
             np.where(good, 0.0, 1.0),
             np.where(good | renews | (next_size >= least), GOING, SMALL_STEP),
         )

@@ -189,6 +189,8 @@ class ObservedCalls:
     def check_again(self, right: RightSide, equations: StepEquations, steps: Steps) -> None:
         """Raise if the function gives other slopes now. The last call is repeated first, for a generator that
         was put back would give the same numbers in the same order."""
+        if not self.kept:
+            return
         columns = [
             (t, y[..., k], slope[..., k])
             for t, y, slope in [(t, y.reshape(len(y), -1), z.reshape(len(y), -1)) for t, y, z in self.kept]

@@ -1,6 +1,6 @@
 """solve_ivp as one kernel, where a recording would keep a call of SciPy.
 
-The explicit methods and BDF take SciPy's steps: the same formulas, the same control of the step size. No
+The explicit methods, BDF and Radau take SciPy's steps: the same formulas, the same control of the step size. No
 Python remains in a step. The derivative is that of the accepted steps with their sizes held constant. What a
 kernel cannot run is left to SciPy: other methods and options, a right-hand side that branches by its
 arguments or leaves something behind."""
@@ -31,10 +31,11 @@ from .bdf_steps import BdfSteps
 from .kernel_steps import EPSILON, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT_METHODS
 from .plain_values import on_plain_values
+from .radau_steps import RadauSteps
 
 NAME = "scipy.integrate.solve_ivp"
 OPTIONS = frozenset(("rtol", "atol", "max_step", "first_step"))
-KERNEL_STATES = 32  # of a kernel
+IMPLICIT_STEPS = {"BDF": BdfSteps, "Radau": RadauSteps}
 PARAMETERS = ("fun", "t_span", "y0", "method", "t_eval", "dense_output", "events", "vectorized", "args")
 FLOAT64 = plain_np.dtype(float)
 
@@ -128,7 +129,8 @@ def steps_of(given: dict, orders: int) -> AdaptiveSteps | None:
     `orders`: the number of orders of derivatives."""
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     span, method = given["t_span"], given.get("method", "RK45")
-    plain = method in (*EXPLICIT_METHODS, "BDF") and not any(
+    implicit: Any = IMPLICIT_STEPS.get(method)
+    plain = (implicit or method in EXPLICIT_METHODS) and not any(
         [given.get(name) for name in ("dense_output", "events", "vectorized")]
     )
     if not plain or given.get("t_eval") is None or not OPTIONS.issuperset(options):
@@ -139,11 +141,11 @@ def steps_of(given: dict, orders: int) -> AdaptiveSteps | None:
     rtol, atol = [plain_np.asarray(options.get(k, 1.0)) for k in ("rtol", "atol")]
     if start == bound or not plain_np.isfinite([start, bound]).all():
         return None
-    if rtol.min() < 100 * EPSILON or atol.min() < 0 or (method == "BDF" and rtol.ndim):
+    if rtol.min() < 100 * EPSILON or atol.min() < 0 or (implicit and rtol.ndim):
         return None
     steps: AdaptiveSteps
-    if method == "BDF":
-        steps = BdfSteps((start, bound), options, orders)
+    if implicit:
+        steps = implicit((start, bound), options, orders)
     else:
         steps = ExplicitSteps(method, (start, bound), options)
     first = abs(bound - start) if steps.first is None else steps.first
@@ -168,7 +170,7 @@ def solve_in_kernel(call: Call, args: tuple, kwargs: dict) -> Any:
             return None
         y0, times = [as_float_array(given[name]) for name in ("y0", "t_eval")]
         (n,) = shape(y0)
-        if not 0 < n <= KERNEL_STATES or any([dtype(x) != FLOAT64 for x in (y0, times, *handles)]):
+        if not 0 < n <= steps.most_states or any([dtype(x) != FLOAT64 for x in (y0, times, *handles)]):
             return None
         kernel = KernelCall(call, steps, n)
         if not kernel.leaves_nothing():

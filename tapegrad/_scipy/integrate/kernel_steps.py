@@ -8,6 +8,7 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
+from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels import while_loop
 from .linear_steps import EXPLICIT, EXPLICIT_METHODS, Tableau
@@ -16,6 +17,7 @@ STEPS_BETWEEN = 100_000  # between two times of the result
 MIN_FACTOR, MAX_FACTOR = 0.2, 10.0  # of the size of a step
 SMALL_STEP, MANY_STEPS = 1.0, 2.0  # the status of a call
 EPSILON = float(plain_np.finfo(float).eps)
+GOING, CONVERGED, DIVERGED = 0.0, 1.0, 2.0  # the status of an iteration
 
 
 class Walk(NamedTuple):
@@ -46,6 +48,7 @@ class AdaptiveSteps:
     """Steps from a start to a bound. A subclass has `begun`, `tried` and `between`."""
 
     error_order: int  # of the estimate of the error
+    most_states = 32  # of a kernel
 
     def __init__(self, span: tuple, options: dict):
         self.start, self.bound = span
@@ -90,6 +93,37 @@ class AdaptiveSteps:
         c = while_loop(going, lambda c: self.tried(f, c), c, STEPS_BETWEEN)
         late = (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
         return c._replace(status=np.where(late, MANY_STEPS, c.status))
+
+
+class ImplicitSteps(AdaptiveSteps):
+    """Steps whose equations are solved by simplified Newton iterations on values.
+
+    `rounds`: how often Newton's method with the exact matrix follows, which adds an order of derivatives each
+    time."""
+
+    iterations: int  # of a step, at most
+
+    def __init__(self, span: tuple, options: dict, rounds: int):
+        super().__init__(span, options)
+        self.rounds = rounds
+        self.tolerance = max(10 * EPSILON / self.rtol, min(0.03, self.rtol**0.5))
+
+    def jacobian(self, f: Callable, t: Any, y: Any) -> Any:
+        return value(jacobian(lambda y: f(t, y), mode="forward")(y))
+
+    def judged(self, count: Any, last: Any, norm: Any, finite: Any) -> tuple:
+        """Return the status after an iteration with a change of this norm, and the rate of convergence.
+
+        `count`: the iterations before; `last`: the norm of the change before."""
+        later = count > 0.0
+        rate = norm / np.where(later, last, 1.0)
+        left = power = rate
+        for k in range(self.iterations - 2, 0, -1):
+            power = power * rate
+            left = np.where(count == float(k), power, left)
+        slow = later & ((rate >= 1.0) | (left / (1.0 - rate) * norm > self.tolerance))
+        done = (norm == 0.0) | (later & (rate / (1.0 - rate) * norm < self.tolerance))
+        return np.where(slow | ~finite, DIVERGED, np.where(done, CONVERGED, GOING)), rate
 
 
 class ExplicitSteps(AdaptiveSteps):
