@@ -125,7 +125,7 @@ class CountedRadau(Counts, RadauSteps):
 STIFF = {
     "Robertson": (robertson, robertson_jacobian, [1.0, 0.0, 0.0], 40.0, {"rtol": 1e-6, "atol": 1e-10}),
     "Robertson, long": (robertson, robertson_jacobian, [1.0, 0.0, 0.0], 1e5, {"rtol": 1e-4, "atol": 1e-9}),
-    "loose": (oscillator, oscillator_jacobian, [2.0, 0.3], 7.0, {}),
+    "loose": (oscillator, oscillator_jacobian, [1.5, 0.4], 6.0, {}),
     "exact": (relaxation, relaxation_jacobian, [2.0, 0.0], 70.0, {"rtol": 1e-5, "atol": 1e-8}),
     "short steps": (oscillator, oscillator_jacobian, [2.0, 0.3], 7.0, {"max_step": 0.3, "rtol": 1e-7}),
     "first step": (oscillator, oscillator_jacobian, [2.0, 0.3], -3.0, {"first_step": 0.05, "atol": 1e-9}),
