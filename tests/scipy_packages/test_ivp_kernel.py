@@ -176,8 +176,8 @@ def test_a_recorded_call_of_implicit_methods_runs_no_python(method):
         assert value == pytest.approx(
             stiff_loss(k, method), rel=1e-9
         )  # SciPy's Jacobian is one by differences
-        exact = tg.grad(lambda k: stiff_loss(k, "Radau", 1e-7))(k)
-        np.testing.assert_allclose(gradient * k, exact * k, rtol=1e-5)
+    exact = tg.grad(lambda k: stiff_loss(k, "Radau", 1e-7))(k)
+    np.testing.assert_allclose(gradient * k, exact * k, rtol=1e-5)
     assert p.forms["value_and_grad"].recordings == 1
     assert python_frames(lambda: p.value_and_grad(0.9 * RATES)) == 0
 
