@@ -21,6 +21,7 @@ from .kernel_steps import (
     MIN_FACTOR,
     SMALL_STEP,
     ImplicitSteps,
+    once,
     root_mean_square,
 )
 
@@ -60,29 +61,43 @@ class Iteration(NamedTuple):
     status: Any
 
 
+class Attempt(NamedTuple):
+    """A step that is tried, with its Newton iteration."""
+
+    end: Any
+    asked: Any  # the size that was asked for
+    size: Any
+    D: Any  # the differences with this size
+    equal: Any  # the number of steps of this size before
+    prediction: Any
+    psi: Any
+    weight: Any  # h / alpha
+    J: Any
+    factored: Any
+    iteration: Iteration
+
+
 def of_order(table: Any, order: Any) -> Any:
-    """Return the number of the table at an order from one on."""
-    found = table[1]
-    for k in range(2, min(len(table), ORDERS + 1)):
-        found = np.where(order == float(k), table[k], found)
+    """Return the row of the table at an order from one on; rows begin with that of order one."""
+    found = table[0]
+    for k in range(1, ORDERS):
+        found = np.where(order == k + 1.0, table[k], found)
     return found
 
 
-def up_to(order: Any, k: int) -> Any:
-    """Return one if the difference k counts for this order, else zero."""
-    return 1.0 if k <= 1 else np.where(order >= float(k), 1.0, 0.0)
+def valid(order: Any) -> Any:
+    """Return one for each difference that counts for this order, and zero for the others."""
+    return np.where(order >= plain_np.arange(1.0, ORDERS + 1), 1.0, 0.0)
 
 
-def rescaling(factor: Any) -> list:
-    """Return the matrix that makes differences at points `factor` times as far apart, transposed."""
-    rows = [[1.0] * (ORDERS + 1)]
-    for i in range(1, ORDERS + 1):
-        rows.append([0.0] + [rows[-1][j] * (i - 1 - factor * j) / i for j in range(1, ORDERS + 1)])
-    unit = [[1.0] * (ORDERS + 1)]
-    for i in range(1, ORDERS + 1):
-        unit.append([0.0] + [unit[-1][j] * (i - 1 - j) / i for j in range(1, ORDERS + 1)])
-    size = range(ORDERS + 1)
-    return [[sum([rows[i][k] * unit[k][j] for k in size if unit[k][j]]) for i in size] for j in size]
+def rescaling(factor: Any) -> Any:
+    """Return the matrix that makes differences at points `factor` times as far apart."""
+    columns = plain_np.arange(1.0, ORDERS + 1)
+    rows, units = [(-factor) * columns], [-columns]
+    for i in range(1, ORDERS):
+        rows.append(rows[-1] * (i - factor * columns) / (i + 1))
+        units.append(units[-1] * (i - columns) / (i + 1))
+    return plain_np.array(units).T @ np.stack(rows, 1)
 
 
 class BdfSteps(ImplicitSteps):
@@ -96,13 +111,12 @@ class BdfSteps(ImplicitSteps):
         J, none = plain_np.zeros((len(y), len(y))), 0.0
         return BdfWalk(self.start, size, size, np.stack(rows), 1.0, 0.0, J, none, AT_START, 0.0, 0.0, GOING)
 
-    def rescaled(self, c: BdfWalk, factor: Any) -> list:
+    def rescaled(self, c: BdfWalk, factor: Any) -> Any:
         """Return the differences at points `factor` times as far apart."""
-        M, rows = rescaling(factor), [c.D[j] for j in range(ORDERS + 3)]
-        for i in range(1, ORDERS + 1):
-            new = sum([M[i][j] * up_to(c.order, j) * c.D[j] for j in range(1, ORDERS + 1)])
-            rows[i] = np.where((factor == 1.0) | (c.order < float(i)), c.D[i], new)
-        return rows
+        counts = valid(c.order).reshape(-1, 1)
+        old = c.D[1 : ORDERS + 1]
+        new = np.where((factor == 1.0) | (counts == 0.0), old, rescaling(factor) @ (counts * old))
+        return np.concatenate([c.D[:1], new, c.D[ORDERS + 1 :]])
 
     def converged(self, f: Callable, t: Any, y: Any, given: tuple) -> Iteration:
         """Return the end of Newton's iteration from the prediction y."""
@@ -134,90 +148,88 @@ class BdfSteps(ImplicitSteps):
             d = d + np.linalg.solve(matrix, rest - value(rest))
         return d
 
-    def tried(self, f: Callable, c: BdfWalk) -> BdfWalk:
-        """Try a step; return what is carried after it."""
+    def attempt(self, f: Callable, c: BdfWalk) -> Attempt:
+        """Predict the state after a step, and iterate from there."""
         least = self.least(c.t)
-        size = np.where(c.repeated > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
-        end = c.t + self.way * size
+        asked = np.where(c.repeated > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
+        end = c.t + self.way * asked
         last = self.way * (end - self.bound) > 0.0
         end = np.where(last, self.bound, end)
         h = end - c.t
-        factor = np.where(last, np.abs(h), size) / c.spacing
-        equal = np.where((size == c.size) & ~last, c.equal, 0.0)
-        D = self.rescaled(c, factor)
-        one = plain_np.eye(len(D[0]))
-        prediction = sum([up_to(c.order, k) * D[k] for k in range(1, ORDERS + 1)], D[0])
-        psi = sum([up_to(c.order, k) * GAMMA[k] * D[k] for k in range(1, ORDERS + 1)])
-        alpha = of_order(ALPHA, c.order)
-        psi, weight = psi / alpha, h / alpha
+        D = self.rescaled(c, np.where(last, np.abs(h), asked) / c.spacing)
+        counts, alpha = valid(c.order), of_order(ALPHA[1:], c.order)
+        prediction = D[0] + counts @ D[1 : ORDERS + 1]
+        psi, weight = (counts * GAMMA[1:]) @ D[1 : ORDERS + 1] / alpha, h / alpha
         first = c.renewal == AT_START
         at = np.where(first, c.t, end), np.where(first, value(D[0]), value(prediction))
-        J = while_loop(lambda v: v[0] > 0.0, lambda v: (0.0, self.jacobian(f, *at)), (c.renewal, c.J), 1)[1]
+        J = once(c.renewal > 0.0, lambda _: self.jacobian(f, *at), c.J)
         factored = np.where((c.factored == 0.0) | last, weight, c.factored)
         scale = self.atol + self.rtol * np.abs(value(prediction))
-        given = one - factored * J, weight, value(psi), scale
+        given = plain_np.eye(len(J)) - factored * J, weight, value(psi), scale
         v = self.converged(f, end, value(prediction), given)
-        converged, asked, size = v.status == CONVERGED, size, np.abs(h)
+        equal = np.where((asked == c.size) & ~last, c.equal, 0.0)
+        return Attempt(end, asked, np.abs(h), D, equal, prediction, psi, weight, J, factored, v)
 
+    def tried(self, f: Callable, c: BdfWalk) -> BdfWalk:
+        """Try a step; return what is carried after it."""
+        e = self.attempt(f, c)
+        v, converged = e.iteration, e.iteration.status == CONVERGED
         scale = self.atol + self.rtol * np.abs(v.y)
         safety = 0.9 * (2 * ITERATIONS + 1) / (2 * ITERATIONS + v.count)
-        norm = root_mean_square(of_order(ERRORS, c.order) * v.d / scale)
+        norm = root_mean_square(of_order(ERRORS[1:], c.order) * v.d / scale)
         good = converged & ~(norm > 1.0)
         shorter = safety * np.where(norm > 0.0, norm, 1.0) ** (-1.0 / (c.order + 1.0))
         shorter = np.where(converged, np.maximum(MIN_FACTOR, shorter), 0.5)
         renews = ~converged & (c.current == 0.0)
-
-        new = advanced(D, c.order, self.differentiated(f, end, prediction, weight, psi, v))
-        adapts = good & (equal >= c.order)
-        change, order = next_order([value(row) for row in new], c.order, norm, scale)
-        next_size = size * np.where(good, np.minimum(MAX_FACTOR, safety * change), shorter)
-        next_size = np.where(renews, asked, np.where(good & ~adapts, size, next_size))
-        equal = np.where(converged & ~good, 0.0, np.where(good, equal + 1.0, equal))
+        new = advanced(e.D, c.order, self.differentiated(f, e.end, e.prediction, e.weight, e.psi, v))
+        adapts = good & (e.equal >= c.order)
+        change, order = next_order(value(new), c.order, norm, scale)
+        size = e.size * np.where(good, np.minimum(MAX_FACTOR, safety * change), shorter)
+        size = np.where(renews, e.asked, np.where(good & ~adapts, e.size, size))
+        equal = np.where(good, e.equal + 1.0, np.where(renews, e.equal, 0.0))
         return BdfWalk(
-            np.where(good, end, c.t),
-            next_size,
+            np.where(good, e.end, c.t),
             size,
-            np.where(good, np.stack(new), np.stack(D)),
+            e.size,
+            np.where(good, new, e.D),
             np.where(adapts, order, c.order),
-            np.where(adapts | (~converged & ~renews), 0.0, equal),
-            J,
-            np.where(converged & ~adapts, factored, 0.0),
+            np.where(adapts, 0.0, equal),
+            e.J,
+            np.where(converged & ~adapts, e.factored, 0.0),
             np.where(renews, AT_PREDICTION, KEPT),
             np.where(good, 0.0, np.where(renews, 1.0, c.current)),
             np.where(good, 0.0, 1.0),
-            np.where(good | renews | (next_size >= least), GOING, SMALL_STEP),
+            np.where(good | renews | (size >= self.least(c.t)), GOING, SMALL_STEP),
         )
 
     def between(self, f: Callable, c: BdfWalk, t: Any) -> Any:
         """Return the state at the time t of the last step."""
         h = self.way * c.spacing
-        y, product = c.D[0], 1.0
-        for k in range(ORDERS):
-            product = product * (t - c.t + k * h) / (h * (1.0 + k))
-            y = y + up_to(c.order, k + 1) * product * c.D[k + 1]
-        return y
+        products = [(t - c.t) / h]
+        for k in range(1, ORDERS):
+            products.append(products[-1] * (t - c.t + k * h) / (h * (1.0 + k)))
+        return c.D[0] + (valid(c.order) * np.stack(products)) @ c.D[1 : ORDERS + 1]
 
 
-def advanced(D: list, order: Any, d: Any) -> list:
+def advanced(D: Any, order: Any, d: Any) -> Any:
     """Return the differences after a step, which has one more of them, d."""
     total, rows = d, []
     for k in reversed(range(ORDERS + 3)):
-        if k <= ORDERS:
-            total = np.where(order >= float(k), D[k] + total, d)
-        old = np.where(order + 2.0 == float(k), d - D[k - 1], D[k])
-        rows.append(np.where(order + 1.0 >= float(k), total, old))
-    return rows[::-1]
+        old = np.where(order + 2.0 == float(k), d - D[k - 1], D[k]) if k > 2 else D[k]
+        total = np.where(order >= float(k), D[k] + total, d) if k <= ORDERS else d
+        rows.append(np.where(order + 1.0 >= float(k), total, old) if k > 1 else total)
+    return np.stack(rows[::-1])
 
 
-def next_order(D: list, order: Any, norm: Any, scale: Any) -> tuple:
+def next_order(D: Any, order: Any, norm: Any, scale: Any) -> tuple:
     """Return the factor of the size, and the order with which it is the largest."""
 
     def factor(error: Any, by: int) -> Any:
         power = -1.0 / (order + by)
         return np.where(error == 0.0, UNBOUNDED, np.where(error == 0.0, 1.0, error) ** power)
 
-    low, high = [of_order([None, *D[k:]], order) for k in (1, 3)]
-    low, high = of_order([None, *ERRORS[:-1]], order) * low, of_order([None, *ERRORS[2:], 0.0], order) * high
+    low = of_order(ERRORS[:-1, None] * D[1 : ORDERS + 1], order)
+    high = of_order(plain_np.append(ERRORS[2:], 0.0)[:, None] * D[3:], order)
     less = np.where(order > 1.0, factor(root_mean_square(low / scale), 0), 0.0)
     same = factor(norm, 1)
     more = np.where(order < ORDERS, factor(root_mean_square(high / scale), 2), 0.0)

@@ -44,6 +44,12 @@ def root_mean_square(x: Any) -> Any:
     return np.sqrt((x * x).sum() / len(x))
 
 
+def once(condition: Any, f: Callable, x: Any) -> Any:
+    """Return f(x) if a condition holds, else x. f does not run otherwise."""
+    begun = np.where(condition, 1.0, 0.0), x
+    return while_loop(lambda v: v[0] > 0.0, lambda v: (0.0, f(v[1])), begun, 1)[1]
+
+
 class AdaptiveSteps:
     """Steps from a start to a bound. A subclass has `begun`, `tried` and `between`."""
 

@@ -20,6 +20,7 @@ from .kernel_steps import (
     MIN_FACTOR,
     SMALL_STEP,
     ImplicitSteps,
+    once,
     root_mean_square,
 )
 from .linear_steps import COLLOCATION
@@ -81,6 +82,19 @@ class StageIteration(NamedTuple):
     norm: Any
     rate: Any
     status: Any
+
+
+class Attempt(NamedTuple):
+    """A step that is tried, with its Newton iteration."""
+
+    end: Any
+    asked: Any  # the size that was asked for
+    h: Any
+    last_error: Any
+    J: Any
+    factored: Any
+    real: Any  # the matrix of the real eigenvalue
+    iteration: StageIteration
 
 
 def mixed(matrix: Any, rows: list) -> list:
@@ -172,71 +186,65 @@ class RadauSteps(ImplicitSteps):
             Z = [z + change[i * n : (i + 1) * n] for i, z in enumerate(Z)]
         return Z
 
-    def tried(self, f: Callable, c: RadauWalk) -> RadauWalk:
-        """Try a step; return what is carried after it."""
-        least, n, y = self.least(c.t), len(c.y), value(c.y)
-        size = np.where(c.repeated > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
-        last_error = np.where(size == c.size, c.last_error, NONE)
-        end = c.t + self.way * size
+    def attempt(self, f: Callable, c: RadauWalk) -> Attempt:
+        """Iterate from the prediction of a step."""
+        least, y, one = self.least(c.t), value(c.y), plain_np.eye(len(c.y))
+        asked = np.where(c.repeated > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
+        end = c.t + self.way * asked
         end = np.where(self.way * (end - self.bound) > 0.0, self.bound, end)
-        h, asked = end - c.t, size
-        size = np.abs(h)
-        renewed = while_loop(
-            lambda v: v[0] > 0.0, lambda v: (0.0, self.jacobian(f, c.t, y)), (c.renews, c.J), 1
-        )
-        J, factored = renewed[1], np.where(c.factored == 0.0, h, c.factored)
-        one = plain_np.eye(n)
+        h = end - c.t
+        J = once(c.renews > 0.0, lambda _: self.jacobian(f, c.t, y), c.J)
+        factored = np.where(c.factored == 0.0, h, c.factored)
         real = REAL / factored * one - J
         turn, stay = COMPLEX[1] / factored * one, COMPLEX[0] / factored * one - J
         both = np.concatenate([np.concatenate([stay, -turn], 1), np.concatenate([turn, stay], 1)])
-        scale = self.atol + np.abs(y) * self.rtol
-        v = self.converged(f, c, h, scale, (real, both))
-        converged = v.status == CONVERGED
+        v = self.converged(f, c, h, self.atol + np.abs(y) * self.rtol, (real, both))
+        last_error = np.where(asked == c.size, c.last_error, NONE)
+        return Attempt(end, asked, h, last_error, J, factored, real, v)
 
-        new = y + v.Z[2]
-        moved = mixed([ERRORS], [v.Z[i] for i in STAGES])[0] / h
-        scale = self.atol + np.maximum(np.abs(y), np.abs(new)) * self.rtol
-        error = np.linalg.solve(real, c.slope + moved)
-        again = converged & (c.rejected > 0.0) & (root_mean_square(error / scale) > 1.0)
-        error = while_loop(
-            lambda v: v[0] > 0.0,
-            lambda v: (0.0, np.linalg.solve(real, value(f(c.t, y + v[1])) + moved)),
-            (np.where(again, 1.0, 0.0), error),
-            1,
-        )[1]
-        norm = root_mean_square(error / scale)
+    def error(self, f: Callable, c: RadauWalk, e: Attempt) -> Any:
+        """Return the norm of the error of a step; after a rejection the estimate is made better."""
+        y, Z = value(c.y), e.iteration.Z
+        moved = mixed([ERRORS], [Z[i] for i in STAGES])[0] / e.h
+        scale = self.atol + np.maximum(np.abs(y), np.abs(y + Z[2])) * self.rtol
+        error = np.linalg.solve(e.real, c.slope + moved)
+        again = (c.rejected > 0.0) & (root_mean_square(error / scale) > 1.0)
+        again = again & (e.iteration.status == CONVERGED)
+        better = once(again, lambda error: np.linalg.solve(e.real, value(f(c.t, y + error)) + moved), error)
+        return root_mean_square(better / scale)
+
+    def tried(self, f: Callable, c: RadauWalk) -> RadauWalk:
+        """Try a step; return what is carried after it."""
+        e = self.attempt(f, c)
+        v, size, norm = e.iteration, np.abs(e.h), self.error(f, c, e)
+        converged = v.status == CONVERGED
         good = converged & ~(norm > 1.0)
         safety = 0.9 * (2 * ITERATIONS + 1) / (2 * ITERATIONS + v.count)
-        factor = safety * predicted(size, c.last_size, norm, last_error)
+        factor = safety * predicted(size, c.last_size, norm, e.last_error)
         inexact = good & (v.count > 2.0) & (v.rate > RATE)
-        longer = np.where(~inexact & (factor < FACTOR), 1.0, np.minimum(MAX_FACTOR, factor))
-        repeats = ~converged & (c.current == 0.0)
+        keeps, repeats = good & ~inexact & (factor < FACTOR), ~converged & (c.current == 0.0)
+        longer = np.where(keeps, 1.0, np.minimum(MAX_FACTOR, factor))
         shorter = np.where(converged, np.maximum(MIN_FACTOR, factor), 0.5)
-        keeps = good & ~inexact & (factor < FACTOR)
-        next_size = np.where(repeats, asked, size * np.where(good, longer, shorter))
-
-        Z = self.differentiated(f, c, h, v)
-        slope = while_loop(
-            lambda v: v[0] > 0.0, lambda v: (0.0, value(f(end, new))), (np.where(good, 1.0, 0.0), c.slope), 1
-        )[1]
+        next_size = np.where(repeats, e.asked, size * np.where(good, longer, shorter))
+        Z, new = self.differentiated(f, c, e.h, v), value(c.y) + v.Z[2]
         return RadauWalk(
-            np.where(good, end, c.t),
+            np.where(good, e.end, c.t),
             np.where(good, c.y + Z[2], c.y),
-            slope,
+            once(good, lambda _: value(f(e.end, new)), c.slope),
             next_size,
             np.where(good, next_size, c.proposed),
             np.where(good, c.proposed, c.last_size),
-            np.where(good, norm, last_error),
+            np.where(good, norm, e.last_error),
             np.where(good, c.t, c.before),
             np.where(good, c.y, c.state),
             np.where(good, np.stack(Z), c.Z),
-            J,
-            np.where(keeps, factored, 0.0),
+            e.J,
+            np.where(keeps, e.factored, 0.0),
             np.where(inexact | repeats, 1.0, 0.0),
             np.where(good, np.where(inexact, 1.0, 0.0), np.where(repeats, 1.0, c.current)),
             np.where(good, 0.0, 1.0),
             np.where(good, 0.0, np.where(converged, 1.0, c.rejected)),
-            np.where(good | repeats | (next_size >= least), GOING, SMALL_STEP),
+            np.where(good | repeats | (next_size >= self.least(c.t)), GOING, SMALL_STEP),
         )
 
     def between(self, f: Callable, c: RadauWalk, t: Any) -> Any:
