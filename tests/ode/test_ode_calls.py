@@ -71,6 +71,7 @@ def test_forms_of_the_right_hand_side():
     np.testing.assert_allclose(slope, tg.grad(lambda k: solver()(Y0, k).y[1, -1])(RATES)[1:], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_right_hand_sides_without_arguments_or_without_the_state():
     np.testing.assert_allclose(solver(lambda t, y: -y)(Y0).y[:, -1], Y0 * np.exp(-2), rtol=1e-8)
     np.testing.assert_allclose(solver(lambda t, y: [1.0, 2 * t])(Y0).y[:, -1], Y0 + [2, 4], rtol=1e-12)
@@ -128,6 +129,7 @@ def test_backwards_in_time_and_from_another_time():
 # --- derivatives ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["tsit5", pytest.param("rodas5p", marks=pytest.mark.long)])
 def test_first_and_second_derivatives(method):
     f = lambda k: last(k, method=method)

@@ -121,6 +121,7 @@ def test_dense_output_between_events():
     np.testing.assert_allclose(ended.sol([0.4, 1.0])[0], [1 - 0.5 * 9.81 * 0.16, np.nan], rtol=1e-9)
 
 
+@pytest.mark.long
 def test_what_failed_is_nan_in_dense_output():
     solve = dense(lambda t, y: y * y, on_failure="nan")
     found = solve(np.array([[0.2, 1.0]]), t_span=(0.0, 1.5))
@@ -171,6 +172,7 @@ def test_the_method_is_chosen_for_each_trajectory():
     np.testing.assert_array_equal(tg.prepare(loss(auto), MIXED).grad(MIXED), gradient)
 
 
+@pytest.mark.long
 def test_dense_output_of_a_chosen_method():
     solve = ode.solver(reaction, rtol=1e-6, atol=1e-10, dense=True)
     found = solve(FIRST[:, None], MIXED, t_span=(0.0, 40.0))
@@ -190,6 +192,7 @@ def test_a_trajectory_of_too_many_steps_is_solved_by_the_other_method():
         ode.solver(reaction, save_at=[0.0, 40.0], max_steps=20)(FIRST, STIFF_RATES)
 
 
+@pytest.mark.long
 def test_equations_that_are_not_stiff_stay_explicit():
     """At any tolerance, also where steps are long."""
     for f, y0 in (

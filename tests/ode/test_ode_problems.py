@@ -202,6 +202,7 @@ def test_second_derivatives(name, method, theirs):
     np.testing.assert_allclose(tg.hvp(loss, x, v), expected, rtol=0, atol=bound)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["tsit5", pytest.param("rodas5p", marks=pytest.mark.long)])
 def test_a_switch_between_saved_times(method):
     """The slope jumps with a state that an event changes.  This gives the derivative by its time, too."""
@@ -266,18 +267,22 @@ def test_a_thermostat(method):
     np.testing.assert_allclose(tg.jacobian(times)(k), tg.jacobian(exact)(k), rtol=100 * RTOL, atol=100 * RTOL)
 
 
-@pytest.mark.parametrize("name", EXPLICIT)
+def by_default(names, few):
+    """The names, all but a few of which run with -m long."""
+    return [n if n in few else pytest.param(n, marks=pytest.mark.long) for n in names]
+
+
+@pytest.mark.parametrize("name", by_default(EXPLICIT, ("A3", "B1", "E2")))
 def test_tsitouras(name):
     check(EXPLICIT[name], "tsit5", "DOP853")
 
 
-@pytest.mark.parametrize(
-    "name", [n if n != "HIRES" else pytest.param(n, marks=pytest.mark.long) for n in STIFF]
-)
+@pytest.mark.parametrize("name", by_default(STIFF, ("Robertson", "van der Pol")))
 def test_rodas5p(name):
     check(STIFF[name], "rodas5p", "LSODA")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["A5", "B1"])
 def test_rodas5p_where_tsitouras_serves(name):
     check(EXPLICIT[name], "rodas5p", "DOP853")
@@ -299,6 +304,7 @@ def test_matrices_that_are_not_unrolled(method):
     np.testing.assert_allclose(gradient, scipy.linalg.expm(3.0 * A)[0], atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
 def test_the_order_is_five(method):
     """Fixed steps, by tolerances that accept each: half the step has an error 32 times smaller."""

@@ -76,6 +76,7 @@ def test_moments_of_geometric_brownian_motion():
     np.testing.assert_allclose(found, of_sample, rtol=0.015)
 
 
+@pytest.mark.long
 def test_moments_of_ornstein_and_uhlenbeck():
     solve = ode.stochastic_solver(
         lambda t, y, k, s: -k * y,

@@ -36,6 +36,7 @@ def test_as_the_derivative_of_the_steps(method):
     np.testing.assert_allclose(tg.jvp(lambda p: squares(p, adjoint), (P,), (V,))[1], gradient @ V, rtol=1e-7)
 
 
+@pytest.mark.long
 def test_second_order():
     adjoint = tg.scipy.integrate.continuous_adjoint(scipy.integrate.DOP853)
     f = lambda p: squares(p, adjoint, (1.0,))

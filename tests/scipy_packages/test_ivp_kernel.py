@@ -9,8 +9,10 @@ import scipy.integrate
 import scipy.special
 
 import tapegrad as tg
-from tapegrad._scipy.integrate.ivp_kernel import ExplicitSteps
+from tapegrad._scipy.integrate.bdf_steps import BdfSteps
+from tapegrad._scipy.integrate.kernel_steps import ExplicitSteps
 from tapegrad._scipy.integrate.linear_steps import EXPLICIT_METHODS
+from tapegrad._scipy.integrate.radau_steps import RadauSteps
 
 K = np.array([1.0, 0.4, 0.2, 0.8])
 TIMES = np.linspace(0.0, 10.0, 7)
@@ -61,6 +63,148 @@ def test_the_steps_are_those_of_scipy(method, options, way):
     sol = scipy.integrate.solve_ivp(f, span, start, method, dense_output=True, **options).sol
     t = 0.3 * c.before + 0.7 * c.t
     np.testing.assert_allclose(steps.between(f, c, t), sol(t), rtol=1e-11, atol=1e-12)
+
+
+def robertson(t, y, k=(0.04, 1e4, 3e7)):
+    a, b, c = k[0] * y[0], k[1] * y[1] * y[2], k[2] * y[1] ** 2
+    return np.array([b - a, a - b - c, c])
+
+
+def robertson_jacobian(t, y):
+    b, c = 1e4 * y[1:][::-1], 6e7 * y[1]
+    return np.array([[-0.04, *b], [0.04, -b[0] - c, -b[1]], [0.0, c, 0.0]])
+
+
+def relaxation(t, y):  # van der Pol's equation
+    return np.array([y[1], 100.0 * (1 - y[0] ** 2) * y[1] - y[0] + np.cos(t)])
+
+
+def relaxation_jacobian(t, y):
+    return np.array([[0.0, 1.0], [-200.0 * y[0] * y[1] - 1, 100.0 * (1 - y[0] ** 2)]])
+
+
+def oscillator_jacobian(t, y):
+    return np.array([[0.0, 1.0], [-6.0 * y[0] * y[1] - 1, 3.0 * (1 - y[0] ** 2)]])
+
+
+class Counts:
+    """Steps with the Jacobian that SciPy is given, and what SciPy counts."""
+
+    def counting(self, jac):
+        self.jac, self.njev, self.nlu, self.matrix = jac, 0, 0, None
+        return self
+
+    def jacobian(self, f, t, y):
+        self.njev += 1
+        return self.jac(t, y)
+
+    def tried(self, f, c):
+        self.matrix = self.matrix if c.factored else None
+        return super().tried(f, c)
+
+    def counted(self, matrix, factors):
+        self.nlu += factors * (not np.array_equal(self.matrix, matrix))
+        self.matrix = matrix
+
+
+class CountedBdf(Counts, BdfSteps):
+    def converged(self, f, t, y, given):
+        self.counted(given[0], 1)
+        return super().converged(f, t, y, given)
+
+    def differentiated(self, f, t, y, weight, psi, found):
+        return found.d
+
+
+class CountedRadau(Counts, RadauSteps):
+    def converged(self, f, c, h, scale, matrices):
+        self.counted(matrices[0], 2)
+        return super().converged(f, c, h, scale, matrices)
+
+
+STIFF = {
+    "Robertson": (robertson, robertson_jacobian, [1.0, 0.0, 0.0], 40.0, {"rtol": 1e-6, "atol": 1e-10}),
+    "Robertson, long": (robertson, robertson_jacobian, [1.0, 0.0, 0.0], 1e5, {"rtol": 1e-4, "atol": 1e-9}),
+    "loose": (oscillator, oscillator_jacobian, [1.5, 0.4], 6.0, {}),
+    "exact": (relaxation, relaxation_jacobian, [2.0, 0.0], 70.0, {"rtol": 1e-5, "atol": 1e-8}),
+    "short steps": (oscillator, oscillator_jacobian, [2.0, 0.3], 7.0, {"max_step": 0.3, "rtol": 1e-7}),
+    "first step": (oscillator, oscillator_jacobian, [2.0, 0.3], -3.0, {"first_step": 0.05, "atol": 1e-9}),
+}
+
+
+@pytest.mark.parametrize("problem", STIFF)
+@pytest.mark.parametrize("method", ["BDF", "Radau"])
+def test_the_steps_of_implicit_methods_are_those_of_scipy(method, problem):
+    """The text of the kernel, run as Python: SciPy's counts, and the same states."""
+    f, jac, start, end, options = STIFF[problem]
+    times, calls = end * np.array([0.0, 1e-4, 0.3, 0.31, 1.0]), [0]
+
+    def g(t, y):
+        calls[0] += 1
+        return f(t, y)
+
+    expected = scipy.integrate.solve_ivp(g, (0.0, end), start, method, times, jac=jac, **options)
+    calls[0] = 0
+    counted = CountedBdf if method == "BDF" else CountedRadau
+    steps = counted((0.0, end), options, 0).counting(jac)
+    with np.errstate(all="ignore"):
+        c, found = steps.begun(g, np.array(start)), []
+        for t in times:
+            c = steps.reached(g, c, t)
+            found.append(steps.between(g, c, t))
+        c = steps.reached(g, c, end)
+    assert c.status == 0.0
+    steps.njev += method == "Radau" and c.renews  # at the end: SciPy computes it before it is needed
+    assert (calls[0], steps.njev, steps.nlu) == (expected.nfev, expected.njev, expected.nlu)
+    np.testing.assert_allclose(np.transpose(found), expected.y, rtol=0, atol=1e-12 * abs(expected.y).max())
+
+
+def stiff_loss(k, method="BDF", rtol=1e-6):
+    given = {"t_eval": [0.0, 1.0, 40.0], "args": (k,), "rtol": rtol, "atol": 1e-4 * rtol}
+    return scipy.integrate.solve_ivp(robertson, (0, 40), [1.0, 0.0, 0.0], method, **given).y[0, 1:].sum()
+
+
+RATES = np.array([0.04, 1e4, 3e7])
+
+
+@pytest.mark.parametrize("method", ["BDF", pytest.param("Radau", marks=pytest.mark.long)])
+def test_a_recorded_call_of_implicit_methods_runs_no_python(method):
+    """The gradient is that of its own steps; that of a tight solution by Radau's method is near."""
+    p = tg.prepare(lambda k: stiff_loss(k, method), RATES)
+    for k in (RATES, np.array([0.05, 1e4, 2e7])):
+        value, gradient = p.value_and_grad(k)
+        assert value == pytest.approx(
+            stiff_loss(k, method), rel=1e-9
+        )  # SciPy's Jacobian is one by differences
+    exact = tg.grad(lambda k: stiff_loss(k, "Radau", 1e-7))(k)
+    np.testing.assert_allclose(gradient * k, exact * k, rtol=1e-5)
+    assert p.forms["value_and_grad"].recordings == 1
+    assert python_frames(lambda: p.value_and_grad(0.9 * RATES)) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["BDF", "Radau"])
+def test_higher_derivatives_of_implicit_methods(method):
+    """Each order has a round of Newton's method of its own."""
+    loss, exact = lambda k: stiff_loss(k, method), lambda k: stiff_loss(k, "Radau", 1e-10)
+    p = tg.prepare(loss, RATES)
+    H = np.outer(RATES, RATES) * tg.hessian(exact)(RATES)
+    np.testing.assert_allclose(np.outer(RATES, RATES) * p.hessian(RATES), H, rtol=0, atol=2e-5)
+    outer = tg.jacobian(lambda k: p.grad(k))(RATES)
+    np.testing.assert_allclose(np.outer(RATES, RATES) * outer, H, rtol=0, atol=2e-5)
+    third = lambda f: lambda k: tg.hvp(lambda k: tg.jvp(f, (k,), (RATES,))[1], k, RATES)
+    np.testing.assert_allclose(
+        RATES * tg.prepare(third(loss), RATES)(RATES), RATES * third(exact)(RATES), rtol=1e-3
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["BDF", "Radau"])
+def test_many_stiff_samples_are_solved_at_once(method):
+    ks = RATES * np.exp(0.1 * np.random.default_rng(0).standard_normal((70, 3)))
+    found = tg.vmap(tg.grad(lambda k: stiff_loss(k, method)))(ks)
+    exact = [tg.grad(lambda k: stiff_loss(k, "Radau", 1e-9))(k) for k in ks[::23]]
+    np.testing.assert_allclose(found[::23] * ks[::23], exact * ks[::23], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

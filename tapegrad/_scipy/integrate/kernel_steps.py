@@ -1,0 +1,205 @@
+"""Steps of `scipy.integrate.solve_ivp`, to be traced: what all methods share, and the explicit ones."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as plain_np
+import scipy.integrate as itg
+
+from ... import numpy as np
+from ..._transforms.jacobian import jacobian
+from ..._transforms.tape import value
+from ...kernels import while_loop
+from .linear_steps import EXPLICIT, EXPLICIT_METHODS, Tableau
+
+STEPS_BETWEEN = 100_000  # between two times of the result
+MIN_FACTOR, MAX_FACTOR = 0.2, 10.0  # of the size of a step
+SMALL_STEP, MANY_STEPS = 1.0, 2.0  # the status of a call
+EPSILON = float(plain_np.finfo(float).eps)
+GOING, CONVERGED, DIVERGED = 0.0, 1.0, 2.0  # the status of an iteration
+
+
+class Walk(NamedTuple):
+    """What is carried from step to step: the end of the last one, its beginning, its slopes."""
+
+    t: Any
+    y: Any
+    slope: Any
+    size: Any  # of the next step
+    before: Any  # its time
+    state: Any
+    slopes: Any  # (stages, n)
+    rejected: Any
+    status: Any
+
+
+def combined(weights: Any, slopes: Any) -> Any:
+    """Return the sum of weight times slope."""
+    terms = [w * k for w, k in zip(weights, slopes, strict=False) if w]
+    return sum(terms[1:], terms[0]) if terms else 0.0 * slopes[0]
+
+
+def root_mean_square(x: Any) -> Any:
+    return np.sqrt((x * x).sum() / len(x))
+
+
+def once(condition: Any, f: Callable, x: Any) -> Any:
+    """Return f(x) if a condition holds, else x. f does not run otherwise."""
+    begun = np.where(condition, 1.0, 0.0), x
+    return while_loop(lambda v: v[0] > 0.0, lambda v: (0.0, f(v[1])), begun, 1)[1]
+
+
+class AdaptiveSteps:
+    """Steps from a start to a bound. A subclass has `begun`, `tried` and `between`."""
+
+    error_order: int  # of the estimate of the error
+    most_states = 32  # of a kernel
+
+    def __init__(self, span: tuple, options: dict):
+        self.start, self.bound = span
+        self.way = math.copysign(1.0, self.bound - self.start)
+        self.rtol, self.atol = options.get("rtol", 1e-3), options.get("atol", 1e-6)
+        self.longest, self.first = options.get("max_step", math.inf), options.get("first_step")
+
+    def first_size(self, f: Callable, y: Any, slope: Any) -> Any:
+        if self.first is not None:
+            return self.first
+        length = abs(self.bound - self.start)
+        scale = self.atol + np.abs(y) * self.rtol
+        d0, d1 = root_mean_square(y / scale), root_mean_square(slope / scale)
+        slow = (d0 < 1e-5) | (d1 < 1e-5)
+        h0 = np.minimum(np.where(slow, 1e-6, 0.01 * d0 / np.where(slow, 1.0, d1)), length)
+        new = f(self.start + h0 * self.way, y + h0 * self.way * slope)
+        d2 = root_mean_square((new - slope) / scale) / h0
+        still = (d1 <= 1e-15) & (d2 <= 1e-15)
+        power = 1.0 / (self.error_order + 1)
+        h1 = np.where(
+            still,
+            np.maximum(1e-6, h0 * 1e-3),
+            (0.01 / np.where(still, 1.0, np.maximum(d1, d2))) ** power,
+        )
+        return np.minimum(np.minimum(100 * h0, h1), min(length, self.longest))
+
+    def least(self, t: Any) -> Any:
+        return 10.0 * np.maximum(EPSILON * np.abs(t), 1e-300)
+
+    def begun(self, f: Callable, y: Any) -> Any:
+        raise NotImplementedError
+
+    def tried(self, f: Callable, c: Any) -> Any:
+        raise NotImplementedError
+
+    def between(self, f: Callable, c: Any, t: Any) -> Any:
+        raise NotImplementedError
+
+    def reached(self, f: Callable, c: Any, t: Any) -> Any:
+        """Return what is carried when a step has reached the time t."""
+        going = lambda c: (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
+        c = while_loop(going, lambda c: self.tried(f, c), c, STEPS_BETWEEN)
+        late = (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
+        return c._replace(status=np.where(late, MANY_STEPS, c.status))
+
+
+class ImplicitSteps(AdaptiveSteps):
+    """Steps whose equations are solved by simplified Newton iterations on values.
+
+    `rounds`: how often Newton's method with the exact matrix follows, which adds an order of derivatives each
+    time."""
+
+    iterations: int  # of a step, at most
+
+    def __init__(self, span: tuple, options: dict, rounds: int):
+        super().__init__(span, options)
+        self.rounds = rounds
+        self.tolerance = max(10 * EPSILON / self.rtol, min(0.03, self.rtol**0.5))
+
+    def jacobian(self, f: Callable, t: Any, y: Any) -> Any:
+        return value(jacobian(lambda y: f(t, y), mode="forward")(y))
+
+    def judged(self, count: Any, last: Any, norm: Any, finite: Any) -> tuple:
+        """Return the status after an iteration with a change of this norm, and the rate of convergence.
+
+        `count`: the iterations before; `last`: the norm of the change before."""
+        later = count > 0.0
+        rate = norm / np.where(later, last, 1.0)
+        left = power = rate
+        for k in range(self.iterations - 2, 0, -1):
+            power = power * rate
+            left = np.where(count == float(k), power, left)
+        slow = later & ((rate >= 1.0) | (left / (1.0 - rate) * norm > self.tolerance))
+        done = (norm == 0.0) | (later & (rate / (1.0 - rate) * norm < self.tolerance))
+        return np.where(slow | ~finite, DIVERGED, np.where(done, CONVERGED, GOING)), rate
+
+
+class ExplicitSteps(AdaptiveSteps):
+    """SciPy's explicit methods, to be traced."""
+
+    def __init__(self, method: str, span: tuple, options: dict):
+        super().__init__(span, options)
+        self.method: Any = EXPLICIT_METHODS[method]
+        self.tableau: Tableau = EXPLICIT[self.method]
+        self.stages, self.error_order = self.method.n_stages, self.method.error_estimator_order
+
+    def error(self, slopes: list, h: Any, scale: Any) -> Any:
+        """Return the norm of the estimated error of a step, relative to the tolerance."""
+        if self.method is not itg.DOP853:
+            return root_mean_square(combined(self.method.E, slopes) * h / scale)
+        fifth, third = [((combined(w, slopes) / scale) ** 2).sum() for w in (self.method.E5, self.method.E3)]
+        whole = fifth + 0.01 * third
+        return np.where(
+            whole == 0.0, 0.0, np.abs(h) * fifth / np.sqrt(np.where(whole == 0.0, 1.0, whole) * len(scale))
+        )
+
+    def begun(self, f: Callable, y: Any) -> Walk:
+        slope = f(self.start, y)
+        size = value(self.first_size(f, y, slope))
+        slopes = np.stack([0.0 * slope] * (self.stages + 1))
+        return Walk(self.start, y, slope, size, self.start, y, slopes, 0.0, 0.0)
+
+    def tried(self, f: Callable, c: Walk) -> Walk:
+        """Try a step; return what is carried after it."""
+        least = self.least(c.t)
+        size = np.where(c.rejected > 0.0, c.size, np.minimum(np.maximum(c.size, least), self.longest))
+        end = c.t + self.way * size
+        end = np.where(self.way * (end - self.bound) > 0.0, self.bound, end)
+        h = end - c.t
+        A, B, C, _ = self.tableau
+        slopes = [c.slope]
+        for s in range(1, self.stages):
+            slopes.append(f(c.t + C[s] * h, c.y + h * combined(A[s], slopes)))
+        new = c.y + h * combined(B[: self.stages], slopes)
+        slopes.append(f(end, new))
+        scale = self.atol + np.maximum(np.abs(c.y), np.abs(new)) * self.rtol
+        norm = value(self.error(slopes, h, scale))
+        good, size = norm < 1.0, np.abs(h)
+        power = -1.0 / (self.error_order + 1)
+        factor = 0.9 * np.where(norm == 0.0, 1.0, norm) ** power
+        longer = np.where(norm == 0.0, MAX_FACTOR, np.minimum(MAX_FACTOR, factor))
+        longer = np.where(c.rejected > 0.0, np.minimum(1.0, longer), longer)
+        shorter = np.where(factor > MIN_FACTOR, factor, MIN_FACTOR)  # nan is not above it
+        next_size = size * np.where(good, longer, shorter)
+        return Walk(
+            np.where(good, end, c.t),
+            np.where(good, new, c.y),
+            np.where(good, slopes[-1], c.slope),
+            next_size,
+            np.where(good, c.t, c.before),
+            np.where(good, c.y, c.state),
+            np.where(good, np.stack(slopes), c.slopes),
+            np.where(good, 0.0, 1.0),
+            np.where(good | (next_size >= least), 0.0, SMALL_STEP),
+        )
+
+    def between(self, f: Callable, c: Walk, t: Any) -> Any:
+        """Return the state at the time t of the last step."""
+        A, _, C, P = self.tableau
+        h = c.t - c.before
+        slopes = [c.slopes[s] for s in range(self.stages + 1)]
+        for s in range(self.stages + 1, len(A)):
+            slopes.append(f(c.before + C[s] * h, c.state + h * combined(A[s], slopes)))
+        x = (t - c.before) / np.where(h == 0.0, 1.0, h)
+        total, power = 0.0, x
+        for k in range(P.shape[1]):
+            total, power = total + power * combined(P[:, k], slopes), power * x
+        return c.state + h * total
