@@ -159,7 +159,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.parallel.functions": ("parallel",),
     "tapegrad.parallel.workers": ("ode._trajectories", "optimize._many", "statespace._panel"),
     # what a replayed program needs
-    "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
+    "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation", "sparse._direct"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),
     # with the first call of a function of Numba's that has loops, or of a device kernel of its
