@@ -11,7 +11,7 @@ import scipy.optimize
 import scipy.sparse
 from scipy.optimize import OptimizeResult
 
-from .._core.errors import ArgumentError, ConvergenceError, GuardError
+from .._core.errors import ArgumentError, ConvergenceError
 from .._core.registry import load
 from .._core.scope import changed
 from .._transforms.gradient import value_and_grad
