@@ -135,7 +135,9 @@ class IpoptProblem:
         self.constraint_args = tuple([a for g in nonlinear for a in g.args])
         rest = (*objective.args, *self.constraint_args)
         # objective, gradient and constraints, which Ipopt asks for at the same points
-        self.evaluated = load("tapegrad.replay").prepare(evaluated, self.place(flat.start), *rest)
+        self.evaluated = load("tapegrad.replay").prepare(
+            evaluated, self.place(flat.start), *rest, compile=compile
+        )
         weights = self.place(np.ones(self.curved.size)), np.float64(1.0)
         self.hessian = load("tapegrad.sparse._renewed").FixedPattern(
             "hessian", lagrangian, self.place(flat.start), *weights, rest=rest, compile=compile
