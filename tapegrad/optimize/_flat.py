@@ -201,7 +201,9 @@ class Values:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
         return self.planned(
-            load("tapegrad.sparse._renewed").Renewed("jacobian", f, self.args, pattern=pattern)
+            load("tapegrad.sparse._renewed").Renewed(
+                "jacobian", f, self.args, pattern=pattern, check=pattern is not None
+            )
         )
 
     def planned(self, plan: Callable) -> Callable:
@@ -289,12 +291,25 @@ def bounds_object(bounds: Any) -> Any:
     )
 
 
-def require_ordered(call: str, what: str, low: Any, high: Any) -> None:
-    """Raise if a lower limit is above the upper one."""
-    if (wrong := np.asarray(low, float) > np.asarray(high, float)).any():
+def ordered_limits(call: str, what: str, low: Any, high: Any, size: int | None = None) -> list[np.ndarray]:
+    """Return the limits as arrays, of this size if it is given.
+
+    Raise if a lower limit is above the upper one, a limit is nan, or the shapes do not fit."""
+    given = [np.asarray(b, float) for b in (low, high)]
+    try:
+        found = np.broadcast_arrays(*given, np.empty(() if size is None else (size,)))[:2]
+    except ValueError:
         raise ArgumentError(
-            f"{call}: the {what} number {int(np.argmax(wrong))} have a lower limit above the upper one"
-        )
+            f"{call}: the limits of the {what} have shapes {given[0].shape} and {given[1].shape}"
+            + ("" if size is None else f", for {size} values")
+        ) from None
+    for wrong, why in (
+        (np.isnan(found[0]) | np.isnan(found[1]), "a limit that is nan; for no limit write numpy.inf"),
+        (found[0] > found[1], "a lower limit above the upper one"),
+    ):
+        if wrong.any():
+            raise ArgumentError(f"{call}: the {what} number {int(np.argmax(wrong))} have {why}")
+    return found
 
 
 def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:

@@ -16,7 +16,7 @@ from .._core.registry import load
 from .._core.scope import changed
 from .._transforms.gradient import value_and_grad
 from ._constraints import bounds_of_dict
-from ._flat import FlatStart, Values, host_result, require_ordered
+from ._flat import FlatStart, Values, host_result, ordered_limits
 
 INFINITE = 2e19  # a bound that Ipopt takes for none
 # Ipopt relaxes bounds while it runs and restores them at the end, which leaves constraints violated there.
@@ -70,11 +70,8 @@ class ConstraintBlock:
                 "jacobian", self.values._f, flat.place(flat.start), rest=self.values.args, compile=compile
             )
             self.places = self.plan.places
-        self.low, self.high = [
-            np.clip(np.broadcast_to(np.asarray(b, float), self.size), -INFINITE, INFINITE)
-            for b in (low, high)
-        ]
-        require_ordered("minimize", "constraints", self.low, self.high)
+        limits = ordered_limits("minimize", "constraints", low, high, self.size)
+        self.low, self.high = [np.clip(b, -INFINITE, INFINITE) for b in limits]
 
     def fill_jacobian(self, x: Any, out: np.ndarray) -> None:
         if self.values is None:

@@ -12,7 +12,7 @@ from .._core.pickling import PickledByCall
 from .._core.primitive import layout_of
 from .._core.scope import entry
 from .._core.trees import Const, leaves, paths
-from ._flat import FlatStart, bounds_object, flat_bounds, require_ordered
+from ._flat import FlatStart, bounds_object, flat_bounds, ordered_limits
 from ._ipopt import IpoptProblem, IpoptRun
 from ._objective import Objective, moved_inside_bounds, told
 
@@ -44,7 +44,7 @@ class PreparedMinimize(PickledByCall):
         self.objective = Objective(f, x0, args)
         self.bounds = bounds_object(flat_bounds("minimize", self.objective.flat, bounds))
         if self.bounds is not None:
-            require_ordered("minimize", "bounds", self.bounds.lb, self.bounds.ub)
+            ordered_limits("minimize", "bounds", self.bounds.lb, self.bounds.ub, self.objective.start.size)
         self.constraints, self.options = constraints, dict(options)
         if "maxiter" in self.options:
             self.options["max_iter"] = self.options.pop("maxiter")
