@@ -291,25 +291,25 @@ def bounds_object(bounds: Any) -> Any:
     )
 
 
-def ordered_limits(call: str, what: str, low: Any, high: Any, size: int | None = None) -> list[np.ndarray]:
+def ordered_limits(call: str, what: str, low: Any, high: Any, size: int | None = None) -> tuple:
     """Return the limits as arrays, of this size if it is given.
 
     Raise if a lower limit is above the upper one, a limit is nan, or the shapes do not fit."""
     given = [np.asarray(b, float) for b in (low, high)]
     try:
-        found = np.broadcast_arrays(*given, np.empty(() if size is None else (size,)))[:2]
+        low, high, _ = np.broadcast_arrays(*given, np.empty(() if size is None else (size,)))
     except ValueError:
         raise ArgumentError(
             f"{call}: the limits of the {what} have shapes {given[0].shape} and {given[1].shape}"
             + ("" if size is None else f", for {size} values")
         ) from None
     for wrong, why in (
-        (np.isnan(found[0]) | np.isnan(found[1]), "a limit that is nan; for no limit write numpy.inf"),
-        (found[0] > found[1], "a lower limit above the upper one"),
+        (np.isnan(low) | np.isnan(high), "a limit that is nan; for no limit write numpy.inf"),
+        (low > high, "a lower limit above the upper one"),
     ):
         if wrong.any():
             raise ArgumentError(f"{call}: the {what} number {int(np.argmax(wrong))} have {why}")
-    return found
+    return low, high
 
 
 def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:

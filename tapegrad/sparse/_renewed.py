@@ -101,10 +101,11 @@ class FixedPattern:
         `more` are arguments of the function after x, `rest` those after them, as at the start by default."""
         rest = self.rest if rest is None else rest
         args = (*more, *rest)
-        if OPEN.compared is not None and self.plan is not None and self.table is None:
+        plan = None if self.plan is None else self.plan.plan
+        if OPEN.compared is not None and plan is not None and self.table is None:
             token, known, fill = self.settled  # (other threads replace it)
             if token is not OPEN.compared or known is not rest:
-                fill = self.plan.plan.settled((x, *args), 1 + len(more))
+                fill = plan.settled((x, *args), 1 + len(more))
                 self.settled = OPEN.compared, rest, fill
             if fill is not None and fill(out, x, *more):
                 return
