@@ -153,7 +153,7 @@ LOADED: dict[str, AnyTuple] = {
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_arrays",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
-    "tapegrad.replay": ("__init__", "optimize._objective"),
+    "tapegrad.replay": ("__init__", "optimize._ipopt"),
     # another library, with the first function that crosses
     **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     "tapegrad.parallel.functions": ("parallel",),

@@ -1,6 +1,5 @@
 """A scalar function of a tree, as SciPy's optimisers ask for it."""
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -74,11 +73,6 @@ class Objective:
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self.watch: Callable[[float], Any] | None = None  # called with every value
-
-    @functools.cached_property
-    def replayed(self) -> Callable:
-        """The value and gradient of a point and the arguments, from a recording."""
-        return load("tapegrad.replay").prepare(self._f, self.place(self.start), *self.args).value_and_grad
 
     def value(self, u: np.ndarray) -> float:
         """Compute the value without derivatives, by a plain call."""
