@@ -153,13 +153,13 @@ LOADED: dict[str, AnyTuple] = {
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_arrays",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
-    "tapegrad.replay": ("__init__", "optimize._objective"),
+    "tapegrad.replay": ("__init__", "optimize._ipopt"),
     # another library, with the first function that crosses
     **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     "tapegrad.parallel.functions": ("parallel",),
     "tapegrad.parallel.workers": ("ode._trajectories", "optimize._many", "statespace._panel"),
     # what a replayed program needs
-    "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
+    "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation", "sparse._direct"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "tapegrad.replay.scalar_graph": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),

@@ -45,6 +45,8 @@ class ThreadScope(threading.local):
     aliased: Any  # id -> handle of arguments that share memory (_transforms.call)
     listener: Any  # who notes what operations raise (_core.float_errors.ErrorListener)
     dropped: Any  # errors raised since the innermost transform began; None outside of all (errors)
+    # what replays have found unchanged, in a block in which nothing else runs (replay.signature)
+    compared: Any
     sweeps: int  # how many sweeps run that other threads wait for (_capture.threads)
     unfinished: AnyTuple  # objects whose `end(error)` is due when the block is left
     block: Any  # the innermost block
@@ -58,7 +60,9 @@ CLOSED: dict[str, Any] = {
     **dict.fromkeys(("depth", "sweeps"), 0),
     **dict.fromkeys(("shadows", "hiding", "copies", "unfinished"), ()),
     **dict.fromkeys(("of_one", "within", "again", "source", "apart"), False),
-    **dict.fromkeys(("sweeping", "watcher", "inside", "tracer", "listener", "dropped", "block", "outside")),
+    **dict.fromkeys(
+        ("sweeping", "watcher", "inside", "tracer", "listener", "dropped", "compared", "block", "outside")
+    ),
     "aliased": MappingProxyType({}),
 }
 OPEN = ThreadScope()

@@ -6,7 +6,7 @@ import scipy.optimize
 import scipy.sparse
 
 from .._core.errors import ArgumentError
-from ._flat import FlatStart, Values, require_ordered
+from ._flat import FlatStart, Values, ordered_limits
 
 
 def bounds_of_dict(call: str, given: dict) -> tuple[float, float]:
@@ -52,12 +52,12 @@ class Constraints:
             g = Values(self.call, given.fun, self.flat)
             return self.nonlinear(g, given.lb, given.ub, given.jac, given.hess, given.keep_feasible)
         if isinstance(given, scipy.optimize.LinearConstraint):
-            require_ordered(self.call, "constraints", given.lb, given.ub)
+            ordered_limits(self.call, "constraints", given.lb, given.ub)
             self.sparse = self.sparse or scipy.sparse.issparse(given.A)
         return given
 
     def nonlinear(self, g: Values, low: Any, high: Any, jac: Any, hess: Any, keep_feasible: Any) -> Any:
-        require_ordered(self.call, "constraints", low, high)
+        ordered_limits(self.call, "constraints", low, high, g(self.flat.start).size)
         jac = jac if callable(jac) else self.jacobian(g)
         hess = hess if callable(hess) or not self.second else g.hessian_of_form()
         return scipy.optimize.NonlinearConstraint(

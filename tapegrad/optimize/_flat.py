@@ -15,6 +15,7 @@ from .._core.errors import ArgumentError
 from .._core.foreign import check_constants
 from .._core.primitive import is_tracked, layout_of, values_of
 from .._core.registry import load
+from .._core.scope import OPEN
 from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
 from .._core.variable import Variable
 from .._transforms.hessian_products import hvp
@@ -175,6 +176,7 @@ class Values:
         self._size = 1
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
+        OPEN.compared = None
         f, *rest = plain_call(self.args)
         try:
             with np.errstate(all="ignore"):
@@ -199,7 +201,9 @@ class Values:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
         return self.planned(
-            load("tapegrad.sparse._renewed").Renewed("jacobian", f, self.args, pattern=pattern)
+            load("tapegrad.sparse._renewed").Renewed(
+                "jacobian", f, self.args, pattern=pattern, check=pattern is not None
+            )
         )
 
     def planned(self, plan: Callable) -> Callable:
@@ -287,12 +291,25 @@ def bounds_object(bounds: Any) -> Any:
     )
 
 
-def require_ordered(call: str, what: str, low: Any, high: Any) -> None:
-    """Raise if a lower limit is above the upper one."""
-    if (wrong := np.asarray(low, float) > np.asarray(high, float)).any():
+def ordered_limits(call: str, what: str, low: Any, high: Any, size: int | None = None) -> tuple:
+    """Return the limits as arrays, of this size if it is given.
+
+    Raise if a lower limit is above the upper one, a limit is nan, or the shapes do not fit."""
+    given = [np.asarray(b, float) for b in (low, high)]
+    try:
+        low, high, _ = np.broadcast_arrays(*given, np.empty(() if size is None else (size,)))
+    except ValueError:
         raise ArgumentError(
-            f"{call}: the {what} number {int(np.argmax(wrong))} have a lower limit above the upper one"
-        )
+            f"{call}: the limits of the {what} have shapes {given[0].shape} and {given[1].shape}"
+            + ("" if size is None else f", for {size} values")
+        ) from None
+    for wrong, why in (
+        (np.isnan(low) | np.isnan(high), "a limit that is nan; for no limit write numpy.inf"),
+        (low > high, "a lower limit above the upper one"),
+    ):
+        if wrong.any():
+            raise ArgumentError(f"{call}: the {what} number {int(np.argmax(wrong))} have {why}")
+    return low, high
 
 
 def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:

@@ -11,10 +11,12 @@ import scipy.optimize
 import scipy.sparse
 from scipy.optimize import OptimizeResult
 
-from .._core.errors import ArgumentError, ConvergenceError, GuardError
+from .._core.errors import ArgumentError, ConvergenceError
 from .._core.registry import load
+from .._core.scope import changed
+from .._transforms.gradient import value_and_grad
 from ._constraints import bounds_of_dict
-from ._flat import FlatStart, Values, host_result, require_ordered
+from ._flat import FlatStart, Values, host_result, ordered_limits
 
 INFINITE = 2e19  # a bound that Ipopt takes for none
 # Ipopt relaxes bounds while it runs and restores them at the end, which leaves constraints violated there.
@@ -68,24 +70,8 @@ class ConstraintBlock:
                 "jacobian", self.values._f, flat.place(flat.start), rest=self.values.args, compile=compile
             )
             self.places = self.plan.places
-        self.low, self.high = [
-            np.clip(np.broadcast_to(np.asarray(b, float), self.size), -INFINITE, INFINITE)
-            for b in (low, high)
-        ]
-        require_ordered("minimize", "constraints", self.low, self.high)
-
-    def fill_values(self, u: np.ndarray, x: Any, out: np.ndarray) -> None:
-        """Write the values at u into `out`; x is u in the library of the unknowns."""
-        if self.values is None:
-            out[:] = self.matrix @ u
-            return
-        try:
-            y = host_result(self.plan.value(x))
-        except GuardError:
-            y = self.values(u)
-        except np.linalg.LinAlgError:
-            y = np.nan
-        out[:] = y
+        limits = ordered_limits("minimize", "constraints", low, high, self.size)
+        self.low, self.high = [np.clip(b, -INFINITE, INFINITE) for b in limits]
 
     def fill_jacobian(self, x: Any, out: np.ndarray) -> None:
         if self.values is None:
@@ -115,6 +101,7 @@ class IpoptProblem:
         given = constraints if isinstance(constraints, (list, tuple)) else [constraints]
         self.blocks = [ConstraintBlock(flat, c, compile) for c in given]
         self.ends = np.cumsum([0, *[b.size for b in self.blocks]])
+        self.spans = list(zip(self.blocks, self.ends.tolist(), self.ends[1:].tolist(), strict=False))
         self.low, self.high = np.full(n, -INFINITE), np.full(n, INFINITE)
         if bounds is not None:
             self.low, self.high = [
@@ -135,11 +122,19 @@ class IpoptProblem:
                 total = total + (v[sizes[k] : sizes[k + 1]] * f(u, *args[a:b])).sum()
             return total
 
+        def evaluated(u: Any, *args: Any) -> Any:
+            y, g = value_and_grad(first)(u, *args[: at[1]])
+            return y, g, *[f(u, *args[a:b]) for f, (a, b) in zip(functions, spans, strict=True)]
+
         self.curved = np.concatenate(
-            [np.zeros(0, int), *[np.arange(a, b) for g, a, b in self.spans() if g.values is not None]]
+            [np.zeros(0, int), *[np.arange(a, b) for g, a, b in self.spans if g.values is not None]]
         )
         self.constraint_args = tuple([a for g in nonlinear for a in g.args])
         rest = (*objective.args, *self.constraint_args)
+        # objective, gradient and constraints, which Ipopt asks for at the same points
+        self.evaluated = load("tapegrad.replay").prepare(
+            evaluated, self.place(flat.start), *rest, compile=compile
+        )
         weights = self.place(np.ones(self.curved.size)), np.float64(1.0)
         self.hessian = load("tapegrad.sparse._renewed").FixedPattern(
             "hessian", lagrangian, self.place(flat.start), *weights, rest=rest, compile=compile
@@ -148,30 +143,26 @@ class IpoptProblem:
         self.lower = np.flatnonzero(rows >= cols)
         # lists, which ipyopt reads ten times faster than arrays
         self.lower_places = rows[self.lower].tolist(), cols[self.lower].tolist()
-        placed = [(b.places[0] + a, b.places[1]) for b, a, _ in self.spans()]
+        placed = [(b.places[0] + a, b.places[1]) for b, a, _ in self.spans]
         self.jacobian_places = tuple(
             [np.concatenate([np.zeros(0, int), *[at[k] for at in placed]]).tolist() for k in (0, 1)]
         )
 
-    def spans(self) -> list:
-        return list(zip(self.blocks, self.ends, self.ends[1:], strict=False))
-
-    def solved(self, start: np.ndarray, args: tuple, warm: Any, options: dict) -> OptimizeResult:
+    def solved(self, run: "IpoptRun", start: np.ndarray, args: tuple, warm: Any) -> OptimizeResult:
         """Solve the problem from a start.
 
         `args` are the function and its arguments; `warm` is an earlier result or None."""
         n, m = start.size, int(self.ends[-1])
         multipliers, lower, upper = np.zeros(m), np.zeros(n), np.zeros(n)
         if warm is not None:
-            options = {"warm_start_init_point": "yes", "mu_init": 1e-6, **options}
             start, multipliers, lower, upper = warm_point(warm, n, m)
-        with np.errstate(all="ignore"):
-            run = IpoptRun(self, args)
+        with np.errstate(all="ignore"), changed(compared=set()):
+            run.begin(args)
             if not np.isfinite(run.value(start)):
                 raise ConvergenceError(
                     f"minimize: the function is not finite at the starting point {start}; start elsewhere"
                 )
-            x, fun, status = run.ipopt(options).solve(
+            x, fun, status = run.solver.solve(
                 start.copy(), mult_g=multipliers, mult_x_L=lower, mult_x_U=upper
             )
             if run.error is not None:
@@ -187,20 +178,28 @@ class IpoptProblem:
         return OptimizeResult(
             x=x, fun=float(fun), success=status == 0, status=int(status), message=message, nit=run.steps,
             constr_violation=violation, evaluations=run.evaluations, hessians=run.hessians, products=0,
-            multipliers=[multipliers[a:b] for _, a, b in self.spans()], bound_multipliers=(lower, upper),
+            multipliers=[multipliers[a:b] for _, a, b in self.spans], bound_multipliers=(lower, upper),
         )  # fmt: skip
 
 
 class IpoptRun:
-    """The callbacks of one solution. They share the point, which Ipopt asks about several times."""
+    """The callbacks of a solution, and Ipopt's solver that calls them, for one solution after the other.
 
-    def __init__(self, problem: IpoptProblem, args: tuple):
-        self.problem, self.args = problem, args
+    The callbacks share the point, which Ipopt asks about several times."""
+
+    def __init__(self, problem: IpoptProblem, options: dict):
+        self.problem = problem
+        self.whole = np.empty(problem.hessian.places[0].size)
+        self.begin(())
+        self.solver = self.ipopt(options)
+
+    def begin(self, args: tuple) -> None:
+        """Begin a solution; `args` are the function and its arguments."""
+        self.args = (*args, *self.problem.constraint_args)
         self.error: BaseException | None = None  # the first exception of a callback
         self.key: bytes | None = None  # the point as bytes
         self.x: Any = None  # the point in the library of the unknowns
-        self.known: tuple | None = None  # value and gradient there
-        self.whole = np.empty(problem.hessian.places[0].size)
+        self.known: tuple | None = None  # value, gradient and nonlinear constraints there
         self.steps = self.evaluations = self.hessians = 0
 
     def at(self, u: np.ndarray) -> Any:
@@ -210,28 +209,30 @@ class IpoptRun:
             self.key, self.x, self.known = key, self.problem.place(u), None
         return self.x
 
-    def value_and_gradient(self, u: np.ndarray) -> tuple:
+    def evaluated(self, u: np.ndarray) -> tuple:
+        """Return (value, gradient, values of each nonlinear constraint)."""
         x = self.at(u)
         if self.known is None:
             self.evaluations += 1
             try:
-                y, g = self.problem.objective.replayed(x, *self.args)
-                y, g = float(host_result(y)), host_result(g)
-                self.known = (y, g) if math.isfinite(y) else (math.inf, np.nan)
+                y, *more = self.problem.evaluated.forms["value"]((x, *self.args))
+                y = float(host_result(y))
+                more = [g if type(g) is np.ndarray else host_result(g) for g in more]
             except np.linalg.LinAlgError:
-                self.known = math.inf, np.nan
+                y, more = math.inf, [np.nan] * (1 + len(self.problem.blocks))
+            self.known = (y, *more) if math.isfinite(y) else (math.inf, np.nan, *more[1:])
         return self.known
 
     def value(self, u: np.ndarray) -> float:
-        return self.value_and_gradient(u)[0]
+        return self.evaluated(u)[0]
 
     def gradient(self, u: np.ndarray, out: np.ndarray) -> None:
-        out[:] = self.value_and_gradient(u)[1]
+        out[:] = self.evaluated(u)[1]
 
     def constraint_values(self, u: np.ndarray, out: np.ndarray) -> None:
-        x = self.at(u)
-        for block, a, b in self.problem.spans():
-            block.fill_values(u, x, out[a:b])
+        nonlinear = iter(self.evaluated(u)[2:])
+        for block, a, b in self.problem.spans:
+            out[a:b] = block.matrix @ u if block.values is None else next(nonlinear)
 
     def jacobian(self, u: np.ndarray, out: np.ndarray) -> None:
         x, start = self.at(u), 0
@@ -243,9 +244,8 @@ class IpoptRun:
     def lower_hessian(self, u: np.ndarray, v: np.ndarray, weight: float, out: np.ndarray) -> None:
         self.hessians += 1
         p = self.problem
-        rest = (*self.args, *p.constraint_args)
-        p.hessian.fill(self.whole, self.at(u), p.place(v[p.curved]), np.float64(weight), rest=rest)
-        self.whole.take(p.lower, out=out)
+        p.hessian.fill(self.whole, self.at(u), p.place(v[p.curved]), np.float64(weight), rest=self.args)
+        self.whole.take(p.lower, out=out, mode="clip")  # with 'raise' NumPy makes a copy
 
     def count(self, mode: int, iteration: int, *rest: Any) -> bool:
         self.steps = iteration

@@ -11,7 +11,7 @@ from .._core.errors import ArgumentError, ConvergenceError
 from .._core.scope import entry
 from ._barrier import with_small_gap
 from ._constraints import Constraints
-from ._flat import bounds_object, callback_of, flat_bounds, refuse_derivatives, require_ordered
+from ._flat import bounds_object, callback_of, flat_bounds, ordered_limits, refuse_derivatives
 from ._objective import (
     WITH_GRADIENT,
     WITH_HESSIAN,
@@ -115,7 +115,7 @@ def minimize(
     limits = flat_bounds("minimize", objective.flat, bounds)
     box = bounds_object(limits)
     if box is not None:
-        require_ordered("minimize", "bounds", box.lb, box.ub)
+        ordered_limits("minimize", "bounds", box.lb, box.ub, objective.start.size)
     if method is None:
         method = (
             "SLSQP"

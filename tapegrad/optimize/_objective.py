@@ -1,17 +1,21 @@
 """A scalar function of a tree, as SciPy's optimisers ask for it."""
 
-import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from .._core.arrays import is_array
 from .._core.errors import ConvergenceError, NotScalarError
+from .._core.primitive import layout_of
 from .._core.registry import load
+from .._transforms.call import user_name
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import hessian
+from ..ops.declare import shape
 from ._estimates import estimates_of_likelihood, with_estimates
 from ._flat import FEW_UNKNOWNS, FlatStart, bounds_object, host_result, plain_call
 
@@ -53,18 +57,22 @@ class Objective:
         # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
         # function. `_f` must therefore capture no object that leads to them.
         self.args = (f, *(args if isinstance(args, tuple) else (args,)))
-        self._f = lambda u, f, *rest: f(restore(u), *rest)
+
+        def scalar(u: Any, f: Callable, *rest: Any) -> Any:
+            y = f(restore(u), *rest)
+            if is_array(layout_of(y)) and math.prod(shape(y)) != 1:
+                raise NotScalarError(
+                    f"{call}: {user_name(f)} returned shape {shape(y)}; wanted is one real number"
+                )
+            return y
+
+        self._f = scalar
         self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
         self._sparse: Any = None
         self._at: Any = None  # (a point, the sparse Hessian there)
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self.watch: Callable[[float], Any] | None = None  # called with every value
-
-    @functools.cached_property
-    def replayed(self) -> Callable:
-        """The value and gradient of a point and the arguments, from a recording."""
-        return load("tapegrad.replay").prepare(self._f, self.place(self.start), *self.args).value_and_grad
 
     def value(self, u: np.ndarray) -> float:
         """Compute the value without derivatives, by a plain call."""

@@ -12,9 +12,11 @@ from .._core.pickling import PickledByCall
 from .._core.primitive import layout_of
 from .._core.scope import entry
 from .._core.trees import Const, leaves, paths
-from ._flat import FlatStart, bounds_object, flat_bounds, require_ordered
-from ._ipopt import IpoptProblem
+from ._flat import FlatStart, bounds_object, flat_bounds, ordered_limits
+from ._ipopt import IpoptProblem, IpoptRun
 from ._objective import Objective, moved_inside_bounds, told
+
+WARM = {"warm_start_init_point": "yes", "mu_init": 1e-6}
 
 
 def is_alike(a: Any, b: Any) -> bool:
@@ -42,7 +44,7 @@ class PreparedMinimize(PickledByCall):
         self.objective = Objective(f, x0, args)
         self.bounds = bounds_object(flat_bounds("minimize", self.objective.flat, bounds))
         if self.bounds is not None:
-            require_ordered("minimize", "bounds", self.bounds.lb, self.bounds.ub)
+            ordered_limits("minimize", "bounds", self.bounds.lb, self.bounds.ub, self.objective.start.size)
         self.constraints, self.options = constraints, dict(options)
         if "maxiter" in self.options:
             self.options["max_iter"] = self.options.pop("maxiter")
@@ -50,6 +52,7 @@ class PreparedMinimize(PickledByCall):
             self.options["tol"] = float(tol)
         with np.errstate(all="ignore"):
             self.problem = IpoptProblem(self.objective, self.bounds, constraints, compile)
+        self.idle: tuple[list, list] = [], []  # solvers for cold and for warm starts
 
     def _made(self) -> tuple:
         return PreparedMinimize, self.given
@@ -66,6 +69,17 @@ class PreparedMinimize(PickledByCall):
                 "prepare_minimize: x0 differs from that of the preparation in its tree, shapes or constants"
             )
         return found.start
+
+    def solved(self, start: np.ndarray, args: tuple, warm: Any) -> OptimizeResult:
+        """Solve from a start by a solver that is kept."""
+        idle = self.idle[warm is not None]
+        try:
+            run = idle.pop()  # no other thread uses it
+        except IndexError:
+            run = IpoptRun(self.problem, self.options if warm is None else {**WARM, **self.options})
+        result = self.problem.solved(run, start, args, warm)
+        idle[:] = [run]
+        return result
 
     @entry
     def __call__(
@@ -91,7 +105,7 @@ class PreparedMinimize(PickledByCall):
         f, *known = objective.args
         rest = tuple(known) if args is None else args if isinstance(args, tuple) else (args,)
         start = moved_inside_bounds(objective.start if x0 is None else self.start_of(x0), self.bounds)
-        result = self.problem.solved(start, (f, *rest), warm_start, self.options)
+        result = self.solved(start, (f, *rest), warm_start)
         result.flat = np.asarray(result.x)
         result.x = objective.flat(result.flat)
         if args is not None:

@@ -29,8 +29,8 @@ from ._flat import (
     flat_bounds,
     flatten_result,
     host_result,
+    ordered_limits,
     refuse_derivatives,
-    require_ordered,
 )
 from ._gauss_newton import METHOD, by_gauss_newton
 
@@ -62,7 +62,7 @@ def least_squares(
         Further arguments of fun.
     sparse : bool or pattern, default False
         True makes the Jacobian a sparse matrix whose pattern is found as by `tapegrad.sparse`. A matrix is
-        taken as the pattern.
+        taken as the pattern, and compared with `fun` at x0.
     **options : object
         Options of SciPy: method, loss, f_scale, x_scale, ftol and others. ``method='gauss-newton'`` is for
         many unknowns with a sparse Jacobian: it factorises its normal equations. It takes loss, f_scale, gtol
@@ -104,7 +104,7 @@ def least_squares(
         )
     limits = flat_bounds("least_squares", flat, bounds)
     box = limits_of(limits)
-    require_ordered("least_squares", "bounds", box.lb, box.ub)
+    ordered_limits("least_squares", "bounds", box.lb, box.ub, flat.start.size)
     options["callback"] = callback_of(flat, options.get("callback"))
     if options["callback"] is None:
         del options["callback"]

@@ -61,7 +61,7 @@ def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
         else f"does not hold what row {row} needs"
     )
     value = f", where the derivative is {whole[missing[0]]}" if missing.size else ""
-    raise ArgumentError(f"{plan.call}: the pattern {lacks}{value}; leave pattern= away, and it is found")
+    raise ArgumentError(f"{plan.call}: the pattern {lacks}{value}; leave the pattern away, and it is found")
 
 
 def derivatives_of(plan: Any, x: Any, rest: list, row: int) -> np.ndarray:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from .._core.registry import load
 from .._core.reverse import has_nan
 from ..replay.buffer_pool import packed
-from ..replay.form import CachedProgram
+from ..replay.form import EMITTER, CachedProgram
 from ..replay.fusion.compiled_groups import CallMemory, GroupCode
 from ..replay.fusion.loops import ArrayAccess
 from ..replay.program import HEARD
-from ..replay.record.recorder import Guard
 from ..replay.scalar_graph import Exact
 from ._coefficients import DIRECTION, LinearCoefficients, NotLinear
 from ._pattern import asked_of
@@ -213,6 +213,7 @@ class DirectEntries:
         self.rest = np.flatnonzero(~self.code.covered)
         self.given = given
         self.side = asked_of(program, self.before, program.guards)
+        self.run_side = None if self.side is None else load(EMITTER).EmittedProgram(self.side).run
         self.pool: list = []
 
     def is_stored(self, rows: RowwiseValues, k: int, before: set) -> bool:
@@ -237,10 +238,10 @@ class DirectEntries:
         env.update(program.constants)
         if self.side is not None:
             try:
-                found = self.side.run(values)
+                found = self.run_side(*values)
             except Exception:
                 return None  # an operation raised; the products report it
-            if type(found) is Guard or HEARD.shown is not None:
+            if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:
                 return None
             env.update(zip(self.before, found[0], strict=True))
         try:

@@ -252,12 +252,8 @@ def hessian(f: Callable, *args: Any, **options: Any) -> Any:
 
     Parameters
     ----------
-    f : callable
-        A function that returns a real scalar.
-    *args : object
-        The point and further arguments of f.
-    **options : object
-        Options of `prepare_hessian`.
+    f, *args, **options : object
+        As for `jacobian`. f returns a real scalar, and the options are those of `prepare_hessian`.
 
     Returns
     -------
@@ -266,10 +262,8 @@ def hessian(f: Callable, *args: Any, **options: Any) -> Any:
 
     Raises
     ------
-    ArgumentError
-        If an option is unknown, or x has no derivative.
-    GuardError
-        If no pattern can be found.
+    ArgumentError, GuardError
+        As for `jacobian`.
 
     See Also
     --------

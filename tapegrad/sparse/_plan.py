@@ -290,24 +290,45 @@ class Plan(PickledByCall):
         data = self.direct(values, place)
         return None if data is None else self.entries.ordered(data)
 
+    def is_loop(self) -> bool:
+        """Return whether the compiled loop is all that a call needs."""
+        return (
+            type(self.direct) is DirectEntries
+            and not OPEN.depth
+            and not self.argnum
+            and self.found is not None
+            and self.found.asked is None
+            and not self.found.relied
+        )
+
     def repeated(self, args: tuple, out: Any) -> Any:
         """Return the entries where the arguments are as the compiled loop knows them, or None.
 
         Such a call needs none of the checks of `evaluated`, which cost as much as a small loop."""
-        if (
-            type(self.direct) is not DirectEntries
-            or OPEN.depth
-            or self.argnum
-            or self.found is None
-            or self.found.asked is not None
-            or self.found.relied
-        ):
+        if not self.is_loop():
             return None
         data = self.by_loop(args, out)
         if data is None or out is None or data is out:
             return data
         out[...] = data
         return out
+
+    def settled(self, args: tuple, varying: int) -> Callable | None:
+        """Return ``fill(out, *args)`` for arguments of which the first ones vary, or None.
+
+        fill compares nothing, so it holds in a block of `OPEN.compared`. It returns False where only `values`
+        computes the entries."""
+        if not self.is_loop() or self.entries.order is not None:
+            return None
+        direct = self.direct
+        values = direct.kept.values((args[0], direct.zeros, *args[1:]))
+        leaves = direct.kept.signature.leaves[: varying + 1]
+        if values is None or direct.kept.surroundings.changed():
+            return None
+        if not all([leaf.chosen and leaf.packed for leaf in leaves]):
+            return None
+        zeros, rest = values[1], values[varying + 1 :]
+        return lambda out, x, *more: direct([x, zeros, *more, *rest], out) is out
 
     def directed(self, form: Any, args: tuple) -> "DirectEntries | str":
         """Return the loop, or the reason for having none."""

@@ -11,7 +11,7 @@ from hock_schittkowski import PROBLEMS
 from scipy.optimize import LinearConstraint, NonlinearConstraint
 
 import tapegrad as tg
-from tapegrad.errors import ArgumentError, ConvergenceError, GuardError
+from tapegrad.errors import ArgumentError, ConvergenceError, GuardError, NotScalarError
 
 METHODS = {
     "SLSQP": {"ftol": 1e-12, "maxiter": 500},
@@ -193,6 +193,82 @@ def test_bad_constraints():
             tg.optimize.minimize(f, x, method=method, constraints={"type": "equal", "fun": lambda x: x[0]})
 
 
+@pytest.mark.parametrize("method", ["SLSQP", "trust-constr", "ipopt"])
+def test_limits_that_are_no_limits(method):
+    """A limit that is nan was none in silence; shapes that do not fit, and a vector as the objective."""
+    run = lambda f=lambda x: (x**2).sum(), **more: tg.optimize.minimize(f, np.ones(3), method=method, **more)
+    total = lambda low, high: NonlinearConstraint(lambda x: x.sum(), low, high)
+    for given, words in (
+        ({"constraints": total(np.nan, 1.0)}, "constraints number 0 have a limit that is nan"),
+        (
+            {"constraints": LinearConstraint(np.eye(3), [0, 1, np.nan], 2)},
+            "number 2 have a limit that is nan",
+        ),
+        ({"bounds": [(0, 1), (0, np.nan), (0, 1)]}, "bounds number 1 have a limit that is nan"),
+        ({"bounds": [(0, 1)] * 2}, "for 3 values"),
+        ({"constraints": NonlinearConstraint(lambda x: x, np.zeros(2), 1.0)}, "for 3 values"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            run(**given)
+    with pytest.raises(NotScalarError, match=r"<lambda> returned shape \(3,\)"):
+        run(lambda x: x**2, constraints=total(1.0, 1.0))
+
+
+@pytest.mark.parametrize("method", [pytest.param("trust-constr", marks=pytest.mark.long), "ipopt"])
+def test_what_has_no_solution_is_not_called_solved(method):
+    """Bounds against a linear constraint, a function without a minimum, a constraint that is nan."""
+    run = lambda f, x, **more: tg.optimize.minimize(f, x, method=method, options={"maxiter": 60}, **more)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy's, of singular Jacobians
+        sphere, corner = lambda x: (x**2).sum(), LinearConstraint(np.ones((1, 3)), 10.0, np.inf)
+        r = run(sphere, np.full(3, 0.5), bounds=[(0, 1)] * 3, constraints=corner)
+        assert not r.success and r.constr_violation > 1.0
+        r = run(
+            lambda x: -(x**2).sum(), np.ones(3), constraints=LinearConstraint(np.ones((1, 3)), -9, np.inf)
+        )
+        assert not r.success and r.message
+        if method == "ipopt":
+            nan = NonlinearConstraint(lambda x: np.log(x), 0.0, np.inf)
+            r = run(sphere, -np.ones(3), constraints=nan)
+            assert not r.success and r.status == -13 and "not finite" in r.message
+
+
+def test_what_a_solution_keeps_is_of_that_solution():
+    """Arguments, captured arrays and numbers may change between the solutions of one prepared problem."""
+    limit, box = np.array([1.0]), {"weight": 1.0}
+    near = NonlinearConstraint(lambda x: x.sum() - limit[0], -np.inf, 0.0)
+    f = lambda x, a: box["weight"] * ((x - a) ** 2).sum()
+    problem = tg.optimize.prepare_minimize(f, np.zeros(2), (np.ones(2),), constraints=near, tol=1e-10)
+    for weight, at, a in ((1.0, 1.0, 1.0), (3.0, 0.5, 1.0), (3.0, 0.5, 2.0), (1.0, -1.0, 2.0)):
+        box["weight"], limit[0] = weight, at
+        for _ in range(2):
+            r = problem(args=(np.full(2, a),))
+            np.testing.assert_allclose(r.x, at / 2, atol=1e-7)
+            np.testing.assert_allclose(r.fun, weight * 2 * (at / 2 - a) ** 2, rtol=1e-7)
+            np.testing.assert_allclose(r.multipliers[0], 2 * weight * (a - at / 2), rtol=1e-6)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda a: problem(args=(np.full(2, a),)).fun, np.arange(8.0)))
+    np.testing.assert_allclose(found, [2 * (-0.5 - a) ** 2 for a in range(8)], rtol=1e-7)
+
+
+def test_code_that_runs_within_a_solution_is_read_anew():
+    """A function that cannot be recorded runs in the solution, and changes what another one reads."""
+    box = {"calls": 0.0}
+
+    def counting(x):
+        box["calls"] = box["calls"] + 1.0
+        return x[0] * 1.0
+
+    r = tg.optimize.minimize(
+        lambda x: ((x - 1) ** 2).sum(),
+        np.zeros(2),
+        method="ipopt",
+        constraints=NonlinearConstraint(counting, -np.inf, 0.5),
+    )
+    assert r.success and box["calls"] > 1
+    np.testing.assert_allclose(r.x, [0.5, 1.0], atol=1e-6)
+
+
 def test_bad_input_of_ipopt():
     f, x = lambda x: (x**2).sum(), np.ones(3)
     run = lambda f=f, x=x, **more: tg.optimize.minimize(f, x, method="ipopt", **more)
@@ -309,16 +385,19 @@ def test_prepared_problems_are_those_of_minimize():
 
 
 def test_prepared_problems_of_optimal_control():
-    """The same minimum at each call, whatever was solved before, and the same in threads."""
+    """The same minimum at each call, whatever was solved before, and the same in threads. (The first call
+    records, and later ones replay, which may round otherwise.)"""
     problem = tg.optimize.prepare_minimize(COST, START, constraints=NonlinearConstraint(DEFECTS, 0, 0))
     first = problem()
     assert first.success and first.hessians == first.nit
     shifted = problem(START + 0.2)
     assert abs(shifted.fun - first.fun) < 1e-6 * first.fun
+    again = problem()
+    np.testing.assert_allclose(again.x, first.x, rtol=1e-13, atol=1e-13)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: problem(), range(8)))
     for r in found:
-        np.testing.assert_array_equal(r.x, first.x)
+        np.testing.assert_array_equal(r.x, again.x)
     assert problem(warm_start=first).nit <= first.nit // 2
 
 

@@ -286,3 +286,14 @@ def test_curve_fit_refuses_arrays_of_a_device(xp):
         return
     with pytest.raises(ArgumentError, match="xdata is a CuPy array"):
         tg.optimize.curve_fit(model, xp.asarray(T), Y)
+
+
+@pytest.mark.parametrize("method", ["trf", "gauss-newton"])
+def test_a_pattern_that_misses_an_entry(method):
+    """SciPy called a point solved whose cost is a third above the minimum."""
+    f = lambda x: np.concatenate([np.diff(x) ** 2, x[:1] * x[-1:] - 1, x**3])
+    x = np.linspace(0.5, 1.5, 60)
+    given = tg.sparse.pattern(f, x).toarray()
+    given[59, 59] = False
+    with pytest.raises(tg.errors.ArgumentError, match=r"misses entry \(59, 59\)"):
+        tg.optimize.least_squares(f, x, method=method, sparse=given)

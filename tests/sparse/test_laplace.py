@@ -248,9 +248,9 @@ def test_hundred_thousand_latents():
         tg.value_and_grad(f)(THETA)
         times = []
         for k in range(3):
-            begin = time.perf_counter()
+            begin = time.process_time()
             value, g = tg.value_and_grad(f)(THETA + 1e-3 * k)
-            times.append(time.perf_counter() - begin)
+            times.append(time.process_time() - begin)
         took.append(min(times))
         values.append(value / n)
         v = np.array([1.0, -0.5, 0.3])

@@ -20,7 +20,6 @@ UNPROVED = {
     "unknown",
     "without_eta",
 }  # only met at corners, or on a device
-UNPROVED |= {"lu_packed", "lu_solution"}  # parts of `solve` in a replay (tests/replay/test_shared_factors.py)
 UNPROVED |= {
     "sum_over_ranks",
     "rows_over_ranks",

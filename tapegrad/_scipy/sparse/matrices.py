@@ -70,12 +70,14 @@ class SparseMatrix(Carrier):
         name = type(self)._theirs.__name__
         if isinstance(arg, (SparseMatrix, EditableMatrix)):
             made_of = sparse(arg).asformat(self.format)
+            made_of = made_of if dtype is None else made_of.astype(dtype)
         elif not holds_tracked(arg) and not on_a_device((arg,)):
             made_of = from_scipy(
                 type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
             )
         else:
             made_of = self._read(name, arg, plain_argument(shape))
+            made_of = made_of if dtype is None else made_of.astype(dtype)
         self._values, self._places, self._seen = made_of._values, type(self)._theirs(made_of._places), None
         self._zeros = made_of._zeros
 
@@ -531,7 +533,7 @@ def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
     """One of SciPy's; `shadow` gives what its memory is followed by."""
     if not isinstance(real, (sps.sparray, sps.spmatrix)):
         return of_device(real, shadow)
-    if real.format in ("lil", "dok", "bsr") or real.data.dtype.kind not in "fc":
+    if real.format in ("lil", "dok", "bsr") or real.data.dtype.kind not in "fciu":
         real = real.tocsr() if real.format in ("lil", "dok", "bsr") else real.astype(float)
         real.data.flags.writeable = shadow is unchanged  # a write would not be seen in the user's matrix
         shadow = unchanged

@@ -483,7 +483,7 @@ def _solve_jvp(t, out, a, b):
 rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 
-@primitive(batch="matrix")
+@primitive()
 def lu_packed(a):
     """The LU factors of a matrix of numbers, their columns as rows, above the pivots of LAPACK: integers, in
     the memory of one more row."""
@@ -497,7 +497,7 @@ def lu_packed(a):
     return packed
 
 
-@primitive(batch="matrix")
+@primitive()
 def lu_solution(packed, b, transposed):
     """The solution for the matrix of `lu_packed`, or for its transpose."""
     n = len(packed) - 1
