@@ -186,6 +186,12 @@ def raw_moment(law: Any, library: Callable, order: int, *args: Any, **given: Any
     return sum([math.comb(order, k) * loc ** (order - k) * scale**k * m for k, m in enumerate(moments)])
 
 
+@functools.cache
+def formula(name: str, call: str) -> Any:
+    """The method of SciPy's law that computes a function of the standardised value, followed."""
+    return getattr(FOLLOWED.instance(getattr(scipy.stats, name)), f"_{call}")
+
+
 def followed_law(family: Any) -> Any:
     """The law of SciPy's with its own Python code, followed.  The functions that have a rule are ours."""
     new = FOLLOWED.instance(family.theirs())
@@ -200,7 +206,7 @@ def followed_law(family: Any) -> Any:
         formulas = getattr(family, "functions", {})
         for name, f in [
             *[(n, getattr(family, n)) for n in calls],
-            *[(f"_{n}", formulas[n]) for n in CALLS if n in formulas],
+            *[(f"_{n}", formulas[n]) for n in CALLS if n in formulas and n not in family.followed],
         ]:
             setattr(kind, name, staticmethod(f))
         if hasattr(kind, "moment"):
