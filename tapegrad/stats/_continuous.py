@@ -5,7 +5,6 @@ Distributions"; SciPy's parameters."""
 import math
 
 from .._core.primitive import primal_of
-from .._core.typing import AnyDict
 from ..ops.elementwise import (
     absolute,
     arcsinh,
@@ -27,7 +26,7 @@ from ..ops.special.bessel import i0e, k1e
 from ..ops.special.bessel_relatives import ive
 from ..ops.special.integrals import log1p_over, owens_t
 from ..ops.special.noncentral import chndtr
-from ._classic import LOG_2PI, LOG_PI, gamma, lognorm
+from ._classic import LOG_2PI, LOG_PI, gamma
 from ._families import LOG_2, Continuous, log1mexp
 
 
@@ -107,17 +106,35 @@ exponweib = Continuous(
 exponpow = Continuous(
     "exponpow", "b", low=0.0, follows="logpdf ppf isf", logsf=lambda z, b: -expm1(power(z, b))
 )
-fisk = Continuous("fisk", "c", low=0.0, follows="logpdf cdf sf logcdf logsf ppf isf")
+fisk = Continuous(
+    "fisk",
+    "c",
+    low=0.0,
+    follows="logpdf",
+    cdf=lambda z, c: expit(c * log(z)),
+    sf=lambda z, c: expit(-c * log(z)),
+    logcdf=lambda z, c: sp.log_expit(c * log(z)),
+    logsf=lambda z, c: sp.log_expit(-c * log(z)),
+    ppf=lambda q, c: exp(sp.logit(q) / c),
+    isf=lambda q, c: exp(-sp.logit(q) / c),
+)
 burr = Continuous(
     "burr",
     "c d",
     low=0.0,
-    follows="logcdf ppf isf",
     logpdf=lambda z, c, d: (
         log(c) + log(d) - log(z) + d * sp.log_expit(c * log(z)) + sp.log_expit(-c * log(z))
     ),
+    logcdf=lambda z, c, d: d * sp.log_expit(c * log(z)),
+    from_logcdf=lambda y, c, d: exp((y / d - log1mexp(y / d)) / c),
 )
-burr12 = Continuous("burr12", "c d", low=0.0, follows="logpdf logsf ppf isf")
+burr12 = Continuous(
+    "burr12",
+    "c d",
+    low=0.0,
+    follows="logpdf logsf",
+    from_logsf=lambda y, c, d: exp((log1mexp(y / d) - y / d) / c),
+)
 mielke = Continuous(
     "mielke",
     "k s",
@@ -174,12 +191,7 @@ genhalflogistic = Continuous(
 # --- of the normal distribution ---
 
 
-def with_shape_one(family: Continuous, *names: str) -> AnyDict:
-    """Return functions of a family with one shape parameter, at the value 1 of this parameter."""
-    return {k: lambda z, f=family.functions[k]: f(z, 1.0) for k in names or family.functions}
-
-
-gibrat = Continuous("gibrat", low=0.0, **with_shape_one(lognorm))
+gibrat = Continuous("gibrat", low=0.0, follows="logpdf cdf sf ppf isf")
 johnsonsu = Continuous(
     "johnsonsu",
     "a b",
@@ -263,7 +275,7 @@ invgauss = Continuous(
         sp.ndtr((1.0 - z / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z)))
     ),
 )
-wald = Continuous("wald", low=0.0, **with_shape_one(invgauss, "logpdf", "cdf", "sf"))
+wald = Continuous("wald", low=0.0, follows="logpdf cdf sf")
 recipinvgauss = Continuous(
     "recipinvgauss",
     "mu",
@@ -308,15 +320,8 @@ gengamma = Continuous(
     "a c",
     valid=lambda a, c: (a > 0) & (c != 0),
     low=0.0,
+    follows="cdf sf ppf isf",
     logpdf=lambda z, a, c: log(absolute(c)) + sp.xlogy(c * a - 1.0, z) - power(z, c) - ga.gammaln(a),
-    cdf=lambda z, a, c: select(primal_of(c) > 0, inc.gammainc(a, power(z, c)), inc.gammaincc(a, power(z, c))),
-    sf=lambda z, a, c: select(primal_of(c) > 0, inc.gammaincc(a, power(z, c)), inc.gammainc(a, power(z, c))),
-    ppf=lambda q, a, c: power(
-        select(primal_of(c) > 0, inc.gammaincinv(a, q), inc.gammainccinv(a, q)), 1.0 / c
-    ),
-    isf=lambda q, a, c: power(
-        select(primal_of(c) > 0, inc.gammainccinv(a, q), inc.gammaincinv(a, q)), 1.0 / c
-    ),
 )
 loggamma = Continuous(
     "loggamma",
@@ -330,24 +335,9 @@ loggamma = Continuous(
 halfgennorm = Continuous("halfgennorm", "beta", low=0.0, follows="logpdf cdf sf ppf isf")
 
 
-def two_sided_tail(tail):
-    """The distribution function of a symmetric density, by that of |z| > r: `tail(r, ...)`."""
-
-    def sf(z, *shapes):
-        half = 0.5 * tail(absolute(z), *shapes)
-        return select(primal_of(z) > 0, half, 1.0 - half)
-
-    return {"sf": sf, "cdf": lambda z, *shapes: sf(-z, *shapes)}
-
-
-gennorm = Continuous(
-    "gennorm",
-    "beta",
-    follows="logpdf",
-    **two_sided_tail(lambda r, beta: inc.gammaincc(1.0 / beta, power(r, beta))),
-)
-dgamma = Continuous("dgamma", "a", follows="logpdf", **two_sided_tail(lambda r, a: inc.gammaincc(a, r)))
-dweibull = Continuous("dweibull", "c", follows="logpdf", **two_sided_tail(lambda r, c: exp(-power(r, c))))
+gennorm = Continuous("gennorm", "beta", follows="logpdf cdf sf")
+dgamma = Continuous("dgamma", "a", follows="logpdf cdf sf")
+dweibull = Continuous("dweibull", "c", follows="logpdf cdf sf")
 rdist = Continuous(
     "rdist",
     "c",

@@ -6,7 +6,6 @@ from .._core.primitive import primal_of
 from ..ops.elementwise import (
     absolute,
     arcsin,
-    arctan,
     cos,
     exp,
     expm1,
@@ -104,7 +103,7 @@ truncpareto = Continuous(
     valid=lambda b, c: (b != 0) & (c > 1),
     low=1.0,
     high=lambda b, c: c,
-    logpdf=lambda z, b, c: log(b / -expm1(-b * log(c))) - (b + 1.0) * log(z),
+    follows="logpdf",
     cdf=lambda z, b, c: expm1(-b * log(z)) / expm1(-b * log(c)),
     ppf=lambda q, b, c: exp(-log1p(q * expm1(-b * log(c))) / b),
 )
@@ -112,6 +111,7 @@ loglaplace = Continuous(
     "loglaplace",
     "c",
     low=0.0,
+    follows="ppf isf",
     logpdf=lambda z, c: log(0.5 * c) - log(z) - c * absolute(log(z)),
     cdf=lambda z, c: select(
         primal_of(z) < 1, 0.5 * power(minimum(z, 1.0), c), 1.0 - 0.5 * power(maximum(z, 1.0), -c)
@@ -119,13 +119,11 @@ loglaplace = Continuous(
     sf=lambda z, c: select(
         primal_of(z) < 1, 1.0 - 0.5 * power(minimum(z, 1.0), c), 0.5 * power(maximum(z, 1.0), -c)
     ),
-    ppf=lambda q, c: select(primal_of(q) < 0.5, power(2.0 * q, 1.0 / c), power(2.0 * (1.0 - q), -1.0 / c)),
-    isf=lambda q, c: select(primal_of(q) < 0.5, power(2.0 * q, -1.0 / c), power(2.0 * (1.0 - q), 1.0 / c)),
 )
 laplace_asymmetric = Continuous(
     "laplace_asymmetric",
     "kappa",
-    logpdf=lambda z, k: select(primal_of(z) < 0, z / k, -z * k) - log(k + 1.0 / k),
+    follows="logpdf",
     cdf=lambda z, k: (
         select(primal_of(z) < 0, k * k * exp(minimum(z, 0.0) / k), 1.0 + k * k - exp(-maximum(z, 0.0) * k))
         / (1.0 + k * k)
@@ -141,10 +139,10 @@ triang = Continuous(
     valid=lambda c: (c >= 0) & (c <= 1),
     low=0.0,
     high=1.0,
+    follows="ppf",
     logpdf=lambda z, c: LOG_2 + select(primal_of(z) < primal_of(c), log(z) - log(c), log1p(-z) - log1p(-c)),
     cdf=lambda z, c: select(primal_of(z) < primal_of(c), square(z) / c, 1.0 - square(1.0 - z) / (1.0 - c)),
     sf=lambda z, c: select(primal_of(z) < primal_of(c), 1.0 - square(z) / c, square(1.0 - z) / (1.0 - c)),
-    ppf=lambda q, c: select(primal_of(q) < primal_of(c), sqrt(c * q), 1.0 - sqrt((1.0 - c) * (1.0 - q))),
     isf=lambda q, c: select(
         primal_of(q) > 1.0 - primal_of(c), sqrt(c * (1.0 - q)), 1.0 - sqrt((1.0 - c) * q)
     ),
@@ -153,8 +151,8 @@ skewcauchy = Continuous(
     "skewcauchy",
     "a",
     valid=lambda a: abs(a) < 1,
+    follows="cdf",
     logpdf=lambda z, a: -LOG_PI - log1p(square(z / (1.0 + a * sign(z)))),
-    cdf=lambda z, a: 0.5 * (1.0 - a) + (1.0 + a * sign(z)) / math.pi * arctan(z / (1.0 + a * sign(z))),
 )
 wrapcauchy = Continuous(
     "wrapcauchy",

@@ -482,7 +482,7 @@ class Discrete(Distribution):
             inside,
             first,
         )
-        self.valid, self.functions, self.followed = valid, completed(functions), ()
+        self.valid, self.functions = valid, completed(functions)
         FAMILIES[name] = self
 
     def _parameters(self, call: str, k: Any, args: tuple, loc: Any, given: dict) -> tuple:
