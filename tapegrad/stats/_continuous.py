@@ -1,6 +1,8 @@
-"""Further families of densities.  Each is its functions of the standardised z; what follows from them is not
-written (`_families.completed`).  Sources: Johnson, Kotz & Balakrishnan, "Continuous Univariate
-Distributions"; SciPy's parameters."""
+"""Further families of densities.
+
+`follows` names the functions whose formula is SciPy's own code.  The others are given as functions of the
+standardised z; what follows from them is not written (`_families.completed`).  Sources: Johnson, Kotz &
+Balakrishnan, "Continuous Univariate Distributions"; SciPy's parameters."""
 
 import math
 
@@ -66,9 +68,9 @@ genpareto = Continuous(
     valid=lambda c: abs(c) < math.inf,
     low=0.0,
     high=lambda c: select(c < 0, -1.0 / select(c < 0, c, -1.0), math.inf),
-    follows="ppf isf",
     logpdf=lambda z, c: -(1.0 + c) * z * log1p_over(c * z),
     logsf=lambda z, c: -z * log1p_over(c * z),
+    from_logsf=lambda y, c: -y * sp.exprel(-c * y),
 )
 pareto = Continuous(
     "pareto",
@@ -132,7 +134,10 @@ burr12 = Continuous(
     "burr12",
     "c d",
     low=0.0,
-    follows="logpdf logsf",
+    logpdf=lambda z, c, d: (
+        log(c) + log(d) - log(z) + sp.log_expit(c * log(z)) + d * sp.log_expit(-c * log(z))
+    ),
+    logsf=lambda z, c, d: d * sp.log_expit(-c * log(z)),
     from_logsf=lambda y, c, d: exp((log1mexp(y / d) - y / d) / c),
 )
 mielke = Continuous(
@@ -216,7 +221,8 @@ fatiguelife = Continuous(
     "fatiguelife",
     "c",
     low=0.0,
-    follows="logpdf cdf sf ppf isf",
+    follows="cdf sf ppf isf",
+    logpdf=lambda z, c: log1p(z) - log(2.0 * c) - 1.5 * log(z) + log_phi((sqrt(z) - 1.0 / sqrt(z)) / c),
     logcdf=lambda z, c: sp.log_ndtr((sqrt(z) - 1.0 / sqrt(z)) / c),
     logsf=lambda z, c: sp.log_ndtr((1.0 / sqrt(z) - sqrt(z)) / c),
 )

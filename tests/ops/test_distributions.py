@@ -242,6 +242,12 @@ def test_followed_formulas_in_single_precision(xp, name):
         assert type(y) is xp.ndarray and y.dtype == (np.float64 if xp is np else np.float32), call
 
 
+def test_expectations_reach_the_ends_of_the_support():
+    f = lambda m: stats.fisk(m).expect(lambda x: x) + stats.chi(m).expect(lambda x: x)
+    h = 1e-5
+    assert tg.grad(f)(4.8) == pytest.approx((f(4.8 + h) - f(4.8 - h)) / (2 * h), rel=1e-8)
+
+
 # --- tails ---
 
 mpmath.mp.dps = 50
