@@ -162,7 +162,7 @@ class FollowedObject(Carrier):
             else:
                 part = rebound_method(v, x, new) or library_stand_in(v) or shadow(v)
             if hasattr(type(part), "theirs"):  # a law of tapegrad.stats
-                part = cls._follower.instance(v)
+                part = cls._follower(v)
             elif part is v and cls._follower.is_instance(v):
                 part = cls._follower.of_class(type(v))._of(v, shadow)
             vars(new)[name] = part
@@ -431,11 +431,11 @@ class Follower:
                 setattr(new, name, self.member(v))
         return new
 
-    def instance(self, x: Any) -> Any:
-        """The library's object x with followed methods."""
-        key = "instance", id(x)
+    def instance(self, x: Any, kind: Any = None) -> Any:
+        """The library's object x with followed methods; `kind` is a subclass of its followed class."""
+        key = "instance", id(x), kind
         if key not in self.seen:
-            new = object.__new__(self.klass(type(x)))
+            new = object.__new__(kind or self.klass(type(x)))
             self.seen[key] = x, new
             vars(new).update({name: self.attribute(v, x, new) for name, v in vars(x).items()})
         return self.seen[key][1]

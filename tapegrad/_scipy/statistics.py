@@ -186,26 +186,24 @@ def raw_moment(law: Any, library: Callable, order: int, *args: Any, **given: Any
     return sum([math.comb(order, k) * loc ** (order - k) * scale**k * m for k, m in enumerate(moments)])
 
 
+@functools.cache
+def formula(name: str, call: str) -> Any:
+    """The method of SciPy's law that computes a function of the standardised value, followed."""
+    return getattr(FOLLOWED.instance(getattr(scipy.stats, name)), f"_{call}")
+
+
+@functools.cache
 def followed_law(family: Any) -> Any:
     """The law of SciPy's with its own Python code, followed.  The functions that have a rule are ours."""
-    new = FOLLOWED.instance(family.theirs())
-    kind = type(new)
-    if "_family" not in vars(kind):
-        kind._family = family
-        calls = [
-            name
-            for name, f in inspect.getmembers(type(family))
-            if getattr(f, "ours", False) and family.knows(name)
-        ]
-        formulas = getattr(family, "functions", {})
-        for name, f in [
-            *[(n, getattr(family, n)) for n in calls],
-            *[(f"_{n}", formulas[n]) for n in CALLS if n in formulas],
-        ]:
-            setattr(kind, name, staticmethod(f))
-        if hasattr(kind, "moment"):
-            kind.moment = functools.partialmethod(raw_moment, kind.moment)
-    return new
+    law, formulas = family.theirs(), getattr(family, "functions", {})
+    kind = FOLLOWED.klass(type(law))
+    members = {name: f for name, f in inspect.getmembers(family) if getattr(f, "ours", False)}
+    members = {name: f for name, f in members.items() if family.knows(name)}
+    members |= {f"_{n}": formulas[n] for n in CALLS if n in formulas}
+    members = {name: staticmethod(f) for name, f in members.items()}
+    if hasattr(kind, "moment"):
+        members["moment"] = functools.partialmethod(raw_moment, kind.moment)
+    return FOLLOWED.instance(law, type(kind)(kind.__name__, (kind,), members))
 
 
 def frozen_law(family: Any, args: tuple, given: dict) -> Any:

@@ -1,11 +1,12 @@
-"""Further families of densities.  Each is its functions of the standardised z; what follows from them is not
-written (`_families.completed`).  Sources: Johnson, Kotz & Balakrishnan, "Continuous Univariate
-Distributions"; SciPy's parameters."""
+"""Further families of densities.
+
+`follows` names the functions whose formula is SciPy's own code.  The others are given as functions of the
+standardised z; what follows from them is not written (`_families.completed`).  Sources: Johnson, Kotz &
+Balakrishnan, "Continuous Univariate Distributions"; SciPy's parameters."""
 
 import math
 
 from .._core.primitive import primal_of
-from .._core.typing import AnyDict
 from ..ops.elementwise import (
     absolute,
     arcsinh,
@@ -15,8 +16,6 @@ from ..ops.elementwise import (
     log1p,
     power,
     select,
-    sin,
-    sinh,
     sqrt,
     square,
     tanh,
@@ -27,10 +26,9 @@ from ..ops.special import gamma as ga
 from ..ops.special import incomplete as inc
 from ..ops.special.bessel import i0e, k1e
 from ..ops.special.bessel_relatives import ive
-from ..ops.special.distribution_functions import fdtr, fdtrc, fdtri
 from ..ops.special.integrals import log1p_over, owens_t
 from ..ops.special.noncentral import chndtr
-from ._classic import LOG_2PI, LOG_PI, gamma, lognorm
+from ._classic import LOG_2PI, LOG_PI, gamma
 from ._families import LOG_2, Continuous, log1mexp
 
 
@@ -45,12 +43,8 @@ def as_floats(x):
 
 # --- a tail, and where it has a given logarithm ---
 
-gumbel_r = Continuous(
-    "gumbel_r", logpdf=lambda z: -z - exp(-z), logcdf=lambda z: -exp(-z), from_logcdf=lambda y: -log(-y)
-)
-gumbel_l = Continuous(
-    "gumbel_l", logpdf=lambda z: z - exp(z), logsf=lambda z: -exp(z), from_logsf=lambda y: log(-y)
-)
+gumbel_r = Continuous("gumbel_r", follows="logpdf logcdf ppf isf")
+gumbel_l = Continuous("gumbel_l", follows="logpdf logsf ppf isf")
 genextreme = Continuous(
     "genextreme",
     "c",
@@ -86,77 +80,39 @@ pareto = Continuous(
     logsf=lambda z, b: -b * log(z),
     from_logsf=lambda y, b: exp(-y / b),
 )
-lomax = Continuous(
-    "lomax",
-    "c",
-    low=0.0,
-    logpdf=lambda z, c: log(c) - (c + 1.0) * log1p(z),
-    logsf=lambda z, c: -c * log1p(z),
-    from_logsf=lambda y, c: expm1(-y / c),
-)
-rayleigh = Continuous(
-    "rayleigh",
-    low=0.0,
-    logpdf=lambda z: log(z) - 0.5 * square(z),
-    logsf=lambda z: -0.5 * square(z),
-    from_logsf=lambda y: sqrt(-2.0 * y),
-)
-gompertz = Continuous(
-    "gompertz",
-    "c",
-    low=0.0,
-    logpdf=lambda z, c: log(c) + z - c * expm1(z),
-    logsf=lambda z, c: -c * expm1(z),
-    from_logsf=lambda y, c: log1p(-y / c),
-)
+lomax = Continuous("lomax", "c", low=0.0, follows="logpdf logsf", from_logsf=lambda y, c: expm1(-y / c))
+rayleigh = Continuous("rayleigh", low=0.0, follows="logpdf logsf ppf isf")
+gompertz = Continuous("gompertz", "c", low=0.0, follows="logpdf ppf isf", logsf=lambda z, c: -c * expm1(z))
 powerlaw = Continuous(
-    "powerlaw",
-    "a",
-    low=0.0,
-    high=1.0,
-    logpdf=lambda z, a: log(a) + sp.xlogy(a - 1.0, z),
-    logcdf=lambda z, a: a * log(z),
-    from_logcdf=lambda y, a: exp(y / a),
+    "powerlaw", "a", low=0.0, high=1.0, follows="logpdf logcdf", from_logcdf=lambda y, a: exp(y / a)
 )
 invweibull = Continuous(
     "invweibull",
     "c",
     low=0.0,
+    follows="ppf isf",
     logpdf=lambda z, c: log(c) - (c + 1.0) * log(z) - power(z, -c),
     logcdf=lambda z, c: -power(z, -c),
-    from_logcdf=lambda y, c: power(-y, -1.0 / c),
 )
 weibull_max = Continuous(
-    "weibull_max",
-    "c",
-    high=0.0,
-    logpdf=lambda z, c: log(c) + sp.xlogy(c - 1.0, -z) - power(-z, c),
-    logcdf=lambda z, c: -power(-z, c),
-    from_logcdf=lambda y, c: -power(-y, 1.0 / c),
+    "weibull_max", "c", high=0.0, follows="logpdf logcdf", from_logcdf=lambda y, c: -power(-y, 1.0 / c)
 )
 exponweib = Continuous(
     "exponweib",
     "a c",
     low=0.0,
-    logpdf=lambda z, a, c: (
-        log(a) + log(c) + (a - 1.0) * log1mexp(-power(z, c)) - power(z, c) + sp.xlogy(c - 1.0, z)
-    ),
+    follows="logpdf",
     logcdf=lambda z, a, c: a * log1mexp(-power(z, c)),
     from_logcdf=lambda y, a, c: power(-log1mexp(y / a), 1.0 / c),
 )
 exponpow = Continuous(
-    "exponpow",
-    "b",
-    low=0.0,
-    logpdf=lambda z, b: 1.0 + log(b) + sp.xlogy(b - 1.0, z) + power(z, b) - exp(power(z, b)),
-    logsf=lambda z, b: -expm1(power(z, b)),
-    from_logsf=lambda y, b: power(log1p(-y), 1.0 / b),
+    "exponpow", "b", low=0.0, follows="logpdf ppf isf", logsf=lambda z, b: -expm1(power(z, b))
 )
 fisk = Continuous(
     "fisk",
     "c",
     low=0.0,
-    logpdf=lambda z, c: log(c) - log(z) + sp.log_expit(c * log(z)) + sp.log_expit(-c * log(z)),
+    follows="logpdf",
     cdf=lambda z, c: expit(c * log(z)),
     sf=lambda z, c: expit(-c * log(z)),
     logcdf=lambda z, c: sp.log_expit(c * log(z)),
@@ -188,7 +144,7 @@ mielke = Continuous(
     "mielke",
     "k s",
     low=0.0,
-    logpdf=lambda z, k, s: log(k) + (k - 1.0) * log(z) - (1.0 + k / s) * log1p(power(z, s)),
+    follows="logpdf",
     logcdf=lambda z, k, s: k / s * sp.log_expit(s * log(z)),
     from_logcdf=lambda y, k, s: exp((y * s / k - log1mexp(y * s / k)) / s),
 )
@@ -203,35 +159,23 @@ kappa3 = Continuous(
 genlogistic = Continuous(
     "genlogistic",
     "c",
-    logpdf=lambda z, c: log(c) + sp.log_expit(-z) + c * sp.log_expit(z),
+    follows="logpdf",
     logcdf=lambda z, c: c * sp.log_expit(z),
     from_logcdf=lambda y, c: y / c - log1mexp(y / c),
 )
 halflogistic = Continuous(
     "halflogistic",
     low=0.0,
-    logpdf=lambda z: LOG_2 + sp.log_expit(z) + sp.log_expit(-z),
-    cdf=lambda z: tanh(0.5 * z),
-    sf=lambda z: 2.0 * expit(-z),
+    follows="logpdf cdf sf ppf",
     logsf=lambda z: LOG_2 + sp.log_expit(-z),
-    ppf=lambda q: log1p(q) - log1p(-q),
     isf=lambda q: -sp.logit(0.5 * q),
 )
-powernorm = Continuous(
-    "powernorm",
-    "c",
-    logpdf=lambda z, c: log(c) + log_phi(z) + (c - 1.0) * sp.log_ndtr(-z),
-    logsf=lambda z, c: c * sp.log_ndtr(-z),
-    from_logsf=lambda y, c: -sp.ndtri_exp(y / c),
-)
+powernorm = Continuous("powernorm", "c", follows="logpdf logsf", from_logsf=lambda y, c: -sp.ndtri_exp(y / c))
 powerlognorm = Continuous(
     "powerlognorm",
     "c s",
     low=0.0,
-    logpdf=lambda z, c, s: (
-        log(c) - log(z) - log(s) + log_phi(log(z) / s) + (c - 1.0) * sp.log_ndtr(-log(z) / s)
-    ),
-    logsf=lambda z, c, s: c * sp.log_ndtr(-log(z) / s),
+    follows="logpdf logsf",
     from_logsf=lambda y, c, s: exp(-s * sp.ndtri_exp(y / c)),
 )
 genhalflogistic = Continuous(
@@ -252,23 +196,15 @@ genhalflogistic = Continuous(
 # --- of the normal distribution ---
 
 
-def with_shape_one(family: Continuous, *names: str) -> AnyDict:
-    """Return functions of a family with one shape parameter, at the value 1 of this parameter."""
-    return {k: lambda z, f=family.functions[k]: f(z, 1.0) for k in names or family.functions}
-
-
-gibrat = Continuous("gibrat", low=0.0, **with_shape_one(lognorm))
+gibrat = Continuous("gibrat", low=0.0, follows="logpdf cdf sf ppf isf")
 johnsonsu = Continuous(
     "johnsonsu",
     "a b",
     valid=lambda a, b: b > 0,
+    follows="cdf sf ppf isf",
     logpdf=lambda z, a, b: log(b) - 0.5 * log1p(square(z)) + log_phi(a + b * arcsinh(z)),
-    cdf=lambda z, a, b: sp.ndtr(a + b * arcsinh(z)),
-    sf=lambda z, a, b: sp.ndtr(-a - b * arcsinh(z)),
     logcdf=lambda z, a, b: sp.log_ndtr(a + b * arcsinh(z)),
     logsf=lambda z, a, b: sp.log_ndtr(-a - b * arcsinh(z)),
-    ppf=lambda q, a, b: sinh((sp.ndtri(q) - a) / b),
-    isf=lambda q, a, b: sinh((-sp.ndtri(q) - a) / b),
 )
 johnsonsb = Continuous(
     "johnsonsb",
@@ -276,25 +212,19 @@ johnsonsb = Continuous(
     valid=lambda a, b: b > 0,
     low=0.0,
     high=1.0,
+    follows="cdf sf ppf isf",
     logpdf=lambda z, a, b: log(b) - log(z) - log1p(-z) + log_phi(a + b * sp.logit(z)),
-    cdf=lambda z, a, b: sp.ndtr(a + b * sp.logit(z)),
-    sf=lambda z, a, b: sp.ndtr(-a - b * sp.logit(z)),
     logcdf=lambda z, a, b: sp.log_ndtr(a + b * sp.logit(z)),
     logsf=lambda z, a, b: sp.log_ndtr(-a - b * sp.logit(z)),
-    ppf=lambda q, a, b: expit((sp.ndtri(q) - a) / b),
-    isf=lambda q, a, b: expit((-sp.ndtri(q) - a) / b),
 )
 fatiguelife = Continuous(
     "fatiguelife",
     "c",
     low=0.0,
+    follows="cdf sf ppf isf",
     logpdf=lambda z, c: log1p(z) - log(2.0 * c) - 1.5 * log(z) + log_phi((sqrt(z) - 1.0 / sqrt(z)) / c),
-    cdf=lambda z, c: sp.ndtr((sqrt(z) - 1.0 / sqrt(z)) / c),
-    sf=lambda z, c: sp.ndtr((1.0 / sqrt(z) - sqrt(z)) / c),
     logcdf=lambda z, c: sp.log_ndtr((sqrt(z) - 1.0 / sqrt(z)) / c),
     logsf=lambda z, c: sp.log_ndtr((1.0 / sqrt(z) - sqrt(z)) / c),
-    ppf=lambda q, c: exp(2.0 * arcsinh(0.5 * c * sp.ndtri(q))),
-    isf=lambda q, c: exp(-2.0 * arcsinh(0.5 * c * sp.ndtri(q))),
 )
 skewnorm = Continuous(
     "skewnorm",
@@ -307,9 +237,8 @@ skewnorm = Continuous(
 exponnorm = Continuous(
     "exponnorm",
     "K",
+    follows="cdf sf",
     logpdf=lambda z, K: -log(K) + (0.5 / K - z) / K + sp.log_ndtr(z - 1.0 / K),
-    cdf=lambda z, K: sp.ndtr(z) - exp((0.5 / K - z) / K + sp.log_ndtr(z - 1.0 / K)),
-    sf=lambda z, K: sp.ndtr(-z) + exp((0.5 / K - z) / K + sp.log_ndtr(z - 1.0 / K)),
 )
 
 
@@ -338,66 +267,50 @@ foldnorm = Continuous(
     "c",
     valid=lambda c: c >= 0,
     low=0.0,
+    follows="sf",
     logpdf=lambda z, c: logaddexp(log_phi(z - c), log_phi(z + c)),
     cdf=lambda z, c: sp.ndtr(z - c) - sp.ndtr(-z - c),
-    sf=lambda z, c: sp.ndtr(c - z) + sp.ndtr(-z - c),
 )
 invgauss = Continuous(
     "invgauss",
     "mu",
     low=0.0,
+    follows="cdf",
     logpdf=lambda z, mu: -0.5 * LOG_2PI - 1.5 * log(z) - 0.5 * square(z / mu - 1.0) / z,
-    cdf=lambda z, mu: (
-        sp.ndtr((z / mu - 1.0) / sqrt(z)) + exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z)))
-    ),
     sf=lambda z, mu: (
         sp.ndtr((1.0 - z / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(z / mu + 1.0) / sqrt(z)))
     ),
 )
-wald = Continuous("wald", low=0.0, **with_shape_one(invgauss, "logpdf", "cdf", "sf"))
+wald = Continuous("wald", low=0.0, follows="logpdf cdf sf")
 recipinvgauss = Continuous(
     "recipinvgauss",
     "mu",
     low=0.0,
+    follows="cdf sf",
     logpdf=lambda z, mu: -0.5 * LOG_2PI - 0.5 * log(z) - 0.5 * square(1.0 / mu - z) / z,
-    cdf=lambda z, mu: (
-        sp.ndtr((z - 1.0 / mu) / sqrt(z)) - exp(2.0 / mu + sp.log_ndtr(-(1.0 / mu + z) / sqrt(z)))
-    ),
-    sf=lambda z, mu: (
-        sp.ndtr((1.0 / mu - z) / sqrt(z)) + exp(2.0 / mu + sp.log_ndtr(-(1.0 / mu + z) / sqrt(z)))
-    ),
 )
 levy = Continuous(
-    "levy",
-    low=0.0,
-    logpdf=lambda z: -0.5 * LOG_2PI - 1.5 * log(z) - 0.5 / z,
-    cdf=lambda z: sp.erfc(sqrt(0.5 / z)),
-    sf=lambda z: sp.erf(sqrt(0.5 / z)),
-    ppf=lambda q: 0.5 / square(sp.erfcinv(q)),
-    isf=lambda q: 0.5 / square(sp.erfinv(q)),
+    "levy", low=0.0, follows="cdf sf ppf isf", logpdf=lambda z: -0.5 * LOG_2PI - 1.5 * log(z) - 0.5 / z
 )
 levy_l = Continuous(
     "levy_l",
     high=0.0,
+    follows="sf isf",
     logpdf=lambda z: -0.5 * LOG_2PI - 1.5 * log(-z) + 0.5 / z,
     cdf=lambda z: sp.erf(sqrt(-0.5 / z)),
-    sf=lambda z: sp.erfc(sqrt(-0.5 / z)),
     ppf=lambda q: -0.5 / square(sp.erfinv(q)),
-    isf=lambda q: -0.5 / square(sp.erfcinv(q)),
 )
 moyal = Continuous(
     "moyal",
+    follows="cdf sf ppf",
     logpdf=lambda z: -0.5 * (z + exp(-z)) - 0.5 * LOG_2PI,
-    cdf=lambda z: sp.erfc(math.sqrt(0.5) * exp(-0.5 * z)),
-    sf=lambda z: sp.erf(math.sqrt(0.5) * exp(-0.5 * z)),
-    ppf=lambda q: -2.0 * log(math.sqrt(2.0) * sp.erfcinv(q)),
     isf=lambda q: -2.0 * log(math.sqrt(2.0) * sp.erfinv(q)),
 )
 alpha = Continuous(
     "alpha",
     "a",
     low=0.0,
-    logpdf=lambda z, a: -2.0 * log(z) + log_phi(a - 1.0 / z) - sp.log_ndtr(a),
+    follows="logpdf",
     logcdf=lambda z, a: sp.log_ndtr(a - 1.0 / z) - sp.log_ndtr(a),
     from_logcdf=lambda y, a: 1.0 / (a - sp.ndtri_exp(y + sp.log_ndtr(a))),
 )
@@ -405,138 +318,53 @@ alpha = Continuous(
 # --- of the gamma and beta distributions ---
 
 erlang = Continuous("erlang", "a", low=0.0, **gamma.functions)
-maxwell = Continuous(
-    "maxwell",
-    low=0.0,
-    logpdf=lambda z: 0.5 * (LOG_2 - LOG_PI) + 2.0 * log(z) - 0.5 * square(z),
-    cdf=lambda z: inc.gammainc(1.5, 0.5 * square(z)),
-    sf=lambda z: inc.gammaincc(1.5, 0.5 * square(z)),
-    ppf=lambda q: sqrt(2.0 * inc.gammaincinv(1.5, q)),
-    isf=lambda q: sqrt(2.0 * inc.gammainccinv(1.5, q)),
-)
-chi = Continuous(
-    "chi",
-    "df",
-    low=0.0,
-    logpdf=lambda z, df: (
-        (1.0 - 0.5 * df) * LOG_2 - ga.gammaln(0.5 * df) + sp.xlogy(df - 1.0, z) - 0.5 * square(z)
-    ),
-    cdf=lambda z, df: inc.gammainc(0.5 * df, 0.5 * square(z)),
-    sf=lambda z, df: inc.gammaincc(0.5 * df, 0.5 * square(z)),
-    ppf=lambda q, df: sqrt(2.0 * inc.gammaincinv(0.5 * df, q)),
-    isf=lambda q, df: sqrt(2.0 * inc.gammainccinv(0.5 * df, q)),
-)
-nakagami = Continuous(
-    "nakagami",
-    "nu",
-    low=0.0,
-    logpdf=lambda z, nu: (
-        LOG_2 + sp.xlogy(nu, nu) - ga.gammaln(nu) + sp.xlogy(2.0 * nu - 1.0, z) - nu * square(z)
-    ),
-    cdf=lambda z, nu: inc.gammainc(nu, nu * square(z)),
-    sf=lambda z, nu: inc.gammaincc(nu, nu * square(z)),
-    ppf=lambda q, nu: sqrt(inc.gammaincinv(nu, q) / nu),
-    isf=lambda q, nu: sqrt(inc.gammainccinv(nu, q) / nu),
-)
+maxwell = Continuous("maxwell", low=0.0, follows="logpdf cdf sf ppf isf")
+chi = Continuous("chi", "df", low=0.0, follows="logpdf cdf sf ppf isf")
+nakagami = Continuous("nakagami", "nu", low=0.0, follows="logpdf cdf sf ppf isf")
 gengamma = Continuous(
     "gengamma",
     "a c",
     valid=lambda a, c: (a > 0) & (c != 0),
     low=0.0,
+    follows="cdf sf ppf isf",
     logpdf=lambda z, a, c: log(absolute(c)) + sp.xlogy(c * a - 1.0, z) - power(z, c) - ga.gammaln(a),
-    cdf=lambda z, a, c: select(primal_of(c) > 0, inc.gammainc(a, power(z, c)), inc.gammaincc(a, power(z, c))),
-    sf=lambda z, a, c: select(primal_of(c) > 0, inc.gammaincc(a, power(z, c)), inc.gammainc(a, power(z, c))),
-    ppf=lambda q, a, c: power(
-        select(primal_of(c) > 0, inc.gammaincinv(a, q), inc.gammainccinv(a, q)), 1.0 / c
-    ),
-    isf=lambda q, a, c: power(
-        select(primal_of(c) > 0, inc.gammainccinv(a, q), inc.gammaincinv(a, q)), 1.0 / c
-    ),
 )
 loggamma = Continuous(
     "loggamma",
     "c",
-    logpdf=lambda z, c: c * z - exp(z) - ga.gammaln(c),
+    follows="logpdf",
     cdf=lambda z, c: inc.gammainc(c, exp(z)),
     sf=lambda z, c: inc.gammaincc(c, exp(z)),
     ppf=lambda q, c: log(inc.gammaincinv(c, q)),
     isf=lambda q, c: log(inc.gammainccinv(c, q)),
 )
-halfgennorm = Continuous(
-    "halfgennorm",
-    "beta",
-    low=0.0,
-    logpdf=lambda z, beta: log(beta) - ga.gammaln(1.0 / beta) - power(z, beta),
-    cdf=lambda z, beta: inc.gammainc(1.0 / beta, power(z, beta)),
-    sf=lambda z, beta: inc.gammaincc(1.0 / beta, power(z, beta)),
-    ppf=lambda q, beta: power(inc.gammaincinv(1.0 / beta, q), 1.0 / beta),
-    isf=lambda q, beta: power(inc.gammainccinv(1.0 / beta, q), 1.0 / beta),
-)
+halfgennorm = Continuous("halfgennorm", "beta", low=0.0, follows="logpdf cdf sf ppf isf")
 
 
-def two_sided_tail(tail):
-    """The distribution function of a symmetric density, by that of |z| > r: `tail(r, ...)`."""
-
-    def sf(z, *shapes):
-        half = 0.5 * tail(absolute(z), *shapes)
-        return select(primal_of(z) > 0, half, 1.0 - half)
-
-    return {"sf": sf, "cdf": lambda z, *shapes: sf(-z, *shapes)}
-
-
-gennorm = Continuous(
-    "gennorm",
-    "beta",
-    logpdf=lambda z, beta: log(0.5 * beta) - ga.gammaln(1.0 / beta) - power(absolute(z), beta),
-    **two_sided_tail(lambda r, beta: inc.gammaincc(1.0 / beta, power(r, beta))),
-)
-dgamma = Continuous(
-    "dgamma",
-    "a",
-    logpdf=lambda z, a: sp.xlogy(a - 1.0, absolute(z)) - LOG_2 - ga.gammaln(a) - absolute(z),
-    **two_sided_tail(lambda r, a: inc.gammaincc(a, r)),
-)
-dweibull = Continuous(
-    "dweibull",
-    "c",
-    logpdf=lambda z, c: log(c) - LOG_2 + sp.xlogy(c - 1.0, absolute(z)) - power(absolute(z), c),
-    **two_sided_tail(lambda r, c: exp(-power(r, c))),
-)
+gennorm = Continuous("gennorm", "beta", follows="logpdf cdf sf")
+dgamma = Continuous("dgamma", "a", follows="logpdf cdf sf")
+dweibull = Continuous("dweibull", "c", follows="logpdf cdf sf")
 rdist = Continuous(
     "rdist",
     "c",
     low=-1.0,
     high=1.0,
+    follows="cdf ppf",
     logpdf=lambda z, c: (0.5 * c - 1.0) * log1p(-square(z)) - ga.betaln(0.5, 0.5 * c),
-    cdf=lambda z, c: inc.betainc(0.5 * c, 0.5 * c, 0.5 * (1.0 + z)),
     sf=lambda z, c: inc.betainc(0.5 * c, 0.5 * c, 0.5 * (1.0 - z)),
-    ppf=lambda q, c: 2.0 * inc.betaincinv(0.5 * c, 0.5 * c, q) - 1.0,
     isf=lambda q, c: 1.0 - 2.0 * inc.betaincinv(0.5 * c, 0.5 * c, q),
 )
 betaprime = Continuous(
     "betaprime",
     "a b",
     low=0.0,
-    logpdf=lambda z, a, b: sp.xlogy(a - 1.0, z) - (a + b) * log1p(z) - ga.betaln(a, b),
+    follows="logpdf",
     cdf=lambda z, a, b: inc.betainc(a, b, z / (1.0 + z)),
     sf=lambda z, a, b: inc.betainc(b, a, 1.0 / (1.0 + z)),
     ppf=lambda q, a, b: exp(sp.logit(inc.betaincinv(a, b, q))),
     isf=lambda q, a, b: exp(-sp.logit(inc.betaincinv(b, a, q))),
 )
-f = Continuous(
-    "f",
-    "dfn dfd",
-    low=0.0,
-    logpdf=lambda z, n, m: (
-        0.5 * (n * log(n) + m * log(m))
-        + sp.xlogy(0.5 * n - 1.0, z)
-        - 0.5 * (n + m) * log(m + n * z)
-        - ga.betaln(0.5 * n, 0.5 * m)
-    ),
-    cdf=lambda z, n, m: fdtr(n, m, z),
-    sf=lambda z, n, m: fdtrc(n, m, z),
-    ppf=lambda q, n, m: fdtri(n, m, q),
-)
+f = Continuous("f", "dfn dfd", low=0.0, follows="logpdf cdf sf ppf")
 ncx2 = Continuous(
     "ncx2",
     "df nc",
@@ -555,8 +383,8 @@ rice = Continuous(
     "b",
     valid=lambda b: b >= 0,
     low=0.0,
+    follows="cdf",
     logpdf=lambda z, b: log(z) - 0.5 * square(z - b) + log(i0e(z * b)),
-    cdf=lambda z, b: chndtr(square(z), 2.0, square(b)),
 )
 norminvgauss = Continuous(
     "norminvgauss",
@@ -572,9 +400,4 @@ norminvgauss = Continuous(
         - log(hypot(1.0, z))
     ),
 )
-vonmises = Continuous(
-    "vonmises",
-    "kappa",
-    valid=lambda kappa: kappa >= 0,
-    logpdf=lambda z, kappa: -2.0 * kappa * square(sin(0.5 * z)) - LOG_2PI - log(i0e(kappa)),
-)
+vonmises = Continuous("vonmises", "kappa", valid=lambda kappa: kappa >= 0, follows="logpdf")

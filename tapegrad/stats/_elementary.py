@@ -6,7 +6,6 @@ from .._core.primitive import primal_of
 from ..ops.elementwise import (
     absolute,
     arcsin,
-    arctan,
     cos,
     exp,
     expm1,
@@ -18,45 +17,29 @@ from ..ops.elementwise import (
     sin,
     sqrt,
     square,
-    tan,
 )
-from ..ops.piecewise import arctan2, hypot, logaddexp, maximum, minimum
+from ..ops.piecewise import hypot, logaddexp, maximum, minimum
 from ..ops.special import error_functions as sp
 from ..ops.special import gamma as ga
 from ..ops.special import incomplete as inc
 from ..ops.special.bessel_relatives import kve
-from ..ops.special.integrals import boxcox
 from ._classic import LOG_2PI, LOG_PI, gamma
 from ._continuous import vonmises
-from ._families import LOG_2, Continuous, log1mexp
+from ._families import LOG_2, Continuous
 
 # --- of elementary functions ---
 
-halfcauchy = Continuous(
-    "halfcauchy",
-    low=0.0,
-    logpdf=lambda z: LOG_2 - LOG_PI - log1p(square(z)),
-    cdf=lambda z: 2.0 / math.pi * arctan(z),
-    sf=lambda z: 2.0 / math.pi * arctan2(1.0, z),
-    ppf=lambda q: tan(0.5 * math.pi * q),
-    isf=lambda q: 1.0 / tan(0.5 * math.pi * q),
-)
+halfcauchy = Continuous("halfcauchy", low=0.0, follows="logpdf cdf sf ppf isf")
 foldcauchy = Continuous(
     "foldcauchy",
     "c",
     valid=lambda c: c >= 0,
     low=0.0,
+    follows="cdf sf",
     logpdf=lambda z, c: -LOG_PI + log(1.0 / (1.0 + square(z - c)) + 1.0 / (1.0 + square(z + c))),
-    cdf=lambda z, c: (arctan(z - c) + arctan(z + c)) / math.pi,
-    sf=lambda z, c: (arctan2(1.0, z - c) + arctan2(1.0, z + c)) / math.pi,
 )
 hypsecant = Continuous(
-    "hypsecant",
-    logpdf=lambda z: LOG_2 - LOG_PI - logaddexp(z, -z),
-    cdf=lambda z: 2.0 / math.pi * arctan(exp(z)),
-    sf=lambda z: 2.0 / math.pi * arctan(exp(-z)),
-    ppf=lambda q: log(tan(0.5 * math.pi * q)),
-    isf=lambda q: -log(tan(0.5 * math.pi * q)),
+    "hypsecant", follows="cdf sf ppf isf", logpdf=lambda z: LOG_2 - LOG_PI - logaddexp(z, -z)
 )
 loguniform = Continuous(
     "loguniform",
@@ -64,7 +47,7 @@ loguniform = Continuous(
     valid=lambda a, b: (a > 0) & (b > a),
     low=lambda a, b: a,
     high=lambda a, b: b,
-    logpdf=lambda z, a, b: -log(z) - log(log(b / a)),
+    follows="logpdf",
     cdf=lambda z, a, b: log(z / a) / log(b / a),
     sf=lambda z, a, b: log(b / z) / log(b / a),
     ppf=lambda q, a, b: a * exp(q * log(b / a)),
@@ -77,28 +60,24 @@ arcsine = Continuous(
     "arcsine",
     low=0.0,
     high=1.0,
+    follows="cdf ppf",
     logpdf=lambda z: -LOG_PI - 0.5 * (log(z) + log1p(-z)),
-    cdf=lambda z: 2.0 / math.pi * arcsin(sqrt(z)),
     sf=lambda z: 2.0 / math.pi * arcsin(sqrt(1.0 - z)),
-    ppf=lambda q: square(sin(0.5 * math.pi * q)),
     isf=lambda q: square(cos(0.5 * math.pi * q)),
 )
 anglit = Continuous(
     "anglit",
     low=-math.pi / 4,
     high=math.pi / 4,
+    follows="cdf sf ppf",
     logpdf=lambda z: log(cos(2.0 * z)),
-    cdf=lambda z: square(sin(z + math.pi / 4)),
-    sf=lambda z: square(cos(z + math.pi / 4)),
-    ppf=lambda q: arcsin(sqrt(q)) - math.pi / 4,
     isf=lambda q: math.pi / 4 - arcsin(sqrt(q)),
 )
 semicircular = Continuous(
     "semicircular",
     low=-1.0,
     high=1.0,
-    logpdf=lambda z: LOG_2 - LOG_PI + 0.5 * log1p(-square(z)),
-    cdf=lambda z: 0.5 + (z * sqrt(1.0 - square(z)) + arcsin(z)) / math.pi,
+    follows="logpdf cdf",
     sf=lambda z: 0.5 - (z * sqrt(1.0 - square(z)) + arcsin(z)) / math.pi,
 )
 cosine = Continuous(
@@ -114,27 +93,17 @@ bradford = Continuous(
     "c",
     low=0.0,
     high=1.0,
+    follows="cdf ppf",
     logpdf=lambda z, c: log(c) - log1p(c * z) - log(log1p(c)),
-    cdf=lambda z, c: log1p(c * z) / log1p(c),
-    ppf=lambda q, c: expm1(q * log1p(c)) / c,
 )
-truncexpon = Continuous(
-    "truncexpon",
-    "b",
-    low=0.0,
-    high=lambda b: b,
-    logpdf=lambda z, b: -z - log1mexp(-b),
-    cdf=lambda z, b: expm1(-z) / expm1(-b),
-    sf=lambda z, b: (exp(-z) - exp(-b)) / -expm1(-b),
-    ppf=lambda q, b: -log1p(q * expm1(-b)),
-)
+truncexpon = Continuous("truncexpon", "b", low=0.0, high=lambda b: b, follows="logpdf cdf sf ppf")
 truncpareto = Continuous(
     "truncpareto",
     "b c",
     valid=lambda b, c: (b != 0) & (c > 1),
     low=1.0,
     high=lambda b, c: c,
-    logpdf=lambda z, b, c: log(b / -expm1(-b * log(c))) - (b + 1.0) * log(z),
+    follows="logpdf",
     cdf=lambda z, b, c: expm1(-b * log(z)) / expm1(-b * log(c)),
     ppf=lambda q, b, c: exp(-log1p(q * expm1(-b * log(c))) / b),
 )
@@ -142,6 +111,7 @@ loglaplace = Continuous(
     "loglaplace",
     "c",
     low=0.0,
+    follows="ppf isf",
     logpdf=lambda z, c: log(0.5 * c) - log(z) - c * absolute(log(z)),
     cdf=lambda z, c: select(
         primal_of(z) < 1, 0.5 * power(minimum(z, 1.0), c), 1.0 - 0.5 * power(maximum(z, 1.0), -c)
@@ -149,13 +119,11 @@ loglaplace = Continuous(
     sf=lambda z, c: select(
         primal_of(z) < 1, 1.0 - 0.5 * power(minimum(z, 1.0), c), 0.5 * power(maximum(z, 1.0), -c)
     ),
-    ppf=lambda q, c: select(primal_of(q) < 0.5, power(2.0 * q, 1.0 / c), power(2.0 * (1.0 - q), -1.0 / c)),
-    isf=lambda q, c: select(primal_of(q) < 0.5, power(2.0 * q, -1.0 / c), power(2.0 * (1.0 - q), 1.0 / c)),
 )
 laplace_asymmetric = Continuous(
     "laplace_asymmetric",
     "kappa",
-    logpdf=lambda z, k: select(primal_of(z) < 0, z / k, -z * k) - log(k + 1.0 / k),
+    follows="logpdf",
     cdf=lambda z, k: (
         select(primal_of(z) < 0, k * k * exp(minimum(z, 0.0) / k), 1.0 + k * k - exp(-maximum(z, 0.0) * k))
         / (1.0 + k * k)
@@ -171,10 +139,10 @@ triang = Continuous(
     valid=lambda c: (c >= 0) & (c <= 1),
     low=0.0,
     high=1.0,
+    follows="ppf",
     logpdf=lambda z, c: LOG_2 + select(primal_of(z) < primal_of(c), log(z) - log(c), log1p(-z) - log1p(-c)),
     cdf=lambda z, c: select(primal_of(z) < primal_of(c), square(z) / c, 1.0 - square(1.0 - z) / (1.0 - c)),
     sf=lambda z, c: select(primal_of(z) < primal_of(c), 1.0 - square(z) / c, square(1.0 - z) / (1.0 - c)),
-    ppf=lambda q, c: select(primal_of(q) < primal_of(c), sqrt(c * q), 1.0 - sqrt((1.0 - c) * (1.0 - q))),
     isf=lambda q, c: select(
         primal_of(q) > 1.0 - primal_of(c), sqrt(c * (1.0 - q)), 1.0 - sqrt((1.0 - c) * q)
     ),
@@ -183,8 +151,8 @@ skewcauchy = Continuous(
     "skewcauchy",
     "a",
     valid=lambda a: abs(a) < 1,
+    follows="cdf",
     logpdf=lambda z, a: -LOG_PI - log1p(square(z / (1.0 + a * sign(z)))),
-    cdf=lambda z, a: 0.5 * (1.0 - a) + (1.0 + a * sign(z)) / math.pi * arctan(z / (1.0 + a * sign(z))),
 )
 wrapcauchy = Continuous(
     "wrapcauchy",
@@ -198,7 +166,7 @@ genexpon = Continuous(
     "genexpon",
     "a b c",
     low=0.0,
-    logpdf=lambda z, a, b, c: log(a - b * expm1(-c * z)) - (a + b) * z - b * expm1(-c * z) / c,
+    follows="logpdf",
     logsf=lambda z, a, b, c: -(a + b) * z - b * expm1(-c * z) / c,
 )
 
@@ -215,14 +183,7 @@ argus = Continuous(
     "chi",
     low=0.0,
     high=1.0,
-    logpdf=lambda z, chi: (
-        3.0 * log(chi)
-        - 0.5 * LOG_2PI
-        - log(half_normal_mass(chi))
-        + log(z)
-        + 0.5 * log1p(-square(z))
-        - 0.5 * square(chi) * (1.0 - square(z))
-    ),
+    follows="logpdf",
     sf=lambda z, chi: half_normal_mass(chi * sqrt(1.0 - square(z))) / half_normal_mass(chi),
 )
 trapezoid = Continuous(
@@ -255,9 +216,7 @@ truncweibull_min = Continuous(
     valid=lambda c, a, b: (c > 0) & (a >= 0) & (b > a),
     low=lambda c, a, b: a,
     high=lambda c, a, b: b,
-    logpdf=lambda z, c, a, b: (
-        log(c) + sp.xlogy(c - 1.0, z) - power(z, c) + power(a, c) - log1mexp(power(a, c) - power(b, c))
-    ),
+    follows="logpdf",
     cdf=lambda z, c, a, b: expm1(power(a, c) - power(z, c)) / expm1(power(a, c) - power(b, c)),
 )
 pearson3 = Continuous(
@@ -276,6 +235,7 @@ pearson3 = Continuous(
 jf_skew_t = Continuous(
     "jf_skew_t",
     "a b",
+    follows="cdf",
     logpdf=lambda z, a, b: (
         (a + 0.5) * log1p(z / sqrt(a + b + square(z)))
         + (b + 0.5) * log1p(-z / sqrt(a + b + square(z)))
@@ -283,7 +243,6 @@ jf_skew_t = Continuous(
         - ga.betaln(a, b)
         - 0.5 * log(a + b)
     ),
-    cdf=lambda z, a, b: inc.betainc(a, b, 0.5 * (1.0 + z / sqrt(a + b + square(z)))),
     sf=lambda z, a, b: inc.betainc(b, a, 0.5 * (1.0 - z / sqrt(a + b + square(z)))),
 )
 rel_breitwigner = Continuous(
@@ -320,12 +279,7 @@ genhyperbolic = Continuous(
         + (p - 0.5) * log(hypot(1.0, z))
     ),
 )
-tukeylambda = Continuous(
-    "tukeylambda",
-    "lam",
-    valid=lambda lam: abs(lam) < math.inf,
-    ppf=lambda q, lam: boxcox(q, lam) - boxcox(1.0 - q, lam),
-)
+tukeylambda = Continuous("tukeylambda", "lam", valid=lambda lam: abs(lam) < math.inf, follows="ppf")
 vonmises_line = Continuous(
     "vonmises_line",
     "kappa",

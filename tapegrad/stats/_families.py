@@ -271,7 +271,7 @@ class Continuous(Distribution):
 
     `valid` says for which shape parameters these formulas are right.  For other parameters, at the ends of
     the support and where a formula is not finite, the value is what SciPy's distribution gives; see
-    `_as_scipy`."""
+    `as_scipy`.  `follows` names the functions whose formula is SciPy's own Python code, followed."""
 
     def __init__(
         self,
@@ -280,11 +280,14 @@ class Continuous(Distribution):
         low: Any = -math.inf,
         high: Any = math.inf,
         valid: Callable = is_positive,
+        follows: str = "",
         **functions,
     ):
         self.name, self._shapes, self.valid = name, shapes.split(), valid
         self.low, self.high = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
-        self.functions = completed(functions)
+        self.followed = follows.split()
+        followed = {call: functools.partial(self._scipys, call) for call in self.followed}
+        self.functions = completed({**functions, **followed})
         self._nan_at: dict = {}
         FAMILIES[name] = self
 
@@ -304,6 +307,11 @@ class Continuous(Distribution):
 
     def knows(self, call: str) -> bool:
         return {"pdf": "logpdf", "ppf": "cdf", "isf": "sf"}.get(call, call) in self.functions
+
+    def _scipys(self, call: str, z: Any, *shapes: Any) -> Any:
+        """The result of SciPy's formula, in the precision of z."""
+        y = laws().formula(self.name, call)(z, *shapes)
+        return y if dtype(y) == dtype(z) or dtype(z).kind != "f" else shaping.astype(y, to=dtype(z))
 
     def _function(self, call: str) -> Callable:
         if call not in self.functions:

@@ -210,6 +210,44 @@ def test_frozen_and_imported_by_name():
     )
 
 
+FOLLOWED = [name for name in CONTINUOUS if getattr(stats, name).followed]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] if n not in FOLLOWED[:3] else []) for n in FOLLOWED]
+)
+def test_followed_formulas_under_vmap_and_recorded(name):
+    shapes, z = CONTINUOUS[name]
+    ours = getattr(stats, name)
+    for call in ours.followed:
+        x = U if call in ("ppf", "isf") else z
+        f = lambda x, *shapes, call=call: np.sum(getattr(ours, call)(x, *shapes))
+        numbers = tuple(range(1 + len(shapes)))
+        each = tg.vmap(tg.grad(f, argnums=numbers))(x, *shapes)
+        together = tg.grad(f, argnums=numbers)(x, *shapes)
+        recorded = tg.prepare(f, x, *shapes, argnums=numbers).grad(x, *shapes)
+        for a, b, c in zip(each, together, recorded, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=call)
+            np.testing.assert_allclose(c, b, rtol=1e-12, err_msg=call)
+
+
+@pytest.mark.parametrize("name", FOLLOWED[:3])
+def test_followed_formulas_in_single_precision(xp, name):
+    shapes, z = CONTINUOUS[name]
+    ours = getattr(stats, name)
+    for call in ours.followed:
+        x = U if call in ("ppf", "isf") else z
+        y = getattr(ours, call)(*[xp.asarray(v, "f4") for v in (x, *shapes)])
+        # (scipy.stats computes in double precision)
+        assert type(y) is xp.ndarray and y.dtype == (np.float64 if xp is np else np.float32), call
+
+
+def test_expectations_reach_the_ends_of_the_support():
+    f = lambda m: stats.fisk(m).expect(lambda x: x) + stats.chi(m).expect(lambda x: x)
+    h = 1e-5
+    assert tg.grad(f)(4.8) == pytest.approx((f(4.8 + h) - f(4.8 - h)) / (2 * h), rel=1e-8)
+
+
 # --- tails ---
 
 mpmath.mp.dps = 50

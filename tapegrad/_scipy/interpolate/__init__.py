@@ -1,7 +1,6 @@
 """scipy.interpolate: scattered data; splines of one variable stand in interpolate.splines.py, those on grids
 in interpolate.gridded.py."""
 
-import math
 from typing import Any
 
 import numpy as plain_np
@@ -10,17 +9,14 @@ import scipy.spatial
 
 from ... import numpy as np
 from ..._core.arrays import xp_of
-from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape, xp
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import (
-    Carrier,
     CarrierType,
     as_float_array,
     bare,
-    constant_like,
     holds_tracked,
     on_a_device,
     plain_argument,
@@ -28,158 +24,9 @@ from ..namespaces import (
 )
 from . import fitpack as fitpack
 from . import gridded as gridded
+from . import radial as radial
 from . import splines as splines
 from .piecewise import FOLLOWED, INTERPOLATE, Interpolant, dtype_like, trailing
-
-RBF = {
-    "linear": lambda r2: -np.sqrt(r2),
-    "thin_plate_spline": lambda r2: 0.5 * r2 * np.log(np.where(r2 == 0, 1.0, r2)),
-    "cubic": lambda r2: r2 * np.sqrt(r2),
-    "quintic": lambda r2: -r2 * r2 * np.sqrt(r2),
-    "multiquadric": lambda r2: -np.sqrt(r2 + 1),
-    "inverse_multiquadric": lambda r2: 1 / np.sqrt(r2 + 1),
-    "inverse_quadratic": lambda r2: 1 / (r2 + 1),
-    "gaussian": lambda r2: np.exp(-r2),
-}
-DEGREE = {"multiquadric": 0, "linear": 0, "thin_plate_spline": 1, "cubic": 1, "quintic": 2}
-SCALE_FREE = ("linear", "thin_plate_spline", "cubic", "quintic")
-
-
-class RBFInterpolator(Interpolant, metaclass=CarrierType):
-    _theirs = itp.RBFInterpolator
-    names = ("y", "d", "smoothing", "epsilon")
-
-    def __init__(
-        self, y, d, neighbors=None, smoothing=0.0, kernel="thin_plate_spline", epsilon=None, degree=None
-    ):
-        like = dtype_like(y, d, smoothing, epsilon)
-        self.y, self.d, self.smoothing = as_float_array(y, like), as_float_array(d, like), smoothing
-        if neighbors is not None:
-            raise refusal_text(
-                "scipy.interpolate.RBFInterpolator(neighbors=)",
-                "the neighbours change with the point",
-                "it without neighbors=",
-            )
-        if kernel not in RBF:
-            raise ValueError(f"scipy.interpolate.RBFInterpolator: `kernel` must be one of {set(RBF)}.")
-        if epsilon is None and kernel not in SCALE_FREE:
-            raise ValueError(f"scipy.interpolate.RBFInterpolator: `epsilon` must be specified for {kernel!r}")
-        self.kernel, self.epsilon = kernel, 1.0 if epsilon is None else epsilon
-        self.degree = max(DEGREE.get(kernel, -1), 0) if degree is None else int(degree)
-        n, dims = shape(self.y)
-        self.powers = (
-            [p for p in plain_np.ndindex(*(self.degree + 1,) * dims) if sum(p) <= self.degree]
-            if self.degree >= 0
-            else []
-        )
-        self._solved = None
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        if x.neighbors is not None:
-            return PlainObject(x)
-        d = shadow(x.d)
-        d = np.reshape(d, (shape(d)[0], *x.d_shape))
-        return cls(
-            shadow(x.y),
-            d,
-            None,
-            shadow(x.smoothing),
-            x.kernel,
-            x.epsilon,
-            int(x.powers.sum(1).max()) if len(x.powers) else -1,
-        )
-
-    def _plain(self) -> Any:
-        given = (
-            plain_argument(self.y),
-            plain_argument(self.d),
-            None,
-            bare(self.smoothing),
-            self.kernel,
-            bare(self.epsilon),
-            self.degree,
-        )
-        return self._real()(*given)
-
-    def _distances(self, x: Any) -> Any:
-        r = (x[:, None, :] - self.y[None, :, :]) * self.epsilon
-        return np.sum(r * r, -1)
-
-    def _polynomials(self, x: Any) -> Any:
-        low, high = np.min(primal_of(self.y), 0), np.max(primal_of(self.y), 0)
-        # (the space of polynomials is the same for all of them)
-        scale = np.where(high == low, 1.0, (high - low) / 2)
-        z = (x - (low + high) / 2) / scale
-        return np.stack(
-            [
-                math.prod([z[:, i] ** k for i, k in enumerate(p) if k], start=1.0 + 0.0 * z[:, 0])
-                for p in self.powers
-            ],
-            -1,
-        )
-
-    def _weights(self) -> Any:
-        n, m = shape(self.y)[0], len(self.powers)
-        r2 = self._distances(self.y)
-        same = constant_like(plain_np.eye(n, dtype=bool), r2)
-        r2 = np.where(same, 0.0, r2)
-        K = RBF[self.kernel](np.where(same, 1.0, r2))
-        K = np.where(same, float(plain_np.asarray(RBF[self.kernel](plain_np.zeros(1)))[0]), K)
-        K = K + constant_like(plain_np.eye(n), r2) * np.reshape(
-            self.smoothing + constant_like(plain_np.zeros(n), r2), (-1, 1)
-        )
-        d = np.reshape(self.d, (n, -1))
-        if m:
-            P = self._polynomials(self.y)
-            K = np.concatenate(
-                [
-                    np.concatenate([K, P], 1),
-                    np.concatenate([P.T, constant_like(plain_np.zeros((m, m)), r2)], 1),
-                ],
-                0,
-            )
-            d = np.concatenate([d, constant_like(plain_np.zeros((m, shape(d)[1])), r2)], 0)
-        return np.linalg.solve(K, d)
-
-    def __call__(self, x):
-        if self._answers(x):
-            return as_variable(self._plain()(plain_argument(x)))
-        x = as_float_array(x, dtype_like(x, self.y, self.d, self.smoothing, self.epsilon))
-        if self._solved is None:
-            self._solved = self._weights()
-        A = RBF[self.kernel](self._distances(x))
-        if self.powers:
-            A = np.concatenate([A, self._polynomials(x)], 1)
-        return np.reshape(A @ self._solved, (shape(x)[0], *shape(self.d)[1:]))
-
-
-class PlainObject(Carrier):
-    """One of SciPy's objects that takes plain values only."""
-
-    def __init__(self, real: Any):
-        self._real = real
-
-    def _tracked(self) -> bool:
-        return False
-
-    def _plain(self) -> Any:
-        return self._real
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def __call__(self, *args, **kwargs):
-        if holds_tracked(args, kwargs):
-            raise refusal_text(
-                f"scipy.interpolate.{type(self._real).__name__}",
-                "with these settings",
-                "RBFInterpolator without neighbors=",
-            )
-        return as_variable(self._real(*plain_argument(args), **plain_argument(kwargs)))
-
-
-INTERPOLATE.rule(itp.RBFInterpolator)(RBFInterpolator)
 
 
 class LinearNDInterpolator(Interpolant, metaclass=CarrierType):

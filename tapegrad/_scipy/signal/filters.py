@@ -5,33 +5,18 @@ from typing import Any
 import numpy as plain_np
 import scipy.fft
 import scipy.signal as sig
-import scipy.spatial
 
 from ... import numpy as np
 from ... import scipy as faces
-from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
 from ..followed import Follower, FunctionOverlay
 from ..linear_maps import SettingsFunction, apply_linear, convolved, overlap, recursed, remembers
-from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare, holds_tracked, plain_setting
+from ..namespaces import SciPyNamespace, as_float_array, as_integer, holds_tracked, plain_setting
+from ..neighbours import NeighbourTree
 
 SIGNAL = SciPyNamespace(sig, "cupyx.scipy.signal")
-
-
-class NeighbourTree:
-    """A tree of points, which only finds what is near; on CuPy without a tree."""
-
-    def __init__(self, points: Any):
-        self.points = bare(points)
-        self.tree = scipy.spatial.cKDTree(self.points) if xp_of(self.points) is plain_np else None
-
-    def query_ball_point(self, x: Any, r: Any) -> Any:
-        x, r = bare(x), bare(r)
-        if self.tree is not None:
-            return self.tree.query_ball_point(x, r)
-        return (((self.points - x) ** 2).sum(-1) <= r * r).nonzero()[0].tolist()
 
 
 def solveh_banded(ab, b, calc_logdet=False):

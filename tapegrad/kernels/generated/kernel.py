@@ -403,6 +403,7 @@ class GeneratedKernel(PickledByCall):
         n: tuple,
         arrays: tuple,
         outs: list | None = None,
+        *,
         numbers: bool = False,
     ) -> Any:
         """Launch a kernel of the value; `numbers`: the data are one number a step, of shape (1, N, B)."""

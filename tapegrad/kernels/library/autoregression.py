@@ -113,20 +113,14 @@ class Autoregression(ModelRecursion):
             kernel._family.key = f"library autoregression of {name} {invalid}"
 
     def _run_value(
-        self,
-        family: Family,
-        kind: str,
-        n: tuple,
-        arrays: tuple,
-        outs: list | None = None,
-        numbers: bool = False,
+        self, family: Family, kind: str, n: tuple, arrays: tuple, outs: Any = None, **settings: Any
     ) -> Any:
         """Compute value and gradient as sums over data and their lags, which need no stored steps."""
         theta, data = arrays[:2]
         (p, batch), steps, dtype, xp = theta.shape, data.shape[1], theta.dtype, xp_of(theta)
         P = p - 2
         if n != (0, 0) or kind == "D" or steps <= P:
-            return super()._run_value(family, kind, n, arrays, outs, numbers)
+            return super()._run_value(family, kind, n, arrays, outs, **settings)
         rows = xp.empty((2 * P + 4, batch), dtype)
         rows[:p], rows[-2] = theta, steps - P
         kernel: GeneratedKernel

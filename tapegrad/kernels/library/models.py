@@ -164,13 +164,7 @@ class ModelLikelihood(ModelKernel, Likelihood):
     """A sum over data that are independent."""
 
     def _run_value(
-        self,
-        family: Family,
-        kind: str,
-        n: tuple,
-        arrays: tuple,
-        outs: list | None = None,
-        numbers: bool = False,
+        self, family: Family, kind: str, n: tuple, arrays: tuple, outs: Any = None, **settings: Any
     ) -> Any:
         """Data that samples share and that hold nan are left out before the launch."""
         theta, data = arrays[:2]
@@ -178,10 +172,10 @@ class ModelLikelihood(ModelKernel, Likelihood):
             xp = xp_of(data)
             here = xp.flatnonzero(~xp.isnan(data.sum(axis=0) if len(data) > 1 else data[0]))
             arrays = theta, data.take(here, axis=1), *arrays[2:]
-            made = super()._run_value(family, kind, n, arrays, outs, numbers)
+            made = super()._run_value(family, kind, n, arrays, outs, **settings)
             self._traced.last = None, None  # that was another launch than one on all of the data
             return made
-        return super()._run_value(family, kind, n, arrays, outs, numbers)
+        return super()._run_value(family, kind, n, arrays, outs, **settings)
 
 
 class ModelRecursion(ModelKernel, Recursion):
