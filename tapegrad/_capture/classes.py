@@ -45,6 +45,7 @@ from .deferred import (
 )
 from .kinds import (
     EMPTY,
+    NOTHING,
     REAL,
     SLOTS,
     Capture,
@@ -58,6 +59,7 @@ from .kinds import (
     put_state,
     slots_of,
     space_of,
+    stands_for,
     state_of,
 )
 from .objects import parts_of
@@ -127,6 +129,24 @@ class Members(Holder):
             for name, v in Members.bound(new, before).items():
                 setattr(c, name, back(v))
 
+    @staticmethod
+    def real(change: tuple) -> list | None:
+        c = change[1]
+        space = space_of(c)
+        return [type(c), *bases_of(c), *space, *space.values()]
+
+    @staticmethod
+    def now(change: tuple) -> list:
+        return [*space_of(change[2]).values()]
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        _, c, new, _, before = change
+        read = {name: v for name, v in before.items() if type(v) not in DEFERRED}
+        held = [space_of(c).get(name, EMPTY) for name in read]
+        stands = stands_for(shadow, held, read.values()) and not Members.bound(new, before)
+        return stands and all([space_of(new).get(name) is v for name, v in before.items()])
+
 
 class InstanceState(Holder):
     """(State, object, its shadow, the attributes that this was made with)"""
@@ -177,6 +197,35 @@ class InstanceState(Holder):
             back.do(refill_attributes, new, state_of(x, kind), kind)
         if kind is not type(x) and not is_subarray(new):
             users_own(new, type(x))
+
+    @staticmethod
+    def real(change: tuple) -> list | None:
+        _, x, new, _ = change
+        return [type(x)] if is_unread(new) else held_by(x)
+
+    @staticmethod
+    def now(change: tuple) -> list:
+        new = change[2]
+        return [type(new)] if is_unread(new) else held_by(new)
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        _, x, new, before = change
+        if is_unread(new):
+            return True
+        held = state_of(x, type(new))
+        made = [before.get(name, EMPTY) for name in held]
+        return not InstanceState.bound(state_of(new), before) and stands_for(shadow, held.values(), made)
+
+
+def held_by(x: Any) -> list:
+    """All that decides how a function, or an object with attributes, is followed."""
+    if type(x) is types.FunctionType:
+        named = x.__kwdefaults__ or NOTHING
+        own = x.__dict__
+        return [x.__code__, x.__defaults__, *named, *named.values(), *own, *own.values()]
+    own = state_of(x)
+    return [type(x), *own, *own.values()]
 
 
 def refill_attributes(new: Any, state: dict, kind: type) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
-from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class
+from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class, same, stands_for
 from .objects import kind_of, parts_of, unlisted
 from .unread_containers import MANY, UnreadDict, UnreadList, is_worth_waiting
 
@@ -63,6 +63,27 @@ class Contents(Holder):
             new[:] = x
         else:
             back.do(there.put, new, base.parts(x))
+
+    @staticmethod
+    def real(change: tuple) -> list | None:
+        _, x, _, first = change
+        if type(x) not in (list, dict):
+            return None
+        held = [*x, *x.values()] if type(x) is dict else [*x]
+        if first is None:  # it is its own shadow
+            return [] if IMMUTABLE.issuperset(map(type, held)) else None
+        return held
+
+    @staticmethod
+    def now(change: tuple) -> list:
+        return [] if change[3] is None else kind_of(change[2]).parts(change[2])
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        _, x, _, first = change
+        if first is None or Contents.real(change) is None:
+            return Contents.real(change) is not None
+        return same(Contents.now(change), first) and stands_for(shadow, kind_of(x).parts(x), first)
 
 
 def refill_container(new: dict, x: dict) -> None:

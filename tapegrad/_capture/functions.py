@@ -16,7 +16,7 @@ from .builtin import FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShado
 from .cached import CacheCapture
 from .class_reads import with_class_reads
 from .classes import InstanceState
-from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign
+from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign, same, stands_for
 
 
 class Cell(Holder):
@@ -72,6 +72,25 @@ class Cell(Holder):
             c.cell_contents = value
         if value is not first or now is not EMPTY or gone:
             new.cell_contents = value
+
+    @staticmethod
+    def real(change: tuple) -> list | None:
+        try:
+            return [change[1].cell_contents]
+        except ValueError:  # empty
+            return None
+
+    @staticmethod
+    def now(change: tuple) -> list:
+        try:
+            return [change[2].cell_contents]
+        except ValueError:
+            return []
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        now, first = Cell.now(change), [change[4]]
+        return same(now, first) and stands_for(shadow, Cell.real(change) or (), first)
 
 
 class FunctionCapture(Capture):
