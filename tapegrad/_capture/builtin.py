@@ -177,19 +177,16 @@ class GlobalNames(Holder):
         dict.clear(space)
 
     @staticmethod
-    def real(change: tuple) -> list | None:
+    def places(change: tuple, side: int) -> list:
         _, real, space = change
-        return [real.get(name, EMPTY) for name in space.met]
-
-    @staticmethod
-    def now(change: tuple) -> list:
-        return [*dict.values(change[2])]
+        return [("names", (real, tuple(space.met)))] if side == 1 else [("dicts", space)]
 
     @staticmethod
     def is_settled(shadow: Any, change: tuple) -> bool:
         _, real, space = change
         made = [space.first.get(name, EMPTY) for name in space.met]
-        return not GlobalNames.bound(space) and stands_for(shadow, GlobalNames.real(change), made)
+        held = [real.get(name, EMPTY) for name in space.met]
+        return not GlobalNames.bound(space) and stands_for(shadow, held, made)
 
 
 class ModuleShadow:

@@ -52,6 +52,7 @@ from .kinds import (
     Holder,
     bases_of,
     clear_attributes,
+    dict_of,
     drop_state,
     is_unchanged,
     is_user_class,
@@ -130,14 +131,8 @@ class Members(Holder):
                 setattr(c, name, back(v))
 
     @staticmethod
-    def real(change: tuple) -> list | None:
-        c = change[1]
-        space = space_of(c)
-        return [type(c), *bases_of(c), *space, *space.values()]
-
-    @staticmethod
-    def now(change: tuple) -> list:
-        return [*space_of(change[2]).values()]
+    def places(change: tuple, side: int) -> list:
+        return [("classes", change[side])]
 
     @staticmethod
     def is_settled(shadow: Any, change: tuple) -> bool:
@@ -199,14 +194,15 @@ class InstanceState(Holder):
             users_own(new, type(x))
 
     @staticmethod
-    def real(change: tuple) -> list | None:
-        _, x, new, _ = change
-        return [type(x)] if is_unread(new) else held_by(x)
-
-    @staticmethod
-    def now(change: tuple) -> list:
-        new = change[2]
-        return [type(new)] if is_unread(new) else held_by(new)
+    def places(change: tuple, side: int) -> list:
+        x, new = change[side], change[2]
+        if type(x) is types.FunctionType:
+            return [("functions", x), ("dicts", x.__dict__), ("dicts", x.__kwdefaults__ or {})]
+        if is_unread(new):
+            return [("unread", x)]
+        slots, space = slots_of(type(new)), dict_of(x)
+        held = [("slots", (x, slots))] if slots else []
+        return [("objects", x), *held, *([("dicts", space)] if space is not NOTHING else ())]
 
     @staticmethod
     def is_settled(shadow: Any, change: tuple) -> bool:
@@ -216,16 +212,6 @@ class InstanceState(Holder):
         held = state_of(x, type(new))
         made = [before.get(name, EMPTY) for name in held]
         return not InstanceState.bound(state_of(new), before) and stands_for(shadow, held.values(), made)
-
-
-def held_by(x: Any) -> list:
-    """All that decides how a function, or an object with attributes, is followed."""
-    if type(x) is types.FunctionType:
-        named = x.__kwdefaults__ or NOTHING
-        own = x.__dict__
-        return [x.__code__, x.__defaults__, *named, *named.values(), *own, *own.values()]
-    own = state_of(x)
-    return [type(x), *own, *own.values()]
 
 
 def refill_attributes(new: Any, state: dict, kind: type) -> None:

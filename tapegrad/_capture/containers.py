@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
-from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class, same, stands_for
+from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class, stands_for
 from .objects import kind_of, parts_of, unlisted
 from .unread_containers import MANY, UnreadDict, UnreadList, is_worth_waiting
 
@@ -65,25 +65,20 @@ class Contents(Holder):
             back.do(there.put, new, base.parts(x))
 
     @staticmethod
-    def real(change: tuple) -> list | None:
-        _, x, _, first = change
-        if type(x) not in (list, dict):
-            return None
-        held = [*x, *x.values()] if type(x) is dict else [*x]
-        if first is None:  # it is its own shadow
-            return [] if IMMUTABLE.issuperset(map(type, held)) else None
-        return held
-
-    @staticmethod
-    def now(change: tuple) -> list:
-        return [] if change[3] is None else kind_of(change[2]).parts(change[2])
+    def places(change: tuple, side: int) -> list:
+        if change[3] is None:  # it is its own shadow
+            return [("numbers", change[1])] if side == 1 else []
+        return [("lists" if type(change[1]) is list else "dicts", change[side])]
 
     @staticmethod
     def is_settled(shadow: Any, change: tuple) -> bool:
-        _, x, _, first = change
-        if first is None or Contents.real(change) is None:
-            return Contents.real(change) is not None
-        return same(Contents.now(change), first) and stands_for(shadow, kind_of(x).parts(x), first)
+        _, x, new, first = change
+        if type(x) not in (list, dict):
+            return False
+        now = kind_of(x).parts(x)
+        if first is None:
+            return IMMUTABLE.issuperset(map(type, now))
+        return not differ(new, first) and stands_for(shadow, now, first)
 
 
 def refill_container(new: dict, x: dict) -> None:

@@ -16,7 +16,7 @@ from .builtin import FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShado
 from .cached import CacheCapture
 from .class_reads import with_class_reads
 from .classes import InstanceState
-from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign, same, stands_for
+from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign
 
 
 class Cell(Holder):
@@ -74,23 +74,14 @@ class Cell(Holder):
             new.cell_contents = value
 
     @staticmethod
-    def real(change: tuple) -> list | None:
-        try:
-            return [change[1].cell_contents]
-        except ValueError:  # empty
-            return None
-
-    @staticmethod
-    def now(change: tuple) -> list:
-        try:
-            return [change[2].cell_contents]
-        except ValueError:
-            return []
+    def places(change: tuple, side: int) -> list:
+        return [("cells", change[side])]
 
     @staticmethod
     def is_settled(shadow: Any, change: tuple) -> bool:
-        now, first = Cell.now(change), [change[4]]
-        return same(now, first) and stands_for(shadow, Cell.real(change) or (), first)
+        _, c, new, value, first = change
+        stands = Cell.bound(c, value) is EMPTY and Cell.bound(new, first) is EMPTY
+        return stands and first is not EMPTY and shadow.seen.get(id(value), value) is first
 
 
 class FunctionCapture(Capture):

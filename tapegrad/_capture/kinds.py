@@ -141,13 +141,9 @@ class Holder:
     # for a shadow that waits for the next call (remembered.py)
 
     @staticmethod
-    def real(change: tuple) -> list | None:
-        """All that the shadow of the holder was made from, as it is now.  None: it may not wait."""
-        return None
-
-    @staticmethod
-    def now(change: tuple) -> list:
-        """All that the shadow of the holder holds."""
+    def places(change: tuple, side: int) -> list:
+        """(field of `remembered.Places`, place) for all places where the holder (side 1), or its shadow
+        (side 2), holds something."""
         return []
 
     @staticmethod

@@ -12,6 +12,7 @@ The first call of a transform never leaves a shadow waiting. A transform that is
 back."""
 
 import functools
+import operator
 import sys
 import threading
 import types
@@ -21,13 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arrays import IMMUTABLE
 from .._core.scope import OPEN, WATCHERS, at_the_end_of_an_object
 from .._core.variable import ArrayVariable, Subarray, View
 from . import threads
 from .builtin import ModuleGlobals, ModuleShadow
 from .cached import CacheCapture
 from .core import Shadow
-from .kinds import HELD, is_user_class, same
+from .deferred import is_set
+from .kinds import EMPTY, HELD, bases_of, dict_of, is_user_class, same, space_of
 from .restore import restore
 from .unread_containers import UnreadDict, UnreadList
 
@@ -41,6 +44,9 @@ PARTS = HELD | frozenset((
     dict, list, tuple, UnreadDict, UnreadList, ModuleGlobals, ModuleShadow, CacheCapture, ArrayVariable, View,
     types.CellType, types.MethodType, property, staticmethod, classmethod,
 ))  # fmt: skip
+
+KEYS, VALUES, LENGTH, MEMBERS = dict.keys, dict.values, dict.__len__, list.__iter__
+OF_FUNCTIONS = [*map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__", "__dict__"))]
 
 
 class ShadowMemory:
@@ -105,7 +111,7 @@ class ShadowMemory:
 
     def learn(self, waiting: "Waiting") -> None:
         """Everything was handed back to what `waiting` was made from.  Has no part of the shadow leaked?"""
-        waiting.shadow, waiting.now, parts, before = None, (), waiting.parts, 0
+        waiting.shadow, waiting.contents, parts, before = None, (), waiting.parts, 0
         while parts and len(parts) != before:  # parts hold each other
             before, held = len(parts), []
             while parts:
@@ -120,19 +126,74 @@ class ShadowMemory:
             self.signature = waiting.signature
 
 
+class Places:
+    """Where the real objects, or their shadows, hold what they hold; and what that was."""
+
+    __slots__ = ("cells", "names", "dicts", "lists", "numbers", "objects", "unread", "slots", "classes", "functions",
+                 "spaces", "held", "lengths")  # fmt: skip
+
+    def __init__(self, changes: list, side: int):
+        for name in Places.__slots__[:-2]:
+            setattr(self, name, [])
+        for change in changes:
+            for name, place in change[0].places(change, side):
+                getattr(self, name).append(place)
+        self.spaces = [space_of(c) for c in self.classes]
+        self.held, self.lengths = self.held_now(), self.lengths_now()
+
+    def held_now(self) -> list:
+        """(An empty cell raises ValueError.)"""
+        found = [c.cell_contents for c in self.cells]
+        for space, names in self.names:
+            found += [space.get(name, EMPTY) for name in names]
+        for d in self.dicts:
+            found += KEYS(d)
+            found += VALUES(d)
+        for x in self.lists:
+            found += MEMBERS(x)
+        found += map(type, self.unread)
+        found += map(type, self.objects)
+        found += map(dict_of, self.objects)
+        for x, slots in self.slots:
+            found += [slot.__get__(x) if is_set(slot, x) else EMPTY for slot in slots.values()]
+        found += map(type, self.classes)
+        for c, space in zip(self.classes, self.spaces, strict=True):
+            found += bases_of(c)
+            found += space
+            found += space.values()
+        for getter in OF_FUNCTIONS:
+            found += map(getter, self.functions)
+        return found
+
+    def lengths_now(self) -> list:
+        return [
+            *map(LENGTH, self.dicts),
+            *map(list.__len__, self.lists),
+            *map(len, self.spaces),
+            *map(len, map(bases_of, self.classes)),
+        ]
+
+    def is_same(self) -> bool:
+        try:
+            return self.lengths_now() == self.lengths and same(self.held_now(), self.held)
+        except ValueError:
+            return False
+
+
 class Waiting:
     """A shadow between two calls, with what it was made from and what it holds."""
 
-    __slots__ = ("shadow", "arrays", "layouts", "parts", "real", "now", "signature")
+    __slots__ = ("shadow", "arrays", "layouts", "parts", "sources", "contents", "signature", "size")
 
     def __init__(self, shadow: Shadow):
         self.shadow: Any = shadow
+        self.size = len(shadow.changes)
         met = {id(x): x for x in shadow.hold}
         self.arrays = [x for x in met.values() if type(x) is np.ndarray]
         self.layouts = self.layouts_now()
         self.parts = [shadow.seen[key] for key, x in met.items() if is_part(shadow, x, shadow.seen[key])]
-        self.real = [change[0].real(change) for change in shadow.changes]
-        self.now: Any = [change[0].now(change) for change in shadow.changes]
+        self.sources = Places(shadow.changes, 1)
+        self.contents: Any = Places(shadow.changes, 2)
         self.signature = [*met], self.references()
 
     def layouts_now(self) -> list:
@@ -147,26 +208,22 @@ class Waiting:
 
     def is_same(self) -> bool:
         """Has the call met, bound and leaked nothing?"""
-        shadow = self.shadow
-        changes = shadow.changes
+        shadow, (met, references) = self.shadow, self.signature
         return (
-            len(changes) == len(self.now)
-            and len(shadow.seen) == len(self.signature[0])
-            and all([same(change[0].now(change), now) for change, now in zip(changes, self.now, strict=True)])
-            and self.references() == self.signature[1]
+            len(shadow.changes) == self.size
+            and len(shadow.seen) == len(met)
+            and self.contents.is_same()
+            and self.references() == references
         )
 
     def is_valid(self) -> bool:
         """Is all that the shadow was made from still there?"""
-        for change, held in zip(self.shadow.changes, self.real, strict=True):
-            real = change[0].real(change)
-            if real is None or not same(real, held):
-                return False
-        return self.layouts_now() == self.layouts
+        numbers = [type(v) for x in self.sources.numbers for v in (x.values() if type(x) is dict else x)]
+        return self.sources.is_same() and IMMUTABLE.issuperset(numbers) and self.layouts_now() == self.layouts
 
     def end(self) -> None:
         """The shadow does not wait any longer."""
-        shadow, self.shadow, self.parts, self.now = self.shadow, None, [], ()
+        shadow, self.shadow, self.parts, self.contents = self.shadow, None, [], ()
         if shadow is not None and shadow.seen is not None:
             restore(shadow, undo=True)
 

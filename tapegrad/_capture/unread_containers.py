@@ -74,13 +74,8 @@ class UnreadContents(Holder):
         new.change = new.shadow = None
 
     @staticmethod
-    def real(change: tuple) -> list | None:
-        x = change[1]
-        return [*x, *x.values()] if type(x) is dict else [*x]
-
-    @staticmethod
-    def now(change: tuple) -> list:
-        return [*members(change[2])]
+    def places(change: tuple, side: int) -> list:
+        return [("lists" if type(change[1]) is list else "dicts", change[side])]
 
     @staticmethod
     def is_settled(shadow: Any, change: tuple) -> bool:
