@@ -5,6 +5,7 @@ Reading order: names and numbers; `Inputs`; results; `run_once`; `RecordedCall` 
 `run_forward`."""
 
 import functools
+import re
 import sys
 import types
 from collections.abc import Collection
@@ -26,6 +27,7 @@ from .._core.arrays import (
 from .._core.errors import (
     ArgumentError,
     DeviceError,
+    NoRuleError,
     NotScalarError,
     ShapeError,
     TapegradError,
@@ -33,7 +35,7 @@ from .._core.errors import (
     raise_swallowed,
 )
 from .._core.float_errors import unwatch, watch_errors
-from .._core.foreign import ASKERS, REMEDIES, argument, check_constants, library_of
+from .._core.foreign import REMEDIES, argument, check_constants, library_of
 from .._core.forward import Dual
 from .._core.primitive import SAMPLED, Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, scope_block
@@ -311,7 +313,7 @@ class Inputs:
         return trees[0] if self.single else tuple(trees)
 
 
-PLAIN_OF = {**REMEDIES, "pandas": ASKERS["pandas"]}
+PLAIN_OF = {**REMEDIES, "pandas": "s.to_numpy()"}
 PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
@@ -535,10 +537,21 @@ def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: An
                 f"{user_name(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with "
                 f"cupy.asarray(a) or a.get()"
             )
+        if COMPILED_ARGUMENT.match(str(error)):
+            return NoRuleError(
+                f"{user_name(f)}{where_of(f)}: compiled code got a tracked value where it takes an array, so it "
+                "has no derivative. Write the call with numpy (of a DataFrame, with x = s.to_numpy()), or give "
+                "it a rule with tapegrad.rule"
+            )
         if not callable(f):
             check_function(inputs.call.partition("(")[0], f)
         note_lists(error, inputs.args)
     return ours
+
+
+COMPILED_ARGUMENT = re.compile(
+    rf"Argument '\w+' has incorrect type \(expected numpy.ndarray, got ({'|'.join([k.__name__ for k in HANDLES])})\)"
+)
 
 
 def note_lists(error: TypeError, args: AnyTuple) -> None:
