@@ -58,7 +58,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
     stashes: tuple = ()
     turned: Any = ()
     mine: Any = None
-    followed = False  # was an argument followed?
+    once = False  # does a part of it hold for this call only?
     memory: Any = None  # remembered.py
     waited: Any = None
 
@@ -111,7 +111,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         own = self.fresh
         if all([type(a) in DIRECT or type(a) in IMMUTABLE or any([a is t for t in own]) for a in self.args]):
             return self.args
-        self.followed = True
+        self.once = True
         for a in functions_in(self.args):
             self(a)
         captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
@@ -132,7 +132,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         if self.on:
             for x in values:
                 if type(x) not in IMMUTABLE:
-                    self.followed = True
+                    self.once = True
                     leave_unshadowed(self, x)
 
     def first_write(self, x: Variable) -> None:

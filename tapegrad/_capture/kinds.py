@@ -91,6 +91,7 @@ class Capture:
     reached: tuple = ()  # routes.py
     wrote: tuple = ()
     borrowed = False  # are these the arguments?
+    once: bool
     reads_all = False  # are attributes of instances made at once? (deferred.py)
     read_all: Any
     on: bool

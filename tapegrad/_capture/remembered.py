@@ -77,7 +77,6 @@ class ShadowMemory:
             waiting = None
         if waiting is not None:
             if waiting.is_valid():
-                self.failures = 0
                 shadow = waiting.shadow
                 shadow.args, shadow.given, shadow.fresh = args, list(given), fresh
                 shadow.on, shadow.memory = True, self
@@ -95,12 +94,16 @@ class ShadowMemory:
         if not is_unaltered(shadow):
             self.failures += 1
             return False
-        if waiting is None or not waiting.is_same():
+        if waiting is not None and waiting.is_same():
+            self.failures = 0
+        else:
             if not is_settled(shadow):
                 self.failures += 1
                 return False
+            waiting = None  # which holds parts of the shadow
             waiting = Waiting(shadow)
             if waiting.signature != self.signature:
+                self.failures += self.signature is not None
                 shadow.waited = waiting
                 return False
         shadow.over()
@@ -232,7 +235,7 @@ def is_unaltered(shadow: Shadow) -> bool:
     """Has the call written no captured array, and left nothing alone that may change?"""
     return (
         not (
-            shadow.followed
+            shadow.once
             or shadow.outer
             or shadow.near
             or shadow.reached
