@@ -67,7 +67,7 @@ class Contents(Holder):
     @staticmethod
     def places(change: tuple, side: int) -> list:
         if change[3] is None:  # it is its own shadow
-            return [("numbers", change[1])] if side == 1 else []
+            return [("numbers", change[1])]
         return [("lists" if type(change[1]) is list else "dicts", change[side])]
 
     @staticmethod

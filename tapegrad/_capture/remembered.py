@@ -177,6 +177,9 @@ class Places:
         ]
 
     def is_same(self) -> bool:
+        for x in self.numbers:
+            if not IMMUTABLE.issuperset(map(type, x.values() if type(x) is dict else x)):
+                return False
         try:
             return self.lengths_now() == self.lengths and same(self.held_now(), self.held)
         except ValueError:
@@ -221,8 +224,7 @@ class Waiting:
 
     def is_valid(self) -> bool:
         """Is all that the shadow was made from still there?"""
-        numbers = [type(v) for x in self.sources.numbers for v in (x.values() if type(x) is dict else x)]
-        return self.sources.is_same() and IMMUTABLE.issuperset(numbers) and self.layouts_now() == self.layouts
+        return self.sources.is_same() and self.layouts_now() == self.layouts
 
     def end(self) -> None:
         """The shadow does not wait any longer."""

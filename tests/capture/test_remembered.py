@@ -199,15 +199,17 @@ def test_writes_are_handed_back_in_each_call():
     class Counter:
         def __init__(self):
             self.calls, self.buffer, self.log, self.last = 0, np.zeros(3), [], None
+            self.numbers = {"first": 1.0}
 
     c = Counter()
 
     def f(x):
         if c.calls % 4 == 3:
+            c.numbers["seen"] = x[1]
             c.buffer[1] += 1.0
             c.last = x * 2
             c.log.append(x[0])
-        return np.sum(x**2 * (1 + c.buffer))
+        return np.sum(x**2 * (1 + c.buffer)) * c.numbers["first"]
 
     v = tg.value_and_grad(f)
     for n in range(16):
@@ -217,6 +219,7 @@ def test_writes_are_handed_back_in_each_call():
         if n % 4 == 3:
             before[1] += 1
             assert type(c.last) is np.ndarray and type(c.log[-1]) is np.float64
+            assert type(c.numbers["seen"]) is np.float64
         np.testing.assert_array_equal(c.buffer, before)
         np.testing.assert_allclose(gradient, 2 * X * (1 + before))
         np.testing.assert_allclose(value, np.sum(X**2 * (1 + before)))
@@ -420,3 +423,21 @@ def test_different_branches_in_turn():
         state["k"] = k
         agrees(v, g)
     assert v.memory.failures <= 12
+
+
+def test_a_later_call_writes_what_holds_only_numbers():
+    store, log, buffer = {"a": 1.0}, [1.0], np.zeros(3)
+
+    def f(x):
+        if x[0] > 1.0:
+            store["b"], buffer[1] = x[1] * 2, x[2]
+            log.append(x[2])
+        return np.sum(x**2) * store["a"] * log[0] + np.sum(buffer * x)
+
+    v = warm(f)
+    value, gradient = v(X + 1)
+    assert type(store["b"]) is np.float64 and type(log[1]) is np.float64 and type(buffer) is np.ndarray
+    np.testing.assert_allclose(buffer, [0.0, X[2] + 1, 0.0])
+    np.testing.assert_allclose(gradient, 2 * (X + 1) + [0.0, X[2] + 1, X[1] + 1])
+    agrees(v, f)
+    agrees(v, f)
