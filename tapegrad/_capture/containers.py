@@ -182,6 +182,8 @@ class ContainerCapture(Capture):
 
     def of_parts(self, x: Any) -> Any:
         """An object that never changes, as one of the shadows of its parts."""
+        if type(x) is tuple and IMMUTABLE.issuperset(map(type, x)):
+            return x
         kind = kind_of(x)
         parts = kind.parts(x)
         shadows = self.each(parts)
