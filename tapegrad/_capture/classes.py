@@ -197,7 +197,7 @@ class InstanceState(Holder):
     def places(change: tuple, side: int) -> list:
         x, new = change[side], change[2]
         if type(x) is types.FunctionType:
-            return [("functions", x), ("dicts", x.__dict__), ("dicts", x.__kwdefaults__ or {})]
+            return [("functions", x), *[("dicts", d) for d in (x.__dict__, x.__kwdefaults__) if d]]
         if is_unread(new):
             return [("unread", x)]
         slots, space = slots_of(type(new)), dict_of(x)

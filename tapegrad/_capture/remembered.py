@@ -132,15 +132,20 @@ class ShadowMemory:
 class Places:
     """Where the real objects, or their shadows, hold what they hold; and what that was."""
 
-    __slots__ = ("cells", "names", "dicts", "lists", "numbers", "objects", "unread", "slots", "classes", "functions",
-                 "spaces", "held", "lengths")  # fmt: skip
+    __slots__ = (
+        *("cells", "names", "dicts", "lists", "numbers", "objects", "unread", "slots"),
+        *("classes", "functions", "spaces", "held", "lengths"),
+    )
 
     def __init__(self, changes: list, side: int):
-        for name in Places.__slots__[:-2]:
-            setattr(self, name, [])
+        found: dict = {name: [] for name in Places.__slots__}
         for change in changes:
             for name, place in change[0].places(change, side):
-                getattr(self, name).append(place)
+                found[name].append(place)
+        self.cells, self.names, self.dicts = found["cells"], found["names"], found["dicts"]
+        self.lists, self.numbers, self.slots = found["lists"], found["numbers"], found["slots"]
+        self.objects, self.unread = found["objects"], found["unread"]
+        self.classes, self.functions = found["classes"], found["functions"]
         self.spaces = [space_of(c) for c in self.classes]
         self.held, self.lengths = self.held_now(), self.lengths_now()
 
@@ -173,6 +178,7 @@ class Places:
             *map(LENGTH, self.dicts),
             *map(list.__len__, self.lists),
             *map(len, self.spaces),
+            *map(len, map(OF_FUNCTIONS[-1], self.functions)),
             *map(len, map(bases_of, self.classes)),
         ]
 

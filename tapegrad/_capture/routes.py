@@ -54,7 +54,7 @@ LEAVES = IMMUTABLE | {
     *HANDLES, ModuleGlobals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
-    type(collections.namedtuple("Pair", "first").first), np.bool_, np.float32, np.int32, object, typing.TypeVar, *LOCKS,
+    type(vars(collections.namedtuple("Pair", "first"))["first"]), np.bool_, np.float32, np.int32, object, typing.TypeVar, *LOCKS,
 }  # fmt: skip
 QUIET = frozenset(
     (
