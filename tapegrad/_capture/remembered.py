@@ -8,8 +8,8 @@ A shadow may wait if nobody outside holds a part of it. A call counts the refere
 everything is handed back. Afterwards nothing may hold a part, or it has leaked. If a later call meets the same
 objects in the same order, and counts the same references, no part of its shadow has leaked.
 
-The first call of a transform never leaves a shadow waiting. A transform that is dropped hands everything
-back."""
+A transform has a memory from its second call on, so a transform that is called once pays nothing. A transform
+that is dropped hands everything back."""
 
 import functools
 import operator

@@ -38,7 +38,8 @@ class Transform(PickledByCall):
         check_function(prefix, f)
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
-        self.memory = ShadowMemory() if prefix in REMEMBERING else None
+        self.memory: ShadowMemory | None = None
+        self.is_new = True
         name = user_name(f)
         self.__name__ = self.call = f"{prefix}({name})"
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
@@ -47,8 +48,11 @@ class Transform(PickledByCall):
         inside = OPEN.inside
         if inside is not None:
             return inside.transformed(self)(*args, **kwargs)
-        if self.memory is None:
+        if self.is_new or self.prefix not in REMEMBERING:
+            self.is_new = False
             return self.body(self.call, self.of, self.settings, args, kwargs)
+        if self.memory is None:
+            self.memory = ShadowMemory()
         return self.body(self.call, self.of, self.settings, args, kwargs, self.memory)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
