@@ -3,6 +3,7 @@
 from .builtin import BUILTINS, GlobalNames, ModuleGlobals, ModuleShadow, names_in
 from .core import Shadow
 from .kinds import is_foreign
+from .remembered import ShadowMemory
 from .threads import THREADS, mine, protect
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "ModuleShadow",
     "GlobalNames",
     "Shadow",
+    "ShadowMemory",
     "is_foreign",
     "mine",
     "names_in",

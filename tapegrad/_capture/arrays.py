@@ -235,6 +235,7 @@ class ArrayCapture(Capture):
 
     def clash(self, *both: Variable) -> None:
         """Two captured arrays over one memory that cannot be views of one Variable."""
+        self.once = True
         both = tuple([getattr(v, "_base", v) for v in both])
         if any(getattr(v, "_version", 0) for v in both):
             raise AliasError(

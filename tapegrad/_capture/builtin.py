@@ -25,7 +25,7 @@ from ..numpy import ndarray
 from . import array_subclasses
 from .classes import metaclass
 from .deferred import DEFERRED
-from .kinds import EMPTY, Holder, mro_of, original, space_of
+from .kinds import EMPTY, Holder, mro_of, original, space_of, stands_for
 from .type_queries import hasattr_, memoryview_, type_
 
 
@@ -175,6 +175,18 @@ class GlobalNames(Holder):
             space.met.clear()
         space.shadow = None
         dict.clear(space)
+
+    @staticmethod
+    def places(change: tuple, side: int) -> list:
+        _, real, space = change
+        return [("names", (real, tuple(space.met)))] if side == 1 else [("dicts", space)]
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        _, real, space = change
+        made = [space.first.get(name, EMPTY) for name in space.met]
+        held = [real.get(name, EMPTY) for name in space.met]
+        return not GlobalNames.bound(space) and stands_for(shadow, held, made)
 
 
 class ModuleShadow:

@@ -45,12 +45,14 @@ from .deferred import (
 )
 from .kinds import (
     EMPTY,
+    NOTHING,
     REAL,
     SLOTS,
     Capture,
     Holder,
     bases_of,
     clear_attributes,
+    dict_of,
     drop_state,
     is_unchanged,
     is_user_class,
@@ -58,6 +60,7 @@ from .kinds import (
     put_state,
     slots_of,
     space_of,
+    stands_for,
     state_of,
 )
 from .objects import parts_of
@@ -127,6 +130,18 @@ class Members(Holder):
             for name, v in Members.bound(new, before).items():
                 setattr(c, name, back(v))
 
+    @staticmethod
+    def places(change: tuple, side: int) -> list:
+        return [("classes", change[side])]
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        _, c, new, _, before = change
+        read = {name: v for name, v in before.items() if type(v) not in DEFERRED}
+        held = [space_of(c).get(name, EMPTY) for name in read]
+        stands = stands_for(shadow, held, read.values()) and not Members.bound(new, before)
+        return stands and all([space_of(new).get(name) is v for name, v in before.items()])
+
 
 class InstanceState(Holder):
     """(State, object, its shadow, the attributes that this was made with)"""
@@ -177,6 +192,26 @@ class InstanceState(Holder):
             back.do(refill_attributes, new, state_of(x, kind), kind)
         if kind is not type(x) and not is_subarray(new):
             users_own(new, type(x))
+
+    @staticmethod
+    def places(change: tuple, side: int) -> list:
+        x, new = change[side], change[2]
+        if type(x) is types.FunctionType:
+            return [("functions", x), *[("dicts", d) for d in (x.__dict__, x.__kwdefaults__) if d]]
+        if is_unread(new):
+            return [("unread", x)]
+        slots, space = slots_of(type(new)), dict_of(x)
+        held = [("slots", (x, slots))] if slots else []
+        return [("objects", x), *held, *([("dicts", space)] if space is not NOTHING else ())]
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        _, x, new, before = change
+        if is_unread(new):
+            return True
+        held = state_of(x, type(new))
+        made = [before.get(name, EMPTY) for name in held]
+        return not InstanceState.bound(state_of(new), before) and stands_for(shadow, held.values(), made)
 
 
 def refill_attributes(new: Any, state: dict, kind: type) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
-from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class
+from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class, stands_for
 from .objects import kind_of, parts_of, unlisted
 from .unread_containers import MANY, UnreadDict, UnreadList, is_worth_waiting
 
@@ -63,6 +63,22 @@ class Contents(Holder):
             new[:] = x
         else:
             back.do(there.put, new, base.parts(x))
+
+    @staticmethod
+    def places(change: tuple, side: int) -> list:
+        if change[3] is None:  # it is its own shadow
+            return [("numbers", change[1])]
+        return [("lists" if type(change[1]) is list else "dicts", change[side])]
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        _, x, new, first = change
+        if type(x) not in (list, dict):
+            return False
+        now = kind_of(x).parts(x)
+        if first is None:
+            return IMMUTABLE.issuperset(map(type, now))
+        return not differ(new, first) and stands_for(shadow, now, first)
 
 
 def refill_container(new: dict, x: dict) -> None:
@@ -166,6 +182,8 @@ class ContainerCapture(Capture):
 
     def of_parts(self, x: Any) -> Any:
         """An object that never changes, as one of the shadows of its parts."""
+        if type(x) is tuple and IMMUTABLE.issuperset(map(type, x)):
+            return x
         kind = kind_of(x)
         parts = kind.parts(x)
         shadows = self.each(parts)

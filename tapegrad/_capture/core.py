@@ -58,6 +58,9 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
     stashes: tuple = ()
     turned: Any = ()
     mine: Any = None
+    once = False  # does a part of it hold for this call only?
+    memory: Any = None  # remembered.py
+    waited: Any = None
 
     def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
         """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the
@@ -75,9 +78,12 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         state["depth"] = self.depth + 1
         if not self.on:
             return self.f, self.args
-        self.begin()
-        if OPEN.shadows:
-            self.outer = self.made_outside()
+        if self.waited is None:
+            self.begin()
+            if OPEN.shadows:
+                self.outer = self.made_outside()
+        elif self.arrays:
+            threads.enter(self)
         g = self(self.f)
         args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
         OPEN.shadows = (*OPEN.shadows, self)
@@ -105,6 +111,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         own = self.fresh
         if all([type(a) in DIRECT or type(a) in IMMUTABLE or any([a is t for t in own]) for a in self.args]):
             return self.args
+        self.once = True
         for a in functions_in(self.args):
             self(a)
         captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
@@ -125,6 +132,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         if self.on:
             for x in values:
                 if type(x) not in IMMUTABLE:
+                    self.once = True
                     leave_unshadowed(self, x)
 
     def first_write(self, x: Variable) -> None:
@@ -162,8 +170,12 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         """Hand back what the function wrote.  Records may hold captured memory: so only once the backward
         sweep is done, or after `release`.  A route that was not followed is an error, or a note on that of
         the function.  Repeated after an interrupt, it completes what that has left undone."""
-        found = None
+        found = waited = None
         if self.on:
+            if error is None and self.memory is not None:
+                if self.memory.keeps(self):
+                    return
+                waited, self.waited = self.waited, None
             try:
                 if self.verdict is None:
                     self.verdict = (
@@ -177,6 +189,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 self.over()
                 raise
         self.over()
+        if waited is not None:
+            self.memory.learn(waited)
         if found is not None:
             if error is None:
                 raise found

@@ -73,6 +73,16 @@ class Cell(Holder):
         if value is not first or now is not EMPTY or gone:
             new.cell_contents = value
 
+    @staticmethod
+    def places(change: tuple, side: int) -> list:
+        return [("cells", change[side])]
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        _, c, new, value, first = change
+        stands = Cell.bound(c, value) is EMPTY and Cell.bound(new, first) is EMPTY
+        return stands and first is not EMPTY and shadow.seen.get(id(value), value) is first
+
 
 class FunctionCapture(Capture):
     """The part of a `Shadow` that replaces functions, whatever wraps them, and modules."""

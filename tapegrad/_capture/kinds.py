@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import operator
 import sys
 import threading
 import types
@@ -90,6 +91,7 @@ class Capture:
     reached: tuple = ()  # routes.py
     wrote: tuple = ()
     borrowed = False  # are these the arguments?
+    once: bool
     reads_all = False  # are attributes of instances made at once? (deferred.py)
     read_all: Any
     on: bool
@@ -137,6 +139,19 @@ class Holder:
         holder holds."""
         raise NotImplementedError
 
+    # for a shadow that waits for the next call (remembered.py)
+
+    @staticmethod
+    def places(change: tuple, side: int) -> list:
+        """(field of `remembered.Places`, place) for all places where the holder (side 1), or its shadow
+        (side 2), holds something."""
+        return []
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        """Does the shadow hold what it was made with, and is this what the holder stands for now?"""
+        return False
+
 
 def holders(shadow: Any) -> list:
     """The changes but those of functions without attributes, which are most."""
@@ -153,6 +168,17 @@ def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
     stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
     pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
     return all([v is w or stands(v) is w or not is_data(v) for v, w in pairs])
+
+
+def same(a: Any, b: Any) -> bool:
+    """Are these two collections of the same objects?"""
+    return len(a) == len(b) and all(map(operator.is_, a, b))
+
+
+def stands_for(shadow: Any, held: Any, made: Any) -> bool:
+    """Are the objects `made` the shadows of those held?"""
+    seen = shadow.seen
+    return len(held) == len(made) and all([seen.get(id(v), v) is w for v, w in zip(held, made, strict=True)])
 
 
 def is_data(v: Any) -> bool:

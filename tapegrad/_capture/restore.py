@@ -74,7 +74,7 @@ def forget(shadow: Any) -> None:
     shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = (
         shadow.hold
     ) = shadow.left = None
-    shadow.back, shadow.near = None, ()
+    shadow.back, shadow.near, shadow.waited = None, (), None
     shadow.walked = shadow.theirs = shadow.reached = shadow.sums = shadow.given = shadow.fresh = (
         shadow.stashes
     ) = ()

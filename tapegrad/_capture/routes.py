@@ -19,6 +19,7 @@ Reading order: `walk` and `contents`; `leave_unshadowed`, `capture_array` and `f
 `finding`, which judges; the words."""
 
 import array
+import collections
 import ctypes
 import functools
 import gc
@@ -53,7 +54,7 @@ LEAVES = IMMUTABLE | {
     *HANDLES, ModuleGlobals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
-    np.bool_, np.float32, np.int32, object, typing.TypeVar, *LOCKS,
+    type(vars(collections.namedtuple("Pair", "first"))["first"]), np.bool_, np.float32, np.int32, object, typing.TypeVar, *LOCKS,
 }  # fmt: skip
 QUIET = frozenset(
     (

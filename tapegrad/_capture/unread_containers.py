@@ -10,13 +10,11 @@ import operator
 import types
 from typing import Any
 
-import numpy as np
-
 from .._core.arrays import IMMUTABLE
-from .kinds import EMPTY, Holder, is_data
+from .kinds import EMPTY, Holder, is_data, same
 
 MANY = 32  # members, below which all are made at once
-AT_ONCE = IMMUTABLE | {np.ndarray, types.FunctionType}
+AT_ONCE = IMMUTABLE | {types.FunctionType}
 LIST: Any = list
 DICT: Any = dict
 
@@ -74,6 +72,14 @@ class UnreadContents(Holder):
             back.do(refill, x, now)
         back.do(refill, new, x)
         new.change = new.shadow = None
+
+    @staticmethod
+    def places(change: tuple, side: int) -> list:
+        return [("lists" if type(change[1]) is list else "dicts", change[side])]
+
+    @staticmethod
+    def is_settled(shadow: Any, change: tuple) -> bool:
+        return same(parts(change[1]), parts(change[4])) and not UnreadContents.is_changed(change)
 
 
 def members(x: Any) -> Any:
@@ -234,5 +240,5 @@ for kind, names in (
 
 
 def is_worth_waiting(members: Any) -> bool:
-    """Are these many objects other than numbers, arrays and functions?"""
+    """Are these many objects other than numbers and functions?"""
     return len(members) >= MANY and not AT_ONCE.issuperset(map(type, members))

@@ -41,7 +41,7 @@ NEUTRAL = frozenset(
 # (the `__dict__` of a shadow class contains other names too)
 OF_ARRAYS = frozenset(n for c in np.ndarray.__mro__ for n in c.__dict__)
 ASKERS = {
-    "pandas": "s.to_numpy()",
+    "pandas": "s.to_numpy() for a Series, and keep tracked values in arrays",
     "numpy.ma": "numpy.where(mask, a, b) instead of a masked array",
     "numpy.matrixlib": "arrays with @ instead of numpy.matrix",
     "matplotlib": "ax.plot(tapegrad.value(x))",

@@ -5,6 +5,7 @@ Reading order: names and numbers; `Inputs`; results; `run_once`; `RecordedCall` 
 `run_forward`."""
 
 import functools
+import re
 import sys
 import types
 from collections.abc import Collection
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._capture import THREADS, Shadow, mine, protect
+from .._capture import THREADS, Shadow, ShadowMemory, mine, protect
 from .._core import reverse as reverse
 from .._core.arrays import (
     copy_with_layout,
@@ -26,6 +27,7 @@ from .._core.arrays import (
 from .._core.errors import (
     ArgumentError,
     DeviceError,
+    NoRuleError,
     NotScalarError,
     ShapeError,
     TapegradError,
@@ -33,7 +35,7 @@ from .._core.errors import (
     raise_swallowed,
 )
 from .._core.float_errors import unwatch, watch_errors
-from .._core.foreign import ASKERS, REMEDIES, argument, check_constants, library_of
+from .._core.foreign import REMEDIES, argument, check_constants, library_of
 from .._core.forward import Dual
 from .._core.primitive import SAMPLED, Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, scope_block
@@ -311,7 +313,7 @@ class Inputs:
         return trees[0] if self.single else tuple(trees)
 
 
-PLAIN_OF = {**REMEDIES, "pandas": ASKERS["pandas"]}
+PLAIN_OF = {**REMEDIES, "pandas": "s.to_numpy()"}
 PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
@@ -484,12 +486,14 @@ def run_once(
     kwargs: AnyDict,
     read: AnyFunction,
     lift: AnyFunction | None = None,
+    memory: ShadowMemory | None = None,
 ) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be
     called in a block of `scope_block`, which closes the trace if f raises; the shadow that is returned wants
     `finish()`, which lets captured arrays hold plain data again.  `lift` makes of the shadowed f the function
     that is to be run, its gradient for example."""
-    shadow = Shadow(f, args, inputs.given, inputs.fresh)
+    make = Shadow if memory is None else memory.shadow
+    shadow = make(f, args, inputs.given, inputs.fresh)
     shadow.ending = (trace,)
     if trace.visibility:
         shadow.within_hiding -= 1  # it is that of this trace
@@ -533,10 +537,21 @@ def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: An
                 f"{user_name(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with "
                 f"cupy.asarray(a) or a.get()"
             )
+        if COMPILED_ARGUMENT.match(str(error)):
+            return NoRuleError(
+                f"{user_name(f)}{where_of(f)}: compiled code got a tracked value where it takes an array, so it "
+                "has no derivative. Write the call with numpy (of a DataFrame, with x = s.to_numpy()), or give "
+                "it a rule with tapegrad.rule"
+            )
         if not callable(f):
             check_function(inputs.call.partition("(")[0], f)
         note_lists(error, inputs.args)
     return ours
+
+
+COMPILED_ARGUMENT = re.compile(
+    rf"Argument '\w+' has incorrect type \(expected numpy.ndarray, got ({'|'.join([k.__name__ for k in HANDLES])})\)"
+)
 
 
 def note_lists(error: TypeError, args: AnyTuple) -> None:
@@ -566,6 +581,7 @@ class RecordedCall:
         has_aux: bool = False,
         lift: AnyFunction | None = None,
         swept: bool = True,
+        memory: ShadowMemory | None = None,
     ):
         self.inputs = inputs = Inputs(call, argnums, args)
         self.tape = tape = reverse.Tape(swept)
@@ -594,7 +610,7 @@ class RecordedCall:
         entered = inputs.enter(watch)
         if inputs.constants:
             tape.trusted = frozenset(map(id, inputs.constants))
-        self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
+        self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift, memory)
 
     def finish(self) -> None:
         """No sweep follows."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, Literal, overload
 
+from .._capture import ShadowMemory
 from .._core.scope import scope_block
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyTuple
@@ -98,23 +99,30 @@ def value_and_grad(
     (np.float64(5.0), array([2., 4.]))
     """
     argnums = checked_argnums("value_and_grad", argnums)
-    return Transform("value_and_grad", value_and_gradient_body, f if shadow else Const(f), argnums, has_aux)
+    f = f if shadow else Const(f)
+    return Transform("value_and_grad", value_and_gradient_body, f, argnums, has_aux)
 
 
 def value_and_gradient_body(
-    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict
+    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, memory: Any = None
 ) -> AnyTuple:
-    value, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, True)
+    value, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, True, memory)
     return ((value, aux) if settings[1] else value), gradient
 
 
 def pulled_gradient(
-    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, valued: bool
+    call: str,
+    f: AnyFunction,
+    settings: AnyTuple,
+    args: AnyTuple,
+    kwargs: AnyDict,
+    valued: bool,
+    memory: ShadowMemory | None = None,
 ) -> AnyTuple:
     """The value (None where it is not asked for), aux and the gradient."""
     argnums, has_aux = settings
     with scope_block():
-        r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
+        r = RecordedCall(call, f, argnums, args, kwargs, has_aux, memory=memory)
         check_scalar(call, f, r.tree)
         value = r.value() if valued else None
         gradient = r.inputs.results(r.gradient([constant_like(r.low[0][0], 1)]))
@@ -210,6 +218,8 @@ def grad(
     return Transform("grad", gradient_body, f if shadow else Const(f), argnums, has_aux)
 
 
-def gradient_body(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
-    _, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, False)
+def gradient_body(
+    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, memory: Any = None
+) -> Any:
+    _, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, False, memory)
     return (gradient, aux) if settings[1] else gradient

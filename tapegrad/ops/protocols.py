@@ -330,9 +330,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     given = inputs
     entry = function_for(ufunc)
-    # from numpy.frompyfunc: a function of elements
-    of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)
-    if of_elements:
+    if entry is None and is_of_elements(ufunc):
         inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
     elif dtype is not None or casting is not None:
         inputs, exact = in_loop(ufunc, inputs, dtype, casting)
@@ -350,6 +348,11 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if ufunc.nout > 1:
         return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
     return store(out, y, where)
+
+
+def is_of_elements(ufunc: Any) -> bool:
+    """Is it from `numpy.frompyfunc`, a function of elements?"""
+    return all([set(t) <= set("O->") for t in ufunc.types])
 
 
 def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
@@ -402,6 +405,9 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
                 )
         return call(known, inputs[:1], {"axis": 0, **params})
     x, entry = inputs[0], function_for(ufunc)
+    if entry is None and is_of_elements(ufunc) and out is None:
+        given = {name: v for name, v in params.items() if name != "out"}
+        return getattr(ufunc, method)(creation.objects(x), **given)
     if (ufunc not in scans.FOLLOWED and (known is None or "dd->d" not in ufunc.types)) or not isinstance(
         x, Variable
     ):

@@ -535,14 +535,20 @@ V.__str__ = _text(str)
 V.__format__ = _text(lambda p, spec: format(p[()] if isinstance(p, np.ndarray) and not p.shape else p, spec))
 
 
+INSTEAD = {
+    "byteswap": "the derivative is by numbers, which keep their bytes in the order of the machine: leave it out"
+}
+
+
 def _without_rule(name: str) -> Callable:
     def method(x, *args, **kwargs):
         if name == "setflags" and kwargs == {"write": False} and is_library(sys._getframe(1)):
             return None  # nothing is written afterwards
         if is_tracked(x) or any_tracked(args):
+            instead = INSTEAD.get(name, "compose it of other operations")
             raise NoRuleError(
-                f"x.{name}() of a tracked value is not supported by tapegrad; compose it of other "
-                f"operations, or cut the derivative with tapegrad.value(x).{name}(){asked_by()}"
+                f"x.{name}() of a tracked value is not supported by tapegrad; {instead}, or cut the "
+                f"derivative with tapegrad.value(x).{name}(){asked_by()}"
             )
         return getattr(lend(x), name)(*lend(args), **lend(kwargs))
 
@@ -580,6 +586,25 @@ def _view(x, dtype=None, type=None):
 
 
 V.view = _view
+
+
+def _getfield(x, dtype, offset=0):
+    """The numbers themselves, or a part of complex ones."""
+    own, wanted = dtype_of(x), np.dtype(dtype)
+    if wanted == own and not offset:
+        return _view(x)
+    if {own, wanted} in PAIRED and own.kind == "c" and offset in (0, wanted.itemsize):
+        return x.imag if offset else x.real
+    if is_tracked(x):
+        raise NoRuleError(
+            f"x.getfield({wanted}, {offset}) of a tracked array of {own}: the bytes of a number have no "
+            "derivative. Write x.real, x.imag, or x.astype(dtype)"
+        )
+    return plain_getfield(x, dtype, offset)
+
+
+plain_getfield = _without_rule("getfield")
+V.getfield = _getfield
 # a complex dtype and that of its parts
 PAIRED = [{np.dtype(np.complex128), np.dtype(np.float64)}, {np.dtype(np.complex64), np.dtype(np.float32)}]
 

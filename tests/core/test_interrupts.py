@@ -143,6 +143,23 @@ def checkpointed():
     return lambda: tg.grad(tg.checkpoint(f))(X)
 
 
+def repeated():
+    """A transform whose shadow waits for the next call."""
+    box = types.SimpleNamespace(weight=np.full(3, 2.0), rows=[np.ones(3), 1.5], table={"a": np.full(3, 2.0)})
+    held = [box.weight, *box.rows, box.table["a"]]
+    g = tg.grad(lambda x: (box.weight * x * x * x * box.rows[0]).sum() + box.table["a"][0] * x[1])
+    for _ in range(3):
+        g(X)
+    assert g.memory.waiting
+
+    def check():
+        now = [box.weight, *box.rows, *box.table.values()]
+        assert [*map(id, now)] == [*map(id, held)]
+        assert np.array_equal(box.weight, np.full(3, 2.0)) and np.array_equal(box.rows[0], np.ones(3))
+
+    return lambda: g(X), check
+
+
 def kernel():
     shift = TODAY.random()
     k = tg.kernels.likelihood(lambda t, y: -((y - t[0] - shift) ** 2))
@@ -173,6 +190,7 @@ PROGRAMS = {  # name -> (program, what it gives)
         ),
         gradient(X),
     ),
+    "repeated": (repeated, gradient(X)),
     "checkpoint": (unplaced(checkpointed), gradient(X)),
     "linearize": (of_place(lambda f: tg.linearize(f, X)[1].T(1.0)), gradient(X)),
     "pullback": (unplaced(pulled), gradient(X)),

@@ -1,0 +1,286 @@
+"""The shadow of a function that a transform calls again and again, kept from one call to the next.
+
+To make a shadow and to hand everything back costs more than most small functions. So after a call that has
+altered nothing, the shadow waits for the next call as it is. That call compares what the shadow was made from
+with what is there now, object by object. If one of them is another object, a new shadow is made.
+
+A shadow may wait if nobody outside holds a part of it. A call counts the references to each part before
+everything is handed back. Afterwards nothing may hold a part, or it has leaked. If a later call meets the same
+objects in the same order, and counts the same references, no part of its shadow has leaked.
+
+A transform has a memory from its second call on, so a transform that is called once pays nothing. A transform
+that is dropped hands everything back."""
+
+import functools
+import operator
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import IMMUTABLE
+from .._core.scope import OPEN, WATCHERS, at_the_end_of_an_object
+from .._core.variable import ArrayVariable, Subarray, View
+from . import threads
+from .builtin import ModuleGlobals, ModuleShadow
+from .cached import CacheCapture
+from .core import Shadow
+from .deferred import is_set
+from .kinds import EMPTY, HELD, bases_of, dict_of, is_user_class, same, space_of
+from .restore import restore
+from .unread_containers import UnreadDict, UnreadList
+
+MOST_FAILURES = 8  # after which a transform makes a new shadow for each call
+LASTING = HELD - {threading.local} | frozenset((
+    dict, list, tuple, types.CellType, types.FunctionType, types.MethodType, types.BuiltinFunctionType,
+    types.ModuleType, np.ufunc, np.ndarray, property, staticmethod, classmethod, type(functools.lru_cache(len)),
+))  # fmt: skip
+PASSING = (BaseException, np.ndarray, Subarray, weakref.ref, threading.local)  # whose objects do not wait
+PARTS = HELD | frozenset((
+    dict, list, tuple, UnreadDict, UnreadList, ModuleGlobals, ModuleShadow, CacheCapture, ArrayVariable, View,
+    types.CellType, types.MethodType, property, staticmethod, classmethod,
+))  # fmt: skip
+
+KEYS, VALUES, LENGTH, MEMBERS = dict.keys, dict.values, dict.__len__, list.__iter__
+OF_FUNCTIONS = [*map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__", "__dict__"))]
+
+
+class ShadowMemory:
+    """The shadow that waits for the next call of one transform, if any."""
+
+    __slots__ = ("waiting", "signature", "failures")
+
+    def __init__(self) -> None:
+        self.waiting: list = []  # at most one `Waiting`
+        self.signature: Any = None  # (ids of what was met, references to each part) of a call without a leak
+        self.failures = 0
+
+    def __del__(self) -> None:
+        if self.waiting:
+            at_the_end_of_an_object(self.clear)
+
+    def clear(self) -> None:
+        while self.waiting:
+            self.waiting.pop().end()
+
+    def shadow(self, f: Any, args: list, given: Sequence, fresh: Sequence) -> Shadow:
+        """The shadow for a call: the one that waits, if it stands for what is there now."""
+        if OPEN.depth or OPEN.hiding or WATCHERS or threads.THREADS or threads.WRITERS:
+            return Shadow(f, args, given, fresh)
+        try:
+            waiting = self.waiting.pop()
+        except IndexError:
+            waiting = None
+        if waiting is not None:
+            if waiting.is_valid():
+                shadow = waiting.shadow
+                shadow.args, shadow.given, shadow.fresh = args, list(given), fresh
+                shadow.on, shadow.memory = True, self
+                return shadow
+            self.failures += 2
+            waiting.end()
+        shadow = Shadow(f, args, given, fresh)
+        if self.failures < MOST_FAILURES:
+            shadow.memory = self
+        return shadow
+
+    def keeps(self, shadow: Shadow) -> bool:
+        """The call is over, and nothing was handed back yet.  May the shadow wait as it is?"""
+        waiting, shadow.waited = shadow.waited, None
+        if not is_unaltered(shadow):
+            self.failures += 1
+            return False
+        if waiting is not None and waiting.is_same():
+            self.failures = 0
+        else:
+            if not is_settled(shadow):
+                self.failures += 1
+                return False
+            waiting = None  # which holds parts of the shadow
+            waiting = Waiting(shadow)
+            if waiting.signature != self.signature:
+                self.failures += self.signature is not None
+                shadow.waited = waiting
+                return False
+        shadow.over()
+        shadow.args, shadow.given, shadow.fresh, shadow.ending, shadow.verdict = [], [], (), (), None
+        shadow.waited, shadow.memory = waiting, None
+        self.waiting[:] = [waiting]
+        return True
+
+    def learn(self, waiting: "Waiting") -> None:
+        """Everything was handed back to what `waiting` was made from.  Has no part of the shadow leaked?"""
+        waiting.shadow, waiting.contents, parts, before = None, (), waiting.parts, 0
+        while parts and len(parts) != before:  # parts hold each other
+            before, held = len(parts), []
+            while parts:
+                part = parts.pop()
+                if sys.getrefcount(part) > 2:
+                    held.append(part)
+                del part
+            parts = held
+        if parts:
+            self.failures += 1
+        else:
+            self.signature = waiting.signature
+
+
+class Places:
+    """Where the real objects, or their shadows, hold what they hold; and what that was."""
+
+    __slots__ = (
+        *("cells", "names", "dicts", "lists", "numbers", "objects", "unread", "slots"),
+        *("classes", "functions", "spaces", "held", "lengths"),
+    )
+
+    def __init__(self, changes: list, side: int):
+        found: dict = {name: [] for name in Places.__slots__}
+        for change in changes:
+            for name, place in change[0].places(change, side):
+                found[name].append(place)
+        self.cells, self.names, self.dicts = found["cells"], found["names"], found["dicts"]
+        self.lists, self.numbers, self.slots = found["lists"], found["numbers"], found["slots"]
+        self.objects, self.unread = found["objects"], found["unread"]
+        self.classes, self.functions = found["classes"], found["functions"]
+        self.spaces = [space_of(c) for c in self.classes]
+        self.held, self.lengths = self.held_now(), self.lengths_now()
+
+    def held_now(self) -> list:
+        """(An empty cell raises ValueError.)"""
+        found = [c.cell_contents for c in self.cells]
+        for space, names in self.names:
+            found += [space.get(name, EMPTY) for name in names]
+        for d in self.dicts:
+            found += KEYS(d)
+            found += VALUES(d)
+        for x in self.lists:
+            found += MEMBERS(x)
+        found += map(type, self.unread)
+        found += map(type, self.objects)
+        found += map(dict_of, self.objects)
+        for x, slots in self.slots:
+            found += [slot.__get__(x) if is_set(slot, x) else EMPTY for slot in slots.values()]
+        found += map(type, self.classes)
+        for c, space in zip(self.classes, self.spaces, strict=True):
+            found += bases_of(c)
+            found += space
+            found += space.values()
+        for getter in OF_FUNCTIONS:
+            found += map(getter, self.functions)
+        return found
+
+    def lengths_now(self) -> list:
+        return [
+            *map(LENGTH, self.dicts),
+            *map(list.__len__, self.lists),
+            *map(len, self.spaces),
+            *map(len, map(OF_FUNCTIONS[-1], self.functions)),
+            *map(len, map(bases_of, self.classes)),
+        ]
+
+    def is_same(self) -> bool:
+        for x in self.numbers:
+            if not IMMUTABLE.issuperset(map(type, x.values() if type(x) is dict else x)):
+                return False
+        try:
+            return self.lengths_now() == self.lengths and same(self.held_now(), self.held)
+        except ValueError:
+            return False
+
+
+class Waiting:
+    """A shadow between two calls, with what it was made from and what it holds."""
+
+    __slots__ = ("shadow", "arrays", "layouts", "parts", "sources", "contents", "signature", "size")
+
+    def __init__(self, shadow: Shadow):
+        self.shadow: Any = shadow
+        self.size = len(shadow.changes)
+        met = {id(x): x for x in shadow.hold}
+        self.arrays = [x for x in met.values() if type(x) is np.ndarray]
+        self.layouts = self.layouts_now()
+        self.parts = [shadow.seen[key] for key, x in met.items() if is_part(shadow, x, shadow.seen[key])]
+        self.sources = Places(shadow.changes, 1)
+        self.contents: Any = Places(shadow.changes, 2)
+        self.signature = [*met], self.references()
+
+    def layouts_now(self) -> list:
+        """(How many objects refer to the base of a view decides how it is followed.)"""
+        return [
+            (x.shape, x.strides, x.dtype, None if x.base is None else sys.getrefcount(x.base))
+            for x in self.arrays
+        ]
+
+    def references(self) -> list:
+        return [*map(sys.getrefcount, self.parts)]
+
+    def is_same(self) -> bool:
+        """Has the call met, bound and leaked nothing?"""
+        shadow, (met, references) = self.shadow, self.signature
+        return (
+            len(shadow.changes) == self.size
+            and len(shadow.seen) == len(met)
+            and self.contents.is_same()
+            and self.references() == references
+        )
+
+    def is_valid(self) -> bool:
+        """Is all that the shadow was made from still there?"""
+        return self.sources.is_same() and self.layouts_now() == self.layouts
+
+    def end(self) -> None:
+        """The shadow does not wait any longer."""
+        shadow, self.shadow, self.parts, self.contents = self.shadow, None, [], ()
+        if shadow is not None and shadow.seen is not None:
+            restore(shadow, undo=True)
+
+
+def is_unaltered(shadow: Shadow) -> bool:
+    """Has the call written no captured array, and left nothing alone that may change?"""
+    return (
+        not (
+            shadow.once
+            or shadow.outer
+            or shadow.near
+            or shadow.reached
+            or shadow.walked
+            or shadow.sums
+            or shadow.wrote
+            or shadow.strangers
+            or shadow.memories
+            or shadow.theirs
+            or shadow.stashes
+            or shadow.turned
+            or shadow.vacant
+        )
+        and all([v._value is x and not v._version and v._trace is None for x, v in shadow.arrays])
+        and all([type(x) is np.ndarray and x.dtype.kind in "biu" for x in shadow.left])
+    )
+
+
+def is_settled(shadow: Shadow) -> bool:
+    """Is each part of the shadow what its real object would become now?"""
+    return all(map(is_lasting, shadow.hold)) and (
+        all([change[0].is_settled(shadow, change) for change in shadow.changes])
+        and not any([type(v) is CacheCapture and v.kept for v in shadow.seen.values()])
+    )
+
+
+def is_part(shadow: Shadow, x: Any, new: Any) -> bool:
+    """Was `new` made for the shadow, in the place of x?"""
+    kind = type(new)
+    if kind is types.FunctionType:
+        return new is not x and type(new.__globals__) is ModuleGlobals
+    return new is not x and (kind in PARTS or kind in shadow.classes)
+
+
+def is_lasting(x: Any) -> bool:
+    """Does a change of x show in what the kinds of holders list?"""
+    kind = type(x)
+    if kind in LASTING:
+        return True
+    return isinstance(x, type) or (is_user_class(kind) and not issubclass(kind, PASSING))

@@ -1,0 +1,444 @@
+"""A transform that is called again keeps what it made of the captured objects (`_capture.remembered`): it must
+see every change between two calls, and nothing may show that it keeps anything."""
+
+import gc
+import threading
+import types
+import weakref
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+X = np.array([0.3, -0.7, 1.1])
+
+
+def warm(f, calls=3):
+    """A transform whose shadow waits."""
+    v = tg.value_and_grad(f)
+    for _ in range(calls):
+        v(X)
+    assert v.memory.waiting
+    return v
+
+
+def agrees(v, f, x=X):
+    value, gradient = v(x)
+    expected, slope = tg.value_and_grad(f)(x)
+    np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(gradient, slope)
+    np.testing.assert_allclose(value, f(x), rtol=1e-12)
+
+
+class Part:
+    scale = 2.0
+
+    def __init__(self, k):
+        self.weight, self.number, self.name = np.full(3, 0.5 + k), 0.1 * k, f"part{k}"
+
+    def of(self, x):
+        return self.scale * np.sum(np.sin(self.weight * x) + self.number)
+
+
+class Other(Part):
+    def of(self, x):
+        return np.sum(self.weight * x**2)
+
+
+class Model:
+    def __init__(self, parts=3):
+        self.parts = [Part(k) for k in range(parts)]
+        self.table = {f"key{k}": np.full(3, 1.0 + k) for k in range(4)}
+        self.many = {k: np.full(3, 0.2 * k) for k in range(50)}
+        self.options = {"power": 2, "chosen": "key1"}
+        self.pair = (np.array([1.0, 2.0, 3.0]), [1.0, 2.0])
+        self.matrix = np.arange(9.0).reshape(3, 3) / 9
+
+    def value(self, x):
+        found = sum([part.of(x) for part in self.parts])
+        found = found + np.sum(self.table[self.options["chosen"]] * x ** self.options["power"])
+        found = found + np.sum(self.many[7] * np.cos(x)) + np.dot(self.pair[0], x) * sum(self.pair[1])
+        return found + x @ self.matrix @ x
+
+
+def made(model=None):
+    model = model or Model()
+    return model, lambda x: model.value(x)
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+    def __init__(self):
+        self.a, self.b = np.ones(3), 2.0
+
+
+CHANGES = {
+    "a number": lambda m: setattr(m.parts[1], "number", 5.0),
+    "an array": lambda m: setattr(m.parts[1], "weight", np.full(3, 7.0)),
+    "elements": lambda m: m.parts[1].weight.__setitem__(0, 9.0),
+    "a member of a list": lambda m: m.parts.__setitem__(0, Part(8)),
+    "a longer list": lambda m: m.parts.append(Part(4)),
+    "a shorter list": lambda m: m.parts.pop(),
+    "a permuted list": lambda m: m.parts.reverse(),
+    "a value of a dict": lambda m: m.table.update(key1=np.full(3, -4.0)),
+    "a value of a long dict": lambda m: m.many.__setitem__(7, np.full(3, -4.0)),
+    "an option": lambda m: m.options.update(power=3),
+    "a choice": lambda m: m.options.update(chosen="key3"),
+    "the numbers in a list": lambda m: m.pair[1].append(4.0),
+    "an array in a list of numbers": lambda m: m.pair[1].append(np.float64(2.0)),
+    "a class of an object": lambda m: setattr(m.parts[-1], "__class__", Other),
+    "a member hidden by an attribute": lambda m: setattr(m.parts[0], "scale", np.full(3, 3.0).sum()),
+    "a method of an object": lambda m: setattr(m.parts[0], "of", lambda x: np.sum(x**3)),
+    "an alias": lambda m: setattr(m.parts[0], "weight", m.table["key1"]),
+    "a view": lambda m: setattr(m.parts[0], "weight", m.matrix[0]),
+    "a number for an array": lambda m: setattr(m.parts[0], "weight", 1.5),
+    "an attribute deleted": lambda m: (setattr(m, "parts", m.parts[:2]), delattr(m.parts[0], "name")),
+    "everything": lambda m: vars(m).update(vars(Model(4))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changes_between_calls_are_seen(change):
+    model, f = made()
+    v = warm(f)
+    agrees(v, f)
+    change(model)
+    for _ in range(3):
+        agrees(v, f)
+
+
+def test_changed_classes_and_functions_are_seen(monkeypatch):
+    def helper(x, scale=1.0):
+        return scale * np.sum(x**2)
+
+    model, _ = made()
+    f = lambda x: model.value(x) + helper(x)
+    v = warm(f)
+    monkeypatch.setattr(Part, "scale", 3.0)
+    agrees(v, f)
+    agrees(v, f)
+    monkeypatch.setattr(Part, "of", lambda self, x: np.sum(self.weight * x**4))
+    agrees(v, f)
+    agrees(v, f)
+    helper.__defaults__ = (4.0,)
+    agrees(v, f)
+    agrees(v, f)
+    helper.__code__ = (lambda x, scale=1.0: scale * np.sum(x**5)).__code__
+    agrees(v, f)
+    agrees(v, f)
+    model = Model(1)  # the cell
+    agrees(v, f)
+    agrees(v, f)
+
+
+GLOBAL = np.ones(3)
+
+
+def test_changed_globals_are_seen(monkeypatch):
+    f = lambda x: np.sum(GLOBAL * np.sin(x))
+    v = warm(f)
+    monkeypatch.setitem(globals(), "GLOBAL", np.full(3, 4.0))
+    agrees(v, f)
+    GLOBAL[1] = -1.0
+    agrees(v, f)
+    monkeypatch.setitem(globals(), "GLOBAL", 2.5)
+    agrees(v, f)
+    monkeypatch.setitem(globals(), "sum", lambda xs: 7.0)  # hides a builtin
+    g = lambda x: np.sum(x) * sum([1.0, 2.0])
+    w = warm(g)
+    monkeypatch.delitem(globals(), "sum")
+    agrees(w, g)
+    agrees(w, g)
+
+
+def test_slots_and_deleted_names():
+    s = Slotted()
+    f = lambda x: np.sum(s.a * x) * s.b
+    v = warm(f)
+    s.b = 3.0
+    agrees(v, f)
+    s.a = np.full(3, 2.0)
+    agrees(v, f)
+    del s.b
+    with pytest.raises(AttributeError):
+        v(X)
+    s.b = 1.0
+    agrees(v, f)
+    del s
+    with pytest.raises(NameError):
+        v(X)
+    s = Slotted()
+    agrees(v, f)
+
+
+@pytest.mark.parametrize("seed", [0, *[pytest.param(k, marks=pytest.mark.long) for k in range(1, 30)]])
+def test_random_changes(seed):
+    """Two equal worlds: one transform is kept, the other is made anew for each call."""
+    rng = np.random.default_rng(seed)
+    worlds = Model(), Model()
+    fs = [lambda x, m=m: m.value(x) for m in worlds]
+    kept = tg.value_and_grad(fs[0])
+    names = [name for name in CHANGES if name not in ("an attribute deleted", "a shorter list")]
+    reused = 0
+    for _ in range(60):
+        reused += bool(kept.memory and kept.memory.waiting)
+        results = kept(X), tg.value_and_grad(fs[1])(X)
+        for a, b in zip(*results, strict=True):
+            np.testing.assert_array_equal(a, b)
+        if kept.memory:
+            kept.memory.failures = 0
+        if rng.uniform() < 0.2:
+            name = names[rng.integers(len(names))]
+            for m in worlds:
+                CHANGES[name](m)
+    assert reused > 15
+
+
+def test_writes_are_handed_back_in_each_call():
+    class Counter:
+        def __init__(self):
+            self.calls, self.buffer, self.log, self.last = 0, np.zeros(3), [], None
+            self.numbers = {"first": 1.0}
+
+    c = Counter()
+
+    def f(x):
+        if c.calls % 4 == 3:
+            c.numbers["seen"] = x[1]
+            c.buffer[1] += 1.0
+            c.last = x * 2
+            c.log.append(x[0])
+        return np.sum(x**2 * (1 + c.buffer)) * c.numbers["first"]
+
+    v = tg.value_and_grad(f)
+    for n in range(16):
+        c.calls = n
+        before = c.buffer.copy()
+        value, gradient = v(X)
+        if n % 4 == 3:
+            before[1] += 1
+            assert type(c.last) is np.ndarray and type(c.log[-1]) is np.float64
+            assert type(c.numbers["seen"]) is np.float64
+        np.testing.assert_array_equal(c.buffer, before)
+        np.testing.assert_allclose(gradient, 2 * X * (1 + before))
+        np.testing.assert_allclose(value, np.sum(X**2 * (1 + before)))
+    assert c.buffer[1] == 4 and len(c.log) == 4
+
+
+def test_an_array_is_written_that_became_an_alias():
+    """Both are read before the write; afterwards they are views of one memory."""
+    model = types.SimpleNamespace(a=np.zeros(3), b=np.zeros(3), write=False)
+
+    def f(x):
+        if model.write:
+            model.a[:] = x
+        return np.sum(model.a * x) + np.sum(model.b * x**2)
+
+    v = warm(f)
+    whole = np.zeros(6)
+    model.a, model.b, model.write = whole[:3], whole[1:4], True
+    value, gradient = v(X)
+    y = np.append(X[1:], 0.0)
+    np.testing.assert_allclose(value, np.sum(X * X) + np.sum(y * X**2))
+    np.testing.assert_allclose(gradient, 2 * X + np.append(0.0, X[:2] ** 2) + 2 * X * y)
+
+
+def test_a_view_whose_base_is_named_later():
+    base = np.arange(6.0)
+    model = types.SimpleNamespace(part=base[1:4], other=np.zeros(3), write=False)
+    del base
+
+    def f(x):
+        if model.write:
+            model.part[:] = x * 2
+        return np.sum(model.part * x) + np.sum(model.other * x)
+
+    v = warm(f)
+    model.other, model.write = model.part.base[2:5], True
+    value, gradient = v(X)
+    other = np.array([2 * X[1], 2 * X[2], 4.0])
+    np.testing.assert_allclose(value, np.sum(2 * X * X) + np.sum(other * X))
+    np.testing.assert_allclose(gradient, 4 * X + other + np.array([0, 2 * X[0], 2 * X[1]]))
+
+
+def test_errors_do_not_spoil_later_calls():
+    model, f = made()
+    v = warm(f)
+    model.options["power"] = "two"
+    with pytest.raises(TypeError):
+        v(X)
+    with pytest.raises(TypeError):
+        f(X)
+    model.options["power"] = 2
+    agrees(v, f)
+    with pytest.raises(ValueError):
+        v(np.ones(5))
+    agrees(v, f)
+    agrees(v, f)
+
+
+def test_what_leaks_is_the_users_own():
+    """What f hands to somebody else holds plain values afterwards, and the next call does not touch it."""
+    model, leaked = Model(), []
+
+    def run(x):
+        value = model.value(x)
+        if leak:
+            sink(model.parts[0], model.table)
+        return value
+
+    def sink(*objects):
+        leaked.append(objects)
+
+    leak = False
+    f = lambda x: run(x)
+    v = warm(f)
+    leak = True
+    for _ in range(3):
+        v(X)
+    assert len(leaked) == 3
+    for part, table in leaked:
+        assert part is model.parts[0] and table is model.table
+    leak = False
+    agrees(v, f)
+    agrees(v, f)
+
+
+def test_an_exception_that_keeps_the_frame():
+    model, f = made()
+    v = warm(f)
+    errors = []
+
+    def g(x):
+        try:
+            raise ValueError(model.parts[0])
+        except ValueError as error:
+            errors.append(error)
+        return f(x)
+
+    w = tg.value_and_grad(g)
+    for _ in range(4):
+        w(X)
+    agrees(v, f)
+    assert all([type(e.args[0]) is Part for e in errors])
+    assert all([type(e.args[0].weight) is np.ndarray for e in errors])
+
+
+def test_threads_share_a_transform():
+    model, f = made()
+    v, expected = warm(f), tg.value_and_grad(f)
+    wrong = []
+
+    def work(k):
+        for n in range(12):
+            x = X + 0.01 * (n + k)
+            for a, b in zip(v(x), expected(x), strict=True):
+                if not np.array_equal(a, b):
+                    wrong.append((k, n))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    assert not wrong
+    agrees(v, f)
+
+
+def test_nothing_stays_after_the_transform():
+    model, f = made()
+    v = warm(f)
+    met = weakref.ref(model), weakref.ref(model.parts[0])
+    gc.disable()
+    try:
+        del model, f, v
+        assert [r() for r in met] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_one_call_keeps_nothing():
+    model, f = made()
+    v = tg.value_and_grad(f)
+    v(X)
+    part = weakref.ref(model.parts[2])
+    del model.parts[2]
+    assert part() is None
+
+
+def test_a_warm_transform_within_others():
+    model, f = made()
+    g = tg.grad(f)
+    for _ in range(4):
+        g(X)
+    assert g.memory.waiting
+    slope = tg.jacobian(g)(X)
+    np.testing.assert_allclose(slope, tg.hessian(f)(X), rtol=1e-12)
+    np.testing.assert_allclose(tg.jvp(g, (X,), (X,))[1], slope @ X, rtol=1e-12)
+    np.testing.assert_allclose(tg.vmap(g)(np.stack([X, 2 * X]))[1], g(2 * X), rtol=1e-12)
+    np.testing.assert_allclose(tg.prepare(g, X)(X), g(X), rtol=1e-12)
+    agrees(tg.value_and_grad(f), f)
+
+
+def test_isinstance_and_subclasses_while_a_shadow_waits():
+    model, f = made()
+    before = Part.__subclasses__(), type(model.parts[0]), list(vars(model))
+    v = warm(f)
+    assert before == (Part.__subclasses__(), type(model.parts[0]), list(vars(model)))
+    assert not any(["shadow" in str(k) for k in Part.__subclasses__()])
+    agrees(v, f)
+
+
+def test_arrays_that_share_memory_by_chance_raise_in_each_call():
+    """They cannot be views of one Variable, which holds for one call."""
+    raw = bytearray(8 * 6)
+    a, b = np.frombuffer(raw, float), np.frombuffer(raw, np.float32)
+    model = types.SimpleNamespace(write=False)
+
+    def f(x):
+        if model.write:
+            a[:3] = x
+        return np.sum(a[:3] * x) + np.sum(b[:3] * x)
+
+    v = tg.value_and_grad(f)
+    for _ in range(4):
+        v(X)
+    model.write = True
+    for _ in range(4):
+        with pytest.raises(tg.errors.AliasError):
+            v(X)
+
+
+def test_different_branches_in_turn():
+    model, f = made()
+    branch = iter(range(1000))
+
+    def g(x):
+        k = state["k"]
+        return f(x) if k % 3 else np.sum(model.many[k % 50] * x) + np.sum(model.table[f"key{k % 4}"] * x**2)
+
+    state = {"k": 0}
+    v = tg.value_and_grad(g)
+    for k in branch:
+        if k == 60:
+            break
+        state["k"] = k
+        agrees(v, g)
+    assert v.memory.failures <= 12
+
+
+def test_a_later_call_writes_what_holds_only_numbers():
+    store, log, buffer = {"a": 1.0}, [1.0], np.zeros(3)
+
+    def f(x):
+        if x[0] > 1.0:
+            store["b"], buffer[1] = x[1] * 2, x[2]
+            log.append(x[2])
+        return np.sum(x**2) * store["a"] * log[0] + np.sum(buffer * x)
+
+    v = warm(f)
+    value, gradient = v(X + 1)
+    assert type(store["b"]) is np.float64 and type(log[1]) is np.float64 and type(buffer) is np.ndarray
+    np.testing.assert_allclose(buffer, [0.0, X[2] + 1, 0.0])
+    np.testing.assert_allclose(gradient, 2 * (X + 1) + [0.0, X[2] + 1, X[1] + 1])
+    agrees(v, f)
+    agrees(v, f)
