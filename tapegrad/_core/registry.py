@@ -170,6 +170,7 @@ LOADED: dict[str, AnyTuple] = {
     ),
     "tapegrad.loops.cuda_c.element_kernels": ("_dispatch.cupy_kernels",),
     "tapegrad.loops.cuda_c.kernels": ("_dispatch.cupy_kernels",),
+    "tapegrad.loops.cuda_c.python_kernels": ("_dispatch.cupy_kernels", "loops.inspection"),
     "tapegrad.loops.cuda_c.thread_operation": ("loops.operation",),
     "tapegrad.loops.inspection": ("kernels.raw_code.sources",),
     "tapegrad.loops.operation": ("_capture.functions",),

@@ -3,6 +3,7 @@
 Numbers have C's types. An unsigned number may be held as its value modulo 2^32 or 2^64 (`lazy`): it is
 brought into range where that matters."""
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -218,6 +219,8 @@ class KernelFrameOfC(ScalarFrame):
             return x
         if not isinstance(x, CNumber):
             raise self.refuse(f"{v.name.split('.')[0]} is set to something that is no number")
+        if v.type == "same":
+            v.type = x.type
         x = self.converted(x, v.type)
         if v.type == "u4":
             x = CNumber(self.in_range(x), "u4")
@@ -529,11 +532,21 @@ class KernelFrameOfC(ScalarFrame):
 
     # --- calls ---
 
-    def on_method(self, base: CNode, name: str, args: tuple) -> CNumber:
-        x = self.evaluate(base)
-        if name == "size" and not args and isinstance(x, CPointer) and len(x.array.shape) == 1:
-            return CNumber(x.array.shape[0], "i8")
-        raise self.refuse(f"the method {name}()")
+    def lengths(self, n: CNode) -> tuple[Scalar, ...]:
+        """The shape of an array, or of a part of it: x[i] of an array of two axes."""
+        fixed = 0
+        while n.kind == "element":
+            n, fixed = n.parts[0], fixed + 1
+        x = self.evaluate(n)
+        if not isinstance(x, CPointer):
+            raise self.refuse("the length of something that is no array")
+        return x.array.shape[fixed:]
+
+    def on_length(self, n: CNode, axis: int) -> CNumber:
+        return CNumber(self.lengths(n)[axis], "i8")
+
+    def on_size(self, n: CNode) -> CNumber:
+        return CNumber(functools.reduce(lambda a, b: self.learned("mul", (a, b)), self.lengths(n)), "i8")
 
     def on_call(self, name: str, args: tuple) -> Any:
         return self.called(name, args, used=True)
@@ -581,6 +594,10 @@ class KernelFrameOfC(ScalarFrame):
         return None if found is None else CNumber(found, f.type)
 
     def mathematical(self, name: str, x: list[CNumber]) -> CNumber:
+        if name.startswith("numpy."):
+            kind = functools.reduce(lambda a, b: CNumber(a.v, common_type(a, b)), x).type
+            v = tuple([self.in_type(y, kind) for y in x])
+            return CNumber(self.apply(getattr(np, name[6:]), v, stored_type(kind)), kind)
         bare = name.removeprefix("__")
         short = bare[:-1] if bare.endswith("f") and bare[:-1] in C_MATHS else bare
         if name in ("min", "max", "abs") and all(v.type[0] != "f" for v in x):

@@ -30,7 +30,7 @@ QUALIFIERS = frozenset(
 REFUSED = frozenset(
     ("template", "class", "struct", "union", "enum", "namespace", "using", "switch", "goto", "asm", "new",
      "delete", "operator", "try", "typename", "char", "short", "half", "__half", "double2", "float2",
-     "float4", "complex", "lambda", "sizeof", "static_cast", "reinterpret_cast")
+     "float4", "complex", "lambda", "sizeof", "reinterpret_cast")
 )  # fmt: skip
 BINARY = [
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
@@ -60,6 +60,7 @@ class CVariable:
     def __init__(self, name: str, type: str, pointer: bool = False, dims: tuple = (), words: Iterable = ()):
         self.name, self.type, self.pointer, self.dims = name, type, pointer, dims
         self.shared, self.constant = "__shared__" in words, "const" in words
+        self.axes = 0  # of the array that a pointer stands for; 0 for any array, read as a flat one
 
 
 class CFunction(NamedTuple):
@@ -81,8 +82,13 @@ class Preprocessor:
                 name, _, value = option[2:].partition("=")
                 self.macros[name.strip()] = None, self.split(value or "1", 0)
         made: list[Token] = []
-        for number, line in enumerate(self.blank_comments(text).split("\n"), 1):
-            if line.lstrip().startswith("#"):
+        number = 0
+        for line in self.blank_comments(text).split("\n"):
+            number += 1
+            renumbered = re.match(r"\s*#\s*line\s+(\d+)", line)
+            if renumbered is not None:
+                number = int(renumbered[1]) - 1
+            elif line.lstrip().startswith("#"):
                 self.directive(line.lstrip()[1:].strip(), number)
             else:
                 made += self.split(line, number)
@@ -108,7 +114,7 @@ class Preprocessor:
         if m is not None and not text.endswith("\\"):
             params = [p.strip() for p in m[3].split(",")] if m[2] else None
             self.macros[m[1]] = params, self.split(m[4], line)
-        elif not text.startswith(("pragma", "include", "line")):
+        elif not text.startswith(("pragma", "include")):
             raise LoopRefused(f"line {line}: the directive #{text.split()[0] if text else ''} is not known")
 
     def expanded(self, tokens: list[Token], busy: frozenset) -> list[Token]:
@@ -152,7 +158,7 @@ class CParser:
         self.tokens = Preprocessor(text, options).tokens
         self.at, self.types = 0, {**TYPES, **(types or {})}
         self.numbers = itertools.count()
-        self.scopes: list[dict] = [{}]
+        self.scopes: list[dict] = [{}]  # name -> its variable, or the expression that it stands for
         self.functions: dict[str, CFunction] = {}
         self.globals: list[CNode] = []
         self.shared: list[CVariable] = []
@@ -254,7 +260,7 @@ class CParser:
         while self.peek() in QUALIFIERS:
             self.next()
         if self.peek() in ("*", "&"):
-            raise self.refuse("pointers to pointers and references are not known")
+            raise self.refuse("pointers to pointers, and references as parameters, are not known")
         return found
 
     def function(self, name: str, type: str, words: set, line: int) -> None:
@@ -263,24 +269,33 @@ class CParser:
         while not self.take(")"):
             if self.take("void") and self.peek() == ")":
                 continue
-            kind, own = self.type()
-            pointer = self.pointer()
-            v = self.declare(self.next().text, kind, pointer, (), own)
-            if self.take("["):
-                while not self.take("]"):
-                    self.next()
-                v.pointer = True
-            params.append(v)
+            params.append(self.parameter())
             self.take(",")
         if not self.take(";"):
             body = self.statement()
             self.functions[name] = CFunction(name, type, params, body, line, "__global__" in words)
         self.scopes.pop()
 
+    def parameter(self) -> CVariable:
+        kind, own = self.type()
+        pointer = self.pointer()
+        v = self.declare(self.next().text, kind, pointer, (), own)
+        if self.take("["):
+            while not self.take("]"):
+                self.next()
+            v.pointer = True
+        return v
+
     def declarators(self, type: str, words: set, name: str | None = None) -> list[CNode]:
         made = []
         while True:
             line = self.line
+            if name is None and self.take("&"):
+                made += self.reference(type)
+                if self.take(";"):
+                    return made
+                self.expect(",")
+                continue
             pointer = False if name else self.pointer()
             name = name or self.next().text
             dims: list = []
@@ -304,6 +319,18 @@ class CParser:
             if self.take(";"):
                 return made
             self.expect(",")
+
+    def reference(self, type: str) -> list[CNode]:
+        """`name = place`: another name of a variable, or of the element at this place."""
+        line, name = self.line, self.next().text
+        self.expect("=")
+        place = self.chosen()
+        if place.kind == "name" and isinstance(place.parts[0], CVariable):
+            self.scopes[-1][name] = place
+            return []
+        p = self.declare(name, type, True)
+        self.scopes[-1][name] = CNode("unary", line, ("*", CNode("name", line, (p,))))
+        return [CNode("declare", line, (p, CNode("unary", line, ("&", place))))]
 
     def braces(self) -> list:
         self.expect("{")
@@ -447,6 +474,11 @@ class CParser:
             raise LoopRefused(f"line {t.line}: {t.text!r} is not known here")
         if t.text in ("true", "false"):
             return CNode("number", t.line, ("b1", t.text == "true"))
+        if t.text == "static_cast" and self.take("<"):
+            type, _ = self.type()
+            pointer = self.pointer()
+            self.expect(">")
+            return CNode("cast", t.line, (type, pointer, self.condition()))
         if t.text in INDICES and self.peek() == ".":
             self.next()
             return CNode("index of thread", t.line, (f"{t.text}.{self.next().text}",))
@@ -458,7 +490,7 @@ class CParser:
         if self.take("("):
             return CNode("call", t.line, (t.text, self.arguments()))
         v = next((scope[t.text] for scope in reversed(self.scopes) if t.text in scope), None)
-        return CNode("name", t.line, (v or t.text,))
+        return v if isinstance(v, CNode) else CNode("name", t.line, (v or t.text,))
 
     def arguments(self) -> tuple:
         made: list[CNode] = []
@@ -480,9 +512,14 @@ class CParser:
             elif self.take("."):
                 name = self.next().text
                 self.expect("(")
-                x = CNode("method", t.line, (x, name, self.arguments()))
+                x = self.method(x, name, self.arguments())
             else:
                 return x
+
+    def method(self, x: CNode, name: str, args: tuple) -> CNode:
+        if name == "size" and not args:
+            return CNode("size", self.line, (x,))
+        raise self.refuse(f"the method {name}()")
 
 
 def number(text: str) -> tuple[str, Any]:
