@@ -113,7 +113,7 @@ def test_what_is_refused_names_the_users_line(cp, kernels):
         tg.grad(lambda x: (kernels.first_thread[1, 4](x, out), out.sum())[1])(out)
     with pytest.raises(tg.errors.NoRuleError, match="row stands for parts of different arrays"):
         tg.grad(lambda x: (kernels.whole[1, 4](x, x * 1.0), x.sum())[1])(x)
-    with pytest.raises(AttributeError, match=">     x\[0\] = x.flags"):  # CuPy's compiler
+    with pytest.raises(AttributeError, match=r">     x\[0\] = x.flags"):  # CuPy's compiler
         tg.grad(lambda x: (kernels.no_attribute[1, 4](x), x.sum())[1])(x)
 
 
