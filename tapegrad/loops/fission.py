@@ -4,6 +4,7 @@ The adjoint of a stencil adds to neighbouring elements in one trip; the trips th
 loop that only adds to one place in each trip does not. The sums are the same up to the order of their
 terms."""
 
+import functools
 from collections import Counter
 
 from .program import (
@@ -20,9 +21,9 @@ from .program import (
     copied,
     walk,
 )
-from .writer import ONE, ZERO
+from .writer import ONE, ZERO, StatementWriter
 
-STRAIGHT = 2  # accumulations from which on a loop is cut
+STRAIGHT = 2  # places from which on a loop is cut
 
 
 def split_accumulations(p: LoopProgram) -> LoopProgram:
@@ -51,47 +52,60 @@ def cut(s: For) -> list:
     for t in body:
         if isinstance(t, (Load, Store)):
             kinds.setdefault(t.array, Counter())[type(t) is Accumulate] += 1
-    moved = [
-        t
-        for t in body
-        if isinstance(t, Accumulate)
-        and kinds[t.array][False] == 0
-        and t.value in defined
-        and all(is_plain(i, s, defined) for i in t.index)
-    ]
-    if len(moved) < STRAIGHT or max(Counter(t.array for t in moved).values()) < STRAIGHT:
+    moved: dict = {}  # (array, index) -> the accumulations there
+    for t in body:
+        if (
+            isinstance(t, Accumulate)
+            and kinds[t.array][False] == 0
+            and t.value in defined
+            and all(slope(i, s, defined) is not None for i in t.index)
+        ):
+            moved.setdefault((t.array, t.index), []).append(t)
+    places = Counter(array for array, _ in moved)
+    moved = {place: ts for place, ts in moved.items() if places[place[0]] >= STRAIGHT}
+    if not moved:
         return [s]
-    n = s.bounds[1]
-    kept = {t.value: LoopArray(t.value.type, [n], "terms") for t in moved}
-    main = [t for t in body if t not in moved] + [
-        Store(a, (s.index,), v, line=s.line) for v, a in kept.items()
-    ]
+    gone = {t for ts in moved.values() for t in ts}
+    w = StatementWriter(Block([t for t in body if t not in gone]))
+    w.line = s.line
+    backwards = any(slope(i, s, defined) == -1 for _, index in moved for i in index)
+    n, at = s.bounds[1], s.index
+    if backwards:
+        at = w.compute("sub", w.compute("sub", n, ONE), s.index)
+    kept: dict = {}  # sums of terms -> their array
+    for ts in moved.values():
+        terms = tuple([t.value for t in ts])
+        if terms not in kept:
+            kept[terms] = LoopArray(terms[0].type, [n], "terms")
+            w.store(kept[terms], (at,), functools.reduce(lambda a, b: w.compute("add", a, b), terms))
+    w.block.yields = s.body.yields
     made: list = [Allocate(a, False, line=s.line) for a in kept.values()]
-    made.append(For(s.args, s.inits, Block(main, s.body.yields), s.results, s.index, s.bounds, line=s.line))
-    for t in moved:
-        index, value = Scalar("i8"), Scalar(t.value.type)
+    made.append(For(s.args, s.inits, w.block, s.results, s.index, s.bounds, line=s.line))
+    for (array, place), ts in moved.items():
+        index, again = Scalar("i8"), StatementWriter()
+        again.line = ts[0].line
         new = {s.index: index}
-        again = [
-            copied(d, new, lambda *_: Block())
-            for d in body
-            if isinstance(d, Compute) and needed_by(t, d, defined)
-        ]
-        again += [Load(value, kept[t.value], (index,), line=t.line)]
-        again.append(Accumulate(t.array, tuple([new.get(i, i) for i in t.index]), value, line=t.line))
-        made.append(For([], [], Block(again), [], index, s.bounds, line=t.line))
+        for d in body:
+            if isinstance(d, Compute) and needed_by(ts[0], d, defined):
+                again.put(copied(d, new, lambda *_: Block()))
+        at = again.compute("sub", again.compute("sub", n, ONE), index) if backwards else index
+        value = again.load(kept[tuple([t.value for t in ts])], (at,))
+        again.accumulate(array, [new.get(i, i) for i in place], value)
+        made.append(For([], [], again.block, [], index, s.bounds, line=again.line))
     return made
 
 
-def is_plain(v: Scalar, s: For, defined: dict) -> bool:
-    """Is this value computed from the loop's index and values from outside alone?"""
+def slope(v: Scalar, s: For, defined: dict) -> int | None:
+    """The factor of the loop's index in v, if v is computed from it and values from outside alone."""
     d = defined.get(v)
     if d is None:
-        return v not in s.args
-    return (
-        isinstance(d, Compute)
-        and d.op in ("add", "sub", "mul")
-        and all(is_plain(a, s, defined) for a in d.args)
-    )
+        return None if v in s.args else int(v is s.index)
+    if not isinstance(d, Compute) or d.op not in ("add", "sub", "mul"):
+        return None
+    a, b = [slope(x, s, defined) for x in d.args]
+    if a is None or b is None or d.op == "mul":
+        return 0 if a == b == 0 else None
+    return a + b if d.op == "add" else a - b
 
 
 def needed_by(t: Accumulate, d: Compute, defined: dict) -> bool:

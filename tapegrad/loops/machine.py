@@ -16,6 +16,7 @@ from ..kernels.emit.elementary import FUNCTIONS, emit_function, is_called_functi
 from ..kernels.emit.llvm_builder import Builder
 from ..kernels.launch.cpu import engine_of, machine, parsed
 from .fission import split_accumulations
+from .layers import separated_layers
 from .places import CheckedAccesses
 from .program import (
     COMPARISONS,
@@ -25,6 +26,7 @@ from .program import (
     Compute,
     For,
     If,
+    LayerOf,
     Load,
     LoopArray,
     LoopProgram,
@@ -98,6 +100,7 @@ class ProgramText:
         self.names: dict[Any, str] = {}
         self.bases: dict = {}  # array -> its pointer; allocated arrays and stacks have slots
         self.scopes: dict = {}
+        self.layers: dict = {}  # layer -> its array, and the layers that it does not share memory with
         self.slotted: dict = {}  # stack -> (slot, room, top)
         self.indexed: dict = {}  # stack -> the pointer of this trip
         self.frees: list[str] = []
@@ -158,19 +161,34 @@ class ProgramText:
         ]
 
     def metadata(self) -> str:
-        """Each array and stack is a scope; an access is in one of them and in none of the others."""
+        """Each array and stack is a scope; an access is in one of them and in none of the others.
+
+        An access to a layer is also in the scope of its array, and not in those of other layers."""
         n = len(self.scopes)
         if not n:
             return ""
-        lines = ["!0 = distinct !{!0}"] + [f"!{k + 1} = distinct !{{!{k + 1}, !0}}" for k in range(n)]
-        lines += [f"!{n + 1 + k} = !{{!{k + 1}}}" for k in range(n)]
+        layered = [self.layers.get(x) for x in self.scopes]
+        whole = [k for k, of in enumerate(layered) if of is None]
+        lines = ["!0 = distinct !{!0}"]
         lines += [
-            f"!{2 * n + 1 + k} = !{{{', '.join(f'!{j + 1}' for j in range(n) if j != k)}}}" for k in range(n)
+            f"!{k + 1} = distinct !{{!{k + 1}, !{3 * n + 2 if of else 0}}}" for k, of in enumerate(layered)
         ]
-        return "\n".join(lines).replace("SCOPES", str(n))
+        inside, outside = [], []
+        for k, of in enumerate(layered):
+            base = k if of is None else self.scopes[of[0]]
+            inside.append({base, k})
+            outside.append([j for j in whole if j != base])
+            outside[k] += [self.scopes[x] for x in of[1] if x in self.scopes] if of else []
+        for first, lists in ((n + 1, inside), (2 * n + 1, outside)):
+            for k, members in enumerate(lists):
+                lines.append(f"!{first + k} = !{{{', '.join(f'!{j + 1}' for j in sorted(members))}}}")
+        lines.append(f"!{3 * n + 2} = distinct !{{!{3 * n + 2}}}")
+        return "\n".join(lines)
 
     def alias(self, x: Any) -> str:
         """The scopes of an access to an array or stack (`finished` fills in their number)."""
+        if x in self.layers:
+            self.alias(self.layers[x][0])
         k = self.scopes.setdefault(x, len(self.scopes))
         return f", !alias.scope !S{k}S, !noalias !N{k}N"
 
@@ -242,8 +260,12 @@ class ProgramText:
     # --- statements ---
 
     def block(self, block: Block) -> None:
+        layers = [s for s in block.statements if isinstance(s, LayerOf)]
+        for s in layers:
+            self.layer(s, [t.array for t in layers if t.of is s.of and t is not s])
         for s in block.statements:
-            self.statement(s)
+            if not isinstance(s, LayerOf):
+                self.statement(s)
 
     def statement(self, s: Any) -> None:
         match s:
@@ -305,6 +327,15 @@ class ProgramText:
         bytes_ = self.b(f"mul i64 {size}, {SIZE[a.type] if s.zeroed else 0}")
         self.line(f"call void @llvm.memset.p0.i64(ptr align 8 {self.bases[a]}, i8 0, i64 {bytes_}, i1 false)")
 
+    def layer(self, s: LayerOf, others: list[LoopArray]) -> None:
+        at = self.value(s.layer)
+        for n in s.array.shape:
+            at = self.b(f"mul nsw i64 {at}, {self.value(n)}")
+        self.bases[s.array] = self.b(
+            f"getelementptr inbounds {STORED[s.of.type]}, ptr {self.bases[s.of]}, i64 {at}"
+        )
+        self.layers[s.array] = s.of, others
+
     def branch(self, s: If) -> None:
         k = next(self.b.labels)
         slots = [self.slot(REGISTER[r.type]) for r in s.results]
@@ -350,7 +381,9 @@ class ProgramText:
         bases = self.reserve(owned, n)
         self.line(f"store i64 0, ptr {counter}")
         self.label(f"trip{k}")
-        i = b(f"load i64, ptr {counter}")
+        i = trip = b(f"load i64, ptr {counter}")
+        if self.may_turn(s):
+            i = b(f"sub nsw i64 {b(f'sub nsw i64 {n}, 1')}, {trip}")
         for (x, pushes), base in zip(owned.items(), bases, strict=True):
             at = i if pushes else b(f"sub nsw i64 0, {i}")
             self.indexed[x] = b(f"getelementptr inbounds {STORED[x.type]}, ptr {base}, i64 {at}")
@@ -360,11 +393,35 @@ class ProgramText:
         self.block(s.body)
         self.assign(slots, s.body.yields)
         self.indexed = outer
-        following = b(f"add nuw nsw i64 {i}, 1")
+        following = b(f"add nuw nsw i64 {trip}, 1")
         self.line(f"store i64 {following}, ptr {counter}")
         self.line(f"br i1 {b(f'icmp slt i64 {following}, {n}')}, label %trip{k}, label %past{k}")
         b.lines.append(f"past{k}:")
         self.take(slots, s.results)
+
+    def may_turn(self, s: For) -> bool:
+        """Do the trips go backwards through memory, and is their order of no importance?
+
+        Each trip has elements of its own, but for what is added to."""
+        body = s.body.statements
+        if s.args or not all(isinstance(t, (Compute, Load, Store, Push, Pop)) for t in body):
+            return False
+        if any(isinstance(t, (Push, Pop)) and t.stack not in self.indexed for t in body):
+            return False
+        uses: dict = {}
+        for t in body:
+            if isinstance(t, (Load, Store)):
+                uses.setdefault(t.array, []).append(t)
+        factors = [
+            self.accesses.affine(i).terms.get(s.index, 0) for ts in uses.values() for t in ts for i in t.index
+        ]
+        for ts in uses.values():
+            alone = all(type(t) is Load for t in ts) or all(type(t) is Accumulate for t in ts)
+            first = [self.accesses.affine(i) for i in ts[0].index]
+            same = all(t.index == ts[0].index for t in ts) and any(a.terms.get(s.index, 0) for a in first)
+            if not alone and not same:
+                return False
+        return -1 in factors and 1 not in factors
 
     def trip_count(self, s: For, start: str, stop: str, step: str) -> str:
         b = self.b
@@ -519,7 +576,8 @@ class LoopCode:
     def __init__(self, p: LoopProgram):
         self.p = p
         self.engine = engine_of(
-            "; a loop program\n" + finished(ProgramText(split_accumulations(p))), compiled=optimised
+            "; a loop program\n" + finished(ProgramText(split_accumulations(separated_layers(p)))),
+            compiled=optimised,
         )
         self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(p.arrays)))(
             self.engine.get_function_address("program")
