@@ -4,7 +4,10 @@ Names that are swapped stand for layers of one array, by numbers that are known 
 differ, the layers are arrays of their own, which share no memory. So LLVM may vectorise, and loops may be
 cut."""
 
+import functools
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 from .program import (
     Block,
@@ -90,18 +93,21 @@ def doubled(s: For, found: dict[LoopArray, list[Scalar]], new: dict) -> list:
         made.yields = [new.get(y, y) for y in b.yields]
         return made
 
-    sides = [fast, Block()]
-    for side, change in zip(sides, (True, False), strict=True):
+    slow = Block()
+    for side, way in ((fast, inner), (slow, plain)):
         known = dict(new)
-        way = inner if change else plain
-        side.statements.append(copied(s, known, lambda _, b, way=way, known=known: way(b, known)))
+        side.statements.append(copied(s, known, functools.partial(copied_block, way, known)))
         side.yields = side.statements[-1].results
     test = tests[0]
     for other in tests[1:]:
         test = w.compute("and", test, other, type="b1")
     results = [Scalar(r.type, r.name) for r in s.results]
     new.update(zip(s.results, results, strict=True))
-    return [*w.block.statements, If(test, *sides, results, line=s.line)]
+    return [*w.block.statements, If(test, fast, slow, results, line=s.line)]
+
+
+def copied_block(way: Callable, new: dict, _: Any, b: Block) -> Block:
+    return way(b, new)
 
 
 def plain(b: Block, new: dict) -> Block:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from ..numba_device import AXES, SIZES, write_launch
 from ..program import LoopArray, LoopProgram, LoopRefused, Scalar, pruned, verified, written
 from ..writer import ZERO
-from .front import CNumber, CPointer, KernelFrameOfC, KernelSource, stored_type
+from .calls import CallFrameOfC
 from .parser import CParser
+from .values import CNumber, CPointer, KernelSource, stored_type
 
 
 class KernelText:
@@ -51,7 +52,7 @@ class KernelText:
         sizes = {f"{size}.{axis}": Scalar("i8", f"{size}_{axis}") for size in SIZES for axis in AXES}
         source.special.update(sizes)
         source.ranges.least.update(dict.fromkeys(sizes.values(), 1))
-        write_launch(source, entry, lambda: KernelFrameOfC(source, f, tuple(args)).run())
+        write_launch(source, entry, lambda: CallFrameOfC(source, f, tuple(args)).run())
         first = len(params) if of_thread else None
         p = LoopProgram(entry, [*params, *sizes.values()], w.resolve(w.block), [], self.file, launch=first)
         made = written(p)

@@ -69,7 +69,7 @@ def compiler_with_lines() -> Any:
     def parse(func: Any) -> Any:
         tree, text = parsed(func)
         for node in ast.walk(tree):
-            node.in_file = getattr(node, "lineno", 1) + func.__code__.co_firstlineno - 1
+            vars(node)["in_file"] = getattr(node, "lineno", 1) + func.__code__.co_firstlineno - 1
         return tree, text
 
     def transpile(s: Any, *args: Any) -> list:
@@ -114,7 +114,7 @@ def program_of_launch(kernel: Any, launch: Any, args: Sequence, of_thread: bool)
         raise ArgumentError(f"{kernel.__name__} is a kernel: pass launch=(blocks, threads)")
     here = [x.get() if is_array(x) and xp_of(x) is not np else x for x in args]
     made = kernel_for(kernel, here)
-    return made.text.program(made.entry, of_thread), made.values(*launch, here)
+    return made.text.program(made.entry, of_thread), made.values(launch[0], launch[1], here)
 
 
 @functools.lru_cache(256)
