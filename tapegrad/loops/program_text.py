@@ -399,18 +399,21 @@ class ProgramText(ScalarText):
         return b(f"sub i64 0, {self.floor_division(b(f'sub i64 {start}, {stop}'), step)[0]}")
 
     def check_before(self, s: For, n: str) -> None:
-        """Check the first and the last index of accesses of each trip that are affine in the loop's index."""
+        """Check the first and the last index of accesses of each trip that are affine in the loop's index.
+
+        By 128 bits, so that an index that overflows in between is found too."""
         b = self.b
+        wide = lambda v: b(f"sext i64 {self.value(v)} to i128")
         for access, k, factor, fixed in self.accesses.before(s):
-            start, _, step = [self.value(v) for v in s.bounds]
             rest = str(fixed.const)
             for v, c in fixed.terms.items():
-                rest = b(f"add i64 {rest}, {b(f'mul i64 {self.value(v)}, {c}')}")
-            more = b(f"sub i64 {n}, 1")
-            last = b(f"add i64 {start}, {b(f'mul i64 {more}, {step}')}")
+                rest = b(f"add i128 {rest}, {b(f'mul i128 {wide(v)}, {c}')}")
+            start, step = wide(s.bounds[0]), wide(s.bounds[2])
+            more = b(f"sub i128 {b(f'sext i64 {n} to i128')}, 1")
+            last = b(f"add i128 {start}, {b(f'mul i128 {more}, {step}')}")
             for i in (start, last) if factor else (start,):
-                at = b(f"add i64 {rest}, {b(f'mul i64 {i}, {factor}')}")
-                self.must(b(f"icmp ult i64 {at}, {self.value(access.array.shape[k])}"), str(access.line))
+                at = b(f"add i128 {rest}, {b(f'mul i128 {i}, {factor}')}")
+                self.must(b(f"icmp ult i128 {at}, {wide(access.array.shape[k])}"), str(access.line))
 
     def own_stacks(self, s: For) -> dict:
         """The stacks that each trip uses once; stack -> does it push?"""

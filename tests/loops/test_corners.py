@@ -136,3 +136,55 @@ def test_names_that_rotate_or_stand_for_one_array(case, trips):
         w * (first(args[0] + k * h * d[0]) - first(args[0] - k * h * d[0])) for k, w in ((1, 8), (2, -1))
     ]
     np.testing.assert_allclose(hv, sum(slopes) / (12 * h), rtol=1e-7, atol=1e-7)
+
+
+@njit
+def backwards(x, first, step):
+    s = 0.0
+    for i in range(first, -1, step):
+        s += i * x[i] ** 2
+    return s
+
+
+@njit
+def far_places(x, trips, factor):
+    s = 0.0
+    for i in range(trips):
+        s += x[i * 4611686018427387904]
+        s += x[i * factor]
+    return s
+
+
+@njit
+def mixed(x, y, n):
+    s = np.float32(0.0)
+    for i in range(x.shape[0]):
+        s += x[i] * np.float32(n)
+        s = np.float32(s * y[i])
+    return s
+
+
+@pytest.mark.parametrize("step", [-1, -2, -7])
+def test_ranges_that_go_down(step):
+    x = np.linspace(1.0, 2.0, 6)
+    want = np.zeros(6)
+    want[range(5, -1, step)] = [2.0 * i * x[i] for i in range(5, -1, step)]
+    np.testing.assert_allclose(tg.grad(lambda x: backwards(x, 5, step))(x), want, rtol=1e-15)
+    assert not tg.grad(lambda x: backwards(x, -1, step))(x).any()
+
+
+@pytest.mark.parametrize("factor", [1, 2**62])
+def test_an_index_that_overflows_between_the_ends_of_a_loop_is_found(factor):
+    """The first and the last index are 0, modulo 2^64."""
+    with pytest.raises(tg.errors.KernelError, match="out of bounds"):
+        tg.grad(lambda x: far_places(x, 5, factor))(np.ones(5))
+
+
+def test_single_and_double_precision_and_integers():
+    x, y = np.array([0.5, 1.5, -0.7], np.float32), np.array([1.1, 0.3, 2.0])
+    gx, gy = tg.grad(lambda x, y: mixed(x, y, 3), argnums=(0, 1))(x, y)
+    assert (gx.dtype, gy.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(gx, 3 * np.cumprod(y[::-1])[::-1], rtol=1e-6)
+    np.testing.assert_allclose(gy[2], 3 * (x[0] * y[0] * y[1] + x[1] * y[1] + x[2]), rtol=1e-6)
+    with pytest.raises(tg.errors.TapegradError, match="type int, which has no derivative"):
+        tg.grad(lambda n: mixed(x, y, n))(3)
