@@ -8,8 +8,7 @@ import numpy as np
 
 from .._core.errors import KernelError
 from ..kernels.launch.cpu import engine_of, machine, parsed
-from .fission import split_accumulations
-from .layers import separated_layers
+from .fission import separated_layers, split_accumulations
 from .program import LoopArray, LoopProgram, Scalar
 from .program_text import NO_MEMORY, ProgramText, finished
 
