@@ -8,6 +8,7 @@ too. `heat` is a nonlinear equation whose arrays swap their names. A ratio compa
 same row. Memory is what the process takes in addition while the gradient runs."""
 
 import _harness as bench
+import _loop_peers as peers
 import numba
 import numpy as np
 
@@ -82,5 +83,29 @@ def gradients(report):
                 report.goal(f"{name}: MB", memory, 250)
 
 
+def beside(report):
+    """The wave equation by all three fields: an adjoint by hand, and JAX, each beside its own plain loop."""
+    columns = ("way", "plain, ms", "value and gradient, ms", "ratio")
+    report.table("The wave equation by u, v and c2, in other ways", columns, "")
+    n, steps = (32, 20) if report.quick else (512, 100)
+    f, args = programs(n, steps)["wave: u, v, c2"]
+    u, v, c2 = args
+    want = tg.value_and_grad(f, argnums=(0, 1, 2))(*args)[1]
+    states = np.empty((int(np.sqrt(steps)) + 1, n, n))
+    by_hand = lambda: peers.wave_by_hand(u.copy(), v.copy(), c2, 0.01, steps, states)
+    ways = {"by hand, in Numba": (lambda: f(*args), by_hand, lambda r: r[1:])}
+    jax = bench.jax()
+    if jax is not None:
+        jax.config.update("jax_enable_x64", True)
+        both, loss = peers.wave_jax(jax, steps)
+        ready = jax.block_until_ready
+        ways["JAX"] = lambda: ready(loss(*args)), lambda: ready(both(*args)), lambda r: r[1]
+    for name, (plain, gradient, of) in ways.items():
+        for a, b in zip(of(gradient()), want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.max(np.abs(b)))
+        t = bench.measure({"plain": plain, "gradient": gradient}, compare=False, rounds=(3, 41))
+        report.row(name, 1e3 * t["plain"], 1e3 * t["gradient"], bench.ratio(t["gradient"], t["plain"]))
+
+
 if __name__ == "__main__":
-    bench.start(__doc__).run(gradients)
+    bench.start(__doc__).run(gradients, beside)

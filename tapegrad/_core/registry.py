@@ -171,6 +171,7 @@ LOADED: dict[str, AnyTuple] = {
     ),
     "tapegrad.loops.cuda_c.element_kernels": ("_dispatch.cupy_kernels",),
     "tapegrad.loops.cuda_c.kernels": ("_dispatch.cupy_kernels",),
+    "tapegrad.loops.cuda_c.python_kernels": ("_dispatch.cupy_kernels", "loops.inspection"),
     "tapegrad.loops.cuda_c.thread_operation": ("loops.operation",),
     "tapegrad.loops.inspection": ("kernels.raw_code.sources",),
     "tapegrad.loops.operation": ("_capture.functions",),
@@ -231,9 +232,10 @@ FILLED = {
 
 # the open state of a thread, and the watchers: not a dependency
 STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")
-# imports what the user's code imports, reads which versions are installed, or puts host memory below CuPy
+# imports what the user's code imports, reads which versions are installed, puts host memory below CuPy, or
+# has its own copy of CuPy's compiler
 FOR_USERS = (
-    "_capture.builtin", "testing.diagnostics.versions", "testing.hosted", "testing.hosted.routines",
+    "_capture.builtin", "loops.cuda_c.python_kernels", "testing.diagnostics.versions", "testing.hosted", "testing.hosted.routines",
     "testing.hosted.runtime",
     "testing.hosted.scipy_functions",
 )  # fmt: skip

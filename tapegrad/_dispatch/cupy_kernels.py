@@ -99,12 +99,24 @@ class RawKernelFace(Kernel):
         read_kernel("kernels", "launch_raw_kernel", text, name, options, grid, block, args, shared_mem)
 
 
-class JitKernel(RawKernelFace):
-    def _differentiated(self, *args: Any, **further: Any) -> None:
-        raise NoSource
+class JitKernel(Kernel):
+    """A kernel that `cupyx.jit.rawkernel` made."""
+
+    instead = RAW
+
+    def _differentiated(
+        self, grid: Any, block: Any, args: Any, shared_mem: int = 0, stream: Any = None
+    ) -> None:
+        read_kernel("python_kernels", "launch_python_kernel", self._kernel, grid, block, args, shared_mem)
 
     def __getitem__(self, sizes):
-        return lambda *args, **kwargs: self(*sizes, args, **kwargs)
+        grid, block = [n if isinstance(n, tuple) else (n, 1, 1) for n in sizes]
+        return lambda *args, **kwargs: self(grid, block, args, **kwargs)
+
+
+class VectorizedFunction(Kernel):
+    def _differentiated(self, *args: Any) -> Any:
+        return read_kernel("python_kernels", "call_vectorized", self._kernel, args)
 
 
 class RawModule(RawKernelFace):
@@ -130,7 +142,7 @@ class FusedFunction(Kernel):
 
 
 KINDS = {
-    "ElementwiseKernel": ElementwiseKernelFace, "vectorize": Kernel, "GeneralizedUFunc": Kernel,
+    "ElementwiseKernel": ElementwiseKernelFace, "vectorize": VectorizedFunction, "GeneralizedUFunc": Kernel,
     "ReductionKernel": ReductionKernelFace,
     "RawKernel": RawKernelFace,
     "RawModule": RawModule, "_JitRawKernel": JitKernel, "Fusion": FusedFunction,

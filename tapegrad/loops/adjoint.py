@@ -7,7 +7,6 @@ state at the beginning of each segment, and the backward sweep runs a segment ag
 from dataclasses import replace
 from typing import Any
 
-from .activity import is_touched
 from .program import (
     FLOATS,
     Accumulate,
@@ -34,7 +33,7 @@ from .program import (
     stacks_of,
     walk,
 )
-from .saved import SavedValues
+from .saved import SavedValues, is_touched
 from .scalars import BOUNDED, passes, pull, write
 from .writer import ONE, ZERO, StatementWriter
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from .._core.errors import ArgumentError, KernelError
+from .._core.registry import load
 from .._core.variable import Variable
 from .adjoint import adjoint
 from .machine import code_of
 from .numba_device import launch_sizes
-from .numba_ir import is_device_kernel
 from .numba_program import NumbaProgram
 from .operation import DTYPES, FLOATS, programs_of
 from .program import (
@@ -135,9 +135,13 @@ class ProgramPrinter:
 
 def program_of(f: Any, args: tuple, launch: Any, of_thread: bool = False) -> tuple[LoopProgram, list]:
     """The program of a function or kernel for these arguments, and their values."""
+    if type(f).__name__ == "_JitRawKernel":
+        kernels = load("tapegrad.loops.cuda_c.python_kernels")
+        return kernels.program_of_launch(f, launch, args, of_thread)
     if not hasattr(f, "py_func"):
         raise ArgumentError(
-            f"{getattr(f, '__name__', f)} is no function that numba.njit or numba.cuda.jit made"
+            f"{getattr(f, '__name__', f)} is nothing that numba.njit, numba.cuda.jit or "
+            f"cupyx.jit.rawkernel made"
         )
     programs = programs_of(f)
     given = programs.arguments(args, {}, launch_sizes(launch) if programs.device else ())
@@ -167,7 +171,7 @@ def source(f: Any, *args: Any, derivative: str | None = None, launch: tuple | No
     Parameters
     ----------
     f : function
-        What ``numba.njit`` or ``numba.cuda.jit`` made.
+        What ``numba.njit``, ``numba.cuda.jit`` or ``cupyx.jit.rawkernel`` made.
     *args
         Arguments of a call. Their types and numbers of axes choose the program.
     derivative : {'adjoint', 'tangent'}, optional
@@ -223,7 +227,7 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     Parameters
     ----------
     f : function
-        What ``numba.njit`` or ``numba.cuda.jit`` made.
+        What ``numba.njit``, ``numba.cuda.jit`` or ``cupyx.jit.rawkernel`` made.
     *args
         Arguments of a call. They are copied.
     launch : tuple, optional
@@ -268,7 +272,7 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
         "reverse and forward derivatives agree",
         "forward derivatives agree with central differences",
     ]
-    if is_device_kernel(f):
+    if launch is not None:
         search_races(program_of(f, args, launch, of_thread=True)[0], values)
         said.append("no two threads meet at an element, unless all read it or all change it by atomics")
     wide = all(q.type != "f4" for q in p.params)

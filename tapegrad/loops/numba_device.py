@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .numba_front import FrameWriter, whole
+from .numba_calls import CallFrame
+from .numba_front import whole
 from .numba_ir import kind_of
 from .program import Barrier, Block, LoopProgram, LoopRefused, Scalar, Store, pruned, walk
 from .threads import split_threads
@@ -23,7 +24,7 @@ class DeviceName:
     path: str
 
 
-class KernelFrame(FrameWriter):
+class KernelFrame(CallFrame):
     """A call of a kernel, or of a function that it calls."""
 
     def constant(self, x: Any) -> Any:

@@ -3,8 +3,9 @@ arrays."""
 
 from typing import Any
 
+from .numba_calls import CallFrame
 from .numba_device import AXES, SIZES, KernelFrame
-from .numba_front import FrameWriter, FunctionSource, whole
+from .numba_front import FunctionSource, whole
 from .numba_ir import TypedFunction
 from .program import (
     Block,
@@ -68,7 +69,7 @@ class NumbaProgram:
             names = [f"{size}.{axis}" for size in SIZES for axis in AXES]
             source.special.update(zip(names, objects[-6:], strict=True))
             source.ranges.least.update(dict.fromkeys(objects[-6:], 1))
-        frame = (KernelFrame if typed.device else FrameWriter)(source, typed, tuple(given.objects(objects)))
+        frame = (KernelFrame if typed.device else CallFrame)(source, typed, tuple(given.objects(objects)))
         result = frame.run()
         for a, view in copies:
             w.copy(a, view.array, of=(view.parts[0],))
@@ -97,7 +98,7 @@ class NumbaProgram:
         self.program.outs = [a for a in self.program.arrays if a in made]
         self.program = verified(pruned(self.program))
 
-    def described(self, frame: FrameWriter, x: Any) -> Any:
+    def described(self, frame: CallFrame, x: Any) -> Any:
         """What is returned: ("yield", number), ("array", number of the parameter), a tuple, or None."""
         match x:
             case None | Known(object=None):

@@ -4,7 +4,7 @@ it."""
 from typing import Any
 
 from ..kernels.emit.builder import Affine
-from .program import Allocate, Block, Compute, For, Load, LoopProgram, Scalar, Store
+from .program import Allocate, Block, Compute, For, LayerOf, Load, LoopProgram, Scalar, Store
 
 
 class CheckedAccesses:
@@ -25,7 +25,7 @@ class CheckedAccesses:
 
     def visit(self, block: Block, loop: For | None, depth: int) -> None:
         for s in block.statements:
-            for o in (*s.outs, *([s.array] if isinstance(s, Allocate) else [])):
+            for o in (*s.outs, *([s.array] if isinstance(s, (Allocate, LayerOf)) else [])):
                 self.inside[o] = depth
             if isinstance(s, Compute) and s.out.type == "i8":
                 self.learn(s)

@@ -132,6 +132,17 @@ class Allocate(Statement):
     operands = property(lambda self: self.array.shape)
 
 
+@dataclass(eq=False)
+class LayerOf(Statement):
+    """`array` is the memory of `of[layer]`, in machine code. The other accesses of its block are not to this layer."""
+
+    array: LoopArray
+    of: LoopArray
+    layer: Scalar
+
+    operands = property(lambda self: (self.layer,))
+
+
 class Barrier(Statement):
     """The threads of a block wait for each other (until `threads.split_threads`)."""
 
@@ -289,6 +300,9 @@ def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
         case Allocate():
             new[s.array] = LoopArray(s.array.type, ms(s.array.shape), s.array.name, s.array.shared)
             return Allocate(new[s.array], s.zeroed, line=s.line)
+        case LayerOf():
+            new[s.array] = LoopArray(s.array.type, ms(s.array.shape), s.array.name)
+            return LayerOf(new[s.array], m(s.of), m(s.layer), line=s.line)
         case For():
             inits, bounds = list(ms(s.inits)), ms(s.bounds)
             index, args = fresh(s.index), [fresh(a) for a in s.args]

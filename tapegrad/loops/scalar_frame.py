@@ -89,9 +89,10 @@ class ScalarFrame(ControlFlow):
         return out
 
     def integers(self, f: Any, x: tuple) -> Scalar:
-        name = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.floor_divide: "floordiv",
-        np.remainder: "mod", np.absolute: "abs",
-                np.negative: "neg"}.get(f)  # fmt: skip
+        name = {
+            np.add: "add", np.subtract: "sub", np.multiply: "mul", np.floor_divide: "floordiv",
+            np.remainder: "mod", np.absolute: "abs", np.negative: "neg", np.minimum: "min", np.maximum: "max",
+        }.get(f)  # fmt: skip
         if f is np.power and x[1].number is not None and 0 <= x[1].number <= MOST_POWER:
             made = ONE
             for _ in range(x[1].number):

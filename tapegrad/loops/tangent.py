@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from .activity import active_set
 from .program import (
     FLOATS,
     Allocate,
@@ -24,6 +23,7 @@ from .program import (
     pruned,
     stacks_of,
 )
+from .saved import active_set
 from .scalars import BOUNDED, partial, write
 from .writer import StatementWriter
 

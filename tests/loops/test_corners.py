@@ -78,3 +78,113 @@ def test_predicates_of_numbers():
     value, g = tg.value_and_grad(lambda x: finite_part(x, bounds))(x)
     assert value == finite_part(x, bounds)
     np.testing.assert_allclose(g, [9.0 * 0.25, 0.0, 0.0, 9.0 * 4.0, 0.0, 0.0])
+
+
+@njit
+def one_or_two(x, y, other, trips):
+    """`b` is `a`, or another array: the layers are one, or differ."""
+    a, b = x, x
+    if other:
+        b = y
+    for _ in range(trips):
+        for i in range(1, x.shape[0] - 1):
+            b[i] = 0.7 * b[i] + 0.3 * a[i - 1] * a[i + 1] - 0.1 * a[i]
+        a, b = b, a
+    s = 0.0
+    for i in range(x.shape[0]):
+        s += a[i] * b[i] * (i + 1)
+    return s
+
+
+@njit
+def three(x, y, z, trips):
+    """The names of three arrays rotate."""
+    for _ in range(trips):
+        for i in range(1, x.shape[0] - 1):
+            for j in range(x.shape[1]):
+                z[i, j] = (
+                    2.0 * y[i, j] - x[i, j] + 0.1 * y[i, j] * (y[i - 1, j] + y[i + 1, j] - 2.0 * y[i, j])
+                )
+        x, y, z = y, z, x
+    return np.sum(x * y) + np.sum(z * z * z)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("trips", [0, 1, 4, 5, 9])
+@pytest.mark.parametrize("case", ["one array", "two arrays", "three arrays"])
+def test_names_that_rotate_or_stand_for_one_array(case, trips):
+    r = np.random.default_rng(4)
+    if case == "three arrays":
+        f, args = (lambda *x: three(*x, trips)), tuple(r.standard_normal((3, 5, 4)))
+        python = lambda *x: three.py_func(*x, trips)
+    else:
+        f, args = (lambda *x: one_or_two(*x, case[:3] == "two", trips)), tuple(r.standard_normal((2, 7)))
+        python = lambda *x: one_or_two.py_func(*x, case[:3] == "two", trips)
+    d = r.standard_normal(np.shape(args))
+    inner = lambda *x: f(*[v.copy() for v in x])
+    want = python(*[x + 1e-30j * t for x, t in zip(args, d, strict=True)])
+    value, g = tg.value_and_grad(inner, argnums=tuple(range(len(args))))(*args)
+    np.testing.assert_allclose(value, want.real, rtol=1e-13)
+    np.testing.assert_allclose(np.sum(np.array(g) * d), want.imag / 1e-30, rtol=1e-12)
+    np.testing.assert_allclose(tg.jvp(inner, args, tuple(d))[1], want.imag / 1e-30, rtol=1e-12)
+    compiled = three if case == "three arrays" else one_or_two
+    more = (trips,) if case == "three arrays" else (case[:3] == "two", trips)
+    assert "layers" in tg.loops.source(compiled, *args, *more)  # it is a loop program
+    first, hv = tg.grad(lambda x: inner(x, *args[1:])), tg.hvp(lambda x: inner(x, *args[1:]), args[0], d[0])
+    h = 1e-4
+    slopes = [
+        w * (first(args[0] + k * h * d[0]) - first(args[0] - k * h * d[0])) for k, w in ((1, 8), (2, -1))
+    ]
+    np.testing.assert_allclose(hv, sum(slopes) / (12 * h), rtol=1e-7, atol=1e-7)
+
+
+@njit
+def backwards(x, first, step):
+    s = 0.0
+    for i in range(first, -1, step):
+        s += i * x[i] ** 2
+    return s
+
+
+@njit
+def far_places(x, trips, factor):
+    s = 0.0
+    for i in range(trips):
+        s += x[i * 4611686018427387904]
+        s += x[i * factor]
+    return s
+
+
+@njit
+def mixed(x, y, n):
+    s = np.float32(0.0)
+    for i in range(x.shape[0]):
+        s += x[i] * np.float32(n)
+        s = np.float32(s * y[i])
+    return s
+
+
+@pytest.mark.parametrize("step", [-1, -2, -7])
+def test_ranges_that_go_down(step):
+    x = np.linspace(1.0, 2.0, 6)
+    want = np.zeros(6)
+    want[range(5, -1, step)] = [2.0 * i * x[i] for i in range(5, -1, step)]
+    np.testing.assert_allclose(tg.grad(lambda x: backwards(x, 5, step))(x), want, rtol=1e-15)
+    assert not tg.grad(lambda x: backwards(x, -1, step))(x).any()
+
+
+@pytest.mark.parametrize("factor", [1, 2**62])
+def test_an_index_that_overflows_between_the_ends_of_a_loop_is_found(factor):
+    """The first and the last index are 0, modulo 2^64."""
+    with pytest.raises(tg.errors.KernelError, match="out of bounds"):
+        tg.grad(lambda x: far_places(x, 5, factor))(np.ones(5))
+
+
+def test_single_and_double_precision_and_integers():
+    x, y = np.array([0.5, 1.5, -0.7], np.float32), np.array([1.1, 0.3, 2.0])
+    gx, gy = tg.grad(lambda x, y: mixed(x, y, 3), argnums=(0, 1))(x, y)
+    assert (gx.dtype, gy.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(gx, 3 * np.cumprod(y[::-1])[::-1], rtol=1e-6)
+    np.testing.assert_allclose(gy[2], 3 * (x[0] * y[0] * y[1] + x[1] * y[1] + x[2]), rtol=1e-6)
+    with pytest.raises(tg.errors.TapegradError, match="type int, which has no derivative"):
+        tg.grad(lambda n: mixed(x, y, n))(3)

@@ -113,8 +113,8 @@ class BlockGraph:
             self.blocks[self.open].statements.append(CNode("expression", s.line, (step,)))
         self.close(("jump", header), s.line, after)
         self.targets.pop()
-        if len(first) == 1 and test is not None and step is not None:
-            self.blocks[header].counted = counted_loop(first[0], test, step, body, latch)
+        if first and test is not None and step is not None:
+            self.blocks[header].counted = counted_loop(first, test, step, body, latch)
 
 
 def variables_set(x: Any) -> set[CVariable]:
@@ -131,11 +131,12 @@ def variables_set(x: Any) -> set[CVariable]:
     return found
 
 
-def counted_loop(first: CNode, test: CNode, step: CNode, body: CNode, latch: int) -> CountedLoop | None:
+def counted_loop(first: tuple, test: CNode, step: CNode, body: CNode, latch: int) -> CountedLoop | None:
     """The loop as one over a range, if it is such a loop."""
-    if first.kind != "declare" or test.kind != "binary" or test.parts[0] not in TURNED:
+    if first[0].kind != "declare" or test.kind != "binary" or test.parts[0] not in TURNED:
         return None
-    v, (compare, left, right) = first.parts[0], test.parts
+    v, (compare, left, right) = first[0].parts[0], test.parts
+    starts = dict([d.parts for d in first if d.kind == "declare"])
     if right == CNode("name", right.line, (v,)):
         compare, left, right = TURNED[compare], right, left
     if step.kind == "step":
@@ -144,6 +145,10 @@ def counted_loop(first: CNode, test: CNode, step: CNode, body: CNode, latch: int
         sign, target, amount = step.parts
     else:
         return None
+    if amount.kind == "name" and amount.parts[0] not in variables_set(body):
+        amount = starts.get(amount.parts[0]) or amount
+    if amount.kind == "unary" and amount.parts[0] == "-" and amount.parts[1].kind == "number":
+        sign, amount = "-" if sign == "+" else "+", amount.parts[1]
     down = sign == "-"
     known = left.kind == target.kind == "name" and left.parts[0] is target.parts[0] is v
     changed = variables_set(body) | {v}

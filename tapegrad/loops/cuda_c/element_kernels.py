@@ -14,6 +14,7 @@ from ...ops.creation import asarray
 from ...ops.declare import dtype, shape
 from ...ops.shaping import astype, broadcast_to, reshape, transpose
 from ..program import LoopRefused
+from .array_parser import ArrayParser
 from .kernel_program import KernelText
 from .kernels import TYPE_NAMES, CKernel, type_of_dtype
 
@@ -88,7 +89,7 @@ class KernelArguments:
 
 @functools.lru_cache(512)
 def generated_kernel(source: str, entry: str, types: tuple) -> CKernel:
-    return CKernel(KernelText(source, f"<{entry}>", dict(types)), entry)
+    return CKernel(KernelText(source, f"<{entry}>", dict(types), parser=ArrayParser), entry)
 
 
 def elementwise_text(kernel: Any, a: KernelArguments) -> str:

@@ -3,19 +3,17 @@
 Numbers have C's types. An unsigned number may be held as its value modulo 2^32 or 2^64 (`lazy`): it is
 brought into range where that matters."""
 
-import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.special
 
-from ..program import Barrier, Block, LoopArray, LoopRefused, Scalar, literal
-from ..scalar_frame import MATHS, ScalarFrame
-from ..views import Ranges
-from ..writer import ONE, ZERO, NameScope, ProgramWriter
+from ..program import Block, LoopRefused, Scalar, literal
+from ..scalar_frame import ScalarFrame
+from ..writer import ONE, ZERO, NameScope
 from .blocks import BlockGraph, assigned_in
-from .parser import CFunction, CNode, CParser, CVariable, found_in
+from .parser import CFunction, CNode, CVariable, found_in
+from .values import CNumber, CPointer, KernelSource, common_type, is_not_free, stored_type
 
 MASK = literal(2**32 - 1, "i8")
 OPERATORS_OF_C = {
@@ -23,65 +21,11 @@ OPERATORS_OF_C = {
     "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
 }  # fmt: skip
 COMPARISONS_OF_C = frozenset(("<", "<=", ">", ">=", "==", "!="))
-C_MATHS: dict[str, Any] = {
-    **{name: getattr(np, name) for name in (
-        "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-        "sqrt", "cbrt", "hypot", "floor", "ceil", "trunc", "rint", "fmod", "fmin", "fmax")},
-    **{name: f for name, f in MATHS.items() if name != "gamma"},
-    "tgamma": scipy.special.gamma, "erfcx": scipy.special.erfcx, "normcdf": scipy.special.ndtr,
-    "exp10": scipy.special.exp10, "rsqrt": None, "fma": None, "fdivide": None,
-}  # fmt: skip
 CONSTANTS_OF_C = {
     "M_PI": np.pi, "M_E": np.e, "M_PI_2": np.pi / 2, "M_PI_4": np.pi / 4, "M_LN2": np.log(2.0),
     "M_SQRT2": np.sqrt(2.0), "M_1_PI": 1 / np.pi, "INFINITY": np.inf, "NAN": np.nan,
 }  # fmt: skip
 STATE = " at"  # the offset of a pointer
-
-
-class CNumber(NamedTuple):
-    """A number of a C type.
-
-    state: "" in the type's range; "index": small, computed from indices of threads, perhaps below 0; "lazy":
-    modulo the range of an unsigned type."""
-
-    v: Scalar
-    type: str
-    state: str = ""
-
-
-class CPointer(NamedTuple):
-    """The element `at` of an array's axis after those that `lead` fixes."""
-
-    array: LoopArray
-    type: str
-    lead: tuple
-    at: Scalar
-
-    @property
-    def place(self) -> tuple:
-        return (*self.lead, self.at)
-
-    @property
-    def base(self) -> "CPointer":
-        return self._replace(at=ZERO)
-
-
-class KernelSource:
-    """What all frames of one program share."""
-
-    def __init__(self, parsed: CParser, of_thread: bool, dynamic_bytes: int = 0):
-        self.parsed, self.of_thread, self.dynamic_bytes = parsed, of_thread, dynamic_bytes
-        self.w = ProgramWriter()
-        self.ranges = Ranges(self.w)
-        self.special: dict[str, Scalar] = {}
-        self.numbers, self.regions = itertools.count(), [0]
-        self.names = {n.parts[0] for n in parsed.globals}
-        self.shared: dict[CVariable, CPointer] = {}
-
-
-def stored_type(type: str) -> str:
-    """The type of a loop program that holds this C type."""
-    return type if type in ("b1", "f4", "f8") else "i8"
 
 
 class KernelFrameOfC(ScalarFrame):
@@ -218,12 +162,17 @@ class KernelFrameOfC(ScalarFrame):
             return x
         if not isinstance(x, CNumber):
             raise self.refuse(f"{v.name.split('.')[0]} is set to something that is no number")
+        if v.type == "same":
+            v.type = x.type
         x = self.converted(x, v.type)
         if v.type == "u4":
             x = CNumber(self.in_range(x), "u4")
         x.v.name = x.v.name or v.name.split(".")[0]
         self.w.set(self.key(v), x.v)
         return x
+
+    def called(self, name: str, args: tuple, used: bool) -> Any:
+        raise NotImplementedError
 
     # --- numbers ---
 
@@ -526,96 +475,3 @@ class KernelFrameOfC(ScalarFrame):
         if op == "-" and isinstance(x, CPointer) and isinstance(y, CPointer) and x.base == y.base:
             return CNumber(self.w.compute("sub", x.at, y.at), "i8")
         raise self.refuse(f"{op} of pointers")
-
-    # --- calls ---
-
-    def on_method(self, base: CNode, name: str, args: tuple) -> CNumber:
-        x = self.evaluate(base)
-        if name == "size" and not args and isinstance(x, CPointer) and len(x.array.shape) == 1:
-            return CNumber(x.array.shape[0], "i8")
-        raise self.refuse(f"the method {name}()")
-
-    def on_call(self, name: str, args: tuple) -> Any:
-        return self.called(name, args, used=True)
-
-    def called(self, name: str, args: tuple, used: bool) -> Any:
-        w = self.w
-        if name in self.source.parsed.functions:
-            return self.inlined(self.source.parsed.functions[name], args, used)
-        if name == "__syncthreads" and not used:
-            w.put(Barrier())
-            return None
-        if name in ("atomicAdd", "atomicSub") and not used:
-            p = self.evaluate(args[0])
-            if not isinstance(p, CPointer):
-                raise self.refuse(f"{name} to something that is no pointer")
-            x = self.in_type(self.number(args[1]), p.type)
-            w.accumulate(p.array, p.place, w.compute("neg", x) if name == "atomicSub" else x)
-            return None
-        if name in ("atomicMax", "atomicMin") and not used:
-            p = self.evaluate(args[0])
-            if not isinstance(p, CPointer) or p.type == "u8":
-                raise self.refuse(f"{name} to this place")
-            x = self.in_type(self.number(args[1]), p.type)
-            w.extreme(p.array, p.place, x, "gt" if name == "atomicMax" else "lt")
-            return None
-        if name.startswith("atomic"):
-            raise self.refuse(
-                f"{name}: its result depends on the order of threads; atomicAdd, atomicSub, atomicMax and "
-                f"atomicMin as statements are known"
-            )
-        if name == "__ldg":
-            return self.loaded(self.evaluate(args[0]))
-        return self.mathematical(name, [self.number(a) for a in args])
-
-    def inlined(self, f: CFunction, args: tuple, used: bool) -> Any:
-        if f.name in self.callers:
-            raise self.refuse(f"{f.name} calls itself")
-        if len(args) != len(f.params):
-            raise self.refuse(f"{f.name} takes {len(f.params)} arguments")
-        line = self.w.line
-        found = type(self)(self.source, f, tuple([self.evaluate(a) for a in args]), self.callers).run()
-        self.w.line = line
-        if used and found is None:
-            raise self.refuse(f"{f.name} returns nothing")
-        return None if found is None else CNumber(found, f.type)
-
-    def mathematical(self, name: str, x: list[CNumber]) -> CNumber:
-        bare = name.removeprefix("__")
-        short = bare[:-1] if bare.endswith("f") and bare[:-1] in C_MATHS else bare
-        if name in ("min", "max", "abs") and all(v.type[0] != "f" for v in x):
-            kind = common_type(x[0], x[-1])
-            return CNumber(self.learned(name, tuple([self.in_type(v, kind) for v in x])), kind)
-        short = {"min": "fmin", "max": "fmax", "abs": "fabs"}.get(short, short)
-        if bare == "isnan":
-            return CNumber(self.w.compute("isnan", x[0].v, type="b1"), "b1")
-        if short not in C_MATHS:
-            raise self.refuse(f"the function {name} is not known")
-        single = bare != short and short + "f" == bare or all(v.type == "f4" for v in x)
-        kind = "f4" if single else "f8"
-        v = tuple([self.converted(y, kind).v for y in x])
-        w, f = self.w, C_MATHS[short]
-        if short == "fma":
-            return CNumber(w.compute("add", w.compute("mul", v[0], v[1]), v[2]), kind)
-        if short == "fdivide":
-            return CNumber(w.compute("div", *v), kind)
-        if short == "rsqrt":
-            return CNumber(w.compute("div", literal(1.0, kind), self.apply(np.sqrt, v, kind)), kind)
-        if f.nin != len(v):
-            raise self.refuse(f"{name} takes {f.nin} arguments")
-        return CNumber(self.apply(f, v, kind), kind)
-
-
-def common_type(x: CNumber, y: CNumber) -> str:
-    """The type that C's arithmetic converts both to."""
-    kinds = {"i4" if v.type == "b1" else v.type for v in (x, y)}
-    return next(k for k in ("f8", "f4", "u8", "i8", "u4", "i4") if k in kinds)
-
-
-def is_not_free(n: CNode) -> bool:
-    """May the evaluation of n fail, or have a side effect?"""
-    return (
-        n.kind in ("element", "call", "assign", "step")
-        or (n.kind == "unary" and n.parts[0] == "*")
-        or (n.kind == "binary" and n.parts[0] in ("/", "%"))
-    )

@@ -6,19 +6,26 @@ from collections.abc import Iterable
 from ..numba_device import AXES, SIZES, write_launch
 from ..program import LoopArray, LoopProgram, LoopRefused, Scalar, pruned, verified, written
 from ..writer import ZERO
-from .front import CNumber, CPointer, KernelFrameOfC, KernelSource, stored_type
+from .calls import CallFrameOfC
 from .parser import CParser
+from .values import CNumber, CPointer, KernelSource, stored_type
 
 
 class KernelText:
-    """A text in CUDA C; `types` adds names of types."""
+    """A text in CUDA C; `types` adds names of types. The lines of a file that exists are those of its user."""
 
     def __init__(
-        self, text: str, file: str, types: dict[str, str] | None = None, options: Iterable[str] = ()
+        self,
+        text: str,
+        file: str,
+        types: dict[str, str] | None = None,
+        options: Iterable[str] = (),
+        parser: type[CParser] = CParser,
     ):
         self.file = file
-        self.parsed = CParser(text, types, options)
-        linecache.cache[file] = len(text), None, [line + "\n" for line in text.split("\n")], file
+        self.parsed = parser(text, types, options)
+        if file[:1] == "<":
+            linecache.cache[file] = len(text), None, [line + "\n" for line in text.split("\n")], file
 
     def program(self, entry: str, of_thread: bool, dynamic_bytes: int = 0) -> LoopProgram:
         """The program of a kernel: its parameters, then the numbers (z, y, x) of blocks and of threads."""
@@ -32,10 +39,10 @@ class KernelText:
         for v in f.params:
             name = v.name.split(".")[0]
             if v.pointer:
-                a = LoopArray(stored_type(v.type), [Scalar("i8")], name)
-                source.ranges.least[a.shape[0]] = 0
+                a = LoopArray(stored_type(v.type), [Scalar("i8") for _ in range(v.axes or 1)], name)
+                source.ranges.least.update(dict.fromkeys(a.shape, 0))
                 params.append(a)
-                args.append(CPointer(a, v.type, (), ZERO))
+                args.append(CPointer(a, v.type, (ZERO,) * (len(a.shape) - 1), ZERO))
             else:
                 x = Scalar(stored_type(v.type), name)
                 params.append(x)
@@ -45,7 +52,7 @@ class KernelText:
         sizes = {f"{size}.{axis}": Scalar("i8", f"{size}_{axis}") for size in SIZES for axis in AXES}
         source.special.update(sizes)
         source.ranges.least.update(dict.fromkeys(sizes.values(), 1))
-        write_launch(source, entry, lambda: KernelFrameOfC(source, f, tuple(args)).run())
+        write_launch(source, entry, lambda: CallFrameOfC(source, f, tuple(args)).run())
         first = len(params) if of_thread else None
         p = LoopProgram(entry, [*params, *sizes.values()], w.resolve(w.block), [], self.file, launch=first)
         made = written(p)

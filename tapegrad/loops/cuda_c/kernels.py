@@ -52,22 +52,25 @@ class CKernel:
             self.operations[key] = operation_on(of_thread)(p)
         return self.operations[key]
 
-    def results(self, grid: Any, block: Any, args: Sequence, dynamic_bytes: int = 0) -> dict:
-        """The new contents, flat, of the arrays that the kernel writes, by the number of the argument."""
+    def values(self, grid: Any, block: Any, args: Sequence) -> list:
+        """The arguments of the operation."""
         params = self.function.params
         if len(args) != len(params):
             raise ArgumentError(f"{self.entry} takes {len(params)} arguments, {len(args)} were given")
-        looks = [layout_of(x) for x in args]
-        device = any(v.pointer and xp_of(x) is not np for v, x in zip(params, looks, strict=True))
         values = [
             self.array(v, x, look) if v.pointer else self.number(v, x, look)
-            for v, x, look in zip(params, args, looks, strict=True)
+            for v, x, look in zip(params, args, map(layout_of, args), strict=True)
         ]
         sizes = [[int(n) for n in (k if isinstance(k, (tuple, list)) else (k,))] for k in (grid, block)]
         if any(min(k) < 1 or len(k) > 3 for k in sizes):
             raise ArgumentError(f"{self.entry}: a launch with {grid} blocks of {block} threads")
-        values += [n for k in sizes for n in [*k, 1, 1][:3][::-1]]
-        operation = self.operation(device, dynamic_bytes)
+        return values + [n for k in sizes for n in [*k, 1, 1][:3][::-1]]
+
+    def results(self, grid: Any, block: Any, args: Sequence, dynamic_bytes: int = 0) -> dict:
+        """The new contents of the arrays that the kernel writes, by the number of the argument."""
+        values = self.values(grid, block, args)
+        looks = [layout_of(x) for v, x in zip(self.function.params, args, strict=True) if v.pointer]
+        operation = self.operation(any(xp_of(x) is not np for x in looks), dynamic_bytes)
         p = operation.p
         arrays = [(q, x) for q, x in zip(p.params, args, strict=False) if isinstance(q, LoopArray)]
         for (q, x), (r, y) in itertools.combinations(arrays, 2):
@@ -89,6 +92,8 @@ class CKernel:
                 f"{self.entry}: {name} points to {TYPE_NAMES.get(v.type, v.type)}, "
                 f"and an array of {look.dtype} was given"
             )
+        if v.axes:
+            return x
         if not look.flags.c_contiguous:
             raise ArgumentError(f"{self.entry}: {name} is not contiguous; pass {name}.copy()")
         return reshape(x, to=(-1,))

@@ -3,19 +3,12 @@
 Names are resolved here: each declared variable is a `CVariable`, so that the tree has no scopes."""
 
 import itertools
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..program import LoopRefused
+from .preprocessor import Preprocessor, Token
 
-TOKEN = re.compile(
-    r"(?P<space>[ \t\r\f\v]+|//[^\n]*|/\*.*?\*/)|(?P<line>\n)"
-    r"|(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*)"
-    r"|(?P<name>[A-Za-z_]\w*)|(?P<text>\"[^\"\n]*\")"
-    r"|(?P<sign>\+\+|--|<<=|>>=|<=|>=|==|!=|&&|\|\||<<|>>|->|::|[-+*/%&|^]=|[-+*/%&|^~!<>=?:;,.(){}\[\]#])",
-    re.DOTALL,
-)
 # A type is "b1", "f4", "f8", a signed or unsigned integer "i4", "i8", "u4", "u8", or "void".
 TYPES = {
     "void": "void", "bool": "b1", "float": "f4", "double": "f8", "int": "i4", "long": "i8", "unsigned": "u4",
@@ -30,7 +23,7 @@ QUALIFIERS = frozenset(
 REFUSED = frozenset(
     ("template", "class", "struct", "union", "enum", "namespace", "using", "switch", "goto", "asm", "new",
      "delete", "operator", "try", "typename", "char", "short", "half", "__half", "double2", "float2",
-     "float4", "complex", "lambda", "sizeof", "static_cast", "reinterpret_cast")
+     "float4", "complex", "lambda", "sizeof", "reinterpret_cast")
 )  # fmt: skip
 BINARY = [
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
@@ -38,12 +31,6 @@ BINARY = [
 ]  # fmt: skip
 ASSIGN = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
 INDICES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
-
-
-class Token(NamedTuple):
-    kind: str
-    text: str
-    line: int
 
 
 class CNode(NamedTuple):
@@ -60,6 +47,7 @@ class CVariable:
     def __init__(self, name: str, type: str, pointer: bool = False, dims: tuple = (), words: Iterable = ()):
         self.name, self.type, self.pointer, self.dims = name, type, pointer, dims
         self.shared, self.constant = "__shared__" in words, "const" in words
+        self.axes = 0  # of the array that a pointer stands for; 0 for any array, read as a flat one
 
 
 class CFunction(NamedTuple):
@@ -71,80 +59,6 @@ class CFunction(NamedTuple):
     is_kernel: bool
 
 
-class Preprocessor:
-    """Tokens without comments, with macros replaced."""
-
-    def __init__(self, text: str, options: Iterable[str]):
-        self.macros: dict[str, tuple] = {}
-        for option in options:
-            if option.startswith("-D"):
-                name, _, value = option[2:].partition("=")
-                self.macros[name.strip()] = None, self.split(value or "1", 0)
-        made: list[Token] = []
-        for number, line in enumerate(self.blank_comments(text).split("\n"), 1):
-            if line.lstrip().startswith("#"):
-                self.directive(line.lstrip()[1:].strip(), number)
-            else:
-                made += self.split(line, number)
-        self.tokens = [*self.expanded(made, frozenset()), Token("end", "", made[-1].line if made else 0)]
-
-    @staticmethod
-    def blank_comments(text: str) -> str:
-        return re.sub(r"/\*.*?\*/|//[^\n]*", lambda m: "\n" * m.group().count("\n") or " ", text, flags=re.S)
-
-    def split(self, text: str, line: int) -> list[Token]:
-        made, at = [], 0
-        while at < len(text):
-            m = TOKEN.match(text, at)
-            if m is None:
-                raise LoopRefused(f"line {line}: the sign {text[at]!r} is not known")
-            at = m.end()
-            if m.lastgroup not in ("space", "line"):
-                made.append(Token(m.lastgroup or "", m.group(), line))
-        return made
-
-    def directive(self, text: str, line: int) -> None:
-        m = re.match(r"define\s+(\w+)(\(([^)]*)\))?(.*)", text)
-        if m is not None and not text.endswith("\\"):
-            params = [p.strip() for p in m[3].split(",")] if m[2] else None
-            self.macros[m[1]] = params, self.split(m[4], line)
-        elif not text.startswith(("pragma", "include", "line")):
-            raise LoopRefused(f"line {line}: the directive #{text.split()[0] if text else ''} is not known")
-
-    def expanded(self, tokens: list[Token], busy: frozenset) -> list[Token]:
-        made, k = [], 0
-        while k < len(tokens):
-            t, k = tokens[k], k + 1
-            params, body = self.macros.get(t.text, (None, None)) if t.text not in busy else (None, None)
-            if body is None or (params is not None and (k >= len(tokens) or tokens[k].text != "(")):
-                made.append(t)
-                continue
-            given: dict = {}
-            if params is not None:
-                parts, k = self.arguments(tokens, k + 1)
-                if len(parts) != len(params):
-                    raise LoopRefused(f"line {t.line}: the macro {t.text} takes {len(params)} arguments")
-                given = dict(zip(params, [self.expanded(p, busy) for p in parts], strict=True))
-            inner = [n for b in body for n in given.get(b.text, [b])]
-            made += self.expanded([n._replace(line=t.line) for n in inner], busy | {t.text})
-        return made
-
-    @staticmethod
-    def arguments(tokens: list[Token], k: int) -> tuple[list, int]:
-        parts: list[list[Token]] = [[]]
-        depth = 1
-        while k < len(tokens):
-            t, k = tokens[k], k + 1
-            depth += (t.text == "(") - (t.text == ")")
-            if depth == 0:
-                return parts, k
-            if t.text == "," and depth == 1:
-                parts.append([])
-            else:
-                parts[-1].append(t)
-        raise LoopRefused(f"line {tokens[-1].line}: a macro's arguments do not end")
-
-
 class CParser:
     """The functions of a text; `types` adds names of types."""
 
@@ -152,7 +66,7 @@ class CParser:
         self.tokens = Preprocessor(text, options).tokens
         self.at, self.types = 0, {**TYPES, **(types or {})}
         self.numbers = itertools.count()
-        self.scopes: list[dict] = [{}]
+        self.scopes: list[dict] = [{}]  # name -> its variable, or the expression that it stands for
         self.functions: dict[str, CFunction] = {}
         self.globals: list[CNode] = []
         self.shared: list[CVariable] = []
@@ -254,7 +168,7 @@ class CParser:
         while self.peek() in QUALIFIERS:
             self.next()
         if self.peek() in ("*", "&"):
-            raise self.refuse("pointers to pointers and references are not known")
+            raise self.refuse("pointers to pointers, and references as parameters, are not known")
         return found
 
     def function(self, name: str, type: str, words: set, line: int) -> None:
@@ -263,24 +177,33 @@ class CParser:
         while not self.take(")"):
             if self.take("void") and self.peek() == ")":
                 continue
-            kind, own = self.type()
-            pointer = self.pointer()
-            v = self.declare(self.next().text, kind, pointer, (), own)
-            if self.take("["):
-                while not self.take("]"):
-                    self.next()
-                v.pointer = True
-            params.append(v)
+            params.append(self.parameter())
             self.take(",")
         if not self.take(";"):
             body = self.statement()
             self.functions[name] = CFunction(name, type, params, body, line, "__global__" in words)
         self.scopes.pop()
 
+    def parameter(self) -> CVariable:
+        kind, own = self.type()
+        pointer = self.pointer()
+        v = self.declare(self.next().text, kind, pointer, (), own)
+        if self.take("["):
+            while not self.take("]"):
+                self.next()
+            v.pointer = True
+        return v
+
     def declarators(self, type: str, words: set, name: str | None = None) -> list[CNode]:
         made = []
         while True:
             line = self.line
+            if name is None and self.take("&"):
+                made += self.reference(type)
+                if self.take(";"):
+                    return made
+                self.expect(",")
+                continue
             pointer = False if name else self.pointer()
             name = name or self.next().text
             dims: list = []
@@ -304,6 +227,18 @@ class CParser:
             if self.take(";"):
                 return made
             self.expect(",")
+
+    def reference(self, type: str) -> list[CNode]:
+        """`name = place`: another name of a variable, or of the element at this place."""
+        line, name = self.line, self.next().text
+        self.expect("=")
+        place = self.chosen()
+        if place.kind == "name" and isinstance(place.parts[0], CVariable):
+            self.scopes[-1][name] = place
+            return []
+        p = self.declare(name, type, True)
+        self.scopes[-1][name] = CNode("unary", line, ("*", CNode("name", line, (p,))))
+        return [CNode("declare", line, (p, CNode("unary", line, ("&", place))))]
 
     def braces(self) -> list:
         self.expect("{")
@@ -447,6 +382,11 @@ class CParser:
             raise LoopRefused(f"line {t.line}: {t.text!r} is not known here")
         if t.text in ("true", "false"):
             return CNode("number", t.line, ("b1", t.text == "true"))
+        if t.text == "static_cast" and self.take("<"):
+            type, _ = self.type()
+            pointer = self.pointer()
+            self.expect(">")
+            return CNode("cast", t.line, (type, pointer, self.condition()))
         if t.text in INDICES and self.peek() == ".":
             self.next()
             return CNode("index of thread", t.line, (f"{t.text}.{self.next().text}",))
@@ -458,7 +398,7 @@ class CParser:
         if self.take("("):
             return CNode("call", t.line, (t.text, self.arguments()))
         v = next((scope[t.text] for scope in reversed(self.scopes) if t.text in scope), None)
-        return CNode("name", t.line, (v or t.text,))
+        return v if isinstance(v, CNode) else CNode("name", t.line, (v or t.text,))
 
     def arguments(self) -> tuple:
         made: list[CNode] = []
@@ -480,9 +420,14 @@ class CParser:
             elif self.take("."):
                 name = self.next().text
                 self.expect("(")
-                x = CNode("method", t.line, (x, name, self.arguments()))
+                x = self.method(x, name, self.arguments())
             else:
                 return x
+
+    def method(self, x: CNode, name: str, args: tuple) -> CNode:
+        if name == "size" and not args:
+            return CNode("size", self.line, (x,))
+        raise self.refuse(f"the method {name}()")
 
 
 def number(text: str) -> tuple[str, Any]:

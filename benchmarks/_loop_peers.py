@@ -1,0 +1,84 @@
+"""The grid programs of `loops.py` in JAX, and their adjoints by hand in Numba."""
+
+import numba
+import numpy as np
+
+
+@numba.njit
+def wave_by_hand(u, v, c2, dt, steps, states):
+    """(value, gradient by u, v, c2); states (segment, n, n) holds u of the steps of one segment."""
+    n, m = u.shape
+    segment = states.shape[0]
+    count = (steps + segment - 1) // segment
+    kept_u, kept_v = np.empty((count, n, m)), np.empty((count, n, m))
+    for h in range(count):
+        kept_u[h], kept_v[h] = u, v
+        wave_steps(u, v, c2, dt, min(segment, steps - h * segment), states, False)
+    value = np.sum(u * u)
+    ub, vb, cb, w = 2.0 * u, np.zeros((n, m)), np.zeros((n, m)), np.zeros((n, m))
+    for h in range(count - 1, -1, -1):
+        u[:], v[:] = kept_u[h], kept_v[h]
+        here = min(segment, steps - h * segment)
+        wave_steps(u, v, c2, dt, here, states, True)
+        for t in range(here - 1, -1, -1):
+            x = states[t]
+            for i in range(1, n - 1):
+                for j in range(1, m - 1):
+                    vb[i, j] += dt * ub[i, j]
+                    w[i, j] = dt * c2[i, j] * vb[i, j]
+                    near = x[i + 1, j] + x[i - 1, j] + x[i, j + 1] + x[i, j - 1] - 4.0 * x[i, j]
+                    cb[i, j] += dt * near * vb[i, j]
+            gather(ub, w)
+    return value, ub, vb, cb
+
+
+@numba.njit
+def wave_steps(u, v, c2, dt, steps, states, keep):
+    n, m = u.shape
+    for t in range(steps):
+        if keep:
+            states[t] = u
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                near = u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]
+                v[i, j] += dt * c2[i, j] * near
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                u[i, j] += dt * v[i, j]
+
+
+@numba.njit
+def gather(ub, w):
+    """ub += the transpose of the five points, of w, which is 0 at the border."""
+    n, m = ub.shape
+    for i in range(1, n - 1):
+        for j in range(1, m - 1):
+            ub[i, j] += w[i + 1, j] + w[i - 1, j] + w[i, j + 1] + w[i, j - 1] - 4.0 * w[i, j]
+    for j in range(1, m - 1):
+        ub[0, j] += w[1, j]
+        ub[n - 1, j] += w[n - 2, j]
+    for i in range(1, n - 1):
+        ub[i, 0] += w[i, 1]
+        ub[i, m - 1] += w[i, m - 2]
+
+
+def wave_jax(jax, steps):
+    """The gradient by u, v and c2, and the plain program, compiled."""
+    jnp = jax.numpy
+
+    def loss(u, v, c2):
+        def step(_, state):
+            u, v = state
+            near = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4.0 * u[1:-1, 1:-1]
+            v = v.at[1:-1, 1:-1].add(0.01 * c2[1:-1, 1:-1] * near)
+            return u.at[1:-1, 1:-1].add(0.01 * v[1:-1, 1:-1]), v
+
+        root = int(np.sqrt(steps)) + 1
+        part = jax.checkpoint(lambda state, n: jax.lax.fori_loop(0, root, step, state))
+        state = u, v
+        whole, rest = divmod(steps, root)
+        state, _ = jax.lax.scan(lambda s, _: (part(s, root), None), state, None, length=whole)
+        state = jax.lax.fori_loop(0, rest, step, state)
+        return jnp.sum(state[0] ** 2)
+
+    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2))), jax.jit(loss)

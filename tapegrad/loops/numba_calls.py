@@ -1,0 +1,151 @@
+"""Calls in functions of Numba's."""
+
+from typing import Any
+
+import numpy as np
+
+from .numba_front import FrameWriter
+from .numba_ir import TypedFunction, kind_of
+from .program import FLOATS, Scalar, literal
+from .scalar_frame import MATHS
+from .views import ArrayView, Known, Range, Slice, TupleMembers
+from .writer import ONE, ZERO
+
+CASTS = {
+    float: "f8", int: "i8", bool: "b1", np.float64: "f8", np.float32: "f4", np.int64: "i8", np.intp: "i8",
+    np.int32: "i8", np.bool_: "b1"
+}  # fmt: skip
+NEW_ARRAYS = {
+    np.zeros: 0.0,
+    np.empty: 0.0,
+    np.ones: 1.0,
+    np.zeros_like: 0.0,
+    np.empty_like: 0.0,
+    np.ones_like: 1.0,
+}
+
+
+class CallFrame(FrameWriter):
+    """One call of a function, with the calls in it."""
+
+    def on_call(self, v: Any, t: Any) -> Any:
+        f = self.get(v.func)
+        args = tuple([self.get(x) for x in v.args])
+        named = {k: self.get(x) for k, x in v.kws}
+        if not isinstance(f, Known) or v.vararg is not None:
+            raise self.refuse("a call of an unknown function")
+        f = f.object
+        if isinstance(f, tuple):
+            return self.method(f[0], f[1], args, t)
+        if hasattr(f, "py_func"):
+            return self.inlined(f, v, args)
+        return self.called(f, args, named, t)
+
+    def inlined(self, f: Any, v: Any, args: tuple) -> Any:
+        if f.py_func in self.callers:
+            raise self.refuse(f"{f.py_func.__name__} calls itself")
+        if v.kws:
+            raise self.refuse("a call by keyword")
+        line = self.w.line
+        types = self.typed.calltypes[v].args
+        frame = type(self)(
+            self.source, TypedFunction(f.py_func, types, self.typed.device), args, self.callers
+        )
+        frame.args = tuple(
+            [
+                self.w.cast(x, kind_of(k) or x.type) if isinstance(x, Scalar) else x
+                for x, k in zip(args, types, strict=True)
+            ]
+        )
+        result = frame.run()
+        self.w.line = line
+        return Known(None) if result is None else result
+
+    def called(self, f: Any, args: tuple, named: dict, t: Any) -> Any:
+        w, kind = self.w, kind_of(self.type_of(t))
+        module = getattr(f, "__module__", None) or ""
+        if f in (range,) or getattr(f, "__name__", "") == "prange":
+            x: Any = tuple([self.scalar(a) for a in args])
+            return Range({1: (ZERO, x[0], ONE), 2: (*x, ONE), 3: x}[len(x)])
+        if f is slice:
+            cuts = [None if isinstance(a, Known) else self.scalar(a) for a in args]
+            return Slice(tuple({1: [None, *cuts, None], 2: [*cuts, None], 3: cuts}[len(cuts)]))
+        cast = CASTS.get(f) or kind_of(f)
+        if cast is not None:
+            return self.narrowed(w.cast(self.scalar(args[0]), cast), self.type_of(t))
+        if f is type and isinstance(args[0], Scalar) and args[0].type in FLOATS:
+            return Known(np.float64 if args[0].type == "f8" else np.float32)
+        if f is len:
+            return (
+                literal(len(args[0].items), "i8") if isinstance(args[0], TupleMembers) else args[0].shape[0]
+            )
+        if f in NEW_ARRAYS:
+            return self.new_array(f, args, named, t)
+        if f in (min, max) and len(args) >= 2:
+            return self.extreme("lt" if f is min else "gt", args, kind)
+        if f is round or f is print:
+            raise self.refuse(f"{f.__name__}()")
+        if f is abs:
+            f = np.absolute
+        elif module == "math":
+            f = MATHS.get(f.__name__, getattr(np, f.__name__, None))
+        if f is np.asarray and len(args) == 1 and not named and isinstance(args[0], ArrayView):
+            return args[0]
+        if f is np.sum and len(args) == 1 and not named:
+            return self.method(args[0], "sum", (), t)
+        if isinstance(f, np.ufunc) and not named:
+            if kind == "i8" and f in (np.floor, np.ceil, np.trunc):
+                return w.cast(self.apply(f, (self.scalar(args[0]),), "f8"), "i8")
+            return self.elementwise(f, args, t)
+        raise self.refuse(f"a call of {getattr(f, '__name__', f)}")
+
+    def extreme(self, op: str, args: tuple, kind: str | None) -> Scalar:
+        found = self.w.cast(self.scalar(args[0]), kind or "f8")
+        for a in args[1:]:
+            x = self.w.cast(self.scalar(a), kind or "f8")
+            found = self.learned({"lt": "min", "gt": "max"}[op], (found,
+            x)) if kind == "i8" else self.w.compute(
+                "select", self.w.compute(op, x, found), x, found
+            )  # fmt: skip
+        return found
+
+    def new_array(self, f: Any, args: tuple, named: dict, t: Any) -> ArrayView:
+        given = args[0] if args else named.get("shape")
+        kind = kind_of(self.type_of(t).dtype)
+        if given is None or kind is None:
+            raise self.refuse(f"a new array of Numba's type {self.type_of(t)}")
+        shape = (
+            given.shape
+            if isinstance(given, ArrayView)
+            else given.items
+            if isinstance(given, TupleMembers)
+            else (given,)
+        )
+        shape = tuple([self.scalar(n) for n in shape])
+        if NEW_ARRAYS[f]:
+            return self.filled(kind, shape, lambda index: literal(NEW_ARRAYS[f], kind))
+        return (
+            self.filled(kind, shape, lambda index: literal(0, kind))
+            if self.source.classes
+            else self.source.array(kind, shape)
+        )
+
+    def method(self, x: Any, name: str, args: tuple, t: Any) -> Any:
+        if name == "copy" and not args:
+            return self.filled(x.array.type, x.shape, lambda index: self.element_of(x, index, x.shape))
+        if name == "sum" and not args and kind_of(self.type_of(t)) is not None:
+            return self.total(x, kind_of(self.type_of(t)))
+        if name == "fill" and len(args) == 1:
+            self.store(x, Known(Ellipsis), args[0])
+            return Known(None)
+        raise self.refuse(f"the method {name} of an array")
+
+    def total(self, x: ArrayView, kind: Any) -> Scalar:
+        w = self.w
+
+        def axis(index: tuple, so_far: Scalar) -> Scalar:
+            if len(index) == len(x.shape):
+                return w.compute("add", so_far, w.cast(self.element_of(x, index, x.shape), kind))
+            return w.count(x.shape[len(index)], lambda i, s: [axis((*index, i), s)], [so_far])[0]
+
+        return axis((), literal(0, kind))
