@@ -142,6 +142,7 @@ def test_canonical_links_have_the_fisher_information_as_hessian():
 # --- the CUDA C ---
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
 @pytest.mark.parametrize("real", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize(

@@ -199,6 +199,7 @@ def lengths(n):
     return both + [lambda theta: hypot(theta[0], theta[1]).sum()] if n == 2 else both
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n", [1, 2, 3, 70])
 @pytest.mark.parametrize("dtype", LENGTHS)
 def test_lengths_whose_squares_are_no_numbers(n, dtype):

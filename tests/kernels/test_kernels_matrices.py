@@ -90,6 +90,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n, d, gain", FILTERS)
 def test_filters_against_the_array_tape(n, d, gain):
     init, step, theta, data = kalman(n, d, gain)
@@ -340,6 +341,7 @@ def test_random_matrix_programs(seed, monkeypatch):
             close(a, b, 1e-9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(0, 25, 4))
 def test_random_programs_of_numbers(seed, whole):
     """Elementwise programs with every number replaced by a block."""
@@ -355,6 +357,7 @@ def test_random_programs_of_numbers(seed, whole):
     close(wide.hvp(theta, v, x), sum(alone.hvp(t, v, x) for t in shifted), 1e-9)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_branch_that_is_not_taken_contributes_nothing(seed, monkeypatch):
     """Its value and derivatives are nan, and multiplied by exact zeros."""

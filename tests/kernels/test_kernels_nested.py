@@ -697,6 +697,7 @@ def test_vectors_kept_whole_three_loops_deep():
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_nests_of_vectors_kept_whole(seed, monkeypatch):
     for name, most in (("nodes", 30), ("elements", 3), ("row", 2), ("products", 1)):
@@ -707,6 +708,7 @@ def test_random_nests_of_vectors_kept_whole(seed, monkeypatch):
 # --- random programs ---
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["map", "likelihood", "recursion"])
 @pytest.mark.parametrize(
     "seed", [*range(7), *[pytest.param(n, marks=pytest.mark.long) for n in range(7, 42)]]

@@ -124,6 +124,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES)
 def test_against_the_filter_on_arrays(case):
     settings = dict(CASES[case])

@@ -163,6 +163,7 @@ def test_what_does_not_matter(seed, monkeypatch):
     assert_same(replace(m, y=m.y + np.array(X)), rtol=1e-10)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("most", [2.0, 10.0, 300.0])
 def test_where_the_start_is_collapsed(most, compiled, monkeypatch):
     """Values, gradients and Hessians on both sides, with gaps; and with all that the filter says."""

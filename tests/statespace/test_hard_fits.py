@@ -44,6 +44,7 @@ def test_there_are_45():
     assert len(MODELS) == 45 and set(SHORT) <= set(MODELS)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "i", [pytest.param(i, marks=() if i in SHORT else pytest.mark.long) for i in MODELS if i != ENDLESS]
 )

@@ -137,6 +137,7 @@ def f3_data(xp):
 # --- F1: the discussion's call ---
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "theta, value, score, curvature",
     [
@@ -168,6 +169,7 @@ def test_f1_maximum():
 # --- F2, F3: gains, updates, start ---
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("start", ["matrix", "variances"])
 @pytest.mark.parametrize("joseph", [False, True], ids=["plain", "joseph"])
 @pytest.mark.parametrize("gain", GAINS)

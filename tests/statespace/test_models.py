@@ -364,6 +364,7 @@ COMPILED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_derivatives(name):
     """What the search goes by, gradient, Hessian and scores, against differences of the filter on arrays."""

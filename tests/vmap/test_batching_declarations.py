@@ -48,6 +48,7 @@ HERE = {
 WORDED = sorted(name for name, entry in HERE.items() if entry.prim.batch is not None)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_the_words_of_all_operations_hold():
     wrong = {}
