@@ -140,8 +140,7 @@ def program_of(f: Any, args: tuple, launch: Any, of_thread: bool = False) -> tup
         return kernels.program_of_launch(f, launch, args, of_thread)
     if not hasattr(f, "py_func"):
         raise ArgumentError(
-            f"{getattr(f, '__name__', f)} is nothing that numba.njit, numba.cuda.jit or "
-            f"cupyx.jit.rawkernel made"
+            f"{getattr(f, '__name__', f)} was not made by numba.njit, numba.cuda.jit or cupyx.jit.rawkernel"
         )
     programs = programs_of(f)
     given = programs.arguments(args, {}, launch_sizes(launch) if programs.device else ())

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from _cuda_host import array_library  # noqa: F401
 
 TINY = {"copy": 2**12, "chains": 10, "gaussian": (70, 100), "many": (130, 10), "few": (2, 3000), "level": 70,
@@ -14,6 +15,7 @@ TINY = {"copy": 2**12, "chains": 10, "gaussian": (70, 100), "many": (130, 10), "
         "large": (2, 3)}  # fmt: skip
 
 
+@pytest.mark.long
 def test_every_row_is_measured_and_has_the_bits_of_the_cpu(cupy, monkeypatch):
     monkeypatch.setattr(
         os, "environ", dict(os.environ)

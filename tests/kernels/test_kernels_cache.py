@@ -208,6 +208,7 @@ for n in range(300):
 """
 
 
+@pytest.mark.long
 def test_processes_that_write_at_once(folder):
     command = [sys.executable, "-c", WRITER, NAME]
     environment = {**os.environ, "PYTHONPATH": str(Path(tg.__file__).parents[1])}

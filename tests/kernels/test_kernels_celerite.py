@@ -15,6 +15,8 @@ import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
 from tapegrad.kernels import celerite
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 REALS = [np.float64, np.float32]
 SIZES = [
     (1, 0, 0, 0, 0),

@@ -23,6 +23,8 @@ from tapegrad.kernels.launch import cpu, waiting
 from tapegrad.kernels.launch.cpu import Launcher
 from tapegrad.kernels.launch.cuda import cubin
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 RNG = np.random.default_rng(0)
 
 

@@ -11,6 +11,8 @@ from tapegrad import grad as grad_by_name
 from tapegrad.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from tapegrad.kernels.trace import tracing
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 kernels = tg.kernels
 X = np.random.default_rng(0).normal(size=(3, 4))
 A = np.array([0.5, 1.0, 2.0, 3.0])

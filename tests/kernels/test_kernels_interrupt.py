@@ -86,6 +86,7 @@ def cases():
     yield "library", lambda n: kernels.garch.loglik.value_and_grad(theta, np.ones(40 * n))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("launch", [pytest.param(launch, id=name) for name, launch in cases()])
 def test_an_interrupt_is_answered(launch):
     n = sized(launch, 4.0)

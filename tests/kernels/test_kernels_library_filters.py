@@ -12,6 +12,8 @@ import tapegrad as tg
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
 from tapegrad.kernels import garch, kalman, kalman_vector
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 
 def moments(M, steps, b=0):
     """Mean (T,) and covariance (T, T) of the observations of a kalman.Model with constant arguments."""

@@ -13,6 +13,8 @@ from tapegrad.kernels.emit.lower import lower_program
 from tapegrad.kernels.launch.cpu import Launcher
 from tapegrad.testing.derivative_checks import nested_derivative
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 kernels = tg.kernels
 
 RANGES = {

@@ -14,6 +14,8 @@ from tapegrad.errors import KernelError
 from tapegrad.kernels.graph.blocks import LIMITS
 from tapegrad.kernels.launch import waiting
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 kernels = tg.kernels
 
 

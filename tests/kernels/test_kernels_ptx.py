@@ -15,7 +15,7 @@ from tapegrad import kernels
 from tapegrad.kernels import emit_cuda
 from tapegrad.kernels.emit.cuda_split import emit_split
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.one_in(4)]
 LIST = [(name, kind, order) for name in [*CASES, *MAPS] for kind, order in WAYS]
 QUICK = (
     "gaussian",

@@ -35,9 +35,12 @@ import tapegrad as tg
 from tapegrad.errors import KernelError, NoRuleError, ShapeError
 from tapegrad.testing import check_grads
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("g++") is None, reason="NOT RUN: raw kernels on the CPU, for there is no g++"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        shutil.which("g++") is None, reason="NOT RUN: raw kernels on the CPU, for there is no g++"
+    ),
+    pytest.mark.one_in(4),
+]
 REALS = [np.float64, np.float32]
 
 # --- discussion 1 ---
@@ -236,6 +239,7 @@ PRODUCT = kernel(
 )
 
 
+@pytest.mark.long
 def test_product_loop_and_an_argument_overwritten_after_its_use():
     adjoint = raw(
         PRODUCT, "product_vjp", ["in real x[N]", "in real y_bar[]", "out real x_bar[N]", "size N"], grid=1

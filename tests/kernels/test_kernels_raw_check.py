@@ -32,9 +32,12 @@ from raw_kernels import (
 import tapegrad as tg
 from tapegrad.errors import KernelError
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("g++") is None, reason="NOT RUN: checks of raw kernels, for there is no g++"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        shutil.which("g++") is None, reason="NOT RUN: checks of raw kernels, for there is no g++"
+    ),
+    pytest.mark.one_in(4),
+]
 V = np.array([0.5, -1.2, 0.8, 2.0, 1.5, -0.3, 0.9])
 
 
@@ -323,6 +326,7 @@ def test_check_at_registration():
         raw(source, "f", args, vjp=lambda g, y, x: g * x, test=(V,))
 
 
+@pytest.mark.long
 def test_checks_see_the_source_and_not_the_twin():
     """A right function for the CPU does not hide a wrong adjoint in CUDA C."""
 

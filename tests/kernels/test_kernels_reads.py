@@ -360,6 +360,7 @@ def leaf(kind):
     return a, lambda v: v[0], lambda v, w: v.__setitem__(0, w)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("of", LAYERS, ids=lambda of: of.__name__)
 @pytest.mark.parametrize("kind", LEAVES)
 def test_each_layer(of, kind):
@@ -473,6 +474,7 @@ def search(seeds):
     return count
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings(
     "ignore:functools.partial will be a method:FutureWarning"
 )  # (of Python 3.13, of a plain call)

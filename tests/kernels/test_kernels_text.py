@@ -175,6 +175,7 @@ def test_kernels_come_back_from_disk(tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("*.o"))) == 1
 
 
+@pytest.mark.long
 def test_processes_share_a_folder(tmp_path):
     program = "import numpy as np, tapegrad as tg; k = tg.kernels.likelihood(lambda t, x: -((x - t[0]) ** 2)); print(k(np.ones(1), np.zeros(3)))"
     environment = {

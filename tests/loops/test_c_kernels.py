@@ -19,7 +19,10 @@ from tapegrad.loops.program import LoopRefused, Scalar
 from tapegrad.loops.reference import interpreted
 from tapegrad.loops.tangent import tangent
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="NOT RUN: CuPy is missing")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="NOT RUN: CuPy is missing"),
+    pytest.mark.one_in(4),
+]
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +250,7 @@ def f_value(x, np):
     return ((x * x + 2.0) * x).sum() + ((x.ravel()[::-1] * np.arange(4)) ** 2).sum()
 
 
+@pytest.mark.long
 def test_reduction_kernels(cp):
     r = np.random.default_rng(3)
     x, y = r.standard_normal((3, 4)), r.random(4) + 0.5

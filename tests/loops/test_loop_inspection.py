@@ -69,7 +69,7 @@ def test_source_of_what_is_refused():
         tg.loops.source(sorts, np.ones(3))
     with pytest.raises(tg.errors.KernelError, match="a barrier in a loop or branch"):
         tg.loops.source(late_barrier, np.ones(4), np.ones(4), launch=(1, 4))
-    with pytest.raises(tg.errors.ArgumentError, match="no function that numba"):
+    with pytest.raises(tg.errors.ArgumentError, match="was not made by numba.njit"):
         tg.loops.source(np.sin, 1.0)
     with pytest.raises(tg.errors.ArgumentError, match="'adjoint', 'tangent' or None"):
         tg.loops.source(newton, 3.0, 1.0, derivative="hessian")

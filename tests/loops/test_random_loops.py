@@ -54,6 +54,7 @@ def test_many_random_functions():
         check(seed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [101, pytest.param(104, marks=pytest.mark.long)])
 def test_machine_code_is_the_interpreters(seed):
     """The program, its adjoint, and the adjoint of that, run both ways; the interpreter checks each index."""

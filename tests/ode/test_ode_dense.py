@@ -238,6 +238,7 @@ def test_trajectories_in_parts():
     np.testing.assert_array_equal(found.stats.jacobians > 0, [True, False, True])
 
 
+@pytest.mark.long
 def test_parts_on_workers_and_in_a_store(tmp_path):
     """The second run reads what the first one has stored, values and pullbacks."""
     K = RATES[:, None] * np.linspace(0.9, 1.1, 5)

@@ -20,6 +20,7 @@ def squares(q, d):
     return ((decay(q[:1], q[1], t0=0.0).y[0] - d) ** 2).sum()
 
 
+@pytest.mark.long
 def test_a_solver_is_part_of_a_kernel():
     """Its values and derivatives are those outside, and captured numbers are read anew."""
     kernel, rng = tg.kernels.map(squares), np.random.default_rng(0)

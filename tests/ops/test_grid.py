@@ -203,6 +203,7 @@ def test_empty(xp, case):
 SHAPES = [((3, 2), (2,)), ((2,), (3, 1)), ((1, 1), (3,)), ((), (2, 2)), ((3, 2), ())]
 
 
+@pytest.mark.one_in(3)
 @over("broadcast")
 def test_broadcast(xp, case):
     """Against the same call on inputs that were broadcast by hand, whose cotangents are then summed."""

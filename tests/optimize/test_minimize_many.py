@@ -71,6 +71,7 @@ def test_kernels_of_map():
     )
 
 
+@pytest.mark.long
 def test_units_of_the_parameters_do_not_matter():
     A, Y = logistic_data(9, 80, 3, 40)
     counts = []

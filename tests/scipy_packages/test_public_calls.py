@@ -228,7 +228,7 @@ def test_complex_points_of_interpolants():
         lambda v, x: scipy.interpolate.RBFInterpolator(v[:, :2], v[:, 2])(x),
         lambda v, x: scipy.interpolate.RectBivariateSpline(grid, grid, v)(x[0, 0], x[0, 1]),
     ):
-        with pytest.raises(tg.errors.ArgumentError, match="casts a complex argument.*give x.real"):
+        with pytest.raises(tg.errors.ArgumentError, match=r"complex ar(gument|ray).*x\.real"):
             tg.jvp(f, (values, at), (values, at))
         assert np.all(np.isfinite(tg.jvp(f, (values, at.real), (values, at.real))[1]))
 

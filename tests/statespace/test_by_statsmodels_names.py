@@ -179,6 +179,7 @@ def test_months_and_quarters_against_statsmodels(mixed, error_order):
     np.testing.assert_allclose(ahead, found.forecast(4), rtol=1e-8)
 
 
+@pytest.mark.long
 def test_a_fit_of_months_and_quarters(mixed, tmp_path):
     fit = ss.dynamic_factor(mixed + 2.0, quarterly=[3]).fit()
     assert fit.gradient < 1e-9

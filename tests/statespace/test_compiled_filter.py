@@ -23,6 +23,8 @@ from tapegrad.statespace.filters.diffuse_start import loglik_on_arrays
 from tapegrad.statespace.filters.gains import filtered
 from tapegrad.statespace.filters.step_kernel import kernel_form
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 
 def both(build, y, start, constraints=None, joseph=False):
     """The objective of a fit, and the same on arrays."""
@@ -539,6 +541,7 @@ def structural(p):
     )
 
 
+@pytest.mark.long
 def test_structural_model():
     """Each of the thirteen first steps meets an infinite variance, with constant gains."""
     y = np.random.default_rng(3).normal(size=50).cumsum()

@@ -260,6 +260,7 @@ def test_the_fit_of_a_model_whose_parts_are_alike_names_them():
 # --- fits ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "parts",
     [[(365.25, 2)], pytest.param([(365.25, 3)], marks=LONG), pytest.param([(7, 3), (365.25, 2)], marks=LONG)],

@@ -56,6 +56,7 @@ def damped(p):
     return ss.LinearGaussian(T, np.array([1.0, 0.0]), p["level"] * np.array([1.0, 0.3]), p["noise"])
 
 
+@pytest.mark.long
 def test_transitions_that_depend_on_parameters():
     """Then the state behind the first steps does, too, which are part of the kernels; whatever is missing
     there."""
@@ -112,6 +113,7 @@ def test_first_step_a_transition():
     assert_as_one_by_one(r, build, Y, LEVEL, ss.positive())
 
 
+@pytest.mark.long
 def test_structural_models():
     """Thirteen steps of constant gains: the state behind them differs by series."""
     g = np.random.default_rng(3)

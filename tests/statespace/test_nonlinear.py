@@ -10,6 +10,8 @@ import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 KINDS = [ss.extended, ss.unscented]
 T = np.array([[0.9, 0.2], [-0.1, 0.7]])
 Z = np.array([[1.0, 0.5], [0.0, 1.0], [0.3, 0.3]])

@@ -23,6 +23,8 @@ from statsmodels.tsa.statespace.tests.results import (
 
 from tapegrad import statespace as ss
 
+pytestmark = pytest.mark.one_in(4)  # its cases compile
+
 FOLDER = Path(results.__file__).parent
 MACRO = datasets.macrodata.load_pandas().data
 GROWTH = 400 * np.diff(np.log(MACRO[["realgdp", "realcons"]].to_numpy()[:21]), axis=0)
@@ -192,6 +194,7 @@ def of_stata(true, *parts):
     return np.concatenate([np.ravel(true[part]) for part in parts])
 
 
+@pytest.mark.long
 def test_prices_with_three_lags():
     true = results_sarimax.wpi1_ar3
     fit = ss.sarimax(true["data"], order=(3, 1, 0)).fit()

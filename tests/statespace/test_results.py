@@ -538,6 +538,7 @@ def test_bad_input(call, error, words):
         call()
 
 
+@pytest.mark.long
 def test_a_maximum_lower_than_where_a_search_failed_is_not_shown():
     """The likelihood rises along a ridge, to a cycle that does not change: another start's maximum is
     lower."""

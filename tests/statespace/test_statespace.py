@@ -16,7 +16,7 @@ import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, ConvergenceError, DataError, NotPositiveDefiniteError, ShapeError
 
-pytestmark = pytest.mark.smoke
+pytestmark = [pytest.mark.smoke, pytest.mark.one_in(4)]
 
 try:
     from tapegrad.testing import hosted as hosted_cupy

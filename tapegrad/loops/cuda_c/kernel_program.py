@@ -1,6 +1,7 @@
 """Kernels in CUDA C as loop programs: what one thread does, or all threads in order."""
 
 import linecache
+import os
 from collections.abc import Iterable
 
 from ..numba_device import AXES, SIZES, write_launch
@@ -24,7 +25,7 @@ class KernelText:
     ):
         self.file = file
         self.parsed = parser(text, types, options)
-        if file[:1] == "<":
+        if not os.path.exists(file):
             linecache.cache[file] = len(text), None, [line + "\n" for line in text.split("\n")], file
 
     def program(self, entry: str, of_thread: bool, dynamic_bytes: int = 0) -> LoopProgram:
