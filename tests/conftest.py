@@ -124,6 +124,7 @@ def pytest_ignore_collect(collection_path, config):
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config, items):
     """A test with the marker `one_in(n)` runs by default in one of n of its cases; the others are `long`.
+    `one_in(n, of="hosted-cupy")` chooses among the cases with this in their names.
 
     Leave out the pairs of library and test that do not exist: functions that CuPy lacks, tests of CuPy
     alone.  `-m smoke` leaves out what the default leaves out."""
@@ -145,7 +146,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         marker = item.get_closest_marker("one_in")
         if marker is not None and item.get_closest_marker("long") is None:
-            test = item.nodeid.partition("[")[0]
-            if numbers[test] % marker.args[0]:
-                item.add_marker(pytest.mark.long)
-            numbers[test] += 1
+            test, _, case = item.nodeid.partition("[")
+            if marker.kwargs.get("of", "") in case:
+                if numbers[test] % marker.args[0]:
+                    item.add_marker(pytest.mark.long)
+                numbers[test] += 1

@@ -166,6 +166,7 @@ def test_a_wrong_derivative_is_seen(monkeypatch):
     assert "seed" in typed_programs.report(typed)
 
 
+@pytest.mark.long
 def test_every_form_is_drawn():
     """Of real and of complex numbers."""
     found = {

@@ -357,6 +357,7 @@ def test_the_collector_is_as_it_was_after_a_long_tape(enabled):
         (gc.enable if was else gc.disable)()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", programs(np))
 def test_8_nothing_for_the_cyclic_collector(xp, name):
     run = programs(xp)[name]

@@ -379,6 +379,7 @@ def by_name(module, name, arity):
     return lambda th, y: getattr(module, name)(th[0], y) * th[1], lambda th, y: f(th[0], y) * th[1]
 
 
+@pytest.mark.long
 def test_names_of_cupy_mean_numpys():
     """Each ufunc of NumPy and of scipy.special that a kernel takes is taken under CuPy's names, with the same
     bits."""

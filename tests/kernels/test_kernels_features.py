@@ -630,6 +630,7 @@ def test_random_programs_by_theta_and_data(seed):
     close(np.einsum("npb,b->pb", k.scores(theta, x), w), tg.grad(on_tape)(theta, x), 1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(2), *[pytest.param(n, marks=pytest.mark.long) for n in range(2, 16)]]
 )

@@ -161,6 +161,7 @@ def test_samples_that_are_not_independent_are_noticed():
             stencil("samples")(np.linspace(1, 2, n))
 
 
+@pytest.mark.long
 def test_shared_arguments_integers_and_scalars():
     rng = np.random.default_rng(0)
     c, x, which = rng.normal(size=3), rng.normal(size=(3, 40)), rng.integers(-1, 3, 40).astype(np.int32)
@@ -264,6 +265,7 @@ def test_while_loop_by_its_forward_rule():
     assert tg.jacobian(k)(x).tolist() == [[45.5625, 0], [0, 32]]
 
 
+@pytest.mark.long
 def test_kernel_that_writes_in_place():
     k = scale()
     a, b = np.array([1.0, 2, 3]), np.array([4.0, 5, 6])

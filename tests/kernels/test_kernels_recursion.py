@@ -95,6 +95,7 @@ def test_missing_data_must_be_spoken_of():
 # --- models with vectors and matrices against the same functions on the array tape ---
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_against_the_array_tape(name):
     init, step, theta, data = MODELS[name]()

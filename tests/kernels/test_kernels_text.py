@@ -25,6 +25,7 @@ class Named(np.ndarray):
     """A subclass, whose data may be anywhere."""
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", [*CASES, *MATRICES])
 def test_one_sample_gets_the_bits_that_it_gets_among_others(name, dtype):

@@ -229,6 +229,7 @@ def test_an_elementwise_kernel(cp):
     np.testing.assert_allclose(on_host(each)[1], on_host(tg.grad(rows)(args[0][1])), rtol=1e-13)
 
 
+@pytest.mark.long
 def test_an_elementwise_kernel_with_outputs_and_a_size(cp):
     axpy = cp.ElementwiseKernel("float64 a, float32 x", "float64 y", "y += a * x", "axpy")
     ramp = cp.ElementwiseKernel("raw float64 x", "raw float64 y", "y[i] = x[n - 1 - i] * i", "ramp")

@@ -52,6 +52,7 @@ def test_saved_times_of_a_dense_solution_end_no_steps():
     np.testing.assert_allclose(found.y[:, ::125], exact_states(found.t[::125]), rtol=1e-7)
 
 
+@pytest.mark.long
 def test_derivatives_of_dense_output():
     """By parameters and by time against a tight solution; by both ends of the span."""
     solve = dense()

@@ -68,6 +68,7 @@ def watched(monkeypatch):
     return w
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore")
 def test_operations_that_share_memory_say_so(watched, xp):
     """Bodies and rules of all operations, on inputs of three layouts, one of them of length one along every

@@ -84,6 +84,7 @@ def each(word, f, x):
 EVERY = [pytest.param(4, id="some points"), pytest.param(1, id="all points", marks=pytest.mark.long)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_first_and_second_derivatives_in_all_nestings(name, every):

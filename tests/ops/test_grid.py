@@ -82,6 +82,7 @@ def test_value_is_numpys(xp, case):
     same(value, direct, 1e-12)
 
 
+@pytest.mark.one_in(3, of="hosted-cupy")
 @over(order=1)
 def test_first_and_second_order(xp, case):
     check_grads(
@@ -143,6 +144,7 @@ def single(a):
     return a.astype(np.float32 if d.kind == "f" else np.complex64) if d.kind in "fc" else a
 
 
+@pytest.mark.one_in(2)
 @NUMPY_FIRST
 @over("float32")
 def test_float32(xp, case):
@@ -171,6 +173,7 @@ def test_float32(xp, case):
         assert [plain_host_array(u).dtype for u in second] == [a.dtype for a in x]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.smoke
 @over("scalar")
 def test_scalars(xp, case):
@@ -190,6 +193,7 @@ def test_scalars(xp, case):
         same(flat, expected[:3], 1e-9 if case.order else 1e-12)
 
 
+@pytest.mark.one_in(2)
 @over("empty")
 def test_empty(xp, case):
     for s in ((0,), (2, 0)):

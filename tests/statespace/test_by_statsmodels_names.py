@@ -258,6 +258,7 @@ def test_structural_models_against_statsmodels(options):
     np.testing.assert_allclose(ss.loglik(problem.model(p.values(u)), SERIES), expected, rtol=1e-8)
 
 
+@pytest.mark.long
 def test_a_structural_fit_by_name():
     fit = ss.unobserved_components(SERIES, "local linear trend", cycle=True, stochastic_cycle=True).fit()
     own = ss.fit(ss.level() + ss.trend() + ss.cycle((6, 48), 1.0), SERIES)

@@ -528,6 +528,7 @@ FEW = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("s", FEW, ids=[s.name for s in FEW])
 def test_n5_prepared(s):
     prepared_is_right(np, s)

@@ -63,6 +63,7 @@ def test_the_words_of_all_operations_hold():
     assert wrong == {}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_a_wrong_word_is_found():
     """Words given by name and guess: each is refuted by the table."""

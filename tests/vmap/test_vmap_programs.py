@@ -117,6 +117,7 @@ def run(seeds, samples=SAMPLES, xp=np, sparsely=False):
     ), found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seeds", [range(12), range(12, 24)], ids=str)
 def test_programs(seeds):
