@@ -12,7 +12,7 @@ from ._model import LinearGaussian
 from ._observations import Observations
 from ._parameters import Parameters
 from ._problem import FitProblem, Prior
-from ._sums import Structural
+from .models.sums import Structural
 from .results.result import FitResult, maximise
 
 

@@ -7,9 +7,13 @@ from typing import Any
 import numpy
 
 from .._core.errors import ArgumentError
-from ._arima import Arima
-from ._assembled import AssembledModel
-from ._components import (
+from ._model import Start
+from ._observations import Observations
+from ._parameters import parameters_from
+from ._problem import FitProblem, Prior, Stop
+from .models.arima import Arima
+from .models.assembled import AssembledModel
+from .models.components import (
     AutoregressiveComponent,
     Cycle,
     Harmonics,
@@ -19,12 +23,8 @@ from ._components import (
     Seasonal,
     Trend,
 )
-from ._factors import DynamicFactor
-from ._model import Start
-from ._observations import Observations
-from ._parameters import parameters_from
-from ._problem import FitProblem, Prior, Stop
-from ._vector import VectorAutoregression
+from .models.factors import DynamicFactor
+from .models.vector import VectorAutoregression
 from .results.archive import read_fit, stored_frame
 from .results.continued import with_estimates
 from .results.result import FitResult, fit_result

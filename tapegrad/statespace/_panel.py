@@ -14,7 +14,14 @@ from .._core.registry import load
 from .._core.scope import entry
 from .._transforms.tape import value
 from ._bound_model import BoundModel
-from ._components import (
+from ._fit import fit, require_function, require_model
+from ._labels import Labels
+from ._model import LinearGaussian
+from ._observations import Observations
+from ._parameters import Parameters
+from ._problem import FitProblem
+from ._series_kernel import nothing, solved_together
+from .models.components import (
     AutoregressiveComponent,
     Harmonics,
     Level,
@@ -23,14 +30,7 @@ from ._components import (
     Seasonal,
     Trend,
 )
-from ._fit import fit, require_function, require_model
-from ._labels import Labels
-from ._model import LinearGaussian
-from ._observations import Observations
-from ._parameters import Parameters
-from ._problem import FitProblem
-from ._series_kernel import nothing, solved_together
-from ._sums import Structural, change_variances
+from .models.sums import Structural, change_variances
 from .results.result import FitResult, maximise
 
 

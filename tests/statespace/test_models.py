@@ -12,7 +12,7 @@ from test_statespace import NILE, host
 import tapegrad.numpy as tnp
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, DataError, ShapeError
-from tapegrad.statespace._components import ComponentStates, ModelComponent, ParameterBlock
+from tapegrad.statespace.models.components import ComponentStates, ModelComponent, ParameterBlock
 
 FLOW = NILE[:40] / 100
 DAM = (np.arange(40) >= 28).astype(float)

@@ -8,13 +8,15 @@ from typing import Any
 import numpy
 import scipy.linalg
 
-from .. import numpy as np
-from .._core.errors import ArgumentError, DataError
-from ..ops.linalg.block_matrices import block_diag
-from ._bound_model import BoundModel
-from ._constraints import positive, stationary, unconstrained
-from ._model import LinearGaussian, Start
-from ._multivariate import (
+from ... import numpy as np
+from ..._core.errors import ArgumentError, DataError
+from ...ops.linalg.block_matrices import block_diag
+from .._bound_model import BoundModel
+from .._constraints import positive, stationary, unconstrained
+from .._model import LinearGaussian, Start
+from .._observations import Observations
+from .._parameters import ParameterBlock
+from .multivariate import (
     VectorProcess,
     bound_process,
     companion,
@@ -24,8 +26,6 @@ from ._multivariate import (
     required_trend,
     several_series,
 )
-from ._observations import Observations
-from ._parameters import ParameterBlock
 
 # A quarter's growth is this sum of the growth of its months and of those before (R. S. Mariano and Y.
 # Murasawa, Journal of Applied Econometrics 18 (2003) 427-443).

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy
 
-from .._core.errors import ArgumentError
-from ._components import (
+from ..._core.errors import ArgumentError
+from .._regressors import checked_regressors
+from .components import (
     AutoregressiveComponent,
     Cycle,
     Harmonics,
@@ -16,8 +17,7 @@ from ._components import (
     Trend,
     checked_variance,
 )
-from ._regressors import checked_regressors
-from ._sums import Structural
+from .sums import Structural
 
 
 def level(var: float | None = None, name: str = "level") -> "Structural":

@@ -8,11 +8,18 @@ from typing import Any
 import numpy
 import scipy.linalg
 
-from .. import numpy as np
-from .._core.arrays import to_host
-from .._transforms.tape import value
-from ..ops.linalg.block_matrices import block_diag
-from ._components import (
+from ... import numpy as np
+from ..._core.arrays import to_host
+from ..._transforms.tape import value
+from ...ops.linalg.block_matrices import block_diag
+from .._labels import LibraryBound
+from .._model import LinearGaussian, RegressionOffset, Start
+from .._observations import Observations
+from .._parameters import ParameterBlock, Parameters
+from .._problem import FitProblem
+from .._regressors import future_regressors
+from ..filters.arrays import is_known_number
+from .components import (
     ComponentStates,
     Level,
     ModelComponent,
@@ -20,13 +27,6 @@ from ._components import (
     RegressionComponent,
     Sample,
 )
-from ._labels import LibraryBound
-from ._model import LinearGaussian, RegressionOffset, Start
-from ._observations import Observations
-from ._parameters import ParameterBlock, Parameters
-from ._problem import FitProblem
-from ._regressors import future_regressors
-from .filters.arrays import is_known_number
 
 
 def with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:

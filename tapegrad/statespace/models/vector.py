@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy
 
-from .. import numpy as np
-from .._core.errors import ArgumentError
-from ._arima import TRENDS
-from ._bound_model import BoundModel
-from ._constraints import positive, unconstrained
-from ._matrices import stationary_covariance
-from ._model import LinearGaussian, Start
-from ._multivariate import (
+from ... import numpy as np
+from ..._core.errors import ArgumentError
+from .._bound_model import BoundModel
+from .._constraints import positive, unconstrained
+from .._matrices import stationary_covariance
+from .._model import LinearGaussian, Start
+from .._parameters import ParameterBlock
+from .arima import TRENDS
+from .multivariate import (
     VectorProcess,
     bound_process,
     inputs_of,
@@ -23,7 +24,6 @@ from ._multivariate import (
     required_trend,
     several_series,
 )
-from ._parameters import ParameterBlock
 
 
 def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> BoundModel:

@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy
 
-from .._core.arrays import to_host
-from .._core.errors import ArgumentError, DataError, ShapeError
-from .._transforms.tape import value
-from ._assembled import AssembledModel, with_states
-from ._components import (
+from ..._core.arrays import to_host
+from ..._core.errors import ArgumentError, DataError, ShapeError
+from ..._transforms.tape import value
+from .._matrices import system
+from .._observations import Observations
+from .._parameters import ParameterBlock, parameters_of
+from .._problem import FitProblem
+from .._regressors import require_rank
+from ..filters.augmented import start_of
+from ..filters.compiled import loglik
+from .assembled import AssembledModel, with_states
+from .components import (
     Cycle,
     Harmonics,
     Level,
@@ -21,13 +28,6 @@ from ._components import (
     Seasonal,
     Trend,
 )
-from ._matrices import system
-from ._observations import Observations
-from ._parameters import ParameterBlock, parameters_of
-from ._problem import FitProblem
-from ._regressors import require_rank
-from .filters.augmented import start_of
-from .filters.compiled import loglik
 
 # Starting shares of the variance of the changes: noise, level, rest.
 SHARES = [(1.0, 1.0, 1.0), (2.0, 0.04, 0.04), (0.1, 3.0, 0.2), (1.0, 0.1, 4.0)]

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._core.errors import ArgumentError
-from ._bound_model import BoundModel
-from ._observations import Observations
-from ._structural import ar, cycle, level, noise, regression, seasonal, trend
-from ._sums import Structural
+from ..._core.errors import ArgumentError
+from .._bound_model import BoundModel
+from .._observations import Observations
+from .structural import ar, cycle, level, noise, regression, seasonal, trend
+from .sums import Structural
 
 # Of each trend: whether there is an irregular, a level, noise of it, a slope, noise of that.
 TREND_NAMES = {

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy
 
-from .. import numpy as np
-from .._core.arrays import to_host
-from .._core.errors import ArgumentError, DataError, ShapeError
-from .._transforms.tape import value
-from ._arima import TRENDS
-from ._bound_model import BoundModel
-from ._constraints import unconstrained
-from ._labels import LibraryBound
-from ._model import RegressionOffset
-from ._observations import Observations
-from ._parameters import ParameterBlock, Parameters, parameters_of
-from ._problem import FitProblem
-from ._regressors import checked_regressors, future_regressors, require_rank
+from ... import numpy as np
+from ..._core.arrays import to_host
+from ..._core.errors import ArgumentError, DataError, ShapeError
+from ..._transforms.tape import value
+from .._bound_model import BoundModel
+from .._constraints import unconstrained
+from .._labels import LibraryBound
+from .._model import RegressionOffset
+from .._observations import Observations
+from .._parameters import ParameterBlock, Parameters, parameters_of
+from .._problem import FitProblem
+from .._regressors import checked_regressors, future_regressors, require_rank
+from .arima import TRENDS
 
 
 def bound_process(

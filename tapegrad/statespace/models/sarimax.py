@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy
 
-from .._core.errors import ArgumentError, DataError, ShapeError
-from ._arima import TRENDS, Arima
-from ._bound_model import BoundModel
-from ._observations import Observations
-from ._regressors import checked_regressors
+from ..._core.errors import ArgumentError, DataError, ShapeError
+from .._bound_model import BoundModel
+from .._observations import Observations
+from .._regressors import checked_regressors
+from .arima import TRENDS, Arima
 
 
 def sarimax(

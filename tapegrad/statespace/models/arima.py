@@ -16,21 +16,21 @@ from typing import Any
 import numpy
 from scipy.special import comb
 
-from .. import numpy as np
-from .._core.arrays import to_host
-from .._core.errors import DataError, NotPositiveDefiniteError
-from .._transforms.tape import value
-from ._constraints import invertible, positive, stationary, unconstrained
-from ._labels import LibraryBound
-from ._matrices import SMALL_STATE_COUNT, stationary_covariance
-from ._model import LinearGaussian, RegressionOffset, Start, arma
-from ._objective import MissingValues
-from ._observations import Observations
-from ._parameters import ParameterBlock, Parameters, parameters_of
-from ._problem import FitProblem
-from ._regressors import future_regressors, require_rank
-from .filters.arrays import LOG_2PI
-from .filters.augmented import condition
+from ... import numpy as np
+from ..._core.arrays import to_host
+from ..._core.errors import DataError, NotPositiveDefiniteError
+from ..._transforms.tape import value
+from .._constraints import invertible, positive, stationary, unconstrained
+from .._labels import LibraryBound
+from .._matrices import SMALL_STATE_COUNT, stationary_covariance
+from .._model import LinearGaussian, RegressionOffset, Start, arma
+from .._objective import MissingValues
+from .._observations import Observations
+from .._parameters import ParameterBlock, Parameters, parameters_of
+from .._problem import FitProblem
+from .._regressors import future_regressors, require_rank
+from ..filters.arrays import LOG_2PI
+from ..filters.augmented import condition
 
 # missing values, and the condition number of their effects, up to which the differenced series serves
 MISSING_VALUES, MISSING_CONDITION = 64, 1e3

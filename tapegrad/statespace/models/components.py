@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy
 
-from .. import numpy as np
-from .._core.arrays import xp_of
-from .._core.errors import ArgumentError
-from .._transforms.tape import value
-from ._constraints import interval, positive, stationary, unconstrained
-from ._parameters import ParameterBlock
+from ... import numpy as np
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError
+from ..._transforms.tape import value
+from .._constraints import interval, positive, stationary, unconstrained
+from .._parameters import ParameterBlock
 
 
 @dataclass

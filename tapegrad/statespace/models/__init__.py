@@ -1,0 +1,1 @@
+"""Models of state spaces by name: their matrices, parameters and labels."""
