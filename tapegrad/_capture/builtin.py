@@ -182,7 +182,7 @@ class GlobalNames(Holder):
         return [("names", (real, tuple(space.met)))] if side == 1 else [("dicts", space)]
 
     @staticmethod
-    def is_settled(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, real, space = change
         made = [space.first.get(name, EMPTY) for name in space.met]
         held = [real.get(name, EMPTY) for name in space.met]

@@ -135,7 +135,7 @@ class Members(Holder):
         return [("classes", change[side])]
 
     @staticmethod
-    def is_settled(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, c, new, _, before = change
         read = {name: v for name, v in before.items() if type(v) not in DEFERRED}
         held = [space_of(c).get(name, EMPTY) for name in read]
@@ -205,7 +205,7 @@ class InstanceState(Holder):
         return [("objects", x), *held, *([("dicts", space)] if space is not NOTHING else ())]
 
     @staticmethod
-    def is_settled(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, x, new, before = change
         if is_unread(new):
             return True

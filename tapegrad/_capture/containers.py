@@ -71,7 +71,7 @@ class Contents(Holder):
         return [("lists" if type(change[1]) is list else "dicts", change[side])]
 
     @staticmethod
-    def is_settled(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, x, new, first = change
         if type(x) not in (list, dict):
             return False

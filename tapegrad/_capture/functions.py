@@ -78,7 +78,7 @@ class Cell(Holder):
         return [("cells", change[side])]
 
     @staticmethod
-    def is_settled(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         _, c, new, value, first = change
         stands = Cell.bound(c, value) is EMPTY and Cell.bound(new, first) is EMPTY
         return stands and first is not EMPTY and shadow.seen.get(id(value), value) is first

@@ -148,7 +148,7 @@ class Holder:
         return []
 
     @staticmethod
-    def is_settled(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         """Does the shadow hold what it was made with, and is this what the holder stands for now?"""
         return False
 

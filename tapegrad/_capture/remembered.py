@@ -55,7 +55,7 @@ class ShadowMemory:
     __slots__ = ("waiting", "signature", "failures")
 
     def __init__(self) -> None:
-        self.waiting: list = []  # at most one `Waiting`
+        self.waiting: list = []  # at most one `WaitingShadow`
         self.signature: Any = None  # (ids of what was met, references to each part) of a call without a leak
         self.failures = 0
 
@@ -97,11 +97,11 @@ class ShadowMemory:
         if waiting is not None and waiting.is_same():
             self.failures = 0
         else:
-            if not is_settled(shadow):
+            if not is_unmodified(shadow):
                 self.failures += 1
                 return False
             waiting = None  # which holds parts of the shadow
-            waiting = Waiting(shadow)
+            waiting = WaitingShadow(shadow)
             if waiting.signature != self.signature:
                 self.failures += self.signature is not None
                 shadow.waited = waiting
@@ -112,7 +112,7 @@ class ShadowMemory:
         self.waiting[:] = [waiting]
         return True
 
-    def learn(self, waiting: "Waiting") -> None:
+    def learn(self, waiting: "WaitingShadow") -> None:
         """Everything was handed back to what `waiting` was made from.  Has no part of the shadow leaked?"""
         waiting.shadow, waiting.contents, parts, before = None, (), waiting.parts, 0
         while parts and len(parts) != before:  # parts hold each other
@@ -192,7 +192,7 @@ class Places:
             return False
 
 
-class Waiting:
+class WaitingShadow:
     """A shadow between two calls, with what it was made from and what it holds."""
 
     __slots__ = ("shadow", "arrays", "layouts", "parts", "sources", "contents", "signature", "size")
@@ -262,10 +262,10 @@ def is_unaltered(shadow: Shadow) -> bool:
     )
 
 
-def is_settled(shadow: Shadow) -> bool:
+def is_unmodified(shadow: Shadow) -> bool:
     """Is each part of the shadow what its real object would become now?"""
     return all(map(is_lasting, shadow.hold)) and (
-        all([change[0].is_settled(shadow, change) for change in shadow.changes])
+        all([change[0].is_unmodified(shadow, change) for change in shadow.changes])
         and not any([type(v) is CacheCapture and v.kept for v in shadow.seen.values()])
     )
 

@@ -78,7 +78,7 @@ class UnreadContents(Holder):
         return [("lists" if type(change[1]) is list else "dicts", change[side])]
 
     @staticmethod
-    def is_settled(shadow: Any, change: tuple) -> bool:
+    def is_unmodified(shadow: Any, change: tuple) -> bool:
         return same(parts(change[1]), parts(change[4])) and not UnreadContents.is_changed(change)
 
 

@@ -152,7 +152,7 @@ class TransformForm:
         self.owner, self.method = owner, method
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
-        self.settled: Any = None  # the last replay in a block of `OPEN.compared`
+        self.unchecked: Any = None  # the last replay in a block of `OPEN.compared`
         # recordings of other ways since the last replay; how many replays there were then
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
@@ -180,9 +180,9 @@ class TransformForm:
         return tree_map(value_out, y) if self.method == "value" else y
 
     def __call__(self, args: tuple) -> Any:
-        settled = self.settled
-        if settled is not None and settled.token is OPEN.compared:
-            found = settled.replay(args)
+        unchecked = self.unchecked
+        if unchecked is not None and unchecked.token is OPEN.compared:
+            found = unchecked.replay(args)
             if found is not None:
                 self.replays += 1
                 return found
@@ -214,7 +214,7 @@ class TransformForm:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
             if OPEN.compared is not None:
-                self.settled = SettledReplay(kept, args, values)
+                self.unchecked = UncheckedReplay(kept, args, values)
             return found
         if (
             self.owner.on_change == "raise"
@@ -493,7 +493,7 @@ def broken(name: str, failure: Exception, then: str) -> None:
     )
 
 
-class SettledReplay:
+class UncheckedReplay:
     """A replay that succeeded in a block of `OPEN.compared`. Further ones there differ in the first argument
     alone."""
 
@@ -644,18 +644,23 @@ class CachedProgram:
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
             made = emitter.compiled_program(program)
-            if self.emitted is not None and self.compile == "auto":
+            if (
+                self.compile == "auto" and not self.joint
+            ):  # ranks take the same text, so that their bits agree
                 self.trial = [(each, []) for each in (self.emitted, made)]
             self.emitted = made
 
     def tried(self, values: list) -> Any:
         """A replay by one of two texts in turn.  The faster one stays."""
-        self.emitted, seconds = min(self.trial, key=lambda each: len(each[1]))
+        trial = self.trial  # (another thread may end it at once)
+        if not trial:
+            return self.emitted.run(*values)
+        text, seconds = min(trial, key=lambda each: len(each[1]))
         begin = time.perf_counter()
-        found = self.emitted.run(*values)
+        found = text.run(*values)
         seconds.append(time.perf_counter() - begin)
-        if len(self.trial[-1][1]) == TRIED_REPLAYS:
-            self.emitted, self.trial = min(self.trial, key=lambda each: min(each[1]))[0], []
+        if self.trial and len(trial[-1][1]) >= TRIED_REPLAYS:
+            self.emitted, self.trial = min(trial, key=lambda each: min(each[1]))[0], []
         return found
 
     def refuse(self) -> None:
@@ -695,7 +700,7 @@ class CachedProgram:
             if self.graph is not None:
                 return self.graph(values)
             if self.emitted is not None:
-                found = self.tried(values) if self.trial else self.emitted.run(*values)
+                found = self.tried(values)
         except RankError:
             raise
         # an operation's, and then the bound calls raise it too; or else it is ours

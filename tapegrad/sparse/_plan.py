@@ -313,7 +313,7 @@ class Plan(PickledByCall):
         out[...] = data
         return out
 
-    def settled(self, args: tuple, varying: int) -> Callable | None:
+    def unchecked_fill(self, args: tuple, varying: int) -> Callable | None:
         """Return ``fill(out, *args)`` for arguments of which the first ones vary, or None.
 
         fill compares nothing, so it holds in a block of `OPEN.compared`. It returns False where only `values`

@@ -80,7 +80,7 @@ class FixedPattern:
         self.plan: Renewed | None = Renewed(what, f, (), compile=compile)
         self.transform: Callable = jacobian(f) if what == "jacobian" else hessian(f)
         # a block of `OPEN.compared`, the further arguments, and what fills entries there
-        self.settled: tuple = (None, None, None)
+        self.unchecked: tuple = (None, None, None)
         self.table: Any = None  # places of the entries of a later pattern among the first ones
         try:
             plan = self.plan.at(x, *more, *rest, quiet=True)
@@ -103,10 +103,10 @@ class FixedPattern:
         args = (*more, *rest)
         plan = None if self.plan is None else self.plan.plan
         if OPEN.compared is not None and plan is not None and self.table is None:
-            token, known, fill = self.settled  # (other threads replace it)
+            token, known, fill = self.unchecked  # (other threads replace it)
             if token is not OPEN.compared or known is not rest:
-                fill = plan.settled((x, *args), 1 + len(more))
-                self.settled = OPEN.compared, rest, fill
+                fill = plan.unchecked_fill((x, *args), 1 + len(more))
+                self.unchecked = OPEN.compared, rest, fill
             if fill is not None and fill(out, x, *more):
                 return
         if self.plan is None:

@@ -108,8 +108,20 @@ class BdfSteps(ImplicitSteps):
         slope = f(self.start, y)
         size = value(self.first_size(f, y, slope))
         rows = [y, slope * size * self.way, *[0.0 * slope] * (ORDERS + 1)]
-        J, none = plain_np.zeros((len(y), len(y))), 0.0
-        return BdfWalk(self.start, size, size, np.stack(rows), 1.0, 0.0, J, none, AT_START, 0.0, 0.0, GOING)
+        return BdfWalk(
+            t=self.start,
+            size=size,
+            spacing=size,
+            D=np.stack(rows),
+            order=1.0,
+            equal=0.0,
+            J=plain_np.zeros((len(y), len(y))),
+            factored=0.0,
+            renewal=AT_START,
+            current=0.0,
+            repeated=0.0,
+            status=GOING,
+        )
 
     def rescaled(self, c: BdfWalk, factor: Any) -> Any:
         """Return the differences at points `factor` times as far apart."""
@@ -188,18 +200,18 @@ class BdfSteps(ImplicitSteps):
         size = np.where(renews, e.asked, np.where(good & ~adapts, e.size, size))
         equal = np.where(good, e.equal + 1.0, np.where(renews, e.equal, 0.0))
         return BdfWalk(
-            np.where(good, e.end, c.t),
-            size,
-            e.size,
-            np.where(good, new, e.D),
-            np.where(adapts, order, c.order),
-            np.where(adapts, 0.0, equal),
-            e.J,
-            np.where(converged & ~adapts, e.factored, 0.0),
-            np.where(renews, AT_PREDICTION, KEPT),
-            np.where(good, 0.0, np.where(renews, 1.0, c.current)),
-            np.where(good, 0.0, 1.0),
-            np.where(good | renews | (size >= self.least(c.t)), GOING, SMALL_STEP),
+            t=np.where(good, e.end, c.t),
+            size=size,
+            spacing=e.size,
+            D=np.where(good, new, e.D),
+            order=np.where(adapts, order, c.order),
+            equal=np.where(adapts, 0.0, equal),
+            J=e.J,
+            factored=np.where(converged & ~adapts, e.factored, 0.0),
+            renewal=np.where(renews, AT_PREDICTION, KEPT),
+            current=np.where(good, 0.0, np.where(renews, 1.0, c.current)),
+            repeated=np.where(good, 0.0, 1.0),
+            status=np.where(good | renews | (size >= self.least(c.t)), GOING, SMALL_STEP),
         )
 
     def between(self, f: Callable, c: BdfWalk, t: Any) -> Any:

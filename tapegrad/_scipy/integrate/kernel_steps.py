@@ -180,15 +180,15 @@ class ExplicitSteps(AdaptiveSteps):
         shorter = np.where(factor > MIN_FACTOR, factor, MIN_FACTOR)  # nan is not above it
         next_size = size * np.where(good, longer, shorter)
         return Walk(
-            np.where(good, end, c.t),
-            np.where(good, new, c.y),
-            np.where(good, slopes[-1], c.slope),
-            next_size,
-            np.where(good, c.t, c.before),
-            np.where(good, c.y, c.state),
-            np.where(good, np.stack(slopes), c.slopes),
-            np.where(good, 0.0, 1.0),
-            np.where(good | (next_size >= least), 0.0, SMALL_STEP),
+            t=np.where(good, end, c.t),
+            y=np.where(good, new, c.y),
+            slope=np.where(good, slopes[-1], c.slope),
+            size=next_size,
+            before=np.where(good, c.t, c.before),
+            state=np.where(good, c.y, c.state),
+            slopes=np.where(good, np.stack(slopes), c.slopes),
+            rejected=np.where(good, 0.0, 1.0),
+            status=np.where(good | (next_size >= least), 0.0, SMALL_STEP),
         )
 
     def between(self, f: Callable, c: Walk, t: Any) -> Any:

@@ -107,27 +107,26 @@ class RadauSteps(ImplicitSteps):
     most_states = 8  # SciPy is faster beyond
 
     def begun(self, f: Callable, y: Any) -> RadauWalk:
-        slope, zero = value(f(self.start, y)), 0.0
+        slope = value(f(self.start, y))
         size = value(self.first_size(f, y, slope))
-        Z, J = np.stack([0.0 * y for _ in STAGES]), plain_np.zeros((len(y), len(y)))
         return RadauWalk(
-            self.start,
-            y,
-            slope,
-            size,
-            size,
-            NONE,
-            NONE,
-            self.start,
-            y,
-            Z,
-            J,
-            zero,
-            1.0,
-            1.0,
-            zero,
-            zero,
-            GOING,
+            t=self.start,
+            y=y,
+            slope=slope,
+            size=size,
+            proposed=size,
+            last_size=NONE,
+            last_error=NONE,
+            before=self.start,
+            state=y,
+            Z=np.stack([0.0 * y for _ in STAGES]),
+            J=plain_np.zeros((len(y), len(y))),
+            factored=0.0,
+            renews=1.0,
+            current=1.0,
+            repeated=0.0,
+            rejected=0.0,
+            status=GOING,
         )
 
     def interpolated(self, Z: list, x: Any) -> Any:
@@ -228,23 +227,23 @@ class RadauSteps(ImplicitSteps):
         next_size = np.where(repeats, e.asked, size * np.where(good, longer, shorter))
         Z, new = self.differentiated(f, c, e.h, v), value(c.y) + v.Z[2]
         return RadauWalk(
-            np.where(good, e.end, c.t),
-            np.where(good, c.y + Z[2], c.y),
-            once(good, lambda _: value(f(e.end, new)), c.slope),
-            next_size,
-            np.where(good, next_size, c.proposed),
-            np.where(good, c.proposed, c.last_size),
-            np.where(good, norm, e.last_error),
-            np.where(good, c.t, c.before),
-            np.where(good, c.y, c.state),
-            np.where(good, np.stack(Z), c.Z),
-            e.J,
-            np.where(keeps, e.factored, 0.0),
-            np.where(inexact | repeats, 1.0, 0.0),
-            np.where(good, np.where(inexact, 1.0, 0.0), np.where(repeats, 1.0, c.current)),
-            np.where(good, 0.0, 1.0),
-            np.where(good, 0.0, np.where(converged, 1.0, c.rejected)),
-            np.where(good | repeats | (next_size >= self.least(c.t)), GOING, SMALL_STEP),
+            t=np.where(good, e.end, c.t),
+            y=np.where(good, c.y + Z[2], c.y),
+            slope=once(good, lambda _: value(f(e.end, new)), c.slope),
+            size=next_size,
+            proposed=np.where(good, next_size, c.proposed),
+            last_size=np.where(good, c.proposed, c.last_size),
+            last_error=np.where(good, norm, e.last_error),
+            before=np.where(good, c.t, c.before),
+            state=np.where(good, c.y, c.state),
+            Z=np.where(good, np.stack(Z), c.Z),
+            J=e.J,
+            factored=np.where(keeps, e.factored, 0.0),
+            renews=np.where(inexact | repeats, 1.0, 0.0),
+            current=np.where(good, np.where(inexact, 1.0, 0.0), np.where(repeats, 1.0, c.current)),
+            repeated=np.where(good, 0.0, 1.0),
+            rejected=np.where(good, 0.0, np.where(converged, 1.0, c.rejected)),
+            status=np.where(good | repeats | (next_size >= self.least(c.t)), GOING, SMALL_STEP),
         )
 
     def between(self, f: Callable, c: RadauWalk, t: Any) -> Any:

@@ -154,8 +154,9 @@ def cycle(
     period : float or (low, high), optional
         A fixed period, or bounds between which it is estimated. The default is from 2 steps to the length of
         the data.
-    damping : float or (low, high), optional
-        The same for the damping, between 0 and 1. With 1 the start is diffuse, otherwise stationary.
+    damping : float, optional
+        A fixed damping, above 0 and at most 1. It is estimated if it is not given. With 1 the start is diffuse,
+        otherwise stationary.
     var : float, optional
         The variance of its noise. It is estimated if it is not given.
     name : str, default 'cycle'
