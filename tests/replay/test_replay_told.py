@@ -230,3 +230,17 @@ def test_another_thread_may_end_the_trial():
     kept.trial = [(Ending(), []), (text, [])]
     np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-14)  # a fault would be a ReplayWarning
     assert kept.emitted is text and not kept.failures
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_ranks_take_the_same_text(ranks, monkeypatch):
+    """Times differ between ranks, so they decide nothing there."""
+    x = np.linspace(0.1, 1.0, 2000)
+    p = tg.prepare(lambda x: (np.sin(x) * np.exp(x)).sum(), x)
+    for _ in range(3):
+        p.grad(x)
+    kept = p.forms["grad"].programs[0]
+    kept.joint = ranks
+    monkeypatch.setattr(type(kept.emitted), "worthwhile", lambda self, ns: 0.0)
+    kept.write()
+    assert bool(kept.trial) == (not ranks)
