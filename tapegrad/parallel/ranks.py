@@ -20,6 +20,7 @@ import atexit
 import ctypes
 import functools
 import hashlib
+import json
 import os
 import sys
 import time
@@ -75,33 +76,39 @@ class Ranks:
 
     # --- agreement ---
 
-    def request(self, status: int, tag: str, *further: int) -> Any:
-        """Begin a comparison of what the ranks do."""
+    def comparison(self, status: int, tag: str, *further: int) -> Iterator[Any]:
+        """Compare what the ranks do; raise unless all do the same.  Of a rank that fails or ends, the tag is
+        the message.
+
+        The caller waits for each request before it asks for the next. No step blocks, so a rank may go on
+        with the comparisons of several communicators in any order."""
         digest = int.from_bytes(hashlib.blake2b(tag.encode(), digest_size=7).digest())
         self.given[:] = status, digest, -digest, *(further or (0, 0, 0))
-        return self.comm.Iallreduce(self.given, self.found, MPI.MAX)
-
-    def compared(self, status: int, tag: str, message: str) -> None:
-        """End a comparison, and raise unless all ranks do the same."""
+        yield self.comm.Iallreduce(self.given, self.found, MPI.MAX)
         if self.found[0] == GOES_ON and self.found[1] == -self.found[2]:
             return
-        told = self.comm.allgather((status, tag, message, self.replaying))
+        mine = np.frombuffer(json.dumps((status, tag, self.replaying)).encode(), np.uint8)
+        sizes = np.empty(self.size, np.int64)
+        yield self.comm.Iallgather(np.array([mine.size]), sizes)
+        texts = np.empty(sizes.sum(), np.uint8)
+        yield self.comm.Iallgatherv(mine, (texts, sizes.tolist()))
+        told = [json.loads(text.tobytes()) for text in np.split(texts, np.cumsum(sizes)[:-1])]
         replaying, self.replaying = all([replaying for *_, replaying in told]), False
         if self.found[0] == GIVES_UP and replaying:
             raise ReplayGivenUp
-        ended = [f"rank {r} {m}" for r, (s, _, m, _) in enumerate(told) if s == ENDED]
+        ended = [f"rank {r} {m}" for r, (s, m, _) in enumerate(told) if s == ENDED]
         if ended:
             self.closed = "; ".join(ended)
-        failed = [f"rank {r}: {m}" for r, (s, _, m, _) in enumerate(told) if s == FAILED]
-        raise RankError("; ".join([*ended, *failed]) or difference([t for _, t, *_ in told]))
+        failed = [f"rank {r}: {m}" for r, (s, m, _) in enumerate(told) if s == FAILED]
+        raise RankError("; ".join([*ended, *failed]) or difference([t for _, t, _ in told]))
 
     def agree(self, tag: str, *further: int, status: int = GOES_ON) -> None:
         """Raise unless all ranks come here with this tag."""
         if self.closed:
             raise RankError(f"{tag}: {self.closed}")
         if self.size > 1:
-            self.request(status, tag, *further).Wait()
-            self.compared(status, tag, "")
+            for request in self.comparison(status, tag, *further):
+                request.Wait()
 
     # --- prepared functions ---
 
@@ -130,10 +137,9 @@ class Ranks:
         """Tell the other ranks of an error of this one; they raise it at their next exchange."""
         if self.closed or self.size == 1 or isinstance(error, RankError):
             return
-        message = f"{type(error).__name__}: {error}"
-        self.request(FAILED, message).Wait()
         try:
-            self.compared(FAILED, message, message)
+            for request in self.comparison(FAILED, f"{type(error).__name__}: {error}"):
+                request.Wait()
         except RankError:
             pass
 
@@ -290,16 +296,16 @@ class TellingHook:
 
 def end_all(message: str, seconds: float | None) -> None:
     """This rank leaves all communicators.  Of several, it waits for all at once."""
-    left = [r for r in KNOWN if not r.closed and r.size > 1]
     if MPI.Is_finalized():
         return
-    requests = [r.request(ENDED, message) for r in left]
-    for _ in left:
-        ranks = left[finished(requests, seconds)]
+    comparisons = [r.comparison(ENDED, message) for r in KNOWN if not r.closed and r.size > 1]
+    requests = [next(c) for c in comparisons]
+    while comparisons:
+        k = finished(requests, seconds)
         try:
-            ranks.compared(ENDED, message, message)
-        except RankError:
-            pass
+            requests[k] = next(comparisons[k])
+        except (RankError, StopIteration):
+            del comparisons[k], requests[k]
 
 
 if MPI is not None:

@@ -327,6 +327,7 @@ def test_planted_bug_is_caught(bug, tmp_path):
     assert search(bug, tmp_path, 400).startswith("caught")
 
 
+@pytest.mark.long
 def test_without_a_bug_nothing_is_caught(tmp_path):
     assert search(None, tmp_path, 10) == "missed"
 

@@ -328,6 +328,7 @@ def all_orders(run, theta, x, v):
     return k(theta, x), value, gradient, single, k.hvp(theta, v, x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(2), *[pytest.param(n, marks=pytest.mark.long) for n in range(2, 24)]]
 )

@@ -98,6 +98,7 @@ def test_kepler_against_implicit_derivatives(batch):
         close(tg.grad(lambda d, b=b: k(theta[:, b], d))(DATA), expected[3], 1e-11)
 
 
+@pytest.mark.long
 def test_kepler_of_every_kind():
     """Data of each sample, contributions, scores, float32, the sum over samples of the gradient by shared
     data."""
@@ -641,6 +642,7 @@ def update(loop):
     return step
 
 
+@pytest.mark.long
 def test_matrices_kept_whole():
     rng = np.random.default_rng(0)
     data = np.stack([rng.normal(size=6), np.array([0.0, 3, 1, 2, 5, 2])])

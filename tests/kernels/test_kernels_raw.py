@@ -515,6 +515,7 @@ def formula_kernels(theta, x, e):
     return raw(source, "f", [*given, "out real value[B]", *sizes], vjp=one)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [*range(2), *[pytest.param(n, marks=pytest.mark.long) for n in range(2, 8)]])
 def test_random_formulas(seed):
     """Value and all derivatives of two orders against the array tape, within programs that write and take

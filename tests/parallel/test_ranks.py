@@ -44,6 +44,15 @@ def test_random_programs(first, count):
     all_done(3, "random_programs.py", str(first), str(count))
 
 
+@pytest.mark.parametrize("how", ["in order", "error"])
+def test_ends_of_several_communicators(how):
+    status, text = on_ranks(3, "ends.py", how, seconds=WITHIN)
+    assert text.count("done") == 3, text
+    assert (status != 0) == (how == "error") and text.count("ValueError: rank 0 stops here") == (
+        how == "error"
+    ), text
+
+
 @pytest.mark.parametrize("count", [*[pytest.param(n, marks=pytest.mark.long) for n in (1, 2)], 3])
 def test_prepared(count):
     all_done(count, "prepared.py")

@@ -302,6 +302,7 @@ def search(seeds):
     return found
 
 
+@pytest.mark.long
 def test_random_loops():
     assert search(range(6)) > 12
 

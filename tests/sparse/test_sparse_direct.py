@@ -354,6 +354,7 @@ def judged(seeds, counts):
                     )
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_random_programs():
     counts = Counter()
