@@ -1,6 +1,7 @@
 """Small operations of a program as one call of the interpreter: each of its operations, views, writes,
 guards, and what NumPy does."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -656,6 +657,14 @@ def test_a_loop_is_taken_only_for_float64():
     assert all(
         [ufunc_loop(f) is not None for f in (np.sqrt, np.arctan2, scipy.special.erf, scipy.special.betainc)]
     )
+
+
+def test_the_trial_of_a_loop_does_not_warn(recwarn):
+    """The orders of expn and yn are whole numbers, and those of the trial are not."""
+    warnings.simplefilter("always")
+    for f in (scipy.special.expn, scipy.special.yn):
+        ufunc_loop.__wrapped__(f)
+    assert not recwarn.list
 
 
 # How the places of a matrix of a shape lie: the shape of the array, and the view of it.

@@ -7,6 +7,7 @@ its functions to Cython.  Where either cannot be found, other rows do the work, 
 
 import ctypes
 import functools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,9 @@ def ufunc_loop(f: Any) -> tuple | None:
         if "(m)->" in f.signature
         else [MATRIX] * f.nin
     )
-    want = f(*x)
+    with warnings.catch_warnings():  # an order is not a whole number here
+        warnings.simplefilter("ignore")
+        want = f(*x)
     want = want if type(want) is tuple else (want,)
     y = [np.zeros_like(v) for v in want]
     arrays = [*x, *y]
@@ -68,7 +71,9 @@ def ufunc_loop(f: Any) -> tuple | None:
         *found, 11 if f.signature is None else 1, (8,) * f.nargs, cores, x[0].shape if f.signature else ()
     )
     places, address = (ctypes.c_void_p * f.nargs)(*[v.ctypes.data for v in arrays]), ctypes.addressof(plan)
-    INNER(plan[0])(places, address + 8 * SIZES_AT, address + 8 * STEPS_AT, plan[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        INNER(plan[0])(places, address + 8 * SIZES_AT, address + 8 * STEPS_AT, plan[1])
     return found if all([np.array_equal(a, b) for a, b in zip(y, want, strict=True)]) else None
 
 

@@ -1,0 +1,67 @@
+"""scipy.integrate.quad: integrands that are singular at an end, against closed forms."""
+
+import numpy as np
+import pytest
+import scipy.integrate
+from scipy.special import beta, psi
+
+import tapegrad as tg
+
+
+def power(p):
+    """The integral of x**p[0] from 0 to p[1]."""
+    return scipy.integrate.quad(lambda x: x ** p[0], 0, p[1])[0]
+
+
+@pytest.mark.parametrize("k", [2.0, 0.5, -0.3, -0.5])
+def test_power(k):
+    b = 1.1
+    want = [b ** (k + 1) * (np.log(b) / (k + 1) - 1 / (k + 1) ** 2), b**k]
+    assert np.allclose(tg.grad(power)(np.array([k, b])), want, rtol=2e-7)
+
+
+def test_beta():
+    """Singular at both ends."""
+    a, b = p = np.array([0.6, 0.7])
+
+    def f(p):
+        return scipy.integrate.quad(lambda x: x ** (p[0] - 1) * (1 - x) ** (p[1] - 1), 0, 1)[0]
+
+    want = beta(a, b) * (psi([a, b]) - psi(a + b))
+    assert np.allclose(tg.grad(f)(p), want, rtol=1e-6)
+    assert np.allclose(tg.jvp(f, (p,), (np.ones(2),))[1], want.sum(), rtol=1e-6)
+
+
+def test_infinite_range():
+    """QUADPACK extrapolates at infinity, and nothing is singular."""
+    a, b = p = np.array([1.31, 1.12])
+
+    def f(p):
+        return scipy.integrate.quad(lambda x: np.exp(-p[0] * x) * np.cos(p[1] * x), 0, np.inf)[0]
+
+    r = a * a + b * b
+    assert np.allclose(tg.grad(f)(p), [1 / r - 2 * a * a / r**2, -2 * a * b / r**2], rtol=1e-7)
+    hessian = tg.hessian(f)(p)
+    assert np.allclose(hessian[0, 0] + hessian[1, 1], 0, atol=1e-6)  # a / r is harmonic
+    assert np.allclose(hessian[0, 0], -6 * a / r**2 + 8 * a**3 / r**3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("points", [None, [0.4]])
+def test_singularity_inside_is_refused(points):
+    """It moves with p, and the derivative of the integrand has no integral."""
+
+    def f(p):
+        return scipy.integrate.quad(lambda x: abs(x - p[0]) ** -0.3, 0, 1, points=points)[0]
+
+    with (
+        np.errstate(divide="ignore"),
+        pytest.raises(tg.errors.NoRuleError, match="no rule for the derivative"),
+    ):
+        tg.grad(f)(np.array([0.4]))
+
+
+def test_singularity_at_a_moving_limit():
+    def f(p):
+        return scipy.integrate.quad(lambda x: (x - p[0]) ** -0.3, p[0], 1)[0]
+
+    assert np.allclose(tg.grad(f)(np.array([0.4])), -(0.6**-0.3), rtol=1e-6)
