@@ -2,7 +2,8 @@
 
 Texts and files hold plain values, so printing and saving work. A number that the function reads back from
 them would have lost its derivative in silence. The outermost open call keeps a hash of each number in such a
-text, and of the content of each saved array. Followed code that reads numbers compares."""
+text, and of the content of each saved array. Of a number that `%` formats only the value is known, and a
+number in a text that is a rounding of it counts. Followed code that reads numbers compares."""
 
 import re
 from typing import Any
@@ -33,9 +34,31 @@ def note_written(x: Any) -> None:
         outermost.written_numbers.update(hashes(x))
 
 
+def note_formatted(x: float) -> None:
+    """A text has x, rounded in some way."""
+    if OPEN.shadows:
+        outermost = OPEN.shadows[0]
+        outermost.formatted_numbers = outermost.formatted_numbers | {x}
+
+
+def has_rounding(text: Any, values: frozenset) -> bool:
+    """Is a number in the text one of the values, rounded to the digits that the text shows?"""
+    text = text.decode(errors="replace") if isinstance(text, bytes) else text
+    for number in NUMBER.findall(text) if isinstance(text, str) else ():
+        mantissa, _, exponent = number.lower().partition("e")
+        digits = len(mantissa.partition(".")[2]) - int(exponent or 0)
+        shown, half = float(number), 0.500001 * 10.0**-digits
+        if any([abs(shown - v) <= half for v in values]):
+            return True
+    return False
+
+
 def refuse_written(x: Any, call: str) -> None:
     """Raise if a text or array that `call` reads contains what an open call has written."""
-    if OPEN.shadows and (written := OPEN.shadows[0].written_numbers) and not written.isdisjoint(hashes(x)):
+    if not OPEN.shadows:
+        return
+    written, formatted = OPEN.shadows[0].written_numbers, OPEN.shadows[0].formatted_numbers
+    if written and not written.isdisjoint(hashes(x)) or formatted and has_rounding(x, formatted):
         raise DroppedDerivativeError(
             f"{call} reads numbers that this function wrote into a text or file while they were tracked; this "
             "would drop their derivative in silence; use the values themselves, numpy.round(x, n) in place of a "

@@ -38,7 +38,7 @@ from .._core.primitive import (
 )
 from .._core.registry import late
 from .._core.scope import OPEN
-from .._core.serialized import note_written
+from .._core.serialized import note_formatted, note_written
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
 from . import creation as creation
 from . import elementwise as e
@@ -395,11 +395,28 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
     return method
 
 
-V.__float__ = _dropping(
-    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' "
-    "% x (write f\"{x}\") or storing it in a plain array (numpy.zeros(n, like=x) makes one that keeps "
-    "derivatives),", float, of="",
+_plain_float = _dropping(
+    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, or "
+    "storing it in a plain array (numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
 )  # fmt: skip
+BINARY, REMAINDERS = dis.opmap["BINARY_OP"], [n for n, (_, sign) in enumerate(dis._nb_ops) if "%" in sign]
+
+
+def is_formatting(frame: Any) -> bool:
+    """Is the instruction `a % b`?  It asks b for a plain number only if a is a text."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return code[at] == BINARY and code[at + 1] in REMAINDERS
+
+
+def _float(x):
+    if is_tracked(x) and is_formatting(sys._getframe(1)):
+        y = float(values_of(x))
+        note_formatted(y)
+        return y
+    return _plain_float(x)
+
+
+V.__float__ = _float
 V.__complex__ = _dropping("complex(x)", complex)
 
 
