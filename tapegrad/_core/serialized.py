@@ -41,7 +41,7 @@ def note_formatted(x: float) -> None:
         outermost.formatted_numbers = outermost.formatted_numbers | {x}
 
 
-def has_rounding(text: Any, values: frozenset) -> bool:
+def has_rounding(text: Any, values: frozenset[float]) -> bool:
     """Is a number in the text one of the values, rounded to the digits that the text shows?"""
     text = text.decode(errors="replace") if isinstance(text, bytes) else text
     for number in NUMBER.findall(text) if isinstance(text, str) else ():

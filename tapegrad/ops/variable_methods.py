@@ -399,7 +399,8 @@ _plain_float = _dropping(
     "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, or "
     "storing it in a plain array (numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
 )  # fmt: skip
-BINARY, REMAINDERS = dis.opmap["BINARY_OP"], [n for n, (_, sign) in enumerate(dis._nb_ops) if "%" in sign]
+BINARY = dis.opmap["BINARY_OP"]
+REMAINDERS = [i.arg for i in dis.get_instructions(compile("a % b; a %= b", "", "exec")) if i.opcode == BINARY]
 
 
 def is_formatting(frame: Any) -> bool:

@@ -12,6 +12,7 @@ import inspect
 import io
 import json
 import logging
+import re
 import statistics
 import struct
 import threading
@@ -673,7 +674,7 @@ def test_a_number_in_a_log_is_only_text(monkeypatch):
 
 def test_percent_formats_a_number(capsys):
     def f(x):
-        print("iter %d: %.4f %s %g" % (3, x[0], x[1], x[0] * x[1]))
+        print("iter %d: %.4f %s %g" % (3, x[0], x[1], x[0] * x[1]))  # noqa: UP031
         line = "%(a)5.2f"
         line %= {"a": x[1]}
         print(line)
@@ -688,7 +689,7 @@ def test_percent_formats_a_number(capsys):
 @pytest.mark.parametrize("spec", ["%.6f", "%.1e", "n %9.3g end", "%r"])
 def test_a_formatted_number_that_is_read_back_raises(spec):
     def f(x):
-        return float((spec % x[0]).strip(" nend")) * x[1]
+        return float(re.search(r"[-+.e\d]+\d", spec % x[0])[0]) * x[1]
 
     with pytest.raises(DroppedDerivativeError, match="reads numbers that this function wrote"):
         tg.grad(f)(np.array([1.2345, 2.0]))
@@ -696,7 +697,7 @@ def test_a_formatted_number_that_is_read_back_raises(spec):
 
 def test_other_numbers_in_texts_are_constants():
     def f(x):
-        log = "%.6f" % x[0]
+        log = "%.6f" % x[0]  # noqa: UP031
         return float("1.2346") * x[1] + len(log) * x[0]
 
     np.testing.assert_allclose(tg.grad(f)(np.array([1.2345, 2.0])), [8, 1.2346])
