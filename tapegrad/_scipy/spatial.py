@@ -11,6 +11,7 @@ from .._core.primitive import seen
 from .._dispatch.faces import faces_of
 from ..ops.declare import ndim, shape
 from ..ops.protocols import store
+from . import rotations
 from .namespaces import SciPyNamespace, as_float_array, bare, constant_like, holds_tracked, refusal_text
 
 DISTANCE = SciPyNamespace(sd)
@@ -247,3 +248,4 @@ def directed_hausdorff(u, v, rng=0, **settings):
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
 stand_in: Any = faces_of("tapegrad.scipy.spatial", scipy.spatial)
 stand_in.distance = distance
+stand_in.transform = rotations.stand_in

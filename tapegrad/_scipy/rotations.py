@@ -1,0 +1,35 @@
+"""scipy.spatial.transform: rotations and rigid transforms.
+
+Since 1.17 SciPy has them in Python too, for other libraries of arrays than NumPy.  That code is followed.
+Before, they are compiled, and take no tracked values."""
+
+from typing import Any
+
+import scipy.spatial.transform as transform
+
+from .followed import FollowedObject, Follower, is_python_class
+from .namespaces import SciPyNamespace
+
+TRANSFORM = SciPyNamespace(transform, listed=False)
+FOLLOWED = Follower("scipy.spatial.transform")
+KINDS: tuple = ("Rotation", "Slerp", "RotationSpline", "RigidTransform")
+
+
+class FollowedRotation(FollowedObject):
+    """Rotations, of which SciPy's own keep the module that computes: compiled for NumPy, else in Python."""
+
+    def _plain(self) -> Any:
+        return transform.Rotation(super()._plain().as_quat())
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = super()._of(x, shadow)
+        new._backend = cls.__init__.__globals__["xp_backend"]
+        return new
+
+
+if is_python_class(transform.Rotation):
+    FOLLOWED.bases[transform.Rotation] = FollowedRotation
+    for _name in KINDS:
+        TRANSFORM.rule(getattr(transform, _name))(FOLLOWED.klass(getattr(transform, _name)))
+stand_in = TRANSFORM.stand_in("tapegrad.scipy.spatial.transform")

@@ -1,0 +1,99 @@
+"""scipy.spatial.transform: rotations of tracked vectors, against differences of SciPy's own values."""
+
+import numpy as np
+import pytest
+import scipy.spatial.transform as transform
+from _modes import differences
+from scipy.spatial.transform import Rotation
+
+import tapegrad as tg
+from tapegrad._scipy.followed import is_python_class
+
+pytestmark = pytest.mark.skipif(
+    not is_python_class(Rotation), reason="SciPy 1.17 has rotations in Python; before, they are compiled"
+)
+
+P = np.array([0.3, 1.1, 0.7])
+POINTS = np.random.default_rng(0).normal(size=(5, 3))
+START = Rotation.from_euler("zyx", [10, 20, 30], degrees=True)
+ONE = [1.0, 2.0, 3.0]
+
+
+class Camera:
+    """A class of a user's, which holds a rotation and its inverse."""
+
+    def __init__(self, rotation):
+        self.rotation, self.back = rotation, rotation.inv()
+
+    def see(self, points):
+        return self.back.apply(points)
+
+
+CAMERA = Camera(START)
+PROGRAMS = {
+    "vectors": lambda p: Rotation.from_rotvec(p).apply(POINTS).sum(0) @ ONE,
+    "product": lambda p: (Rotation.from_rotvec(p) * START.inv()).as_quat() @ [1.0, 2.0, 3.0, 4.0],
+    "angles": lambda p: Rotation.from_euler("ZYX", p * 50, degrees=True).as_euler("xyz", degrees=True) @ ONE,
+    "quaternion": lambda p: Rotation.from_quat(np.r_[p, 1.0]).as_matrix()[0] @ ONE,
+    "several": lambda p: Rotation.from_rotvec(np.outer(np.arange(5.0), p)).apply(POINTS).sum(),
+    "element": lambda p: Rotation.from_rotvec(np.outer(np.arange(4.0), p))[2].as_mrp() @ ONE,
+    "power": lambda p: (Rotation.from_rotvec(p) ** 2.5).as_rotvec()[1] + Rotation.from_rotvec(p).magnitude(),
+    "matrix": lambda p: Rotation.from_matrix(np.eye(3) + np.outer(p, ONE) * 0.1).as_rotvec() @ ONE,
+    "slerp": lambda p: (
+        transform.Slerp([0, 1], Rotation.concatenate([START, Rotation.from_rotvec(p)]))(0.3).as_rotvec() @ ONE
+    ),
+    "spline": lambda p: (
+        transform.RotationSpline([0, 1, 2.0], Rotation.from_rotvec(np.outer(np.arange(3.0), p) * 0.2 + 0.1))(
+            0.5
+        ).as_rotvec()
+        @ ONE
+    ),
+    "alignment": lambda p: Rotation.align_vectors(POINTS, POINTS * p)[0].as_rotvec() @ ONE,
+    "captured": lambda p: (
+        CAMERA.see(POINTS * p)[2] @ ONE + START.apply(p)[0] + (START**2).as_rotvec()[0] * p[1]
+    ),
+    "rigid": lambda p: (
+        transform.RigidTransform.from_components(p, Rotation.from_rotvec(p)).inv().apply(POINTS)[1] @ ONE
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name):
+    f = PROGRAMS[name]
+    want = differences(f, P)
+    value, gradient = tg.value_and_grad(f)(P)
+    np.testing.assert_allclose(value, f(P), rtol=1e-12)
+    np.testing.assert_allclose(gradient, want, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(tg.jvp(f, (P,), (P,))[1], want @ P, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(tg.vmap(f)(np.stack([P * 1.01, P]))[1], f(P), rtol=1e-12)
+    slope = (tg.grad(f)(P * (1 + 1e-5)) - tg.grad(f)(P * (1 - 1e-5))) / 2e-5
+    np.testing.assert_allclose(tg.hvp(f, P, P), slope, rtol=1e-6, atol=1e-7)
+    prepared = tg.prepare(f, P)
+    for k in (1.0, 1.1, 1.0):
+        np.testing.assert_allclose(prepared.grad(P * k), tg.grad(f)(P * k), rtol=1e-11, atol=1e-12)
+
+
+def test_no_rotation():
+    """The vector 0, at which the formula by its length has no value."""
+    f = lambda p: Rotation.from_rotvec(p).as_matrix()
+    j = tg.jacobian(f)(np.zeros(3))
+    np.testing.assert_allclose(j[..., 0], [[0, 0, 0], [0, 0, -1], [0, 1, 0]], atol=1e-15)
+
+
+def test_results_and_plain_objects():
+    def f(p):
+        r = Rotation.from_rotvec(p)
+        assert isinstance(r, Rotation) and r.single and len(Rotation.concatenate([r, r])) == 2
+        assert type(tg.value(r)) is Rotation and "Rotation" in repr(r)
+        return r.as_matrix()[0, 1]
+
+    tg.grad(f)(P)
+    assert type(START) is Rotation and START._backend.__name__.endswith("_cy")  # SciPy's object is as it was
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="Expected `rot_vec` to have shape|shape"):
+        tg.grad(lambda p: Rotation.from_rotvec(p[:2]).magnitude())(P)
+    with pytest.raises(ValueError, match="[Aa]xes|axis|seq"):
+        tg.grad(lambda p: Rotation.from_euler("xqz", p).magnitude())(P)
