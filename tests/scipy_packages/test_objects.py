@@ -85,7 +85,7 @@ def test_what_a_plain_call_would_do_to_the_users_object_and_ours_cannot_is_refus
 
     with pytest.raises(NoRuleError, match=r"test_objects.*A\[i, j\] = value .*outside of the transform"):
         tg.grad(lambda x: (A.__setitem__((0, 0), 2.0), (A @ x).sum())[1])(X)
-    with pytest.raises(NoRuleError, match="of a tracked value"):
+    with pytest.raises(NoRuleError, match="outside of the transform"):
         tg.grad(lambda x: (L.__setitem__((0, 0), x[0]), x.sum())[1])(X)
     with pytest.raises(ArgumentError, match=r"csr_array\.data = .* write into its arrays"):
         tg.grad(lambda x: put(A, "data", x))(X)

@@ -4,9 +4,10 @@ One is a vector of values and a matrix of SciPy's whose elements are places in t
 So whatever only moves elements (slices, transposes, other formats, blocks) is SciPy's own function on the
 places, and the derivative is that of taking elements.  What is not tracked is SciPy's in all."""
 
+import bisect
 import math
 import operator
-from typing import Any
+from typing import Any, cast
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -28,6 +29,7 @@ from ..namespaces import (
     as_float_array,
     bare,
     holds_tracked,
+    lost_imaginary_part,
     on_a_device,
     plain_argument,
     refusal_text,
@@ -122,7 +124,7 @@ class SparseMatrix(Carrier):
         """Raise where SciPy has fewer elements than `eliminate_zeros` has left here."""
         if self._zeros is not None and bool(np.any(self._zeros == 0)):
             raise refusal_text(
-                "scipy.sparse: the elements of a matrix (data, indices, nnz) after eliminate_zeros()",
+                "scipy.sparse: the elements of a matrix (data, indices, nnz) after eliminate_zeros() or A[i, j] = value",
                 "where some of them are zero, which keep their places for their derivatives,",
                 "A @ x or A.toarray(), or leave out eliminate_zeros()",
             )
@@ -213,8 +215,7 @@ class SparseMatrix(Carrier):
         if name in CHANGES:
             return lambda *args, **kwargs: self._changed(
                 f"A.{name}(...)",
-                lambda A: getattr(A, name)(*plain_argument(args), **plain_argument(kwargs)),
-                holds_tracked(args, kwargs),
+                lambda A, _: getattr(A, name)(*plain_argument(args), **plain_argument(kwargs)),
             )
         if name in TIDYING:
             return lambda *args, **kwargs: None
@@ -253,6 +254,9 @@ class SparseMatrix(Carrier):
     def trace(self, offset=0):
         return np.sum(self.diagonal(offset))
 
+    def setdiag(self, values, k=0):
+        self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
+
     def __getitem__(self, at):
         found = self._places[plain_argument(at)]
         if sps.issparse(found):
@@ -260,28 +264,28 @@ class SparseMatrix(Carrier):
         return element_or_zero(self._values, found)
 
     def __setitem__(self, at, value):
-        self._changed(
-            "A[i, j] = value",
-            lambda A: A.__setitem__(plain_argument(at), plain_argument(value)),
-            holds_tracked(value),
-        )
+        self._changed("A[i, j] = value", lambda A, v: A.__setitem__(plain_argument(at), v), value)
 
-    def _changed(self, call: str, change: Any, refused: bool) -> None:
-        """SciPy's own change of plain values; of a matrix of the user's it would not be seen by the user."""
-        if refused or self._captured or self._tracked():
-            why = (
-                "the matrix was made outside of the transform"
-                if self._captured and not refused
-                else "of tracked values"
-            )
+    def _changed(self, call: str, change: Any, value: Any = None) -> None:
+        """A change by SciPy's own function, which is given the places of the new values.
+
+        The matrix of places is changed, so derivatives follow.  If nothing is tracked, SciPy's matrix is
+        changed, and the new places are those of its elements."""
+        if self._captured:
             raise refusal_text(
-                f"scipy.sparse: {call}", why, "a matrix made of its values, or A.data[...] = values"
+                f"scipy.sparse: {call}",
+                "the matrix was made outside of the transform",
+                "a copy of it, or A.data[...] = values",
             )
-        real = self._plain()
-        change(real)
-        new = from_scipy(real)
-        self._values, self._places, self._seen = new._values, new._places, None
-        self._zeros = None
+        if not self._tracked() and not holds_tracked(value):
+            new = from_scipy(changed_copy(self._plain(), change, plain_argument(value)))
+            self._values, self._places = new._values, new._places
+        else:
+            self._check_zeros()
+            more, places = values_and_places(value, shape(self._values)[0], self.dtype, call)
+            self._places = changed_copy(self._places, change, places)
+            self._values = np.concatenate(device_concatenator(self._values, more))
+        self._seen = self._zeros = None
 
     def sum(self, axis=None, dtype=None, out=None):
         pattern, values = self._elements()
@@ -443,7 +447,7 @@ def sparse_matrix_power(A: Any, n: int) -> Any:
 
 MOVES = frozenset((
     "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes",
-    "tobsr",
+    "tobsr", "tolil", "todok",
     "sorted_indices", "tocoo",
 ))  # fmt: skip
 ELEMENTWISE = frozenset((  # f(0) = 0
@@ -451,7 +455,7 @@ ELEMENTWISE = frozenset((  # f(0) = 0
     "deg2rad", "rad2deg", "sign", "floor",
     "ceil", "rint", "trunc",
 ))  # fmt: skip
-CHANGES = frozenset(("setdiag", "resize", "set_shape"))
+CHANGES = frozenset(("resize", "set_shape"))
 # the matrix is the same one after it
 TIDYING = frozenset(("sum_duplicates", "sort_indices", "prune", "check_format"))
 STRUCTURE = frozenset(
@@ -473,13 +477,44 @@ def first_tracked(xs: Any) -> Any:
     return next((x for x in xs if holds_tracked(x)), None)
 
 
+def changed_copy(A: Any, change: Any, value: Any) -> Any:
+    A = A.copy()
+    change(A, value)
+    return A
+
+
+def values_and_places(value: Any, count: int, kind: Any, call: str) -> tuple:
+    """(a vector of the numbers in `value`, which has the shape of it, their places behind `count` others).
+
+    A plain 0 has the place 0: SciPy decides whether it stays an element."""
+    if not isinstance(value, (Variable, View)) and is_sparse(value):
+        value = sparse(value)
+        places = value._places.copy()
+        places.data = plain_np.where(places.data > 0, places.data + count, 0.0)
+        return value._values, places
+    if kind.kind not in "fc":
+        raise refusal_text(f"scipy.sparse: {call}", f"in a matrix of dtype {kind}", "a matrix of floats")
+    tracked, value = holds_tracked(value), as_float_array(value)
+    if value.dtype != kind:
+        if kind.kind == "f" and value.dtype.kind == "c":
+            raise lost_imaginary_part(f"scipy.sparse: {call}")
+        value = np.astype(value, kind)
+    places = count + 1.0 + plain_np.arange(value.size).reshape(value.shape)
+    if not tracked:
+        places = plain_np.where(bare(value) != 0, places, 0.0)
+    return np.reshape(value, -1), places if places.ndim else float(places)
+
+
 def face_for(real: Any) -> Any:
     return FACES[type(real)]
 
 
-def of_places(values: Any, places: Any, zeros: Any = None) -> SparseMatrix:
+def of_places(values: Any, places: Any, zeros: Any = None) -> Any:
     """Of a vector of values and SciPy's matrix of places. `zeros`: the values at `eliminate_zeros`."""
     new = object.__new__(face_for(places))
+    if isinstance(new, EditableMatrix):
+        new._real, new._pieces, new._starts = places, [values], [0]
+        return new
     new._values, new._places, new._seen, new._zeros = values, places, None, zeros
     return new
 
@@ -573,7 +608,9 @@ def without_duplicates(values: Any, places: Any) -> SparseMatrix:
 
 
 def sparse(x: Any) -> SparseMatrix:
-    return x if isinstance(x, SparseMatrix) else from_scipy(x._real if isinstance(x, EditableMatrix) else x)
+    if isinstance(x, EditableMatrix):
+        return x._filled()
+    return x if isinstance(x, SparseMatrix) else from_scipy(x)
 
 
 def is_sparse_matrix(*xs: Any) -> bool:
@@ -658,19 +695,25 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 
 
 class EditableMatrix(Carrier):
-    """A matrix in a form that is filled element by element, with plain numbers; any other form of it may meet
-    what is tracked."""
+    """A matrix in a form that is filled element by element.  Any other form of it is a SparseMatrix.
+
+    `_real` is SciPy's matrix of plain numbers until something tracked is stored.  From then on it is that of
+    places in the vectors `_pieces`, which begin at `_starts`."""
 
     _theirs: Any
+    _pieces: list | None = None
+    _starts: list
     __array_priority__ = 2000
     __array_ufunc__ = None
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
         if holds_tracked(arg):
-            raise refusal_text(
-                f"scipy.sparse.{type(self)._theirs.__name__}", "of tracked values", "csr, csc, coo or dia"
-            )
-        self._real = type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
+            array = "matrix" if issubclass(type(self)._theirs, sps.spmatrix) else "array"
+            made = FACES[getattr(sps, f"csr_{array}")](arg, shape, dtype, copy, **more)
+            made = made.asformat(type(self)._theirs.format)
+            self._real, self._pieces, self._starts = made._real, made._pieces, made._starts
+        else:
+            self._real = type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -679,24 +722,59 @@ class EditableMatrix(Carrier):
         return new
 
     def _tracked(self) -> bool:
-        return False
+        return self._pieces is not None and holds_tracked(self._pieces)
 
     def _plain(self) -> Any:
-        return self._real
+        return self._real if self._pieces is None else type(self)._theirs(self._filled()._plain())
+
+    def _filled(self) -> SparseMatrix:
+        if self._pieces is None:
+            return from_scipy(self._real)
+        if len(self._pieces) > 1:
+            self._pieces, self._starts = [np.concatenate(device_concatenator(*self._pieces))], [0]
+        # SciPy would not keep an element that is 0
+        return of_places(self._pieces[0], self._real.tocsr(), self._pieces[0])
+
+    def _changed(self, call: str, change: Any, value: Any) -> None:
+        if self._pieces is None and not holds_tracked(value):
+            change(self._real, plain_argument(value))
+            return
+        if self._captured:
+            raise refusal_text(
+                f"scipy.sparse: {call}", "the matrix was made outside of the transform", "a copy of it"
+            )
+        if self._pieces is None:
+            made = of_places(*places_of_plain(self._real))
+            self._real, self._pieces, self._starts = made._real, made._pieces, made._starts
+        pieces = cast(list, self._pieces)
+        count = self._starts[-1] + shape(pieces[-1])[0]
+        more, places = values_and_places(value, count, dtype(pieces[0]), call)
+        change(self._real, places)
+        pieces.append(more)
+        self._starts.append(count)
 
     def __setitem__(self, at, value):
-        if holds_tracked(value):
-            raise refusal_text(
-                "scipy.sparse: A[i, j] = value", "of a tracked value", "coo_array((values, (rows, columns)))"
-            )
-        self._real[plain_argument(at)] = plain_argument(value)
+        self._changed("A[i, j] = value", lambda A, v: A.__setitem__(plain_argument(at), v), value)
+
+    def setdiag(self, values, k=0):
+        self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
 
     def __getitem__(self, at):
-        return SPARSE.faced(as_variable(self._real[plain_argument(at)]))
+        found = self._real[plain_argument(at)]
+        if self._pieces is None:
+            return SPARSE.faced(as_variable(found))
+        if sps.issparse(found):
+            return of_places(self._filled()._values, found)
+        if not found:
+            return 0 * self._pieces[0][:1].sum()
+        k = bisect.bisect_right(self._starts, int(found) - 1) - 1
+        return self._pieces[k][int(found) - 1 - self._starts[k]]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if self._pieces is not None:
+            return getattr(self._filled(), name)
         found = getattr(self._real, name)
         if not callable(found):
             return SPARSE.faced(found)
@@ -709,14 +787,20 @@ class EditableMatrix(Carrier):
         return run
 
 
+def places_of_plain(real: Any) -> tuple:
+    """(the values of SciPy's matrix, one of the same form of their places)"""
+    coo = real.tocoo()
+    values = coo.data
+    coo.data = plain_np.arange(1.0, 1 + values.size)
+    return values, coo.asformat(real.format)
+
+
 for _name in (
     "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "__add__", "__radd__", "__sub__",
     "__rsub__", "__neg__", "__abs__",
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__pow__", "__len__", "__iter__",
 ):  # fmt: skip
-    setattr(
-        EditableMatrix, _name, lambda self, *args, name=_name: getattr(from_scipy(self._real), name)(*args)
-    )
+    setattr(EditableMatrix, _name, lambda self, *args, name=_name: getattr(self._filled(), name)(*args))
 
 for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
     for _kind in ("array", "matrix"):
