@@ -152,6 +152,7 @@ class TransformForm:
         self.owner, self.method = owner, method
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
+        self.names: frozenset[str] = frozenset()  # of the code that the last recording met
         self.unchecked: Any = None  # the last replay in a block of `OPEN.compared`
         # recordings of other ways since the last replay; how many replays there were then
         self.vain = self.replayed = 0
@@ -318,7 +319,8 @@ class TransformForm:
         wrap = wrapping(f)
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
-        surroundings = ReadEnvironment(roots)
+        surroundings = ReadEnvironment(roots, self.names)
+        self.names = surroundings.names
         if surroundings.unsure():
             self.stop(surroundings.unsure())
             return self.plain(args)

@@ -166,10 +166,10 @@ class ReadEnvironment:
     """What the functions of a program can read, as it was: numbers, names, attributes and members, and arrays
     by their layout, which the program reads anew; other arrays by their content."""
 
-    def __init__(self, roots: list):
+    def __init__(self, roots: list, names: frozenset):
         self.roots = roots
         self.content: list = []  # (array, checksum)
-        walk = walk_with_names(roots, self.noted)
+        walk = walk_with_names(roots, self.noted, names=names)
         self.form, self.unknown, self.names = walk.form, walk.unknown, walk.names
         self.sources = [(x, state(x)) for x in walk.sources]
 
