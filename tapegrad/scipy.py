@@ -32,6 +32,8 @@ def __getattr__(name: str) -> _Any:
     if name in _ON_USE:
         found = globals()[name] = _load(_ON_USE[name]).stand_in
         return found
+    if name in ("cluster", "constants", "differentiate"):
+        return getattr(_load("tapegrad._scipy.followed_modules"), name)
     if name == "stats":
         found = globals()[name] = _load("tapegrad.stats")
         return found

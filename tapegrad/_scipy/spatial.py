@@ -1,4 +1,4 @@
-"""scipy.spatial.distance: distances of vectors, and between all rows of one array or two."""
+"""scipy.spatial: distances of vectors, and between all rows of one array or two; trees of points; rotations."""
 
 from typing import Any
 
@@ -8,11 +8,20 @@ import scipy.spatial.distance as sd
 
 from .. import numpy as np
 from .._core.primitive import seen
-from .._dispatch.faces import faces_of
 from ..ops.declare import ndim, shape
 from ..ops.protocols import store
 from . import rotations
-from .namespaces import SciPyNamespace, as_float_array, bare, constant_like, holds_tracked, refusal_text
+from .followed import Follower
+from .namespaces import (
+    Carrier,
+    CarrierType,
+    SciPyNamespace,
+    as_float_array,
+    bare,
+    constant_like,
+    holds_tracked,
+    refusal_text,
+)
 
 DISTANCE = SciPyNamespace(sd)
 
@@ -246,6 +255,66 @@ def directed_hausdorff(u, v, rng=0, **settings):
 
 
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
-stand_in: Any = faces_of("tapegrad.scipy.spatial", scipy.spatial)
+FOLLOWED = Follower("scipy.spatial._geometric_slerp", "scipy.spatial._kdtree", "scipy.spatial._procrustes")
+SPATIAL = SciPyNamespace(scipy.spatial, listed=False)
+for _name in (
+    "distance_matrix",
+    "geometric_slerp",
+    "minkowski_distance",
+    "minkowski_distance_p",
+    "procrustes",
+):
+    SPATIAL.rule(getattr(scipy.spatial, _name))(FOLLOWED.function(getattr(scipy.spatial, _name)))
+
+
+class PointTree(Carrier):
+    """A KDTree of points.  The neighbours are found by SciPy's tree of plain values; the distances to them
+    are computed anew where the points or the places are tracked."""
+
+    _theirs: Any
+    _data: Any  # the points
+
+    def __init__(self, data: Any, *settings: Any, **more: Any):
+        self._data, self._tree = data, type(self)._theirs(bare(data), *settings, **more)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new._data, new._tree = x.data, x
+        return new
+
+    def _tracked(self) -> bool:
+        return holds_tracked(self._data)
+
+    def _plain(self) -> Any:
+        return self._tree
+
+    data = property(lambda self: self._data)
+
+    def query(self, x, k=1, eps=0.0, p=2.0, distance_upper_bound=plain_np.inf, workers=1):
+        found, at = self._tree.query(bare(x), bare(k), eps, p, bare(distance_upper_bound), workers)
+        if not holds_tracked(x, self._data):
+            return found, at
+        like = x if holds_tracked(x) else self._data
+        points, x = as_float_array(self._data, like), as_float_array(x, like)
+        missing = at == self._tree.n
+        x = x if plain_np.ndim(at) == ndim(x) - 1 else x[..., None, :]
+        distances = minkowski(x, np.take(points, plain_np.where(missing, 0, at), 0), p=p)
+        return np.where(missing, plain_np.inf, distances), at
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name == "sparse_distance_matrix" and self._tracked():
+            raise refusal_text(f"scipy.spatial.KDTree.{name}", "of tracked points", "query")
+        found = getattr(self._tree, name)
+        return (lambda *args, **kwargs: found(*bare(args), **bare(kwargs))) if callable(found) else found
+
+
+for _kind in (scipy.spatial.KDTree, scipy.spatial.cKDTree):
+    SPATIAL.rule(_kind)(
+        CarrierType(_kind.__name__, (PointTree,), {"_theirs": _kind, "__doc__": _kind.__doc__})
+    )
+stand_in: Any = SPATIAL.stand_in("tapegrad.scipy.spatial")
 stand_in.distance = distance
 stand_in.transform = rotations.stand_in

@@ -50,6 +50,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in _further():
         return _further()[name]
+    if name in ("contingency", "qmc"):
+        return getattr(load("tapegrad._scipy.followed_modules"), name)
     x = getattr(scipy_stats(), name)
     if isinstance(x, type):
         return load("tapegrad._scipy.statistics").STATS.rules.get(x, x)
