@@ -17,7 +17,7 @@ from .._core.primitive import primal_of, values_of
 from .._dispatch.faces import is_function
 from ..ops import reductions as red
 from ..ops.declare import shape
-from ..ops.elementwise import arcsin, exp, log, log1p, select, sin, sqrt, square
+from ..ops.elementwise import arcsin, cos, exp, log, log1p, select, sin, sqrt, square
 from ..ops.linalg.factorizations import solve_triangular
 from ..ops.names import WHY
 from ..ops.piecewise import maximum
@@ -147,11 +147,38 @@ def poisson_binomial(k: np.ndarray, p: Any, kind: str) -> Any:
     return (red.cumsum(y, 0) if kind == "cdf" else y)[k, np.arange(len(k))]
 
 
+HALF_NODES, HALF_WEIGHTS = [v / 2 for v in np.polynomial.legendre.leggauss(64)]  # on (-1/2, 1/2)
+
+
+def bivariate_tail(h: Any, k: Any, r: Any) -> Any:
+    """P(X > h, Y > k) of standard normal X and Y with correlation r, by Plackett's formula: the integral of
+    exp(-(h^2 - 2 h k sin(t) + k^2) / (2 cos(t)^2)) / (2 pi) over t from 0 to arcsin(r), and the product of
+    the tails (Biometrika 41, 1954).  The value is SciPy's."""
+    plain = [float(values_of(v)) for v in (h, k, r)]
+    value = _stats_pythran._bvnu(*plain)
+    if math.inf in plain[:2]:
+        return 0.0
+    if -math.inf in plain[:2]:
+        return ndtr(-(k if plain[0] == -math.inf else h))
+    angle = arcsin(r)
+    t = angle * (HALF_NODES + 0.5)
+    density = exp(-(h * h - 2.0 * h * k * sin(t) + k * k) / (2.0 * square(cos(t))))
+    y = ndtr(-h) * ndtr(-k) + angle * red.sum(HALF_WEIGHTS * density) / (2.0 * math.pi)
+    if not abs(float(values_of(y)) - value) <= 1e-11:
+        raise NoRuleError(
+            f"scipy.stats.multivariate_normal.cdf: the correlation {plain[2]!r} is too near to 1 or -1 for a "
+            "derivative"
+        )
+    return value + (y - primal_of(y))
+
+
 FOLLOWED.leaf(scipy.stats.shapiro.__wrapped__, lambda x: _morestats.ShapiroResult(*shapiro(x)))
 FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate, lambda *args: exp(log_kernels(*args)))
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate_log, log_kernels)
 FOLLOWED.leaf(_stats.von_mises_cdf, von_mises_cdf)
+if hasattr(_stats_pythran, "_bvnu"):
+    FOLLOWED.leaf(_stats_pythran._bvnu, bivariate_tail)
 if hasattr(_stats_pythran, "_poisson_binom"):
     FOLLOWED.leaf(_stats_pythran._poisson_binom, poisson_binomial)
 

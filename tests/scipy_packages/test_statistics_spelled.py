@@ -153,3 +153,29 @@ CALLS = (
     lambda f, x: f(x.reshape(2, 4)),
     lambda f, x: f(1.0 / (1.0 + x * x)),
 )
+
+
+@pytest.mark.parametrize("r", [0.0, -0.6, 0.9, 0.99])
+@pytest.mark.parametrize("x", [(0.5, -0.3), (0.0, 0.0), (-1.0, 2.0)])
+def test_bivariate_normal_distribution_function(x, r):
+    """dP/dx = phi(x) Phi((y - r x) / s), and dP/dr is the density."""
+    law, s = scipy.stats.norm, np.sqrt(1 - r * r)
+    f = lambda p: scipy.stats.multivariate_normal.cdf(p[:2], np.zeros(2), np.array([[1, p[2]], [p[2], 1.0]]))
+    at = np.array([*x, r])
+    density = scipy.stats.multivariate_normal.pdf(x, np.zeros(2), [[1, r], [r, 1.0]])
+    want = [law.pdf(u) * law.cdf((v - r * u) / s) for u, v in (x, x[::-1])]
+    np.testing.assert_allclose(tg.grad(f)(at), [*want, density], rtol=1e-8, atol=1e-12)
+    slope = tg.jacobian(
+        lambda p: scipy.stats.multivariate_normal.pdf(p[:2], np.zeros(2), np.array([[1, r], [r, 1.0]]))
+    )(at)
+    np.testing.assert_allclose(tg.hessian(f)(at)[2, :2], slope[:2], rtol=1e-6, atol=1e-9)
+
+
+def test_bivariate_normal_of_infinite_and_touching_limits():
+    f = lambda p: scipy.stats.multivariate_normal.cdf(
+        [p[0], np.inf], np.zeros(2), np.array([[1, p[1]], [p[1], 1.0]])
+    )
+    np.testing.assert_allclose(tg.grad(f)(np.array([0.3, 0.5])), [scipy.stats.norm.pdf(0.3), 0.0], atol=1e-15)
+    g = lambda p: scipy.stats.multivariate_normal.cdf(p[:2], np.zeros(2), np.array([[1, p[2]], [p[2], 1.0]]))
+    with pytest.raises(tg.errors.NoRuleError, match="too near to 1 or -1"):
+        tg.grad(g)(np.array([0.1, 0.1001, 1 - 1e-7]))
