@@ -1027,10 +1027,42 @@ def test_generators_draw_numpys_numbers(name):
 
 
 @pytest.mark.parametrize(
+    "draw",
+    [
+        lambda r, xp: r.normal(1.0, 2.0, (2, 3)),
+        lambda r, xp: r.normal(xp.ones(3), 2.0),
+        lambda r, xp: r.rand(2, 3),
+        lambda r, xp: r.standard_normal(4),
+        lambda r, xp: r.randint(2, 9, size=5),
+        lambda r, xp: r.choice(xp.arange(5.0), 3, replace=False),
+        lambda r, xp: r.permutation(xp.arange(4.0)),
+        lambda r, xp: r.poisson(3.0, 4),
+    ],
+)
+def test_the_module_of_random_numbers_draws_numpys(draw):
+    cupy.random.seed(7)
+    found, wanted = draw(cupy.random, cupy), draw(np.random.RandomState(7), np)
+    assert type(found) is cupy.ndarray and found.dtype == wanted.dtype
+    assert np.array_equal(found.get(), wanted)
+
+
+def test_random_numbers_of_a_dtype_and_in_place():
+    assert (
+        cupy.random.rand(2, dtype=np.float32).dtype
+        == cupy.random.normal(size=2, dtype="f").dtype
+        == np.float32
+    )
+    a = cupy.arange(9)
+    cupy.random.shuffle(a)
+    assert sorted(a.get()) == list(range(9))
+
+
+@pytest.mark.parametrize(
     "f, said",
     [
-        (lambda: cupy.random.rand(3), "curand.createGenerator needs a CUDA device"),
+        (lambda: cupy.random.multinomial(5, [0.2, 0.8]), "cupy_random_multinomial runs on a device only"),
         (lambda: cupy.cuda.Device(1), "device 1 was asked for"),
+        (lambda: cupy.sqrt(3), "of a number, give it as an array"),
     ],
 )
 def test_what_only_a_device_has_is_named(f, said):

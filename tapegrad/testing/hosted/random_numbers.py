@@ -12,7 +12,6 @@ import numpy as np
 from .runtime import count_kernel
 from .scipy_functions import on_device, on_host
 
-REAL = cupy.random.Generator
 BIT_GENERATORS = ("XORWOW", "MRG32k3a", "Philox4x3210")
 
 
@@ -23,13 +22,30 @@ class Generator:
         self._real = np.random.Generator(bit_generator)
 
 
-def drawn(name):
-    draw = getattr(np.random.Generator, name)
-    taken = inspect.signature(draw).parameters
+class RandomState:
+    """The methods of `cupy.random.RandomState`, which cuRAND serves on a device."""
 
-    @functools.wraps(getattr(REAL, name))
+    def __init__(self, seed=None, method=None):
+        self._real = np.random.RandomState(None if seed is None else np.asarray(seed).astype(np.uint32))
+
+    seed = __init__
+
+    def shuffle(self, a):
+        a[...] = self.permutation(a)
+
+
+def drawn(theirs, ours, name):
+    """The method of a class of CuPy's, by that of NumPy's, which may lack the parameters `dtype` and `method`."""
+    draw, method = getattr(ours, name), getattr(theirs, name)
+    taken = inspect.signature(draw).parameters
+    given = list(method.__code__.co_varnames[1:]) if hasattr(method, "__code__") else []
+
+    @functools.wraps(method)
     def run(self, *args, out=None, **settings):
         count_kernel()
+        settings |= dict(zip(given, args, strict=False)) if "dtype" in given else {}
+        args = () if "dtype" in given else args
+        settings.pop("method", None)
         dtype = settings.pop("dtype", None) if "dtype" not in taken else None
         found = np.asarray(draw(self._real, *on_host(args), **on_host(settings)), dtype)
         if out is None:
@@ -46,9 +62,13 @@ def default_rng(seed=None):
     return Generator(seed if isinstance(seed, np.random.BitGenerator) else cupy.random.XORWOW(seed))
 
 
-for _name in dir(REAL):
-    if _name[0] != "_" and hasattr(np.random.Generator, _name):
-        setattr(Generator, _name, drawn(_name))
+for _new, _theirs, _ours in (
+    (Generator, cupy.random.Generator, np.random.Generator),
+    (RandomState, cupy.random.RandomState, np.random.RandomState),
+):
+    for _name in dir(_theirs):
+        if _name[0] != "_" and hasattr(_ours, _name) and not hasattr(_new, _name):
+            setattr(_new, _name, drawn(_theirs, _ours, _name))
 
 
 def generators():
@@ -56,4 +76,5 @@ def generators():
     for name in BIT_GENERATORS:
         yield cupy.random, name, type(name, (np.random.PCG64,), {})
     yield cupy.random, "Generator", Generator
+    yield cupy.random, "RandomState", RandomState
     yield cupy.random, "default_rng", default_rng

@@ -508,7 +508,10 @@ def _run_unfused(self, *args):
 def _compile_module_with_cache(source, *args, **kwargs):
     """Whatever no hook has caught would be compiled here for the device."""
     names = re.findall(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)", source)
-    raise unknown("kernel", ", ".join(names) or "(no name found)")
+    error = unknown("kernel", ", ".join(names) or "(no name found)")
+    if any([name.startswith("cupy_") and "__" in name for name in names]):
+        error.add_note("For a function of a number, give it as an array: cupy.sqrt(cupy.asarray(3.0)).")
+    raise error
 
 
 class Device(cupy.cuda.Device):
