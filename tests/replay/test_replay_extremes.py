@@ -172,3 +172,25 @@ def test_random_programs():
 @pytest.mark.long
 def test_many_random_programs():
     search(range(100, 350))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: (lambda v: v * np.sign(v[0]))(np.linalg.eigh(a + a.T)[1][:, -1]) @ [1.0, 2.0, 3.0],
+        lambda a: np.linalg.svd(a @ a.T)[1].sum(),
+        lambda a: (lambda w, v: ((v * np.exp(w)) @ v.T)[0, 1])(*np.linalg.eigh(a @ a.T)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:prepare")
+def test_equal_eigenvalues_are_not_replayed(f):
+    """Of a matrix of rank one: eager derivatives are right, and those of a recording were nan."""
+    rng = np.random.default_rng(0)
+    equal, p = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]), tg.prepare(f, np.eye(3))
+    for k in range(7):
+        a = equal if k == 5 else rng.normal(size=(3, 3))
+        if k == 5:
+            assert "run as it is" not in p.report()
+        np.testing.assert_allclose(p.grad(a), tg.grad(f)(a), rtol=1e-10, atol=1e-12)
+        assert np.isfinite(p.grad(a)).all()
+    assert "equal eigenvalues or singular values" in p.report()

@@ -20,6 +20,7 @@ from ..products import H, column, diagonals, matmul, row_vector, two_operands, w
 from ..shaping import concatenate, conj, embed, real, reshape, slice_of, sum, zeros_like
 from .degenerate_spectra import (
     anti,
+    end_recording_of_equal_values,
     has_equal_values,
     hidden,
     infinitesimal_parts,
@@ -86,6 +87,7 @@ def eigh(a, UPLO="L"):
     check_square("eigh", a)
     w, v = spectrum(primal_of(a), UPLO=UPLO.upper())
     if isinstance(a, Variable):
+        end_recording_of_equal_values(a, w)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
         taped, tangent = levels(a)
         lower, kind = UPLO.upper() == "L", symmetric(a)
@@ -229,6 +231,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     whole = compute_uv and full_matrices and n != k
     u, s, vh = singular(primal_of(a))
     if isinstance(a, Variable):
+        end_recording_of_equal_values(a, s)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
         taped, tangent = levels(a)
         split = turn = alike = None

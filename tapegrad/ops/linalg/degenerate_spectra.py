@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import xp_of
+from ..._core.errors import BatchError
 from ..._core.forward import Dual
-from ..._core.primitive import TransparentTrace, layout_of, live, primal_of, values_of
+from ..._core.primitive import RECORDED, TransparentTrace, layout_of, live, primal_of, values_of
 from ..._core.reverse import Tape
 from ..._core.variable import Variable, View, variable
 from ..declare import ndim, primitive, rules
@@ -298,6 +299,30 @@ def hidden(w: Any) -> bool:
     """Does a trace hide the eigenvalues? Then equal ones cannot be detected. Derivatives that need eta,
     or a rotation of the vectors, are nan."""
     return isinstance(primal_of(w), Variable)
+
+
+@primitive(batch="matrix")
+def has_close_values(w):
+    """Are any of these values, which are sorted, equal?"""
+    if w.shape[-1] < 2:
+        return w.sum(-1) != w.sum(-1)
+    ends = abs(w[..., :: w.shape[-1] - 1]).max(-1)
+    return abs(w[..., 1:] - w[..., :-1]).min(-1) <= closeness(w) * ends
+
+
+def end_recording_of_equal_values(a: Any, w: Any) -> None:
+    """Raise in a recording if some eigenvalues of a are equal. The call then runs plainly, where they are
+    known. A replay compares, and departs once some are equal."""
+    hidden_trace = w._trace if isinstance(w, Variable) else None
+    followed = False
+    while hidden_trace is not None and isinstance(a, Variable) and a._trace is not hidden_trace:
+        followed = followed or isinstance(a._trace, (Tape, Dual))
+        a = a._value
+    if not followed or hidden_trace.visibility != RECORDED:
+        return
+    close = has_close_values(w)
+    if bool(close.any() if ndim(close) else close):
+        raise BatchError("derivatives at equal eigenvalues or singular values are not recorded")
 
 
 def lost_by(e: Any, w: Any) -> tuple:
