@@ -1,4 +1,4 @@
-"""scipy.spatial: distances of vectors, and between all rows of one array or two; trees of points; rotations."""
+"""scipy.spatial: distances of vectors, and between all rows of arrays; trees of points; rotations."""
 
 from typing import Any
 

@@ -18,8 +18,9 @@ UNPROVED = {
     "copy_to_host",
     "reciprocal_condition",
     "unknown",
+    "has_close_values",
     "without_eta",
-}  # only met at corners, or on a device
+}  # only met at corners, in recordings, or on a device
 UNPROVED |= {
     "sum_over_ranks",
     "rows_over_ranks",

@@ -33,8 +33,9 @@ FOLLOWED = Follower("scipy.integrate")
 # --- of functions ---
 
 
-# Two rules on each of the intervals that QUADPACK ended with, as nodes and weights of the interval (0, 1).  Gauss's serves
-# a smooth integrand.  The double exponential one (Takahasi and Mori, 1974) serves one that is singular at an end.
+# Two rules on the intervals that QUADPACK ended with, as nodes and weights of the interval (0, 1).  Gauss's
+# serves a smooth integrand.  The double exponential one serves one that is singular at an end (Takahasi and
+# Mori, 1974).
 GAUSS_POINTS = 20
 GAUSS = [
     (v + shift) / 2

@@ -124,7 +124,8 @@ class SparseMatrix(Carrier):
         """Raise where SciPy has fewer elements than `eliminate_zeros` has left here."""
         if self._zeros is not None and bool(np.any(self._zeros == 0)):
             raise refusal_text(
-                "scipy.sparse: the elements of a matrix (data, indices, nnz) after eliminate_zeros() or A[i, j] = value",
+                "scipy.sparse: the elements of a matrix (data, indices, nnz) after eliminate_zeros() or "
+                "A[i, j] = value",
                 "where some of them are zero, which keep their places for their derivatives,",
                 "A @ x or A.toarray(), or leave out eliminate_zeros()",
             )

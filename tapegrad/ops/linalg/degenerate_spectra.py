@@ -313,12 +313,13 @@ def has_close_values(w):
 def end_recording_of_equal_values(a: Any, w: Any) -> None:
     """Raise in a recording if some eigenvalues of a are equal. The call then runs plainly, where they are
     known. A replay compares, and departs once some are equal."""
-    hidden_trace = w._trace if isinstance(w, Variable) else None
+    if not isinstance(w, Variable) or w._trace.visibility != RECORDED:
+        return
     followed = False
-    while hidden_trace is not None and isinstance(a, Variable) and a._trace is not hidden_trace:
+    while isinstance(a, Variable) and a._trace is not w._trace:
         followed = followed or isinstance(a._trace, (Tape, Dual))
         a = a._value
-    if not followed or hidden_trace.visibility != RECORDED:
+    if not followed:
         return
     close = has_close_values(w)
     if bool(close.any() if ndim(close) else close):

@@ -22,7 +22,7 @@ class Generator:
         self._real = np.random.Generator(bit_generator)
 
 
-class RandomState:
+class NumPyRandomState:
     """The methods of `cupy.random.RandomState`, which cuRAND serves on a device."""
 
     def __init__(self, seed=None, method=None):
@@ -35,7 +35,7 @@ class RandomState:
 
 
 def drawn(theirs, ours, name):
-    """The method of a class of CuPy's, by that of NumPy's, which may lack the parameters `dtype` and `method`."""
+    """A method of CuPy's, by that of NumPy's, which may lack the parameters `dtype` and `method`."""
     draw, method = getattr(ours, name), getattr(theirs, name)
     taken = inspect.signature(draw).parameters
     given = list(method.__code__.co_varnames[1:]) if hasattr(method, "__code__") else []
@@ -64,7 +64,7 @@ def default_rng(seed=None):
 
 for _new, _theirs, _ours in (
     (Generator, cupy.random.Generator, np.random.Generator),
-    (RandomState, cupy.random.RandomState, np.random.RandomState),
+    (NumPyRandomState, cupy.random.RandomState, np.random.RandomState),
 ):
     for _name in dir(_theirs):
         if _name[0] != "_" and hasattr(_ours, _name) and not hasattr(_new, _name):
@@ -76,5 +76,5 @@ def generators():
     for name in BIT_GENERATORS:
         yield cupy.random, name, type(name, (np.random.PCG64,), {})
     yield cupy.random, "Generator", Generator
-    yield cupy.random, "RandomState", RandomState
+    yield cupy.random, "RandomState", NumPyRandomState
     yield cupy.random, "default_rng", default_rng
