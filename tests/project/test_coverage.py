@@ -114,6 +114,7 @@ def today():
     ]
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries' own
 @pytest.mark.skipif(
     not executed.made_here(), reason="tests/support/executed.txt is of other versions of the libraries"
 )
@@ -126,6 +127,7 @@ def test_some_of_today():
         )
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries' own
 @pytest.mark.cupy_only
 def test_some_of_today_on_cupy(xp):
     for name, entry in today():
@@ -137,6 +139,7 @@ def test_some_of_today_on_cupy(xp):
             )
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries' own
 @pytest.mark.long
 @pytest.mark.skipif(
     not executed.made_here(), reason="tests/support/executed.txt is of other versions of the libraries"
