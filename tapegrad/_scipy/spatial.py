@@ -1,4 +1,4 @@
-"""scipy.spatial.distance: distances of vectors, and between all rows of one array or two."""
+"""scipy.spatial.distance: distances of vectors, and between all rows of one array or two.  Trees of points."""
 
 from typing import Any
 
@@ -7,11 +7,20 @@ import scipy.spatial
 import scipy.spatial.distance as sd
 
 from .. import numpy as np
+from .._core.arrays import xp_of
 from .._core.primitive import seen
 from .._dispatch.faces import faces_of
 from ..ops.declare import ndim, shape
 from ..ops.protocols import store
-from .namespaces import SciPyNamespace, as_float_array, bare, constant_like, holds_tracked, refusal_text
+from .namespaces import (
+    Carrier,
+    SciPyNamespace,
+    as_float_array,
+    bare,
+    constant_like,
+    holds_tracked,
+    refusal_text,
+)
 
 DISTANCE = SciPyNamespace(sd)
 
@@ -244,6 +253,79 @@ def directed_hausdorff(u, v, rng=0, **settings):
     return distance_root(np.sum((as_float_array(u, like)[i] - as_float_array(v, like)[j]) ** 2)), i, j
 
 
+class NeighbourTree(Carrier):
+    """SciPy's cKDTree of points that may be tracked; on CuPy without a tree.  It finds neighbours by values;
+    their distances have derivatives."""
+
+    _theirs: Any = scipy.spatial.cKDTree
+
+    def __init__(self, data: Any, *args: Any, **kwargs: Any):
+        self.points, values = data, bare(data)
+        self.tree = self._theirs(values, *args, **kwargs) if xp_of(values) is plain_np else None
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new.points, new.tree = x.data, x
+        return new
+
+    def _tracked(self) -> bool:
+        return holds_tracked(self.points)
+
+    def _plain(self) -> Any:
+        return self.tree
+
+    @property
+    def __class__(self) -> Any:
+        return self._theirs
+
+    def __getattr__(self, name: str) -> Any:
+        """The other methods count or number points, of other trees and within distances."""
+        found = getattr(object.__getattribute__(self, "tree"), name)
+        return (lambda *args, **kw: found(*bare(args[:2]), *args[2:], **kw)) if callable(found) else found
+
+    @property
+    def data(self) -> Any:
+        return as_float_array(self.points)
+
+    maxes = property(lambda self: np.max(self.data, 0))
+    mins = property(lambda self: np.min(self.data, 0))
+
+    def sparse_distance_matrix(self, other: Any, *args: Any, **kwargs: Any) -> Any:
+        if holds_tracked(self, other):
+            raise refusal_text("scipy.spatial.KDTree.sparse_distance_matrix", "", "tree.query(x, k)")
+        return self.tree.sparse_distance_matrix(*bare((other, *args)), **kwargs)
+
+    def query(self, x: Any, k: Any = 1, eps: Any = 0, p: Any = 2, **settings: Any) -> tuple:
+        if self.tree is None:
+            raise refusal_text(
+                "scipy.spatial.KDTree", "CuPy's finds no neighbours here", "arrays of the host"
+            )
+        d, i = self.tree.query(bare(x), k, eps, p, **settings)
+        if not holds_tracked(x, self):
+            return d, i
+        x, found = as_float_array(x, self.points), plain_np.isfinite(d)
+        apart = np.take(as_float_array(self.points, x), plain_np.where(found, i, 0), axis=0)
+        apart = apart - (x if ndim(apart) == ndim(x) else np.expand_dims(x, -2))
+        box = self.tree.boxsize
+        if box is not None:
+            apart = apart - box * plain_np.rint(bare(apart) / plain_np.where(box > 0, box, plain_np.inf))
+        return np.where(found, minkowski(apart, 0.0, p=p), plain_np.inf), i
+
+    def query_ball_point(self, x: Any, r: Any, *args: Any, **kwargs: Any) -> Any:
+        x, r = bare(x), bare(r)
+        if self.tree is not None:
+            return self.tree.query_ball_point(x, r, *args, **kwargs)
+        return (((self.points - x) ** 2).sum(-1) <= r * r).nonzero()[0].tolist()
+
+
+class PythonNeighbourTree(NeighbourTree):
+    """SciPy's KDTree: other defaults, and k a list."""
+
+    _theirs = scipy.spatial.KDTree
+
+
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
 stand_in: Any = faces_of("tapegrad.scipy.spatial", scipy.spatial)
 stand_in.distance = distance
+stand_in.cKDTree, stand_in.KDTree = NeighbourTree, PythonNeighbourTree
