@@ -2,7 +2,6 @@ import acoustics
 import ht
 import numpy as np
 from acoustics.atmosphere import Atmosphere
-from harold import State, frequency_response, lyapunov_eq_solver
 from impedance.models.circuits import CustomCircuit
 from impedance.models.circuits.elements import W, p, s
 from solidspy import uelutil
@@ -58,17 +57,6 @@ def levels(x):
     return acoustics.decibel.dbmean(x)
 
 
-def response(x):
-    G = State([[0.0, 1.0], [-x[0], -x[1]]], [[0.0], [1.0]], [[1.0, 0.0]])
-    found, _ = frequency_response(G, np.array([0.5, 1.5]))
-    return np.abs(found)
-
-
-def lyapunov(x):
-    A = np.array([[-1.0, x[0]], [x[1], -2.0]])
-    return lyapunov_eq_solver(A, np.eye(2) * (1 + x[2]))
-
-
 CALLS = [(circuit, cell), (elements, cell), (stiffness, corners), (triangle, corners)]
 CALLS += [(f, flow) for f in (nusselt, exchanger, mean_difference, boiling)]
-CALLS += [(f, np.array([0.5, 0.8, 3.0])) for f in (sound_of_air, levels, response, lyapunov)]
+CALLS += [(f, np.array([0.5, 0.8, 3.0])) for f in (sound_of_air, levels)]

@@ -1,6 +1,5 @@
 import EntropyHub
 import kalmangrad
-import nolds
 import numpy as np
 import pylops
 import pyloudnorm
@@ -61,10 +60,6 @@ def distribution_entropy(x):
     return EntropyHub.PermEn(x, m=3, Typex="weighted")[0]
 
 
-def detrended(x):
-    return nolds.dfa(x)
-
-
 def smooth_slope(x):
     states, _ = kalmangrad.grad(x, t, n=1)
     return np.array([s.mean()[1] for s in states])
@@ -74,7 +69,7 @@ CALLS = [
     (f, wave)
     for f in (
         *(smoothing, least_squares_baseline, polynomial_baseline, penalized_polynomial, derivative_operator),
-        *(convolution_operator, regularized, fuzzy_entropy, distribution_entropy, detrended, smooth_slope),
+        *(convolution_operator, regularized, fuzzy_entropy, distribution_entropy, smooth_slope),
     )
 ]
 CALLS += [(loudness, sound), (cepstrum, sound[:800])]

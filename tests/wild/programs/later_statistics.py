@@ -31,7 +31,7 @@ def t_statistic(x):
 
 
 def multivariate(x):
-    return pingouin.multivariate_ttest(x.reshape(10, 2)).hotelling
+    return float(pingouin.multivariate_ttest(x.reshape(10, 2))["T2"].iloc[0])
 
 
 def clayton(x):
