@@ -2,6 +2,7 @@
 they name."""
 
 import gc
+import sys
 import types
 from typing import Any
 
@@ -297,4 +298,12 @@ class FunctionCapture(Capture):
         return m if mine is space else ModuleShadow(mine)
 
     def library(self, f: Any) -> Any:
-        return stand_ins.function_stand_in(f) or f
+        face = stand_ins.function_stand_in(f)
+        twin = PYTHON_TWINS.get((getattr(f, "__module__", None) or "").partition(".")[0])
+        if face is None and twin is not None and hasattr(sys.modules.get(twin), f.__name__):
+            return self(getattr(sys.modules[twin], f.__name__))
+        return face or f
+
+
+# compiled packages that come with the same functions in Python
+PYTHON_TWINS = {"bottleneck": "bottleneck.slow"}

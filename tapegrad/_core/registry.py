@@ -69,7 +69,7 @@ ELSEWHERE = {  # names of other libraries -> ours
     "fit": "statespace.fit",
 }  # fmt: skip
 # tapegrad.scipy.<name> on first use
-SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")
+SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize", "fftpack")
 RANKS = (  # tapegrad.parallel.<name> on first use, for it starts MPI
     "allgather", "bcast", "halo", "hvp", "pmean", "psum", "scatter", "split", "together", "value_and_grad",
 )  # fmt: skip

@@ -14,6 +14,7 @@ from ..ops.declare import ndim, shape
 from ..ops.protocols import store
 from .namespaces import (
     Carrier,
+    CarrierType,
     SciPyNamespace,
     as_float_array,
     bare,
@@ -253,7 +254,7 @@ def directed_hausdorff(u, v, rng=0, **settings):
     return distance_root(np.sum((as_float_array(u, like)[i] - as_float_array(v, like)[j]) ** 2)), i, j
 
 
-class NeighbourTree(Carrier):
+class NeighbourTree(Carrier, metaclass=CarrierType):
     """SciPy's cKDTree of points that may be tracked; on CuPy without a tree.  It finds neighbours by values;
     their distances have derivatives."""
 

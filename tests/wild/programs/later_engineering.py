@@ -22,11 +22,11 @@ def elements(x):
 
 
 def stiffness(x):
-    return uelutil.elast_quad4(x, (200.0, 0.3, 1.0))[0]
+    return uelutil.uel4nquad(x, 0.3, 200.0)
 
 
 def triangle(x):
-    return uelutil.elast_tri3(x[:3], (200.0, 0.3, 1.0))[0]
+    return uelutil.uel3ntrian(x[:3], 0.3, 200.0)
 
 
 def nusselt(x):

@@ -1,5 +1,7 @@
+import os
+
+os.environ["CUPY_PYLOPS"] = "0"
 import EntropyHub
-import kalmangrad
 import numpy as np
 import pylops
 import pyloudnorm
@@ -60,16 +62,11 @@ def distribution_entropy(x):
     return EntropyHub.PermEn(x, m=3, Typex="weighted")[0]
 
 
-def smooth_slope(x):
-    states, _ = kalmangrad.grad(x, t, n=1)
-    return np.array([s.mean()[1] for s in states])
-
-
 CALLS = [
     (f, wave)
     for f in (
         *(smoothing, least_squares_baseline, polynomial_baseline, penalized_polynomial, derivative_operator),
-        *(convolution_operator, regularized, fuzzy_entropy, distribution_entropy, smooth_slope),
+        *(convolution_operator, regularized, fuzzy_entropy, distribution_entropy),
     )
 ]
 CALLS += [(loudness, sound), (cepstrum, sound[:800])]
