@@ -12,6 +12,7 @@ from .._core.primitive import seen
 from .._dispatch.faces import faces_of
 from ..ops.declare import ndim, shape
 from ..ops.protocols import store
+from . import rotations
 from .namespaces import (
     Carrier,
     CarrierType,
@@ -328,5 +329,5 @@ class PythonNeighbourTree(NeighbourTree):
 
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
 stand_in: Any = faces_of("tapegrad.scipy.spatial", scipy.spatial)
-stand_in.distance = distance
+stand_in.distance, stand_in.transform = distance, rotations.stand_in
 stand_in.cKDTree, stand_in.KDTree = NeighbourTree, PythonNeighbourTree

@@ -42,7 +42,7 @@ def convolution_operator(x):
 def regularized(x):
     D = pylops.SecondDerivative(40)
     return pylops.optimization.leastsquares.regularized_inversion(
-        pylops.Identity(40), x, [D], epsRs=[2.0], **{"iter_lim": 60}
+        pylops.Identity(40), x, [D], epsRs=[2.0], iter_lim=400, atol=1e-14, btol=1e-14
     )[0]
 
 
