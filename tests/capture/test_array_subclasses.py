@@ -316,3 +316,19 @@ def test_compiled_code_refuses():
         tg.grad(f)(X)
     with pytest.raises(tg.errors.DroppedDerivativeError, match="Signal"):
         tg.grad(lambda x: outside(Signal(x, "s")))(X)
+
+
+class Registered(np.ndarray):
+    """Its functions are for arrays of this class only, as in NEP 18."""
+
+    def __array_function__(self, f, types, args, kwargs):
+        if f is not np.transpose:
+            return super().__array_function__(f, types, args, kwargs)
+        if not all(issubclass(t, Registered) for t in types):
+            return NotImplemented
+        return (2.0 * np.asarray(args[0]).T).view(Registered)
+
+
+def test_the_types_of_an_array_function():
+    f = lambda x: np.sum(np.asarray(np.transpose(x.view(Registered))) * np.arange(3.0))
+    np.testing.assert_array_equal(tg.grad(f)(np.ones(3)), [0.0, 2.0, 4.0])
