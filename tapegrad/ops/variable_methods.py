@@ -395,11 +395,32 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
     return method
 
 
-V.__float__ = _dropping(
-    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' "
-    "% x (write f\"{x}\") or storing it in a plain array (numpy.zeros(n, like=x) makes one that keeps "
-    "derivatives),", float, of="",
+_dropping_float = _dropping(
+    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, or by "
+    "storing it in a plain array (numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
 )  # fmt: skip
+REMAINDERS = {  # the instructions of `a % b` and `a %= b`
+    (i.opcode, i.arg)
+    for i in dis.get_instructions(compile("a % b; a %= b", "", "exec"))
+    if i.opname == "BINARY_OP"
+}
+
+
+def _float(x):
+    """In `text % x` the plain number; its text may not be read back."""
+    frame = sys._getframe(1)
+    code, at = frame.f_code.co_code, frame.f_lasti
+    # (of other left operands Python asks `__rmod__`)
+    if (code[at], code[at + 1]) in REMAINDERS and is_tracked(x) and not is_plain_number(x):
+        text = format(x, ".17g")
+        if type(text) is str:
+            number = float(text)
+            note_written(" ".join([f"%.{n}{kind}" % number for kind in "feg" for n in range(18)]))
+            return number
+    return _dropping_float(x)
+
+
+V.__float__ = _float
 V.__complex__ = _dropping("complex(x)", complex)
 
 

@@ -100,8 +100,8 @@ MISTAKES = [
     m("the Hessian of an array", "tg.hessian(lambda x: x * x)(x)", NotScalarError, "hessian(<lambda>)",
     "hessian needs", "`y.sum()`"),
     # inside the function
-    m("`%` of a text", "tg.grad(lambda x: float('%f' % f(x)))(x)", DroppedDerivativeError, "`'%f' % f(x)`",
-    "f\"{x}\""),
+    m("`%` of a text", "tg.grad(lambda x: float('%f' % f(x)))(x)", DroppedDerivativeError,
+    "`float('%f' % f(x))`", "tapegrad.value(x)"),
     m("code not followed", "tg.grad(tg.Const(lambda x: math.sin(x)))(1.0)", DroppedDerivativeError,
     "`math.sin(x)`", "numpy.sin(x)"),
     m(".hex()", "tg.grad(lambda x: x[0].hex())(x)", DroppedDerivativeError, "`x[0].hex()`",
