@@ -332,3 +332,18 @@ class Registered(np.ndarray):
 def test_the_types_of_an_array_function():
     f = lambda x: np.sum(np.asarray(np.transpose(x.view(Registered))) * np.arange(3.0))
     np.testing.assert_array_equal(tg.grad(f)(np.ones(3)), [0.0, 2.0, 4.0])
+
+
+def test_functions_of_subclasses_and_of_arrays():
+    """NumPy asks the class, which declines, and then runs the function itself."""
+    weights = np.arange(3.0)
+
+    def f(x):
+        s = x.view(Registered)
+        both = np.concatenate([np.einsum("i,i->i", s, weights * x), np.einsum("i,i->i", x, s)])
+        return np.sum(both**2) + np.sum(np.asarray(np.transpose(s)) * x)
+
+    x, v = np.array([0.5, -1.0, 2.0]), np.array([0.3, 0.2, -0.7])
+    value, gradient = tg.value_and_grad(f)(x)
+    assert float(value) == pytest.approx(float(f(x)), rel=1e-12)
+    assert gradient @ v == pytest.approx((f(x + 1e-6 * v) - f(x - 1e-6 * v)) / 2e-6, rel=1e-7)
