@@ -72,6 +72,4 @@ def with_class_reads(code: types.CodeType) -> types.CodeType:
                 constants.append(READS[name])
         high, first = 0, at + 2
     # the constant lies on the stack beside x
-    return code.replace(
-        co_code=bytes(text), co_consts=tuple(constants), co_stacksize=code.co_stacksize + 1
-    )
+    return code.replace(co_code=bytes(text), co_consts=tuple(constants), co_stacksize=code.co_stacksize + 1)

@@ -13,7 +13,17 @@ from .._core.lent_memory import lend
 from .._core.primitive import is_tracked
 from .._core.registry import load
 from .._dispatch import stand_ins
-from .builtin import FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes, is_usual, names_in
+from .builtin import (
+    FUNCTIONS,
+    LIBRARY,
+    GlobalNames,
+    ModuleGlobals,
+    ModuleShadow,
+    PatchedModule,
+    deletes,
+    is_usual,
+    names_in,
+)
 from .cached import CacheCapture
 from .class_reads import with_class_reads
 from .classes import InstanceState
@@ -287,6 +297,9 @@ class FunctionCapture(Capture):
         ours = stand_ins.module(m)
         if ours is not None:
             return ours
+        if m.__name__ == "pandas" and m not in LIBRARY:
+            tables = load("tapegrad._capture.tables").CLASSES
+            LIBRARY[m] = PatchedModule(m, **{c.__name__: ours for c, ours in tables.items()})
         if is_foreign(m.__name__):
             return LIBRARY.get(m, m)
         return ModuleShadow(self.globals_of(vars(m)))

@@ -239,10 +239,7 @@ class WaitingShadow:
         self.signature = [*met], self.references()
         self.change = [n for n, change in enumerate(shadow.changes) if change[2] is self.function]
         self.places = [
-            (held, n)
-            for held in (shadow.hold, self.sources.functions)
-            for n, x in enumerate(held)
-            if x is f
+            (held, n) for held in (shadow.hold, self.sources.functions) for n, x in enumerate(held) if x is f
         ]
 
     def put(self, f: Any) -> None:

@@ -32,6 +32,7 @@ GIVEN = {
     "class_meant": ("_capture.type_queries", ("ops.variable_methods",)),
     "subarray_class": ("_capture.array_subclasses", ("ops.variable_methods", "_dispatch.subarrays")),
     "subarray_over": ("_dispatch.subarrays", ("ops.variable_methods",)),
+    "with_subarrays": ("_dispatch.subarrays", "ops.protocols"),
     "shadowed": ("_capture.builtin", ("numpy",)),
     "followed": ("_capture.array_subclasses", ("_dispatch.subarrays",)),
     "gradient": ("_transforms.tape", ("ops.variable_methods",)),
@@ -179,6 +180,7 @@ LOADED: dict[str, AnyTuple] = {
         ("numba.cuda.dispatcher", "numba.cuda.descriptor", "numba.cuda.compiler"), ("loops.numba_ir",)
     ),
     "scipy.stats": ("stats._families",),
+    "tapegrad._capture.tables": ("_capture.functions", "_dispatch.stand_ins"),  # when pandas is met
     # optional: pandas for tables of pandas data, a drawing library on request
     "pandas": (
         "statespace._labels",

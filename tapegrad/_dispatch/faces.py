@@ -18,8 +18,8 @@ import numpy as np
 
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError
-from .._core.foreign import ORDINARY
-from .._core.primitive import holds_subarray, holds_variable, is_subarray, layout_of
+from .._core.foreign import ORDINARY, argument
+from .._core.primitive import holds_subarray, holds_variable, is_subarray, layout_of, nests_variable
 from .._core.registry import load
 from .._core.variable import FLOAT, HANDLES, SUBARRAYS, ArrayVariable, Elements, Variable
 from ..ops.creation import CREATORS, arange, array, as_variable, linspace, on_device_result, room
@@ -44,6 +44,17 @@ def variable_of(x: Any) -> Any:
         return x
     y = x.__array__()
     return y if isinstance(y, Variable) else x
+
+
+def has_objects(x: Any) -> bool:
+    return type(x) is np.ndarray and x.dtype.kind == "O"
+
+
+def numbers_of_table(x: Any) -> Any:
+    """The numbers in a table or column of pandas, or an array of objects, if some are tracked; else x."""
+    values = x.to_numpy() if hasattr(x, "to_numpy") else x
+    parts = values.ravel().tolist() if has_objects(values) else values
+    return argument(values) if nests_variable(parts) else x
 
 
 def with_arrays_of(objects: tuple) -> list | None:
@@ -186,6 +197,8 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             return on_device_result(y) if theirs and makes else room(key, y) if makes else y
         if makes and args and issubclass(c, Elements):
             return call(f, args, kwargs, key)
+        if hasattr(c, "to_numpy") and (x := numbers_of_table(args[0])) is not args[0]:
+            return on_variables(x, *args[1:], **kwargs)
         try:
             if makes:
                 return room(key, as_variable(f(*args, **kwargs), (*args, *kwargs.values())))
@@ -281,6 +294,7 @@ class IndexConcatenator:
 
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
+        parts = tuple([numbers_of_table(p) if hasattr(p, "to_numpy") or has_objects(p) else p for p in parts])
         if not holds_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
             return as_variable(self.real[at])
         axis, ndmin, trans1d = self.directions

@@ -126,7 +126,9 @@ def of_plain_numbers(x: Any, name: str) -> Any:
     return run
 
 
-INSTEAD = "from_rotvec, from_quat, from_matrix or from_euler, as_rotvec, as_quat, as_matrix, as_euler or apply"
+INSTEAD = (
+    "from_rotvec, from_quat, from_matrix or from_euler, as_rotvec, as_quat, as_matrix, as_euler or apply"
+)
 
 
 class Rotation(Carrier, metaclass=RotationType):

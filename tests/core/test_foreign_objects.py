@@ -239,6 +239,7 @@ FOLLOWED = (
     "masked as weights",
     "made a masked array",
     "masked where",
+    "a frame of tracked",
     "a subclass with operators",
 )
 

@@ -20,7 +20,10 @@ PROGRAMS = {
     "canonical": (lambda x: Rotation.from_quat(x).as_quat(canonical=True), QUATERNIONS),
     "first": (lambda x: Rotation.from_quat(x, scalar_first=True).as_quat(scalar_first=True), QUATERNIONS),
     "vectors": (lambda x: Rotation.from_quat(x).as_rotvec(), QUATERNIONS),
-    "from matrices": (lambda x: Rotation.from_matrix(vec(x).as_matrix()).as_quat(canonical=True), 2 * VECTORS),
+    "from matrices": (
+        lambda x: Rotation.from_matrix(vec(x).as_matrix()).as_quat(canonical=True),
+        2 * VECTORS,
+    ),
     "apply": (lambda x: KEPT.apply(x), VECTORS),
     "inverse": (lambda x: vec(x).apply(VECTORS, inverse=True), VECTORS),
     "one vector": (lambda x: vec(x).apply(TURN), VECTORS),
@@ -31,7 +34,10 @@ PROGRAMS = {
     "power": (lambda x: (vec(x) ** 0.3).as_matrix(), VECTORS),
     "parts": (lambda x: np.array([r.magnitude() for r in vec(x)]) * len(vec(x)), VECTORS),
     "class": (lambda x: x * isinstance(vec(x), Rotation), VECTORS),
-    "constants": (lambda x: Rotation.identity().apply(x) + Rotation.concatenate([KEPT]).mean().apply(x), TURN),
+    "constants": (
+        lambda x: Rotation.identity().apply(x) + Rotation.concatenate([KEPT]).mean().apply(x),
+        TURN,
+    ),
     "one axis": (lambda x: Rotation.from_euler("z", x[0]).as_matrix(), TURN),
     **{
         f"angles {seq}": (lambda x, seq=seq: Rotation.from_euler(seq, x).as_matrix(), TURN)

@@ -21,9 +21,7 @@ PROGRAMS = {
     "some too far": lambda kind, x: finite(kind(POINTS).query(x, k=4, distance_upper_bound=1.1)[0]),
     "sums of amounts": lambda kind, x: finite(kind(POINTS).query(x, k=2, p=1)[0]),
     "largest amounts": lambda kind, x: finite(kind(POINTS).query(x, k=2, p=np.inf)[0]),
-    "periodic": lambda kind, x: finite(
-        kind(np.mod(x, 1.5), boxsize=1.5).query(np.mod(PLACES, 1.5), k=2)[0]
-    ),
+    "periodic": lambda kind, x: finite(kind(np.mod(x, 1.5), boxsize=1.5).query(np.mod(PLACES, 1.5), k=2)[0]),
     "one place": lambda kind, x: finite(kind(POINTS).query(x[0], k=2)[0]),
     "a kept tree": lambda kind, x: finite(KEPT.query(x, k=2)[0]) + np.sum(KEPT.data[: len(x)] * x),
     "its points": lambda kind, x: np.sum(kind(x).data ** 2) + np.sum(kind(x).maxes),

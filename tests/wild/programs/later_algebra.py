@@ -46,8 +46,5 @@ def ellipsoid(x):
 
 
 CALLS = [
-    (f, v)
-    for f in (
-        *(contraction, path, units, energies, lengths, speeds, ackley, rastrigin, ellipsoid),
-    )
+    (f, v) for f in (*(contraction, path, units, energies, lengths, speeds, ackley, rastrigin, ellipsoid),)
 ]

@@ -57,7 +57,9 @@ def back(x):
 
 def horizontal(x):
     n = nv.lat_lon2n_E(np.radians(x[:2]), np.radians(x[2:]))
-    return np.concatenate([np.ravel(nv.mean_horizontal_position(n)), [nv.great_circle_distance(n[:, :1], n[:, 1:])[0]]])
+    return np.concatenate(
+        [np.ravel(nv.mean_horizontal_position(n)), [nv.great_circle_distance(n[:, :1], n[:, 1:])[0]]]
+    )
 
 
 CALLS = [(f, redshifts) for f in (expansion, distance, growth, power, halo, halo_mass, concentrations)]

@@ -57,7 +57,9 @@ def game(x):
 
 
 def replicator(x):
-    return nashpy.Game(np.diag(x)).replicator_dynamics(y0=np.array([0.3, 0.3, 0.4]), timepoints=np.linspace(0, 1, 3))
+    return nashpy.Game(np.diag(x)).replicator_dynamics(
+        y0=np.array([0.3, 0.3, 0.4]), timepoints=np.linspace(0, 1, 3)
+    )
 
 
 def sparse_dynamics(x):
@@ -86,6 +88,4 @@ CALLS = [
         *(sparse_dynamics, thresholded, library),
     )
 ]
-CALLS += [
-    (f, sizes) for f in (clayton, frank, game, replicator, test_function)
-]
+CALLS += [(f, sizes) for f in (clayton, frank, game, replicator, test_function)]
