@@ -19,7 +19,6 @@ from .builtin import (
     GlobalNames,
     ModuleGlobals,
     ModuleShadow,
-    PatchedModule,
     deletes,
     is_usual,
     names_in,
@@ -297,9 +296,8 @@ class FunctionCapture(Capture):
         ours = stand_ins.module(m)
         if ours is not None:
             return ours
-        if m.__name__ == "pandas" and m not in LIBRARY:
-            tables = load("tapegrad._capture.tables").CLASSES
-            LIBRARY[m] = PatchedModule(m, **{c.__name__: ours for c, ours in tables.items()})
+        if m.__name__ == "pandas":
+            return load("tapegrad._capture.tables").MODULE
         if is_foreign(m.__name__):
             return LIBRARY.get(m, m)
         return ModuleShadow(self.globals_of(vars(m)))

@@ -14,6 +14,7 @@ from .._core.arrays import is_array
 from .._core.primitive import holds_variable, is_tracked, layout_of, primal_of, values_of
 from .._core.variable import HANDLES
 from ..ops.shaping import nested_to_array
+from .builtin import PatchedModule
 
 
 class TrackedDtype(ExtensionDtype):
@@ -143,7 +144,8 @@ for _name in ("add", "sub", "mul", "truediv", "pow", "floordiv", "mod", "lt", "l
     setattr(TrackedColumn, f"__{_name}__", binary(_f))
     setattr(TrackedColumn, f"__r{_name}__", binary(lambda a, b, f=_f: f(b, a)))
 for _name in ("neg", "pos", "abs"):
-    setattr(TrackedColumn, f"__{_name}__", lambda self, f=getattr(operator, _name): TrackedColumn(f(self._x)))
+    _f = getattr(operator, _name)
+    setattr(TrackedColumn, f"__{_name}__", lambda self, f=_f: TrackedColumn(f(self._x)))
 
 
 def column(x: Any) -> Any:
@@ -237,3 +239,4 @@ class TableClass:
 
 
 CLASSES = {c: TableClass(c) for c in (pandas.DataFrame, pandas.Series)}
+MODULE = PatchedModule(pandas, **{c.__name__: ours for c, ours in CLASSES.items()})

@@ -13,7 +13,7 @@ V = np.array([0.3, 0.2, 0.5, -0.1, 0.7, 0.2])
 
 LINEAR = {
     **{
-        f"{name} {kind}": lambda x, f=getattr(fp, name), kind=kind: f(x, type=kind)
+        f"{name} {kind}": lambda x, name=name, kind=kind: getattr(fp, name)(x, type=kind)
         for name in ("dct", "idct", "dst", "idst")
         for kind in (1, 2, 3, 4)
     },

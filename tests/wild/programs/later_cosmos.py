@@ -1,5 +1,5 @@
-import nvector as nv
 import numpy as np
+import nvector as nv
 import utm
 from colossus.cosmology import cosmology
 from colossus.halo import concentration, profile_nfw
