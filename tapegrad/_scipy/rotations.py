@@ -58,22 +58,15 @@ def of_matrix(m: Any) -> Any:
         raise refusal_text("Rotation.from_matrix", "the matrix is not orthogonal", "an orthogonal matrix")
     for _ in range(2):
         m = 1.5 * m - 0.5 * m @ np.swapaxes(m, -1, -2) @ m
-    trace = np.trace(m, axis1=-2, axis2=-1)
-    found = []
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        parts: Any = [None] * 4
-        parts[i], parts[j] = 1 - trace + 2 * m[..., i, i], m[..., j, i] + m[..., i, j]
-        parts[k], parts[3] = m[..., k, i] + m[..., i, k], m[..., k, j] - m[..., j, k]
-        found.append(np.stack(parts, -1))
-    odd = [m[..., (i + 2) % 3, (i + 1) % 3] - m[..., (i + 1) % 3, (i + 2) % 3] for i in range(3)]
-    found.append(np.stack([*odd, 1 + trace], -1))
-    sizes = plain_np.stack([*[values[..., i, i] for i in range(3)], plain_np.trace(values, 0, -2, -1)], -1)
-    best = plain_np.argmax(sizes, -1)[..., None]
-    q = found[3]
-    for i in range(3):
-        q = np.where(best == i, found[i], q)
-    return unit(q)
+    trace, t = np.trace(m, axis1=-2, axis2=-1), np.swapaxes(m, -1, -2)
+    real = [m[..., i - 1, i - 2] - m[..., i - 2, i - 1] for i in range(3)]
+    imaginary = m + t + (1 - trace)[..., None, None] * plain_np.eye(3)
+    rows = [np.concatenate([imaginary[..., i, :], real[i][..., None]], -1) for i in range(3)]
+    products = np.stack(
+        [*rows, np.stack([*real, 1 + trace], -1)], -2
+    )  # of the parts of the quaternion, times 4
+    best = plain_np.argmax(plain_np.diagonal(bare(products), 0, -2, -1), -1)
+    return unit(np.take_along_axis(products, best[..., None, None], -2)[..., 0, :])
 
 
 def euler_of(q: Any, seq: str, is_intrinsic: bool) -> Any:
