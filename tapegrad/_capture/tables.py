@@ -66,9 +66,6 @@ class TrackedColumn(ExtensionArray):
     def __setitem__(self, at: Any, value: Any) -> None:
         self._x[check_array_indexer(self, at)] = unwrapped(value)
 
-    def __iter__(self) -> Any:
-        return iter(self._x)
-
     def isna(self) -> Any:
         return plain_np.isnan(values_of(primal_of(self._x)))
 

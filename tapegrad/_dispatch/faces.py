@@ -19,7 +19,7 @@ import numpy as np
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.foreign import ORDINARY, argument
-from .._core.primitive import holds_subarray, holds_variable, is_subarray, layout_of, nests_variable
+from .._core.primitive import holds_subarray, holds_variable, is_subarray, layout_of
 from .._core.registry import load
 from .._core.variable import FLOAT, HANDLES, SUBARRAYS, ArrayVariable, Elements, Variable
 from ..ops.creation import CREATORS, arange, array, as_variable, linspace, on_device_result, room
@@ -46,15 +46,15 @@ def variable_of(x: Any) -> Any:
     return y if isinstance(y, Variable) else x
 
 
-def has_objects(x: Any) -> bool:
-    return type(x) is np.ndarray and x.dtype.kind == "O"
+def has_objects(y: Any) -> bool:
+    """Is y an object array with Variables in it?"""
+    return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
 
 
 def numbers_of_table(x: Any) -> Any:
-    """The numbers in a table or column of pandas, or an array of objects, if some are tracked; else x."""
-    values = x.to_numpy() if hasattr(x, "to_numpy") else x
-    parts = values.ravel().tolist() if has_objects(values) else values
-    return argument(values) if nests_variable(parts) else x
+    """The numbers in a table or column of pandas, if some are tracked; else x."""
+    values = x.to_numpy()
+    return argument(values) if isinstance(values, Variable) or has_objects(values) else x
 
 
 def with_arrays_of(objects: tuple) -> list | None:
@@ -294,7 +294,7 @@ class IndexConcatenator:
 
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
-        parts = tuple([numbers_of_table(p) if hasattr(p, "to_numpy") or has_objects(p) else p for p in parts])
+        parts = tuple([numbers_of_table(p) if hasattr(p, "to_numpy") else p for p in parts])
         if not holds_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
             return as_variable(self.real[at])
         axis, ndmin, trans1d = self.directions

@@ -102,8 +102,6 @@ class RotationType(CarrierType):
 
 def of_plain_numbers(x: Any, name: str) -> Any:
     """What SciPy's rotations give: rotations and functions as ours, which take plain numbers."""
-    if isinstance(x, Carrier):
-        return x
     if isinstance(x, st.Rotation):
         return Rotation._of(x)
     if type(x) in (tuple, list):
@@ -171,8 +169,6 @@ class Rotation(Carrier, metaclass=RotationType):
 
     @classmethod
     def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Any:
-        if not holds_tracked(angles):
-            return cls._of(st.Rotation.from_euler(seq, bare(angles), degrees))
         angles = np.deg2rad(as_float_array(angles)) if degrees else as_float_array(angles)
         if len(seq) == 1 and ndim(angles) < 2:
             angles = angles[..., None]
@@ -229,7 +225,6 @@ class Rotation(Carrier, metaclass=RotationType):
         return shape(self._quat)[0]
 
     single = property(lambda self: ndim(self._quat) == 1)
-    shape = property(lambda self: shape(self._quat)[:-1])
 
 
 stand_in: Any = faces_of("tapegrad.scipy.spatial.transform", st)
