@@ -24,7 +24,7 @@ _ON_USE = {
     "interpolate": "tapegrad._scipy.interpolate",
     "integrate": "tapegrad._scipy.integrate", "spatial": "tapegrad._scipy.spatial",
     "sparse": "tapegrad._scipy.sparse",
-    "optimize": "tapegrad._scipy.optimize",
+    "optimize": "tapegrad._scipy.optimize", "fftpack": "tapegrad._scipy.fftpack",
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from .builtin import BUILTINS, GlobalNames, ModuleGlobals, ModuleShadow, names_in
 from .core import Shadow
 from .kinds import is_foreign
-from .remembered import ShadowMemory
+from .remembered import ShadowMemory, memory_of
 from .threads import THREADS, mine, protect
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Shadow",
     "ShadowMemory",
     "is_foreign",
+    "memory_of",
     "mine",
     "names_in",
     "protect",

@@ -412,7 +412,7 @@ def real_kinds(kinds: Any) -> Any:
     """Classes as the user wrote them, in what isinstance takes: virtual subclasses are registered there."""
     if type(kinds) is tuple:
         return tuple([real_kinds(k) for k in kinds])
-    return original(kinds) if isinstance(kinds, type) else kinds
+    return original(space_of(kinds).get("_tg_of", kinds)) if isinstance(kinds, type) else kinds
 
 
 def isinstance_(x, kinds, /):

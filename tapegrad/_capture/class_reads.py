@@ -71,4 +71,5 @@ def with_class_reads(code: types.CodeType) -> types.CodeType:
                 text[at : at + 2 * READ_LENGTH] = product_with(len(constants))
                 constants.append(READS[name])
         high, first = 0, at + 2
-    return code.replace(co_code=bytes(text), co_consts=tuple(constants))
+    # the constant lies on the stack beside x
+    return code.replace(co_code=bytes(text), co_consts=tuple(constants), co_stacksize=code.co_stacksize + 1)

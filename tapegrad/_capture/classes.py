@@ -241,7 +241,7 @@ class ClassCapture(Capture):
             return c
         real = space_of(c).get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
         above = [PlainSubarray if b is np.ndarray else self(b) for b in bases_of(c) if b is not real]
-        bases = (c, *[s for s in above if s not in bases_of(c)])
+        bases = (c, *[s for s in above if isinstance(s, type) and s not in bases_of(c)])
         meta = self(type(c))
         if id(c) in self.seen:  # a base, or the metaclass, leads to it
             return self.seen[id(c)]

@@ -32,6 +32,7 @@ from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.variable import DIRECT, HANDLES, Subarray, Variable, copied
 from .._dispatch import random, stand_ins
+from ..numpy import c_, r_
 from . import threads
 from .ambient import AmbientCapture
 from .arrays import ArrayCapture, memory_block
@@ -373,6 +374,7 @@ BY_BASE: dict = {  # for classes derived from these
     type: Shadow.klass,
     BaseException: Shadow.exception,
 }
+SHADOW_MAKERS.update({type(np.r_): lambda shadow, x: r_, type(np.c_): lambda shadow, x: c_})
 SHADOW_MAKERS.update(
     {
         np.ndarray: Shadow.array,

@@ -2,6 +2,7 @@
 they name."""
 
 import gc
+import sys
 import types
 from typing import Any
 
@@ -12,7 +13,16 @@ from .._core.lent_memory import lend
 from .._core.primitive import is_tracked
 from .._core.registry import load
 from .._dispatch import stand_ins
-from .builtin import FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes, is_usual, names_in
+from .builtin import (
+    FUNCTIONS,
+    LIBRARY,
+    GlobalNames,
+    ModuleGlobals,
+    ModuleShadow,
+    deletes,
+    is_usual,
+    names_in,
+)
 from .cached import CacheCapture
 from .class_reads import with_class_reads
 from .classes import InstanceState
@@ -286,6 +296,8 @@ class FunctionCapture(Capture):
         ours = stand_ins.module(m)
         if ours is not None:
             return ours
+        if m.__name__ == "pandas":
+            return load("tapegrad._capture.tables").MODULE
         if is_foreign(m.__name__):
             return LIBRARY.get(m, m)
         return ModuleShadow(self.globals_of(vars(m)))
@@ -297,4 +309,12 @@ class FunctionCapture(Capture):
         return m if mine is space else ModuleShadow(mine)
 
     def library(self, f: Any) -> Any:
-        return stand_ins.function_stand_in(f) or f
+        face = stand_ins.function_stand_in(f)
+        twin = PYTHON_TWINS.get((getattr(f, "__module__", None) or "").partition(".")[0])
+        if face is None and twin is not None and hasattr(sys.modules.get(twin), f.__name__):
+            return self(getattr(sys.modules[twin], f.__name__))
+        return face or f
+
+
+# compiled packages that come with the same functions in Python
+PYTHON_TWINS = {"bottleneck": "bottleneck.slow"}

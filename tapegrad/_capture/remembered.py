@@ -8,9 +8,11 @@ A shadow may wait if nobody outside holds a part of it. A call counts the refere
 everything is handed back. Afterwards nothing may hold a part, or it has leaked. If a later call meets the same
 objects in the same order, and counts the same references, no part of its shadow has leaked.
 
-A transform has a memory from its second call on, so a transform that is called once pays nothing. A transform
-that is dropped hands everything back."""
+A function has one memory, which all its transforms use from its second call on. So a function that is called
+once pays nothing, and `grad(f)(x)` may be written anew for each call. The memory does not keep the function
+alive: with it goes what waits. Of functions that reach themselves, and would live on, the latest few wait."""
 
+import collections
 import functools
 import operator
 import sys
@@ -49,12 +51,33 @@ KEYS, VALUES, LENGTH, MEMBERS = dict.keys, dict.values, dict.__len__, list.__ite
 OF_FUNCTIONS = [*map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__", "__dict__"))]
 
 
-class ShadowMemory:
-    """The shadow that waits for the next call of one transform, if any."""
+RECENT: collections.OrderedDict = collections.OrderedDict()  # id of a function -> (weak reference, memory)
+MOST_FUNCTIONS = 8
 
-    __slots__ = ("waiting", "signature", "failures")
+
+def memory_of(f: Any) -> "ShadowMemory":
+    """The memory of a function; a new one for other objects, which may reach themselves."""
+    if type(f) is not types.FunctionType:
+        return ShadowMemory()
+    key = id(f)
+    found = RECENT.get(key)
+    if found is None:
+        forget = lambda _, pop=RECENT.pop: pop(key, None)
+        found = RECENT[key] = weakref.ref(f, forget), ShadowMemory()
+        while len(RECENT) > MOST_FUNCTIONS:
+            RECENT.popitem(last=False)
+    else:
+        RECENT.move_to_end(key)
+    return found[1]
+
+
+class ShadowMemory:
+    """The shadow that waits for the next call of one function, if any."""
+
+    __slots__ = ("waiting", "signature", "failures", "is_new")
 
     def __init__(self) -> None:
+        self.is_new = True  # was the function not called yet?
         self.waiting: list = []  # at most one `WaitingShadow`
         self.signature: Any = None  # (ids of what was met, references to each part) of a call without a leak
         self.failures = 0
@@ -69,13 +92,15 @@ class ShadowMemory:
 
     def shadow(self, f: Any, args: list, given: Sequence, fresh: Sequence) -> Shadow:
         """The shadow for a call: the one that waits, if it stands for what is there now."""
-        if OPEN.depth or OPEN.hiding or WATCHERS or threads.THREADS or threads.WRITERS:
+        if self.is_new or OPEN.depth or OPEN.hiding or WATCHERS or threads.THREADS or threads.WRITERS:
+            self.is_new = False
             return Shadow(f, args, given, fresh)
         try:
             waiting = self.waiting.pop()
         except IndexError:
             waiting = None
         if waiting is not None:
+            waiting.put(f)
             if waiting.is_valid():
                 shadow = waiting.shadow
                 shadow.args, shadow.given, shadow.fresh = args, list(given), fresh
@@ -109,12 +134,13 @@ class ShadowMemory:
         shadow.over()
         shadow.args, shadow.given, shadow.fresh, shadow.ending, shadow.verdict = [], [], (), (), None
         shadow.waited, shadow.memory = waiting, None
+        waiting.put(waiting.function)
         self.waiting[:] = [waiting]
         return True
 
     def learn(self, waiting: "WaitingShadow") -> None:
         """Everything was handed back to what `waiting` was made from.  Has no part of the shadow leaked?"""
-        waiting.shadow, waiting.contents, parts, before = None, (), waiting.parts, 0
+        waiting.shadow, waiting.function, waiting.contents, parts, before = None, None, (), waiting.parts, 0
         while parts and len(parts) != before:  # parts hold each other
             before, held = len(parts), []
             while parts:
@@ -195,11 +221,15 @@ class Places:
 class WaitingShadow:
     """A shadow between two calls, with what it was made from and what it holds."""
 
-    __slots__ = ("shadow", "arrays", "layouts", "parts", "sources", "contents", "signature", "size")
+    __slots__ = (
+        *("shadow", "arrays", "layouts", "parts", "sources", "contents", "signature", "size"),
+        *("function", "change", "places"),
+    )
 
     def __init__(self, shadow: Shadow):
         self.shadow: Any = shadow
-        self.size = len(shadow.changes)
+        self.size, f = len(shadow.changes), shadow.f
+        self.function = shadow.seen.get(id(f), f)  # the shadow of f, in whose place f stands during a call
         met = {id(x): x for x in shadow.hold}
         self.arrays = [x for x in met.values() if type(x) is np.ndarray]
         self.layouts = self.layouts_now()
@@ -207,6 +237,20 @@ class WaitingShadow:
         self.sources = Places(shadow.changes, 1)
         self.contents: Any = Places(shadow.changes, 2)
         self.signature = [*met], self.references()
+        self.change = [n for n, change in enumerate(shadow.changes) if change[2] is self.function]
+        self.places = [
+            (held, n) for held in (shadow.hold, self.sources.functions) for n, x in enumerate(held) if x is f
+        ]
+
+    def put(self, f: Any) -> None:
+        """Let f stand where the function stands that was called; its shadow while that waits."""
+        shadow = self.shadow
+        shadow.f = f
+        for held, n in self.places:
+            held[n] = f
+        for n in self.change:
+            kind, _, *rest = shadow.changes[n]
+            shadow.changes[n] = kind, f, *rest
 
     def layouts_now(self) -> list:
         """(How many objects refer to the base of a view decides how it is followed.)"""
@@ -234,7 +278,7 @@ class WaitingShadow:
 
     def end(self) -> None:
         """The shadow does not wait any longer."""
-        shadow, self.shadow, self.parts, self.contents = self.shadow, None, [], ()
+        shadow, self.shadow, self.function, self.parts, self.contents = self.shadow, None, None, [], ()
         if shadow is not None and shadow.seen is not None:
             restore(shadow, undo=True)
 

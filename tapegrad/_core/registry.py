@@ -32,7 +32,8 @@ GIVEN = {
     "class_meant": ("_capture.type_queries", ("ops.variable_methods",)),
     "subarray_class": ("_capture.array_subclasses", ("ops.variable_methods", "_dispatch.subarrays")),
     "subarray_over": ("_dispatch.subarrays", ("ops.variable_methods",)),
-    "shadowed": ("_capture.builtin", ("numpy",)),
+    "with_subarrays": ("_dispatch.subarrays", ("ops.protocols",)),
+    "shadowed": ("_capture.builtin", ("numpy", "stats")),
     "followed": ("_capture.array_subclasses", ("_dispatch.subarrays",)),
     "gradient": ("_transforms.tape", ("ops.variable_methods",)),
     "backward": ("_transforms.tape", ("ops.variable_methods",)),
@@ -69,7 +70,7 @@ ELSEWHERE = {  # names of other libraries -> ours
     "fit": "statespace.fit",
 }  # fmt: skip
 # tapegrad.scipy.<name> on first use
-SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")
+SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize", "fftpack")
 RANKS = (  # tapegrad.parallel.<name> on first use, for it starts MPI
     "allgather", "bcast", "halo", "hvp", "pmean", "psum", "scatter", "split", "together", "value_and_grad",
 )  # fmt: skip
@@ -180,6 +181,7 @@ LOADED: dict[str, AnyTuple] = {
         ("numba.cuda.dispatcher", "numba.cuda.descriptor", "numba.cuda.compiler"), ("loops.numba_ir",)
     ),
     "scipy.stats": ("stats._families",),
+    "tapegrad._capture.tables": ("_capture.functions", "_dispatch.stand_ins"),  # when pandas is met
     # optional: pandas for tables of pandas data, a drawing library on request
     "pandas": (
         "statespace._labels",

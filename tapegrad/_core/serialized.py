@@ -21,7 +21,7 @@ def hashes(x: Any) -> set[int]:
     if isinstance(x, bytes):
         x = x.decode(errors="replace")
     if isinstance(x, str):
-        return {hash(number) for number in NUMBER.findall(x)}
+        return {hash(float(number)) for number in NUMBER.findall(x)}
     return {hash(x.tobytes())} if isinstance(x, np.ndarray) and x.dtype.kind in "fc" else set()
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError
-from .._core.foreign import ORDINARY
+from .._core.foreign import ORDINARY, argument
 from .._core.primitive import holds_subarray, holds_variable, is_subarray, layout_of
 from .._core.registry import load
 from .._core.variable import FLOAT, HANDLES, SUBARRAYS, ArrayVariable, Elements, Variable
@@ -44,6 +44,17 @@ def variable_of(x: Any) -> Any:
         return x
     y = x.__array__()
     return y if isinstance(y, Variable) else x
+
+
+def has_objects(y: Any) -> bool:
+    """Is y an object array with Variables in it?"""
+    return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
+
+
+def numbers_of_table(x: Any) -> Any:
+    """The numbers in a table or column of pandas, if some are tracked; else x."""
+    values = x.to_numpy()
+    return argument(values) if isinstance(values, Variable) or has_objects(values) else x
 
 
 def with_arrays_of(objects: tuple) -> list | None:
@@ -186,6 +197,8 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             return on_device_result(y) if theirs and makes else room(key, y) if makes else y
         if makes and args and issubclass(c, Elements):
             return call(f, args, kwargs, key)
+        if hasattr(c, "to_numpy") and (x := numbers_of_table(args[0])) is not args[0]:
+            return on_variables(x, *args[1:], **kwargs)
         try:
             if makes:
                 return room(key, as_variable(f(*args, **kwargs), (*args, *kwargs.values())))
@@ -281,6 +294,7 @@ class IndexConcatenator:
 
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
+        parts = tuple([numbers_of_table(p) if hasattr(p, "to_numpy") else p for p in parts])
         if not holds_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
             return as_variable(self.real[at])
         axis, ndmin, trans1d = self.directions

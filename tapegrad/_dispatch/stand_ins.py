@@ -60,6 +60,8 @@ FACES: dict = {
 def face_of(f: Any) -> Any:
     module_name = getattr(f, "__module__", None) or "numpy"
     root = module_name.partition(".")[0]
+    if root == "pandas" and isinstance(f, type):
+        return load("tapegrad._capture.tables").CLASSES.get(f)
     if root not in ROOTS or module_name.startswith("numpy.ma"):
         return None
     name = getattr(f, "__name__", None)

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._core.arrays import address, is_array
 from .._core.errors import ArgumentError, DroppedDerivativeError
-from .._core.primitive import is_subarray, is_tracked, layout_of, values_of
+from .._core.primitive import holds_variable, is_subarray, is_tracked, layout_of, values_of
 from .._core.registry import late
 from .._core.trees import nested
 from .._core.variable import HANDLES, PlainSubarray, Subarray, Variable, variable
@@ -183,6 +183,28 @@ def call_with_subarrays(f: Any, on_variables: Callable, args: tuple, kwargs: dic
     if is_subarray(x) and (f is np.asanyarray or kwargs.get("subok")):
         return x if y is x._array else subarray_over(type(x), y, x)
     return y
+
+
+def with_subarrays(f: Any, args: tuple, kwargs: dict) -> Any:
+    """What NumPy makes of f of subarrays and of Variables, which it takes for arrays: the classes are asked, then
+    it runs f."""
+    found: dict = {}  # class -> the first of it
+
+    def note(x):
+        if is_subarray(x):
+            found.setdefault(type(x), x)
+        return False
+
+    holds_variable((args, kwargs), note, note)
+    kinds = np.ndarray, *found
+    for x in found.values():
+        y = x.__array_function__(f, kinds, args, kwargs)
+        if y is not NotImplemented:
+            return y
+    return TrackedSubarray.__array_function__(x, f, kinds, args, kwargs)
+
+
+late.with_subarrays = with_subarrays
 
 
 class TrackedSubarray(Subarray):

@@ -7,6 +7,7 @@ import scipy.spatial
 import scipy.spatial.distance as sd
 
 from .. import numpy as np
+from .._core.arrays import xp_of
 from .._core.primitive import seen
 from ..ops.declare import ndim, shape
 from ..ops.protocols import store
@@ -254,7 +255,69 @@ def directed_hausdorff(u, v, rng=0, **settings):
     return distance_root(np.sum((as_float_array(u, like)[i] - as_float_array(v, like)[j]) ** 2)), i, j
 
 
-distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
+class NeighbourTree(Carrier):
+    """SciPy's cKDTree of points that may be tracked; on CuPy without a tree.  It finds neighbours by values;
+    their distances have derivatives."""
+
+    _theirs: Any
+    tree: Any
+
+    def __init__(self, data: Any, *args: Any, **kwargs: Any):
+        self.points, values = data, bare(data)
+        self.tree = self._theirs(values, *args, **kwargs) if xp_of(values) is plain_np else None
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new.points, new.tree = x.data, x
+        return new
+
+    def _tracked(self) -> bool:
+        return holds_tracked(self.points)
+
+    def _plain(self) -> Any:
+        return self.tree
+
+    def __getattr__(self, name: str) -> Any:
+        """The other methods count or number points, of other trees and within distances."""
+        found = getattr(object.__getattribute__(self, "tree"), name)
+        return (lambda *args, **kw: found(*bare(args[:2]), *args[2:], **kw)) if callable(found) else found
+
+    @property
+    def data(self) -> Any:
+        return as_float_array(self.points)
+
+    maxes = property(lambda self: np.max(self.data, 0))
+    mins = property(lambda self: np.min(self.data, 0))
+
+    def sparse_distance_matrix(self, other: Any, *args: Any, **kwargs: Any) -> Any:
+        if holds_tracked(self, other):
+            raise refusal_text("scipy.spatial.KDTree.sparse_distance_matrix", "", "tree.query(x, k)")
+        return self.tree.sparse_distance_matrix(*bare((other, *args)), **kwargs)
+
+    def query(self, x: Any, k: Any = 1, eps: Any = 0, p: Any = 2, **settings: Any) -> tuple:
+        if self.tree is None:
+            raise refusal_text(
+                "scipy.spatial.KDTree", "CuPy's finds no neighbours here", "arrays of the host"
+            )
+        d, i = self.tree.query(bare(x), k, eps, p, **settings)
+        if not holds_tracked(x, self):
+            return d, i
+        x, found = as_float_array(x, self.points), plain_np.isfinite(d)
+        apart = np.take(as_float_array(self.points, x), plain_np.where(found, i, 0), axis=0)
+        apart = apart - (x if ndim(apart) == ndim(x) else np.expand_dims(x, -2))
+        box = self.tree.boxsize
+        if box is not None:
+            apart = apart - box * plain_np.rint(bare(apart) / plain_np.where(box > 0, box, plain_np.inf))
+        return np.where(found, minkowski(apart, 0.0, p=p), plain_np.inf), i
+
+    def query_ball_point(self, x: Any, r: Any, *args: Any, **kwargs: Any) -> Any:
+        x, r = bare(x), bare(r)
+        if self.tree is not None:
+            return self.tree.query_ball_point(x, r, *args, **kwargs)
+        return (((self.points - x) ** 2).sum(-1) <= r * r).nonzero()[0].tolist()
+
+
 FOLLOWED = Follower("scipy.spatial._geometric_slerp", "scipy.spatial._kdtree", "scipy.spatial._procrustes")
 SPATIAL = SciPyNamespace(scipy.spatial, listed=False)
 for _name in (
@@ -265,56 +328,10 @@ for _name in (
     "procrustes",
 ):
     SPATIAL.rule(getattr(scipy.spatial, _name))(FOLLOWED.function(getattr(scipy.spatial, _name)))
-
-
-class PointTree(Carrier):
-    """A KDTree of points.  The neighbours are found by SciPy's tree of plain values; the distances to them
-    are computed anew where the points or the places are tracked."""
-
-    _theirs: Any
-    _data: Any  # the points
-
-    def __init__(self, data: Any, *settings: Any, **more: Any):
-        self._data, self._tree = data, type(self)._theirs(bare(data), *settings, **more)
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        new = object.__new__(cls)
-        new._data, new._tree = x.data, x
-        return new
-
-    def _tracked(self) -> bool:
-        return holds_tracked(self._data)
-
-    def _plain(self) -> Any:
-        return self._tree
-
-    data = property(lambda self: self._data)
-
-    def query(self, x, k=1, eps=0.0, p=2.0, distance_upper_bound=plain_np.inf, workers=1):
-        found, at = self._tree.query(bare(x), bare(k), eps, p, bare(distance_upper_bound), workers)
-        if not holds_tracked(x, self._data):
-            return found, at
-        like = x if holds_tracked(x) else self._data
-        points, x = as_float_array(self._data, like), as_float_array(x, like)
-        missing = at == self._tree.n
-        x = x if plain_np.ndim(at) == ndim(x) - 1 else x[..., None, :]
-        distances = minkowski(x, np.take(points, plain_np.where(missing, 0, at), 0), p=p)
-        return np.where(missing, plain_np.inf, distances), at
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name == "sparse_distance_matrix" and self._tracked():
-            raise refusal_text(f"scipy.spatial.KDTree.{name}", "of tracked points", "query")
-        found = getattr(self._tree, name)
-        return (lambda *args, **kwargs: found(*bare(args), **bare(kwargs))) if callable(found) else found
-
-
 for _kind in (scipy.spatial.KDTree, scipy.spatial.cKDTree):
     SPATIAL.rule(_kind)(
-        CarrierType(_kind.__name__, (PointTree,), {"_theirs": _kind, "__doc__": _kind.__doc__})
+        CarrierType(_kind.__name__, (NeighbourTree,), {"_theirs": _kind, "__doc__": _kind.__doc__})
     )
+distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
 stand_in: Any = SPATIAL.stand_in("tapegrad.scipy.spatial")
-stand_in.distance = distance
-stand_in.transform = rotations.stand_in
+stand_in.distance, stand_in.transform = distance, rotations.stand_in

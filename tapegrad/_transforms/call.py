@@ -55,6 +55,7 @@ from .._core.trees import (
 )
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
+from .._dispatch.faces import has_objects
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
 from ..ops.linalg.degenerate_spectra import free_of_gauge
@@ -471,11 +472,6 @@ def returned(y: Any) -> Any:
         return y
     elements = lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v
     return tree_map(elements, without_subarrays(y))
-
-
-def has_objects(y: Any) -> bool:
-    """Is y an object array with Variables in it?"""
-    return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
 
 
 def run_once(

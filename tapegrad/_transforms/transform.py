@@ -6,7 +6,7 @@
 import types
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from .._capture import ShadowMemory
+from .._capture import ShadowMemory, memory_of
 from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall, named_like
 from .._core.registry import SHADOW_MAKERS
@@ -39,7 +39,6 @@ class Transform(PickledByCall):
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
         self.memory: ShadowMemory | None = None
-        self.is_new = True
         name = user_name(f)
         self.__name__ = self.call = f"{prefix}({name})"
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
@@ -48,11 +47,10 @@ class Transform(PickledByCall):
         inside = OPEN.inside
         if inside is not None:
             return inside.transformed(self)(*args, **kwargs)
-        if self.is_new or self.prefix not in REMEMBERING:
-            self.is_new = False
+        if self.prefix not in REMEMBERING:
             return self.body(self.call, self.of, self.settings, args, kwargs)
         if self.memory is None:
-            self.memory = ShadowMemory()
+            self.memory = memory_of(self.of)
         return self.body(self.call, self.of, self.settings, args, kwargs, self.memory)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

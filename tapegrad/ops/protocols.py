@@ -552,7 +552,9 @@ def array_ufunc(self, ufunc, method, *inputs, **params):
 
 
 def array_function(self, f, types, args, kwargs):
-    return NotImplemented if holds_subarray((args, kwargs)) else call(f, args, kwargs)
+    if holds_subarray((args, kwargs)):
+        return late.with_subarrays(f, args, kwargs)
+    return call(f, args, kwargs)
 
 
 # --- CuPy's hooks: only the name identifies a kernel ---

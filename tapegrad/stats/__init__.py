@@ -17,7 +17,8 @@ rule raises NoRuleError for a tracked value.  Inside a transform a call that get
 import functools
 from typing import Any
 
-from .._core.registry import load
+from .._core.registry import late, load
+from .._core.scope import OPEN
 from .._dispatch.faces import FACES, is_function
 from . import _classic, _multivariate
 from ._families import Distribution, scipy_stats
@@ -57,7 +58,7 @@ def __getattr__(name: str) -> Any:
         return load("tapegrad._scipy.statistics").STATS.rules.get(x, x)
     if is_function(x):
         return FACES.get(x) or FACES.setdefault(x, load("tapegrad._scipy.statistics").STATS.face(x))
-    return x
+    return late.shadowed(x) if OPEN.depth else x
 
 
 def __dir__() -> list[str]:

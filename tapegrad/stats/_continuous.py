@@ -36,11 +36,6 @@ def log_phi(z):
     return -0.5 * square(z) - 0.5 * LOG_2PI
 
 
-def as_floats(x):
-    """x as a float, for a table of places where another formula holds."""
-    return x * 1.0
-
-
 # --- a tail, and where it has a given logarithm ---
 
 gumbel_r = Continuous("gumbel_r", follows="logpdf logcdf ppf isf")

@@ -316,3 +316,34 @@ def test_compiled_code_refuses():
         tg.grad(f)(X)
     with pytest.raises(tg.errors.DroppedDerivativeError, match="Signal"):
         tg.grad(lambda x: outside(Signal(x, "s")))(X)
+
+
+class Registered(np.ndarray):
+    """Its functions are for arrays of this class only, as in NEP 18."""
+
+    def __array_function__(self, f, types, args, kwargs):
+        if f is not np.transpose:
+            return super().__array_function__(f, types, args, kwargs)
+        if not all(issubclass(t, Registered) for t in types):
+            return NotImplemented
+        return (2.0 * np.asarray(args[0]).T).view(Registered)
+
+
+def test_the_types_of_an_array_function():
+    f = lambda x: np.sum(np.asarray(np.transpose(x.view(Registered))) * np.arange(3.0))
+    np.testing.assert_array_equal(tg.grad(f)(np.ones(3)), [0.0, 2.0, 4.0])
+
+
+def test_functions_of_subclasses_and_of_arrays():
+    """NumPy asks the class, which declines, and then runs the function itself."""
+    weights = np.arange(3.0)
+
+    def f(x):
+        s = x.view(Registered)
+        both = np.concatenate([np.einsum("i,i->i", s, weights * x), np.einsum("i,i->i", x, s)])
+        return np.sum(both**2) + np.sum(np.asarray(np.transpose(s)) * x)
+
+    x, v = np.array([0.5, -1.0, 2.0]), np.array([0.3, 0.2, -0.7])
+    value, gradient = tg.value_and_grad(f)(x)
+    assert float(value) == pytest.approx(float(f(x)), rel=1e-12)
+    assert gradient @ v == pytest.approx((f(x + 1e-6 * v) - f(x - 1e-6 * v)) / 2e-6, rel=1e-7)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad._capture.remembered import MOST_FUNCTIONS
 
 X = np.array([0.3, -0.7, 1.1])
 
@@ -23,9 +24,14 @@ def warm(f, calls=3):
     return v
 
 
+def unremembered(f):
+    """The same function, of which no call has been seen."""
+    return types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+
+
 def agrees(v, f, x=X):
     value, gradient = v(x)
-    expected, slope = tg.value_and_grad(f)(x)
+    expected, slope = tg.value_and_grad(unremembered(f))(x)
     np.testing.assert_array_equal(value, expected)
     np.testing.assert_array_equal(gradient, slope)
     np.testing.assert_allclose(value, f(x), rtol=1e-12)
@@ -328,7 +334,7 @@ def test_an_exception_that_keeps_the_frame():
 
 def test_threads_share_a_transform():
     model, f = made()
-    v, expected = warm(f), tg.value_and_grad(f)
+    v, expected = warm(f), tg.value_and_grad(unremembered(f))
     wrong = []
 
     def work(k):
@@ -354,6 +360,75 @@ def test_nothing_stays_after_the_transform():
         assert [r() for r in met] == [None, None]
     finally:
         gc.enable()
+
+
+def anew(f):
+    """A transform that is made for each call."""
+    return lambda x: tg.value_and_grad(f)(x)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_new_transform_for_each_call_sees_changes(change):
+    model, f = made()
+    shadow = warm(f).memory.waiting[0].shadow
+    g = tg.grad(f)
+    g(X)
+    assert g.memory.waiting[0].shadow is shadow
+    change(model)
+    for _ in range(3):
+        agrees(anew(f), f)
+
+
+def test_a_changed_function_is_seen():
+    table = {"k": np.full(3, 2.0)}
+
+    def f(x, scale=1.0):
+        return scale * np.sum(table["k"] * x**2)
+
+    def other(x, scale=1.0):
+        return scale * np.sum(table["k"] * np.sin(x))
+
+    warm(f)
+    for name, new in {
+        "__defaults__": (3.0,),
+        "__code__": other.__code__,
+        "__dict__": {"weight": np.full(3, 2.0)},
+    }.items():
+        setattr(f, name, new)
+        for _ in range(3):
+            agrees(anew(f), f)
+
+
+def test_functions_live_no_longer_than_without():
+    model, f = made()
+    for _ in range(4):
+        anew(f)(X)
+    met = weakref.ref(model), weakref.ref(f)
+    gc.disable()
+    try:
+        del model, f
+        assert [r() for r in met] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_functions_that_reach_themselves_are_let_go():
+    def one():
+        model, _ = made()
+
+        def f(x):
+            return model.value(x) if f else 0.0
+
+        for _ in range(4):
+            anew(f)(X)
+        return weakref.ref(model)
+
+    first = one()
+    kept = [(lambda x, k=k: k * np.sum(x)) for k in range(MOST_FUNCTIONS)]
+    for g in kept:
+        anew(g)(X)
+    gc.collect()
+    assert first() is None
 
 
 def test_one_call_keeps_nothing():

@@ -79,6 +79,11 @@ def test_no_rotation():
     f = lambda p: Rotation.from_rotvec(p).as_matrix()
     j = tg.jacobian(f)(np.zeros(3))
     np.testing.assert_allclose(j[..., 0], [[0, 0, 0], [0, 0, -1], [0, 1, 0]], atol=1e-15)
+    first = lambda p: Rotation.from_rotvec(p).as_matrix()[0, 0]
+    np.testing.assert_allclose(tg.hessian(first)(np.zeros(3)), np.diag([0.0, -1.0, -1.0]), atol=1e-14)
+    turned = lambda p: (START * Rotation.from_rotvec(p) * START.inv()).as_rotvec()[0]
+    np.testing.assert_allclose(tg.grad(turned)(np.zeros(3)), START.as_matrix()[0], atol=1e-14)
+    np.testing.assert_allclose(tg.hessian(turned)(np.zeros(3)), np.zeros((3, 3)), atol=1e-13)
 
 
 def test_results_and_plain_objects():

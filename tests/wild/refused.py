@@ -16,10 +16,6 @@ COMPILED = {
         "known_astropy.smooth known_astropy.cartesian known_george.values known_pymoo.igd unseen_ot.exact "
         "fresh_ocean.modern_density fresh_sky.galactic",
     ),
-    **of(
-        "compiled (bottleneck)",
-        "fresh_markets.sharpe fresh_markets.sortino fresh_markets.drawdown fresh_markets.market_beta",
-    ),
 }
 REFUSED = {
     **of(

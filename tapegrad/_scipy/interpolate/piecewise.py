@@ -38,7 +38,7 @@ from ..namespaces import (
     plain_argument,
     refusal_text,
 )
-from ..neighbours import NeighbourTree
+from ..spatial import NeighbourTree
 from .pencils import pencil_eigenvalues
 
 INTERPOLATE = SciPyNamespace(itp, "cupyx.scipy.interpolate")

@@ -14,7 +14,7 @@ from ...ops.linalg import equations
 from ..followed import Follower, FunctionOverlay
 from ..linear_maps import SettingsFunction, apply_linear, convolved, overlap, recursed, remembers
 from ..namespaces import SciPyNamespace, as_float_array, as_integer, holds_tracked, plain_setting
-from ..neighbours import NeighbourTree
+from ..spatial import NeighbourTree
 
 SIGNAL = SciPyNamespace(sig, "cupyx.scipy.signal")
 

@@ -44,7 +44,10 @@ def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
         return sparse(A)
     # an operator, by its matrix
     operator: Any = A
-    if isinstance(A, FollowedObject) and operator.shape[0] == operator.shape[1] <= DENSE_OPERATOR_UNKNOWNS:
+    is_followed = isinstance(A, FollowedObject) or (
+        hasattr(A, "matvec") and not isinstance(A, sla.LinearOperator)  # another package's
+    )
+    if is_followed and max(operator.shape) <= DENSE_OPERATOR_UNKNOWNS:
         units = device_concatenator(plain_np.eye(operator.shape[1]), like)[0]
         return FACES[sps.csc_array](np.stack([operator.matvec(e) for e in units], 1))
     if isinstance(A, (FollowedObject, sla.LinearOperator)) or callable(A) or not hasattr(A, "shape"):

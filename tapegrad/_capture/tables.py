@@ -1,0 +1,239 @@
+"""pandas in followed code: columns of tables and series keep tracked values."""
+
+import operator
+import sys
+from typing import Any
+
+import numpy as plain_np
+import pandas
+from pandas.api.extensions import ExtensionArray, ExtensionDtype
+from pandas.api.indexers import check_array_indexer
+
+from .. import numpy as np
+from .._core.arrays import is_array
+from .._core.primitive import holds_variable, is_tracked, layout_of, primal_of, values_of
+from .._core.variable import HANDLES
+from ..ops.shaping import nested_to_array
+from .builtin import PatchedModule
+
+
+class TrackedDtype(ExtensionDtype):
+    """Floats with derivatives."""
+
+    name, type, kind, na_value, _is_numeric = "tracked", float, "f", plain_np.nan, True
+
+    @classmethod
+    def construct_array_type(cls) -> Any:
+        return TrackedColumn
+
+    def _get_common_dtype(self, dtypes: list) -> Any:
+        numbers = [isinstance(d, TrackedDtype) or getattr(d, "kind", "O") in "biuf" for d in dtypes]
+        return self if all(numbers) else None
+
+
+def unwrapped(x: Any) -> Any:
+    return x._x if isinstance(x, TrackedColumn) else x
+
+
+def wrapped(y: Any) -> Any:
+    layout = layout_of(y)
+    return TrackedColumn(y) if is_array(layout) and layout.ndim == 1 and layout.dtype.kind == "f" else y
+
+
+class TrackedColumn(ExtensionArray):
+    """A column of a table."""
+
+    def __init__(self, x: Any):
+        self._x = x
+
+    @classmethod
+    def _from_sequence(cls, scalars: Any, *, dtype: Any = None, copy: bool = False) -> Any:
+        return cls(np.array(nested_to_array(list(scalars)), float))
+
+    @classmethod
+    def _concat_same_type(cls, parts: Any) -> Any:
+        return cls(np.concatenate([p._x for p in parts]))
+
+    dtype = property(lambda self: TrackedDtype())
+    nbytes = property(lambda self: 8 * len(self))
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def __getitem__(self, at: Any) -> Any:
+        return wrapped(self._x[check_array_indexer(self, at)])
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self._x[check_array_indexer(self, at)] = unwrapped(value)
+
+    def isna(self) -> Any:
+        return plain_np.isnan(values_of(primal_of(self._x)))
+
+    def copy(self) -> Any:
+        return TrackedColumn(np.array(self._x))
+
+    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
+        at = plain_np.asarray(indices, int)
+        if not allow_fill:
+            return TrackedColumn(self._x[at])
+        missing = at < 0
+        fill = plain_np.nan if fill_value is None or fill_value is pandas.NA else fill_value
+        found = self._x[plain_np.where(missing, 0, at)] if len(self) else np.full(len(at), fill)
+        return TrackedColumn(np.where(missing, fill, found))
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        if dtype in (object, "object"):
+            return self.to_numpy(object)
+        if isinstance(dtype, TrackedDtype) or dtype in (float, "float", "float64"):
+            return self.copy() if copy else self
+        return plain_np.asarray(self._x, dtype)  # which drops the derivative, or raises
+
+    def to_numpy(self, dtype: Any = None, copy: bool = False, na_value: Any = None) -> Any:
+        of_table = sys._getframe(1).f_code.co_name == "as_array"  # pandas makes NumPy's array of it
+        if not of_table and (dtype is None or dtype not in (object, "object")):
+            return np.array(self._x) if copy else self._x
+        found = plain_np.empty(len(self), object)
+        for n, x in enumerate(self._x):
+            found[n] = x
+        return found
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.to_numpy(object) if dtype in (None, object) else plain_np.asarray(self._x, dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+        if any(isinstance(x, (pandas.Series, pandas.DataFrame, pandas.Index)) for x in inputs):
+            return NotImplemented
+        return wrapped(getattr(ufunc, method)(*map(unwrapped, inputs), **settings))
+
+    def _reduce(self, name: str, *, skipna: bool = True, keepdims: bool = False, **settings: Any) -> Any:
+        x = self._x[~self.isna()] if skipna else self._x
+        ddof = {"ddof": settings.get("ddof", 1)} if name in ("var", "std", "sem") else {}
+        if name not in ("sum", "prod", "mean", "var", "std", "min", "max", "median", "sem"):
+            raise TypeError(f"{name} of tracked values: write it with numpy, of column.to_numpy()")
+        if len(x) < settings.get("min_count", 0):
+            return plain_np.nan
+        y = np.std(x, **ddof) / np.sqrt(len(x)) if name == "sem" else getattr(np, name)(x, **ddof)
+        return TrackedColumn(y[None]) if keepdims else y
+
+    def _quantile(self, qs: Any, interpolation: str) -> Any:
+        return TrackedColumn(np.quantile(self._x[~self.isna()], qs, method=interpolation))
+
+    def _values_for_argsort(self) -> Any:
+        return values_of(primal_of(self._x))
+
+    def _accumulate(self, name: str, *, skipna: bool = True, **settings: Any) -> Any:
+        if name not in ("cumsum", "cumprod") or self.isna().any():
+            raise TypeError(f"{name} of tracked values: write it with numpy, of column.to_numpy()")
+        return TrackedColumn(getattr(np, name)(self._x))
+
+
+def binary(f: Any) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        if isinstance(other, (pandas.Series, pandas.DataFrame, pandas.Index)):
+            return NotImplemented
+        return wrapped(f(self._x, unwrapped(other)))
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow", "floordiv", "mod", "lt", "le", "gt", "ge", "eq", "ne"):
+    _f = getattr(operator, _name)
+    setattr(TrackedColumn, f"__{_name}__", binary(_f))
+    setattr(TrackedColumn, f"__r{_name}__", binary(lambda a, b, f=_f: f(b, a)))
+for _name in ("neg", "pos", "abs"):
+    _f = getattr(operator, _name)
+    setattr(TrackedColumn, f"__{_name}__", lambda self, f=_f: TrackedColumn(f(self._x)))
+
+
+def column(x: Any) -> Any:
+    """A column of a table, from an array that may be tracked."""
+    if type(x) in HANDLES and is_tracked(x) and layout_of(x).ndim == 1:
+        return TrackedColumn(np.array(x) if COPIES else x)
+    return x
+
+
+COPIES = int(pandas.__version__.partition(".")[0]) > 2  # does pandas copy the arrays that it is given?
+
+
+def of_objects(column: Any) -> Any:
+    """A series of objects, numbers of which some are tracked, as one of numbers."""
+    if column.dtype != object or not holds_variable(parts := list(column), is_tracked):
+        return column
+    if not all(
+        [x is None or type(x) in HANDLES or isinstance(x, (float, int, plain_np.number)) for x in parts]
+    ):
+        return column
+    found = TrackedColumn._from_sequence([plain_np.nan if x is None else x for x in parts])
+    return pandas.Series(found, column.index, name=column.name)
+
+
+def with_tracked_columns(found: Any) -> Any:
+    if isinstance(found, pandas.Series):
+        return of_objects(found)
+    if isinstance(found, pandas.DataFrame):
+        for n in range(found.shape[1]):
+            old = found.iloc[:, n]
+            new = of_objects(old)
+            if new is not old:
+                found.isetitem(n, new)
+    return found
+
+
+class TableClass:
+    """A class of pandas, called with what may be tracked."""
+
+    def __init__(self, theirs: type):
+        self._theirs = theirs
+
+    def __call__(self, data: Any = None, *args: Any, **settings: Any) -> Any:
+        if not holds_variable((data,), is_tracked):
+            return self._theirs(data, *args, **settings)
+        if isinstance(data, dict):
+            data = {k: column(v) for k, v in data.items()}
+        elif self._theirs is pandas.Series:
+            data = column(data)
+        elif type(data) in HANDLES:
+            return self.of_array(data, *args, **settings)
+        return with_tracked_columns(self._theirs(data, *args, **settings))
+
+    def of_array(
+        self, x: Any, index: Any = None, columns: Any = None, dtype: Any = None, copy: Any = None
+    ) -> Any:
+        x = x[:, None] if layout_of(x).ndim == 1 else x
+        found = self._theirs(
+            {n: column(x[:, n]) for n in range(layout_of(x).shape[1])}, index, copy=bool(copy)
+        )
+        if columns is not None:
+            found.columns = columns
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._theirs, name)
+        if name not in ("from_dict", "from_records"):
+            return found
+        return lambda *args, **settings: with_tracked_columns(found(*args, **settings))
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self._theirs)
+
+    def __subclasscheck__(self, c: Any) -> bool:
+        return issubclass(c, self._theirs)
+
+    def __mro_entries__(self, bases: tuple) -> tuple:
+        return (self._theirs,)
+
+    def __or__(self, other: Any) -> Any:
+        return self._theirs | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self._theirs
+
+    def __eq__(self, other: Any) -> bool:
+        return other is self or other is self._theirs
+
+    def __hash__(self) -> int:
+        return hash(self._theirs)
+
+
+CLASSES = {c: TableClass(c) for c in (pandas.DataFrame, pandas.Series)}
+MODULE = PatchedModule(pandas, **{c.__name__: ours for c, ours in CLASSES.items()})

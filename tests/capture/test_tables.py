@@ -1,0 +1,222 @@
+"""Tables and columns of pandas in followed code: what they hold keeps its derivative, or the call raises."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy import asarray
+from pandas import DataFrame, Series
+
+import tapegrad as tg
+
+X, V = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.3, -0.2, 0.5, 0.1])
+
+
+def written(x):
+    d = DataFrame({"a": x**2, "b": x})
+    d.loc[1, "a"] = x[0]
+    d.iloc[0, 1] = 0.0
+    d.loc[d["b"] > 2.5, "b"] = 1.0
+    return (d["a"] * d["b"]).sum() + d["b"].sum()
+
+
+def shared(x):
+    a = x**2
+    d, s = DataFrame({"a": a}), Series(a)
+    a[0] = 0.0
+    return d["a"].sum() + s.sum()
+
+
+def part(x):
+    s = Series(x**2)
+    u = s.iloc[1:3].copy()
+    u.iloc[0] = 5.0
+    return s.sum() + u.sum()
+
+
+RIGHT = {
+    "written": written,
+    "shared": shared,
+    "part": part,
+    "by the module": lambda x: pd.DataFrame({"a": x**2})["a"].sum() * isinstance(pd.Series(x), pd.Series),
+    "series": lambda x: np.sum(Series(x).to_numpy() ** 2),
+    "df": lambda x: np.sum(DataFrame({"a": x, "b": 2 * x}).to_numpy() ** 2),
+    "df2": lambda x: np.sum(DataFrame(x.reshape(2, 2)).values ** 2),
+    "s.mean": lambda x: Series(x**2).mean() + Series(x).std() + Series(x**2).median(),
+    "dfsum": lambda x: DataFrame({"a": x, "b": 2 * x * x}).sum(axis=1, numeric_only=True).sum(),
+    "dfsum0": lambda x: DataFrame({"a": x, "b": 2 * x * x}).sum().sum(),
+    "dfmean": lambda x: DataFrame({"a": x, "b": 2 * x * x, "c": list("abcd")}).mean(numeric_only=True)["b"],
+    "list": lambda x: Series(list(x**2)).sum(),
+    "list2": lambda x: DataFrame({"a": [x[0] ** 2, x[1]]}).sum(numeric_only=True).sum(),
+    "arith": lambda x: ((Series(x) * 2 + Series(x) ** 2) / 3 - 1).sum(),
+    "dfarith": lambda x: (DataFrame({"a": x, "b": x * x}) * DataFrame({"a": x, "b": x})).sum().sum(),
+    "col": lambda x: (lambda d: (d["a"] * d["b"]).sum())(DataFrame({"a": x, "b": x * x})),
+    "iloc": lambda x: Series(x**2).iloc[1] + Series(x**2, index=list("abcd"))["c"],
+    "loc": lambda x: DataFrame({"a": x**2}).loc[1:2, "a"].sum(),
+    "np.exp": lambda x: np.exp(Series(x)).sum(),
+    "mask": lambda x: (lambda s: s[s > 2].sum())(Series(x**2)),
+    "align": lambda x: (Series(x, index=[0, 1, 2, 3]) * Series(x, index=[3, 2, 1, 0])).sum(),
+    "align2": lambda x: (Series(x**2, index=[0, 1, 2, 3]) * Series(x, index=[1, 2, 3, 4])).sum(),
+    "shift": lambda x: (Series(x**2) - Series(x**2).shift(1)).sum(),
+    "diff": lambda x: (Series(x**2).diff() ** 2).sum(),
+    "pct": lambda x: Series(x**2).pct_change().sum(),
+    "cumsum": lambda x: (Series(x**2).cumsum() ** 2).sum(),
+    "concat": lambda x: pd.concat([Series(x**2), Series(x)]).sum(),
+    "concat plain": lambda x: pd.concat([Series(x**2), Series([1.0, 2.0])]).sum(),
+    "groupby": lambda x: (lambda d: d.groupby("g")["a"].mean()["u"])(
+        DataFrame({"a": x**2, "g": list("uuvv")})
+    ),
+    "groupbysum": lambda x: (lambda d: d.groupby("g")["a"].sum()["u"])(
+        DataFrame({"a": x**2, "g": list("uuvv")})
+    ),
+    "sort": lambda x: (Series(x**2).sort_values(ascending=False).to_numpy() * np.arange(4.0)).sum(),
+    "fillna": lambda x: (Series(x**2).shift(1).fillna(0.0)).sum(),
+    "dropna": lambda x: (Series(x**2).shift(1).dropna()).sum(),
+    "astype": lambda x: Series(x**2).astype(float).sum(),
+    "dfdot": lambda x: np.sum(DataFrame({"a": x, "b": x * x}).dot(np.array([1.0, 2.0])).to_numpy()),
+    "df@": lambda x: np.sum(np.asarray(DataFrame({"a": x, "b": x * x})).T @ x),
+    "mul plain": lambda x: (Series([1.0, 2.0, 3.0, 4.0]) * Series(x)).sum(),
+    "apply": lambda x: Series(x).apply(lambda v: v**2).sum(),
+    "select": lambda x: DataFrame({"a": x**2}).select_dtypes(include=np.number).sum().sum(),
+    "quantile": lambda x: Series(x**2).quantile(0.3),
+    "clip": lambda x: Series(x**2).clip(lower=2.0).sum(),
+    "where": lambda x: Series(x**2).where(Series(x) > 2.5, 0.0).sum(),
+    "merge": lambda x: (lambda m: (m["a"] * m["b"]).sum())(
+        DataFrame({"k": [0, 1, 2, 3], "a": x**2}).merge(DataFrame({"k": [3, 2, 1, 0], "b": x}), on="k")
+    ),
+    "T": lambda x: (DataFrame({"a": x, "b": x * x}).T.sum() ** 2).sum(),
+    "isinstance": lambda x: isinstance(Series(x), Series) * Series(x).sum(),
+    "resample": lambda x: (
+        Series(x**2, index=pd.date_range("2020-01-01", periods=4, freq="D")).resample("2D").mean().iloc[0]
+    ),
+    "max": lambda x: Series(x**2).max() * Series(x).idxmax(),
+    "mean1": lambda x: DataFrame({"a": x, "b": x * x}).mean(axis=1).iloc[2],
+    "std": lambda x: DataFrame({"a": x, "b": x * x}).std()["b"],
+    "setcol": lambda x: (lambda d: (d.__setitem__("b", d["a"] * 2), d["b"].sum())[1])(DataFrame({"a": x**2})),
+    "setvar": lambda x: (lambda d: (d.__setitem__("b", x), d.sum(numeric_only=True).sum())[1])(
+        DataFrame({"a": x**2})
+    ),
+    "names": lambda x: DataFrame({"a": x**2})["a"].sum() + Series(x).sum(),
+    "2d list": lambda x: DataFrame([[x[0], x[1]], [x[2], x[3]]], columns=["u", "v"])["v"].sum(),
+    "records": lambda x: DataFrame([{"a": x[0] ** 2, "b": 1.0}, {"a": x[1], "b": 2.0}])["a"].sum(),
+    "recordsnum": lambda x: (
+        DataFrame([{"a": x[0] ** 2, "b": 1.0}, {"a": x[1], "b": 2.0}]).sum(numeric_only=True).sum()
+    ),
+    "from_dict": lambda x: (
+        DataFrame.from_dict({"a": [x[0] ** 2, x[1]], "b": [1.0, 2.0]}).sum(numeric_only=True).sum()
+    ),
+    "from_records": lambda x: (
+        DataFrame.from_records([(x[0] ** 2, 1.0), (x[1], 2.0)], columns=list("ab"))
+        .sum(numeric_only=True)
+        .sum()
+    ),
+    "dict scalar": lambda x: Series({"a": x[0] ** 2, "b": x[1]}).sum(),
+    "dict scal mix": lambda x: DataFrame({"a": x**2, "c": x[0] * x[1]}).sum(numeric_only=True).sum(),
+    "index": lambda x: DataFrame({"a": x**2}, index=list("abcd")).loc["b", "a"],
+    "nested series": lambda x: (
+        DataFrame({"a": Series(x**2, index=list("abcd")), "b": Series([1.0, 2.0], index=list("ab"))})
+        .sum()
+        .sum()
+    ),
+    "prod": lambda x: Series(x).prod() * Series(x).sem(),
+    "var nan": lambda x: (
+        Series(np.concatenate([x, [np.nan]])).var(ddof=0) + Series(np.concatenate([x, [np.nan]])).mean()
+    ),
+    "sumnan": lambda x: Series(np.concatenate([x, [np.nan]])).sum(min_count=1),
+    "empty": lambda x: Series(x[:0]).sum() + x.sum(),
+    "mincount": lambda x: np.nan_to_num(Series(x).sum(min_count=9)) + x.sum(),
+    "one col": lambda x: DataFrame({"a": x**2}).to_numpy().sum() + DataFrame({"a": x**2}).values.sum(),
+    "asarray": lambda x: (asarray(DataFrame({"a": x**2})) * np.arange(4.0)[:, None]).sum(),
+    "asarray s": lambda x: (asarray(Series(x**2)) * np.arange(4.0)).sum(),
+    "np.sum df": lambda x: np.sum(DataFrame({"a": x**2}).to_numpy() * x[:, None]),
+    "column_stack": lambda x: (np.column_stack([Series(x**2), x]) ** 2).sum(),
+    "np.mean": lambda x: np.mean(Series(x**2)),
+    "np.dot": lambda x: np.dot(Series(x**2), Series(x)),
+    "np.log df": lambda x: np.log(DataFrame({"a": x**2, "b": x})).sum().sum(),
+    "series*var": lambda x: (Series(x**2) * x).sum(),
+    "float": lambda x: float(Series(x**2).iloc[1]) * 2,
+    "items": lambda x: sum(v for k, v in Series(x**2).items()),
+    "iterrows": lambda x: sum(r["a"] for k, r in DataFrame({"a": x**2}).iterrows()),
+    "itertuples": lambda x: sum(r.a for r in DataFrame({"a": x**2}).itertuples()),
+    "agg": lambda x: DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g").agg({"a": "sum"})["a"].iloc[1],
+    "gmax": lambda x: DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g")["a"].max().sum(),
+    "gfirst": lambda x: DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g")["a"].first().sum(),
+    "gtransform": lambda x: (
+        DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g")["a"].transform("mean") * x
+    ).sum(),
+    "gapply": lambda x: (
+        DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g")["a"].apply(lambda s: s.sum()).sum()
+    ),
+    "pivot": lambda x: (
+        DataFrame({"a": x**2, "g": list("uuvv"), "h": list("stst")})
+        .pivot(index="g", columns="h", values="a")
+        .sum()
+        .sum()
+    ),
+    "melt": lambda x: DataFrame({"a": x**2, "b": x}).melt()["value"].sum(),
+    "stack": lambda x: DataFrame({"a": x**2, "b": x}).stack().sum(),
+    "ffill": lambda x: Series(x**2).shift(-1).ffill().sum(),
+    "between": lambda x: Series(x**2)[Series(x).between(1.5, 3.5)].sum(),
+    "get_dummies": lambda x: pd.get_dummies(DataFrame({"a": x**2, "g": list("uuvv")}))["a"].sum(),
+    "reindex": lambda x: Series(x**2, index=[0, 1, 2, 3]).reindex([3, 1, 7]).fillna(0).sum(),
+    "add fill": lambda x: (
+        Series(x**2, index=[0, 1, 2, 3]).add(Series(x, index=[2, 3, 4, 5]), fill_value=0).sum()
+    ),
+    "dfadd fill": lambda x: (
+        DataFrame({"a": x**2})
+        .add(
+            DataFrame(
+                {
+                    "a": x[:2],
+                }
+            ),
+            fill_value=0,
+        )
+        .sum()
+        .sum()
+    ),
+    "concat ax1": lambda x: pd.concat([Series(x**2), Series(x)], axis=1).sum(axis=1).iloc[2],
+    "join": lambda x: DataFrame({"a": x**2}).join(DataFrame({"b": x})).prod(axis=1).sum(),
+    "abs,neg": lambda x: (-Series(x)).abs().sum() + Series(x).pow(2).sum() + (2 ** Series(x)).sum(),
+    "dfmed": lambda x: DataFrame({"a": x**2, "b": x}).median(axis=1).sum(),
+    "dfmaxax": lambda x: DataFrame({"a": x**2, "b": x}).max(axis=1).sum(),
+    "dfidx": lambda x: DataFrame({"a": x**2, "b": x}).iloc[:, [1, 0]].iloc[1:3].sum().sum(),
+    "dfcumprod": lambda x: DataFrame({"a": x**2, "b": x}).cumprod().sum().sum(),
+    "copy": lambda x: (lambda d: (d.copy(), d.sum().sum())[1])(DataFrame({"a": x**2, "b": x})),
+}
+REFUSED = {
+    "roll": lambda x: Series(x**2).rolling(2).mean().sum(),
+    "describe": lambda x: Series(x**2).describe()["mean"],
+    "corr": lambda x: DataFrame({"a": x**2, "b": x}).corr().iloc[0, 1],
+    "cov": lambda x: DataFrame({"a": x**2, "b": x}).cov().iloc[0, 1],
+    "ewm": lambda x: Series(x**2).ewm(alpha=0.3).mean().sum(),
+    "skew": lambda x: Series(x**2).skew(),
+    "array*series": lambda x: (np.arange(4.0) * Series(x**2)).sum(),
+    "plain series*var": lambda x: (Series([1.0, 2.0, 3.0, 4.0]) * x).sum(),
+    "gstd": lambda x: DataFrame({"a": x**2, "g": list("uuvv")}).groupby("g")["a"].std().iloc[1],
+    "dtypeint": lambda x: Series(x**2, dtype=int).sum() * x.sum(),
+    "astype f32": lambda x: float(Series(x**2).astype("float32").sum()),
+}
+
+
+@pytest.mark.parametrize("f", RIGHT.values(), ids=RIGHT)
+def test_tables(f):
+    value, gradient = tg.value_and_grad(f)(X)
+    assert float(value) == pytest.approx(f(X), rel=1e-12)
+    slope = (f(X + 1e-6 * V) - f(X - 1e-6 * V)) / 2e-6
+    assert gradient @ V == pytest.approx(slope, rel=1e-6, abs=1e-6)
+    assert float(tg.jvp(f, (X,), (V,))[1]) == pytest.approx(slope, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("f", REFUSED.values(), ids=REFUSED)
+def test_what_pandas_computes_in_c_is_refused(f):
+    with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError)):
+        tg.grad(lambda x: f(x) if np.ndim(y := f(x)) == 0 else np.sum(np.asarray(y)))(X)
+
+
+class Frame(pd.DataFrame):
+    """A user's class."""
+
+
+def test_subclasses_stay():
+    f = lambda x: Frame({"a": [1.0, 2.0]})["a"].sum() * np.sum(x) + isinstance(Frame(), pd.DataFrame)
+    np.testing.assert_array_equal(tg.grad(f)(X), np.full(4, 3.0))
