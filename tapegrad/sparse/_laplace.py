@@ -39,7 +39,6 @@ SHORT_STEP = 1e-4  # of |z| or 1: above this the mode may be at infinity
 ENOUGH = 1e-4  # of the expected decrease that a step must reach
 SHORTEST = 1e-10  # the shortest step
 MOST_SHRINKAGE = 1e-4  # of the expected decrease, from step to step with one factor
-MOST_LIGHT_FILL = 4  # entries of a factor for each latent, up to which a new factor costs little
 FIRST_SHIFT, SHIFT_FACTOR = 1e-3, 10.0  # of the largest diagonal entry: shifts of an indefinite Hessian
 
 
@@ -78,7 +77,6 @@ class LatentMode:
             ) from error
         self.last = z0
         self.last_factor: Factor | None = None
-        self.is_filled = self.analysis.fill > MOST_LIGHT_FILL * z0.size
         # The entries are one operation: forward by the plan, backward by a recorded sweep. f is an argument
         # of each transform, so its captured arrays and its libraries are followed.
         seeds, table = self.plan.seeds[0], self.plan.entries.table
@@ -193,7 +191,7 @@ class LatentMode:
                 used, is_newton = self.factor(z, t)
                 s, decrement = descent(used, g)
                 shrinkage = NEWTON_SHRINKAGE * decrement / scale
-                self.last_factor = factor = used if is_newton and self.is_filled else None
+                self.last_factor = factor = used if is_newton and self.analysis.is_filled else None
             is_short = float(abs(s).max()) <= SHORT_STEP * max(1.0, float(abs(z).max()))
             if is_newton and is_short and decrement * shrinkage <= SMALL_REST * scale:
                 self.last = z + s.reshape(self.shape)
