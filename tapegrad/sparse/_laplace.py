@@ -30,6 +30,7 @@ from ._elimination import analysis_of
 from ._ldl import Factor
 from ._matrices import settings_of
 from ._plan import COMPILING, Plan
+from ._terms import terms_of
 
 FEW_COLOURS = 16  # products up to which they are computed as they are at first
 MOST_STEPS = 200  # Newton steps
@@ -65,8 +66,12 @@ class LatentMode:
         self.name, self.z0, self.rest, self.shape = name, z0, rest, z0.shape
         with plain_np.errstate(all="ignore"):
             self.plan = Plan(name, energy, (z0, t0, *rest), True, settings_of({}))
+        terms = None
         if self.plan.colors > FEW_COLOURS:
             self.plan.spent = COMPILING  # the loop over entries pays at the first call
+            self.plain_entries(z0, t0)
+            terms = terms_of(self.plan.direct, self.plan.pattern.nnz)
+        self.has_terms = terms is not None
         pattern = self.plan.pattern
         try:
             self.analysis = analysis_of(z0.size, pattern.indptr, pattern.indices)
@@ -83,6 +88,8 @@ class LatentMode:
         products = forms()["smp"](energy, 0)
 
         def entries(z: Any, t: Any, *rest: Any) -> Any:
+            if terms is not None:
+                return terms(z, t, *rest)
             return np.take(np.reshape(products(z, seeds, t, *rest), (-1,)), table)
 
         def weighted(z: Any, t: Any, w: Any, *rest: Any) -> Any:
