@@ -20,7 +20,7 @@ from ..ops import shaping
 from ..ops.declare import dtype as dtype_of
 from ..ops.declare import shape
 from .batching.rules import CustomRule, as_stack
-from .call import check_function, constant_like, user_name, where_of
+from .call import check_function, constant_like, numpy_number, user_name, where_of
 from .transpose import checked_terms, transposed_jvp, transposed_vjp
 from .vmap import vmap
 
@@ -329,7 +329,7 @@ def checked_result(f: AnyFunction, y: Any) -> Any:
             "transform watches and the function did not get as an argument; its derivative would be lost: "
             "pass it as an argument, or take tg.value of it"
         )
-    return y
+    return tuple([numpy_number(v) for v in y]) if type(y) is tuple else numpy_number(y)
 
 
 class Rule(PickledByCall):

@@ -7,16 +7,18 @@ import numpy as np
 
 from .._core.arrays import is_array, xp_of
 from .._core.errors import TapegradError, heard, take_back
-from .._core.primitive import layout_of
+from .._core.primitive import Primitive, layout_of
 from .._core.scope import scope_block
 from .._core.typing import AnyDict, AnyFunction, AnyList
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
+from .batching.rules import CustomRule
 from .batching.trace import Batch
 from .call import RecordedCall
 
 FEW_SWEEPS = 8  # sweeps that are done one after another sooner than at once
 SWEEP_BYTES = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
+SHARED_SWEEPS = 4  # sweeps at once where an operation shares work among them
 IN_TURN = 16  # directions of which a replay does one after another sooner
 
 
@@ -33,10 +35,13 @@ def empty_rows(x: Any) -> Any:
 
 def for_each(call: str, r: RecordedCall, sweep: AnyFunction, rows: AnyList) -> AnyDict:
     """key -> stacked results of `sweep`, which takes one of the rows of each array and gives a dict."""
-    count = shape(rows[0])[0]
-    if count >= FEW_SWEEPS:
+    count, least = shape(rows[0])[0], FEW_SWEEPS
+    if shares_work(r):
+        least = min(count, SHARED_SWEEPS)
+    if count >= max(least, 2):
         at_once = max(1, SWEEP_BYTES // max(largest_cotangent(r), 1))
-        if at_once >= FEW_SWEEPS:
+        if at_once >= FEW_SWEEPS or least < FEW_SWEEPS:
+            at_once = max(at_once, least)
             found = swept_at_once(call, sweep, rows, count, at_once)
             if found is not None:
                 return found
@@ -61,6 +66,18 @@ def largest_cotangent(r: RecordedCall) -> int:
             if j is not None and type(y) is np.ndarray and y.nbytes > most:
                 most = y.nbytes
     return most
+
+
+def shares_work(r: RecordedCall) -> bool:
+    """Does an operation of the recording cost much less for several sweeps at once?"""
+    return any(
+        [
+            type(prim) is Primitive and type(prim.batch) is CustomRule and prim.batch.shares(record[-1])
+            for record in r.tape.records
+            if record is not None
+            for prim in record[:1]
+        ]
+    )
 
 
 def swept_at_once(call: str, sweep: AnyFunction, rows: AnyList, count: int, at_once: int) -> AnyDict | None:

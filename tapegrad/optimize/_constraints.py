@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import scipy.optimize
 import scipy.sparse
 
@@ -15,6 +16,13 @@ def bounds_of_dict(call: str, given: dict) -> tuple[float, float]:
     if kind not in ("eq", "ineq"):
         raise ArgumentError(f"{call}: a constraint has type={given.get('type')!r}; it is 'eq' or 'ineq'")
     return 0.0, 0.0 if kind == "eq" else float("inf")
+
+
+def is_limited(given: Any) -> bool:
+    """Return whether a constraint has a finite limit."""
+    if not isinstance(given, (scipy.optimize.NonlinearConstraint, scipy.optimize.LinearConstraint)):
+        return True
+    return bool(np.isfinite(given.lb).any() or np.isfinite(given.ub).any())
 
 
 class Constraints:
@@ -35,9 +43,11 @@ class Constraints:
     def __init__(self, call: str, flat: FlatStart, given: Any, sparse: bool, second: bool):
         self.call, self.flat, self.takes_sparse, self.second = call, flat, sparse, second
         self.sparse = False  # whether one Jacobian is sparse
-        self.given = (
-            [self.converted(c) for c in given] if isinstance(given, (list, tuple)) else self.converted(given)
-        )
+        self.given = [
+            self.converted(c)
+            for c in (given if isinstance(given, (list, tuple)) else [given])
+            if sparse or is_limited(c)  # SciPy's other methods fail if no constraint has a limit
+        ]
 
     def converted(self, given: Any) -> Any:
         if isinstance(given, dict) and callable(given.get("fun")):

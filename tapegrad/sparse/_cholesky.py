@@ -12,13 +12,14 @@ import scipy.sparse
 from .. import numpy as np
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, ShapeError
-from .._core.primitive import layout_of
+from .._core.primitive import bind, layout_of
 from .._scipy.linear_maps import bilinear_forward
 from .._scipy.namespaces import holds_tracked
 from .._scipy.sparse.matrices import FACES, SparseMatrix, of_places, sparse
+from .._transforms.batching.rules import CustomRule
 from ..ops.declare import ndim, primitive, rules, shape
 from ._elimination import Analysis, analysis_of
-from ._ldl import factored, inverse_derivative
+from ._ldl import factored, inverse_derivative, inverse_derivatives, symmetrised
 
 # --- operations on the entries ---
 
@@ -28,33 +29,47 @@ def sparse_logdet(values, *, analysis):
     return values.dtype.type(factored(analysis, values).logdet())
 
 
-@primitive()
+def directions_together(trace, prim, operands, params):
+    """Return the derivatives along one direction for each sample, of one matrix: they share its factor."""
+    (values, batched), (w, _) = operands
+    if batched or type(values) is not plain_np.ndarray or type(w) is not plain_np.ndarray or w.shape[1] != 1:
+        return NotImplemented
+    return inverse_derivatives(params["analysis"], values, w[:, 0]).astype(values.dtype, copy=False)
+
+
+@primitive(batch=CustomRule(directions_together, shares=lambda params: params["analysis"].is_filled))
 def logdet_derivative(values, directions, *, analysis):
     """The derivative of order 1 + len(directions) of the log-determinant, an entry for each place."""
     return inverse_derivative(analysis, values, directions).astype(values.dtype, copy=False)
 
 
-@primitive()
+def right_sides_together(trace, prim, operands, params):
+    """Return the results for one matrix and a stack of vectors."""
+    (_, batched), _ = operands
+    return NotImplemented if batched else bind(prim, [v for v, _ in operands], params)
+
+
+@primitive(batch=CustomRule(right_sides_together))
 def cholesky_solution(values, b, *, analysis):
-    """The solutions for b, of shape (n,), or (k, n) for many."""
+    """The solutions for b, of shape (..., n)."""
     found = factored(analysis, values).solve(b.reshape(-1, analysis.n))
     return found.reshape(b.shape).astype(plain_np.result_type(values, b), copy=False)
 
 
-@primitive()
+@primitive(batch=CustomRule(right_sides_together))
 def symmetric_product(values, x, *, analysis):
-    """The symmetric part of the matrix times x, of shape (n,) or (k, n)."""
-    whole = 0.5 * (values + values[analysis.mirror])
+    """The symmetric part of the matrix times x, of shape (..., n)."""
+    whole = symmetrised(analysis, values)
     A = scipy.sparse.csr_array((whole, analysis.indices, analysis.indptr), shape=(analysis.n, analysis.n))
-    return plain_np.ascontiguousarray((A @ x.T).T)
+    return plain_np.ascontiguousarray((A @ x.reshape(-1, analysis.n).T).T).reshape(x.shape)
 
 
 @primitive()
 def symmetric_outer(g, x, *, analysis):
-    """The entries of g x' + x g', halved, summed over many."""
+    """The entries of g x' + x g', halved, summed over the leading axes."""
     i, j = analysis.rows, analysis.indices
     y = 0.5 * (g[..., i] * x[..., j] + x[..., i] * g[..., j])
-    return y.sum(axis=0) if y.ndim == 2 else y
+    return y.reshape(-1, i.size).sum(axis=0)
 
 
 def no_directions(values: Any) -> Any:

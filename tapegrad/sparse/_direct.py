@@ -80,6 +80,8 @@ class CoefficientCode(GroupCode):
         self.linear = LinearCoefficients(self.g)
         self.keys, self.n = keys, n
         self.loose: list = []  # places of the entries in the buffer
+        self.terms: list = []  # (extents, node, places of the entries), of which `_terms` makes operations
+        self.graph = self.g
         self.covered = np.zeros(keys.size, np.bool_)
         for k, held, first in outputs:
             self.entries(k, held, first)
@@ -140,6 +142,7 @@ class CoefficientCode(GroupCode):
                 and bool((np.diff(np.sort(np.stack([e.places for e in found]), axis=0), axis=0) == 0).any())
             )
             for e in found:
+                self.terms.append((nest.extents, e.node, e.places))
                 self.covered[e.places] = True
                 if e.is_regular and not met:
                     access = ArrayAccess(

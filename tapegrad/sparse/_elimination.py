@@ -13,6 +13,7 @@ import scipy.sparse.linalg
 from .._core.errors import ArgumentError, NotPositiveDefiniteError
 
 KEPT_ANALYSES = 8  # patterns
+MOST_LIGHT_FILL = 4  # entries of a factor for each row, up to which a new factor costs little
 
 
 @numba.njit(cache=True)
@@ -129,6 +130,11 @@ class Analysis:
     def fill(self) -> int:
         """The number of entries of the factor below the diagonal."""
         return self.below.size
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether a new factor costs much."""
+        return self.fill > MOST_LIGHT_FILL * self.n
 
     def is_of(self, indptr: np.ndarray, indices: np.ndarray) -> bool:
         return np.array_equal(self.indptr, indptr) and np.array_equal(self.indices, indices)

@@ -30,6 +30,7 @@ from ._elimination import analysis_of
 from ._ldl import Factor
 from ._matrices import settings_of
 from ._plan import COMPILING, Plan
+from ._terms import terms_of
 
 FEW_COLOURS = 16  # products up to which they are computed as they are at first
 MOST_STEPS = 200  # Newton steps
@@ -39,7 +40,6 @@ SHORT_STEP = 1e-4  # of |z| or 1: above this the mode may be at infinity
 ENOUGH = 1e-4  # of the expected decrease that a step must reach
 SHORTEST = 1e-10  # the shortest step
 MOST_SHRINKAGE = 1e-4  # of the expected decrease, from step to step with one factor
-MOST_LIGHT_FILL = 4  # entries of a factor for each latent, up to which a new factor costs little
 FIRST_SHIFT, SHIFT_FACTOR = 1e-3, 10.0  # of the largest diagonal entry: shifts of an indefinite Hessian
 
 
@@ -66,8 +66,12 @@ class LatentMode:
         self.name, self.z0, self.rest, self.shape = name, z0, rest, z0.shape
         with plain_np.errstate(all="ignore"):
             self.plan = Plan(name, energy, (z0, t0, *rest), True, settings_of({}))
+        terms = None
         if self.plan.colors > FEW_COLOURS:
             self.plan.spent = COMPILING  # the loop over entries pays at the first call
+            self.plain_entries(z0, t0)
+            terms = terms_of(self.plan.direct, self.plan.pattern.nnz)
+        self.has_terms = terms is not None
         pattern = self.plan.pattern
         try:
             self.analysis = analysis_of(z0.size, pattern.indptr, pattern.indices)
@@ -78,13 +82,14 @@ class LatentMode:
             ) from error
         self.last = z0
         self.last_factor: Factor | None = None
-        self.is_filled = self.analysis.fill > MOST_LIGHT_FILL * z0.size
         # The entries are one operation: forward by the plan, backward by a recorded sweep. f is an argument
         # of each transform, so its captured arrays and its libraries are followed.
         seeds, table = self.plan.seeds[0], self.plan.entries.table
         products = forms()["smp"](energy, 0)
 
         def entries(z: Any, t: Any, *rest: Any) -> Any:
+            if terms is not None:
+                return terms(z, t, *rest)
             return np.take(np.reshape(products(z, seeds, t, *rest), (-1,)), table)
 
         def weighted(z: Any, t: Any, w: Any, *rest: Any) -> Any:
@@ -193,7 +198,7 @@ class LatentMode:
                 used, is_newton = self.factor(z, t)
                 s, decrement = descent(used, g)
                 shrinkage = NEWTON_SHRINKAGE * decrement / scale
-                self.last_factor = factor = used if is_newton and self.is_filled else None
+                self.last_factor = factor = used if is_newton and self.analysis.is_filled else None
             is_short = float(abs(s).max()) <= SHORT_STEP * max(1.0, float(abs(z).max()))
             if is_newton and is_short and decrement * shrinkage <= SMALL_REST * scale:
                 self.last = z + s.reshape(self.shape)

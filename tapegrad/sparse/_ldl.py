@@ -2,7 +2,8 @@
 
 The factor is computed row by row, the selected inverse by Takahashi's recursion. Both work on truncated
 polynomials in several directions, which gives derivatives. Lane s of a number is its derivative along the
-directions whose bits are set in s."""
+directions whose bits are set in s. For first derivatives along several directions at once, lane s is that
+along direction s alone."""
 
 from typing import Any
 
@@ -14,28 +15,31 @@ from .._core.errors import ArgumentError, NotPositiveDefiniteError
 from ._elimination import Analysis
 
 KEPT_FACTORS = 4  # factors of one pattern
+MOST_TANGENTS = 4  # directions of one pass
 PLAIN = (0,)  # one lane
+MIXED, SINGLE = (), (0,)  # lanes of all products of directions; lanes of one direction each
 ASYMMETRY = 1e-8  # of the largest entry, above which a matrix is not symmetric
 
 
 # The lanes of a number lie side by side in flat arrays. Their count is a constant of the compiled code, the
-# length of the tuple `like`. So the code for one lane is that for plain numbers.
+# length of the tuple `like`. So the code for one lane is that for plain numbers. `kind` is MIXED or SINGLE,
+# which the compiled code tells apart by the length.
 
 
 @numba.njit(cache=True, inline="always")
-def subtract_product(out, i, a, j, b, k, like):  # pragma: no cover (compiled)
+def subtract_product(out, i, a, j, b, k, like, kind):  # pragma: no cover (compiled)
     """Subtract the product of the numbers j of a and k of b from the number i of out."""
     m = len(like)
     for s in range(m):
         t, total = s, a[j * m] * b[k * m + s]
         while t:
             total += a[j * m + t] * b[k * m + (s ^ t)]
-            t = (t - 1) & s
+            t = 0 if len(kind) else (t - 1) & s
         out[i * m + s] -= total
 
 
 @numba.njit(cache=True)
-def factor(starts, rows, data, parent, columns, below, like):  # pragma: no cover (compiled)
+def factor(starts, rows, data, parent, columns, below, like, kind):  # pragma: no cover (compiled)
     """Return (entries of L, 1 / D, -1), or the column with a pivot that is not positive in place of -1."""
     n, m = parent.size, len(like)
     lower, d, reciprocal = np.empty(below.size * m), np.empty(m), np.empty(n * m)
@@ -67,13 +71,13 @@ def factor(starts, rows, data, parent, columns, below, like):  # pragma: no cove
             i = stack[t]
             last = end[i]
             for p in range(columns[i], last):
-                subtract_product(y, below[p], lower, p, y, i, like)
+                subtract_product(y, below[p], lower, p, y, i, like, kind)
             for s in range(m):
                 lower[last * m + s] = 0.0
-            subtract_product(lower, last, reciprocal, i, y, i, like)
+            subtract_product(lower, last, reciprocal, i, y, i, like, kind)
             for s in range(m):
                 lower[last * m + s] *= -1.0
-            subtract_product(d, 0, lower, last, y, i, like)
+            subtract_product(d, 0, lower, last, y, i, like, kind)
             for s in range(m):
                 y[i * m + s] = 0.0
             end[i] = last + 1
@@ -84,7 +88,7 @@ def factor(starts, rows, data, parent, columns, below, like):  # pragma: no cove
             t, total = s, 0.0
             while t:
                 total += d[t] * reciprocal[k * m + (s ^ t)]
-                t = (t - 1) & s
+                t = 0 if len(kind) else (t - 1) & s
             reciprocal[k * m + s] = -reciprocal[k * m] * total
     return lower, reciprocal, -1
 
@@ -156,7 +160,7 @@ def selected_inverse(columns, below, lower, reciprocal, places, like):  # pragma
         for p in range(a, b):
             for s in range(m):
                 z[p * m + s] = -total[below[p] * m + s]
-            subtract_product(diagonal, j, z, p, lower, p, like)
+            subtract_product(diagonal, j, z, p, lower, p, like, MIXED)
         for p in range(a, b):
             for s in range(m):
                 line[below[p] * m + s] = 0.0
@@ -167,13 +171,59 @@ def selected_inverse(columns, below, lower, reciprocal, places, like):  # pragma
     return out
 
 
+@numba.njit(cache=True)
+def inverse_tangents(columns, below, lower, reciprocal, places, like):  # pragma: no cover (compiled)
+    """Return the lanes after the first one, each of one direction, of the entries of the inverse at the places
+    of the matrix."""
+    n, m = columns.size - 1, len(like)
+    z, diagonal = np.empty(below.size * m), np.empty(n * m)
+    line, total, own = np.zeros(n * m), np.empty(n * m), np.empty(m)
+    for j in range(n - 1, -1, -1):
+        a, b = columns[j], columns[j + 1]
+        for p in range(a, b):
+            for s in range(m):
+                line[below[p] * m + s], total[below[p] * m + s] = lower[p * m + s], 0.0
+        for p in range(a, b):
+            k, entry = below[p] * m, lower[p * m]
+            value = diagonal[k] * entry
+            for s in range(1, m):
+                own[s] = diagonal[k] * lower[p * m + s] + diagonal[k + s] * entry
+            for q in range(columns[below[p]], columns[below[p] + 1]):
+                i, first = below[q] * m, z[q * m]
+                at = line[i]
+                value += first * at
+                total[i] += first * entry
+                for s in range(1, m):
+                    own[s] += first * line[i + s] + z[q * m + s] * at
+                for s in range(1, m):
+                    total[i + s] += first * lower[p * m + s] + z[q * m + s] * entry
+            total[k] += value
+            for s in range(1, m):
+                total[k + s] += own[s]
+        for s in range(m):
+            diagonal[j * m + s] = reciprocal[j * m + s]
+        for p in range(a, b):
+            for s in range(m):
+                z[p * m + s] = -total[below[p] * m + s]
+            subtract_product(diagonal, j, z, p, lower, p, like, SINGLE)
+        for p in range(a, b):
+            for s in range(m):
+                line[below[p] * m + s] = 0.0
+    out = np.empty((m - 1, places.size))
+    for p in range(places.size):
+        k = places[p]
+        for s in range(1, m):
+            out[s - 1, p] = z[k * m + s] if k >= 0 else diagonal[(-1 - k) * m + s]
+    return out
+
+
 class Factor:
     """The factor of one matrix."""
 
     def __init__(self, analysis: Analysis, values: np.ndarray):
         self.analysis, a = analysis, analysis
         self.lower, self.reciprocal, bad = factor(
-            a.starts, a.upper_rows, values[a.entries], a.parent, a.columns, a.below, PLAIN
+            a.starts, a.upper_rows, values[a.entries], a.parent, a.columns, a.below, PLAIN, MIXED
         )
         if bad >= 0:
             raise NotPositiveDefiniteError(
@@ -229,16 +279,35 @@ def factored(analysis: Analysis, values: np.ndarray) -> Factor:
 
 def inverse_derivative(analysis: Analysis, values: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Return the derivative of the selected inverse along the directions, the rows of an array, together."""
-    found = factored(analysis, values)
     if not len(directions):
-        return found.selected_inverse().copy()
+        return factored(analysis, values).selected_inverse().copy()
     lanes = 1 << len(directions)
-    data = np.zeros((values.size, lanes))
-    data[:, 0] = symmetrised(analysis, values)
-    for k, w in enumerate(directions):
-        data[:, 1 << k] = symmetrised(analysis, w)
-    a, like = analysis, PLAIN * lanes
-    lower, reciprocal, _ = factor(
-        a.starts, a.upper_rows, data[a.entries].reshape(-1), a.parent, a.columns, a.below, like
-    )
+    at, like = [1 << k for k in range(len(directions))], PLAIN * lanes
+    lower, reciprocal = factor_lanes(analysis, values, directions, at, like, MIXED)
+    a = analysis
     return selected_inverse(a.columns, a.below, lower, reciprocal, a.places, like)
+
+
+def inverse_derivatives(analysis: Analysis, values: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Return the derivatives of the selected inverse along each of the directions, which share its factor."""
+    a, found = analysis, []
+    for start in range(0, len(directions), MOST_TANGENTS):
+        some = directions[start : start + MOST_TANGENTS]
+        like = PLAIN * (1 + len(some))
+        lower, reciprocal = factor_lanes(a, values, some, range(1, len(like)), like, SINGLE)
+        found.append(inverse_tangents(a.columns, a.below, lower, reciprocal, a.places, like))
+    return np.concatenate(found)
+
+
+def factor_lanes(
+    a: Analysis, values: np.ndarray, directions: np.ndarray, at: Any, like: tuple, kind: tuple
+) -> tuple:
+    """Return (entries of L, 1 / D) with lanes; the directions lie in the lanes `at`."""
+    factored(a, values)  # raise here if the matrix is not symmetric positive definite
+    data = np.zeros((values.size, len(like)))
+    data[:, 0] = symmetrised(a, values)
+    for k, w in zip(at, directions, strict=True):
+        data[:, k] = symmetrised(a, w)
+    return factor(
+        a.starts, a.upper_rows, data[a.entries].reshape(-1), a.parent, a.columns, a.below, like, kind
+    )[:2]

@@ -419,3 +419,19 @@ def test_bad_input_of_prepared_problems():
     assert found == pytest.approx(3.0)
     with pytest.raises(ArgumentError, match="option"):
         tg.optimize.prepare_minimize(f, np.ones(3), options={"no_such_option": 1})()
+
+
+@pytest.mark.parametrize("method", ["SLSQP", "COBYLA", "trust-constr", "ipopt", None])
+@pytest.mark.parametrize("limited", [False, True])
+def test_constraints_without_limits(method, limited):
+    """A constraint with the limits -inf and inf restricts nothing, alone and beside another one."""
+    free = LinearConstraint(np.ones((2, 3)), -np.inf, np.inf)
+    given = [free, NonlinearConstraint(lambda x: x[:2] ** 2, [-np.inf] * 2, np.inf)]
+    if limited:
+        given.append(LinearConstraint(np.ones(3), -np.inf, 1.0))
+    f = lambda x: ((x - 1.0) ** 2).sum()
+    for constraints in (given, free) if not limited else (given,):
+        r = tg.optimize.minimize(f, np.zeros(3), method=method, constraints=constraints)
+        np.testing.assert_allclose(r.x, np.full(3, 1 / 3 if limited else 1.0), atol=1e-3)
+        if method == "ipopt":
+            assert [len(v) for v in r.multipliers] == [2, 2, 1][: len(r.multipliers)]

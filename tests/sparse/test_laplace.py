@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.special
 import scipy.stats
 
 import tapegrad as tg
@@ -154,6 +155,52 @@ def test_spatial_field_and_crossed_effects():
         np.testing.assert_allclose(tg.hessian(f)(th), differences(tg.grad(f), th), rtol=1e-8, atol=1e-8)
 
 
+LIKELIHOODS = {
+    "logistic": lambda y, eta: y * eta - np.log1p(np.exp(eta)),
+    "stable logistic": lambda y, eta: (
+        y * eta - np.where(eta > 0, eta + np.log1p(np.exp(-abs(eta))), np.log1p(np.exp(eta)))
+    ),
+    "negative binomial": lambda y, eta: (
+        scipy.special.gammaln(y + np.exp(0.1 * eta)) + y * eta - (y + 2) * np.log(2 + np.exp(eta))
+    ),
+    "Bessel": lambda y, eta: -((y - eta) ** 2) + scipy.special.jv(1, 0.1 * eta),
+    "sorted": lambda y, eta: -((y - eta) ** 2) - np.log1p(np.exp(np.sort(eta))),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("negative binomial", "sorted") else pytest.mark.long)
+        for name in LIKELIHOODS
+    ],
+)
+def test_crossed_effects_of_many_colours(name):
+    """The entries as operations on arrays: against differences and dense algebra; data are read anew."""
+    rng, a, b, count = np.random.default_rng(3), 24, 21, 400
+    i, j = rng.integers(0, a, count), rng.integers(0, b, count)
+    y, likelihood = rng.poisson(1.0, count).astype(float), LIKELIHOODS[name]
+
+    def joint(th, z, y):
+        u, v = z[:a], z[a:]
+        eta = th[2] + np.exp(th[0]) * u[i] + v[j]
+        return likelihood(y, eta).sum() - 0.5 * (u @ u) - 0.5 * (v @ v) * np.exp(-2 * th[1]) - b * th[1]
+
+    th, z0 = np.array([-0.7, -0.9, 0.5]), np.zeros(a + b)
+    f = tg.sparse.prepare_laplace(joint, th, z0, y)
+    assert f.mode.plan.colors > 16 and f.mode.has_terms == (name != "sorted")
+    value, (mode, _) = f(th, has_aux=True)
+    H = -tg.hessian(joint, 1)(th, mode, y)
+    dense = joint(th, mode, y) - 0.5 * np.linalg.slogdet(H)[1] + 0.5 * z0.size * LOG2PI
+    np.testing.assert_allclose(value, dense, rtol=1e-12)
+    np.testing.assert_allclose(tg.hessian(f)(th), differences(tg.grad(f), th), rtol=1e-6, atol=1e-6)
+    each = [tg.hvp(f, th, e) for e in np.eye(3)]
+    np.testing.assert_allclose(tg.hessian(f)(th), each, rtol=1e-9, atol=1e-9)
+    for _ in range(2):
+        np.testing.assert_allclose(tg.grad(f)(th), differences(f, th), rtol=1e-7, atol=1e-7)
+        y += 0.1
+
+
 def test_a_field_by_a_sparse_matrix_and_places_among_the_data():
     """A precision as a sparse matrix keeps the Hessian's pattern; so do indices that are data."""
     k = 40
@@ -194,7 +241,7 @@ def test_history_does_not_matter():
         return (y * z - np.exp(z)).sum() - 0.5 * np.exp(th[0]) * q
 
     f = tg.sparse.prepare_laplace(joint, np.zeros(2), np.zeros((k, k)), y)
-    assert f.mode.is_filled
+    assert f.mode.analysis.is_filled
     for th in np.array(
         [[0.0, 0.0], [0.0, 0.0], [0.01, 0.0], [1.0, -3.0], [4.0, 2.0], [-6.0, -6.0], [0.0, 0.0]]
     ):

@@ -4,6 +4,7 @@ table of operations."""
 import copy
 import gc
 import itertools
+import math
 import operator
 import pickle
 import weakref
@@ -428,3 +429,18 @@ def test_orders_of_dual_numbers_meet():
         tg.Dual(tg.Dual(2.0, 1.0), tg.Dual(1.0, 0.0)), tg.Dual(tg.Dual(1.0, 0.0), tg.Dual(0.0, 0.0))
     )
     close((three**4).tangent.tangent.tangent, 24 * 2.0)
+
+
+def test_rule_with_a_python_number():
+    """The result of a function with a rule may be a number of Python's, at every level."""
+    sine = tg.rule(
+        lambda t: math.sin(t), vjp=lambda g, out, t: g * np.cos(t), jvp=lambda v, out, t: v[0] * np.cos(t)
+    )
+    f = lambda t: (2 + sine(t[0])) * t[1]
+    t = np.array([0.3, 0.2])
+    H = [[-np.sin(0.3) * 0.2, np.cos(0.3)], [np.cos(0.3), 0.0]]
+    np.testing.assert_allclose(tg.grad(f)(t), [np.cos(0.3) * 0.2, 2 + np.sin(0.3)], rtol=1e-15)
+    np.testing.assert_allclose(tg.hessian(f)(t), H, rtol=1e-15)
+    np.testing.assert_allclose(
+        tg.jacobian(lambda t: tg.jvp(f, (t,), (t,))[1])(t), np.dot(H, t) + tg.grad(f)(t)
+    )

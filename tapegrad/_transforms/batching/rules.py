@@ -115,12 +115,15 @@ def stacked_rule(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
 
 class CustomRule:
     """A batching rule of the operation's own, as a value of `Primitive.batch`. `kernel` describes an
-    operation of a kernel: (kind, orders, are the samples the last axis of its second argument?)."""
+    operation of a kernel: (kind, orders, are the samples the last axis of its second argument?). `shares`
+    says for which settings all samples at once cost much less than one after another."""
 
-    __slots__ = ("run", "kernel")
+    __slots__ = ("run", "kernel", "shares")
 
-    def __init__(self, run: AnyFunction, kernel: AnyTuple | None = None) -> None:
-        self.run, self.kernel = run, kernel
+    def __init__(
+        self, run: AnyFunction, kernel: AnyTuple | None = None, shares: AnyFunction = lambda params: False
+    ) -> None:
+        self.run, self.kernel, self.shares = run, kernel, shares
 
 
 def pieces_moved(trace: Any, prim: Any, operands: Any, params: Any) -> Any:
