@@ -5,30 +5,33 @@ Python remains in a step. The derivative is that of the accepted steps with thei
 kernel cannot run is left to SciPy: other methods and options, a right-hand side that branches by its
 arguments or leaves something behind."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
+from ..._capture.dependencies import walk_with_names
 from ..._core.errors import KernelError, ShapeError, heard, take_back
 from ..._core.pickling import PickledByCall
-from ..._core.primitive import live, values_of
+from ..._core.primitive import SAMPLED, live, values_of
 from ..._core.scope import OPEN, at_the_end_of_an_object
 from ..._core.trees import tree_map
 from ..._core.variable import Variable, View
 from ..._transforms.rebind import Rebind
 from ..._transforms.tape import value
-from ...implicit.sequential import Call, FunctionPlaceholder, traces_of
+from ...implicit.sequential import MANY, Call, FunctionPlaceholder, traces_of
 from ...kernels import recursion
 from ...kernels.trace.surroundings import rebuilt_with
 from ...ops.declare import dtype, shape
 from ..namespaces import as_float_array
 from ..optimize.callback_search import ComposedFunction
 from .bdf_steps import BdfSteps
-from .kernel_steps import EPSILON, AdaptiveSteps, ExplicitSteps
+from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT_METHODS
 from .plain_values import on_plain_values
 from .radau_steps import RadauSteps
@@ -38,6 +41,11 @@ OPTIONS = frozenset(("rtol", "atol", "max_step", "first_step"))
 IMPLICIT_STEPS = {"BDF": BdfSteps, "Radau": RadauSteps}
 PARAMETERS = ("fun", "t_span", "y0", "method", "t_eval", "dense_output", "events", "vectorized", "args")
 FLOAT64 = plain_np.dtype(float)
+SOLVED = itg.solve_ivp(lambda t, y: y, (0.0, 1.0), [0.0], t_eval=[0.0])  # a result, without counts
+RESULT = type(SOLVED)
+for _name in ("nfev", "njev", "nlu"):
+    del SOLVED[_name]
+REFUSED: WeakSet = WeakSet()  # code of right-hand sides that are left to SciPy, outside of recordings
 
 
 class KernelCall(PickledByCall):  # so that no kernel looks into it
@@ -90,14 +98,16 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         return run
 
     def kernel(self) -> Any:
+        """Return the kernel, whose rows are the states, the status and what is counted."""
+
         def init(theta: Any) -> Any:
             return self.steps.begun(self.right_side(theta), theta[: self.states])
 
         def step(c: Any, theta: Any, t: Any) -> Any:
             f = self.right_side(theta)
             c = self.steps.reached(f, c, t)
-            y = np.concatenate([self.steps.between(f, c, t), np.reshape(c.status, (1,))])
-            return c, y
+            counts = np.stack([c.status, *self.steps.counts(c)])
+            return c, np.concatenate([self.steps.between(f, c, t), counts])
 
         return recursion(init, step, missing="step", invalid="nan")
 
@@ -123,10 +133,8 @@ def plain_floats(*xs: Any) -> bool:
     return all([not isinstance(x, Variable) and plain_np.asarray(x).dtype.kind in "fiu" for x in xs])
 
 
-def steps_of(given: dict, orders: int) -> AdaptiveSteps | None:
-    """Return what is traced; None: the call is left to SciPy, which also checks its arguments.
-
-    `orders`: the number of orders of derivatives."""
+def steps_of(given: dict) -> AdaptiveSteps | None:
+    """Return what is traced; None: the call is left to SciPy, which also checks its arguments."""
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     span, method = given["t_span"], given.get("method", "RK45")
     implicit: Any = IMPLICIT_STEPS.get(method)
@@ -145,7 +153,7 @@ def steps_of(given: dict, orders: int) -> AdaptiveSteps | None:
         return None
     steps: AdaptiveSteps
     if implicit:
-        steps = implicit((start, bound), options, orders)
+        steps = implicit((start, bound), options)
     else:
         steps = ExplicitSteps(method, (start, bound), options)
     first = abs(bound - start) if steps.first is None else steps.first
@@ -158,34 +166,139 @@ def are_in_order(times: Any, steps: AdaptiveSteps) -> bool:
     return len(shape(times)) == 1 and bool((lengths >= 0).all()) and bool((lengths[1:-1] > 0).all())
 
 
-def solve_in_kernel(call: Call, args: tuple, kwargs: dict) -> Any:
+def samples_of(traces: Any) -> int:
+    """Return the number of samples for which the call is made at once."""
+    return math.prod([t.count for t in traces if t.visibility == SAMPLED])
+
+
+class Candidate:
+    """Calls that differ in the values of Variables only, and their kernel once there are enough of them.
+
+    `form`: what the right-hand side reads, and how its Variables are arranged."""
+
+    kernel: Any = None
+    traced = False
+
+    def __init__(self, form: list):
+        self.form, self.calls = form, 0
+
+    def path(self, theta: Any, times: Any) -> Any:
+        """Return the rows of the kernel, which is traced once: calls of this form read the same."""
+        if self.traced and self.kernel._captured:
+            raise KernelError(
+                f"{NAME}: the kernel was traced again, by a call that may have read other things"
+            )
+        found = self.kernel.path(theta, times)
+        if not self.traced:
+            self.kernel._captured.clear()
+            self.traced = True
+        return found
+
+
+CANDIDATES: list[Candidate] = []  # those that were used last are at the end
+MOST_CANDIDATES = 32
+CALLS = 32  # that SciPy runs before a kernel is compiled
+# the user would miss what functions of these names show
+SHOWING = frozenset(
+    ("print", "write", "info", "debug", "warning", "warn", "error", "critical", "exception", "pprint")
+)
+
+
+def form_of(call: Call, settings: dict, orders: list) -> list | None:
+    """Return what two calls share if one kernel serves both; None: it cannot be told."""
+    walk = walk_with_names([call.functions, settings], lambda x: False)
+    if walk.unknown is not None or walk.sources or not SHOWING.isdisjoint(walk.names):
+        return None
+    form: list = [*walk.form, orders, [tuple(shape(y)) for _, y in call.first.handles]]
+    places = {id(x): k for k, pair in enumerate(call.first.handles) for x in pair}
+    for x in walk.hold:
+        if isinstance(x, Variable):
+            base, path = (x._base, x._path) if type(x) is View else (x, ())
+            form.append((places[id(base)], path))
+    return form
+
+
+def candidate_of(form: list) -> Candidate:
+    """Return the candidate for calls of this form."""
+    for found in reversed(CANDIDATES):
+        if found.form == form:
+            if found is not CANDIDATES[-1]:
+                CANDIDATES.remove(found)
+                CANDIDATES.append(found)
+            return found
+    CANDIDATES.append(Candidate(form))
+    del CANDIDATES[:-MOST_CANDIDATES]
+    return CANDIDATES[-1]
+
+
+def kernel_of(call: Call, steps: AdaptiveSteps, states: int) -> Any:
+    """Return the kernel of this call; None: the right-hand side leaves something behind."""
+    made = KernelCall(call, steps, states)
+    return made.kernel() if made.leaves_nothing() else None
+
+
+def shared_kernel(call: Call, steps: AdaptiveSteps, given: dict, states: int, levels: list) -> Any:
+    """Return the kernel for all calls of this form, or None. Without `vmap` it is made for the 33rd call."""
+    settings = {k: v for k, v in given.items() if k not in ("fun", "y0", "t_eval", "args")}
+    form = form_of(call, settings, [states, steps.limit, *levels])
+    if form is None:
+        if OPEN.hiding:
+            return kernel_of(call, steps, states)
+        raise KernelError(f"{NAME}: nothing tells what the right-hand side reads and shows")
+    found = candidate_of(form)
+    found.calls += 1
+    if found.kernel is None and (OPEN.hiding or found.calls > CALLS):
+        found.kernel = kernel_of(call, steps, states)
+        if found.kernel is None:
+            raise KernelError(f"{NAME}: the right-hand side leaves something behind")
+    return found if found.kernel else None
+
+
+def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
     """Return the result of solve_ivp(*args, **kwargs) by a kernel; None: SciPy is to be called."""
+    given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
+    recorded = not all([t.visibility == SAMPLED for t in OPEN.hiding])
+    many = recorded or samples_of(OPEN.hiding) >= MANY
+    fun = given.get("fun")
+    code = getattr(fun, "__code__", type(fun))
+    if not many and (OPEN.hiding or OPEN.watcher is not None or code in REFUSED):
+        return None
     known = heard()
     try:
-        given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
-        handles = [live(x) for x, _ in call.first.handles]
-        orders = len({id(trace) for x in handles for trace in traces_of(x)})
-        steps = steps_of(given, orders)
-        if steps is None:
-            return None
-        y0, times = [as_float_array(given[name]) for name in ("y0", "t_eval")]
-        (n,) = shape(y0)
-        if not 0 < n <= steps.most_states or any([dtype(x) != FLOAT64 for x in (y0, times, *handles)]):
-            return None
-        kernel = KernelCall(call, steps, n)
-        if not kernel.leaves_nothing():
-            return None
-        theta = np.concatenate([np.reshape(x, (-1,)) for x in (y0, *handles)])
-        if not are_in_order(value(times), steps):
-            return None
-        found = kernel.kernel().path(theta, np.concatenate([times, [steps.bound]]))
-        if value(found)[n, -1] != 0.0:
-            return None
+        return result_by_kernel(args, kwargs, given, recorded)
     except Exception:  # what a kernel cannot run, SciPy can, or raises again
         take_back(known)
+        if not many:
+            REFUSED.add(code)
         return None
-    result = itg.solve_ivp(lambda t, y: y, (0.0, 1.0), [0.0], t_eval=[0.0])
-    for count in ("nfev", "njev", "nlu"):
-        result.pop(count)
-    result.t, result.y = 1.0 * times, found[:n, :-1]
-    return result
+
+
+def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> Any:
+    steps, hidden = steps_of(given), bool(OPEN.hiding)
+    if steps is None or not (hidden or type(steps) is ExplicitSteps):
+        return None
+    call = Call(NAME, itg.solve_ivp, args, kwargs, True)
+    handles = [live(x) for x, _ in call.first.handles]
+    levels = [*{id(trace): type(trace) for x in handles for trace in traces_of(x)}.values()]
+    y0, times = [as_float_array(given[name]) for name in ("y0", "t_eval")]
+    (n,), steps.rounds = shape(y0), len(levels)
+    if not (handles and (hidden or levels) and 0 < n <= steps.most_states):
+        return None
+    if any([dtype(x) != FLOAT64 for x in (y0, times, *handles)]) or not are_in_order(value(times), steps):
+        return None
+    theta = np.concatenate([np.reshape(x, (-1,)) for x in (y0, *handles)])
+    for steps.limit in STEPS_BETWEEN:
+        now = copy.copy(steps)
+        kernel = kernel_of(call, now, n) if recorded else shared_kernel(call, now, given, n, levels)
+        if kernel is None:
+            return None
+        found = kernel.path(theta, np.concatenate([times, [steps.bound]]))
+        counts = value(found)[n:]
+        if counts[0, -1] != MANY_STEPS:
+            break
+    if counts[0, -1] != 0.0:
+        return None
+    result = (
+        SOLVED.copy() if hidden else SOLVED | {"nfev": steps.evaluations(counts[1:]), "njev": 0, "nlu": 0}
+    )
+    return RESULT(result, t=1.0 * times, y=found[:n, :-1])
