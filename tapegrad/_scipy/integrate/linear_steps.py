@@ -386,9 +386,8 @@ class StepEquations:
             )
         K = np.array(c)
         for i in range(y is None, self.stages):
-            moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, -1)).reshape(
-                len(K), 1, *K.shape[2:]
-            )
+            moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, K[0, 0].size))
+            moved = moved.reshape(len(K), 1, *K.shape[2:])
             K[:, i : i + 1] += products(self.J, at, slice(i, i + 1), moved if y is None else moved + y)
         return K
 
