@@ -56,7 +56,7 @@ class AdaptiveSteps:
 
     rounds, limit = 0, STEPS_BETWEEN[0]  # orders of derivatives; steps between two times
     error_order: int  # of the estimate of the error
-    most_states = 32  # of a kernel
+    most_states: int  # of a kernel
 
     def __init__(self, span: tuple, options: dict):
         self.start, self.bound = span
@@ -142,6 +142,8 @@ class ImplicitSteps(AdaptiveSteps):
 
 class ExplicitSteps(AdaptiveSteps):
     """SciPy's explicit methods, to be traced."""
+
+    most_states = 128
 
     def __init__(self, method: str, span: tuple, options: dict):
         super().__init__(span, options)
