@@ -411,6 +411,48 @@ def rotation(y, k):
     return np.array([k[0] * y[1], -k[1] * y[0]])
 
 
+@pytest.mark.parametrize(
+    ("method", "times"),
+    [("RK23", None), *[pytest.param("LSODA", t, marks=pytest.mark.long) for t in (None, [0.5, 2.0])]],
+)
+def test_scipy_takes_the_steps_and_a_kernel_the_derivative(method, times, soon):
+    """Without t_eval, and by LSODA: SciPy's values to the last bit, and its counts."""
+    seen, given = [], {"rtol": 1e-6, "atol": 1e-8}
+
+    def states(k, method=method, **given):
+        return scipy.integrate.solve_ivp(
+            lambda t, y: rotation(y, k) - 0.1 * k[2] * y**3,
+            (0, 2),
+            k[:2] * [2.0, 1.0],
+            method,
+            times,
+            **given,
+        )
+
+    def loss(k):
+        seen.append(states(k, **given))
+        return (seen[-1].y[:, -1] ** 2).sum() + seen[-1].y[0, 0]
+
+    for _ in range(3):
+        gradient = tg.grad(loss)(K)
+        plain, found = states(K, **given), {k: tg.value(v) for k, v in seen[-1].items()}
+        for name in plain:
+            np.testing.assert_array_equal(found[name], plain[name])
+    assert soon() == 1
+    tight = lambda k: (
+        (states(k, "DOP853", rtol=1e-11, atol=1e-12).y[:, -1] ** 2).sum()
+        + 2.0 * (k[0] if times is None else states(k, "DOP853", rtol=1e-11, atol=1e-12).y[0, 0] / 2)
+    )
+    np.testing.assert_allclose(gradient, tg.grad(tight)(K), rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.long
+def test_a_stiff_equation_by_lsoda_stays_with_collocation(soon):
+    loss = lambda k: stiff_loss(k, "LSODA")
+    gradients = [tg.grad(loss)(RATES) for _ in range(4)]
+    assert np.ptp(gradients, 0).max() == 0 and ivp_kernel.REFUSED[robertson.__code__] == {"LSODA"}
+
+
 class Held:
     def __init__(self):
         self.scale, self.numbers, self.written = np.array([1.0, 2.0]), [1.0], np.zeros(4)
@@ -435,7 +477,10 @@ LATER = {
 
 @pytest.mark.parametrize(
     "way",
-    [pytest.param(w, marks=pytest.mark.long) if w in ("closure", "list", "views") else w for w in LATER],
+    [
+        pytest.param(w, marks=pytest.mark.long) if w in ("array", "closure", "list", "views") else w
+        for w in LATER
+    ],
 )
 def test_what_changes_between_calls_is_seen(way, soon):
     states = lambda k, f: scipy.integrate.solve_ivp(f, (0, 1), [5.0, 1.5], t_eval=[0.3, 1.0], rtol=1e-6).y

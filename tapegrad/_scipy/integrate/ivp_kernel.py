@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as plain_np
 import scipy.integrate as itg
@@ -37,6 +37,7 @@ from .plain_values import on_plain_values
 from .radau_steps import RadauSteps
 
 NAME = "scipy.integrate.solve_ivp"
+FINER = 0.1  # of LSODA's tolerances are those of the steps that have the derivative
 OPTIONS = frozenset(("rtol", "atol", "max_step", "first_step"))
 IMPLICIT_STEPS = {"BDF": BdfSteps, "Radau": RadauSteps}
 PARAMETERS = ("fun", "t_span", "y0", "method", "t_eval", "dense_output", "events", "vectorized", "args")
@@ -45,7 +46,8 @@ SOLVED = itg.solve_ivp(lambda t, y: y, (0.0, 1.0), [0.0], t_eval=[0.0])  # a res
 RESULT = type(SOLVED)
 for _name in ("nfev", "njev", "nlu"):
     del SOLVED[_name]
-REFUSED: WeakSet = WeakSet()  # code of right-hand sides that are left to SciPy, outside of recordings
+# code of right-hand sides -> the methods that are left to SciPy, outside of recordings
+REFUSED: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class KernelCall(PickledByCall):  # so that no kernel looks into it
@@ -138,10 +140,11 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     span, method = given["t_span"], given.get("method", "RK45")
     implicit: Any = IMPLICIT_STEPS.get(method)
-    plain = (implicit or method in EXPLICIT_METHODS) and not any(
+    plain = (implicit or method in EXPLICIT_METHODS or method == "LSODA") and not any(
         [given.get(name) for name in ("dense_output", "events", "vectorized")]
     )
-    if not plain or (given.get("t_eval") is None and OPEN.hiding) or not OPTIONS.issuperset(options):
+    left = OPEN.hiding and (given.get("t_eval") is None or method == "LSODA")
+    if not plain or left or not OPTIONS.issuperset(options):
         return None
     if not plain_floats(*span, *options.values()):
         return None
@@ -154,6 +157,10 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
     steps: AdaptiveSteps
     if implicit:
         steps = implicit((start, bound), options)
+    elif method == "LSODA":
+        usual = {"rtol": 1e-3, "atol": 1e-6} | options
+        finer = {k: FINER * plain_np.asarray(usual[k]) for k in ("rtol", "atol")}
+        steps = ExplicitSteps("DOP853", (start, bound), usual | finer)
     else:
         steps = ExplicitSteps(method, (start, bound), options)
     first = abs(bound - start) if steps.first is None else steps.first
@@ -259,9 +266,9 @@ def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
     given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
     recorded = not all([t.visibility == SAMPLED for t in OPEN.hiding])
     many = recorded or samples_of(OPEN.hiding) >= MANY
-    fun = given.get("fun")
+    fun, method = given.get("fun"), str(given.get("method"))
     code = getattr(fun, "__code__", type(fun))
-    if not many and (OPEN.hiding or OPEN.watcher is not None or code in REFUSED):
+    if not many and (OPEN.hiding or OPEN.watcher is not None or method in REFUSED.get(code, ())):
         return None
     known = heard()
     try:
@@ -269,7 +276,7 @@ def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
     except Exception:  # what a kernel cannot run, SciPy can, or raises again
         take_back(known)
         if not many:
-            REFUSED.add(code)
+            REFUSED.setdefault(code, set()).add(method)
         return None
 
 
@@ -286,37 +293,44 @@ def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> 
         return None
     if any([dtype(x) != FLOAT64 for x in (y0, *handles)]):
         return None
-    found = None
+    found: Any = None
+    lsoda = given.get("method") == "LSODA"
     theta = np.concatenate([np.reshape(x, (-1,)) for x in (y0, *handles)])
     for steps.limit in STEPS_BETWEEN:
         now = copy.copy(steps)
         kernel = kernel_of(call, now, n) if recorded else shared_kernel(call, now, given, n, levels)
         if kernel is None:
             return None
-        if times is None:
+        if found is None and (times is None or lsoda):
             found = by_scipy(given)
-            times = found.t[1:]
+            times = found.t[1:] if times is None else times
         ends: Any = as_float_array(times)
         if dtype(ends) != FLOAT64 or not are_in_order(value(ends), steps):
             return None
         rows = kernel.path(theta, np.concatenate([ends, [steps.bound]]))
         counts = value(rows)[n:]
+        if lsoda and (counts[0, -1] == MANY_STEPS or counts[1, -1] > found.nfev):
+            raise KernelError(f"{NAME}: stability, and not accuracy, limits the steps of an explicit method")
         if counts[0, -1] != MANY_STEPS:
             break
     if counts[0, -1] != 0.0:
         return None
     y = rows[:n, :-1]
-    if found is not None:
-        found.y = found.y + np.concatenate([(y0 - value(y0))[:, None], y - value(y)], 1)
-        return found
-    more = {} if hidden else {"nfev": steps.evaluations(counts[1:]), "njev": 0, "nlu": 0}
-    return RESULT(SOLVED | more, t=1.0 * ends, y=y)
+    if found is None:
+        more = {} if hidden else {"nfev": steps.evaluations(counts[1:]), "njev": 0, "nlu": 0}
+        return RESULT(SOLVED | more, t=1.0 * ends, y=y)
+    if given.get("t_eval") is None:
+        y = np.concatenate([y0[:, None], y], 1)
+    else:
+        found.t = 1.0 * ends
+    found.y = found.y + (y - value(y))
+    return found
 
 
 def by_scipy(given: dict) -> Any:
     """Return SciPy's result on plain values; the right-hand side leaves nothing behind."""
     fun, args = given["fun"], given.get("args") or ()
-    options = {k: v for k, v in given.items() if k not in ("fun", "args", "y0")}
+    options = bare({k: v for k, v in given.items() if k not in ("fun", "args")})
     f = ComposedFunction(lambda fun, *args: lambda t, y: bare(fun(t, y, *args)), fun, *args)
     with on_plain_values(f) as (_, (plain,)), changed(depth=0):
-        return itg.solve_ivp(plain.run, y0=bare(given["y0"]), **options)
+        return itg.solve_ivp(plain.run, **options)
