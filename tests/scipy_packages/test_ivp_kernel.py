@@ -443,7 +443,7 @@ def test_scipy_takes_the_steps_and_a_kernel_the_derivative(method, times, soon):
         (states(k, "DOP853", rtol=1e-11, atol=1e-12).y[:, -1] ** 2).sum()
         + 2.0 * (k[0] if times is None else states(k, "DOP853", rtol=1e-11, atol=1e-12).y[0, 0] / 2)
     )
-    np.testing.assert_allclose(gradient, tg.grad(tight)(K), rtol=2e-5, atol=1e-7)
+    np.testing.assert_allclose(gradient, tg.grad(tight)(K), rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.long
@@ -477,10 +477,7 @@ LATER = {
 
 @pytest.mark.parametrize(
     "way",
-    [
-        pytest.param(w, marks=pytest.mark.long) if w in ("array", "closure", "list", "views") else w
-        for w in LATER
-    ],
+    [pytest.param(w, marks=pytest.mark.long) if w != "branch" else w for w in LATER],
 )
 def test_what_changes_between_calls_is_seen(way, soon):
     states = lambda k, f: scipy.integrate.solve_ivp(f, (0, 1), [5.0, 1.5], t_eval=[0.3, 1.0], rtol=1e-6).y
@@ -492,6 +489,52 @@ def test_what_changes_between_calls_is_seen(way, soon):
         tangent = (exact(k + 1e-5 * K) - exact(k - 1e-5 * K)) / 2e-5
         assert gradient @ K == pytest.approx(tangent, rel=1e-5)
     assert (soon() > 0) == (way != "branch")
+
+
+def fills_rows(t, y, k):
+    SCRATCH[0], SCRATCH[1] = k[0] * y[1], -k[1] * y[0]
+    slope = SCRATCH.copy()
+    SCRATCH[:] *= 2.0
+    return slope
+
+
+SQUARE = np.zeros((2, 2))
+ROW = SQUARE[0]
+
+
+def fills_by_a_view(t, y, k):
+    SQUARE[:] = np.stack([k[:2] * y[::-1], y])
+    return ROW * np.array([1.0, -1.0])
+
+
+def accumulates(t, y, k):
+    SCRATCH[:] = 0.5 * SCRATCH + y
+    return rotation(y, k)
+
+
+@pytest.mark.parametrize(
+    ("f", "buffer"),
+    [
+        pytest.param(fills_rows, SCRATCH, marks=pytest.mark.long),
+        (fills_by_a_view, SQUARE),
+        (accumulates, SCRATCH),
+    ],
+    ids=lambda f: getattr(f, "__name__", ""),
+)
+def test_a_captured_buffer_is_left_as_the_last_call_leaves_it(f, buffer, soon):
+    """What a kernel leaves there has derivatives too. Other writes are left to SciPy."""
+
+    def loss(k):
+        SCRATCH[:], SQUARE[:] = 0.0, 0.0
+        y = scipy.integrate.solve_ivp(f, (0, 1), [1.0, 0.5], "RK23", [0.5, 1.0], args=(k,), rtol=1e-4).y
+        return y[:, -1] @ np.array([1.0, 2.0]) * buffer.sum() + buffer.max()
+
+    found = []
+    for _ in range(4):
+        value, gradient = tg.value_and_grad(loss)(K)
+        found.append([value, *gradient, *buffer.ravel()])
+    np.testing.assert_allclose(found[1:], [found[0]] * 3, rtol=1e-10, atol=1e-12)
+    assert soon() == (f is fills_rows)
 
 
 def test_what_the_user_would_miss_is_left_to_scipy(soon, capsys):

@@ -20,7 +20,7 @@ from ..._core.errors import KernelError, ShapeError, heard, take_back
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import SAMPLED, live, values_of
 from ..._core.scope import OPEN, at_the_end_of_an_object, changed
-from ..._core.trees import tree_map
+from ..._core.trees import Const, tree_map
 from ..._core.variable import Variable, View
 from ..._transforms.rebind import Rebind
 from ..._transforms.tape import value
@@ -48,6 +48,7 @@ for _name in ("nfev", "njev", "nlu"):
     del SOLVED[_name]
 # code of right-hand sides -> the methods that are left to SciPy, outside of recordings
 REFUSED: WeakKeyDictionary = WeakKeyDictionary()
+WRITES: WeakKeyDictionary = WeakKeyDictionary()  # does this code write captured arrays?
 
 
 class KernelCall(PickledByCall):  # so that no kernel looks into it
@@ -58,7 +59,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     elements."""
 
     def __init__(self, call: Call, steps: AdaptiveSteps, states: int):
-        self.call, self.steps, self.states = call, steps, states
+        self.call, self.steps, self.states, self.writes = call, steps, states, False
         shapes = [tuple(shape(x)) for x, _ in call.first.handles]
         ends = states + plain_np.cumsum([0, *map(math.prod, shapes)])
         rows = [
@@ -80,11 +81,16 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     def right_side(self, theta: Any) -> Callable:
         """Return the right-hand side, as the kernel that is being traced runs it."""
         rebuild, own = OPEN.tracer.rebuild, [y for _, y in self.copies.handles]
+        made: dict = {}
 
         def symbol(x: Variable) -> Any:
             if not any([(x._base if type(x) is View else x) is y for y in own]):
                 raise KernelError(f"{NAME}: the right-hand side reads an array that it did not read at first")
-            return theta[values_of(live(x)).astype(int) - 1]
+            if self.writes and type(x) is View:
+                raise KernelError(f"{NAME}: the right-hand side writes arrays, and has captured a view")
+            if id(x) not in made:
+                made[id(x)] = theta[values_of(live(x)).astype(int) - 1]
+            return made[id(x)]
 
         rebuild.symbol = symbol
         fun, args, n = self.fun, self.args, self.states
@@ -113,13 +119,24 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
 
         return recursion(init, step, missing="step", invalid="nan")
 
-    def leaves_nothing(self) -> bool:
-        """Does the right-hand side alter nothing? It runs on copies."""
+    def writes_scratch(self) -> bool:
+        """Does the right-hand side write captured arrays, to what its last call alone decides?
+
+        Raise if it leaves anything else behind. It runs on copies."""
         f = ComposedFunction(lambda fun: lambda t, y: fun(t, y, *self.args), self.fun)
         with on_plain_values(f) as (plain, (f,)), plain_np.errstate(all="ignore"):
-            y = plain_np.ones(self.states)
+            y, left = plain_np.ones(self.states), []
             f.run(self.steps.start, y)
-            return bool((y == 1.0).all()) and not (plain.altered() or plain.written())
+            written = plain.written()
+            for fill in (plain_np.nan, 2.0) if written else ():
+                for v in written:
+                    v[...] = fill
+                found = [f.run(self.steps.start, y), *written]
+                left.append([plain_np.asarray(v).tobytes() for v in found])
+            if plain.altered() or not (y == 1.0).all() or left[1:] != left[:-1]:
+                raise KernelError(f"{NAME}: the right-hand side leaves something behind")
+        self.writes = bool(written)
+        return self.writes
 
 
 def parameters(functions: Any, given: Any) -> dict:
@@ -181,13 +198,19 @@ def samples_of(traces: Any) -> int:
 class Candidate:
     """Calls that differ in the values of Variables only, and their kernel once there are enough of them.
 
-    `form`: what the right-hand side reads, and how its Variables are arranged."""
+    `form`: what the right-hand side reads, and how its Variables are arranged; None: of one call."""
 
     kernel: Any = None
-    traced = False
+    traced = writes = False
 
-    def __init__(self, form: list):
+    def __init__(self, form: list | None):
         self.form, self.calls = form, 0
+
+    def build(self, call: Call, steps: AdaptiveSteps, states: int) -> "Candidate":
+        made = KernelCall(call, steps, states)
+        self.writes = made.writes_scratch()
+        self.kernel = made.kernel()
+        return self
 
     def path(self, theta: Any, times: Any) -> Any:
         """Return the rows of the kernel, which is traced once: calls of this form read the same."""
@@ -196,7 +219,7 @@ class Candidate:
                 f"{NAME}: the kernel was traced again, by a call that may have read other things"
             )
         found = self.kernel.path(theta, times)
-        if not self.traced:
+        if self.form is not None and not self.traced:
             self.kernel._captured.clear()
             self.traced = True
         return found
@@ -204,6 +227,7 @@ class Candidate:
 
 CANDIDATES: list[Candidate] = []  # those that were used last are at the end
 MOST_CANDIDATES = 32
+MOST_NUMBERS = 1 << 16  # that a right-hand side reads
 CALLS = 32  # that SciPy runs before a kernel is compiled
 # the user would miss what functions of these names show
 SHOWING = frozenset(
@@ -211,10 +235,19 @@ SHOWING = frozenset(
 )
 
 
-def form_of(call: Call, settings: dict, orders: list) -> list | None:
-    """Return what two calls share if one kernel serves both; None: it cannot be told."""
-    walk = walk_with_names([call.functions, settings], lambda x: False)
+def form_of(call: Call, settings: dict, orders: list, writes: bool) -> list | None:
+    """Return what two calls share if one kernel serves both; None: it cannot be told.
+
+    `writes`: captured arrays are parameters of the kernel, and what they hold does not count."""
+    whole = all([type(x) is FunctionPlaceholder for x in call.first.left])
+    followed = [s.seen for s in OPEN.shadows] if writes and whole else []
+    walk = walk_with_names(
+        [call.functions, settings],
+        lambda x: any([isinstance(seen.get(id(x)), Variable) for seen in followed]),
+    )
     if walk.unknown is not None or walk.sources or not SHOWING.isdisjoint(walk.names):
+        return None
+    if sum([x.size for x in (*walk.arrays, *[y for _, y in call.first.handles])]) > MOST_NUMBERS:
         return None
     form: list = [*walk.form, orders, [tuple(shape(y)) for _, y in call.first.handles]]
     places = {id(x): k for k, pair in enumerate(call.first.handles) for x in pair}
@@ -222,6 +255,8 @@ def form_of(call: Call, settings: dict, orders: list) -> list | None:
         if isinstance(x, Variable):
             base, path = (x._base, x._path) if type(x) is View else (x, ())
             form.append((places[id(base)], path))
+        elif type(x) is Const:
+            return None
     return form
 
 
@@ -238,27 +273,28 @@ def candidate_of(form: list) -> Candidate:
     return CANDIDATES[-1]
 
 
-def kernel_of(call: Call, steps: AdaptiveSteps, states: int) -> Any:
-    """Return the kernel of this call; None: the right-hand side leaves something behind."""
-    made = KernelCall(call, steps, states)
-    return made.kernel() if made.leaves_nothing() else None
-
-
-def shared_kernel(call: Call, steps: AdaptiveSteps, given: dict, states: int, levels: list) -> Any:
+def shared_kernel(
+    call: Call, steps: AdaptiveSteps, given: dict, states: int, levels: list
+) -> Candidate | None:
     """Return the kernel for all calls of this form, or None. Without `vmap` it is made for the 33rd call."""
     settings = {k: v for k, v in given.items() if k not in ("fun", "y0", "t_eval", "args")}
-    form = form_of(call, settings, [states, steps.limit, *levels])
+    code = code_of(given)
+    if code not in WRITES:
+        WRITES[code] = KernelCall(call, steps, states).writes_scratch()
+    form = form_of(call, settings, [states, steps.limit, *levels], WRITES[code])
     if form is None:
         if OPEN.hiding:
-            return kernel_of(call, steps, states)
+            return Candidate(None).build(call, steps, states)
         raise KernelError(f"{NAME}: nothing tells what the right-hand side reads and shows")
     found = candidate_of(form)
     found.calls += 1
     if found.kernel is None and (OPEN.hiding or found.calls > CALLS):
-        found.kernel = kernel_of(call, steps, states)
-        if found.kernel is None:
-            raise KernelError(f"{NAME}: the right-hand side leaves something behind")
+        found.build(call, steps, states)
     return found if found.kernel else None
+
+
+def code_of(given: dict) -> Any:
+    return getattr(given.get("fun"), "__code__", type(given.get("fun")))
 
 
 def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
@@ -266,8 +302,7 @@ def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
     given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
     recorded = not all([t.visibility == SAMPLED for t in OPEN.hiding])
     many = recorded or samples_of(OPEN.hiding) >= MANY
-    fun, method = given.get("fun"), str(given.get("method"))
-    code = getattr(fun, "__code__", type(fun))
+    code, method = code_of(given), str(given.get("method"))
     if not many and (OPEN.hiding or OPEN.watcher is not None or method in REFUSED.get(code, ())):
         return None
     known = heard()
@@ -298,9 +333,15 @@ def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> 
     theta = np.concatenate([np.reshape(x, (-1,)) for x in (y0, *handles)])
     for steps.limit in STEPS_BETWEEN:
         now = copy.copy(steps)
-        kernel = kernel_of(call, now, n) if recorded else shared_kernel(call, now, given, n, levels)
+        if recorded:
+            kernel: Any = Candidate(None).build(call, now, n)
+        else:
+            kernel = shared_kernel(call, now, given, n, levels)
         if kernel is None:
             return None
+        extended = given.get("method") == "DOP853" and times is not None
+        if kernel.writes and (extended or hidden):
+            raise KernelError(f"{NAME}: the right-hand side writes arrays")
         if found is None and (times is None or lsoda):
             found = by_scipy(given)
             times = found.t[1:] if times is None else times
@@ -316,6 +357,8 @@ def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> 
     if counts[0, -1] != 0.0:
         return None
     y = rows[:n, :-1]
+    if kernel.writes:  # what SciPy's last call leaves
+        given["fun"](steps.bound, rows[:n, -1], *(given.get("args") or ()))
     if found is None:
         more = {} if hidden else {"nfev": steps.evaluations(counts[1:]), "njev": 0, "nlu": 0}
         return RESULT(SOLVED | more, t=1.0 * ends, y=y)
