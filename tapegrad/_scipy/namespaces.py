@@ -257,8 +257,8 @@ class SciPyNamespace:
     def rule(
         self, *functions: Any, of_functions: bool = False, by_steps: bool = False, compiled: Any = None
     ) -> Callable:
-        """`by_steps`: of functions, and what it does is decided by their values. `compiled(args, kwargs)` runs
-        a call of such a function without Python, or returns None."""
+        """`by_steps`: of functions, and what it does is decided by their values. `compiled(args, kwargs)`
+        runs a call of such a function without Python, or returns None."""
 
         def declare(ours):
             for f in functions:

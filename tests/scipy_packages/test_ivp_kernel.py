@@ -460,6 +460,7 @@ class Held:
 
 HELD = Held()
 LATER = {
+    "args": lambda k, i: ((lambda t, y, k, c: rotation(y, k) * c), (k, 1.0 + i % 2)),
     "closure": lambda k, i: lambda t, y: rotation(y, k) * (1 + i % 2),
     "array": lambda k, i: (HELD.scale.__setitem__(0, 1.0 + i), lambda t, y: rotation(y, k) * HELD.scale)[1],
     "list": lambda k, i: (
@@ -480,7 +481,10 @@ LATER = {
     [pytest.param(w, marks=pytest.mark.long) if w != "branch" else w for w in LATER],
 )
 def test_what_changes_between_calls_is_seen(way, soon):
-    states = lambda k, f: scipy.integrate.solve_ivp(f, (0, 1), [5.0, 1.5], t_eval=[0.3, 1.0], rtol=1e-6).y
+    def states(k, f):
+        f, args = f if type(f) is tuple else (f, None)
+        return scipy.integrate.solve_ivp(f, (0, 1), [5.0, 1.5], t_eval=[0.3, 1.0], rtol=1e-6, args=args).y
+
     for i in (0, 1, 0, 1, 2, 3):
         k = K * (1 + 0.01 * i)
         value, gradient = tg.value_and_grad(lambda k, i=i: (states(k, LATER[way](k, i)) ** 2).sum())(k)

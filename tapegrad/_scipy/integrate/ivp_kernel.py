@@ -1,9 +1,12 @@
-"""solve_ivp as one kernel, where a recording would keep a call of SciPy.
+"""solve_ivp as one kernel: in recordings, under `vmap` for many samples, and where calls repeat.
 
-The explicit methods, BDF and Radau take SciPy's steps: the same formulas, the same control of the step size. No
-Python remains in a step. The derivative is that of the accepted steps with their sizes held constant. What a
-kernel cannot run is left to SciPy: other methods and options, a right-hand side that branches by its
-arguments or leaves something behind."""
+The explicit methods, BDF and Radau take SciPy's steps: the same formulas, the same control of the step size.
+No Python remains in a step. The derivative is that of the accepted steps with their sizes held constant.
+LSODA, and calls without t_eval, keep SciPy's values; a kernel computes their derivatives. What a kernel
+cannot run is left to SciPy: other methods and options, a right-hand side that branches by its arguments or
+leaves something behind.
+
+Reading order: `KernelCall`, `Candidate`, `solve_in_kernel`."""
 
 import copy
 import math
@@ -235,10 +238,12 @@ SHOWING = frozenset(
 )
 
 
-def form_of(call: Call, settings: dict, orders: list, writes: bool) -> list | None:
+def form_of(call: Call, orders: list, writes: bool) -> list | None:
     """Return what two calls share if one kernel serves both; None: it cannot be told.
 
     `writes`: captured arrays are parameters of the kernel, and what they hold does not count."""
+    settings = parameters(call.functions, call.args[0])
+    settings = {k: v for k, v in settings.items() if k not in ("fun", "y0", "t_eval")}
     whole = all([type(x) is FunctionPlaceholder for x in call.first.left])
     followed = [s.seen for s in OPEN.shadows] if writes and whole else []
     walk = walk_with_names(
@@ -273,15 +278,11 @@ def candidate_of(form: list) -> Candidate:
     return CANDIDATES[-1]
 
 
-def shared_kernel(
-    call: Call, steps: AdaptiveSteps, given: dict, states: int, levels: list
-) -> Candidate | None:
+def shared_kernel(call: Call, steps: AdaptiveSteps, code: Any, states: int, levels: list) -> Candidate | None:
     """Return the kernel for all calls of this form, or None. Without `vmap` it is made for the 33rd call."""
-    settings = {k: v for k, v in given.items() if k not in ("fun", "y0", "t_eval", "args")}
-    code = code_of(given)
     if code not in WRITES:
         WRITES[code] = KernelCall(call, steps, states).writes_scratch()
-    form = form_of(call, settings, [states, steps.limit, *levels], WRITES[code])
+    form = form_of(call, [states, steps.limit, *levels], WRITES[code])
     if form is None:
         if OPEN.hiding:
             return Candidate(None).build(call, steps, states)
@@ -319,59 +320,63 @@ def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> 
     steps, hidden = steps_of(given), bool(OPEN.hiding)
     if steps is None or not (hidden or type(steps) is ExplicitSteps):
         return None
+    y0 = as_float_array(given["y0"])
+    (n,) = shape(y0)
+    if not 0 < n <= steps.most_states:
+        return None
     call = Call(NAME, itg.solve_ivp, args, kwargs, True)
     handles = [live(x) for x, _ in call.first.handles]
     levels = [*{id(trace): type(trace) for x in handles for trace in traces_of(x)}.values()]
-    y0, times = as_float_array(given["y0"]), given.get("t_eval")
-    (n,), steps.rounds = shape(y0), len(levels)
-    if not (handles and (hidden or levels) and 0 < n <= steps.most_states):
+    if not (levels or hidden and handles) or any([dtype(x) != FLOAT64 for x in (y0, *handles)]):
         return None
-    if any([dtype(x) != FLOAT64 for x in (y0, *handles)]):
-        return None
-    found: Any = None
-    lsoda = given.get("method") == "LSODA"
+    steps.rounds = len(levels)
     theta = np.concatenate([np.reshape(x, (-1,)) for x in (y0, *handles)])
+    found: Any = None
     for steps.limit in STEPS_BETWEEN:
         now = copy.copy(steps)
         if recorded:
             kernel: Any = Candidate(None).build(call, now, n)
         else:
-            kernel = shared_kernel(call, now, given, n, levels)
+            kernel = shared_kernel(call, now, code_of(given), n, levels)
         if kernel is None:
             return None
-        extended = given.get("method") == "DOP853" and times is not None
-        if kernel.writes and (extended or hidden):
-            raise KernelError(f"{NAME}: the right-hand side writes arrays")
-        if found is None and (times is None or lsoda):
-            found = by_scipy(given)
-            times = found.t[1:] if times is None else times
-        ends: Any = as_float_array(times)
-        if dtype(ends) != FLOAT64 or not are_in_order(value(ends), steps):
+        found = found or by_scipy_first(given, kernel)
+        times = as_float_array(given["t_eval"] if given.get("t_eval") is not None else found.t[1:])
+        if dtype(times) != FLOAT64 or not are_in_order(value(times), steps):
             return None
-        rows = kernel.path(theta, np.concatenate([ends, [steps.bound]]))
-        counts = value(rows)[n:]
-        if lsoda and (counts[0, -1] == MANY_STEPS or counts[1, -1] > found.nfev):
+        rows = kernel.path(theta, np.concatenate([times, [steps.bound]]))
+        status, *counts = value(rows)[n:]
+        if given.get("method") == "LSODA" and (status[-1] == MANY_STEPS or counts[0][-1] > found.nfev):
             raise KernelError(f"{NAME}: stability, and not accuracy, limits the steps of an explicit method")
-        if counts[0, -1] != MANY_STEPS:
+        if status[-1] != MANY_STEPS:
             break
-    if counts[0, -1] != 0.0:
+    if status[-1] != 0.0:
         return None
-    y = rows[:n, :-1]
     if kernel.writes:  # what SciPy's last call leaves
         given["fun"](steps.bound, rows[:n, -1], *(given.get("args") or ()))
     if found is None:
-        more = {} if hidden else {"nfev": steps.evaluations(counts[1:]), "njev": 0, "nlu": 0}
-        return RESULT(SOLVED | more, t=1.0 * ends, y=y)
+        more = {} if hidden else {"nfev": steps.evaluations(counts), "njev": 0, "nlu": 0}
+        return RESULT(SOLVED | more, t=1.0 * times, y=rows[:n, :-1])
+    return with_derivatives(found, given, y0, times, rows[:n, :-1])
+
+
+def with_derivatives(found: Any, given: dict, y0: Any, times: Any, y: Any) -> Any:
+    """Return SciPy's result with the derivatives of the states y at the times after the start."""
     if given.get("t_eval") is None:
         y = np.concatenate([y0[:, None], y], 1)
     else:
-        found.t = 1.0 * ends
+        found.t = 1.0 * times
     found.y = found.y + (y - value(y))
     return found
 
 
-def by_scipy(given: dict) -> Any:
-    """Return SciPy's result on plain values; the right-hand side leaves nothing behind."""
+def by_scipy_first(given: dict, kernel: Candidate) -> Any:
+    """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
+    lsoda, steps = given.get("method") == "LSODA", given.get("t_eval") is None
+    if kernel.writes and (OPEN.hiding or given.get("method") == "DOP853" and not steps):
+        raise KernelError(f"{NAME}: the right-hand side writes arrays")
+    if not (lsoda or steps):
+        return None
     fun, args = given["fun"], given.get("args") or ()
     options = bare({k: v for k, v in given.items() if k not in ("fun", "args")})
     f = ComposedFunction(lambda fun, *args: lambda t, y: bare(fun(t, y, *args)), fun, *args)

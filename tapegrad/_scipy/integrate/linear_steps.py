@@ -392,7 +392,7 @@ class StepEquations:
         return K
 
     def slopes_back(self, at: slice, g: Any, whole: bool = False) -> tuple:
-        """The transpose of `slopes`: what it gives for c, and if asked for what it gives for y of one step."""
+        """The transpose of `slopes`: what it gives for c; if `whole`, also what it gives for y of one step."""
         if self.inverse is not None:
             back = np.swapaxes(self.inverse[at], 1, 2)
             return np.matmul(back, g.reshape(len(g), -1, g.shape[3])).reshape(g.shape), None
