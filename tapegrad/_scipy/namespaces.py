@@ -257,8 +257,8 @@ class SciPyNamespace:
     def rule(
         self, *functions: Any, of_functions: bool = False, by_steps: bool = False, compiled: Any = None
     ) -> Callable:
-        """`by_steps`: of functions, and what it does is decided by their values. `compiled(call, args,
-        kwargs)` runs a call of such a function without Python, or returns None."""
+        """`by_steps`: of functions, and what it does is decided by their values. `compiled(args, kwargs)`
+        runs a call of such a function without Python, or returns None."""
 
         def declare(ours):
             for f in functions:
@@ -373,6 +373,9 @@ class SciPyNamespace:
                         tuple([argument(a) for a in args]),
                         {k: argument(v) for k, v in kwargs.items()},
                     )
+                    found = self.compiled[f](args, kwargs) if f in self.compiled else None
+                    if found is not None:
+                        return found
                     if OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding])):
                         attempt = lambda *args, **kwargs: adapter(args, kwargs)
                         return run_sequentially(
@@ -382,7 +385,6 @@ class SciPyNamespace:
                             kwargs,
                             f in self.by_steps,
                             None if functional else on_variables,
-                            self.compiled.get(f),
                         )
                     return adapter(args, kwargs)
                 if f not in self.constants:

@@ -7,7 +7,6 @@ derivative is an operation of the same kind, which differentiates the call for o
 modes, any order and any nesting work."""
 
 import copy
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,7 +29,7 @@ OUTPUT = object()  # stands for a number in a result
 SETTLED = (bool, np.bool_, str, type(None))
 APART = object()  # stands for a part of a result that is not a number and differs between samples
 
-MANY = 64  # samples for which a kernel is compiled, and beyond which no pullbacks are kept
+MANY = 64  # samples beyond which no pullbacks are kept
 
 
 def run_sequentially(
@@ -40,21 +39,15 @@ def run_sequentially(
     kwargs: dict,
     by_steps: bool,
     each: Callable | None = None,
-    compiled: Callable | None = None,
 ) -> Any:
     """f(*args, **kwargs) where a trace hides values. Under `vmap` it runs for one sample after another,
     if it cannot run for all at once.
 
     `by_steps`: the values decide the control flow, so a recording has the call as one instruction.
-    `each`: f for plain arguments. `compiled`: returns the result of a call without Python, or None."""
-    recorded = by_steps and not all([t.visibility == SAMPLED for t in OPEN.hiding])
-    if recorded or (compiled is not None and samples_of(OPEN.hiding) >= MANY):
-        call = Call(name, f, args, kwargs, recorded)
-        if not call.first.handles:
-            return f(*args, **kwargs)
-        found = None if compiled is None else compiled(call, args, kwargs)
-        if found is not None or recorded:
-            return call.result() if found is None else found
+    `each`: f for plain arguments."""
+    if by_steps and not all([t.visibility == SAMPLED for t in OPEN.hiding]):
+        call = Call(name, f, args, kwargs, True)
+        return call.result() if call.first.handles else f(*args, **kwargs)
     known = heard()
     try:
         return f(*args, **kwargs)
@@ -71,11 +64,6 @@ def run_sequentially(
             raise
     take_back(known)
     return call.result()
-
-
-def samples_of(traces: Any) -> int:
-    """Return the number of samples for which the call is made at once."""
-    return math.prod([t.count for t in traces if t.visibility == SAMPLED])
 
 
 class Call:

@@ -48,6 +48,41 @@ def counted(monkeypatch):
     return calls
 
 
+def test_code_that_runs_for_long_is_optimised(folder, monkeypatch):
+    """Long code is compiled quickly at first. Later the same bits come from optimised code, which the next
+    kernel reads from disk."""
+    monkeypatch.setattr(cpu, "QUICK_TEXT_LINES", 0)
+    levels, compile_ = [], cpu.object_code
+
+    def noted(text, large):
+        if "@kernel(" in text:
+            levels.append(text.count("\n") <= large)
+        return compile_(text, large)
+
+    monkeypatch.setattr(cpu, "object_code", noted)
+    monkeypatch.setattr(cpu, "SECONDS_PER_LINE", 1.0)
+    theta, data = np.array([[0.3, 0.7], [0.5, -0.2]]), np.linspace(0.1, 2.0, 9)
+
+    def normal(t, y):
+        return -((y - np.sin(t[0])) ** 2) * np.exp(t[1]) - np.log1p(y * np.exp(t[0])) / (
+            1.5 + np.cos(y + t[1])
+        )
+
+    for made in ([False, True], []):
+        k = tg.kernels.likelihood(normal)
+        first = k.value_and_grad(theta, data)
+        (launcher,) = k._family.launchers.values()
+        assert bool(launcher.quick) == bool(made) and levels == made[:1]
+        launcher.quick = {width: (text, 0.0) for width, (text, _) in launcher.quick.items()}
+        for _ in range(3):
+            again = k.value_and_grad(theta, data)
+            assert all([(a == b).all() for a, b in zip(first, again, strict=True)])
+        assert not launcher.quick and levels == made
+        levels.clear()
+        cpu.ALIVE.clear()
+        cache.ENGINES.clear()
+
+
 def test_the_key_is_part_of_what_is_checked(folder, monkeypatch):
     """A file under the name of another is whole, and still not used."""
     calls = counted(monkeypatch)

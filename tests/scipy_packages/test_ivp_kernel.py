@@ -9,6 +9,7 @@ import scipy.integrate
 import scipy.special
 
 import tapegrad as tg
+from tapegrad._scipy.integrate import ivp_kernel
 from tapegrad._scipy.integrate.bdf_steps import BdfSteps
 from tapegrad._scipy.integrate.kernel_steps import ExplicitSteps
 from tapegrad._scipy.integrate.linear_steps import EXPLICIT_METHODS
@@ -146,7 +147,7 @@ def test_the_steps_of_implicit_methods_are_those_of_scipy(method, problem):
     expected = scipy.integrate.solve_ivp(g, (0.0, end), start, method, times, jac=jac, **options)
     calls[0] = 0
     counted = CountedBdf if method == "BDF" else CountedRadau
-    steps = counted((0.0, end), options, 0).counting(jac)
+    steps = counted((0.0, end), options).counting(jac)
     with np.errstate(all="ignore"):
         c, found = steps.begun(g, np.array(start)), []
         for t in times:
@@ -353,3 +354,219 @@ def test_a_failure_is_seen():
     for k in (0.5, 2.0, 0.7):
         assert count(k) == (1 if k == 2.0 else 2)
         np.testing.assert_allclose(p(np.array(k)), last(np.array(k)), rtol=1e-13)
+
+
+# --- calls that repeat, outside of recordings ---
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """The second call of one form is compiled. The result is a function: how many kernels were made since?"""
+    found = []
+    monkeypatch.setattr(ivp_kernel, "CALLS", 1)
+    monkeypatch.setattr(ivp_kernel, "CANDIDATES", found)
+    return lambda: sum([c.traced for c in found])
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("RK23", {}),
+        pytest.param("RK45", {"first_step": 0.05, "max_step": 0.4}, marks=pytest.mark.long),
+        pytest.param("DOP853", {}, marks=pytest.mark.long),
+        pytest.param("DOP853", {"first_step": 0.05}, marks=pytest.mark.long),
+    ],
+)
+def test_a_call_that_repeats_is_a_kernel(method, options, soon):
+    """SciPy's steps, and its counts; the gradient is that of the same steps."""
+    seen = []
+    given = {"args": (K,), "rtol": 1e-7, "atol": 1e-9, **options}
+
+    def loss(k, times):
+        found = scipy.integrate.solve_ivp(
+            predators, (0, 10), [5.0, 1.5], method, times, **{**given, "args": (k,)}
+        )
+        seen.append({k: tg.value(v) for k, v in found.items()})
+        return (found.y**2).sum()
+
+    gradients = []
+    for times in (TIMES, TIMES, TIMES, TIMES[1:3], np.array([0.0, 1e-3, 2e-3, 9.0])):
+        gradients.append(tg.grad(lambda k, times=times: loss(k, times))(K))
+        plain, found = (
+            scipy.integrate.solve_ivp(predators, (0, 10), [5.0, 1.5], method, times, **given),
+            seen[-1],
+        )
+        assert {k: v for k, v in found.items() if k not in "ty"} == {
+            k: v for k, v in plain.items() if k not in "ty"
+        }
+        np.testing.assert_array_equal(found["t"], plain.t)
+        np.testing.assert_allclose(found["y"], plain.y, rtol=0, atol=1e-12 * abs(plain.y).max())
+    assert soon() == 1
+    np.testing.assert_allclose(gradients[2], gradients[0], rtol=1e-10)
+    frames = python_frames(lambda: tg.grad(lambda k: loss(k, TIMES))(1.1 * K))
+    assert frames < 4  # the loss, and none of the right-hand side
+
+
+def rotation(y, k):
+    return np.array([k[0] * y[1], -k[1] * y[0]])
+
+
+@pytest.mark.parametrize(
+    ("method", "times"),
+    [("RK23", None), *[pytest.param("LSODA", t, marks=pytest.mark.long) for t in (None, [0.5, 2.0])]],
+)
+def test_scipy_takes_the_steps_and_a_kernel_the_derivative(method, times, soon):
+    """Without t_eval, and by LSODA: SciPy's values to the last bit, and its counts."""
+    seen, given = [], {"rtol": 1e-6, "atol": 1e-8}
+
+    def states(k, method=method, **given):
+        return scipy.integrate.solve_ivp(
+            lambda t, y: rotation(y, k) - 0.1 * k[2] * y**3,
+            (0, 2),
+            k[:2] * [2.0, 1.0],
+            method,
+            times,
+            **given,
+        )
+
+    def loss(k):
+        seen.append(states(k, **given))
+        return (seen[-1].y[:, -1] ** 2).sum() + seen[-1].y[0, 0]
+
+    for _ in range(3):
+        gradient = tg.grad(loss)(K)
+        plain, found = states(K, **given), {k: tg.value(v) for k, v in seen[-1].items()}
+        for name in plain:
+            np.testing.assert_array_equal(found[name], plain[name])
+    assert soon() == 1
+    tight = lambda k: (
+        (states(k, "DOP853", rtol=1e-11, atol=1e-12).y[:, -1] ** 2).sum()
+        + 2.0 * (k[0] if times is None else states(k, "DOP853", rtol=1e-11, atol=1e-12).y[0, 0] / 2)
+    )
+    np.testing.assert_allclose(gradient, tg.grad(tight)(K), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.long
+def test_a_stiff_equation_by_lsoda_stays_with_collocation(soon):
+    loss = lambda k: stiff_loss(k, "LSODA")
+    gradients = [tg.grad(loss)(RATES) for _ in range(4)]
+    assert np.ptp(gradients, 0).max() == 0 and ivp_kernel.REFUSED[robertson.__code__] == {"LSODA"}
+
+
+class Held:
+    def __init__(self):
+        self.scale, self.numbers, self.written = np.array([1.0, 2.0]), [1.0], np.zeros(4)
+
+
+HELD = Held()
+LATER = {
+    "args": lambda k, i: ((lambda t, y, k, c: rotation(y, k) * c), (k, 1.0 + i % 2)),
+    "closure": lambda k, i: lambda t, y: rotation(y, k) * (1 + i % 2),
+    "array": lambda k, i: (HELD.scale.__setitem__(0, 1.0 + i), lambda t, y: rotation(y, k) * HELD.scale)[1],
+    "list": lambda k, i: (
+        HELD.numbers.__setitem__(0, 1.0 + i % 2),
+        lambda t, y: rotation(y, k) * HELD.numbers[0],
+    )[1],
+    "written": lambda k, i: (
+        HELD.written.__setitem__(slice(None), (1 + i) * k),
+        lambda t, y: rotation(y, HELD.written),
+    )[1],
+    "views": lambda k, i: lambda t, y, a=k[: 2 + i % 2], b=k[::-1]: rotation(y, b) * a[-1],
+    "branch": lambda k, i: lambda t, y: rotation(y, k) * (1.0 if y[0] > 4.5 else 2.0),
+}
+
+
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(w, marks=pytest.mark.long) if w != "branch" else w for w in LATER],
+)
+def test_what_changes_between_calls_is_seen(way, soon):
+    def states(k, f):
+        f, args = f if type(f) is tuple else (f, None)
+        return scipy.integrate.solve_ivp(f, (0, 1), [5.0, 1.5], t_eval=[0.3, 1.0], rtol=1e-6, args=args).y
+
+    for i in (0, 1, 0, 1, 2, 3):
+        k = K * (1 + 0.01 * i)
+        value, gradient = tg.value_and_grad(lambda k, i=i: (states(k, LATER[way](k, i)) ** 2).sum())(k)
+        exact = lambda k, i=i: (states(k, LATER[way](k, i)) ** 2).sum()
+        assert value == pytest.approx(exact(k), rel=1e-12)
+        tangent = (exact(k + 1e-5 * K) - exact(k - 1e-5 * K)) / 2e-5
+        assert gradient @ K == pytest.approx(tangent, rel=1e-5)
+    assert (soon() > 0) == (way != "branch")
+
+
+def fills_rows(t, y, k):
+    SCRATCH[0], SCRATCH[1] = k[0] * y[1], -k[1] * y[0]
+    slope = SCRATCH.copy()
+    SCRATCH[:] *= 2.0
+    return slope
+
+
+SQUARE = np.zeros((2, 2))
+ROW = SQUARE[0]
+
+
+def fills_by_a_view(t, y, k):
+    SQUARE[:] = np.stack([k[:2] * y[::-1], y])
+    return ROW * np.array([1.0, -1.0])
+
+
+def accumulates(t, y, k):
+    SCRATCH[:] = 0.5 * SCRATCH + y
+    return rotation(y, k)
+
+
+@pytest.mark.parametrize(
+    ("f", "buffer"),
+    [
+        pytest.param(fills_rows, SCRATCH, marks=pytest.mark.long),
+        (fills_by_a_view, SQUARE),
+        (accumulates, SCRATCH),
+    ],
+    ids=lambda f: getattr(f, "__name__", ""),
+)
+def test_a_captured_buffer_is_left_as_the_last_call_leaves_it(f, buffer, soon):
+    """What a kernel leaves there has derivatives too. Other writes are left to SciPy."""
+
+    def loss(k):
+        SCRATCH[:], SQUARE[:] = 0.0, 0.0
+        y = scipy.integrate.solve_ivp(f, (0, 1), [1.0, 0.5], "RK23", [0.5, 1.0], args=(k,), rtol=1e-4).y
+        return y[:, -1] @ np.array([1.0, 2.0]) * buffer.sum() + buffer.max()
+
+    found = []
+    for _ in range(4):
+        value, gradient = tg.value_and_grad(loss)(K)
+        found.append([value, *gradient, *buffer.ravel()])
+    np.testing.assert_allclose(found[1:], [found[0]] * 3, rtol=1e-10, atol=1e-12)
+    assert soon() == (f is fills_rows)
+
+
+def test_what_the_user_would_miss_is_left_to_scipy(soon, capsys):
+    def shows(t, y, k):
+        print(t)
+        return -k * y
+
+    for _ in range(4):
+        tg.grad(lambda k: scipy.integrate.solve_ivp(shows, (0, 1), [1.0], t_eval=[1.0], args=(k,)).y[0, 0])(
+            1.0
+        )
+        assert len(capsys.readouterr().out) > 50
+    assert soon() == 0
+
+
+@pytest.mark.long
+def test_many_steps_between_two_times():
+    """More than the first attempt of a kernel takes."""
+    last = lambda w: scipy.integrate.solve_ivp(
+        lambda t, y: w * np.array([y[1], -y[0]]),
+        (0, 300),
+        [1.0, 0.0],
+        t_eval=[300.0],
+        max_step=0.1,
+        method="RK23",
+    ).y[0, 0]
+    p = tg.prepare(last, np.array(0.7))
+    value, slope = p.value_and_grad(np.array(0.7))
+    assert value == pytest.approx(last(np.array(0.7)), rel=1e-10)
+    assert slope == pytest.approx(-300 * np.sin(210), rel=1e-2)
+    assert python_frames(lambda: p.value_and_grad(np.array(0.71))) == 0

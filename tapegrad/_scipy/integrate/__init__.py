@@ -353,8 +353,8 @@ def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel
 # --- differential equations ---
 
 
-def compiled_ivp(call: Any, args: tuple, kwargs: dict) -> Any:
-    return load("tapegrad._scipy.integrate.ivp_kernel").solve_in_kernel(call, args, kwargs)
+def compiled_ivp(args: tuple, kwargs: dict) -> Any:
+    return load("tapegrad._scipy.integrate.ivp_kernel").solve_in_kernel(args, kwargs)
 
 
 @INTEGRATE.rule(itg.solve_ivp, by_steps=True, compiled=compiled_ivp)

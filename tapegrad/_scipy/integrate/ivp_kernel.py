@@ -1,43 +1,57 @@
-"""solve_ivp as one kernel, where a recording would keep a call of SciPy.
+"""solve_ivp as one kernel: in recordings, under `vmap` for many samples, and where calls repeat.
 
-The explicit methods, BDF and Radau take SciPy's steps: the same formulas, the same control of the step size. No
-Python remains in a step. The derivative is that of the accepted steps with their sizes held constant. What a
-kernel cannot run is left to SciPy: other methods and options, a right-hand side that branches by its
-arguments or leaves something behind."""
+The explicit methods, BDF and Radau take SciPy's steps: the same formulas, the same control of the step size.
+No Python remains in a step. The derivative is that of the accepted steps with their sizes held constant.
+LSODA, and calls without t_eval, keep SciPy's values; a kernel computes their derivatives. What a kernel
+cannot run is left to SciPy: other methods and options, a right-hand side that branches by its arguments or
+leaves something behind.
 
+Reading order: `KernelCall`, `Candidate`, `solve_in_kernel`."""
+
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
+from ..._capture.dependencies import walk_with_names
 from ..._core.errors import KernelError, ShapeError, heard, take_back
 from ..._core.pickling import PickledByCall
-from ..._core.primitive import live, values_of
-from ..._core.scope import OPEN, at_the_end_of_an_object
-from ..._core.trees import tree_map
+from ..._core.primitive import SAMPLED, live, values_of
+from ..._core.scope import OPEN, at_the_end_of_an_object, changed
+from ..._core.trees import Const, tree_map
 from ..._core.variable import Variable, View
 from ..._transforms.rebind import Rebind
 from ..._transforms.tape import value
-from ...implicit.sequential import Call, FunctionPlaceholder, traces_of
+from ...implicit.sequential import MANY, Call, FunctionPlaceholder, traces_of
 from ...kernels import recursion
 from ...kernels.trace.surroundings import rebuilt_with
 from ...ops.declare import dtype, shape
-from ..namespaces import as_float_array
+from ..namespaces import as_float_array, bare
 from ..optimize.callback_search import ComposedFunction
 from .bdf_steps import BdfSteps
-from .kernel_steps import EPSILON, AdaptiveSteps, ExplicitSteps
+from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT_METHODS
 from .plain_values import on_plain_values
 from .radau_steps import RadauSteps
 
 NAME = "scipy.integrate.solve_ivp"
+FINER = 0.1  # of LSODA's tolerances are those of the steps that have the derivative
 OPTIONS = frozenset(("rtol", "atol", "max_step", "first_step"))
 IMPLICIT_STEPS = {"BDF": BdfSteps, "Radau": RadauSteps}
 PARAMETERS = ("fun", "t_span", "y0", "method", "t_eval", "dense_output", "events", "vectorized", "args")
 FLOAT64 = plain_np.dtype(float)
+SOLVED = itg.solve_ivp(lambda t, y: y, (0.0, 1.0), [0.0], t_eval=[0.0])  # a result, without counts
+RESULT = type(SOLVED)
+for _name in ("nfev", "njev", "nlu"):
+    del SOLVED[_name]
+# code of right-hand sides -> the methods that are left to SciPy, outside of recordings
+REFUSED: WeakKeyDictionary = WeakKeyDictionary()
+WRITES: WeakKeyDictionary = WeakKeyDictionary()  # does this code write captured arrays?
 
 
 class KernelCall(PickledByCall):  # so that no kernel looks into it
@@ -48,7 +62,7 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     elements."""
 
     def __init__(self, call: Call, steps: AdaptiveSteps, states: int):
-        self.call, self.steps, self.states = call, steps, states
+        self.call, self.steps, self.states, self.writes = call, steps, states, False
         shapes = [tuple(shape(x)) for x, _ in call.first.handles]
         ends = states + plain_np.cumsum([0, *map(math.prod, shapes)])
         rows = [
@@ -70,11 +84,16 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
     def right_side(self, theta: Any) -> Callable:
         """Return the right-hand side, as the kernel that is being traced runs it."""
         rebuild, own = OPEN.tracer.rebuild, [y for _, y in self.copies.handles]
+        made: dict = {}
 
         def symbol(x: Variable) -> Any:
             if not any([(x._base if type(x) is View else x) is y for y in own]):
                 raise KernelError(f"{NAME}: the right-hand side reads an array that it did not read at first")
-            return theta[values_of(live(x)).astype(int) - 1]
+            if self.writes and type(x) is View:
+                raise KernelError(f"{NAME}: the right-hand side writes arrays, and has captured a view")
+            if id(x) not in made:
+                made[id(x)] = theta[values_of(live(x)).astype(int) - 1]
+            return made[id(x)]
 
         rebuild.symbol = symbol
         fun, args, n = self.fun, self.args, self.states
@@ -90,24 +109,37 @@ class KernelCall(PickledByCall):  # so that no kernel looks into it
         return run
 
     def kernel(self) -> Any:
+        """Return the kernel, whose rows are the states, the status and what is counted."""
+
         def init(theta: Any) -> Any:
             return self.steps.begun(self.right_side(theta), theta[: self.states])
 
         def step(c: Any, theta: Any, t: Any) -> Any:
             f = self.right_side(theta)
             c = self.steps.reached(f, c, t)
-            y = np.concatenate([self.steps.between(f, c, t), np.reshape(c.status, (1,))])
-            return c, y
+            counts = np.stack([c.status, *self.steps.counts(c)])
+            return c, np.concatenate([self.steps.between(f, c, t), counts])
 
         return recursion(init, step, missing="step", invalid="nan")
 
-    def leaves_nothing(self) -> bool:
-        """Does the right-hand side alter nothing? It runs on copies."""
+    def writes_scratch(self) -> bool:
+        """Does the right-hand side write captured arrays, to what its last call alone decides?
+
+        Raise if it leaves anything else behind. It runs on copies."""
         f = ComposedFunction(lambda fun: lambda t, y: fun(t, y, *self.args), self.fun)
         with on_plain_values(f) as (plain, (f,)), plain_np.errstate(all="ignore"):
-            y = plain_np.ones(self.states)
+            y, left = plain_np.ones(self.states), []
             f.run(self.steps.start, y)
-            return bool((y == 1.0).all()) and not (plain.altered() or plain.written())
+            written = plain.written()
+            for fill in (plain_np.nan, 2.0) if written else ():
+                for v in written:
+                    v[...] = fill
+                found = [f.run(self.steps.start, y), *written]
+                left.append([plain_np.asarray(v).tobytes() for v in found])
+            if plain.altered() or not (y == 1.0).all() or left[1:] != left[:-1]:
+                raise KernelError(f"{NAME}: the right-hand side leaves something behind")
+        self.writes = bool(written)
+        return self.writes
 
 
 def parameters(functions: Any, given: Any) -> dict:
@@ -123,17 +155,16 @@ def plain_floats(*xs: Any) -> bool:
     return all([not isinstance(x, Variable) and plain_np.asarray(x).dtype.kind in "fiu" for x in xs])
 
 
-def steps_of(given: dict, orders: int) -> AdaptiveSteps | None:
-    """Return what is traced; None: the call is left to SciPy, which also checks its arguments.
-
-    `orders`: the number of orders of derivatives."""
+def steps_of(given: dict) -> AdaptiveSteps | None:
+    """Return what is traced; None: the call is left to SciPy, which also checks its arguments."""
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     span, method = given["t_span"], given.get("method", "RK45")
     implicit: Any = IMPLICIT_STEPS.get(method)
-    plain = (implicit or method in EXPLICIT_METHODS) and not any(
+    plain = (implicit or method in EXPLICIT_METHODS or method == "LSODA") and not any(
         [given.get(name) for name in ("dense_output", "events", "vectorized")]
     )
-    if not plain or given.get("t_eval") is None or not OPTIONS.issuperset(options):
+    left = OPEN.hiding and (given.get("t_eval") is None or method == "LSODA")
+    if not plain or left or not OPTIONS.issuperset(options):
         return None
     if not plain_floats(*span, *options.values()):
         return None
@@ -145,7 +176,11 @@ def steps_of(given: dict, orders: int) -> AdaptiveSteps | None:
         return None
     steps: AdaptiveSteps
     if implicit:
-        steps = implicit((start, bound), options, orders)
+        steps = implicit((start, bound), options)
+    elif method == "LSODA":
+        usual = {"rtol": 1e-3, "atol": 1e-6} | options
+        finer = {k: FINER * plain_np.asarray(usual[k]) for k in ("rtol", "atol")}
+        steps = ExplicitSteps("DOP853", (start, bound), usual | finer)
     else:
         steps = ExplicitSteps(method, (start, bound), options)
     first = abs(bound - start) if steps.first is None else steps.first
@@ -158,34 +193,192 @@ def are_in_order(times: Any, steps: AdaptiveSteps) -> bool:
     return len(shape(times)) == 1 and bool((lengths >= 0).all()) and bool((lengths[1:-1] > 0).all())
 
 
-def solve_in_kernel(call: Call, args: tuple, kwargs: dict) -> Any:
+def samples_of(traces: Any) -> int:
+    """Return the number of samples for which the call is made at once."""
+    return math.prod([t.count for t in traces if t.visibility == SAMPLED])
+
+
+class Candidate:
+    """Calls that differ in the values of Variables only, and their kernel once there are enough of them.
+
+    `form`: what the right-hand side reads, and how its Variables are arranged; None: of one call."""
+
+    kernel: Any = None
+    traced = writes = False
+
+    def __init__(self, form: list | None):
+        self.form, self.calls = form, 0
+
+    def build(self, call: Call, steps: AdaptiveSteps, states: int) -> "Candidate":
+        made = KernelCall(call, steps, states)
+        self.writes = made.writes_scratch()
+        self.kernel = made.kernel()
+        return self
+
+    def path(self, theta: Any, times: Any) -> Any:
+        """Return the rows of the kernel, which is traced once: calls of this form read the same."""
+        if self.traced and self.kernel._captured:
+            raise KernelError(
+                f"{NAME}: the kernel was traced again, by a call that may have read other things"
+            )
+        found = self.kernel.path(theta, times)
+        if self.form is not None and not self.traced:
+            self.kernel._captured.clear()
+            self.traced = True
+        return found
+
+
+CANDIDATES: list[Candidate] = []  # those that were used last are at the end
+MOST_CANDIDATES = 32
+MOST_NUMBERS = 1 << 16  # that a right-hand side reads
+CALLS = 32  # that SciPy runs before a kernel is compiled
+# the user would miss what functions of these names show
+SHOWING = frozenset(
+    ("print", "write", "info", "debug", "warning", "warn", "error", "critical", "exception", "pprint")
+)
+
+
+def form_of(call: Call, orders: list, writes: bool) -> list | None:
+    """Return what two calls share if one kernel serves both; None: it cannot be told.
+
+    `writes`: captured arrays are parameters of the kernel, and what they hold does not count."""
+    settings = parameters(call.functions, call.args[0])
+    settings = {k: v for k, v in settings.items() if k not in ("fun", "y0", "t_eval")}
+    whole = all([type(x) is FunctionPlaceholder for x in call.first.left])
+    followed = [s.seen for s in OPEN.shadows] if writes and whole else []
+    walk = walk_with_names(
+        [call.functions, settings],
+        lambda x: any([isinstance(seen.get(id(x)), Variable) for seen in followed]),
+    )
+    if walk.unknown is not None or walk.sources or not SHOWING.isdisjoint(walk.names):
+        return None
+    if sum([x.size for x in (*walk.arrays, *[y for _, y in call.first.handles])]) > MOST_NUMBERS:
+        return None
+    form: list = [*walk.form, orders, [tuple(shape(y)) for _, y in call.first.handles]]
+    places = {id(x): k for k, pair in enumerate(call.first.handles) for x in pair}
+    for x in walk.hold:
+        if isinstance(x, Variable):
+            base, path = (x._base, x._path) if type(x) is View else (x, ())
+            form.append((places[id(base)], path))
+        elif type(x) is Const:
+            return None
+    return form
+
+
+def candidate_of(form: list) -> Candidate:
+    """Return the candidate for calls of this form."""
+    for found in reversed(CANDIDATES):
+        if found.form == form:
+            if found is not CANDIDATES[-1]:
+                CANDIDATES.remove(found)
+                CANDIDATES.append(found)
+            return found
+    CANDIDATES.append(Candidate(form))
+    del CANDIDATES[:-MOST_CANDIDATES]
+    return CANDIDATES[-1]
+
+
+def shared_kernel(call: Call, steps: AdaptiveSteps, code: Any, states: int, levels: list) -> Candidate | None:
+    """Return the kernel for all calls of this form, or None. Without `vmap` it is made for the 33rd call."""
+    if code not in WRITES:
+        WRITES[code] = KernelCall(call, steps, states).writes_scratch()
+    form = form_of(call, [states, steps.limit, *levels], WRITES[code])
+    if form is None:
+        if OPEN.hiding:
+            return Candidate(None).build(call, steps, states)
+        raise KernelError(f"{NAME}: nothing tells what the right-hand side reads and shows")
+    found = candidate_of(form)
+    found.calls += 1
+    if found.kernel is None and (OPEN.hiding or found.calls > CALLS):
+        found.build(call, steps, states)
+    return found if found.kernel else None
+
+
+def code_of(given: dict) -> Any:
+    return getattr(given.get("fun"), "__code__", type(given.get("fun")))
+
+
+def solve_in_kernel(args: tuple, kwargs: dict) -> Any:
     """Return the result of solve_ivp(*args, **kwargs) by a kernel; None: SciPy is to be called."""
+    given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
+    recorded = not all([t.visibility == SAMPLED for t in OPEN.hiding])
+    many = recorded or samples_of(OPEN.hiding) >= MANY
+    code, method = code_of(given), str(given.get("method"))
+    if not many and (OPEN.hiding or OPEN.watcher is not None or method in REFUSED.get(code, ())):
+        return None
     known = heard()
     try:
-        given = dict(zip(PARAMETERS, args, strict=False)) | kwargs
-        handles = [live(x) for x, _ in call.first.handles]
-        orders = len({id(trace) for x in handles for trace in traces_of(x)})
-        steps = steps_of(given, orders)
-        if steps is None:
-            return None
-        y0, times = [as_float_array(given[name]) for name in ("y0", "t_eval")]
-        (n,) = shape(y0)
-        if not 0 < n <= steps.most_states or any([dtype(x) != FLOAT64 for x in (y0, times, *handles)]):
-            return None
-        kernel = KernelCall(call, steps, n)
-        if not kernel.leaves_nothing():
-            return None
-        theta = np.concatenate([np.reshape(x, (-1,)) for x in (y0, *handles)])
-        if not are_in_order(value(times), steps):
-            return None
-        found = kernel.kernel().path(theta, np.concatenate([times, [steps.bound]]))
-        if value(found)[n, -1] != 0.0:
-            return None
+        return result_by_kernel(args, kwargs, given, recorded)
     except Exception:  # what a kernel cannot run, SciPy can, or raises again
         take_back(known)
+        if not many:
+            REFUSED.setdefault(code, set()).add(method)
         return None
-    result = itg.solve_ivp(lambda t, y: y, (0.0, 1.0), [0.0], t_eval=[0.0])
-    for count in ("nfev", "njev", "nlu"):
-        result.pop(count)
-    result.t, result.y = 1.0 * times, found[:n, :-1]
-    return result
+
+
+def result_by_kernel(args: tuple, kwargs: dict, given: dict, recorded: bool) -> Any:
+    steps, hidden = steps_of(given), bool(OPEN.hiding)
+    if steps is None or not (hidden or type(steps) is ExplicitSteps):
+        return None
+    y0 = as_float_array(given["y0"])
+    (n,) = shape(y0)
+    if not 0 < n <= steps.most_states:
+        return None
+    call = Call(NAME, itg.solve_ivp, args, kwargs, True)
+    handles = [live(x) for x, _ in call.first.handles]
+    levels = [*{id(trace): type(trace) for x in handles for trace in traces_of(x)}.values()]
+    if not (levels or hidden and handles) or any([dtype(x) != FLOAT64 for x in (y0, *handles)]):
+        return None
+    steps.rounds = len(levels)
+    theta = np.concatenate([np.reshape(x, (-1,)) for x in (y0, *handles)])
+    found: Any = None
+    for steps.limit in STEPS_BETWEEN:
+        now = copy.copy(steps)
+        if recorded:
+            kernel: Any = Candidate(None).build(call, now, n)
+        else:
+            kernel = shared_kernel(call, now, code_of(given), n, levels)
+        if kernel is None:
+            return None
+        found = found or by_scipy_first(given, kernel)
+        times = as_float_array(given["t_eval"] if given.get("t_eval") is not None else found.t[1:])
+        if dtype(times) != FLOAT64 or not are_in_order(value(times), steps):
+            return None
+        rows = kernel.path(theta, np.concatenate([times, [steps.bound]]))
+        status, *counts = value(rows)[n:]
+        if given.get("method") == "LSODA" and (status[-1] == MANY_STEPS or counts[0][-1] > found.nfev):
+            raise KernelError(f"{NAME}: stability, and not accuracy, limits the steps of an explicit method")
+        if status[-1] != MANY_STEPS:
+            break
+    if status[-1] != 0.0:
+        return None
+    if kernel.writes:  # what SciPy's last call leaves
+        given["fun"](steps.bound, rows[:n, -1], *(given.get("args") or ()))
+    if found is None:
+        more = {} if hidden else {"nfev": steps.evaluations(counts), "njev": 0, "nlu": 0}
+        return RESULT(SOLVED | more, t=1.0 * times, y=rows[:n, :-1])
+    return with_derivatives(found, given, y0, times, rows[:n, :-1])
+
+
+def with_derivatives(found: Any, given: dict, y0: Any, times: Any, y: Any) -> Any:
+    """Return SciPy's result with the derivatives of the states y at the times after the start."""
+    if given.get("t_eval") is None:
+        y = np.concatenate([y0[:, None], y], 1)
+    else:
+        found.t = 1.0 * times
+    found.y = found.y + (y - value(y))
+    return found
+
+
+def by_scipy_first(given: dict, kernel: Candidate) -> Any:
+    """Return SciPy's result on plain values, where the kernel computes the derivatives only; else None."""
+    lsoda, steps = given.get("method") == "LSODA", given.get("t_eval") is None
+    if kernel.writes and (OPEN.hiding or given.get("method") == "DOP853" and not steps):
+        raise KernelError(f"{NAME}: the right-hand side writes arrays")
+    if not (lsoda or steps):
+        return None
+    fun, args = given["fun"], given.get("args") or ()
+    options = bare({k: v for k, v in given.items() if k not in ("fun", "args")})
+    f = ComposedFunction(lambda fun, *args: lambda t, y: bare(fun(t, y, *args)), fun, *args)
+    with on_plain_values(f) as (_, (plain,)), changed(depth=0):
+        return itg.solve_ivp(plain.run, **options)

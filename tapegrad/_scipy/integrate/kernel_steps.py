@@ -13,7 +13,7 @@ from ..._transforms.tape import value
 from ...kernels import while_loop
 from .linear_steps import EXPLICIT, EXPLICIT_METHODS, Tableau
 
-STEPS_BETWEEN = 100_000  # between two times of the result
+STEPS_BETWEEN = (2000, 1_000_000)  # two times of the result, in a first attempt and in another
 MIN_FACTOR, MAX_FACTOR = 0.2, 10.0  # of the size of a step
 SMALL_STEP, MANY_STEPS = 1.0, 2.0  # the status of a call
 EPSILON = float(plain_np.finfo(float).eps)
@@ -30,6 +30,7 @@ class Walk(NamedTuple):
     before: Any  # its time
     state: Any
     slopes: Any  # (stages, n)
+    attempts: Any  # the number of steps that were tried
     rejected: Any
     status: Any
 
@@ -53,8 +54,9 @@ def once(condition: Any, f: Callable, x: Any) -> Any:
 class AdaptiveSteps:
     """Steps from a start to a bound. A subclass has `begun`, `tried` and `between`."""
 
+    rounds, limit = 0, STEPS_BETWEEN[0]  # orders of derivatives; steps between two times
     error_order: int  # of the estimate of the error
-    most_states = 32  # of a kernel
+    most_states: int  # of a kernel
 
     def __init__(self, span: tuple, options: dict):
         self.start, self.bound = span
@@ -93,10 +95,17 @@ class AdaptiveSteps:
     def between(self, f: Callable, c: Any, t: Any) -> Any:
         raise NotImplementedError
 
+    def counts(self, c: Any) -> list:
+        """Return what tells how often SciPy evaluates the right-hand side, where that is known."""
+        return []
+
+    def evaluations(self, counts: Any) -> int:
+        raise NotImplementedError
+
     def reached(self, f: Callable, c: Any, t: Any) -> Any:
         """Return what is carried when a step has reached the time t."""
         going = lambda c: (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
-        c = while_loop(going, lambda c: self.tried(f, c), c, STEPS_BETWEEN)
+        c = while_loop(going, lambda c: self.tried(f, c), c, self.limit)
         late = (self.way * (c.t - t) < 0.0) & (c.status == 0.0)
         return c._replace(status=np.where(late, MANY_STEPS, c.status))
 
@@ -109,9 +118,8 @@ class ImplicitSteps(AdaptiveSteps):
 
     iterations: int  # of a step, at most
 
-    def __init__(self, span: tuple, options: dict, rounds: int):
+    def __init__(self, span: tuple, options: dict):
         super().__init__(span, options)
-        self.rounds = rounds
         self.tolerance = max(10 * EPSILON / self.rtol, min(0.03, self.rtol**0.5))
 
     def jacobian(self, f: Callable, t: Any, y: Any) -> Any:
@@ -135,6 +143,8 @@ class ImplicitSteps(AdaptiveSteps):
 class ExplicitSteps(AdaptiveSteps):
     """SciPy's explicit methods, to be traced."""
 
+    most_states = 128
+
     def __init__(self, method: str, span: tuple, options: dict):
         super().__init__(span, options)
         self.method: Any = EXPLICIT_METHODS[method]
@@ -155,7 +165,7 @@ class ExplicitSteps(AdaptiveSteps):
         slope = f(self.start, y)
         size = value(self.first_size(f, y, slope))
         slopes = np.stack([0.0 * slope] * (self.stages + 1))
-        return Walk(self.start, y, slope, size, self.start, y, slopes, 0.0, 0.0)
+        return Walk(self.start, y, slope, size, self.start, y, slopes, 0.0, 0.0, 0.0)
 
     def tried(self, f: Callable, c: Walk) -> Walk:
         """Try a step; return what is carried after it."""
@@ -187,9 +197,19 @@ class ExplicitSteps(AdaptiveSteps):
             before=np.where(good, c.t, c.before),
             state=np.where(good, c.y, c.state),
             slopes=np.where(good, np.stack(slopes), c.slopes),
+            attempts=c.attempts + 1.0,
             rejected=np.where(good, 0.0, 1.0),
             status=np.where(good | (next_size >= least), 0.0, SMALL_STEP),
         )
+
+    def counts(self, c: Walk) -> list:
+        return [c.attempts, c.before]
+
+    def evaluations(self, counts: Any) -> int:
+        """Return how often SciPy evaluates the right-hand side; the last column is that of the bound."""
+        attempts, before = counts
+        interpolants = len(set(before[:-1])) * (len(self.tableau.A) - self.stages - 1)
+        return int(1 + (self.first is None) + self.stages * attempts[-1]) + interpolants
 
     def between(self, f: Callable, c: Walk, t: Any) -> Any:
         """Return the state at the time t of the last step."""

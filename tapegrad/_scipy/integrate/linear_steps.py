@@ -344,7 +344,7 @@ class StepEquations:
             K = np.empty_like(c)
             for k in range(self.steps):
                 at = slice(k, k + 1)
-                K[at] = self.slopes(at, c[at] + products(self.J, at, every, y[k]))
+                K[at] = self.slopes(at, c[at], y[k])
                 y[k + 1] = y[k] + self.moved(at, K[at])[0]
             return y, K
         K, (slopes, bands) = self.slopes(every, c), self.maps
@@ -363,46 +363,47 @@ class StepEquations:
             c, adjoint = np.empty_like(K), y[-1]
             for k in reversed(range(self.steps)):
                 at = slice(k, k + 1)
-                c[at] = self.slopes_back(at, K[at] + self.B[at, :, None, None] * adjoint)
-                adjoint = y[k] + adjoint + products(self.J, at, every, c[at], True)[0].sum(0)
+                c[at], pulled = self.slopes_back(at, K[at] + self.B[at, :, None, None] * adjoint, True)
+                adjoint = y[k] + adjoint + pulled
             return adjoint, c
         slopes, bands = self.maps
         own = np.matmul(np.swapaxes(slopes, 1, 2), K.reshape(self.steps, -1, K.shape[3]))
         adjoint = chained(bands, y + np.concatenate([own, np.zeros_like(y[:1])]), "T")
-        return adjoint[0], self.slopes_back(every, K + self.B[:, :, None, None] * adjoint[1:, None])
+        return adjoint[0], self.slopes_back(every, K + self.B[:, :, None, None] * adjoint[1:, None])[0]
 
     def moved(self, at: slice, K: Any) -> Any:
         """h B K"""
         return np.matmul(self.B[at, None], K.reshape(*K.shape[:2], -1)).reshape(len(K), *K.shape[2:])
 
-    def slopes(self, at: slice, c: Any) -> Any:
-        """The dK with dK = J h A dK + c, for these steps; c has (steps, stages, n, directions)."""
+    def slopes(self, at: slice, c: Any, y: Any = None) -> Any:
+        """The dK with dK = J (y + h A dK) + c, for these steps; c has (steps, stages, n, directions)."""
         if self.inverse is not None:
             return np.matmul(self.inverse[at], c.reshape(len(c), -1, c.shape[3])).reshape(c.shape)
         if self.refined is not None:
+            c = c + products(self.J, at, slice(None), y)
             return np.stack(
                 [self.refined.solve(k, v, False) for k, v in zip(range(self.steps)[at], c, strict=True)]
             )
         K = np.array(c)
-        for i in range(1, self.stages):
-            moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, -1)).reshape(
-                len(K), 1, *K.shape[2:]
-            )
-            K[:, i : i + 1] += products(self.J, at, slice(i, i + 1), moved)
+        for i in range(y is None, self.stages):
+            moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, K[0, 0].size))
+            moved = moved.reshape(len(K), 1, *K.shape[2:])
+            K[:, i : i + 1] += products(self.J, at, slice(i, i + 1), moved if y is None else moved + y)
         return K
 
-    def slopes_back(self, at: slice, g: Any) -> Any:
-        """Of `slopes`."""
+    def slopes_back(self, at: slice, g: Any, whole: bool = False) -> tuple:
+        """The transpose of `slopes`: what it gives for c; if `whole`, also what it gives for y of one step."""
         if self.inverse is not None:
-            return np.matmul(np.swapaxes(self.inverse[at], 1, 2), g.reshape(len(g), -1, g.shape[3])).reshape(
-                g.shape
-            )
+            back = np.swapaxes(self.inverse[at], 1, 2)
+            return np.matmul(back, g.reshape(len(g), -1, g.shape[3])).reshape(g.shape), None
         if self.refined is not None:
-            return np.stack(
+            c = np.stack(
                 [self.refined.solve(k, v, True) for k, v in zip(range(self.steps)[at], g, strict=True)]
             )
-        c = np.array(g)
-        for i in reversed(range(1, self.stages)):
+            return c, products(self.J, at, slice(None), c, True)[0].sum(0)
+        c, total = np.array(g), 0.0
+        for i in reversed(range(not whole, self.stages)):
             pulled = products(self.J, at, slice(i, i + 1), c[:, i : i + 1], True)
             c[:, :i] += self.A[at, i, :i, None, None] * pulled
-        return c
+            total = total + pulled[0, 0]
+        return c, total

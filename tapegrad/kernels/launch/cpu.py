@@ -35,6 +35,9 @@ SCALAR_BATCH = 3  # batches below this run sample by sample,
 LONG_PROGRAM = 2000  # and up to two blocks if it has more instructions: vectors take long to compile
 # lines of text above which code generation is 8 times as fast, and the code 3 times as slow
 LARGE_TEXT_LINES = 12_000
+QUICK_TEXT_LINES = 4_000  # the same of a kernel, which is optimised later if it runs for long:
+SECONDS_PER_LINE = 5e-5  # what that takes
+OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
@@ -260,6 +263,7 @@ class Launcher:
         self.summed, self.width = plan.summed, plan.width
         self.work, self.most, self.long = plan.work, plan.most, plan.long
         self.forms: dict = {}
+        self.quick: dict = {}  # width of a quickly compiled form -> its text, seconds until it is optimised
         self.numbers: dict = {}  # width of a form -> the bytes of its numeric arguments
         self.local = threading.local()
         self.counted = [n for n, _, data, cap in plan.taped if not data and cap is None]
@@ -280,19 +284,37 @@ class Launcher:
 
     def engine(self, width: int) -> Any:
         """Return the machine code for blocks of `width` samples."""
-        return engine_of(self.text(width))
+        text = self.text(width)
+        lines = text.count("\n")
+        if lines <= QUICK_TEXT_LINES:
+            return engine_of(text)
+        found = stored_engine(code_name(text + OPTIMIZED))
+        if found is None:
+            self.quick[width] = text, lines * SECONDS_PER_LINE
+            found = engine_of(text, 0)
+        return found
+
+    def note_run(self, width: int, seconds: float) -> None:
+        """Optimise quickly compiled code once it has run for as long as that takes; the bits stay."""
+        text, left = self.quick.get(width, ("", float("inf")))
+        self.quick[width] = text, left - seconds
+        if left < seconds:
+            self.forms[width] = self.callable(engine_of(text + OPTIMIZED, len(text)))
+            self.quick.pop(width)
 
     def form(self, width: int):
         found = self.forms.get(width)
         if found is None:
-            pointers = len(self.inputs) + len(self.outputs) + 2 + bool(self.streams) + bool(self.step_rows)
-            kind = ctypes.CFUNCTYPE(
-                None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2
-            )
-            engine = self.engine(width)
-            found = kind(engine.get_function_address("kernel"))
-            found.engine = engine  # it holds the code
-            self.forms[width] = found
+            found = self.forms[width] = self.callable(self.engine(width))
+        return found
+
+    def callable(self, engine: Any) -> Any:
+        pointers = len(self.inputs) + len(self.outputs) + 2 + bool(self.streams) + bool(self.step_rows)
+        kind = ctypes.CFUNCTYPE(
+            None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2
+        )
+        found = kind(engine.get_function_address("kernel"))
+        found.engine = engine  # it holds the code
         return found
 
     def __call__(
@@ -453,7 +475,10 @@ class Launcher:
                 caps, needed, tape = local["found"]
             else:
                 caps, needed, tape = self.workspace(local, width, steps)
+            begin = time.perf_counter()
             form(*addresses, tape, stride, steps, blocks, caps, needed[0])
+            if width in self.quick:
+                self.note_run(width, time.perf_counter() - begin)
             if not self.counted or all(needed[1][n] <= local["room"].get(n, 0) for n in self.counted):
                 return
             local["room"] = {n: int(needed[1][n]) for n in self.counted}

@@ -121,6 +121,7 @@ def launched(
         launcher.memory is None
         or batch % width
         or launcher.counted
+        or width in launcher.quick  # whose code is replaced later
         or not launcher.is_simple(batch, steps)
         or not HEADER
     ):
