@@ -52,7 +52,7 @@ def matrix_of(q: Any) -> Any:
 
 
 def of_matrix(m: Any) -> Any:
-    """The quaternion of an orthogonal matrix.  It is that of the nearest orthogonal matrix, to third order."""
+    """The quaternion of the nearest orthogonal matrix, to third order."""
     values = bare(m)
     if plain_np.max(plain_np.abs(values @ plain_np.swapaxes(values, -1, -2) - plain_np.eye(3))) > 1e-8:
         raise refusal_text("Rotation.from_matrix", "the matrix is not orthogonal", "an orthogonal matrix")
@@ -142,9 +142,7 @@ class Rotation(Carrier, metaclass=RotationType):
     def _plain(self) -> Any:
         return st.Rotation.from_quat(bare(self._quat))
 
-    @property
-    def __class__(self) -> Any:
-        return st.Rotation
+    __class__: Any = property(lambda self: st.Rotation)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._plain(), name)

@@ -1,4 +1,4 @@
-"""scipy.spatial.distance: distances of vectors, and between all rows of one array or two.  Trees of points."""
+"""scipy.spatial: distances of vectors, and between all rows of one array or two; trees of points."""
 
 from typing import Any
 
@@ -263,7 +263,7 @@ class NeighbourTree(Carrier, metaclass=CarrierType):
 
     def __init__(self, data: Any, *args: Any, **kwargs: Any):
         self.points, values = data, bare(data)
-        self.tree = self._theirs(values, *args, **kwargs) if xp_of(values) is plain_np else None
+        self.tree: Any = self._theirs(values, *args, **kwargs) if xp_of(values) is plain_np else None
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -277,9 +277,7 @@ class NeighbourTree(Carrier, metaclass=CarrierType):
     def _plain(self) -> Any:
         return self.tree
 
-    @property
-    def __class__(self) -> Any:
-        return self._theirs
+    __class__: Any = property(lambda self: self._theirs)
 
     def __getattr__(self, name: str) -> Any:
         """The other methods count or number points, of other trees and within distances."""
