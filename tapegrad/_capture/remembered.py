@@ -60,14 +60,13 @@ def memory_of(f: Any) -> "ShadowMemory":
     if type(f) is not types.FunctionType:
         return ShadowMemory()
     key = id(f)
-    found = RECENT.get(key)
+    found = RECENT.pop(key, None)
     if found is None:
         forget = lambda _, pop=RECENT.pop: pop(key, None)
-        found = RECENT[key] = weakref.ref(f, forget), ShadowMemory()
-        while len(RECENT) > MOST_FUNCTIONS:
+        found = weakref.ref(f, forget), ShadowMemory()
+        while len(RECENT) >= MOST_FUNCTIONS:
             RECENT.popitem(last=False)
-    else:
-        RECENT.move_to_end(key)
+    RECENT[key] = found
     return found[1]
 
 

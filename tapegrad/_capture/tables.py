@@ -55,7 +55,6 @@ class TrackedColumn(ExtensionArray):
         return cls(np.concatenate([p._x for p in parts]))
 
     dtype = property(lambda self: TrackedDtype())
-    nbytes = property(lambda self: 8 * len(self))
 
     def __len__(self) -> int:
         return len(self._x)
@@ -65,6 +64,9 @@ class TrackedColumn(ExtensionArray):
 
     def __setitem__(self, at: Any, value: Any) -> None:
         self._x[check_array_indexer(self, at)] = unwrapped(value)
+
+    def __iter__(self) -> Any:
+        return iter(self._x)
 
     def isna(self) -> Any:
         return plain_np.isnan(values_of(primal_of(self._x)))

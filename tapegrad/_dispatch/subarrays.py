@@ -186,8 +186,8 @@ def call_with_subarrays(f: Any, on_variables: Callable, args: tuple, kwargs: dic
 
 
 def with_subarrays(f: Any, args: tuple, kwargs: dict) -> Any:
-    """What NumPy makes of f of subarrays and of Variables, which it takes for arrays: the classes are asked, then
-    it runs f."""
+    """What NumPy makes of f of subarrays and arrays, for which Variables stand: it asks the classes, then
+    runs f."""
     found: dict = {}  # class -> the first of it
 
     def note(x):

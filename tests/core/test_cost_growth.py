@@ -259,10 +259,17 @@ def test_calls_of_a_gradient():
         return [np.ones(3) for _ in range(n)]
 
     # (without the short ways 236)
+    def kept(h):
+        """From the third call on the copy of a function is kept."""
+        for _ in range(3):
+            tg.grad(h)(X)
+        return h
+
+    kept(f)
     assert calls(lambda: tg.grad(f)(X)) < (150 if "tapegrad._dispatch.fast" in sys.modules else 260)
     assert calls(lambda: tg.grad(g)(tree(110))) - calls(lambda: tg.grad(g)(tree(10))) < 60 * 100
     for of in (reads, functions):
-        few, many = of(10), of(110)
+        few, many = kept(of(10)), kept(of(110))
         assert calls(lambda many=many: tg.grad(many)(X)) - calls(lambda few=few: tg.grad(few)(X)) < 10 * 100
 
 

@@ -70,6 +70,7 @@ ASKING = {
     "_scipy.integrate.plain_values": "what SciPy's solver is given",
     "_dispatch.subarrays": "an untracked array that NumPy's code asks for",
     "_dispatch.serialization": "what texts and files hold",
+    "_capture.tables": "which numbers of a column are missing, and their order",
     "loops.cuda_c.derived_rules": "arguments without a derivative",
     "loops.cuda_c.kernels": "arguments without a derivative",
 }

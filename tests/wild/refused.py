@@ -14,22 +14,22 @@ COMPILED = {
     **of(
         "compiled (C, C++)",
         "known_astropy.smooth known_astropy.cartesian known_george.values known_pymoo.igd unseen_ot.exact "
-        "fresh_ocean.modern_density fresh_sky.galactic",
+        "fresh_ocean.modern_density fresh_sky.galactic later_fields.neutrons",
     ),
 }
 REFUSED = {
-    **of(
-        "pandas",
-        "known_linearmodels.two_stage known_linearmodels.liml known_linearmodels.gmm "
-        "known_linearmodels.seemingly_unrelated",
-    ),
     **of("autograd's boxes", "known_lifelines.exponential_fit"),
     **of(
         "functions of SciPy",
-        "known_pvlib.single_diode known_quantecon.stationary known_skfem.stiffness",
+        "known_pvlib.single_diode known_skfem.stiffness",
     ),
     **of("eval of the name of a class", "unseen_signal.additive_fit"),
     **of("second order of eigenvectors: nan with a warning", "fresh_rotations.matrix_to_quaternion"),
+    **of("masked arrays", "known_pykalman.unscented"),
+    **of("eval of a text with tracked numbers", "later_engineering.circuit"),
+    **of("a method of an array of integers", "later_atoms.morse later_engineering.triangle"),
+    **of("`numpy.f._implementation`", "later_algebra.energies"),
+    **of("a class derived from SciPy's `PPoly`", "later_signals.smoothing"),
     **of("a gufunc of Numba", "fresh_scores.older_ensemble"),
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
