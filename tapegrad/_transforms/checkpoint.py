@@ -213,6 +213,12 @@ class checkpoint(PickledByCall, Generic[P, Y]):
             out = outs[step.count + k]
             if step.written[k] and isinstance(out, Variable):
                 captured_result(x, out)
+        if step.raised is not None:
+            raised, step.raised = step.raised, None
+            try:
+                raise raised
+            finally:
+                raised = None  # it knows this frame
         members = iter(outs[: step.count])
         return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)  # type: ignore[no-any-return]
 
@@ -283,6 +289,8 @@ class CheckpointCall:
         self.marks: Any = None  # of the outputs of the first run
         self.before: AnyList = []  # (captured numbers, what they were, whether f itself has altered them)
         self.draws: AnyList = []  # (generator, its state before)
+        self.raised: Any = None  # the error of the first run, until it is raised, and its class
+        self.raises: Any = type(None)
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
     def __del__(self) -> None:
@@ -303,8 +311,13 @@ class CheckpointCall:
             later = [(r, snapshot(r)) for r, _ in self.draws]
             for r, state in self.draws:
                 restore(r, state)
+            y = raised = None
             try:
                 y = g(*args, **kwargs)
+            except Exception as error:
+                if again and type(error) is not self.raises:
+                    raise
+                raised = error  # what it has written until then is its result
             finally:
                 if again:
                     later += [
@@ -334,11 +347,15 @@ class CheckpointCall:
             self.check_levels(inputs, outs)
             marks = [mark(v) for v in ys + [h for h, w in zip(handles, self.written, strict=True) if w]]
             if again:
+                if type(raised) is not self.raises:
+                    self.refuse_values()
                 self.check_values(marks)
             else:
                 self.kept_floats = kept_floats
                 self.marks, self.before = marks, [(x, b, not is_same(x, b)) for x, b in shadow.state]
                 self.run = self.kept
+                self.raised, self.raises = raised, type(raised)
+            raised = None  # it knows this frame
         shadow.arrays = []  # nothing is written back: what was written is an output
         if again:
             ended(shadow)

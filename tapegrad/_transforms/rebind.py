@@ -22,7 +22,7 @@ from .._capture.objects import GENERATORS, Reference, content_of, kind_of, put_b
 from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
-from .._core.errors import ArgumentError, GuardError
+from .._core.errors import ArgumentError, DroppedDerivativeError, GuardError
 from .._core.primitive import ASSIGN, handle, is_tracked, live, primal_of, view, write
 from .._core.scope import OPEN
 from .._core.trees import Const
@@ -342,6 +342,25 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
 def captured_result(x: Variable, out: Any) -> None:
     """A captured array is what a run has left in its stand-in."""
     write(ASSIGN, x, out, Ellipsis)
+
+
+def left_by_error(shadow: Rebind, call: str, written: Collection[int] | None = None) -> None:
+    """A function of values has failed. Captured arrays hold what it has written, without its derivative. So it
+    is an error if an `except` clause goes on."""
+    stand_ins = {k: shadow.handles[place][1] for k, place in shadow.places.items()}
+    if written is None:
+        written = [k for k, y in stand_ins.items() if getattr(y, "_version", 0) > 0]
+    for k in written:
+        captured_result(shadow.of.handles[k][0], out_of(primal_of(stand_ins[k])))
+    try:
+        kept = shadow.check(call)
+    except ArgumentError:
+        kept = True
+    if written or kept:
+        DroppedDerivativeError(
+            f"{call}: its function raised an error after it had changed arrays or names outside of itself, "
+            "and what they hold lacks the derivative: catch the error inside that function"
+        )
 
 
 class LateVariable(GuardError):

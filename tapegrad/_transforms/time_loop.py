@@ -27,7 +27,7 @@ from ..ops.indexing.flat import FlatIterator
 from .call import check_function, constant_like, numpy_number, user_name
 from .checkpoint import CheckpointCall, mark
 from .products import vjp
-from .rebind import Rebind, RecordedIterator, captured_result, ended, out_of, with_all
+from .rebind import Rebind, RecordedIterator, captured_result, ended, left_by_error, out_of, with_all
 from .schedules import advance_length, first_snapshots
 
 S = TypeVar("S")
@@ -379,6 +379,10 @@ class LoopCall(CheckpointCall):
                 yield runs
                 shadow.check_all(self.name)
                 done = True
+            except Exception:
+                if first:
+                    left_by_error(shadow, self.name, runs.written())
+                raise
             finally:
                 if not (first and done):
                     for r, state in [*shadow.generators, *before]:

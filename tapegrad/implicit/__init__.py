@@ -26,7 +26,7 @@ from .._transforms.batching.rules import CustomRule, as_stack
 from .._transforms.call import constant_like, user_name, value_out, where_of
 from .._transforms.gradient import grad
 from .._transforms.products import jvp, vjp
-from .._transforms.rebind import Rebind, confirm, forgotten, out_of, with_all
+from .._transforms.rebind import Rebind, confirm, forgotten, left_by_error, out_of, with_all
 from .._transforms.vmap import vmap
 from ..ops import shaping
 from ..ops.declare import dtype, shape
@@ -375,7 +375,11 @@ class ImplicitProblem:
         """`run(F, solver, x0, params)` with these values of the Variables."""
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
-            out = run(F, solver, x0, tuple(params))
+            try:
+                out = run(F, solver, x0, tuple(params))
+            except Exception:
+                left_by_error(shadow, self.call)
+                raise
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
             shadow.check_all(self.call)
             if not self.of.apart:
