@@ -166,7 +166,9 @@ class Batch(Trace):
         self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False), marked))
         if isinstance(held, Variable):
             held._saved = True
-        x._slot = CapturedBuffer(held, False, Marks(self.call, x, None if marked is None else marked._slot.marks))
+        x._slot = CapturedBuffer(
+            held, False, Marks(self.call, x, None if marked is None else marked._slot.marks)
+        )
         x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
 
     def note(self, x: Any) -> None:
