@@ -22,7 +22,7 @@ from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
 from .call import check_function, constant_like, user_name, value_out
 from .products import jvp, vjp
-from .rebind import Rebind, captured_result, confirm, ended, out_of, with_all
+from .rebind import Rebind, captured_result, confirm, ended, note_carried, out_of, with_all
 
 P = ParamSpec("P")
 Y = TypeVar("Y")
@@ -318,6 +318,7 @@ class CheckpointCall:
                 if again and type(error) is not self.raises:
                     raise
                 raised = error  # what it has written until then is its result
+                note_carried(error, self.first.handles)
             finally:
                 if again:
                     later += [

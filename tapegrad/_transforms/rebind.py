@@ -22,7 +22,7 @@ from .._capture.objects import GENERATORS, Reference, content_of, kind_of, put_b
 from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
-from .._core.errors import ArgumentError, DroppedDerivativeError, GuardError
+from .._core.errors import ArgumentError, DroppedDerivativeError, GuardError, TapegradError
 from .._core.primitive import ASSIGN, handle, is_tracked, live, primal_of, view, write
 from .._core.scope import OPEN
 from .._core.trees import Const
@@ -119,6 +119,11 @@ class Rebind(Shadow):
             self.places[id(y) if place is None else place] = len(self.handles)
             self.handles.append((x, y))
         return y
+
+    def __exit__(self, kind: Any = None, error: BaseException | None = None, traceback: Any = None) -> None:
+        if error is not None and self.of is not None:
+            note_carried(error, self.of.handles)
+        super().__exit__(kind, error, traceback)
 
     def place(self, x: Variable) -> int:
         """Of a captured Variable, or of its stand-in.  One that this shadow has not met stands for itself."""
@@ -342,6 +347,19 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
 def captured_result(x: Variable, out: Any) -> None:
     """A captured array is what a run has left in its stand-in."""
     write(ASSIGN, x, out, Ellipsis)
+
+
+def note_carried(error: BaseException, inputs: AnyList) -> None:
+    """An error leaves a function of these values, pairs that begin with one. The numbers that it holds lack
+    their derivative, so it is an error if an `except` clause goes on."""
+    followed = any([isinstance(x, Variable) and live(x)._trace is not None for x, *_ in inputs])
+    if not followed or not isinstance(error, Exception) or isinstance(error, TapegradError):
+        return
+    if held_floats([error.args, vars(error)], ()):
+        DroppedDerivativeError(
+            f"a {type(error).__name__} leaves a function that is differentiated as a whole, and the numbers that "
+            "it holds lack their derivative: catch it inside that function"
+        )
 
 
 def left_by_error(shadow: Rebind, call: str, written: Collection[int] | None = None) -> None:

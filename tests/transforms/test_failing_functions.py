@@ -3,6 +3,7 @@ the error leaves the transform or is caught inside of it."""
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 import tapegrad as tg
 from tapegrad.errors import DroppedDerivativeError
@@ -112,3 +113,61 @@ def test_what_is_written_without_a_derivative_is_an_error(call):
 
     with pytest.raises(DroppedDerivativeError, match="after it had changed arrays or names"):
         tg.grad(f)(X)
+
+
+class Found(Exception):
+    pass
+
+
+def find(z):
+    raise Found(z * 2.0)
+
+
+def found_by(call):
+    def f(x):
+        try:
+            call(x)
+        except Found as found:
+            return (found.args[0] ** 2).sum()
+        return x.sum()
+
+    return f
+
+
+FOLLOWED = {
+    "call": find,
+    "grad": lambda x: tg.grad(lambda z: find(z).sum())(x),
+    "jvp": lambda x: tg.jvp(find, (x,), (x,)),
+    "vmap": lambda x: tg.vmap(find)(x[None]),
+    "quad": lambda x: quad(lambda t: find(x).sum(), 1.0, 1.5),
+}
+AS_A_WHOLE = {
+    "checkpoint": lambda x: tg.checkpoint(find)(x),
+    "loop": lambda x: tg.loop(3, lambda k, z: find(z), x),
+    "root": lambda x: tg.implicit.root(lambda z, p: find(p), lambda F, z, p: F(z, p))(0.0 * x, x),
+    "rule": lambda x: tg.rule(find, jvp=lambda t, y, z: t)(x),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_numbers_in_an_error_keep_their_derivative(name):
+    f = found_by(FOLLOWED[name])
+    for g in (tg.grad(f)(X), tg.vmap(tg.grad(f))(X[None])[0], tg.jvp(tg.grad(f), (X,), (X,))[1]):
+        np.testing.assert_allclose(g, 8.0 * X, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", AS_A_WHOLE)
+def test_numbers_in_an_error_without_their_derivative(name):
+    f = found_by(AS_A_WHOLE[name])
+    for run in (tg.grad(f), lambda x: tg.jvp(f, (x,), (x,)), lambda x: tg.prepare(f, x).grad(x)):
+        with pytest.raises(DroppedDerivativeError, match="a Found leaves a function"):
+            run(X)
+    with pytest.raises(Found):  # not caught: it passes
+        tg.grad(lambda x: AS_A_WHOLE[name](x).sum())(X)
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.ReplayWarning")
+def test_numbers_in_an_error_of_a_recorded_solver():
+    p = tg.prepare(found_by(FOLLOWED["quad"]), X)
+    for x in (X, X, 2.0 * X):  # run as it is
+        np.testing.assert_allclose(p.grad(x), 8.0 * x, rtol=1e-12)
