@@ -23,7 +23,7 @@ from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
 from .._core.errors import ArgumentError, DroppedDerivativeError, GuardError, TapegradError
-from .._core.primitive import ASSIGN, handle, is_tracked, live, primal_of, view, write
+from .._core.primitive import ASSIGN, handle, is_tracked, layout_of, live, primal_of, view, write
 from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
@@ -184,22 +184,23 @@ class Rebind(Shadow):
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
 
-    def check(self, call: str) -> bool:
-        """Raise where a tracked value left by another way than arrays and the return value, for its
-        derivative would be lost.  Gives whether floats left so.  Those of a run on plain values may have a
-        derivative: a run on tracked values tells."""
+    def check(self, call: str, returned: Any = ()) -> bool:
+        """Raise where a tracked value left by another way than arrays and the tree of the result, for its
+        derivative would be lost: also in objects that are `returned`.  Gives whether floats left so.  Those
+        of a run on plain values may have a derivative: a run on tracked values tells."""
         own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
         known = {id(new) for new in self.seen.values()}  # they are handed back as what they stand for
         put = [now for change in self.changes for now in change[0].put(change) if id(now) not in own]
+        put += [v for v in returned if not is_differentiable(layout_of(v))]
         found = [v for now in put for v in held_floats(now, known)] + (
             [*strays(self)[1].values()] if self.near else []
         )
         if any([is_tracked(v) for v in found]):
             raise ArgumentError(
                 f"{call}: the function keeps a value with a derivative outside of itself (by a name, an "
-                "attribute, in a list); it is called again for the derivative, so what it returns and what "
-                "it writes into arrays can be followed: return it, write name[...] = value, or keep "
-                "tapegrad.value(v)"
+                "attribute, in a list), or returns it in an object that is no tuple, list, dict or dataclass; "
+                "it is called again for the derivative, so what it returns and what it writes into arrays can "
+                "be followed: return the value, write name[...] = value, or keep tapegrad.value(v)"
             )
         return bool(found)
 
@@ -277,6 +278,8 @@ def held_floats(start: Any, known: Collection[int]) -> AnyList:
         kind = type(x)
         if kind in HANDLES or is_differentiable(x):
             found.append(x)
+        elif hasattr(kind, "_handed_back") and id(x) not in met:  # ours for one of SciPy's
+            todo += state_of(x).values()
         elif id(x) in met or id(x) in known or kind in LEAVES or isinstance(x, types.ModuleType) or is_own(x):
             continue
         elif isinstance(x, type):
