@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from .._capture import Shadow
-from .._capture.objects import content_of, is_same, put_back, restore, snapshot
+from .._capture.objects import is_same, put_back, restore, snapshot
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
 from .._core.pickling import PickledByCall
@@ -22,7 +22,7 @@ from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
 from .call import check_function, constant_like, user_name, value_out
 from .products import jvp, vjp
-from .rebind import Rebind, captured_result, confirm, ended, note_carried, out_of, with_all
+from .rebind import Rebind, as_they_were, captured_result, confirm, ended, note_carried, out_of, with_all
 
 P = ParamSpec("P")
 Y = TypeVar("Y")
@@ -259,17 +259,6 @@ def same_mark(first: AnyTuple, now: AnyTuple) -> Any:
     return bool(same) if xp_of(a) is np else same
 
 
-class CurrentNumbers:
-    """What captured numbers are now: `end` sets them to it again."""
-
-    def __init__(self, numbers: AnyList):
-        self.numbers = [(x, content_of(x)) for x in numbers]
-
-    def end(self, error: Any) -> None:
-        for x, now in self.numbers:
-            put_back(x, now)
-
-
 OUTPUT = object()  # stands in the tree of a step's result for one of its outputs
 
 
@@ -373,10 +362,7 @@ class CheckpointCall:
                     f"{type(x).__name__} {repr(x)[:60]}. It is run again in the backward sweep: pass what "
                     "changes as an argument, or give each call its own copy"
                 )
-        altered = [(x, before) for x, before, altered in self.before if altered]
-        OPEN.unfinished = (*OPEN.unfinished, CurrentNumbers([x for x, _ in altered]))
-        for x, before in altered:
-            put_back(x, before)
+        as_they_were([(x, before) for x, before, altered in self.before if altered])
 
     def check_levels(self, inputs: AnyTuple, outs: AnyList) -> None:
         """None of the values that came in is of as near a transform as one that leaves: it was read past the

@@ -18,7 +18,16 @@ from .._capture.ambient import ContextValue
 from .._capture.containers import Contents
 from .._capture.iterators import UserIterator, is_iterator
 from .._capture.kinds import is_foreign, module_of, put_state, state_of
-from .._capture.objects import GENERATORS, Reference, content_of, kind_of, put_back, restore, snapshot
+from .._capture.objects import (
+    GENERATORS,
+    Reference,
+    content_of,
+    is_same,
+    kind_of,
+    put_back,
+    restore,
+    snapshot,
+)
 from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
@@ -314,6 +323,25 @@ def ended(shadow: Shadow) -> None:
             shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
         restore_all(shadow, undo=True)
         shadow.on = False
+
+
+class CurrentNumbers:
+    """What captured numbers are now: `end` sets them to it again."""
+
+    def __init__(self, numbers: AnyList):
+        self.numbers = [(x, content_of(x)) for x in numbers]
+
+    def end(self, error: Any) -> None:
+        for x, now in self.numbers:
+            put_back(x, now)
+
+
+def as_they_were(state: AnyList) -> None:
+    """Captured numbers are what they were, pairs (number, content), until the block is left."""
+    altered = [(x, before) for x, before in state if not is_same(x, before)]
+    OPEN.unfinished = (*OPEN.unfinished, CurrentNumbers([x for x, _ in altered]))
+    for x, before in altered:
+        put_back(x, before)
 
 
 def forgotten(shadow: Rebind) -> None:

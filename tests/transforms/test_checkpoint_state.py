@@ -252,7 +252,7 @@ def test_values_that_leave_by_holders_are_refused(f, read):
     Total.total = 0.0
 
 
-class Holder:
+class Kept:
     def __init__(self, value):
         self.value = value
 
@@ -262,8 +262,8 @@ def numbers(z):
 
 
 HELD = {  # objects that are no tree -> how the value is read
-    "an instance": (lambda z: Holder(z * 2.0), lambda r: r.value),
-    "in a tree": (lambda z: (1, {"k": [Holder(z * 2.0)]}), lambda r: r[1]["k"][0].value),
+    "an instance": (lambda z: Kept(z * 2.0), lambda r: r.value),
+    "in a tree": (lambda z: (1, {"k": [Kept(z * 2.0)]}), lambda r: r[1]["k"][0].value),
     "a closure": (lambda z: lambda: z * 2.0, lambda r: r()),
     "a partial": (lambda z: functools.partial(np.add, z * 2.0), lambda r: r(0.0)),
     "a generator": (numbers, next),
@@ -289,8 +289,8 @@ def test_values_returned_in_an_object(name):
 
 def test_constants_returned_in_an_object():
     """Captured, or made inside."""
-    rate = Holder(np.array([1.0, 2.0, 3.0]))
-    both = tg.checkpoint(lambda z: (z * rate.value, rate, Holder(4.0)))
+    rate = Kept(np.array([1.0, 2.0, 3.0]))
+    both = tg.checkpoint(lambda z: (z * rate.value, rate, Kept(4.0)))
 
     def f(z):
         y, same, other = both(z)

@@ -8,7 +8,7 @@ import scipy.optimize
 from scipy.sparse import linalg
 
 import tapegrad as tg
-from tapegrad.errors import ArgumentError, ConvergenceError, GuardError, ShapeError, SingularError
+from tapegrad.errors import ArgumentError, ConvergenceError, ShapeError, SingularError
 
 pytestmark = pytest.mark.smoke
 
@@ -407,8 +407,8 @@ def test_what_was_read_has_changed():
 
     _, pullback = tg.vjp(lambda a: tg.implicit.root(F, lambda F, x0, a: np.sqrt(a * factor[0]))(1.0, a), 4.0)
     factor[0] = 2.0
-    with pytest.raises(GuardError, match="not zero any more at the solution"):
-        pullback(1.0)
+    assert pullback(1.0) == 0.25  # what was read then
+    assert factor == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -473,7 +473,7 @@ def test_nothing_is_left_for_the_collector_and_calls_are_counted():
         return tg.implicit.root(F, lambda F, x0, a: np.sqrt(a) if F(x0, a) is not None else x0)(1.0, a)
 
     tg.grad(f)(4.0)
-    assert calls == 4  # the solver's, the residual, the linear system, the derivative by a
+    assert calls == 2  # the solver's and the residual, as in a plain call
     gc.collect()
     gc.disable()
     try:
