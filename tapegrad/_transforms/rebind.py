@@ -199,7 +199,9 @@ class Rebind(Shadow):
         of a run on plain values may have a derivative: a run on tracked values tells."""
         own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
         known = {id(new) for new in self.seen.values()}  # they are handed back as what they stand for
-        put = [now for change in self.changes for now in change[0].put(change) if id(now) not in own]
+        same = {id(x) for x, before in self.state if is_same(x, before)}  # numbers as they were
+        changes = [c for c in self.changes if c[0] is not Contents or id(c[1]) not in same]
+        put = [now for change in changes for now in change[0].put(change) if id(now) not in own]
         put += [v for v in returned if not is_differentiable(layout_of(v))]
         found = [v for now in put for v in held_floats(now, known)] + (
             [*strays(self)[1].values()] if self.near else []
