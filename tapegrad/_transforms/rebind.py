@@ -209,9 +209,10 @@ class Rebind(Shadow):
         if any([is_tracked(v) for v in found]):
             raise ArgumentError(
                 f"{call}: the function keeps a value with a derivative outside of itself (by a name, an "
-                "attribute, in a list), or returns it in an object that is no tuple, list, dict or dataclass; "
-                "it is called again for the derivative, so what it returns and what it writes into arrays can "
-                "be followed: return the value, write name[...] = value, or keep tapegrad.value(v)"
+                "attribute, in a list), or returns it in an object that is no tuple, list, dict or "
+                "dataclass; it is called again for the derivative, so what it returns and what it writes "
+                "into arrays can be followed: return the value, write name[...] = value, or keep "
+                "tapegrad.value(v)"
             )
         return bool(found)
 
@@ -390,14 +391,14 @@ def note_carried(error: BaseException, inputs: AnyList) -> None:
         return
     if held_floats([error.args, vars(error)], ()):
         DroppedDerivativeError(
-            f"a {type(error).__name__} leaves a function that is differentiated as a whole, and the numbers that "
-            "it holds lack their derivative: catch it inside that function"
+            f"a {type(error).__name__} leaves a function that is differentiated as a whole, and the "
+            "numbers that it holds lack their derivative: catch it inside that function"
         )
 
 
 def left_by_error(shadow: Rebind, call: str, written: Collection[int] | None = None) -> None:
-    """A function of values has failed. Captured arrays hold what it has written, without its derivative. So it
-    is an error if an `except` clause goes on."""
+    """A function of values has failed. Captured arrays hold what it has written, without its derivative. So
+    it is an error if an `except` clause goes on."""
     stand_ins = {k: shadow.handles[place][1] for k, place in shadow.places.items()}
     if written is None:
         written = [k for k, y in stand_ins.items() if getattr(y, "_version", 0) > 0]
