@@ -11,6 +11,7 @@ import numpy as np
 from .._core.arrays import is_array, mark_immutable
 from .._core.registry import load
 from . import objects
+from .kinds import original
 
 CONTAINERS = (list, dict, set, collections.deque)
 CODE = (
@@ -39,7 +40,10 @@ def content_of(x: Any) -> Any:
         return objects.content_of(x)
     return (
         None
-        if is_array(x) or isinstance(x, CODE) or type(x).__module__.startswith("tapegrad.")
+        if is_array(x)
+        or isinstance(x, CODE)
+        or type(x).__module__.startswith("tapegrad.")
+        or original(type(x)) is not type(x)  # made inside, or followed
         else ObjectSnapshot(x)
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from .._capture import Shadow
-from .._capture.objects import content_of, is_same, put_back, restore, snapshot
+from .._capture.objects import is_same, put_back, restore, snapshot
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
 from .._core.pickling import PickledByCall
@@ -22,7 +22,7 @@ from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
 from .call import check_function, constant_like, user_name, value_out
 from .products import jvp, vjp
-from .rebind import Rebind, captured_result, confirm, ended, out_of, with_all
+from .rebind import Rebind, as_they_were, captured_result, confirm, ended, note_carried, out_of, with_all
 
 P = ParamSpec("P")
 Y = TypeVar("Y")
@@ -213,6 +213,12 @@ class checkpoint(PickledByCall, Generic[P, Y]):
             out = outs[step.count + k]
             if step.written[k] and isinstance(out, Variable):
                 captured_result(x, out)
+        if step.raised is not None:
+            raised, step.raised = step.raised, None
+            try:
+                raise raised
+            finally:
+                raised = None  # it knows this frame
         members = iter(outs[: step.count])
         return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)  # type: ignore[no-any-return]
 
@@ -253,17 +259,6 @@ def same_mark(first: AnyTuple, now: AnyTuple) -> Any:
     return bool(same) if xp_of(a) is np else same
 
 
-class CurrentNumbers:
-    """What captured numbers are now: `end` sets them to it again."""
-
-    def __init__(self, numbers: AnyList):
-        self.numbers = [(x, content_of(x)) for x in numbers]
-
-    def end(self, error: Any) -> None:
-        for x, now in self.numbers:
-            put_back(x, now)
-
-
 OUTPUT = object()  # stands in the tree of a step's result for one of its outputs
 
 
@@ -283,6 +278,8 @@ class CheckpointCall:
         self.marks: Any = None  # of the outputs of the first run
         self.before: AnyList = []  # (captured numbers, what they were, whether f itself has altered them)
         self.draws: AnyList = []  # (generator, its state before)
+        self.raised: Any = None  # the error of the first run, until it is raised, and its class
+        self.raises: Any = type(None)
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
     def __del__(self) -> None:
@@ -303,8 +300,14 @@ class CheckpointCall:
             later = [(r, snapshot(r)) for r, _ in self.draws]
             for r, state in self.draws:
                 restore(r, state)
+            y = raised = None
             try:
                 y = g(*args, **kwargs)
+            except Exception as error:
+                if again and type(error) is not self.raises:
+                    raise
+                raised = error  # what it has written until then is its result
+                note_carried(error, self.first.handles)
             finally:
                 if again:
                     later += [
@@ -329,16 +332,20 @@ class CheckpointCall:
                 shadow.handles[shadow.places[k]][1] if k in shadow.places else v for k, v in enumerate(inputs)
             ]
             self.written = [getattr(h, "_version", 0) > 0 for h in handles]
-            kept_floats = shadow.check(self.name)
+            kept_floats = shadow.check(self.name, leaves(y))
             outs = [out_of(v) for v in ys + handles]
             self.check_levels(inputs, outs)
             marks = [mark(v) for v in ys + [h for h, w in zip(handles, self.written, strict=True) if w]]
             if again:
+                if type(raised) is not self.raises:
+                    self.refuse_values()
                 self.check_values(marks)
             else:
                 self.kept_floats = kept_floats
                 self.marks, self.before = marks, [(x, b, not is_same(x, b)) for x, b in shadow.state]
                 self.run = self.kept
+                self.raised, self.raises = raised, type(raised)
+            raised = None  # it knows this frame
         shadow.arrays = []  # nothing is written back: what was written is an output
         if again:
             ended(shadow)
@@ -355,10 +362,7 @@ class CheckpointCall:
                     f"{type(x).__name__} {repr(x)[:60]}. It is run again in the backward sweep: pass what "
                     "changes as an argument, or give each call its own copy"
                 )
-        altered = [(x, before) for x, before, altered in self.before if altered]
-        OPEN.unfinished = (*OPEN.unfinished, CurrentNumbers([x for x, _ in altered]))
-        for x, before in altered:
-            put_back(x, before)
+        as_they_were([(x, before) for x, before, altered in self.before if altered])
 
     def check_levels(self, inputs: AnyTuple, outs: AnyList) -> None:
         """None of the values that came in is of as near a transform as one that leaves: it was read past the

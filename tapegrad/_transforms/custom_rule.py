@@ -21,6 +21,7 @@ from ..ops.declare import dtype as dtype_of
 from ..ops.declare import shape
 from .batching.rules import CustomRule, as_stack
 from .call import check_function, constant_like, numpy_number, user_name, where_of
+from .rebind import note_carried
 from .transpose import checked_terms, transposed_jvp, transposed_vjp
 from .vmap import vmap
 
@@ -361,7 +362,11 @@ class Rule(PickledByCall):
                     f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; "
                     f"pass settings by keyword"
                 )
-        return bind(self.prim, args, params)
+        try:
+            return bind(self.prim, args, params)
+        except Exception as error:
+            note_carried(error, [(a,) for a in args])
+            raise
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

@@ -18,12 +18,21 @@ from .._capture.ambient import ContextValue
 from .._capture.containers import Contents
 from .._capture.iterators import UserIterator, is_iterator
 from .._capture.kinds import is_foreign, module_of, put_state, state_of
-from .._capture.objects import GENERATORS, Reference, content_of, kind_of, put_back, restore, snapshot
+from .._capture.objects import (
+    GENERATORS,
+    Reference,
+    content_of,
+    is_same,
+    kind_of,
+    put_back,
+    restore,
+    snapshot,
+)
 from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
-from .._core.errors import ArgumentError, GuardError
-from .._core.primitive import ASSIGN, handle, is_tracked, live, primal_of, view, write
+from .._core.errors import ArgumentError, DroppedDerivativeError, GuardError, TapegradError
+from .._core.primitive import ASSIGN, handle, is_tracked, layout_of, live, primal_of, view, write
 from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
@@ -120,6 +129,11 @@ class Rebind(Shadow):
             self.handles.append((x, y))
         return y
 
+    def __exit__(self, kind: Any = None, error: BaseException | None = None, traceback: Any = None) -> None:
+        if error is not None and self.of is not None:
+            note_carried(error, self.of.handles)
+        super().__exit__(kind, error, traceback)
+
     def place(self, x: Variable) -> int:
         """Of a captured Variable, or of its stand-in.  One that this shadow has not met stands for itself."""
         y = self.seen.get(id(x), x)
@@ -179,21 +193,25 @@ class Rebind(Shadow):
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
 
-    def check(self, call: str) -> bool:
-        """Raise where a tracked value left by another way than arrays and the return value, for its
-        derivative would be lost.  Gives whether floats left so.  Those of a run on plain values may have a
-        derivative: a run on tracked values tells."""
+    def check(self, call: str, returned: Any = ()) -> bool:
+        """Raise where a tracked value left by another way than arrays and the tree of the result, for its
+        derivative would be lost: also in objects that are `returned`.  Gives whether floats left so.  Those
+        of a run on plain values may have a derivative: a run on tracked values tells."""
         own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
         known = {id(new) for new in self.seen.values()}  # they are handed back as what they stand for
-        put = [now for change in self.changes for now in change[0].put(change) if id(now) not in own]
+        same = {id(x) for x, before in self.state if is_same(x, before)}  # numbers as they were
+        changes = [c for c in self.changes if c[0] is not Contents or id(c[1]) not in same]
+        put = [now for change in changes for now in change[0].put(change) if id(now) not in own]
+        put += [v for v in returned if not is_differentiable(layout_of(v))]
         found = [v for now in put for v in held_floats(now, known)] + (
             [*strays(self)[1].values()] if self.near else []
         )
         if any([is_tracked(v) for v in found]):
             raise ArgumentError(
                 f"{call}: the function keeps a value with a derivative outside of itself (by a name, an "
-                "attribute, in a list); it is called again for the derivative, so what it returns and what "
-                "it writes into arrays can be followed: return it, write name[...] = value, or keep "
+                "attribute, in a list), or returns it in an object that is no tuple, list, dict or "
+                "dataclass; it is called again for the derivative, so what it returns and what it writes "
+                "into arrays can be followed: return the value, write name[...] = value, or keep "
                 "tapegrad.value(v)"
             )
         return bool(found)
@@ -272,6 +290,8 @@ def held_floats(start: Any, known: Collection[int]) -> AnyList:
         kind = type(x)
         if kind in HANDLES or is_differentiable(x):
             found.append(x)
+        elif hasattr(kind, "_handed_back") and id(x) not in met:  # ours for one of SciPy's
+            todo += state_of(x).values()
         elif id(x) in met or id(x) in known or kind in LEAVES or isinstance(x, types.ModuleType) or is_own(x):
             continue
         elif isinstance(x, type):
@@ -308,6 +328,25 @@ def ended(shadow: Shadow) -> None:
         shadow.on = False
 
 
+class CurrentNumbers:
+    """What captured numbers are now: `end` sets them to it again."""
+
+    def __init__(self, numbers: AnyList):
+        self.numbers = [(x, content_of(x)) for x in numbers]
+
+    def end(self, error: Any) -> None:
+        for x, now in self.numbers:
+            put_back(x, now)
+
+
+def as_they_were(state: AnyList) -> None:
+    """Captured numbers are what they were, pairs (number, content), until the block is left."""
+    altered = [(x, before) for x, before in state if not is_same(x, before)]
+    OPEN.unfinished = (*OPEN.unfinished, CurrentNumbers([x for x, _ in altered]))
+    for x, before in altered:
+        put_back(x, before)
+
+
 def forgotten(shadow: Rebind) -> None:
     """What a run has altered is as it was when the shadow met it."""
     for r, state in shadow.generators:
@@ -342,6 +381,38 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
 def captured_result(x: Variable, out: Any) -> None:
     """A captured array is what a run has left in its stand-in."""
     write(ASSIGN, x, out, Ellipsis)
+
+
+def note_carried(error: BaseException, inputs: AnyList) -> None:
+    """An error leaves a function of these values, pairs that begin with one. The numbers that it holds lack
+    their derivative, so it is an error if an `except` clause goes on."""
+    followed = any([isinstance(x, Variable) and live(x)._trace is not None for x, *_ in inputs])
+    if not followed or not isinstance(error, Exception) or isinstance(error, TapegradError):
+        return
+    if held_floats([error.args, vars(error)], ()):
+        DroppedDerivativeError(
+            f"a {type(error).__name__} leaves a function that is differentiated as a whole, and the "
+            "numbers that it holds lack their derivative: catch it inside that function"
+        )
+
+
+def left_by_error(shadow: Rebind, call: str, written: Collection[int] | None = None) -> None:
+    """A function of values has failed. Captured arrays hold what it has written, without its derivative. So
+    it is an error if an `except` clause goes on."""
+    stand_ins = {k: shadow.handles[place][1] for k, place in shadow.places.items()}
+    if written is None:
+        written = [k for k, y in stand_ins.items() if getattr(y, "_version", 0) > 0]
+    for k in written:
+        captured_result(shadow.of.handles[k][0], out_of(primal_of(stand_ins[k])))
+    try:
+        kept = shadow.check(call)
+    except ArgumentError:
+        kept = True
+    if written or kept:
+        DroppedDerivativeError(
+            f"{call}: its function raised an error after it had changed arrays or names outside of itself, "
+            "and what they hold lacks the derivative: catch the error inside that function"
+        )
 
 
 class LateVariable(GuardError):

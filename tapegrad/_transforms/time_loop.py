@@ -27,7 +27,16 @@ from ..ops.indexing.flat import FlatIterator
 from .call import check_function, constant_like, numpy_number, user_name
 from .checkpoint import CheckpointCall, mark
 from .products import vjp
-from .rebind import Rebind, RecordedIterator, captured_result, ended, out_of, with_all
+from .rebind import (
+    Rebind,
+    RecordedIterator,
+    captured_result,
+    ended,
+    left_by_error,
+    note_carried,
+    out_of,
+    with_all,
+)
 from .schedules import advance_length, first_snapshots
 
 S = TypeVar("S")
@@ -343,7 +352,11 @@ class LoopCall(CheckpointCall):
         call.store, call.constants = store, members
         inputs = [*[x for x, _ in first.handles], *state]
         call.keeps = any([isinstance(live(v)._trace, Tape) for v in inputs])
-        handles, outs = with_all(first, lambda values: bind(call.primitive(), [*values, *state], {}))
+        try:
+            handles, outs = with_all(first, lambda values: bind(call.primitive(), [*values, *state], {}))
+        except Exception as error:
+            note_carried(error, [(v,) for v in inputs])
+            raise
         for k, x in enumerate(handles):
             if k in call.carried and isinstance(outs[k], Variable):
                 captured_result(x, outs[k])
@@ -379,6 +392,10 @@ class LoopCall(CheckpointCall):
                 yield runs
                 shadow.check_all(self.name)
                 done = True
+            except Exception:
+                if first:
+                    left_by_error(shadow, self.name, runs.written())
+                raise
             finally:
                 if not (first and done):
                     for r, state in [*shadow.generators, *before]:

@@ -18,7 +18,7 @@ from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeErr
 from .._core.pickling import PickledByCall
 from .._core.primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
 from .._core.registry import SHADOW_MAKERS
-from .._core.scope import OPEN, at_the_end_of_an_object, changed
+from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
@@ -26,7 +26,7 @@ from .._transforms.batching.rules import CustomRule, as_stack
 from .._transforms.call import constant_like, user_name, value_out, where_of
 from .._transforms.gradient import grad
 from .._transforms.products import jvp, vjp
-from .._transforms.rebind import Rebind, confirm, forgotten, out_of, with_all
+from .._transforms.rebind import Rebind, as_they_were, confirm, forgotten, left_by_error, out_of, with_all
 from .._transforms.vmap import vmap
 from ..ops import shaping
 from ..ops.declare import dtype, shape
@@ -349,7 +349,8 @@ class ImplicitProblem:
     def __init__(self, of: Implicit, x0: Any, params: AnyTuple):
         self.of, self.call = of, of.__name__
         given = tuple([tree_map(owned_argument, a) for a in (x0, *params)])
-        self.first = first = Rebind((of.F, of.solver), [given])
+        self.original = (of.F, of.solver), [given]
+        self.first = first = Rebind(*self.original)
         with first as (functions, args):
             first.arrays = []
         self.functions, self.args, self.x0, self.params = functions, args, x0, params
@@ -371,17 +372,30 @@ class ImplicitProblem:
         )
         return prim
 
-    def within(self, values: Any, run: AnyFunction) -> Any:
-        """`run(F, solver, x0, params)` with these values of the Variables."""
-        shadow = Rebind(self.functions, self.args, self.first, values)
+    def within(self, values: Any, run: AnyFunction, solving: bool = False) -> Any:
+        """`run(F, solver, x0, params)` with these values of the Variables. What the functions change is as it
+        was when the solution was asked for, and only `solving` alters it: so no derivative reads what they
+        have kept."""
+        if solving:
+            return self.ran(*self.original, values, run)
+        with scope_block():
+            as_they_were(self.first.state)
+            return self.ran(self.functions, self.args, values, run, True)
+
+    def ran(self, functions: Any, args: Any, values: Any, run: AnyFunction, again: bool = False) -> Any:
+        shadow = Rebind(functions, args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
-            out = run(F, solver, x0, tuple(params))
+            try:
+                out = run(F, solver, x0, tuple(params))
+            except Exception:
+                left_by_error(shadow, self.call)
+                raise
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
             shadow.check_all(self.call)
             if not self.of.apart:
                 self.kept_floats |= shadow.check(self.call)
         shadow.arrays = []
-        if self.of.apart:
+        if self.of.apart or again:
             forgotten(shadow)
         else:
             shadow.finish()
@@ -440,7 +454,7 @@ class ImplicitProblem:
             self.of.checked(r)
             return x
 
-        return self.within(values, solved)  # type: ignore[no-any-return]
+        return self.within(values, solved, True)  # type: ignore[no-any-return]
 
     def pulled(self, g: Any, out: Any, need: Any, *values: Any) -> Any:
         x = tuple(out)

@@ -16,11 +16,11 @@ from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_b
 from .._core.errors import BatchError, callers_line, heard, take_back
 from .._core.primitive import SAMPLED, Primitive, bind, handle, layout_of, live, values_of
 from .._core.reverse import Tape
-from .._core.scope import OPEN, at_the_end_of_an_object, changed
+from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import children, is_node, leaves, rebuilt, tree_map
 from .._core.variable import Variable
 from .._transforms.products import jvp, vjp
-from .._transforms.rebind import Rebind, out_of, with_all
+from .._transforms.rebind import Rebind, as_they_were, confirm, forgotten, out_of, with_all
 from ..ops.declare import shape
 from . import is_uniform, of_some, or_zeros
 
@@ -75,13 +75,14 @@ class Call:
         self.name, self.f, self.where, self.replayed = name, f, callers_line(), replayed
         self.functions: list = []
         given = tree_map(self.without_function, [list(args), kwargs])
-        self.first = Rebind(tuple(self.functions), [given])
+        self.original = tuple(self.functions), [given]
+        self.first = Rebind(*self.original)
         with self.first as (functions, self.args):
             self.functions = functions
             self.first.arrays = []
         self.shapes: Any = None  # the shapes of the numbers
         self.tree: Any = None  # the tree of the result, with numbers replaced by OUTPUT
-        self.done = False
+        self.done = self.ran = self.kept_floats = False
         self.wanted: list | None = None  # the values that are differentiated in reverse mode, as far as known
         # (values, which of them are differentiated, pullback) of the last plain values of each sample
         self.kept: list = []
@@ -101,7 +102,10 @@ class Call:
             self.wanted = swept if swept and not self.replayed else None
             return bind(sequential_primitive(self.name, self), values, {})
 
-        outs = iter(with_all(self.first, run)[1])
+        handles, found = with_all(self.first, run)
+        if self.replayed:
+            confirm(self.kept_floats, handles, self.numbers)
+        outs = iter(found)
         self.done = True
         return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
 
@@ -132,7 +136,18 @@ class Call:
         return self.recorded(values, wanted)[1]
 
     def numbers(self, *values: Any) -> tuple:
-        shadow = Rebind(self.functions, self.args, self.first, values)
+        """In a recording what the functions change is as it was, and only the first run alters it: so no
+        derivative reads what they have kept."""
+        if self.replayed and not self.ran:
+            return self.run(*self.original, values, False)
+        if not self.replayed:
+            return self.run(self.functions, self.args, values, False)
+        with scope_block():
+            as_they_were(self.first.state)
+            return self.run(self.functions, self.args, values, True)
+
+    def run(self, functions: Any, args: Any, values: tuple, again: bool) -> tuple:
+        shadow = Rebind(functions, args, self.first, values)
         with shadow as (functions, ((args, kwargs),)):
             args, kwargs = tree_map(
                 lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, (args, kwargs)
@@ -154,11 +169,15 @@ class Call:
                     "hand values from one to the next; make the array inside of the function"
                 )
             shadow.check_all(self.name)
-            shadow.check(self.name)
+            self.kept_floats |= shadow.check(self.name)
             outs = tuple([out_of(v) for v in numbers])
             self.check_shapes(outs)
         shadow.arrays = []
-        shadow.finish()
+        if again:
+            forgotten(shadow)
+        else:
+            shadow.finish()
+            self.ran = True
         return outs
 
     def check_shapes(self, outs: tuple) -> None:

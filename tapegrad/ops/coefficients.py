@@ -157,7 +157,12 @@ def polysub(a1, a2):
 
 @implements_special(np.polymul)
 def polymul(a1, a2):
-    return convolve(as_vector(a1), as_vector(a2))
+    factors = [as_vector(a1), as_vector(a2)]
+    for k, a in enumerate(factors):  # without leading zeros, as `poly1d` has them
+        while shape(a)[0] > 1 and a[0] == 0:
+            a = a[1:]
+        factors[k] = a
+    return convolve(*factors)
 
 
 @implements_special(np.polydiv)

@@ -252,6 +252,7 @@ def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
     if ndim(n) == 0:
         # (no test on a device, which would have to synchronise)
         return maximum(n, 0.0) if isinstance(n, Variable) or is_array(n) else max_of_zero(n)
+    n = maximum(n, 0.0)
     return n.reshape(kept_dims(shape(a), reduction_axes(a, axis))) if keepdims else n
 
 
@@ -295,7 +296,7 @@ def _product(x: Any) -> Any:
         if n % 2:
             y = s.concatenate(y, slice_of(x, axis=axis, start=2 * k, stop=n), axis=axis)
         x, n = y, k + n % 2
-    return s.sum(x, axis)
+    return reshape(x, to=shape(x)[:-1])
 
 
 @implements(np.prod)
@@ -513,34 +514,25 @@ def nanmean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     return mean(a, axis, dtype, keepdims=keepdims, where=_with(where, there))
 
 
+def _nan_spread(
+    f: Any, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any, correction: Any
+) -> Any:
+    """f is nan where the elements are no more than the degrees of freedom."""
+    a, there = _without_nan(a, 0)
+    where, ddof = _with(where, there), ddof if correction is None else correction
+    y = f(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
+    few = _number_of(where, y, a, axis, keepdims) <= ddof
+    return select(few, zero_of(y) + np.nan, y)
+
+
 @implements(np.nanvar)
 def nanvar(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
-    a, there = _without_nan(a, 0)
-    return var(
-        a,
-        axis,
-        dtype,
-        ddof=ddof,
-        keepdims=keepdims,
-        where=_with(where, there),
-        mean=mean,
-        correction=correction,
-    )
+    return _nan_spread(var, a, axis, dtype, ddof, keepdims, where, mean, correction)
 
 
 @implements(np.nanstd)
 def nanstd(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
-    a, there = _without_nan(a, 0)
-    return std(
-        a,
-        axis,
-        dtype,
-        ddof=ddof,
-        keepdims=keepdims,
-        where=_with(where, there),
-        mean=mean,
-        correction=correction,
-    )
+    return _nan_spread(std, a, axis, dtype, ddof, keepdims, where, mean, correction)
 
 
 def _nan_extreme(reduce, fill, a, axis, keepdims, initial, where):

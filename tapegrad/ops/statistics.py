@@ -26,6 +26,7 @@ from .reductions import (
     cumsum,
     flatten_axes_last,
     float_dtype,
+    max_of_zero,
     mean,
     reduction_axes,
     restore_axes,
@@ -289,7 +290,8 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
             w = given * 1.0 if w is None else w * given
     if w is None:
         d = x - mean(x, 1, keepdims=True)
-        c = d @ conj(swapped(d)) / (n - ddof) if _complex(d) else d @ swapped(d) / (n - ddof)
+        n = max_of_zero(n - ddof)
+        c = d @ conj(swapped(d)) / n if _complex(d) else d @ swapped(d) / n
     else:
         if xp_of(layout_of(x)) is not np:
             raise ArgumentError(
@@ -304,7 +306,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         )
         d = x - s.sum(x * w, 1, True) / total
         right = conj(swapped(d * w)) if _complex(d) else swapped(d * w)
-        c = d @ right / norm
+        c = d @ right / maximum(norm, 0.0)
     return reshape(c, to=tuple([k for k in shape(c) if k != 1]))
 
 

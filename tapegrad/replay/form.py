@@ -64,7 +64,7 @@ from .cuda_graph import CudaGraph, unfit
 from .program import HEARD, Program
 from .record.instructions import is_pure
 from .record.recorder import Guard, Recording, is_single
-from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, flat_view
+from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, exchange, flat_view
 
 EMITTER = "tapegrad.replay.emitted"
 
@@ -329,6 +329,7 @@ class TransformForm:
             return self.recorded(args, failed)
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
         catches = warned() != "error" or may_catch(roots, surroundings.names)
+        written: list = []
         try:
             with ErrorListener() as told:
                 recorded = Recording(
@@ -340,16 +341,21 @@ class TransformForm:
                     catches,
                     lambda trace: self.check(args, trace, before),
                     self.groups,
+                    written,
                 )
         except Exception as error:
+            exchange(written)
+            drawn = surroundings.rewind()
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(self.refusal(str(error))) from error
-            surroundings.rewind()
             again = surroundings.disturbed({}) is None  # what it has written, a second run would find
             if signature.weak and again:
                 self.numbers = False
                 return self.recorded(args, failed)
             if owner.on_change == "raise" or not again:
+                if not isinstance(error, GuardError):
+                    exchange(written)
+                    surroundings.rewind(drawn)
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
             self.stop(f"{type(error).__name__}: {error}")

@@ -198,11 +198,13 @@ class ReadEnvironment:
             return "a call writes an array that the recording does not follow"
         return None
 
-    def rewind(self) -> None:
-        """What was drawn is not drawn."""
-        for x, before in self.sources:
+    def rewind(self, to: list | None = None) -> list:
+        """What was drawn is not drawn; or generators have these states again.  Gives those that they had."""
+        had = [(x, state(x)) for x, _ in self.sources]
+        for x, before in self.sources if to is None else to:
             if state(x) != before:
                 restore(x, pickle.loads(before))
+        return had
 
     def settle(self, anew: dict, program: Any, drawn: Any = ()) -> str | None:
         """The recording is done, which followed these arrays, and drew of these generators.  Gives the reason
@@ -237,6 +239,13 @@ class ReadEnvironment:
     def compared(self) -> int:
         """Bytes of arrays that are compared at each call."""
         return sum([x.nbytes for x in self.environment.walk.arrays])
+
+
+def exchange(written: list) -> None:
+    """Arrays as they were before a call that failed; or again as it left them."""
+    for array, other in written:
+        now = array.copy()
+        array[...], other[...] = other, now
 
 
 def compare_each_time() -> None:

@@ -130,3 +130,38 @@ def test_derivatives_at_complex_numbers_are_right_or_refused(name):
         except tg.errors.NoRuleError:
             continue
         np.testing.assert_allclose(found, (g(z + h * d) - g(z - h * d)) / (2 * h), rtol=1e-6, atol=1e-7)
+
+
+Y = np.array([[0.35, 1.2, -0.3], [-0.005, 0.4, 0.7]])
+GAPS = np.array([[0.35, 1.2, np.nan], [-0.005, np.nan, np.nan]])
+SOME = np.array([[True, False, True], [False, False, False]])
+FEW = {  # elements no more than the degrees of freedom; signs of zero; leading zeros
+    "var": lambda x: np.var(Y + x, 1, ddof=5),
+    "var of some": lambda x: np.var(Y + x, 1, ddof=1, where=SOME, keepdims=True),
+    "std of some": lambda x: np.std(Y + x, 1, ddof=3, where=SOME),
+    "nanvar": lambda x: np.nanvar(GAPS + x, 1, ddof=2),
+    "nanvar of one": lambda x: np.nanvar(GAPS + x, 1, ddof=1, keepdims=True),
+    "nanvar of none": lambda x: np.nanvar((GAPS + x)[:, :0], 1, ddof=1),
+    "nanstd": lambda x: np.nanstd(GAPS + x, ddof=4),
+    "cov": lambda x: np.cov(Y + x, ddof=5),
+    "weighted cov": lambda x: np.cov(Y + x, fweights=[1, 2, 1], ddof=9),
+    "prod": lambda x: np.prod(Y[:, :1] * -x, 1),
+    "polymul": lambda x: np.polymul(np.append([0.0, 0.0], Y[0] + x), np.append(x, Y[1])),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", FEW)
+def test_statistics_of_few_elements(name):
+    f = FEW[name]
+    want, p = f(0.0), tg.prepare(f, 0.0)
+    found = (
+        tg.jvp(f, (0.0,), (1.0,))[0],
+        tg.vjp(f, 0.0)[0],
+        tg.vmap(f)(np.zeros(1))[0],
+        p.value(0.0),
+        p.value(0.0),
+    )
+    for y in found:
+        np.testing.assert_allclose(y, want, rtol=1e-12)
+        np.testing.assert_array_equal(np.signbit(y), np.signbit(want))

@@ -1,12 +1,14 @@
 """tg.checkpoint computes again what it computed, or says that it cannot; tg.rule refuses what it would
 lose."""
 
+import collections
 import functools
 import io
 import random
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import tapegrad as tg
 from tapegrad._core.scope import OPEN
@@ -248,3 +250,50 @@ def test_values_that_leave_by_holders_are_refused(f, read):
         tg.grad(lambda x: tg.checkpoint(f)(x) + read())(x)
     kept.clear()
     Total.total = 0.0
+
+
+class Kept:
+    def __init__(self, value):
+        self.value = value
+
+
+def numbers(z):
+    yield z * 2.0
+
+
+HELD = {  # objects that are no tree -> how the value is read
+    "an instance": (lambda z: Kept(z * 2.0), lambda r: r.value),
+    "in a tree": (lambda z: (1, {"k": [Kept(z * 2.0)]}), lambda r: r[1]["k"][0].value),
+    "a closure": (lambda z: lambda: z * 2.0, lambda r: r()),
+    "a partial": (lambda z: functools.partial(np.add, z * 2.0), lambda r: r(0.0)),
+    "a generator": (numbers, next),
+    "an iterator": (lambda z: map(np.negative, [-2.0 * z]), next),
+    "a deque": (lambda z: collections.deque([z * 2.0]), lambda r: r[0]),
+    "a set": (lambda z: {z[0] * 2.0}, lambda r: r.pop() * np.ones(3)),
+    "an exception": (lambda z: ValueError(z * 2.0), lambda r: r.args[0]),
+    "a sparse matrix": (lambda z: scipy.sparse.diags_array(z * 2.0), lambda r: r @ np.ones(3)),
+    "a polynomial": (lambda z: np.poly1d(z * 2.0), lambda r: r.coeffs),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_values_returned_in_an_object(name):
+    """They are not among the results whose derivative is known."""
+    make, read = HELD[name]
+    f = lambda z: (read(tg.checkpoint(make)(z)) ** 2).sum()
+    for run in (tg.grad(f), lambda x: tg.jvp(f, (x,), (x,)), lambda x: tg.vmap(tg.grad(f))(x[None])):
+        with pytest.raises(ArgumentError, match="returns it in an object that is no tuple, list"):
+            run(x)
+    assert f(x) == (read(make(x)) ** 2).sum()
+
+
+def test_constants_returned_in_an_object():
+    """Captured, or made inside."""
+    rate = Kept(np.array([1.0, 2.0, 3.0]))
+    both = tg.checkpoint(lambda z: (z * rate.value, rate, Kept(4.0)))
+
+    def f(z):
+        y, same, other = both(z)
+        return (y * same.value).sum() * other.value
+
+    np.testing.assert_array_equal(tg.grad(f)(x), 4.0 * rate.value**2)

@@ -3,6 +3,8 @@
 import contextvars
 import ctypes
 import random
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -1013,3 +1015,25 @@ def test_a_stack_without_samples():
         tg.vmap(lambda x: np.stack([v for v in x if tg.value(v).size > 1]))(none)
     with pytest.raises(BatchError, match="`if`.*of a stack without samples"):
         tg.vmap(lambda x: x if x[0] > 0 else -x)(none)
+
+
+class Pair(NamedTuple):
+    u: Any
+    v: Any
+
+
+@dataclass
+class Params:
+    pair: Any
+    scale: Any
+    count: Any = 3
+
+
+def test_gradients_by_trees_of_the_users_classes():
+    """`f` makes these objects anew in each run, so they keep nothing from sample to sample."""
+    X, s = np.arange(6.0).reshape(2, 3), np.array([2.0, 3.0])
+    f = lambda p: (p.pair.u * p.pair.v).sum() * p.scale
+    g = tg.vmap(tg.grad(f), in_axes=(Params(Pair(0, 0), 0, None),))(Params(Pair(X, X + 1), s))
+    np.testing.assert_array_equal(g.pair.u, (X + 1) * s[:, None])
+    np.testing.assert_array_equal(g.pair.v, X * s[:, None])
+    np.testing.assert_array_equal(g.scale, (X * (X + 1)).sum(1))

@@ -60,6 +60,28 @@ from .rules import (
 SAMPLES: AnyDict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
 
 
+def unmarked(x: Any) -> tuple[Any, Any]:
+    """A value without the marks of an outer `vmap`, and the Variable at the level of that, or None."""
+    if not isinstance(x, Variable) or x._trace is None:
+        return x, None
+    slot = x._slot
+    if type(slot) is CapturedBuffer:
+        return variable(x._value, x._trace, slot.value) if slot.batched else slot.value, x
+    below, marked = unmarked(x._value)
+    return x if marked is None else variable(below, x._trace, slot), marked
+
+
+def marked_again(x: Any, marked: Variable) -> Variable:
+    """A value with these marks at their level, below the transforms within that `vmap`."""
+    trace, marks = marked._trace, marked._slot.marks
+    if isinstance(x, Variable) and x._trace is not None:
+        if x._trace is trace:
+            return variable(marked._value, trace, CapturedBuffer(x._slot, True, marks))
+        if x._trace.level > trace.level:
+            return variable(marked_again(x._value, marked), x._trace, x._slot)
+    return variable(marked._value, trace, CapturedBuffer(x, False, marks))
+
+
 class Batch(Trace):
     __slots__ = ()
     visibility = SAMPLED
@@ -139,21 +161,14 @@ class Batch(Trace):
             return
         if getattr(x, "_version", None) is None:
             x._version = 0
-        outer = (
-            x._slot
-            if trace is not None and trace.visibility == SAMPLED and type(x._slot) is CapturedBuffer
-            else None
-        )
-        self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False)))
-        if trace is None:
-            held = value
-        elif outer is None:
-            held = frozen(x)
-        else:
-            held = variable(value, trace, outer.value) if outer.batched else outer.value
+        below = frozen(x) if trace is not None else value
+        held, marked = unmarked(below)
+        self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False), marked))
         if isinstance(held, Variable):
             held._saved = True
-        x._slot = CapturedBuffer(held, False, Marks(self.call, x, None if outer is None else outer.marks))
+        x._slot = CapturedBuffer(
+            held, False, Marks(self.call, x, None if marked is None else marked._slot.marks)
+        )
         x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
 
     def note(self, x: Any) -> None:
@@ -182,17 +197,15 @@ class Batch(Trace):
             for x in (*shadow.left, *[x for kind, x, new, *_ in shadow.changes if x is new]):
                 self.note(x)
 
-    def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool) -> None:
+    def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool, marked: Any) -> None:
         """Restore an adopted array after the function."""
         if x._slot.marks.written is False:
             x._value, x._trace, x._slot, x._saved = value, trace, slot, saved
-        elif trace is not None and trace.visibility == SAMPLED and type(slot) is CapturedBuffer:
-            below = self.beneath(x)
-            batched = isinstance(below, Variable) and below._trace is trace
-            x._become(
-                variable(value, trace, CapturedBuffer(below._slot if batched else below, batched, slot.marks))
-            )
+        elif marked is not None:
+            below = marked_again(self.beneath(x), marked)
+            x._become(below)
             x._saved = True
+            below._trace.risen.append(x)
         else:
             self.risen.append(x)
 

@@ -114,9 +114,16 @@ class Record(Trace):
     visibility = RECORDED
     holds = True
 
-    def __init__(self, constants: list, catches: bool = True, groups: list | None = None):
+    def __init__(
+        self,
+        constants: list,
+        catches: bool = True,
+        groups: list | None = None,
+        before: list | None = None,
+    ):
         """`catches`: may the function catch a warning that is an error?  `groups`: gets the groups of
-        processes with which it exchanges data."""
+        processes with which it exchanges data.  `before`: if the function fails, gets the captured arrays
+        that it has written, with copies of what they were."""
         super().__init__()
         self.groups: list = [] if groups is None else groups
         self.what: list = []
@@ -155,7 +162,7 @@ class Record(Trace):
         # numbers that came from Python's by arithmetic, which beside an array may have counted as less than
         # it
         self.weak: set = set()
-        self.around = sys.exception()
+        self.around, self.before = sys.exception(), [] if before is None else before
 
     # --- what it is for others ---
 
@@ -297,14 +304,16 @@ class Record(Trace):
         return self.new(fresh, (LAID, (fresh.shape, fresh.strides), ()), (self.same.get(slot, slot),))
 
     def close(self):
-        """Captured arrays as the function left them; if it failed, as they were before."""
+        """Captured arrays as the function left them."""
         failed = sys.exception() is not self.around
         for x, array, k in self.adopted:
             if x._trace is not self:
                 continue
-            if failed or x._slot == k:
+            if x._slot == k:
                 x._value, x._trace, x._slot, x._version, x._saved = array, None, None, 0, True
             else:
+                if failed:
+                    self.before.append((array, array.copy()))
                 self.written.append((array, x._slot))
                 x._value, x._trace, x._slot = self.known[x._slot], None, None
         for x in self.risen:
@@ -694,6 +703,7 @@ class Recording:
         catches: bool,
         check: Callable,
         groups: list,
+        before: list,
     ):
         """`check` is given the recording before captured arrays are written, and may raise."""
         inputs = Leaves(call, args, chosen)
@@ -701,7 +711,7 @@ class Recording:
         self.outputs: list = []
         self.leaves: list = []
         with scope_block():
-            self.trace = trace = Record(inputs.constants, catches, groups)
+            self.trace = trace = Record(inputs.constants, catches, groups, before)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)
             shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
