@@ -9,6 +9,7 @@ from typing import Any
 
 from .places import CheckedAccesses
 from .program import (
+    BYTES,
     Accumulate,
     Allocate,
     Block,
@@ -30,7 +31,6 @@ from .program import (
 from .scalar_text import REGISTER, ScalarText
 
 STORED = {**REGISTER, "b1": "i8"}
-SIZE = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
 NO_MEMORY = -1
 HEAD = """declare ptr @realloc(ptr, i64)
 declare void @free(ptr)
@@ -195,13 +195,13 @@ class ProgramText(ScalarText):
         return self.b(f"getelementptr inbounds {STORED[a.type]}, ptr {self.bases[a]}, i64 {at}")
 
     def fetch(self, kind: str, pointer: str, of: Any) -> str:
-        got = self.b(f"load {STORED[kind]}, ptr {pointer}, align {SIZE[kind]}{self.alias(of)}")
+        got = self.b(f"load {STORED[kind]}, ptr {pointer}, align {BYTES[kind]}{self.alias(of)}")
         return self.b(f"trunc i8 {got} to i1") if kind == "b1" else got
 
     def keep(self, kind: str, value: str, pointer: str, of: Any) -> None:
         if kind == "b1":
             value = self.b(f"zext i1 {value} to i8")
-        self.line(f"store {STORED[kind]} {value}, ptr {pointer}, align {SIZE[kind]}{self.alias(of)}")
+        self.line(f"store {STORED[kind]} {value}, ptr {pointer}, align {BYTES[kind]}{self.alias(of)}")
 
     def grow(self, slot: str, room: str, need: str, size: int) -> None:
         """Make room for `need` elements."""
@@ -266,7 +266,7 @@ class ProgramText(ScalarText):
         slot, room, top = self.stack(s.stack)
         at = self.b(f"load i64, ptr {top}")
         after = self.b(f"add i64 {at}, 1")
-        self.grow(slot, room, after, SIZE[kind])
+        self.grow(slot, room, after, BYTES[kind])
         self.keep(kind, self.value(s.value), self.top(s.stack, at, kind), s.stack)
         self.line(f"store i64 {after}, ptr {top}")
 
@@ -290,9 +290,9 @@ class ProgramText(ScalarText):
             self.must(self.b(f"icmp ult i64 {self.value(n)}, {2**40}"), str(NO_MEMORY))
             size = self.b(f"mul i64 {size}, {self.value(n)}")
             self.must(self.b(f"icmp ult i64 {size}, {2**44}"), str(NO_MEMORY))
-        self.grow(slot, room, self.b(f"add i64 {size}, 1"), SIZE[a.type])
+        self.grow(slot, room, self.b(f"add i64 {size}, 1"), BYTES[a.type])
         self.bases[a] = self.b(f"load ptr, ptr {slot}")
-        bytes_ = self.b(f"mul i64 {size}, {SIZE[a.type] if s.zeroed else 0}")
+        bytes_ = self.b(f"mul i64 {size}, {BYTES[a.type] if s.zeroed else 0}")
         self.line(f"call void @llvm.memset.p0.i64(ptr align 8 {self.bases[a]}, i8 0, i64 {bytes_}, i1 false)")
 
     def layer(self, s: LayerOf, others: list[LoopArray]) -> None:
@@ -429,7 +429,7 @@ class ProgramText(ScalarText):
             at = b(f"load i64, ptr {top}")
             after = b(f"{'add' if pushes else 'sub'} i64 {at}, {n}")
             if pushes:
-                self.grow(slot, room, after, SIZE[x.type])
+                self.grow(slot, room, after, BYTES[x.type])
             self.line(f"store i64 {after}, ptr {top}")
             bases.append(self.top(x, at if pushes else b(f"sub i64 {at}, 1"), x.type))
         return bases

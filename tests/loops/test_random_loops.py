@@ -16,8 +16,8 @@ from tapegrad.loops.program import LoopRefused, Scalar
 from tapegrad.loops.reference import interpreted
 
 
-def check(seed):
-    made, (a, b, c, k, s, n) = Random(seed), point(seed)
+def check(seed, steps=0):
+    made, (a, b, c, k, s, n) = Random(seed, steps), point(seed)
     f, python = made.function(numba.njit), made.function(np=ComplexNumPy)
     one_array = seed % 5 == 0
     r = np.random.default_rng(seed)
