@@ -1,8 +1,8 @@
 """Innermost loops that accumulate into several places are cut, so that LLVM can vectorise each part.
 
 The adjoint of a stencil adds to neighbouring elements in one trip; the trips then depend on each other. A
-loop that only adds to one place in each trip does not. The sums are the same up to the order of their
-terms.
+loop that adds to one row in each trip does not. The sums are the same up to the order of their terms. An
+element that is cleared and then added to is stored once.
 
 A loop over several layers of one array is compiled twice: once for layers that differ. Names that are
 swapped stand for layers, by numbers that are known at run time. Layers that differ are arrays of their own."""
@@ -11,8 +11,10 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from ..kernels.emit.builder import Affine
 from .program import (
     Accumulate,
     Allocate,
@@ -27,11 +29,13 @@ from .program import (
     Scalar,
     Store,
     copied,
+    literal,
     walk,
 )
 from .writer import ONE, ZERO, StatementWriter
 
 STRAIGHT = 2  # places from which on a loop is cut
+FARTHEST = 4  # elements between places that are added to in one loop
 
 
 def split_accumulations(p: LoopProgram) -> LoopProgram:
@@ -39,7 +43,7 @@ def split_accumulations(p: LoopProgram) -> LoopProgram:
 
     def block(b: Block, new: dict) -> Block:
         made = Block()
-        for s in b.statements:
+        for s in stored_once(b.statements):
             c = copied(s, new, lambda _, inner: block(inner, new))
             made.statements += cut(c) if isinstance(c, For) else [c]
         made.yields = [new.get(y, y) for y in b.yields]
@@ -48,6 +52,53 @@ def split_accumulations(p: LoopProgram) -> LoopProgram:
     if not any(isinstance(s, Accumulate) for s in walk(p.body)):
         return p
     return LoopProgram(p.name, p.params, block(p.body, {}), p.outs, p.file)
+
+
+class IndexForms:
+    """Integers of a straight block as sums of others."""
+
+    def __init__(self, body: list):
+        self.forms: dict[Scalar, Affine] = {}
+        for t in body:
+            if isinstance(t, Compute) and t.out.type == "i8" and t.op in ("add", "sub"):
+                a, b = map(self.form, t.args)
+                self.forms[t.out] = a + b if t.op == "add" else a - b
+
+    def form(self, v: Scalar) -> Affine:
+        return self.forms.get(v, Affine(0, {v: 1})) if v.number is None else Affine(int(v.number))
+
+    def apart(self, i: tuple, j: tuple) -> list[int | None]:
+        """The differences of two indices, as far as they are known numbers."""
+        apart = [self.form(v) - self.form(w) for v, w in zip(i, j, strict=True)]
+        return [None if d.terms else d.const for d in apart]
+
+
+def stored_once(body: list) -> list:
+    """The statements, without clearing what is added to next, and without storing what was just loaded."""
+    forms = IndexForms(body)
+    made: list = []
+    for t in body:
+        before = previous_access(t, made, forms) if type(t) is Accumulate and not t.atomic else None
+        if type(before) is Store and not before.atomic and before.value.number == 0:
+            made.remove(before)
+            old = previous_access(t, made, forms)
+            if not isinstance(old, Load) or old.out is not t.value:
+                made.append(Store(t.array, t.index, t.value, line=t.line))
+        else:
+            made.append(t)
+    return made
+
+
+def previous_access(t: Store, body: list, forms: IndexForms) -> Any:
+    """The last access to the element of t, if it is to this element alone."""
+    for s in reversed(body):
+        if s.blocks:
+            return None
+        if isinstance(s, (Load, Store)) and s.array is t.array:
+            apart = forms.apart(s.index, t.index)
+            if not any(apart):
+                return None if None in apart else s
+    return None
 
 
 def cut(s: For) -> list:
@@ -77,30 +128,74 @@ def cut(s: For) -> list:
     w = StatementWriter(Block([t for t in body if t not in gone]))
     w.line = s.line
     backwards = any(slope(i, s, defined) == -1 for _, index in moved for i in index)
-    n, at = s.bounds[1], s.index
+    along = {place: [slope(i, s, defined) for i in place[1]] for place in moved}
+    rows = neighbours(moved, along, -1 if backwards else 1, IndexForms(body))
+    # what is added to each row: sums of terms, of which one trip adds the element of another trip
+    wide = max([far for row in rows for far in row])
+    before = StatementWriter()
+    before.line = s.line
+    n, at = before.compute("max", s.bounds[1], ZERO), s.index
     if backwards:
         at = w.compute("sub", w.compute("sub", n, ONE), s.index)
-    kept: dict = {}  # sums of terms -> their array
-    for ts in moved.values():
+    room = before.compute("add", n, literal(2 * wide, "i8"))
+    kept: dict = {}  # sums of terms -> their array, with zeros at both ends
+    for ts in (ts for row in rows for ts in row.values()):
         terms = tuple([t.value for t in ts])
         if terms not in kept:
-            kept[terms] = LoopArray(terms[0].type, [n], "terms")
-            w.store(kept[terms], (at,), functools.reduce(lambda a, b: w.compute("add", a, b), terms))
+            kept[terms] = LoopArray(terms[0].type, [room], "terms")
+            before.put(Allocate(kept[terms], False))
+            for k in range(wide):
+                before.store(kept[terms], (literal(k, "i8"),), literal(0, terms[0].type))
+                end = before.compute("add", n, literal(wide + k, "i8"))
+                before.store(kept[terms], (end,), literal(0, terms[0].type))
+            place = w.compute("add", at, literal(wide, "i8"))
+            w.store(kept[terms], (place,), functools.reduce(partial(w.compute, "add"), terms))
     w.block.yields = s.body.yields
-    made: list = [Allocate(a, False, line=s.line) for a in kept.values()]
-    made.append(For(s.args, s.inits, w.block, s.results, s.index, s.bounds, line=s.line))
-    for (array, place), ts in moved.items():
-        index, again = Scalar("i8"), StatementWriter()
-        again.line = ts[0].line
-        new = {s.index: index}
-        for d in body:
-            if isinstance(d, Compute) and needed_by(ts[0], d, defined):
-                again.put(copied(d, new, lambda *_: Block()))
-        at = again.compute("sub", again.compute("sub", n, ONE), index) if backwards else index
-        value = again.load(kept[tuple([t.value for t in ts])], (at,))
-        again.accumulate(array, [new.get(i, i) for i in place], value)
-        made.append(For([], [], again.block, [], index, s.bounds, line=again.line))
-    return made
+    before.put(For(s.args, s.inits, w.block, s.results, s.index, s.bounds, line=s.line))
+    for row in rows:
+        first = row[0][0]
+        before.line = first.line
+        far = literal(max(row), "i8")
+        some = before.compute("gt", n, ZERO)
+        count = before.compute("select", some, before.compute("add", n, far), ZERO) if far.number else n
+
+        def element(x: Scalar, row: dict = row, first: Accumulate = first) -> None:
+            trip = before.compute("sub", before.compute("sub", n, ONE), x) if backwards else x
+            new = {s.index: trip}
+            for d in body:
+                if isinstance(d, Compute) and needed_by(first, d, defined):
+                    before.put(copied(d, new, lambda *_: Block()))
+            parts = [
+                before.load(
+                    kept[tuple([t.value for t in ts])],
+                    (before.compute("add", x, literal(wide - k, "i8")),),
+                )
+                for k, ts in row.items()
+            ]
+            total = functools.reduce(partial(before.compute, "add"), parts)
+            before.accumulate(first.array, [new.get(i, i) for i in first.index], total)
+
+        before.count(count, element)
+    return before.block.statements
+
+
+def neighbours(moved: dict, along: dict, step: int, forms: IndexForms) -> list[dict[int, list]]:
+    """The accumulations to each place, by rows: how far a place is from the first of its row -> those there.
+
+    Places are in one row if only their last index moves with the loop, by `step`; `along`: how they move."""
+    rows: list[dict] = []
+    for (array, index), ts in moved.items():
+        for row in rows:
+            first = row[0][0]
+            if array is first.array and [*map(abs, along[array, index])] == [*[0] * (len(index) - 1), 1]:
+                *others, k = forms.apart(index, first.index)
+                same = along[array, index][-1] == along[array, first.index][-1] == step
+                if same and k is not None and abs(k) <= FARTHEST and all(d == 0 for d in others):
+                    row.setdefault(k, []).extend(ts)
+                    break
+        else:
+            rows.append({0: list(ts)})
+    return [{k - min(row): ts for k, ts in sorted(row.items())} for row in rows]
 
 
 def slope(v: Scalar, s: For, defined: dict) -> int | None:

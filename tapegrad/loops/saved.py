@@ -9,10 +9,12 @@ Memory that is written later is not read again, unless its stores are undone: th
 saves what a store overwrites, and the backward sweep puts it back.  Then the memory is at each point what it
 was there. This is done for the arrays of a loop for which it saves less."""
 
+from collections.abc import Callable
 from typing import Any
 
 from .program import (
     BYTES,
+    COMPARISONS,
     FLOATS,
     Allocate,
     Barrier,
@@ -38,6 +40,8 @@ from .writer import ZERO
 
 TRIPS = 16  # of a loop, for a guess at what is saved
 RESTORING = 1.5  # a value that is put back, in values that are only read
+# what is computed again from restored memory
+CHEAP = COMPARISONS | {"add", "sub", "mul", "div", "neg", "select", "cast", "abs", "max", "min", "times0"}
 
 
 class SavedValues:
@@ -120,7 +124,7 @@ class SavedValues:
             s = self.definition.get(v)
             self.plain[v] = (isinstance(s, For) and v is s.index) or (
                 isinstance(s, (Compute, Load))
-                and (isinstance(s, Compute) or self.stays(s))
+                and (self.stays(s) if isinstance(s, Load) else self.is_cheap(s))
                 and all([a in self.indices or self.is_free(a) for a in s.operands])
             )
         return self.plain[v]
@@ -128,6 +132,9 @@ class SavedValues:
     def stays(self, s: Load) -> bool:
         """Does the array hold what was loaded when the backward sweep begins with this block?"""
         return self.last.get(s.array, self.top[s]) < self.top[s] or self.stores.restored(s)
+
+    def is_cheap(self, s: Compute) -> bool:
+        return s.op in CHEAP or not any(map(self.stores.restores, s.args))
 
     def visit(self, block: Block) -> None:
         for s in block.statements:
@@ -177,9 +184,7 @@ class SavedValues:
                 saved.append(v)
         for s in block.statements:
             outs = [
-                o
-                for o in (*s.outs, *([self.trips[s]] if isinstance(s, DoWhile) else []))
-                if o in self.needed
+                o for o in (*s.outs, *([self.trips[s]] if isinstance(s, DoWhile) else [])) if o in self.needed
             ]
             cheap = isinstance(s, Compute) and all(
                 a in self.needed or a.number is not None or a not in self.home for a in s.args
@@ -226,9 +231,7 @@ class StoresToUndo:
                 for u in walk(b)
                 if isinstance(u, (Load, Store))
             }
-            first = self.first[block] = [
-                t for t in block.statements if isinstance(t, Store) and t.array not in below
-            ]
+            self.first[block] = [t for t in block.statements if isinstance(t, Store) and t.array not in below]
             stored = set()
             for t in block.statements:
                 if isinstance(t, Load) and t.array not in stored and t.array not in below:
@@ -243,14 +246,31 @@ class StoresToUndo:
     def restored(self, s: Load) -> bool:
         return s in self.early and (self.plan.top[s], s.array) in self.arrays
 
+    def restores(self, v: Scalar) -> bool:
+        """Does v depend on restored memory?"""
+        return self.depends(v, self.restored)
+
+    def depends(self, v: Scalar, found: Callable) -> bool:
+        """Is v computed from a load that is so?"""
+        todo, seen = [v], {v}
+        while todo:
+            d = self.plan.definition.get(todo.pop())
+            if isinstance(d, Load) and found(d):
+                return True
+            if isinstance(d, Compute):
+                todo += [a for a in d.args if a not in seen]
+                seen.update(d.args)
+        return False
+
     def choose(self, p: LoopProgram) -> None:
         """Undo the stores to those arrays for which less is saved then."""
-        plan, found = self.plan, {}
+        plan, found = self.plan, dict[tuple, bool]()
         for block in self.weights:
             for t in block.statements:
                 if isinstance(t, Store) and t.array in plan.active and t.array in plan.last:
                     key = plan.top[t], t.array
-                    found[key] = found.get(key, True) and all(map(self.is_known_before, t.index))
+                    late = any(self.depends(i, self.early.__contains__) for i in t.index)
+                    found[key] = found.get(key, True) and not late
         read = {(plan.top[t], t.array) for t in self.early}
         least, best = self.cost(p, set()), set()
         tried = {key for key, fixed in found.items() if fixed and key in read}
@@ -261,13 +281,6 @@ class StoresToUndo:
             if (cost := self.cost(p, some)) < least:
                 least, best = cost, some
         self.cost(p, best)
-
-    def is_known_before(self, v: Scalar) -> bool:
-        """Does v not depend on loads that may need restored memory?"""
-        d = self.plan.definition.get(v)
-        if isinstance(d, Compute):
-            return all(map(self.is_known_before, d.args))
-        return d not in self.early
 
     def cost(self, p: LoopProgram, arrays: set) -> float:
         """About how many bytes are saved if the stores to these arrays are undone, and no others."""
