@@ -106,12 +106,19 @@ def cut(s: For) -> list:
     body = s.body.statements
     if any(t.blocks or isinstance(t, Allocate) for t in body) or (s.bounds[0], s.bounds[2]) != (ZERO, ONE):
         return [s]
+    moved = moved_accumulations(s)
+    return CutLoop(s, moved).made if moved else [s]
+
+
+def moved_accumulations(s: For) -> dict:
+    """(array, index) -> the accumulations there that may follow the loop."""
+    body = s.body.statements
     defined = {o: t for t in body for o in t.outs}
     kinds: dict = {}
     for t in body:
         if isinstance(t, (Load, Store)):
             kinds.setdefault(t.array, Counter())[type(t) is Accumulate] += 1
-    moved: dict = {}  # (array, index) -> the accumulations there
+    moved: dict = {}
     for t in body:
         if (
             isinstance(t, Accumulate)
@@ -121,62 +128,76 @@ def cut(s: For) -> list:
         ):
             moved.setdefault((t.array, t.index), []).append(t)
     places = Counter(array for array, _ in moved)
-    moved = {place: ts for place, ts in moved.items() if places[place[0]] >= STRAIGHT}
-    if not moved:
-        return [s]
-    gone = {t for ts in moved.values() for t in ts}
-    w = StatementWriter(Block([t for t in body if t not in gone]))
-    w.line = s.line
-    backwards = any(slope(i, s, defined) == -1 for _, index in moved for i in index)
-    along = {place: [slope(i, s, defined) for i in place[1]] for place in moved}
-    rows = neighbours(moved, along, -1 if backwards else 1, IndexForms(body))
-    # what is added to each row: sums of terms, of which one trip adds the element of another trip
-    wide = max([far for row in rows for far in row])
-    before = StatementWriter()
-    before.line = s.line
-    n, at = before.compute("max", s.bounds[1], ZERO), s.index
-    if backwards:
-        at = w.compute("sub", w.compute("sub", n, ONE), s.index)
-    room = before.compute("add", n, literal(2 * wide, "i8"))
-    kept: dict = {}  # sums of terms -> their array, with zeros at both ends
-    for ts in (ts for row in rows for ts in row.values()):
-        terms = tuple([t.value for t in ts])
-        if terms not in kept:
-            kept[terms] = LoopArray(terms[0].type, [room], "terms")
-            before.put(Allocate(kept[terms], False))
-            for k in range(wide):
-                before.store(kept[terms], (literal(k, "i8"),), literal(0, terms[0].type))
-                end = before.compute("add", n, literal(wide + k, "i8"))
-                before.store(kept[terms], (end,), literal(0, terms[0].type))
-            place = w.compute("add", at, literal(wide, "i8"))
-            w.store(kept[terms], (place,), functools.reduce(partial(w.compute, "add"), terms))
-    w.block.yields = s.body.yields
-    before.put(For(s.args, s.inits, w.block, s.results, s.index, s.bounds, line=s.line))
-    for row in rows:
-        first = row[0][0]
-        before.line = first.line
-        far = literal(max(row), "i8")
-        some = before.compute("gt", n, ZERO)
-        count = before.compute("select", some, before.compute("add", n, far), ZERO) if far.number else n
+    return {place: ts for place, ts in moved.items() if places[place[0]] >= STRAIGHT}
 
-        def element(x: Scalar, row: dict = row, first: Accumulate = first) -> None:
-            trip = before.compute("sub", before.compute("sub", n, ONE), x) if backwards else x
-            new = {s.index: trip}
-            for d in body:
-                if isinstance(d, Compute) and needed_by(first, d, defined):
-                    before.put(copied(d, new, lambda *_: Block()))
-            parts = [
-                before.load(
-                    kept[tuple([t.value for t in ts])],
-                    (before.compute("add", x, literal(wide - k, "i8")),),
-                )
-                for k, ts in row.items()
-            ]
-            total = functools.reduce(partial(before.compute, "add"), parts)
-            before.accumulate(first.array, [new.get(i, i) for i in first.index], total)
 
-        before.count(count, element)
-    return before.block.statements
+class CutLoop:
+    """A loop that keeps the terms of its sums, and a loop for each row of places that they are added to."""
+
+    def __init__(self, s: For, moved: dict):
+        self.s, self.body = s, s.body.statements
+        self.defined = {o: t for t in self.body for o in t.outs}
+        along = {place: [slope(i, s, self.defined) for i in place[1]] for place in moved}
+        self.backwards = any(k == -1 for slopes in along.values() for k in slopes)
+        rows = neighbours(moved, along, -1 if self.backwards else 1, IndexForms(self.body))
+        self.w = StatementWriter()
+        self.w.line = s.line
+        self.n = self.w.compute("max", s.bounds[1], ZERO)
+        self.kept: dict = {}  # terms -> the array of their sums in each trip, with zeros at both ends
+        self.wide = max([far for row in rows for far in row])
+        gone = {t for ts in moved.values() for t in ts}
+        block = Block([t for t in self.body if t not in gone], s.body.yields)
+        for row in rows:
+            for ts in row.values():
+                self.keep(tuple([t.value for t in ts]), block)
+        self.w.put(For(s.args, s.inits, block, s.results, s.index, s.bounds, line=s.line))
+        for row in rows:
+            self.add(row)
+        self.made = self.w.block.statements
+
+    def reversed(self, i: Scalar) -> Scalar:
+        """The trip that is at place i in memory, or the place of trip i."""
+        w = self.w
+        return w.compute("sub", w.compute("sub", self.n, ONE), i) if self.backwards else i
+
+    def keep(self, terms: tuple, block: Block) -> None:
+        if terms in self.kept:
+            return
+        w, kind, ends = self.w, terms[0].type, 2 * self.wide
+        kept = self.kept[terms] = LoopArray(kind, [w.compute("add", self.n, literal(ends, "i8"))], "terms")
+        w.put(Allocate(kept, False))
+        for k in range(ends):
+            at = literal(k, "i8") if k < self.wide else w.compute("add", self.n, literal(k, "i8"))
+            w.store(kept, (at,), literal(0, kind))
+
+        def trip() -> None:
+            at = w.compute("add", self.reversed(self.s.index), literal(self.wide, "i8"))
+            w.store(kept, (at,), functools.reduce(partial(w.compute, "add"), terms))
+
+        w.within(block, trip)
+
+    def add(self, row: dict[int, list]) -> None:
+        """Add to each element of a row what several trips have for it."""
+        w, first, far = self.w, row[0][0], max(row)
+        w.line = first.line
+        count = self.n
+        if far:
+            some = w.compute("gt", self.n, ZERO)
+            count = w.compute("select", some, w.compute("add", self.n, literal(far, "i8")), ZERO)
+
+        def element(x: Scalar) -> None:
+            new = {self.s.index: self.reversed(x)}
+            for d in self.body:
+                if isinstance(d, Compute) and needed_by(first, d, self.defined):
+                    w.put(copied(d, new, lambda *_: Block()))
+            terms = []
+            for k, ts in row.items():
+                at = w.compute("add", x, literal(self.wide - k, "i8"))
+                terms.append(w.load(self.kept[tuple([t.value for t in ts])], (at,)))
+            total = functools.reduce(partial(w.compute, "add"), terms)
+            w.accumulate(first.array, [new.get(i, i) for i in first.index], total)
+
+        w.count(count, element)
 
 
 def neighbours(moved: dict, along: dict, step: int, forms: IndexForms) -> list[dict[int, list]]:

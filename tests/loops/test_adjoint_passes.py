@@ -51,7 +51,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("bounds", ["1, n", "0, n - n", "n - 1, 0, -1", "1, n, 2"])
 @pytest.mark.parametrize("places", PLACES)
 def test_sums_into_neighbours(places, bounds):
@@ -124,7 +124,7 @@ def f(u, steps):
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("undo", ["less", "all"])
 @pytest.mark.parametrize("name", STEPS)
 def test_stores_that_are_undone(name, undo, monkeypatch):
