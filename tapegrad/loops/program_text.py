@@ -349,9 +349,7 @@ class ProgramText(ScalarText):
         bases = self.reserve(owned, n)
         self.line(f"store i64 0, ptr {counter}")
         self.label(f"trip{k}")
-        i = trip = b(f"load i64, ptr {counter}")
-        if self.may_turn(s):
-            i = b(f"sub nsw i64 {b(f'sub nsw i64 {n}, 1')}, {trip}")
+        i = b(f"load i64, ptr {counter}")
         for (x, pushes), base in zip(owned.items(), bases, strict=True):
             at = i if pushes else b(f"sub nsw i64 0, {i}")
             self.indexed[x] = b(f"getelementptr inbounds {STORED[x.type]}, ptr {base}, i64 {at}")
@@ -361,35 +359,11 @@ class ProgramText(ScalarText):
         self.block(s.body)
         self.assign(slots, s.body.yields)
         self.indexed = outer
-        following = b(f"add nuw nsw i64 {trip}, 1")
+        following = b(f"add nuw nsw i64 {i}, 1")
         self.line(f"store i64 {following}, ptr {counter}")
         self.line(f"br i1 {b(f'icmp slt i64 {following}, {n}')}, label %trip{k}, label %past{k}")
         b.lines.append(f"past{k}:")
         self.take(slots, s.results)
-
-    def may_turn(self, s: For) -> bool:
-        """Do the trips go backwards through memory, and is their order of no importance?
-
-        Each trip has elements of its own, but for what is added to."""
-        body = s.body.statements
-        if s.args or not all(isinstance(t, (Compute, Load, Store, Push, Pop)) for t in body):
-            return False
-        if any(isinstance(t, (Push, Pop)) and t.stack not in self.indexed for t in body):
-            return False
-        uses: dict = {}
-        for t in body:
-            if isinstance(t, (Load, Store)):
-                uses.setdefault(t.array, []).append(t)
-        factors = [
-            self.accesses.affine(i).terms.get(s.index, 0) for ts in uses.values() for t in ts for i in t.index
-        ]
-        for ts in uses.values():
-            alone = all(type(t) is Load for t in ts) or all(type(t) is Accumulate for t in ts)
-            first = [self.accesses.affine(i) for i in ts[0].index]
-            same = all(t.index == ts[0].index for t in ts) and any(a.terms.get(s.index, 0) for a in first)
-            if not alone and not same:
-                return False
-        return -1 in factors and 1 not in factors
 
     def trip_count(self, s: For, start: str, stop: str, step: str) -> str:
         b = self.b
