@@ -62,6 +62,49 @@ def gather(ub, w):
         ub[i, m - 1] += w[i, m - 2]
 
 
+@numba.njit
+def heat_by_hand(u, new, k, steps, states):
+    """(value, gradient by u, which is the start of both arrays); states as above."""
+    n, m = u.shape
+    segment = states.shape[0]
+    count = (steps + segment - 1) // segment
+    kept_u, kept_new = np.empty((count, n, m)), np.empty((count, n, m))
+    for h in range(count):
+        kept_u[h], kept_new[h] = u, new
+        u, new = heat_steps(u, new, k, min(segment, steps - h * segment), states, False)
+    value = np.sum(u * u)
+    ub, old, w = 2.0 * u, np.zeros((n, m)), np.zeros((n, m))
+    for h in range(count - 1, -1, -1):
+        u[:], new[:] = kept_u[h], kept_new[h]
+        here = min(segment, steps - h * segment)
+        heat_steps(u, new, k, here, states, True)
+        for t in range(here - 1, -1, -1):
+            x = states[t]
+            for i in range(1, n - 1):
+                for j in range(1, m - 1):
+                    near = x[i + 1, j] + x[i - 1, j] + x[i, j + 1] + x[i, j - 1] - 4.0 * x[i, j]
+                    w[i, j] = k * x[i, j] * ub[i, j]
+                    old[i, j] += ub[i, j] * (1.0 + k * near)
+                    ub[i, j] = 0.0
+            gather(old, w)
+            ub, old = old, ub
+    return value, ub + old
+
+
+@numba.njit
+def heat_steps(u, new, k, steps, states, keep):
+    n, m = u.shape
+    for t in range(steps):
+        if keep:
+            states[t] = u
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                near = u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]
+                new[i, j] = u[i, j] + k * u[i, j] * near
+        u, new = new, u
+    return u, new
+
+
 def wave_jax(jax, steps):
     """The gradient by u, v and c2, and the plain program, compiled."""
     jnp = jax.numpy

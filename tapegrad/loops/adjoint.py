@@ -58,6 +58,7 @@ class AdjointWriter:
         self.w = StatementWriter()
         self.stacks: dict = {}  # stack of p -> its cotangents
         self.unsure: set = set()  # cotangents that are zero where the program took another way
+        self.overwritten: dict = {}  # store that is undone -> the stack of what it overwrites
         self.kept: dict = {}  # loop in segments -> what the backward sweep must know
         m: dict = {}
         for q in p.params:
@@ -97,6 +98,9 @@ class AdjointWriter:
             if taped and s in self.plan.segmented:
                 self.forward_in_segments(s, m)
             else:
+                if taped and self.plan.stores.is_undone(s):
+                    old = self.w.load(m.get(s.array, s.array), [m.get(i, i) for i in s.index])
+                    self.w.push(self.overwritten.setdefault(s, LoopStack(old.type)), old)
                 self.put(s, m, taped)
         if taped:
             for v in self.plan.saved[block]:
@@ -191,8 +195,7 @@ class AdjointWriter:
         w = self.w
         for v in reversed(self.plan.saved[block]):
             m[v] = w.pop(self.plan.stacks[v])
-        for s in self.plan.again[block]:
-            w.put(copied(s, m, lambda *_: Block()))
+        self.run_again(block, m)
         for s in self.plan.arrays.get(block, ()):
             self.bars[s.array] = w.allocate(
                 s.array.type,
@@ -200,10 +203,32 @@ class AdjointWriter:
                 s.array.name + "_bar",
                 s.array.shared,
             )
+        first = self.plan.stores.first.get(block, ())
         for s in reversed(block.statements):
             if is_touched(s, self.active):
                 w.line = s.line
+                if s not in first:
+                    self.undo(s, m)
                 self.statement(s, m, bars)
+
+    def run_again(self, block: Block, m: dict) -> None:
+        """Run statements again, and undo the stores before those that read restored memory."""
+        w, stores = self.w, self.plan.stores
+        waiting: dict = {}  # statements that depend on such loads, with their values
+        for s in self.plan.again[block]:
+            if (isinstance(s, Load) and stores.restored(s)) or any(v in waiting for v in s.operands):
+                waiting.update(dict.fromkeys(s.outs, s))
+            else:
+                w.put(copied(s, m, lambda *_: Block()))
+        for s in reversed(stores.first.get(block, ())):
+            self.undo(s, m)
+        for s in waiting.values():
+            w.put(copied(s, m, lambda *_: Block()))
+
+    def undo(self, s: Store, m: dict) -> None:
+        if self.plan.stores.is_undone(s):
+            old = self.w.pop(self.overwritten[s])
+            self.w.store(m.get(s.array, s.array), [m.get(i, i) for i in s.index], old)
 
     def statement(self, s: Any, m: dict, bars: dict) -> None:
         w = self.w

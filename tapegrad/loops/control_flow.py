@@ -41,6 +41,10 @@ class ControlFlow:
         """(bounds, enter(index), body, after) of a loop over a range."""
         raise NotImplementedError
 
+    def is_jump(self, b: Any) -> bool:
+        """Does this block do nothing but jump?"""
+        return False
+
     def assigned(self, blocks: Any) -> set:
         raise NotImplementedError
 
@@ -79,16 +83,20 @@ class ControlFlow:
         loop = self.loops[h]
         ways_out = {(b, t) for b in loop.body for t, _ in self.flow.successors(b) if t not in loop.body}
         changes = self.assigned(loop.body)
-        known = self.counted(h) if {b for b, _ in ways_out} == {h} else None
+        head = h
+        for _ in loop.body:
+            if self.is_jump(head):
+                head = next(t for t, _ in self.flow.successors(head))
+        known = self.counted(head) if {b for b, _ in ways_out} == {head} else None
         if known is not None:
             bounds, enter, body, after = known
 
             def trip(index: Any) -> None:
                 enter(index)
-                self.go(h, body, {h: None})
+                self.go(head, body, {h: None})
 
             self.w.loop(trip, changes, bounds)
-            self.go(h, after, stops)
+            self.go(head, after, stops)
             return
         exits = sorted({t for _, t in ways_out})
         again, taken = f"{self.prefix}again{h}", f"{self.prefix}taken{h}"

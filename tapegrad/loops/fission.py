@@ -1,8 +1,8 @@
 """Innermost loops that accumulate into several places are cut, so that LLVM can vectorise each part.
 
 The adjoint of a stencil adds to neighbouring elements in one trip; the trips then depend on each other. A
-loop that only adds to one place in each trip does not. The sums are the same up to the order of their
-terms.
+loop that adds to one row in each trip does not. The sums are the same up to the order of their terms. An
+element that is cleared and then added to is stored once.
 
 A loop over several layers of one array is compiled twice: once for layers that differ. Names that are
 swapped stand for layers, by numbers that are known at run time. Layers that differ are arrays of their own."""
@@ -11,8 +11,10 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from ..kernels.emit.builder import Affine
 from .program import (
     Accumulate,
     Allocate,
@@ -27,11 +29,13 @@ from .program import (
     Scalar,
     Store,
     copied,
+    literal,
     walk,
 )
 from .writer import ONE, ZERO, StatementWriter
 
 STRAIGHT = 2  # places from which on a loop is cut
+FARTHEST = 4  # elements between places that are added to in one loop
 
 
 def split_accumulations(p: LoopProgram) -> LoopProgram:
@@ -39,7 +43,7 @@ def split_accumulations(p: LoopProgram) -> LoopProgram:
 
     def block(b: Block, new: dict) -> Block:
         made = Block()
-        for s in b.statements:
+        for s in stored_once(b.statements):
             c = copied(s, new, lambda _, inner: block(inner, new))
             made.statements += cut(c) if isinstance(c, For) else [c]
         made.yields = [new.get(y, y) for y in b.yields]
@@ -50,17 +54,71 @@ def split_accumulations(p: LoopProgram) -> LoopProgram:
     return LoopProgram(p.name, p.params, block(p.body, {}), p.outs, p.file)
 
 
+class IndexForms:
+    """Integers of a straight block as sums of others."""
+
+    def __init__(self, body: list):
+        self.forms: dict[Scalar, Affine] = {}
+        for t in body:
+            if isinstance(t, Compute) and t.out.type == "i8" and t.op in ("add", "sub"):
+                a, b = map(self.form, t.args)
+                self.forms[t.out] = a + b if t.op == "add" else a - b
+
+    def form(self, v: Scalar) -> Affine:
+        return self.forms.get(v, Affine(0, {v: 1})) if v.number is None else Affine(int(v.number))
+
+    def apart(self, i: tuple, j: tuple) -> list[int | None]:
+        """The differences of two indices, as far as they are known numbers."""
+        apart = [self.form(v) - self.form(w) for v, w in zip(i, j, strict=True)]
+        return [None if d.terms else d.const for d in apart]
+
+
+def stored_once(body: list) -> list:
+    """The statements, without clearing what is added to next, and without storing what was just loaded."""
+    forms = IndexForms(body)
+    made: list = []
+    for t in body:
+        before = previous_access(t, made, forms) if type(t) is Accumulate and not t.atomic else None
+        if type(before) is Store and not before.atomic and before.value.number == 0:
+            made.remove(before)
+            old = previous_access(t, made, forms)
+            if not isinstance(old, Load) or old.out is not t.value:
+                made.append(Store(t.array, t.index, t.value, line=t.line))
+        else:
+            made.append(t)
+    return made
+
+
+def previous_access(t: Store, body: list, forms: IndexForms) -> Any:
+    """The last access to the element of t, if it is to this element alone."""
+    for s in reversed(body):
+        if s.blocks:
+            return None
+        if isinstance(s, (Load, Store)) and s.array is t.array:
+            apart = forms.apart(s.index, t.index)
+            if not any(apart):
+                return None if None in apart else s
+    return None
+
+
 def cut(s: For) -> list:
     """The loop, followed by loops for its accumulations."""
     body = s.body.statements
     if any(t.blocks or isinstance(t, Allocate) for t in body) or (s.bounds[0], s.bounds[2]) != (ZERO, ONE):
         return [s]
+    moved = moved_accumulations(s)
+    return CutLoop(s, moved).made if moved else [s]
+
+
+def moved_accumulations(s: For) -> dict:
+    """(array, index) -> the accumulations there that may follow the loop."""
+    body = s.body.statements
     defined = {o: t for t in body for o in t.outs}
     kinds: dict = {}
     for t in body:
         if isinstance(t, (Load, Store)):
             kinds.setdefault(t.array, Counter())[type(t) is Accumulate] += 1
-    moved: dict = {}  # (array, index) -> the accumulations there
+    moved: dict = {}
     for t in body:
         if (
             isinstance(t, Accumulate)
@@ -70,37 +128,95 @@ def cut(s: For) -> list:
         ):
             moved.setdefault((t.array, t.index), []).append(t)
     places = Counter(array for array, _ in moved)
-    moved = {place: ts for place, ts in moved.items() if places[place[0]] >= STRAIGHT}
-    if not moved:
-        return [s]
-    gone = {t for ts in moved.values() for t in ts}
-    w = StatementWriter(Block([t for t in body if t not in gone]))
-    w.line = s.line
-    backwards = any(slope(i, s, defined) == -1 for _, index in moved for i in index)
-    n, at = s.bounds[1], s.index
-    if backwards:
-        at = w.compute("sub", w.compute("sub", n, ONE), s.index)
-    kept: dict = {}  # sums of terms -> their array
-    for ts in moved.values():
-        terms = tuple([t.value for t in ts])
-        if terms not in kept:
-            kept[terms] = LoopArray(terms[0].type, [n], "terms")
-            w.store(kept[terms], (at,), functools.reduce(lambda a, b: w.compute("add", a, b), terms))
-    w.block.yields = s.body.yields
-    made: list = [Allocate(a, False, line=s.line) for a in kept.values()]
-    made.append(For(s.args, s.inits, w.block, s.results, s.index, s.bounds, line=s.line))
-    for (array, place), ts in moved.items():
-        index, again = Scalar("i8"), StatementWriter()
-        again.line = ts[0].line
-        new = {s.index: index}
-        for d in body:
-            if isinstance(d, Compute) and needed_by(ts[0], d, defined):
-                again.put(copied(d, new, lambda *_: Block()))
-        at = again.compute("sub", again.compute("sub", n, ONE), index) if backwards else index
-        value = again.load(kept[tuple([t.value for t in ts])], (at,))
-        again.accumulate(array, [new.get(i, i) for i in place], value)
-        made.append(For([], [], again.block, [], index, s.bounds, line=again.line))
-    return made
+    return {place: ts for place, ts in moved.items() if places[place[0]] >= STRAIGHT}
+
+
+class CutLoop:
+    """A loop that keeps the terms of its sums, and a loop for each row of places that they are added to."""
+
+    def __init__(self, s: For, moved: dict):
+        self.s, self.body = s, s.body.statements
+        self.defined = {o: t for t in self.body for o in t.outs}
+        along = {place: [slope(i, s, self.defined) for i in place[1]] for place in moved}
+        self.backwards = any(k == -1 for slopes in along.values() for k in slopes)
+        rows = neighbours(moved, along, -1 if self.backwards else 1, IndexForms(self.body))
+        self.w = StatementWriter()
+        self.w.line = s.line
+        self.n = self.w.compute("max", s.bounds[1], ZERO)
+        self.kept: dict = {}  # terms -> the array of their sums in each trip, with zeros at both ends
+        self.wide = max([far for row in rows for far in row])
+        gone = {t for ts in moved.values() for t in ts}
+        block = Block([t for t in self.body if t not in gone], s.body.yields)
+        for row in rows:
+            for ts in row.values():
+                self.keep(tuple([t.value for t in ts]), block)
+        self.w.put(For(s.args, s.inits, block, s.results, s.index, s.bounds, line=s.line))
+        for row in rows:
+            self.add(row)
+        self.made = self.w.block.statements
+
+    def reversed(self, i: Scalar) -> Scalar:
+        """The trip that is at place i in memory, or the place of trip i."""
+        w = self.w
+        return w.compute("sub", w.compute("sub", self.n, ONE), i) if self.backwards else i
+
+    def keep(self, terms: tuple, block: Block) -> None:
+        if terms in self.kept:
+            return
+        w, kind, ends = self.w, terms[0].type, 2 * self.wide
+        kept = self.kept[terms] = LoopArray(kind, [w.compute("add", self.n, literal(ends, "i8"))], "terms")
+        w.put(Allocate(kept, False))
+        for k in range(ends):
+            at = literal(k, "i8") if k < self.wide else w.compute("add", self.n, literal(k, "i8"))
+            w.store(kept, (at,), literal(0, kind))
+
+        def trip() -> None:
+            at = w.compute("add", self.reversed(self.s.index), literal(self.wide, "i8"))
+            w.store(kept, (at,), functools.reduce(partial(w.compute, "add"), terms))
+
+        w.within(block, trip)
+
+    def add(self, row: dict[int, list]) -> None:
+        """Add to each element of a row what several trips have for it."""
+        w, first, far = self.w, row[0][0], max(row)
+        w.line = first.line
+        count = self.n
+        if far:
+            some = w.compute("gt", self.n, ZERO)
+            count = w.compute("select", some, w.compute("add", self.n, literal(far, "i8")), ZERO)
+
+        def element(x: Scalar) -> None:
+            new = {self.s.index: self.reversed(x)}
+            for d in self.body:
+                if isinstance(d, Compute) and needed_by(first, d, self.defined):
+                    w.put(copied(d, new, lambda *_: Block()))
+            terms = []
+            for k, ts in row.items():
+                at = w.compute("add", x, literal(self.wide - k, "i8"))
+                terms.append(w.load(self.kept[tuple([t.value for t in ts])], (at,)))
+            total = functools.reduce(partial(w.compute, "add"), terms)
+            w.accumulate(first.array, [new.get(i, i) for i in first.index], total)
+
+        w.count(count, element)
+
+
+def neighbours(moved: dict, along: dict, step: int, forms: IndexForms) -> list[dict[int, list]]:
+    """The accumulations to each place, by rows: how far a place is from the first of its row -> those there.
+
+    Places are in one row if only their last index moves with the loop, by `step`; `along`: how they move."""
+    rows: list[dict] = []
+    for (array, index), ts in moved.items():
+        for row in rows:
+            first = row[0][0]
+            if array is first.array and [*map(abs, along[array, index])] == [*[0] * (len(index) - 1), 1]:
+                *others, k = forms.apart(index, first.index)
+                same = along[array, index][-1] == along[array, first.index][-1] == step
+                if same and k is not None and abs(k) <= FARTHEST and all(d == 0 for d in others):
+                    row.setdefault(k, []).extend(ts)
+                    break
+        else:
+            rows.append({0: list(ts)})
+    return [{k - min(row): ts for k, ts in sorted(row.items())} for row in rows]
 
 
 def slope(v: Scalar, s: For, defined: dict) -> int | None:

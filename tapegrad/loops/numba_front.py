@@ -168,6 +168,13 @@ class FrameWriter(ScalarFrame):
             return literal(bool(x.object), "b1")
         return self.w.cast(self.scalar(x), "b1")
 
+    def is_jump(self, b: Any) -> bool:
+        """Such a block stands before the header of a loop whose bytecode is long."""
+        *rest, last = self.typed.blocks[b].body
+        return type(last).__name__ == "Jump" and all(
+            getattr(getattr(s, "value", None), "op", None) == "phi" for s in rest
+        )
+
     def counted(self, header: Any) -> tuple | None:
         body = self.typed.blocks[header].body
         step = next((s for s in body if getattr(getattr(s, "value", None), "op", None) == "iternext"), None)

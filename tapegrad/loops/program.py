@@ -16,6 +16,7 @@ from typing import Any
 from .._core.errors import KernelError
 
 FLOATS = ("f8", "f4")
+BYTES = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
 
 
 class LoopRefused(KernelError):

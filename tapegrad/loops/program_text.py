@@ -9,6 +9,7 @@ from typing import Any
 
 from .places import CheckedAccesses
 from .program import (
+    BYTES,
     Accumulate,
     Allocate,
     Block,
@@ -30,7 +31,6 @@ from .program import (
 from .scalar_text import REGISTER, ScalarText
 
 STORED = {**REGISTER, "b1": "i8"}
-SIZE = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
 NO_MEMORY = -1
 HEAD = """declare ptr @realloc(ptr, i64)
 declare void @free(ptr)
@@ -195,13 +195,13 @@ class ProgramText(ScalarText):
         return self.b(f"getelementptr inbounds {STORED[a.type]}, ptr {self.bases[a]}, i64 {at}")
 
     def fetch(self, kind: str, pointer: str, of: Any) -> str:
-        got = self.b(f"load {STORED[kind]}, ptr {pointer}, align {SIZE[kind]}{self.alias(of)}")
+        got = self.b(f"load {STORED[kind]}, ptr {pointer}, align {BYTES[kind]}{self.alias(of)}")
         return self.b(f"trunc i8 {got} to i1") if kind == "b1" else got
 
     def keep(self, kind: str, value: str, pointer: str, of: Any) -> None:
         if kind == "b1":
             value = self.b(f"zext i1 {value} to i8")
-        self.line(f"store {STORED[kind]} {value}, ptr {pointer}, align {SIZE[kind]}{self.alias(of)}")
+        self.line(f"store {STORED[kind]} {value}, ptr {pointer}, align {BYTES[kind]}{self.alias(of)}")
 
     def grow(self, slot: str, room: str, need: str, size: int) -> None:
         """Make room for `need` elements."""
@@ -266,7 +266,7 @@ class ProgramText(ScalarText):
         slot, room, top = self.stack(s.stack)
         at = self.b(f"load i64, ptr {top}")
         after = self.b(f"add i64 {at}, 1")
-        self.grow(slot, room, after, SIZE[kind])
+        self.grow(slot, room, after, BYTES[kind])
         self.keep(kind, self.value(s.value), self.top(s.stack, at, kind), s.stack)
         self.line(f"store i64 {after}, ptr {top}")
 
@@ -290,9 +290,9 @@ class ProgramText(ScalarText):
             self.must(self.b(f"icmp ult i64 {self.value(n)}, {2**40}"), str(NO_MEMORY))
             size = self.b(f"mul i64 {size}, {self.value(n)}")
             self.must(self.b(f"icmp ult i64 {size}, {2**44}"), str(NO_MEMORY))
-        self.grow(slot, room, self.b(f"add i64 {size}, 1"), SIZE[a.type])
+        self.grow(slot, room, self.b(f"add i64 {size}, 1"), BYTES[a.type])
         self.bases[a] = self.b(f"load ptr, ptr {slot}")
-        bytes_ = self.b(f"mul i64 {size}, {SIZE[a.type] if s.zeroed else 0}")
+        bytes_ = self.b(f"mul i64 {size}, {BYTES[a.type] if s.zeroed else 0}")
         self.line(f"call void @llvm.memset.p0.i64(ptr align 8 {self.bases[a]}, i8 0, i64 {bytes_}, i1 false)")
 
     def layer(self, s: LayerOf, others: list[LoopArray]) -> None:
@@ -349,9 +349,7 @@ class ProgramText(ScalarText):
         bases = self.reserve(owned, n)
         self.line(f"store i64 0, ptr {counter}")
         self.label(f"trip{k}")
-        i = trip = b(f"load i64, ptr {counter}")
-        if self.may_turn(s):
-            i = b(f"sub nsw i64 {b(f'sub nsw i64 {n}, 1')}, {trip}")
+        i = b(f"load i64, ptr {counter}")
         for (x, pushes), base in zip(owned.items(), bases, strict=True):
             at = i if pushes else b(f"sub nsw i64 0, {i}")
             self.indexed[x] = b(f"getelementptr inbounds {STORED[x.type]}, ptr {base}, i64 {at}")
@@ -361,35 +359,11 @@ class ProgramText(ScalarText):
         self.block(s.body)
         self.assign(slots, s.body.yields)
         self.indexed = outer
-        following = b(f"add nuw nsw i64 {trip}, 1")
+        following = b(f"add nuw nsw i64 {i}, 1")
         self.line(f"store i64 {following}, ptr {counter}")
         self.line(f"br i1 {b(f'icmp slt i64 {following}, {n}')}, label %trip{k}, label %past{k}")
         b.lines.append(f"past{k}:")
         self.take(slots, s.results)
-
-    def may_turn(self, s: For) -> bool:
-        """Do the trips go backwards through memory, and is their order of no importance?
-
-        Each trip has elements of its own, but for what is added to."""
-        body = s.body.statements
-        if s.args or not all(isinstance(t, (Compute, Load, Store, Push, Pop)) for t in body):
-            return False
-        if any(isinstance(t, (Push, Pop)) and t.stack not in self.indexed for t in body):
-            return False
-        uses: dict = {}
-        for t in body:
-            if isinstance(t, (Load, Store)):
-                uses.setdefault(t.array, []).append(t)
-        factors = [
-            self.accesses.affine(i).terms.get(s.index, 0) for ts in uses.values() for t in ts for i in t.index
-        ]
-        for ts in uses.values():
-            alone = all(type(t) is Load for t in ts) or all(type(t) is Accumulate for t in ts)
-            first = [self.accesses.affine(i) for i in ts[0].index]
-            same = all(t.index == ts[0].index for t in ts) and any(a.terms.get(s.index, 0) for a in first)
-            if not alone and not same:
-                return False
-        return -1 in factors and 1 not in factors
 
     def trip_count(self, s: For, start: str, stop: str, step: str) -> str:
         b = self.b
@@ -429,7 +403,7 @@ class ProgramText(ScalarText):
             at = b(f"load i64, ptr {top}")
             after = b(f"{'add' if pushes else 'sub'} i64 {at}, {n}")
             if pushes:
-                self.grow(slot, room, after, SIZE[x.type])
+                self.grow(slot, room, after, BYTES[x.type])
             self.line(f"store i64 {after}, ptr {top}")
             bases.append(self.top(x, at if pushes else b(f"sub i64 {at}, 1"), x.type))
         return bases

@@ -3,11 +3,18 @@
 A value is recomputed where that takes only parameters, indices of loops and arrays that are not written
 later. Others are saved on a stack each, at the end of their block; the backward sweep takes them off at the
 beginning
-of the same block, so that the order is always right.  Memory that is written later is not read again."""
+of the same block, so that the order is always right.
 
+Memory that is written later is not read again, unless its stores are undone: the forward sweep of a segment
+saves what a store overwrites, and the backward sweep puts it back.  Then the memory is at each point what it
+was there. This is done for the arrays of a loop for which it saves less."""
+
+from collections.abc import Callable
 from typing import Any
 
 from .program import (
+    BYTES,
+    COMPARISONS,
     FLOATS,
     Allocate,
     Barrier,
@@ -31,6 +38,11 @@ from .program import (
 from .scalars import passes, pull, reads
 from .writer import ZERO
 
+TRIPS = 16  # of a loop, for a guess at what is saved
+RESTORING = 1.5  # a value that is put back, in values that are only read
+# what is computed again from restored memory
+CHEAP = COMPARISONS | {"add", "sub", "mul", "div", "neg", "select", "cast", "abs", "max", "min", "times0"}
+
 
 class SavedValues:
     """The values that the rules of active statements read, and how each of them is found again."""
@@ -52,17 +64,20 @@ class SavedValues:
         self.trips: dict = {}  # loop that counts its trips -> the count
         self.arrays: dict = {}  # block -> its active arrays
         self.segmented: dict = {}  # loop in segments -> the arrays that its segments begin with
+        self.indices = {
+            i
+            for t in walk(p.body)
+            if isinstance(t, (Load, Store)) and is_touched(t, self.active)
+            for i in t.index
+        }
         self.find_homes(p)
-        self.needed: dict = {}
-        self.plain: dict = {}
         for s in p.body.statements:
             if p.launch is None and isinstance(s, For) and self.worth_segments(s):
                 self.segmented[s] = []
-        self.visit(p.body)
-        self.saved: dict[Block, list[Scalar]] = {}
-        self.again: dict[Block, list] = {}  # statements that are run again
-        self.stacks: dict = {}
+        self.stores = StoresToUndo(self)
         self.decide(p)
+        self.stores.choose(p)
+        self.settle_segments()
 
     def find_homes(self, p: LoopProgram) -> None:
         def visit(block: Block) -> None:
@@ -102,21 +117,24 @@ class SavedValues:
                     self.need(a)
 
     def is_free(self, v: Scalar) -> bool:
-        """Is v found again without anything saved?"""
+        """Is v found again without anything saved but indices of accesses?"""
         if v.number is not None or v not in self.home:
             return True  # a literal or a parameter
         if v not in self.plain:
             s = self.definition.get(v)
             self.plain[v] = (isinstance(s, For) and v is s.index) or (
                 isinstance(s, (Compute, Load))
-                and (isinstance(s, Compute) or self.stays(s))
-                and all(map(self.is_free, s.operands))
+                and (self.stays(s) if isinstance(s, Load) else self.is_cheap(s))
+                and all([a in self.indices or self.is_free(a) for a in s.operands])
             )
         return self.plain[v]
 
     def stays(self, s: Load) -> bool:
-        """Does the array still hold what was loaded when the backward sweep begins with this statement?"""
-        return self.last.get(s.array, self.top[s]) < self.top[s]
+        """Does the array hold what was loaded when the backward sweep begins with this block?"""
+        return self.last.get(s.array, self.top[s]) < self.top[s] or self.stores.restored(s)
+
+    def is_cheap(self, s: Compute) -> bool:
+        return s.op in CHEAP or not any(map(self.stores.restores, s.args))
 
     def visit(self, block: Block) -> None:
         for s in block.statements:
@@ -151,39 +169,133 @@ class SavedValues:
     # --- how it is found again ---
 
     def decide(self, p: LoopProgram) -> None:
-        def visit(block: Block, entering: Any) -> None:
-            saved, again = self.saved.setdefault(block, []), self.again.setdefault(block, [])
-            for v in entering:
-                if v in self.needed and not self.is_free(v):
-                    saved.append(v)
-            for s in block.statements:
-                outs = [
-                    o
-                    for o in (*s.outs, *([self.trips[s]] if isinstance(s, DoWhile) else []))
-                    if o in self.needed
-                ]
-                cheap = isinstance(s, Compute) and all(
-                    a in self.needed or a.number is not None or a not in self.home for a in s.args
-                )
-                if outs and (cheap or self.is_free(outs[0])):
-                    again.append(s)
-                else:
-                    saved += outs
-                for b in s.blocks:
-                    visit(b, s.entering)
-            for v in saved:
-                self.stacks[v] = LoopStack(v.type, v.name)
+        self.needed: dict = {}
+        self.plain: dict = {}
+        self.saved: dict[Block, list[Scalar]] = {}
+        self.again: dict[Block, list] = {}  # statements that are run again
+        self.stacks: dict = {}
+        self.visit(p.body)
+        self.decide_block(p.body, ())
 
-        visit(p.body, ())
-        for s in self.segmented:
+    def decide_block(self, block: Block, entering: Any) -> None:
+        saved, again = self.saved.setdefault(block, []), self.again.setdefault(block, [])
+        for v in entering:
+            if v in self.needed and not self.is_free(v):
+                saved.append(v)
+        for s in block.statements:
+            outs = [
+                o for o in (*s.outs, *([self.trips[s]] if isinstance(s, DoWhile) else [])) if o in self.needed
+            ]
+            cheap = isinstance(s, Compute) and all(
+                a in self.needed or a.number is not None or a not in self.home for a in s.args
+            )
+            if outs and (cheap or self.is_free(outs[0])):
+                again.append(s)
+            else:
+                saved += outs
+            for b in s.blocks:
+                self.decide_block(b, s.entering)
+        for v in saved:
+            self.stacks[v] = LoopStack(v.type, v.name)
+
+    def settle_segments(self) -> None:
+        for s in list(self.segmented):
             inside = {t.array for t in walk(s.body) if isinstance(t, Allocate)}
             touched = dict.fromkeys(t.array for t in walk(s.body) if isinstance(t, (Load, Store)))
             self.segmented[s] = [a for a in touched if a in self.written and a not in inside]
-        for s in list(self.segmented):
-            if not any(self.saved[b] for t in (s, *walk(s.body)) for b in t.blocks) or any(
-                isinstance(t, Pop) for t in walk(s.body)
-            ):
+            saves = any(self.saved[b] for b in blocks_of(s)) or any(map(self.stores.is_undone, walk(s.body)))
+            if not saves or any(isinstance(t, Pop) for t in walk(s.body)):
                 del self.segmented[s]
+
+
+class StoresToUndo:
+    """The stores of loops in segments that are undone, and the loads that find their memory restored."""
+
+    def __init__(self, plan: SavedValues):
+        self.plan = plan
+        self.early: set = set()  # loads that nothing in their block comes before or between
+        self.first: dict = {}  # block -> the stores that are undone before anything else of it
+        self.weights: dict = {}  # block -> about how often it is run
+        self.arrays: set = set()  # (number of a loop, array)
+        for s in plan.segmented:
+            if not any(isinstance(t, Pop) for t in walk(s.body)):
+                self.visit(s, 1)
+
+    def visit(self, s: Any, weight: int) -> None:
+        for block in s.blocks:
+            self.weights[block] = weight * TRIPS if isinstance(s, Loop) else weight
+            below = {
+                u.array
+                for t in block.statements
+                for b in t.blocks
+                for u in walk(b)
+                if isinstance(u, (Load, Store))
+            }
+            self.first[block] = [t for t in block.statements if isinstance(t, Store) and t.array not in below]
+            stored = set()
+            for t in block.statements:
+                if isinstance(t, Load) and t.array not in stored and t.array not in below:
+                    self.early.add(t)
+                if isinstance(t, Store):
+                    stored.add(t.array)
+                self.visit(t, self.weights[block])
+
+    def is_undone(self, s: Any) -> bool:
+        return isinstance(s, Store) and (self.plan.top[s], s.array) in self.arrays
+
+    def restored(self, s: Load) -> bool:
+        return s in self.early and (self.plan.top[s], s.array) in self.arrays
+
+    def restores(self, v: Scalar) -> bool:
+        """Does v depend on restored memory?"""
+        return self.depends(v, self.restored)
+
+    def depends(self, v: Scalar, found: Callable) -> bool:
+        """Is v computed from a load that is so?"""
+        todo, seen = [v], {v}
+        while todo:
+            d = self.plan.definition.get(todo.pop())
+            if isinstance(d, Load) and found(d):
+                return True
+            if isinstance(d, Compute):
+                todo += [a for a in d.args if a not in seen]
+                seen.update(d.args)
+        return False
+
+    def choose(self, p: LoopProgram) -> None:
+        """Undo the stores to those arrays for which less is saved then."""
+        plan, found = self.plan, dict[tuple, bool]()
+        for block in self.weights:
+            for t in block.statements:
+                if isinstance(t, Store) and t.array in plan.active and t.array in plan.last:
+                    key = plan.top[t], t.array
+                    late = any(self.depends(i, self.early.__contains__) for i in t.index)
+                    found[key] = found.get(key, True) and not late
+        read = {(plan.top[t], t.array) for t in self.early}
+        least, best = self.cost(p, set()), set()
+        tried = {key for key, fixed in found.items() if fixed and key in read}
+        if tried and self.cost(p, tried) < least:
+            least, best = self.cost(p, tried), tried
+        for key in sorted(tried, key=list(found).index):
+            some = best ^ {key}
+            if (cost := self.cost(p, some)) < least:
+                least, best = cost, some
+        self.cost(p, best)
+
+    def cost(self, p: LoopProgram, arrays: set) -> float:
+        """About how many bytes are saved if the stores to these arrays are undone, and no others."""
+        self.arrays = arrays
+        self.plan.decide(p)
+        total = 0.0
+        for block, weight in self.weights.items():
+            total += weight * sum([BYTES[v.type] for v in self.plan.saved[block]])
+            undone = filter(self.is_undone, block.statements)
+            total += weight * sum([RESTORING * BYTES[t.array.type] for t in undone])
+        return total
+
+
+def blocks_of(s: Any) -> list[Block]:
+    return [b for t in (s, *[t for b in s.blocks for t in walk(b)]) for b in t.blocks]
 
 
 def active_set(p: LoopProgram, wrt: Any) -> set:

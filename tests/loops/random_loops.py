@@ -18,15 +18,19 @@ def helper(x, v, i):
 
 
 class Random:
-    """One function f(a, b, c, k, s, n): arrays of 5, of 5, of 4 x 3, integers, a number, an integer."""
+    """One function f(a, b, c, k, s, n): arrays of 5, of 5, of 4 x 3, integers, a number, an integer.
 
-    def __init__(self, seed):
+    Its statements stand in a loop of that many steps, if there are any."""
+
+    def __init__(self, seed, steps=0):
         self.r = np.random.default_rng(seed)
         self.names = 0
         self.lines = []
         self.local = []
         self.write(1, "s, t = s, 0.3")
-        self.block(1, 0, [], self.r.integers(3, 7))
+        if steps:
+            self.write(1, f"for step in range({steps}):")
+        self.block(1 + bool(steps), 0, ["step"] if steps else [], self.r.integers(3, 7), bool(steps))
         for line in ("for z in range(5):", "    s += np.cos(a[z]) * (z + 1.0) - 0.3 * b[z]",
         "for z in range(4):",
                      "    s += c[z, z % 3] * c[z, 2]", "return s + t"):  # fmt: skip
