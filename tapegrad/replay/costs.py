@@ -33,7 +33,8 @@ COMPARED_ELEMENTS = 64  # elements of a constant that is compared with others
 
 # Memory.
 
-FRAME_BYTES = 1 << 28  # bytes of a frame, at most
+POOL_BYTES = 1 << 28  # bytes of the arrays of a pool, at most
+POOL_ARRAYS = 16  # arrays of a pool, at most
 ARENA_BYTES = 1 << 28  # bytes of an arena that is kept for the next run
 REUSED_BYTES = 1 << 15  # bytes of an array from which its memory is used again
 CODES_KEPT = 4096  # compiled codes in a process

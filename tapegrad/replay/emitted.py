@@ -26,7 +26,7 @@ from ..ops import shaping
 from ..ops.declare import NUMPY, GatedProduct
 from ..ops.indexing.regions import PLAIN_INDEX, basic
 from ..ops.zero_derivative import ArgumentPlaceholder
-from .buffer_pool import Frames
+from .buffer_pool import ArrayPool
 from .costs import (
     BLOCK_ELEMENT_NS,
     CALL_NS,
@@ -73,13 +73,12 @@ def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
 
 class Storage:
     """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it
-    is an argument, a captured array or a constant; `framed`: it belongs to a frame, and does not leave the
-    text."""
+    is an argument, a captured array or a constant."""
 
-    __slots__ = ("members", "outside", "until", "framed")
+    __slots__ = ("members", "outside", "until")
 
     def __init__(self, k: int, until: float, outside: bool = False):
-        self.members, self.outside, self.until, self.framed = [k], outside, until, False
+        self.members, self.outside, self.until = [k], outside, until
 
 
 class EmittedProgram:
@@ -105,11 +104,7 @@ class EmittedProgram:
         self.space: dict = {"H": HEARD, "same": guard_holds, "now": now, "put": put}
         self.name: dict = {}
         self.storage: dict = {}
-        self.frames = Frames(self.storage)
-        # nobody else sees a value
-        self.closed = bool(self.groups) and all(
-            [type(i.prim) is str or is_pure(i.prim) for _, i in program.code]
-        )
+        self.pools: dict = {}  # layout -> the name of what gives memory for it
         self.lines: list = []
         for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
             self.storage[k] = Storage(k, END, True)
@@ -119,15 +114,8 @@ class EmittedProgram:
         self.kinds = InstructionKinds(program) if kinds is None else kinds
         self.table = table = self.kinds.table
         self.last = table.last.tolist()
-        self.free: dict = {}  # layout -> names of dead memory
-        self.wanted = collections.Counter([self.large(k) for group in self.groups for k in group.written])
-        for n, count in zip(table.example.tolist(), table.counts.tolist(), strict=True):
-            k, i = program.code[n]
-            if is_elementwise(i.prim):
-                self.wanted[self.large(k)] += count
         # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.idle: list = []
-        self.resting: dict = {}  # name that is idle -> the value that it stood for
         self.used = self.inside = 0
         self.made: list = []  # blocks
         self.fresh: set = set()  # what blocks left: copies that nobody else has
@@ -201,60 +189,31 @@ class EmittedProgram:
         )
 
     def release(self, n: int) -> None:
-        """The memory and the names of what is read by instruction n for the last time."""
+        """The names of what is read by instruction n for the last time.  A large array is let go of at once."""
         for k in self.dying.pop(n, ()):
-            if k not in self.storage:
-                continue  # within a block
-            storage, name = self.storage[k], self.name[k]
-            root = storage.members[0]
-            layout = self.large(root)
-            free = (
-                layout is not None
-                and root not in self.moved
-                and not storage.framed
-                and self.wanted[layout] > 0
-            )
-            if free and self.is_dead(storage, n) and (self.last[root] >= n or self.taken_up(root)):
-                storage.outside = True  # it is given away once
-                self.moved.add(root)
-                self.free.setdefault(layout, []).append(self.name[root])
-            if name[0] == "r" and k not in self.moved:
+            name = self.name[k] if k in self.storage and k not in self.moved else ""  # (within a block none)
+            if name[:1] == "r":
                 self.idle.append(name)
-                self.resting[name] = k
-
-    def taken_up(self, root: int) -> bool:
-        """The name of a value that was let go of, while views of it were still needed: does it still stand
-        for that value?"""
-        name = self.name[root]
-        found = self.resting.get(name) == root
-        if found:
-            self.idle.remove(name)
-            del self.resting[name]
-        return found
+                if self.large(self.storage[k].members[0]):
+                    self.lines.append(f"{name} = None")
 
     def target(self, k: int) -> str:
         """A name for the value."""
         if self.idle:
             name = self.idle.pop()
-            del self.resting[name]
         else:
             name, self.used = f"r{self.used}", self.used + 1
         self.name[k] = name
         return name
 
-    def place(self, k: int) -> str | None:
-        """Dead memory for an elementwise result."""
+    def memory(self, k: int) -> str:
+        """The text of what gives memory for the value, if that is large."""
         layout = self.large(k)
-        names = self.free.get(layout) if layout is not None else None
-        return names.pop() if names else None
-
-    def framed(self, n: int, k: int) -> str | None:
-        """Memory of the frame for the value k, which is made by instruction n."""
-        if not self.closed or not -1 < self.last[k] < END or not self.shown[k][0]:
-            return None
-        s = self.frames.slot(k, self.shown[k], n)
-        self.storage[k].framed = s is not None
-        return None if s is None else f"F[{s}]"
+        if layout is None:
+            return "None"
+        if layout not in self.pools:
+            self.pools[layout] = self.given(ArrayPool(*layout), "m")
+        return f"{self.pools[layout]}()"
 
     # --- lines ---
 
@@ -303,18 +262,11 @@ class EmittedProgram:
             self.guard(k)
         names = [f"v{k}" for k in program.arguments]
         results = ", ".join([self.result(k, leaf) for k, leaf in program.outputs])
-        left = [self.name[k] + ".copy()" * self.storage[k].framed for _, k in program.written]
         written = ", ".join(
-            [
-                f"({self.given(array, 'w')}, {name})"
-                for (array, _), name in zip(program.written, left, strict=True)
-            ]
+            [f"({self.given(array, 'w')}, {self.name[k]})" for array, k in program.written]
         )
         body = [*self.lines, f"return [{results}], [{written}]"]
         head, end = ["H.shown = H.unsafe = None"], []
-        if self.frames.makers:
-            head.append(f"F = {self.given(self.frames, 'F')}()")
-            end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
         if self.rolling:
             self.loops, self.refused = reroll_blocks(self.arena, self.made)
         self.refused.update(dict.fromkeys(table.refused, 1))
@@ -353,7 +305,6 @@ class EmittedProgram:
         often = [j for j, _ in self.program.outputs].count(k) > 1
         alone = (
             not self.storage[k].outside
-            and not self.storage[k].framed
             and ends == [k]
             and (self.shown[k][4] or k in self.fresh)
             and not often
@@ -380,15 +331,11 @@ class EmittedProgram:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
 
     def group(self, n: int, i: Instruction) -> None:
-        """One call, which is given dead memory for what it makes."""
+        """One call, which is given memory for what it makes."""
         made = i.params
-        places = []
         for k in made.left:
             self.storage[k] = Storage(k, self.last[k])
-        for k in made.written:
-            self.wanted[self.large(k)] -= 1
-            places.append(self.framed(n, k) or self.place(k))
-        args = [self.name[a] for a in i.args] + [str(p) for p in places]
+        args = [self.name[a] for a in i.args] + [self.memory(k) for k in made.written]
         self.lines += [f"t0 = {self.given(made, 'b')}({', '.join(args)})", "if t0 is None: return t0"]
         self.release(n)
         self.lines.append(f"{''.join([self.target(k) + ', ' for k in made.left])} = t0")
@@ -406,9 +353,9 @@ class EmittedProgram:
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         prim, args = i.prim, [self.name[a] for a in i.args]
         if is_elementwise(prim):
-            self.wanted[self.large(k)] -= 1
             if all([self.shown[a][0] is not False for a in i.args]):
                 self.elementwise(n, k, i, args)
+                self.release(n)
                 return
         flat = ufunc_of(i)
         if flat is not None:
@@ -446,8 +393,8 @@ class EmittedProgram:
         if prim.reduces == "products" and all(
             [len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]
         ):
-            memory = self.framed(n, k)
-            return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
+            memory = self.memory(k) if self.is_packed(k) else "None"
+            return f"{args[0]}.dot({args[1]}, {memory})" if memory != "None" else f"{args[0]}.dot({args[1]})"
         if prim in VIEWS:
             return args[0] + self.steps(((VIEWS[prim], *i.params.values()),), ("transpose", "reshape"))
         if prim.scalar == "select" and self.shown[k][0]:
@@ -511,7 +458,6 @@ class EmittedProgram:
         theirs.members += mine.members
         theirs.until = max(theirs.until, mine.until)
         theirs.outside |= mine.outside
-        theirs.framed |= mine.framed
         for m in mine.members:
             self.storage[m] = theirs
 
@@ -521,14 +467,19 @@ class EmittedProgram:
     def elementwise(self, n: int, k: int, i: Instruction, args: list) -> None:
         plain = without_gate(i.prim)
         sign, ufunc = plain.infix, plain.ufunc
-        self.release(n)
-        place = self.place(k) if ufunc is not None else None
-        self.storage[k] = Storage(k, self.last[k])
-        if place is not None:
-            self.lines.append(f"{self.given(ufunc, 'u')}({', '.join(args)}, {place})")
-            self.name[k] = place
+        large = ufunc is not None and self.large(k) is not None
+        old = next((a for a in i.args if large and self.is_given_up(a, k, n)), None)
+        if old is not None:  # in the memory of an operand
+            self.join(k, old)
+            self.name[k] = self.name[old]
+            self.moved.add(old)
+            self.lines.append(f"{self.given(ufunc, 'u')}({', '.join([*args, self.name[k]])})")
             return
+        self.storage[k] = Storage(k, self.last[k])
         name = self.target(k)
+        if large:
+            self.lines.append(f"{name} = {self.given(ufunc, 'u')}({', '.join(args)}, {self.memory(k)})")
+            return
         if sign and len(args) == 2 and self.is_of_columns(k, i):
             f = self.given(functools.partial(by_columns, ufunc, self.shown[k][1]), "f")
             self.lines.append(f"{name} = {f}({', '.join(args)})")
