@@ -56,8 +56,6 @@ BOX_ELEMENTS = 32  # of a box that is a row of its own
 BOXES = 16  # boxes of an instruction
 CACHE_LINE_ELEMENTS = 8  # of a line of the cache
 ALIGNED_ELEMENTS = 64  # of a value that begins at such a line
-BANDED_UNKNOWNS = 20  # unknowns from which bands are searched
-BAND_DIAGONALS = 4  # diagonals on each side of the middle one
 MATRIX_UNKNOWNS = 4  # unknowns of a system that is written out
 WRITTEN_OUT_PRODUCTS = 4096  # about how many products of a system are written out
 
@@ -93,7 +91,6 @@ ROW_PRODUCTS = 2  # products, or sums, that read a row together
 PART_BYTES = 1 << 22  # bytes of the rows of a part, at least
 PARTS = 16  # parts, at most
 MATRIX_BYTES = 3 << 20  # bytes of a matrix for which a loop over its rows pays
-COLUMNS = 6  # columns below which they are done one by one
 
 # Time, in ns.
 
