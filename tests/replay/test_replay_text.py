@@ -79,6 +79,30 @@ def test_sums_of_short_rows(axis, keepdims):
         np.testing.assert_allclose(p.value(x), f(x), 1e-13, 1e-14)
 
 
+@pytest.mark.parametrize("sign", ["add", "subtract", "multiply", "divide"])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((300, 1, 3), (4, 3)),
+        ((3,), (250, 3)),
+        ((250, 1), (250, 3)),
+        ((250, 3), (1, 1)),
+        ((20, 15, 1), (15, 2)),
+    ],
+)
+def test_columns_have_the_bits_of_numpy(sign, shapes):
+    f = lambda x, y: getattr(np, sign)(x, y)
+    x, y = [RNG.normal(size=s) for s in shapes]
+    for a, b in ((x, y), (y, x)):
+        found, text = replayed(f, a, b)
+        np.testing.assert_array_equal(found, f(a, b))
+        assert found.flags.c_contiguous
+        p = tg.prepare(lambda x, y: (f(x, y) ** 2).sum(), a, b, argnums=(0, 1), compile=False)
+        for _ in range(3):
+            for got, g in zip(p.grad(a, b), tg.grad(p.of, (0, 1))(a, b), strict=True):
+                np.testing.assert_allclose(got, g, 1e-11, 1e-12)
+
+
 def test_what_numpy_would_warn_of_in_columns_is_warned_of():
     x, y = np.ones((250, 3)), np.array([1.0, 0.0, 2.0])
     p = tg.prepare(lambda x, y: x / y, x, y + 1, compile=False)
