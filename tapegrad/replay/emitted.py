@@ -260,16 +260,18 @@ class EmittedProgram:
             self.called[str(i.prim)] += 1
             self.instruction(n, k, i)
             self.guard(k)
-        names = [f"v{k}" for k in program.arguments]
+        self.complete(watched is not None)
+
+    def complete(self, watched: bool) -> None:
+        """The function around the lines.  `watched`: do they set what NumPy does on errors?"""
+        program, names = self.program, [f"v{k}" for k in self.program.arguments]
         results = ", ".join([self.result(k, leaf) for k, leaf in program.outputs])
-        written = ", ".join(
-            [f"({self.given(array, 'w')}, {self.name[k]})" for array, k in program.written]
-        )
+        written = ", ".join([f"({self.given(array, 'w')}, {self.name[k]})" for array, k in program.written])
         body = [*self.lines, f"return [{results}], [{written}]"]
         head, end = ["H.shown = H.unsafe = None"], []
         if self.rolling:
             self.loops, self.refused = reroll_blocks(self.arena, self.made)
-        self.refused.update(dict.fromkeys(table.refused, 1))
+        self.refused.update(dict.fromkeys(self.table.refused, 1))
         if self.made:
             self.arena.settle()
             head.append(f"M = {self.given(self.arena.take, 'M')}()")
@@ -278,17 +280,11 @@ class EmittedProgram:
             block.settle()
         if end:
             body[-1:] = [f"R = [{results}], [{written}]", *end, "return R"]
-        if watched is not None:
+        if watched:
             first = body.index("try:") + 1
-            body = [
-                *head,
-                *body[:first],
-                *["    " + line for line in body[first:]],
-                "finally:",
-                "    put(before)",
-            ]
-        else:
-            body = head + body
+            inner = ["    " + line for line in body[first:]]
+            body = [*body[:first], *inner, "finally:", "    put(before)"]
+        body = head + body
         self.text = f"def replay({', '.join(names)}):\n" + "".join([f"    {line}\n" for line in body])
         exec(compile(self.text, "<tapegrad replay>", "exec"), self.space)
         self.run: Callable = self.space.pop("replay")
