@@ -24,7 +24,7 @@ from .._core.registry import load
 from .._core.scope import now, put
 from ..ops import shaping
 from ..ops.declare import NUMPY, GatedProduct
-from ..ops.indexing.regions import PLAIN_INDEX, basic
+from ..ops.indexing.regions import basic
 from ..ops.zero_derivative import ArgumentPlaceholder
 from .buffer_pool import ArrayPool
 from .costs import (
@@ -429,21 +429,14 @@ class EmittedProgram:
         _, shape, strides, dtype, _ = self.shown[k]
         return in_c_order(shape, strides, dtype.itemsize)
 
-    def transposed(self, axes: tuple) -> str:
-        return (
-            ".T" if tuple(axes) == tuple(range(len(axes)))[::-1] else f".transpose({self.given(axes, 'c')})"
-        )
-
     def steps(self, path: tuple, kinds: tuple) -> str | None:
         """The view by these steps, if they are of these kinds."""
         text = ""
         for kind, what in path:
             if kind not in kinds:
                 return None
-            if kind == "at":
-                text += f"[{self.index(what)}]"
-            else:
-                text += self.transposed(what) if kind == "transpose" else f".reshape({self.given(what, 'c')})"
+            name = self.given(what, "c")
+            text += f"[{name}]" if kind == "at" else f".{kind}({name})"
         return text
 
     def shared(self, k: int, a: int) -> None:
@@ -493,7 +486,7 @@ class EmittedProgram:
             self.join(k, i.args[0])
         step = self.steps(path, ("at", "transpose", "reshape"))
         if step is not None and at is not None:
-            step = f"{step}[{self.index(at)}]" if basic(at) else None
+            step = f"{step}[{self.given(at, 'c')}]" if basic(at) else None
         if not step or (copy and not is_number and 0 in self.shown[k][2]):
             self.lines.append(f"{self.target(k)} = {self.body(READ, i.params)}({x})")
         else:
@@ -544,14 +537,10 @@ class EmittedProgram:
             path, at = path[:-1], path[-1][1]
         step = self.steps(path, ("at", "transpose"))
         if step is not None and (i.prim is ASSIGN or basic(at)):
-            self.lines.append(f"{x}{step}[{self.index(at)}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
+            at = self.given(at, "c")
+            self.lines.append(f"{x}{step}[{at}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
         else:
             self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
-
-    def index(self, at: Any) -> str:
-        if type(at) is tuple and at and all([type(a) in PLAIN_INDEX and is_literal(a) for a in at]):
-            return ", ".join([literal_index(a) for a in at]) + ","
-        return literal_index(at) if type(at) in PLAIN_INDEX and is_literal(at) else self.given(at, "c")
 
 
 def is_repeated(kinds: InstructionKinds) -> bool:
@@ -655,13 +644,3 @@ def is_elementwise(prim: Any) -> bool:
 def without_gate(prim: Primitive) -> Primitive:
     """(NumPy notes the invalid operation, and then `Program.run` is asked.)"""
     return getattr(NUMPY.get(prim.scalar.form), "prim", prim) if type(prim.scalar) is GatedProduct else prim
-
-
-def is_literal(at: Any) -> bool:
-    return type(at) is not slice or all([type(a) in (int, type(None)) for a in (at.start, at.stop, at.step)])
-
-
-def literal_index(at: Any) -> str:
-    if type(at) is slice:
-        return ":".join(["" if a is None else str(int(a)) for a in (at.start, at.stop, at.step)])
-    return "..." if at is Ellipsis else str(at)

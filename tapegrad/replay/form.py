@@ -152,7 +152,6 @@ class TransformForm:
         self.owner, self.method = owner, method
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
-        self.unchecked: Any = None  # the last replay in a block of `OPEN.compared`
         # recordings of other ways since the last replay; how many replays there were then
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
@@ -180,12 +179,6 @@ class TransformForm:
         return tree_map(value_out, y) if self.method == "value" else y
 
     def __call__(self, args: tuple) -> Any:
-        unchecked = self.unchecked
-        if unchecked is not None and unchecked.token is OPEN.compared:
-            found = unchecked.replay(args)
-            if found is not None:
-                self.replays += 1
-                return found
         if OPEN.depth or OPEN.inside is not None or any_variable(args) or watching():
             return self.plain(args)
         if self.groups:
@@ -213,8 +206,6 @@ class TransformForm:
             if k:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
-            if OPEN.compared is not None:
-                self.unchecked = UncheckedReplay(kept, args, values)
             return found
         if (
             self.owner.on_change == "raise"
@@ -501,27 +492,6 @@ def broken(name: str, failure: Exception, then: str) -> None:
         f"{what}: {type(failure).__name__}: {failure}; {then}. Results are right; please report it",
         failure,
     )
-
-
-class UncheckedReplay:
-    """A replay that succeeded in a block of `OPEN.compared`. Further ones there differ in the first argument
-    alone."""
-
-    def __init__(self, kept: "CachedProgram", args: tuple, values: list):
-        self.token, self.kept, self.rest, self.values = OPEN.compared, kept, args[1:], values[1:]
-        first = kept.signature.leaves[0]
-        self.first = first if first.chosen and first.layout is not None and first.packed else None
-
-    def replay(self, args: tuple) -> Any:
-        """The result; None where the form is to be asked."""
-        x, *rest = args
-        if self.first is None or not self.first.holds(x) or len(rest) != len(self.rest):
-            return None
-        for a, b in zip(rest, self.rest, strict=True):
-            if a is not b:
-                return None
-        found = self.kept.replay([x, *self.values])
-        return None if type(found) in FAILED else found
 
 
 class CachedProgram:
