@@ -16,6 +16,12 @@ def packed(shape: tuple, size: int) -> tuple:
     return tuple([size * math.prod(shape[a + 1 :]) for a in range(len(shape))])
 
 
+def is_packed(shown: tuple) -> bool:
+    """Does a value of this layout lie in C order, without gaps?"""
+    _, shape, strides, dtype, _ = shown
+    return strides == packed(shape, dtype.itemsize)
+
+
 def base_refcount() -> int:
     """What getrefcount says of an array that one name holds."""
     v = np.empty(1)

@@ -26,7 +26,7 @@ from ..ops import shaping
 from ..ops.declare import NUMPY, GatedProduct
 from ..ops.indexing.regions import basic
 from ..ops.zero_derivative import ArgumentPlaceholder
-from .buffer_pool import ArrayPool
+from .buffer_pool import ArrayPool, is_packed
 from .costs import (
     BLOCK_ELEMENT_NS,
     CALL_NS,
@@ -61,14 +61,6 @@ from .program import (
     setting_of,
 )
 from .record.instructions import is_pure, ufunc_of
-
-
-def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
-    for n, stride in zip(shape[::-1], strides[::-1], strict=True):
-        if n > 1 and stride != step:
-            return False
-        step *= n
-    return True
 
 
 class Storage:
@@ -307,7 +299,7 @@ class EmittedProgram:
         )
         if alone and k not in [j for _, j in self.program.written]:
             return name
-        return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
+        return f"{name}.copy()" if is_packed(self.shown[k]) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
         block = InstructionBlock(
@@ -389,7 +381,7 @@ class EmittedProgram:
         if prim.reduces == "products" and all(
             [len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]
         ):
-            memory = self.memory(k) if self.is_packed(k) else "None"
+            memory = self.memory(k) if is_packed(self.shown[k]) else "None"
             return f"{args[0]}.dot({args[1]}, {memory})" if memory != "None" else f"{args[0]}.dot({args[1]})"
         if prim in VIEWS:
             return args[0] + self.steps(((VIEWS[prim], *i.params.values()),), ("transpose", "reshape"))
@@ -408,7 +400,7 @@ class EmittedProgram:
         _, shape, _, dtype, _ = layout
         second_last = len(shape) > 1 and axis in (-2, len(shape) - 2, (-2,), (len(shape) - 2,))
         long = second_last and math.prod(shape) > shaping.LONG and 1 < shape[-1] < shaping.SHORT_ROW_ELEMENTS
-        return long and dtype == F8 and not keepdims and self.is_packed(k)
+        return long and dtype == F8 and not keepdims and is_packed(self.shown[k])
 
     def is_of_columns(self, k: int, i: Instruction) -> bool:
         """Is a result of short rows made of arrays of other shapes, so that NumPy loops anew for each row?"""
@@ -420,14 +412,10 @@ class EmittedProgram:
         fit = (
             short
             and dtype == F8
-            and self.is_packed(k)
+            and is_packed(self.shown[k])
             and all([n and s and d == F8 for n, s, _, d, _ in given])
         )
         return fit and any([s != shape for _, s, *_ in given])
-
-    def is_packed(self, k: int) -> bool:
-        _, shape, strides, dtype, _ = self.shown[k]
-        return in_c_order(shape, strides, dtype.itemsize)
 
     def steps(self, path: tuple, kinds: tuple) -> str | None:
         """The view by these steps, if they are of these kinds."""

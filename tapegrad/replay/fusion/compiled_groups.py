@@ -385,15 +385,20 @@ def packed_strides(shown: tuple) -> tuple:
     return tuple(found)
 
 
-def maker(shown: tuple) -> Callable:
-    """What makes fresh memory for a value."""
+def layout(shown: tuple) -> tuple:
+    """(shape in memory order, dtype, axes) of fresh memory for a value."""
     _, shape, _, dtype, _ = shown
     strides = packed_strides(shown)
     order = sorted(range(len(shape)), key=lambda a: (-strides[a], a))
-    turned, back = tuple([shape[a] for a in order]), tuple([order.index(a) for a in range(len(shape))])
-    if order == list(range(len(shape))):
+    return tuple([shape[a] for a in order]), dtype, tuple([order.index(a) for a in range(len(shape))])
+
+
+def maker(shown: tuple) -> Callable:
+    """What makes fresh memory for a value."""
+    shape, dtype, axes = layout(shown)
+    if axes == tuple(range(len(shape))):
         return lambda: np.empty(shape, dtype)
-    return lambda: np.empty(turned, dtype).transpose(back)
+    return lambda: np.empty(shape, dtype).transpose(axes)
 
 
 class CallMemory:

@@ -16,7 +16,7 @@ from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.cuda_builder import BITS, HEAD, CudaBuilder, device_function
 from ..costs import BLOCK_THREADS, LAUNCH_BLOCKS
-from .compiled_groups import BOOL, FLOATS, Group, GroupCode, packed_strides
+from .compiled_groups import BOOL, FLOATS, Group, GroupCode, layout
 from .loops import Nest
 
 TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "int"}
@@ -165,14 +165,6 @@ class DeviceCode(GroupCode):
             return tuple([found[n] for n in back])
 
         return call
-
-
-def layout(shown: tuple) -> tuple:
-    """(shape in memory order, dtype, axes) of fresh memory for a value."""
-    _, shape, _, dtype, _ = shown
-    strides = packed_strides(shown)
-    order = sorted(range(len(shape)), key=lambda a: (-strides[a], a))
-    return tuple([shape[a] for a in order]), dtype, tuple([order.index(a) for a in range(len(shape))])
 
 
 def worth(group: Group, now: Any) -> float:
