@@ -37,15 +37,18 @@ class ArrayPool:
     __slots__ = ("arrays", "layout", "most")
 
     def __init__(self, shape: tuple, strides: tuple, dtype: Any):
-        self.layout, self.arrays = (np, shape, strides, dtype), []
+        self.layout = np, shape, strides, dtype
+        self.arrays: list = []
         self.most = min(POOL_BYTES // (math.prod(shape) * dtype.itemsize), POOL_ARRAYS)
 
     def __call__(self) -> np.ndarray:
         """(Whoever takes an array out of the list has it alone, also beside other threads.)"""
         held: list = []
         try:
-            while sys.getrefcount(v := self.arrays.pop()) > ALONE:
+            v = self.arrays.pop()
+            while sys.getrefcount(v) > ALONE:
                 held.append(v)
+                v = self.arrays.pop()
         except IndexError:
             v = room_laid(*self.layout)
         if v.base is None:  # else views of it would not count

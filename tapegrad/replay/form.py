@@ -517,7 +517,7 @@ class CachedProgram:
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
         early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
-        self.due = 1 if early else EMITTED_REPLAY
+        self.due: float = 1 if early else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.spent = 0.0  # ns of replays as bound calls
         self.cuda_graph = owner.cuda_graph
