@@ -1,17 +1,14 @@
-"""Memory of a text's values that stay within it, kept from replay to replay: new pages would cost more time
-than many a loop.
+"""Memory of the large values of a text, kept from replay to replay: new pages would cost more time than many a
+loop."""
 
-A frame is such memory for one replay at a time.  A value takes a slot of its layout whose last value is
-dead."""
-
-import functools
-import heapq
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
-from .costs import FRAME_BYTES
+from .._core.arrays import room_laid
+from .costs import POOL_ARRAYS, POOL_BYTES
 
 
 def packed(shape: tuple, size: int) -> tuple:
@@ -19,47 +16,42 @@ def packed(shape: tuple, size: int) -> tuple:
     return tuple([size * math.prod(shape[a + 1 :]) for a in range(len(shape))])
 
 
-class Frames:
-    """The slots, while a text is written, and the frames, while it runs.  `storage`: value -> its Storage, as
-    far as the text goes."""
+def is_packed(shown: tuple) -> bool:
+    """Does a value of this layout lie in C order, without gaps?"""
+    _, shape, strides, dtype, _ = shown
+    return strides == packed(shape, dtype.itemsize)
 
-    def __init__(self, storage: dict):
-        self.storage = storage
-        self.makers: list = []
-        self.idle: dict = {}  # layout -> (when its value is read last, slot, value)
-        self.bytes = 0
-        self.pool: list = []
 
-    def slot(self, k: int, shown: tuple, n: int) -> int | None:
-        """A slot for the value k of instruction n; None where there is no more room, or it does not lie in C
-        order."""
-        _, shape, strides, dtype, _ = shown
-        size = dtype.itemsize * math.prod(shape)
-        if not size or strides != packed(shape, dtype.itemsize):
-            return None
-        heap, found = self.idle.setdefault((shape, dtype), []), None
-        while found is None and heap and heap[0][0] < n:
-            _, s, last = heapq.heappop(heap)
-            until = self.storage[last].until
-            if until < n:
-                found = s
-            else:
-                heapq.heappush(heap, (until, s, last))
-        if found is None:
-            if self.bytes + size > FRAME_BYTES:
-                return None
-            self.bytes += size
-            found = len(self.makers)
-            self.makers.append(functools.partial(np.empty, shape, dtype))
-        heapq.heappush(heap, (self.storage[k].until, found, k))
-        return found
+def base_refcount() -> int:
+    """What getrefcount says of an array that one name holds."""
+    v = np.empty(1)
+    return sys.getrefcount(v)
 
-    def __call__(self) -> list:
-        """A frame that no replay uses."""
+
+ALONE = base_refcount()
+
+
+class ArrayPool:
+    """Makes arrays of one layout, and gives one out again that nobody holds any more."""
+
+    __slots__ = ("arrays", "layout", "most")
+
+    def __init__(self, shape: tuple, strides: tuple, dtype: Any):
+        self.layout = np, shape, strides, dtype
+        self.arrays: list = []
+        self.most = min(POOL_BYTES // (math.prod(shape) * dtype.itemsize), POOL_ARRAYS)
+
+    def __call__(self) -> np.ndarray:
+        """(Whoever takes an array out of the list has it alone, also beside other threads.)"""
+        held: list = []
         try:
-            return self.pool.pop()
+            v = self.arrays.pop()
+            while sys.getrefcount(v) > ALONE:
+                held.append(v)
+                v = self.arrays.pop()
         except IndexError:
-            return [make() for make in self.makers]
-
-    def give_back(self, frame: list) -> Any:
-        self.pool.append(frame)
+            v = room_laid(*self.layout)
+        if v.base is None:  # else views of it would not count
+            held.append(v)
+        self.arrays += held[-self.most :] if self.most else ()
+        return v

@@ -33,7 +33,8 @@ COMPARED_ELEMENTS = 64  # elements of a constant that is compared with others
 
 # Memory.
 
-FRAME_BYTES = 1 << 28  # bytes of a frame, at most
+POOL_BYTES = 1 << 28  # bytes of the arrays of a pool, at most
+POOL_ARRAYS = 16  # arrays of a pool, at most
 ARENA_BYTES = 1 << 28  # bytes of an arena that is kept for the next run
 REUSED_BYTES = 1 << 15  # bytes of an array from which its memory is used again
 CODES_KEPT = 4096  # compiled codes in a process
@@ -55,8 +56,6 @@ BOX_ELEMENTS = 32  # of a box that is a row of its own
 BOXES = 16  # boxes of an instruction
 CACHE_LINE_ELEMENTS = 8  # of a line of the cache
 ALIGNED_ELEMENTS = 64  # of a value that begins at such a line
-BANDED_UNKNOWNS = 20  # unknowns from which bands are searched
-BAND_DIAGONALS = 4  # diagonals on each side of the middle one
 MATRIX_UNKNOWNS = 4  # unknowns of a system that is written out
 WRITTEN_OUT_PRODUCTS = 4096  # about how many products of a system are written out
 

@@ -24,9 +24,9 @@ from .._core.registry import load
 from .._core.scope import now, put
 from ..ops import shaping
 from ..ops.declare import NUMPY, GatedProduct
-from ..ops.indexing.regions import PLAIN_INDEX, basic
+from ..ops.indexing.regions import basic
 from ..ops.zero_derivative import ArgumentPlaceholder
-from .buffer_pool import Frames
+from .buffer_pool import ArrayPool, is_packed
 from .costs import (
     BLOCK_ELEMENT_NS,
     CALL_NS,
@@ -63,23 +63,14 @@ from .program import (
 from .record.instructions import is_pure, ufunc_of
 
 
-def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
-    for n, stride in zip(shape[::-1], strides[::-1], strict=True):
-        if n > 1 and stride != step:
-            return False
-        step *= n
-    return True
-
-
 class Storage:
     """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it
-    is an argument, a captured array or a constant; `framed`: it belongs to a frame, and does not leave the
-    text."""
+    is an argument, a captured array or a constant."""
 
-    __slots__ = ("members", "outside", "until", "framed")
+    __slots__ = ("members", "outside", "until")
 
     def __init__(self, k: int, until: float, outside: bool = False):
-        self.members, self.outside, self.until, self.framed = [k], outside, until, False
+        self.members, self.outside, self.until = [k], outside, until
 
 
 class EmittedProgram:
@@ -105,11 +96,7 @@ class EmittedProgram:
         self.space: dict = {"H": HEARD, "same": guard_holds, "now": now, "put": put}
         self.name: dict = {}
         self.storage: dict = {}
-        self.frames = Frames(self.storage)
-        # nobody else sees a value
-        self.closed = bool(self.groups) and all(
-            [type(i.prim) is str or is_pure(i.prim) for _, i in program.code]
-        )
+        self.pools: dict = {}  # layout -> the name of what gives memory for it
         self.lines: list = []
         for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
             self.storage[k] = Storage(k, END, True)
@@ -119,15 +106,8 @@ class EmittedProgram:
         self.kinds = InstructionKinds(program) if kinds is None else kinds
         self.table = table = self.kinds.table
         self.last = table.last.tolist()
-        self.free: dict = {}  # layout -> names of dead memory
-        self.wanted = collections.Counter([self.large(k) for group in self.groups for k in group.written])
-        for n, count in zip(table.example.tolist(), table.counts.tolist(), strict=True):
-            k, i = program.code[n]
-            if is_elementwise(i.prim):
-                self.wanted[self.large(k)] += count
         # names of dead values: to use one again lets go of the memory, which is in the cache still
         self.idle: list = []
-        self.resting: dict = {}  # name that is idle -> the value that it stood for
         self.used = self.inside = 0
         self.made: list = []  # blocks
         self.fresh: set = set()  # what blocks left: copies that nobody else has
@@ -201,60 +181,31 @@ class EmittedProgram:
         )
 
     def release(self, n: int) -> None:
-        """The memory and the names of what is read by instruction n for the last time."""
+        """The names of what is read by instruction n for the last time.  A large array is let go of at once."""
         for k in self.dying.pop(n, ()):
-            if k not in self.storage:
-                continue  # within a block
-            storage, name = self.storage[k], self.name[k]
-            root = storage.members[0]
-            layout = self.large(root)
-            free = (
-                layout is not None
-                and root not in self.moved
-                and not storage.framed
-                and self.wanted[layout] > 0
-            )
-            if free and self.is_dead(storage, n) and (self.last[root] >= n or self.taken_up(root)):
-                storage.outside = True  # it is given away once
-                self.moved.add(root)
-                self.free.setdefault(layout, []).append(self.name[root])
-            if name[0] == "r" and k not in self.moved:
+            name = self.name[k] if k in self.storage and k not in self.moved else ""  # (within a block none)
+            if name[:1] == "r":
                 self.idle.append(name)
-                self.resting[name] = k
-
-    def taken_up(self, root: int) -> bool:
-        """The name of a value that was let go of, while views of it were still needed: does it still stand
-        for that value?"""
-        name = self.name[root]
-        found = self.resting.get(name) == root
-        if found:
-            self.idle.remove(name)
-            del self.resting[name]
-        return found
+                if self.large(self.storage[k].members[0]):
+                    self.lines.append(f"{name} = None")
 
     def target(self, k: int) -> str:
         """A name for the value."""
         if self.idle:
             name = self.idle.pop()
-            del self.resting[name]
         else:
             name, self.used = f"r{self.used}", self.used + 1
         self.name[k] = name
         return name
 
-    def place(self, k: int) -> str | None:
-        """Dead memory for an elementwise result."""
+    def memory(self, k: int) -> str:
+        """The text of what gives memory for the value, if that is large."""
         layout = self.large(k)
-        names = self.free.get(layout) if layout is not None else None
-        return names.pop() if names else None
-
-    def framed(self, n: int, k: int) -> str | None:
-        """Memory of the frame for the value k, which is made by instruction n."""
-        if not self.closed or not -1 < self.last[k] < END or not self.shown[k][0]:
-            return None
-        s = self.frames.slot(k, self.shown[k], n)
-        self.storage[k].framed = s is not None
-        return None if s is None else f"F[{s}]"
+        if layout is None:
+            return "None"
+        if layout not in self.pools:
+            self.pools[layout] = self.given(ArrayPool(*layout), "m")
+        return f"{self.pools[layout]}()"
 
     # --- lines ---
 
@@ -301,23 +252,18 @@ class EmittedProgram:
             self.called[str(i.prim)] += 1
             self.instruction(n, k, i)
             self.guard(k)
-        names = [f"v{k}" for k in program.arguments]
+        self.complete(watched is not None)
+
+    def complete(self, watched: bool) -> None:
+        """The function around the lines.  `watched`: do they set what NumPy does on errors?"""
+        program, names = self.program, [f"v{k}" for k in self.program.arguments]
         results = ", ".join([self.result(k, leaf) for k, leaf in program.outputs])
-        left = [self.name[k] + ".copy()" * self.storage[k].framed for _, k in program.written]
-        written = ", ".join(
-            [
-                f"({self.given(array, 'w')}, {name})"
-                for (array, _), name in zip(program.written, left, strict=True)
-            ]
-        )
+        written = ", ".join([f"({self.given(array, 'w')}, {self.name[k]})" for array, k in program.written])
         body = [*self.lines, f"return [{results}], [{written}]"]
         head, end = ["H.shown = H.unsafe = None"], []
-        if self.frames.makers:
-            head.append(f"F = {self.given(self.frames, 'F')}()")
-            end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
         if self.rolling:
             self.loops, self.refused = reroll_blocks(self.arena, self.made)
-        self.refused.update(dict.fromkeys(table.refused, 1))
+        self.refused.update(dict.fromkeys(self.table.refused, 1))
         if self.made:
             self.arena.settle()
             head.append(f"M = {self.given(self.arena.take, 'M')}()")
@@ -326,17 +272,11 @@ class EmittedProgram:
             block.settle()
         if end:
             body[-1:] = [f"R = [{results}], [{written}]", *end, "return R"]
-        if watched is not None:
+        if watched:
             first = body.index("try:") + 1
-            body = [
-                *head,
-                *body[:first],
-                *["    " + line for line in body[first:]],
-                "finally:",
-                "    put(before)",
-            ]
-        else:
-            body = head + body
+            inner = ["    " + line for line in body[first:]]
+            body = [*body[:first], *inner, "finally:", "    put(before)"]
+        body = head + body
         self.text = f"def replay({', '.join(names)}):\n" + "".join([f"    {line}\n" for line in body])
         exec(compile(self.text, "<tapegrad replay>", "exec"), self.space)
         self.run: Callable = self.space.pop("replay")
@@ -353,14 +293,13 @@ class EmittedProgram:
         often = [j for j, _ in self.program.outputs].count(k) > 1
         alone = (
             not self.storage[k].outside
-            and not self.storage[k].framed
             and ends == [k]
             and (self.shown[k][4] or k in self.fresh)
             and not often
         )
         if alone and k not in [j for _, j in self.program.written]:
             return name
-        return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
+        return f"{name}.copy()" if is_packed(self.shown[k]) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
         block = InstructionBlock(
@@ -380,15 +319,11 @@ class EmittedProgram:
             self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
 
     def group(self, n: int, i: Instruction) -> None:
-        """One call, which is given dead memory for what it makes."""
+        """One call, which is given memory for what it makes."""
         made = i.params
-        places = []
         for k in made.left:
             self.storage[k] = Storage(k, self.last[k])
-        for k in made.written:
-            self.wanted[self.large(k)] -= 1
-            places.append(self.framed(n, k) or self.place(k))
-        args = [self.name[a] for a in i.args] + [str(p) for p in places]
+        args = [self.name[a] for a in i.args] + [self.memory(k) for k in made.written]
         self.lines += [f"t0 = {self.given(made, 'b')}({', '.join(args)})", "if t0 is None: return t0"]
         self.release(n)
         self.lines.append(f"{''.join([self.target(k) + ', ' for k in made.left])} = t0")
@@ -406,9 +341,9 @@ class EmittedProgram:
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         prim, args = i.prim, [self.name[a] for a in i.args]
         if is_elementwise(prim):
-            self.wanted[self.large(k)] -= 1
             if all([self.shown[a][0] is not False for a in i.args]):
                 self.elementwise(n, k, i, args)
+                self.release(n)
                 return
         flat = ufunc_of(i)
         if flat is not None:
@@ -446,8 +381,8 @@ class EmittedProgram:
         if prim.reduces == "products" and all(
             [len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]
         ):
-            memory = self.framed(n, k)
-            return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
+            memory = self.memory(k) if is_packed(self.shown[k]) else "None"
+            return f"{args[0]}.dot({args[1]}, {memory})" if memory != "None" else f"{args[0]}.dot({args[1]})"
         if prim in VIEWS:
             return args[0] + self.steps(((VIEWS[prim], *i.params.values()),), ("transpose", "reshape"))
         if prim.scalar == "select" and self.shown[k][0]:
@@ -465,7 +400,7 @@ class EmittedProgram:
         _, shape, _, dtype, _ = layout
         second_last = len(shape) > 1 and axis in (-2, len(shape) - 2, (-2,), (len(shape) - 2,))
         long = second_last and math.prod(shape) > shaping.LONG and 1 < shape[-1] < shaping.SHORT_ROW_ELEMENTS
-        return long and dtype == F8 and not keepdims and self.is_packed(k)
+        return long and dtype == F8 and not keepdims and is_packed(self.shown[k])
 
     def is_of_columns(self, k: int, i: Instruction) -> bool:
         """Is a result of short rows made of arrays of other shapes, so that NumPy loops anew for each row?"""
@@ -477,19 +412,10 @@ class EmittedProgram:
         fit = (
             short
             and dtype == F8
-            and self.is_packed(k)
+            and is_packed(self.shown[k])
             and all([n and s and d == F8 for n, s, _, d, _ in given])
         )
         return fit and any([s != shape for _, s, *_ in given])
-
-    def is_packed(self, k: int) -> bool:
-        _, shape, strides, dtype, _ = self.shown[k]
-        return in_c_order(shape, strides, dtype.itemsize)
-
-    def transposed(self, axes: tuple) -> str:
-        return (
-            ".T" if tuple(axes) == tuple(range(len(axes)))[::-1] else f".transpose({self.given(axes, 'c')})"
-        )
 
     def steps(self, path: tuple, kinds: tuple) -> str | None:
         """The view by these steps, if they are of these kinds."""
@@ -497,10 +423,8 @@ class EmittedProgram:
         for kind, what in path:
             if kind not in kinds:
                 return None
-            if kind == "at":
-                text += f"[{self.index(what)}]"
-            else:
-                text += self.transposed(what) if kind == "transpose" else f".reshape({self.given(what, 'c')})"
+            name = self.given(what, "c")
+            text += f"[{name}]" if kind == "at" else f".{kind}({name})"
         return text
 
     def shared(self, k: int, a: int) -> None:
@@ -511,7 +435,6 @@ class EmittedProgram:
         theirs.members += mine.members
         theirs.until = max(theirs.until, mine.until)
         theirs.outside |= mine.outside
-        theirs.framed |= mine.framed
         for m in mine.members:
             self.storage[m] = theirs
 
@@ -521,17 +444,21 @@ class EmittedProgram:
     def elementwise(self, n: int, k: int, i: Instruction, args: list) -> None:
         plain = without_gate(i.prim)
         sign, ufunc = plain.infix, plain.ufunc
-        self.release(n)
-        place = self.place(k) if ufunc is not None else None
-        self.storage[k] = Storage(k, self.last[k])
-        if place is not None:
-            self.lines.append(f"{self.given(ufunc, 'u')}({', '.join(args)}, {place})")
-            self.name[k] = place
+        large = ufunc is not None and self.large(k) is not None
+        old = next((a for a in i.args if large and self.is_given_up(a, k, n)), None)
+        if old is not None:  # in the memory of an operand
+            self.join(k, old)
+            self.name[k] = self.name[old]
+            self.moved.add(old)
+            self.lines.append(f"{self.given(ufunc, 'u')}({', '.join([*args, self.name[k]])})")
             return
+        self.storage[k] = Storage(k, self.last[k])
         name = self.target(k)
         if sign and len(args) == 2 and self.is_of_columns(k, i):
             f = self.given(functools.partial(by_columns, ufunc, self.shown[k][1]), "f")
-            self.lines.append(f"{name} = {f}({', '.join(args)})")
+            self.lines.append(f"{name} = {f}({', '.join(args)}, {self.memory(k)})")
+        elif large:
+            self.lines.append(f"{name} = {self.given(ufunc, 'u')}({', '.join(args)}, {self.memory(k)})")
         elif sign:
             first, *second = args + [self.given(v, "c") for v in i.params.values()]
             self.lines.append(f"{name} = {first} {sign} {second[0]}" if second else f"{name} = {sign}{first}")
@@ -547,7 +474,7 @@ class EmittedProgram:
             self.join(k, i.args[0])
         step = self.steps(path, ("at", "transpose", "reshape"))
         if step is not None and at is not None:
-            step = f"{step}[{self.index(at)}]" if basic(at) else None
+            step = f"{step}[{self.given(at, 'c')}]" if basic(at) else None
         if not step or (copy and not is_number and 0 in self.shown[k][2]):
             self.lines.append(f"{self.target(k)} = {self.body(READ, i.params)}({x})")
         else:
@@ -598,14 +525,10 @@ class EmittedProgram:
             path, at = path[:-1], path[-1][1]
         step = self.steps(path, ("at", "transpose"))
         if step is not None and (i.prim is ASSIGN or basic(at)):
-            self.lines.append(f"{x}{step}[{self.index(at)}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
+            at = self.given(at, "c")
+            self.lines.append(f"{x}{step}[{at}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
         else:
             self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
-
-    def index(self, at: Any) -> str:
-        if type(at) is tuple and at and all([type(a) in PLAIN_INDEX and is_literal(a) for a in at]):
-            return ", ".join([literal_index(a) for a in at]) + ","
-        return literal_index(at) if type(at) in PLAIN_INDEX and is_literal(at) else self.given(at, "c")
 
 
 def is_repeated(kinds: InstructionKinds) -> bool:
@@ -686,9 +609,9 @@ def describe_program(emitted: EmittedProgram) -> str:
     ) + of_python
 
 
-def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray, out: Any) -> np.ndarray:
     """f(x, y) of this shape, column by column."""
-    out = np.empty(shape)
+    out = np.empty(shape) if out is None else out
     for k in range(shape[-1]):
         f(x[..., k if x.shape[-1] > 1 else 0], y[..., k if y.shape[-1] > 1 else 0], out[..., k])
     return out
@@ -709,13 +632,3 @@ def is_elementwise(prim: Any) -> bool:
 def without_gate(prim: Primitive) -> Primitive:
     """(NumPy notes the invalid operation, and then `Program.run` is asked.)"""
     return getattr(NUMPY.get(prim.scalar.form), "prim", prim) if type(prim.scalar) is GatedProduct else prim
-
-
-def is_literal(at: Any) -> bool:
-    return type(at) is not slice or all([type(a) in (int, type(None)) for a in (at.start, at.stop, at.step)])
-
-
-def literal_index(at: Any) -> str:
-    if type(at) is slice:
-        return ":".join(["" if a is None else str(int(a)) for a in (at.start, at.stop, at.step)])
-    return "..." if at is Ellipsis else str(at)

@@ -153,7 +153,6 @@ class TransformForm:
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
         self.names: frozenset[str] = frozenset()  # of the code that the last recording met
-        self.unchecked: Any = None  # the last replay in a block of `OPEN.compared`
         # recordings of other ways since the last replay; how many replays there were then
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
@@ -181,12 +180,6 @@ class TransformForm:
         return tree_map(value_out, y) if self.method == "value" else y
 
     def __call__(self, args: tuple) -> Any:
-        unchecked = self.unchecked
-        if unchecked is not None and unchecked.token is OPEN.compared:
-            found = unchecked.replay(args)
-            if found is not None:
-                self.replays += 1
-                return found
         if OPEN.depth or OPEN.inside is not None or any_variable(args) or watching():
             return self.plain(args)
         if self.groups:
@@ -214,8 +207,6 @@ class TransformForm:
             if k:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
-            if OPEN.compared is not None:
-                self.unchecked = UncheckedReplay(kept, args, values)
             return found
         if (
             self.owner.on_change == "raise"
@@ -360,61 +351,71 @@ class TransformForm:
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
             self.stop(f"{type(error).__name__}: {error}")
             return y
-        y = recorded.result()
-        drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
         program = Program(recorded)
-        reason = surroundings.settle(recorded.arrays, program, drawn) or recorded.trace.drawn
+        if self.keeps(recorded, program, surroundings, told, failed):
+            kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint)
+            self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
+        return recorded.result()
+
+    def keeps(
+        self, recorded: Recording, program: Program, surroundings: ReadEnvironment, told: Any, failed: Any
+    ) -> bool:
+        """May the program of a recording stand for further calls?  If not, it is noted how these run."""
+        trace, owner = recorded.trace, self.owner
+        drawn = [(real, first) for real, first, _ in trace.generators.values()]
+        reason = surroundings.settle(recorded.arrays, program, drawn) or trace.drawn
         if self.groups and owner.on_change == "raise":
             reason = "a collective of tapegrad.parallel acts outside of the process"
-        if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
+        if type(failed) is Departure and failed.is_fault() and not trace.raised:
             self.eager, self.programs = (
                 f"a replay of it failed: {type(failed.error).__name__}: {failed.error}",
                 [],
             )
             broken(self.name, failed.error, "the function is run as it is from now on")
-            return y
+            return False
         self.recordings += 1
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < CHANGING_RECORDINGS and owner.on_change == "record":
-            return y  # it may have filled a cache, or imported a module
+            return False  # it may have filled a cache, or imported a module
         shown = [t for t in told.heard if type(t) is tuple and "encountered in" not in t[1]]
-        unkept = recorded.trace.unkept or (f"the function gives a warning: {shown[0][1]}" if shown else None)
+        unkept = trace.unkept or (f"the function gives a warning: {shown[0][1]}" if shown else None)
         if reason is None and unkept is not None and self.vain < VAIN_RECORDINGS:
             self.branched()
-            return y
+            return False
         if reason is None and self.vain >= VAIN_RECORDINGS:
-            reason = (
-                unkept or f"each of the last {self.vain} recordings took another way, and none was replayed"
-            )
-        if reason is None and self.recordings > 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
-            reason = f"it was recorded {self.recordings} times for {self.replays} replays"
-            if owner.on_change == "record":
-                self.full = failed is None and len(self.programs) == PROGRAMS_KEPT
-                then = (
-                    f"the last {PROGRAMS_KEPT} of them are replayed, and others run as they are"
-                    if self.full
-                    else "it is run as it is"
-                )
-                many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
-                advice = "Prepare it once for each shape, or pad the arrays to a few shapes"
-                warn(self.name, f"{reason}, for {many}. {advice}")
-                if not self.full:
-                    self.eager, self.programs = reason, []
-                    return y
-                reason = None
-        reason = reason or unkept
+            vain = f"each of the last {self.vain} recordings took another way, and none was replayed"
+            reason = unkept or vain
+        reason = reason or self.too_many(failed) or unkept
+        if self.eager is not None:
+            return False
         if reason is not None:
             self.stop(reason)
-            return y
+            return False
         if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
             # it was about tangents, of which no plain call tells
             failed.kept.deaf = owner.on_change == "record"
-            return y
-        self.programs = [
-            CachedProgram(signature, surroundings, program, owner, self.groups, self.joint),
-            *self.programs[: PROGRAMS_KEPT - 1],
-        ]
-        return y
+            return False
+        return True
+
+    def too_many(self, failed: Any) -> str | None:
+        """Were there too many recordings for so few replays?  Then other calls run as they are, or all."""
+        if self.recordings <= 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
+            return None
+        reason = f"it was recorded {self.recordings} times for {self.replays} replays"
+        if self.owner.on_change != "record":
+            return reason
+        self.full = failed is None and len(self.programs) == PROGRAMS_KEPT
+        then = (
+            f"the last {PROGRAMS_KEPT} of them are replayed, and others run as they are"
+            if self.full
+            else "it is run as it is"
+        )
+        many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; {then} from now on"
+        advice = "Prepare it once for each shape, or pad the arrays to a few shapes"
+        warn(self.name, f"{reason}, for {many}. {advice}")
+        if not self.full:
+            self.eager, self.programs = reason, []
+        return None
 
     def check(self, args: tuple, trace: Any, before: "CachedProgram | None") -> None:
         """With on_change='raise': does a further recording take the way of the one before?"""
@@ -501,27 +502,6 @@ def broken(name: str, failure: Exception, then: str) -> None:
     )
 
 
-class UncheckedReplay:
-    """A replay that succeeded in a block of `OPEN.compared`. Further ones there differ in the first argument
-    alone."""
-
-    def __init__(self, kept: "CachedProgram", args: tuple, values: list):
-        self.token, self.kept, self.rest, self.values = OPEN.compared, kept, args[1:], values[1:]
-        first = kept.signature.leaves[0]
-        self.first = first if first.chosen and first.layout is not None and first.packed else None
-
-    def replay(self, args: tuple) -> Any:
-        """The result; None where the form is to be asked."""
-        x, *rest = args
-        if self.first is None or not self.first.holds(x) or len(rest) != len(self.rest):
-            return None
-        for a, b in zip(rest, self.rest, strict=True):
-            if a is not b:
-                return None
-        found = self.kept.replay([x, *self.values])
-        return None if type(found) in FAILED else found
-
-
 class CachedProgram:
     """A program, and what it holds for."""
 
@@ -545,7 +525,7 @@ class CachedProgram:
         # the replay for which the text is written next
         self.name, self.compile = owner.name, owner.compile
         early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
-        self.due = 1 if early else EMITTED_REPLAY
+        self.due: float = 1 if early else EMITTED_REPLAY
         self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.spent = 0.0  # ns of replays as bound calls
         self.cuda_graph = owner.cuda_graph

@@ -1,17 +1,16 @@
 """A prepared function at a fixed point: what does not depend on the direction is done once."""
 
+import math
 from typing import Any
 
 from .._core.arrays import copy_with_layout, is_array, xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import watching
 from .._core.registry import load
-from .._core.reverse import has_nan
 from .._core.scope import OPEN
 from .._core.trees import describe_tree, is_node, leaves, tree_map
-from .form import EMITTER, CachedProgram, TransformForm, any_variable, broken
-from .program import HEARD, Program, guard_holds
-from .record.recorder import Guard
+from .form import EMITTER, FAILED, CachedProgram, TransformForm, any_variable
+from .program import Program, guard_holds
 
 
 def filled_out(call: str, y: Any, out: Any) -> Any:
@@ -39,13 +38,13 @@ def filled_out(call: str, y: Any, out: Any) -> Any:
 class FoldedProgram:
     """A program of a product at a fixed point: what depends on the direction."""
 
-    def __init__(self, kept: CachedProgram, program: Program):
-        self.kept, self.program = kept, program
-        self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
+    def __init__(self, kept: CachedProgram, program: Program, owner: Any):
+        self.kept = kept
+        self.free = [n for n, argument in enumerate(kept.signature.owners) if argument == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.run = (
-            load(EMITTER).EmittedProgram(program, bool(kept.emitted is not None and kept.emitted.groups)).run
-        )
+        self.rest = CachedProgram(kept.signature, kept.surroundings, program, owner, [], 0)
+        grouped = kept.emitted is not None and bool(kept.emitted.groups)
+        self.rest.emitted, self.rest.due = load(EMITTER).EmittedProgram(program, grouped), math.inf
 
     def __call__(self, args: tuple) -> Any:
         """The result; None where the whole is to be asked."""
@@ -56,27 +55,8 @@ class FoldedProgram:
             or not all([guard_holds(a, b) for a, b in self.used])
         ):
             return None
-        free = [values[n] for n in self.free]
-        try:
-            found = self.run(*free)
-        except Exception as failure:
-            try:
-                self.program.run(free)
-            except Exception:
-                return None  # an operation's: the whole raises it
-            self.run = lambda *free: self.program.run(list(free))
-            broken(self.kept.name, failure, "its operations are called one after the other from now on")
-            return None
-        if (
-            found is None
-            or type(found) is Guard
-            or HEARD.shown is not None
-            or HEARD.unsafe is not None
-            or any(map(has_nan, found[0]))
-        ):
-            return None
-        each = iter(found[0])
-        return tree_map(lambda _: next(each), self.program.tree)
+        found = self.rest.replay([values[n] for n in self.free])
+        return None if type(found) in FAILED else found
 
 
 class FixedPointProduct:
@@ -129,7 +109,7 @@ class FixedPointProduct:
             )
         except Exception:
             return None  # an operation's, as in the call before, which dealt with it
-        return None if fixed is None else FoldedProgram(kept, fixed)
+        return None if fixed is None else FoldedProgram(kept, fixed, self.p)
 
     def value(self) -> Any:
         """f(x, *args)."""

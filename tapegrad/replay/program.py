@@ -91,41 +91,12 @@ class Program:
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         self.size = len(what)
-        self.needed = needed = [False] * self.size
-        for k in (
-            *[k for k, _ in self.outputs if k is not None],
-            *[k for _, k in self.written],
-            *self.guards,
-        ):
-            needed[k] = True
         drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
         self.groups = trace.groups  # of processes with which it exchanges data
-        sent = (
-            [k for k, w in enumerate(what) if type(w[0]) is Primitive and w[0].external]
-            if self.groups
-            else []
-        )
-        for k in (*drawn, *sent):
-            needed[k] = True
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
-        numbers, self.may_raise = [], checked_instructions(trace)
-        self.asked = []
-        for k in range(self.size - 1, -1, -1):
-            if k in self.may_raise and not needed[k]:
-                self.asked.append(k)
-                needed[k] = True
-            if needed[k]:
-                ks = operands[k]
-                if ks is not None:
-                    for j in ks:
-                        needed[j] = True
-                    numbers.append(k)
-                elif what[k][0] is CONSTANT:
-                    self.constants[k] = known[k]
-                elif what[k][0] is CAPTURED:
-                    self.captured.append((k, known[k]))
+        numbers = self.reached(trace, drawn)
         numbers.reverse()
         self.numbers, self.what, self.operands = (
             numbers,
@@ -144,6 +115,33 @@ class Program:
         )
         self.writes_arguments = any([operands[k][0] in at for k in writes])
         self.generators = list({id(real): real for real in [what[k][1]["real"] for k in drawn]}.values())
+
+    def reached(self, trace: Any, drawn: list) -> list:
+        """The numbers of the instructions that are needed, from the last to the first."""
+        what, operands, known = trace.what, trace.operands, trace.known
+        self.needed = needed = [False] * self.size
+        if self.groups:
+            drawn = [*drawn, *[k for k, (prim, *_) in enumerate(what) if getattr(prim, "external", False)]]
+        outputs = [k for k, _ in self.outputs if k is not None]
+        for k in (*outputs, *[k for _, k in self.written], *self.guards, *drawn):
+            needed[k] = True
+        numbers, self.may_raise = [], checked_instructions(trace)
+        self.asked: list = []
+        for k in range(self.size - 1, -1, -1):
+            if k in self.may_raise and not needed[k]:
+                self.asked.append(k)
+                needed[k] = True
+            if needed[k]:
+                ks = operands[k]
+                if ks is not None:
+                    for j in ks:
+                        needed[j] = True
+                    numbers.append(k)
+                elif what[k][0] is CONSTANT:
+                    self.constants[k] = known[k]
+                elif what[k][0] is CAPTURED:
+                    self.captured.append((k, known[k]))
+        return numbers
 
     @property
     def ends(self) -> list:

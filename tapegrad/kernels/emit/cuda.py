@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import ArgumentError
-from ..graph.nodes import COMPARE, Graph
+from ..graph.nodes import Graph
 from ..graph.program import ProgramLoop, carried
 from .builder import Affine, BlockAccess, BlockBuffer
 from .cuda_builder import BITS, FOUR, HEAD, WARP, CudaBuilder, device_function
 from .cuda_tape import TapeCode
-from .elementary import called_functions, identifier, is_called_function
+from .elementary import called_functions, emit_operation, identifier, is_called_function
 from .lower import CHUNK, Body, LoweredProgram
 from .schedule import Item, peak, schedule_order
 from .walk import ProgramWalk
@@ -205,9 +205,6 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         rows = tuple(self.low.program.rows_of(k) for k in range(len(self.low.program.groups)))
         return text, KernelSignature(parameters, rows, self.total_rows)
 
-    def truth(self, true: bool) -> str:
-        return "true" if true else "false"
-
     def constant_text(self, values: np.ndarray, k: int) -> tuple[str, str]:
         return (
             f"k{k}",
@@ -239,9 +236,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
     def instruction(self, op: str, args: tuple, x: list) -> str:
         if is_called_function(op):
             return self.let(f"own_{identifier(op)}({', '.join(x)})")
-        if op in COMPARE:
-            return self.compare(op, *x)
-        return getattr(self, op + "_" if op in ("and", "or", "not") else op)(*x)
+        return emit_operation(self, op, *x)
 
     def trips(self, n: int, loop: ProgramLoop, env: dict) -> str:
         if loop.data:

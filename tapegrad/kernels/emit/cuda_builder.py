@@ -29,7 +29,7 @@ FORMS = {
         "fma": "fma{self.f}({a}, {b}, {c})",
         "fnma": "fma{self.f}(-{a}, {b}, {c})", "fms": "fma{self.f}({a}, {b}, -{c})",
         "floor": "floor{self.f}({a})",
-        "sqrt": "sqrt{self.f}({a})", "abs": "fabs{self.f}({a})", "from_int": "({self.real}){a}",
+        "sqrt": "sqrt{self.f}({a})", "select": "{a} ? {b} : {c}", "abs": "fabs{self.f}({a})", "from_int": "({self.real}){a}",
         "from_bits": "real_of({a})",
         "function": "own_{a}({b})",
     },
@@ -39,7 +39,7 @@ FORMS = {
         "shl": "shift_left({a}, {b})", "shr": "shift_right({a}, {b})",
     },
     "'bool'": {"isnan": "{a} != {a}", "and_": "{a} && {b}", "or_": "{a} || {b}", "not_": "!{a}",
-    "odd": "({a} & 1) != 0"},
+    "odd": "({a} & 1) != 0", "choose": "{a} ? {b} : {c}"},
     "'double'": {"widen": "(double){a}"}, "'real'": {"narrow": "(real){a}"},
 }  # fmt: skip
 
@@ -82,8 +82,8 @@ class CudaBuilder(TextBuilder, forms=FORMS):
     def compare(self, op: str, a, b):
         return self.let(f"{a} {COMPARE[op]} {b}", "bool")
 
-    def select(self, m, a, b, kind: str | None = None):
-        return self.let(f"{m} ? {a} : {b}", kind)
+    def truth(self, true: bool) -> str:
+        return "true" if true else "false"
 
     def far_turns(self, x):
         """Return (q, r) of a large angle."""

@@ -626,14 +626,27 @@ def emit_function(b: Any, op: str, *x: Any) -> Any:
         if name == "const":
             made.append(b.c(*args))
             continue
-        given = [made[j] for j in args]
-        if is_called_function(name):
-            made.append(emit_function(b, name, *given))
-        elif name in COMPARE:
-            made.append(b.compare(name, *given))
-        else:
-            made.append(getattr(b, name + "_" if name in ("and", "or", "not") else name)(*given))
+        made.append(emit_operation(b, name, *[made[j] for j in args]))
     return made[form.out]
+
+
+def emit_operation(b: Any, op: str, *x: Any, truths: bool = False) -> Any:
+    """Write any operation; with `truths` a selection is one of truths."""
+    if is_called_function(op):
+        return emit_function(b, op, *x)
+    if op in COMPARE:
+        return b.compare(op, *x)
+    if op == "select" and truths:
+        return b.choose(*x)
+    return getattr(b, op + "_" if op in ("and", "or", "not") else op)(*x)
+
+
+def operand_text(g: Any, b: Any, n: int, env: dict) -> Any:
+    """The text of node n of a graph: a constant, or what `env` tells."""
+    op = g.op[n]
+    if op == "const":
+        return b.c(g.args[n][0])
+    return b.truth(g.args[n][0]) if op == "bool" else env[n]
 
 
 class Counter:

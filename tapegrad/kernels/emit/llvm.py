@@ -23,7 +23,7 @@ import numpy as np
 from ..graph.program import ProgramLoop
 from . import elementary
 from .builder import Affine, BlockAccess, BlockBuffer
-from .llvm_builder import COMPARE, Builder, matmul_across, vector_widths
+from .llvm_builder import Builder, matmul_across, vector_widths
 from .lower import CHUNK, Body, LoweredProgram
 from .walk import ProgramWalk
 
@@ -258,21 +258,10 @@ class LlvmText(ProgramWalk, Builder):
 
     # --- code ---
 
-    def truth(self, true: bool) -> str:
-        return self.splat("i1", "true" if true else "false")
-
     def instruction(self, op: str, args: tuple, x: list) -> str:
         if op in self.often:
             return self.function(op, *x)
-        if op in elementary.FUNCTIONS:
-            return elementary.emit_function(self, op, *x)
-        if op in COMPARE:
-            return self.compare(op, *x)
-        if op in ("and", "or", "not"):
-            return getattr(self, op + "_")(*x)
-        if op == "select" and self.g.op[args[1]] in ("bool", *COMPARE):
-            return self(f"select {self.B} {x[0]}, {self.B} {x[1]}, {self.B} {x[2]}")
-        return getattr(self, op)(*x)
+        return elementary.emit_operation(self, op, *x, truths=self.g.boolean(args[-1]))
 
     def function(self, op: str, *x: str) -> str:
         """Call exp, log and others, where they are too many to inline."""

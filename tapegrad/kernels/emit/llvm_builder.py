@@ -20,7 +20,8 @@ FORMS = {"": {
     "floor": "call {self.T} @llvm.floor.{self.suffix}({self.T} {a})", "sqrt": "call {self.T} "
     "@llvm.sqrt.{self.suffix}({self.T} {a})",
     "abs": "call {self.T} @llvm.fabs.{self.suffix}({self.T} {a})", "isnan": "fcmp uno {self.T} {a}, {a}",
-    "select": "select {self.B} {a}, {self.T} {b}, {self.T} {c}", "and_": "and {self.B} {a}, {b}",
+    "select": "select {self.B} {a}, {self.T} {b}, {self.T} {c}",
+    "choose": "select {self.B} {a}, {self.B} {b}, {self.B} {c}", "and_": "and {self.B} {a}, {b}",
     "or_": "or {self.B} {a}, {b}",
     "to_int": "fptosi {self.T} {a} to {self.I}", "from_int": "sitofp {self.I} {a} to {self.T}",
     "to_bits": "bitcast {self.T} {a} to {self.I}", "from_bits": "bitcast {self.I} {a} to {self.T}",
@@ -66,6 +67,9 @@ class Builder(TextBuilder, forms=FORMS):
         with np.errstate(over="ignore"):
             x = np.float64(np.float32(x)) if self.bits == 32 else np.float64(x)
         return self.splat(self.real, f"0x{int(x.view(np.uint64)):016X}")
+
+    def truth(self, true: bool) -> str:
+        return self.splat("i1", "true" if true else "false")
 
     def ci(self, x: int) -> str:
         return self.splat(self.int, str(x))

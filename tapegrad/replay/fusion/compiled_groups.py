@@ -7,7 +7,6 @@ whose texts differ."""
 
 import ctypes
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +35,6 @@ from .regions import Element, RegionView, WrittenSum, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
-RECYCLED = 1 << 20, 1 << 28  # bytes of results whose memory is used again, once nobody holds them
 CODES: dict = {}
 
 
@@ -387,47 +385,20 @@ def packed_strides(shown: tuple) -> tuple:
     return tuple(found)
 
 
-def maker(shown: tuple) -> Callable:
-    """What makes fresh memory for a value."""
+def layout(shown: tuple) -> tuple:
+    """(shape in memory order, dtype, axes) of fresh memory for a value."""
     _, shape, _, dtype, _ = shown
     strides = packed_strides(shown)
     order = sorted(range(len(shape)), key=lambda a: (-strides[a], a))
-    turned, back = tuple([shape[a] for a in order]), tuple([order.index(a) for a in range(len(shape))])
-    plain = order == list(range(len(shape)))
-    make = (lambda: np.empty(shape, dtype)) if plain else lambda: np.empty(turned, dtype).transpose(back)
-    return (
-        ArrayPool(make) if plain and RECYCLED[0] <= math.prod(shape) * dtype.itemsize <= RECYCLED[1] else make
-    )
+    return tuple([shape[a] for a in order]), dtype, tuple([order.index(a) for a in range(len(shape))])
 
 
-class ArrayPool:
-    """Makes arrays, and gives one out again that nobody holds any more: new pages would cost as much time as
-    the loop."""
-
-    __slots__ = ("make", "pool")
-
-    def __init__(self, make: Callable):
-        self.make, self.pool = make, []
-
-    def __call__(self) -> np.ndarray:
-        try:
-            old = self.pool.pop()
-        except IndexError:
-            old = None
-        if old is None or sys.getrefcount(old) > ALONE:
-            new = self.make()
-            old = new
-        self.pool.append(old)
-        return old
-
-
-def base_refcount() -> int:
-    """What getrefcount says of an array that one name holds."""
-    v = np.empty(1)
-    return sys.getrefcount(v)
-
-
-ALONE = base_refcount()
+def maker(shown: tuple) -> Callable:
+    """What makes fresh memory for a value."""
+    shape, dtype, axes = layout(shown)
+    if axes == tuple(range(len(shape))):
+        return lambda: np.empty(shape, dtype)
+    return lambda: np.empty(shape, dtype).transpose(axes)
 
 
 class CallMemory:

@@ -15,9 +15,8 @@ from ..._core.arrays import xp_of
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.cuda_builder import BITS, HEAD, CudaBuilder, device_function
-from ...kernels.graph.nodes import COMPARE
 from ..costs import BLOCK_THREADS, LAUNCH_BLOCKS
-from .compiled_groups import BOOL, FLOATS, Group, GroupCode, packed_strides
+from .compiled_groups import BOOL, FLOATS, Group, GroupCode, layout
 from .loops import Nest
 
 TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "int"}
@@ -100,22 +99,13 @@ class DeviceText(CudaBuilder):
         return f"a{a.pointer}[{' + '.join([*parts, str(a.first // size)])}]"
 
     def value(self, n: int, env: dict) -> str:
-        op, args = self.g.op[n], self.g.args[n]
-        if op == "const":
-            return self.c(args[0])
-        return ("true" if args[0] else "false") if op == "bool" else env[n]
+        return elementary.operand_text(self.g, self, n, env)
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
         if elementary.is_called_function(op):
             self.functions.add(op)
             return self.let(f"own_{elementary.identifier(op)}({', '.join(x)})")
-        if op in COMPARE:
-            return self.compare(op, *x)
-        if op in ("and", "or", "not"):
-            return getattr(self, op + "_")(*x)
-        if op == "select" and self.g.boolean(args[1]):
-            return self.select(*x, "bool")
-        return getattr(self, op)(*x)
+        return elementary.emit_operation(self, op, *x, truths=self.g.boolean(args[-1]))
 
 
 class DeviceCode(GroupCode):
@@ -175,14 +165,6 @@ class DeviceCode(GroupCode):
             return tuple([found[n] for n in back])
 
         return call
-
-
-def layout(shown: tuple) -> tuple:
-    """(shape in memory order, dtype, axes) of fresh memory for a value."""
-    _, shape, _, dtype, _ = shown
-    strides = packed_strides(shown)
-    order = sorted(range(len(shape)), key=lambda a: (-strides[a], a))
-    return tuple([shape[a] for a in order]), dtype, tuple([order.index(a) for a in range(len(shape))])
 
 
 def worth(group: Group, now: Any) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import ASSIGN
-from ..buffer_pool import packed
+from ..buffer_pool import is_packed
 from ..costs import (
     COSTLY_OPERATIONS,
     GROUP_INSTRUCTIONS,
@@ -115,7 +115,7 @@ class GroupDefinitions:
             return None
         d = moved_region(i, shapes, shape)
         if d is not None and (
-            d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))
+            d.form is None or is_packed(self.shown[i.args[0]]) and (not d.turned or is_packed(self.shown[k]))
         ):
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
         if d is not None:
@@ -124,11 +124,6 @@ class GroupDefinitions:
         if found is None or np.broadcast_shapes(*shapes) != shape:
             return None
         return Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], *found)
-
-    def is_packed(self, k: int) -> bool:
-        """Does it lie in C order, without gaps?"""
-        _, shape, strides, dtype, _ = self.shown[k]
-        return strides == packed(shape, dtype.itemsize)
 
     def operand(self, a: int) -> Any:
         """The dtype of an operand; `float` of a number of Python."""

@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 
 from ...kernels.emit import elementary
 from ...kernels.emit.block_code import Affine
-from ...kernels.emit.llvm_builder import COMPARE, Builder
+from ...kernels.emit.llvm_builder import Builder
 from ...kernels.launch.cpu import HEADER
 from ..costs import ITEM_ELEMENTS, VECTOR_OPERATIONS
 from ..scalar_graph import Exact
@@ -314,10 +314,7 @@ class NestText:
     # --- elements ---
 
     def value(self, n: int, env: dict) -> str:
-        op, args = self.g.op[n], self.g.args[n]
-        if op == "const":
-            return self.b.c(args[0])
-        return self.b.splat("i1", "true" if args[0] else "false") if op == "bool" else env[n]
+        return elementary.operand_text(self.g, self.b, n, env)
 
     def body(self, outer: dict, at: dict, stores: list, j: str, mask: str, cells: dict) -> None:
         """A vector of elements."""
@@ -327,7 +324,8 @@ class NestText:
                 env[node] = self.read(at[node], a, j, mask)
         for n in self.code:
             if n not in env:
-                env[n] = self.instruction(g.op[n], g.args[n], [self.value(k, env) for k in g.args[n]])
+                x = [self.value(k, env) for k in g.args[n]]
+                env[n] = elementary.emit_operation(b, g.op[n], *x, truths=g.boolean(g.args[n][-1]))
         for (n, a), p in zip(nest.stores, stores, strict=False):
             self.write(self.value(n, env), p, a, j, mask)
         kept = lambda x, how: b.select(mask, x, b.c(STARTS[how])) if mask else x
@@ -349,18 +347,6 @@ class NestText:
             wrong = b.isnan(b.sub(x, x))
             wrong = b.and_(wrong, mask) if mask else wrong
             b.lines.append(f"  store {b.B} {b.or_(b(f'load {b.B}, ptr {self.bad}'), wrong)}, ptr {self.bad}")
-
-    def instruction(self, op: str, args: tuple, x: list) -> str:
-        b = self.b
-        if elementary.is_called_function(op):
-            return elementary.emit_function(b, op, *x)
-        if op in COMPARE:
-            return b.compare(op, *x)
-        if op in ("and", "or", "not"):
-            return getattr(b, op + "_")(*x)
-        if op == "select" and self.g.boolean(args[1]):
-            return b(f"select {b.B} {x[0]}, {b.B} {x[1]}, {b.B} {x[2]}")
-        return getattr(b, op)(*x)
 
 
 def declared(W: int, bits: int) -> list:

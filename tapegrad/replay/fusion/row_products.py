@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, data_pointer, function_address
-from ..buffer_pool import packed
+from ..buffer_pool import is_packed, packed
 from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
 from ..program import GROUP, Instruction
 from ..record.instructions import is_pure
@@ -337,14 +337,8 @@ def row_group(group: Group, tiled: set) -> set:
 
 def is_row_matrix(a: int, kinds: Any) -> bool:
     """Is it a matrix that is there from the beginning, row by row?"""
-    numpys, shape, strides, dtype, _ = kinds.shown[a]
-    return (
-        a in kinds.there
-        and bool(numpys)
-        and len(shape) == 2
-        and strides == packed(shape, dtype.itemsize)
-        and dtype.kind == "f"
-    )
+    numpys, shape, _, dtype, _ = shown = kinds.shown[a]
+    return a in kinds.there and bool(numpys) and len(shape) == 2 and is_packed(shown) and dtype.kind == "f"
 
 
 def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> int | None:
@@ -374,7 +368,7 @@ def goes_on(k: int, d: Any, group: Group) -> bool:
         d.is_view and d.form is None and d.pieces[0].box is None and d.sources()[0][1] == identity_map(shape)
     ):
         return False
-    return type(d) in (Element, RegionView) and group.shown[k][2] == packed(shape, group.shown[k][3].itemsize)
+    return type(d) in (Element, RegionView) and is_packed(group.shown[k])
 
 
 def is_spread(d: Any) -> bool:
@@ -403,7 +397,7 @@ def of_first_axis(group: Group, kinds: Any) -> set | None:
             along = [j for j, (_, steps) in enumerate(m) if steps[0]]
             if not along or kinds.is_constant(a):
                 continue
-            if along != [0] or group.shown[a][2] != packed(group.shown[a][1], group.shown[a][3].itemsize):
+            if along != [0] or not is_packed(group.shown[a]):
                 return None
             tiled.add(a)
     for k, d in group.sums.items():

@@ -66,7 +66,6 @@ class Arena:
         self.numbers: dict = {}
         self.nothing = np.zeros((), np.int64)
         self.temporaries: list = []
-        self.rooms: dict = {}  # elements -> the first place
         self.zero = ArenaRegion(self.nothing, False)  # place 0, for operations that move elements or give 0
         self.at: dict = KnownPlaces(self.found)  # value -> its places
         self.held: dict = KnownPlaces(
@@ -192,12 +191,6 @@ class Arena:
         at = self.consecutive(shape, ())
         self.temporaries.append(at)
         return at
-
-    def room(self, count: int) -> int:
-        """Places for any instruction, for as long as it takes."""
-        if count not in self.rooms:
-            self.rooms[count] = self.begin(count)
-        return self.rooms[count]
 
     def free_temporaries(self) -> None:
         for at in self.temporaries:

@@ -24,7 +24,6 @@ from ..costs import (
 )
 from ..program import LAID, PART, Instruction, copy_with_strides
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
-from .banded import workspace_size
 from .foreign_calls import (
     CALL_ARGUMENTS,
     LOOPED,
@@ -489,14 +488,7 @@ class InstructionBlock:
         if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
             to, x, y = to.T, y.T, x.T
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
-        places = [
-            to.item(0),
-            *(
-                [x.item(0), y.item(0), 0]
-                if of_vector
-                else [y.item(0), x.item(0), self.arena.room(workspace_size(y.shape[1]))]
-            ),
-        ]
+        places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)]), 0]
         if self.listed is not None:
             self.listed.outside(name, x, y)
         self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))

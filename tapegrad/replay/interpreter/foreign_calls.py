@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from .banded import TEXT
 from .strided_rows import MANY, VECTOR_ELEMENTS, field, sum_code
 
 # rows that NumPy's loop does along lines
@@ -266,11 +265,11 @@ class BlasCall:
     def text(self) -> str:
         ints = [f"%i{k} = getelementptr i32, ptr %row, i64 {k}\n  " for k in range(6, 14)]
         if self.of == "dgemm":  # op(A), op(B), m, n, k, alpha, A, lda, B, ldb, beta, C, ldc
-            given, before = "%i6, %i7, %i8, %i9, %i10, %one, %x, %i11, %y, %i12, %none, %to, %i13", BY_BANDS
+            given = "%i6, %i7, %i8, %i9, %i10, %one, %x, %i11, %y, %i12, %none, %to, %i13"
         else:  # op(A), m, n, alpha, A, lda, x, incx, beta, y, incy; y is zero already
-            given, before = "%i6, %i7, %i8, %one, %x, %i9, %y, %i10, %one, %to, %i11", "br label %full"
+            given = "%i6, %i7, %i8, %one, %x, %i9, %y, %i10, %one, %to, %i11"
         types = ", ".join([f"ptr {name}" for name in given.split(", ")])
-        return f"""{TEXT if self.of == "dgemm" else ""}
+        return f"""
 declare void @{self.of}({", ".join(["ptr"] * len(given.split(", ")))})
 define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   %one = alloca double
@@ -280,11 +279,7 @@ define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   {field(1, "n")}{field(2, "d")}{field(3, "a")}{field(4, "b")}{"".join(ints)}%to = getelementptr double, ptr %arena, i64 %d
   %x = getelementptr double, ptr %arena, i64 %a
   %y = getelementptr double, ptr %arena, i64 %b
-  {before}
-full:
   call void @{self.of}({types})
-  br label %end
-end:
   %answer = call i64 @finite(ptr %to, i64 %n)
   ret i64 %answer
 }}
@@ -323,20 +318,6 @@ define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   ret i64 %answer
 }}
 """
-
-
-# (BLAS's first matrix is the second one of the product, and what lies by rows it takes as it is.)
-INTEGERS = {5: "c", 6: "opy", 7: "opx", 8: "p", 9: "m", 10: "k", 11: "ldy", 12: "ldx"}
-BY_BANDS = f"""{"".join([field(k, name) for k, name in INTEGERS.items()])}
-  %room = getelementptr double, ptr %arena, i64 %c
-  %y_rows = icmp eq i64 %opy, {NO}
-  %x_rows = icmp eq i64 %opx, {NO}
-  %yk = select i1 %y_rows, i64 %ldy, i64 1
-  %yj = select i1 %y_rows, i64 1, i64 %ldy
-  %xi = select i1 %x_rows, i64 %ldx, i64 1
-  %xk = select i1 %x_rows, i64 1, i64 %ldx
-  %by_bands = call i1 @banded(ptr %to, ptr %y, i64 %xi, i64 %xk, ptr %x, i64 %yk, i64 %yj, i64 %m, i64 %k, i64 %p, ptr %room)
-  br i1 %by_bands, label %end, label %full"""
 
 
 def vector_of(at: Any) -> int | None:

@@ -31,6 +31,36 @@ PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))
 WORD = re.compile(r"%(old|[rxyzpq])\b")
 
 
+FRAME = """{declared}
+define i64 @loop(ptr %bases, i64 %trips, i64 %first, ptr %arena) {{
+entry:
+  {entry}
+  br label %body
+body:
+  %t = phi i64 [ 0, %entry ], [ %t1, %next ]
+  %bad = phi double [ 0.0, %entry ], [ {bad}, %next ]
+  {phis}
+  {body}
+  %failed = icmp ne i64 {failed}, 0
+  br i1 %failed, label %guarded, label %next
+next:
+  %t1 = add i64 %t, 1
+  %more = icmp slt i64 %t1, %trips
+  br i1 %more, label %body, label %end
+end:
+  %fine = fcmp oeq double {bad}, 0.0
+  %answer = select i1 %fine, i64 0, i64 1
+  ret i64 %answer
+guarded:
+  %k0 = mul i64 %t, {guards}
+  %k1 = add i64 %k0, {failed}
+  %k2 = add i64 %k1, %first
+  %k3 = add i64 %k2, 1
+  ret i64 %k3
+}}
+"""
+
+
 def is_small(loop: RecordedLoop) -> bool:
     """Are the trips of a loop such that a compiled one pays?"""
     shown, cost = loop.table.shown, 0
@@ -172,99 +202,48 @@ class RerolledLoop:
         """`loop(bases, trips, first row, arena)`: as the interpreter's answers.  (The steps are in the text:
         they do not depend on the number of trips.)"""
         pointers, self.bases = self.pointers()
-        steps = sorted({d for _, d in pointers})
         entry: list = []
         body: list = []
-        for s in range(len(self.bases)):
+        for s, d in self.steps.items():
             entry += [f"%a{s} = getelementptr i64, ptr %bases, i64 {s}", f"%b{s} = load i64, ptr %a{s}"]
             entry.append(f"%p{s} = getelementptr double, ptr %arena, i64 %b{s}")
-        moving = [d for d in steps if d]
-        for n, d in enumerate(moving):
-            body.append(f"%d{n} = mul i64 %t, {d}")
-        now = {}
-        for s, d in self.steps.items():
-            now[s] = f"%p{s}"
-            if d:
-                now[s] = f"%q{s}"
-                body.append(f"%q{s} = getelementptr double, ptr %p{s}, i64 %d{moving.index(d)}")
+            body += [f"%d{s} = mul i64 %t, {d}", f"%q{s} = getelementptr double, ptr %p{s}, i64 %d{s}"]
+
+        def place(lines: list, cell: tuple) -> str:
+            """Where the cell lies in the first trip, or in this one."""
+            found, (s, away) = self.name(), pointers[cell]
+            base = f"%{'p' if lines is entry else 'q'}{s}"
+            lines.append(f"{found} = getelementptr double, ptr {base}, i64 {away}")
+            return found
+
         phis = []
-        for n, (cell, value) in enumerate(self.loads.items()):
-            s, away = pointers[cell]
-            if cell in self.carried:
-                entry += [
-                    f"%f{n} = getelementptr double, ptr %p{s}, i64 {away}",
-                    f"%g{n} = load double, ptr %f{n}",
-                ]
-                phis.append(
-                    f"{value} = phi double [ %g{n}, %entry ], [ {self.written[self.carried[cell]]}, %next ]"
-                )
-            else:
-                body += [
-                    f"%f{n} = getelementptr double, ptr {now[s]}, i64 {away}",
-                    f"{value} = load double, ptr %f{n}",
-                ]
-        for n, line in enumerate(self.lines):
+        for cell in self.carried:
+            first = self.name()
+            entry.append(f"{first} = load double, ptr {place(entry, cell)}")
+            last = self.written[self.carried[cell]]
+            phis.append(f"{self.loads[cell]} = phi double [ {first}, %entry ], [ {last}, %next ]")
+        loads = [("load", value, cell) for cell, value in self.loads.items() if cell not in self.carried]
+        stores = [("store", value, cell) for cell, value in self.stores.items()]
+        for line in (*loads, *self.lines, *stores):
             if type(line) is str:
                 body.append(line)
+            elif line[0] == "load":
+                body.append(f"{line[1]} = load double, ptr {place(body, line[2])}")
             else:
-                how, value, (s, away) = line[0], line[1], pointers[line[2]]
-                body.append(f"%m{n} = getelementptr double, ptr {now[s]}, i64 {away}")
-                body.append(
-                    f"{value} = load double, ptr %m{n}"
-                    if how == "load"
-                    else f"store double {value}, ptr %m{n}"
-                )
-        for n, (cell, value) in enumerate(self.stores.items()):
-            s, away = pointers[cell]
-            body += [
-                f"%h{n} = getelementptr double, ptr {now[s]}, i64 {away}",
-                f"store double {value}, ptr %h{n}",
-            ]
+                body.append(f"store double {line[1]}, ptr {place(body, line[2])}")
         bad = self.summed([v for v in self.checks if v[0] == "%"], body)
-        phis = [
-            "%t = phi i64 [ 0, %entry ], [ %t1, %next ]",
-            f"%bad = phi double [ 0.0, %entry ], [ {bad}, %next ]",
-            *phis,
-        ]
         names = {m for line in self.lines if type(line) is str for m in re.findall(r"@([\w.]+)\(", line)}
-        declared = [
-            f"declare double @{f}(double)"
-            for f in sorted(names | ({"cosh"} if "tanh_slope" in names else set()))
-            if f != "tanh_slope"
-        ]
-        lines = [
-            *declared,
-            TANH_SLOPE if "tanh_slope" in names else "",
-            "define i64 @loop(ptr %bases, i64 %trips, i64 %first, ptr %arena) {",
-            *["entry:", *entry, "br label %body"],
-            *[
-                "body:",
-                *phis,
-                *body,
-                f"%failed = icmp ne i64 {self.failed}, 0",
-                "br i1 %failed, label %guarded, label %next",
-            ],
-            *[
-                "next:",
-                "%t1 = add i64 %t, 1",
-                "%more = icmp slt i64 %t1, %trips",
-                "br i1 %more, label %body, label %end",
-            ],
-            *[
-                "end:",
-                f"%fine = fcmp oeq double {bad}, 0.0",
-                "%answer = select i1 %fine, i64 0, i64 1",
-                "ret i64 %answer",
-            ],
-            *[
-                "guarded:",
-                f"%k0 = mul i64 %t, {self.guards}",
-                f"%k1 = add i64 %k0, {self.failed}",
-                "%k2 = add i64 %k1, %first",
-            ],
-            *["%k3 = add i64 %k2, 1", "ret i64 %k3", "}"],
-        ]
-        return "\n".join(lines) + "\n"
+        slope = "tanh_slope" in names
+        declared = sorted((names | {"cosh"} if slope else names) - {"tanh_slope"})
+        return FRAME.format(
+            declared="\n".join([f"declare double @{f}(double)" for f in declared]) + TANH_SLOPE * slope,
+            entry="\n  ".join(entry),
+            phis="\n  ".join(phis),
+            body="\n  ".join(body),
+            bad=bad,
+            failed=self.failed,
+            guards=self.guards,
+        )
 
     def summed(self, values: list, body: list) -> str:
         """0 if all of them are finite, else no number."""

@@ -245,6 +245,16 @@ define internal double @own_{name}(double %x) {{
 """
 
 
+def declarations() -> str:
+    """What the functions call."""
+    found = [f"declare double @{name}(double)" for name in LIBM]
+    for kind, suffix in (("double", "f64"), (MANY, f"v{VECTOR_ELEMENTS}f64")):
+        found += [f"declare {kind} @llvm.{name}.{suffix}({kind})" for name in ("sqrt", "fabs", "floor")]
+        found.append(f"declare {kind} @llvm.fma.{suffix}({kind}, {kind}, {kind})")
+    reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
+    return "\n".join([*found, reduce])
+
+
 def interpreter_text() -> str:
     """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop;
     1 is kept.)"""
@@ -281,19 +291,7 @@ def interpreter_text() -> str:
         *[f.text() for f in FUNCTIONS.values()],
     ]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
-    declared = "\n".join(
-        [
-            f"declare double @{name}(double)"
-            for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64", "llvm.floor.f64")
-        ]
-    )
-    declared += "\ndeclare double @llvm.fma.f64(double, double, double)"
-    declared += "".join(
-        [f"\ndeclare {MANY} @llvm.{name}.v{VECTOR_ELEMENTS}f64({MANY})" for name in ("sqrt", "fabs", "floor")]
-    )
-    declared += f"\ndeclare {MANY} @llvm.fma.v{VECTOR_ELEMENTS}f64({MANY}, {MANY}, {MANY})"
-    declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
-    return f"""{declared}
+    return f"""{declarations()}
 {"".join(functions)}
 define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
 entry:

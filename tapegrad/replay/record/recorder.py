@@ -27,7 +27,7 @@ from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tra
 from ..._core.reverse import setting_copy
 from ..._core.scope import OPEN, now, scope_block
 from ..._core.trees import Const, leaves, nested, tree_map
-from ..._core.variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
+from ..._core.variable import HANDLES, Variable, View, bottom, variable
 from ..._dispatch.random import DRAW
 from ..._transforms.call import Inputs, enter_leaf, overlapping, returned, run_once, value_out
 from ..costs import COMPARED_ELEMENTS, OPENED_ELEMENTS
@@ -380,82 +380,46 @@ class Record(Trace):
             if type(out) is not float64:
                 return self.done(READ, (i,), dict(element_at(at)))
             self.elements[j, at] = k = self.new(out, (READ, element_at(at), self.watched), (j,))
-        shown = self.looks[k][0]
-        y = new(CLASSES[type(shown)])
-        y._value = shown
-        y._trace = self
-        y._slot = k
-        return y
+        return variable(self.looks[k][0], self, k)
 
     def single(self, prim, x, v, i):
-        setting = now()
-        if (
-            setting is not self.setting
-            or warnings.filters is not self.filters
-            or (self.weak and i in self.weak)
-        ):
-            return self.done(prim, (i,), NOTHING)
-        short = self.short.get(prim)
-        if not short:
-            short = self.shortened(prim) if short is None else short
-            if not short:
-                return self.done(prim, (i,), NOTHING)
-        run, met, to_look, what = short
-        slots = (i if not self.same else self.same.get(i, i),)
-        looks = self.looks
-        k = met.get(slots)
-        if k is None and self.flagful:
-            k = self.met_under_flags(prim, slots)
-        if k is not None:
-            look = looks[k]
-        else:
-            known = self.known
-            k = len(known)
-            out = run(known[i])
-            look = to_look.get(looks[i][3])
-            if look is None or type(out) is not look[4] or out.dtype is not look[5]:
-                look = to_look[looks[i][3]] = look_at(out)
-            self.what.append(what)
-            self.operands.append(slots)
-            known.append(out)
-            looks.append(look)
-            met[slots] = k
-        y = new(CLASSES[type(look[0])])
-        y._value = look[0]
-        y._trace = self
-        y._slot = k
-        return y
+        return self.shortly(prim, (i,))
 
     def pair(self, prim, a, b, v, w, i, j):
         if i is None:
             i = self.operand(a, v)
         if j is None:
             j = self.operand(b, w)
+        return self.shortly(prim, (i, j))
+
+    def shortly(self, prim, given):
+        """An operation without settings: if it is elementwise, by what is known of it."""
         setting = now()
         if (
             setting is not self.setting
             or warnings.filters is not self.filters
-            or (self.weak and not self.weak.isdisjoint((i, j)))
+            or (self.weak and not self.weak.isdisjoint(given))
         ):
-            return self.done(prim, (i, j), NOTHING)
+            return self.done(prim, given, NOTHING)
         short = self.short.get(prim)
         if not short:
             short = self.shortened(prim) if short is None else short
             if not short:
-                return self.done(prim, (i, j), NOTHING)
+                return self.done(prim, given, NOTHING)
         run, met, to_look, what = short
-        slots = (i, j) if not self.same else (self.same.get(i, i), self.same.get(j, j))
+        slots = given if not self.same else tuple([self.same.get(j, j) for j in given])
         looks = self.looks
         k = met.get(slots)
         if k is None and self.flagful:
             k = self.met_under_flags(prim, slots)
-        if k is not None:
-            look = looks[k]
-        else:
+        if k is None:
             known = self.known
             k = len(known)
-            out = run(known[i], known[j])
-            of_looks = looks[i][3], looks[j][3]
+            if len(given) == 1:
+                out, of_looks = run(known[given[0]]), looks[given[0]][3]
+            else:
+                i, j = given
+                out, of_looks = run(known[i], known[j]), (looks[i][3], looks[j][3])
             look = to_look.get(of_looks)
             if look is None or type(out) is not look[4] or out.dtype is not look[5]:
                 look = to_look[of_looks] = look_at(out)
@@ -464,11 +428,7 @@ class Record(Trace):
             known.append(out)
             looks.append(look)
             met[slots] = k
-        y = new(CLASSES[type(look[0])])
-        y._value = look[0]
-        y._trace = self
-        y._slot = k
-        return y
+        return variable(looks[k][0], self, k)
 
     def apply(self, prim, args, params):
         slots = []
