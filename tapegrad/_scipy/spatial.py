@@ -328,10 +328,12 @@ for _name in (
     "procrustes",
 ):
     SPATIAL.rule(getattr(scipy.spatial, _name))(FOLLOWED.function(getattr(scipy.spatial, _name)))
-for _kind in (scipy.spatial.KDTree, scipy.spatial.cKDTree):
-    SPATIAL.rule(_kind)(
-        CarrierType(_kind.__name__, (NeighbourTree,), {"_theirs": _kind, "__doc__": _kind.__doc__})
+KDTree, cKDTree = [
+    SPATIAL.rule(kind)(
+        CarrierType(kind.__name__, (NeighbourTree,), {"_theirs": kind, "__doc__": kind.__doc__})
     )
+    for kind in (scipy.spatial.KDTree, scipy.spatial.cKDTree)
+]
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")
 stand_in: Any = SPATIAL.stand_in("tapegrad.scipy.spatial")
 stand_in.distance, stand_in.transform = distance, rotations.stand_in

@@ -463,6 +463,11 @@ def array_method(x, dtype=None, copy=None):
         frame = sys._getframe(1)
         if calls_method(frame.f_code, frame.f_lasti, "__array__"):  # not NumPy's own call
             return call(np.array, (x,), {"dtype": dtype, "copy": copy})
+        for name in ("dot", "choose", "searchsorted"):
+            if calls_method(frame.f_code, frame.f_lasti, name):
+                raise DroppedDerivativeError(
+                    f"a.{name}(x) of an array a of integers takes plain values only; write numpy.{name}(a, x)"
+                )
         raise DroppedDerivativeError(
             "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked "
             "value in silence; use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), "

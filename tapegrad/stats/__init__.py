@@ -58,7 +58,8 @@ def __getattr__(name: str) -> Any:
         return load("tapegrad._scipy.statistics").STATS.rules.get(x, x)
     if is_function(x):
         return FACES.get(x) or FACES.setdefault(x, load("tapegrad._scipy.statistics").STATS.face(x))
-    return late.shadowed(x) if OPEN.depth else x
+    is_theirs = (type(x).__module__ or "").startswith("scipy.")  # else a package has put it there
+    return late.shadowed(x) if OPEN.depth and not is_theirs else x
 
 
 def __dir__() -> list[str]:

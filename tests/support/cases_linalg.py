@@ -162,7 +162,13 @@ CASES = [
     # decompositions
     case("eigh", lambda a: gauge(*np.linalg.eigh(hermitian(a))), b233, covers=GAPS, **SPECTRAL),
     case("eigh complex", lambda a: gauge(*np.linalg.eigh(hermitian(a), "U")), z33, **SPECTRAL),
-    case("eigvalsh", lambda a: np.linalg.eigvalsh(hermitian(a)), b233, covers=("unknown",), **SPECTRAL),
+    case(
+        "eigvalsh",
+        lambda a: np.linalg.eigvalsh(hermitian(a)),
+        b233,
+        covers=("unknown", "has_close_values"),
+        **SPECTRAL,
+    ),
     case("scipy_eigh", lambda a, b: gauge(*scipy.linalg.eigh(hermitian(a), pd(b))), a33, w36, **SPECTRAL),
     case("scipy_eigvalsh", lambda a: scipy.linalg.eigvalsh(hermitian(a)), a33, **SPECTRAL),
     case("svd", svd_parts, b234, covers=("svd_of", "singular"), **SPECTRAL),

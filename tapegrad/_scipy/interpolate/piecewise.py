@@ -38,14 +38,14 @@ from ..namespaces import (
     plain_argument,
     refusal_text,
 )
-from ..spatial import NeighbourTree
+from ..spatial import KDTree
 from .pencils import pencil_eigenvalues
 
 INTERPOLATE = SciPyNamespace(itp, "cupyx.scipy.interpolate")
 FOLLOWED = Follower(
     "scipy.interpolate",
     "numpy.lib",
-    KDTree=NeighbourTree,
+    KDTree=KDTree,
     scipy=FunctionOverlay(faces, linalg=FunctionOverlay(faces.linalg, eigvals=pencil_eigenvalues)),
     unique=lambda x: x if seen(x) is None else plain_np.unique(seen(x)),  # (BSpline counts its knots)
 )

@@ -14,7 +14,7 @@ from ...ops.linalg import equations
 from ..followed import Follower, FunctionOverlay
 from ..linear_maps import SettingsFunction, apply_linear, convolved, overlap, recursed, remembers
 from ..namespaces import SciPyNamespace, as_float_array, as_integer, holds_tracked, plain_setting
-from ..spatial import NeighbourTree
+from ..spatial import cKDTree
 
 SIGNAL = SciPyNamespace(sig, "cupyx.scipy.signal")
 
@@ -43,7 +43,7 @@ def fft_helper(x, win, detrend_func, nperseg, noverlap, nfft, sides):
 
 
 GIVEN = {
-    "cKDTree": NeighbourTree, "_solveh_banded": solveh_banded, "_fft_helper": fft_helper,
+    "cKDTree": cKDTree, "_solveh_banded": solveh_banded, "_fft_helper": fft_helper,
     "mintypecode": lambda xs, *more: plain_np.mintypecode([dtype(x).char for x in xs], *more),
     "scipy.fft": FunctionOverlay(faces.fft, **{n: by_spacing(getattr(scipy.fft, n)) for n in ("fftfreq",
     "rfftfreq")}),

@@ -84,10 +84,15 @@ EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
 
 @implements(np.linalg.eigh)
 def eigh(a, UPLO="L"):
+    return EighResult(*spectrum_of(a, UPLO, True))
+
+
+def spectrum_of(a: Any, UPLO: str, vectors: bool) -> tuple:
+    """The eigenvalues and eigenvectors. `vectors`: does anybody read these?"""
     check_square("eigh", a)
     w, v = spectrum(primal_of(a), UPLO=UPLO.upper())
     if isinstance(a, Variable):
-        end_recording_of_equal_values(a, w)
+        end_recording_of_equal_values(a, w, vectors)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
         taped, tangent = levels(a)
         lower, kind = UPLO.upper() == "L", symmetric(a)
@@ -101,12 +106,12 @@ def eigh(a, UPLO="L"):
         w, v = eigh_of(a, w, v, kind, split=split, lower=lower)
         w = split_eigenvalues(w, split)
         v = v if turn is None else matmul(v, turn)
-    return EighResult(w, v)
+    return w, v
 
 
 @implements(np.linalg.eigvalsh)
 def eigvalsh(a, UPLO="L"):
-    return eigh(a, UPLO)[0]
+    return spectrum_of(a, UPLO, False)[0]
 
 
 @implements(scipy.linalg.eigh, layout="asked")
@@ -231,7 +236,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     whole = compute_uv and full_matrices and n != k
     u, s, vh = singular(primal_of(a))
     if isinstance(a, Variable):
-        end_recording_of_equal_values(a, s)
+        end_recording_of_equal_values(a, s, compute_uv)
         a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
         taped, tangent = levels(a)
         split = turn = alike = None

@@ -310,14 +310,15 @@ def has_close_values(w):
     return abs(w[..., 1:] - w[..., :-1]).min(-1) <= closeness(w) * ends
 
 
-def end_recording_of_equal_values(a: Any, w: Any) -> None:
-    """Raise in a recording if some eigenvalues of a are equal. The call then runs plainly, where they are
-    known. A replay compares, and departs once some are equal."""
+def end_recording_of_equal_values(a: Any, w: Any, vectors: bool = True) -> None:
+    """Raise in a recording if some eigenvalues of a are equal, and a derivative must know that. The call
+    then runs plainly. A replay compares, and departs once some are equal. Reverse mode of the values alone
+    needs no such knowledge."""
     if not isinstance(w, Variable) or w._trace.visibility != RECORDED:
         return
     followed = False
     while isinstance(a, Variable) and a._trace is not w._trace:
-        followed = followed or isinstance(a._trace, (Tape, Dual))
+        followed = followed or isinstance(a._trace, Dual) or (vectors and isinstance(a._trace, Tape))
         a = a._value
     if not followed:
         return

@@ -167,10 +167,11 @@ class Record(Trace):
     # --- what it is for others ---
 
     def new(self, value: Any, what: tuple, operands: tuple | None = None) -> int:
+        look = look_at(value)  # which may raise, before anything is noted
         self.what.append(what)
         self.operands.append(operands)
         self.known.append(value)
-        self.looks.append(look_at(value))
+        self.looks.append(look)
         return len(self.known) - 1
 
     def watch(self, value: Any, kind: Any = True) -> Variable:
@@ -519,6 +520,12 @@ class Record(Trace):
             raise
         if not fresh and not prim.writes and is_of_another(out, values):
             self.alone.difference_update(slots)
+        kind = type(out)
+        if kind is ndarray:
+            of_key = out.shape, out.strides, out.dtype
+            look = LOOKS.get(of_key) or look_of(np, *of_key)
+        else:
+            look = LOOKS.get(kind) or look_at(out)  # which may raise, before anything is noted
         if key is None:
             self.what.append((prim, params, watched))
         else:
@@ -526,12 +533,6 @@ class Record(Trace):
             self.what.append(self.whats.get(name) or self.whats.setdefault(name, (prim, params, watched)))
         self.operands.append(ks)
         known.append(out)
-        kind = type(out)
-        if kind is ndarray:
-            of_key = out.shape, out.strides, out.dtype
-            look = LOOKS.get(of_key) or look_of(np, *of_key)
-        else:
-            look = LOOKS.get(kind) or look_at(out)
         self.looks.append(look)
         k: Any = len(known) - 1
         if kind is tuple or kind is list:
