@@ -296,11 +296,14 @@ class Launcher:
 
     def note_run(self, width: int, seconds: float) -> None:
         """Optimise quickly compiled code once it has run for as long as that takes; the bits stay."""
-        text, left = self.quick.get(width, ("", float("inf")))
-        self.quick[width] = text, left - seconds
+        found = self.quick.pop(width, None)  # one thread has it
+        if found is None:
+            return
+        text, left = found
         if left < seconds:
             self.forms[width] = self.callable(engine_of(text + OPTIMIZED, len(text)))
-            self.quick.pop(width)
+        else:
+            self.quick[width] = text, left - seconds
 
     def form(self, width: int):
         found = self.forms.get(width)
