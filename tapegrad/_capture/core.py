@@ -52,7 +52,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
     written_numbers: frozenset | set = frozenset()  # _core/serialized.py
-    formatted_numbers: frozenset[float] = frozenset()
+    formatted_numbers: frozenset | set = frozenset()
     ending: tuple = ()  # traces that end with the call
     verdict: Any = None  # what is wrong with routes, once it is known, in a tuple
     back: Any = None  # the way back, while it is gone (restore.py)

@@ -38,10 +38,12 @@ def note_formatted(x: float) -> None:
     """A text has x, rounded in some way."""
     if OPEN.shadows:
         outermost = OPEN.shadows[0]
-        outermost.formatted_numbers = outermost.formatted_numbers | {x}
+        if not outermost.formatted_numbers:
+            outermost.formatted_numbers = set()
+        outermost.formatted_numbers.add(x)
 
 
-def has_rounding(text: Any, values: frozenset[float]) -> bool:
+def has_rounding(text: Any, values: set[float]) -> bool:
     """Is a number in the text one of the values, rounded to the digits that the text shows?"""
     text = text.decode(errors="replace") if isinstance(text, bytes) else text
     for number in NUMBER.findall(text) if isinstance(text, str) else ():

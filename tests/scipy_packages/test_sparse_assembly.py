@@ -168,6 +168,20 @@ def test_a_copy_of_a_captured_matrix_is_filled():
     assert (K.toarray() == np.eye(3) * 4).all()
 
 
+def test_a_copy_is_filled_apart():
+    """It keeps its form: SciPy does not warn of a costly change."""
+
+    def f(p):
+        A = sps.lil_array((3, 3))
+        A.setdiag(p)
+        B = A.copy()
+        B[0, 1] = p[2]
+        B[0, 0] *= 2
+        return solved(B) + A.sum() - A[0, 1]
+
+    np.testing.assert_allclose(tg.grad(f)(P), differences(f, P), rtol=1e-7, atol=1e-9)
+
+
 def test_bad_input():
     K = sps.lil_matrix((3, 3))
     with pytest.raises(NoRuleError, match="outside of the transform"):

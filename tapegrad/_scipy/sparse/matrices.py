@@ -760,6 +760,11 @@ class EditableMatrix(Carrier):
     def setdiag(self, values, k=0):
         self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
 
+    def copy(self):
+        if self._pieces is None:
+            return SPARSE.faced(self._real.copy())
+        return of_places(self._filled()._values, self._real.copy())
+
     def __getitem__(self, at):
         found = self._real[plain_argument(at)]
         if self._pieces is None:
