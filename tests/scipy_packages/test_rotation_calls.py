@@ -5,11 +5,6 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 import tapegrad as tg
-from tapegrad._scipy.followed import is_python_class
-
-pytestmark = pytest.mark.skipif(
-    not is_python_class(Rotation), reason="SciPy 1.17 has rotations in Python; before, they are compiled"
-)
 
 rng = np.random.default_rng(0)
 TURN, QUATERNIONS, VECTORS = np.array([0.3, -0.7, 1.1]), rng.normal(size=(5, 4)), rng.normal(size=(5, 3))
