@@ -195,10 +195,11 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
                     raise other from error
             y = call(f, args, kwargs, key)
             return on_device_result(y) if theirs and makes else room(key, y) if makes else y
-        if makes and args and issubclass(c, Elements):
-            return call(f, args, kwargs, key)
-        if hasattr(c, "to_numpy") and (x := numbers_of_table(args[0])) is not args[0]:
-            return on_variables(x, *args[1:], **kwargs)
+        if args and c not in ORDINARY:
+            if makes and issubclass(c, Elements):
+                return call(f, args, kwargs, key)
+            if hasattr(c, "to_numpy") and (x := numbers_of_table(args[0])) is not args[0]:
+                return on_variables(x, *args[1:], **kwargs)
         try:
             if makes:
                 return room(key, as_variable(f(*args, **kwargs), (*args, *kwargs.values())))
