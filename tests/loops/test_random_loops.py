@@ -17,7 +17,7 @@ from tapegrad.loops.reference import interpreted
 
 
 def check(seed, steps=0):
-    """(program, arguments), or None where the steps let the values grow beyond use."""
+    """(program, arguments), or None where the values grow until complex steps are nan or without digits."""
     made, (a, b, c, k, s, n) = Random(seed, steps), point(seed)
     f, python = made.function(numba.njit), made.function(np=ComplexNumPy)
     one_array = seed % 5 == 0
@@ -32,7 +32,7 @@ def check(seed, steps=0):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         want = python(A, A if one_array else B, C, k, np.complex128(S), n)
-    if steps and not max(abs(want.real), abs(want.imag / 1e-30)) < 1e9:
+    if not max(abs(want.real), abs(want.imag / 1e-30)) < (1e9 if steps else 1e60):
         return None
     value, gradient = tg.value_and_grad(g, argnums=(0, 1, 2, 3))(a, b, c, s)
     slope = sum(np.sum(x * t) for x, t in zip(gradient, d, strict=True))
@@ -51,20 +51,20 @@ def check(seed, steps=0):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [0, 1, 3, 5])
 def test_random_functions(seed):
-    check(seed)
+    assert check(seed) is not None
 
 
 @pytest.mark.long
 def test_many_random_functions():
-    for seed in [2, 4, 6, 7, *range(100, 600)]:
-        check(seed)
+    checked = [seed for seed in [2, 4, 6, 7, *range(100, 600)] if check(seed) is not None]
+    assert len(checked) > 490
 
 
 @pytest.mark.long
 def test_many_random_functions_in_steps(monkeypatch):
     """With stores undone wherever they can be."""
     monkeypatch.setattr(saved, "RESTORING", 0.0)
-    checked = [seed for seed in range(1000, 1100) if check(seed, steps=7)]
+    checked = [seed for seed in range(1000, 1100) if check(seed, steps=7) is not None]
     assert len(checked) > 80
 
 
