@@ -204,7 +204,12 @@ FILLED = {
     "_core.forward.FORWARD": ("_dispatch.fast.entries",),
     "ops.declare.NUMPY": ("ops.", "_scipy.namespaces"),
     "_dispatch.stand_ins.INSTANCES": ("_scipy.namespaces",),
-    "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
+    "_dispatch.faces.FACES": (
+        "_dispatch.random",
+        "stats",
+        "_scipy.namespaces",
+        "_scipy.followed_modules",
+    ),
     "_capture.type_queries.METAS": ("_capture.classes", "_transforms.side_effects"),
     "_core.registry.SHADOW_MAKERS": (
         "_capture.core",

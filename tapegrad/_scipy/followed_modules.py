@@ -13,11 +13,12 @@ import scipy.stats.contingency
 import scipy.stats.qmc
 
 from .. import numpy as np
-from .._dispatch.faces import faces_of, is_function
+from .._dispatch.faces import FACES, faces_of, is_function
 from ..ops.declare import shape
 from .followed import Follower
 from .namespaces import SciPyNamespace, bare
 from .spatial import METRICS
+from .statistics import STATS
 
 FOLLOWED = Follower(
     "scipy.cluster",
@@ -47,13 +48,16 @@ FOLLOWED.leaf(vq._vq.update_cluster_means, means_of_clusters)
 
 
 def followed(real: ModuleType, of_functions: bool = False) -> Any:
-    """The stand-in for a module, with its functions followed."""
-    space = SciPyNamespace(real, listed=False)
+    """The stand-in for a module, with its functions followed; those of scipy.stats have their rules there."""
+    space, module = SciPyNamespace(real, listed=False), faces_of(f"tapegrad.{real.__name__}", real)
     for name in real.__all__:
         f = getattr(real, name)
         if is_function(f):
-            space.rule(f, of_functions=of_functions)(FOLLOWED.function(f))
-    return space.stand_in(f"tapegrad.{real.__name__}")
+            owner = STATS if f in STATS.rules else space
+            if owner is space:
+                space.rule(f, of_functions=of_functions)(FOLLOWED.function(f))
+            module.__dict__[name] = FACES[f] = FACES.get(f) or owner.face(f)
+    return module
 
 
 cluster: Any = faces_of("tapegrad.scipy.cluster", scipy.cluster)

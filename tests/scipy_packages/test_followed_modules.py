@@ -111,3 +111,13 @@ def test_what_is_refused():
         tg.grad(lambda x: scipy.stats.qmc.discrepancy(1 / (1 + np.exp(-x))))(A)
     with pytest.raises(ValueError, match="must have same number of columns|columns|same"):
         tg.grad(lambda x: scipy.spatial.procrustes(x, B[:, :2])[2])(A)
+
+
+def test_names_of_other_modules_keep_their_rules():
+    """`scipy.stats.contingency` has `power_divergence` among its names, which is that of scipy.stats."""
+    tg.stats.contingency  # noqa: B018 (it is made)
+    f = lambda a: scipy.stats.power_divergence(a, np.full(6, a.mean()), lambda_="cressie-read")[0]
+    a = np.abs(A[:, 0]) + 1.0
+    np.testing.assert_allclose(tg.grad(f)(a), differences(f, a, 1e-4), rtol=1e-7)
+    g = lambda a: scipy.stats.chi2_contingency(np.abs(a) + 1.0)[0]
+    np.testing.assert_allclose(tg.grad(g)(A), differences(g, A, 1e-4), rtol=1e-6, atol=1e-8)

@@ -371,3 +371,23 @@ def test_a_hidden_integer_counts_and_chooses_as_it_does_plainly(text):
         except tg.errors.BatchError:
             continue
         assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("bound", [1e-9, -1.0])
+def test_a_number_is_chosen_by_one_truth_value(bound):
+    """As scipy.stats.multinomial does with rows that do not add up to one."""
+    p = np.array([[0.2, 0.5, 0.3], [0.1, 0.5, 0.4]])
+
+    def chosen(p):
+        return (p[0] + 1)[np.abs(p.sum() - 1) < bound]
+
+    def written(p):
+        p = p.copy()
+        near = np.abs(p.sum() - 1) < bound
+        p[near, -1] = (1.0 - p[:-1].sum())[near] ** 2
+        return p
+
+    for f in (chosen, written):
+        g = lambda q, f=f: np.sum(f(q) ** 2)
+        np.testing.assert_allclose(tg.vmap(f)(p), np.stack([f(q) for q in p]))
+        np.testing.assert_allclose(tg.vmap(tg.grad(g))(p), np.stack([tg.grad(g)(q) for q in p]))

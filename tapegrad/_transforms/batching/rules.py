@@ -334,7 +334,10 @@ def further(trace: Any, x: Any, path: AnyTuple, at: Any) -> AnyTuple:
     ):
         # an element without axes is indexed as an element of a vector
         alone = () if x.shape else (("reshape", (trace.count, 1)),)
-        return alone, (slice(None), *ix.coordinates_of(plainly(x), path, Ellipsis if at is None else at))
+        places = ix.coordinates_of(plainly(x), path, Ellipsis if at is None else at)
+        if not x.shape and not path and at is not None and type(at) is not tuple:
+            places = tuple([k.reshape(-1) for k in places])  # a number that one truth value chooses, or not
+        return alone, (slice(None), *places)
     if at is None or at is Ellipsis:
         return one_axis_further(path, trace, x), at
     return one_axis_further(path, trace, x), (slice(None), *(at if type(at) is tuple else (at,)))
