@@ -91,7 +91,16 @@ class ShadowMemory:
 
     def shadow(self, f: Any, args: list, given: Sequence, fresh: Sequence) -> Shadow:
         """The shadow for a call: the one that waits, if it stands for what is there now."""
-        if self.is_new or OPEN.depth or OPEN.hiding or WATCHERS or threads.THREADS or threads.WRITERS:
+        alone = threading.active_count() == 1  # else another may write captured arrays during this call
+        if (
+            self.is_new
+            or not alone
+            or OPEN.depth
+            or OPEN.hiding
+            or WATCHERS
+            or threads.THREADS
+            or threads.WRITERS
+        ):
             self.is_new = False
             return Shadow(f, args, given, fresh)
         try:
