@@ -12,6 +12,7 @@ A function has one memory, which all its transforms use from its second call on.
 once pays nothing, and `grad(f)(x)` may be written anew for each call. The memory does not keep the function
 alive: with it goes what waits. Of functions that reach themselves, and would live on, the latest few wait."""
 
+import _thread
 import collections
 import functools
 import operator
@@ -91,7 +92,7 @@ class ShadowMemory:
 
     def shadow(self, f: Any, args: list, given: Sequence, fresh: Sequence) -> Shadow:
         """The shadow for a call: the one that waits, if it stands for what is there now."""
-        alone = threading.active_count() == 1  # else another may write captured arrays during this call
+        alone = _thread._count() == 0  # else another may write captured arrays during this call
         if (
             self.is_new
             or not alone
