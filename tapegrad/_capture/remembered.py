@@ -283,7 +283,7 @@ class WaitingShadow:
 
     def is_valid(self) -> bool:
         """Is all that the shadow was made from still there?"""
-        return self.sources.is_same() and self.layouts_now() == self.layouts
+        return self.sources.is_same() and (not self.arrays or self.layouts_now() == self.layouts)
 
     def end(self) -> None:
         """The shadow does not wait any longer."""

@@ -106,3 +106,19 @@ def second_difference(f, x, v, h=1e-4):
     g = lambda s: complex_step(f, np.asarray(x) + s * np.asarray(v))
     d = lambda s: (g(s) - g(-s)) / (2 * s)
     return (4 * d(h / 2) - d(h)) / 3
+
+
+def check_program(f, x):
+    """Value, both modes, second order, samples and a prepared function of a smooth program of one vector,
+    against differences of the plain program."""
+    want = differences(f, x)
+    value, gradient = tg.value_and_grad(f)(x)
+    np.testing.assert_allclose(value, f(x), rtol=1e-12)
+    np.testing.assert_allclose(gradient, want, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (x,))[1], want @ x, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(tg.vmap(f)(np.stack([x * 1.01, x]))[1], f(x), rtol=1e-12)
+    slope = (tg.grad(f)(x * (1 + 1e-5)) - tg.grad(f)(x * (1 - 1e-5))) / 2e-5
+    np.testing.assert_allclose(tg.hvp(f, x, x), slope, rtol=1e-6, atol=1e-7)
+    prepared = tg.prepare(f, x)
+    for k in (1.0, 1.1, 1.0):
+        np.testing.assert_allclose(prepared.grad(x * k), tg.grad(f)(x * k), rtol=1e-10, atol=1e-12)

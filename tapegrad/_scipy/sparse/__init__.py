@@ -15,6 +15,7 @@ from ..._core.primitive import primal_of
 from ...ops.declare import dtype
 from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
 from . import assembled as assembled
+from . import editable as editable
 from . import eigenpairs as eigenpairs
 from .linear_systems import FOLLOWED, library_solver, operator_matrix, solve_sparse
 from .matrices import FACES, LINALG, SPARSE, SparseMatrix, sparse, sparse_matrix_power

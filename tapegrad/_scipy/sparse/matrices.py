@@ -4,10 +4,9 @@ One is a vector of values and a matrix of SciPy's whose elements are places in t
 So whatever only moves elements (slices, transposes, other formats, blocks) is SciPy's own function on the
 places, and the derivative is that of taking elements.  What is not tracked is SciPy's in all."""
 
-import bisect
 import math
 import operator
-from typing import Any, cast
+from typing import Any
 
 import numpy as plain_np
 import scipy.sparse as sps
@@ -43,7 +42,7 @@ FACES: dict = {}  # SciPy's class -> ours
 
 
 def is_sparse(x: Any) -> bool:
-    return isinstance(x, (SparseMatrix, EditableMatrix)) or sps.issparse(x)
+    return isinstance(x, TrackedMatrix) or sps.issparse(x)
 
 
 def is_scalar_operand(x: Any) -> bool:
@@ -61,16 +60,39 @@ def element_or_zero(values: Any, at: Any) -> Any:
     return np.take(np.concatenate([0 * values[:1], values]) if shape(values)[0] else np.zeros(1), at)
 
 
-class SparseMatrix(Carrier):
+class TrackedMatrix(Carrier):
+    """A sparse matrix of some format."""
+
     format: str
     _theirs: Any
-    _zeros: Any = None  # the values when eliminate_zeros() was called
     __array_priority__ = 2000
     __array_ufunc__ = None
 
+    @classmethod
+    def _of_places(cls, values: Any, places: Any, zeros: Any) -> Any:
+        raise NotImplementedError
+
+    def _as_sparse(self) -> "SparseMatrix":
+        """The same matrix in a format that computes."""
+        raise NotImplementedError
+
+    def _changed(self, call: str, change: Any, value: Any = None) -> None:
+        """A change by SciPy's own function, `change(A, value)`."""
+        raise NotImplementedError
+
+    def __setitem__(self, at, value):
+        self._changed("A[i, j] = value", lambda A, v: A.__setitem__(plain_argument(at), v), value)
+
+    def setdiag(self, values, k=0):
+        self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
+
+
+class SparseMatrix(TrackedMatrix):
+    _zeros: Any = None  # the values when eliminate_zeros() was called
+
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
         name = type(self)._theirs.__name__
-        if isinstance(arg, (SparseMatrix, EditableMatrix)):
+        if isinstance(arg, TrackedMatrix):
             made_of = sparse(arg).asformat(self.format)
             made_of = made_of if dtype is None else made_of.astype(dtype)
         elif not holds_tracked(arg) and not on_a_device((arg,)):
@@ -255,17 +277,20 @@ class SparseMatrix(Carrier):
     def trace(self, offset=0):
         return np.sum(self.diagonal(offset))
 
-    def setdiag(self, values, k=0):
-        self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
-
     def __getitem__(self, at):
         found = self._places[plain_argument(at)]
         if sps.issparse(found):
             return of_places(self._values, found, self._zeros)
         return element_or_zero(self._values, found)
 
-    def __setitem__(self, at, value):
-        self._changed("A[i, j] = value", lambda A, v: A.__setitem__(plain_argument(at), v), value)
+    @classmethod
+    def _of_places(cls, values: Any, places: Any, zeros: Any) -> Any:
+        new = object.__new__(cls)
+        new._values, new._places, new._seen, new._zeros = values, places, None, zeros
+        return new
+
+    def _as_sparse(self) -> "SparseMatrix":
+        return self
 
     def _changed(self, call: str, change: Any, value: Any = None) -> None:
         """A change by SciPy's own function, which is given the places of the new values.
@@ -506,18 +531,9 @@ def values_and_places(value: Any, count: int, kind: Any, call: str) -> tuple:
     return np.reshape(value, -1), places if places.ndim else float(places)
 
 
-def face_for(real: Any) -> Any:
-    return FACES[type(real)]
-
-
 def of_places(values: Any, places: Any, zeros: Any = None) -> Any:
     """Of a vector of values and SciPy's matrix of places. `zeros`: the values at `eliminate_zeros`."""
-    new = object.__new__(face_for(places))
-    if isinstance(new, EditableMatrix):
-        new._real, new._pieces, new._starts = places, [values], [0]
-        return new
-    new._values, new._places, new._seen, new._zeros = values, places, None, zeros
-    return new
+    return FACES[type(places)]._of_places(values, places, zeros)
 
 
 ARRAYS = {
@@ -609,9 +625,7 @@ def without_duplicates(values: Any, places: Any) -> SparseMatrix:
 
 
 def sparse(x: Any) -> SparseMatrix:
-    if isinstance(x, EditableMatrix):
-        return x._filled()
-    return x if isinstance(x, SparseMatrix) else from_scipy(x)
+    return x._as_sparse() if isinstance(x, TrackedMatrix) else from_scipy(x)
 
 
 def is_sparse_matrix(*xs: Any) -> bool:
@@ -695,125 +709,13 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
     setattr(SparseMatrix, _name, comparison_method(_name))
 
 
-class EditableMatrix(Carrier):
-    """A matrix in a form that is filled element by element.  Any other form of it is a SparseMatrix.
-
-    `_real` is SciPy's matrix of plain numbers until something tracked is stored.  From then on it is that of
-    places in the vectors `_pieces`, which begin at `_starts`."""
-
-    _theirs: Any
-    _pieces: list | None = None
-    _starts: list
-    __array_priority__ = 2000
-    __array_ufunc__ = None
-
-    def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
-        if holds_tracked(arg):
-            array = "matrix" if issubclass(type(self)._theirs, sps.spmatrix) else "array"
-            made = FACES[getattr(sps, f"csr_{array}")](arg, shape, dtype, copy, **more)
-            made = made.asformat(type(self)._theirs.format)
-            self._real, self._pieces, self._starts = made._real, made._pieces, made._starts
-        else:
-            self._real = type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
-
-    @classmethod
-    def _of(cls, x: Any, shadow: Any) -> Any:
-        new = object.__new__(cls)
-        new._real = x
-        return new
-
-    def _tracked(self) -> bool:
-        return self._pieces is not None and holds_tracked(self._pieces)
-
-    def _plain(self) -> Any:
-        return self._real if self._pieces is None else type(self)._theirs(self._filled()._plain())
-
-    def _filled(self) -> SparseMatrix:
-        if self._pieces is None:
-            return from_scipy(self._real)
-        if len(self._pieces) > 1:
-            self._pieces, self._starts = [np.concatenate(device_concatenator(*self._pieces))], [0]
-        # SciPy would not keep an element that is 0
-        return of_places(self._pieces[0], self._real.tocsr(), self._pieces[0])
-
-    def _changed(self, call: str, change: Any, value: Any) -> None:
-        if self._pieces is None and not holds_tracked(value):
-            change(self._real, plain_argument(value))
-            return
-        if self._captured:
-            raise refusal_text(
-                f"scipy.sparse: {call}", "the matrix was made outside of the transform", "a copy of it"
-            )
-        if self._pieces is None:
-            made = of_places(*places_of_plain(self._real))
-            self._real, self._pieces, self._starts = made._real, made._pieces, made._starts
-        pieces = cast(list, self._pieces)
-        count = self._starts[-1] + shape(pieces[-1])[0]
-        more, places = values_and_places(value, count, dtype(pieces[0]), call)
-        change(self._real, places)
-        pieces.append(more)
-        self._starts.append(count)
-
-    def __setitem__(self, at, value):
-        self._changed("A[i, j] = value", lambda A, v: A.__setitem__(plain_argument(at), v), value)
-
-    def setdiag(self, values, k=0):
-        self._changed("A.setdiag(values)", lambda A, v: A.setdiag(v, k), values)
-
-    def copy(self):
-        if self._pieces is None:
-            return SPARSE.faced(self._real.copy())
-        return of_places(self._filled()._values, self._real.copy())
-
-    def __getitem__(self, at):
-        found = self._real[plain_argument(at)]
-        if self._pieces is None:
-            return SPARSE.faced(as_variable(found))
-        if sps.issparse(found):
-            return of_places(self._filled()._values, found)
-        if not found:
-            return 0 * self._pieces[0][:1].sum()
-        k = bisect.bisect_right(self._starts, int(found) - 1) - 1
-        return self._pieces[k][int(found) - 1 - self._starts[k]]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if self._pieces is not None:
-            return getattr(self._filled(), name)
-        found = getattr(self._real, name)
-        if not callable(found):
-            return SPARSE.faced(found)
-
-        def run(*args, **kwargs):
-            if holds_tracked(args, kwargs):
-                return getattr(from_scipy(self._real), name)(*args, **kwargs)
-            return SPARSE.faced(as_variable(found(*plain_argument(args), **plain_argument(kwargs))))
-
-        return run
+def declare_formats(base: type, *formats: str) -> None:
+    """The classes of ours for SciPy's of these formats."""
+    for name in [f"{form}_{kind}" for form in formats for kind in ("array", "matrix")]:
+        real = getattr(sps, name)
+        doc = {"_theirs": real, "format": name.partition("_")[0], "__doc__": real.__doc__}
+        FACES[real] = CarrierType(name, (base,), doc)
+        SPARSE.rule(real)(FACES[real])
 
 
-def places_of_plain(real: Any) -> tuple:
-    """(the values of SciPy's matrix, one of the same form of their places)"""
-    coo = real.tocoo()
-    values = coo.data
-    coo.data = plain_np.arange(1.0, 1 + values.size)
-    return values, coo.asformat(real.format)
-
-
-for _name in (
-    "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "__add__", "__radd__", "__sub__",
-    "__rsub__", "__neg__", "__abs__",
-    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__pow__", "__len__", "__iter__",
-):  # fmt: skip
-    setattr(EditableMatrix, _name, lambda self, *args, name=_name: getattr(self._filled(), name)(*args))
-
-for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
-    for _kind in ("array", "matrix"):
-        _real = getattr(sps, f"{_format}_{_kind}")
-        _base = EditableMatrix if _format in ("lil", "dok") else SparseMatrix
-        _ours = CarrierType(
-            _real.__name__, (_base,), {"_theirs": _real, "format": _format, "__doc__": _real.__doc__}
-        )
-        FACES[_real] = _ours
-        SPARSE.rule(_real)(_ours)
+declare_formats(SparseMatrix, "csr", "csc", "coo", "dia", "bsr")

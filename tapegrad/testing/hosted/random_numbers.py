@@ -26,9 +26,10 @@ class NumPyRandomState:
     """The methods of `cupy.random.RandomState`, which cuRAND serves on a device."""
 
     def __init__(self, seed=None, method=None):
-        self._real = np.random.RandomState(None if seed is None else np.asarray(seed).astype(np.uint32))
+        self.seed(seed)
 
-    seed = __init__
+    def seed(self, seed=None):
+        self._real = np.random.RandomState(None if seed is None else np.asarray(seed).astype(np.uint32))
 
     def shuffle(self, a):
         a[...] = self.permutation(a)
