@@ -10,7 +10,9 @@ objects in the same order, and counts the same references, no part of its shadow
 
 A function has one memory, which all its transforms use from its second call on. So a function that is called
 once pays nothing, and `grad(f)(x)` may be written anew for each call. The memory does not keep the function
-alive: with it goes what waits. Of functions that reach themselves, and would live on, the latest few wait."""
+alive: what waits ends with the function. A function in a reference cycle would live on, so only the functions
+that were used last have a memory. A shadow waits only where no other thread runs, which could write the
+captured arrays meanwhile."""
 
 import _thread
 import collections
@@ -92,7 +94,7 @@ class ShadowMemory:
 
     def shadow(self, f: Any, args: list, given: Sequence, fresh: Sequence) -> Shadow:
         """The shadow for a call: the one that waits, if it stands for what is there now."""
-        alone = _thread._count() == 0  # else another may write captured arrays during this call
+        alone = _thread._count() == 0
         if (
             self.is_new
             or not alone

@@ -256,7 +256,7 @@ def directed_hausdorff(u, v, rng=0, **settings):
 
 
 class NeighbourTree(Carrier):
-    """SciPy's cKDTree of points that may be tracked; on CuPy without a tree.  It finds neighbours by values;
+    """SciPy's tree of points that may be tracked; on CuPy without a tree.  It finds neighbours by values;
     their distances have derivatives."""
 
     _theirs: Any

@@ -384,8 +384,10 @@ def captured_result(x: Variable, out: Any) -> None:
 
 
 def note_carried(error: BaseException, inputs: AnyList) -> None:
-    """An error leaves a function of these values, pairs that begin with one. The numbers that it holds lack
-    their derivative, so it is an error if an `except` clause goes on."""
+    """Note that `error` leaves a function that is differentiated as a whole.
+
+    `inputs`: tuples whose first member is an input of the function. Numbers in the error lack their
+    derivative, so an `except` clause that goes on raises later."""
     followed = any([isinstance(x, Variable) and live(x)._trace is not None for x, *_ in inputs])
     if not followed or not isinstance(error, Exception) or isinstance(error, TapegradError):
         return
@@ -397,8 +399,10 @@ def note_carried(error: BaseException, inputs: AnyList) -> None:
 
 
 def left_by_error(shadow: Rebind, call: str, written: Collection[int] | None = None) -> None:
-    """A function of values has failed. Captured arrays hold what it has written, without its derivative. So
-    it is an error if an `except` clause goes on."""
+    """Note that a function which ran on plain values has failed.
+
+    Captured arrays hold what it has written, without the derivative. So an `except` clause that goes on
+    raises later."""
     stand_ins = {k: shadow.handles[place][1] for k, place in shadow.places.items()}
     if written is None:
         written = [k for k, y in stand_ins.items() if getattr(y, "_version", 0) > 0]
