@@ -86,6 +86,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 self.outer = self.made_outside()
         elif self.arrays:
             threads.enter(self)
+            if threads.WRITERS or len(threads.THREADS) > 1:
+                threads.set_shared_aside(self)
         g = self(self.f)
         args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
         OPEN.shadows = (*OPEN.shadows, self)

@@ -11,10 +11,9 @@ objects in the same order, and counts the same references, no part of its shadow
 A function has one memory, which all its transforms use from its second call on. So a function that is called
 once pays nothing, and `grad(f)(x)` may be written anew for each call. The memory does not keep the function
 alive: what waits ends with the function. A function in a reference cycle would live on, so only the functions
-that were used last have a memory. A shadow waits only where no other thread runs, which could write the
-captured arrays meanwhile."""
+that were used last have a memory. A waiting shadow has left its thread. The call that takes it up
+asks, as at a first capture, what other threads do with the captured arrays."""
 
-import _thread
 import collections
 import functools
 import operator
@@ -94,16 +93,7 @@ class ShadowMemory:
 
     def shadow(self, f: Any, args: list, given: Sequence, fresh: Sequence) -> Shadow:
         """The shadow for a call: the one that waits, if it stands for what is there now."""
-        alone = _thread._count() == 0
-        if (
-            self.is_new
-            or not alone
-            or OPEN.depth
-            or OPEN.hiding
-            or WATCHERS
-            or threads.THREADS
-            or threads.WRITERS
-        ):
+        if self.is_new or OPEN.depth or OPEN.hiding or WATCHERS or threads.THREADS or threads.WRITERS:
             self.is_new = False
             return Shadow(f, args, given, fresh)
         try:
@@ -146,7 +136,8 @@ class ShadowMemory:
         shadow.args, shadow.given, shadow.fresh, shadow.ending, shadow.verdict = [], [], (), (), None
         shadow.waited, shadow.memory = waiting, None
         waiting.put(waiting.function)
-        self.waiting[:] = [waiting]
+        self.clear()  # another thread may have called the function meanwhile
+        self.waiting.append(waiting)
         return True
 
     def learn(self, waiting: "WaitingShadow") -> None:
@@ -285,7 +276,11 @@ class WaitingShadow:
 
     def is_valid(self) -> bool:
         """Is all that the shadow was made from still there?"""
-        return self.sources.is_same() and (not self.arrays or self.layouts_now() == self.layouts)
+        return (
+            self.sources.is_same()
+            and (not self.arrays or self.layouts_now() == self.layouts)
+            and not self.shadow.stashes  # which another thread may have made at the very end of the call
+        )
 
     def end(self) -> None:
         """The shadow does not wait any longer."""

@@ -83,6 +83,15 @@ def enter(shadow: Any) -> None:
     THREADS.add(own)
 
 
+def set_shared_aside(shadow: Any) -> None:
+    """A shadow that has waited was taken up while other threads have captured arrays, or one of them is
+    writing: of what they share it takes a copy at once. (Who begins to write from now on meets it.)"""
+    with LOCK:
+        for a, v in shadow.arrays:
+            if other_captures(shadow, [a]):
+                set_aside(shadow, a, v)
+
+
 def leave_thread(shadow: Any) -> None:
     own = shadow.mine
     WRITERS[:] = [s for s in WRITERS if s is not shadow]

@@ -3,12 +3,13 @@ at whatever point the others write the array back; the last to finish leaves its
 
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad._capture import threads
+from tapegrad._capture import restore, threads
 from tapegrad._core.scope import OPEN
 
 
@@ -262,6 +263,48 @@ def test_two_sweeps_that_wait_for_each_other_are_told():
         for e in errors
     )
     assert threads.THREADS == set()
+
+
+def test_a_warm_function_while_another_thread_writes_back(monkeypatch):
+    """A shadow that has waited meets a thread that has begun to write."""
+    buf, begun = np.ones(5), threading.Event()
+
+    def read(x):
+        y = (buf * x).sum()
+        time.sleep(0.2)
+        return y
+
+    def write(x):
+        buf[:] = 7
+        return (buf * x * x).sum()
+
+    warm = tg.value_and_grad(read)
+    for _ in range(4):
+        warm(np.ones(5))
+    assert warm.memory.waiting
+
+    def slow(shadow, write_back=restore.write_back):
+        begun.set()
+        time.sleep(0.1)  # within the sleep of the other, if that does not wait for this thread
+        return write_back(shadow)
+
+    def late(shadow, enter=threads.enter):  # the other begins after the shadow was taken up
+        monkeypatch.setattr(threads, "enter", enter)
+        other.start()
+        begun.wait(5)
+        enter(shadow)
+
+    other = threading.Thread(target=tg.grad(write), args=(np.ones(5),))
+    monkeypatch.setattr(restore, "write_back", slow)
+    monkeypatch.setattr(threads, "enter", late)
+    value, g = warm(np.ones(5))
+    other.join(5)
+    assert (g == value / 5).all()
+    assert (buf == 7).all()
+    monkeypatch.undo()
+    value, g = warm(np.ones(5))
+    assert value == 35 and (g == 7).all()
+    assert threads.THREADS == set() and not threads.WRITERS
 
 
 @pytest.fixture

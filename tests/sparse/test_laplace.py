@@ -287,9 +287,10 @@ def test_indefinite_hessians_far_from_the_mode():
 
 
 def test_hundred_thousand_latents():
-    """Work grows linearly: ten times the latents take at most twenty times as long."""
+    """Work grows linearly: four times the latents take at most eight times as long. (Both problems are
+    larger than the caches of a processor.)"""
     took, values = [], []
-    for n in (10_000, 100_000):
+    for n in (25_000, 100_000):
         y = np.random.default_rng(0).poisson(2.0, n).astype(float)
         f = tg.sparse.prepare_laplace(poisson, THETA, np.zeros(n), y)
         tg.value_and_grad(f)(THETA)
@@ -303,7 +304,7 @@ def test_hundred_thousand_latents():
         v = np.array([1.0, -0.5, 0.3])
         along = (f(THETA + 2e-3 + 1e-4 * v) - f(THETA + 2e-3 - 1e-4 * v)) / 2e-4
         assert abs(g @ v - along) < 1e-7 * abs(along) + 1e-4
-    assert abs(values[0] - values[1]) < 0.02 and took[1] < 20 * took[0]
+    assert abs(values[0] - values[1]) < 0.02 and took[1] < 8 * took[0]
 
 
 NOT_CONCAVE = lambda th, z: (z**2).sum() * th
