@@ -494,6 +494,21 @@ def whole_zip(*xs: Any, strict: bool = False) -> zip:
     return zip(*[bare(x).tolist() if whole(x) else x for x in xs], strict=strict)
 
 
+def whole_extreme(which: Callable) -> Callable:
+    """Python's `min` or `max`, of which a whole number that lies on the device becomes Python's."""
+
+    @functools.wraps(which)
+    def of(*args: Any, **kwargs: Any) -> Any:
+        found = which(*args, **kwargs)
+        whole = on_a_device((found,)) and getattr(found, "dtype", np.dtype(float)).kind in "iu"
+        return int(bare(found)) if whole and not getattr(found, "shape", ()) else found
+
+    return of
+
+
+ON_DEVICE = {"range": whole_range, "zip": whole_zip, "min": whole_extreme(min), "max": whole_extreme(max)}
+
+
 class DeviceFollower(Follower):
     """The follower of the same code on CuPy arrays."""
 
@@ -526,7 +541,7 @@ class DeviceFollower(Follower):
 
     def space(self, real: dict) -> ModuleGlobals:
         new = super().space(real)
-        for name, ours in (("range", whole_range), ("zip", whole_zip)):
+        for name, ours in ON_DEVICE.items():
             if name not in real:
                 dict.__setitem__(new, name, ours)
         return new

@@ -120,16 +120,17 @@ def polyint(p, m=1, k=None):
     m = operator.index(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    k = np.zeros(m) if k is None else as_vector(k)
+    library = xp(as_vector(p))
+    k = library.zeros(m) if k is None else as_vector(k)
     if shape(k)[0] == 1 and m > 1:
-        k = k * np.ones(m)
+        k = k * library.ones(m)
     if shape(k)[0] < m:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
     if m == 0 and hasattr(p, "shape"):
         return p
     p = as_vector(p)
     for j in range(m):
-        p = concatenate(p / np.arange(shape(p)[0], 0, -1), k[j : j + 1])
+        p = concatenate(p / library.arange(shape(p)[0], 0, -1), k[j : j + 1])
     return p
 
 

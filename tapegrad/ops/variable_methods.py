@@ -285,6 +285,24 @@ def _dtype(x):
     return v.dtype if type(x) is not View or v.dtype.kind != "c" else dtype_of(x)
 
 
+class DeviceFlags:
+    """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, which SciPy's code reads."""
+
+    def __init__(self, theirs: Any):
+        self.theirs = theirs
+
+    @property
+    def contiguous(self) -> bool:
+        return self.theirs.c_contiguous
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.theirs, name)
+
+
+def flags_of(x: Any) -> Any:
+    return x.flags if xp_of(x) is np else DeviceFlags(x.flags)
+
+
 V.shape = property(_shape, _set_shape)
 V.dtype = property(_dtype)
 V.ndim = property(lambda x: len(x.shape))
@@ -292,7 +310,7 @@ V.size = property(lambda x: int(np.prod(x.shape)))
 V.itemsize = property(lambda x: dtype_of(x).itemsize)
 V.nbytes = property(lambda x: x.size * x.itemsize)
 V.strides = property(lambda x: layout_source(x).strides)
-V.flags = property(lambda x: layout_source(x).flags)
+V.flags = property(lambda x: flags_of(layout_source(x)))
 V.base = property(lambda x: x._base if type(x) is View else None)
 V.device = property(lambda x: getattr(layout_source(x), "device", "cpu"))
 V.grad = property(lambda x: late.gradient(x))  # these two are for a manual tape
@@ -364,7 +382,8 @@ def own_conj(x):
 V.sum, V.astype = _sum, _astype
 V.reshape = lambda x, *to, order="C", copy=None: views.reshape(x, _shape_of(to), order, copy=copy)
 V.transpose = lambda x, *axes: views.transpose(
-    x, None if not axes else axes if isinstance(axes[0], (int, np.integer)) else axes[0]
+    x,
+    None if not axes else axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)) else axes,
 )
 V.flatten = lambda x, order="C": s.copy(views.ravel(x, order))
 V.compress = lambda x, condition, axis=None, out=None: call(np.compress, (condition, x, axis), {"out": out})

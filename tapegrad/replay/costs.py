@@ -56,6 +56,8 @@ BOX_ELEMENTS = 32  # of a box that is a row of its own
 BOXES = 16  # boxes of an instruction
 CACHE_LINE_ELEMENTS = 8  # of a line of the cache
 ALIGNED_ELEMENTS = 64  # of a value that begins at such a line
+SORT_ELEMENTS = 512  # of a line: NumPy sorts longer ones by vector instructions
+STABLE_SORT_ELEMENTS = 1024  # of a line that is sorted in a stable way
 MATRIX_UNKNOWNS = 4  # unknowns of a system that is written out
 WRITTEN_OUT_PRODUCTS = 4096  # about how many products of a system are written out
 

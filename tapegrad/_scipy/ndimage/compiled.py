@@ -13,13 +13,21 @@ from scipy.ndimage import _nd_image as library
 from scipy.ndimage._ni_support import _get_output as get_output
 
 from ... import numpy as np
+from ..._core.arrays import is_array, to_host, xp_of
 from ..._core.variable import variable
 from ...ops.declare import dtype, ndim, shape, xp
 from ...ops.nondifferentiable import at_users_line
 from ...ops.protocols import store
 from ..followed import Follower
 from ..linear_maps import SettingsFunction, apply_linear, overlap
-from ..namespaces import as_float_array, bare, constant_like, holds_tracked, plain_setting
+from ..namespaces import (
+    as_float_array,
+    bare,
+    constant_like,
+    holds_tracked,
+    on_a_device,
+    plain_setting,
+)
 
 
 def output_for(output: Any, x: Any, shape: Any = None, complex_output: bool = False) -> Any:
@@ -36,6 +44,25 @@ def output_for(output: Any, x: Any, shape: Any = None, complex_output: bool = Fa
     return output
 
 
+def on_any_library(name: str, a: Any) -> Any:
+    """CuPy's arrays lack what SciPy's code asks of NumPy's; Variables over them have it. A footprint becomes an
+    array of truths, which no Variable holds."""
+    if name == "footprint" and on_a_device((a,)):
+        return to_host(bare(a))
+    return variable(a) if is_array(a) and xp_of(a) is not plain_np else a
+
+
+def fourier_output(theirs: Any) -> Any:
+    """SciPy's function that makes the result of a filter of frequencies, in the library of x."""
+
+    def made(output: Any, x: Any) -> Any:
+        if output is not None and not isinstance(output, (type, plain_np.dtype)):
+            return output_for(output, x)
+        return variable(xp(x).zeros(x.shape, theirs(output, plain_np.zeros((), dtype(x))).dtype))
+
+    return made
+
+
 class ImageFollower(Follower):
     """Follows code that computes by the rules below alone: its arrays may be of any library."""
 
@@ -46,13 +73,20 @@ class ImageFollower(Follower):
 
         @functools.wraps(followed)
         def run(*args, **kwargs):
+            args = [on_any_library(*given) for given in zip(f.__code__.co_varnames, args, strict=False)]
+            kwargs = {name: on_any_library(name, a) for name, a in kwargs.items()}
             return at_users_line(followed, *args, **kwargs)
 
         return run
 
 
 MEASUREMENTS = "scipy.ndimage._measurements"
-FOLLOWED = ImageFollower("scipy.ndimage", _get_output=output_for)
+FOURIER_OUTPUTS = ("_get_output_fourier", "_get_output_fourier_complex")
+FOLLOWED = ImageFollower(
+    "scipy.ndimage",
+    _get_output=output_for,
+    **{name: fourier_output(getattr(ndi._fourier, name)) for name in FOURIER_OUTPUTS},
+)
 
 NEAREST, WRAP, REFLECT, MIRROR, CONSTANT, GRID_WRAP, GRID_CONSTANT = range(7)
 PAD = ("edge", "wrap", "symmetric", "reflect", "constant", "wrap", "constant")
@@ -192,10 +226,10 @@ FOLLOWED.leaf(ndi._filters._gaussian_kernel1d, gaussian_weights)
 
 @fills(4)
 def fourier_filter(x, setting, n, axis, kind):
-    y = plain_np.empty(shape(x))
+    y = to_host(plain_np.ones(shape(x)))  # (SciPy's function reads and writes arrays of the host)
     library.fourier_filter(
-        plain_np.ones(shape(x)),
-        plain_setting(setting, "scipy.ndimage.fourier_*", "its setting"),
+        y,
+        to_host(plain_setting(setting, "scipy.ndimage.fourier_*", "its setting")),
         n,
         axis,
         y,
@@ -206,10 +240,10 @@ def fourier_filter(x, setting, n, axis, kind):
 
 @fills(4)
 def fourier_shift(x, shift, n, axis):
-    y = plain_np.empty(shape(x), complex)
+    y = to_host(plain_np.ones(shape(x), complex))
     library.fourier_shift(
-        plain_np.ones(shape(x), complex),
-        plain_setting(shift, "scipy.ndimage.fourier_shift", "shift"),
+        y,
+        to_host(plain_setting(shift, "scipy.ndimage.fourier_shift", "shift")),
         n,
         axis,
         y,

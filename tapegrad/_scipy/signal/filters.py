@@ -13,7 +13,7 @@ from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
 from ..followed import Follower, FunctionOverlay
 from ..linear_maps import SettingsFunction, apply_linear, convolved, overlap, recursed, remembers
-from ..namespaces import SciPyNamespace, as_float_array, as_integer, holds_tracked, plain_setting
+from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare, holds_tracked, plain_setting
 from ..spatial import cKDTree
 
 SIGNAL = SciPyNamespace(sig, "cupyx.scipy.signal")
@@ -304,6 +304,25 @@ def sosfilt_zi(sos):
         found.append(scale * lfilter_zi(b, a))  # (the product is what CuPy remembers, too)
         scale = scale * np.sum(b) / np.sum(a)
     return np.stack(found)
+
+
+@SIGNAL.rule(sig.sosfiltfilt)
+def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
+    like = next(v for v in (x, sos) if holds_tracked(v))
+    if not remembers(like):
+        return BOTH_WAYS(sos, x, axis, padtype, padlen)
+    # CuPy's sections remember inputs and outputs, and SciPy's code counts two numbers
+    ends = [[float(bare(part[2])) == 0 for part in pair] for pair in sections(sos, like)]
+    taps = 2 * len(ends) + 1 - min([sum(column) for column in zip(*ends, strict=True)])
+    edge, y = PADDED(padtype, padlen, moved_last(as_float_array(x, like), axis), -1, ntaps=taps)
+    state = sosfilt_zi(sos)
+    state = np.reshape(state, (shape(state)[0], *[1] * (ndim(y) - 1), shape(state)[1]))
+    for _ in range(2):
+        y = np.flip(sosfilt(sos, y, -1, state * y[..., :1])[0], -1)
+    return np.moveaxis(y[..., edge : shape(y)[-1] - edge], -1, axis)
+
+
+BOTH_WAYS, PADDED = FOLLOWED.function(sig.sosfiltfilt), FOLLOWED.function(sig._signaltools._validate_pad)
 
 
 # --- maps along an axis ---

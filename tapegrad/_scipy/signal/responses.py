@@ -143,7 +143,8 @@ def bilinear(b, a, fs=1.0):
     like = next(x for x in (b, a, fs) if holds_tracked(x))
     b, a = [np.atleast_1d(as_float_array(x, like)) for x in (b, a)]
     m = max(shape(b)[0], shape(a)[0]) - 1
-    P = [plain_np.convolve(plain_np.poly([1.0] * k), plain_np.poly([-1.0] * (m - k))) for k in range(m + 1)]
+    power = lambda root, k: plain_np.atleast_1d(plain_np.poly([root] * k))
+    P = [plain_np.convolve(power(1.0, k), power(-1.0, m - k)) for k in range(m + 1)]
     P = constant_like(plain_np.stack(P), b)
     of = lambda c: (c * (2.0 * fs) ** plain_np.arange(shape(c)[0])[::-1]) @ P[shape(c)[0] - 1 :: -1]
     return NORMALIZE(of(b), of(a))

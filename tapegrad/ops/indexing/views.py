@@ -58,7 +58,7 @@ def unchanging(at: slice) -> slice:
         and (step is None or type(step) is int)
     ):
         return at
-    return slice(*[None if i is None else operator.index(i) for i in (start, stop, step)])
+    return slice(*[None if i is None else whole_number(i) for i in (start, stop, step)])
 
 
 def index_list(at: list) -> list:

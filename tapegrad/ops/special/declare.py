@@ -57,7 +57,10 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
                     name, f, args, kwargs, False, run
                 )
             return f(*args, **kwargs)
-        return theirs()(*lend(args), **lend(kwargs))
+        given = lend(args)
+        if any([is_array(x) and xp_of(x) is not np for x in given]):  # SciPy's takes no array of CuPy
+            return f(*args, **kwargs)
+        return theirs()(*given, **lend(kwargs))
 
     return run
 

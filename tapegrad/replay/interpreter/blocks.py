@@ -236,6 +236,21 @@ class InstructionBlock:
                 (NUMBER[name], len(at), *[line[0] for line in lines], size, *steps, *[0] * (ROW - 8))
             )
 
+    def ordered(self, to: Any, x: Any, stable: bool) -> None:
+        """The indices that sort a line."""
+        if self.listed is not None:
+            self.listed.outside("ordered", x, to)
+        working = self.arena.temporary(4 * len(x))
+        if self.arena.view_of(x) is None:
+            packed = self.arena.temporary(*x.shape)
+            self.row("copy", packed, x)
+            x = packed
+        lines = [self.arena.view_of(v) for v in (to, x, working)]
+        steps = [line[1][0] // INDEX_BYTES for line in lines[:2]]
+        self.rows.append(
+            (NUMBER["ordered"], len(x), *[line[0] for line in lines], int(stable), *steps, *[0] * (ROW - 8))
+        )
+
     def of_matrices(self, ufunc: Any, results: Any, *operands: Any) -> None:
         """A generalized ufunc of matrices.  The last result tells whether it was found."""
         if self.listed is not None:

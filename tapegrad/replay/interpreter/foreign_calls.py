@@ -255,6 +255,124 @@ bad:
 """
 
 
+class OrderedLine:
+    """The indices that sort a line, as NumPy's stable sort gives them, by merging. Fields 2 to 4 tell where the
+    indices, the line and working memory of four lines begin, 6 and 7 the steps of indices and line. What is not
+    finite gives 1, and so do equal elements if field 5 is 0: the order of these is that of NumPy's own sort."""
+
+    name = "l_ordered"
+
+    def text(self) -> str:
+        fields = ((1, "n"), (2, "d"), (3, "a"), (4, "b"), (5, "stable"), (6, "sd"), (7, "sa"))
+        return f"""
+define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+entry:
+  {"".join([field(k, name) for k, name in fields])}%keys0 = getelementptr double, ptr %arena, i64 %b
+  %numbers0 = getelementptr double, ptr %keys0, i64 %n
+  %keys1 = getelementptr double, ptr %numbers0, i64 %n
+  %numbers1 = getelementptr double, ptr %keys1, i64 %n
+  br label %fill
+fill:
+  %j = phi i64 [ 0, %entry ], [ %j1, %fill ]
+  %jk = mul i64 %j, %sa
+  %ja = add i64 %a, %jk
+  %jp = getelementptr double, ptr %arena, i64 %ja
+  %jx = load double, ptr %jp
+  %jf = sitofp i64 %j to double
+  %key_p = getelementptr double, ptr %keys0, i64 %j
+  %number_p = getelementptr double, ptr %numbers0, i64 %j
+  store double %jx, ptr %key_p
+  store double %jf, ptr %number_p
+  %j1 = add i64 %j, 1
+  %unfilled = icmp slt i64 %j1, %n
+  br i1 %unfilled, label %fill, label %filled
+filled:
+  %bad = call i64 @finite(ptr %keys0, i64 %n)
+  br label %pass
+pass:
+  %width = phi i64 [ 1, %filled ], [ %width1, %passed ]
+  %keys = phi ptr [ %keys0, %filled ], [ %keys_to, %passed ]
+  %numbers = phi ptr [ %numbers0, %filled ], [ %numbers_to, %passed ]
+  %keys_to = phi ptr [ %keys1, %filled ], [ %keys, %passed ]
+  %numbers_to = phi ptr [ %numbers1, %filled ], [ %numbers, %passed ]
+  %sorted = icmp sge i64 %width, %n
+  br i1 %sorted, label %write, label %merge
+merge:
+  %low = phi i64 [ 0, %pass ], [ %high, %merged ]
+  %middle1 = add i64 %low, %width
+  %middle = call i64 @llvm.smin.i64(i64 %middle1, i64 %n)
+  %high1 = add i64 %middle1, %width
+  %high = call i64 @llvm.smin.i64(i64 %high1, i64 %n)
+  br label %step
+step:
+  %k = phi i64 [ %low, %merge ], [ %k1, %step ]
+  %l = phi i64 [ %low, %merge ], [ %l1, %step ]
+  %r = phi i64 [ %middle, %merge ], [ %r1, %step ]
+  %some_l = icmp slt i64 %l, %middle
+  %some_r = icmp slt i64 %r, %high
+  %at_l = select i1 %some_l, i64 %l, i64 %low
+  %at_r = select i1 %some_r, i64 %r, i64 %low
+  %pl = getelementptr double, ptr %keys, i64 %at_l
+  %pr = getelementptr double, ptr %keys, i64 %at_r
+  %xl = load double, ptr %pl
+  %xr = load double, ptr %pr
+  %first = fcmp ole double %xl, %xr
+  %none_r = xor i1 %some_r, true
+  %wanted = or i1 %none_r, %first
+  %take = and i1 %some_l, %wanted
+  %from = select i1 %take, i64 %at_l, i64 %at_r
+  %key = select i1 %take, double %xl, double %xr
+  %np = getelementptr double, ptr %numbers, i64 %from
+  %number = load double, ptr %np
+  %kt = getelementptr double, ptr %keys_to, i64 %k
+  %nt = getelementptr double, ptr %numbers_to, i64 %k
+  store double %key, ptr %kt
+  store double %number, ptr %nt
+  %left = zext i1 %take to i64
+  %right = sub i64 1, %left
+  %l1 = add i64 %l, %left
+  %r1 = add i64 %r, %right
+  %k1 = add i64 %k, 1
+  %unmerged = icmp slt i64 %k1, %high
+  br i1 %unmerged, label %step, label %merged
+merged:
+  %others = icmp slt i64 %high, %n
+  br i1 %others, label %merge, label %passed
+passed:
+  %width1 = shl i64 %width, 1
+  br label %pass
+write:
+  %m = phi i64 [ 0, %pass ], [ %m1, %write ]
+  %before = phi i64 [ -1, %pass ], [ %m, %write ]
+  %equal = phi i64 [ 0, %pass ], [ %equal1, %write ]
+  %md = mul i64 %m, %sd
+  %m2 = add i64 %d, %md
+  %to = getelementptr double, ptr %arena, i64 %m2
+  %mp = getelementptr double, ptr %numbers, i64 %m
+  %mx = load double, ptr %mp
+  store double %mx, ptr %to
+  %later = icmp sgt i64 %m, 0
+  %at_before = select i1 %later, i64 %before, i64 0
+  %kp = getelementptr double, ptr %keys, i64 %m
+  %kb = getelementptr double, ptr %keys, i64 %at_before
+  %kx = load double, ptr %kp
+  %ky = load double, ptr %kb
+  %same = fcmp oeq double %kx, %ky
+  %tie = and i1 %same, %later
+  %tied = zext i1 %tie to i64
+  %equal1 = or i64 %equal, %tied
+  %m1 = add i64 %m, 1
+  %unwritten = icmp slt i64 %m1, %n
+  br i1 %unwritten, label %write, label %end
+end:
+  %any_order = sub i64 1, %stable
+  %unknown = and i64 %equal1, %any_order
+  %answer = or i64 %bad, %unknown
+  ret i64 %answer
+}}
+"""
+
+
 class BlasCall:
     """C = A B, of matrices (`dgemm`) or of a matrix and a vector (`dgemv`): the fields from 6 on are the
     integers that BLAS takes, and it is given their addresses."""

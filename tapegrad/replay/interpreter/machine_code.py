@@ -18,7 +18,7 @@ from typing import Any
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
-from .foreign_calls import BlasCall, IndexedLine, LapackCall, UfuncCall, blas
+from .foreign_calls import BlasCall, IndexedLine, LapackCall, OrderedLine, UfuncCall, blas
 from .strided_rows import FIELDS, MANY, VECTOR_ELEMENTS, RowFunction, field
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
@@ -87,7 +87,7 @@ IN_LINES |= {
 OUTSIDE: dict = {
     "called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv"),
     "dgetrf": LapackCall("dgetrf"), "dgetrs": LapackCall("dgetrs"),
-    "gathered": IndexedLine(False), "scattered": IndexedLine(True),
+    "gathered": IndexedLine(False), "scattered": IndexedLine(True), "ordered": OrderedLine(),
 }  # fmt: skip
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
@@ -251,6 +251,7 @@ def declarations() -> str:
     for kind, suffix in (("double", "f64"), (MANY, f"v{VECTOR_ELEMENTS}f64")):
         found += [f"declare {kind} @llvm.{name}.{suffix}({kind})" for name in ("sqrt", "fabs", "floor")]
         found.append(f"declare {kind} @llvm.fma.{suffix}({kind}, {kind}, {kind})")
+    found.append("declare i64 @llvm.smin.i64(i64, i64)")
     reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
     return "\n".join([*found, reduce])
 

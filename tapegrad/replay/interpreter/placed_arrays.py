@@ -23,6 +23,8 @@ from ..costs import (
     BLOCK_PRODUCTS,
     BUFFER_ELEMENTS,
     MATRIX_UNKNOWNS,
+    SORT_ELEMENTS,
+    STABLE_SORT_ELEMENTS,
     WRITTEN_OUT_PRODUCTS,
 )
 from .foreign_calls import ufunc_loop
@@ -82,6 +84,8 @@ MOVES = (
 )
 KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
 EXTREMES = (np.maximum, np.minimum)
+# ufuncs whose loops for floats give whole numbers of whole numbers; a divisor of zero gives nan, and ends the run
+WHOLE_OF_WHOLE = (*EXTREMES, np.remainder, np.floor_divide)
 # rows that give whole numbers of whole numbers
 EXACT_OF_WHOLE = frozenset(("add", "sub", "mul", "neg", "abs"))
 FLOAT_BITS = 53  # whole numbers of fewer bits are floats
@@ -210,7 +214,7 @@ def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
         kind = "b"
     elif name == "div":
         kind = "f"
-    elif kind != "f" and (kind == "b" or (name not in EXACT_OF_WHOLE and ufunc not in EXTREMES)):
+    elif kind != "f" and (kind == "b" or (name not in EXACT_OF_WHOLE and ufunc not in WHOLE_OF_WHOLE)):
         raise NotPlaced(f"{ufunc.__name__} of whole numbers")
     to = b.temporary(*np.broadcast_shapes(*[v.shape for v in x]))
     if name is not None:
@@ -351,7 +355,7 @@ FUNCTIONS: dict = {
     np.any: lambda x, axis=None, keepdims=False: x.any(axis, keepdims),
     np.all: lambda x, axis=None, keepdims=False: x.all(axis, keepdims),
     np.searchsorted: lambda a, v, side="left": placed_searchsorted(a, v, side),
-    np.argsort: lambda x, axis=-1, kind=None: placed_argsort(x, axis, kind),
+    np.argsort: lambda x, axis=-1, kind=None, *, stable=None: placed_argsort(x, axis, kind, stable),
     np.clip: lambda x, low, high: np.minimum(np.maximum(x, low), high),
 }
 
@@ -370,14 +374,16 @@ def placed_searchsorted(a: Any, v: Any, side: str) -> PlacedArray:
     return (at < v if side == "left" else at <= v).sum(0)
 
 
-def placed_argsort(x: PlacedArray, axis: int, kind: Any) -> PlacedArray:
-    """By the number of elements that come before each."""
-    n = x.size
-    if x.ndim != 1 or n * n > WRITTEN_OUT_PRODUCTS or not n or kind != "stable" or x.kind != "f":
+def placed_argsort(x: PlacedArray, axis: int, kind: Any = None, stable: Any = None) -> PlacedArray:
+    is_stable = kind in ("stable", "mergesort") or stable is True
+    longest = STABLE_SORT_ELEMENTS if is_stable else SORT_ELEMENTS
+    if not x.ndim or x.kind != "f" or not 0 < x.shape[axis] <= longest or axis is None:
         raise NotPlaced("argsort")
-    check_ordered(x)
-    before = np.where(np.tri(n, k=-1, dtype=bool), x <= x[:, None], x < x[:, None])
-    return scattered(placed(x.b, np.arange(n)), before.sum(1), 0, (n,))
+    to = x.b.temporary(*x.shape)
+    lines, made = np.moveaxis(x.at, axis, -1), np.moveaxis(to, axis, -1)
+    for k in np.ndindex(lines.shape[:-1]):
+        x.b.ordered(made[k], lines[k], is_stable)
+    return PlacedArray(x.b, to, "i")
 
 
 def check_ordered(*x: PlacedArray) -> None:

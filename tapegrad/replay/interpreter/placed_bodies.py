@@ -28,7 +28,7 @@ class NoRows:
     def called(self, *args: Any) -> None:
         self.rows.append(("", ()))
 
-    of_matrices = indexed = matmul = lapack = called
+    of_matrices = indexed = ordered = matmul = lapack = called
 
     def temporary(self, *shape: int) -> np.ndarray:
         self.temporaries.append(np.zeros(shape, np.int64))
