@@ -3,6 +3,7 @@ blocks."""
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.special
 from cases import all_cases
 from test_replay_operations import outcome
@@ -63,6 +64,22 @@ OPERATIONS = {
     "einsum": lambda z: np.einsum("ijk,j->ik", WEIGHTS, z)[0] + np.einsum("i,ij->j", z, A),
     "any": lambda z: np.where((A * z > 0.1).any(axis=1), z, 0.5 * z),
     "count": lambda z: z / (1 + (z > 0.3).sum()),
+    "count_nonzero": lambda z: z / (1 + np.count_nonzero(z > 0.3)),
+    "argsort": lambda z: z[np.argsort(-z)] * X,
+    "argsort of columns": lambda z: np.take_along_axis(A + z, np.argsort(A * z, 0), 0)[1],
+    "argmax of rows": lambda z: z * X[np.argmax(A * z, axis=1)],
+    "argmin": lambda z: z * X[np.argmin(z, keepdims=True)],
+    "remainder of whole numbers": lambda z: z[np.argsort(z) * 5 % SIZE] - z[np.argsort(z) // 2],
+    "median": lambda z: z - np.median(z),
+    "digitize": lambda z: z * X[np.digitize(z, GRID[2:6])],
+    "round": lambda z: z - 0.1 * np.round(z, 1) + 0.1 * np.round(z),
+    "modf": lambda z: np.modf(2.5 * z)[0],
+    "nan_to_num": np.nan_to_num,
+    "sinc": np.sinc,
+    "choose": lambda z: np.choose((z > 0.3).astype(int), [z, 2.0 * z]),
+    "bincount": lambda z: np.bincount([0, 2, 2, 1, 0, 5], z),
+    "toeplitz": lambda z: 0.1 * scipy.linalg.toeplitz(z) @ X,
+    "betaln": lambda z: scipy.special.betaln(2.0 + z * z, 3.0),
 }  # fmt: skip
 
 
@@ -254,6 +271,82 @@ def test_what_cannot_be_ordered_is_left_to_numpy(blocks_that_do_not_pay):
     for x in (X, np.where(X > 0.9, np.nan, X), np.full(SIZE, -np.inf)):
         for got, want in zip(p.value(x), f(x), strict=True):
             np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [None, "stable", "heapsort"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 100, 333])
+def test_orders_are_those_of_numpy(kind, size, blocks_that_do_not_pay):
+    """Ties too: NumPy orders equal elements as it likes, unless the sort is stable."""
+    rng = np.random.default_rng(size)
+    f = lambda x: (np.argsort(x * 1.0, kind=kind) * 2, np.sort(x + 0.0, kind=kind) * 2.0, x - 1.0)
+    x = rng.normal(size=size)
+    p, _ = replayed(f, x, method="value")
+    assert p.forms["value"].programs[0].emitted.blocks
+    ties = rng.integers(0, 4, size) * 1.0
+    for y in (x, -x, np.sort(x), ties, 0.0 * x, np.where(x > 1.0, np.nan, x), x / 0.0, np.round(x, 1)):
+        for got, want in zip(p.value(y), f(y), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_first_extremes_are_those_of_numpy(blocks_that_do_not_pay):
+    f = lambda x: (
+        np.argmax(x * 1.0, axis=0) + 1,
+        np.argmin(x * 1.0, axis=1, keepdims=True) + 1,
+        np.argmax(x > 0.5, axis=1) * 2,
+        np.argmax(x * 2.0) + 1,
+    )
+    x = SEED.normal(size=(4, 5))
+    p, _ = replayed(f, x, method="value")
+    assert p.forms["value"].programs[0].emitted.inside > 5
+    for y in (x, -x, 0.0 * x, np.round(x), np.where(x > 0.9, np.nan, x), np.where(x > 0, np.inf, -np.inf)):
+        for got, want in zip(p.value(y), f(y), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_a_choice_that_depends_on_a_value_is_checked_within_a_block():
+    """An index that is one number, and the numbers of a mask, hold for a recording."""
+
+    def f(x):
+        for _ in range(STEPS):
+            x = np.tanh(A @ x) + X * x[np.argmax(x)] + (x * x)[x > 0.8].sum() * 0.01
+        return (x * x).sum()
+
+    p, _ = replayed(f, X)
+    kept = p.forms["value_and_grad"].programs[0]
+    assert kept.emitted.blocks == 1 and kept.emitted.inside == len(kept.program.code)
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        z = X + rng.normal(size=SIZE) * 0.3
+        for got, want in zip(p.value_and_grad(z), tg.value_and_grad(f)(z), strict=True):
+            np.testing.assert_allclose(got, want, 1e-12)
+
+
+def test_a_choice_out_of_range_raises_as_plainly():
+    f = lambda x, at: (np.choose(at * 1, [x, 2.0 * x, x * x]) * X).sum()
+    p, _ = replayed(f, X, np.array([0, 1, 2, 2, 1, 0]))
+    np.testing.assert_allclose(p.grad(X, np.full(SIZE, 2)), 2.0 * X * X, 1e-15)
+    for mode, found in (("clip", [0, 2, 1, 0, 2, 0]), ("wrap", [2, 0, 1, 1, 2, 0])):
+        at = np.array([-1, 3, 1, -2, 5, 0])
+        g = lambda x, at, mode=mode: (np.choose(at, [x, 2.0 * x, x * x], mode=mode) * X).sum()
+        want = X * np.choose(found, [np.ones(SIZE), np.full(SIZE, 2.0), 2.0 * X])
+        np.testing.assert_allclose(tg.grad(g)(X, at), want, 1e-15)
+        np.testing.assert_allclose(replayed(g, X, at, method="grad")[1], want, 1e-15)
+    with pytest.raises(ValueError, match="invalid entry in choice array"):
+        p.value(X, np.full(SIZE, 3))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parts_of_numbers_have_the_bits_of_numpy(blocks_that_do_not_pay):
+    f = lambda x: (np.modf(x * 1.0)[0], np.nan_to_num(x * 1.0), np.nan_to_num(x * 1.0, True, 3.0, 4.0, 5.0)) + (
+        np.round(x * 1.0), np.round(x * 1.0, 2), np.round(x * 1.0, -1), np.heaviside(x * 1.0, 0.5)
+    )  # fmt: skip
+    p, _ = replayed(f, X, method="value")
+    for x in (10.0 * SEED.normal(size=50), SPECIAL, np.arange(-5.0, 5.0, 0.5), 15.0 * np.arange(-3.0, 4.0)):
+        for got, want in zip(p.value(x), f(x), strict=True):
+            np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
 
 
 # --- what is refused ---

@@ -427,20 +427,22 @@ def select(condlist, choicelist, default=0):
 @implements(np.choose)
 def choose(a, choices, mode="raise"):
     known_mode("choose", mode)
-    at, xs = constant_index(a), arrays_of(list(choices))
-    if np.result_type(at).kind not in "biu":
+    at, xs = primal_of(a), arrays_of(list(choices))
+    if not isinstance(at, Variable):
+        at = constant_index(at)
+    if dtype(at).kind not in "biu":
         raise TypeError("numpy.choose: the first array must be one of integers")
-    n = len(xs)
+    n, library = len(xs), xp(at)
     if mode == "wrap":
         at = at % n
     elif mode == "clip":
-        at = at.clip(0, n - 1)
-    elif xp_of(at) is np and np.size(at) and not (0 <= np.min(at) and np.max(at) < n):
+        at = NUMPY[np.clip](at, 0, n - 1) if isinstance(at, Variable) else at.clip(0, n - 1)
+    elif library is np and np.prod(shape(at)) and NUMPY[np.any]((at < 0) | (at >= n)):
         raise ValueError("invalid entry in choice array")
     y = xs[-1]
     for k in range(n - 2, -1, -1):
         y = NUMPY[np.where](at == k, xs[k], y)
-    to = np.broadcast_shapes(np.shape(at), shape(y))
+    to = np.broadcast_shapes(shape(at), shape(y))
     return y if shape(y) == to else spread_to(frozen_value(y), to=to)
 
 

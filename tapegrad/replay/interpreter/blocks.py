@@ -134,12 +134,24 @@ class InstructionBlock:
         for n, k, i in each:
             self.instruction(n, k, i)
             for g in arena.program.guards.get(k, ()):
+                at, truth = (arena.at[k], int(g.value)) if g.truth else (self.difference(k, g.value), 0)
                 number = self.numbered + len(self.guards)
                 if self.listed is not None:
-                    self.listed.add("guard", int(g.value), [self.nothing, arena.at[k]])
-                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), number, 0))
+                    self.listed.add("guard", truth, [self.nothing, at])
+                self.rows.append((NUMBER["guard"], truth, 0, at.item(), number, 0))
                 self.guards.append(g)
             arena.release(n)
+
+    def difference(self, k: int, value: Any) -> Any:
+        """The place of a number that is 0 where the whole numbers, or truths, of value k are these."""
+        arena, at = self.arena, self.arena.at[k]
+        if arena.trip is not None:
+            raise NotALoop("a trip has a condition on a value")
+        to, total = arena.temporary(*at.shape), arena.temporary()
+        self.row("ne", to, at, arena.new_constant(np.asarray(value, float)))
+        self.row("copy", total, self.nothing)
+        self.row("addto", np.broadcast_to(total, to.shape), to)
+        return total
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
         """One operation, as a single element or as lines where its places are such, else by the table."""

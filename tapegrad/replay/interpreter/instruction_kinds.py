@@ -82,7 +82,7 @@ class InstructionKinds:
         if (
             prim is GROUP
             or "under" in i.watched
-            or any([not g.truth for g in self.program.guards.get(k, ())])
+            or (self.kind(k) not in "ib" and any([not g.truth for g in self.program.guards.get(k, ())]))
         ):
             return False
         if prim is PART:

@@ -15,8 +15,9 @@ from ..._core.arrays import F8
 from ..._core.registry import load
 from ...ops import piecewise, products, reductions, sorting
 from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
+from ...ops.indexing import traced_masks
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS, HOLE
-from ...ops.linalg import factorizations, hermitian
+from ...ops.linalg import block_matrices, factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
 from ..costs import (
     BLOCK_MATRICES,
@@ -144,7 +145,7 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
             return self != 0.0
         if kind == "i" and self.kind == "f":
             return whole(self)
-        if kind not in "f" + self.kind:
+        if kind not in "f" + self.kind and (self.kind, kind) != ("b", "i"):
             raise NotPlaced(f"astype({dtype})")
         return PlacedArray(self.b, self.at, kind)
 
@@ -153,6 +154,9 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def max(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
         return reduced(np.maximum, self, axis, keepdims)
+
+    def argmax(self, axis: Any = None) -> "PlacedArray":
+        return first_extreme(np.maximum, self, axis, False)
 
     def any(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
         return self.astype(bool).sum(axis, keepdims) > 0
@@ -356,11 +360,65 @@ FUNCTIONS: dict = {
     np.all: lambda x, axis=None, keepdims=False: x.all(axis, keepdims),
     np.searchsorted: lambda a, v, side="left": placed_searchsorted(a, v, side),
     np.argsort: lambda x, axis=-1, kind=None, *, stable=None: placed_argsort(x, axis, kind, stable),
+    np.argmax: lambda x, axis=None, keepdims=False: first_extreme(np.maximum, x, axis, keepdims),
+    np.argmin: lambda x, axis=None, keepdims=False: first_extreme(np.minimum, x, axis, keepdims),
+    np.count_nonzero: lambda x, axis=None, *, keepdims=False: (x != 0).sum(axis, keepdims),
+    np.digitize: lambda x, bins, right=False: placed_digitize(x, bins, right),
+    np.around: lambda x, decimals=0: rounded(x, decimals),
+    np.round: lambda x, decimals=0: rounded(x, decimals),
+    np.nan_to_num: lambda x, copy=True, nan=0.0, posinf=None, neginf=None: without_nan(
+        x, nan, posinf, neginf
+    ),
+    np.sinc: lambda x: sinc_of(math.pi * x),
+    np.result_type: lambda *xs: np.result_type(*[x.dtype if isinstance(x, PlacedArray) else x for x in xs]),
     np.clip: lambda x, low, high: np.minimum(np.maximum(x, low), high),
 }
 
 
+def rounded(x: PlacedArray, decimals: int) -> PlacedArray:
+    """(By NumPy's own steps.)"""
+    if x.kind != "f":
+        raise NotPlaced("round of whole numbers")
+    scale = 10.0 ** abs(decimals)
+    if not decimals:
+        return np.rint(x)
+    return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
+
+
+def without_nan(x: PlacedArray, nan: float, posinf: Any, neginf: Any) -> PlacedArray:
+    if x.kind != "f":
+        raise NotPlaced("nan_to_num of whole numbers")
+    high = np.finfo(float).max if posinf is None else posinf
+    low = np.finfo(float).min if neginf is None else neginf
+    return np.where(x != x, nan, np.where(x == np.inf, high, np.where(x == -np.inf, low, x)))
+
+
+def sinc_of(x: PlacedArray) -> PlacedArray:
+    y = np.where(x == 0.0, np.finfo(float).eps, x)
+    return np.sin(y) / y
+
+
 # --- places that are found when the program runs ---
+
+
+def first_extreme(ufunc: Any, x: PlacedArray, axis: Any, keepdims: bool) -> PlacedArray:
+    """Where the largest, or smallest, element is first."""
+    if not x.size:
+        raise NotPlaced("argmax of nothing")
+    x = x.astype(F8) if x.kind == "b" else x
+    if axis is None:
+        found = first_extreme(ufunc, x.reshape(-1), 0, False)
+        return found.reshape((1,) * x.ndim) if keepdims else found
+    n, after = x.shape[axis], x.ndim - 1 - axis % x.ndim
+    numbers = placed(x.b, np.arange(n)).reshape((n,) + (1,) * after)
+    at = np.where(x == reduced(ufunc, x, axis, True), numbers, n)
+    return reduced(np.minimum, at, axis, keepdims)
+
+
+def placed_digitize(x: PlacedArray, bins: Any, right: bool) -> PlacedArray:
+    bins = placed(x.b, bins)
+    1.0 / (bins[:-1] <= bins[1:])  # (the quotient is not finite for bins of another order: the run ends)
+    return placed_searchsorted(bins, x, "left" if right else "right")
 
 
 def placed_searchsorted(a: Any, v: Any, side: str) -> PlacedArray:
@@ -400,6 +458,12 @@ def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
     return by_indices(b, "gathered", to, x, at, axis, to)
 
 
+def first_chosen(flags: PlacedArray, rows: PlacedArray) -> PlacedArray:
+    if rows.ndim != 1:
+        raise NotPlaced("rows that are chosen")
+    return gathered(rows, flags.argmax().reshape(1), 0).reshape(())
+
+
 def element_numbers(*parts: PlacedArray, at: tuple, to: tuple) -> PlacedArray:
     """The places of a[i, j, ...] in an array of this shape."""
     if any([i is not HOLE for i in at]) or not parts or len(parts) > len(to):
@@ -431,6 +495,20 @@ def by_indices(
     for k in np.ndindex(lines[0].shape[:-1]):
         b.indexed(name, *[line[k] for line in lines])
     return PlacedArray(b, to, x.kind)
+
+
+def added_in_turn(x: PlacedArray, at: Any, shape: tuple) -> PlacedArray:
+    """Elements of x are added at places that are known, which may be equal."""
+    to = x.b.temporary(*shape)
+    x.b.row("copy", to, x.b.nothing)
+    x.b.row("addto", to[at], x.at)
+    return PlacedArray(x.b, to)
+
+
+def added_at(x: PlacedArray, at: Any, axis: int, like: tuple) -> PlacedArray:
+    where = [*np.ogrid[tuple([slice(n) for n in at.shape])]]
+    where[axis] = at
+    return added_in_turn(x, tuple(where), like)
 
 
 # --- operations whose bodies ask for values, or call a library ---
@@ -576,10 +654,14 @@ FUNCTIONS |= {
 TRANSLATED: dict = {
     reductions.scale_of.prim: scale_of,
     piecewise.part_of_hypot.prim: part_of_hypot,
+    piecewise.fraction.prim: lambda x: np.copysign(x - np.trunc(x), x),
+    block_matrices.gathered_back.prim: lambda x, at, size: added_in_turn(x.reshape(-1), [*at], (size,)),
+    sorting.added_at.prim: added_at,
     products.convolve_full.prim: convolve_full,
     hermitian.alike_each.prim: symmetric,
     ELEMENT_NUMBERS: element_numbers,
     sorting.taken_by.prim: gathered,
+    traced_masks.first_chosen.prim: first_chosen,
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
     factorizations.FACTORS: placed_factors,
