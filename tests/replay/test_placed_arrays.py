@@ -79,6 +79,9 @@ OPERATIONS = {
     "choose": lambda z: np.choose((z > 0.3).astype(int), [z, 2.0 * z]),
     "bincount": lambda z: np.bincount([0, 2, 2, 1, 0, 5], z),
     "toeplitz": lambda z: 0.1 * scipy.linalg.toeplitz(z) @ X,
+    "eigvalsh": lambda z: 0.3 * np.linalg.eigvalsh(matrix(z) + np.diag(GRID[:SIZE])),
+    "singular values": lambda z: 0.3 * np.linalg.svd(matrix(z) + np.diag(GRID[:SIZE]))[1],
+    "det": lambda z: z + 0.01 * np.linalg.det(matrix(z)),
     "betaln": lambda z: scipy.special.betaln(2.0 + z * z, 3.0),
 }  # fmt: skip
 
@@ -337,6 +340,49 @@ def test_a_choice_out_of_range_raises_as_plainly():
         p.value(X, np.full(SIZE, 3))
 
 
+@pytest.mark.parametrize("name", ["eigh", "svd", "slogdet"])
+def test_results_that_replace_their_operands(name):
+    """Several results, which may lie where operands do, in an order that frees one for the next."""
+    f = {
+        "eigh": lambda a: sum([(v**3).sum() * k for k, v in enumerate(np.linalg.eigh(a + a.T), 1)]),
+        "svd": lambda a: sum([(v**4).sum() * k for k, v in enumerate(np.linalg.svd(a), 1)]),
+        "slogdet": lambda a: sum([2.0 * v for v in np.linalg.slogdet(a)]),
+    }[name]
+    g = lambda a: f(a * (1.0 + 0.01 * np.tanh(0.1 * f(a * 1.0))))
+    a = SEED.normal(size=(5, 5))
+    p, _ = replayed(g, a)
+    for _ in range(5):
+        b = SEED.normal(size=(5, 5))
+        for got, want in zip(p.value_and_grad(b), tg.value_and_grad(g)(b), strict=True):
+            np.testing.assert_allclose(got, want, 1e-9, 1e-9 * np.abs(want).max())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["eigh", "svd", "det", "solve"])
+def test_matrices_that_are_not_finite(name, blocks_that_do_not_pay):
+    """As in a plain call, errors included."""
+    f = {
+        "eigh": lambda a: np.linalg.eigh(a * 1.0)[0] * 2.0,
+        "svd": lambda a: np.linalg.svd(a * 1.0, compute_uv=False) * 2.0,
+        "det": lambda a: np.linalg.det(a * 1.0) * 2.0,
+        "solve": lambda a: np.linalg.solve(a * 1.0, X[:4]) * 2.0,
+    }[name]
+    a = SEED.normal(size=(4, 4))
+    p, _ = replayed(f, a, method="value")
+    for place in np.ndindex(4, 4):
+        for bad in (np.nan, np.inf):
+            b = a.copy()
+            b[place] = bad
+            try:
+                want = f(b)
+            except np.linalg.LinAlgError as error:
+                with pytest.raises(np.linalg.LinAlgError, match=str(error)):
+                    p.value(b)
+            else:
+                np.testing.assert_array_equal(p.value(b), want)
+    np.testing.assert_allclose(p.value(a), f(a), 1e-13)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_parts_of_numbers_have_the_bits_of_numpy(blocks_that_do_not_pay):
     f = lambda x: (np.modf(x * 1.0)[0], np.nan_to_num(x * 1.0), np.nan_to_num(x * 1.0, True, 3.0, 4.0, 5.0)) + (
@@ -363,7 +409,7 @@ def test_a_body_that_asks_for_values_is_refused(ask):
 def test_what_stays_with_python_is_reported():
     def f(x):
         for _ in range(4):
-            x = np.linalg.eigvalsh(matrix(x)) * 0.1 + np.tanh(A @ x) * 2.0 - x
+            x = np.fft.fft(x).real * 0.1 + np.tanh(A @ x) * 2.0 - x
         return x.sum()
 
     p, _ = replayed(f, X)

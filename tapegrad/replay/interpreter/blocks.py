@@ -30,6 +30,7 @@ from .foreign_calls import (
     NO,
     YES,
     blas_matrix,
+    core_sizes,
     gemm,
     gemv,
     in_one_piece,
@@ -274,7 +275,7 @@ class InstructionBlock:
                 self.row("copy", places[-1], at)
         places += results
         steps = [self.arena.view_of(at)[1] for at in places]
-        core = (len(operands[0]), *operands[-1].shape[1:]) if len(operands) > 1 else (len(operands[0]),)
+        core = core_sizes(ufunc.signature, [at.shape for at in places])
         plan = kept_plan(*ufunc_loop(ufunc), 1, (8,) * len(places), tuple(steps), core)
         self.call_row(plan, results[-1].size, places, len(places) - 1, (1, 1), ((), ()))
 
@@ -299,11 +300,18 @@ class InstructionBlock:
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         at = [self.arena.at[a] for a in i.args]
         if i.prim is not LAID and i.prim is not PART and i.prim.multi:
-            self.several, self.arena.at[k] = (i, at), at[0]
-            self.arena.hold(k, self.arena.held[i.args[0]])
+            self.awaited = 0
+            self.several, self.arena.at[k] = (k, self.kinds.body(k, i).run(self, i, at)), at[0]
+            # (the results may lie where operands do, which last until they are read)
+            self.arena.hold(k, [h for a in i.args for h in self.arena.held[a]])
         elif i.prim is PART:
+            made, results = self.several
+            if made != i.args[0]:
+                raise NotALoop("its trips divide an operation of several results")
             self.arena.place(k)
-            self.placed(self.arena.at[k], i.args[0], *self.several, i.params)
+            self.row("copy", self.arena.at[k], results[i.params].at)
+            if k == self.kinds.several[made][1][-1][0]:
+                self.arena.free_temporaries()
         elif i.prim is LAID or i.prim is READ or is_move(i.prim):
             self.moved(k, i, at)
         elif i.prim is ASSIGN or i.prim is ADD_AT:
@@ -378,13 +386,12 @@ class InstructionBlock:
             self.placed(to, k, i, at)
         arena.free_temporaries()
 
-    def placed(self, to: Any, k: int, i: Instruction, at: list, part: int | None = None) -> None:
-        """The body on places.  `part`: of several results only this one is wanted."""
+    def placed(self, to: Any, k: int, i: Instruction, at: list) -> None:
+        """The body on places."""
         body = self.kinds.body(k, i)
         self.awaited, self.target = body.target + 1, to
         made = body.run(self, i, at)
         self.awaited = 0
-        made = made if part is None else made[part]
         if made.at is not to:
             self.row("copy", to, made.at.reshape(to.shape))
         self.arena.free_temporaries()

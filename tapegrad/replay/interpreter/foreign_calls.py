@@ -7,6 +7,7 @@ its functions to Cython.  Where either cannot be found, other rows do the work, 
 
 import ctypes
 import functools
+import re
 import warnings
 from typing import Any
 
@@ -85,9 +86,21 @@ def call_plan(code: int, data: int, size: int, steps: tuple, cores: Any = (), co
     """How a loop is called: its address, that of its data, the steps in bytes, the sizes.  `cores`: strides of
     the matrices of a generalized ufunc; `core`: their sizes."""
     steps = (*steps, *[s for strides in cores for s in strides])
-    plan = (ctypes.c_int64 * (SIZES_AT + 3))(code, data or 0, *steps)
+    plan = (ctypes.c_int64 * (SIZES_AT + 4))(code, data or 0, *steps)
     plan[SIZES_AT : SIZES_AT + 1 + len(core)] = [size, *core]
     return plan
+
+
+def core_sizes(signature: str, shapes: list) -> tuple:
+    """The sizes of the core dimensions of a generalized ufunc, in the order in which its signature names
+    them."""
+    names = [part.split(",") for part in re.findall(r"\(([^)]*)\)", signature)]
+    sizes = {
+        name: n
+        for part, shape in zip(names, shapes, strict=True)
+        for name, n in zip(part, shape, strict=False)
+    }
+    return tuple(sizes.values())
 
 
 def blas() -> dict:
@@ -141,7 +154,8 @@ end:
 class UfuncCall:
     """A ufunc along lines, by its loop.  Fields 2 to 5 tell where operands and result begin, in the order of the
     ufunc; 7 to 10 and 12 to 15 the steps between lines, and lines of them.  Fields 16 and 17 tell where the
-    `call_plan` is.  Of the argument in field 18 as many elements are checked as field 1 says."""
+    `call_plan` is.  Of the argument in field 18 as many elements are checked as field 1 says.  (Its address is read
+    before the call: loops of matrices advance the addresses that they are given.)"""
 
     name = "l_called"
 
@@ -181,8 +195,8 @@ third:
 second:
   %j = phi i64 [ 0, %third ], [ %j1, %second ]
   %bad = phi i64 [ %bad3, %third ], [ %bad1, %second ]
-  {"".join(inner)}call void %code(ptr %args, ptr %sizes, ptr %steps, ptr %data)
-  %to = load ptr, ptr %result
+  {"".join(inner)}%to = load ptr, ptr %result
+  call void %code(ptr %args, ptr %sizes, ptr %steps, ptr %data)
   %worse = call i64 @finite(ptr %to, i64 %n)
   %bad1 = or i64 %bad, %worse
   %j1 = add i64 %j, 1

@@ -35,14 +35,8 @@ class InstructionKinds:
         self.known: dict = {}  # value -> its kind
         self.bodies: dict = {}  # value -> its `PlacedBody`, or None
         self.table = InstructionTable(program, program.shown)
-        # several values of which the next instruction reads one, and nobody another: value -> its instruction
         parts = self.table.each(lambda _, i: i.prim is PART)
-        before = [
-            program.code[n - 1]
-            for n in np.flatnonzero(parts).tolist()
-            if n and program.code[n][1].args == (program.code[n - 1][0],)
-        ]
-        self.several = {k: i for k, i in before if self.table.reads[k] == 1 and self.table.last[k] != END}
+        self.several = self.results_read_at_once(np.flatnonzero(parts).tolist())
         self.views = self.table.each(lambda _, i: i.prim is READ or is_move(i.prim))
         self.possible = self.table.each(self.can)
         for n in np.flatnonzero(
@@ -77,20 +71,42 @@ class InstructionKinds:
         kind = KINDS.get(dtype, "-") if numpys is not False and math.prod(shape) <= BUFFER_ELEMENTS else "-"
         return "-" if kind == "i" and constant is not None and not is_exact(constant) else kind
 
-    def can(self, k: int, i: Instruction) -> bool:
-        prim, args = i.prim, i.args
-        if (
-            prim is GROUP
+    def results_read_at_once(self, parts: list) -> dict:
+        """Operations with several results, of which the next instructions each read one, and nobody else any:
+        value -> (its instruction, those that read the results)."""
+        code, found = self.program.code, {}
+        for n in parts:
+            k, i = code[n]
+            made = i.args[0]
+            if code[n - 1][0] == made:
+                found[made] = code[n - 1][1], [(k, i)]
+            elif made in found and code[n - 1][1].args == i.args:
+                found[made][1].append((k, i))
+        return {
+            k: (i, readers)
+            for k, (i, readers) in found.items()
+            if self.table.reads[k] == len(readers) and self.table.last[k] != END
+        }
+
+    def may(self, k: int, i: Instruction) -> bool:
+        """Do the flags and the conditions of an instruction allow a block?"""
+        return not (
+            i.prim is GROUP
             or "under" in i.watched
             or (self.kind(k) not in "ib" and any([not g.truth for g in self.program.guards.get(k, ())]))
-        ):
-            return False
+        )
+
+    def can(self, k: int, i: Instruction) -> bool:
+        prim, args = i.prim, i.args
         if prim is PART:
-            several = self.several.get(args[0])
-            return several is not None and self.is_float(k) and self.can(args[0], several)
+            return args[0] in self.several and self.can(args[0], self.several[args[0]][0])
+        if not self.may(k, i):
+            return False
         kinds = tuple([self.kind(a) for a in args])
         if type(prim) is not str and prim.multi:
-            return k in self.several and "-" not in kinds and self.body(k, i) is not None
+            readers = self.several[k][1] if k in self.several else ()
+            fit = readers and all([self.is_float(j) and self.may(j, reader) for j, reader in readers])
+            return bool(fit) and "-" not in kinds and self.body(k, i) is not None
         kinds = (self.kind(k), *kinds)
         if "-" in kinds:
             return False

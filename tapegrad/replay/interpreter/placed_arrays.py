@@ -17,13 +17,14 @@ from ...ops import piecewise, products, reductions, sorting
 from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
 from ...ops.indexing import traced_masks
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS, HOLE
-from ...ops.linalg import block_matrices, factorizations, hermitian
+from ...ops.linalg import block_matrices, decompositions, equations, factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
 from ..costs import (
     BLOCK_MATRICES,
     BLOCK_PRODUCTS,
     BUFFER_ELEMENTS,
     MATRIX_UNKNOWNS,
+    SMALL_FACTORS,
     SORT_ELEMENTS,
     STABLE_SORT_ELEMENTS,
     WRITTEN_OUT_PRODUCTS,
@@ -609,6 +610,49 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     return f
 
 
+def decomposed(name: str, a: PlacedArray, *shapes: tuple) -> tuple:
+    """The results of a loop of NumPy's that decomposes one matrix. What is not finite becomes zero there, for
+    LAPACK might not end, and ends the run."""
+    ufunc = getattr(load("numpy.linalg._umath_linalg"), name, None)
+    if a.ndim != 2 or not a.size or ufunc is None or ufunc_loop(ufunc) is None:
+        raise NotPlaced(name)
+    check_ordered(a)
+    made = [a.b.temporary(*shape) for shape in shapes]
+    a.b.of_matrices(ufunc, made, np.where(abs(a) < np.inf, a, 0.0).at)
+    return tuple([PlacedArray(a.b, to) for to in made])
+
+
+def placed_eigh(a: PlacedArray, UPLO: str = "L") -> tuple:
+    return decomposed("eigh_lo" if UPLO.upper() == "L" else "eigh_up", a, a.shape[:1], a.shape)
+
+
+def placed_svd(a: PlacedArray) -> tuple:
+    rank = min(a.shape)
+    return decomposed("svd_s", a, (a.shape[0], rank), (rank,), (rank, a.shape[-1]))
+
+
+def placed_cofactor(a: PlacedArray) -> PlacedArray:
+    """(A singular matrix ends the run.)"""
+    if a.ndim != 2 or len(a) < 4:
+        raise NotPlaced("cofactor")
+    return np.linalg.det(a) * np.linalg.inv(a).T
+
+
+def placed_lu(a: PlacedArray) -> tuple:
+    """By columns. `a`: a square matrix whose rows are in the order of the pivots."""
+    n = len(a)
+    if a.ndim != 2 or n > SMALL_FACTORS:
+        raise NotPlaced("the factors of a large matrix")
+    zero, one = a.b.number(0.0), a.b.number(1.0)
+    low, up = np.where(np.eye(n, dtype=bool), one, zero), np.full((n, n), zero)
+    for k in range(n):
+        up[k, k:] = a.at[0]
+        column = a[1:, :1] / a[:1, :1]
+        low[k + 1 :, k] = column.at[:, 0]
+        a = a[1:, 1:] - column * a[:1, 1:]
+    return PlacedArray(a.b, low), PlacedArray(a.b, up)
+
+
 def placed_factors(a: PlacedArray) -> PlacedArray:
     n = len(a)
     packed = a.b.temporary(n + 1, n)
@@ -650,6 +694,7 @@ FUNCTIONS |= {
     np.linalg.inv: of_matrices("inv", inv_code),
     np.linalg.det: of_matrices("det", det_code),
     np.linalg.slogdet: of_matrices("slogdet"),
+    np.linalg.eigh: placed_eigh,
 }
 TRANSLATED: dict = {
     reductions.scale_of.prim: scale_of,
@@ -665,5 +710,8 @@ TRANSLATED: dict = {
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
     factorizations.FACTORS: placed_factors,
+    factorizations.cofactor.prim: placed_cofactor,
+    decompositions.singular.prim: placed_svd,
+    equations.lu_of.prim: placed_lu,
     factorizations.SOLUTION: placed_solution,
 }
