@@ -9,7 +9,8 @@ from ...ops.declare import GatedProduct
 from ..record.instructions import is_pure
 from ..record.settings_keys import settings_key
 from .machine_code import CHECKED
-from .placed_arrays import TRANSLATED, PlacedArray
+from .placed_arrays import PlacedArray
+from .placed_matrices import TRANSLATED
 
 
 class NoRows:

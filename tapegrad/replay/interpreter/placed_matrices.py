@@ -1,0 +1,230 @@
+"""Bodies of matrices, and of operations that ask for values or call a library, as rows of the interpreter."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._core.registry import load
+from ...ops import piecewise, products, reductions, sorting
+from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
+from ...ops.indexing import traced_masks
+from ...ops.indexing.traced_indices import ELEMENT_NUMBERS
+from ...ops.linalg import block_matrices, decompositions, equations, factorizations, hermitian
+from ...ops.linalg.hermitian import tolerance
+from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, SMALL_FACTORS, WRITTEN_OUT_PRODUCTS
+from .foreign_calls import ufunc_loop
+from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, chosen, placed
+from .placed_orders import (
+    added_at,
+    added_in_turn,
+    check_ordered,
+    element_numbers,
+    first_chosen,
+    gathered,
+    scattered,
+)
+from .small_matrices import cholesky_code, det_code, inv_code, solve_code, triangular
+
+
+def scale_of(x: Any, axis: Any) -> Any:
+    """(Another power of 2 than the body's, of which the quotient of scaled numbers has the same bits.)"""
+    top = abs(x).max(axis, True)
+    return np.where(
+        top > 1e100, 2.0**-600, np.where(np.logical_not(top == 0.0) * (top < 1e-100), 2.0**600, 1.0)
+    )
+
+
+def part_of_hypot(x: Any, y: Any, r: Any) -> Any:
+    zero = r == 0.0
+    return np.where(zero, 0.0, x / np.where(zero, 1.0, r))
+
+
+def convolve_full(x: Any, y: Any) -> PlacedArray:
+    if len(x) < len(y):
+        x, y = y, x
+    b, to = x.b, x.b.temporary(len(x) + len(y) - 1)
+    b.row("copy", to, b.nothing)
+    for k in range(len(y)):
+        b.row("muladd", to[k : k + len(x)], x.at, y.at[k])
+    return PlacedArray(b, to)
+
+
+def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
+    """einsum of one or two arrays."""
+    given, to_labels = subscripts.replace(" ", "").split("->")
+    labels = given.split(",")
+    b = next(x.b for x in xs if isinstance(x, PlacedArray))
+    xs = tuple([placed(b, x) for x in xs])
+    sizes = {
+        label: n for x, names in zip(xs, labels, strict=True) for label, n in zip(names, x.shape, strict=True)
+    }
+    order = [label for label in sizes if label not in to_labels] + [*to_labels]
+    shape = tuple([sizes[label] for label in order])
+    if len(xs) > 2 or "." in subscripts or any([x.kind != "f" for x in xs]):
+        raise NotPlaced("einsum")
+    how = as_matrices(subscripts) if len(xs) == 2 and math.prod(shape) > FEW_MULTIPLICATIONS else None
+    if how is not None:
+        return how.product(*xs)
+    if math.prod(shape) > BUFFER_ELEMENTS:
+        raise NotPlaced("einsum")
+    to, wide = b.temporary(*[sizes[label] for label in to_labels]), []
+    for x, names in zip(xs, labels, strict=True):
+        at = x.at.transpose([names.index(label) for label in order if label in names])
+        wide.append(
+            np.broadcast_to(at.reshape([sizes[label] if label in names else 1 for label in order]), shape)
+        )
+    b.row("copy", to, b.nothing)
+    b.row("muladd" if len(xs) > 1 else "addto", np.broadcast_to(to, shape), *wide)
+    return PlacedArray(b, to)
+
+
+def symmetric(x: PlacedArray) -> PlacedArray:
+    """Is the matrix symmetric to rounding, and not diagonal?"""
+    n = len(x)
+    size, filled = abs(x), x != 0.0
+    root = np.sqrt(size[np.arange(n), np.arange(n)])
+    root = root[:, None] * root
+    gap = abs(x - x.T)
+    near = (gap <= np.where(size < root, root, size) * tolerance(np.zeros((n, n)))) * filled * filled.T
+    same = np.where(x == x.T, x == x.T, near).sum(None) == float(n * n)
+    return (same * (0.0 < filled[~np.eye(n, dtype=bool)].sum(0))).reshape(1, 1)
+
+
+def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
+    """A function of NumPy's of matrices: by rows for a few unknowns, else by its loop."""
+
+    def f(*x: Any, **settings: Any) -> Any:
+        b = next(v.b for v in x if isinstance(v, PlacedArray))
+        x = tuple([placed(b, v) for v in x])
+        if x[0].ndim > 2 and by_rows is not None:
+            return of_stack(b, name, by_rows, *[v.at for v in x], **settings)
+        n, columns = len(x[0]), x[-1].shape[1:]
+        if x[0].shape != (n, n) or not 0 < x[-1].ndim < 3 or not x[-1].size or len(x[-1]) != n:
+            raise NotPlaced(name)
+        number = name in ("det", "slogdet")
+        made = [b.temporary(*(() if number else x[-1].shape)) for _ in range(1 + (name == "slogdet"))]
+        if (
+            by_rows is not None
+            and (not name or n <= MATRIX_UNKNOWNS)
+            and n * x[-1].size <= WRITTEN_OUT_PRODUCTS
+        ):
+            by_rows(b, made[0], *[v.at for v in x], **settings)
+        else:
+            ufunc = getattr(
+                load("numpy.linalg._umath_linalg"), f"{name}1" if len(x) > 1 and not columns else name, None
+            )
+            if ufunc is None or ufunc_loop(ufunc) is None:
+                raise NotPlaced(name)
+            b.of_matrices(ufunc, made, *[v.at for v in x])
+        return PlacedArray(b, made[0]) if len(made) == 1 else tuple([PlacedArray(b, to) for to in made])
+
+    return f
+
+
+def decomposed(name: str, a: PlacedArray, *shapes: tuple) -> tuple:
+    """The results of a loop of NumPy's that decomposes one matrix. What is not finite becomes zero there, for
+    LAPACK might not end, and ends the run."""
+    ufunc = getattr(load("numpy.linalg._umath_linalg"), name, None)
+    if a.ndim != 2 or not a.size or ufunc is None or ufunc_loop(ufunc) is None:
+        raise NotPlaced(name)
+    check_ordered(a)
+    made = [a.b.temporary(*shape) for shape in shapes]
+    a.b.of_matrices(ufunc, made, chosen(abs(a) < np.inf, a, 0.0).at)
+    return tuple([PlacedArray(a.b, to) for to in made])
+
+
+def placed_eigh(a: PlacedArray, UPLO: str = "L") -> tuple:
+    return decomposed("eigh_lo" if UPLO.upper() == "L" else "eigh_up", a, a.shape[:1], a.shape)
+
+
+def placed_svd(a: PlacedArray) -> tuple:
+    rank = min(a.shape)
+    return decomposed("svd_s", a, (a.shape[0], rank), (rank,), (rank, a.shape[-1]))
+
+
+def placed_cofactor(a: PlacedArray) -> PlacedArray:
+    """(A singular matrix ends the run.)"""
+    if a.ndim != 2 or len(a) < 4:
+        raise NotPlaced("cofactor")
+    return np.linalg.det(a) * np.linalg.inv(a).T
+
+
+def placed_lu(a: PlacedArray) -> tuple:
+    """By columns. `a`: a square matrix whose rows are in the order of the pivots."""
+    n = len(a)
+    if a.ndim != 2 or n > SMALL_FACTORS:
+        raise NotPlaced("the factors of a large matrix")
+    zero, one = a.b.number(0.0), a.b.number(1.0)
+    low, up = np.where(np.eye(n, dtype=bool), one, zero), np.full((n, n), zero)
+    for k in range(n):
+        up[k, k:] = a.at[0]
+        column = a[1:, :1] / a[:1, :1]
+        low[k + 1 :, k] = column.at[:, 0]
+        a = a[1:, 1:] - column * a[:1, 1:]
+    return PlacedArray(a.b, low), PlacedArray(a.b, up)
+
+
+def placed_factors(a: PlacedArray) -> PlacedArray:
+    n = len(a)
+    packed = a.b.temporary(n + 1, n)
+    a.b.row("copy", packed[:n], a.at.T)
+    a.b.lapack("dgetrf", packed, packed, n)
+    return PlacedArray(a.b, packed)
+
+
+def placed_solution(packed: PlacedArray, y: PlacedArray, transposed: bool) -> PlacedArray:
+    b, n = y.b, y.shape[0]
+    columns = b.temporary(*y.shape[::-1])  # one after the other
+    b.row("copy", columns, y.at.T)
+    b.lapack("dgetrs", columns, packed.at, n, transposed)
+    return PlacedArray(b, columns.T)
+
+
+def of_stack(b: Any, name: str, by_rows: Callable, a: Any, *y: Any, **settings: Any) -> PlacedArray:
+    """The same for a stack of matrices of a few unknowns: its axes become the last ones."""
+    n, vector = a.shape[-1], bool(y) and y[0].ndim == 1
+    y = tuple([at[:, None] if vector else at for at in y])
+    shapes = [at.shape[-2:] for at in (a, *y)]
+    if not 0 < n <= MATRIX_UNKNOWNS or any([len(s) != 2 or s[0] != n for s in shapes]) or shapes[0][1] != n:
+        raise NotPlaced(name)
+    stack = np.broadcast_shapes(*[at.shape[:-2] for at in (a, *y)])
+    given = [np.moveaxis(np.broadcast_to(at, (*stack, *at.shape[-2:])), (-2, -1), (0, 1)) for at in (a, *y)]
+    to = b.temporary(*(() if name == "det" else given[-1].shape[:2]), *stack)
+    if not to.size or n * n * math.prod(stack) > BUFFER_ELEMENTS:
+        raise NotPlaced(name)
+    by_rows(b, to, *given, **settings)
+    if name != "det":
+        to = np.moveaxis(to, (0, 1), (-2, -1))
+    return PlacedArray(b, to[..., 0] if vector else to)
+
+
+FUNCTIONS |= {
+    np.einsum: contracted,
+    np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
+    np.linalg.solve: of_matrices("solve", solve_code),
+    np.linalg.inv: of_matrices("inv", inv_code),
+    np.linalg.det: of_matrices("det", det_code),
+    np.linalg.slogdet: of_matrices("slogdet"),
+    np.linalg.eigh: placed_eigh,
+}
+TRANSLATED: dict = {
+    reductions.scale_of.prim: scale_of,
+    piecewise.part_of_hypot.prim: part_of_hypot,
+    piecewise.fraction.prim: lambda x: np.copysign(x - np.trunc(x), x),
+    block_matrices.gathered_back.prim: lambda x, at, size: added_in_turn(x.reshape(-1), [*at], (size,)),
+    sorting.added_at.prim: added_at,
+    products.convolve_full.prim: convolve_full,
+    hermitian.alike_each.prim: symmetric,
+    ELEMENT_NUMBERS: element_numbers,
+    sorting.taken_by.prim: gathered,
+    traced_masks.first_chosen.prim: first_chosen,
+    sorting.added_by.prim: scattered,
+    factorizations.solve_triangular.prim: of_matrices("", triangular),
+    factorizations.FACTORS: placed_factors,
+    factorizations.cofactor.prim: placed_cofactor,
+    decompositions.singular.prim: placed_svd,
+    equations.lu_of.prim: placed_lu,
+    factorizations.SOLUTION: placed_solution,
+}

@@ -1,0 +1,131 @@
+"""Orders, searches and indices that are values, as rows of the interpreter."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import F8
+from ...ops.indexing.traced_indices import HOLE
+from ..costs import SORT_ELEMENTS, STABLE_SORT_ELEMENTS, WRITTEN_OUT_PRODUCTS
+from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, chosen, placed, reduced
+
+
+def first_extreme(ufunc: Any, x: PlacedArray, axis: Any, keepdims: bool) -> PlacedArray:
+    """Where the largest, or smallest, element is first."""
+    if not x.size:
+        raise NotPlaced("argmax of nothing")
+    x = x.astype(F8) if x.kind == "b" else x
+    if axis is None:
+        found = first_extreme(ufunc, x.reshape(-1), 0, False)
+        return found.reshape((1,) * x.ndim) if keepdims else found
+    n, after = x.shape[axis], x.ndim - 1 - axis % x.ndim
+    numbers = placed(x.b, np.arange(n)).reshape((n,) + (1,) * after)
+    at = chosen(x == reduced(ufunc, x, axis, True), numbers, n)
+    return reduced(np.minimum, at, axis, keepdims)
+
+
+def placed_digitize(x: PlacedArray, bins: Any, right: bool) -> PlacedArray:
+    bins = placed(x.b, bins)
+    1.0 / (bins[:-1] <= bins[1:])  # (the quotient is not finite for bins of another order: the run ends)
+    return placed_searchsorted(bins, x, "left" if right else "right")
+
+
+def placed_searchsorted(a: Any, v: Any, side: str) -> PlacedArray:
+    """By counting the elements that are less."""
+    b = next(x.b for x in (a, v) if isinstance(x, PlacedArray))
+    a, v = placed(b, a), placed(b, v)
+    if a.ndim != 1 or a.size * v.size > WRITTEN_OUT_PRODUCTS or {a.kind, v.kind} != {"f"}:
+        raise NotPlaced("searchsorted")
+    check_ordered(a, v)
+    at = a.reshape((-1,) + (1,) * v.ndim)
+    return (at < v if side == "left" else at <= v).sum(0)
+
+
+def placed_argsort(x: PlacedArray, axis: int, kind: Any = None, stable: Any = None) -> PlacedArray:
+    is_stable = kind in ("stable", "mergesort") or stable is True
+    longest = STABLE_SORT_ELEMENTS if is_stable else SORT_ELEMENTS
+    if not x.ndim or x.kind != "f" or not 0 < x.shape[axis] <= longest or axis is None:
+        raise NotPlaced("argsort")
+    to = x.b.temporary(*x.shape)
+    lines, made = np.moveaxis(x.at, axis, -1), np.moveaxis(to, axis, -1)
+    for k in np.ndindex(lines.shape[:-1]):
+        x.b.ordered(made[k], lines[k], is_stable)
+    return PlacedArray(x.b, to, "i")
+
+
+def check_ordered(*x: PlacedArray) -> None:
+    """(nan is not less, nor is it equal: the run ends.)"""
+    for v in x:
+        v - v
+
+
+def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
+    b, x = at.b, placed(at.b, x)
+    shape = [*x.shape]
+    shape[axis] = at.shape[axis]
+    to = b.temporary(*shape)
+    return by_indices(b, "gathered", to, x, at, axis, to)
+
+
+def first_chosen(flags: PlacedArray, rows: PlacedArray) -> PlacedArray:
+    if rows.ndim != 1:
+        raise NotPlaced("rows that are chosen")
+    return gathered(rows, flags.argmax().reshape(1), 0).reshape(())
+
+
+def element_numbers(*parts: PlacedArray, at: tuple, to: tuple) -> PlacedArray:
+    """The places of a[i, j, ...] in an array of this shape."""
+    if any([i is not HOLE for i in at]) or not parts or len(parts) > len(to):
+        raise NotPlaced("an index of other kinds")
+    rest = np.arange(math.prod(to[len(parts) :])).reshape(to[len(parts) :])
+    lines = [
+        gathered(np.arange(n) * math.prod(to[axis + 1 :]), i.reshape(-1), 0).reshape(i.shape)
+        for axis, (n, i) in enumerate(zip(to, parts, strict=False))
+    ]
+    first, *others = lines
+    for line in others:
+        first = first + line
+    return first.reshape(*first.shape, *[1] * rest.ndim) + rest if rest.ndim else first
+
+
+def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> PlacedArray:
+    to = x.b.temporary(*like)
+    x.b.row("copy", to, x.b.nothing)
+    return by_indices(x.b, "scattered", to, x, at, axis, x.at)
+
+
+def by_indices(
+    b: Any, name: str, to: Any, x: PlacedArray, at: PlacedArray, axis: int, beside: Any
+) -> PlacedArray:
+    """A row for each line along the axis.  `beside`: what lies as the indices do."""
+    if at.kind != "i" or at.shape != beside.shape:
+        raise NotPlaced("indices of another shape")
+    lines = [np.moveaxis(v, axis, -1) for v in (to, x.at, at.at)]
+    for k in np.ndindex(lines[0].shape[:-1]):
+        b.indexed(name, *[line[k] for line in lines])
+    return PlacedArray(b, to, x.kind)
+
+
+def added_in_turn(x: PlacedArray, at: Any, shape: tuple) -> PlacedArray:
+    """Elements of x are added at places that are known, which may be equal."""
+    to = x.b.temporary(*shape)
+    x.b.row("copy", to, x.b.nothing)
+    x.b.row("addto", to[at], x.at)
+    return PlacedArray(x.b, to)
+
+
+def added_at(x: PlacedArray, at: Any, axis: int, like: tuple) -> PlacedArray:
+    where = [*np.ogrid[tuple([slice(n) for n in at.shape])]]
+    where[axis] = at
+    return added_in_turn(x, tuple(where), like)
+
+
+ORDERS: dict = {
+    np.argmax: lambda x, axis=None, keepdims=False: first_extreme(np.maximum, x, axis, keepdims),
+    np.argmin: lambda x, axis=None, keepdims=False: first_extreme(np.minimum, x, axis, keepdims),
+    np.digitize: lambda x, bins, right=False: placed_digitize(x, bins, right),
+    np.searchsorted: lambda a, v, side="left": placed_searchsorted(a, v, side),
+    np.argsort: lambda x, axis=-1, kind=None, *, stable=None: placed_argsort(x, axis, kind, stable),
+}
+FUNCTIONS |= ORDERS
