@@ -59,6 +59,7 @@ ALIGNED_ELEMENTS = 64  # of a value that begins at such a line
 SORT_ELEMENTS = 512  # of a line: NumPy sorts longer ones by vector instructions
 STABLE_SORT_ELEMENTS = 1024  # of a line that is sorted in a stable way
 MATRIX_UNKNOWNS = 4  # unknowns of a system that is written out
+UNBLOCKED_COLUMNS = 32  # of a matrix that LAPACK factors column by column
 SMALL_FACTORS = 12  # unknowns of a matrix whose triangular factors are written out
 WRITTEN_OUT_PRODUCTS = 4096  # about how many products of a system are written out
 

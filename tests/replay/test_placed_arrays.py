@@ -82,6 +82,8 @@ OPERATIONS = {
     "eigvalsh": lambda z: 0.3 * np.linalg.eigvalsh(matrix(z) + np.diag(GRID[:SIZE])),
     "singular values": lambda z: 0.3 * np.linalg.svd(matrix(z) + np.diag(GRID[:SIZE]))[1],
     "det": lambda z: z + 0.01 * np.linalg.det(matrix(z)),
+    "qr": lambda z: np.linalg.qr(matrix(z))[1][0] + 0.1 * z,
+    "qr of a tall matrix": lambda z: 0.1 * np.linalg.qr(np.outer(z, X[:3]) + A[:, :3])[0] @ X[:3] + z,
     "betaln": lambda z: scipy.special.betaln(2.0 + z * z, 3.0),
 }  # fmt: skip
 
@@ -340,12 +342,13 @@ def test_a_choice_out_of_range_raises_as_plainly():
         p.value(X, np.full(SIZE, 3))
 
 
-@pytest.mark.parametrize("name", ["eigh", "svd", "slogdet"])
+@pytest.mark.parametrize("name", ["eigh", "svd", "qr", "slogdet"])
 def test_results_that_replace_their_operands(name):
     """Several results, which may lie where operands do, in an order that frees one for the next."""
     f = {
         "eigh": lambda a: sum([(v**3).sum() * k for k, v in enumerate(np.linalg.eigh(a + a.T), 1)]),
         "svd": lambda a: sum([(v**4).sum() * k for k, v in enumerate(np.linalg.svd(a), 1)]),
+        "qr": lambda a: sum([(v**4).sum() * k for k, v in enumerate(np.linalg.qr(a), 1)]),
         "slogdet": lambda a: sum([2.0 * v for v in np.linalg.slogdet(a)]),
     }[name]
     g = lambda a: f(a * (1.0 + 0.01 * np.tanh(0.1 * f(a * 1.0))))

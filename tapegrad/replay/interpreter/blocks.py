@@ -279,11 +279,11 @@ class InstructionBlock:
         plan = kept_plan(*ufunc_loop(ufunc), 1, (8,) * len(places), tuple(steps), core)
         self.call_row(plan, results[-1].size, places, len(places) - 1, (1, 1), ((), ()))
 
-    def lapack(self, name: str, to: Any, packed: Any, n: int, transposed: bool = False) -> None:
+    def lapack(self, name: str, to: Any, packed: Any, n: int, columns: int, transposed: bool = False) -> None:
         if self.listed is not None:
             self.listed.outside(name, to, packed)
         packed = self.laid_out(packed, in_one_piece)
-        integers = (YES if transposed else NO), n, to.size // n
+        integers = (YES if transposed else NO), n, columns
         self.rows.append(
             (NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *[0] * (ROW - 9))
         )

@@ -18,7 +18,7 @@ from .strided_rows import MANY, VECTOR_ELEMENTS, field, sum_code
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
-BLAS = {"dgemm": "blas", "dgemv": "blas", "dgetrf": "lapack", "dgetrs": "lapack"}
+BLAS = {"dgemm": "blas", "dgemv": "blas", **dict.fromkeys(("dgetrf", "dgetrs", "dgeqr2", "dorg2r"), "lapack")}
 NO, YES = 0x4E4E4E4E, 0x54545454  # "N" and "T" for BLAS: its matrices lie by columns
 
 
@@ -419,29 +419,35 @@ define internal i64 @{self.name}(ptr %row, ptr %arena) {{
 
 
 class LapackCall:
-    """The factors of a matrix (`dgetrf`), or the solution by them (`dgetrs`), where the operand is already.
-    Fields 6 to 8 are "N" or "T", the unknowns and the columns.  The pivots follow the factors."""
+    """The factors of a matrix (`dgetrf`), the solution by them (`dgetrs`) where the operand is already, or an
+    orthogonal factor and what it is found by (`dorg2r`, `dgeqr2`). Fields 6 to 8 are "N" or "T", the rows and
+    the columns. After the matrix lie its pivots, or the scales of its reflections and then working memory."""
+
+    GIVEN = {
+        "dgetrf": "%i7, %i7, %lu, %i7, %pivots, %info",
+        "dgetrs": "%i6, %i7, %i8, %lu, %i7, %pivots, %to, %i7, %info",
+        "dgeqr2": "%i7, %i8, %lu, %i7, %scales, %work, %info",
+        "dorg2r": "%i7, %i8, %i8, %lu, %i7, %scales, %work, %info",
+    }
 
     def __init__(self, name: str):
-        self.of, self.name = name, f"l_{name}"
+        self.of, self.name, self.given = name, f"l_{name}", self.GIVEN[name]
 
     def text(self) -> str:
         ints = [f"%i{k} = getelementptr i32, ptr %row, i64 {k}\n  " for k in range(6, 9)]
-        given = (
-            "%i7, %i7, %lu, %i7, %pivots, %info"
-            if self.of == "dgetrf"
-            else "%i6, %i7, %i8, %lu, %i7, %pivots, %to, %i7, %info"
-        )
-        types = ", ".join([f"ptr {name}" for name in given.split(", ")])
+        types = ", ".join([f"ptr {name}" for name in self.given.split(", ")])
         return f"""
-declare void @{self.of}({", ".join(["ptr"] * len(given.split(", ")))})
+declare void @{self.of}({", ".join(["ptr"] * len(self.given.split(", ")))})
 define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   %info = alloca i32
-  {field(1, "n")}{field(2, "d")}{field(3, "a")}{field(7, "order")}{"".join(ints)}
+  {field(1, "n")}{field(2, "d")}{field(3, "a")}{field(7, "order")}{field(8, "columns")}{"".join(ints)}
   %to = getelementptr double, ptr %arena, i64 %d
   %lu = getelementptr double, ptr %arena, i64 %a
   %square = mul i64 %order, %order
   %pivots = getelementptr double, ptr %lu, i64 %square
+  %size = mul i64 %order, %columns
+  %scales = getelementptr double, ptr %lu, i64 %size
+  %work = getelementptr double, ptr %scales, i64 %columns
   call void @{self.of}({types})
   %state = load i32, ptr %info
   %found = icmp eq i32 %state, 0

@@ -86,7 +86,7 @@ IN_LINES |= {
 }
 OUTSIDE: dict = {
     "called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv"),
-    "dgetrf": LapackCall("dgetrf"), "dgetrs": LapackCall("dgetrs"),
+    **{name: LapackCall(name) for name in LapackCall.GIVEN},
     "gathered": IndexedLine(False), "scattered": IndexedLine(True), "ordered": OrderedLine(),
 }  # fmt: skip
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena

@@ -13,9 +13,9 @@ from ...ops.indexing import traced_masks
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS
 from ...ops.linalg import block_matrices, decompositions, equations, factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
-from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, SMALL_FACTORS, WRITTEN_OUT_PRODUCTS
+from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, SMALL_FACTORS, UNBLOCKED_COLUMNS, WRITTEN_OUT_PRODUCTS
 from .foreign_calls import ufunc_loop
-from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, chosen, placed
+from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, chosen, placed, triangle_of
 from .placed_orders import (
     added_at,
     added_in_turn,
@@ -166,11 +166,24 @@ def placed_lu(a: PlacedArray) -> tuple:
     return PlacedArray(a.b, low), PlacedArray(a.b, up)
 
 
+def placed_qr(a: PlacedArray) -> tuple:
+    """(LAPACK's own unblocked functions, which NumPy's call for matrices that are not large.)"""
+    if a.ndim != 2 or len(a) < a.shape[1] or not a.size or a.shape[1] > UNBLOCKED_COLUMNS:
+        raise NotPlaced("qr")
+    b, (m, n) = a.b, a.shape
+    packed, r = b.temporary(n + 2, m), b.temporary(n, n)  # the columns, then scales and working memory
+    b.row("copy", packed[:n], a.at.T)
+    b.lapack("dgeqr2", packed[:n], packed, m, n)
+    b.row("copy", r, packed[:n, :n].T)
+    b.lapack("dorg2r", packed[:n], packed, m, n)
+    return PlacedArray(b, packed[:n].T), triangle_of(PlacedArray(b, r), 0, False)
+
+
 def placed_factors(a: PlacedArray) -> PlacedArray:
     n = len(a)
     packed = a.b.temporary(n + 1, n)
     a.b.row("copy", packed[:n], a.at.T)
-    a.b.lapack("dgetrf", packed, packed, n)
+    a.b.lapack("dgetrf", packed, packed, n, n)
     return PlacedArray(a.b, packed)
 
 
@@ -178,7 +191,7 @@ def placed_solution(packed: PlacedArray, y: PlacedArray, transposed: bool) -> Pl
     b, n = y.b, y.shape[0]
     columns = b.temporary(*y.shape[::-1])  # one after the other
     b.row("copy", columns, y.at.T)
-    b.lapack("dgetrs", columns, packed.at, n, transposed)
+    b.lapack("dgetrs", columns, packed.at, n, columns.size // n, transposed)
     return PlacedArray(b, columns.T)
 
 
@@ -226,5 +239,6 @@ TRANSLATED: dict = {
     factorizations.cofactor.prim: placed_cofactor,
     decompositions.singular.prim: placed_svd,
     equations.lu_of.prim: placed_lu,
+    decompositions.qr_of.prim: placed_qr,
     factorizations.SOLUTION: placed_solution,
 }
