@@ -21,6 +21,7 @@ GRID = np.linspace(-3.0, 3.0, 9)
 HEIGHTS = np.sin(GRID)
 FILTER = np.array([0.2, 0.5, 0.3])
 EYE = np.eye(SIZE)
+SPREAD = np.diag(np.arange(float(SIZE)))
 SMALL = 0.01  # keeps the results of operations of any size near 1
 
 
@@ -68,6 +69,23 @@ OPERATIONS = {
     "take": lambda z, xp, special: z[INDICES],
     "outer": lambda z, xp, special: xp.outer(z, z) @ z,
     "inv": lambda z, xp, special: xp.linalg.inv(matrix(z, xp)) @ z,
+    "argsort": lambda z, xp, special: z[xp.argsort(-z)],
+    "argmax": lambda z, xp, special: z + SMALL * z[xp.argmax(A * z, axis=1)],
+    "median": lambda z, xp, special: z - xp.median(z),
+    "digitize": lambda z, xp, special: z + SMALL * xp.digitize(z, GRID),
+    "choose": lambda z, xp, special: xp.choose((z > 0.5).astype(int), [z, 0.5 * z], mode="clip"),
+    "round": lambda z, xp, special: z - SMALL * xp.round(z, 1),
+    "modf": lambda z, xp, special: xp.modf(z)[0],
+    "nan_to_num": lambda z, xp, special: xp.nan_to_num(z),
+    "sinc": lambda z, xp, special: xp.sinc(z),
+    "betaln": lambda z, xp, special: special.betaln(2.0 + z * z, 3.0),
+    "eigvalsh": lambda z, xp, special: z + SMALL * xp.linalg.eigvalsh(matrix(z, xp) + SPREAD),
+    "svd": lambda z, xp, special: z + SMALL * xp.linalg.svd(matrix(z, xp) + SPREAD)[1],
+    "qr": lambda z, xp, special: z + SMALL * xp.linalg.qr(matrix(z, xp))[1][0],
+    "det": lambda z, xp, special: z + SMALL * xp.linalg.det(matrix(z, xp)),
+    "lstsq": lambda z, xp, special: xp.linalg.lstsq(matrix(z, xp), z)[0],
+    "complex": lambda z, xp, special: xp.abs((z + 0.5j) ** 2),
+    "fft": lambda z, xp, special: 0.5 * xp.fft.fft(z).real,
 }  # fmt: skip
 
 

@@ -485,15 +485,16 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @primitive()
 def lu_packed(a):
-    """The LU factors of a matrix of numbers, their columns as rows, above the pivots of LAPACK: integers, in
-    the memory of one more row."""
+    """The LU factors of a matrix of numbers, their columns as rows, above the pivots of LAPACK: integers from 1
+    on, in the memory of one more row. (SciPy's functions count from 0. The interpreter of `prepare` calls
+    LAPACK, and either may read what the other has made.)"""
     n = len(a)
     lu, pivots, failed = dgetrf(a)
     if failed:
         raise named_error(np.linalg.LinAlgError("Singular matrix"), "solve", a)
     packed = np.empty((n + 1, n))
     packed[:n] = lu.T
-    packed[n].view(np.int32)[:n] = pivots
+    packed[n].view(np.int32)[:n] = pivots + 1
     return packed
 
 
@@ -501,7 +502,7 @@ def lu_packed(a):
 def lu_solution(packed, b, transposed):
     """The solution for the matrix of `lu_packed`, or for its transpose."""
     n = len(packed) - 1
-    x, _ = dgetrs(packed[:n].T, packed[n].view(np.int32)[:n], b, trans=int(transposed))
+    x, _ = dgetrs(packed[:n].T, packed[n].view(np.int32)[:n] - 1, b, trans=int(transposed))
     return np.ascontiguousarray(x)
 
 
