@@ -370,6 +370,7 @@ BY_BASE: dict = {  # for classes derived from these
     **dict.fromkeys(WEAK, Shadow.weak),
     weakref.ref: Shadow.of_parts,
     **dict.fromkeys((property, staticmethod, classmethod), Shadow.property),
+    np.void: Shadow.record,
     np.generic: Shadow.itself,
     np.ndarray: Shadow.subarray,
     Subarray: Shadow.subarray,

@@ -71,8 +71,12 @@ def half_squares(y: Any) -> Any:
 OPTIMUM_NEWTON_STEPS = 6  # of Newton's method
 
 
-def sharpened(kind: str, name: str) -> Callable:
-    """A solver for `tapegrad.implicit` that starts near the solution."""
+NEGLIGIBLE_STEP = 1e-10  # of Newton's method, relative to x
+
+
+def sharpened(kind: str, name: str, accepted: Callable) -> Callable:
+    """A solver for `tapegrad.implicit` that starts near the solution.  `accepted(size)` is called if the
+    residual is of this size, and Newton's step is negligible: it is rounding."""
 
     def solve(F, x, *args):
         slope, curve = (F, jacobian) if kind == "root" else (grad(F), hessian)
@@ -92,6 +96,8 @@ def sharpened(kind: str, name: str) -> Callable:
             new = best - plain_np.reshape(step, plain_np.shape(best))
             now = float(plain_np.max(plain_np.abs(residual(new))))
             if not now < size:
+                if plain_np.max(plain_np.abs(step)) <= NEGLIGIBLE_STEP * plain_np.max(plain_np.abs(best)):
+                    accepted(size)
                 break
             best, size = new, now
         return best
@@ -111,7 +117,11 @@ MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": i
 
 def implicit_solution(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
     """SciPy's solution x with its derivative by args, and by what f captured."""
-    problem = MAKE[kind](Equation(f, form), sharpened(kind, name))
+
+    def accepted(size: float) -> None:
+        problem.least = size
+
+    problem = MAKE[kind](Equation(f, form), sharpened(kind, name, accepted))
     problem.__name__, problem.apart = name, True
     exact = problem(x, *args)
     off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))
