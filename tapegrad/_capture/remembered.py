@@ -57,15 +57,11 @@ RECENT: collections.OrderedDict = collections.OrderedDict()  # ids -> (weak refe
 MOST_FUNCTIONS = 16
 
 
-def root_of(f: Any) -> Any:
-    """The object of a method; another function is made for each call of it."""
-    return f.__self__ if type(f) is types.MethodType else f
-
-
 def memory_of(f: Any) -> "ShadowMemory":
     """The memory of a function, or of a method of an object."""
-    root = root_of(f)
-    key = id(root), id(getattr(f, "__func__", None))
+    root, key = f, id(f)
+    if type(f) is types.MethodType:
+        root, key = f.__self__, (id(f.__self__), id(f.__func__))
     found = RECENT.pop(key, None)
     if found is None:
         forget = lambda _, pop=RECENT.pop: pop(key, None)
@@ -237,7 +233,8 @@ class WaitingShadow:
 
     def __init__(self, shadow: Shadow):
         self.shadow: Any = shadow
-        self.size, root = len(shadow.changes), root_of(shadow.f)
+        f = shadow.f
+        self.size, root = len(shadow.changes), f.__self__ if type(f) is types.MethodType else f
         self.function = shadow.seen.get(id(root), root)  # its shadow, in whose place it stands during a call
         met = {id(x): x for x in shadow.hold}
         self.arrays = [x for x in met.values() if type(x) is np.ndarray]
@@ -258,7 +255,7 @@ class WaitingShadow:
 
     def put(self, f: Any) -> None:
         """Let f stand where the function stands that was called; its shadow while that waits."""
-        shadow, root = self.shadow, root_of(f)
+        shadow, root = self.shadow, f.__self__ if type(f) is types.MethodType else f
         shadow.f = f
         for held, n in self.places:
             held[n] = root

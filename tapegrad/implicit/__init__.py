@@ -202,7 +202,6 @@ class Implicit(PickledByCall):
     elsewhere. Then runs of F restore everything that F changes, except captured arrays."""
 
     apart = False
-    least = 0.0  # the residual that rounding leaves, where it is known
 
     def __init__(self, kind: str, F: AnyFunction, solver: AnyFunction, tol: float | None, solve: Any):
         self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
@@ -295,7 +294,8 @@ class Implicit(PickledByCall):
     def limit(self, r: AnyTuple) -> float:
         if self.tol is not None:
             return self.tol
-        return max(self.least, float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r]))))
+        least = getattr(self.solver, "least", 0.0)  # the residual that rounding leaves, where it is known
+        return max(least, float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r]))))
 
     def size(self, r: AnyTuple) -> float:
         """The largest modulus of an element; nan if an element is nan."""
