@@ -26,7 +26,7 @@ from ._dispatch.faces import faces_of as _faces_of
 from ._dispatch.faces import fill_module as _fill
 from ._dispatch.nditer import nditer as nditer
 from ._dispatch.random import random as random
-from ._dispatch.structured import RECORD_ARRAYS as _record_arrays
+from ._dispatch.record_arrays import RECORD_ARRAYS as _record_arrays
 from .ops.zero_derivative import declare_testing as _declare_testing
 
 linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)

@@ -302,7 +302,7 @@ def elements_of_root(whole: Variable, root: Any, x: Any, offset: int) -> View | 
 
 def shares_elements(x: Any, other: Any) -> bool:
     try:
-        return np.shares_memory(x, other, max_work=10_000)
+        return np.shares_memory(x, other, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -59,7 +59,8 @@ MOST_FUNCTIONS = 16
 
 def memory_of(f: Any) -> "ShadowMemory":
     """The memory of a function, or of a method of an object."""
-    root, key = f, id(f)
+    root: Any = f
+    key: Any = id(f)
     if type(f) is types.MethodType:
         root, key = f.__self__, (id(f.__self__), id(f.__func__))
     found = RECENT.pop(key, None)

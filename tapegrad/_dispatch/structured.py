@@ -21,7 +21,6 @@ from .._core.scope import OPEN
 from .._core.serialized import note_written
 from .._core.trees import nested
 from .._core.variable import HANDLES, SUBARRAYS, Subarray, View, variable
-from ..ops.creation import array, as_variable
 from ..ops.indexing.views import index
 
 ANSWERS = (int, bool, str, type(None), np.dtype, np.integer, np.bool_, type(np.zeros(0).flags))
@@ -46,12 +45,12 @@ class StructuredArray(Subarray):
 
     def __getitem__(self, at):
         if isinstance(at, str):
-            return chosen(self._array[at], ...) if at in self._array else self._layout[at]
+            return self._array[at][...] if at in self._array else self._layout[at]
         if is_names(at):
             return structured(self._layout[list(at)], {name: self._array[name] for name in at})
         at = index(at)
         places = of_fields(at, self._layout.ndim)
-        return structured(self._layout[at], {name: chosen(v, places) for name, v in self._array.items()})
+        return structured(self._layout[at], {name: v[places] for name, v in self._array.items()})
 
     def __setitem__(self, at, value):
         if isinstance(at, str):
@@ -239,11 +238,12 @@ def field_over(x: Any) -> Any:
 
 def seen_with_fields(x: Any, to: np.dtype) -> Any:
     """x.view(to) of an array of floats: each field is a view of x."""
-    n = len(to.names)
+    names: Any = to.names
+    n = len(names)
     like = np.zeros(x.shape, x.dtype).view(to)  # raises as NumPy does
-    if any([to[name] != x.dtype for name in to.names]):
+    if any([to[name] != x.dtype for name in names]):
         raise ArgumentError(f"x.view({to}) of a tracked array of {x.dtype}: a field is of another dtype")
-    return structured(like, {name: x[..., k::n] for k, name in enumerate(to.names)})
+    return structured(like, {name: x[..., k::n] for k, name in enumerate(names)})
 
 
 late.structured_over, late.seen_with_fields = structured_over, seen_with_fields
@@ -266,10 +266,6 @@ def of_fields(at: Any, rank: int) -> tuple:
     rest = (slice(None),) * max(rank - taken, 0)
     k = next((k for k, i in enumerate(at) if i is ...), None)
     return (*at, ...) if k is None else (*at[:k], *rest, *at[k + 1 :], ...)
-
-
-def chosen(field: Any, at: Any) -> Any:
-    return field[at]
 
 
 def put(field: Any, at: Any, value: Any) -> None:
@@ -343,35 +339,6 @@ def filled(layout: Any, x: StructuredArray) -> None:
         layout[name] = plain(v)
 
 
-def record_array(columns: list, args: tuple, kwargs: dict) -> Any:
-    """A record array of columns, of which some may be tracked."""
-    columns = [array(list(v) if isinstance(v, tuple) else v) for v in columns]
-    made = as_variable(np.rec.fromarrays([np.zeros(np.shape(v), v.dtype) for v in columns], *args, **kwargs))
-    for name, v in zip(made.dtype.names, columns, strict=True):
-        made[name][...] = v
-    return made
-
-
-def fromarrays(arrayList, *args, **kwargs):
-    return record_array(arrayList, args, kwargs)
-
-
-def fromrecords(recList, *args, **kwargs):
-    return record_array([*zip(*recList, strict=True)], args, kwargs)
-
-
-def rec_array(obj, dtype=None, shape=None, *args, **kwargs):
-    if kind_of(obj) and dtype is None and not args and not kwargs:
-        return obj.copy().view(np.recarray)
-    if isinstance(obj, (list, tuple)) and len(obj) and any_tracked((obj,)):
-        make = fromrecords if isinstance(obj[0], (list, tuple)) else fromarrays
-        return make(obj, dtype, shape, *args, **kwargs)
-    return as_variable(np.rec.array(obj, dtype, shape, *args, **kwargs))
-
-
-RECORD_ARRAYS = {"fromarrays": fromarrays, "fromrecords": fromrecords, "array": rec_array}
-
-
 def handed_back(x: StructuredArray, back: Callable) -> Any:
     """The plain array for which x stood."""
     if any_tracked((x,)):
@@ -398,7 +365,8 @@ def by_fields(f: Any, args: tuple, kwargs: dict, run: Any = None) -> Any:
     if f is recfunctions.structured_to_unstructured and kind_of(args[0]) and len(args) == 1 and not kwargs:
         return unstructured(args[0], None)
     f = np.zeros_like if f is np.empty_like else f
-    given, found = (args, kwargs), []
+    found: list = []
+    given = args, kwargs
     replaced(given, found.append)
     if len({x._layout.dtype for x in found}) == 1 and moves_elements(f, given, found):
         return assembled(f, f if run is None else run, given, found[0]._layout.dtype.names)
@@ -437,7 +405,9 @@ def moves_elements(f: Any, given: Any, found: list) -> bool:
         except (TypeError, ValueError, LookupError, AttributeError):
             return False
         if any([p.tobytes() != before[key] for key, p in probes.items()]):
-            raise ArgumentError(f"{name_of(f)} writes an array with fields: write x[name][...] = y instead")
+            raise ArgumentError(
+                f"{getattr(f, '__name__', f)} writes an array with fields: write x[name][...] = y instead"
+            )
         if not all([same_field(whole, name, part) for name, part in parts.items()]):
             return False
     return True
@@ -485,16 +455,12 @@ def of_values(f: Any, given: Any, found: list) -> Any:
     if not has_no_floats(y):
         if any_tracked(found):
             raise DroppedDerivativeError(
-                f"{name_of(f)} of an array with fields, whose values are tracked, would drop their derivative in "
+                f"{getattr(f, '__name__', f)} of an array with fields, whose values are tracked, would drop their derivative in "
                 "silence; call it for each field, x[name]"
             )
         if isinstance(y, (np.ndarray, np.void)) and has_float_fields(y.dtype):
             return structured_over(y)
     return y
-
-
-def name_of(f: Any) -> str:
-    return getattr(f, "__name__", str(f))
 
 
 def has_no_floats(y: Any) -> bool:
@@ -508,7 +474,7 @@ def unstructured(x: StructuredArray, to: Any) -> Any:
     kinds = {x._layout.dtype[name] for name in x._array}
     if len(kinds) != 1 or (to is not None and {to} != kinds):
         raise ArgumentError(f"fields of {x._layout.dtype} as one array: write numpy.stack of x[name]")
-    y = np.stack([*x._array.values()], -1)
+    y: Any = np.stack([*x._array.values()], -1)
     if type(y) in HANDLES:
         bases = [v._base if type(v) is View else v for v in x._array.values()]
         for v in (*bases, y):
