@@ -15,7 +15,6 @@ from .._core.errors import ArgumentError, DroppedDerivativeError
 from .._core.foreign import OBJECTS, argument
 from .._core.primitive import (
     SAMPLED,
-    any_tracked,
     handle,
     is_tracked,
     layout_of,
@@ -242,7 +241,7 @@ def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: A
     wanted = IF_NEEDED.get(wanted, wanted)
     if dtype is not None and np.dtype(dtype) == OBJECTS and nests_variable(a):
         return objects(a, ndmin)
-    if dtype is not None and np.dtype(dtype).names is not None and any_tracked((a,)):
+    if dtype is not None and np.dtype(dtype).names is not None and nests_variable(a):
         return late.structured_from(a, np.dtype(dtype))
     if isinstance(a, (list, tuple)) and nests_variable(a):
         if wanted is False:
