@@ -141,9 +141,7 @@ class StructuredArray(Subarray):
         return getattr(ufunc, method)(*given(inputs), **given(params))
 
     def __array_function__(self, f, types, args, kwargs):
-        return by_fields(
-            getattr(f, "__wrapped__", f) if not hasattr(f, "_implementation") else f, args, kwargs
-        )
+        return by_fields(f, args, kwargs)
 
     def tolist(self):
         return [x.tolist() for x in self]
