@@ -179,9 +179,9 @@ PROGRAMS = [
 ]
 
 
-def slopes(make, x):
+def slopes(make, x, directions=((1, 0, 0), (0, 1, 0), (0, 0, 1))):
     f = make(complex)
-    return np.array([np.imag(f(x + 1e-30j * e)) * 1e30 for e in np.eye(3)])
+    return np.array([np.imag(f(x + 1e-30j * np.array(e))) * 1e30 for e in directions])
 
 
 def curvature(make, x, v, h=1e-4):
@@ -340,3 +340,64 @@ def test_a_copy_of_all_fields_and_its_source_are_not_written():
 
     with pytest.raises(tg.errors.AliasError):
         tg.grad(f)(X)
+
+
+def random_program(seed):
+    """make(kind) of a random program: writes and reads of arrays with fields, their views and records."""
+    choices = np.random.default_rng(seed).integers(0, 2**31, (14, 5))
+
+    def make(kind):
+        to = [pair, dtype][seed % 2](kind)
+        outside = np.ones((4, 2), to)
+        alias = outside[1:]["v"]
+
+        def f(x):
+            arrays, values, total = [outside, np.zeros((4, 2), to)], [x[0], x[1] * x[2]], 0.0
+            for what, i, j, k, m in choices.tolist():
+                a, name = arrays[i % len(arrays)], ("x", "v")[j % 2]
+                v, row = values[k % len(values)], m % len(a)
+                match what % 11:
+                    case 0:
+                        a[name][row] = v
+                    case 1:
+                        a[row][name] *= v if a.ndim == 1 else 0.5
+                    case 2:
+                        arrays.append(a[::-1] if m % 2 else a[: max(row, 1)])
+                    case 3:
+                        b = arrays[j % len(arrays)]
+                        arrays.append(
+                            np.concatenate([a, b.copy()])[:4] if a.ndim == b.ndim == 2 else a.copy()
+                        )
+                    case 4:
+                        a[row] = a[-1 - row]
+                    case 5:
+                        arrays.append(a[[row, 0, row]])
+                    case 6:
+                        a[["x", "v"]] = a[["v", "x"]]
+                    case 7:
+                        values.append(np.sum(a[name] * 0.3) + v)
+                    case 8:
+                        alias[row % 3, 0] = v * 0.5
+                    case 9:
+                        arrays.append(a.T[0] if a.ndim == 2 else a)
+                    case 10:
+                        a[name][...] = a[("v", "x")[j % 2]] * v
+            for a in arrays:
+                total = total + np.sum(a["x"] * 1.3 + a["v"] * a["x"])
+            return total + np.sum(alias) + values[-1]
+
+        return f
+
+    return make
+
+
+@pytest.mark.parametrize("seed", [0, 1, *[pytest.param(k, marks=pytest.mark.long) for k in range(2, 200)]])
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_random_programs(seed):
+    make = random_program(seed)
+    expected = np.concatenate([slopes(make, X, [e]) for e in np.eye(3)])  # each from the same contents
+    if not np.isfinite(expected).all():
+        pytest.skip("the program overflows")
+    scale = 1e-12 * np.max(np.abs(expected), initial=1.0)
+    np.testing.assert_allclose(tg.jvp(make(float), (X,), (X,))[1], expected @ X, rtol=1e-11, atol=scale)
+    np.testing.assert_allclose(tg.grad(make(float))(X), expected, rtol=1e-11, atol=scale)
