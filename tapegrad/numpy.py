@@ -26,6 +26,7 @@ from ._dispatch.faces import faces_of as _faces_of
 from ._dispatch.faces import fill_module as _fill
 from ._dispatch.nditer import nditer as nditer
 from ._dispatch.random import random as random
+from ._dispatch.record_arrays import RECORD_ARRAYS as _record_arrays
 from .ops.zero_derivative import declare_testing as _declare_testing
 
 linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)
@@ -33,7 +34,9 @@ fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)
 emath = _faces_of("tapegrad.numpy.emath", _numpy.emath)
 _strides = _faces_of("tapegrad.numpy.lib.stride_tricks", _numpy.lib.stride_tricks)
 lib = _faces_of("tapegrad.numpy.lib", _numpy.lib)
-ndarray = _array_class(_numpy.ndarray)
+rec = _faces_of("tapegrad.numpy.rec", _numpy.rec)
+vars(rec).update(_record_arrays)
+ndarray, recarray = _array_class(_numpy.ndarray), _array_class(_numpy.recarray)
 r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)
 _of_faces = globals()["__getattr__"]  # it was filled in

@@ -15,6 +15,7 @@ from .._core.errors import AliasError
 from .._core.primitive import SAMPLED, EndedTrace, view
 from .._core.scope import OPEN, WATCHERS
 from .._core.variable import ArrayVariable, Subarray, Variable, View, bottom, new
+from .._dispatch import structured
 from . import array_subclasses, routes, threads
 from .kinds import Capture
 from .threads import THREADS, WRITERS
@@ -57,6 +58,8 @@ class ArrayCapture(Capture):
         owner: Any = x.base
         kind = x.dtype.kind
         if kind not in "fc":
+            if kind == "V" and structured.has_float_fields(x.dtype):
+                return structured.structured(x, {name: self.field(x[name]) for name in x.dtype.names})
             return self.objects_of(x) if kind == "O" else x if owner is None else self.leave(x)
         if owner is None and type(x) is np.ndarray and not self.strangers:
             return self.captured(x)
@@ -77,7 +80,8 @@ class ArrayCapture(Capture):
                 return known
             known = self.window(x, root)
             whole = getattr(known, "_base", known)
-            self.meet(root, whole, self.arrays)
+            if root.dtype.names is None:
+                self.meet(root, whole, self.arrays)
             return known
         # A view whose root nobody else refers to (three references: x.base, here, and the count itself)
         # overlaps nothing, and where it has no gaps the copy that is made of it answers each question of
@@ -93,9 +97,27 @@ class ArrayCapture(Capture):
             self.meet(x, v, self.strangers)
         return v
 
+    def field(self, x: Any) -> Any:
+        """The array of a field."""
+        if x.dtype.kind == "V" or (x.dtype.kind in "fc" and x.dtype.isnative):
+            return self(np.ndarray.view(x, np.ndarray))
+        return x
+
+    def record(self, x: Any) -> Any:
+        """An element of a structured array, which shares its memory."""
+        if not structured.has_float_fields(x.dtype):
+            return x
+        owner, whole = x.base, np.asarray(x)
+        if type(owner) is np.ndarray and owner.dtype == x.dtype and owner.flags.c_contiguous:
+            k = (address(whole) - address(owner)) // x.itemsize
+            whole = owner.reshape(-1)[k : k + 1].reshape(())
+        return structured.structured(x, {name: self.field(whole[name]) for name in x.dtype.names})
+
     def subarray(self, x: Any) -> Any:
         """An array of a subclass: a subarray over a Variable, with shadows of the attributes."""
-        if type(x) is np.memmap:
+        if structured.kind_of(x):
+            return structured.structured(x._layout, {name: self(v) for name, v in x._array.items()})
+        if type(x) is np.memmap or (type(x) is np.recarray and structured.has_float_fields(x.dtype)):
             return self.array(x)
         again = issubclass(type(x), Subarray)  # one of an outer transform
         if not again and (x.dtype.kind not in "fc" or not array_subclasses.is_followed(type(x))):
@@ -187,6 +209,8 @@ class ArrayCapture(Capture):
     def part_of(self, x: Any, owner: Any) -> Any:
         """An array over memory that is no float array: a buffer of another library, or an array of bytes or
         records."""
+        if is_array(owner) and owner.dtype.names is not None and owner.flags.c_contiguous:
+            return self.part_of_field(x, owner)
         raw: Any = bytes_of(owner) if xp_of(x) is np else None
         size = x.itemsize
         start = (extent(x)[0] - extent(raw)[0]) % size if raw is not None and raw.size else 0
@@ -210,6 +234,24 @@ class ArrayCapture(Capture):
         known = elements_of_root(whole, bottom(whole), x, first)
         return self.beside(x, whole) if known is None else known
 
+    def part_of_field(self, x: Any, owner: Any) -> Any:
+        """An array over a field of a structured array, as a view of the Variable for all of that field."""
+        root, step = field_at(owner, (address(x) - address(owner)) % owner.itemsize), None
+        if root is not None and root.dtype == x.dtype:
+            step = elements_of_field(owner, root, x)
+        if step is None:
+            v = self.captured(x)
+            self.meet(x, v, self.arrays)
+            return v
+        key = id(owner), root.dtype.str, address(root)
+        whole = self.memories.get(key)
+        if whole is None:
+            whole = self.memories[key] = self.captured(root)
+            self.meet(root, whole, self.arrays)
+            self.strangers.append((root, whole))
+            self.hold.append(owner)
+        return whole if (x.shape, x.strides) == (root.shape, root.strides) else view(whole, ("window", step))
+
     def within(self, x: Any) -> Any:
         """x as a view of an array that was captured before and holds all of it, found by address."""
         if not x.size:
@@ -230,7 +272,7 @@ class ArrayCapture(Capture):
         for other, w in others:
             if w is not v and type(other) is np.ndarray and other.size:
                 a, b = extent(other)
-                if a < high and low < b:
+                if a < high and low < b and shares_elements(x, other):
                     self.clash(v, w)
 
     def clash(self, *both: Variable) -> None:
@@ -256,6 +298,43 @@ def elements_of_root(whole: Variable, root: Any, x: Any, offset: int) -> View | 
         whole = view(whole, ("transpose", tuple(range(root.ndim))[::-1]))
     kind = "sliding" if overlaps(x.shape, x.strides, size) else "window"
     return view(whole, (kind, (x.shape, offset // size, tuple([stride // size for stride in x.strides]))))
+
+
+def shares_elements(x: Any, other: Any) -> bool:
+    try:
+        return np.shares_memory(x, other, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def field_at(owner: Any, place: int) -> Any:
+    """The array of the innermost field that has this byte of each element."""
+    while owner is not None and owner.dtype.names is not None:
+        for name, (kind, first, *_) in owner.dtype.fields.items():
+            if first <= place < first + kind.itemsize:
+                if kind.shape and kind.base.names is not None:
+                    return None
+                owner, place = np.ndarray.view(owner, np.ndarray)[name], place - first
+                break
+        else:
+            return None
+    return owner
+
+
+def elements_of_field(owner: Any, root: Any, x: Any) -> Any:
+    """x as elements of the field `root`, counted in C order: (shape, first, steps).  None: it has others too."""
+    size, whole, each = x.itemsize, owner.itemsize, root.size // max(owner.size, 1)
+    q, r = divmod(address(x) - address(root), whole)
+    steps, last = [], r // size
+    for n, stride in zip(x.shape, x.strides, strict=True):
+        if stride % whole == 0:
+            steps.append(stride // whole * each)
+        elif stride % size or stride < 0:
+            return None
+        else:
+            steps.append(stride // size)
+            last += max(n - 1, 0) * steps[-1]
+    return (x.shape, q * each + r // size, tuple(steps)) if r % size == 0 and last < each else None
 
 
 def bytes_of(owner: Any) -> Any:

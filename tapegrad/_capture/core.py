@@ -88,7 +88,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             threads.enter(self)
             if threads.WRITERS or len(threads.THREADS) > 1:
                 threads.set_shared_aside(self)
-        g = self(self.f)
+        f = self.f
+        g = self.method(f) if type(f) is types.MethodType else self(f)  # (another one for each call)
         args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
         OPEN.shadows = (*OPEN.shadows, self)
         return g, args
@@ -370,6 +371,7 @@ BY_BASE: dict = {  # for classes derived from these
     **dict.fromkeys(WEAK, Shadow.weak),
     weakref.ref: Shadow.of_parts,
     **dict.fromkeys((property, staticmethod, classmethod), Shadow.property),
+    np.void: Shadow.record,
     np.generic: Shadow.itself,
     np.ndarray: Shadow.subarray,
     Subarray: Shadow.subarray,

@@ -223,8 +223,9 @@ class FunctionCapture(Capture):
 
     def method(self, m: Any) -> Any:
         owner = self(m.__self__)
-        is_ours = hasattr(owner, "_handed_back") or (type(owner).__module__ or "").startswith("tapegrad.")
-        if is_ours and type(owner) is not type(m.__self__):  # no shadow
+        kind = type(owner)  # (an attribute of the owner itself would read it)
+        is_ours = hasattr(kind, "_handed_back") or (kind.__module__ or "").startswith("tapegrad.")
+        if is_ours and kind is not type(m.__self__):  # no shadow
             return getattr(owner, m.__name__)
         f = self(m.__func__)
         return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)

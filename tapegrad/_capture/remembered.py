@@ -8,10 +8,10 @@ A shadow may wait if nobody outside holds a part of it. A call counts the refere
 everything is handed back. Afterwards nothing may hold a part, or it has leaked. If a later call meets the same
 objects in the same order, and counts the same references, no part of its shadow has leaked.
 
-A function has one memory, which all its transforms use from its second call on. So a function that is called
-once pays nothing, and `grad(f)(x)` may be written anew for each call. The memory does not keep the function
-alive: what waits ends with the function. A function in a reference cycle would live on, so only the functions
-that were used last have a memory. A waiting shadow has left its thread. The call that takes it up
+A function, or a method of one object, has one memory, which all transforms use from its second call on. So a
+function that is called once pays nothing, and `grad(f)(x)` may be written anew for each call. The memory does
+not keep the function or the object alive: what waits ends with it. One in a reference cycle would live on, so
+only those that were used last have a memory. A waiting shadow has left its thread. The call that takes it up
 asks, as at a first capture, what other threads do with the captured arrays."""
 
 import collections
@@ -53,19 +53,23 @@ KEYS, VALUES, LENGTH, MEMBERS = dict.keys, dict.values, dict.__len__, list.__ite
 OF_FUNCTIONS = [*map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__", "__dict__"))]
 
 
-RECENT: collections.OrderedDict = collections.OrderedDict()  # id of a function -> (weak reference, memory)
-MOST_FUNCTIONS = 8
+RECENT: collections.OrderedDict = collections.OrderedDict()  # ids -> (weak reference, memory)
+MOST_FUNCTIONS = 16
 
 
 def memory_of(f: Any) -> "ShadowMemory":
-    """The memory of a function; a new one for other objects, which may reach themselves."""
-    if type(f) is not types.FunctionType:
-        return ShadowMemory()
-    key = id(f)
+    """The memory of a function, or of a method of an object."""
+    root: Any = f
+    key: Any = id(f)
+    if type(f) is types.MethodType:
+        root, key = f.__self__, (id(f.__self__), id(f.__func__))
     found = RECENT.pop(key, None)
     if found is None:
         forget = lambda _, pop=RECENT.pop: pop(key, None)
-        found = weakref.ref(f, forget), ShadowMemory()
+        try:
+            found = weakref.ref(root, forget), ShadowMemory()
+        except TypeError:
+            return ShadowMemory()
         while len(RECENT) >= MOST_FUNCTIONS:
             RECENT.popitem(last=False)
     RECENT[key] = found
@@ -225,13 +229,14 @@ class WaitingShadow:
 
     __slots__ = (
         *("shadow", "arrays", "layouts", "parts", "sources", "contents", "signature", "size"),
-        *("function", "change", "places"),
+        *("function", "change", "places", "slotted"),
     )
 
     def __init__(self, shadow: Shadow):
         self.shadow: Any = shadow
-        self.size, f = len(shadow.changes), shadow.f
-        self.function = shadow.seen.get(id(f), f)  # the shadow of f, in whose place f stands during a call
+        f = shadow.f
+        self.size, root = len(shadow.changes), f.__self__ if type(f) is types.MethodType else f
+        self.function = shadow.seen.get(id(root), root)  # its shadow, in whose place it stands during a call
         met = {id(x): x for x in shadow.hold}
         self.arrays = [x for x in met.values() if type(x) is np.ndarray]
         self.layouts = self.layouts_now()
@@ -240,19 +245,27 @@ class WaitingShadow:
         self.contents: Any = Places(shadow.changes, 2)
         self.signature = [*met], self.references()
         self.change = [n for n, change in enumerate(shadow.changes) if change[2] is self.function]
+        sources = self.sources
         self.places = [
-            (held, n) for held in (shadow.hold, self.sources.functions) for n, x in enumerate(held) if x is f
+            (held, n)
+            for held in (shadow.hold, sources.functions, sources.objects, sources.unread)
+            for n, x in enumerate(held)
+            if x is root
         ]
+        self.slotted = [n for n, (x, _) in enumerate(sources.slots) if x is root]
 
     def put(self, f: Any) -> None:
         """Let f stand where the function stands that was called; its shadow while that waits."""
-        shadow = self.shadow
+        shadow, root = self.shadow, f.__self__ if type(f) is types.MethodType else f
         shadow.f = f
         for held, n in self.places:
-            held[n] = f
+            held[n] = root
+        slots = self.sources.slots
+        for n in self.slotted:
+            slots[n] = root, slots[n][1]
         for n in self.change:
             kind, _, *rest = shadow.changes[n]
-            shadow.changes[n] = kind, f, *rest
+            shadow.changes[n] = kind, root, *rest
 
     def layouts_now(self) -> list:
         """(How many objects refer to the base of a view decides how it is followed.)"""

@@ -10,6 +10,7 @@ from .._core.arrays import IMMUTABLE, is_array, without_class
 from .._core.errors import DroppedDerivativeError, RouteError
 from .._core.primitive import is_tracked, live
 from .._core.variable import Subarray, Variable, View, bottom
+from .._dispatch import structured
 from ..ops.indexing.regions import region
 from . import array_subclasses, threads
 from .classes import Members, retire_class, users_own
@@ -155,6 +156,8 @@ class Restorer:
             b = bottom(v)
             return b.copy() if is_array(b) else b
         kind = type(v)
+        if structured.kind_of(v):
+            return structured.handed_back(v, self)
         if issubclass(kind, Subarray):
             return array_subclasses.handed_back(v, self)
         if hasattr(kind, "_handed_back"):  # ours for one of SciPy's

@@ -32,6 +32,9 @@ GIVEN = {
     "class_meant": ("_capture.type_queries", ("ops.variable_methods",)),
     "subarray_class": ("_capture.array_subclasses", ("ops.variable_methods", "_dispatch.subarrays")),
     "subarray_over": ("_dispatch.subarrays", ("ops.variable_methods",)),
+    "structured_over": ("_dispatch.structured", ("ops.creation",)),
+    "structured_from": ("_dispatch.structured", ("ops.creation",)),
+    "seen_with_fields": ("_dispatch.structured", ("ops.variable_methods",)),
     "with_subarrays": ("_dispatch.subarrays", ("ops.protocols",)),
     "shadowed": ("_capture.builtin", ("numpy", "stats")),
     "followed": ("_capture.array_subclasses", ("_dispatch.subarrays",)),
@@ -225,7 +228,7 @@ FILLED = {
         "optimize._constrained",
     ),
     "_core.variable.PlainSubarray": ("_dispatch.subarrays",),
-    "_core.variable.SUBARRAYS": ("_capture.array_subclasses",),
+    "_core.variable.SUBARRAYS": ("_capture.array_subclasses", "_dispatch.structured"),
     **dict.fromkeys(
         ("_core.variable.Variable", "_core.variable.ArrayVariable", "_core.variable.NumberVariable"),
         ("ops.variable_methods",),

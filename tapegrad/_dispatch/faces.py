@@ -279,7 +279,9 @@ class ArrayClass(type):
 
 
 def array_class(real: type) -> type:
-    return ArrayClass("ndarray", (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__})
+    return ArrayClass(
+        real.__name__, (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__}
+    )
 
 
 class IndexConcatenator:

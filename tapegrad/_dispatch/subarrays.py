@@ -23,6 +23,7 @@ from .._core.trees import nested
 from .._core.variable import HANDLES, PlainSubarray, Subarray, Variable, variable
 from ..ops.protocols import call
 from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, asks_attribute
+from . import structured
 
 
 class Probe(np.ndarray):
@@ -176,6 +177,8 @@ DELEGATES = frozenset(("_wrapfunc", "_wrapreduction", "_wrapreduction_any_all"))
 
 def call_with_subarrays(f: Any, on_variables: Callable, args: tuple, kwargs: dict) -> Any:
     """f(*args, **kwargs), which NumPy dispatches by the protocols of arrays if it can."""
+    if holds_variable((args, kwargs), lambda x: False, structured.kind_of):
+        return structured.by_fields(f, args, kwargs, on_variables)
     if hasattr(f, "_implementation") or isinstance(f, np.ufunc):
         return f(*args, **kwargs)
     y = on_variables(*array_of(args), **array_of(kwargs))

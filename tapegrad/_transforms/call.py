@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._capture import THREADS, Shadow, ShadowMemory, mine, protect
+from .._capture import THREADS, Shadow, memory_of, mine, protect
 from .._core import reverse as reverse
 from .._core.arrays import (
     copy_with_layout,
@@ -482,13 +482,13 @@ def run_once(
     kwargs: AnyDict,
     read: AnyFunction,
     lift: AnyFunction | None = None,
-    memory: ShadowMemory | None = None,
 ) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be
     called in a block of `scope_block`, which closes the trace if f raises; the shadow that is returned wants
     `finish()`, which lets captured arrays hold plain data again.  `lift` makes of the shadowed f the function
     that is to be run, its gradient for example."""
-    make = Shadow if memory is None else memory.shadow
+    once = OPEN.depth or trace.visibility or type(f) is Const
+    make = Shadow if once else memory_of(f).shadow
     shadow = make(f, args, inputs.given, inputs.fresh)
     shadow.ending = (trace,)
     if trace.visibility:
@@ -577,7 +577,6 @@ class RecordedCall:
         has_aux: bool = False,
         lift: AnyFunction | None = None,
         swept: bool = True,
-        memory: ShadowMemory | None = None,
     ):
         self.inputs = inputs = Inputs(call, argnums, args)
         self.tape = tape = reverse.Tape(swept)
@@ -606,7 +605,7 @@ class RecordedCall:
         entered = inputs.enter(watch)
         if inputs.constants:
             tape.trusted = frozenset(map(id, inputs.constants))
-        self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift, memory)
+        self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
 
     def finish(self) -> None:
         """No sweep follows."""

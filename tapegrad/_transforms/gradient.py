@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, Literal, overload
 
-from .._capture import ShadowMemory
 from .._core.scope import scope_block
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyTuple
@@ -104,9 +103,9 @@ def value_and_grad(
 
 
 def value_and_gradient_body(
-    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, memory: Any = None
+    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict
 ) -> AnyTuple:
-    value, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, True, memory)
+    value, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, True)
     return ((value, aux) if settings[1] else value), gradient
 
 
@@ -117,12 +116,11 @@ def pulled_gradient(
     args: AnyTuple,
     kwargs: AnyDict,
     valued: bool,
-    memory: ShadowMemory | None = None,
 ) -> AnyTuple:
     """The value (None where it is not asked for), aux and the gradient."""
     argnums, has_aux = settings
     with scope_block():
-        r = RecordedCall(call, f, argnums, args, kwargs, has_aux, memory=memory)
+        r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
         check_scalar(call, f, r.tree)
         value = r.value() if valued else None
         gradient = r.inputs.results(r.gradient([constant_like(r.low[0][0], 1)]))
@@ -218,8 +216,6 @@ def grad(
     return Transform("grad", gradient_body, f if shadow else Const(f), argnums, has_aux)
 
 
-def gradient_body(
-    call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, memory: Any = None
-) -> Any:
-    _, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, False, memory)
+def gradient_body(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
+    _, aux, gradient = pulled_gradient(call, f, settings, args, kwargs, False)
     return (gradient, aux) if settings[1] else gradient

@@ -6,7 +6,6 @@
 import types
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from .._capture import ShadowMemory, memory_of
 from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall, named_like
 from .._core.registry import SHADOW_MAKERS
@@ -27,9 +26,6 @@ N = TypeVar("N", bound=Node)
 P = ParamSpec("P")
 
 
-REMEMBERING = frozenset(("grad", "value_and_grad"))  # whose bodies keep a shadow for the next call
-
-
 class Transform(PickledByCall):
     """What grad and its like return: `body(call, f, settings, args, kwargs)` with f and the settings that
     they were given, and the name of the call for messages."""
@@ -38,7 +34,6 @@ class Transform(PickledByCall):
         check_function(prefix, f)
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
-        self.memory: ShadowMemory | None = None
         name = user_name(f)
         self.__name__ = self.call = f"{prefix}({name})"
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
@@ -47,11 +42,7 @@ class Transform(PickledByCall):
         inside = OPEN.inside
         if inside is not None:
             return inside.transformed(self)(*args, **kwargs)
-        if self.prefix not in REMEMBERING:
-            return self.body(self.call, self.of, self.settings, args, kwargs)
-        if self.memory is None:
-            self.memory = memory_of(self.of)
-        return self.body(self.call, self.of, self.settings, args, kwargs, self.memory)
+        return self.body(self.call, self.of, self.settings, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """In a class it is a method, as a function is."""

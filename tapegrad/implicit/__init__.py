@@ -292,12 +292,15 @@ class Implicit(PickledByCall):
         return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
 
     def limit(self, r: AnyTuple) -> float:
-        return self.tol if self.tol is not None else float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r])))
+        if self.tol is not None:
+            return self.tol
+        least = getattr(self.solver, "least", 0.0)  # the residual that rounding leaves, where it is known
+        return max(least, float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r]))))
 
     def size(self, r: AnyTuple) -> float:
         """The largest modulus of an element; nan if an element is nan."""
         return max(
-            [float(abs(values_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s)
+            [float(np.max(abs(values_of(v)))) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s)
         )
 
     def checked(self, r: AnyTuple) -> None:

@@ -35,7 +35,6 @@ BOUNDED = frozenset(
         "exp",
         "erf",
         "expit",
-        "times0",
     )
 )
 
@@ -73,6 +72,11 @@ def reads(recipe: Recipe, n: int) -> set[int]:
     """Which of its n operands a recipe reads."""
     found = {j for op, places in recipe.steps if op not in ("const", "bool") for j in places} | {recipe.out}
     return {j for j in found if j < n}
+
+
+def factors(op: str, k: int, n: int) -> set[int]:
+    """Which of its n operands the pullback reads that multiplies a cotangent with the derivative."""
+    return {j + 1 for j in reads(partial(op, k), n - 1)}
 
 
 @functools.cache

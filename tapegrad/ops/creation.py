@@ -12,11 +12,9 @@ import numpy as np
 
 from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError
-from .._core.foreign import OBJECTS, argument, asked_by
-from .._core.lent_memory import lend
+from .._core.foreign import OBJECTS, argument
 from .._core.primitive import (
     SAMPLED,
-    any_tracked,
     handle,
     is_tracked,
     layout_of,
@@ -71,8 +69,11 @@ def as_variable(x: Any, given: Any = ()) -> Any:
     each use copies it (`_core.reverse.keep`)."""
     if OPEN.depth:
         if type(x) is np.ndarray and x.base is None and not any([x is a for a in given]):
-            return variable(x) if x.dtype.kind in "fc" else x
+            kind = x.dtype.kind
+            return variable(x) if kind in "fc" else late.structured_over(x) if kind == "V" else x
         if is_array(x):
+            if x.dtype.names is not None:
+                return late.structured_over(x) if is_fresh(x, given) else x
             return handle(x) if is_fresh(x, given) else x
         if type(x) is tuple or type(x) is list:
             return type(x)([handle(e) if is_array(e) and is_fresh(e, given) else e for e in x])
@@ -134,8 +135,10 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
 
 def fill_value_of(out: Any, y: Any) -> Any:
     if not isinstance(out, Variable):
-        if out.dtype.kind == "V":
-            y = without_tracked(y, out.dtype)
+        if out.dtype.names is not None:
+            out = late.structured_over(out)
+            out[...] = y
+            return out
         out[...] = objects(y) if out.dtype == OBJECTS and isinstance(y, Variable) else values_of(y)
     else:
         out[...] = y
@@ -238,8 +241,8 @@ def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: A
     wanted = IF_NEEDED.get(wanted, wanted)
     if dtype is not None and np.dtype(dtype) == OBJECTS and nests_variable(a):
         return objects(a, ndmin)
-    if dtype is not None and np.dtype(dtype).kind == "V":
-        a = without_tracked(a, np.dtype(dtype))
+    if dtype is not None and np.dtype(dtype).names is not None and nests_variable(a):
+        return late.structured_from(a, np.dtype(dtype))
     if isinstance(a, (list, tuple)) and nests_variable(a):
         if wanted is False:
             raise ValueError("numpy.array of a list makes a copy, but copy=False")
@@ -260,16 +263,6 @@ def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: A
     if ndmin > 0 and ndmin > len(s := dim(y)):
         y = y.reshape((1,) * (ndmin - len(s)) + s)
     return y
-
-
-def without_tracked(x: Any, to: np.dtype) -> Any:
-    """Plain values, which an array with fields may hold."""
-    if any_tracked((x,)):
-        raise DroppedDerivativeError(
-            f"an array of dtype {to}, which has fields, holds no tracked value; keep each field as an array "
-            f"of its own, for example in a dict{asked_by()}"
-        )
-    return lend(x)
 
 
 class ObjectBox:
@@ -308,8 +301,8 @@ def cast(x: Any, to: np.dtype) -> Any:
     """x.astype(to). An integer or boolean result has no derivative."""
     if to == OBJECTS and isinstance(x, Variable):
         return objects(x)
-    if to.kind == "V":
-        return without_tracked(x, to).astype(to)
+    if to.names is not None:
+        return late.structured_from(x, to)
     if to.kind in "SU" and is_tracked(x):
         raise DroppedDerivativeError(
             "x.astype(str) of a tracked value would drop its derivative in silence when it is read back; "

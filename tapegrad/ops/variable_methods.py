@@ -622,6 +622,8 @@ def _view(x, dtype=None, type=None):
                     "use arrays, and @ for products of matrices"
                 )
             return late.subarray_over(subarray, _view(x, None if k is dtype else dtype), x)
+    if type is None and np.dtype(dtype).names is not None and dtype_of(x).kind in "fc":
+        return late.seen_with_fields(x, np.dtype(dtype))
     if type is None and is_tracked(x) and {np.dtype(dtype), dtype_of(x)} in PAIRED:
         return seen_as(x, np.dtype(dtype))
     return plain_view(x, *[k for k in (dtype, type) if k is not None])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad._capture.remembered import MOST_FUNCTIONS
+from tapegrad._capture.remembered import MOST_FUNCTIONS, memory_of
 
 X = np.array([0.3, -0.7, 1.1])
 
@@ -20,7 +20,7 @@ def warm(f, calls=3):
     v = tg.value_and_grad(f)
     for _ in range(calls):
         v(X)
-    assert v.memory.waiting
+    assert memory_of(f).waiting
     return v
 
 
@@ -61,6 +61,9 @@ class Model:
         self.pair = (np.array([1.0, 2.0, 3.0]), [1.0, 2.0])
         self.matrix = np.arange(9.0).reshape(3, 3) / 9
 
+    def __call__(self, x):
+        return self.value(x)
+
     def value(self, x):
         found = sum([part.of(x) for part in self.parts])
         found = found + np.sum(self.table[self.options["chosen"]] * x ** self.options["power"])
@@ -74,10 +77,13 @@ def made(model=None):
 
 
 class Slotted:
-    __slots__ = ("a", "b")
+    __slots__ = ("a", "b", "__weakref__")
 
     def __init__(self):
         self.a, self.b = np.ones(3), 2.0
+
+    def value(self, x):
+        return np.sum(self.a * x) * self.b
 
 
 CHANGES = {
@@ -179,22 +185,46 @@ def test_slots_and_deleted_names():
     agrees(v, f)
 
 
+def as_function(model):
+    return lambda x: model.value(x)
+
+
+KINDS_OF_FUNCTIONS = {
+    "function": as_function,
+    "method": lambda model: model.value,
+    "callable": lambda model: model,
+}
+FIRST_ORDERS = {
+    "value_and_grad": lambda f: tg.value_and_grad(f)(X),
+    "grad": lambda f: (f(X), tg.grad(f)(X)),
+    "jvp": lambda f: (f(X), np.array([tg.jvp(f, (X,), (e,))[1] for e in np.eye(3)])),
+    "vjp": lambda f: (f(X), tg.vjp(f, X)[1](1.0)),
+    "jacobian": lambda f: (f(X), tg.jacobian(f)(X)),
+    "linearize": lambda f: (f(X), tg.linearize(f, X)[1].T(1.0)),
+    "second order": lambda f: (tg.hvp(f, X, np.ones(3)), tg.hessian(f)(X).sum(0)),
+}
+
+
 @pytest.mark.parametrize("seed", [0, *[pytest.param(k, marks=pytest.mark.long) for k in range(1, 30)]])
-def test_random_changes(seed):
-    """Two equal worlds: one transform is kept, the other is made anew for each call."""
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("kind", KINDS_OF_FUNCTIONS)
+def test_random_changes(kind, seed):
+    """Two equal worlds: in one all transforms use a memory, in the other no function is called twice."""
+    rng = np.random.default_rng([seed, len(kind)])
     worlds = Model(), Model()
-    fs = [lambda x, m=m: m.value(x) for m in worlds]
-    kept = tg.value_and_grad(fs[0])
+    f = KINDS_OF_FUNCTIONS[kind](worlds[0])
     names = [name for name in CHANGES if name not in ("an attribute deleted", "a shorter list")]
-    reused = 0
+    reused, kept = 0, []
     for _ in range(60):
-        reused += bool(kept.memory and kept.memory.waiting)
-        results = kept(X), tg.value_and_grad(fs[1])(X)
+        f = worlds[0].value if kind == "method" else f
+        reused += bool(memory_of(f).waiting)
+        order = rng.choice([*FIRST_ORDERS])
+        results = FIRST_ORDERS[order](f), FIRST_ORDERS[order](as_function(worlds[1]))
         for a, b in zip(*results, strict=True):
-            np.testing.assert_array_equal(a, b)
-        if kept.memory:
-            kept.memory.failures = 0
+            np.testing.assert_allclose(a, b, rtol=1e-13)
+        kept = [*kept[-2:], (tg.vjp(f, X)[1], tg.grad(as_function(worlds[1]))(X))]
+        for pullback, gradient in kept:  # what was changed meanwhile does not matter
+            np.testing.assert_allclose(pullback(1.0), gradient, rtol=1e-13)
+        memory_of(f).failures = 0
         if rng.uniform() < 0.2:
             name = names[rng.integers(len(names))]
             for m in worlds:
@@ -370,10 +400,10 @@ def anew(f):
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_new_transform_for_each_call_sees_changes(change):
     model, f = made()
-    shadow = warm(f).memory.waiting[0].shadow
-    g = tg.grad(f)
-    g(X)
-    assert g.memory.waiting[0].shadow is shadow
+    warm(f)
+    shadow = memory_of(f).waiting[0].shadow
+    tg.grad(f)(X)
+    assert memory_of(f).waiting[0].shadow is shadow
     change(model)
     for _ in range(3):
         agrees(anew(f), f)
@@ -399,10 +429,13 @@ def test_a_changed_function_is_seen():
             agrees(anew(f), f)
 
 
-def test_functions_live_no_longer_than_without():
-    model, f = made()
-    for _ in range(4):
-        anew(f)(X)
+@pytest.mark.parametrize("kind", KINDS_OF_FUNCTIONS)
+def test_functions_live_no_longer_than_without(kind):
+    model = Model()
+    f = KINDS_OF_FUNCTIONS[kind](model)
+    for run in (*FIRST_ORDERS.values(), *FIRST_ORDERS.values()):
+        run(f)
+    assert memory_of(f).waiting
     met = weakref.ref(model), weakref.ref(f)
     gc.disable()
     try:
@@ -410,6 +443,39 @@ def test_functions_live_no_longer_than_without():
         assert [r() for r in met] == [None, None]
     finally:
         gc.enable()
+
+
+def test_methods_of_an_object_with_slots():
+    s = Slotted()
+    for b in (2.0, 2.0, 2.0, 3.0, 3.0, 4.0):
+        s.b = b
+        np.testing.assert_array_equal(tg.grad(s.value)(X), np.full(3, b))
+    assert memory_of(s.value).waiting
+    other = Slotted()
+    other.b = 7.0
+    np.testing.assert_array_equal(tg.grad(other.value)(X), np.full(3, 7.0))
+    gone = weakref.ref(s)
+    del s
+    assert gone() is None
+
+
+def test_two_methods_of_an_object_have_two_memories():
+    class Two:
+        def __init__(self):
+            self.a = np.full(3, 2.0)
+
+        def first(self, x):
+            return np.sum(self.a * x)
+
+        def second(self, x):
+            return np.sum(self.a * x**2)
+
+    both = Two()
+    for k in range(6):
+        both.a[0] = k
+        np.testing.assert_array_equal(tg.grad(both.first)(X), both.a)
+        np.testing.assert_array_equal(tg.grad(both.second)(X), 2 * both.a * X)
+    assert memory_of(both.first).waiting and memory_of(both.second).waiting
 
 
 def test_functions_that_reach_themselves_are_let_go():
@@ -445,7 +511,7 @@ def test_a_warm_transform_within_others():
     g = tg.grad(f)
     for _ in range(4):
         g(X)
-    assert g.memory.waiting
+    assert memory_of(f).waiting
     slope = tg.jacobian(g)(X)
     np.testing.assert_allclose(slope, tg.hessian(f)(X), rtol=1e-12)
     np.testing.assert_allclose(tg.jvp(g, (X,), (X,))[1], slope @ X, rtol=1e-12)
@@ -498,7 +564,7 @@ def test_different_branches_in_turn():
             break
         state["k"] = k
         agrees(v, g)
-    assert v.memory.failures <= 12
+    assert memory_of(g).failures <= 12
 
 
 def test_a_later_call_writes_what_holds_only_numbers():

@@ -10,6 +10,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad._capture import restore, threads
+from tapegrad._capture.remembered import memory_of
 from tapegrad._core.scope import OPEN
 
 
@@ -281,7 +282,7 @@ def test_a_warm_function_while_another_thread_writes_back(monkeypatch):
     warm = tg.value_and_grad(read)
     for _ in range(4):
         warm(np.ones(5))
-    assert warm.memory.waiting
+    assert memory_of(read).waiting
 
     def slow(shadow, write_back=restore.write_back):
         begun.set()

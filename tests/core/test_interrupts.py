@@ -20,6 +20,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad._capture import threads
+from tapegrad._capture.remembered import memory_of
 from tapegrad._core import scope
 from tapegrad._core.reverse import COLLECTOR
 from tapegrad._core.variable import Variable
@@ -150,7 +151,7 @@ def repeated():
     g = tg.grad(lambda x: (box.weight * x * x * x * box.rows[0]).sum() + box.table["a"][0] * x[1])
     for _ in range(3):
         g(X)
-    assert g.memory.waiting
+    assert memory_of(g.of).waiting
 
     def check():
         now = [box.weight, *box.rows, *box.table.values()]

@@ -19,6 +19,7 @@ ASKING = {
     "implicit": "what a solver is given, and gave",
     "_core.primitive": "where it stands; the truth of an array",
     "_scipy.namespaces": "functions without a derivative, and on untracked arrays",
+    "_dispatch.structured": "values of all fields, for texts and comparisons",
     "_dispatch.numbers": "functions whose derivative is zero, texts",
     "_dispatch.random": "probabilities of NumPy's generators",
     "_transforms.custom_rule": "what all samples gave beside what the first one gave",

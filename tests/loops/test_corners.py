@@ -188,3 +188,48 @@ def test_single_and_double_precision_and_integers():
     np.testing.assert_allclose(gy[2], 3 * (x[0] * y[0] * y[1] + x[1] * y[1] + x[2]), rtol=1e-6)
     with pytest.raises(tg.errors.TapegradError, match="type int, which has no derivative"):
         tg.grad(lambda n: mixed(x, y, n))(3)
+
+
+@njit
+def rational(x):
+    """Products, quotients, roots and powers, carried from one trip to the next."""
+    s, p = 0.0, x[0]
+    for k in range(x.shape[0]):
+        s = s * x[k] + 1.0 / (2.0 + x[k] * p)
+        p = np.sqrt(1.5 + p * s) - x[k] ** 2.5
+        if s > 0.2:
+            p = p * x[0]
+    return s * p
+
+
+def test_derivatives_by_a_cotangent_that_is_zero():
+    """The adjoint is linear in its cotangent, so its derivative there does not vanish with it."""
+    x, v = np.array([0.7, 1.3, 0.9, 0.4]), np.array([0.3, -1.0, 0.5, 2.0])
+    slope = np.array([np.imag(rational.py_func(x + 1e-30j * e)) * 1e30 for e in np.eye(4)])
+    at = rational(x)
+
+    def misfit(x):
+        return (rational(x) - at) ** 2  # its cotangents are zero at x
+
+    np.testing.assert_allclose(tg.grad(rational)(x), slope, rtol=1e-13)
+    np.testing.assert_allclose(tg.jacobian(rational, mode="forward")(x), slope, rtol=1e-13)
+    np.testing.assert_allclose(tg.linearize(rational, x)[1](v), slope @ v, rtol=1e-13)
+    np.testing.assert_allclose(tg.hvp(misfit, x, v), 2 * slope * (slope @ v), rtol=1e-12)
+    np.testing.assert_allclose(tg.hessian(misfit)(x), 2 * np.outer(slope, slope), rtol=1e-12)
+    reverse = tg.grad(lambda x: np.sum(tg.grad(misfit)(x) * v))(x)
+    np.testing.assert_allclose(reverse, 2 * slope * (slope @ v), rtol=1e-12)
+
+
+@njit
+def root_of_zero(x):
+    s = 0.0
+    for k in range(x.shape[0]):
+        r = np.sqrt(x[k])
+        s += r if x[k] > 0.0 else 0.0 * x[k]
+    return s
+
+
+def test_a_zero_cotangent_stays_zero_through_an_infinite_slope():
+    x = np.array([0.0, 4.0, 0.0])
+    np.testing.assert_array_equal(tg.grad(root_of_zero)(x), [0.0, 0.25, 0.0])
+    np.testing.assert_array_equal(tg.hvp(root_of_zero, x, np.ones(3)), [0.0, -1 / 32, 0.0])

@@ -39,6 +39,7 @@ t("sosfiltfilt", lambda x: s.sosfiltfilt(sos, x), xl)
 t("sosfiltfilt q", lambda q, x: s.sosfiltfilt(full(q), x), Q, x, samples=False)
 for m in ("interp", "mirror", "constant", "nearest", "wrap"):
     t("savgol " + m, lambda x, m=m: s.savgol_filter(x, 5, 2, mode=m), x)
+t("savgol delta", lambda x: s.savgol_filter(np.arange(7.0) ** 2, 5, 2, deriv=1, delta=1.5 + x[0]), x)
 t("savgol cval", lambda x: s.savgol_filter(x, 5, 2, mode="constant", cval=2.0), x)
 t("detrend", lambda x: s.detrend(x, axis=0), X)
 t("detrend bp", lambda x: s.detrend(x, bp=[5]), X)

@@ -30,6 +30,9 @@ REFUSED = {
     **of("a method of an array of integers", "later_atoms.morse later_engineering.triangle"),
     **of("`numpy.f._implementation`", "later_algebra.energies"),
     **of("a class derived from SciPy's `PPoly`", "later_signals.smoothing"),
+    **of("a number of a class derived from `float`", "last_earth.sphere last_earth.vincenty"),
+    **of("an array of integers `@` a list of arrays", "last_filters.catmull_rom last_filters.natural"),
+    **of("a hash of the bytes of an array", "last_choices.solid"),
     **of("a gufunc of Numba", "fresh_scores.older_ensemble"),
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }

@@ -17,8 +17,9 @@ sys.path[:0] = [str(HERE), str(HERE / "programs")]
 from judge import verdict  # noqa: E402
 from refused import COMPILED, REFUSED, WRONG  # noqa: E402
 
+KINDS = ("known", "unseen", "fresh", "later", "last")
 PROGRAMS = sorted(
-    [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (p.startswith(("fresh", "later")), p)
+    [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
 )
 DOCUMENT = HERE.parents[1] / "docs" / "packages.md"
 
@@ -44,7 +45,7 @@ def test_calls_are_right_or_refused(program):
     } == {}
 
 
-STARS = {"known": "", "unseen": " *", "fresh": " **", "later": " ***"}
+STARS = {kind: " " * (k > 0) + "*" * k for k, kind in enumerate(KINDS)}
 
 
 def row(program, found):
@@ -69,17 +70,15 @@ def write_table():
         rows.append(row(program, found))
         print(rows[-1], flush=True)
     right = [v for _, v in every if v.outcome == "right"]
-    unseen, fresh, later = [
-        [v.outcome == "right" for name, v in every if name.startswith(kind)]
-        for kind in ("unseen", "fresh", "later")
-    ]
+    starred = [[v.outcome == "right" for name, v in every if name.startswith(kind)] for kind in KINDS[1:]]
+    of_each = [f"{sum(found)} of {len(found)}" for found in starred]
     costs = sorted([v.cost for v in right if v.cost == v.cost])  # (nan: not timed)
     compiled = sum(name in COMPILED for name, v in every if v.outcome == "refused")
     wrong = sum(v.outcome == "wrong" for _, v in every)
     lines = [
         f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, "
-        f"{len(every) - len(right) - wrong} refused, {compiled} of these by compiled code. With a star: "
-        f"{sum(unseen)} of {len(unseen)} right; with two stars: {sum(fresh)} of {len(fresh)}; with three: {sum(later)} of {len(later)}. "
+        f"{len(every) - len(right) - wrong} refused, {compiled} of these by compiled code. With one to "
+        f"four stars: {', '.join(of_each)} right. "
         f"Value and gradient take {costs[len(costs) // 2]:.0f} times "
         f"the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
         "",

@@ -71,19 +71,26 @@ def half_squares(y: Any) -> Any:
 OPTIMUM_NEWTON_STEPS = 6  # of Newton's method
 
 
-def sharpened(kind: str, name: str) -> Callable:
-    """A solver for `tapegrad.implicit` that starts near the solution."""
+NEGLIGIBLE_STEP = 1e-10  # of Newton's method, relative to x
 
-    def solve(F, x, *args):
-        slope, curve = (F, jacobian) if kind == "root" else (grad(F), hessian)
-        residual = (lambda x: F(x, *args)) if kind != "fixed_point" else lambda x: x - F(x, *args)
-        if kind == "minimum":
-            residual = lambda x: slope(x, *args)
+
+class NewtonSteps:
+    """A solver for `tapegrad.implicit` that starts near the solution.  `least`: the residual that rounding leaves,
+    if Newton's step is negligible there."""
+
+    least = 0.0
+
+    def __init__(self, kind: str, name: str):
+        self.kind, self.__name__ = kind, name
+
+    def __call__(self, F, x, *args):
+        slope = F if self.kind == "root" else grad(F)
+        residual = (lambda x: x - F(x, *args)) if self.kind == "fixed_point" else lambda x: slope(x, *args)
         best, size = x, float(plain_np.max(plain_np.abs(residual(x)), initial=0.0))
         for _ in range(OPTIMUM_NEWTON_STEPS):
             if size == 0:
                 break
-            A = jacobian(Const(residual))(best) if kind != "minimum" else curve(F)(best, *args)
+            A = hessian(F)(best, *args) if self.kind == "minimum" else jacobian(Const(residual))(best)
             n = plain_np.size(best)
             try:
                 step = plain_np.linalg.solve(plain_np.reshape(A, (n, n)), plain_np.reshape(residual(best), n))
@@ -92,12 +99,11 @@ def sharpened(kind: str, name: str) -> Callable:
             new = best - plain_np.reshape(step, plain_np.shape(best))
             now = float(plain_np.max(plain_np.abs(residual(new))))
             if not now < size:
+                if plain_np.max(plain_np.abs(step)) <= NEGLIGIBLE_STEP * plain_np.max(plain_np.abs(best)):
+                    self.least = size
                 break
             best, size = new, now
         return best
-
-    solve.__name__ = name
-    return solve
 
 
 def value_at(f: Callable, x: Any, args: tuple) -> Any:
@@ -111,7 +117,7 @@ MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": i
 
 def implicit_solution(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
     """SciPy's solution x with its derivative by args, and by what f captured."""
-    problem = MAKE[kind](Equation(f, form), sharpened(kind, name))
+    problem = MAKE[kind](Equation(f, form), NewtonSteps(kind, name))
     problem.__name__, problem.apart = name, True
     exact = problem(x, *args)
     off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))

@@ -335,6 +335,9 @@ def with_settings(f: Any, x: Any, axis: int, **settings: Any) -> Any:
 
 @SIGNAL.rule(sig.savgol_filter)
 def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode="interp", cval=0.0):
+    if holds_tracked(delta):
+        with_unit = savgol_filter(x, window_length, polyorder, deriv, 1.0, axis, mode, cval)
+        return with_unit / delta ** as_integer(deriv)
     settings = dict(window_length=window_length, polyorder=polyorder, deriv=deriv, delta=delta, mode=mode)
     if mode == "constant" and cval:  # affine in x
         x = as_float_array(x)
