@@ -11,25 +11,24 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .._core.arrays import is_array, may_share_memory, xp_of
+from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import Primitive, bind, layout_of, values_of
 from .._core.registry import load
-from .._core.variable import Variable, View
+from .._core.variable import Variable
 from ..ops.creation import asarray
 from ..ops.declare import dtype, shape
+from ..ops.indexing.overlaps import may_share_memory
 from ..ops.shaping import astype, broadcast_to, reshape
 from .adjoint import adjoint
 from .machine import code_of
 from .numba_device import AXES, SIZES, launch_sizes
 from .numba_ir import is_device_kernel, kind_of, type_of_array, type_of_object, type_of_scalar, type_of_tuple
 from .numba_program import NumbaProgram
-from .program import FLOATS, LoopArray, LoopProgram, LoopRefused, Scalar, verified, written
+from .program import DTYPES, FLOATS, LoopArray, LoopProgram, LoopRefused, Scalar, verified, written
 from .reference import interpreted
 from .tangent import tangent
 from .views import Known, TupleMembers
-
-DTYPES = {"f8": np.float64, "f4": np.float32, "i8": np.int64, "b1": np.bool_}
 
 
 class LoopOperation:
@@ -249,7 +248,7 @@ class NumbaFunction:
         """Arrays that the program writes must not overlap with others; some must have one shape."""
         arrays = [(q, x) for q, x in zip(made.params, values, strict=True) if isinstance(q, LoopArray)]
         for (q, x), (r, y) in itertools.combinations(arrays, 2):
-            if (q in made.program.outs or r in made.program.outs) and overlap(x, y):
+            if (q in made.program.outs or r in made.program.outs) and may_share_memory(x, y):
                 raise LoopRefused("an array that is written overlaps with another argument")
         if any(
             not np.array_equal(x, then, equal_nan=True)
@@ -287,11 +286,6 @@ class NumbaFunction:
         if form[:1] == ("new",):
             return outs[made.returned[form[1]][0]]
         return tuple([self.result(made, f, values, outs, yields) for f in form])
-
-
-def overlap(x: Any, y: Any) -> bool:
-    bases = [v._base if type(v) is View else v for v in (x, y)]
-    return bases[0] is bases[1] or may_share_memory(layout_of(x), layout_of(y))
 
 
 FUNCTIONS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # Python function -> its programs
