@@ -73,9 +73,7 @@ class LoopCode:
                 f"{p.name}, line {status}{' of ' + p.file if p.file else ''}: an index is out of bounds, a "
                 f"divisor is 0, or a step is 0"
             )
-        return [arrays[k] for k in self.outs] + [
-            kind(x) for kind, x in zip(self.kinds, results, strict=True)
-        ]
+        return [arrays[k] for k in self.outs] + [kind(x) for kind, x in zip(self.kinds, results, strict=True)]
 
 
 def code_of(p: LoopProgram) -> LoopCode:
