@@ -134,9 +134,10 @@ class AdjointWriter:
         length = w.compute("add", root, ONE)
         count = w.compute("floordiv", w.compute("add", n, root), length)
         states = [
-            w.allocate(a.type, (count, *m.get(a, a).shape), a.name + "_kept") for a in plan.segmented[s]
+            w.allocate(a.type, (count, *m.get(a, a).shape), a.name + "_kept", zeroed=False)
+            for a in plan.segmented[s]
         ]
-        carries = [w.allocate(a.type, (count,), "carry_kept") for a in s.args]
+        carries = [w.allocate(a.type, (count,), "carry_kept", zeroed=False) for a in s.args]
         m[s] = length, count, n, states, carries
 
         def segment(h: Scalar, *values: Scalar) -> list[Scalar]:
