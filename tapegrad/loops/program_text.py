@@ -61,19 +61,19 @@ LARGE_PAGES = """define internal void @use_large_pages(ptr %made, i64 %bytes) {
   ret void
 }
 """
-if sys.platform == "linux":  # madvise(..., MADV_HUGEPAGE), as NumPy does for its arrays
+# madvise(..., MADV_HUGEPAGE), as NumPy does for its arrays; of a whole mapping, or it could not grow
+if sys.platform == "linux":
     LARGE_PAGES = f"""declare i32 @madvise(ptr, i64, i32)
 define internal void @use_large_pages(ptr %made, i64 %bytes) {{
   %large = icmp uge i64 %bytes, {LARGE}
   br i1 %large, label %ask, label %end
 ask:
   %at = ptrtoint ptr %made to i64
-  %past = add i64 %at, 4095
-  %page = and i64 %past, -4096
-  %skipped = sub i64 %page, %at
-  %rest = sub i64 %bytes, %skipped
+  %page = and i64 %at, -4096
+  %skipped = sub i64 %at, %page
+  %size = add i64 %bytes, %skipped
   %first = inttoptr i64 %page to ptr
-  %done = call i32 @madvise(ptr %first, i64 %rest, i32 14)
+  %done = call i32 @madvise(ptr %first, i64 %size, i32 14)
   br label %end
 end:
   ret void
