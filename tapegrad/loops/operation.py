@@ -12,9 +12,8 @@ from numba import njit
 
 from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, callers_line
-from .._core.primitive import Primitive, bind, layout_of, values_of
+from .._core.primitive import Primitive, bind, holds_variable, layout_of, values_of
 from .._core.registry import load
-from .._core.variable import Variable
 from ..ops.creation import asarray
 from ..ops.declare import dtype, shape
 from ..ops.indexing.overlaps import answered
@@ -193,8 +192,8 @@ class Fixed:
     """An argument that is part of the program."""
 
     def __init__(self, x: Any):
-        self.object, self.type = x, type_of_object(x)
-        if self.type is None or isinstance(x, Variable):
+        self.object, self.type = x, None if holds_variable((x,)) else type_of_object(x)
+        if self.type is None:
             raise LoopRefused(f"an argument of type {type(x).__name__}")
 
     def __eq__(self, other: Any) -> bool:

@@ -1,6 +1,8 @@
 """Calls of functions of Numba's with loops: orders of derivatives, batches, captured arrays, arguments that
 share memory, kinds of numbers, bad input."""
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 from loop_functions import CASES, heat, nbody, prefix, wave
@@ -226,6 +228,44 @@ def test_out_of_bounds():
     assert tg.grad(lambda x: h(x, np.array([0, -1, 2])))(np.ones(3))[2] == 4.0
     with pytest.raises(tg.errors.KernelError, match="out of bounds"):
         tg.grad(lambda x: h(x, np.array([0, 2**40, 2])))(np.ones(3))
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+@njit
+def of_tuples(p, q):
+    return p[0] * q[0][0] * p[1]
+
+
+@njit
+def loop_over_tuples(p, q):
+    s = 0.0
+    for k in range(3):
+        s += k * p[0] * q[0][0] * p[1]
+    return s
+
+
+@njit
+def of_names(p):
+    s = 0.0
+    for k in range(3):
+        s += k * p.a[k] * p.b
+    return s
+
+
+def test_tracked_values_in_tuples_alone():
+    x = np.array([3.0, 5.0, 2.0])
+    want = np.array([x[1] * x[2], x[0] * x[2], x[0] * x[1]])
+    for f, factor in ((of_tuples, 1.0), (loop_over_tuples, 3.0)):
+        for call in (
+            lambda x, f=f: f((x[0], x[1]), ((x[2],),)),
+            lambda x, f=f: f(q=((x[2],), 1.0), p=(x[0], x[1])),
+            lambda x, f=f: f(Pair(x[0], x[1]), ((x[2],),)),
+        ):
+            np.testing.assert_allclose(tg.grad(call)(x), factor * want, rtol=1e-14)
+    named = tg.grad(lambda x: of_names(Pair(x * 1.0, x[1])))(x)
+    np.testing.assert_allclose(named, [0.0, x[1] + 2 * x[2] + x[1], 2 * x[1]], rtol=1e-14)
 
 
 def test_what_is_followed_instead():

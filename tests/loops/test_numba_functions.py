@@ -3,7 +3,7 @@ Python code."""
 
 import numpy as np
 import pytest
-from loop_functions import CASES, heat, NOT_COMPLEX
+from loop_functions import CASES, NOT_COMPLEX, heat
 
 import tapegrad as tg
 from tapegrad.loops import operation
