@@ -155,5 +155,9 @@ def is_array_type(t: Any) -> bool:
     return isinstance(t, types.Array)
 
 
+def is_tuple_type(t: Any) -> bool:
+    return isinstance(t, types.BaseTuple)
+
+
 def is_device_kernel(d: Any) -> bool:
     return type(d).__module__.startswith("numba.cuda")
