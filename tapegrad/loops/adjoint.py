@@ -34,10 +34,11 @@ from .program import (
     walk,
 )
 from .saved import SavedValues, is_touched
-from .scalars import BOUNDED, passes, pull, write
+from .scalars import BOUNDED, partial, passes, pull, write
 from .writer import ONE, ZERO, StatementWriter
 
-LINEAR = frozenset(("add", "sub", "neg", "select", "cast"))
+# A zero cotangent gives zero through these, whatever they read.
+LINEAR = frozenset(("add", "sub", "neg", "select", "cast", "times0"))
 
 
 def adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
@@ -264,16 +265,18 @@ class AdjointWriter:
         bar = bars.pop(s.out, None)
         if bar is None or not passes(s.op):
             return
-        given = (bar, m.get(s.out, s.out), *[m.get(a, a) for a in s.args])
-        w, zero = self.w, literal(0, s.out.type)
+        given = (m.get(s.out, s.out), *[m.get(a, a) for a in s.args])
+        w, kind = self.w, s.out.type
         sure = s.op in LINEAR or (s.op in BOUNDED and bar not in self.unsure)
-        is_zero = None if sure else w.compute("eq", bar, zero)
         for k, a in enumerate(s.args):
             if a in self.active:
-                share = w.cast(bar, a.type) if s.op == "cast" else write(w, pull(s.op, k), given, s.out.type)
-                if is_zero is not None:
-                    share = w.compute("select", is_zero, zero, share, type=s.out.type)
-                if s.op == "select":
+                if s.op == "cast":
+                    share = w.cast(bar, a.type)
+                elif sure:
+                    share = write(w, pull(s.op, k), (bar, *given), kind)
+                else:  # a zero cotangent stays zero; its own derivatives do not
+                    share = w.compute("times0", bar, write(w, partial(s.op, k), given, kind))
+                if s.op in ("select", "times0"):
                     self.unsure.add(share)
                 else:
                     self.derive(share, [bar])

@@ -35,7 +35,6 @@ BOUNDED = frozenset(
         "exp",
         "erf",
         "expit",
-        "times0",
     )
 )
 

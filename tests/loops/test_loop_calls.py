@@ -309,6 +309,45 @@ def test_a_zero_cotangent_stays_zero():
     np.testing.assert_array_equal(tg.grad(f)(np.array([4.0, 0.0])), [0.25, 1.0])
 
 
+@njit
+def residuals(x, y):
+    s = 0.0
+    for k in range(x.shape[0]):
+        d = (x[k] - y[k]) / y[k]
+        e = np.sqrt(x[k] * y[k]) - y[k]
+        s += d * d + e * e * np.log(x[k]) + (x[k] - y[k]) ** 2 * x[k] ** 3 / y[k]
+    return s
+
+
+@njit
+def unused(x):
+    s = 0.0
+    for k in range(x.shape[0]):
+        y = np.log(x[k]) / x[k] + np.sqrt(x[k]) + np.exp(1.0 / x[k])
+        s += y if x[k] > 0.0 else x[k] ** 2
+    return s
+
+
+def test_second_derivatives_where_a_cotangent_is_zero():
+    """A cotangent that is zero has derivatives that are not, unless its value was not used."""
+    x, y = np.array([0.5, 1.3, 0.7]), np.array([0.5, 1.3, 0.8])
+    d = (x - y) / y  # the derivatives by x twice, by hand
+    root, log = np.sqrt(y / x), np.log(x)
+    e = np.sqrt(x * y) - y
+    want = 2 / y**2 + root**2 / 2 * log - e * root / (2 * x) * log + 2 * e * root / x - e**2 / x**2
+    want += (2 * x**3 + 12 * (x - y) * x**2 + 6 * (x - y) ** 2 * x) / y
+    f = lambda x: residuals(x, y)
+    v = np.ones(3)
+    over = lambda x: tg.jvp(lambda x: tg.jvp(f, (x,), (v,))[1], (x,), (v,))[1]
+    np.testing.assert_allclose(tg.hvp(f, x, v), want, rtol=1e-13)
+    np.testing.assert_allclose(tg.grad(lambda x: tg.grad(f)(x).sum())(x), want, rtol=1e-13)
+    np.testing.assert_allclose(over(x), want.sum(), rtol=1e-13)
+    assert d[0] == e[1] == 0.0
+    z, e1 = np.array([2.0, 0.0]), np.array([0.0, 1.0])
+    np.testing.assert_array_equal(tg.hvp(unused, z, e1), [0.0, 2.0])
+    np.testing.assert_array_equal(tg.grad(lambda x: tg.grad(unused)(x)[1])(z), [0.0, 2.0])
+
+
 def test_results_that_are_one_value():
     @njit
     def f(x, y):
