@@ -11,6 +11,7 @@ from device_kernels import (
     prefix_sum,
     tiled_product,
 )
+from numba import cuda
 
 import tapegrad as tg
 
