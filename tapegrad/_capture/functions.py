@@ -253,8 +253,10 @@ class FunctionCapture(Capture):
                 return load("tapegrad.loops.operation").call_numba(
                     d, args, kwargs, lambda: self(d.py_func)(*args, **kwargs)
                 )
+            args = [vars(a).get("_compiled", a) if type(a) is types.FunctionType else a for a in args]
             return d(*lend(args), **lend(kwargs))
 
+        call._compiled = d  # type: ignore[attr-defined]
         return call
 
     def elementwise(self, u: Any) -> Any:

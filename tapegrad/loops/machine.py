@@ -70,8 +70,8 @@ class LoopCode:
             raise MemoryError(f"{p.name}: not enough memory for the values that its derivative needs")
         if status:
             raise KernelError(
-                f"{p.name}, line {status}{' of ' + p.file if p.file else ''}: an index is out of bounds, a "
-                f"divisor is 0, or a step is 0"
+                f"{p.name}, line {status}{' of ' + p.file if p.file else ''}: an index is out of bounds, "
+                f"lengths of arrays differ, a divisor is 0, or a step is 0"
             )
         return [arrays[k] for k in self.outs] + [kind(x) for kind, x in zip(self.kinds, results, strict=True)]
 

@@ -354,12 +354,10 @@ class FrameWriter(ScalarFrame):
         own = index[len(index) - len(x.shape) :]
         made = []
         for i, n, m in zip(own, x.shape, shape[len(shape) - len(x.shape) :], strict=True):
-            one = ZERO if n.number == 1 else i
-            made.append(
-                one
-                if n is m or n.number is not None
-                else self.w.compute("select", self.w.compute("eq", n, ONE), ZERO, i)
-            )
+            if n is not m and n.number != 1:  # another length is no index
+                i = self.w.compute("select", self.w.compute("eq", n, m), i, literal(-1, "i8"))
+                i = self.w.compute("select", self.w.compute("eq", n, ONE), ZERO, i)
+            made.append(ZERO if n.number == 1 else i)
         return self.w.load(x.array, place_in(self.w, x, tuple(made)))
 
     def filled(self, kind: str, shape: tuple, element: Callable) -> ArrayView:

@@ -310,6 +310,49 @@ def test_a_zero_cotangent_stays_zero():
 
 
 @njit
+def part_assigned(u, v):
+    for _ in range(2):
+        u[0:3] += v
+    return u.sum()
+
+
+@njit
+def part_multiplied(u, v):
+    s = 0.0
+    for _ in range(2):
+        s += (u * v).sum()
+    return s
+
+
+def test_lengths_that_differ():
+    """NumPy refuses them; an axis of length 1 is repeated."""
+    for f in (lambda x: part_assigned(np.zeros(5), x), lambda x: part_multiplied(x[:3], x)):
+        with pytest.raises(tg.errors.KernelError, match="lengths of arrays differ"):
+            tg.grad(f)(np.ones(5))
+    np.testing.assert_array_equal(tg.grad(lambda x: part_assigned(np.zeros(5), x))(np.ones(1)), [6.0])
+    np.testing.assert_array_equal(tg.grad(lambda x: part_multiplied(x[:1], x))(np.ones(3)), [8.0, 2.0, 2.0])
+
+
+@njit
+def squared(x):
+    return x * x
+
+
+@njit
+def applied(f, x):
+    s = 0.0
+    for k in range(x.shape[0]):
+        s += f(x[k])
+    return s
+
+
+def test_compiled_functions_as_arguments():
+    x, fixed = np.arange(3.0), np.array([1.0, 2.0])
+    np.testing.assert_array_equal(tg.grad(lambda x: applied(squared, x))(x), 2 * x)
+    np.testing.assert_array_equal(tg.grad(lambda x: applied(squared, fixed) * x.sum())(x), [5.0] * 3)
+
+
+@njit
 def residuals(x, y):
     s = 0.0
     for k in range(x.shape[0]):
