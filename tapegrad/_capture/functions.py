@@ -10,7 +10,7 @@ import numpy as np
 
 from .._core.arrays import IMMUTABLE
 from .._core.lent_memory import lend
-from .._core.primitive import is_tracked
+from .._core.primitive import any_tracked
 from .._core.registry import load
 from .._dispatch import stand_ins
 from .builtin import (
@@ -250,12 +250,14 @@ class FunctionCapture(Capture):
             return load("tapegrad.loops.operation").DeviceKernel(d)
 
         def call(*args, **kwargs):
-            if any(is_tracked(a) for a in args) or any(is_tracked(a) for a in kwargs.values()):
+            if any_tracked((args, kwargs)):
                 return load("tapegrad.loops.operation").call_numba(
                     d, args, kwargs, lambda: self(d.py_func)(*args, **kwargs)
                 )
+            args = [vars(a).get("_compiled", a) if type(a) is types.FunctionType else a for a in args]
             return d(*lend(args), **lend(kwargs))
 
+        call._compiled = d  # type: ignore[attr-defined]
         return call
 
     def elementwise(self, u: Any) -> Any:
@@ -263,7 +265,7 @@ class FunctionCapture(Capture):
         its Python function."""
 
         def call(*args, **kwargs):
-            if any(is_tracked(a) for a in (*args, *kwargs.values())):
+            if any_tracked((args, kwargs)):
                 return load("tapegrad.loops.operation").call_elementwise(
                     u, args, kwargs, lambda: self(np.vectorize(u._dispatcher.py_func))(*args)
                 )

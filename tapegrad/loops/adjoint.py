@@ -37,7 +37,8 @@ from .saved import SavedValues, is_touched
 from .scalars import BOUNDED, partial, passes, pull, write
 from .writer import ONE, ZERO, StatementWriter
 
-LINEAR = frozenset(("add", "sub", "neg", "select", "cast"))
+# A zero cotangent gives zero through these, whatever they read.
+LINEAR = frozenset(("add", "sub", "neg", "select", "cast", "times0"))
 
 
 def adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
@@ -134,9 +135,10 @@ class AdjointWriter:
         length = w.compute("add", root, ONE)
         count = w.compute("floordiv", w.compute("add", n, root), length)
         states = [
-            w.allocate(a.type, (count, *m.get(a, a).shape), a.name + "_kept") for a in plan.segmented[s]
+            w.allocate(a.type, (count, *m.get(a, a).shape), a.name + "_kept", zeroed=False)
+            for a in plan.segmented[s]
         ]
-        carries = [w.allocate(a.type, (count,), "carry_kept") for a in s.args]
+        carries = [w.allocate(a.type, (count,), "carry_kept", zeroed=False) for a in s.args]
         m[s] = length, count, n, states, carries
 
         def segment(h: Scalar, *values: Scalar) -> list[Scalar]:
@@ -263,7 +265,7 @@ class AdjointWriter:
         bar = bars.pop(s.out, None)
         if bar is None or not passes(s.op):
             return
-        given = (bar, m.get(s.out, s.out), *[m.get(a, a) for a in s.args])
+        given = (m.get(s.out, s.out), *[m.get(a, a) for a in s.args])
         w, kind = self.w, s.out.type
         sure = s.op in LINEAR or (s.op in BOUNDED and bar not in self.unsure)
         for k, a in enumerate(s.args):
@@ -271,10 +273,10 @@ class AdjointWriter:
                 if s.op == "cast":
                     share = w.cast(bar, a.type)
                 elif sure:
-                    share = write(w, pull(s.op, k), given, kind)
-                else:  # (a choice by `bar == 0` would drop the derivative by bar)
-                    share = w.compute("times0", bar, write(w, partial(s.op, k), given[1:], kind))
-                if s.op == "select":
+                    share = write(w, pull(s.op, k), (bar, *given), kind)
+                else:  # a zero cotangent stays zero; its own derivatives do not
+                    share = w.compute("times0", bar, write(w, partial(s.op, k), given, kind))
+                if s.op in ("select", "times0"):
                     self.unsure.add(share)
                 else:
                     self.derive(share, [bar])

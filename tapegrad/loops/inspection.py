@@ -12,8 +12,10 @@ from .adjoint import adjoint
 from .machine import code_of
 from .numba_device import launch_sizes
 from .numba_program import NumbaProgram
-from .operation import DTYPES, FLOATS, programs_of
+from .operation import programs_of
 from .program import (
+    DTYPES,
+    FLOATS,
     Accumulate,
     Allocate,
     Block,

@@ -1,16 +1,20 @@
 """Machine code of a loop program, and its run on NumPy arrays."""
 
 import ctypes
+import struct
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
 from .._core.errors import KernelError
-from ..kernels.launch.cpu import engine_of, machine, parsed
+from ..kernels.launch.cpu import data_pointer, engine_of, machine, parsed
 from .fission import separated_layers, split_accumulations
-from .program import LoopArray, LoopProgram, Scalar
+from .program import DTYPES, LoopProgram, Scalar
 from .program_text import NO_MEMORY, ProgramText, finished
+
+# a number of each type, in 8 bytes
+FIELDS = {"f8": "d", "f4": "f4x", "i8": "q", "b1": "?7x"}
 
 
 def optimised(text: str) -> bytes:
@@ -39,30 +43,37 @@ class LoopCode:
         self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(p.arrays)))(
             self.engine.get_function_address("program")
         )
+        # numbers: 8 bytes for each that is given, for the status, and for each result
+        given = [k for q in p.params for k in ([q.type] if isinstance(q, Scalar) else ["i8"] * len(q.shape))]
+        self.given = struct.Struct("=" + "".join([FIELDS[k] for k in given]))
+        self.found = struct.Struct("=q" + "".join([FIELDS[y.type] for y in p.body.yields]))
+        self.numbers = ctypes.c_char * (self.given.size + self.found.size)
+        self.kinds = [DTYPES[y.type] for y in p.body.yields]
+        self.outs = [k for k, a in enumerate(p.arrays) if a in p.outs]
 
     def __call__(self, args: Any) -> list:
         """The results for these arguments; its arrays, in C order, are written in place."""
-        p = self.p
-        given: list = []
+        p, given, arrays, numbers = self.p, [], [], self.numbers()
         for q, x in zip(p.params, args, strict=True):
-            given += [(q.type, x)] if isinstance(q, Scalar) else [("i8", n) for n in x.shape]
-        numbers = np.zeros(len(given) + 1 + len(p.body.yields), np.int64)
-        for k, (kind, x) in enumerate(given):
-            numbers[k : k + 1].view(kind)[0] = x
-        arrays = [x for q, x in zip(p.params, args, strict=True) if isinstance(q, LoopArray)]
-        self.call(numbers.ctypes.data, *[x.ctypes.data for x in arrays])
-        status = int(numbers[len(given)])
+            if isinstance(q, Scalar):
+                given.append(np.float32(x) if q.type == "f4" else x)
+            else:
+                given += x.shape
+                arrays.append(x)
+        try:
+            self.given.pack_into(numbers, 0, *given)
+        except struct.error as error:
+            raise OverflowError(f"{p.name}: an argument is no number of 64 bits ({error})") from None
+        self.call(numbers, *map(data_pointer, arrays))
+        status, *results = self.found.unpack_from(numbers, self.given.size)
         if status == NO_MEMORY:
             raise MemoryError(f"{p.name}: not enough memory for the values that its derivative needs")
         if status:
             raise KernelError(
-                f"{p.name}, line {status}{' of ' + p.file if p.file else ''}: an index is out of bounds, a "
-                f"divisor is 0, or a step is 0"
+                f"{p.name}, line {status}{' of ' + p.file if p.file else ''}: an index is out of bounds, "
+                f"lengths of arrays differ, a divisor is 0, or a step is 0"
             )
-        results = [x for q, x in zip(p.params, args, strict=True) if q in p.outs]
-        return results + [
-            numbers[len(given) + 1 + k :][:1].view(y.type)[0] for k, y in enumerate(p.body.yields)
-        ]
+        return [arrays[k] for k in self.outs] + [kind(x) for kind, x in zip(self.kinds, results, strict=True)]
 
 
 def code_of(p: LoopProgram) -> LoopCode:

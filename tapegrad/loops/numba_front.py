@@ -3,12 +3,12 @@
 import itertools
 import operator
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from .numba_ir import TypedFunction, is_array_type, kind_of, narrow_integer
+from .numba_ir import TypedFunction, is_array_type, is_tuple_type, kind_of, narrow_integer
 from .program import FLOATS, LoopArray, LoopRefused, Scalar, literal
 from .scalar_frame import ScalarFrame
 from .views import ArrayView, Known, Range, Ranges, TupleMembers
@@ -24,6 +24,23 @@ OPERATORS = {getattr(operator, prefix + k.rstrip("_")if prefix else k): v for k,
 v in BINARY.items() for prefix in ("", "i")
              if hasattr(operator, prefix + k.rstrip("_") if prefix else k)}  # fmt: skip
 WHICH = " which"
+
+
+@dataclass(frozen=True)
+class Items:
+    """A tuple by name: its members have names of their own, which may be assigned in branches and loops."""
+
+    count: int
+
+    def names(self, name: str) -> list[str]:
+        return [f"{name} {k}" for k in range(self.count)]
+
+
+def names_of(name: str, t: Any) -> list[str]:
+    """The names that stand for an object of Numba's type t."""
+    members = Items(len(t)).names(name) if is_tuple_type(t) else []
+    inner = [n for member, of in zip(members, t, strict=False) for n in names_of(member, of)]
+    return [name, name + WHICH, *inner]
 
 
 class FunctionSource:
@@ -87,7 +104,8 @@ class FrameWriter(ScalarFrame):
 
     def run(self) -> Any:
         self.region(self.flow.entry_point(), {})
-        return self.w.scope.find(self.prefix + "return")
+        name = self.prefix + "return"
+        return None if self.w.scope.find(name) is None else self.named(name)
 
     def refuse(self, what: str) -> LoopRefused:
         return LoopRefused(f"{self.typed.name}, line {self.w.line} of {self.typed.file}: {what}")
@@ -95,24 +113,42 @@ class FrameWriter(ScalarFrame):
     # --- names and types ---
 
     def get(self, v: Any) -> Any:
-        x = self.w.get(self.prefix + v.name)
+        return self.named(self.prefix + v.name)
+
+    def named(self, name: str) -> Any:
+        """The object of this name."""
+        x = self.w.get(name)
+        if isinstance(x, Items):
+            return TupleMembers(tuple(map(self.named, x.names(name))))
         if isinstance(x, ArrayView) and x.layered:
-            x = replace(x, parts=(self.w.get(self.prefix + v.name + WHICH), *x.parts[1:]))
+            return replace(x, parts=(self.w.get(name + WHICH), *x.parts[1:]))
         return x
+
+    def name(self, name: str, x: Any) -> None:
+        if isinstance(x, TupleMembers):
+            members, x = x.items, Items(len(x.items))
+            for inner, y in zip(x.names(name), members, strict=True):
+                self.name(inner, y)
+        elif isinstance(x, ArrayView) and x.layered:  # one of several arrays: which, is a number
+            self.w.set(name + WHICH, x.parts[0])
+            x = replace(x, parts=(None, *x.parts[1:]))
+        self.w.set(name, x)
 
     def type_of(self, v: Any) -> Any:
         return self.typed.typemap[v.name]
 
     def put(self, v: Any, x: Any) -> None:
+        self.name(self.prefix + v.name, self.converted(x, self.type_of(v)))
+
+    def converted(self, x: Any, t: Any) -> Any:
+        if isinstance(x, TupleMembers) and is_tuple_type(t):
+            return TupleMembers(tuple([self.converted(y, of) for y, of in zip(x.items, t, strict=True)]))
         if isinstance(x, Scalar):
-            kind = kind_of(self.type_of(v))
+            kind = kind_of(t)
             if kind is None:
-                raise self.refuse(f"a value of Numba's type {self.type_of(v)}")
-            x = self.w.cast(x, kind)
-        if isinstance(x, ArrayView) and x.layered:  # one of several arrays: which, is a number
-            self.w.set(self.prefix + v.name + WHICH, x.parts[0])
-            x = replace(x, parts=(None, *x.parts[1:]))
-        self.w.set(self.prefix + v.name, x)
+                raise self.refuse(f"a value of Numba's type {t}")
+            return self.w.cast(x, kind)
+        return x
 
     def scalar(self, x: Any) -> Scalar:
         if isinstance(x, ArrayView):
@@ -125,13 +161,14 @@ class FrameWriter(ScalarFrame):
 
     def assigned(self, blocks: Any) -> set:
         found = {
-            self.prefix + s.target.name
+            n
             for b in blocks
             for s in self.typed.blocks[b].body
             if type(s).__name__ == "Assign"
+            for n in names_of(self.prefix + s.target.name, self.type_of(s.target))
         }
         names = (x.name for scope in self.w.scopes() for x in scope.names.values() if isinstance(x, Range))
-        return found | {n + WHICH for n in found} | set(names)
+        return found | set(names)
 
     def moves(self, source: Any, target: Any) -> None:
         found = []
@@ -156,10 +193,7 @@ class FrameWriter(ScalarFrame):
         if kind == "Branch":
             return "branch", self.truth(self.get(s.cond)), s.truebr, s.falsebr
         if kind == "Return":
-            x = self.get(s.value)
-            if isinstance(x, Scalar):
-                x = self.w.cast(x, kind_of(self.typed.return_type) or x.type)
-            self.w.set(self.prefix + "return", x)
+            self.name(self.prefix + "return", self.converted(self.get(s.value), self.typed.return_type))
             return ("return",)
         raise self.refuse("an exception that may be raised" if "Raise" in kind else kind)
 
@@ -320,12 +354,10 @@ class FrameWriter(ScalarFrame):
         own = index[len(index) - len(x.shape) :]
         made = []
         for i, n, m in zip(own, x.shape, shape[len(shape) - len(x.shape) :], strict=True):
-            one = ZERO if n.number == 1 else i
-            made.append(
-                one
-                if n is m or n.number is not None
-                else self.w.compute("select", self.w.compute("eq", n, ONE), ZERO, i)
-            )
+            if n is not m and n.number != 1:  # another length is no index
+                i = self.w.compute("select", self.w.compute("eq", n, m), i, literal(-1, "i8"))
+                i = self.w.compute("select", self.w.compute("eq", n, ONE), ZERO, i)
+            made.append(ZERO if n.number == 1 else i)
         return self.w.load(x.array, place_in(self.w, x, tuple(made)))
 
     def filled(self, kind: str, shape: tuple, element: Callable) -> ArrayView:

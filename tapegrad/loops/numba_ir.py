@@ -97,7 +97,8 @@ def helpers_typed_only(device: bool) -> Iterator[None]:
 
     def template(self: Any, args: Any, kws: Any) -> Any:
         # the body of an overload of Numba's own must exist; so must a function of another target
-        if kws or (self.py_func.__module__ or "").startswith("numba.") or threading.get_ident() != owner:
+        own = not device and (self.py_func.__module__ or "").startswith("numba.")
+        if kws or own or threading.get_ident() != owner:
             return usual(self, args, kws)
         result = typed_state(self.py_func, args, device).return_type
         name = self.py_func.__name__
@@ -106,12 +107,20 @@ def helpers_typed_only(device: bool) -> Iterator[None]:
         )
         return made, inspect.signature(self.py_func), args, kws
 
-    owner = threading.get_ident()
+    def overload(self: Any, args: Any) -> Any:
+        try:
+            return compiled(self, args)
+        except KeyError:  # a function of Numba's own, such as int(): its machine code is not needed
+            return None
+
+    owner, compiled = threading.get_ident(), kind.get_overload
     kind.get_call_template = template
+    if device:
+        kind.get_overload = overload
     try:
         yield
     finally:
-        kind.get_call_template = usual
+        kind.get_call_template, kind.get_overload = usual, compiled
 
 
 def kind_of(t: Any) -> str | None:
@@ -153,6 +162,10 @@ def type_of_object(x: Any) -> Any:
 
 def is_array_type(t: Any) -> bool:
     return isinstance(t, types.Array)
+
+
+def is_tuple_type(t: Any) -> bool:
+    return isinstance(t, types.BaseTuple)
 
 
 def is_device_kernel(d: Any) -> bool:

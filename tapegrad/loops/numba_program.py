@@ -1,6 +1,7 @@
 """The loop program of a function of Numba's: its parameters, its results, and names that stand for several
 arrays."""
 
+import itertools
 from typing import Any
 
 from .numba_calls import CallFrame
@@ -26,8 +27,8 @@ class NumbaProgram:
     """The program of a function of Numba's for these types of arguments.
 
     `params` are the program's parameters for each argument, in order; `result` says what it returns; `alike`
-    lists arrays that must have one shape. `names` are parameters' names, `same` maps arguments that are one
-    array."""
+    lists arrays that must have one shape, `targets` those that are written, `apart` pairs that must not
+    overlap: numbers of parameters."""
 
     def __init__(self, func: Any, given: Any, device: bool, of_thread: bool = False):
         self.of_thread = of_thread  # of a kernel: the program tells what one thread does
@@ -73,7 +74,10 @@ class NumbaProgram:
         result = frame.run()
         for a, view in copies:
             w.copy(a, view.array, of=(view.parts[0],))
-        self.alike = [[a for a, v in copies if v.array is stacked] for stacked, _ in source.layers.values()]
+        self.alike = [
+            [self.params.index(a) for a, v in copies if v.array is stacked]
+            for stacked, _ in source.layers.values()
+        ]
         if self.alike and self.of_thread:
             raise LoopRefused(f"{typed.name}: a name stands for several arrays on a device")
         self.yields: list[Scalar] = []
@@ -97,6 +101,13 @@ class NumbaProgram:
         made = written(self.program)
         self.program.outs = [a for a in self.program.arrays if a in made]
         self.program = verified(pruned(self.program))
+        arrays = [k for k, q in enumerate(self.params) if isinstance(q, LoopArray)]
+        self.targets = [k for k in arrays if self.params[k] in made]
+        self.apart = [
+            pair
+            for pair in itertools.combinations(arrays, 2)
+            if not made.isdisjoint([self.params[k] for k in pair])
+        ]
 
     def described(self, frame: CallFrame, x: Any) -> Any:
         """What is returned: ("yield", number), ("array", number of the parameter), a tuple, or None."""

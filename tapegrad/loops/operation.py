@@ -3,7 +3,6 @@
 import dis
 import functools
 import inspect
-import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,23 +12,21 @@ from numba import njit
 
 from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, callers_line
-from .._core.primitive import Primitive, bind, layout_of, values_of
+from .._core.primitive import Primitive, bind, holds_variable, layout_of, values_of
 from .._core.registry import load
-from .._core.variable import Variable, View
 from ..ops.creation import asarray
 from ..ops.declare import dtype, shape
+from ..ops.indexing.overlaps import answered
 from ..ops.shaping import astype, broadcast_to, reshape
 from .adjoint import adjoint
 from .machine import code_of
 from .numba_device import AXES, SIZES, launch_sizes
-from .numba_ir import is_device_kernel, kind_of, type_of_array, type_of_object, type_of_scalar, type_of_tuple
+from .numba_ir import is_device_kernel, type_of_array, type_of_object, type_of_scalar, type_of_tuple
 from .numba_program import NumbaProgram
-from .program import FLOATS, LoopArray, LoopProgram, LoopRefused, Scalar, verified, written
+from .program import DTYPES, FLOATS, LoopProgram, LoopRefused, Scalar, verified, written
 from .reference import interpreted
 from .tangent import tangent
 from .views import Known, TupleMembers
-
-DTYPES = {"f8": np.float64, "f4": np.float32, "i8": np.int64, "b1": np.bool_}
 
 
 class LoopOperation:
@@ -121,48 +118,58 @@ def loops_in(code: Any) -> bool:
     return any("BACKWARD" in i.opname for i in dis.get_instructions(code))
 
 
-class LoopArguments:
-    """The arguments of a call: their types, and the arrays and numbers in them, each once, with names."""
+@functools.cache
+def kind_of_dtype(d: np.dtype) -> str:
+    kind = {"f": f"f{d.itemsize}", "i": "i8", "b": "b1"}.get(d.kind)
+    if kind not in DTYPES or d.byteorder == ">":
+        raise LoopRefused(f"an array of dtype {d}")
+    return kind
 
-    def __init__(self, args: dict):
-        self.leaves: list = []
+
+def kind_of_number(x: Any) -> str | None:
+    if isinstance(x, (float, np.floating)):
+        return "f4" if isinstance(x, np.float32) else "f8"
+    if isinstance(x, (bool, np.bool_)):
+        return "b1"
+    return "i8" if isinstance(x, (int, np.integer)) else None
+
+
+class LoopArguments:
+    """The arguments of a call: the arrays and numbers in them, each once, with names and kinds."""
+
+    def __init__(self, names: Any, args: Any):
+        self.leaves: list = []  # the kind of a number, or (kind, number of axes) of an array
         self.values: list = []
         self.names: list[str] = []
         self.on_device = False
-        self.trees = [self.tree(x, name) for name, x in args.items()]
-        self.types = tuple([t for t, _ in self.trees])
-        self.key = self.types, tuple([repr(form) for _, form in self.trees]), self.on_device
+        # for each argument a number of `values`, a tuple, or a fixed object
+        self.forms = tuple(map(self.form, args, names))
+        self.key = tuple(self.leaves), self.forms, self.on_device
 
-    def tree(self, x: Any, name: str) -> tuple:
-        """(Numba's type, a number of `values`, a tuple, or the object)."""
+    @property
+    def types(self) -> tuple:
+        """The arguments' types in Numba."""
+
+        def of(form: Any) -> Any:
+            if isinstance(form, tuple):
+                return type_of_tuple([of(f) for f in form])
+            if isinstance(form, Fixed):
+                return form.type
+            leaf = self.leaves[form]
+            return type_of_scalar(leaf) if isinstance(leaf, str) else type_of_array(*leaf)
+
+        return tuple(map(of, self.forms))
+
+    def form(self, x: Any, name: str) -> Any:
         if type(x) is tuple:
-            parts = [self.tree(y, name) for y in x]
-            return type_of_tuple([t for t, _ in parts]), tuple([f for _, f in parts])
+            return tuple([self.form(y, name) for y in x])
         look = layout_of(x)
         if is_array(look):
             self.on_device |= xp_of(look) is not np
-            kind = {"f": f"f{look.itemsize}", "i": "i8", "b": "b1"}.get(look.dtype.kind)
-            if kind not in DTYPES or look.dtype.byteorder == ">":
-                raise LoopRefused(f"an array of dtype {look.dtype}")
             at = next((k for k, v in enumerate(self.values) if v is x), None)
-            if at is None:
-                at = self.add((kind, look.ndim), x, name)
-            return type_of_array(kind, look.ndim), at
-        kind = (
-            "b1"
-            if isinstance(look, (bool, np.bool_))
-            else "i8"
-            if isinstance(look, (int, np.integer))
-            else None
-        )
-        if isinstance(look, (float, np.floating)):
-            kind = "f4" if isinstance(look, np.float32) else "f8"
-        if kind is not None and kind_of(type_of_scalar(kind)):
-            return type_of_scalar(kind), self.add(kind, x, name)
-        t = type_of_object(x)
-        if t is None or isinstance(x, Variable):
-            raise LoopRefused(f"an argument of type {type(x).__name__}")
-        return t, Fixed(x)
+            return self.add((kind_of_dtype(look.dtype), look.ndim), x, name) if at is None else at
+        kind = kind_of_number(look)
+        return Fixed(x) if kind is None else self.add(kind, x, name)
 
     def add(self, leaf: Any, x: Any, name: str) -> int:
         self.leaves.append(leaf)
@@ -178,17 +185,22 @@ class LoopArguments:
                 return TupleMembers(tuple([build(f) for f in form]))
             return Known(form.object) if isinstance(form, Fixed) else made[form]
 
-        return [build(form) for _, form in self.trees]
+        return [build(form) for form in self.forms]
 
 
 class Fixed:
     """An argument that is part of the program."""
 
     def __init__(self, x: Any):
-        self.object = x
+        self.object, self.type = x, None if holds_variable((x,)) else type_of_object(x)
+        if self.type is None:
+            raise LoopRefused(f"an argument of type {type(x).__name__}")
 
-    def __repr__(self) -> str:
-        return f"{type(self.object)}{id(self.object)}"
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Fixed) and self.object is other.object
+
+    def __hash__(self) -> int:
+        return id(self.object)
 
 
 class NumbaFunction:
@@ -196,6 +208,9 @@ class NumbaFunction:
 
     def __init__(self, func: Any, device: bool = False):
         self.device, self.signature = device, inspect.signature(func)
+        params = self.signature.parameters.values()
+        self.names = [q.name for q in params if q.kind is q.POSITIONAL_OR_KEYWORD]
+        self.is_plain = len(self.names) == len(params)
         self.programs: dict = {}
 
     def program(self, func: Any, given: LoopArguments) -> tuple[NumbaProgram, LoopOperation | None]:
@@ -222,9 +237,12 @@ class NumbaFunction:
         return found
 
     def arguments(self, args: tuple, kwargs: dict, sizes: Any = ()) -> LoopArguments:
-        bound = self.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = LoopArguments(bound.arguments)
+        if self.is_plain and len(args) == len(self.names) and not kwargs:
+            given = LoopArguments(self.names, args)
+        else:
+            bound = self.signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = LoopArguments(bound.arguments, bound.arguments.values())
         if given.on_device and not self.device:
             raise LoopRefused("an array on a device for a function that runs on the CPU")
         for k, n in enumerate(sizes):
@@ -240,31 +258,27 @@ class NumbaFunction:
             values += self.new_arrays(made, values)
         results = operation(*values) if operation is not None else ()
         outs = dict(zip(made.program.outs, results, strict=False))
-        for q, x in zip(made.params, given.values, strict=False):
-            if q in outs:
-                x[...] = outs[q]
+        for k in made.targets:
+            given.values[k][...] = outs[made.params[k]]
         return self.result(made, made.result, given.values, outs, results[len(outs) :])
 
     def check(self, made: Any, values: list) -> None:
         """Arrays that the program writes must not overlap with others; some must have one shape."""
-        arrays = [(q, x) for q, x in zip(made.params, values, strict=True) if isinstance(q, LoopArray)]
-        for (q, x), (r, y) in itertools.combinations(arrays, 2):
-            if (q in made.program.outs or r in made.program.outs) and overlap(x, y):
+        for j, k in made.apart:
+            if overlap(values[j], values[k]):
                 raise LoopRefused("an array that is written overlaps with another argument")
         if any(
             not np.array_equal(x, then, equal_nan=True)
             for x, then in zip(made.constants, made.frozen, strict=True)
         ):
             raise LoopRefused("a global array was changed since the function was first called")
-        for q, x in arrays:
-            if q not in made.program.outs:
-                continue
+        for k in made.targets:
+            x = values[k]
             if isinstance(x, np.ndarray) and not x.flags.writeable:
                 raise LoopRefused("an array that is written is read-only")
-            if q.type == "i8" and dtype(x).itemsize < 8:
+            if made.params[k].type == "i8" and dtype(x).itemsize < 8:
                 raise LoopRefused(f"an array of {dtype(x)} that is written: use int64")
-        shapes = dict(zip(made.params, [shape(x) for x in values], strict=True))
-        if any(len({shapes[a] for a in group}) > 1 for group in made.alike):
+        if any(len({shape(values[k]) for k in group}) > 1 for group in made.alike):
             raise LoopRefused("a name stands for arrays of different shapes")
 
     def new_arrays(self, made: Any, values: list) -> list[np.ndarray]:
@@ -290,8 +304,7 @@ class NumbaFunction:
 
 
 def overlap(x: Any, y: Any) -> bool:
-    bases = [v._base if type(v) is View else v for v in (x, y)]
-    return bases[0] is bases[1] or may_share_memory(layout_of(x), layout_of(y))
+    return answered(lambda a, b, _: may_share_memory(a, b), x, y, 0)
 
 
 FUNCTIONS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # Python function -> its programs

@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from .._core.errors import KernelError
 
 FLOATS = ("f8", "f4")
 BYTES = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
+DTYPES = {"f8": np.float64, "f4": np.float32, "i8": np.int64, "b1": np.bool_}
 
 
 class LoopRefused(KernelError):

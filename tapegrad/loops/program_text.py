@@ -5,6 +5,7 @@ Indices are checked: before a loop where they are affine in its index, otherwise
 finds a wrong index writes nothing more, and its line becomes an error."""
 
 import itertools
+import sys
 from typing import Any
 
 from .places import CheckedAccesses
@@ -32,6 +33,7 @@ from .scalar_text import REGISTER, ScalarText
 
 STORED = {**REGISTER, "b1": "i8"}
 NO_MEMORY = -1
+LARGE = 2**22  # bytes from which on memory is of large pages, where the system has them
 HEAD = """declare ptr @realloc(ptr, i64)
 declare void @free(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -47,12 +49,35 @@ define internal ptr @grown(ptr %slot, ptr %room, i64 %need, i64 %size) noinline 
   %failed = icmp eq ptr %made, null
   br i1 %failed, label %end, label %keep
 keep:
+  call void @use_large_pages(ptr %made, i64 %plus)
   store ptr %made, ptr %slot
   store i64 %count, ptr %room
   br label %end
 end:
   ret ptr %made
 }
+"""
+LARGE_PAGES = """define internal void @use_large_pages(ptr %made, i64 %bytes) {
+  ret void
+}
+"""
+# madvise(..., MADV_HUGEPAGE), as NumPy does for its arrays; of a whole mapping, or it could not grow
+if sys.platform == "linux":
+    LARGE_PAGES = f"""declare i32 @madvise(ptr, i64, i32)
+define internal void @use_large_pages(ptr %made, i64 %bytes) {{
+  %large = icmp uge i64 %bytes, {LARGE}
+  br i1 %large, label %ask, label %end
+ask:
+  %at = ptrtoint ptr %made to i64
+  %page = and i64 %at, -4096
+  %skipped = sub i64 %at, %page
+  %size = add i64 %bytes, %skipped
+  %first = inttoptr i64 %page to ptr
+  %done = call i32 @madvise(ptr %first, i64 %size, i32 14)
+  br label %end
+end:
+  ret void
+}}
 """
 
 
@@ -117,7 +142,7 @@ class ProgramText(ScalarText):
             for f, n in (("sqrt", 1), ("fabs", 1), ("floor", 1), ("fma", 3))
         )
         return (
-            f"{HEAD}{declared}{functions}define void @program(ptr noalias %numbers"
+            f"{HEAD}{LARGE_PAGES}{declared}{functions}define void @program(ptr noalias %numbers"
             f'{"".join(", " + h for h in heads)}) "prefer-vector-width"="512" '
             f"{{\n{body}\n}}\n{self.metadata()}"
         )

@@ -35,7 +35,7 @@ from .program import (
     walk,
     written,
 )
-from .scalars import factors, passes, pull, reads
+from .scalars import partial, passes, pull, reads
 from .writer import ZERO
 
 TRIPS = 16  # of a loop, for a guess at what is saved
@@ -145,7 +145,8 @@ class SavedValues:
                     given = (ZERO, s.out, *s.args)
                     for k, a in enumerate(s.args):
                         if a in self.active:
-                            for j in reads(pull(s.op, k), len(given)) | factors(s.op, k, len(given)):
+                            read = [1 + j for j in reads(partial(s.op, k), len(given) - 1)]
+                            for j in {*read, *reads(pull(s.op, k), len(given))}:
                                 self.need(given[j])
                 case Load() | Store():
                     for i in s.index:

@@ -74,11 +74,6 @@ def reads(recipe: Recipe, n: int) -> set[int]:
     return {j for j in found if j < n}
 
 
-def factors(op: str, k: int, n: int) -> set[int]:
-    """Which of its n operands the pullback reads that multiplies a cotangent with the derivative."""
-    return {j + 1 for j in reads(partial(op, k), n - 1)}
-
-
 @functools.cache
 def expansion(f: Callable, n: int, *fixed: float) -> Recipe | None:
     """NumPy's or SciPy's function of n numbers (and of fixed ones) as operations; None: it has none."""

@@ -130,7 +130,9 @@ class TangentWriter:
         op = "mul" if s.op in BOUNDED else "times0"
         given, total = (self.new[s.out], *[self.m(a) for a in s.args]), None
         for k in moving:
-            t, d = self.of(s.args[k]), write(w, partial(s.op, k), given, kind)
-            term = w.compute(op, *((d, t) if s.op == "times0" and k else (t, d)))
+            terms = [self.of(s.args[k]), write(w, partial(s.op, k), given, kind)]
+            if s.op == "times0" and k == 1:  # its first operand decides
+                terms.reverse()
+            term = w.compute(op, *terms)
             total = term if total is None else w.compute("add", total, term)
         return total or literal(0, kind)

@@ -83,9 +83,11 @@ class StatementWriter:
         self.put(Pop(out, stack))
         return out
 
-    def allocate(self, type: str, shape: Any, name: str = "", shared: bool = False) -> LoopArray:
+    def allocate(
+        self, type: str, shape: Any, name: str = "", shared: bool = False, zeroed: bool = True
+    ) -> LoopArray:
         array = LoopArray(type, shape, name, shared)
-        self.put(Allocate(array))
+        self.put(Allocate(array, zeroed))
         return array
 
     def within(self, block: Block, f: Callable, *x: Any) -> Any:

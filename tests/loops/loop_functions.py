@@ -329,6 +329,37 @@ def lookup_of(energy, density, grid, cross_sections):
     return lookup(energy, density, grid, cross_sections, MATERIALS)
 
 
+@njit
+def slopes(state, rates):
+    (x, y), z = state
+    return (rates[0] * (y - x), x * (rates[1] - z) - y), x * y - rates[2] * z
+
+
+@njit
+def first_of(x, k):
+    """Two returns of tuples, with an integer in one place."""
+    if k % 2:
+        return x[k], 2
+    return 0.5 * x[k - 1], 3
+
+
+@njit
+def tuples(x, u, v, steps):
+    """Tuples of numbers, of tuples and of arrays that loops and branches assign anew."""
+    state, rates, pair = ((x[0], x[1]), x[2]), (x[3], x[4], x[5]), (u, v)
+    for k in range(steps):
+        (a, b), c = slopes(state, rates)
+        state = ((state[0][0] + 0.02 * a, state[0][1] + 0.02 * b), state[1] + 0.02 * c)
+        source, target = pair
+        for i in range(source.shape[0]):
+            target[i] += source[i] * state[0][0]
+        pair = (target, source)
+        if k == 2:
+            state = ((state[0][1], state[0][0]), state[1])
+    y, power = first_of(x, steps)
+    return state[0][0] * state[1] + pair[0][0] * pair[1][1] + y**power
+
+
 R = np.random.default_rng(3).random
 
 
@@ -362,6 +393,8 @@ def arguments():
         "fdtd": (fdtd, (r(6, 5), r(6, 5), r(6, 5), r(6, 5)), (5,)),
         "deposition": (deposition, (R(6), r(6), r(4)), ()),
         "lookup": (lookup_of, (R(4) * 3, r(3), np.sort(R((3, 5)) * 3), r(3, 5, 3)), ()),
+        "tuples, odd": (tuples, (r(6), r(3), r(3)), (5,)),
+        "tuples, even": (tuples, (r(6), r(3), r(3)), (4,)),
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from device_kernels import (
     prefix_sum,
     tiled_product,
 )
+from numba import cuda
 
 import tapegrad as tg
 
@@ -177,3 +178,24 @@ def test_on_arrays_of_a_device(name):
 
 def loss_there(cp, loss, y):
     return (y * cp.arange(6.0)).sum() if y.shape == (6,) else loss(y)
+
+
+@cuda.jit
+def binned(place, x, out):
+    i = cuda.grid(1)
+    if i < x.shape[0]:
+        cuda.atomic.add(out, int(place[i] * out.shape[0]), x[i] ** 2)
+
+
+def test_casts_by_functions_of_numba():
+    """int() is a function of Numba's own, which it would compile for a device."""
+    place, x = np.linspace(0.05, 0.95, 7), np.arange(1.0, 8.0)
+
+    def loss(x):
+        out = np.zeros(3)
+        binned[2, 4](place, x, out)
+        return (out**2).sum()
+
+    which = (place * 3).astype(int)
+    sums = np.bincount(which, x**2)
+    np.testing.assert_allclose(tg.grad(loss)(x), 4 * sums[which] * x, rtol=1e-14)

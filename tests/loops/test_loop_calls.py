@@ -1,6 +1,8 @@
 """Calls of functions of Numba's with loops: orders of derivatives, batches, captured arrays, arguments that
 share memory, kinds of numbers, bad input."""
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 from loop_functions import CASES, heat, nbody, prefix, wave
@@ -228,6 +230,44 @@ def test_out_of_bounds():
         tg.grad(lambda x: h(x, np.array([0, 2**40, 2])))(np.ones(3))
 
 
+Pair = namedtuple("Pair", "a b")
+
+
+@njit
+def of_tuples(p, q):
+    return p[0] * q[0][0] * p[1]
+
+
+@njit
+def loop_over_tuples(p, q):
+    s = 0.0
+    for k in range(3):
+        s += k * p[0] * q[0][0] * p[1]
+    return s
+
+
+@njit
+def of_names(p):
+    s = 0.0
+    for k in range(3):
+        s += k * p.a[k] * p.b
+    return s
+
+
+def test_tracked_values_in_tuples_alone():
+    x = np.array([3.0, 5.0, 2.0])
+    want = np.array([x[1] * x[2], x[0] * x[2], x[0] * x[1]])
+    for f, factor in ((of_tuples, 1.0), (loop_over_tuples, 3.0)):
+        for call in (
+            lambda x, f=f: f((x[0], x[1]), ((x[2],),)),
+            lambda x, f=f: f(q=((x[2],), 1.0), p=(x[0], x[1])),
+            lambda x, f=f: f(Pair(x[0], x[1]), ((x[2],),)),
+        ):
+            np.testing.assert_allclose(tg.grad(call)(x), factor * want, rtol=1e-14)
+    named = tg.grad(lambda x: of_names(Pair(x * 1.0, x[1])))(x)
+    np.testing.assert_allclose(named, [0.0, x[1] + 2 * x[2] + x[1], 2 * x[1]], rtol=1e-14)
+
+
 def test_what_is_followed_instead():
     """Functions that have no loop program run as Python."""
 
@@ -267,6 +307,88 @@ def test_a_zero_cotangent_stays_zero():
         return s
 
     np.testing.assert_array_equal(tg.grad(f)(np.array([4.0, 0.0])), [0.25, 1.0])
+
+
+@njit
+def part_assigned(u, v):
+    for _ in range(2):
+        u[0:3] += v
+    return u.sum()
+
+
+@njit
+def part_multiplied(u, v):
+    s = 0.0
+    for _ in range(2):
+        s += (u * v).sum()
+    return s
+
+
+def test_lengths_that_differ():
+    """NumPy refuses them; an axis of length 1 is repeated."""
+    for f in (lambda x: part_assigned(np.zeros(5), x), lambda x: part_multiplied(x[:3], x)):
+        with pytest.raises(tg.errors.KernelError, match="lengths of arrays differ"):
+            tg.grad(f)(np.ones(5))
+    np.testing.assert_array_equal(tg.grad(lambda x: part_assigned(np.zeros(5), x))(np.ones(1)), [6.0])
+    np.testing.assert_array_equal(tg.grad(lambda x: part_multiplied(x[:1], x))(np.ones(3)), [8.0, 2.0, 2.0])
+
+
+@njit
+def squared(x):
+    return x * x
+
+
+@njit
+def applied(f, x):
+    s = 0.0
+    for k in range(x.shape[0]):
+        s += f(x[k])
+    return s
+
+
+def test_compiled_functions_as_arguments():
+    x, fixed = np.arange(3.0), np.array([1.0, 2.0])
+    np.testing.assert_array_equal(tg.grad(lambda x: applied(squared, x))(x), 2 * x)
+    np.testing.assert_array_equal(tg.grad(lambda x: applied(squared, fixed) * x.sum())(x), [5.0] * 3)
+
+
+@njit
+def residuals(x, y):
+    s = 0.0
+    for k in range(x.shape[0]):
+        d = (x[k] - y[k]) / y[k]
+        e = np.sqrt(x[k] * y[k]) - y[k]
+        s += d * d + e * e * np.log(x[k]) + (x[k] - y[k]) ** 2 * x[k] ** 3 / y[k]
+    return s
+
+
+@njit
+def unused(x):
+    s = 0.0
+    for k in range(x.shape[0]):
+        y = np.log(x[k]) / x[k] + np.sqrt(x[k]) + np.exp(1.0 / x[k])
+        s += y if x[k] > 0.0 else x[k] ** 2
+    return s
+
+
+def test_second_derivatives_where_a_cotangent_is_zero():
+    """A cotangent that is zero has derivatives that are not, unless its value was not used."""
+    x, y = np.array([0.5, 1.3, 0.7]), np.array([0.5, 1.3, 0.8])
+    d = (x - y) / y  # the derivatives by x twice, by hand
+    root, log = np.sqrt(y / x), np.log(x)
+    e = np.sqrt(x * y) - y
+    want = 2 / y**2 + root**2 / 2 * log - e * root / (2 * x) * log + 2 * e * root / x - e**2 / x**2
+    want += (2 * x**3 + 12 * (x - y) * x**2 + 6 * (x - y) ** 2 * x) / y
+    f = lambda x: residuals(x, y)
+    v = np.ones(3)
+    over = lambda x: tg.jvp(lambda x: tg.jvp(f, (x,), (v,))[1], (x,), (v,))[1]
+    np.testing.assert_allclose(tg.hvp(f, x, v), want, rtol=1e-13)
+    np.testing.assert_allclose(tg.grad(lambda x: tg.grad(f)(x).sum())(x), want, rtol=1e-13)
+    np.testing.assert_allclose(over(x), want.sum(), rtol=1e-13)
+    assert d[0] == e[1] == 0.0
+    z, e1 = np.array([2.0, 0.0]), np.array([0.0, 1.0])
+    np.testing.assert_array_equal(tg.hvp(unused, z, e1), [0.0, 2.0])
+    np.testing.assert_array_equal(tg.grad(lambda x: tg.grad(unused)(x)[1])(z), [0.0, 2.0])
 
 
 def test_results_that_are_one_value():

@@ -3,7 +3,7 @@ Python code."""
 
 import numpy as np
 import pytest
-from loop_functions import CASES, NOT_COMPLEX
+from loop_functions import CASES, NOT_COMPLEX, heat
 
 import tapegrad as tg
 from tapegrad.loops import operation
@@ -69,3 +69,15 @@ def test_derivatives(name, refusals):
     np.testing.assert_allclose(tangent, slope, rtol=1e-11, atol=1e-11)
     loose = 1e-7 if name in NOT_COMPLEX else 1e-12
     np.testing.assert_allclose(slope, reference(name, args, direction), rtol=loose, atol=loose)
+
+
+def test_prepared_with_arrays_that_look_alike(refusals):
+    """They are two arrays to a recording, too: the call stays a loop program."""
+    f = lambda x: heat(x.copy(), x.copy(), 0.1, 3)
+    x = np.random.default_rng(2).random((5, 5))
+    p = tg.prepare(f, x)
+    for y in (x, x + 0.1):
+        value, gradient = p.value_and_grad(y)
+        np.testing.assert_allclose(value, f(y), rtol=1e-13)
+        np.testing.assert_allclose(gradient, tg.grad(f)(y), rtol=1e-13)
+    assert not refusals

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,7 +23,9 @@ from .cpu import machine
 from .waiting import patiently, run_in_turn
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
-FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
+FLAGS: tuple[str, ...] = ("-O2", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
+if sys.platform == "linux":  # a kernel may be named like a function of the C library, such as step
+    FLAGS += ("-Wl,-Bsymbolic",)
 DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w \t]+?)\s+(\w+)\s*\[\s*\]\s*;")
 BARRIER = re.compile(r"\b(__sync\w+|__\w+_sync)\s*\(")
 BLOCK = re.compile(

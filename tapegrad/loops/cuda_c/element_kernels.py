@@ -12,7 +12,7 @@ from ..._core.errors import ArgumentError, ShapeError
 from ..._core.primitive import layout_of
 from ...ops.creation import asarray
 from ...ops.declare import dtype, shape
-from ...ops.shaping import astype, broadcast_to, reshape, transpose
+from ...ops.shaping import astype, broadcast_to, copy, reshape, transpose
 from ..program import LoopRefused
 from .array_parser import ArrayParser
 from .kernel_program import KernelText
@@ -84,7 +84,8 @@ class KernelArguments:
         if k in self.each:
             x = broadcast_to(asarray(x), to=self.shape)
             x = x if axes is None else transpose(x, axes=axes)
-        return reshape(asarray(x), to=(-1,))
+        x = reshape(asarray(x), to=(-1,))
+        return x if layout_of(x).flags.c_contiguous else copy(x, "C")
 
 
 @functools.lru_cache(512)

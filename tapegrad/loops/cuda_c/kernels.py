@@ -100,7 +100,7 @@ class CKernel:
 
     def number(self, v: Any, x: Any, look: Any) -> Any:
         name = v.name.split(".")[0]
-        if np.ndim(look) or np.asarray(look).dtype.kind not in "biuf":
+        if np.ndim(look) or (look if is_array(look) else np.asarray(look)).dtype.kind not in "biuf":
             raise ArgumentError(f"{self.entry}: {name} is a number, and a {type(look).__name__} was given")
         if v.type[0] == "f":
             return x

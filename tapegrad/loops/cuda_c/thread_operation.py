@@ -6,8 +6,8 @@ import numpy as np
 
 from ..._core.arrays import is_array, xp_of
 from ...kernels.launch.cuda import loaded
-from ..operation import DTYPES, LoopOperation
-from ..program import LoopProgram, Scalar, stacks_of, written
+from ..operation import LoopOperation
+from ..program import DTYPES, LoopProgram, Scalar, stacks_of, written
 from .thread_text import ThreadText
 
 
