@@ -168,23 +168,26 @@ class KernelGroup:
         s = system(
             self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0]))
         )
-        members: dict[bytes, list[int]] = {}
-        for b, here in enumerate(~numpy.isnan(series)):
+        members: dict[bytes, list[numpy.ndarray]] = {}
+        kinds, kind_of = numpy.unique(~numpy.isnan(series), axis=0, return_inverse=True)
+        for k, here in enumerate(kinds):
+            alike = numpy.flatnonzero(kind_of == k)
             key = next(
                 (here[:n].tobytes() for n in {len(key) for key in members} if here[:n].tobytes() in members),
                 None,
             )
             if key is None:
-                begin = begin_of(s, Observations(series[b]), False, False)
+                begin = begin_of(s, Observations(series[alike[0]]), False, False)
                 if begin.constants is None or begin.constants.loglik != p.begun:
                     continue
                 key = here[: begin.steps].tobytes()
-            members.setdefault(key, []).append(b)
+            members.setdefault(key, []).append(alike)
         groups: list[SeriesGroup] = []
-        for found in sorted(members.values(), key=lambda found: -len(found)):
+        joined = [numpy.sort(numpy.concatenate(found)) for found in members.values()]
+        for found in sorted(joined, key=lambda found: -len(found)):
             p = self._pattern(series[found[0]], gaps)
             numbers = groups[0].numbers if groups else map_(trace_build(self.build, self.parameters, p))
-            groups.append(SeriesGroup(numpy.array(found), p, series, numbers))
+            groups.append(SeriesGroup(found, p, series, numbers))
         return groups
 
     def _one_group(self, series: numpy.ndarray, gaps: bool, p: ModelPattern) -> SeriesGroup:
