@@ -144,9 +144,7 @@ class KernelGroup:
         self.place = numpy.concatenate([numpy.arange(g.members.size) for g in self.groups])
         self.layout, self.count = self.groups[0].pattern.layout, len(self.here)
         self.kernel, self.rows = compile_layout(self.layout), self._rows(series)
-        self.evaluated, self.curved = (
-            LastPoints(f, self.count) for f in (self._evaluated, self._curved)
-        )
+        self.evaluated, self.curved = (LastPoints(f, self.count) for f in (self._evaluated, self._curved))
         numbers = len(self.groups[0].constant)
         self.way = (
             f"one compiled filter for {self.count} series: {self.layout.states} states, {numbers} numbers"
