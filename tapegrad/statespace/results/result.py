@@ -178,9 +178,10 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
 
         Parameters
         ----------
-        hypothesis : dict, array, tuple or callable
-            Values by name, ``{"ar.L1": 0.0}``. Or R, or (R, q), for R @ estimates = q. Or a function of
-            `params` that is zero under the hypothesis, a number or several, linearised by exact derivatives.
+        hypothesis : dict, str, array, tuple or callable
+            Values by name, ``{"ar.L1": 0.0}``, or equations, ``"ar.L1 + ar.L2 = 1, ma.L1 = 0"``. Or R, or
+            (R, q), for R @ estimates = q. Or a function of `params` that is zero under the hypothesis, a
+            number or several, linearised by exact derivatives.
         cov : {'exact', 'opg', 'robust'}
             The covariance of the estimates.
         """
