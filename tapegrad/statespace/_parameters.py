@@ -10,7 +10,10 @@ import numpy
 from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError
+from .._transforms.jacobian import jacobian
 from ._constraints import Constraint, constraint_named, partly_fixed, unconstrained
+
+STEP = 1e-40  # of complex steps
 
 
 @dataclass
@@ -142,6 +145,16 @@ class Parameters:
         """Return the constrained parameters that are not fixed, in the order of `names`."""
         whole = np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
         return whole[self._free] if self.fixed else whole
+
+    def derivative(self, u: numpy.ndarray, xp: Any = numpy) -> numpy.ndarray:
+        """Return the derivative of `flat` by u.
+
+        Complex steps give all digits of maps of this library, without the first calls of a tape."""
+        if None in [constraint.key for constraint in self.constraint_of]:
+            return to_host(jacobian(self.flat)(xp.asarray(u)))
+        return (
+            numpy.stack([self.flat(u + step).imag for step in STEP * 1j * numpy.eye(u.size)], axis=1) / STEP
+        )
 
     @property
     def _free(self) -> numpy.ndarray:

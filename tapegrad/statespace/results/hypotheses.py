@@ -119,7 +119,7 @@ def _linearised(fit: Any, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
         found = f(parameters.tree(u))
         return np.stack(list(found)) if isinstance(found, (tuple, list)) else np.reshape(found, (-1,))
 
-    by_free, J = to_host(jacobian(values)(u)), to_host(jacobian(parameters.flat)(u))
+    by_free, J = to_host(jacobian(values)(u)), parameters.derivative(fit.unconstrained, fit.data.xp)
     held = [name in fit.at_bound for name in parameters.names]
     J[held] = numpy.eye(len(J))[held]
     return to_host(values(u)), numpy.linalg.solve(J.T, by_free.T).T[:, : len(fit.names)]

@@ -10,7 +10,6 @@ import numpy
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ConvergenceError
-from ..._transforms.jacobian import jacobian
 from .._matrices import system
 from .._model import LinearGaussian
 from .._problem import FitProblem, SearchEffort, Stop
@@ -470,7 +469,7 @@ def _free(problem: FitProblem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray
     H = stop.hessian
     bound = problem.parameters.bounded & (numpy.diag(H) < FLAT_CURVATURE)
     free = numpy.flatnonzero(~bound)
-    J = to_host(jacobian(problem.parameters.flat)(problem.data.xp.asarray(stop.u)))[:, free]
+    J = problem.parameters.derivative(stop.u, problem.data.xp)[:, free]
     return free, J, H[numpy.ix_(free, free)]
 
 
