@@ -331,8 +331,8 @@ class KernelGroup:
             moved = [(at, *jvp(f, (U[:, at],), (units[:, at],))) for at, f in parts]
             theta, D = self._joined(moved, k * b), self._joined([(at, x) for at, _, x in moved], k * b)
             curved = self.kernel.hvp(theta[:-1], D[:-1], self.rows[:, :, which])
-            bent = [(at, _bent(f, U[:, at], units[:, at], w[:, at])) for at, f in parts]
-        D, curved, bent = (x.reshape(-1, k, b) for x in (D[:-1], curved, self._joined(bent, k * b)))
+            bends = [(at, _bent(f, U[:, at], units[:, at], w[:, at])) for at, f in parts]
+        D, curved, bent = (x.reshape(-1, k, b) for x in (D[:-1], curved, self._joined(bends, k * b)))
         H = -(numpy.einsum("qib,qjb->bij", D, curved) + bent.transpose(2, 0, 1))
         return ((H + H.transpose(0, 2, 1)) / 2,)
 
@@ -390,7 +390,8 @@ def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) ->
     returns the theta of the filter over those steps. It then takes a further argument, what the series
     implies for a diffuse start."""
     m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head
-    own, blocks, keyed = head and found.numbers.form.at, parameters.blocks, parameters.keyed
+    own: Any = head and found.numbers.form.at
+    blocks, keyed = parameters.blocks, parameters.keyed
     model = build(parameters.tree(parameters.start))
     keep = numpy.where(numpy.broadcast_to(model.start.diffuse, (m,)), 0.0, 1.0)
     passes = _passes(found, model, m) if model.start.stationary else 0

@@ -226,7 +226,8 @@ def _kept(g: Graph, loops: list[ProgramLoop], outs: list[int]) -> tuple[list[Pro
         sums = [k for k, s in enumerate(loop.sums) if s in needed]
         if not (keep or sums or loop.each or any(not r.data for r in back)):
             continue
-        inner, used = [], set()
+        inner: list[ProgramLoop] = []
+        used: set[int] = set()
         while True:
             step = [loop.next[k] for k in sorted(keep)] + [loop.inc[k] for k in sums] + loop.each
             step += [loop.active] if loop.active is not None else []

@@ -72,8 +72,7 @@ def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarr
     return R @ fit.estimates - q, R
 
 
-OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-OPERATORS |= {ast.UAdd: operator.pos, ast.USub: operator.neg}
+BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
 def equations(text: str, names: list[str]) -> Callable:
@@ -89,10 +88,10 @@ def equations(text: str, names: list[str]) -> Callable:
             return float(node.value)
         if isinstance(node, ast.Name) and node.id in places:
             return x[places[node.id]]
-        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-            return OPERATORS[type(node.op)](value(node.left, x), value(node.right, x))
-        if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
-            return OPERATORS[type(node.op)](value(node.operand, x))
+        if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
+            return BINARY[type(node.op)](value(node.left, x), value(node.right, x))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -value(node.operand, x)
         raise ArgumentError(
             f"wald_test: {text!r}; wanted equations such as '{names[0]} = 0', with commas between them, of the "
             f"parameters {', '.join(names)} and numbers"
@@ -106,7 +105,7 @@ def equations(text: str, names: list[str]) -> Callable:
         if any(len(pair) != 2 for pair in sides):
             raise SyntaxError
     except SyntaxError:
-        sides = [[ast.Pass(), ast.Pass()]]  # `value` refuses it
+        sides = [[ast.Tuple([]), ast.Tuple([])]]  # `value` refuses it
     return lambda x: np.stack([value(left, x) - value(right, x) for left, right in sides])
 
 
@@ -119,7 +118,7 @@ def _linearised(fit: Any, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:
         found = f(parameters.tree(u))
         return np.stack(list(found)) if isinstance(found, (tuple, list)) else np.reshape(found, (-1,))
 
-    by_free, J = to_host(jacobian(values)(u)), parameters.derivative(fit.unconstrained, fit.data.xp)
+    by_free, J = to_host(jacobian(values)(u)), to_host(jacobian(parameters.flat)(u))
     held = [name in fit.at_bound for name in parameters.names]
     J[held] = numpy.eye(len(J))[held]
     return to_host(values(u)), numpy.linalg.solve(J.T, by_free.T).T[:, : len(fit.names)]
