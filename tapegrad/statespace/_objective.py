@@ -34,10 +34,8 @@ from .filters.diffuse_start import loglik_on_arrays
 from .filters.host import brought, host_data, model_of
 from .filters.step_kernel import cache_key, compile_layout, definition, path_of
 
-IN_TURN, AT_ONCE = (
-    5,
-    8,
-)  # directions up to which sweeps go in turn, and from which one sweep takes them together
+SWEPT_IN_TURN = 5  # directions up to which each has a sweep of its own
+AT_ONCE = 8  # directions from which a sweep takes them together
 
 
 class ChangedConstants(Exception):
@@ -162,7 +160,7 @@ class ModelObjective(Objective):
 
     def _by_directions(self, u: Any, *args: Any) -> Any:
         """Return the Hessian by a sweep for each of a few directions, or one for all of them."""
-        units = self.place(numpy.eye(u.size if u.size <= IN_TURN else max(u.size, AT_ONCE), u.size))
+        units = self.place(numpy.eye(u.size if u.size <= SWEPT_IN_TURN else max(u.size, AT_ONCE), u.size))
         return hmp(self._f, u, units, args)[: u.size]
 
     def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:

@@ -13,7 +13,7 @@ from .._core.errors import ArgumentError
 from .._transforms.jacobian import jacobian
 from ._constraints import Constraint, constraint_named, partly_fixed, unconstrained
 
-STEP = 1e-40  # of complex steps
+COMPLEX_STEP = 1e-40  # of complex steps
 
 
 @dataclass
@@ -153,7 +153,8 @@ class Parameters:
         if None in [constraint.key for constraint in self.constraint_of]:
             return to_host(jacobian(self.flat)(xp.asarray(u)))
         return (
-            numpy.stack([self.flat(u + step).imag for step in STEP * 1j * numpy.eye(u.size)], axis=1) / STEP
+            numpy.stack([self.flat(u + step).imag for step in COMPLEX_STEP * 1j * numpy.eye(u.size)], axis=1)
+            / COMPLEX_STEP
         )
 
     @property

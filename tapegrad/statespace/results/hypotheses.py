@@ -72,7 +72,7 @@ def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarr
     return R @ fit.estimates - q, R
 
 
-BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
 def equations(text: str, names: list[str]) -> Callable:
@@ -88,8 +88,8 @@ def equations(text: str, names: list[str]) -> Callable:
             return float(node.value)
         if isinstance(node, ast.Name) and node.id in places:
             return x[places[node.id]]
-        if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
-            return BINARY[type(node.op)](value(node.left, x), value(node.right, x))
+        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
+            return ARITHMETIC[type(node.op)](value(node.left, x), value(node.right, x))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return -value(node.operand, x)
         raise ArgumentError(
