@@ -34,6 +34,7 @@ from .filters.diffuse_start import loglik_on_arrays
 from .filters.host import brought, host_data, model_of
 from .filters.step_kernel import cache_key, compile_layout, definition, path_of
 
+SWEPT_IN_TURN = 5  # directions up to which each has a sweep of its own
 AT_ONCE = 8  # directions from which a sweep takes them together
 
 
@@ -158,8 +159,8 @@ class ModelObjective(Objective):
             self.way += ", with the model function"
 
     def _by_directions(self, u: Any, *args: Any) -> Any:
-        """Return the Hessian by one sweep for all directions: a kernel runs eight at the cost of one."""
-        units = self.place(numpy.eye(max(u.size, AT_ONCE), u.size))
+        """Return the Hessian by a sweep for each of a few directions, or one for all of them."""
+        units = self.place(numpy.eye(u.size if u.size <= SWEPT_IN_TURN else max(u.size, AT_ONCE), u.size))
         return hmp(self._f, u, units, args)[: u.size]
 
     def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:

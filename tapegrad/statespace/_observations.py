@@ -67,24 +67,23 @@ class Observations(LibraryBound):
         host = to_host(host)
         if host.dtype.kind != "f":
             raise ArgumentError(f"y: dtype {host.dtype}; wanted real floating point")
-        for t, i in numpy.argwhere(numpy.isinf(host))[:1]:
+        missing = numpy.isnan(host)
+        complete = not missing.any()
+        for t, i in () if complete and numpy.isfinite(host).all() else numpy.argwhere(numpy.isinf(host))[:1]:
             raise DataError(
                 f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value"
             )
-        missing = numpy.isnan(host)
         self.steps, self.width = host.shape
-        self.count = int((~missing).sum())
+        self.count = host.size if complete else int((~missing).sum())
         self.raw = y
         self.start: Any = None  # what these data imply for a diffuse start (`filters.augmented`),
         self.begin: Any = None  # how filters begin on them (`filters.diffuse_start`),
         self.lines: Any = None  # and the data rows of kernels
-        self.values = np.where(self.xp.asarray(missing), 0.0, y) if missing.any() else y
+        self.values = y if complete else np.where(self.xp.asarray(missing), 0.0, y)
         everything = list(range(self.width))
-        full = (~missing.any(axis=1)).tolist()
-        self.rows = [
-            everything if all_there else numpy.flatnonzero(~gap).tolist()
-            for all_there, gap in zip(full, missing, strict=True)
-        ]
+        self.rows = [everything] * self.steps
+        for t in () if complete else numpy.flatnonzero(missing.any(axis=1)).tolist():
+            self.rows[t] = numpy.flatnonzero(~missing[t]).tolist()
 
     def first(self, steps: int) -> "Observations":
         """Return the first rows."""

@@ -341,7 +341,8 @@ def _kind_of(problem: FitProblem) -> str:
 
 def model_of_series(build: Any, y: numpy.ndarray) -> tuple[Any, numpy.ndarray | Observations]:
     """Return the model of one series, and its data without the missing values at its end."""
-    y = y[: numpy.flatnonzero(~numpy.isnan(y))[-1] + 1]
+    if numpy.isnan(y[-1]):
+        y = y[: numpy.flatnonzero(~numpy.isnan(y))[-1] + 1]
     if isinstance(build, Structural):
         return build, y
     wanted = (

@@ -10,7 +10,10 @@ import numpy
 from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError
+from .._transforms.jacobian import jacobian
 from ._constraints import Constraint, constraint_named, partly_fixed, unconstrained
+
+COMPLEX_STEP = 1e-40  # of complex steps
 
 
 @dataclass
@@ -132,26 +135,47 @@ class Parameters:
 
     def values(self, u: Any) -> dict[str, Any]:
         """Return the constrained parameters, block by block, with the fixed ones."""
-        result = {}
-        for name, at, shape, constraint in self.blocks:
-            piece = u[at : at + int(numpy.prod(shape))].reshape(shape) if shape else u[at]
-            result[name] = constraint.natural(piece)
-        return result
+        return values_of_blocks(u, self.blocks)
 
     def tree(self, u: Any) -> Any:
         """Return the parameters in the form of `start`."""
-        values = self.values(u)
-        return values if self.keyed else np.stack(list(values.values()))
+        return tree_of(u, self.blocks, self.keyed)
 
     def flat(self, u: Any) -> Any:
         """Return the constrained parameters that are not fixed, in the order of `names`."""
         whole = np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
         return whole[self._free] if self.fixed else whole
 
+    def derivative(self, u: numpy.ndarray, xp: Any = numpy) -> numpy.ndarray:
+        """Return the derivative of `flat` by u.
+
+        Complex steps give all digits of maps of this library, without the first calls of a tape."""
+        if None in [constraint.key for constraint in self.constraint_of]:
+            return to_host(jacobian(self.flat)(xp.asarray(u)))
+        return (
+            numpy.stack([self.flat(u + step).imag for step in COMPLEX_STEP * 1j * numpy.eye(u.size)], axis=1)
+            / COMPLEX_STEP
+        )
+
     @property
     def _free(self) -> numpy.ndarray:
         labels = [label for *_, labels in self._whole for label in labels]
         return numpy.flatnonzero([label not in self.fixed for label in labels])
+
+
+def values_of_blocks(u: Any, blocks: Sequence[tuple]) -> dict[str, Any]:
+    """Return the constrained parameters of these blocks: (name, place, shape, constraint) of each."""
+    result = {}
+    for name, at, shape, constraint in blocks:
+        piece = u[at : at + int(numpy.prod(shape))].reshape(shape) if shape else u[at]
+        result[name] = constraint.natural(piece)
+    return result
+
+
+def tree_of(u: Any, blocks: Sequence[tuple], keyed: bool) -> Any:
+    """Return the parameters in the form of the start: a dict, or a vector."""
+    values = values_of_blocks(u, blocks)
+    return values if keyed else np.stack(list(values.values()))
 
 
 def parameters_from(stored: dict[str, Any]) -> Parameters:

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy
 
-from .._core.arrays import to_host
 from .._core.errors import ConvergenceError, DataError
-from .._transforms.jacobian import jacobian
 from ..optimize._minimize import minimize_flat
 from ._objective import ModelObjective
 from ._parameters import Parameters
@@ -58,7 +56,7 @@ class Curvature(Spectrum):
         At a bound of stationary coefficients a direction of the free numbers can leave them all the same."""
         flat = self.sizes < least
         if flat.any():
-            J = to_host(jacobian(parameters.flat)(u))[:, self.at] / self.scale
+            J = parameters.derivative(u)[:, self.at] / self.scale
             left, parts = J @ self.directions, abs(J) @ abs(self.directions)
             flat &= numpy.linalg.norm(left, axis=0) > CANCELS * numpy.linalg.norm(parts, axis=0)
         if flat.any():

@@ -10,20 +10,24 @@ from .. import numpy as np
 from .._core.errors import KernelError
 from .._core.trees import Const
 from .._transforms.hessian_products import hvp
+from .._transforms.jacobian import jacobian
 from .._transforms.products import jvp, vjp
+from .._transforms.vmap import vmap
 from ..kernels.generated.map import MapKernel, map_
 from ..kernels.library.observation import predicted
-from ..optimize._many import solve_many
+from ..optimize._many import ManyResult, solve_many
 from ._matrices import SMALL_STATE_COUNT, system
 from ._model import LinearGaussian, RegressionOffset
 from ._observations import Observations
-from ._parameters import Parameters
+from ._parameters import Parameters, tree_of
 from ._pattern import ModelPattern, model_pattern
-from ._search import FLAT_CURVATURE
+from ._search import FLAT_CURVATURE, TOWARDS_BOUND
 from .filters.arrays import NotCompiled
 from .filters.augmented import LostDigits, start_of
 from .filters.diffuse_start import BeginPhase, begin_of, collapsed_path, last_step
 from .filters.step_kernel import FIELDS, INPUT, compile_layout, path_of, triangle_places
+
+BOUND_GRADIENT = 1e-9  # gradient that is left of a parameter at a bound
 
 
 def solved_together(
@@ -138,9 +142,9 @@ class KernelGroup:
         self.rest = numpy.setdiff1d(numpy.arange(self.total), self.here)
         self.group = numpy.repeat(numpy.arange(len(self.groups)), [g.members.size for g in self.groups])
         self.place = numpy.concatenate([numpy.arange(g.members.size) for g in self.groups])
-        self.natural = map_(parameters.flat)
         self.layout, self.count = self.groups[0].pattern.layout, len(self.here)
         self.kernel, self.rows = compile_layout(self.layout), self._rows(series)
+        self.evaluated, self.curved = (LastPoints(f, self.count) for f in (self._evaluated, self._curved))
         numbers = len(self.groups[0].constant)
         self.way = (
             f"one compiled filter for {self.count} series: {self.layout.states} states, {numbers} numbers"
@@ -162,23 +166,26 @@ class KernelGroup:
         s = system(
             self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0]))
         )
-        members: dict[bytes, list[int]] = {}
-        for b, here in enumerate(~numpy.isnan(series)):
+        members: dict[bytes, list[numpy.ndarray]] = {}
+        kinds, kind_of = numpy.unique(~numpy.isnan(series), axis=0, return_inverse=True)
+        for k, here in enumerate(kinds):
+            alike = numpy.flatnonzero(kind_of == k)
             key = next(
                 (here[:n].tobytes() for n in {len(key) for key in members} if here[:n].tobytes() in members),
                 None,
             )
             if key is None:
-                begin = begin_of(s, Observations(series[b]), False, False)
+                begin = begin_of(s, Observations(series[alike[0]]), False, False)
                 if begin.constants is None or begin.constants.loglik != p.begun:
                     continue
                 key = here[: begin.steps].tobytes()
-            members.setdefault(key, []).append(b)
+            members.setdefault(key, []).append(alike)
         groups: list[SeriesGroup] = []
-        for found in sorted(members.values(), key=lambda found: -len(found)):
+        joined = [numpy.sort(numpy.concatenate(found)) for found in members.values()]
+        for found in sorted(joined, key=lambda found: -len(found)):
             p = self._pattern(series[found[0]], gaps)
             numbers = groups[0].numbers if groups else map_(trace_build(self.build, self.parameters, p))
-            groups.append(SeriesGroup(numpy.array(found), p, series, numbers))
+            groups.append(SeriesGroup(found, p, series, numbers))
         return groups
 
     def _one_group(self, series: numpy.ndarray, gaps: bool, p: ModelPattern) -> SeriesGroup:
@@ -239,9 +246,9 @@ class KernelGroup:
                 values = numpy.stack([self.value_and_grad(x, numpy.arange(self.count))[0] for x in starts])
                 best = numpy.where(numpy.isnan(values), numpy.inf, values).argmin(axis=0)
                 U = numpy.take_along_axis(starts, best[None, None], axis=0)[0]
-            r = solve_many(self.value_and_grad, self.hessian, U)
-            errors = self._errors(r.x, r.hessian)
-            natural = numpy.asarray(self.natural(r.x)).T
+            near = solve_many(self.value_and_grad, self.hessian, U, gtol=TOWARDS_BOUND)
+            r = solve_many(self.value_and_grad, self.hessian, self._at_bounds(near))
+            natural, errors = self._natural(r.x, r.hessian)
             flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
         message[flat] = (
             "its observed values do not determine the parameters: the log-likelihood does not depend on them"
@@ -251,6 +258,21 @@ class KernelGroup:
         for whole, part in zip(found, (natural, errors, -r.fun, converged, r.x.T, message), strict=True):
             whole[self.here] = part
         return found
+
+    def _at_bounds(self, near: ManyResult) -> numpy.ndarray:
+        """Return the points with the parameters that run into a bound moved there, where that is no worse.
+
+        There the function falls as exp(-r u), and each step of Newton's method moves by 1 / r only."""
+        slope, curvature = abs(near.gradient), numpy.einsum("bii->ib", near.hessian)
+        tail = (curvature > 0.5 * slope) & (curvature < 2 * slope) & (slope > BOUND_GRADIENT)
+        tail &= self.parameters.bounded[:, None] & (slope <= TOWARDS_BOUND)
+        size = numpy.where(tail, 1.0 + numpy.log(slope / BOUND_GRADIENT), 0.0)
+        U = near.x - numpy.where(tail, near.gradient / curvature, 0.0) * size
+        moved = numpy.flatnonzero(tail.any(axis=0))
+        if moved.size:
+            worse = ~(self.value_and_grad(U[:, moved], moved)[0] <= near.fun[moved])
+            U[:, moved[worse]] = near.x[:, moved[worse]]
+        return U
 
     def _require_same(self) -> None:
         """Raise if the traced numbers differ from those of the patterns."""
@@ -270,6 +292,16 @@ class KernelGroup:
 
     def value_and_grad(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
         """Return values (b,) and gradients (p, b)."""
+        value, gradient, _ = self.evaluated(U, which)
+        return value, gradient.T
+
+    def hessian(self, U: numpy.ndarray, which: numpy.ndarray) -> numpy.ndarray:
+        """Return the Hessians (b, p, p)."""
+        return self.curved(U, which)[0]
+
+    def _evaluated(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
+        """Return values (b,), gradients (b, p), and the derivatives of the log-likelihood by theta, (b, q +
+        1)."""
         gradient = numpy.empty_like(U)
         with numpy.errstate(all="ignore"):
             pulled = [(at, *vjp(theta, U[:, at])) for at, theta in self._parts(which)]
@@ -278,7 +310,7 @@ class KernelGroup:
             by_theta = numpy.concatenate([by_theta, numpy.ones((1, which.size))])
             for at, _, pull in pulled:
                 gradient[:, at] = pull(-by_theta[:, at])
-        return -(value + theta[-1]), gradient
+        return -(value + theta[-1]), gradient.T, by_theta.T
 
     def _joined(self, parts: list, b: int) -> numpy.ndarray:
         """Join the columns of all groups."""
@@ -289,41 +321,26 @@ class KernelGroup:
             made[:, at] = x
         return made
 
-    def hessian(self, U: numpy.ndarray, which: numpy.ndarray) -> numpy.ndarray:
+    def _curved(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
         """Return the Hessians (b, p, p), with all directions of all series in one launch."""
         k, b = U.shape
+        w = numpy.tile(self.evaluated(U, which)[2].T, k)
+        units, U, which = numpy.repeat(numpy.eye(k), b, axis=1), numpy.tile(U, k), numpy.tile(which, k)
         parts = self._parts(which)
-        units = [numpy.repeat(e[:, None], b, axis=1) for e in numpy.eye(k)]
         with numpy.errstate(all="ignore"):
-            theta = self._joined([(at, f(U[:, at])) for at, f in parts], b)
-            D = numpy.stack(
-                [
-                    self._joined([(at, jvp(f, (U[:, at],), (e[:, at],))[1]) for at, f in parts], b)
-                    for e in units
-                ]
-            )
-            many = numpy.tile(which, k)
-            repeated, rows = numpy.tile(theta[:-1], k), self.rows[:, :, many]
-            curved = self.kernel.hvp(repeated, numpy.concatenate(list(D[:, :-1]), axis=1), rows).reshape(
-                -1, k, b
-            )
-            w = numpy.concatenate([self.kernel.grad(theta[:-1], rows[:, :, :b]), numpy.ones((1, b))])
-            bent = numpy.stack(
-                [
-                    self._joined([(at, _bent(f, U[:, at], e[:, at], w[:, at])) for at, f in parts], b)
-                    for e in units
-                ]
-            )
-        H = -(numpy.einsum("iqb,qjb->bij", D[:, :-1], curved) + bent.transpose(2, 0, 1))
-        return (H + H.transpose(0, 2, 1)) / 2
+            moved = [(at, *jvp(f, (U[:, at],), (units[:, at],))) for at, f in parts]
+            theta, D = self._joined(moved, k * b), self._joined([(at, x) for at, _, x in moved], k * b)
+            curved = self.kernel.hvp(theta[:-1], D[:-1], self.rows[:, :, which])
+            bends = [(at, _bent(f, U[:, at], units[:, at], w[:, at])) for at, f in parts]
+        D, curved, bent = (x.reshape(-1, k, b) for x in (D[:-1], curved, self._joined(bends, k * b)))
+        H = -(numpy.einsum("qib,qjb->bij", D, curved) + bent.transpose(2, 0, 1))
+        return ((H + H.transpose(0, 2, 1)) / 2,)
 
-    def _errors(self, U: numpy.ndarray, H: numpy.ndarray) -> numpy.ndarray:
-        """Return standard errors of the constrained parameters from the inverse of H; nan at a bound."""
-        k, b = U.shape
-        # (i, parameter, b)
-        J = numpy.stack(
-            [jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)]
-        )
+    def _natural(self, U: numpy.ndarray, H: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return the constrained parameters (b, k), and their standard errors from the inverse of H; nan at a
+        bound."""
+        b, k, flat = U.shape[1], U.shape[0], self.parameters.flat
+        natural, J = vmap(lambda u: (flat(u), jacobian(flat)(u)))(numpy.ascontiguousarray(U.T))
         curvature = numpy.einsum("bii->bi", H)
         bound = self.parameters.bounded & (curvature < FLAT_CURVATURE)
         free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[
@@ -332,9 +349,33 @@ class KernelGroup:
         good = numpy.isfinite(free).all(axis=(1, 2))
         good[good] = numpy.linalg.eigvalsh(free[good])[:, 0] > 0
         errors = numpy.full((b, k), numpy.nan)
-        J = J.transpose(2, 1, 0)[good] * ~bound[good][:, None, :]  # (series, parameter, free parameter)
+        J = J[good] * ~bound[good][:, None, :]  # (series, parameter, free parameter)
         errors[good] = numpy.sqrt(numpy.einsum("bpi,bij,bpj->bp", J, numpy.linalg.inv(free[good]), J))
-        return numpy.where(bound, numpy.nan, errors)
+        return natural, numpy.where(bound, numpy.nan, errors)
+
+
+class LastPoints:
+    """A function of columns and their numbers, which is not computed again at the last point of a column.
+
+    Its results have the column as the first axis."""
+
+    def __init__(self, f: Callable, count: int):
+        self.f, self.count = f, count
+        self.at: Any = None
+        self.found: list[numpy.ndarray] = []
+
+    def __call__(self, U: numpy.ndarray, which: numpy.ndarray) -> list[numpy.ndarray]:
+        if self.at is None:
+            self.at = numpy.full((len(U), self.count), numpy.nan)
+        new = numpy.flatnonzero((self.at[:, which] != U).any(axis=0))
+        if new.size:
+            made, at = self.f(numpy.ascontiguousarray(U[:, new]), which[new]), which[new]
+            if not self.found:
+                self.found = [numpy.empty((self.count, *x.shape[1:])) for x in made]
+            for to, x in zip(self.found, made, strict=True):
+                to[at] = x
+            self.at[:, at] = U[:, new]
+        return [x[which] for x in self.found]
 
 
 def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> numpy.ndarray:
@@ -349,6 +390,8 @@ def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) ->
     returns the theta of the filter over those steps. It then takes a further argument, what the series
     implies for a diffuse start."""
     m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head
+    own: Any = head and found.numbers.form.at
+    blocks, keyed = parameters.blocks, parameters.keyed
     model = build(parameters.tree(parameters.start))
     keep = numpy.where(numpy.broadcast_to(model.start.diffuse, (m,)), 0.0, 1.0)
     passes = _passes(found, model, m) if model.start.stationary else 0
@@ -356,7 +399,7 @@ def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) ->
         raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
 
     def numbers(u: Any, *known: Any) -> Any:
-        model = build(parameters.tree(u))
+        model = build(tree_of(u, blocks, keyed))
         T, R = numpy.reshape(model.transition, (m, m)), model.selection
         Q = covariance_of(model.transition_cov, m if R is None else numpy.shape(R)[-1])
         Q = Q if R is None else R @ Q @ numpy.swapaxes(R, 0, 1)
@@ -393,7 +436,7 @@ def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) ->
             mean, cov = predicted(mean, cov, T, Q, c)
         k = mean.size if hasattr(mean, "size") else m
         begun = [numpy.reshape(mean, (k,)), numpy.reshape(cov, (m * m,))[triangle_places(m)[0]]]
-        return numpy.concatenate([*begun, flat[found.numbers.form.at]])
+        return numpy.concatenate([*begun, flat[own]])
 
     return numbers
 

@@ -311,6 +311,14 @@ def test_wald_and_likelihood_ratio(pair):
     slope = np.array([ma, ar])
     nonlinear = fit.wald_test(lambda p: p["ar"][0] * p["ma"][0] - 0.1)
     assert_allclose(nonlinear.statistic, (ar * ma - 0.1) ** 2 / (slope @ V @ slope), rtol=1e-9)
+    name = fit.names[at]
+    for text, same in [
+        (f"{name} = 0", one),
+        ("ar.L1 * ma.L1 = 0.1", nonlinear),
+        (f"{name}=.1, {fit.names[0]} - 1 * {fit.names[1]} = 2 / 10", fit.wald_test((R, [0.1, 0.2]))),
+    ]:
+        found = fit.wald_test(text)
+        assert_allclose([found.statistic, found.p_value], [same.statistic, same.p_value], rtol=1e-9)
     less = ss.sarimax(SEEN, (1, 0, 1), exog=X[["a"]][:120], trend="c").fit()
     ratio = fit.likelihood_ratio_test(less)
     assert_allclose(ratio.statistic, 2 * (fit.llf - less.llf), rtol=1e-10)
@@ -320,6 +328,10 @@ def test_wald_and_likelihood_ratio(pair):
         (lambda: fit.wald_test({"c": 0.0}), "'c' is not an estimated parameter"),
         (lambda: fit.wald_test(np.ones((2, len(fit.names)))), "depend on each other"),
         (lambda: fit.wald_test(np.ones(3)), r"R has shape \(1, 3\)"),
+        *[
+            (lambda text=text: fit.wald_test(text), "wanted equations such as")
+            for text in ("ar.L3 = 0", "ar.L1", "ar.L1 == 0", "exp(ar.L1) = 1", "ar.L1 = 'x'", "")
+        ],
         (lambda: less.likelihood_ratio_test(fit), "call it on the fit with more parameters"),
         (lambda: fit.likelihood_ratio_test(ss.fit(ss.level(), Y)), "of different data"),
     ]:

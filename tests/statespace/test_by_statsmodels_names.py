@@ -351,6 +351,8 @@ def test_news_of_a_series_with_regressors():
     np.testing.assert_allclose(found.updated[3:, 0], later.forecast(2, exog=WAVES[83:85]).mean, rtol=1e-9)
     np.testing.assert_allclose(found.updated, found.previous + found.updates.impacts.sum(axis=0), rtol=1e-9)
     np.testing.assert_array_equal(fit.news(later, exog=WAVES[80:83]).updated, found.updated[:3])
+    np.testing.assert_allclose(fit.news(later).updated, found.updated[:3], rtol=1e-12)
+    np.testing.assert_allclose(fit.news(later, end=84, exog=WAVES[83:85]).updated, found.updated, rtol=1e-12)
 
 
 def test_bad_news():

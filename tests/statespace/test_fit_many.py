@@ -342,3 +342,17 @@ def test_library_models_with_regressors_are_fitted_alone():
     assert fits.report().startswith("series by series: they have regressors") and fits.converged.all()
     one = ss.sarimax(Y[2], order=(0, 1, 1), exog=x).fit()
     np.testing.assert_allclose(fits.estimates[2], one.estimates, rtol=1e-12)
+
+
+def test_parameters_at_bounds():
+    """Short series, of which most have a variance that is zero: the maxima are those of single fits."""
+    Y = np.random.default_rng(5).normal(size=(6, 30))
+    Y[::3] = Y[::3].cumsum(axis=1)
+    model = ss.level() + ss.trend()
+    many = ss.fit_many(model, Y)
+    single = [ss.fit(model, y) for y in Y]
+    assert many.converged.all() and np.isnan(many.standard_errors).any(axis=1).sum() >= 4
+    np.testing.assert_allclose(many.loglik, [fit.loglik for fit in single], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        many.standard_errors, [fit.standard_errors for fit in single], rtol=1e-5, equal_nan=True
+    )

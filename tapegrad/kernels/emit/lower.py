@@ -380,11 +380,13 @@ class Lowering:
         """Return the nodes that are computed at this depth for `outs`, and the outside nodes that they
         use."""
         g, seen, outside, stack, form = self.g, set(), set(), list(outs), self.form
+        masks, levels = g.mask, g.levels
         while stack:
             i = stack.pop()
             if i in seen or i in outside or i in self.known:
                 continue
-            if g.level(i) < depth:
+            level = levels.get(masks[i])
+            if (g.level(i) if level is None else level) < depth:
                 outside.add(i)
                 continue
             seen.add(i)

@@ -51,11 +51,12 @@ def _factor(g: Graph, loop: ProgramLoop, new: dict) -> None:
 
 def _regroup(g: Graph, loop: ProgramLoop) -> None:
     """Multiply invariant factors of step outputs outside of the loop, where that makes the step cheaper."""
-    best = loop_cost(g, loop.each + loop.inc, loop.next)
+    known = frozenset(g.reach(loop.next + loop.inc))
+    best = added_cost(g, loop.each, known)
     for k, e in enumerate(loop.each):
         trial = list(loop.each)
         trial[k] = regrouped(g, e)
-        c = loop_cost(g, trial + loop.inc, loop.next)
+        c = added_cost(g, trial, known)
         if c < best:
             best, loop.each = c, trial
 
@@ -73,9 +74,9 @@ def regrouped(g: Graph, node: int) -> int:
     return total
 
 
-def loop_cost(g: Graph, outs: list[int], others: list[int]) -> int:
-    """Return the number of operations in the loop."""
-    return sum(g.mask[i] != 0 and g.op[i] != "in" for i in g.reach([*outs, *others]))
+def added_cost(g: Graph, outs: Iterable[int], known: frozenset[int]) -> int:
+    """Return the number of operations that these nodes add to a loop that computes the known ones."""
+    return sum([g.mask[i] != 0 and g.op[i] != "in" for i in g.reach(outs, known) if i not in known])
 
 
 def split_node(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
@@ -148,11 +149,11 @@ def cheapest_splitting(g: Graph, outs: list[int], others: list[int]) -> list[dic
     coarse = [split_node(g, o, False) for o in outs]
     if len(outs) > MOST_SPLIT_SUMS:
         return coarse
-    fine = [split_node(g, o, True) for o in outs]
+    fine, known = [split_node(g, o, True) for o in outs], frozenset(g.reach(others))
 
     def of(parts):
         bases = {b for part in parts for b in part if b != ONE}
-        return loop_cost(g, list(bases), others) + 2 * len(bases)
+        return added_cost(g, bases, known) + 2 * len(bases)
 
     best, chosen, improved = of(coarse), list(coarse), True
     while improved:

@@ -226,10 +226,15 @@ def _kept(g: Graph, loops: list[ProgramLoop], outs: list[int]) -> tuple[list[Pro
         sums = [k for k, s in enumerate(loop.sums) if s in needed]
         if not (keep or sums or loop.each or any(not r.data for r in back)):
             continue
+        inner: list[ProgramLoop] = []
+        used: set[int] = set()
         while True:
             step = [loop.next[k] for k in sorted(keep)] + [loop.inc[k] for k in sums] + loop.each
             step += [loop.active] if loop.active is not None else []
-            inner, used = _kept(g, loop.inner, step)
+            if loop.inner:
+                inner, used = _kept(g, loop.inner, step)
+            else:
+                used.update(g.reach(step, used))
             more = {k for k, c in enumerate(loop.carry) if c in used} - keep
             if not more:
                 break

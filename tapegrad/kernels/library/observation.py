@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
-ROWWISE_SOLVE_ORDER = 8  # elements up to which a triangular system is solved row by row
+from ...ops.linalg.factorizations import solve_triangular
+from ..trace.symbolic import Sym
+
+ROWWISE_SOLVE_ORDER = 8  # elements up to which a kernel solves a triangular system row by row
 
 
 def observation_step(
@@ -38,12 +41,20 @@ def observation_step(
 
 def measured(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, joseph: bool) -> tuple:
     """Return the results of `univariate_update` if the errors are independent (`apart`), otherwise of
-    `joint_update`.
+    `joint_update`, with None for the gains.
 
     H holds the variances of independent errors."""
-    return (univariate_update if apart else joint_update)(
-        a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None
-    )
+    if apart:
+        return univariate_update(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
+    if (
+        seen is not None
+    ):  # a missing element counts as z = 0 and y = 0 with an independent error of variance 1
+        here = np.where(seen, 1.0, 0.0)
+        Z, y = Z * here[:, None], y * (here if y.ndim == 1 else here[:, None])
+        H = H * np.outer(here, here) + np.diag(1.0 - here)
+    v, U, S = innovations(a, P, Z, H, y)
+    a, P, L, z = joint_update(a, P, U, S, v, (Z, H) if joseph else None)
+    return a, P, log_determinant(L, seen), [z], None
 
 
 def whitened(v: list, g: list | None) -> Any:
@@ -72,19 +83,6 @@ def update(
     return a, P - np.outer(K, M), v, F
 
 
-def conditioned(a: Any, P: Any, C: Any, S: Any, v: Any) -> tuple[Any, Any, Any]:
-    """Mean and covariance given innovations v of covariance S, with C the covariance of state and
-    innovations; the gain, transposed."""
-    G = C.T / S if len(S) == 1 else np.linalg.solve(S, C.T)
-    return a + G.T @ v, P - C @ G, G
-
-
-def joseph_form(P: Any, G: Any, Z: Any, H: Any, eye: Any) -> Any:
-    """The covariance after an observation, for any gain; G is its transpose."""
-    I_KZ = eye - G.T @ Z
-    return I_KZ @ P @ I_KZ.T + G.T @ H @ G
-
-
 def univariate_update(
     a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None
 ) -> tuple[Any, Any, Any, list, list]:
@@ -101,36 +99,42 @@ def univariate_update(
     return a, P, size, innovations, gains
 
 
-def joint_update(
-    a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any = None
-) -> tuple[Any, Any, Any, list, None]:
-    """Update by an observation with correlated errors; the innovations are in units of F.
-
-    A missing element counts as z = 0 and v = 0 with an independent error of variance 1, so it contributes
-    0."""
-    v = y - Z @ a
-    count, m = 1.0 * len(y), P.shape[0]
-    if seen is not None:
-        here = np.where(seen, 1.0, 0.0)
-        Z, v, count = Z * here[:, None], v * (here if a.ndim == 1 else here[:, None]), here.sum()
-        H = H * np.outer(here, here) + np.diag(1.0 - here)
+def innovations(a: Any, P: Any, Z: Any, H: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Innovations y - Z a, their covariance with the state, transposed, and their covariance."""
     U = Z @ P
-    L = np.linalg.cholesky(U @ Z.T + H)
-    both = forward_substitution(L, np.concatenate([U, v[:, None] if a.ndim == 1 else v], axis=1))
-    W, z = both[:, :m], both[:, m] if a.ndim == 1 else both[:, m:]
-    size = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum()
-    if eye is not None:
-        G = forward_substitution(L[::-1, ::-1].T, W[::-1])[::-1]
-        P = joseph_form(P, G, Z, H, eye)
-    else:
+    return y - Z @ a, U, U @ np.swapaxes(Z, -1, -2) + H
+
+
+def joint_update(
+    a: Any, P: Any, U: Any, S: Any, v: Any, joseph: tuple | None = None
+) -> tuple[Any, Any, Any, Any]:
+    """Update by innovations v of covariance S, with U the transposed covariance of state and innovations.
+
+    The last results are the Cholesky factor of S, and v in units of S. `joseph` holds Z and H, if the
+    covariance is to have the form of Joseph."""
+    L = np.linalg.cholesky(S)
+    W, z = lower_solve(L, U), lower_solve(L, v)
+    if joseph is None:
         P = P - W.T @ W
-    return a + (z @ W if a.ndim == 1 else W.T @ z), P, size, [z], None
+    else:
+        Z, H = joseph
+        G = solve_triangular(L, W, trans=1, lower=True)
+        I_KZ = np.eye(P.shape[0]) - G.T @ Z
+        P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
+    return a + W.T @ z, P, L, z
 
 
-def forward_substitution(L: Any, b: Any) -> Any:
+def log_determinant(L: Any, seen: Any = None) -> Any:
+    """Return the log determinants of 2 pi times covariances with these Cholesky factors (..., p, p)."""
+    count = 1.0 * L.shape[-1] if seen is None else np.where(seen, 1.0, 0.0).sum()
+    diagonal = np.diag(L) if L.ndim == 2 else np.diagonal(L, axis1=-2, axis2=-1)
+    return count * np.log(2 * np.pi) + 2.0 * np.log(diagonal).sum(axis=-1)
+
+
+def lower_solve(L: Any, b: Any) -> Any:
     """Return L^-1 b for a lower triangle L."""
-    if len(L) > ROWWISE_SOLVE_ORDER:
-        return np.linalg.solve(L, b)
+    if not isinstance(L, Sym) or len(L) > ROWWISE_SOLVE_ORDER:
+        return solve_triangular(L, b, lower=True)
     rows: list = []
     for i in range(len(L)):
         rows.append((b[i] - sum([L[i, j] * row for j, row in enumerate(rows)])) / L[i, i])

@@ -18,8 +18,7 @@ from ... import numpy as np
 from ..._core.errors import NotPositiveDefiniteError
 from ..._core.primitive import seen
 from ..._transforms.tape import value
-from ...kernels.library.observation import conditioned, joseph_form, update
-from ...ops.linalg.factorizations import solve_triangular
+from ...kernels.library.observation import innovations, joint_update, log_determinant, update
 from .._matrices import ModelMatrices, checked_fields, checked_start
 from .._model import LinearGaussian
 from .._observations import Observations
@@ -91,31 +90,35 @@ class ForecastResult:
 class Path:
     """Means and covariances before and after each observation, and the innovations.
 
-    An innovation is (step, v, F), with F the variance of one element or a covariance. With a matrix mean (m,
-    k), v has a further axis k: see `filters.augmented`."""
+    Of a single element, `elements` hold step, innovation and its variance F. Of several, `blocks` hold by
+    their number step, the Cholesky factor of F, and the innovations in units of F. With a matrix mean (m, k) innovations
+    have a further axis k: see `filters.augmented`."""
 
     mean: list[Any] = field(default_factory=list)
     cov: list[Any] = field(default_factory=list)
     filtered_mean: list[Any] = field(default_factory=list)
     filtered_cov: list[Any] = field(default_factory=list)
-    innovations: list[tuple[int, Any, Any]] = field(default_factory=list)
+    elements: list[tuple[int, Any, Any]] = field(default_factory=list)
+    blocks: dict[int, list[tuple[int, Any, Any]]] = field(default_factory=dict)
 
     def whitened(self) -> list[tuple[numpy.ndarray, Any, Any]]:
         """Return steps, log det 2 pi F (N,), and innovations in units of F (N, i, k), by block size.
 
-        Single elements come first. Raise if F is not positive definite."""
-        same: dict[int, list[tuple[int, Any, Any]]] = {}
-        for x in self.innovations:
-            same.setdefault(x[2].shape[0] if getattr(x[2], "ndim", 0) else 0, []).append(x)
+        Single elements come first. Raise if a variance is not positive."""
         found = []
-        for size, steps in same.items():
-            at, v, F = (
-                numpy.array([t for t, *_ in steps]),
-                np.stack([v for _, v, _ in steps]),
-                np.stack([F for *_, F in steps]),
-            )
-            v = v.reshape((len(at), max(size, 1), -1))
-            found.append((at, *(whitened_blocks(at, v, F) if size else whitened_elements(at, v, F))))
+        for size, steps in (1, self.elements), *self.blocks.items():
+            if steps:
+                at = numpy.array([t for t, *_ in steps])
+                left, right = np.stack([x for _, x, _ in steps]), np.stack([x for *_, x in steps])
+                if size == 1:
+                    require_positive(at, right)
+                    left, right = (
+                        LOG_2PI + np.log(right),
+                        left / np.sqrt(right).reshape((-1, *[1] * (left.ndim - 1))),
+                    )
+                else:
+                    left = log_determinant(left)
+                found.append((at, left, right.reshape((len(at), size, -1))))
         return found
 
 
@@ -126,21 +129,6 @@ def require_positive(at: Any, F: Any) -> None:
         raise NotPositiveDefiniteError(
             f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number"
         )
-
-
-def whitened_elements(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
-    require_positive(at, F)
-    return LOG_2PI + np.log(F), v / np.sqrt(F)[:, None, None]
-
-
-def whitened_blocks(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
-    try:
-        L = np.linalg.cholesky(F)
-    except numpy.linalg.LinAlgError as error:
-        bad = [t for t, S in zip(at, value(F), strict=True) if not (numpy.linalg.eigvalsh(S) > 0).all()]
-        raise _not_positive_definite(bad[0] if bad else at[0]) from error
-    size = LOG_2PI * v.shape[1] + 2.0 * np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1)), axis=-1)
-    return size, solve_triangular(L, v, lower=True)
 
 
 @dataclass(frozen=True)
@@ -184,7 +172,7 @@ class ArrayFilter:
             found = path.whitened()
         # step by step and element by element, with zeros in gaps
         step, place, steps, rows = (
-            numpy.full(n, len(path.innovations)),
+            numpy.full(n, sum([len(at) for at, *_ in found])),
             numpy.full((n, p), self.data.count),
             0,
             0,
@@ -237,10 +225,18 @@ def run_recursion(
         if count:
             Z, H, y = read(t)
             y = y if unit is None else y * unit if count == 1 else np.outer(y, unit)
-            a, P, v, F = (
-                update(a, P, Z, H, y, None, eye) if count == 1 else _update_block(a, P, Z, H, y, eye, t)
-            )
-            path.innovations.append((t, v, F))
+            if count == 1:
+                a, P, v, F = update(a, P, Z, H, y, None, eye)
+                path.elements.append((t, v, F))
+            else:
+                v, U, S = innovations(a, P, Z, H, y)
+                try:
+                    a, P, L, z = joint_update(a, P, U, S, v, (Z, H) if joseph else None)
+                except numpy.linalg.LinAlgError as error:
+                    raise NotPositiveDefiniteError(
+                        f"the covariance of y[{t}] given the past is not positive definite"
+                    ) from error
+                path.blocks.setdefault(count, []).append((t, L, z))
         path.filtered_mean.append(a)
         path.filtered_cov.append(P)
         if t + 1 < end:
@@ -321,20 +317,6 @@ def _reader(s: ModelMatrices, data: Observations):
         return Z, H, e
 
     return read
-
-
-def _update_block(a: Any, P: Any, Z: Any, H: Any, y: Any, eye: Any, t: int) -> tuple[Any, Any, Any, Any]:
-    U = Z @ P
-    S, v = U @ Z.T + H, y - Z @ a
-    try:
-        a, after, G = conditioned(a, P, U.T, S, v)
-    except numpy.linalg.LinAlgError as error:
-        raise _not_positive_definite(t) from error
-    return a, after if eye is None else joseph_form(P, G, Z, H, eye), v, S
-
-
-def _not_positive_definite(t: int) -> NotPositiveDefiniteError:
-    return NotPositiveDefiniteError(f"the covariance of y[{t}] given the past is not positive definite")
 
 
 def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> Any:

@@ -11,6 +11,7 @@ import numpy
 from ... import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.primitive import is_tracked, layout_of
+from ...kernels.library.observation import innovations
 from .._matrices import ModelMatrices
 from .._observations import Observations
 from .arrays import Moments, first_state, observed_moments
@@ -59,15 +60,14 @@ def gains(s: ModelMatrices, data: Observations, x: Moments, begin: int, end: int
     seen = (
         y[:, :, None] if k == 1 else np.concatenate([y[:, :, None], xp.zeros((n, data.width, k - 1))], axis=2)
     )
-    U = Z @ x.cov
-    F = U @ np.swapaxes(Z, -1, -2) + H
+    v, U, F = innovations(x.mean, x.cov, Z, H, seen)
     K = np.swapaxes(U / F if data.width == 1 else np.linalg.solve(F, U), -1, -2)
     T = (
         s.T[numpy.minimum(numpy.arange(begin, end) + s.predict_first, data.steps - 1)]
         if "T" in s.varying
         else s.T
     )
-    return Gains(Z, F, K, seen - Z @ x.mean, T, here)
+    return Gains(Z, F, K, v, T, here)
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from ..._core.registry import SHADOW_MAKERS
 from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels.generated.kernel import Recursion, recursion
-from ...kernels.library.observation import conditioned
+from ...kernels.library.observation import joint_update, log_determinant
 from ...kernels.trace.surroundings import rebuilt_with
 from .._model import Start
 from .._observations import Observations
-from .arrays import LOG_2PI, FilterResult
+from .arrays import FilterResult
 
 ADVICE = "A covariance, of the observation or of the state, is not positive definite, or the model's functions gave nan"
 
@@ -178,20 +178,15 @@ class StepFunctions:
             expected, S, C = moments(h, x, P, params, t)
             check_shape("observation", len(expected), len(y), "numbers are observed")
             S = S + noise("observation_cov", R, len(y), params, t)
-            v, count = y - expected, len(y)
-            innovation, spread = v, S
+            v, spread, seen = y - expected, S, None
             if missing is not None:
+                seen, one = np.logical_not(missing), missing[:, None]
                 v = np.where(missing, 0.0, np.where(missing, 0.0, y) - expected)
                 C = np.where(missing, 0.0, C)
-                S = np.where(missing[:, None] | missing, xp.eye(len(y)), S)
-                count = len(y) - np.where(missing, 1.0, 0.0).sum()
-            if len(y) == 1:
-                w, logdet = v / S[0], np.log(S[0, 0])
-            else:
-                w, logdet = np.linalg.solve(S, v), 2 * np.log(np.diagonal(np.linalg.cholesky(S))).sum()
-            mean, after, _ = conditioned(x, P, C, S, v)
-            term = -0.5 * (count * LOG_2PI + logdet + (v * w).sum())
-            return (x, P), (mean, 0.5 * (after + after.T)), innovation, spread, term
+                S = np.where(one | missing, xp.eye(len(y)), S)
+            mean, after, L, z = joint_update(x, P, C.T, S, v)
+            term = -0.5 * (log_determinant(L, seen) + (z * z).sum())
+            return (x, P), (mean, 0.5 * (after + after.T)), y - expected, spread, term
 
         def predict(x: Any, P: Any, params: Any, t: Any) -> tuple:
             mean, cov, _ = moments(f, x, P, params, t)

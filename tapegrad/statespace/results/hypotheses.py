@@ -1,5 +1,8 @@
 """Tests of hypotheses about the parameters: Wald and likelihood ratio."""
 
+import ast
+import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +60,9 @@ def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarr
         return R @ fit.estimates - numpy.array(list(hypothesis.values()), float), R
     if callable(hypothesis):
         return _linearised(fit, hypothesis)
+    if isinstance(hypothesis, str):
+        values = equations(hypothesis, names)
+        return values(fit.estimates), to_host(jacobian(values)(fit.estimates))
     R, q = hypothesis if isinstance(hypothesis, tuple) else (hypothesis, 0.0)
     R = numpy.atleast_2d(numpy.asarray(R, float))
     if R.shape[1] != k:
@@ -64,6 +70,43 @@ def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarr
             f"wald_test: R has shape {R.shape}; wanted a column for each of the {k} parameters {', '.join(names)}"
         )
     return R @ fit.estimates - q, R
+
+
+ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+
+def equations(text: str, names: list[str]) -> Callable:
+    """Return the function from parameters (k,) to the left sides less the right sides of equations such as
+    "ar.L1 + ar.L2 = 1, ma.L1 = 0"."""
+    places = {f"_{i}": i for i in range(len(names))}
+    known = sorted(range(len(names)), key=lambda i: -len(names[i]))
+    pattern = "|".join([rf"(?<![\w.]){re.escape(names[i])}(?![\w.\[(])" for i in known])
+    plain = re.sub(pattern, lambda found: f"_{names.index(found[0])}", text)
+
+    def value(node: Any, x: Any) -> Any:
+        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+            return float(node.value)
+        if isinstance(node, ast.Name) and node.id in places:
+            return x[places[node.id]]
+        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
+            return ARITHMETIC[type(node.op)](value(node.left, x), value(node.right, x))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -value(node.operand, x)
+        raise ArgumentError(
+            f"wald_test: {text!r}; wanted equations such as '{names[0]} = 0', with commas between them, of the "
+            f"parameters {', '.join(names)} and numbers"
+        )
+
+    try:
+        sides = [
+            [ast.parse(side.strip(), mode="eval").body for side in part.split("=")]
+            for part in plain.split(",")
+        ]
+        if any(len(pair) != 2 for pair in sides):
+            raise SyntaxError
+    except SyntaxError:
+        sides = [[ast.Tuple([]), ast.Tuple([])]]  # `value` refuses it
+    return lambda x: np.stack([value(left, x) - value(right, x) for left, right in sides])
 
 
 def _linearised(fit: Any, f: Callable) -> tuple[numpy.ndarray, numpy.ndarray]:

@@ -49,10 +49,17 @@ def _shock(Q: numpy.ndarray, impulse: Any, orthogonalized: bool) -> numpy.ndarra
     r = len(Q)
     if isinstance(impulse, (int, numpy.integer)) and not 0 <= impulse < r:
         raise ArgumentError(f"impulse_responses: impulse={impulse}; the states have {r} noises")
-    e = numpy.eye(r)[impulse] if isinstance(impulse, (int, numpy.integer)) else numpy.asarray(impulse, float)
+    try:
+        e = (
+            numpy.eye(r)[impulse]
+            if isinstance(impulse, (int, numpy.integer))
+            else numpy.asarray(impulse, float)
+        )
+    except (TypeError, ValueError):
+        e = numpy.zeros(0)
     if e.shape != (r,):
         raise ArgumentError(
-            f"impulse_responses: impulse has shape {e.shape}; wanted the number of a noise, or ({r},)"
+            f"impulse_responses: impulse={impulse!r}; wanted the number of a noise, 0 to {r - 1}, or ({r},) numbers"
         )
     if not orthogonalized:
         return e

@@ -137,7 +137,7 @@ def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any) -> News:
     if first > last:
         raise ArgumentError(f"news: the steps end at {last}, before their start at {first}")
     steps = max(last + 1, n)
-    model = fit.model_ahead(steps - old.steps, exog, "news") if steps > old.steps else fit.model
+    model = _model_of(fit, updated, n, steps, exog)
     before, after = (to_host(value(x.extended(steps - x.steps).raw)) for x in (old, new))
     _require_kept(before, after, new)
     changed = ~numpy.isnan(before) & (before != after)
@@ -160,6 +160,19 @@ def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any) -> News:
     ]
     updates, revisions = surprises(fresh, known, after), surprises(changed, before, revised)
     return News(places[span], previous, now, updates, revisions, new)
+
+
+def _model_of(fit: Any, updated: Any, n: int, steps: int, exog: Any) -> LinearGaussian:
+    """Return the model of a fit over all steps, with the regressors of an updated fit if it has them."""
+    own, last = getattr(updated, "problem", None), 0 if exog is None else len(exog)
+    if (
+        own is not None
+        and own.described is not None
+        and not own.past
+        and last == steps - n < steps - fit.data.steps
+    ):
+        return own.model(fit.params, own.ahead(last, exog, "news") if last else None)
+    return fit.model_ahead(steps - fit.data.steps, exog, "news") if steps > fit.data.steps else fit.model
 
 
 def _weights(

@@ -117,7 +117,8 @@ class PredictionMethods:
             The first and the last step that is predicted. The default is the steps after the earlier data, up
             to the last of the new data.
         exog : array of shape (k, r), optional
-            The regressors of the steps after the earlier data.
+            The regressors of the steps after the earlier data. If `updated` is a fit, those after its data
+            are enough.
 
         Returns
         -------

@@ -10,7 +10,6 @@ import numpy
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ConvergenceError
-from ..._transforms.jacobian import jacobian
 from .._matrices import system
 from .._model import LinearGaussian
 from .._problem import FitProblem, SearchEffort, Stop
@@ -178,9 +177,10 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
 
         Parameters
         ----------
-        hypothesis : dict, array, tuple or callable
-            Values by name, ``{"ar.L1": 0.0}``. Or R, or (R, q), for R @ estimates = q. Or a function of
-            `params` that is zero under the hypothesis, a number or several, linearised by exact derivatives.
+        hypothesis : dict, str, array, tuple or callable
+            Values by name, ``{"ar.L1": 0.0}``, or equations, ``"ar.L1 + ar.L2 = 1, ma.L1 = 0"``. Or R, or
+            (R, q), for R @ estimates = q. Or a function of `params` that is zero under the hypothesis, a
+            number or several, linearised by exact derivatives.
         cov : {'exact', 'opg', 'robust'}
             The covariance of the estimates.
         """
@@ -469,7 +469,7 @@ def _free(problem: FitProblem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray
     H = stop.hessian
     bound = problem.parameters.bounded & (numpy.diag(H) < FLAT_CURVATURE)
     free = numpy.flatnonzero(~bound)
-    J = to_host(jacobian(problem.parameters.flat)(problem.data.xp.asarray(stop.u)))[:, free]
+    J = problem.parameters.derivative(stop.u, problem.data.xp)[:, free]
     return free, J, H[numpy.ix_(free, free)]
 
 
