@@ -23,7 +23,7 @@ import numpy as np
 from ..graph.program import ProgramLoop
 from . import elementary
 from .builder import Affine, BlockAccess, BlockBuffer
-from .llvm_builder import Builder, matmul_across, vector_widths
+from .llvm_builder import WIDE, Builder, function_text, matmul_across, vector_widths
 from .lower import CHUNK, Body, LoweredProgram
 from .walk import ProgramWalk
 
@@ -46,7 +46,6 @@ class LlvmText(ProgramWalk, Builder):
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
         self.arena = self.wide_arena = "%tape"
-        self.across = False
         self.globals: dict = {}
         self.routines: dict = {}
         self.often = elementary.called_functions([*low.functions(), *low.functions(True)])
@@ -70,22 +69,16 @@ class LlvmText(ProgramWalk, Builder):
             ", ".join(f"ptr noalias {x}" for x in pointers)
             + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         )
-        names = ["fma", "floor", "sqrt", "fabs"]
         # (1: routines)
         kinds = [Builder(w, self.bits) for w in (vector_widths(self.bits) if self.W == 1 else [self.W, 1])]
         kinds += [Builder(b.W, 64) for b in kinds] if self.low.precise is not None else []
-        declared = [
-            f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})"
-            for b in kinds
-            for x in names
-        ]
+        declared = [line for b in kinds for line in b.declared("fma", "floor", "sqrt", "fabs")]
         if self.W > 1:
             declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
             declared.append(f"declare i1 @llvm.vector.reduce.or.v{self.W}i1({self.B})")
-        body = "\n".join(["entry:", *self.slots, *self.lines])
         others = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
-        return (f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others
-                + f'define void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+        whole = function_text(f"void @{name}({head}) {WIDE}", [*self.slots, *self.lines])
+        return f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others + whole
 
     # --- numbers as arguments ---
 
@@ -150,16 +143,10 @@ class LlvmText(ProgramWalk, Builder):
         x = self.value(j, env)
         if not self.across or self.W == 1 or self.g.op[j] in ("const", "bool"):
             return x
-        kind, whole = ("i1", self.B) if self.g.boolean(j) else (self.real, self.T)
-        one = self(f"insertelement {whole} poison, {kind} {x}, i64 0")
-        return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
+        return self.spread_as("i1" if self.g.boolean(j) else self.real, x)
 
     def pointer(self, buffer: BlockBuffer, at: Affine | int) -> str:
         with self.typed(buffer.wide):
-            if self.across:
-                return self(
-                    f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}"
-                )
             return super().pointer(buffer, at)
 
     def load(self, buffer: BlockBuffer, at: Affine) -> str:
@@ -190,11 +177,7 @@ class LlvmText(ProgramWalk, Builder):
             *sizes,
         )
         head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
-        body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
-        return (
-            f"@{op}{k}",
-            f'define internal void @{op}{k}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n',
-        )
+        return f"@{op}{k}", function_text(f"internal void @{op}{k}({head}) {WIDE}", [*b.slots, *b.lines])
 
     def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.lines.append(
@@ -222,7 +205,7 @@ class LlvmText(ProgramWalk, Builder):
             at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
             return self.read(self(f"getelementptr {self.real}, ptr %data, i64 {at}"))
         pointer = self(f"getelementptr {self.real}, ptr %data, i64 {at}")
-        return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}"))
+        return self.spread(self.read_number(pointer))
 
     def in_step(self, base: str, k: int, t: str) -> str:
         """Return the place of row k in a step of each sample's array."""
@@ -271,13 +254,9 @@ class LlvmText(ProgramWalk, Builder):
             b.routines = self.routines
             given = [f"%{v}" for v in elementary.parameters(op)]
             result = elementary.emit_function(b, op, *given)
-            name, body = (
-                f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}",
-                "\n".join([*b.slots, *b.lines]),
-            )
-            head = ", ".join([f"{b.T} {v}" for v in given])
-            text = f'define internal {b.T} {name}({head}) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
-            self.routines[key] = name, text
+            name = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}"
+            head = f"internal {b.T} {name}({', '.join([f'{b.T} {v}' for v in given])}) {WIDE}"
+            self.routines[key] = name, function_text(head, [*b.slots, *b.lines], f"{b.T} {result}")
         return self(f"call {self.T} {self.routines[key][0]}({', '.join([f'{self.T} {v}' for v in x])})")
 
     def one(self) -> str:

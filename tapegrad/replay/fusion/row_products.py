@@ -18,9 +18,9 @@ from ..buffer_pool import is_packed, packed
 from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
 from ..program import GROUP, Instruction
 from ..record.instructions import is_pure
-from . import row_loops
 from .compiled_groups import FLOATS, CallMemory, Group, SummedValue, maker
 from .regions import Element, RegionView, identity_map, of_view, view_region
+from .row_loops import RowLoopText
 
 
 class RowGroup:
@@ -60,9 +60,8 @@ class RowGroup:
             packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * TURN_ROWS
             for k in row_arrays(part, self.tiled, self.before, self.after)
         ]
-        text = row_loops.row_loop_text(
-            self.columns, FLOATS[self.dtype], len(self.before), len(self.after), len(part.totals), steps
-        )
+        counts = len(self.before), len(self.after), len(part.totals)
+        text = RowLoopText(self.columns, FLOATS[self.dtype], *counts, steps).text()
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(function_address(text, "rows"))
 
     def __call__(self, *given: Any) -> Any:
