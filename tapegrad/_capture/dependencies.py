@@ -175,9 +175,8 @@ def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
     return names, tuple(modules)
 
 
-def may_catch(roots: list, names: frozenset = frozenset()) -> bool:
-    """May code that can be reached from there catch an exception?"""
-    walk = walk_with_names(roots, lambda x: x.dtype.kind != "O", names=names)
+def may_catch(walk: "DependencyWalk") -> bool:
+    """Can code that this walk met catch an exception?"""
     classes = [c for kind, _ in walk.classes for c in kind.__mro__ if not is_left(c)]
     methods = [c.__dict__[n] for c in classes for n in UNASKED.intersection(c.__dict__)]
     codes = [
@@ -241,6 +240,7 @@ class DependencyWalk:
         for name in sorted(UNSEEN.intersection(names)):
             self.doubt(f"what the code reads by `{name}`")
         self.form: list = []
+        self.decided: list = []  # (array, the answer of `read_anew`)
         self.arrays: list = []  # compared by their content
         self.layouts: list = []  # and by their layout only
         self.sources: list = []  # of random numbers
@@ -314,9 +314,11 @@ class DependencyWalk:
         self.place[id(x)] = len(self.place)
         self.hold.append(x)  # its id is not given to another object
         self.form.append(kind)
-        if self.read_anew is not None and is_array(x) and self.read_anew(x):
-            self.layout(x)
-            return
+        if self.read_anew is not None and is_array(x):
+            self.decided.append((x, self.read_anew(x)))
+            if self.decided[-1][1]:
+                self.layout(x)
+                return
         for kinds, handle in HANDLERS:
             if isinstance(x, kinds):
                 handle(self, x)
@@ -352,9 +354,8 @@ class DependencyWalk:
         if len(names) == 1:
             self.expect(path + "[{1}] is {2}", holder, names[0], values[0])
         elif names:
-            tests = " and ".join([f"d[{{{2 * k + 1}}}] is {{{2 * k + 2}}}" for k in range(len(names))])
-            pairs = [x for pair in zip(names, values, strict=True) for x in pair]
-            self.expect(f"[d := {path}] and {tests}", holder, *pairs)
+            found = f"all(map(is_, {{1}}({path}), {{2}}))"
+            self.expect(found, holder, operator.itemgetter(*names), tuple(values))
 
     def space(self, path: str, holder: Any, space: Any, names: list, absent: Iterable) -> None:
         """Names of a namespace, and those that must not come into it."""
@@ -407,8 +408,11 @@ class DependencyWalk:
                 self.doubt(f"the function {module}.{f.__name__}")
         else:
             self.form.append(f.__code__)
-            self.expect("{0}.__code__ is {1}", f, f.__code__)
-            self.defaults(f)
+            given = f.__code__, f.__defaults__, f.__kwdefaults__
+            self.expect(
+                "{0}.__code__ is {1} and {0}.__defaults__ is {2} and {0}.__kwdefaults__ is {3}", f, *given
+            )
+            self.follow([value for value in given[1:] if value])
             names, modules = outer_names(f.__code__)
             here = [n for n in names if n in space]
             for n in OUTSIDE.intersection(names).difference(here):
@@ -458,13 +462,6 @@ class DependencyWalk:
                 self.follow([x])
         else:
             self.follow([m])
-
-    def defaults(self, f: types.FunctionType) -> None:
-        for name in ("__defaults__", "__kwdefaults__"):
-            value = getattr(f, name)
-            self.expect(f"{{0}}.{name} is {{1}}", f, value)
-            if value:
-                self.follow([value])
 
     def layout(self, x: Any) -> None:
         self.layouts.append(x)
@@ -750,8 +747,13 @@ def walk_with_names(
     kind: type = DependencyWalk,
     names: frozenset = frozenset(),
 ) -> Any:
-    """The walk with the names of all code that it meets.  `names`: those of a walk before it, which saves
-    one."""
+    """Return the walk with the names of all code that it meets.
+
+    `names`: those of a walk before it. With these, and with the names of functions among the roots, the first
+    walk is often the last."""
+    for f in roots:
+        if type(f) is types.FunctionType and not is_trusted(globals_of(f).get("__name__")):
+            names = names | words(f.__code__)
     while True:
         walk = kind(roots, names, read_anew)
         if walk.found <= names or (walk.unknown is not None and not walk.whole):
@@ -770,8 +772,9 @@ class Status(enum.Enum):
 class Environment:
     """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
 
-    `read_anew`, `names`: see `walk_with_names`.  `walk` and `same` are bound in one step: an interrupt leaves
-    the old ones or the new ones.
+    `read_anew`, `names`: see `walk_with_names`. `before`: an environment of the same roots. Its walk is taken
+    over where nothing has changed since then, and `read_anew` gives the same answers. `walk` and `same` are
+    bound in one step: an interrupt leaves the old ones or the new ones.
 
     >>> box = {"a": 1.0}
     >>> e = Environment([box])
@@ -781,11 +784,22 @@ class Environment:
     (<Status.UNCHANGED: 'unchanged'>, <Status.CHANGED: 'changed'>)
     """
 
-    def __init__(self, roots: list, read_anew: Callable | None = None, names: frozenset = frozenset()):
+    def __init__(
+        self,
+        roots: list,
+        read_anew: Callable | None = None,
+        names: frozenset = frozenset(),
+        before: "Environment | None" = None,
+    ):
         self.roots, self.read_anew, self.names = roots, read_anew, names
         # places of the form that may change; None: nobody knows which
         self.free: frozenset | None = frozenset()
-        self.seen = self.looked()
+        self.seen = before.seen if before is not None and before.serves(read_anew) else self.looked()
+
+    def serves(self, read_anew: Any) -> bool:
+        """Return whether a walk with this `read_anew` would find now what this one has found."""
+        walk, same = self.seen
+        return same() and all([read_anew(x) == anew for x, anew in walk.decided])
 
     def looked(self) -> tuple:
         walk = walk_with_names(self.roots, self.read_anew, names=self.names)

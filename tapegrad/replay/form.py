@@ -319,7 +319,7 @@ class TransformForm:
             self.numbers = False
             return self.recorded(args, failed)
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
-        catches = warned() != "error" or may_catch(roots, surroundings.names)
+        catches = warned() != "error" or may_catch(surroundings.environment.walk)
         written: list = []
         try:
             with ErrorListener() as told:
@@ -559,7 +559,7 @@ class CachedProgram:
 
     @functools.cached_property
     def may_catch(self) -> bool:
-        return may_catch(self.surroundings.roots)
+        return may_catch(self.surroundings.environment.walk)
 
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""
