@@ -794,7 +794,7 @@ class Environment:
         self.roots, self.read_anew, self.names = roots, read_anew, names
         # places of the form that may change; None: nobody knows which
         self.free: frozenset | None = frozenset()
-        self.seen = before.seen if before is not None and before.serves(read_anew) else self.looked()
+        self.seen: tuple = before.seen if before is not None and before.serves(read_anew) else self.looked()
 
     def serves(self, read_anew: Any) -> bool:
         """Return whether a walk with this `read_anew` would find now what this one has found."""

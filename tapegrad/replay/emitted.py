@@ -89,7 +89,9 @@ class EmittedProgram:
         self.alone: dict = {}
         self.in_blocks = blocks
         # loops of Python that run as loops; why others do not
-        self.compiled, self.loops, self.refused = compiled, [], {}
+        self.compiled = compiled
+        self.loops: list = []
+        self.refused: dict = {}
         if compiled:
             program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
@@ -153,7 +155,8 @@ class EmittedProgram:
     def read_again(self) -> int:
         """Bytes of large matrices that products with vectors read a second time and more: a loop over the
         rows reads them once."""
-        constants, read = self.program.constants, collections.Counter()
+        constants = self.program.constants
+        read: collections.Counter = collections.Counter()
         products = self.table.each(lambda k, i: i.reduces == "products" and len(self.shown[k][1]) == 1)
         for a in [a for n in np.flatnonzero(products).tolist() for a in self.program.code[n][1].args]:
             _, shape, _, dtype, _ = self.shown[a]
@@ -454,7 +457,7 @@ class EmittedProgram:
             return
         self.storage[k] = Storage(k, self.last[k])
         name = self.target(k)
-        if sign and len(args) == 2 and self.is_of_columns(k, i):
+        if sign and ufunc and len(args) == 2 and self.is_of_columns(k, i):
             f = self.given(functools.partial(by_columns, ufunc, self.shown[k][1]), "f")
             self.lines.append(f"{name} = {f}({', '.join(args)}, {self.memory(k)})")
         elif large:

@@ -96,7 +96,7 @@ def _vjp(f: Callable, argnums: Any) -> Callable:
     return pulled
 
 
-METHODS = {
+METHODS: dict[str, Callable] = {
     "value": value_form,
     "grad": grad,
     "value_and_grad": value_and_grad,
@@ -232,7 +232,8 @@ class TransformForm:
                 break
             if kept is None or latest != most:
                 continue
-            found = kept.replay(kept.values(args))
+            values: Any = kept.values(args)
+            found = kept.replay(values)
             if found is not None and type(found) not in FAILED and type(found) is not ReplayGivenUp:
                 self.replays += 1
                 self.programs.sort(key=lambda other: other is not kept)
@@ -486,13 +487,14 @@ def warn(name: str, what: str, cause: Exception | None = None) -> None:
     """A `ReplayWarning`, shown at the line that called the prepared function."""
     shown = ReplayWarning(f"{name}: {what}")
     shown.__cause__ = cause
-    frame, level = sys._getframe(1), 2
+    frame: Any = sys._getframe(1)
+    level = 2
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "tapegrad":
         frame, level = frame.f_back, level + 1
     warnings.warn(shown, stacklevel=level)
 
 
-def broken(name: str, failure: Exception, then: str) -> None:
+def broken(name: str, failure: Exception | None, then: str) -> None:
     """A fault of ours that costs time only is shown, once."""
     what = "a replay failed where a plain call does not, by a fault of tapegrad"
     warn(
@@ -599,7 +601,7 @@ class CachedProgram:
         """Have the replays so far cost as much as writing the text may?  (Ranks write theirs together.)"""
         asked = self.compile is True or self.cuda_graph or self.joint
         asked = asked or self.emitted is not None or self.due < EMITTED_REPLAY
-        return asked or self.spent >= self.writing_cost
+        return bool(asked) or self.spent >= self.writing_cost
 
     @functools.cached_property
     def writing_cost(self) -> float:
@@ -753,8 +755,8 @@ class CachedProgram:
             f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written"
             + (f", random numbers drawn {drawn} times" if drawn else "")
         )
-        looped = self.program.by_samples
-        looped = f"; under vmap one sample after the other: {', '.join(looped)}" if looped else ""
+        by_samples = ", ".join(self.program.by_samples)
+        looped = f"; under vmap one sample after the other: {by_samples}" if by_samples else ""
         guards = sum([len(g) for g in self.program.guards.values()])
         return (
             f"{sizes}; {anew}, {guards} values and conditions guarded; {self.surroundings.compared()} bytes "

@@ -41,7 +41,7 @@ class LlvmText(ProgramWalk, Builder):
         """Set up the text; `given` collects the numbers that are arguments, None makes all of them
         literals."""
         super().__init__(width, bits)
-        self.given = given
+        self.given: Any = given
         self.loaded: dict[Any, Any] = {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
@@ -309,8 +309,8 @@ class LlvmText(ProgramWalk, Builder):
         wide = self.low.sums_wide(loop)
         carry = [self.home((n, c)) if g.shape[c] else self.slot() for c in loop.carry]
         with self.typed(wide):
-            totals = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
-            sums = totals
+            totals: list[Any] = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
+            sums: list[Any] = totals
             if chunked:
                 sums = [
                     self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)

@@ -112,6 +112,8 @@ def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
 class GeneratedKernel(PickledByCall):
     """The base class of likelihood and recursion kernels; `likelihood` and `recursion` make them."""
 
+    scores: Callable
+
     def __init__(
         self, parts: KernelParts, build: Callable | None = None, key: str | None = None, short: bool = False
     ):

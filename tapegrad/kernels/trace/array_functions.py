@@ -229,8 +229,7 @@ for _f in (
     np.rollaxis, np.column_stack, np.array_split, np.delete,
 ):  # fmt: skip
     FUNCTIONS[_f] = moving_function(_f)
-for _f in (np.shape, np.ndim, np.size):
-    FUNCTIONS[_f] = lambda x, *rest, f=_f: f(x.ids, *rest)
+FUNCTIONS |= {f: lambda x, *rest, f=f: f(x.ids, *rest) for f in (np.shape, np.ndim, np.size)}
 
 
 def nothing(x: Sym) -> int:
@@ -250,12 +249,12 @@ def symbolic_diag(x: Any, k: int = 0) -> Sym:
 
 @implements_symbolic(np.tril)
 def symbolic_tril(x: Any, k: int = 0) -> Sym:
-    return Sym(x.g, np.where(np.tri(*x.shape, k=k, dtype=bool), x.ids, nothing(x)))
+    return Sym(x.g, np.where(np.tri(x.shape[0], x.shape[1], k, bool), x.ids, nothing(x)))
 
 
 @implements_symbolic(np.triu)
 def symbolic_triu(x: Any, k: int = 0) -> Sym:
-    return Sym(x.g, np.where(np.tri(*x.shape, k=k - 1, dtype=bool), nothing(x), x.ids))
+    return Sym(x.g, np.where(np.tri(x.shape[0], x.shape[1], k - 1, bool), nothing(x), x.ids))
 
 
 def symbolic_full(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
@@ -277,8 +276,10 @@ def symbolic_full_like(x: Any, value: Any, dtype: Any = None) -> Any:
     return symbolic_full(x.g, x.shape, value, x.dtype if dtype is None else dtype)
 
 
-for _f, _value in ((np.zeros_like, 0), (np.empty_like, 0), (np.ones_like, 1)):
-    FUNCTIONS[_f] = lambda x, dtype=None, value=_value: symbolic_full_like(x, value, dtype)
+FUNCTIONS |= {
+    f: lambda x, dtype=None, value=value: symbolic_full_like(x, value, dtype)
+    for f, value in ((np.zeros_like, 0), (np.empty_like, 0), (np.ones_like, 1))
+}
 
 
 @implements_symbolic(np.trace)
@@ -303,8 +304,8 @@ def symbolic_accumulate(x: Any, axis: Any = None, *, op: Callable) -> Sym:
     return lift(x.g, list(itertools.accumulate(x, op)))
 
 
-for _f, _op in ((np.cumsum, np.add), (np.cumprod, np.multiply)):
-    FUNCTIONS[_f] = functools.partial(symbolic_accumulate, op=_op)
+FUNCTIONS[np.cumsum] = functools.partial(symbolic_accumulate, op=np.add)
+FUNCTIONS[np.cumprod] = functools.partial(symbolic_accumulate, op=np.multiply)
 
 
 @implements_symbolic(np.diff)
@@ -330,9 +331,9 @@ def symbolic_nan_to_num(
 
 
 @implements_symbolic(np.einsum)
-def symbolic_einsum(spec: str, *x: Any) -> Sym:
+def symbolic_einsum(spec: str, *operands: Any) -> Sym:
     """Compute explicit sums over the indices."""
-    x = [Sym(v.g, as_real_symbol(v).nodes) for v in lifted(*x)]
+    x = [Sym(v.g, as_real_symbol(v).nodes) for v in lifted(*operands)]
     g = x[0].g
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")

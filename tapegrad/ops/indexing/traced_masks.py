@@ -119,8 +119,8 @@ class SelectedElements(np.lib.mixins.NDArrayOperatorsMixin):
         v = self.plain_elements()
         return v if is_tracked(v) else values_of(v)
 
-    @property
-    def __class__(self):  # the class that a Variable of an array reports
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # the class that a Variable of an array reports
         return type(layout_of(self.full))
 
     @property
