@@ -10,7 +10,7 @@ import scipy.special as sp
 
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
-from ..declare import implements, primitive, rules, same
+from ..declare import elementwise, implements, primitive, rules, same
 from ..elementwise import absolute, sign, times0
 from ..piecewise import special_of
 from .asymptotic import beyond, tail
@@ -145,43 +145,17 @@ def i1e(x):
     return bessel_ie(x, n=1)
 
 
-@primitive(sp.y0)
-def y0(x):
-    return special_of(x).y0(x)
-
-
-@primitive(sp.y1)
-def y1(x):
-    return special_of(x).y1(x)
-
-
-@primitive(sp.k0)
-def k0(x):
-    return special_of(x).k0(x)
-
-
-@primitive(sp.k1)
-def k1(x):
-    return special_of(x).k1(x)
-
-
-@primitive(sp.k0e)
-def k0e(x):
-    return special_of(x).k0e(x)
-
-
-@primitive(sp.k1e)
-def k1e(x):
-    return special_of(x).k1e(x)
-
-
-rules(y0, lambda g, out, x: -times0(g, y1(x)), jvp=same)
-rules(y1, lambda g, out, x: times0(g, y0(x) - out / x), jvp=same)
-rules(k0, lambda g, out, x: -times0(g, k1(x)), jvp=same)
-rules(k1, lambda g, out, x: -times0(g, k0(x) + out / x), jvp=same)
-rules(k0e, lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))), jvp=same)
-rules(
-    k1e,
+y0 = elementwise(sp.y0, lambda g, out, x: -times0(g, y1(x)), library=special_of)
+y1 = elementwise(sp.y1, lambda g, out, x: times0(g, y0(x) - out / x), library=special_of)
+k0 = elementwise(sp.k0, lambda g, out, x: -times0(g, k1(x)), library=special_of)
+k1 = elementwise(sp.k1, lambda g, out, x: -times0(g, k0(x) + out / x), library=special_of)
+k0e = elementwise(
+    sp.k0e,
+    lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))),
+    library=special_of,
+)
+k1e = elementwise(
+    sp.k1e,
     lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)),
-    jvp=same,
+    library=special_of,
 )

@@ -10,7 +10,7 @@ import scipy.special as sp
 from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.primitive import is_tracked, primal_of, values_of
-from ..declare import dtype, implements, primitive, rules, same
+from ..declare import dtype, elementwise, implements, primitive, rules, same
 from ..elementwise import cos, select, sin, times0, zero_of
 from ..piecewise import special_of
 from .asymptotic import special_of2
@@ -18,9 +18,9 @@ from .asymptotic import special_of2
 # --- gamma and its kin ---
 
 
-@primitive(sp.gammaln, scalar="lgamma")
-def gammaln(x):
-    return special_of(x).gammaln(x)
+gammaln = elementwise(
+    sp.gammaln, lambda g, out, x: times0(g, digamma(x)), scalar="lgamma", library=special_of
+)
 
 
 @primitive(scalar=lambda x: np.where(x < 0.0, math.nan, sp.gammaln(x)))
@@ -107,19 +107,21 @@ def gamma_in_kernels(x):
     return np.where(np.logical_and(x < 0.0, whole == x), math.nan, np.where(flipped, -size, size))
 
 
-@primitive(sp.gamma, scalar=gamma_in_kernels, rough=True)
-def gamma(x):
-    return special_of(x).gamma(x)
-
-
-@primitive(sp.rgamma)
-def rgamma(x):
-    return special_of(x).rgamma(x)
-
-
-@primitive(sp.beta, rough=True)
-def beta(a, b):
-    return special_of2(a, b).beta(a, b)
+gamma = elementwise(
+    sp.gamma,
+    lambda g, out, x: times0(g, out * digamma(x)),
+    scalar=gamma_in_kernels,
+    rough=True,
+    library=special_of,
+)
+rgamma = elementwise(sp.rgamma, lambda g, out, x: times0(g, rgamma_slope(x)), library=special_of)
+beta = elementwise(
+    sp.beta,
+    lambda g, out, a, b: -times0(g, out * psi_gap(a, b)),
+    lambda g, out, a, b: -times0(g, out * psi_gap(b, a)),
+    rough=True,
+    library=special_of,
+)
 
 
 def gaps_in_kernels(x, v, p):
@@ -161,9 +163,14 @@ def betaln_in_kernels(a, b):
     return sp.gammaln(b) - psi_gap_in_kernels(a, b, n=-1)
 
 
-@primitive(sp.betaln, scalar=betaln_in_kernels, rough=True)
-def betaln(a, b):
-    return special_of2(a, b).betaln(a, b)
+betaln = elementwise(
+    sp.betaln,
+    lambda g, out, a, b: -times0(g, psi_gap(a, b)),
+    lambda g, out, a, b: -times0(g, psi_gap(b, a)),
+    scalar=betaln_in_kernels,
+    rough=True,
+    library=special_of,
+)
 
 
 DIGAMMA_SHIFT = 20
@@ -217,51 +224,22 @@ def rgamma_slope(x: Any) -> Any:
 
 
 rules(loggamma_of_real, lambda g, out, x: times0(g, digamma(x)), jvp=same)
-rules(gammaln, lambda g, out, x: times0(g, digamma(x)), jvp=same)
 rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
 rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
-rules(gamma, lambda g, out, x: times0(g, out * digamma(x)), jvp=same)
-rules(rgamma, lambda g, out, x: times0(g, rgamma_slope(x)), jvp=same)
-rules(
-    beta,
-    lambda g, out, a, b: -times0(g, out * psi_gap(a, b)),
-    lambda g, out, a, b: -times0(g, out * psi_gap(b, a)),
-    jvp=same,
-)
-rules(
-    betaln,
-    lambda g, out, a, b: -times0(g, psi_gap(a, b)),
-    lambda g, out, a, b: -times0(g, psi_gap(b, a)),
-    jvp=same,
-)
 
 
-@primitive(sp.gammasgn)
-def gammasgn(x):
-    return special_of(x).gammasgn(x)
-
-
-@primitive(sp.binom)
-def binom(n, k):
-    return special_of2(n, k).binom(n, k)
-
-
-@primitive(sp.poch)
-def poch(z, m):
-    return special_of2(z, m).poch(z, m)
-
-
-rules(
-    binom,
+gammasgn = elementwise(sp.gammasgn, library=special_of)
+binom = elementwise(
+    sp.binom,
     lambda g, out, n, k: times0(g, -out * psi_gap(n + 1.0, -k)),
     lambda g, out, n, k: times0(g, out * (digamma(n - k + 1.0) - digamma(k + 1.0))),
-    jvp=same,
+    library=special_of,
 )
-rules(
-    poch,
+poch = elementwise(
+    sp.poch,
     lambda g, out, z, m: times0(g, out * psi_gap(z, m)),
     lambda g, out, z, m: times0(g, out * digamma(z + m)),
-    jvp=same,
+    library=special_of,
 )
 
 
