@@ -506,7 +506,7 @@ def arccosh_in_kernels(x):
 
 
 sin = elementwise(np.sin, lambda g, out, x: g * cos(x), scalar="sin")
-cos = elementwise(np.cos, lambda g, out, x: -g * sin(x), scalar="cos")
+cos: Any = elementwise(np.cos, lambda g, out, x: -g * sin(x), scalar="cos")
 tan = elementwise(np.tan, lambda g, out, x: g * (1.0 + out * out), scalar=lambda x: np.sin(x) / np.cos(x))
 arcsin = elementwise(
     np.arcsin,
@@ -520,7 +520,7 @@ arccos = elementwise(
 )
 arctan = elementwise(np.arctan, lambda g, out, x: times0(g, bell(x)), scalar="arctan")
 sinh = elementwise(np.sinh, lambda g, out, x: g * cosh(x), scalar="sinh")
-cosh = elementwise(np.cosh, lambda g, out, x: g * sinh(x), scalar="cosh")
+cosh: Any = elementwise(np.cosh, lambda g, out, x: g * sinh(x), scalar="cosh")
 tanh = elementwise(np.tanh, lambda g, out, x: g * tanh_slope(x, primal_of(out)), scalar="tanh")
 arcsinh = elementwise(np.arcsinh, scalar=arcsinh_in_kernels)
 arccosh = elementwise(

@@ -146,15 +146,15 @@ def i1e(x):
 
 
 y0 = elementwise(sp.y0, lambda g, out, x: -times0(g, y1(x)), library=special_of)
-y1 = elementwise(sp.y1, lambda g, out, x: times0(g, y0(x) - out / x), library=special_of)
+y1: Any = elementwise(sp.y1, lambda g, out, x: times0(g, y0(x) - out / x), library=special_of)
 k0 = elementwise(sp.k0, lambda g, out, x: -times0(g, k1(x)), library=special_of)
-k1 = elementwise(sp.k1, lambda g, out, x: -times0(g, k0(x) + out / x), library=special_of)
-k0e = elementwise(
+k1: Any = elementwise(sp.k1, lambda g, out, x: -times0(g, k0(x) + out / x), library=special_of)
+k0e: Any = elementwise(
     sp.k0e,
     lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))),
     library=special_of,
 )
-k1e = elementwise(
+k1e: Any = elementwise(
     sp.k1e,
     lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)),
     library=special_of,
