@@ -52,6 +52,8 @@ def special_of(x: Any) -> Any:
     return scipy.special if xp_of(x) is np else _cupy_special()
 
 
+special_ufunc = functools.partial(elementwise, library=special_of)
+
 # --- lengths, whose derivative at zero is zero ---
 
 

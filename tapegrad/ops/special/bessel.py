@@ -10,9 +10,9 @@ import scipy.special as sp
 
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
-from ..declare import elementwise, implements, primitive, rules, same
+from ..declare import implements, primitive, rules, same
 from ..elementwise import absolute, sign, times0
-from ..piecewise import special_of
+from ..piecewise import special_of, special_ufunc
 from .asymptotic import beyond, tail
 
 
@@ -145,17 +145,13 @@ def i1e(x):
     return bessel_ie(x, n=1)
 
 
-y0 = elementwise(sp.y0, lambda g, out, x: -times0(g, y1(x)), library=special_of)
-y1: Any = elementwise(sp.y1, lambda g, out, x: times0(g, y0(x) - out / x), library=special_of)
-k0 = elementwise(sp.k0, lambda g, out, x: -times0(g, k1(x)), library=special_of)
-k1: Any = elementwise(sp.k1, lambda g, out, x: -times0(g, k0(x) + out / x), library=special_of)
-k0e: Any = elementwise(
-    sp.k0e,
-    lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))),
-    library=special_of,
+y0 = special_ufunc(sp.y0, lambda g, out, x: -times0(g, y1(x)))
+y1: Any = special_ufunc(sp.y1, lambda g, out, x: times0(g, y0(x) - out / x))
+k0 = special_ufunc(sp.k0, lambda g, out, x: -times0(g, k1(x)))
+k1: Any = special_ufunc(sp.k1, lambda g, out, x: -times0(g, k0(x) + out / x))
+k0e: Any = special_ufunc(
+    sp.k0e, lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x)))
 )
-k1e: Any = elementwise(
-    sp.k1e,
-    lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)),
-    library=special_of,
+k1e: Any = special_ufunc(
+    sp.k1e, lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x))
 )

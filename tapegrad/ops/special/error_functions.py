@@ -12,7 +12,7 @@ import scipy.special as sp
 
 from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of, values_of
-from ..declare import NUMPY, ComposedScalar, dtype, elementwise, implements, primitive, rules, same
+from ..declare import NUMPY, ComposedScalar, dtype, implements, primitive, rules, same
 from ..elementwise import (
     LN10,
     absolute,
@@ -28,7 +28,7 @@ from ..elementwise import (
     times0,
     xp_of2,
 )
-from ..piecewise import expit, hypot, logaddexp, part_of_hypot, special_of
+from ..piecewise import expit, hypot, logaddexp, part_of_hypot, special_of, special_ufunc
 from .asymptotic import beyond, no_rule_in, special_of2, tail
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
@@ -36,31 +36,17 @@ ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 # --- error function and normal distribution ---
 
 
-erf = elementwise(
-    sp.erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), scalar="erf", library=special_of
-)
-erfc = elementwise(
-    sp.erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), scalar="erfc", library=special_of
-)
-erfcx = elementwise(sp.erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), scalar="erfcx", library=special_of)
-erfi = elementwise(sp.erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)), library=special_of)
-dawsn = elementwise(sp.dawsn, lambda g, out, x: g * dawsn_slope(x), library=special_of)
-erfinv = elementwise(
-    sp.erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)), library=special_of
-)
-erfcinv = elementwise(
-    sp.erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)), library=special_of
-)
-ndtr = elementwise(
-    sp.ndtr, lambda g, out, x: (1 / ROOT_2PI) * (g * exp(-0.5 * (x * x))), scalar="ndtr", library=special_of
-)
-ndtri = elementwise(
-    sp.ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))), library=special_of
-)
-ndtri_exp = elementwise(sp.ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)), library=special_of)
-log_ndtr = elementwise(
-    sp.log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), scalar="log_ndtr", library=special_of
-)
+erf = special_ufunc(sp.erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), scalar="erf")
+erfc = special_ufunc(sp.erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), scalar="erfc")
+erfcx = special_ufunc(sp.erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), scalar="erfcx")
+erfi = special_ufunc(sp.erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)))
+dawsn = special_ufunc(sp.dawsn, lambda g, out, x: g * dawsn_slope(x))
+erfinv = special_ufunc(sp.erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)))
+erfcinv = special_ufunc(sp.erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)))
+ndtr = special_ufunc(sp.ndtr, lambda g, out, x: (1 / ROOT_2PI) * (g * exp(-0.5 * (x * x))), scalar="ndtr")
+ndtri = special_ufunc(sp.ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))))
+ndtri_exp = special_ufunc(sp.ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)))
+log_ndtr = special_ufunc(sp.log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), scalar="log_ndtr")
 
 
 @primitive(scalar=lambda x: math.sqrt(2 / math.pi) / sp.erfcx(x * -math.sqrt(0.5)))
@@ -149,10 +135,8 @@ def logit_in_kernels(x):
     return np.where(abs(d) < 0.5, np.log1p(d) - np.log1p(-d), np.log(x / (1.0 - x)))
 
 
-logit = elementwise(
-    sp.logit, lambda g, out, x: over0(g, x * (1.0 - x)), scalar=logit_in_kernels, library=special_of
-)
-log_expit = elementwise(sp.log_expit, lambda g, out, x: g * expit(-x), scalar="log_expit", library=special_of)
+logit = special_ufunc(sp.logit, lambda g, out, x: over0(g, x * (1.0 - x)), scalar=logit_in_kernels)
+log_expit = special_ufunc(sp.log_expit, lambda g, out, x: g * expit(-x), scalar="log_expit")
 
 
 def of_zero(x, bad, product):
@@ -161,19 +145,17 @@ def of_zero(x, bad, product):
     return np.where(np.logical_and(x == 0.0, bad), 0.0, product)
 
 
-xlogy = elementwise(
+xlogy = special_ufunc(
     sp.xlogy,
     lambda g, out, x, y: times0(g, log(y)),
     lambda g, out, x, y: over0(g * x, y),
     scalar=ComposedScalar(lambda x, y: of_zero(x, y <= 0.0, x * np.log(y))),
-    library=special_of,
 )
-xlog1py = elementwise(
+xlog1py = special_ufunc(
     sp.xlog1py,
     lambda g, out, x, y: times0(g, log1p(y)),
     lambda g, out, x, y: over0(g * x, 1.0 + y),
     scalar=ComposedScalar(lambda x, y: of_zero(x, y <= -1.0, x * np.log1p(y))),
-    library=special_of,
 )
 
 
@@ -181,23 +163,14 @@ def entr_in_kernels(x):
     return np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, np.where(x < 0.0, -math.inf, math.nan)))
 
 
-entr = elementwise(
-    sp.entr,
-    lambda g, out, x: -times0(g, log(x) + 1.0),
-    scalar=ComposedScalar(entr_in_kernels),
-    library=special_of,
+entr = special_ufunc(
+    sp.entr, lambda g, out, x: -times0(g, log(x) + 1.0), scalar=ComposedScalar(entr_in_kernels)
 )
-rel_entr = elementwise(
-    sp.rel_entr,
-    lambda g, out, x, y: times0(g, log(x / y) + 1.0),
-    lambda g, out, x, y: -over0(g * x, y),
-    library=special_of,
+rel_entr = special_ufunc(
+    sp.rel_entr, lambda g, out, x, y: times0(g, log(x / y) + 1.0), lambda g, out, x, y: -over0(g * x, y)
 )
-kl_div = elementwise(
-    sp.kl_div,
-    lambda g, out, x, y: times0(g, log(x / y)),
-    lambda g, out, x, y: times0(g, 1.0 - over0(x, y)),
-    library=special_of,
+kl_div = special_ufunc(
+    sp.kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: times0(g, 1.0 - over0(x, y))
 )
 
 
@@ -254,15 +227,12 @@ if hasattr(sp, "softplus"):
 # --- exponential integrals and elementary functions ---
 
 
-expi = elementwise(sp.expi, lambda g, out, x: times0(g, exp(x) / x), library=special_of)
-exp1 = elementwise(sp.exp1, lambda g, out, x: -times0(g, exp(-x) / x), library=special_of)
-expn = elementwise(sp.expn, library=special_of)
-exp10 = elementwise(sp.exp10, lambda g, out, x: LN10 * g * out, scalar="exp10", library=special_of)
-cosm1 = elementwise(
-    sp.cosm1,
-    lambda g, out, x: -g * sin(x),
-    scalar=lambda x: -2.0 * np.sin(0.5 * x) * np.sin(0.5 * x),
-    library=special_of,
+expi = special_ufunc(sp.expi, lambda g, out, x: times0(g, exp(x) / x))
+exp1 = special_ufunc(sp.exp1, lambda g, out, x: -times0(g, exp(-x) / x))
+expn = special_ufunc(sp.expn)
+exp10 = special_ufunc(sp.exp10, lambda g, out, x: LN10 * g * out, scalar="exp10")
+cosm1 = special_ufunc(
+    sp.cosm1, lambda g, out, x: -g * sin(x), scalar=lambda x: -2.0 * np.sin(0.5 * x) * np.sin(0.5 * x)
 )
 
 
@@ -311,11 +281,8 @@ def wrightomega_in_kernels(x):
     return np.where(far, x, np.where(x < -50.0, np.exp(x), w))
 
 
-wrightomega = elementwise(
-    sp.wrightomega,
-    lambda g, out, z: times0(g, wrightomega_slope(out)),
-    scalar=wrightomega_in_kernels,
-    library=special_of,
+wrightomega = special_ufunc(
+    sp.wrightomega, lambda g, out, z: times0(g, wrightomega_slope(out)), scalar=wrightomega_in_kernels
 )
 
 

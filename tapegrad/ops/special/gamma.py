@@ -10,17 +10,15 @@ import scipy.special as sp
 from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.primitive import is_tracked, primal_of, values_of
-from ..declare import dtype, elementwise, implements, primitive, rules, same
+from ..declare import dtype, implements, primitive, rules, same
 from ..elementwise import cos, select, sin, times0, zero_of
-from ..piecewise import special_of
+from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
 
 # --- gamma and its kin ---
 
 
-gammaln = elementwise(
-    sp.gammaln, lambda g, out, x: times0(g, digamma(x)), scalar="lgamma", library=special_of
-)
+gammaln = special_ufunc(sp.gammaln, lambda g, out, x: times0(g, digamma(x)), scalar="lgamma")
 
 
 @primitive(scalar=lambda x: np.where(x < 0.0, math.nan, sp.gammaln(x)))
@@ -107,20 +105,15 @@ def gamma_in_kernels(x):
     return np.where(np.logical_and(x < 0.0, whole == x), math.nan, np.where(flipped, -size, size))
 
 
-gamma = elementwise(
-    sp.gamma,
-    lambda g, out, x: times0(g, out * digamma(x)),
-    scalar=gamma_in_kernels,
-    rough=True,
-    library=special_of,
+gamma = special_ufunc(
+    sp.gamma, lambda g, out, x: times0(g, out * digamma(x)), scalar=gamma_in_kernels, rough=True
 )
-rgamma = elementwise(sp.rgamma, lambda g, out, x: times0(g, rgamma_slope(x)), library=special_of)
-beta = elementwise(
+rgamma = special_ufunc(sp.rgamma, lambda g, out, x: times0(g, rgamma_slope(x)))
+beta = special_ufunc(
     sp.beta,
     lambda g, out, a, b: -times0(g, out * psi_gap(a, b)),
     lambda g, out, a, b: -times0(g, out * psi_gap(b, a)),
     rough=True,
-    library=special_of,
 )
 
 
@@ -163,13 +156,12 @@ def betaln_in_kernels(a, b):
     return sp.gammaln(b) - psi_gap_in_kernels(a, b, n=-1)
 
 
-betaln = elementwise(
+betaln = special_ufunc(
     sp.betaln,
     lambda g, out, a, b: -times0(g, psi_gap(a, b)),
     lambda g, out, a, b: -times0(g, psi_gap(b, a)),
     scalar=betaln_in_kernels,
     rough=True,
-    library=special_of,
 )
 
 
@@ -228,18 +220,16 @@ rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
 rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
 
 
-gammasgn = elementwise(sp.gammasgn, library=special_of)
-binom = elementwise(
+gammasgn = special_ufunc(sp.gammasgn)
+binom = special_ufunc(
     sp.binom,
     lambda g, out, n, k: times0(g, -out * psi_gap(n + 1.0, -k)),
     lambda g, out, n, k: times0(g, out * (digamma(n - k + 1.0) - digamma(k + 1.0))),
-    library=special_of,
 )
-poch = elementwise(
+poch = special_ufunc(
     sp.poch,
     lambda g, out, z, m: times0(g, out * psi_gap(z, m)),
     lambda g, out, z, m: times0(g, out * digamma(z + m)),
-    library=special_of,
 )
 
 

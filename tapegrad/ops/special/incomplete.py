@@ -19,9 +19,9 @@ import scipy.special as sp
 
 from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of
-from ..declare import elementwise, primitive, rules, same
+from ..declare import primitive, rules, same
 from ..elementwise import exp, log, log1p, over0, select, times0
-from ..piecewise import special_of
+from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
 from .error_functions import xlog1py, xlogy
 from .gamma import betaln, digamma, gammaln, polygamma_n, psi_gap
@@ -225,57 +225,49 @@ rules(
 # --- the functions ---
 
 
-gammainc = elementwise(
+gammainc = special_ufunc(
     sp.gammainc,
     lambda g, out, a, x: times0(g, gamma_moment(a, x, n=1)),
     lambda g, out, a, x: times0(g, gamma_density(a, x)),
-    library=special_of,
 )
-gammaincc = elementwise(
+gammaincc = special_ufunc(
     sp.gammaincc,
     lambda g, out, a, x: -times0(g, gamma_moment(a, x, n=1)),
     lambda g, out, a, x: -times0(g, gamma_density(a, x)),
-    library=special_of,
 )
-gammaincinv = elementwise(
+gammaincinv = special_ufunc(
     sp.gammaincinv,
     lambda g, out, a, y: -over0(g * gamma_moment(a, out, n=1), gamma_density(a, out)),
     lambda g, out, a, y: over0(g, gamma_density(a, out)),
-    library=special_of,
 )
-gammainccinv = elementwise(
+gammainccinv = special_ufunc(
     sp.gammainccinv,
     lambda g, out, a, y: -over0(g * gamma_moment(a, out, n=1), gamma_density(a, out)),
     lambda g, out, a, y: -over0(g, gamma_density(a, out)),
-    library=special_of,
 )
-betainc = elementwise(
+betainc = special_ufunc(
     sp.betainc,
     lambda g, out, a, b, x: times0(g, beta_moment(a, b, x, n=1, m=0)),
     lambda g, out, a, b, x: times0(g, beta_moment(a, b, x, n=0, m=1)),
     lambda g, out, a, b, x: times0(g, beta_density(a, b, x)),
-    library=special_of,
 )
-betaincc = elementwise(
+betaincc = special_ufunc(
     sp.betaincc,
     lambda g, out, a, b, x: -times0(g, beta_moment(a, b, x, n=1, m=0)),
     lambda g, out, a, b, x: -times0(g, beta_moment(a, b, x, n=0, m=1)),
     lambda g, out, a, b, x: -times0(g, beta_density(a, b, x)),
-    library=special_of,
 )
-betaincinv = elementwise(
+betaincinv = special_ufunc(
     sp.betaincinv,
     lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=1, m=0), beta_density(a, b, out)),
     lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=0, m=1), beta_density(a, b, out)),
     lambda g, out, a, b, y: over0(g, beta_density(a, b, out)),
-    library=special_of,
 )
-betainccinv = elementwise(
+betainccinv = special_ufunc(
     sp.betainccinv,
     lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=1, m=0), beta_density(a, b, out)),
     lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=0, m=1), beta_density(a, b, out)),
     lambda g, out, a, b, y: -over0(g, beta_density(a, b, out)),
-    library=special_of,
 )
 
 
