@@ -98,6 +98,13 @@ def differences(f: AnyFunction, x: AnyTuple, v: AnyTuple, h: float) -> Any:
     return tree_map(lambda a, b: (4 * b - a) / 3, central(h), central(h / 2))
 
 
+def gaps(u: np.ndarray, v: np.ndarray) -> Any:
+    """Return the distances of elements: 0 for two nan, infinite for one."""
+    with np.errstate(invalid="ignore"):
+        gap = np.where((u == v) | (np.isnan(u) & np.isnan(v)), 0.0, np.abs(u - v))
+    return np.where(np.isnan(gap), np.inf, gap)
+
+
 class _Check:
     """One call of check_grads: what is compared, how closely, and the text of a failure."""
 
@@ -118,9 +125,7 @@ class _Check:
                 continue
             scale = np.max(np.abs(np.where(np.isfinite(v), v, 0.0)))
             bound = factor * (self.atol + self.rtol * scale)
-            with np.errstate(invalid="ignore"):
-                gap = np.where((u == v) | (np.isnan(u) & np.isnan(v)), 0.0, np.abs(u - v))
-            gap = np.where(np.isnan(gap), np.inf, gap)
+            gap = gaps(u, v)
             if np.max(gap) > bound:
                 at = np.unravel_index(int(np.argmax(gap)), u.shape)
                 place = f" in leaf {n}" * (len(leaves(a)) > 1) + f" at {tuple(int(i) for i in at)}" * (

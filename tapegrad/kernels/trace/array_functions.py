@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import KernelError
-from ...ops.declare import PRIMITIVES
+from ...ops.declare import PRIMITIVES, axes_of
 from ..graph.blocks import ELEMENT
 from ..graph.nodes import Graph
 from .symbolic import (
@@ -149,7 +149,7 @@ def symbolic_reduce(x: Any, axis: Any = None, *, op: Callable, empty: float) -> 
     if axis is None:
         x, axis = x.reshape(-1), 0
     if isinstance(axis, tuple):
-        for k in sorted((a % x.ndim for a in axis), reverse=True):
+        for k in sorted(axes_of(axis, x.ndim), reverse=True):
             x = symbolic_reduce(x, k, op=op, empty=empty)
         return x
     parts = [Sym(x.g, np.take(x.ids, k, axis)) for k in range(x.shape[axis])]
@@ -165,22 +165,14 @@ def symbolic_reduce(x: Any, axis: Any = None, *, op: Callable, empty: float) -> 
 def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = as_real_symbol(*lifted(x))
     if x.size and large(x.g, x.ids):
-        axes = (
-            tuple(range(x.ndim))
-            if axis is None
-            else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
-        )
+        axes = axes_of(axis, x.ndim)
         rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
         out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))
     else:
         out = symbolic_reduce(x, axis, op=np.add, empty=0.0)
     if keepdims:
-        shape = (
-            [1] * np.ndim(x)
-            if axis is None
-            else [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
-        )
-        out = out.reshape(tuple(shape))
+        axes = axes_of(axis, x.ndim)
+        out = out.reshape(tuple([1 if k in axes else n for k, n in enumerate(x.shape)]))
     return out
 
 

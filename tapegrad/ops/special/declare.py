@@ -104,7 +104,7 @@ def of_arrays(name: str, body: Callable) -> Callable:
 @functools.cache
 def of_arity(text: str, n: int) -> Callable:
     """Return what `text` makes of n named arguments in the place of {}."""
-    return eval(text.replace("{}", ", ".join("xyzwv"[:n])), globals())
+    return eval(text.replace("{}", ", ".join("xyzwv"[:n])), {"times0": times0})
 
 
 BODY = "lambda f: lambda {}: f({})"
