@@ -161,7 +161,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.parallel.functions": ("parallel",),
     "tapegrad.parallel.workers": ("ode._trajectories", "optimize._many", "statespace._panel"),
     # what a replayed program needs
-    "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation", "sparse._direct"),
+    "tapegrad.replay.emitted": ("replay.cached_program", "replay.partial_evaluation", "sparse._direct"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "tapegrad.replay.scalar_graph": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),

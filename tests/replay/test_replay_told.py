@@ -13,8 +13,9 @@ import pytest
 import tapegrad as tg
 from tapegrad.errors import AliasError, ReplayWarning
 from tapegrad.replay import form
+from tapegrad.replay.cached_program import CachedProgram
 from tapegrad.replay.costs import TOLD_CALLS, TRIED_REPLAYS
-from tapegrad.replay.form import CachedProgram, TransformForm
+from tapegrad.replay.form import TransformForm
 
 CALLS = 40
 
