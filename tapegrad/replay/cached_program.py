@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._capture import THREADS
-from .._capture.dependencies import may_catch
+from .._capture.dependencies.walk import may_catch
 from .._capture.objects import restore, snapshot
 from .._core.arrays import may_share_memory, without_class
 from .._core.errors import RankError, ReplayWarning

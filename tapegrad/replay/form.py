@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._capture.dependencies import may_catch
+from .._capture.dependencies.walk import may_catch
 from .._core.arrays import is_array, owned
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError
 from .._core.exchanges import PLAIN, RECORDED, REPLAYED, ReplayGivenUp

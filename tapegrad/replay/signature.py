@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .._capture.dependencies import Environment, Status, state, walk_with_names
+from .._capture.dependencies import Environment, Status, state
+from .._capture.dependencies.walk import walk_with_names
 from .._capture.objects import restore
 from .._core.arrays import (
     IMMUTABLE,

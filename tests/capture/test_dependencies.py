@@ -31,7 +31,8 @@ import scipy.sparse
 import scipy.stats
 
 import tapegrad as tg
-from tapegrad._capture.dependencies import Environment, Status, is_open
+from tapegrad._capture.dependencies import Environment, Status
+from tapegrad._capture.dependencies.walk import is_open
 from tapegrad.errors import TapegradError
 
 LEVEL = 1.5

@@ -530,14 +530,14 @@ def trace_map(
         args.append(t.inputs("th", 0, first, shape))
         first += args[-1].size
     out = t.run(f, *[args[k] for k in place])
-    leaves: list = []
+    members: list = []
 
     def note(x: Any) -> Any:
         if is_node(x):
             return rebuilt(x, [note(m) for m in children(x)])
         x = as_real_symbol(lift(t.g, x))
-        leaves.append((x.shape, leaf_nodes(x, t.g.limits.large(x.size))))
-        return len(leaves) - 1
+        members.append((x.shape, leaf_nodes(x, t.g.limits.large(x.size))))
+        return len(members) - 1
 
     tree = note(out)
 
@@ -545,10 +545,10 @@ def trace_map(
         node = tree if node is None else node
         if is_node(node):
             return rebuilt(node, [build(rows, m) for m in children(node)])
-        at = sum(element_total(dims) for dims, _ in leaves[:node])
-        dims, _ = leaves[node]
+        at = sum(element_total(dims) for dims, _ in members[:node])
+        dims, _ = members[node]
         return rows[at : at + element_total(dims)].reshape(dims + rows.shape[1:]) if dims else rows[at]
 
-    outputs = [i for _, ids in leaves for i in ids]
+    outputs = [i for _, ids in members for i in ids]
     t.varying(outputs)
     return KernelProgram(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build

@@ -1,39 +1,17 @@
-"""What the code of a function can read: the objects behind its names, by every route, and what they hold now.
-
-From the function one goes to all that its code may look at: globals that it names, cells, defaults, modules;
-of objects and classes the attributes whose names occur in any code met on the way (methods, properties and
-operators included), slots too; all members of containers; what partial objects, bound methods, weak
-references and caches lead to.  So a superset of what a run reads is found without running anything.  Where
-names do not tell what is read (getattr, vars) all attributes count.
-
-Code of the packages in `TRUSTED` is not searched.  All other code is, that of the standard library included.
-An object counts as searched only where all of its memory is known: attributes, slots, and what a known class
-of C keeps.  Anything else makes the walk `unknown`: a DataFrame, a clock, a file, an open generator,
-globals().  It is never taken for unchanged.
-
-A walk has a `form`, which two walks share where the same numbers would be read, and writes a `check`: one
-comparison `is` for each place that was passed, in machine-made Python, so that asking "is all as it was?"
-costs some 30 nanoseconds a place.
-
-`Environment` is what others use: it says whether what functions can read is unchanged, changed, or
-unknown."""
+"""The walk from functions to all objects that their code can read, and its check."""
 
 import collections
 import copy
 import copyreg
 import dis
-import enum
 import functools
 import gc
 import io
-import itertools
 import operator
-import os
 import pickle
 import random
 import sys
 import threading
-import time
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -42,17 +20,42 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._core.arrays import IMMUTABLE, is_array
-from .._core.pickling import PickledByCall
-from .._core.primitive import values_of
-from .._core.trees import Const
-from .._core.variable import Variable
-from . import is_foreign
-from .builtin import codes_in
-from .classes import POOL
-from .kinds import module_of
-from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot, unlisted
-from .routes import BUFFERS, leads_away
+from ..._core.arrays import IMMUTABLE, is_array
+from ..._core.pickling import PickledByCall
+from ..._core.primitive import values_of
+from ..._core.trees import Const
+from ..._core.variable import Variable
+from .. import is_foreign
+from ..builtin import codes_in
+from ..kinds import module_of
+from ..objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, unlisted
+from ..routes import BUFFERS, leads_away
+from .names import (
+    ANYTHING,
+    CLOCKS,
+    DRAWING,
+    HARMLESS,
+    HOLDING,
+    MAKING,
+    NEUTRAL,
+    OF_CLASSES,
+    OURS,
+    OUTSIDE,
+    READERS,
+    SYNTAX,
+    TRUSTED,
+    UNASKED,
+    UNSEEN,
+    VALUES,
+    codes_of,
+    globals_of,
+    is_closed,
+    is_left,
+    is_trusted,
+    module_root,
+    outer_names,
+    words,
+)
 
 FIXED = (  # what never changes, but for what it is bound to
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -60,70 +63,17 @@ FIXED = (  # what never changes, but for what it is bound to
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype,
     type(np.mean),
 )  # fmt: skip
+
+
 BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
-# modules whose objects are told by their text
-VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "zoneinfo"))
-HARMLESS = frozenset(("logging", "_thread", "concurrent"))  # whose objects hold no numbers,
-HOLDING = frozenset((("concurrent.futures._base", "Future"),))  # but these
-# read by other names
-ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))
-UNSEEN = frozenset((
-    "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe",
-    "get_objects", "get_referrers",
-))  # fmt: skip  # names that lead everywhere
-READERS = frozenset((
-    "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle",
-    "read_sql", "geterr",
-))  # fmt: skip  # functions of trusted packages that read files or settings
-OUTSIDE = frozenset(("open", "input"))  # builtins that read what lies outside of this process
-CLOCKS = frozenset(("now", "today", "utcnow"))
-NEUTRAL = frozenset(
-    (
-        os.fspath,
-        os.putenv,
-        os.unsetenv,
-        time.sleep,
-        sys.exc_info,
-        sys.intern,
-        gc.collect,
-        gc.enable,
-        gc.disable,
-    )
-)
-TRUSTED = frozenset((
-    "numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "tapegrad", "math", "cmath", "builtins",
-    "itertools", "functools", "operator",
-    "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "logging", "types", "weakref",
-    "re", "_abc", "pandas",
-    "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings",
-    "_contextvars", "_bisect",
-    "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
-))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
-# where ours keep the user's functions
-OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")
-DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
-MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
-UNASKED = frozenset((
-    "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__",
-    "__firstlineno__", "__del__",
-    "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__",
-    "__dataclass_fields__", "__dataclass_params__",
-    "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__",
-    "__setstate__", "__copy__",
-    "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__",
-    "__replace__", "__annotate__",
-    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__",
-    "__subclasses__", POOL,
-)) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
-OF_CLASSES = frozenset(("__dict__", "__weakref__"))  # where what is asked for lies, not what it is
-LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
-SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((
-    "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__",
-    "__rmatmul__",
-    "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
-)) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
+
+
 MOST_WALKED_OBJECTS = 20_000  # objects that are compared; above it the walk is unknown
+
+
 MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, texts and references to objects
+
+
 # how packages copy their classes
 REDUCERS = frozenset(
     [id(copyreg.dispatch_table), *[id(vars(copy)[n]) for n in ("_copy_dispatch", "_deepcopy_dispatch")]]
@@ -144,37 +94,6 @@ class IdentityKey:
     __hash__: Any = None
 
 
-@functools.lru_cache(maxsize=4096)
-def words(code: types.CodeType) -> frozenset:
-    """The names that a function's code uses, and its texts, which may be names for getattr."""
-    found: set = set()
-    for c in codes_in(code):
-        found.update(c.co_names)
-        for x in c.co_consts:
-            # (keywords of calls and patterns)
-            found.update([t for t in (x if isinstance(x, tuple) else (x,)) if isinstance(t, str)])
-    return frozenset(found)
-
-
-@functools.lru_cache(maxsize=4096)
-def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
-    """The globals that a function's code looks up, each with the chains of attributes that it asks of them,
-    one after the other; and the modules that it imports."""
-    names: dict = {}
-    modules: dict = {}
-    for c in codes_in(code):
-        steps = list(dis.get_instructions(c))
-        for k, i in enumerate(steps):
-            if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-                asked = itertools.takewhile(
-                    lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :]
-                )
-                names.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
-            elif i.opname == "IMPORT_NAME":
-                modules[i.argval] = None
-    return names, tuple(modules)
-
-
 def may_catch(walk: "DependencyWalk") -> bool:
     """Can code that this walk met catch an exception?"""
     classes = [c for kind, _ in walk.classes for c in kind.__mro__ if not is_left(c)]
@@ -188,34 +107,6 @@ def may_catch(walk: "DependencyWalk") -> bool:
     return walk.unknown is not None or any(
         [i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)]
     )
-
-
-def module_root(module: Any) -> str:
-    return module.partition(".")[0] if isinstance(module, str) else ""
-
-
-def is_trusted(module: Any) -> bool:
-    return is_foreign(module) and module_root(module) in TRUSTED
-
-
-def is_closed(module: Any) -> bool:
-    """Is it of a package that a walk does not enter, and that is not trusted?"""
-    return (
-        is_foreign(module)
-        and module_root(module) not in TRUSTED
-        and module_root(module) not in sys.stdlib_module_names
-    )
-
-
-def is_left(x: Any) -> bool:
-    """Is this class of a package that is trusted?"""
-    module = getattr(x, "__module__", None)
-    return is_trusted(module) if isinstance(module, str) else module is not None
-
-
-def globals_of(f: types.FunctionType) -> dict:
-    """The globals of f; of a function that a shadow rebuilt, those of the user's module."""
-    return getattr(f.__globals__, "real", f.__globals__)
 
 
 @functools.lru_cache(64)
@@ -700,12 +591,6 @@ def is_singleton(x: Any) -> bool:
     return getattr(sys.modules.get("scipy.stats"), str(getattr(x, "name", "")), None) is x
 
 
-def codes_of(x: Any) -> list:
-    """The code that an attribute of a class may run."""
-    inner = [getattr(x, a, None) for a in ("__func__", "fget", "func", "__wrapped__")]
-    return [v.__code__ for v in (x, *inner) if isinstance(v, types.FunctionType)]
-
-
 def is_empty_slot(x: Any, slot: Any) -> bool:
     try:
         slot.__get__(x)
@@ -719,7 +604,6 @@ def _cached(x: Any) -> Any:
     return x
 
 
-_cached(0)
 # classes of packages whose objects hold what the user put there
 PLAIN = (types.SimpleNamespace, threading.local)
 KNOWN = frozenset((
@@ -729,6 +613,8 @@ KNOWN = frozenset((
 ))  # fmt: skip  # whose content is compared where it is met
 WORD = tuple.__itemsize__
 CYTHON = "cython_function_or_method"
+
+_cached(0)
 CACHE = type(_cached)
 LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
 HANDLERS: Any = (
@@ -761,123 +647,7 @@ def walk_with_names(
         names = names.union(walk.found)
 
 
-class Status(enum.Enum):
-    """What is known of what functions can read."""
-
-    UNCHANGED = "unchanged"
-    CHANGED = "changed"
-    UNKNOWN = "unknown"
-
-
-class Environment:
-    """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
-
-    `read_anew`, `names`: see `walk_with_names`. `before`: an environment of the same roots. Its walk is taken
-    over where nothing has changed since then, and `read_anew` gives the same answers. `walk` and `same` are
-    bound in one step: an interrupt leaves the old ones or the new ones.
-
-    >>> box = {"a": 1.0}
-    >>> e = Environment([box])
-    >>> before = e.status()
-    >>> box["a"] = 2.0
-    >>> before, e.status()
-    (<Status.UNCHANGED: 'unchanged'>, <Status.CHANGED: 'changed'>)
-    """
-
-    def __init__(
-        self,
-        roots: list,
-        read_anew: Callable | None = None,
-        names: frozenset = frozenset(),
-        before: "Environment | None" = None,
-    ):
-        self.roots, self.read_anew, self.names = roots, read_anew, names
-        # places of the form that may change; None: nobody knows which
-        self.free: frozenset | None = frozenset()
-        self.seen: tuple = before.seen if before is not None and before.serves(read_anew) else self.looked()
-
-    def serves(self, read_anew: Any) -> bool:
-        """Return whether a walk with this `read_anew` would find now what this one has found."""
-        walk, same = self.seen
-        return same() and all([read_anew(x) == anew for x, anew in walk.decided])
-
-    def looked(self) -> tuple:
-        walk = walk_with_names(self.roots, self.read_anew, names=self.names)
-        self.names = walk.names
-        return walk, walk.check()
-
-    @property
-    def walk(self) -> DependencyWalk:
-        return self.seen[0]
-
-    @property
-    def unknown(self) -> str | None:
-        """What it is that cannot be told; None where all can."""
-        return self.walk.unknown
-
-    def status(self) -> Status:
-        """The one answer to the question whether the functions would read now what they could read then."""
-        walk, same = self.seen
-        if same():
-            return Status.UNCHANGED
-        if walk.unknown is not None:
-            return Status.UNKNOWN
-        now = self.looked()
-        if now[0].unknown is not None:
-            return Status.UNKNOWN
-        if now[0].form != walk.form:
-            places = differing(walk.form, now[0].form)
-            if self.free and places is not None and places <= self.free:
-                return Status.UNCHANGED
-            return Status.UNKNOWN if self.free is None else Status.CHANGED
-        self.seen = now  # other objects of equal value
-        return Status.UNCHANGED
-
-    def after(self) -> "Environment":
-        """The functions have run.  What they have changed themselves is free to change again."""
-        if self.status() is Status.UNCHANGED:
-            return self
-        later = Environment(self.roots, self.read_anew)
-        places = differing(self.walk.form, later.walk.form)
-        atoms = places is not None and all([is_atom(later.walk.form[k]) for k in places])
-        later.free = places if atoms else None
-        return later
-
-
-def differing(a: list, b: list) -> frozenset | None:
-    """The places at which two forms differ; None where they have no places in common."""
-    return (
-        frozenset([k for k, (x, y) in enumerate(zip(a, b, strict=True)) if x != y])
-        if len(a) == len(b)
-        else None
-    )
-
-
-def is_atom(entry: Any) -> bool:
-    """Is this entry of a form that of one number or text?"""
-    return (
-        type(entry) is tuple
-        and len(entry) == 2
-        and type(entry[0]) is type
-        and (entry[0] in IMMUTABLE or issubclass(entry[0], np.generic))
-    )
-
-
 class CompleteWalk(DependencyWalk):
     """A walk that goes on."""
 
     whole = True
-
-
-def held_by(x: Any) -> list:
-    """What an object holds, all of its attributes included, so far as that can be told."""
-    walk = CompleteWalk([x], ANYTHING)
-    return [*walk.form, *[state(source) for source in walk.sources]]
-
-
-def state(x: Any) -> bytes:
-    """That of a source of random numbers, for comparison; empty for one that has none."""
-    try:
-        return pickle.dumps(snapshot(x))
-    except NotImplementedError:
-        return b""
