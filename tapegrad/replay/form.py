@@ -261,27 +261,40 @@ class TransformForm:
                     written,
                 )
         except Exception as error:
-            exchange(written)
-            drawn = surroundings.rewind()
-            if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
-                raise GuardError(self.refusal(str(error))) from error
-            again = surroundings.disturbed({}) is None  # what it has written, a second run would find
-            if signature.weak and again:
-                self.numbers = False
-                return self.recorded(args, failed)
-            if owner.on_change == "raise" or not again:
-                if not isinstance(error, GuardError):
-                    exchange(written)
-                    surroundings.rewind(drawn)
-                raise
-            y = self.plain(args)  # which may raise as well: then it was no fault of the recording
-            self.stop(f"{type(error).__name__}: {error}")
-            return y
+            return self.after_error(error, args, failed, signature.weak, surroundings, written)
         program = Program(recorded)
         if self.keeps(recorded, program, surroundings, told, failed):
             kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
         return recorded.result()
+
+    def after_error(
+        self,
+        error: Exception,
+        args: tuple,
+        failed: Any,
+        weak: bool,
+        surroundings: ReadEnvironment,
+        written: list,
+    ) -> Any:
+        """The result of a call whose recording raised `error`, or the error again."""
+        exchange(written)
+        drawn = surroundings.rewind()
+        loud = self.owner.on_change == "raise"
+        if loud and isinstance(error, (BatchError, DroppedDerivativeError)):
+            raise GuardError(self.refusal(str(error))) from error
+        again = surroundings.disturbed({}) is None  # what it has written, a second run would find
+        if weak and again:
+            self.numbers = False
+            return self.recorded(args, failed)
+        if loud or not again:
+            if not isinstance(error, GuardError):
+                exchange(written)
+                surroundings.rewind(drawn)
+            raise error
+        y = self.plain(args)  # which may raise as well: then it was no fault of the recording
+        self.stop(f"{type(error).__name__}: {error}")
+        return y
 
     def keeps(
         self, recorded: Recording, program: Program, surroundings: ReadEnvironment, told: Any, failed: Any

@@ -377,36 +377,13 @@ class LlvmText(ProgramWalk, Builder):
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
         env.update(zip(loop.carry, self.kept(carry, [self.g.shape[c] for c in loop.carry]), strict=True))
-        if loop.stored:
-            place = self.on_tape(n, loop, t)
-            for k, c in zip(self.low.offsets(loop), loop.carry, strict=False):
-                if self.g.shape[c]:
-                    self.filled_with(BlockBuffer(place, k), self.g.shape[c], c, env)
-                else:
-                    self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
-        used = body.used()
-        if body.source is not None and any(c in used for c in loop.of.carry + loop.of.kept):
-            source = loop.of
-            place = self.on_tape(body.source, source, t)
-            for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
-                if c in used:
-                    block = self.g.shape[c]
-                    env[c] = (
-                        BlockBuffer(place, k)
-                        if block
-                        else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
-                    )
-        for j in sorted(used):
-            if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
-                kind, _, k = self.g.args[j]
-                if kind == "e":
-                    env[j] = self.read(self.in_step("%each", k, t))
-                else:
-                    env[j] = (
-                        self.datum(k, t)
-                        if kind == "y"
-                        else self.spread(self(f"sitofp i64 {t} to {self.real}"))
-                    )
+        place = self.on_tape(n, loop, t) if loop.stored else ""
+        for k, c in zip(self.low.offsets(loop), loop.carry if loop.stored else (), strict=False):
+            if self.g.shape[c]:
+                self.filled_with(BlockBuffer(place, k), self.g.shape[c], c, env)
+            else:
+                self.store(env[c], self.row_at(place, k))
+        self.load_step(body, t, env)
         if loop.active is None:
             self.region(body.sections, body.inner, env)
         else:
@@ -415,14 +392,47 @@ class LlvmText(ProgramWalk, Builder):
             self.leave(body, u, label, env)
             self.region([rest, *body.sections[m + 1 :]], body.inner[m:], env)
         for k, i in zip(self.low.offsets(loop)[len(loop.carry) :], loop.kept, strict=False):
-            self.store(env[i], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+            self.store(env[i], self.row_at(place, k))
         self.hand_out(loop, t, env)
-        g = self.g
-        wide = self.low.sums_wide(loop)
+        self.add_terms(body, sums, env)
+        following = [
+            (slot, self.value(x, env))
+            for slot, c, x in zip(carry, loop.carry, loop.next, strict=True)
+            if not self.g.shape[c]
+        ]
+        for slot, value in following:
+            self.store(value, slot)
+        self.blocks_forward(n, loop, carry, env)
+
+    def row_at(self, place: str, k: int) -> str:
+        """Return the address of row k of a step on the tape."""
+        return self(f"getelementptr {self.T}, ptr {place}, i64 {k}")
+
+    def load_step(self, body: Body, t: str, env: dict) -> None:
+        """Read what a step uses: the stored carry of the loop that it sweeps back over, and its data."""
+        used, source = body.used(), body.loop.of
+        if body.source is not None and any(c in used for c in source.carry + source.kept):
+            place = self.on_tape(body.source, source, t)
+            for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
+                if c in used:
+                    env[c] = BlockBuffer(place, k) if self.g.shape[c] else self.read(self.row_at(place, k))
+        for j in sorted(used):
+            if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
+                kind, _, k = self.g.args[j]
+                if kind == "e":
+                    env[j] = self.read(self.in_step("%each", k, t))
+                elif kind == "y":
+                    env[j] = self.datum(k, t)
+                else:
+                    env[j] = self.spread(self(f"sitofp i64 {t} to {self.real}"))
+
+    def add_terms(self, body: Body, sums: list, env: dict) -> None:
+        """Add the terms of a step, numbers or products, to its sums."""
+        loop, wide = body.loop, self.low.sums_wide(body.loop)
         moved = 0 if wide else balance(body)
         for slot, s, term in zip(sums, loop.sums, body.terms, strict=True):
-            if g.shape[s]:
-                self.accumulate_term(slot, g.shape[s], term, env)
+            if self.g.shape[s]:
+                self.accumulate_term(slot, self.g.shape[s], term, env)
                 continue
             x = [self.value(j, env) for j in term]
             if wide:
@@ -434,14 +444,6 @@ class LlvmText(ProgramWalk, Builder):
                 self.store(
                     self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot
                 )
-        following = [
-            (slot, self.value(x, env))
-            for slot, c, x in zip(carry, loop.carry, loop.next, strict=True)
-            if not g.shape[c]
-        ]
-        for slot, value in following:
-            self.store(value, slot)
-        self.blocks_forward(n, loop, carry, env)
 
     def leave(self, body: Body, u: str, label: int, env: dict) -> None:
         """Leave a while loop if no lane continues."""
