@@ -356,6 +356,7 @@ def elementwise(f: Any, *vjp: AnyFunction, library: AnyFunction = xp_of, **words
     `words` are those of `primitive`. Without rules, a call of `rules` follows."""
     run = LIBRARY_CALLS[f.nin](f, library(None), library)
     run.__name__ = run.__qualname__ = f.__name__
+    run.__code__ = run.__code__.replace(co_name=f.__name__)  # NumPy's warnings tell this name
     entry = primitive(f, **words)(run)
     if vjp:
         rules(entry, *vjp, jvp=same)

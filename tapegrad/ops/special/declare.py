@@ -104,7 +104,8 @@ def of_arrays(name: str, body: Callable) -> Callable:
 @functools.cache
 def of_arity(text: str, n: int) -> Callable:
     """Return what `text` makes of n named arguments in the place of {}."""
-    return eval(text.replace("{}", ", ".join("xyzwv"[:n])), {"times0": times0})
+    text = text.replace("{}", ", ".join("xyzwv"[:n]))
+    return eval(compile(text, __file__, "eval"), {"times0": times0, "__name__": __name__})
 
 
 BODY = "lambda f: lambda {}: f({})"
