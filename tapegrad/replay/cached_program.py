@@ -45,13 +45,13 @@ from .signature import CallSignature, ReadEnvironment
 EMITTER = "tapegrad.replay.emitted"
 
 
-# What operations raise at values that they cannot take.
+# errors that operations raise for values outside of their domain
 OF_VALUES = (ArithmeticError, np.linalg.LinAlgError, IndexError, MemoryError, Warning)
 
 
 class Departure:
-    """A replay that leaves the way of its program: an operation raises this error, or (None) warns where the
-    function may hear of it."""
+    """The end of a replay that leaves the recorded path: an operation raises this error, or (None) warns where
+    the function may notice."""
 
     def __init__(self, kept: "CachedProgram", error: Exception | None = None):
         self.kept, self.error = kept, error
@@ -62,7 +62,7 @@ class Departure:
         return f"an operation raises {type(self.error).__name__}: {self.error}"
 
     def is_fault(self) -> bool:
-        """May it be one of ours?"""
+        """Return whether the error may be a fault of this package."""
         of_values = self.error is None or isinstance(self.error, OF_VALUES)
         return not of_values and all(
             [type(i.prim) is str or is_pure(i.prim) for _, i in self.kept.program.code]
@@ -84,7 +84,7 @@ def warn(name: str, what: str, cause: Exception | None = None) -> None:
 
 
 def broken(name: str, failure: Exception | None, then: str) -> None:
-    """A fault of ours that costs time only is shown, once."""
+    """Warn once of a fault of this package that costs only time."""
     what = "a replay failed where a plain call does not, by a fault of tapegrad"
     warn(
         name,
@@ -94,7 +94,7 @@ def broken(name: str, failure: Exception | None, then: str) -> None:
 
 
 class CachedProgram:
-    """A program, and what it holds for."""
+    """A recorded program, and the calls and surroundings for which it is valid."""
 
     def __init__(
         self,
@@ -129,19 +129,19 @@ class CachedProgram:
         self.plainly = ""  # why the last call was run as it is
 
     def is_apart(self, values: list) -> bool:
-        """Does nothing that is written share memory with an argument, or with what another thread follows?"""
+        """Return whether the written arrays share no memory with arguments or with what other threads follow."""
         program = self.program
         if program.written and (THREADS or self.shares_written(values)):
             return False
         return not (program.writes_arguments and len(values) > 1 and overlapping(values))
 
     def shares_written(self, values: list) -> bool:
-        """Does an argument share memory with a captured array that is written?  Only then does a plain call
-        get the caller's own arrays."""
+        """Return whether an argument shares memory with a captured array that is written. Only then a plain call
+        gets the caller's own arrays."""
         return any([may_share_memory(v, array) for v in values for array, _ in self.program.written])
 
     def is_of_setting(self) -> bool:
-        """Is NumPy asked to warn as it was then?"""
+        """Return whether NumPy's error modes and the warning filters are those of the recording."""
         setting = now()
         modes = setting is not None and setting is self.setting
         if not modes and np.geterr() == self.modes:
@@ -153,7 +153,7 @@ class CachedProgram:
         return may_catch(self.surroundings.environment.walk)
 
     def values(self, args: tuple) -> list | None:
-        """The inputs of the program, if it holds for a call of this kind."""
+        """Return the inputs of the program, or None if it is not valid for these arguments."""
         return self.signature.values(args) if self.is_of_setting() else None
 
     def replay(self, values: list) -> Any:
@@ -187,7 +187,7 @@ class CachedProgram:
         return tuple(results) if self.several else with_leaves(program.tree, iter(results))
 
     def is_paid(self) -> bool:
-        """Have the replays so far cost as much as writing the text may?  (Ranks write theirs together.)"""
+        """Return whether the replays so far have cost as much as writing the text. Ranks write theirs together."""
         asked = self.compile is True or self.cuda_graph or self.joint
         asked = asked or self.emitted is not None or self.due < EMITTED_REPLAY
         return bool(asked) or self.spent >= self.writing_cost

@@ -1,22 +1,18 @@
-"""What the code of a function can read: the objects behind its names, by every route, and what they hold now.
+"""What the code of a function can read: the objects behind its names, by every route, and their values now.
 
-From the function one goes to all that its code may look at: globals that it names, cells, defaults, modules;
-of objects and classes the attributes whose names occur in any code met on the way (methods, properties and
-operators included), slots too; all members of containers; what partial objects, bound methods, weak
-references and caches lead to.  So a superset of what a run reads is found without running anything.  Where
-names do not tell what is read (getattr, vars) all attributes count.
+A walk starts at the function and follows all that its code may read. These are globals that it names, cells,
+defaults and modules. Of objects and classes it follows the attributes, slots and methods whose names occur in
+any code met on the way, and the members that syntax reads. It follows all members of containers, and what
+partial objects, bound methods, weak references and caches lead to. So it finds a superset of what a run reads,
+without running anything. Where names do not tell what is read (getattr, vars), it follows all attributes.
 
-Code of the packages in `TRUSTED` is not searched.  All other code is, that of the standard library included.
-An object counts as searched only where all of its memory is known: attributes, slots, and what a known class
-of C keeps.  Anything else makes the walk `unknown`: a DataFrame, a clock, a file, an open generator,
-globals().  It is never taken for unchanged.
+The walk does not search code of the packages in `names.TRUSTED`. It searches all other code, the standard
+library included. An object counts as searched only if all of its memory is known: attributes, slots, and what
+a known C class holds. Anything else makes the walk `unknown`: a DataFrame, a clock, a file, an open generator,
+globals(). An unknown object is never taken for unchanged.
 
-A walk has a `form`, which two walks share where the same numbers would be read, and writes a `check`: one
-comparison `is` for each place that was passed, in machine-made Python, so that asking "is all as it was?"
-costs some 30 nanoseconds a place.
-
-`names` tells which names code uses and which packages are trusted, `walk` has the walk. `Environment` is what
-others use: it says whether what functions can read is unchanged, changed, or unknown."""
+A walk writes a `check`: a generated function that compares identities at some 30 nanoseconds a place.
+`Environment` is the interface: it tells whether what functions can read is unchanged, changed, or unknown."""
 
 import enum
 import pickle

@@ -1,4 +1,8 @@
-"""Which names code uses, which packages are trusted, and what syntax asks of classes."""
+"""Names for the walk of dependencies: which names code uses, which packages are trusted, which members of
+classes syntax reads.
+
+Each table lists names; the comment says what the names have in common. The walk reads them
+(`_capture.dependencies.walk`)."""
 
 import dis
 import functools
@@ -14,38 +18,23 @@ from .. import is_foreign
 from ..builtin import codes_in
 from ..classes import POOL
 
-# modules whose objects are told by their text
+# modules whose objects are compared by their text
 VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "zoneinfo"))
-
-
-HARMLESS = frozenset(("logging", "_thread", "concurrent"))  # whose objects hold no numbers,
-
-
-HOLDING = frozenset((("concurrent.futures._base", "Future"),))  # but these
-
-
-# read by other names
+# modules whose objects hold no numbers, and their classes that do
+HARMLESS = frozenset(("logging", "_thread", "concurrent"))
+HOLDING = frozenset((("concurrent.futures._base", "Future"),))
+# functions and attributes that read attributes by other names
 ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))
-
-
 UNSEEN = frozenset((
     "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe",
     "get_objects", "get_referrers",
-))  # fmt: skip  # names that lead everywhere
-
-
+))  # fmt: skip  # with these, code can read anything
 READERS = frozenset((
     "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle",
     "read_sql", "geterr",
 ))  # fmt: skip  # functions of trusted packages that read files or settings
-
-
-OUTSIDE = frozenset(("open", "input"))  # builtins that read what lies outside of this process
-
-
-CLOCKS = frozenset(("now", "today", "utcnow"))
-
-
+OUTSIDE = frozenset(("open", "input"))  # builtins that read from outside of this process
+CLOCKS = frozenset(("now", "today", "utcnow"))  # methods of datetime that read the time
 NEUTRAL = frozenset(
     (
         os.fspath,
@@ -59,8 +48,6 @@ NEUTRAL = frozenset(
         gc.disable,
     )
 )
-
-
 TRUSTED = frozenset((
     "numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "tapegrad", "math", "cmath", "builtins",
     "itertools", "functools", "operator",
@@ -70,18 +57,10 @@ TRUSTED = frozenset((
     "_contextvars", "_bisect",
     "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
 ))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
-
-
-# where ours keep the user's functions
+# attributes of this package's objects that hold the user's functions
 OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")
-
-
-DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
-
-
-MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
-
-
+DRAWING = frozenset(("cupy.random",))  # random generators without a state to compare
+MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # called when the class is called
 UNASKED = frozenset((
     "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__",
     "__firstlineno__", "__del__",
@@ -93,25 +72,19 @@ UNASKED = frozenset((
     "__replace__", "__annotate__",
     "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__",
     "__subclasses__", POOL,
-)) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
-
-
-OF_CLASSES = frozenset(("__dict__", "__weakref__"))  # where what is asked for lies, not what it is
-
-
+)) | MAKING  # fmt: skip  # members of a class that no syntax reads
+OF_CLASSES = frozenset(("__dict__", "__weakref__"))  # descriptors of storage, not members
 LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
-
-
 SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((
     "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__",
     "__rmatmul__",
     "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
-)) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
+)) - UNASKED  # fmt: skip  # members that syntax reads from the class of an object
 
 
 @functools.lru_cache(maxsize=4096)
 def words(code: types.CodeType) -> frozenset:
-    """The names that a function's code uses, and its texts, which may be names for getattr."""
+    """Return the names that code uses, and its strings, which may be names for getattr."""
     found: set = set()
     for c in codes_in(code):
         found.update(c.co_names)
@@ -123,8 +96,8 @@ def words(code: types.CodeType) -> frozenset:
 
 @functools.lru_cache(maxsize=4096)
 def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
-    """The globals that a function's code looks up, each with the chains of attributes that it asks of them,
-    one after the other; and the modules that it imports."""
+    """Return the globals that code looks up, each with the chains of attributes read from it, and the modules
+    that it imports."""
     names: dict = {}
     modules: dict = {}
     for c in codes_in(code):
@@ -149,7 +122,7 @@ def is_trusted(module: Any) -> bool:
 
 
 def is_closed(module: Any) -> bool:
-    """Is it of a package that a walk does not enter, and that is not trusted?"""
+    """Return whether a walk stops at this module without trusting it."""
     return (
         is_foreign(module)
         and module_root(module) not in TRUSTED
@@ -158,17 +131,17 @@ def is_closed(module: Any) -> bool:
 
 
 def is_left(x: Any) -> bool:
-    """Is this class of a package that is trusted?"""
+    """Return whether this class belongs to a trusted package."""
     module = getattr(x, "__module__", None)
     return is_trusted(module) if isinstance(module, str) else module is not None
 
 
 def globals_of(f: types.FunctionType) -> dict:
-    """The globals of f; of a function that a shadow rebuilt, those of the user's module."""
+    """Return the globals of f; for a function that a shadow rebuilt, those of the user's module."""
     return getattr(f.__globals__, "real", f.__globals__)
 
 
 def codes_of(x: Any) -> list:
-    """The code that an attribute of a class may run."""
+    """Return the code that a member of a class may run."""
     inner = [getattr(x, a, None) for a in ("__func__", "fget", "func", "__wrapped__")]
     return [v.__code__ for v in (x, *inner) if isinstance(v, types.FunctionType)]

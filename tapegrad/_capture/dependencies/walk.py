@@ -57,31 +57,23 @@ from .names import (
     words,
 )
 
-FIXED = (  # what never changes, but for what it is bound to
+FIXED = (  # immutable, except for the object that it is bound to
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MethodWrapperType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype,
     type(np.mean),
 )  # fmt: skip
-
-
 BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
-
-
 MOST_WALKED_OBJECTS = 20_000  # objects that are compared; above it the walk is unknown
-
-
-MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, texts and references to objects
-
-
-# how packages copy their classes
+MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, strings and references
+# registries of copy and pickle, by which packages copy their classes
 REDUCERS = frozenset(
     [id(copyreg.dispatch_table), *[id(vars(copy)[n]) for n in ("_copy_dispatch", "_deepcopy_dispatch")]]
 )
 
 
 class IdentityKey:
-    """Equal to the same object only."""
+    """A key that equals only the key of the same object."""
 
     __slots__ = ("x",)
 
@@ -111,15 +103,24 @@ def may_catch(walk: "DependencyWalk") -> bool:
 
 @functools.lru_cache(64)
 def compiled_text(text: str) -> types.CodeType:
-    """(The gradient and the value of a function read the same.)"""
+    """Compile the text of a check. Value and gradient of a function often have the same text."""
     return compile(text, "<what a function reads>", "exec")
 
 
 class DependencyWalk:
-    """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
+    """One walk from `roots`, which follows attributes with these `names`.
 
-    `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is
-    `Const` is not looked into.  A walk ends where something is unknown, unless it is `whole`."""
+    `read_anew` tells of an array whether each run reads it anew; then only its layout is compared, and `Const`
+    is not looked into. A walk ends at the first unknown object, unless it is `whole`.
+
+    Attributes
+    ----------
+    form : list
+        What two walks share if the same values would be read.
+    unknown : str or None
+        The first object that cannot be compared.
+    found : set
+        Names that the code met so far uses. A walk is complete if `names` has all of them."""
 
     whole = False
 
@@ -160,7 +161,7 @@ class DependencyWalk:
     # --- what is written down ---
 
     def doubt(self, what: Any) -> None:
-        """It cannot be told whether this is as it was; of an object, its class is named."""
+        """Note that `what`, a text or an object, cannot be compared."""
         if self.unknown is None:
             kind = type(what)
             self.unknown = (
@@ -173,12 +174,13 @@ class DependencyWalk:
         return key
 
     def expect(self, text: str, *given: Any) -> None:
-        """A condition under which all is as it was: {0}, {1} ... stand for objects."""
+        """Add a condition to the check; {0}, {1} ... stand for the objects given."""
         self.lines.append(text.format(*[self.name(x) for x in given]))
 
     def check(self) -> Callable:
-        """A function that says whether all is as it was found, so far as can be said by comparing
-        identities."""
+        """Return a function that tells whether everything is as it was found.
+
+        It compares identities, so False may also mean other objects of equal value."""
         if self.unknown is not None:
             return bool
         body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
@@ -249,7 +251,7 @@ class DependencyWalk:
             self.expect(found, holder, operator.itemgetter(*names), tuple(values))
 
     def space(self, path: str, holder: Any, space: Any, names: list, absent: Iterable) -> None:
-        """Names of a namespace, and those that must not come into it."""
+        """Follow and compare names of a namespace; `absent` names must stay absent."""
         values = [space[n] for n in names]
         self.form.append(tuple(names))
         self.expect_names(path, holder, names, values)
@@ -298,33 +300,7 @@ class DependencyWalk:
             if f.__name__ in READERS:
                 self.doubt(f"the function {module}.{f.__name__}")
         else:
-            self.form.append(f.__code__)
-            given = f.__code__, f.__defaults__, f.__kwdefaults__
-            self.expect(
-                "{0}.__code__ is {1} and {0}.__defaults__ is {2} and {0}.__kwdefaults__ is {3}", f, *given
-            )
-            self.follow([value for value in given[1:] if value])
-            names, modules = outer_names(f.__code__)
-            here = [n for n in names if n in space]
-            for n in OUTSIDE.intersection(names).difference(here):
-                self.doubt(f"what the code reads by `{n}`")
-            modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
-            everything, self.all = self.all, False
-            self.space(
-                "{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here)
-            )
-            self.expect_names("{0}", space, modules_here, [space[n] for n in modules_here])
-            self.all = everything
-            for n in modules_here:
-                self.form.append(n)
-                for chain in sorted(names[n]):
-                    self.chain(space[n], chain)
-            loaded = [m for m in modules if m in sys.modules]
-            values = [sys.modules[m] for m in loaded]
-            self.expect_names("{0}", sys.modules, loaded, values)
-            self.follow(values)
-            if len(loaded) < len(modules):
-                self.doubt("a module that is not loaded yet")
+            self.own_code(f, space)
         if not trusted or f.__closure__:
             self.found |= words(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
@@ -338,8 +314,38 @@ class DependencyWalk:
             asked = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
             self.space("{0}.__dict__", f, f.__dict__, asked, self.names)
 
+    def own_code(self, f: types.FunctionType, space: dict) -> None:
+        """Follow what the code of a function of the user reads: defaults, globals, modules."""
+        self.form.append(f.__code__)
+        given = f.__code__, f.__defaults__, f.__kwdefaults__
+        self.expect(
+            "{0}.__code__ is {1} and {0}.__defaults__ is {2} and {0}.__kwdefaults__ is {3}", f, *given
+        )
+        self.follow([value for value in given[1:] if value])
+        names, modules = outer_names(f.__code__)
+        here = [n for n in names if n in space]
+        for n in OUTSIDE.intersection(names).difference(here):
+            self.doubt(f"what the code reads by `{n}`")
+        modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
+        everything, self.all = self.all, False
+        self.space(
+            "{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here)
+        )
+        self.expect_names("{0}", space, modules_here, [space[n] for n in modules_here])
+        self.all = everything
+        for n in modules_here:
+            self.form.append(n)
+            for chain in sorted(names[n]):
+                self.chain(space[n], chain)
+        loaded = [m for m in modules if m in sys.modules]
+        values = [sys.modules[m] for m in loaded]
+        self.expect_names("{0}", sys.modules, loaded, values)
+        self.follow(values)
+        if len(loaded) < len(modules):
+            self.doubt("a module that is not loaded yet")
+
     def chain(self, m: types.ModuleType, attributes: tuple) -> None:
-        """What code reads that asks a module for these attributes, one after the other."""
+        """Follow a chain of attributes that code reads from a module."""
         if is_trusted(m.__name__):
             for name in READERS.intersection(attributes):
                 self.doubt(f"the function {m.__name__}.{name}")
@@ -380,7 +386,7 @@ class DependencyWalk:
             self.attributes(x)
 
     def parts(self, x: Any) -> None:
-        """An object of one of the kinds in objects.py."""
+        """Follow an object of one of the kinds in `_capture.objects`."""
         if x is sys.modules:
             self.doubt("what the code reads in sys.modules")
             return
@@ -447,7 +453,7 @@ class DependencyWalk:
             self.attributes(x)
 
     def opaque(self, x: Any) -> None:
-        """An object of which only its bytes can be compared."""
+        """Compare an object by its bytes, if it has any."""
         root = module_root(type(x).__module__)
         if isinstance(x, (operator.attrgetter, operator.methodcaller)):
             self.found.add("getattr")
@@ -473,8 +479,8 @@ class DependencyWalk:
         self.expect("{0}() == {1}", ask, now)
 
     def attributes(self, x: Any) -> None:
-        """Those of an object that code with these names may read; of an object of a class that nobody looked
-        into, all."""
+        """Follow the attributes of an object that code with these names may read. For a class whose code was
+        not searched, follow all."""
         kind = type(x)
         inside = getattr(x, "__dict__", None)
         self.expect("{0}.__class__ is {1}", x, kind)
@@ -506,7 +512,7 @@ class DependencyWalk:
         self.follow([value])
 
     def class_of(self, kind: type, made: bool) -> None:
-        """What objects of a class read of it; `made`: the class may be called, too."""
+        """Follow the members that objects of a class read; `made`: the class may be called, too."""
         if (kind, made) in self.classes:
             return
         self.classes.add((kind, made))
@@ -544,7 +550,7 @@ class DependencyWalk:
             self.class_of(kind, True)
 
     def context(self, module: str) -> None:
-        """Decimal numbers are computed by the context of the thread."""
+        """Compare the context of the thread, which decimal numbers depend on."""
         if module == "decimal":
             self.probe(lambda: repr(sys.modules["decimal"].getcontext()))
 
@@ -566,7 +572,7 @@ class DependencyWalk:
             self.expect("{0}() == {1}", writes, self.form[-1])
 
     def cache(self, x: Any) -> None:
-        """Results that a cache keeps may be read, and changed, without calling the function."""
+        """Follow the results that a cache holds: code may read and change them without a call."""
         self.follow([x.__wrapped__] if hasattr(x, "__wrapped__") else [])
         self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.FunctionType))])
 

@@ -1,10 +1,10 @@
-"""Loops over elements as LLVM text: any number of arrays, with any strides, full sums and sums over axes in
-the same pass.
+"""Fused loops over array elements as LLVM text: any number of arrays with any strides, full sums and sums
+over axes in the same pass.
 
-The table holds addresses: of arrays that are read, of those that are written, of numbers, of partial sums.  A
-nest runs over a box of counters.  Its work is cut into items, of some thousand elements each, whatever the
-number of threads, and each item leaves its partial sums in a place of its own: so the bits do not depend on
-threads.  Arithmetic is strict, as written."""
+`Loops` writes the text of a group; `compiled_groups` compiles it. A table holds addresses: of arrays that are
+read, of arrays that are written, of numbers, of partial sums. A nest is a loop over a box of counters. Its work
+is cut into items of some thousand elements, whatever the number of threads, and each item stores its partial
+sums in a place of its own. So the bits do not depend on threads. Arithmetic is strict, as written."""
 
 import math
 from dataclasses import dataclass, field
@@ -19,25 +19,33 @@ from ...kernels.launch.cpu import HEADER
 from ..costs import ITEM_ELEMENTS, VECTOR_OPERATIONS
 from ..scalar_graph import Exact
 
-STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # what is taken together, before the first number
+STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # the reduction of no elements
 
 
 @dataclass
 class ArrayAccess:
-    """Where an array is read or written: its number in the table, and bytes."""
+    """Where an array is read or written: its number in the table, and offsets in bytes."""
 
     pointer: int
     first: int
     strides: tuple
     truth: bool = False
-    whole: int = 0  # bits of an integer
+    whole: int = 0  # bits, if its elements are integers
 
 
 @dataclass
 class Nest:
-    """Loops over `extents`.  `loads`: node -> Access; `numbers`: node -> place among the numbers; `stores`:
-    (node, Access); `sums`: (node, how) of what is summed over all, or its extreme; `partial`: (node, Access,
-    whose strides are 0 along the axes that are summed, how); `checks`: nodes that must be finite."""
+    """A loop nest over `extents`.
+
+    Attributes
+    ----------
+    loads : node -> ArrayAccess
+    numbers : node -> place among the numbers
+    stores : list of (node, ArrayAccess)
+    sums : list of (node, how), for full sums and extremes
+    partial : list of (node, ArrayAccess, how), for sums over axes; strides are 0 along these axes
+    checks : nodes that must be finite
+    """
 
     extents: tuple
     bits: int
@@ -55,8 +63,8 @@ class Nest:
 
 
 class Order:
-    """The loops of a nest: counters in the order of the loops, neighbours made one where all arrays allow;
-    how items are cut."""
+    """The order of the loops of a nest, and how its work is cut into items. Neighbouring loops become one
+    where all arrays allow."""
 
     def __init__(self, nest: Nest):
         self.nest, size = nest, nest.bits // 8
@@ -90,7 +98,7 @@ class Order:
             )
 
     def cost(self, d: int, accesses: list, size: int) -> float:
-        """Of an element, with this loop as the innermost one."""
+        """Return the cost of an element if loop d is the innermost one."""
         n = self.nest.extents[d]
         width = min(16, 1 << (n - 1).bit_length())
         each = sum([{0: 0.2, size: 1.0}.get(a.strides[d], 5.0) for a in accesses])
@@ -150,7 +158,7 @@ class NestText:
         return function_text(head, [*b.slots, *b.lines])
 
     def report(self) -> None:
-        """Say that something was not finite.  (Only then is the flag written, which threads share.)"""
+        """Set the flag, which threads share, if a checked value was not finite."""
         b, line = self.b, self.b.lines.append
         found = b(f"load {b.B}, ptr {self.bad}")
         if self.W > 1:
@@ -198,14 +206,14 @@ class NestText:
             )
 
     def left(self, n: int, step: int, start: str) -> Any:
-        """How many of n there are in a step from this start."""
+        """Return how many of n elements a step from this start has."""
         if n % step == 0:
             return step
         rest = self.b(f"sub i64 {n}, {start}")
         return self.b(f"select i1 {self.b(f'icmp slt i64 {rest}, {step}')}, i64 {rest}, i64 {step}")
 
     def row(self, bases: list, columns: Any) -> None:
-        """One row: vectors, and a masked one for the rest."""
+        """Write the loop over one row: full vectors, and a masked one for the rest."""
         b, W, nest = self.b, self.W, self.nest
         env, at = dict(self.fixed), dict(zip([*nest.loads], bases, strict=False))
         for node, a in nest.loads.items():
@@ -246,7 +254,7 @@ class NestText:
         return self.b.with_lanes(self.W, 8 if a.truth else a.whole)
 
     def places_of(self, p: str, stride: int, j: str) -> str:
-        """Addresses of a vector of elements that do not lie side by side."""
+        """Return the addresses of a vector of elements that are not contiguous."""
         b, W = self.b, self.W
         p = self.moved(p, stride, j)
         steps = "<" + ", ".join([f"i64 {k * stride}" for k in range(W)]) + ">"
@@ -273,7 +281,7 @@ class NestText:
         return elementary.operand_text(self.g, self.b, n, env)
 
     def body(self, outer: dict, at: dict, stores: list, j: str, mask: str, cells: dict) -> None:
-        """A vector of elements."""
+        """Write the work on one vector of elements."""
         b, nest, g, env = self.b, self.nest, self.g, dict(outer)
         for node, a in nest.loads.items():
             if node not in env:
@@ -306,7 +314,7 @@ class NestText:
 
 
 def declared(W: int, bits: int) -> list:
-    """Declarations of what texts of this width call."""
+    """Return declarations of the functions that texts of this width call."""
     b = Builder(W, bits)
     found = b.declared("fma", "floor", "sqrt", "fabs")
     if W > 1:
@@ -357,7 +365,7 @@ class Loops:
         self.work = sum([math.prod(t.nest.extents) * max(len(t.code), 1) for t in texts])
 
     def aligned(self, places: dict) -> list:
-        """Nothing is done where an array lies across the places of its numbers."""
+        """Return code that sets the flag and ends where an array is not aligned."""
         b = Builder(1, 64)
         b.lines.append("  ; addresses")
         odd = "0"
@@ -375,14 +383,14 @@ def pointer(b: Builder, k: int) -> str:
 
 
 def data(b: Builder, k: int) -> str:
-    """Where the elements of an array are: the table has its address, or that of the object, which holds
-    it."""
+    """Return the address of the elements of array k. The table has that address, or that of the object that
+    holds it."""
     p = pointer(b, k)
     return b(f"load ptr, ptr {b(f'getelementptr i8, ptr {p}, i64 {HEADER}')}") if HEADER else p
 
 
 def added_up(totals: list, places: dict, bits: int) -> list:
-    """Each full sum: its vectors item by item, then by halves."""
+    """Return code for the full sums: vectors are added item by item, then reduced by halves."""
     out = Builder(1, bits)
     if not totals:
         return []
@@ -409,7 +417,7 @@ def added_up(totals: list, places: dict, bits: int) -> list:
 
 
 def reduce_by_halves(b: Builder, x: str, how: str = "add") -> str:
-    """The sum of a vector, or its extreme, by halves."""
+    """Return the sum or extreme of a vector, reduced by halves."""
     while b.W > 2:
         w = b.W // 2
         halves = [", ".join([f"i32 {k}" for k in range(first, first + w)]) for first in (0, w)]
@@ -422,7 +430,7 @@ def reduce_by_halves(b: Builder, x: str, how: str = "add") -> str:
 
 
 def combine_code(b: Builder, how: str, a: str, x: str) -> str:
-    """A sum or an extreme so far, and one more number.  (No number is the extreme of all.)"""
+    """Return the sum or extreme of a and x. A nan is the extreme of all."""
     if how == "add":
         return b.add(a, x)
     return b.select(b.or_(b.compare("gt" if how == "max" else "lt", x, a), b.isnan(x)), x, a)

@@ -1,10 +1,11 @@
-"""The text of a loop over the rows of a matrix, some of them a turn: their products with vectors, what a
-group makes of these, and the sum of the rows by factors that the group made.  From the first product to the
-last the rows stay in the cache next to the processor.
+"""A loop over the rows of a matrix, several rows a turn, as LLVM text.
+
+A turn multiplies its rows by vectors, calls the code of a group on the products, and adds the rows times the
+factors that the group computed. The rows stay in the L1 cache from the first product to the last.
 
 `rows(frame, turns)`: the frame holds addresses, in this order: of the matrix; of the vectors; of their
 products; of the factors; of the sums of rows; of the group's code and its table; of its full sums, and of the
-sums of these; of the places that say where arrays of the group are, which move on by `steps` bytes a turn."""
+sums of these; of the table entries for arrays of the group, which advance by `steps` bytes a turn."""
 
 import llvmlite.binding as llvm
 
@@ -66,7 +67,7 @@ class RowLoopText:
         return found
 
     def each(self, work) -> None:
-        """work(column, mask) for all vectors of columns."""
+        """Call work(column, mask) for all vectors of columns."""
         full, rest = self.columns // self.W * self.W, self.columns % self.W
         if full:
             with self.b.range(0, full, self.W) as j:
@@ -75,7 +76,7 @@ class RowLoopText:
             work(str(full), "<" + ", ".join([f"i1 {int(k < rest)}" for k in range(self.W)]) + ">")
 
     def multiply(self, rows: list, vectors: list, products: list) -> None:
-        """The products of the rows with these vectors.  The rows of the next turn are asked for."""
+        """Multiply the rows by these vectors, and prefetch the rows of the next turn."""
         b = self.b
         cells = [[b.cell(b.c(0.0)) for _ in vectors] for _ in rows]
 
@@ -101,7 +102,7 @@ class RowLoopText:
             b.store(b.add(b.read(there), b.read(more)), there)
 
     def add(self, rows: list, factors: list, sums: list) -> None:
-        """The sums of the rows by these factors."""
+        """Add the rows times these factors to the sums."""
         b = self.b
         given = [[b.spread(b.read_number(b.beyond(p, str(r)))) for r in range(TURN_ROWS)] for p in factors]
 
