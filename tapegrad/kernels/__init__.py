@@ -1,7 +1,7 @@
 """Kernels compiled from plain Python functions, with derivatives, for the CPU and for CUDA devices.
 
-Its functions load on first use: prepared functions take the emitters alone. So does each module of the library
-of likelihoods."""
+Its functions load on first use: prepared functions take the emitters alone. So does each module of the
+library of likelihoods."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -50,8 +50,8 @@ OF_VALUES = (ArithmeticError, np.linalg.LinAlgError, IndexError, MemoryError, Wa
 
 
 class Departure:
-    """The end of a replay that leaves the recorded path: an operation raises this error, or (None) warns where
-    the function may notice."""
+    """The end of a replay that leaves the recorded path: an operation raises this error, or (None) warns
+    where the function may notice."""
 
     def __init__(self, kept: "CachedProgram", error: Exception | None = None):
         self.kept, self.error = kept, error
@@ -129,15 +129,15 @@ class CachedProgram:
         self.plainly = ""  # why the last call was run as it is
 
     def is_apart(self, values: list) -> bool:
-        """Return whether the written arrays share no memory with arguments or with what other threads follow."""
+        """Return whether written arrays share no memory with arguments or with what other threads follow."""
         program = self.program
         if program.written and (THREADS or self.shares_written(values)):
             return False
         return not (program.writes_arguments and len(values) > 1 and overlapping(values))
 
     def shares_written(self, values: list) -> bool:
-        """Return whether an argument shares memory with a captured array that is written. Only then a plain call
-        gets the caller's own arrays."""
+        """Return whether an argument shares memory with a captured array that is written. Only then a plain
+        call gets the caller's own arrays."""
         return any([may_share_memory(v, array) for v in values for array, _ in self.program.written])
 
     def is_of_setting(self) -> bool:
@@ -187,7 +187,7 @@ class CachedProgram:
         return tuple(results) if self.several else with_leaves(program.tree, iter(results))
 
     def is_paid(self) -> bool:
-        """Return whether the replays so far have cost as much as writing the text. Ranks write theirs together."""
+        """Return whether the replays so far have cost as much as writing the text. Ranks write together."""
         asked = self.compile is True or self.cuda_graph or self.joint
         asked = asked or self.emitted is not None or self.due < EMITTED_REPLAY
         return bool(asked) or self.spent >= self.writing_cost

@@ -1,15 +1,17 @@
-"""What the code of a function can read: the objects behind its names, by every route, and their values now.
+"""What the code of a function can read: the objects behind its names, by every route, and their values
+now.
 
-A walk starts at the function and follows all that its code may read. These are globals that it names, cells,
-defaults and modules. Of objects and classes it follows the attributes, slots and methods whose names occur in
-any code met on the way, and the members that syntax reads. It follows all members of containers, and what
-partial objects, bound methods, weak references and caches lead to. So it finds a superset of what a run reads,
-without running anything. Where names do not tell what is read (getattr, vars), it follows all attributes.
+A walk starts at the function and follows all that its code may read. These are globals that it names,
+cells, defaults and modules. Of objects and classes it follows the attributes, slots and methods whose
+names occur in any code met on the way, and the members that syntax reads. It follows all members of
+containers, and what partial objects, bound methods, weak references and caches lead to. So it finds a
+superset of what a run reads, without running anything. Where names do not tell what is read (getattr,
+vars), it follows all attributes.
 
 The walk does not search code of the packages in `names.TRUSTED`. It searches all other code, the standard
-library included. An object counts as searched only if all of its memory is known: attributes, slots, and what
-a known C class holds. Anything else makes the walk `unknown`: a DataFrame, a clock, a file, an open generator,
-globals(). An unknown object is never taken for unchanged.
+library included. An object counts as searched only if all of its memory is known: attributes, slots, and
+what a known C class holds. Anything else makes the walk `unknown`: a DataFrame, a clock, a file, an open
+generator, globals(). An unknown object is never taken for unchanged.
 
 A walk writes a `check`: a generated function that compares identities at some 30 nanoseconds a place.
 `Environment` is the interface: it tells whether what functions can read is unchanged, changed, or unknown."""

@@ -110,8 +110,8 @@ def compiled_text(text: str) -> types.CodeType:
 class DependencyWalk:
     """One walk from `roots`, which follows attributes with these `names`.
 
-    `read_anew` tells of an array whether each run reads it anew; then only its layout is compared, and `Const`
-    is not looked into. A walk ends at the first unknown object, unless it is `whole`.
+    `read_anew` tells of an array whether each run reads it anew; then only its layout is compared, and
+    `Const` is not looked into. A walk ends at the first unknown object, unless it is `whole`.
 
     Attributes
     ----------

@@ -73,11 +73,12 @@ class Builder(TextBuilder, forms=FORMS):
 
     def declared_masked(self, *names: str) -> list[str]:
         """Return declarations of masked reads and writes."""
+        kind, mask, many = self.T, self.B, f"<{self.W} x ptr>"
         forms = {
-            "load": f"{self.T} @llvm.masked.load.{self.suffix}.p0(ptr, i32, {self.B}, {self.T})",
-            "store": f"void @llvm.masked.store.{self.suffix}.p0({self.T}, ptr, i32, {self.B})",
-            "gather": f"{self.T} @llvm.masked.gather.{self.suffix}.v{self.W}p0(<{self.W} x ptr>, i32, {self.B}, {self.T})",
-            "scatter": f"void @llvm.masked.scatter.{self.suffix}.v{self.W}p0({self.T}, <{self.W} x ptr>, i32, {self.B})",
+            "load": f"{kind} @llvm.masked.load.{self.suffix}.p0(ptr, i32, {mask}, {kind})",
+            "store": f"void @llvm.masked.store.{self.suffix}.p0({kind}, ptr, i32, {mask})",
+            "gather": f"{kind} @llvm.masked.gather.{self.suffix}.v{self.W}p0({many}, i32, {mask}, {kind})",
+            "scatter": f"void @llvm.masked.scatter.{self.suffix}.v{self.W}p0({kind}, {many}, i32, {mask})",
         }
         return [f"declare {forms[name]}" for name in names]
 

@@ -1,4 +1,4 @@
-"""What kernels that sum over data and recursions share: calls, derivatives, launches of a generated program."""
+"""What likelihood and recursion kernels share: calls, derivatives, launches of a generated program."""
 
 import functools
 import math

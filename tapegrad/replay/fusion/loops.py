@@ -1,10 +1,11 @@
 """Fused loops over array elements as LLVM text: any number of arrays with any strides, full sums and sums
 over axes in the same pass.
 
-`Loops` writes the text of a group; `compiled_groups` compiles it. A table holds addresses: of arrays that are
-read, of arrays that are written, of numbers, of partial sums. A nest is a loop over a box of counters. Its work
-is cut into items of some thousand elements, whatever the number of threads, and each item stores its partial
-sums in a place of its own. So the bits do not depend on threads. Arithmetic is strict, as written."""
+`Loops` writes the text of a group; `compiled_groups` compiles it. A table holds addresses: of arrays that
+are read, of arrays that are written, of numbers, of partial sums. A nest is a loop over a box of counters.
+Its work is cut into items of some thousand elements, whatever the number of threads, and each item stores
+its partial sums in a place of its own. So the bits do not depend on threads. Arithmetic is strict, as
+written."""
 
 import math
 from dataclasses import dataclass, field

@@ -1,11 +1,11 @@
 """A loop over the rows of a matrix, several rows a turn, as LLVM text.
 
-A turn multiplies its rows by vectors, calls the code of a group on the products, and adds the rows times the
-factors that the group computed. The rows stay in the L1 cache from the first product to the last.
+A turn multiplies its rows by vectors, calls the code of a group on the products, and adds the rows times
+the factors that the group computed. The rows stay in the L1 cache from the first product to the last.
 
 `rows(frame, turns)`: the frame holds addresses, in this order: of the matrix; of the vectors; of their
-products; of the factors; of the sums of rows; of the group's code and its table; of its full sums, and of the
-sums of these; of the table entries for arrays of the group, which advance by `steps` bytes a turn."""
+products; of the factors; of the sums of rows; of the group's code and its table; of its full sums, and of
+the sums of these; of the table entries for arrays of the group, which advance by `steps` bytes a turn."""
 
 import llvmlite.binding as llvm
 
