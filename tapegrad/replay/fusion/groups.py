@@ -45,7 +45,8 @@ class GroupDefinitions:
         self.code: Any = DeviceCode if self.on_device else GroupCode
         self.gain: Callable = worth if self.on_device else Group.gain
         self.extended = small is None  # with extremes and integers
-        self.small = small or (1 if self.on_device else max(GROUPED_ELEMENTS, 1))
+        least = 1 if self.on_device else max(GROUPED_ELEMENTS, 1)
+        self.small = least if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {*program.ends, *program.guards}
