@@ -15,7 +15,7 @@ from sealed import Sealed, sealed
 
 from tapegrad._core.reverse import Tape
 from tapegrad.kernels.launch import host
-from tapegrad.replay.form import CachedProgram
+from tapegrad.replay.cached_program import CachedProgram
 
 try:
     from tapegrad.testing import hosted as hosted_cupy

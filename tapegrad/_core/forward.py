@@ -7,7 +7,7 @@ own (`_core.primitive.own_memory`)."""
 
 from typing import Any
 
-from .primitive import READ, Trace, bind, frozen_view, handle, lower
+from .primitive import READ, Trace, bind, frozen_view, handle, handles_of, lower
 from .typing import AnyDict, AnyList, Params
 from .variable import Variable, View, copied, frozen, like_layout, variable
 
@@ -58,7 +58,7 @@ class Dual(Trace):
                 a._saved = True
         if prim.jvp is None:
             out = bind(prim, inputs, params)
-            return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+            return handles_of(out)
         if prim.writes:
             # before the write changes the inputs
             tangent = push_tangents(prim, tangents, None, inputs, params)

@@ -15,7 +15,18 @@ import numpy as np
 
 from .arrays import copy_with_layout, is_array, xp_of
 from .errors import AliasError
-from .primitive import READ, SAMPLED, TransparentTrace, bind, handle, is_tracked, live, refresh, values_of
+from .primitive import (
+    READ,
+    SAMPLED,
+    TransparentTrace,
+    bind,
+    handle,
+    is_tracked,
+    live,
+    path_to_owner,
+    refresh,
+    values_of,
+)
 from .typing import Params
 from .variable import Variable, View, copied, frozen, is_saved, variable
 
@@ -113,7 +124,7 @@ def lend(x: Any, for_ever: bool = False) -> Any:
         if type(x) is dict:
             return {k: lend(v) for k, v in x.items()}
         return type(x)([lend(v) for v in x]) if type(x) in (list, tuple) else x
-    base, path = (x._base, x._path) if type(x) is View else (x, ())
+    base, path = path_to_owner(x)
     # captured under a vmap: whoever has it may read it
     if base._trace is not None and base._trace.visibility == SAMPLED:
         given = values_of(x)

@@ -361,7 +361,7 @@ def bind(prim: Primitive, args: Any, params: Params) -> Any:
     if not handles:
         return prim.run(*args, **params)
     out = prim.run(*[a._value if isinstance(a, Variable) else a for a in args], **params)
-    out = tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+    out = handles_of(out)
     return both_saved(args, out) if prim.aliases else out
 
 
@@ -390,6 +390,30 @@ def handle(x: Any) -> Any:
     if isinstance(x, Variable) or getattr(x, "dtype", np.dtype(object)).kind not in "fc":
         return x
     return variable(x)
+
+
+def handles_of(out: Any) -> Any:
+    """Return `handle` of a result, or of each one of a tuple."""
+    return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+
+
+def path_to_owner(x: Variable) -> AnyTuple:
+    """Return the handle that owns the memory of x, and the steps from there to x."""
+    return (x._base, x._path) if type(x) is View else (x, ())
+
+
+def joint_primitive(
+    name: str, run: Any, pull: Any, push: Any, reads_output: bool = True, multi: int = 0
+) -> Primitive:
+    """Return an operation with one reverse rule for all inputs, which keeps all of them.
+
+    The operation refers to its rules, and they must not refer to the operation: there is no reference
+    cycle."""
+    prim = Primitive(name, run, multi=multi)
+    prim.holomorphic, prim.joint = False, True
+    prim.keep_spec = lambda active: (tuple(range(len(active))), reads_output)
+    prim.vjp, prim.jvp = (pull,), push
+    return prim
 
 
 def live(x: Variable) -> Variable:
@@ -611,7 +635,7 @@ def is_itself(source: AnyTuple, path: AnyTuple, at: Any) -> bool:
 def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     """Apply ASSIGN or ADD_AT to the region `at` of the handle x: in place at the bottom, and for every level
     above."""
-    base, path = (x._base, x._path) if type(x) is View else (x, ())
+    base, path = path_to_owner(x)
     if base._trace is not None and base._trace.lent:
         base._trace.write(prim, base, path, y, at)
         return

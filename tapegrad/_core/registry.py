@@ -77,6 +77,11 @@ SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", 
 RANKS = (  # tapegrad.parallel.<name> on first use, for it starts MPI
     "allgather", "bcast", "halo", "hvp", "pmean", "psum", "scatter", "split", "together", "value_and_grad",
 )  # fmt: skip
+KERNEL_FUNCTIONS = {  # tapegrad.kernels.<name> on first use
+    "emit_cuda": "emit.cuda", "likelihood": "generated.kernel", "loop": "trace.loops", "map": "generated.map",
+    "raw": "raw_code.kernel", "recursion": "generated.kernel", "source": "raw_code.sources",
+    "while_loop": "trace.loops",
+}  # fmt: skip
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov",
     "mixture", "regression", "student_t",
@@ -117,6 +122,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad._scipy.integrate.ivp_kernel": ("_scipy.integrate",),  # in recordings: it imports kernels
     "tapegrad._scipy.statistics": ("stats", "stats._families"),
     "tapegrad._scipy.polynomial": ("numpy",),
+    **{f"tapegrad.kernels.{name}": ("kernels",) for name in KERNEL_FUNCTIONS.values()},
     # a library model: on request, or when one of its kernels is unpickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.models") for name in MODELS},
     # with the first CuPy array: they cannot be imported without CuPy
@@ -164,7 +170,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.parallel.functions": ("parallel",),
     "tapegrad.parallel.workers": ("ode._trajectories", "optimize._many", "statespace._panel"),
     # what a replayed program needs
-    "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation", "sparse._direct"),
+    "tapegrad.replay.emitted": ("replay.cached_program", "replay.partial_evaluation", "sparse._direct"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "tapegrad.replay.scalar_graph": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),

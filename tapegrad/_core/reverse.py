@@ -34,7 +34,7 @@ from .arrays import (
     xp_of,
     zeros_laid_out,
 )
-from .primitive import ADD_AT, READ, Primitive, Trace, bind, handle, layout_of, lower
+from .primitive import ADD_AT, READ, Primitive, Trace, bind, handles_of, layout_of, lower
 from .registry import late
 from .scope import OPEN, lock, now, put, scope_block, setting
 from .typing import AnyList, AnyTuple, Params
@@ -270,7 +270,7 @@ class Tape(Trace):
         deep = any([isinstance(v, Variable) for v in inputs])
         out = bind(prim, inputs, params) if deep else prim.run(*inputs, **params)
         if prim.vjp is None:
-            return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+            return handles_of(out)
         reads, reads_out = prim.keeps(tuple(slots))
         operands = list(inputs)
         for i, a in enumerate(args):

@@ -12,7 +12,7 @@ from .._capture.objects import is_same, put_back, restore, snapshot
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
 from .._core.pickling import PickledByCall
-from .._core.primitive import Primitive, bind, layout_of, primal_of
+from .._core.primitive import Primitive, bind, joint_primitive, layout_of, primal_of
 from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import describe_tree, leaves, tree_map
@@ -398,10 +398,8 @@ class CheckpointCall:
         return tuple([c if c is None else c + self.poison.astype(dtype(c)) for c in terms])
 
     def primitive(self) -> Primitive:
-        prim = Primitive(self.name, self)
-        prim.holomorphic, prim.joint, prim.batch = False, True, "inside"
-        prim.keep_spec = lambda active: (tuple(range(len(active))), False)
-        prim.vjp, prim.jvp = (self.reverse_rule,), self.forward_rule
+        prim = joint_primitive(self.name, self, self.reverse_rule, self.forward_rule, False)
+        prim.batch = "inside"
         return prim
 
     def reverse_rule(self, g: Any, out: Any, need: Any, *inputs: Any) -> AnyTuple:

@@ -11,7 +11,15 @@ from .._capture.routes import way_to_tracked
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, ConvergenceError, heard, take_back
 from .._core.pickling import PickledByCall
-from .._core.primitive import SAMPLED, Primitive, bind, is_tracked, layout_of, live, values_of
+from .._core.primitive import (
+    SAMPLED,
+    bind,
+    is_tracked,
+    joint_primitive,
+    layout_of,
+    live,
+    values_of,
+)
 from .._core.scope import OPEN
 from .._core.trees import Const, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
@@ -240,10 +248,7 @@ def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> CustomRule
     def push_all(t: Any, out: Any, *stacks: Any, **params: Any) -> Any:
         return per_sample(*without_none(lambda t, out, *xs: push(t, out, *xs, **params), t, out, stacks))
 
-    prim = Primitive(name, together)
-    prim.holomorphic, prim.joint = False, True
-    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
-    prim.vjp, prim.jvp = (pull_all,), push_all
+    prim = joint_primitive(name, together, pull_all, push_all)
     return CustomRule(
         lambda trace, _, operands, params: bind(prim, [as_stack(trace, v, b) for v, b in operands], params)
     )
@@ -340,16 +345,13 @@ class Rule(PickledByCall):
         self.f, self.vjp, self.jvp = f, vjp, jvp
         functools.update_wrapper(self, f)
         self.__name__ = user_name(f)
-        self.prim = prim = Primitive(
-            self.__name__, lambda *args, **params: checked_result(f, f(*args, **params))
-        )
-        prim.holomorphic, prim.joint = False, True
-        prim.keep_spec = lambda active: (tuple(range(len(active))), True)
         if jvp == "differences":
             numeric = Differences(f)
             vjp, jvp = vjp or numeric.vjp, numeric.jvp
-        prim.vjp, prim.jvp = rules = derivatives(self.__name__, vjp, jvp)
-        prim.batch = for_samples(
+        (pull,), push = rules = derivatives(self.__name__, vjp, jvp)
+        run = lambda *args, **params: checked_result(f, f(*args, **params))
+        self.prim = joint_primitive(self.__name__, run, pull, push)
+        self.prim.batch = for_samples(
             self.__name__,
             lambda *stacks, **params: checked_result(f, per_sample(lambda *xs: f(*xs, **params), stacks)),
             rules,

@@ -264,6 +264,42 @@ class MappedInputs(Inputs):
         return around.borrow()  # type: ignore[no-any-return]
 
 
+def in_terms_of_samples(call: str, trace: Batch, count: int, refused: Exception) -> BatchError | None:
+    """Return what an error of the function means for samples, where another text says more."""
+    if isinstance(refused, TapegradError):
+        return None
+    if not count:
+        return BatchError(
+            f"{call}: the stack has no samples, and the function needs one "
+            f"({type(refused).__name__}: {refused}): return early for an empty stack"
+        )
+    written = (
+        isinstance(refused, (ValueError, TypeError)) and "only" in str(refused) and "read" in str(refused)
+    )
+    if written and trace.handed:
+        return BatchError(
+            f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a "
+            f"compiled function) would be written "
+            "there, for all samples at once: write the array by its name, or loop over the samples"
+        )
+    return None
+
+
+def check_shared_state(call: str, trace: Batch, drawn: Any) -> None:
+    """Raise where the function changed for all samples at once what they share."""
+    if random.getstate() != drawn:
+        raise BatchError(
+            f"{call}: the function draws from Python's `random`, which gives all samples the same "
+            f"numbers, for tg.vmap runs it once "
+            "for all of them: draw the numbers outside and pass them as an argument"
+        )
+    if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
+        raise BatchError(
+            f"{call}: memory that the function handed out by its address (x.ctypes) was written there, "
+            "for all samples at once: write the array by its name, or loop over the samples"
+        )
+
+
 def batched(
     call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: AnyDict, count: int, out_axes: Any
 ) -> Any:
@@ -310,34 +346,11 @@ def batched(
         except Exception as refused:
             if not isinstance(refused, BatchError):
                 take_back(known, trace.doubts)  # an error that leaves the function would leave a loop, too
-            written = (
-                isinstance(refused, (ValueError, TypeError))
-                and "only" in str(refused)
-                and "read" in str(refused)
-            )
-            if not count and not isinstance(refused, TapegradError):
-                raise BatchError(
-                    f"{call}: the stack has no samples, and the function needs one "
-                    f"({type(refused).__name__}: {refused}): return early for an empty stack"
-                ) from refused
-            if written and trace.handed and not isinstance(refused, TapegradError):
-                raise BatchError(
-                    f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a "
-                    f"compiled function) would be written "
-                    "there, for all samples at once: write the array by its name, or loop over the samples"
-                ) from refused
-            raise
-        if random.getstate() != drawn:
-            raise BatchError(
-                f"{call}: the function draws from Python's `random`, which gives all samples the same "
-                f"numbers, for tg.vmap runs it once "
-                "for all of them: draw the numbers outside and pass them as an argument"
-            )
-        if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
-            raise BatchError(
-                f"{call}: memory that the function handed out by its address (x.ctypes) was written there, "
-                "for all samples at once: write the array by its name, or loop over the samples"
-            )
+            error = in_terms_of_samples(call, trace, count, refused)
+            if error is None:
+                raise
+            raise error from refused
+        check_shared_state(call, trace, drawn)
         tree, stacks = found[0], iter([value_out(v) for v in found[1]])
         shadow.finish()
         OPEN.unfinished = waiting  # the trace is closed

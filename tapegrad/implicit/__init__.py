@@ -16,7 +16,17 @@ import numpy as np
 from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits, xp_of
 from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
 from .._core.pickling import PickledByCall
-from .._core.primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
+from .._core.primitive import (
+    READ,
+    Primitive,
+    bind,
+    handle,
+    is_tracked,
+    joint_primitive,
+    layout_of,
+    primal_of,
+    values_of,
+)
 from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import Const, describe_tree, leaves, tree_map
@@ -368,8 +378,10 @@ class ImplicitProblem:
         at_the_end_of_an_object(self.first.finish)  # break the reference cycle between it and the functions
 
     def linear(self, adjoint: bool) -> Primitive:
-        rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
-        prim = implicit_primitive(f"linear system of {self.call}", *rules)
+        run, *rules = [
+            method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)
+        ]
+        prim = joint_primitive(f"linear system of {self.call}", run, rules[0], rules[1])
         prim.batch = CustomRule(
             lambda trace, _, operands, params: self.linear_of_samples(trace, operands, adjoint)
         )
@@ -417,7 +429,7 @@ class ImplicitProblem:
         return with_floats(self.x0, [handle(v) for v in x])
 
     def solving(self) -> Primitive:
-        prim = implicit_primitive(self.call, self.run, self.pulled, self.pushed)
+        prim = joint_primitive(self.call, self.run, self.pulled, self.pushed)
         prim.batch = CustomRule(lambda trace, _, operands, params: self.solution_of_samples(trace, operands))
         return prim
 
@@ -586,16 +598,6 @@ def either(together: AnyFunction, of_sample: AnyFunction, number: int, failing: 
 
 def stack_trees(each: AnyList) -> AnyTuple:
     return tuple([shaping.stack(list(column)) for column in zip(*each, strict=True)])
-
-
-def implicit_primitive(name: str, run: AnyFunction, pull: AnyFunction, push: AnyFunction) -> Primitive:
-    """An operation of this problem. (It refers to the problem, but not the reverse, so there is no
-    reference cycle.)"""
-    prim = Primitive(name, run)
-    prim.holomorphic, prim.joint = False, True
-    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
-    prim.vjp, prim.jvp = (pull,), push
-    return prim
 
 
 def solver_value(v: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits
 from .._core.errors import BatchError, callers_line, heard, take_back
-from .._core.primitive import SAMPLED, Primitive, bind, handle, layout_of, live, values_of
+from .._core.primitive import SAMPLED, Primitive, bind, handle, joint_primitive, layout_of, live, values_of
 from .._core.reverse import Tape
 from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import children, is_node, leaves, rebuilt, tree_map
@@ -352,8 +352,4 @@ def sequential_primitive(name: str, f: Callable) -> Primitive:
             sequential_primitive(f"tangent of {name}", pushed), [*[t[k] for k in wanted], *values], {}
         )
 
-    prim = Primitive(name, f)
-    prim.holomorphic, prim.joint = False, True
-    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
-    prim.vjp, prim.jvp = (pull,), push
-    return prim
+    return joint_primitive(name, f, pull, push)

@@ -1,4 +1,7 @@
-"""`primitive` and `rules` declare an operation; `implements` declares a composition under a NumPy name.
+"""`primitive` and `rules` declare an operation; `elementwise` declares a function of one library in one
+statement, and `implements` a composition under a NumPy name.
+
+    tanh = elementwise(np.tanh, lambda g, out, x: g * (1.0 - out * out), scalar="tanh")
 
     @primitive(np.sin)
     def sin(x): return xp_of(x).sin(x)
@@ -326,6 +329,38 @@ def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = N
     prim.keep_spec = _keep_spec(prim, bool(signature.varying))
     prim.jvp = _applied(entry) if jvp is linear else _pushed(prim.vjp) if jvp is same else jvp
     entry.__globals__["pair"] = is_operator(prim, signature)
+
+
+# number of arguments -> the body that calls the function of a library
+LIBRARY_CALLS: dict[int, AnyFunction] = {
+    1: lambda f, own, of: lambda x: f(x) if (lib := of(x)) is own else getattr(lib, f.__name__)(x),
+    2: lambda f, own, of: (
+        lambda x, y: (
+            f(x, y) if (lib := of(x if is_array(x) else y)) is own else getattr(lib, f.__name__)(x, y)
+        )
+    ),
+    3: lambda f, own, of: (
+        lambda x, y, z: (
+            f(x, y, z)
+            if (lib := of(x if is_array(x) else y if is_array(y) else z)) is own
+            else getattr(lib, f.__name__)(x, y, z)
+        )
+    ),
+}
+
+
+def elementwise(f: Any, *vjp: AnyFunction, library: AnyFunction = xp_of, **words: Any) -> Any:
+    """Declare the ufunc f with its reverse rules, which also push tangents.
+
+    `library(x)` returns the library of an array x: a CuPy array gets CuPy's function of the same name.
+    `words` are those of `primitive`. Without rules, a call of `rules` follows."""
+    run = LIBRARY_CALLS[f.nin](f, library(None), library)
+    run.__name__ = run.__qualname__ = f.__name__
+    run.__code__ = run.__code__.replace(co_name=f.__name__)  # NumPy's warnings tell this name
+    entry = primitive(f, **words)(run)
+    if vjp:
+        rules(entry, *vjp, jvp=same)
+    return entry
 
 
 def is_operator(prim: Primitive, signature: Signature) -> bool:

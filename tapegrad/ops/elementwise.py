@@ -18,7 +18,17 @@ from .._core.primitive import primal_of, seen
 from .._core.registry import late
 from .._core.reverse import AdaptedRule, has_nan
 from .._core.variable import Variable
-from .declare import ComposedScalar, GatedProduct, dtype, implements, primitive, rules, same, shape
+from .declare import (
+    ComposedScalar,
+    GatedProduct,
+    dtype,
+    elementwise,
+    implements,
+    primitive,
+    rules,
+    same,
+    shape,
+)
 from .nondifferentiable import meets_nonzero, note_zero, warn_nondifferentiable
 from .shaping import astype, conj, imag, real, reshape, spread_over_axes, zeros_like
 from .shaping import sum as sum_of
@@ -33,24 +43,12 @@ def xp_of2(x, y):
 # --- arithmetic ---
 
 
-@primitive(np.add, scalar="add", infix="+")
-def add(x, y):
-    return xp_of2(x, y).add(x, y)
-
-
-@primitive(np.subtract, scalar="sub", infix="-")
-def subtract(x, y):
-    return xp_of2(x, y).subtract(x, y)
-
-
-@primitive(np.multiply, scalar="mul", infix="*")
-def multiply(x, y):
-    return xp_of2(x, y).multiply(x, y)
-
-
-@primitive(np.negative, scalar="neg", infix="-")
-def negative(x):
-    return xp_of(x).negative(x)
+add = elementwise(np.add, lambda g, out, x, y: g, lambda g, out, x, y: g, scalar="add", infix="+")
+subtract = elementwise(np.subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g, scalar="sub", infix="-")
+multiply = elementwise(
+    np.multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: x * g, scalar="mul", infix="*"
+)
+negative = elementwise(np.negative, lambda g, out, x: -g, scalar="neg", infix="-")
 
 
 @primitive(scalar=GatedProduct(np.multiply), known_as="multiply")
@@ -96,9 +94,7 @@ def settle(g, r):
     return xp.where(xp.asarray(g == 0), xp.zeros((), r.dtype), r)[()]
 
 
-@primitive(np.true_divide, scalar=ComposedScalar(lambda x, y: x * np.reciprocal(y)), infix="/")
-def divide(x, y):
-    return xp_of2(x, y).true_divide(x, y)
+divide = elementwise(np.true_divide, scalar=ComposedScalar(lambda x, y: x * np.reciprocal(y)), infix="/")
 
 
 def _divisor(g, out, x, y):
@@ -112,10 +108,6 @@ def _divisor(g, out, x, y):
     return -times0(g, out / y)
 
 
-rules(add, lambda g, out, x, y: g, lambda g, out, x, y: g, jvp=same)
-rules(subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g, jvp=same)
-rules(multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: x * g, jvp=same)
-rules(negative, lambda g, out, x: -g, jvp=same)
 # a zero cotangent c stays zero even for infinite g: under a derivative of forward mode, c is a tangent
 rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
 rules(times00, lambda c, out, g, d: times00(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
@@ -125,23 +117,11 @@ rules(
 rules(divide, lambda g, out, x, y: over0(g, y), _divisor, jvp=same)
 
 
-@primitive(np.positive, scalar=ComposedScalar(lambda x: x))
-def positive(x):
-    return xp_of(x).positive(x)
+positive = elementwise(np.positive, lambda g, out, x: g, scalar=ComposedScalar(lambda x: x))
+square = elementwise(np.square, lambda g, out, x: 2.0 * g * x, scalar=ComposedScalar(lambda x: x * x))
+reciprocal = elementwise(np.reciprocal, scalar="rcp")
 
 
-@primitive(np.square, scalar=ComposedScalar(lambda x: x * x))
-def square(x):
-    return xp_of(x).square(x)
-
-
-@primitive(np.reciprocal, scalar="rcp")
-def reciprocal(x):
-    return xp_of(x).reciprocal(x)
-
-
-rules(positive, lambda g, out, x: g, jvp=same)
-rules(square, lambda g, out, x: 2.0 * g * x, jvp=same)
 rules(reciprocal, lambda g, out, x: -times0(times0(g, out), out), jvp=same)  # out * out may overflow
 
 # --- choices, which mask derivatives ---
@@ -255,9 +235,7 @@ late.careful = careful
 # --- absolute value, and lengths, whose derivative at zero is zero ---
 
 
-@primitive(np.absolute, scalar="abs", holomorphic=False)
-def absolute(x):
-    return xp_of(x).absolute(x)
+absolute = elementwise(np.absolute, scalar="abs", holomorphic=False)
 
 
 @primitive(np.sign, scalar=ComposedScalar(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, abs(x)))))
@@ -345,17 +323,17 @@ def quotient_and_rest(a: Any, b: Any) -> tuple:
     return q + np.where(long, 1.0, 0.0) - np.where(short, 1.0, 0.0), np.where(off, math.nan, rest)
 
 
-@primitive(np.floor_divide, scalar=ComposedScalar(lambda x, y: quotient_and_rest(x, y)[0]), rough=True)
-def floor_divide(x, y):
-    return xp_of2(x, y).floor_divide(x, y)
+floor_divide = elementwise(
+    np.floor_divide, scalar=ComposedScalar(lambda x, y: quotient_and_rest(x, y)[0]), rough=True
+)
+remainder = elementwise(
+    np.remainder,
+    lambda g, out, x, y: g,
+    lambda g, out, x, y: -times0(g, floor_divide(x, y)),
+    scalar=ComposedScalar(lambda x, y: quotient_and_rest(x, y)[1]),
+    rough=True,
+)
 
-
-@primitive(np.remainder, scalar=ComposedScalar(lambda x, y: quotient_and_rest(x, y)[1]), rough=True)
-def remainder(x, y):
-    return xp_of2(x, y).remainder(x, y)
-
-
-rules(remainder, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, floor_divide(x, y)), jvp=same)
 
 # --- powers ---
 
@@ -433,9 +411,7 @@ def float_power(x1, x2):
     return power(*double)
 
 
-@primitive(np.sqrt, scalar="sqrt")
-def sqrt(x):
-    return xp_of(x).sqrt(x)
+sqrt = elementwise(np.sqrt, lambda g, out, x: _sqrt_rule(g, out, x), scalar="sqrt")
 
 
 def cbrt_in_kernels(x):
@@ -446,9 +422,7 @@ def cbrt_in_kernels(x):
     return np.where(np.logical_or(a == 0.0, a == math.inf), x, np.where(x < 0.0, -y, y))
 
 
-@primitive(np.cbrt, scalar=cbrt_in_kernels, rough=True)
-def cbrt(x):
-    return xp_of(x).cbrt(x)
+cbrt = elementwise(np.cbrt, lambda g, out, x: over0(g, 3.0 * (out * out)), scalar=cbrt_in_kernels, rough=True)
 
 
 @primitive(batch="elementwise", scalar=GatedProduct(lambda g, r: 0.5 * g / r))
@@ -498,54 +472,22 @@ rules(
     lambda c, out, g, r: -times00(g, over0(over0(0.5 * c, r), r)),
     jvp=_root_slope_jvp,
 )
-rules(sqrt, lambda g, out, x: _sqrt_rule(g, out, x), jvp=same)
-rules(cbrt, lambda g, out, x: over0(g, 3.0 * (out * out)), jvp=same)
 
 # --- exponentials and logarithms ---
 
 
-@primitive(np.exp, scalar="exp")
-def exp(x):
-    return xp_of(x).exp(x)
+exp = elementwise(np.exp, lambda g, out, x: g * out, scalar="exp")
+exp2 = elementwise(np.exp2, lambda g, out, x: LN2 * g * out, scalar="exp2")
+expm1 = elementwise(np.expm1, lambda g, out, x: g * exp(x), scalar="expm1")
+log = elementwise(np.log, lambda g, out, x: over0(g, x), scalar="log")
+log2 = elementwise(
+    np.log2, lambda g, out, x: over0(g / LN2, x), scalar=ComposedScalar(lambda x: np.log(x) * (1 / LN2))
+)
+log10 = elementwise(
+    np.log10, lambda g, out, x: over0(g / LN10, x), scalar=ComposedScalar(lambda x: np.log(x) * (1 / LN10))
+)
+log1p = elementwise(np.log1p, lambda g, out, x: over0(g, 1.0 + x), scalar="log1p")
 
-
-@primitive(np.exp2, scalar="exp2")
-def exp2(x):
-    return xp_of(x).exp2(x)
-
-
-@primitive(np.expm1, scalar="expm1")
-def expm1(x):
-    return xp_of(x).expm1(x)
-
-
-@primitive(np.log, scalar="log")
-def log(x):
-    return xp_of(x).log(x)
-
-
-@primitive(np.log2, scalar=ComposedScalar(lambda x: np.log(x) * (1 / LN2)))
-def log2(x):
-    return xp_of(x).log2(x)
-
-
-@primitive(np.log10, scalar=ComposedScalar(lambda x: np.log(x) * (1 / LN10)))
-def log10(x):
-    return xp_of(x).log10(x)
-
-
-@primitive(np.log1p, scalar="log1p")
-def log1p(x):
-    return xp_of(x).log1p(x)
-
-
-rules(exp, lambda g, out, x: g * out, jvp=same)
-rules(exp2, lambda g, out, x: LN2 * g * out, jvp=same)
-rules(expm1, lambda g, out, x: g * exp(x), jvp=same)
-rules(log, lambda g, out, x: over0(g, x), jvp=same)
-rules(log2, lambda g, out, x: over0(g / LN2, x), jvp=same)
-rules(log10, lambda g, out, x: over0(g / LN10, x), jvp=same)
-rules(log1p, lambda g, out, x: over0(g, 1.0 + x), jvp=same)
 
 # --- trigonometry ---
 
@@ -563,59 +505,27 @@ def arccosh_in_kernels(x):
     return np.where(x > SQUARE_ABSORBS_ONE, np.log(x) + LN2, np.log1p(t + np.sqrt(t * (t + 2.0))))
 
 
-@primitive(np.sin, scalar="sin")
-def sin(x):
-    return xp_of(x).sin(x)
-
-
-@primitive(np.cos, scalar="cos")
-def cos(x):
-    return xp_of(x).cos(x)
-
-
-@primitive(np.tan, scalar=lambda x: np.sin(x) / np.cos(x))
-def tan(x):
-    return xp_of(x).tan(x)
-
-
-@primitive(np.arcsin, scalar=lambda x: 2.0 * np.arctan(x / (1.0 + np.sqrt((1.0 - x) * (1.0 + x)))))
-def arcsin(x):
-    return xp_of(x).arcsin(x)
-
-
-@primitive(np.arccos, scalar=lambda x: 2.0 * np.arctan(np.sqrt((1.0 - x) / (1.0 + x))))
-def arccos(x):
-    return xp_of(x).arccos(x)
-
-
-@primitive(np.arctan, scalar="arctan")
-def arctan(x):
-    return xp_of(x).arctan(x)
-
-
-@primitive(np.sinh, scalar="sinh")
-def sinh(x):
-    return xp_of(x).sinh(x)
-
-
-@primitive(np.cosh, scalar="cosh")
-def cosh(x):
-    return xp_of(x).cosh(x)
-
-
-@primitive(np.tanh, scalar="tanh")
-def tanh(x):
-    return xp_of(x).tanh(x)
-
-
-@primitive(np.arcsinh, scalar=arcsinh_in_kernels)
-def arcsinh(x):
-    return xp_of(x).arcsinh(x)
-
-
-@primitive(np.arccosh, scalar=arccosh_in_kernels)
-def arccosh(x):
-    return xp_of(x).arccosh(x)
+sin = elementwise(np.sin, lambda g, out, x: g * cos(x), scalar="sin")
+cos: Any = elementwise(np.cos, lambda g, out, x: -g * sin(x), scalar="cos")
+tan = elementwise(np.tan, lambda g, out, x: g * (1.0 + out * out), scalar=lambda x: np.sin(x) / np.cos(x))
+arcsin = elementwise(
+    np.arcsin,
+    lambda g, out, x: over0(g, other_leg(x)),
+    scalar=lambda x: 2.0 * np.arctan(x / (1.0 + np.sqrt((1.0 - x) * (1.0 + x)))),
+)
+arccos = elementwise(
+    np.arccos,
+    lambda g, out, x: -over0(g, other_leg(x)),
+    scalar=lambda x: 2.0 * np.arctan(np.sqrt((1.0 - x) / (1.0 + x))),
+)
+arctan = elementwise(np.arctan, lambda g, out, x: times0(g, bell(x)), scalar="arctan")
+sinh = elementwise(np.sinh, lambda g, out, x: g * cosh(x), scalar="sinh")
+cosh: Any = elementwise(np.cosh, lambda g, out, x: g * sinh(x), scalar="cosh")
+tanh = elementwise(np.tanh, lambda g, out, x: g * tanh_slope(x, primal_of(out)), scalar="tanh")
+arcsinh = elementwise(np.arcsinh, scalar=arcsinh_in_kernels)
+arccosh = elementwise(
+    np.arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), scalar=arccosh_in_kernels
+)
 
 
 def arctanh_in_kernels(x):
@@ -623,14 +533,7 @@ def arctanh_in_kernels(x):
     return np.where(x == 0.0, x, np.where(x < 0.0, -0.5, 0.5) * np.log1p(2.0 * a / (1.0 - a)))
 
 
-@primitive(np.arctanh, scalar=arctanh_in_kernels)
-def arctanh(x):
-    return xp_of(x).arctanh(x)
-
-
-rules(sin, lambda g, out, x: g * cos(x), jvp=same)
-rules(cos, lambda g, out, x: -g * sin(x), jvp=same)
-rules(tan, lambda g, out, x: g * (1.0 + out * out), jvp=same)
+arctanh = elementwise(np.arctanh, lambda g, out, x: over0(g, less_square(x)), scalar=arctanh_in_kernels)
 
 
 # Differences whose derivative, as written, would cancel near zero down to rounding errors of 1.
@@ -684,14 +587,6 @@ rules(tanh_slope, lambda g, out, x, y: -2.0 * (g * out) * tanh(x), lambda g, out
 rules(bell, lambda g, out, x: -2.0 * ((g * out) * times00(x, out)), jvp=same)
 rules(other_leg, lambda g, out, x: -over0(g * x, out), jvp=same)
 rules(less_square, lambda g, out, x: -2.0 * g * x, jvp=same)
-rules(arcsin, lambda g, out, x: over0(g, other_leg(x)), jvp=same)
-rules(arccos, lambda g, out, x: -over0(g, other_leg(x)), jvp=same)
-rules(arctan, lambda g, out, x: times0(g, bell(x)), jvp=same)
-rules(sinh, lambda g, out, x: g * cosh(x), jvp=same)
-rules(cosh, lambda g, out, x: g * sinh(x), jvp=same)
-rules(tanh, lambda g, out, x: g * tanh_slope(x, primal_of(out)), jvp=same)
-rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=same)
-rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 
 
 @primitive(np.deg2rad, np.radians, scalar=ComposedScalar(lambda x: x * (math.pi / 180)))

@@ -25,6 +25,7 @@ from .indexing import writes as writes
 from .linalg import block_matrices as block_matrices
 from .linalg import decompositions as decompositions
 from .linalg import degenerate_spectra as degenerate_spectra
+from .linalg import determinants as determinants
 from .linalg import factorizations as factorizations
 from .linalg import hermitian as hermitian
 from .linalg import norms as norms

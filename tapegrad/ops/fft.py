@@ -95,12 +95,17 @@ def _axes(a: Any, s: Any, axes: Any) -> tuple:
     return (None,) * len(axes) if s is None else tuple([None if k is None else int(k) for k in s]), axes
 
 
-def _full(a, s, axes, norm, inverse):
-    a = _array(a)
+def _all_fitted(a: Any, s: Any, axes: Any) -> tuple:
+    """Return the array in the lengths s along its axes, these axes, and the number of elements of a
+    transform."""
     s, axes = _axes(a, s, axes)
     for n, axis in zip(s, axes, strict=True):
         a = _fitted(a, axis, n)
-    n = math.prod([shape(a)[i] for i in axes])
+    return a, axes, math.prod([shape(a)[i] for i in axes])
+
+
+def _full(a, s, axes, norm, inverse):
+    a, axes, n = _all_fitted(_array(a), s, axes)
     if not axes:  # a transform over no axes is the array itself
         return a if is_array(layout_of(a)) else array_of(a)
     y = dft(a, axes=axes, inverse=inverse)
@@ -143,10 +148,7 @@ def rfftn(a, s=None, axes=None, norm=None, out=None):
     a = _array(a)
     if dtype(a).kind == "c":
         raise TypeError("rfft: the input is complex; use fft, or pass its .real")
-    s, axes = _axes(a, s, axes)
-    for n, axis in zip(s, axes, strict=True):
-        a = _fitted(a, axis, n)
-    n = math.prod([shape(a)[i] for i in axes])
+    a, axes, n = _all_fitted(a, s, axes)
     y = rdft(a, axis=axes[-1])
     return normalised(dft(y, axes=axes[:-1]) if len(axes) > 1 else y, n, FORWARD, norm)
 

@@ -18,7 +18,7 @@ from .._core.errors import ArgumentError
 from .._core.primitive import layout_of, primal_of, seen, values_of
 from .._core.registry import load
 from .._core.variable import Variable
-from .declare import NUMPY, ComposedScalar, dtype, implements, primitive, rules, same
+from .declare import NUMPY, ComposedScalar, dtype, elementwise, implements, primitive, rules, same
 from .elementwise import (
     LN2,
     arcsinh,
@@ -52,20 +52,18 @@ def special_of(x: Any) -> Any:
     return scipy.special if xp_of(x) is np else _cupy_special()
 
 
+special_ufunc = functools.partial(elementwise, library=special_of)
+
 # --- lengths, whose derivative at zero is zero ---
 
 
-@primitive(np.fabs, scalar="abs")
-def fabs(x):
-    return xp_of(x).fabs(x)
-
-
-@primitive(np.hypot, scalar="hypot")
-def hypot(x, y):
-    return xp_of2(x, y).hypot(x, y)
-
-
-rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
+fabs = elementwise(np.fabs, lambda g, out, x: g * sign(x), scalar="abs")
+hypot = elementwise(
+    np.hypot,
+    lambda g, out, x, y: _hypot_part(g, out, x, y),
+    lambda g, out, x, y: _hypot_part(g, out, y, x),
+    scalar="hypot",
+)
 
 
 @primitive(scalar=("part_of_hypot", 2))
@@ -97,13 +95,6 @@ def _hypot_part(g, out, x, y):
 
 
 rules(
-    hypot,
-    lambda g, out, x, y: _hypot_part(g, out, x, y),
-    lambda g, out, x, y: _hypot_part(g, out, y, x),
-    jvp=same,
-)
-
-rules(
     arcsinh,
     lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" else sqrt(-(-(x * x) - 1.0))),
     jvp=same,
@@ -126,9 +117,12 @@ def arctan2_in_kernels(y, x):
     return np.where(below, -a, a)
 
 
-@primitive(np.arctan2, scalar=ComposedScalar(arctan2_in_kernels))
-def arctan2(y, x):
-    return xp_of2(y, x).arctan2(y, x)
+arctan2 = elementwise(
+    np.arctan2,
+    lambda g, out, y, x: _angle_part(g, x, y),
+    lambda g, out, y, x: -_angle_part(g, y, x),
+    scalar=ComposedScalar(arctan2_in_kernels),
+)
 
 
 def _angle_part(g, x, y):
@@ -138,10 +132,6 @@ def _angle_part(g, x, y):
     d = times0(g, part_of_hypot(x, y, primal_of(r)) / unless_zero(r))
     return note_zero(note_zero(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
-
-rules(
-    arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -_angle_part(g, y, x), jvp=same
-)
 
 # --- maximum and minimum ---
 
@@ -157,31 +147,27 @@ def maximum(x, y):
     return xp_of2(x, y).maximum(x, y)
 
 
-@primitive(
+minimum = elementwise(
     np.minimum,
+    lambda g, out, x, y: tie_share(g, -x, -y),
+    lambda g, out, x, y: tie_share(g, -y, -x),
     scalar=ComposedScalar(
         lambda x, y: np.where(x < y, x, np.where(y < x, y, 0.5 * x + 0.5 * y)),
         lambda x, y: np.where(x < y, x, np.where(y <= x, y, x + y)),
     ),
 )
-def minimum(x, y):
-    return xp_of2(x, y).minimum(x, y)
-
-
-@primitive(
+fmax = elementwise(
     np.fmax,
+    lambda g, out, x, y: share_f(g, x, y),
+    lambda g, out, x, y: share_f(g, y, x),
     scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))),
 )
-def fmax(x, y):
-    return xp_of2(x, y).fmax(x, y)
-
-
-@primitive(
+fmin = elementwise(
     np.fmin,
+    lambda g, out, x, y: share_f(g, -x, -y),
+    lambda g, out, x, y: share_f(g, -y, -x),
     scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))),
 )
-def fmin(x, y):
-    return xp_of2(x, y).fmin(x, y)
 
 
 def tie_share(g: Any, x: Any, y: Any) -> Any:
@@ -205,9 +191,6 @@ def share_f(g: Any, x: Any, y: Any) -> Any:
 
 
 rules(maximum, lambda g, out, x, y: tie_share(g, x, y), lambda g, out, x, y: tie_share(g, y, x), jvp=same)
-rules(minimum, lambda g, out, x, y: tie_share(g, -x, -y), lambda g, out, x, y: tie_share(g, -y, -x), jvp=same)
-rules(fmax, lambda g, out, x, y: share_f(g, x, y), lambda g, out, x, y: share_f(g, y, x), jvp=same)
-rules(fmin, lambda g, out, x, y: share_f(g, -x, -y), lambda g, out, x, y: share_f(g, -y, -x), jvp=same)
 
 
 @implements(np.clip, vars(umath)["clip"])
@@ -253,16 +236,19 @@ def logaddexp_in_kernels(x, y):
     return np.where(infinite, 0.5 * x + 0.5 * y, high + np.log1p(np.exp(low - high)))
 
 
-@primitive(np.logaddexp, scalar=ComposedScalar(logaddexp_in_kernels))
-def logaddexp(x, y):
-    return xp_of2(x, y).logaddexp(x, y)
-
-
-@primitive(
-    np.logaddexp2, scalar=ComposedScalar(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)), rough=True
+logaddexp = elementwise(
+    np.logaddexp,
+    lambda g, out, x, y: times0(g, expit(x - y)),
+    lambda g, out, x, y: times0(g, expit(y - x)),
+    scalar=ComposedScalar(logaddexp_in_kernels),
 )
-def logaddexp2(x, y):
-    return xp_of2(x, y).logaddexp2(x, y)
+logaddexp2 = elementwise(
+    np.logaddexp2,
+    lambda g, out, x, y: times0(g, expit(LN2 * (x - y))),
+    lambda g, out, x, y: times0(g, expit(LN2 * (y - x))),
+    scalar=ComposedScalar(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)),
+    rough=True,
+)
 
 
 @primitive(scalar=ComposedScalar(lambda x: scipy.special.expit(x) * scipy.special.expit(-x)))
@@ -274,18 +260,6 @@ def logistic_slope(x):
 
 rules(logistic_slope, lambda g, out, x: -(g * out) * tanh(0.5 * x), jvp=same)
 rules(expit, lambda g, out, x: g * logistic_slope(x), jvp=same)
-rules(
-    logaddexp,
-    lambda g, out, x, y: times0(g, expit(x - y)),
-    lambda g, out, x, y: times0(g, expit(y - x)),
-    jvp=same,
-)
-rules(
-    logaddexp2,
-    lambda g, out, x, y: times0(g, expit(LN2 * (x - y))),
-    lambda g, out, x, y: times0(g, expit(LN2 * (y - x))),
-    jvp=same,
-)
 
 # --- rounding and remainders ---
 
@@ -361,9 +335,13 @@ def fmod_in_kernels(x, y):
     return np.where(below, -r, r)
 
 
-@primitive(np.fmod, scalar=ComposedScalar(fmod_in_kernels), rough=True)
-def fmod(x, y):
-    return xp_of2(x, y).fmod(x, y)
+fmod = elementwise(
+    np.fmod,
+    lambda g, out, x, y: g,
+    lambda g, out, x, y: -times0(g, rint(divide(x - out, y))),
+    scalar=ComposedScalar(fmod_in_kernels),
+    rough=True,
+)
 
 
 @primitive()
@@ -371,7 +349,6 @@ def fraction(x):
     return xp_of(x).modf(x)[0]
 
 
-rules(fmod, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, rint(divide(x - out, y))), jvp=same)
 rules(fraction, lambda g, out, x: g, jvp=same)
 
 
@@ -394,29 +371,20 @@ def scaled(x, n):
     return xp_of2(x, n).ldexp(x, n)
 
 
-@primitive(np.copysign)
-def copysign(x, y):
-    return xp_of2(x, y).copysign(x, y)
-
-
-@primitive(
+copysign = elementwise(
+    np.copysign, lambda g, out, x, y: g * sign_bit(x) * sign_bit(y), lambda g, out, x, y: 0.0 * g
+)
+heaviside = elementwise(
     np.heaviside,
+    lambda g, out, x, y: 0.0 * g,
+    lambda g, out, x, y: select(x == 0, g, zero_of(g)),
     scalar=ComposedScalar(
         lambda x, y: np.where(x < 0.0, 0.0, np.where(x > 0.0, 1.0, np.where(x == 0.0, y, x)))
     ),
 )
-def heaviside(x, y):
-    return xp_of2(x, y).heaviside(x, y)
 
 
 rules(scaled, lambda g, out, x, n: scaled(g, n), lambda g, out, x, n: None, jvp=same)
-rules(
-    copysign,
-    lambda g, out, x, y: g * sign_bit(x) * sign_bit(y),
-    lambda g, out, x, y: 0.0 * g,
-    jvp=same,
-)
-rules(heaviside, lambda g, out, x, y: 0.0 * g, lambda g, out, x, y: select(x == 0, g, zero_of(g)), jvp=same)
 
 
 def sign_bit(x: Any) -> Any:

@@ -16,7 +16,8 @@ from .._core.trees import leaves, tree_map
 from .._transforms.hessian_products import hmp
 from .._transforms.products import vjp
 from ..kernels.generated.arguments import as_float, batch_of, kernel_name, stacked_rows
-from ..kernels.generated.kernel import GeneratedKernel, likelihood, of_rows
+from ..kernels.generated.generated_kernel import GeneratedKernel, of_rows
+from ..kernels.generated.kernel import likelihood
 from ..kernels.generated.map import MapKernel
 from ..kernels.trace.surroundings import rebuilt_with
 from ..kernels.trace.symbolic import Sym

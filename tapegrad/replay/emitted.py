@@ -89,7 +89,9 @@ class EmittedProgram:
         self.alone: dict = {}
         self.in_blocks = blocks
         # loops of Python that run as loops; why others do not
-        self.compiled, self.loops, self.refused = compiled, [], {}
+        self.compiled = compiled
+        self.loops: list = []
+        self.refused: dict = {}
         if compiled:
             program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
@@ -153,7 +155,8 @@ class EmittedProgram:
     def read_again(self) -> int:
         """Bytes of large matrices that products with vectors read a second time and more: a loop over the
         rows reads them once."""
-        constants, read = self.program.constants, collections.Counter()
+        constants = self.program.constants
+        read: collections.Counter = collections.Counter()
         products = self.table.each(lambda k, i: i.reduces == "products" and len(self.shown[k][1]) == 1)
         for a in [a for n in np.flatnonzero(products).tolist() for a in self.program.code[n][1].args]:
             _, shape, _, dtype, _ = self.shown[a]
@@ -312,7 +315,7 @@ class EmittedProgram:
         for n in self.deaths[bisect.bisect_left(self.deaths, start) : bisect.bisect_left(self.deaths, stop)]:
             self.release(n)
         for k, way in zip(block.left, block.giving, strict=True):
-            self.storage[k] = Storage(k, self.last[k])
+            self.store(k)
             if way is not None and way[1] is not None and way[1][1] == self.shown[k][2]:
                 self.fresh.add(k)
         if block.left:
@@ -322,7 +325,7 @@ class EmittedProgram:
         """One call, which is given memory for what it makes."""
         made = i.params
         for k in made.left:
-            self.storage[k] = Storage(k, self.last[k])
+            self.store(k)
         args = [self.name[a] for a in i.args] + [self.memory(k) for k in made.written]
         self.lines += [f"t0 = {self.given(made, 'b')}({', '.join(args)})", "if t0 is None: return t0"]
         self.release(n)
@@ -350,13 +353,13 @@ class EmittedProgram:
             names = [
                 args[a.k] if type(a) is ArgumentPlaceholder else self.given(a, "c") for a in i.params["args"]
             ]
-            self.storage[k] = Storage(k, self.last[k])
+            self.store(k)
             self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
         elif prim is PART:
             self.join(k, i.args[0])
             self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
         elif prim is LAID:
-            self.storage[k] = Storage(k, self.last[k])
+            self.store(k)
             f = functools.partial(copy_with_strides, shape=i.params[0], strides=i.params[1])
             self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
         elif prim is READ:
@@ -364,7 +367,7 @@ class EmittedProgram:
         elif prim.writes:
             self.write(n, k, i, args)
         else:
-            self.storage[k] = Storage(k, self.last[k])
+            self.store(k)
             if prim.aliases or not is_pure(prim):
                 for a in i.args:
                     self.shared(k, a)
@@ -438,6 +441,10 @@ class EmittedProgram:
         for m in mine.members:
             self.storage[m] = theirs
 
+    def store(self, k: int) -> None:
+        """Give value k memory of its own."""
+        self.storage[k] = Storage(k, self.last[k])
+
     def body(self, prim: Primitive, params: dict) -> str:
         return self.given(functools.partial(prim.run, **params) if params else prim.run, "f")
 
@@ -452,9 +459,9 @@ class EmittedProgram:
             self.moved.add(old)
             self.lines.append(f"{self.given(ufunc, 'u')}({', '.join([*args, self.name[k]])})")
             return
-        self.storage[k] = Storage(k, self.last[k])
+        self.store(k)
         name = self.target(k)
-        if sign and len(args) == 2 and self.is_of_columns(k, i):
+        if sign and ufunc and len(args) == 2 and self.is_of_columns(k, i):
             f = self.given(functools.partial(by_columns, ufunc, self.shown[k][1]), "f")
             self.lines.append(f"{name} = {f}({', '.join(args)}, {self.memory(k)})")
         elif large:
@@ -469,7 +476,7 @@ class EmittedProgram:
         path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
         is_number = self.shown[k][0] is None
         if is_number or copy or (at is not None and not basic(at)):
-            self.storage[k] = Storage(k, self.last[k])
+            self.store(k)
         else:
             self.join(k, i.args[0])
         step = self.steps(path, ("at", "transpose", "reshape"))
@@ -487,7 +494,7 @@ class EmittedProgram:
         base = i.args[0]
         storage = self.storage[base]
         if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
-            self.storage[k] = Storage(k, self.last[k])  # to all of it, in one step
+            self.store(k)  # to all of it, in one step
             self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
         elif i.prim is ASSIGN and is_all(path, at) and self.is_given_up(i.args[1], base, n):
             self.join(k, i.args[1])  # what is written becomes the buffer
@@ -499,7 +506,7 @@ class EmittedProgram:
             self.moved.add(base)
             self.put(i, args[0], args, path, at)
         else:
-            self.storage[k] = Storage(k, self.last[k])
+            self.store(k)
             x = self.target(k)
             unread = i.prim is ASSIGN and is_all(path, at) and self.shown[base][0]
             self.lines.append(

@@ -9,7 +9,8 @@ from .._core.primitive import watching
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.trees import describe_tree, is_node, leaves, tree_map
-from .form import EMITTER, FAILED, CachedProgram, TransformForm, any_variable
+from .cached_program import EMITTER, FAILED, CachedProgram
+from .form import TransformForm, any_variable
 from .program import Program, guard_holds
 
 

@@ -8,7 +8,8 @@ from .._core.pickling import PickledByCall
 from .._core.registry import SHADOW_MAKERS
 from .._core.trees import Const
 from .._transforms.call import Inputs, check_function, checked_argnums, user_name
-from .form import METHODS, TransformForm
+from .form import TransformForm
+from .methods import METHODS
 from .partial_evaluation import FixedPointProduct, filled_out
 from .signature import CallSignature
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .._capture.dependencies import Environment, Status, state, walk_with_names
+from .._capture.dependencies import Environment, Status, state
+from .._capture.dependencies.walk import walk_with_names
 from .._capture.objects import restore
 from .._core.arrays import (
     IMMUTABLE,
@@ -168,17 +169,11 @@ class ReadEnvironment:
 
     def __init__(self, roots: list, names: frozenset):
         self.roots = roots
-        self.content: list = []  # (array, checksum)
-        walk = walk_with_names(roots, self.noted, names=names)
+        self.environment = Environment(roots, is_input_leaf, names)
+        walk, self.same = self.environment.seen
         self.form, self.unknown, self.names = walk.form, walk.unknown, walk.names
+        self.content = [(x, checksum(x)) for x in walk.layouts if type(x) is np.ndarray and x.flags.writeable]
         self.sources = [(x, state(x)) for x in walk.sources]
-
-    def noted(self, x: Any) -> bool:
-        if not is_input_leaf(x):
-            return False
-        if type(x) is np.ndarray and x.flags.writeable and not any([x is y for y, _ in self.content]):
-            self.content.append((x, checksum(x)))
-        return True
 
     def has_single(self) -> bool:
         return any([is_single(x) for x, _ in self.content])
@@ -186,7 +181,8 @@ class ReadEnvironment:
     def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
         """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change;
         `drawn`: (generator of which it draws by operations, its state before the first)."""
-        if walk_with_names(self.roots, is_input_leaf, names=self.names).form != self.form:
+        changed = not self.same()
+        if changed and walk_with_names(self.roots, is_input_leaf, names=self.names).form != self.form:
             return f"a call changes {READ}"
         first = {id(bits_of(x)): (x, found) for x, found in drawn}
         for x, before in self.sources:
@@ -213,7 +209,8 @@ class ReadEnvironment:
         read = [*[x for _, x in program.captured], *[x for x, _ in program.written]]
         known = {id(x) for x in read}
         used = {k for k, x in anew.items() if k in known or any([may_share_memory(x, y) for y in read])}
-        self.environment = Environment(self.roots, lambda x: id(x) in used or mark_immutable(x), self.names)
+        read_anew = lambda x: id(x) in used or mark_immutable(x)
+        self.environment = Environment(self.roots, read_anew, self.names, self.environment)
         self.unknown = self.environment.unknown
         reason = self.unsure() or self.disturbed(anew, drawn)
         self.content = self.sources = []

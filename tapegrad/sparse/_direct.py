@@ -14,7 +14,7 @@ import scipy.sparse
 from .._core.registry import load
 from .._core.reverse import has_nan
 from ..replay.buffer_pool import packed
-from ..replay.form import EMITTER, CachedProgram
+from ..replay.cached_program import EMITTER, CachedProgram
 from ..replay.fusion.compiled_groups import CallMemory, GroupCode
 from ..replay.fusion.loops import ArrayAccess
 from ..replay.program import HEARD

@@ -21,7 +21,7 @@ from .._transforms.custom_rule import rule
 from .._transforms.gradient import grad
 from .._transforms.tape import ravel
 from ..ops.declare import shape
-from ..replay.form import METHODS
+from ..replay.methods import METHODS
 from ..replay.prepared import prepare
 from ..replay.signature import tree_of
 from ._arguments import plain_point

@@ -12,7 +12,7 @@ from .._core.errors import ArgumentError, GuardError
 from .._core.primitive import layout_of
 from .._scipy.sparse.matrices import of_places
 from .._scipy.sparse.products import SparsityPattern
-from ..replay.form import METHODS
+from ..replay.methods import METHODS
 from ._arguments import plain_point
 
 

@@ -31,7 +31,8 @@ import scipy.sparse
 import scipy.stats
 
 import tapegrad as tg
-from tapegrad._capture.dependencies import Environment, Status, is_open
+from tapegrad._capture.dependencies import Environment, Status
+from tapegrad._capture.dependencies.walk import DependencyWalk, is_open
 from tapegrad.errors import TapegradError
 
 LEVEL = 1.5
@@ -584,3 +585,36 @@ def test_an_interrupt_leaves_what_was_known():
         finally:
             sys.settrace(None)
         assert e.status() is Status.CHANGED
+
+
+@pytest.mark.parametrize("alters", [False, True])
+def test_a_recording_walks_again_only_where_something_has_changed(monkeypatch, alters):
+    counts, scale = np.array([1, 2, 3]), np.array([0.5, 1.0, 2.0])
+
+    def f(x):
+        if alters:
+            counts[0] += 1
+        return (counts * scale * x).sum()
+
+    walks, begin = [], DependencyWalk.__init__
+    monkeypatch.setattr(DependencyWalk, "__init__", lambda w, *a: (walks.append(w), begin(w, *a))[1])
+    p = tg.prepare(f, np.ones(3))
+    value = p.value(np.ones(3))
+    assert value == (9.0 if alters else 8.5)
+    assert (len(walks) == 1) is not alters
+    scale[1] = 10.0  # read anew by a program, and by a plain call
+    counts[2] = 5  # compared by its content
+    assert p.value(np.ones(3)) == f(np.ones(3)) - 0.5 * alters
+
+
+def test_environments_share_a_walk_only_where_arrays_are_read_alike():
+    held = [np.ones(3)]
+    first = Environment([held], lambda x: True)
+    same = Environment([held], lambda x: True, before=first)
+    other = Environment([held], lambda x: False, before=first)
+    assert same.walk is first.walk
+    assert other.walk is not first.walk
+    held[0][0] = 2.0
+    assert [e.status() for e in (same, other)] == [Status.UNCHANGED, Status.CHANGED]
+    held.append(1.0)
+    assert Environment([held], lambda x: True, before=first).walk is not first.walk

@@ -34,7 +34,7 @@ ASKING = {
     "kernels.library.filters": "matrices that are constant",
     "kernels.raw_code.check": "checks compare values",
     "kernels.raw_code.kernel": "what a launch is given",
-    "_capture.dependencies": "fingerprints of constants",
+    "_capture.dependencies.walk": "fingerprints of constants",
     "replay.record.recorder": "constants of a recording",
     "ops.variable_methods": "int(x), operator.index(x), memory and numbers of untracked arrays",
     "ops.protocols": "functions on untracked arrays",

@@ -360,6 +360,13 @@ def test_import_loads_neither_numba_nor_cupy():
     assert not loaded & {"numba", "llvmlite", "cupy", "cupyx", "matplotlib", "tqdm", "torch", "jax"}
 
 
+@pytest.mark.long
+def test_a_written_program_takes_the_emitters_of_kernels_alone():
+    loaded = measured("import sys, tapegrad.replay.emitted; print(*sys.modules)")
+    parts = {m.split(".")[2] for m in loaded if m.startswith("tapegrad.kernels.")}
+    assert "emit" in parts and not parts & {"generated", "raw_code", "library"}
+
+
 def test_import_loads_the_core_alone():
     """Subpackages load on first use, ours and SciPy's (benchmarks/overhead.py tells the time)."""
     loaded = measured("import sys, tapegrad; print(*sys.modules)")

@@ -8,7 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad._core.trees import leaves
-from tapegrad.replay import emitted, form
+from tapegrad.replay import cached_program, emitted
 from tapegrad.replay.interpreter import blocks, loop_rerolling
 
 
@@ -229,9 +229,9 @@ def test_trips_that_meet_their_own_places():
 
 
 def test_auto_compiles_a_loop_once_that_pays(monkeypatch):
-    monkeypatch.setattr(form, "COMPILE_NS", 1e5)
+    monkeypatch.setattr(cached_program, "COMPILE_NS", 1e5)
     monkeypatch.setattr(emitted, "LOOP_BUILD_NS", 100)
-    monkeypatch.setattr(form, "TRIED_REPLAYS", 1000)
+    monkeypatch.setattr(cached_program, "TRIED_REPLAYS", 1000)
     p = tg.prepare(trajectory(40), X)
     for _ in range(60):
         p.grad(X)

@@ -13,7 +13,7 @@ import tapegrad as tg
 from tapegrad._core.primitive import Primitive
 from tapegrad._core.trees import leaves
 from tapegrad.ops.declare import signature_of
-from tapegrad.replay import form as _form
+from tapegrad.replay import cached_program
 from tapegrad.replay.interpreter import arena as _arena
 from tapegrad.replay.interpreter import blocks, instruction_kinds
 from tapegrad.replay.interpreter.arena import arena_view, view_steps
@@ -752,7 +752,7 @@ def test_values_that_are_often_not_finite_end_blocks():
             assert p.forms["value"].programs[0].emitted.blocks
     kept = p.forms["value"].programs[0]
     assert not kept.emitted.blocks and not kept.failures and "often not finite" in p.report()
-    assert kept.replays > _form.GROUP_REFUSALS + 1
+    assert kept.replays > cached_program.GROUP_REFUSALS + 1
 
 
 # --- two operations in one row ---

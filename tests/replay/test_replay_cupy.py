@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad._capture.dependencies import walk_with_names
+from tapegrad._capture.dependencies.walk import walk_with_names
 from tapegrad._core.trees import leaves
 from tapegrad.replay import cuda_graph
 from tapegrad.testing.hosted import real_device, stats

@@ -13,8 +13,8 @@ import test_replay_programs as from_programs
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.kernels.launch import waiting
+from tapegrad.replay import cached_program
 from tapegrad.replay import emitted as _emitted
-from tapegrad.replay import form
 from tapegrad.replay.fusion import compiled_groups
 from tapegrad.replay.fusion import groups as _groups
 
@@ -479,7 +479,7 @@ def test_the_choice():
 
 
 def test_it_is_compiled_once_that_pays(monkeypatch):
-    monkeypatch.setattr(form, "COMPILE_NS", 8 * N * _emitted.BLOCK_ELEMENT_NS * 4)
+    monkeypatch.setattr(cached_program, "COMPILE_NS", 8 * N * _emitted.BLOCK_ELEMENT_NS * 4)
     p = tg.prepare(lambda x: (np.exp(x) * x + 1.0).sum(), X)
     seen = []
     for _ in range(20):
@@ -506,8 +506,8 @@ def test_groups_alike_have_one_code():
 @pytest.fixture
 def all_of_it(monkeypatch):
     """Each array of two elements and more is large, and each group pays."""
-    monkeypatch.setattr(form, "COMPILE_NS", 0)
-    monkeypatch.setattr(form, "GROUP_REFUSALS", 10**9)
+    monkeypatch.setattr(cached_program, "COMPILE_NS", 0)
+    monkeypatch.setattr(cached_program, "GROUP_REFUSALS", 10**9)
     monkeypatch.setattr(_emitted, "GROUPED_ELEMENTS", 1)
     monkeypatch.setattr(_groups, "GROUPED_ELEMENTS", 2)
     monkeypatch.setattr(compiled_groups, "GROUP_ENTRY_NS", -1e12)

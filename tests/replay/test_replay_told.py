@@ -12,9 +12,10 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import AliasError, ReplayWarning
-from tapegrad.replay import form
+from tapegrad.replay import cached_program
+from tapegrad.replay.cached_program import CachedProgram
 from tapegrad.replay.costs import TOLD_CALLS, TRIED_REPLAYS
-from tapegrad.replay.form import CachedProgram, TransformForm
+from tapegrad.replay.form import TransformForm
 
 CALLS = 40
 
@@ -174,7 +175,7 @@ class Clock:
 @pytest.mark.parametrize("replays", [2, 5, 17])
 def test_the_text_waits_until_the_replays_have_cost_as_much(replays, monkeypatch):
     monkeypatch.setattr(CachedProgram, "writing_cost", float(replays - 1))
-    monkeypatch.setattr(form, "time", Clock(1))
+    monkeypatch.setattr(cached_program, "time", Clock(1))
     f = lambda x: (np.sin(x) * x).sum()
     x = np.linspace(0.1, 1.0, 5)
     p = tg.prepare(f, x)

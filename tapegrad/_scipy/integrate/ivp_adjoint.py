@@ -14,13 +14,13 @@ import scipy.integrate as itg
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError, ConvergenceError
-from ..._core.primitive import bind
+from ..._core.primitive import bind, joint_primitive
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import at_the_end_of_an_object, changed
 from ..._core.trees import Const
 from ..._transforms.products import jvp, vjp
 from ..._transforms.rebind import Rebind, with_all
-from ...implicit import implicit_primitive, or_zeros
+from ...implicit import or_zeros
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare, holds_tracked
 from .linear_steps import EXPLICIT_METHODS, IMPLICIT_METHODS
@@ -84,7 +84,7 @@ class Flow:
         name = "scipy.integrate.solve_ivp(continuous_adjoint)"
         return with_all(
             self.first,
-            lambda values: bind(implicit_primitive(name, self.run, self.pulled, self.pushed), values, {}),
+            lambda values: bind(joint_primitive(name, self.run, self.pulled, self.pushed), values, {}),
         )[1][0]
 
     def run(self, *values: Any) -> tuple:

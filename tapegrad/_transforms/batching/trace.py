@@ -31,7 +31,7 @@ from ..._core.primitive import (
     Trace,
     TransparentTrace,
     bind,
-    handle,
+    handles_of,
     is_tracked,
     layout_of,
     live,
@@ -481,7 +481,7 @@ class Batch(Trace):
         out = bind(prim, given, params)
         if target is not None:
             return variable(shown, self, CapturedBuffer(out, False, target.marks))
-        return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+        return handles_of(out)
 
 
 CURE = (

@@ -248,7 +248,7 @@ class BlockCode(TextBuilder):
             else:
                 self.mapped(self.whole(i, env), g.shape[i], placement.group[self.part, i], i, env)
 
-    def home(self, key: Any) -> BlockBuffer:
+    def home(self, key: Any) -> Any:
         """Return the place of a block in the arena."""
         place = self.low.placement.place[key]
         node = (

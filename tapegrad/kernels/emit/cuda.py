@@ -267,11 +267,13 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         chunked, wide = loop.data and bool(loop.sums), self.low.sums_wide(loop)
         label = body.label
         carry = [self.home((n, c)) if g.shape[c] else f"c{label}_{k}" for k, c in enumerate(loop.carry)]
-        totals = [self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)]
+        totals: list[Any] = [
+            self.home((n, s)) if g.shape[s] else f"t{label}_{k}" for k, s in enumerate(loop.sums)
+        ]
         if n in self.totals:
             first = sum(rows for m, rows in self.totals.items() if m < n)
             totals = [f"kept[{(first + k) * WARP}]" for k in range(len(totals))]
-        sums = totals
+        sums: list[Any] = totals
         if chunked:
             sums = [
                 self.home(("chunk", n, k)) if shape else f"s{label}_{k}" for k, shape in enumerate(sum_shapes)

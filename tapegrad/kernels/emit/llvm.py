@@ -23,7 +23,7 @@ import numpy as np
 from ..graph.program import ProgramLoop
 from . import elementary
 from .builder import Affine, BlockAccess, BlockBuffer
-from .llvm_builder import Builder, matmul_across, vector_widths
+from .llvm_builder import WIDE, Builder, function_text, matmul_across, vector_widths
 from .lower import CHUNK, Body, LoweredProgram
 from .walk import ProgramWalk
 
@@ -41,12 +41,11 @@ class LlvmText(ProgramWalk, Builder):
         """Set up the text; `given` collects the numbers that are arguments, None makes all of them
         literals."""
         super().__init__(width, bits)
-        self.given = given
+        self.given: Any = given
         self.loaded: dict[Any, Any] = {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
         self.arena = self.wide_arena = "%tape"
-        self.across = False
         self.globals: dict = {}
         self.routines: dict = {}
         self.often = elementary.called_functions([*low.functions(), *low.functions(True)])
@@ -70,22 +69,16 @@ class LlvmText(ProgramWalk, Builder):
             ", ".join(f"ptr noalias {x}" for x in pointers)
             + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         )
-        names = ["fma", "floor", "sqrt", "fabs"]
         # (1: routines)
         kinds = [Builder(w, self.bits) for w in (vector_widths(self.bits) if self.W == 1 else [self.W, 1])]
         kinds += [Builder(b.W, 64) for b in kinds] if self.low.precise is not None else []
-        declared = [
-            f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})"
-            for b in kinds
-            for x in names
-        ]
+        declared = [line for b in kinds for line in b.declared("fma", "floor", "sqrt", "fabs")]
         if self.W > 1:
             declared.append(f"declare {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T})")
             declared.append(f"declare i1 @llvm.vector.reduce.or.v{self.W}i1({self.B})")
-        body = "\n".join(["entry:", *self.slots, *self.lines])
         others = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
-        return (f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others
-                + f'define void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+        whole = function_text(f"void @{name}({head}) {WIDE}", [*self.slots, *self.lines])
+        return f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others + whole
 
     # --- numbers as arguments ---
 
@@ -150,16 +143,10 @@ class LlvmText(ProgramWalk, Builder):
         x = self.value(j, env)
         if not self.across or self.W == 1 or self.g.op[j] in ("const", "bool"):
             return x
-        kind, whole = ("i1", self.B) if self.g.boolean(j) else (self.real, self.T)
-        one = self(f"insertelement {whole} poison, {kind} {x}, i64 0")
-        return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
+        return self.spread_as("i1" if self.g.boolean(j) else self.real, x)
 
     def pointer(self, buffer: BlockBuffer, at: Affine | int) -> str:
         with self.typed(buffer.wide):
-            if self.across:
-                return self(
-                    f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}"
-                )
             return super().pointer(buffer, at)
 
     def load(self, buffer: BlockBuffer, at: Affine) -> str:
@@ -190,11 +177,7 @@ class LlvmText(ProgramWalk, Builder):
             *sizes,
         )
         head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
-        body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
-        return (
-            f"@{op}{k}",
-            f'define internal void @{op}{k}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n',
-        )
+        return f"@{op}{k}", function_text(f"internal void @{op}{k}({head}) {WIDE}", [*b.slots, *b.lines])
 
     def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.lines.append(
@@ -222,7 +205,7 @@ class LlvmText(ProgramWalk, Builder):
             at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
             return self.read(self(f"getelementptr {self.real}, ptr %data, i64 {at}"))
         pointer = self(f"getelementptr {self.real}, ptr %data, i64 {at}")
-        return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}"))
+        return self.spread(self.read_number(pointer))
 
     def in_step(self, base: str, k: int, t: str) -> str:
         """Return the place of row k in a step of each sample's array."""
@@ -271,13 +254,9 @@ class LlvmText(ProgramWalk, Builder):
             b.routines = self.routines
             given = [f"%{v}" for v in elementary.parameters(op)]
             result = elementary.emit_function(b, op, *given)
-            name, body = (
-                f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}",
-                "\n".join([*b.slots, *b.lines]),
-            )
-            head = ", ".join([f"{b.T} {v}" for v in given])
-            text = f'define internal {b.T} {name}({head}) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
-            self.routines[key] = name, text
+            name = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}"
+            head = f"internal {b.T} {name}({', '.join([f'{b.T} {v}' for v in given])}) {WIDE}"
+            self.routines[key] = name, function_text(head, [*b.slots, *b.lines], f"{b.T} {result}")
         return self(f"call {self.T} {self.routines[key][0]}({', '.join([f'{self.T} {v}' for v in x])})")
 
     def one(self) -> str:
@@ -330,8 +309,8 @@ class LlvmText(ProgramWalk, Builder):
         wide = self.low.sums_wide(loop)
         carry = [self.home((n, c)) if g.shape[c] else self.slot() for c in loop.carry]
         with self.typed(wide):
-            totals = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
-            sums = totals
+            totals: list[Any] = [self.home((n, s)) if g.shape[s] else self.slot() for s in loop.sums]
+            sums: list[Any] = totals
             if chunked:
                 sums = [
                     self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)
@@ -398,36 +377,13 @@ class LlvmText(ProgramWalk, Builder):
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
         env.update(zip(loop.carry, self.kept(carry, [self.g.shape[c] for c in loop.carry]), strict=True))
-        if loop.stored:
-            place = self.on_tape(n, loop, t)
-            for k, c in zip(self.low.offsets(loop), loop.carry, strict=False):
-                if self.g.shape[c]:
-                    self.filled_with(BlockBuffer(place, k), self.g.shape[c], c, env)
-                else:
-                    self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
-        used = body.used()
-        if body.source is not None and any(c in used for c in loop.of.carry + loop.of.kept):
-            source = loop.of
-            place = self.on_tape(body.source, source, t)
-            for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
-                if c in used:
-                    block = self.g.shape[c]
-                    env[c] = (
-                        BlockBuffer(place, k)
-                        if block
-                        else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
-                    )
-        for j in sorted(used):
-            if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
-                kind, _, k = self.g.args[j]
-                if kind == "e":
-                    env[j] = self.read(self.in_step("%each", k, t))
-                else:
-                    env[j] = (
-                        self.datum(k, t)
-                        if kind == "y"
-                        else self.spread(self(f"sitofp i64 {t} to {self.real}"))
-                    )
+        place = self.on_tape(n, loop, t) if loop.stored else ""
+        for k, c in zip(self.low.offsets(loop), loop.carry if loop.stored else (), strict=False):
+            if self.g.shape[c]:
+                self.filled_with(BlockBuffer(place, k), self.g.shape[c], c, env)
+            else:
+                self.store(env[c], self.row_at(place, k))
+        self.load_step(body, t, env)
         if loop.active is None:
             self.region(body.sections, body.inner, env)
         else:
@@ -436,14 +392,47 @@ class LlvmText(ProgramWalk, Builder):
             self.leave(body, u, label, env)
             self.region([rest, *body.sections[m + 1 :]], body.inner[m:], env)
         for k, i in zip(self.low.offsets(loop)[len(loop.carry) :], loop.kept, strict=False):
-            self.store(env[i], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+            self.store(env[i], self.row_at(place, k))
         self.hand_out(loop, t, env)
-        g = self.g
-        wide = self.low.sums_wide(loop)
+        self.add_terms(body, sums, env)
+        following = [
+            (slot, self.value(x, env))
+            for slot, c, x in zip(carry, loop.carry, loop.next, strict=True)
+            if not self.g.shape[c]
+        ]
+        for slot, value in following:
+            self.store(value, slot)
+        self.blocks_forward(n, loop, carry, env)
+
+    def row_at(self, place: str, k: int) -> str:
+        """Return the address of row k of a step on the tape."""
+        return self(f"getelementptr {self.T}, ptr {place}, i64 {k}")
+
+    def load_step(self, body: Body, t: str, env: dict) -> None:
+        """Read what a step uses: the stored carry of the loop that it sweeps back over, and its data."""
+        used, source = body.used(), body.loop.of
+        if body.source is not None and any(c in used for c in source.carry + source.kept):
+            place = self.on_tape(body.source, source, t)
+            for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
+                if c in used:
+                    env[c] = BlockBuffer(place, k) if self.g.shape[c] else self.read(self.row_at(place, k))
+        for j in sorted(used):
+            if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
+                kind, _, k = self.g.args[j]
+                if kind == "e":
+                    env[j] = self.read(self.in_step("%each", k, t))
+                elif kind == "y":
+                    env[j] = self.datum(k, t)
+                else:
+                    env[j] = self.spread(self(f"sitofp i64 {t} to {self.real}"))
+
+    def add_terms(self, body: Body, sums: list, env: dict) -> None:
+        """Add the terms of a step, numbers or products, to its sums."""
+        loop, wide = body.loop, self.low.sums_wide(body.loop)
         moved = 0 if wide else balance(body)
         for slot, s, term in zip(sums, loop.sums, body.terms, strict=True):
-            if g.shape[s]:
-                self.accumulate_term(slot, g.shape[s], term, env)
+            if self.g.shape[s]:
+                self.accumulate_term(slot, self.g.shape[s], term, env)
                 continue
             x = [self.value(j, env) for j in term]
             if wide:
@@ -455,14 +444,6 @@ class LlvmText(ProgramWalk, Builder):
                 self.store(
                     self.fma(*x, self.read(slot)) if len(x) == 2 else self.add(self.read(slot), x[0]), slot
                 )
-        following = [
-            (slot, self.value(x, env))
-            for slot, c, x in zip(carry, loop.carry, loop.next, strict=True)
-            if not g.shape[c]
-        ]
-        for slot, value in following:
-            self.store(value, slot)
-        self.blocks_forward(n, loop, carry, env)
 
     def leave(self, body: Body, u: str, label: int, env: dict) -> None:
         """Leave a while loop if no lane continues."""

@@ -1,6 +1,7 @@
 """LLVM text, one operation at a time: registers, memory, loops, and functions of vectors with a sample a
 lane."""
 
+import copy
 import itertools
 import math
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ FORMS = {"": {
     "odd": "trunc {self.I} {a} to {self.B}",
     "integer": "{a} {self.I} {b}, {c}",
 }}  # fmt: skip
+WIDE = '"prefer-vector-width"="512"'  # attribute of functions that may use the widest registers
 COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 
@@ -35,20 +37,50 @@ class Builder(TextBuilder, forms=FORMS):
     """LLVM text with fresh registers; `elementary` writes its functions with it."""
 
     address_of = "{}"
+    across = False  # lanes hold neighbouring elements of one sample, not one element of several samples
 
     def __init__(self, width: int, bits: int):
-        self.W, self.bits = width, bits
-        self.real, self.int = ("double", "i64") if bits == 64 else ("float", "i32")
-        self.T = self.vector(self.real)
-        self.I, self.B = self.vector(self.int), self.vector("i1")
-        self.suffix = f"f{bits}" if width == 1 else f"v{width}f{bits}"
-        self.align = bits // 8
+        self.bits = bits
+        self.int = f"i{bits}"
+        self.set_lanes(width, "double" if bits == 64 else "float", f"f{bits}", bits // 8)
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.fresh = itertools.count()
         self.labels = itertools.count()
         # (name, text) of called functions; None if the text cannot have any
         self.routines: dict | None = None
+
+    def set_lanes(self, width: int, real: str, suffix: str, align: int) -> None:
+        self.W, self.real, self.align = width, real, align
+        self.T, self.I, self.B = map(self.vector, (real, self.int, "i1"))
+        self.suffix = suffix if width == 1 else f"v{width}{suffix}"
+
+    def with_lanes(self, width: int, integer: int = 0) -> "Builder":
+        """Return a builder of the same text with other lanes; `integer`: elements are integers of so many
+        bits."""
+        other = copy.copy(self)
+        kind = f"i{integer}"
+        other.set_lanes(
+            width,
+            *((kind, kind, integer // 8) if integer else (self.real, f"f{self.bits}", self.bits // 8)),
+        )
+        return other
+
+    def declared(self, *names: str) -> list[str]:
+        """Return declarations of functions of LLVM, for this type."""
+        operands = {name: ", ".join([self.T] * (3 if name == "fma" else 1)) for name in names}
+        return [f"declare {self.T} @llvm.{name}.{self.suffix}({x})" for name, x in operands.items()]
+
+    def declared_masked(self, *names: str) -> list[str]:
+        """Return declarations of masked reads and writes."""
+        kind, mask, many = self.T, self.B, f"<{self.W} x ptr>"
+        forms = {
+            "load": f"{kind} @llvm.masked.load.{self.suffix}.p0(ptr, i32, {mask}, {kind})",
+            "store": f"void @llvm.masked.store.{self.suffix}.p0({kind}, ptr, i32, {mask})",
+            "gather": f"{kind} @llvm.masked.gather.{self.suffix}.v{self.W}p0({many}, i32, {mask}, {kind})",
+            "scatter": f"void @llvm.masked.scatter.{self.suffix}.v{self.W}p0({kind}, {many}, i32, {mask})",
+        }
+        return [f"declare {forms[name]}" for name in names]
 
     def vector(self, kind: str) -> str:
         return kind if self.W == 1 else f"<{self.W} x {kind}>"
@@ -148,8 +180,13 @@ class Builder(TextBuilder, forms=FORMS):
     def spread(self, x: str) -> str:
         if self.W == 1:
             return x
-        one = self(f"insertelement {self.T} poison, {self.real} {x}, i64 0")
-        return self(f"shufflevector {self.T} {one}, {self.T} poison, <{self.W} x i32> zeroinitializer")
+        return self.spread_as(self.real, x)
+
+    def spread_as(self, kind: str, x: str) -> str:
+        """Return the scalar x of this type in all lanes."""
+        whole = self.vector(kind)
+        one = self(f"insertelement {whole} poison, {kind} {x}, i64 0")
+        return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
 
     # --- memory and loops of blocks ---
 
@@ -158,11 +195,40 @@ class Builder(TextBuilder, forms=FORMS):
         self.slots.append(f"  {name} = alloca {kind or self.T}, align 64")
         return name
 
-    def read(self, pointer: str) -> str:
-        return self(f"load {self.T}, ptr {pointer}, align {self.align}")
+    def read(self, pointer: str, mask: str = "") -> str:
+        if not mask:
+            return self(f"load {self.T}, ptr {pointer}, align {self.align}")
+        return self.masked("load", "ptr", pointer, mask)
 
-    def store(self, value: str, pointer: str) -> None:
-        self.lines.append(f"  store {self.T} {value}, ptr {pointer}, align {self.align}")
+    def gather(self, pointers: str, mask: str) -> str:
+        return self.masked("gather", f"<{self.W} x ptr>", pointers, mask)
+
+    def masked(self, what: str, kind: str, pointers: str, mask: str) -> str:
+        suffix = f"{self.suffix}.{f'v{self.W}' if what == 'gather' else ''}p0"
+        given = f"{kind} {pointers}, i32 {self.align}, {self.B} {mask}, {self.T} zeroinitializer"
+        return self(f"call {self.T} @llvm.masked.{what}.{suffix}({given})")
+
+    def store(self, value: str, pointer: str, mask: str = "") -> None:
+        line = f"store {self.T} {value}, ptr {pointer}, align {self.align}"
+        if mask:
+            given = f"{self.T} {value}, ptr {pointer}, i32 {self.align}, {self.B} {mask}"
+            line = f"call void @llvm.masked.store.{self.suffix}.p0({given})"
+        self.lines.append(f"  {line}")
+
+    def scatter(self, value: str, pointers: str, mask: str) -> None:
+        given = f"{self.T} {value}, <{self.W} x ptr> {pointers}, i32 {self.align}, {self.B} {mask}"
+        self.lines.append(f"  call void @llvm.masked.scatter.{self.suffix}.v{self.W}p0({given})")
+
+    def read_number(self, pointer: str) -> str:
+        """Read one number."""
+        return self(f"load {self.real}, ptr {pointer}, align {self.align}")
+
+    def store_number(self, value: str, pointer: str) -> None:
+        self.lines.append(f"  store {self.real} {value}, ptr {pointer}, align {self.align}")
+
+    def beyond(self, pointer: str, count: str) -> str:
+        """Return the address of the element `count` further on."""
+        return pointer if count == "0" else self(f"getelementptr {self.real}, ptr {pointer}, i64 {count}")
 
     def cell(self, value: str) -> str:
         slot = self.slot()
@@ -189,16 +255,12 @@ class Builder(TextBuilder, forms=FORMS):
         return out
 
     def pointer(self, buffer: BlockBuffer, at: Affine | int) -> str:
-        kind = self.real if buffer.constant else self.T
+        kind = self.real if buffer.constant or self.across else self.T
         return self(f"getelementptr {kind}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
 
     def load(self, buffer: BlockBuffer, at: Affine) -> str:
         pointer = self.pointer(buffer, at)
-        return (
-            self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}"))
-            if buffer.constant
-            else self.read(pointer)
-        )
+        return self.spread(self.read_number(pointer)) if buffer.constant else self.read(pointer)
 
     def put(self, buffer: BlockBuffer, at: Affine, value: str) -> None:
         self.store(value, self.pointer(buffer, at))
@@ -224,19 +286,14 @@ def far_quadrant_llvm(bits: int, name: str, plus: int) -> str:
     """Return the text of the scalar function `name` (`elementary.far_quadrant`)."""
     b = Builder(1, bits)
     result = elementary.far_quadrant(b, "%x", "%y", plus)
-    body = "\n".join(b.lines)
-    return f"define internal {b.real} {name}({b.real} %x, {b.real} %y) noinline {{\n{body}\n  ret {b.real} {result}\n}}\n"
+    head = f"internal {b.real} {name}({b.real} %x, {b.real} %y) noinline"
+    return function_text(head, b.lines, f"{b.real} {result}")
 
 
-class VectorBuilder(Builder):
-    """The text of `b`, which computes one sample, with neighbouring elements of a block in the lanes."""
-
-    def __init__(self, b: Builder, width: int):
-        super().__init__(width, b.bits)
-        self.lines, self.slots, self.fresh, self.labels = b.lines, b.slots, b.fresh, b.labels
-
-    def pointer(self, buffer: BlockBuffer, at: Affine | int) -> str:
-        return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
+def function_text(head: str, lines: list[str], result: str = "void") -> str:
+    """Return the definition of a function."""
+    body = "\n".join(["entry:", *lines, f"  ret {result}"])
+    return f"define {head} {{\n{body}\n}}\n"
 
 
 def vector_widths(bits: int) -> list[int]:
@@ -265,7 +322,8 @@ def matmul_across(
     y = BlockAccess(BlockBuffer(y.buffer.base, y.buffer.offset), y.offset, y.strides)
     done = 0
     for width in vector_widths(b.bits):
-        lanes, count = VectorBuilder(b, width), (m - done) // width
+        lanes, count = b.with_lanes(width), (m - done) // width
+        lanes.across = True
         for first, last, step in cuts(n):
             with b.range(first, last, step) as i:
                 for begin, end, columns in cuts(count) if count else []:

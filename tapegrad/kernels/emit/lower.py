@@ -45,7 +45,7 @@ class Body:
     terms: list[tuple] = field(default_factory=list)
 
     blocks: bool = False  # does the step handle blocks?
-    source: int | None = None  # body of the stored loop that this one sweeps back over
+    source: Any = None  # body of the stored loop that this one sweeps back over
     label: str = ""  # unique name for declarations in the text
 
     @property

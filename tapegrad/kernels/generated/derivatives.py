@@ -26,7 +26,7 @@ import numpy as np
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import Primitive, bind, layout_of
+from ..._core.primitive import Primitive, bind, joint_primitive, layout_of
 from ..._core.scope import lock, scope_block
 from ..emit.lower import SUMS, LoweredProgram, lower_program
 from ..graph.adjoint import forward, reverse
@@ -196,30 +196,22 @@ class Family:
         key = kind, n
         found = self.prims.get(key)
         if found is None:
-            prim = Primitive(
+            pull, push = {
+                "F": (self.pull_value, self.push_value),
+                "R": (self.pull_gradient, self.push_gradient),
+                "D": (self.pull_gradient, self.push_gradient),
+                "VG": (self.pull_both, self.push_both),
+            }[kind]
+            at, both = ArgumentLayout(self, kind, n), kind == "VG"
+            found = self.prims[key] = joint_primitive(
                 f"{self.name}_{kind}{n[0]}{n[1]}",
                 lambda *arrays, run: run(kind, n, arrays),
-                multi=2 if kind == "VG" else 0,
+                lambda g, out, need, *arrays, run: pull(at, run, g, out, self.checked(need), arrays),
+                lambda t, out, *arrays, run: push(at, run, self.checked(t), out, arrays),
+                both,
+                2 * both,
             )
-            prim.holomorphic, prim.joint = False, True
-            prim.keep_spec = lambda active: (tuple(range(len(active))), kind == "VG")
-            pull = {
-                "F": self.pull_value,
-                "R": self.pull_gradient,
-                "D": self.pull_gradient,
-                "VG": self.pull_both,
-            }[kind]
-            push = {
-                "F": self.push_value,
-                "R": self.push_gradient,
-                "D": self.push_gradient,
-                "VG": self.push_both,
-            }[kind]
-            at = ArgumentLayout(self, kind, n)
-            prim.batch = batched_as(kind, n, not self.by_data)
-            prim.vjp = (lambda g, out, need, *arrays, run: pull(at, run, g, out, self.checked(need), arrays),)
-            prim.jvp = lambda t, out, *arrays, run: push(at, run, self.checked(t), out, arrays)
-            found = self.prims[key] = prim
+            found.batch = batched_as(kind, n, not self.by_data)
         return found
 
     def checked(self, need: tuple) -> tuple:

@@ -139,7 +139,7 @@ class Graph(Blocks):
     def bool(self, value: bool) -> int:
         return self.raw("bool", bool(value))
 
-    def input(self, kind: str, loop: int, k: int, shape: tuple = ()) -> int:
+    def input(self, kind: str, loop: int, k: Any, shape: tuple = ()) -> int:
         return self.raw("in", kind, loop, k, shape=shape)
 
     def parameters(self, first: int, n: int) -> list[int]:

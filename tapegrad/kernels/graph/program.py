@@ -37,8 +37,8 @@ class ProgramLoop:
     take; the carry then stays."""
 
     id: int
-    steps: int | str
-    active: int | None = None
+    steps: Any
+    active: Any = None
     cap: int | None = None
     of: "ProgramLoop | Any" = None
     going: int | None = None

@@ -49,6 +49,7 @@ PARTS, PART_BYTES = 16, 2**26
 # compiled, so an interrupt cannot come between two of them and leave a lock held.  The last one registered is
 # called first.)
 if hasattr(os, "register_at_fork"):
+    _lock: Any
     for _lock in (getattr(LLVM, "_lock", LLVM), LOCK):
         os.register_at_fork(
             before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock._at_fork_reinit
@@ -190,7 +191,7 @@ at = ctypes.c_void_p.from_address
 
 def data_pointer(x: np.ndarray) -> int:
     """Return the address of x's data; `x.ctypes.data` costs five times as much."""
-    return at(id(x) + HEADER).value if HEADER else x.ctypes.data
+    return (at(id(x) + HEADER).value or 0) if HEADER else x.ctypes.data
 
 
 @dataclass(frozen=True)
@@ -252,9 +253,7 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
 class Launcher:
     """One program for one dtype on this processor; scalar and vector forms are compiled on first use."""
 
-    def __init__(
-        self, low: LoweredProgram | None, dtype: np.dtype, per_sample: bool, plan: LaunchPlan | None = None
-    ):
+    def __init__(self, low: Any, dtype: np.dtype, per_sample: bool, plan: LaunchPlan | None = None):
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         self.plan = plan = planned(low, dtype, per_sample) if plan is None else plan
         self.inputs, self.outputs = plan.inputs, plan.outputs
@@ -316,7 +315,7 @@ class Launcher:
         kind = ctypes.CFUNCTYPE(
             None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2
         )
-        found = kind(engine.get_function_address("kernel"))
+        found: Any = kind(engine.get_function_address("kernel"))
         found.engine = engine  # it holds the code
         return found
 

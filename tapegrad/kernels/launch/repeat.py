@@ -155,7 +155,7 @@ def fits_launch(last: LastLaunch | None, theta: Any, data: Any) -> bool:
     return theta.shape == last.theta and data.shape == last.data and theta.dtype is last.dtype is data.dtype
 
 
-def repeat_launch(last: LastLaunch, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
+def repeat_launch(last: Any, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
     """Return value, or value and gradient, by repeating the last launch; None if the data hold nan or inf.
 
     A column of a table is copied, which takes little time."""

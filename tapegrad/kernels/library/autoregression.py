@@ -26,7 +26,8 @@ from ..._core.errors import ArgumentError
 from ..._core.primitive import values_of
 from ..emit.lower import SUMS
 from ..generated.derivatives import Family
-from ..generated.kernel import GeneratedKernel, likelihood, recursion
+from ..generated.generated_kernel import GeneratedKernel
+from ..generated.kernel import likelihood, recursion
 from .models import LOG_2_PI, Definition, ModelRecursion
 
 MOST_LAGS = 8

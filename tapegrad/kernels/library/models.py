@@ -21,7 +21,8 @@ from ..._core.variable import Variable
 from ..emit.lower import SUMS
 from ..generated.arguments import MissingCheck, checked_outs
 from ..generated.derivatives import Family
-from ..generated.kernel import GeneratedKernel, Likelihood, Recursion
+from ..generated.generated_kernel import GeneratedKernel
+from ..generated.kernel import Likelihood, Recursion
 
 LOG_2_PI = 1.8378770664093454836
 

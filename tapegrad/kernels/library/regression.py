@@ -15,7 +15,8 @@ import numpy as np
 from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError, ShapeError
 from ...ops.special.gamma import gammaln
-from ..generated.kernel import FLOATS, likelihood
+from ..generated.arguments import FLOATS
+from ..generated.kernel import likelihood
 from .models import Definition, ModelLikelihood
 
 

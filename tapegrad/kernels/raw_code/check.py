@@ -163,7 +163,7 @@ class KernelCheck:
     def guarded(self, values: list, known: dict, real: np.dtype, slots: int, fill: int) -> tuple:
         given, holds, parameters = iter(values), [], []
         for a in self.k.args:
-            v = next(given) if a.given else None
+            v: Any = next(given) if a.given else None
             if a.dims is None:
                 parameters.append(np.int64(known[a.name]) if a.role == "size" else v)
                 continue
@@ -266,7 +266,7 @@ class KernelCheck:
         size = np.abs(x) + 1e-2 * scale
         axis = sample_axis(self.k, a) if np.ndim(x) else None
         if sample_rows(np.shape(x), axis) <= DIRECTIONS:
-            chosen = units(np, np.shape(x), np.asarray(x).dtype, axis)
+            chosen = [*units(np, np.shape(x), np.asarray(x).dtype, axis)]
         else:
             chosen = [np.ones(np.shape(x))] * 8
         return [
@@ -303,7 +303,7 @@ class KernelCheck:
     def pulled(self, only: Any, x: Any, seeds: list, out: list) -> list:
         """Return the cotangent of x for a seed in one output at a time."""
         try:
-            _, back = vjp(lambda v: only(v), x)
+            _, back = vjp(only, x)
             bars = []
             for m, w in enumerate(seeds):
                 each = [np.zeros_like(o) if i != m else w for i, o in enumerate(out)]

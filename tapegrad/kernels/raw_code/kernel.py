@@ -47,8 +47,8 @@ class RawKernel(PickledByCall):
         code: SourceEntry,
         args: Sequence,
         threads: Threads,
-        vjp: "RawKernel | Callable | str | None" = None,
-        jvp: "RawKernel | Callable | None" = None,
+        vjp: Any = None,  # RawKernel | Callable | str | None
+        jvp: Any = None,  # RawKernel | Callable | None
         cpu: Callable | None = None,
         workers: int | Callable | None = None,
     ):
@@ -112,7 +112,7 @@ class RawKernel(PickledByCall):
         values = [self._entered(a, v) for a, v in zip(self.given, args, strict=True)]
         return bind(self.prim, values, {"known": {}})
 
-    def _ordered(self, args: tuple, named: dict) -> list:
+    def _ordered(self, args: tuple, named: dict) -> tuple:
         values = dict(zip([a.name for a in self.given], args, strict=False))
         for name, v in named.items():
             if name in values or name not in [a.name for a in self.given]:
@@ -122,7 +122,7 @@ class RawKernel(PickledByCall):
             values[name] = v
         if len(args) > len(self.given):
             raise ArgumentError(f"{self.__name__} takes {len(self.given)} arguments, {len(args)} were given")
-        return [values[a.name] for a in self.given if a.name in values]
+        return tuple([values[a.name] for a in self.given if a.name in values])
 
     def _entered(self, a: Arg, v: Any) -> Any:
         if isinstance(v, Const):
@@ -281,9 +281,8 @@ class RawKernel(PickledByCall):
     def _check_rule(self, rule: "RawKernel", prefix: str) -> None:
         """Check that the arguments of the rule are determined, and that it returns what is needed."""
         mine = {a.name: a for a in self.args if a.given or a.role == "out"}
-        starts, ends = (self.outs, self.given) if prefix == "bar" else (self.given, self.outs)
-        starts = {f"{a.name}_{prefix}": a for a in starts if a.active}
-        ends = {f"{a.name}_{prefix}": a for a in ends if a.active}
+        sides = (self.outs, self.given) if prefix == "bar" else (self.given, self.outs)
+        starts, ends = [{f"{a.name}_{prefix}": a for a in side if a.active} for side in sides]
         title = f"{self.__name__}: its {'vjp' if prefix == 'bar' else 'jvp'}, the kernel {rule.__name__},"
         for a in rule.given:
             if a.name in mine and a.name in starts:
@@ -302,8 +301,8 @@ class RawKernel(PickledByCall):
                 raise KernelError(
                     f"{title} does not give {name}: declare it among its outputs, or {a.name} as const"
                 )
-            short = len(outs[name].dims) < len(a.dims or ())
-            if short or (prefix == "dot" and len(outs[name].dims) > len(a.dims or ())):
+            found, wanted = len(outs[name].dims or ()), len(a.dims or ())
+            if found < wanted or (prefix == "dot" and found > wanted):
                 raise KernelError(f"{title} gives {outs[name].text!r}, which does not fit {a.text!r}")
         for name in outs:
             if name not in ends:
@@ -357,19 +356,19 @@ class RawKernel(PickledByCall):
         """Return the cotangent of each argument."""
         if isinstance(self.vjp, RawKernel):
             bars = self.cotangents(g if isinstance(g, tuple) else (g,), out, args, known)
-            terms = [None if c is None else self.reduced(a, c) for a, c in zip(self.given, bars, strict=True)]
-            for a, c, v in zip(self.given, terms, args, strict=True):
+            mine = [None if c is None else self.reduced(a, c) for a, c in zip(self.given, bars, strict=True)]
+            for a, c, v in zip(self.given, mine, args, strict=True):
                 came, own = np.shape(layout_of(c)), np.shape(layout_of(v))
                 if c is not None and came != own:
                     raise ShapeError(
                         f"{self.vjp.__name__}: {a.name}_bar came with shape {came}, {a.name} has shape {own}"
                     )
-            return tuple(terms)
+            return tuple(mine)
         seen = [
             UnsavedArgument(self.__name__, a, v) if isinstance(v, ShapeStandIn) else v
             for a, v in zip(self.given, args, strict=True)
         ]
-        terms = self.vjp(g, out, *seen)
+        terms: Any = self.vjp(g, out, *seen)
         active = [a.role in ("in", "inout") and a.active for a in self.given]
         terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
         if len(terms) == sum(active) < len(args):
@@ -423,7 +422,7 @@ class RawKernel(PickledByCall):
         extra = layout_of(c).ndim - len(a.dims or ())
         return c.sum(axis=tuple(range(-extra, 0))) if extra else c
 
-    def _push(self, t: list, out: Any, *args: Any, known: dict) -> Any:
+    def _push(self, t: Any, out: Any, *args: Any, known: dict) -> Any:
         self._refuse([d is not None for d in t])
         if isinstance(self.jvp, RawKernel):
             tangents = self.tangents_of(t, out, args, known)

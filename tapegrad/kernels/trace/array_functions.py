@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import KernelError
-from ...ops.declare import PRIMITIVES
+from ...ops.declare import PRIMITIVES, axes_of
 from ..graph.blocks import ELEMENT
 from ..graph.nodes import Graph
 from .symbolic import (
@@ -149,7 +149,7 @@ def symbolic_reduce(x: Any, axis: Any = None, *, op: Callable, empty: float) -> 
     if axis is None:
         x, axis = x.reshape(-1), 0
     if isinstance(axis, tuple):
-        for k in sorted((a % x.ndim for a in axis), reverse=True):
+        for k in sorted(axes_of(axis, x.ndim), reverse=True):
             x = symbolic_reduce(x, k, op=op, empty=empty)
         return x
     parts = [Sym(x.g, np.take(x.ids, k, axis)) for k in range(x.shape[axis])]
@@ -165,22 +165,14 @@ def symbolic_reduce(x: Any, axis: Any = None, *, op: Callable, empty: float) -> 
 def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = as_real_symbol(*lifted(x))
     if x.size and large(x.g, x.ids):
-        axes = (
-            tuple(range(x.ndim))
-            if axis is None
-            else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
-        )
+        axes = axes_of(axis, x.ndim)
         rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
         out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))
     else:
         out = symbolic_reduce(x, axis, op=np.add, empty=0.0)
     if keepdims:
-        shape = (
-            [1] * np.ndim(x)
-            if axis is None
-            else [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
-        )
-        out = out.reshape(tuple(shape))
+        axes = axes_of(axis, x.ndim)
+        out = out.reshape(tuple([1 if k in axes else n for k, n in enumerate(x.shape)]))
     return out
 
 
@@ -229,8 +221,7 @@ for _f in (
     np.rollaxis, np.column_stack, np.array_split, np.delete,
 ):  # fmt: skip
     FUNCTIONS[_f] = moving_function(_f)
-for _f in (np.shape, np.ndim, np.size):
-    FUNCTIONS[_f] = lambda x, *rest, f=_f: f(x.ids, *rest)
+FUNCTIONS |= {f: lambda x, *rest, f=f: f(x.ids, *rest) for f in (np.shape, np.ndim, np.size)}
 
 
 def nothing(x: Sym) -> int:
@@ -250,12 +241,12 @@ def symbolic_diag(x: Any, k: int = 0) -> Sym:
 
 @implements_symbolic(np.tril)
 def symbolic_tril(x: Any, k: int = 0) -> Sym:
-    return Sym(x.g, np.where(np.tri(*x.shape, k=k, dtype=bool), x.ids, nothing(x)))
+    return Sym(x.g, np.where(np.tri(x.shape[0], x.shape[1], k, bool), x.ids, nothing(x)))
 
 
 @implements_symbolic(np.triu)
 def symbolic_triu(x: Any, k: int = 0) -> Sym:
-    return Sym(x.g, np.where(np.tri(*x.shape, k=k - 1, dtype=bool), nothing(x), x.ids))
+    return Sym(x.g, np.where(np.tri(x.shape[0], x.shape[1], k - 1, bool), nothing(x), x.ids))
 
 
 def symbolic_full(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
@@ -277,8 +268,10 @@ def symbolic_full_like(x: Any, value: Any, dtype: Any = None) -> Any:
     return symbolic_full(x.g, x.shape, value, x.dtype if dtype is None else dtype)
 
 
-for _f, _value in ((np.zeros_like, 0), (np.empty_like, 0), (np.ones_like, 1)):
-    FUNCTIONS[_f] = lambda x, dtype=None, value=_value: symbolic_full_like(x, value, dtype)
+FUNCTIONS |= {
+    f: lambda x, dtype=None, value=value: symbolic_full_like(x, value, dtype)
+    for f, value in ((np.zeros_like, 0), (np.empty_like, 0), (np.ones_like, 1))
+}
 
 
 @implements_symbolic(np.trace)
@@ -303,8 +296,8 @@ def symbolic_accumulate(x: Any, axis: Any = None, *, op: Callable) -> Sym:
     return lift(x.g, list(itertools.accumulate(x, op)))
 
 
-for _f, _op in ((np.cumsum, np.add), (np.cumprod, np.multiply)):
-    FUNCTIONS[_f] = functools.partial(symbolic_accumulate, op=_op)
+FUNCTIONS[np.cumsum] = functools.partial(symbolic_accumulate, op=np.add)
+FUNCTIONS[np.cumprod] = functools.partial(symbolic_accumulate, op=np.multiply)
 
 
 @implements_symbolic(np.diff)
@@ -330,9 +323,9 @@ def symbolic_nan_to_num(
 
 
 @implements_symbolic(np.einsum)
-def symbolic_einsum(spec: str, *x: Any) -> Sym:
+def symbolic_einsum(spec: str, *operands: Any) -> Sym:
     """Compute explicit sums over the indices."""
-    x = [Sym(v.g, as_real_symbol(v).nodes) for v in lifted(*x)]
+    x = [Sym(v.g, as_real_symbol(v).nodes) for v in lifted(*operands)]
     g = x[0].g
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")

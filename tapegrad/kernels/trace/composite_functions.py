@@ -12,6 +12,7 @@ import numpy as np
 import scipy.special as sp
 
 from ..._core.errors import KernelError
+from ...ops.declare import axes_of
 from .array_functions import symbolic_reduce, symbolic_sum
 from .linalg import FOREIGN, for_traced
 from .symbolic import (
@@ -208,11 +209,7 @@ def symbolic_max(x: Sym, axis: Any) -> Any:
     """Return the largest numbers along the axis, which is kept; 0 where they are infinite."""
     m = symbolic_reduce(x, axis, op=lambda a, b: symbolic_where(a < b, b, a), empty=-np.inf)
     m = symbolic_where(np.isfinite(m), m, 0.0)
-    axes = (
-        range(x.ndim)
-        if axis is None
-        else [k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
-    )
+    axes = axes_of(axis, x.ndim)
     return m.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
 
 
@@ -224,11 +221,7 @@ def symbolic_logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool =
     out = np.log(symbolic_sum(e, axis, keepdims=True)) + m
     if keepdims:
         return out
-    axes = (
-        range(a.ndim)
-        if axis is None
-        else [k % a.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
-    )
+    axes = axes_of(axis, a.ndim)
     return out.reshape([n for k, n in enumerate(a.shape) if k not in axes])
 
 

@@ -101,13 +101,13 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             return as_real_symbol(self)
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
-    def _as_move(name):
+    def _as_move(name: Any) -> Any:
         return lambda self, *args: Sym(self.g, getattr(self.ids, name)(*args))
 
     reshape, ravel, flatten, transpose = map(_as_move, ("reshape", "ravel", "flatten", "transpose"))
     del _as_move
 
-    def _as_function(name):
+    def _as_function(name: Any) -> Any:
         f = getattr(np, name)
 
         def method(self, *args, **kwargs):
@@ -242,12 +242,13 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         elif ufunc in COMPOSED:
             y = COMPOSED[ufunc](*x)
         elif ufunc in LOGICAL and all([lift(self.g, a).is_bool for a in x]):
-            if LOGICAL[ufunc] is None:
+            operation = LOGICAL[ufunc]
+            if operation is None:
                 raise TypeError(
                     f"{public_name(ufunc)}: NumPy has no difference of values that are true or false; write "
                     "np.logical_xor or np.logical_not"
                 )
-            y = broadcast_instruction(self.g, LOGICAL[ufunc], *x)
+            y = broadcast_instruction(self.g, operation, *x)
         elif ufunc in BITWISE:
             raise self.g.refused(
                 KernelError(
@@ -272,7 +273,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             raise self.g.refused(UnsupportedFunction(public_name(f)))
         return apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
 
-    def _in_place(name):
+    def _in_place(name: Any) -> Any:
         op = getattr(operator, name)
 
         def method(self, other):
@@ -327,7 +328,7 @@ class Symbols(Trace):
         self.gated = self.gated or isinstance(f, GatedProduct)
         if isinstance(f, ComposedScalar):
             return variable(f.form(*[lift(g, v) for v in x], **params), self)
-        own = f or next(
+        own: Any = f or next(
             (ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim),
             None,
         )
@@ -379,7 +380,7 @@ class Operation:
         """Return its expansion, if the emitters do not have it: the declared one, or that of its body."""
         f = self.prim.scalar
         if isinstance(f, (str, tuple)):
-            form = WRITTEN.get(f if isinstance(f, str) else f[0])
+            form: Any = WRITTEN.get(f if isinstance(f, str) else f[0])
             return form and Recipe(form, self.n)
 
         def make(g: Graph, *x: int) -> int:
@@ -561,8 +562,8 @@ def operand_node(g: Graph, ids: np.ndarray) -> int:
     return first if first < ELEMENT and (ids == first).all() else g.pack(ids)
 
 
-def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
-    x = [lift(g, v) for v in x]
+def broadcast_instruction(g: Graph, op: str, *operands: Any) -> Sym:
+    x = [lift(g, v) for v in operands]
     x = [
         truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)
     ]
@@ -570,7 +571,7 @@ def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
     if large(g, *arrays):
         return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in arrays]), arrays[0].shape))
     arrays = [g.nodes_of(a) for a in arrays]
-    out = np.empty(arrays[0].shape, np.int64)
+    out: Any = np.empty(arrays[0].shape, np.int64)
     square = op == "mul" and out.ndim == 2 and out.shape[0] == out.shape[1]
     for k in np.ndindex(out.shape):
         nodes = [int(a[k]) for a in arrays]

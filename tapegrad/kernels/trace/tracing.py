@@ -192,7 +192,7 @@ class ParameterRows(Sym):
 
     The count is the last row that was read, or all rows if the array was used as a whole."""
 
-    def __init__(self, x: Sym, reads: ReadCount | None = None):
+    def __init__(self, x: Any, reads: ReadCount | None = None):
         """Wrap x; with a count `reads`, this is a copy of x."""
         self.g, self.held, self.reads = x.g, x.ids if reads is None else x.held.copy(), reads or ReadCount()
 
@@ -200,10 +200,11 @@ class ParameterRows(Sym):
     ndim = property(lambda self: self.held.ndim)
     size = property(lambda self: self.held.size)
 
-    @property
-    def ids(self) -> np.ndarray:
+    def _all_rows(self) -> np.ndarray:
         self.reads.count = len(self.held)
         return self.held
+
+    ids: Any = property(_all_rows)
 
     def __len__(self) -> int:
         return len(self.held)
@@ -529,25 +530,25 @@ def trace_map(
         args.append(t.inputs("th", 0, first, shape))
         first += args[-1].size
     out = t.run(f, *[args[k] for k in place])
-    shape: list = []
+    members: list = []
 
-    def note(x):
+    def note(x: Any) -> Any:
         if is_node(x):
             return rebuilt(x, [note(m) for m in children(x)])
         x = as_real_symbol(lift(t.g, x))
-        shape.append((x.shape, leaf_nodes(x, t.g.limits.large(x.size))))
-        return len(shape) - 1
+        members.append((x.shape, leaf_nodes(x, t.g.limits.large(x.size))))
+        return len(members) - 1
 
     tree = note(out)
 
-    def build(rows, node=None):
+    def build(rows: Any, node: Any = None) -> Any:
         node = tree if node is None else node
         if is_node(node):
             return rebuilt(node, [build(rows, m) for m in children(node)])
-        at = sum(element_total(dims) for dims, _ in shape[:node])
-        dims, _ = shape[node]
+        at = sum(element_total(dims) for dims, _ in members[:node])
+        dims, _ = members[node]
         return rows[at : at + element_total(dims)].reshape(dims + rows.shape[1:]) if dims else rows[at]
 
-    outputs = [i for _, ids in shape for i in ids]
+    outputs = [i for _, ids in members for i in ids]
     t.varying(outputs)
     return KernelProgram(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build

@@ -7,18 +7,13 @@ import numpy as np
 
 from ..._core.arrays import room_like
 from ..._core.errors import AliasError
-from ..._core.primitive import layout_of
+from ..._core.primitive import layout_of, path_to_owner
 from ..._core.scope import OPEN
-from ..._core.variable import Variable, View
+from ..._core.variable import Variable
 from .. import shaping as s
 from ..declare import implements
 from .regions import PARTS, region
 from .views import array_like, layout_source, ravel
-
-
-def path_to_owner(x: Variable) -> tuple:
-    """The handle that owns the memory of x, and the steps from there to x."""
-    return (x._base, x._path) if type(x) is View else (x, ())
 
 
 def memory_of(x: Any) -> tuple:

@@ -119,9 +119,10 @@ class SelectedElements(np.lib.mixins.NDArrayOperatorsMixin):
         v = self.plain_elements()
         return v if is_tracked(v) else values_of(v)
 
-    @property
-    def __class__(self):  # the class that a Variable of an array reports
+    def _reported_class(self) -> Any:  # the class that a Variable of an array reports
         return type(layout_of(self.full))
+
+    __class__: Any = property(_reported_class)
 
     @property
     def dtype(self) -> np.dtype:

@@ -10,7 +10,17 @@ import numpy as np
 
 from ..._core.arrays import in_order_of_memory, is_array, may_share_memory, overlaps
 from ..._core.errors import ArgumentError
-from ..._core.primitive import READ, bind, handle, hook, is_subarray, layout_of, values_of, view
+from ..._core.primitive import (
+    READ,
+    bind,
+    handle,
+    hook,
+    is_subarray,
+    layout_of,
+    path_to_owner,
+    values_of,
+    view,
+)
 from ..._core.registry import late
 from ..._core.scope import OPEN
 from ..._core.variable import ArrayVariable, Variable, View
@@ -93,7 +103,7 @@ def getitem(x: Any, at: Any) -> Any:
         # a view, not an element; for a number a new array
         if ix.basic(at) and is_array(layout_source(x)[at]):
             return view(x if is_array(layout_source(x)) else s.array_of(x), ("at", at))
-    base, path = (x._base, x._path) if type(x) is View else (x, ())
+    base, path = path_to_owner(x)
     try:
         base._version  # noqa: B018 (unset until it matters)
     except AttributeError:

@@ -35,7 +35,8 @@ from .degenerate_spectra import (
     unknown,
     vector_rotations,
 )
-from .factorizations import check_square, cholesky, solve_triangular, svd_of_finite, triangle
+from .determinants import svd_of_finite
+from .factorizations import check_square, cholesky, solve_triangular, triangle
 from .hermitian import as_read, hermitian, symmetric, to_read
 
 # --- Hermitian matrices ---

@@ -12,7 +12,7 @@ from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..declare import implements, primitive, rules, same
 from ..elementwise import absolute, sign, times0
-from ..piecewise import special_of
+from ..piecewise import special_of, special_ufunc
 from .asymptotic import beyond, tail
 
 
@@ -145,43 +145,13 @@ def i1e(x):
     return bessel_ie(x, n=1)
 
 
-@primitive(sp.y0)
-def y0(x):
-    return special_of(x).y0(x)
-
-
-@primitive(sp.y1)
-def y1(x):
-    return special_of(x).y1(x)
-
-
-@primitive(sp.k0)
-def k0(x):
-    return special_of(x).k0(x)
-
-
-@primitive(sp.k1)
-def k1(x):
-    return special_of(x).k1(x)
-
-
-@primitive(sp.k0e)
-def k0e(x):
-    return special_of(x).k0e(x)
-
-
-@primitive(sp.k1e)
-def k1e(x):
-    return special_of(x).k1e(x)
-
-
-rules(y0, lambda g, out, x: -times0(g, y1(x)), jvp=same)
-rules(y1, lambda g, out, x: times0(g, y0(x) - out / x), jvp=same)
-rules(k0, lambda g, out, x: -times0(g, k1(x)), jvp=same)
-rules(k1, lambda g, out, x: -times0(g, k0(x) + out / x), jvp=same)
-rules(k0e, lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))), jvp=same)
-rules(
-    k1e,
-    lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)),
-    jvp=same,
+y0 = special_ufunc(sp.y0, lambda g, out, x: -times0(g, y1(x)))
+y1: Any = special_ufunc(sp.y1, lambda g, out, x: times0(g, y0(x) - out / x))
+k0 = special_ufunc(sp.k0, lambda g, out, x: -times0(g, k1(x)))
+k1: Any = special_ufunc(sp.k1, lambda g, out, x: -times0(g, k0(x) + out / x))
+k0e: Any = special_ufunc(
+    sp.k0e, lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x)))
+)
+k1e: Any = special_ufunc(
+    sp.k1e, lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x))
 )

@@ -104,48 +104,15 @@ def of_arrays(name: str, body: Callable) -> Callable:
     return of
 
 
-def one(f):
-    return lambda x: f(x)
+@functools.cache
+def of_arity(text: str, n: int) -> Callable:
+    """Return what `text` makes of n named arguments in the place of {}."""
+    text = text.replace("{}", ", ".join("xyzwv"[:n]))
+    return eval(compile(text, __file__, "eval"), {"times0": times0, "__name__": __name__})
 
 
-def two_argument_function(f):
-    return lambda x, y: f(x, y)
-
-
-def three(f):
-    return lambda x, y, z: f(x, y, z)
-
-
-def four(f):
-    return lambda x, y, z, w: f(x, y, z, w)
-
-
-def five(f):
-    return lambda x, y, z, w, v: f(x, y, z, w, v)
-
-
-def rule_one(s):
-    return lambda g, out, x: times0(g, s(out, x))
-
-
-def rule_two(s):
-    return lambda g, out, x, y: times0(g, s(out, x, y))
-
-
-def rule_three(s):
-    return lambda g, out, x, y, z: times0(g, s(out, x, y, z))
-
-
-def rule_four(s):
-    return lambda g, out, x, y, z, w: times0(g, s(out, x, y, z, w))
-
-
-def rule_five(s):
-    return lambda g, out, x, y, z, w, v: times0(g, s(out, x, y, z, w, v))
-
-
-BODIES = {1: one, 2: two_argument_function, 3: three, 4: four, 5: five}
-RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four, 5: rule_five}
+BODY = "lambda f: lambda {}: f({})"
+RULE = "lambda partial: lambda g, out, {}: times0(g, partial(out, {}))"
 PARTIALS: dict = {}  # operation -> its partial derivatives
 LACKING: dict = {}  # name -> the real arguments without a derivative
 
@@ -188,7 +155,7 @@ def special_function(
     that is not in SciPy."""
     n = len(partials)
     name = str(name or name_in(scipy.special, f))
-    run = BODIES[n](library_function(f) if body is None else of_arrays(name, body))
+    run = of_arity(BODY, n)(library_function(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)))(run)
     public = name.removesuffix("_value").removesuffix("_slope")
@@ -200,7 +167,7 @@ def special_function(
         else p
         for k, p in enumerate(partials)
     ]
-    rules(entry, *[RULES[n](p) for p in given], jvp=same)
+    rules(entry, *[of_arity(RULE, n)(p) for p in given], jvp=same)
     PARTIALS[entry] = given
     lacking = [
         k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, IntegerArgument)

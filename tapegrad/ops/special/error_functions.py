@@ -28,7 +28,7 @@ from ..elementwise import (
     times0,
     xp_of2,
 )
-from ..piecewise import expit, hypot, logaddexp, part_of_hypot, special_of
+from ..piecewise import expit, hypot, logaddexp, part_of_hypot, special_of, special_ufunc
 from .asymptotic import beyond, no_rule_in, special_of2, tail
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
@@ -36,59 +36,17 @@ ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 # --- error function and normal distribution ---
 
 
-@primitive(sp.erf, scalar="erf")
-def erf(x):
-    return special_of(x).erf(x)
-
-
-@primitive(sp.erfc, scalar="erfc")
-def erfc(x):
-    return special_of(x).erfc(x)
-
-
-@primitive(sp.erfcx, scalar="erfcx")
-def erfcx(x):
-    return special_of(x).erfcx(x)
-
-
-@primitive(sp.erfi)
-def erfi(x):
-    return special_of(x).erfi(x)
-
-
-@primitive(sp.dawsn)
-def dawsn(x):
-    return special_of(x).dawsn(x)
-
-
-@primitive(sp.erfinv)
-def erfinv(x):
-    return special_of(x).erfinv(x)
-
-
-@primitive(sp.erfcinv)
-def erfcinv(x):
-    return special_of(x).erfcinv(x)
-
-
-@primitive(sp.ndtr, scalar="ndtr")
-def ndtr(x):
-    return special_of(x).ndtr(x)
-
-
-@primitive(sp.ndtri)
-def ndtri(x):
-    return special_of(x).ndtri(x)
-
-
-@primitive(sp.ndtri_exp)
-def ndtri_exp(x):
-    return special_of(x).ndtri_exp(x)
-
-
-@primitive(sp.log_ndtr, scalar="log_ndtr")
-def log_ndtr(x):
-    return special_of(x).log_ndtr(x)
+erf = special_ufunc(sp.erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), scalar="erf")
+erfc = special_ufunc(sp.erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), scalar="erfc")
+erfcx = special_ufunc(sp.erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), scalar="erfcx")
+erfi = special_ufunc(sp.erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)))
+dawsn = special_ufunc(sp.dawsn, lambda g, out, x: g * dawsn_slope(x))
+erfinv = special_ufunc(sp.erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)))
+erfcinv = special_ufunc(sp.erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)))
+ndtr = special_ufunc(sp.ndtr, lambda g, out, x: (1 / ROOT_2PI) * (g * exp(-0.5 * (x * x))), scalar="ndtr")
+ndtri = special_ufunc(sp.ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))))
+ndtri_exp = special_ufunc(sp.ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)))
+log_ndtr = special_ufunc(sp.log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), scalar="log_ndtr")
 
 
 @primitive(scalar=lambda x: math.sqrt(2 / math.pi) / sp.erfcx(x * -math.sqrt(0.5)))
@@ -166,17 +124,6 @@ rules(
     lambda g, out, x, n: g * (out * (2.0 * n * out - 2.0 * (n + 1) * erfcx_ratio(x, n=n + 1))),
     jvp=same,
 )
-rules(erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
-rules(erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
-rules(erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), jvp=same)
-rules(erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)), jvp=same)
-rules(dawsn, lambda g, out, x: g * dawsn_slope(x), jvp=same)
-rules(erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)), jvp=same)
-rules(erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)), jvp=same)
-rules(ndtr, lambda g, out, x: (1 / ROOT_2PI) * (g * exp(-0.5 * (x * x))), jvp=same)
-rules(ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))), jvp=same)
-rules(ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)), jvp=same)
-rules(log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), jvp=same)
 rules(inverse_mills, lambda g, out, x: times0(g, mills_slope(x)), jvp=same)
 
 # --- logistic function, entropies ---
@@ -188,14 +135,8 @@ def logit_in_kernels(x):
     return np.where(abs(d) < 0.5, np.log1p(d) - np.log1p(-d), np.log(x / (1.0 - x)))
 
 
-@primitive(sp.logit, scalar=logit_in_kernels)
-def logit(x):
-    return special_of(x).logit(x)
-
-
-@primitive(sp.log_expit, scalar="log_expit")
-def log_expit(x):
-    return special_of(x).log_expit(x)
+logit = special_ufunc(sp.logit, lambda g, out, x: over0(g, x * (1.0 - x)), scalar=logit_in_kernels)
+log_expit = special_ufunc(sp.log_expit, lambda g, out, x: g * expit(-x), scalar="log_expit")
 
 
 def of_zero(x, bad, product):
@@ -204,51 +145,32 @@ def of_zero(x, bad, product):
     return np.where(np.logical_and(x == 0.0, bad), 0.0, product)
 
 
-@primitive(sp.xlogy, scalar=ComposedScalar(lambda x, y: of_zero(x, y <= 0.0, x * np.log(y))))
-def xlogy(x, y):
-    return special_of2(x, y).xlogy(x, y)
-
-
-@primitive(sp.xlog1py, scalar=ComposedScalar(lambda x, y: of_zero(x, y <= -1.0, x * np.log1p(y))))
-def xlog1py(x, y):
-    return special_of2(x, y).xlog1py(x, y)
+xlogy = special_ufunc(
+    sp.xlogy,
+    lambda g, out, x, y: times0(g, log(y)),
+    lambda g, out, x, y: over0(g * x, y),
+    scalar=ComposedScalar(lambda x, y: of_zero(x, y <= 0.0, x * np.log(y))),
+)
+xlog1py = special_ufunc(
+    sp.xlog1py,
+    lambda g, out, x, y: times0(g, log1p(y)),
+    lambda g, out, x, y: over0(g * x, 1.0 + y),
+    scalar=ComposedScalar(lambda x, y: of_zero(x, y <= -1.0, x * np.log1p(y))),
+)
 
 
 def entr_in_kernels(x):
     return np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, np.where(x < 0.0, -math.inf, math.nan)))
 
 
-@primitive(sp.entr, scalar=ComposedScalar(entr_in_kernels))
-def entr(x):
-    return special_of(x).entr(x)
-
-
-@primitive(sp.rel_entr)
-def rel_entr(x, y):
-    return special_of2(x, y).rel_entr(x, y)
-
-
-@primitive(sp.kl_div)
-def kl_div(x, y):
-    return special_of2(x, y).kl_div(x, y)
-
-
-rules(logit, lambda g, out, x: over0(g, x * (1.0 - x)), jvp=same)
-rules(log_expit, lambda g, out, x: g * expit(-x), jvp=same)
-rules(xlogy, lambda g, out, x, y: times0(g, log(y)), lambda g, out, x, y: over0(g * x, y), jvp=same)
-rules(xlog1py, lambda g, out, x, y: times0(g, log1p(y)), lambda g, out, x, y: over0(g * x, 1.0 + y), jvp=same)
-rules(entr, lambda g, out, x: -times0(g, log(x) + 1.0), jvp=same)
-rules(
-    rel_entr,
-    lambda g, out, x, y: times0(g, log(x / y) + 1.0),
-    lambda g, out, x, y: -over0(g * x, y),
-    jvp=same,
+entr = special_ufunc(
+    sp.entr, lambda g, out, x: -times0(g, log(x) + 1.0), scalar=ComposedScalar(entr_in_kernels)
 )
-rules(
-    kl_div,
-    lambda g, out, x, y: times0(g, log(x / y)),
-    lambda g, out, x, y: times0(g, 1.0 - over0(x, y)),
-    jvp=same,
+rel_entr = special_ufunc(
+    sp.rel_entr, lambda g, out, x, y: times0(g, log(x / y) + 1.0), lambda g, out, x, y: -over0(g * x, y)
+)
+kl_div = special_ufunc(
+    sp.kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: times0(g, 1.0 - over0(x, y))
 )
 
 
@@ -305,29 +227,13 @@ if hasattr(sp, "softplus"):
 # --- exponential integrals and elementary functions ---
 
 
-@primitive(sp.expi)
-def expi(x):
-    return special_of(x).expi(x)
-
-
-@primitive(sp.exp1)
-def exp1(x):
-    return special_of(x).exp1(x)
-
-
-@primitive(sp.expn)
-def expn(n, x):
-    return special_of2(x, n).expn(n, x)
-
-
-@primitive(sp.exp10, scalar="exp10")
-def exp10(x):
-    return special_of(x).exp10(x)
-
-
-@primitive(sp.cosm1, scalar=lambda x: -2.0 * np.sin(0.5 * x) * np.sin(0.5 * x))
-def cosm1(x):
-    return special_of(x).cosm1(x)
+expi = special_ufunc(sp.expi, lambda g, out, x: times0(g, exp(x) / x))
+exp1 = special_ufunc(sp.exp1, lambda g, out, x: -times0(g, exp(-x) / x))
+expn = special_ufunc(sp.expn)
+exp10 = special_ufunc(sp.exp10, lambda g, out, x: LN10 * g * out, scalar="exp10")
+cosm1 = special_ufunc(
+    sp.cosm1, lambda g, out, x: -g * sin(x), scalar=lambda x: -2.0 * np.sin(0.5 * x) * np.sin(0.5 * x)
+)
 
 
 def exprel_in_kernels(x, *, n):
@@ -375,9 +281,9 @@ def wrightomega_in_kernels(x):
     return np.where(far, x, np.where(x < -50.0, np.exp(x), w))
 
 
-@primitive(sp.wrightomega, scalar=wrightomega_in_kernels)
-def wrightomega(z):
-    return special_of(z).wrightomega(z)
+wrightomega = special_ufunc(
+    sp.wrightomega, lambda g, out, z: times0(g, wrightomega_slope(out)), scalar=wrightomega_in_kernels
+)
 
 
 def _expn_rule(g, out, n, x):
@@ -389,8 +295,6 @@ def _expn_rule(g, out, n, x):
     return times0(g, select(n > 0, -expn((n - 1) * (n > 0), x), -e * (1.0 + 1.0 / x)))
 
 
-rules(expi, lambda g, out, x: times0(g, exp(x) / x), jvp=same)
-rules(exp1, lambda g, out, x: -times0(g, exp(-x) / x), jvp=same)
 rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
 
 
@@ -399,9 +303,6 @@ def wrightomega_slope(w):
     return beyond(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
 
 
-rules(wrightomega, lambda g, out, z: times0(g, wrightomega_slope(out)), jvp=same)
-rules(exp10, lambda g, out, x: LN10 * g * out, jvp=same)
-rules(cosm1, lambda g, out, x: -g * sin(x), jvp=same)
 rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)
 
 

@@ -12,15 +12,13 @@ from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.primitive import is_tracked, primal_of, values_of
 from ..declare import dtype, implements, primitive, rules, same
 from ..elementwise import cos, select, sin, times0, zero_of
-from ..piecewise import special_of
+from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
 
 # --- gamma and its kin ---
 
 
-@primitive(sp.gammaln, scalar="lgamma")
-def gammaln(x):
-    return special_of(x).gammaln(x)
+gammaln = special_ufunc(sp.gammaln, lambda g, out, x: times0(g, digamma(x)), scalar="lgamma")
 
 
 @primitive(scalar=lambda x: np.where(x < 0.0, math.nan, sp.gammaln(x)))
@@ -107,19 +105,16 @@ def gamma_in_kernels(x):
     return np.where(np.logical_and(x < 0.0, whole == x), math.nan, np.where(flipped, -size, size))
 
 
-@primitive(sp.gamma, scalar=gamma_in_kernels, rough=True)
-def gamma(x):
-    return special_of(x).gamma(x)
-
-
-@primitive(sp.rgamma)
-def rgamma(x):
-    return special_of(x).rgamma(x)
-
-
-@primitive(sp.beta, rough=True)
-def beta(a, b):
-    return special_of2(a, b).beta(a, b)
+gamma = special_ufunc(
+    sp.gamma, lambda g, out, x: times0(g, out * digamma(x)), scalar=gamma_in_kernels, rough=True
+)
+rgamma = special_ufunc(sp.rgamma, lambda g, out, x: times0(g, rgamma_slope(x)))
+beta = special_ufunc(
+    sp.beta,
+    lambda g, out, a, b: -times0(g, out * psi_gap(a, b)),
+    lambda g, out, a, b: -times0(g, out * psi_gap(b, a)),
+    rough=True,
+)
 
 
 def gaps_in_kernels(x, v, p):
@@ -161,9 +156,13 @@ def betaln_in_kernels(a, b):
     return sp.gammaln(b) - psi_gap_in_kernels(a, b, n=-1)
 
 
-@primitive(sp.betaln, scalar=betaln_in_kernels, rough=True)
-def betaln(a, b):
-    return special_of2(a, b).betaln(a, b)
+betaln = special_ufunc(
+    sp.betaln,
+    lambda g, out, a, b: -times0(g, psi_gap(a, b)),
+    lambda g, out, a, b: -times0(g, psi_gap(b, a)),
+    scalar=betaln_in_kernels,
+    rough=True,
+)
 
 
 DIGAMMA_SHIFT = 20
@@ -217,51 +216,20 @@ def rgamma_slope(x: Any) -> Any:
 
 
 rules(loggamma_of_real, lambda g, out, x: times0(g, digamma(x)), jvp=same)
-rules(gammaln, lambda g, out, x: times0(g, digamma(x)), jvp=same)
 rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
 rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
-rules(gamma, lambda g, out, x: times0(g, out * digamma(x)), jvp=same)
-rules(rgamma, lambda g, out, x: times0(g, rgamma_slope(x)), jvp=same)
-rules(
-    beta,
-    lambda g, out, a, b: -times0(g, out * psi_gap(a, b)),
-    lambda g, out, a, b: -times0(g, out * psi_gap(b, a)),
-    jvp=same,
-)
-rules(
-    betaln,
-    lambda g, out, a, b: -times0(g, psi_gap(a, b)),
-    lambda g, out, a, b: -times0(g, psi_gap(b, a)),
-    jvp=same,
-)
 
 
-@primitive(sp.gammasgn)
-def gammasgn(x):
-    return special_of(x).gammasgn(x)
-
-
-@primitive(sp.binom)
-def binom(n, k):
-    return special_of2(n, k).binom(n, k)
-
-
-@primitive(sp.poch)
-def poch(z, m):
-    return special_of2(z, m).poch(z, m)
-
-
-rules(
-    binom,
+gammasgn = special_ufunc(sp.gammasgn)
+binom = special_ufunc(
+    sp.binom,
     lambda g, out, n, k: times0(g, -out * psi_gap(n + 1.0, -k)),
     lambda g, out, n, k: times0(g, out * (digamma(n - k + 1.0) - digamma(k + 1.0))),
-    jvp=same,
 )
-rules(
-    poch,
+poch = special_ufunc(
+    sp.poch,
     lambda g, out, z, m: times0(g, out * psi_gap(z, m)),
     lambda g, out, z, m: times0(g, out * digamma(z + m)),
-    jvp=same,
 )
 
 

@@ -21,7 +21,7 @@ from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
 from ..elementwise import exp, log, log1p, over0, select, times0
-from ..piecewise import special_of
+from ..piecewise import special_of, special_ufunc
 from .asymptotic import special_of2
 from .error_functions import xlog1py, xlogy
 from .gamma import betaln, digamma, gammaln, polygamma_n, psi_gap
@@ -225,44 +225,50 @@ rules(
 # --- the functions ---
 
 
-@primitive(sp.gammainc)
-def gammainc(a, x):
-    return special_of2(a, x).gammainc(a, x)
-
-
-@primitive(sp.gammaincc)
-def gammaincc(a, x):
-    return special_of2(a, x).gammaincc(a, x)
-
-
-@primitive(sp.gammaincinv)
-def gammaincinv(a, y):
-    return special_of2(a, y).gammaincinv(a, y)
-
-
-@primitive(sp.gammainccinv)
-def gammainccinv(a, y):
-    return special_of2(a, y).gammainccinv(a, y)
-
-
-@primitive(sp.betainc)
-def betainc(a, b, x):
-    return special_of(first_array(a, b, x)).betainc(a, b, x)
-
-
-@primitive(sp.betaincc)
-def betaincc(a, b, x):
-    return special_of(first_array(a, b, x)).betaincc(a, b, x)
-
-
-@primitive(sp.betaincinv)
-def betaincinv(a, b, y):
-    return special_of(first_array(a, b, y)).betaincinv(a, b, y)
-
-
-@primitive(sp.betainccinv)
-def betainccinv(a, b, y):
-    return special_of(first_array(a, b, y)).betainccinv(a, b, y)
+gammainc = special_ufunc(
+    sp.gammainc,
+    lambda g, out, a, x: times0(g, gamma_moment(a, x, n=1)),
+    lambda g, out, a, x: times0(g, gamma_density(a, x)),
+)
+gammaincc = special_ufunc(
+    sp.gammaincc,
+    lambda g, out, a, x: -times0(g, gamma_moment(a, x, n=1)),
+    lambda g, out, a, x: -times0(g, gamma_density(a, x)),
+)
+gammaincinv = special_ufunc(
+    sp.gammaincinv,
+    lambda g, out, a, y: -over0(g * gamma_moment(a, out, n=1), gamma_density(a, out)),
+    lambda g, out, a, y: over0(g, gamma_density(a, out)),
+)
+gammainccinv = special_ufunc(
+    sp.gammainccinv,
+    lambda g, out, a, y: -over0(g * gamma_moment(a, out, n=1), gamma_density(a, out)),
+    lambda g, out, a, y: -over0(g, gamma_density(a, out)),
+)
+betainc = special_ufunc(
+    sp.betainc,
+    lambda g, out, a, b, x: times0(g, beta_moment(a, b, x, n=1, m=0)),
+    lambda g, out, a, b, x: times0(g, beta_moment(a, b, x, n=0, m=1)),
+    lambda g, out, a, b, x: times0(g, beta_density(a, b, x)),
+)
+betaincc = special_ufunc(
+    sp.betaincc,
+    lambda g, out, a, b, x: -times0(g, beta_moment(a, b, x, n=1, m=0)),
+    lambda g, out, a, b, x: -times0(g, beta_moment(a, b, x, n=0, m=1)),
+    lambda g, out, a, b, x: -times0(g, beta_density(a, b, x)),
+)
+betaincinv = special_ufunc(
+    sp.betaincinv,
+    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=1, m=0), beta_density(a, b, out)),
+    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=0, m=1), beta_density(a, b, out)),
+    lambda g, out, a, b, y: over0(g, beta_density(a, b, out)),
+)
+betainccinv = special_ufunc(
+    sp.betainccinv,
+    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=1, m=0), beta_density(a, b, out)),
+    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=0, m=1), beta_density(a, b, out)),
+    lambda g, out, a, b, y: -over0(g, beta_density(a, b, out)),
+)
 
 
 @primitive(sp.stdtr)
@@ -287,58 +293,6 @@ def student_by_df(df: Any, t: Any) -> Any:
     return select(primal_of(t) == 0, zero, select(primal_of(t) < 0, left, -left))
 
 
-rules(
-    gammainc,
-    lambda g, out, a, x: times0(g, gamma_moment(a, x, n=1)),
-    lambda g, out, a, x: times0(g, gamma_density(a, x)),
-    jvp=same,
-)
-rules(
-    gammaincc,
-    lambda g, out, a, x: -times0(g, gamma_moment(a, x, n=1)),
-    lambda g, out, a, x: -times0(g, gamma_density(a, x)),
-    jvp=same,
-)
-rules(
-    gammaincinv,
-    lambda g, out, a, y: -over0(g * gamma_moment(a, out, n=1), gamma_density(a, out)),
-    lambda g, out, a, y: over0(g, gamma_density(a, out)),
-    jvp=same,
-)
-rules(
-    gammainccinv,
-    lambda g, out, a, y: -over0(g * gamma_moment(a, out, n=1), gamma_density(a, out)),
-    lambda g, out, a, y: -over0(g, gamma_density(a, out)),
-    jvp=same,
-)
-rules(
-    betainc,
-    lambda g, out, a, b, x: times0(g, beta_moment(a, b, x, n=1, m=0)),
-    lambda g, out, a, b, x: times0(g, beta_moment(a, b, x, n=0, m=1)),
-    lambda g, out, a, b, x: times0(g, beta_density(a, b, x)),
-    jvp=same,
-)
-rules(
-    betaincc,
-    lambda g, out, a, b, x: -times0(g, beta_moment(a, b, x, n=1, m=0)),
-    lambda g, out, a, b, x: -times0(g, beta_moment(a, b, x, n=0, m=1)),
-    lambda g, out, a, b, x: -times0(g, beta_density(a, b, x)),
-    jvp=same,
-)
-rules(
-    betaincinv,
-    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=1, m=0), beta_density(a, b, out)),
-    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=0, m=1), beta_density(a, b, out)),
-    lambda g, out, a, b, y: over0(g, beta_density(a, b, out)),
-    jvp=same,
-)
-rules(
-    betainccinv,
-    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=1, m=0), beta_density(a, b, out)),
-    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=0, m=1), beta_density(a, b, out)),
-    lambda g, out, a, b, y: -over0(g, beta_density(a, b, out)),
-    jvp=same,
-)
 rules(
     stdtr,
     lambda g, out, df, t: times0(g, student_by_df(df, t)),

@@ -324,7 +324,7 @@ class GroupCode:
 
     # --- the call ---
 
-    def caller(self) -> Callable:
+    def caller(self) -> Any:
         """Its call as a text: (state, *given, *memory for what is written or None)."""
         group, space = (
             self.group,

@@ -47,7 +47,7 @@ class DeviceText(CudaBuilder):
         self.line(
             "const i64 all = (i64)gridDim.x * blockDim.x, me = (i64)blockIdx.x * blockDim.x + threadIdx.x;"
         )
-        ends = []
+        ends: list = []
         for nest in self.nests:
             ends.append((ends[-1] if ends else 0) + math.prod(nest.extents))
         self.line(f"for (i64 t = me; t < {ends[-1]}; t += all) {{")
@@ -156,7 +156,7 @@ class DeviceCode(GroupCode):
                     for old, (shape, dtype, axes) in zip(x[given:], shapes, strict=True)
                 ]
                 pointers = [xp.int64(a.data.ptr) for a in (*[x[n] for n, _ in strides], *made)]
-                sums = xp.empty((count, grid * BLOCK_THREADS), dtype) if count else None
+                sums: Any = xp.empty((count, grid * BLOCK_THREADS), dtype) if count else None
                 last = [xp.int64(sums.data.ptr)] if count else []
                 cuda.loaded(text, "group")(
                     (grid,), (BLOCK_THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last)

@@ -5,6 +5,7 @@ A program is read in order.  What can be in a group is gathered until an instruc
 then the group is closed. Views of what lies in memory are no work, and are carried on into the next group."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,11 @@ class GroupDefinitions:
         self.on_device = small is None and any(
             [shown[0] is False for shown in self.shown.values()]
         )  # arrays of CuPy then, and none of NumPy
-        self.small, self.code, self.gain = (
-            (1, DeviceCode, worth) if self.on_device else (max(GROUPED_ELEMENTS, 1), GroupCode, Group.gain)
-        )
+        self.code: Any = DeviceCode if self.on_device else GroupCode
+        self.gain: Callable = worth if self.on_device else Group.gain
         self.extended = small is None  # with extremes and integers
-        self.small = self.small if small is None else small
+        least = 1 if self.on_device else max(GROUPED_ELEMENTS, 1)
+        self.small = least if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
         self.ends = {*program.ends, *program.guards}
@@ -144,7 +145,7 @@ class GroupDefinitions:
         _, shape, _, dtype, _ = self.shown[x]
         if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != dtype:
             return None
-        how, bits = i.reduces, self.bits(x)
+        how, bits = i.reduces or "", self.bits(x)
         if bits not in FLOATS:
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]

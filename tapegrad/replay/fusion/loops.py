@@ -1,10 +1,11 @@
-"""Loops over elements as LLVM text: any number of arrays, with any strides, full sums and sums over axes in
-the same pass.
+"""Fused loops over array elements as LLVM text: any number of arrays with any strides, full sums and sums
+over axes in the same pass.
 
-The table holds addresses: of arrays that are read, of those that are written, of numbers, of partial sums.  A
-nest runs over a box of counters.  Its work is cut into items, of some thousand elements each, whatever the
-number of threads, and each item leaves its partial sums in a place of its own: so the bits do not depend on
-threads.  Arithmetic is strict, as written."""
+`Loops` writes the text of a group; `compiled_groups` compiles it. A table holds addresses: of arrays that
+are read, of arrays that are written, of numbers, of partial sums. A nest is a loop over a box of counters.
+Its work is cut into items of some thousand elements, whatever the number of threads, and each item stores
+its partial sums in a place of its own. So the bits do not depend on threads. Arithmetic is strict, as
+written."""
 
 import math
 from dataclasses import dataclass, field
@@ -14,30 +15,38 @@ import llvmlite.binding as llvm
 
 from ...kernels.emit import elementary
 from ...kernels.emit.block_code import Affine
-from ...kernels.emit.llvm_builder import Builder
+from ...kernels.emit.llvm_builder import WIDE, Builder, function_text
 from ...kernels.launch.cpu import HEADER
 from ..costs import ITEM_ELEMENTS, VECTOR_OPERATIONS
 from ..scalar_graph import Exact
 
-STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # what is taken together, before the first number
+STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # the reduction of no elements
 
 
 @dataclass
 class ArrayAccess:
-    """Where an array is read or written: its number in the table, and bytes."""
+    """Where an array is read or written: its number in the table, and offsets in bytes."""
 
     pointer: int
     first: int
     strides: tuple
     truth: bool = False
-    whole: int = 0  # bits of an integer
+    whole: int = 0  # bits, if its elements are integers
 
 
 @dataclass
 class Nest:
-    """Loops over `extents`.  `loads`: node -> Access; `numbers`: node -> place among the numbers; `stores`:
-    (node, Access); `sums`: (node, how) of what is summed over all, or its extreme; `partial`: (node, Access,
-    whose strides are 0 along the axes that are summed, how); `checks`: nodes that must be finite."""
+    """A loop nest over `extents`.
+
+    Attributes
+    ----------
+    loads : node -> ArrayAccess
+    numbers : node -> place among the numbers
+    stores : list of (node, ArrayAccess)
+    sums : list of (node, how), for full sums and extremes
+    partial : list of (node, ArrayAccess, how), for sums over axes; strides are 0 along these axes
+    checks : nodes that must be finite
+    """
 
     extents: tuple
     bits: int
@@ -55,8 +64,8 @@ class Nest:
 
 
 class Order:
-    """The loops of a nest: counters in the order of the loops, neighbours made one where all arrays allow;
-    how items are cut."""
+    """The order of the loops of a nest, and how its work is cut into items. Neighbouring loops become one
+    where all arrays allow."""
 
     def __init__(self, nest: Nest):
         self.nest, size = nest, nest.bits // 8
@@ -90,7 +99,7 @@ class Order:
             )
 
     def cost(self, d: int, accesses: list, size: int) -> float:
-        """Of an element, with this loop as the innermost one."""
+        """Return the cost of an element if loop d is the innermost one."""
         n = self.nest.extents[d]
         width = min(16, 1 << (n - 1).bit_length())
         each = sum([{0: 0.2, size: 1.0}.get(a.strides[d], 5.0) for a in accesses])
@@ -131,7 +140,7 @@ class NestText:
         numbers = pointer(b, self.places["numbers"]) if nest.numbers else ""
         for node, k in nest.numbers.items():
             at = b(f"getelementptr {b.real}, ptr {numbers}, i64 {k}")
-            self.fixed[node] = b.spread(b(f"load {b.real}, ptr {at}, align {self.size}"))
+            self.fixed[node] = b.spread(b.read_number(at))
         self.totals = [b.slot() for _ in nest.sums]
         self.bad = b.slot(b.B) if nest.checks else ""
         if nest.checks:
@@ -146,12 +155,11 @@ class NestText:
                     b.store(b.read(slot), b(f"getelementptr {b.real}, ptr {sums}, i64 {at}"))
         if nest.checks:
             self.report()
-        head = f"define internal void @{self.name}(ptr %table, i64 %from, i64 %to)"
-        body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
-        return f'{head} "prefer-vector-width"="512" {{\n{body}\n}}\n'
+        head = f"internal void @{self.name}(ptr %table, i64 %from, i64 %to) {WIDE}"
+        return function_text(head, [*b.slots, *b.lines])
 
     def report(self) -> None:
-        """Say that something was not finite.  (Only then is the flag written, which threads share.)"""
+        """Set the flag, which threads share, if a checked value was not finite."""
         b, line = self.b, self.b.lines.append
         found = b(f"load {b.B}, ptr {self.bad}")
         if self.W > 1:
@@ -199,19 +207,20 @@ class NestText:
             )
 
     def left(self, n: int, step: int, start: str) -> Any:
-        """How many of n there are in a step from this start."""
+        """Return how many of n elements a step from this start has."""
         if n % step == 0:
             return step
         rest = self.b(f"sub i64 {n}, {start}")
         return self.b(f"select i1 {self.b(f'icmp slt i64 {rest}, {step}')}, i64 {rest}, i64 {step}")
 
     def row(self, bases: list, columns: Any) -> None:
-        """One row: vectors, and a masked one for the rest."""
+        """Write the loop over one row: full vectors, and a masked one for the rest."""
         b, W, nest = self.b, self.W, self.nest
         env, at = dict(self.fixed), dict(zip([*nest.loads], bases, strict=False))
         for node, a in nest.loads.items():
             if self.order.stride(a, -1) == 0:
-                env[node] = self.converted(self.spread(at[node], a), a)
+                memory = self.elements(a)
+                env[node] = self.converted(memory.spread(memory.read_number(at[node])), a)
         stores = bases[len(nest.loads) :]
         inner = [k for k, (_, a, _) in enumerate(nest.partial) if self.order.stride(a, -1) == 0]
         cells = {k: b.cell(b.c(STARTS[nest.partial[k][2]])) for k in inner}
@@ -225,91 +234,47 @@ class NestText:
                 self.body(env, at, stores, b.count(j), "", cells)
         if rest != 0:
             lanes = "<" + ", ".join([f"i64 {k}" for k in range(W)]) + ">"
-            wide = b(f"insertelement <{W} x i64> poison, i64 {rest}, i64 0")
-            wide = b(f"shufflevector <{W} x i64> {wide}, <{W} x i64> poison, <{W} x i32> zeroinitializer")
-            mask = b(f"icmp slt <{W} x i64> {lanes}, {wide}")
+            mask = b(f"icmp slt <{W} x i64> {lanes}, {b.spread_as('i64', rest)}")
             self.body(env, at, stores, str(full), mask, cells)
         for k, cell in cells.items():
-            p = stores[len(nest.stores) + k]
-            old = b(f"load {b.real}, ptr {p}, align {self.size}")
-            how = nest.partial[k][2]
-            b.lines.append(
-                f"  store {b.real} {combine_code(narrower(b, 1), how, old, reduce_by_halves(b, b.get(cell), how))}, ptr {p}, align "
-                f"{self.size}"
-            )
+            p, how = stores[len(nest.stores) + k], nest.partial[k][2]
+            total = reduce_by_halves(b, b.get(cell), how)
+            b.store_number(combine_code(b.with_lanes(1), how, b.read_number(p), total), p)
 
     # --- memory ---
 
-    def spread(self, p: str, a: ArrayAccess) -> str:
-        b = self.b
-        one, kind, _, size = self.kind(a)
-        x = b(f"load {one}, ptr {p}, align {size}")
-        if self.W == 1:
-            return x
-        x = b(f"insertelement {kind} poison, {one} {x}, i64 0")
-        return b(f"shufflevector {kind} {x}, {kind} poison, <{self.W} x i32> zeroinitializer")
-
     def converted(self, x: str, a: ArrayAccess) -> str:
-        """What was read as a truth or a number."""
-        kind = self.kind(a)[1]
+        """Return what was read as a truth value or a number."""
         if a.whole:
-            return self.b(f"sitofp {kind} {x} to {self.b.T}")
-        return self.b(f"icmp ne {kind} {x}, {'0' if self.W == 1 else 'zeroinitializer'}") if a.truth else x
+            return self.b(f"sitofp {self.b.vector(f'i{a.whole}')} {x} to {self.b.T}")
+        zero = "0" if self.W == 1 else "zeroinitializer"
+        return self.b(f"icmp ne {self.b.vector('i8')} {x}, {zero}") if a.truth else x
 
-    def kind(self, a: ArrayAccess) -> tuple:
-        """(type of an element, of a vector, their suffix, bytes)"""
-        b = self.b
-        if a.truth or a.whole:
-            one = "i8" if a.truth else f"i{a.whole}"
-            return one, b.vector(one), f"v{self.W}{one}", 1 if a.truth else a.whole // 8
-        return b.real, b.T, b.suffix, self.size
+    def elements(self, a: ArrayAccess) -> Builder:
+        """Return a builder of the type in which an array lies in memory."""
+        return self.b.with_lanes(self.W, 8 if a.truth else a.whole)
 
     def places_of(self, p: str, stride: int, j: str) -> str:
-        """Addresses of a vector of elements that do not lie side by side."""
+        """Return the addresses of a vector of elements that are not contiguous."""
         b, W = self.b, self.W
         p = self.moved(p, stride, j)
         steps = "<" + ", ".join([f"i64 {k * stride}" for k in range(W)]) + ">"
         return b(f"getelementptr i8, ptr {p}, <{W} x i64> {steps}")
 
-    def all(self, mask: str) -> str:
-        return mask or self.b.splat("i1", "true")
-
     def read(self, p: str, a: ArrayAccess, j: str, mask: str) -> str:
-        b, W, stride = self.b, self.W, self.order.stride(a, -1)
-        one, kind, suffix, size = self.kind(a)
-        if stride == size or W == 1:
-            p = self.moved(p, stride, j)
-            if not mask:
-                x = b(f"load {kind}, ptr {p}, align {size}")
-            else:
-                x = b(
-                    f"call {kind} @llvm.masked.load.{suffix}.p0(ptr {p}, i32 {size}, <{W} x i1> {mask}, "
-                    f"{kind} zeroinitializer)"
-                )
-        else:
-            p = self.places_of(p, stride, j)
-            given = f"<{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}, {kind} zeroinitializer"
-            x = b(f"call {kind} @llvm.masked.gather.{suffix}.v{W}p0({given})")
-        return self.converted(x, a)
+        memory, stride = self.elements(a), self.order.stride(a, -1)
+        if stride == memory.align or self.W == 1:
+            return self.converted(memory.read(self.moved(p, stride, j), mask), a)
+        return self.converted(memory.gather(self.places_of(p, stride, j), mask or memory.truth(True)), a)
 
     def write(self, value: str, p: str, a: ArrayAccess, j: str, mask: str) -> None:
-        b, W, stride, line = self.b, self.W, self.order.stride(a, -1), self.b.lines.append
-        one, kind, suffix, size = self.kind(a)
+        memory, stride = self.elements(a), self.order.stride(a, -1)
         if a.truth:
-            value = b(f"zext {b.B} {value} to {kind}")
-        if stride == size or W == 1:
-            p = self.moved(p, stride, j)
-            if not mask:
-                line(f"  store {kind} {value}, ptr {p}, align {size}")
-            else:
-                line(
-                    f"  call void @llvm.masked.store.{suffix}.p0({kind} {value}, ptr {p}, i32 {size}, <{W} "
-                    f"x i1> {mask})"
-                )
+            value = memory(f"zext {memory.B} {value} to {memory.T}")
+        if stride == memory.align or self.W == 1:
+            memory.store(value, self.moved(p, stride, j), mask)
         else:
-            p = self.places_of(p, stride, j)
-            given = f"{kind} {value}, <{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}"
-            line(f"  call void @llvm.masked.scatter.{suffix}.v{W}p0({given})")
+            memory.scatter(value, self.places_of(p, stride, j), mask or memory.truth(True))
 
     # --- elements ---
 
@@ -317,7 +282,7 @@ class NestText:
         return elementary.operand_text(self.g, self.b, n, env)
 
     def body(self, outer: dict, at: dict, stores: list, j: str, mask: str, cells: dict) -> None:
-        """A vector of elements."""
+        """Write the work on one vector of elements."""
         b, nest, g, env = self.b, self.nest, self.g, dict(outer)
         for node, a in nest.loads.items():
             if node not in env:
@@ -350,20 +315,13 @@ class NestText:
 
 
 def declared(W: int, bits: int) -> list:
-    """Declarations of what texts of this width call."""
+    """Return declarations of the functions that texts of this width call."""
     b = Builder(W, bits)
-    found = [
-        f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})"
-        for x in ("fma", "floor", "sqrt", "fabs")
-    ]
+    found = b.declared("fma", "floor", "sqrt", "fabs")
     if W > 1:
-        m = f"<{W} x i1>"
-        found.append(f"declare i1 @llvm.vector.reduce.or.v{W}i1({m})")
-        for kind, suffix in ((b.T, b.suffix), *[(f"<{W} x i{n}>", f"v{W}i{n}") for n in (8, 32, 64)]):
-            found.append(f"declare {kind} @llvm.masked.load.{suffix}.p0(ptr, i32, {m}, {kind})")
-            found.append(f"declare void @llvm.masked.store.{suffix}.p0({kind}, ptr, i32, {m})")
-            found.append(f"declare {kind} @llvm.masked.gather.{suffix}.v{W}p0(<{W} x ptr>, i32, {m}, {kind})")
-            found.append(f"declare void @llvm.masked.scatter.{suffix}.v{W}p0({kind}, <{W} x ptr>, i32, {m})")
+        found.append(f"declare i1 @llvm.vector.reduce.or.v{W}i1({b.B})")
+        for integer in (0, 8, 32, 64):
+            found += b.with_lanes(W, integer).declared_masked("load", "store", "gather", "scatter")
     return found
 
 
@@ -393,23 +351,22 @@ class Loops:
         kinds = sorted({(W, t.nest.bits) for t in texts for W in (t.W, 1)})  # (1: routines)
         lines = dict.fromkeys([d for W, size in kinds for d in declared(W, size)])
         ends = [f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smax", "smin")]
-        loop = llvm_function(
-            "loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)]
-        )
-        last = llvm_function(
-            "last",
-            "ptr %table",
-            added_up([([sums[p] for p in parts], *rest) for parts, *rest in totals], places, bits),
-        )
+        found = [([sums[p] for p in parts], *rest) for parts, *rest in totals]
         whole = [f"  call void @loop(ptr %table, i64 0, i64 {self.items})", "  call void @last(ptr %table)"]
-        text = [*lines, *ends, *bodies, loop, last, llvm_function("all", "ptr %table", whole)]
+        text = [*lines, *ends, *bodies]
+        for head, code in (
+            ("loop(ptr %table, i64 %from, i64 %to)", [*self.aligned(places), *dispatched(cuts)]),
+            ("last(ptr %table)", added_up(found, places, bits)),
+            ("all(ptr %table)", whole),
+        ):
+            text.append(function_text(f"void @{head}", code))
         self.text = f'target triple = "{llvm.get_default_triple()}"\n' + "\n".join(text) + "\n"
         self.lines = self.text.count("\n")
         self.serial = any([nest.partial for nest in nests])
         self.work = sum([math.prod(t.nest.extents) * max(len(t.code), 1) for t in texts])
 
     def aligned(self, places: dict) -> list:
-        """Nothing is done where an array lies across the places of its numbers."""
+        """Return code that sets the flag and ends where an array is not aligned."""
         b = Builder(1, 64)
         b.lines.append("  ; addresses")
         odd = "0"
@@ -427,18 +384,14 @@ def pointer(b: Builder, k: int) -> str:
 
 
 def data(b: Builder, k: int) -> str:
-    """Where the elements of an array are: the table has its address, or that of the object, which holds
-    it."""
+    """Return the address of the elements of array k. The table has that address, or that of the object that
+    holds it."""
     p = pointer(b, k)
     return b(f"load ptr, ptr {b(f'getelementptr i8, ptr {p}, i64 {HEADER}')}") if HEADER else p
 
 
-def llvm_function(name: str, head: str, lines: list) -> str:
-    return "\n".join([f"define void @{name}({head}) {{", "entry:", *lines, "  ret void", "}"])
-
-
 def added_up(totals: list, places: dict, bits: int) -> list:
-    """Each full sum: its vectors item by item, then by halves."""
+    """Return code for the full sums: vectors are added item by item, then reduced by halves."""
     out = Builder(1, bits)
     if not totals:
         return []
@@ -447,7 +400,7 @@ def added_up(totals: list, places: dict, bits: int) -> list:
     for n, (parts, watched, how) in enumerate(totals):
         total = ""
         for first, items, step, W in parts:
-            b = narrower(out, W)
+            b = out.with_lanes(W)
             cell = b.cell(b.c(STARTS[how]))
             with b.range(0, items) as i:
                 at = b(f"getelementptr {b.real}, ptr {sums}, i64 {b.count(i * step + first)}")
@@ -465,30 +418,20 @@ def added_up(totals: list, places: dict, bits: int) -> list:
 
 
 def reduce_by_halves(b: Builder, x: str, how: str = "add") -> str:
-    """The sum of a vector, or its extreme, by halves."""
-    w = b.W
-    while w > 1:
-        halves = [", ".join([f"i32 {k}" for k in range(first, first + w // 2)]) for first in (0, w // 2)]
-        parts = [
-            b(f"shufflevector <{w} x {b.real}> {x}, <{w} x {b.real}> poison, <{w // 2} x i32> <{h}>")
-            for h in halves
-        ]
-        w //= 2
-        x = combine_code(narrower(b, w, True), how, *parts)
-    return x if b.W == 1 else b(f"extractelement <1 x {b.real}> {x}, i64 0")
-
-
-def narrower(b: Builder, width: int, vector: bool = False) -> Builder:
-    """For text with vectors of another width; `vector`: of one number they are vectors still."""
-    other = Builder(width, b.bits)
-    other.lines, other.slots, other.fresh, other.labels = b.lines, b.slots, b.fresh, b.labels
-    if vector:
-        other.T, other.B = f"<{width} x {b.real}>", f"<{width} x i1>"
-    return other
+    """Return the sum or extreme of a vector, reduced by halves."""
+    while b.W > 2:
+        w = b.W // 2
+        halves = [", ".join([f"i32 {k}" for k in range(first, first + w)]) for first in (0, w)]
+        parts = [b(f"shufflevector {b.T} {x}, {b.T} poison, <{w} x i32> <{h}>") for h in halves]
+        b = b.with_lanes(w)
+        x = combine_code(b, how, *parts)
+    if b.W == 1:
+        return x
+    return combine_code(b.with_lanes(1), how, *[b(f"extractelement {b.T} {x}, i64 {k}") for k in range(2)])
 
 
 def combine_code(b: Builder, how: str, a: str, x: str) -> str:
-    """A sum or an extreme so far, and one more number.  (No number is the extreme of all.)"""
+    """Return the sum or extreme of a and x. A nan is the extreme of all."""
     if how == "add":
         return b.add(a, x)
     return b.select(b.or_(b.compare("gt" if how == "max" else "lt", x, a), b.isnan(x)), x, a)

@@ -211,7 +211,7 @@ def view_region(i: Instruction) -> Callable | None:
     return None if view is None else lambda x: view(x, *i.params.values())
 
 
-VIEWS = {transpose.prim: np.transpose, broadcast_to.prim: np.broadcast_to}
+VIEWS: dict[Any, Callable] = {transpose.prim: np.transpose, broadcast_to.prim: np.broadcast_to}
 
 
 def moved_region(i: Instruction, shapes: list, shape: tuple) -> RegionView | None:
@@ -435,11 +435,11 @@ def spread_of(d: Any, shape: tuple, known: dict) -> dict:
     found: dict = {}
     for k, m in d.sources():
         for origin, shifts in (known.get(k) or {None: ((0,) * len(m),)}).items():
-            found.setdefault(origin, set()).update([shift_map(m, shift, len(shape)) for shift in shifts])
+            found.setdefault(origin, set()).update([shifted_map(m, shift, len(shape)) for shift in shifts])
     return found
 
 
-def shift_map(m: tuple, shift: tuple, count: int) -> tuple:
+def shifted_map(m: tuple, shift: tuple, count: int) -> tuple:
     own = [0] * count
     for (first, steps), s in zip(m, shift, strict=True):
         for a, step in enumerate(steps):

@@ -1,21 +1,18 @@
-"""The text of a loop over the rows of a matrix, some of them a turn: their products with vectors, what a
-group makes of these, and the sum of the rows by factors that the group made.  From the first product to the
-last the rows stay in the cache next to the processor.
+"""A loop over the rows of a matrix, several rows a turn, as LLVM text.
+
+A turn multiplies its rows by vectors, calls the code of a group on the products, and adds the rows times
+the factors that the group computed. The rows stay in the L1 cache from the first product to the last.
 
 `rows(frame, turns)`: the frame holds addresses, in this order: of the matrix; of the vectors; of their
-products; of the factors; of the sums of rows; of the group's code and its table; of its full sums, and of the
-sums of these; of the places that say where arrays of the group are, which move on by `steps` bytes a turn."""
+products; of the factors; of the sums of rows; of the group's code and its table; of its full sums, and of
+the sums of these; of the table entries for arrays of the group, which advance by `steps` bytes a turn."""
 
 import llvmlite.binding as llvm
 
 from ...kernels.emit.block_code import Affine
-from ...kernels.emit.llvm_builder import Builder
+from ...kernels.emit.llvm_builder import WIDE, Builder, function_text
 from ..costs import ROW_PRODUCTS, TURN_ROWS
-from .loops import llvm_function, reduce_by_halves
-
-
-def row_loop_text(columns: int, bits: int, products: int, factors: int, totals: int, steps: list) -> str:
-    return RowLoopText(columns, bits, products, factors, totals, steps).text()
+from .loops import reduce_by_halves
 
 
 class RowLoopText:
@@ -27,7 +24,7 @@ class RowLoopText:
             totals,
             steps,
         )
-        self.W, self.size = 512 // bits, bits // 8
+        self.W = 512 // bits
         self.b = Builder(self.W, bits)
 
     def text(self) -> str:
@@ -36,7 +33,7 @@ class RowLoopText:
             first = b(
                 f"getelementptr {b.real}, ptr {at['matrix'][0]}, i64 {b(f'mul i64 {b.count(k)}, {TURN_ROWS * self.columns}')}"
             )
-            rows = [self.beyond(first, str(r * self.columns)) for r in range(TURN_ROWS)]
+            rows = [b.beyond(first, str(r * self.columns)) for r in range(TURN_ROWS)]
             for n in range(0, self.products, ROW_PRODUCTS):
                 self.multiply(rows, at["vectors"][n : n + ROW_PRODUCTS], at["products"][n : n + ROW_PRODUCTS])
             b.lines.append(f"  call void {at['code'][0]}(ptr {at['table'][0]})")
@@ -46,17 +43,10 @@ class RowLoopText:
             for p, step in zip(at["moving"], self.steps, strict=True):
                 there = b(f"load i64, ptr {p}")
                 b.lines.append(f"  store i64 {b(f'add i64 {there}, {step}')}, ptr {p}")
-        one, kind = f"<{self.W} x i1>", b.T
-        declared = [
-            f"declare {kind} @llvm.fma.{b.suffix}({kind}, {kind}, {kind})",
-            f"declare {kind} @llvm.masked.load.{b.suffix}.p0(ptr, i32, {one}, {kind})",
-            f"declare void @llvm.masked.store.{b.suffix}.p0({kind}, ptr, i32, {one})",
-            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
-        ]
-        body = llvm_function("rows", "ptr %frame, i64 %turns", [*b.slots, *b.lines]).replace(
-            " {", ' "prefer-vector-width"="512" {', 1
-        )
-        return "\n".join([f'target triple = "{llvm.get_default_triple()}"', *declared, body]) + "\n"
+        declared = [*b.declared("fma"), *b.declared_masked("load", "store")]
+        declared.append("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        body = function_text(f"void @rows(ptr %frame, i64 %turns) {WIDE}", [*b.slots, *b.lines])
+        return "\n".join([f'target triple = "{llvm.get_default_triple()}"', *declared, body])
 
     def pointers(self) -> dict:
         counts = {
@@ -76,11 +66,8 @@ class RowLoopText:
             k += n
         return found
 
-    def beyond(self, p: str, count: str) -> str:
-        return p if count == "0" else self.b(f"getelementptr {self.b.real}, ptr {p}, i64 {count}")
-
     def each(self, work) -> None:
-        """work(column, mask) for all vectors of columns."""
+        """Call work(column, mask) for all vectors of columns."""
         full, rest = self.columns // self.W * self.W, self.columns % self.W
         if full:
             with self.b.range(0, full, self.W) as j:
@@ -88,65 +75,44 @@ class RowLoopText:
         if rest:
             work(str(full), "<" + ", ".join([f"i1 {int(k < rest)}" for k in range(self.W)]) + ">")
 
-    def read(self, p: str, column: str, mask: str) -> str:
-        b, p = self.b, self.beyond(p, column)
-        if not mask:
-            return b.read(p)
-        return b(
-            f"call {b.T} @llvm.masked.load.{b.suffix}.p0(ptr {p}, i32 {self.size}, <{self.W} x i1> {mask}, "
-            f"{b.T} zeroinitializer)"
-        )
-
-    def write(self, value: str, p: str, column: str, mask: str) -> None:
-        b, p = self.b, self.beyond(p, column)
-        if mask:
-            given = f"{b.T} {value}, ptr {p}, i32 {self.size}, <{self.W} x i1> {mask}"
-            b.lines.append(f"  call void @llvm.masked.store.{b.suffix}.p0({given})")
-        else:
-            b.store(value, p)
-
-    def one(self, p: str, k: int) -> str:
-        return self.b(f"load {self.b.real}, ptr {self.beyond(p, str(k))}, align {self.size}")
-
     def multiply(self, rows: list, vectors: list, products: list) -> None:
-        """The products of the rows with these vectors.  The rows of the next turn are asked for."""
+        """Multiply the rows by these vectors, and prefetch the rows of the next turn."""
         b = self.b
         cells = [[b.cell(b.c(0.0)) for _ in vectors] for _ in rows]
 
         def work(j: str, mask: str) -> None:
-            given = [self.read(x, j, mask) for x in vectors]
+            given = [b.read(b.beyond(x, j), mask) for x in vectors]
             for row, sums in zip(rows, cells, strict=True):
-                next_turn = self.beyond(self.beyond(row, j), str(TURN_ROWS * self.columns))
+                here = b.beyond(row, j)
+                next_turn = b.beyond(here, str(TURN_ROWS * self.columns))
                 b.lines.append(f"  call void @llvm.prefetch.p0(ptr {next_turn}, i32 0, i32 3, i32 1)")
-                a = self.read(row, j, mask)
+                a = b.read(here, mask)
                 for x, cell in zip(given, sums, strict=True):
                     b.set(cell, b.fma(a, x, b.get(cell)))
 
         self.each(work)
         for r, sums in enumerate(cells):
             for p, cell in zip(products, sums, strict=True):
-                b.lines.append(
-                    f"  store {b.real} {reduce_by_halves(b, b.get(cell))}, ptr {self.beyond(p, str(r))}, "
-                    f"align {self.size}"
-                )
+                b.store_number(reduce_by_halves(b, b.get(cell)), b.beyond(p, str(r)))
 
     def total(self, at: dict) -> None:
+        b = self.b.with_lanes(1)
         for k in range(self.totals):
-            there = self.beyond(at["all"][0], str(k))
-            total = self.b(f"fadd {self.b.real} {self.one(at['all'][0], k)}, {self.one(at['totals'][0], k)}")
-            self.b.lines.append(f"  store {self.b.real} {total}, ptr {there}, align {self.size}")
+            there, more = [b.beyond(at[name][0], str(k)) for name in ("all", "totals")]
+            b.store(b.add(b.read(there), b.read(more)), there)
 
     def add(self, rows: list, factors: list, sums: list) -> None:
-        """The sums of the rows by these factors."""
+        """Add the rows times these factors to the sums."""
         b = self.b
-        given = [[b.spread(self.one(p, r)) for r in range(TURN_ROWS)] for p in factors]
+        given = [[b.spread(b.read_number(b.beyond(p, str(r)))) for r in range(TURN_ROWS)] for p in factors]
 
         def work(j: str, mask: str) -> None:
-            found = [self.read(p, j, mask) for p in sums]
+            places = [b.beyond(p, j) for p in sums]
+            found = [b.read(p, mask) for p in places]
             for r, row in enumerate(rows):
-                a = self.read(row, j, mask)
+                a = b.read(b.beyond(row, j), mask)
                 found = [b.fma(a, x[r], s) for x, s in zip(given, found, strict=True)]
-            for s, p in zip(found, sums, strict=True):
-                self.write(s, p, j, mask)
+            for s, p in zip(found, places, strict=True):
+                b.store(s, p, mask)
 
         self.each(work)

@@ -18,9 +18,9 @@ from ..buffer_pool import is_packed, packed
 from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
 from ..program import GROUP, Instruction
 from ..record.instructions import is_pure
-from . import row_loops
 from .compiled_groups import FLOATS, CallMemory, Group, SummedValue, maker
 from .regions import Element, RegionView, identity_map, of_view, view_region
+from .row_loops import RowLoopText
 
 
 class RowGroup:
@@ -60,9 +60,8 @@ class RowGroup:
             packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * TURN_ROWS
             for k in row_arrays(part, self.tiled, self.before, self.after)
         ]
-        text = row_loops.row_loop_text(
-            self.columns, FLOATS[self.dtype], len(self.before), len(self.after), len(part.totals), steps
-        )
+        counts = len(self.before), len(self.after), len(part.totals)
+        text = RowLoopText(self.columns, FLOATS[self.dtype], *counts, steps).text()
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(function_address(text, "rows"))
 
     def __call__(self, *given: Any) -> Any:
@@ -248,7 +247,9 @@ def split_by_rows(kinds: Any) -> tuple | None:
     ]
     if not shared:
         return None
-    rows, parts, place = kinds.shown[shared[0]][1][:1], ([], [], []), {}
+    rows = kinds.shown[shared[0]][1][:1]
+    parts: tuple = ([], [], [])
+    place: dict = {}
     for k, i in code:
         d, given = kinds.known[k], [place.get(a, 0) for a in i.args]
         of_rows = (
@@ -341,13 +342,13 @@ def is_row_matrix(a: int, kinds: Any) -> bool:
     return a in kinds.there and bool(numpys) and len(shape) == 2 and is_packed(shown) and dtype.kind == "f"
 
 
-def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> int | None:
+def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> Any:
     """The matrix that a vector is multiplied by, r A or A' r."""
     if i.reduces != "products" or i.args[0] == i.args[1]:
         return None
     if i.args[0] == r:
         return i.args[1] if is_row_matrix(i.args[1], kinds) else None
-    turned = code.get(i.args[0])
+    turned: Any = code.get(i.args[0])
     view = None if turned is None or not is_row_matrix(turned.args[0], kinds) else view_region(turned)
     if view is None or of_view(view, kinds.shown[turned.args[0]][1]) != transpose_map(
         kinds.shown[turned.args[0]][1]

@@ -53,7 +53,10 @@ class Arena:
             program.shown,
             table.position,
         )
-        self.size, self.table, self.known, self.free = 1, [], {}, {}
+        self.size = 1
+        self.table: list = []
+        self.known: dict = {}
+        self.free: dict = {}
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
         self.once: dict = {}  # id of places -> (is each there once?, the places)
@@ -306,7 +309,7 @@ class Arena:
             self.seam[key] = found, at
         return self.seam[key][0]
 
-    def view_of(self, at: np.ndarray) -> tuple | None:
+    def view_of(self, at: np.ndarray) -> Any:
         """(first place, strides) by which the arena shows these places; None if it cannot."""
         if id(at.base) in self.counting and at.size:
             return int(at.flat[0]), at.strides
@@ -321,7 +324,8 @@ class ArenaMemory:
     def __init__(self, arena: Arena):
         room = np.zeros(arena.size + CACHE_LINE_ELEMENTS)
         skipped = -room.ctypes.data // INDEX_BYTES % CACHE_LINE_ELEMENTS
-        self.arena, self.views = room[skipped : skipped + arena.size], {}
+        self.arena = room[skipped : skipped + arena.size]
+        self.views: dict = {}
         for at, v in arena.constants:
             self.arena[at] = v
         self.address = self.arena.ctypes.data

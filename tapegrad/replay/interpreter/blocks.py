@@ -483,13 +483,15 @@ class InstructionBlock:
                     self.row("muladd", to[..., i, j], x[..., i, k], y[..., k, j])
             return
         if to.ndim > 2:
-            for k in np.ndindex(to.shape[:-2]):
-                each = [k[len(k) + 2 - at.ndim :] for at in (x, y)]  # (of an axis of one there is but one)
+            for place in np.ndindex(to.shape[:-2]):
+                each: Any = [
+                    place[len(place) + 2 - at.ndim :] for at in (x, y)
+                ]  # (of an axis of one there is but one)
                 each = [
                     tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)])
                     for at_k, at in zip(each, (x, y), strict=True)
                 ]
-                self.matmul(to[k], x[each[0]], y[each[1]])
+                self.matmul(to[place], x[each[0]], y[each[1]])
             return
         rows = x if x.ndim == 2 else x[None]
         columns = y if y.ndim == 2 else y[:, None]

@@ -40,7 +40,7 @@ STEPS_AT, SIZES_AT = 2, 14  # numbers of a `call_plan` before the steps, and bef
 
 
 @functools.cache
-def ufunc_loop(f: Any) -> tuple | None:
+def ufunc_loop(f: Any) -> Any:
     """The addresses of the loop of a ufunc for float64, and of its data; None where what is found there is
     not that."""
     if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__ or f.nargs > CALL_ARGUMENTS:
@@ -82,7 +82,7 @@ def kept_plan(*plan: Any) -> Any:
     return call_plan(*plan)
 
 
-def call_plan(code: int, data: int, size: int, steps: tuple, cores: Any = (), core: tuple = ()) -> Any:
+def call_plan(code: Any, data: Any, size: int, steps: tuple, cores: Any = (), core: tuple = ()) -> Any:
     """How a loop is called: its address, that of its data, the steps in bytes, the sizes.  `cores`: strides of
     the matrices of a generalized ufunc; `core`: their sizes."""
     steps = (*steps, *[s for strides in cores for s in strides])
@@ -482,7 +482,7 @@ def blas_matrix(at: Any) -> tuple | None:
     return None
 
 
-def gemm(x: Any, y: Any) -> list | None:
+def gemm(x: Any, y: Any) -> Any:
     """The integers for x y, which is packed by rows; None where they do not lie as BLAS takes them.  (It
     gives y^T x^T, by columns.)"""
     one, other = blas_matrix(y), blas_matrix(x)
@@ -492,7 +492,7 @@ def gemm(x: Any, y: Any) -> list | None:
     return [YES if one[0] else NO, YES if other[0] else NO, p, m, inner, one[1], other[1], p]
 
 
-def gemv(a: Any, x: Any) -> list | None:
+def gemv(a: Any, x: Any) -> Any:
     """The integers for the matrix a times x."""
     form, step = blas_matrix(a), vector_of(x)
     if form is None or step is None:

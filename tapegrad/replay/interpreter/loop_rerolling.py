@@ -151,7 +151,7 @@ class RerolledLoop:
             else:
                 made = given["r"] = self.name()
                 given |= {"p": f"{made}p", "q": f"{made}q"}
-                self.lines.append(WORD.sub(lambda m, given=given: given[m[1]], BODIES[name]))
+                self.lines.append(WORD.sub(lambda m: given[m[1]], BODIES[name]))
                 if name in PASSING:
                     for c in columns:
                         self.checks.pop(given[WORDS[c]], None)
@@ -261,7 +261,8 @@ class RerolledLoop:
 
     def pointers(self) -> tuple:
         """(cell -> (its pointer, places beyond it), the places of the pointers in the first trip)."""
-        found, bases = {}, []
+        found: dict = {}
+        bases: list = []
         self.steps: dict = {}
         last: Any = None
         for d, b in sorted({(d, b) for b, d in (*self.loads, *self.stores, *self.meeting)}):

@@ -248,9 +248,8 @@ define internal double @own_{name}(double %x) {{
 def declarations() -> str:
     """What the functions call."""
     found = [f"declare double @{name}(double)" for name in LIBM]
-    for kind, suffix in (("double", "f64"), (MANY, f"v{VECTOR_ELEMENTS}f64")):
-        found += [f"declare {kind} @llvm.{name}.{suffix}({kind})" for name in ("sqrt", "fabs", "floor")]
-        found.append(f"declare {kind} @llvm.fma.{suffix}({kind}, {kind}, {kind})")
+    for width in (1, VECTOR_ELEMENTS):
+        found += Builder(width, 64).declared("sqrt", "fabs", "floor", "fma")
     found.append("declare i64 @llvm.smin.i64(i64, i64)")
     reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
     return "\n".join([*found, reduce])

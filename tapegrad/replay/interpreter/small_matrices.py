@@ -66,7 +66,6 @@ def triangular(
 
 def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
     """By elimination; the larger of two candidates becomes the pivot."""
-    stack = a.shape[2:]
     w, x = b.temporary(*a.shape), to if to.ndim == a.ndim else to[:, None]
     b.row("copy", w, a)
     b.row("copy", to, y)
@@ -75,10 +74,7 @@ def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
             larger = larger_code(b, w, j, k)
             exchanged(b, w[:, j:], larger, j, k)
             exchanged(b, x, larger, j, k)
-        factors = b.temporary(len(a) - j - 1, *stack)
-        b.row("div", factors, w[j + 1 :, j], w[j, j])
-        eliminated(b, w[j + 1 :, j + 1 :], factors, w[j, j + 1 :])
-        eliminated(b, x[j + 1 :], factors, x[j])
+        eliminated(b, x[j + 1 :], column_eliminated(b, w, j), x[j])
     substitution_code(b, w, x, False, False)
 
 
@@ -95,9 +91,15 @@ def det_code(b: Any, to: Any, a: Any) -> None:
             b.row("select", to, larger, opposite, to)
         b.row("mul", to, to, w[j, j])
         if j + 1 < len(a):
-            factors = b.temporary(len(a) - j - 1, *stack)
-            b.row("div", factors, w[j + 1 :, j], w[j, j])
-            eliminated(b, w[j + 1 :, j + 1 :], factors, w[j, j + 1 :])
+            column_eliminated(b, w, j)
+
+
+def column_eliminated(b: Any, w: Any, j: int) -> Any:
+    """Eliminate column j below the diagonal; return the factors of the rows."""
+    factors = b.temporary(len(w) - j - 1, *w.shape[2:])
+    b.row("div", factors, w[j + 1 :, j], w[j, j])
+    eliminated(b, w[j + 1 :, j + 1 :], factors, w[j, j + 1 :])
+    return factors
 
 
 def larger_code(b: Any, w: Any, j: int, k: int) -> Any:

@@ -27,7 +27,8 @@ def raises_again(
     """Does the operation raise the error that it raised when it was recorded?"""
     if filters is not None:
         with warnings.catch_warnings():
-            warnings.filters[:] = filters
+            now_in_force: Any = warnings.filters
+            now_in_force[:] = filters
             return raises_again(*operands, prim=prim, params=params, modes=modes, filters=None, ended=ended)
     error, before = None, now()
     try:

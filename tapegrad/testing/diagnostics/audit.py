@@ -29,6 +29,7 @@ from ..derivative_checks import (
     check_grads,
     direction_like,
     displaced,
+    gaps,
     hermitian_part,
     plain_host_array,
 )
@@ -251,9 +252,7 @@ class AuditRun:
             if not u.size:
                 continue
             scale = max(scale, float(np.max(np.abs(v[np.isfinite(v)]), initial=0.0)))
-            with np.errstate(invalid="ignore"):
-                gap = np.where((u == v) | (np.isnan(u) & np.isnan(v)), 0.0, np.abs(u - v))
-            gap = np.where(np.isnan(gap), np.inf, gap)
+            gap = gaps(u, v)
             if gap.max() > worst:
                 worst, at = float(gap.max()), np.unravel_index(int(np.argmax(gap)), gap.shape)
                 where = f"{u[at]:.10g} against {v[at]:.10g}" + (

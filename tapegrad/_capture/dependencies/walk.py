@@ -1,39 +1,17 @@
-"""What the code of a function can read: the objects behind its names, by every route, and what they hold now.
-
-From the function one goes to all that its code may look at: globals that it names, cells, defaults, modules;
-of objects and classes the attributes whose names occur in any code met on the way (methods, properties and
-operators included), slots too; all members of containers; what partial objects, bound methods, weak
-references and caches lead to.  So a superset of what a run reads is found without running anything.  Where
-names do not tell what is read (getattr, vars) all attributes count.
-
-Code of the packages in `TRUSTED` is not searched.  All other code is, that of the standard library included.
-An object counts as searched only where all of its memory is known: attributes, slots, and what a known class
-of C keeps.  Anything else makes the walk `unknown`: a DataFrame, a clock, a file, an open generator,
-globals().  It is never taken for unchanged.
-
-A walk has a `form`, which two walks share where the same numbers would be read, and writes a `check`: one
-comparison `is` for each place that was passed, in machine-made Python, so that asking "is all as it was?"
-costs some 30 nanoseconds a place.
-
-`Environment` is what others use: it says whether what functions can read is unchanged, changed, or
-unknown."""
+"""The walk from functions to all objects that their code can read, and its check."""
 
 import collections
 import copy
 import copyreg
 import dis
-import enum
 import functools
 import gc
 import io
-import itertools
 import operator
-import os
 import pickle
 import random
 import sys
 import threading
-import time
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -42,96 +20,60 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._core.arrays import IMMUTABLE, is_array
-from .._core.pickling import PickledByCall
-from .._core.primitive import values_of
-from .._core.trees import Const
-from .._core.variable import Variable
-from . import is_foreign
-from .builtin import codes_in
-from .classes import POOL
-from .kinds import module_of
-from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot, unlisted
-from .routes import BUFFERS, leads_away
+from ..._core.arrays import IMMUTABLE, is_array
+from ..._core.pickling import PickledByCall
+from ..._core.primitive import values_of
+from ..._core.trees import Const
+from ..._core.variable import Variable
+from .. import is_foreign
+from ..builtin import codes_in
+from ..kinds import module_of
+from ..objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, unlisted
+from ..routes import BUFFERS, leads_away
+from .names import (
+    ANYTHING,
+    CLOCKS,
+    DRAWING,
+    HARMLESS,
+    HOLDING,
+    MAKING,
+    NEUTRAL,
+    OF_CLASSES,
+    OURS,
+    OUTSIDE,
+    READERS,
+    SYNTAX,
+    TRUSTED,
+    UNASKED,
+    UNSEEN,
+    VALUES,
+    codes_of,
+    globals_of,
+    is_closed,
+    is_left,
+    is_trusted,
+    module_root,
+    outer_names,
+    words,
+)
 
-FIXED = (  # what never changes, but for what it is bound to
+FIXED = (  # immutable, except for the object that it is bound to
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MethodWrapperType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype,
     type(np.mean),
 )  # fmt: skip
 BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
-# modules whose objects are told by their text
-VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "zoneinfo"))
-HARMLESS = frozenset(("logging", "_thread", "concurrent"))  # whose objects hold no numbers,
-HOLDING = frozenset((("concurrent.futures._base", "Future"),))  # but these
-# read by other names
-ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))
-UNSEEN = frozenset((
-    "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe",
-    "get_objects", "get_referrers",
-))  # fmt: skip  # names that lead everywhere
-READERS = frozenset((
-    "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle",
-    "read_sql", "geterr",
-))  # fmt: skip  # functions of trusted packages that read files or settings
-OUTSIDE = frozenset(("open", "input"))  # builtins that read what lies outside of this process
-CLOCKS = frozenset(("now", "today", "utcnow"))
-NEUTRAL = frozenset(
-    (
-        os.fspath,
-        os.putenv,
-        os.unsetenv,
-        time.sleep,
-        sys.exc_info,
-        sys.intern,
-        gc.collect,
-        gc.enable,
-        gc.disable,
-    )
-)
-TRUSTED = frozenset((
-    "numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "tapegrad", "math", "cmath", "builtins",
-    "itertools", "functools", "operator",
-    "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "logging", "types", "weakref",
-    "re", "_abc", "pandas",
-    "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings",
-    "_contextvars", "_bisect",
-    "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
-))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
-# where ours keep the user's functions
-OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")
-DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
-MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
-UNASKED = frozenset((
-    "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__",
-    "__firstlineno__", "__del__",
-    "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__",
-    "__dataclass_fields__", "__dataclass_params__",
-    "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__",
-    "__setstate__", "__copy__",
-    "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__",
-    "__replace__", "__annotate__",
-    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__",
-    "__subclasses__", POOL,
-)) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
-OF_CLASSES = frozenset(("__dict__", "__weakref__"))  # where what is asked for lies, not what it is
-LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
-SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((
-    "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__",
-    "__rmatmul__",
-    "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
-)) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
 MOST_WALKED_OBJECTS = 20_000  # objects that are compared; above it the walk is unknown
-MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, texts and references to objects
-# how packages copy their classes
+MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, strings and references
+# registries of copy and pickle, by which packages copy their classes
 REDUCERS = frozenset(
     [id(copyreg.dispatch_table), *[id(vars(copy)[n]) for n in ("_copy_dispatch", "_deepcopy_dispatch")]]
 )
 
 
 class IdentityKey:
-    """Equal to the same object only."""
+    """A key that equals only the key of the same object."""
 
     __slots__ = ("x",)
 
@@ -144,40 +86,8 @@ class IdentityKey:
     __hash__: Any = None
 
 
-@functools.lru_cache(maxsize=4096)
-def words(code: types.CodeType) -> frozenset:
-    """The names that a function's code uses, and its texts, which may be names for getattr."""
-    found: set = set()
-    for c in codes_in(code):
-        found.update(c.co_names)
-        for x in c.co_consts:
-            # (keywords of calls and patterns)
-            found.update([t for t in (x if isinstance(x, tuple) else (x,)) if isinstance(t, str)])
-    return frozenset(found)
-
-
-@functools.lru_cache(maxsize=4096)
-def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
-    """The globals that a function's code looks up, each with the chains of attributes that it asks of them,
-    one after the other; and the modules that it imports."""
-    names: dict = {}
-    modules: dict = {}
-    for c in codes_in(code):
-        steps = list(dis.get_instructions(c))
-        for k, i in enumerate(steps):
-            if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-                asked = itertools.takewhile(
-                    lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :]
-                )
-                names.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
-            elif i.opname == "IMPORT_NAME":
-                modules[i.argval] = None
-    return names, tuple(modules)
-
-
-def may_catch(roots: list, names: frozenset = frozenset()) -> bool:
-    """May code that can be reached from there catch an exception?"""
-    walk = walk_with_names(roots, lambda x: x.dtype.kind != "O", names=names)
+def may_catch(walk: "DependencyWalk") -> bool:
+    """Can code that this walk met catch an exception?"""
     classes = [c for kind, _ in walk.classes for c in kind.__mro__ if not is_left(c)]
     methods = [c.__dict__[n] for c in classes for n in UNASKED.intersection(c.__dict__)]
     codes = [
@@ -191,45 +101,26 @@ def may_catch(roots: list, names: frozenset = frozenset()) -> bool:
     )
 
 
-def module_root(module: Any) -> str:
-    return module.partition(".")[0] if isinstance(module, str) else ""
-
-
-def is_trusted(module: Any) -> bool:
-    return is_foreign(module) and module_root(module) in TRUSTED
-
-
-def is_closed(module: Any) -> bool:
-    """Is it of a package that a walk does not enter, and that is not trusted?"""
-    return (
-        is_foreign(module)
-        and module_root(module) not in TRUSTED
-        and module_root(module) not in sys.stdlib_module_names
-    )
-
-
-def is_left(x: Any) -> bool:
-    """Is this class of a package that is trusted?"""
-    module = getattr(x, "__module__", None)
-    return is_trusted(module) if isinstance(module, str) else module is not None
-
-
-def globals_of(f: types.FunctionType) -> dict:
-    """The globals of f; of a function that a shadow rebuilt, those of the user's module."""
-    return getattr(f.__globals__, "real", f.__globals__)
-
-
 @functools.lru_cache(64)
 def compiled_text(text: str) -> types.CodeType:
-    """(The gradient and the value of a function read the same.)"""
+    """Compile the text of a check. Value and gradient of a function often have the same text."""
     return compile(text, "<what a function reads>", "exec")
 
 
 class DependencyWalk:
-    """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
+    """One walk from `roots`, which follows attributes with these `names`.
 
-    `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is
-    `Const` is not looked into.  A walk ends where something is unknown, unless it is `whole`."""
+    `read_anew` tells of an array whether each run reads it anew; then only its layout is compared, and
+    `Const` is not looked into. A walk ends at the first unknown object, unless it is `whole`.
+
+    Attributes
+    ----------
+    form : list
+        What two walks share if the same values would be read.
+    unknown : str or None
+        The first object that cannot be compared.
+    found : set
+        Names that the code met so far uses. A walk is complete if `names` has all of them."""
 
     whole = False
 
@@ -241,6 +132,7 @@ class DependencyWalk:
         for name in sorted(UNSEEN.intersection(names)):
             self.doubt(f"what the code reads by `{name}`")
         self.form: list = []
+        self.decided: list = []  # (array, the answer of `read_anew`)
         self.arrays: list = []  # compared by their content
         self.layouts: list = []  # and by their layout only
         self.sources: list = []  # of random numbers
@@ -269,7 +161,7 @@ class DependencyWalk:
     # --- what is written down ---
 
     def doubt(self, what: Any) -> None:
-        """It cannot be told whether this is as it was; of an object, its class is named."""
+        """Note that `what`, a text or an object, cannot be compared."""
         if self.unknown is None:
             kind = type(what)
             self.unknown = (
@@ -282,12 +174,13 @@ class DependencyWalk:
         return key
 
     def expect(self, text: str, *given: Any) -> None:
-        """A condition under which all is as it was: {0}, {1} ... stand for objects."""
+        """Add a condition to the check; {0}, {1} ... stand for the objects given."""
         self.lines.append(text.format(*[self.name(x) for x in given]))
 
     def check(self) -> Callable:
-        """A function that says whether all is as it was found, so far as can be said by comparing
-        identities."""
+        """Return a function that tells whether everything is as it was found.
+
+        It compares identities, so False may also mean other objects of equal value."""
         if self.unknown is not None:
             return bool
         body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
@@ -314,9 +207,11 @@ class DependencyWalk:
         self.place[id(x)] = len(self.place)
         self.hold.append(x)  # its id is not given to another object
         self.form.append(kind)
-        if self.read_anew is not None and is_array(x) and self.read_anew(x):
-            self.layout(x)
-            return
+        if self.read_anew is not None and is_array(x):
+            self.decided.append((x, self.read_anew(x)))
+            if self.decided[-1][1]:
+                self.layout(x)
+                return
         for kinds, handle in HANDLERS:
             if isinstance(x, kinds):
                 handle(self, x)
@@ -352,12 +247,11 @@ class DependencyWalk:
         if len(names) == 1:
             self.expect(path + "[{1}] is {2}", holder, names[0], values[0])
         elif names:
-            tests = " and ".join([f"d[{{{2 * k + 1}}}] is {{{2 * k + 2}}}" for k in range(len(names))])
-            pairs = [x for pair in zip(names, values, strict=True) for x in pair]
-            self.expect(f"[d := {path}] and {tests}", holder, *pairs)
+            found = f"all(map(is_, {{1}}({path}), {{2}}))"
+            self.expect(found, holder, operator.itemgetter(*names), tuple(values))
 
     def space(self, path: str, holder: Any, space: Any, names: list, absent: Iterable) -> None:
-        """Names of a namespace, and those that must not come into it."""
+        """Follow and compare names of a namespace; `absent` names must stay absent."""
         values = [space[n] for n in names]
         self.form.append(tuple(names))
         self.expect_names(path, holder, names, values)
@@ -406,30 +300,7 @@ class DependencyWalk:
             if f.__name__ in READERS:
                 self.doubt(f"the function {module}.{f.__name__}")
         else:
-            self.form.append(f.__code__)
-            self.expect("{0}.__code__ is {1}", f, f.__code__)
-            self.defaults(f)
-            names, modules = outer_names(f.__code__)
-            here = [n for n in names if n in space]
-            for n in OUTSIDE.intersection(names).difference(here):
-                self.doubt(f"what the code reads by `{n}`")
-            modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
-            everything, self.all = self.all, False
-            self.space(
-                "{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here)
-            )
-            self.expect_names("{0}", space, modules_here, [space[n] for n in modules_here])
-            self.all = everything
-            for n in modules_here:
-                self.form.append(n)
-                for chain in sorted(names[n]):
-                    self.chain(space[n], chain)
-            loaded = [m for m in modules if m in sys.modules]
-            values = [sys.modules[m] for m in loaded]
-            self.expect_names("{0}", sys.modules, loaded, values)
-            self.follow(values)
-            if len(loaded) < len(modules):
-                self.doubt("a module that is not loaded yet")
+            self.own_code(f, space)
         if not trusted or f.__closure__:
             self.found |= words(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
@@ -443,8 +314,38 @@ class DependencyWalk:
             asked = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
             self.space("{0}.__dict__", f, f.__dict__, asked, self.names)
 
+    def own_code(self, f: types.FunctionType, space: dict) -> None:
+        """Follow what the code of a function of the user reads: defaults, globals, modules."""
+        self.form.append(f.__code__)
+        given = f.__code__, f.__defaults__, f.__kwdefaults__
+        self.expect(
+            "{0}.__code__ is {1} and {0}.__defaults__ is {2} and {0}.__kwdefaults__ is {3}", f, *given
+        )
+        self.follow([value for value in given[1:] if value])
+        names, modules = outer_names(f.__code__)
+        here = [n for n in names if n in space]
+        for n in OUTSIDE.intersection(names).difference(here):
+            self.doubt(f"what the code reads by `{n}`")
+        modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
+        everything, self.all = self.all, False
+        self.space(
+            "{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here)
+        )
+        self.expect_names("{0}", space, modules_here, [space[n] for n in modules_here])
+        self.all = everything
+        for n in modules_here:
+            self.form.append(n)
+            for chain in sorted(names[n]):
+                self.chain(space[n], chain)
+        loaded = [m for m in modules if m in sys.modules]
+        values = [sys.modules[m] for m in loaded]
+        self.expect_names("{0}", sys.modules, loaded, values)
+        self.follow(values)
+        if len(loaded) < len(modules):
+            self.doubt("a module that is not loaded yet")
+
     def chain(self, m: types.ModuleType, attributes: tuple) -> None:
-        """What code reads that asks a module for these attributes, one after the other."""
+        """Follow a chain of attributes that code reads from a module."""
         if is_trusted(m.__name__):
             for name in READERS.intersection(attributes):
                 self.doubt(f"the function {m.__name__}.{name}")
@@ -458,13 +359,6 @@ class DependencyWalk:
                 self.follow([x])
         else:
             self.follow([m])
-
-    def defaults(self, f: types.FunctionType) -> None:
-        for name in ("__defaults__", "__kwdefaults__"):
-            value = getattr(f, name)
-            self.expect(f"{{0}}.{name} is {{1}}", f, value)
-            if value:
-                self.follow([value])
 
     def layout(self, x: Any) -> None:
         self.layouts.append(x)
@@ -492,7 +386,7 @@ class DependencyWalk:
             self.attributes(x)
 
     def parts(self, x: Any) -> None:
-        """An object of one of the kinds in objects.py."""
+        """Follow an object of one of the kinds in `_capture.objects`."""
         if x is sys.modules:
             self.doubt("what the code reads in sys.modules")
             return
@@ -559,7 +453,7 @@ class DependencyWalk:
             self.attributes(x)
 
     def opaque(self, x: Any) -> None:
-        """An object of which only its bytes can be compared."""
+        """Compare an object by its bytes, if it has any."""
         root = module_root(type(x).__module__)
         if isinstance(x, (operator.attrgetter, operator.methodcaller)):
             self.found.add("getattr")
@@ -585,8 +479,8 @@ class DependencyWalk:
         self.expect("{0}() == {1}", ask, now)
 
     def attributes(self, x: Any) -> None:
-        """Those of an object that code with these names may read; of an object of a class that nobody looked
-        into, all."""
+        """Follow the attributes of an object that code with these names may read. For a class whose code was
+        not searched, follow all."""
         kind = type(x)
         inside = getattr(x, "__dict__", None)
         self.expect("{0}.__class__ is {1}", x, kind)
@@ -618,7 +512,7 @@ class DependencyWalk:
         self.follow([value])
 
     def class_of(self, kind: type, made: bool) -> None:
-        """What objects of a class read of it; `made`: the class may be called, too."""
+        """Follow the members that objects of a class read; `made`: the class may be called, too."""
         if (kind, made) in self.classes:
             return
         self.classes.add((kind, made))
@@ -656,7 +550,7 @@ class DependencyWalk:
             self.class_of(kind, True)
 
     def context(self, module: str) -> None:
-        """Decimal numbers are computed by the context of the thread."""
+        """Compare the context of the thread, which decimal numbers depend on."""
         if module == "decimal":
             self.probe(lambda: repr(sys.modules["decimal"].getcontext()))
 
@@ -678,7 +572,7 @@ class DependencyWalk:
             self.expect("{0}() == {1}", writes, self.form[-1])
 
     def cache(self, x: Any) -> None:
-        """Results that a cache keeps may be read, and changed, without calling the function."""
+        """Follow the results that a cache holds: code may read and change them without a call."""
         self.follow([x.__wrapped__] if hasattr(x, "__wrapped__") else [])
         self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.FunctionType))])
 
@@ -703,12 +597,6 @@ def is_singleton(x: Any) -> bool:
     return getattr(sys.modules.get("scipy.stats"), str(getattr(x, "name", "")), None) is x
 
 
-def codes_of(x: Any) -> list:
-    """The code that an attribute of a class may run."""
-    inner = [getattr(x, a, None) for a in ("__func__", "fget", "func", "__wrapped__")]
-    return [v.__code__ for v in (x, *inner) if isinstance(v, types.FunctionType)]
-
-
 def is_empty_slot(x: Any, slot: Any) -> bool:
     try:
         slot.__get__(x)
@@ -722,7 +610,6 @@ def _cached(x: Any) -> Any:
     return x
 
 
-_cached(0)
 # classes of packages whose objects hold what the user put there
 PLAIN = (types.SimpleNamespace, threading.local)
 KNOWN = frozenset((
@@ -732,6 +619,8 @@ KNOWN = frozenset((
 ))  # fmt: skip  # whose content is compared where it is met
 WORD = tuple.__itemsize__
 CYTHON = "cython_function_or_method"
+
+_cached(0)
 CACHE = type(_cached)
 LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
 HANDLERS: Any = (
@@ -750,8 +639,13 @@ def walk_with_names(
     kind: type = DependencyWalk,
     names: frozenset = frozenset(),
 ) -> Any:
-    """The walk with the names of all code that it meets.  `names`: those of a walk before it, which saves
-    one."""
+    """Return the walk with the names of all code that it meets.
+
+    `names`: those of a walk before it. With these, and with the names of functions among the roots, the first
+    walk is often the last."""
+    for f in roots:
+        if type(f) is types.FunctionType and not is_trusted(globals_of(f).get("__name__")):
+            names = names | words(f.__code__)
     while True:
         walk = kind(roots, names, read_anew)
         if walk.found <= names or (walk.unknown is not None and not walk.whole):
@@ -759,111 +653,7 @@ def walk_with_names(
         names = names.union(walk.found)
 
 
-class Status(enum.Enum):
-    """What is known of what functions can read."""
-
-    UNCHANGED = "unchanged"
-    CHANGED = "changed"
-    UNKNOWN = "unknown"
-
-
-class Environment:
-    """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
-
-    `read_anew`, `names`: see `walk_with_names`.  `walk` and `same` are bound in one step: an interrupt leaves
-    the old ones or the new ones.
-
-    >>> box = {"a": 1.0}
-    >>> e = Environment([box])
-    >>> before = e.status()
-    >>> box["a"] = 2.0
-    >>> before, e.status()
-    (<Status.UNCHANGED: 'unchanged'>, <Status.CHANGED: 'changed'>)
-    """
-
-    def __init__(self, roots: list, read_anew: Callable | None = None, names: frozenset = frozenset()):
-        self.roots, self.read_anew, self.names = roots, read_anew, names
-        # places of the form that may change; None: nobody knows which
-        self.free: frozenset | None = frozenset()
-        self.seen = self.looked()
-
-    def looked(self) -> tuple:
-        walk = walk_with_names(self.roots, self.read_anew, names=self.names)
-        self.names = walk.names
-        return walk, walk.check()
-
-    @property
-    def walk(self) -> DependencyWalk:
-        return self.seen[0]
-
-    @property
-    def unknown(self) -> str | None:
-        """What it is that cannot be told; None where all can."""
-        return self.walk.unknown
-
-    def status(self) -> Status:
-        """The one answer to the question whether the functions would read now what they could read then."""
-        walk, same = self.seen
-        if same():
-            return Status.UNCHANGED
-        if walk.unknown is not None:
-            return Status.UNKNOWN
-        now = self.looked()
-        if now[0].unknown is not None:
-            return Status.UNKNOWN
-        if now[0].form != walk.form:
-            places = differing(walk.form, now[0].form)
-            if self.free and places is not None and places <= self.free:
-                return Status.UNCHANGED
-            return Status.UNKNOWN if self.free is None else Status.CHANGED
-        self.seen = now  # other objects of equal value
-        return Status.UNCHANGED
-
-    def after(self) -> "Environment":
-        """The functions have run.  What they have changed themselves is free to change again."""
-        if self.status() is Status.UNCHANGED:
-            return self
-        later = Environment(self.roots, self.read_anew)
-        places = differing(self.walk.form, later.walk.form)
-        atoms = places is not None and all([is_atom(later.walk.form[k]) for k in places])
-        later.free = places if atoms else None
-        return later
-
-
-def differing(a: list, b: list) -> frozenset | None:
-    """The places at which two forms differ; None where they have no places in common."""
-    return (
-        frozenset([k for k, (x, y) in enumerate(zip(a, b, strict=True)) if x != y])
-        if len(a) == len(b)
-        else None
-    )
-
-
-def is_atom(entry: Any) -> bool:
-    """Is this entry of a form that of one number or text?"""
-    return (
-        type(entry) is tuple
-        and len(entry) == 2
-        and type(entry[0]) is type
-        and (entry[0] in IMMUTABLE or issubclass(entry[0], np.generic))
-    )
-
-
 class CompleteWalk(DependencyWalk):
     """A walk that goes on."""
 
     whole = True
-
-
-def held_by(x: Any) -> list:
-    """What an object holds, all of its attributes included, so far as that can be told."""
-    walk = CompleteWalk([x], ANYTHING)
-    return [*walk.form, *[state(source) for source in walk.sources]]
-
-
-def state(x: Any) -> bytes:
-    """That of a source of random numbers, for comparison; empty for one that has none."""
-    try:
-        return pickle.dumps(snapshot(x))
-    except NotImplementedError:
-        return b""

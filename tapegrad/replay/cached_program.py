@@ -1,0 +1,361 @@
+"""A recorded program with what it holds for: when it may be replayed, and how a replay ends."""
+
+import functools
+import math
+import sys
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .._capture import THREADS
+from .._capture.dependencies.walk import may_catch
+from .._capture.objects import restore, snapshot
+from .._core.arrays import may_share_memory, without_class
+from .._core.errors import RankError, ReplayWarning
+from .._core.exchanges import ReplayGivenUp
+from .._core.float_errors import LOUD, warned
+from .._core.registry import load
+from .._core.reverse import CollectorPause, has_nan
+from .._core.scope import now, scope_block
+from .._core.trees import is_node, with_leaves
+from .._dispatch.random import DRAW
+from .._transforms.call import (
+    overlapping,
+)
+from ..ops.linalg.factorizations import is_finite
+from .costs import (
+    BLOCK_ELEMENTS,
+    COMPILE_NS,
+    EMITTED_REPLAY,
+    GRAPHED_REPLAY,
+    GROUP_REFUSALS,
+    REPEATED_INSTRUCTIONS,
+    TRIED_REPLAYS,
+    WRITTEN_ELEMENT_NS,
+    WRITTEN_INSTRUCTION_NS,
+)
+from .cuda_graph import CudaGraph, unfit
+from .program import HEARD, Program
+from .record.instructions import is_pure
+from .record.recorder import Guard
+from .signature import CallSignature, ReadEnvironment
+
+EMITTER = "tapegrad.replay.emitted"
+
+
+# errors that operations raise for values outside of their domain
+OF_VALUES = (ArithmeticError, np.linalg.LinAlgError, IndexError, MemoryError, Warning)
+
+
+class Departure:
+    """The end of a replay that leaves the recorded path: an operation raises this error, or (None) warns
+    where the function may notice."""
+
+    def __init__(self, kept: "CachedProgram", error: Exception | None = None):
+        self.kept, self.error = kept, error
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return "the function may hear of a warning or a floating-point error"
+        return f"an operation raises {type(self.error).__name__}: {self.error}"
+
+    def is_fault(self) -> bool:
+        """Return whether the error may be a fault of this package."""
+        of_values = self.error is None or isinstance(self.error, OF_VALUES)
+        return not of_values and all(
+            [type(i.prim) is str or is_pure(i.prim) for _, i in self.kept.program.code]
+        )
+
+
+FAILED = (Guard, Departure)
+
+
+def warn(name: str, what: str, cause: Exception | None = None) -> None:
+    """A `ReplayWarning`, shown at the line that called the prepared function."""
+    shown = ReplayWarning(f"{name}: {what}")
+    shown.__cause__ = cause
+    frame: Any = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "tapegrad":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(shown, stacklevel=level)
+
+
+def broken(name: str, failure: Exception | None, then: str) -> None:
+    """Warn once of a fault of this package that costs only time."""
+    what = "a replay failed where a plain call does not, by a fault of tapegrad"
+    warn(
+        name,
+        f"{what}: {type(failure).__name__}: {failure}; {then}. Results are right; please report it",
+        failure,
+    )
+
+
+class CachedProgram:
+    """A recorded program, and the calls and surroundings for which it is valid."""
+
+    def __init__(
+        self,
+        signature: CallSignature,
+        surroundings: ReadEnvironment,
+        program: Program,
+        owner: Any,
+        groups: list,
+        joint: int,
+    ):
+        self.signature, self.surroundings, self.program = signature, surroundings, program
+        self.groups, self.joint = groups, joint if groups else 0
+        tree = program.tree
+        # leaves in a tuple, as (value, gradient)
+        self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
+        self.setting, self.modes, self.warned = now(), np.geterr(), warned()
+        self.emitted: Any = None
+        self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
+        # the replay for which the text is written next
+        self.name, self.compile = owner.name, owner.compile
+        early = self.compile is not True and len(program.numbers) >= REPEATED_INSTRUCTIONS
+        self.due: float = 1 if early else EMITTED_REPLAY
+        self.kinds: Any = None  # what is known of its instructions, until the text is there
+        self.spent = 0.0  # ns of replays as bound calls
+        self.cuda_graph = owner.cuda_graph
+        self.graph: Any = None
+        self.graphless: str | None = None  # why it is none
+        # (begun: the replay after which refusals count)
+        self.replays = self.failures = self.refusals = self.begun = 0
+        self.deaf = False  # have replays heard of floating-point errors of which the function does not?
+        self.refused = False  # are there none any more, for its values are often not finite?
+        self.plainly = ""  # why the last call was run as it is
+
+    def is_apart(self, values: list) -> bool:
+        """Return whether written arrays share no memory with arguments or with what other threads follow."""
+        program = self.program
+        if program.written and (THREADS or self.shares_written(values)):
+            return False
+        return not (program.writes_arguments and len(values) > 1 and overlapping(values))
+
+    def shares_written(self, values: list) -> bool:
+        """Return whether an argument shares memory with a captured array that is written. Only then a plain
+        call gets the caller's own arrays."""
+        return any([may_share_memory(v, array) for v in values for array, _ in self.program.written])
+
+    def is_of_setting(self) -> bool:
+        """Return whether NumPy's error modes and the warning filters are those of the recording."""
+        setting = now()
+        modes = setting is not None and setting is self.setting
+        if not modes and np.geterr() == self.modes:
+            modes, self.setting = True, setting
+        return modes and (warned() == self.warned or not self.may_catch)
+
+    @functools.cached_property
+    def may_catch(self) -> bool:
+        return may_catch(self.surroundings.environment.walk)
+
+    def values(self, args: tuple) -> list | None:
+        """Return the inputs of the program, or None if it is not valid for these arguments."""
+        return self.signature.values(args) if self.is_of_setting() else None
+
+    def replay(self, values: list) -> Any:
+        """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or
+        arrays share memory."""
+        program = self.program
+        if not self.is_apart(values):
+            self.plainly = "what is written shares memory with an argument, or with another thread's arrays"
+            return None
+        if program.finite and not is_finite([*values, *[array for _, array in program.captured]]):
+            self.plainly = "its inputs are not finite"
+            return None
+        self.replays += 1
+        before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
+        try:
+            found = self.heard(values, before) if program.warns else self.found(values, before)
+        except ReplayGivenUp as given_up:
+            found = given_up
+        # by another sweep it may be a number
+        plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0]))
+        if self.joint and type(found) is tuple and not plainly:
+            found = found if self.groups[0].end_replay(True, self.name) else ReplayGivenUp()
+        if plainly or type(found) is not tuple:
+            self.plainly = "its results are not numbers" if plainly else "NumPy warns: " + str(HEARD.shown)
+            for x, state in before:
+                restore(x, state)
+            return None if plainly else found
+        results, written = found
+        for array, v in written:
+            without_class(array)[...] = v
+        return tuple(results) if self.several else with_leaves(program.tree, iter(results))
+
+    def is_paid(self) -> bool:
+        """Return whether the replays so far have cost as much as writing the text. Ranks write together."""
+        asked = self.compile is True or self.cuda_graph or self.joint
+        asked = asked or self.emitted is not None or self.due < EMITTED_REPLAY
+        return bool(asked) or self.spent >= self.writing_cost
+
+    @functools.cached_property
+    def writing_cost(self) -> float:
+        """About how many ns the text takes."""
+        sizes = [math.prod(shown[1]) for shown in self.program.shown.values()]
+        return WRITTEN_INSTRUCTION_NS * len(self.program.numbers) + WRITTEN_ELEMENT_NS * sum(
+            [size for size in sizes if size <= BLOCK_ELEMENTS]
+        )
+
+    def write(self) -> None:
+        """The text; with groups once the replays so far have cost as much as compiling them might."""
+        with scope_block():
+            CollectorPause()
+            self.written()
+
+    def written(self) -> None:
+        emitter, program = load(EMITTER), self.program
+        wanted = self.compile is True
+        if self.replays < EMITTED_REPLAY:
+            self.kinds = emitter.InstructionKinds(program)
+            if not emitter.is_repeated(self.kinds):
+                self.due = EMITTED_REPLAY
+                return
+        if self.emitted is None and not wanted:
+            self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
+        self.kinds = None
+        if self.compile == "auto":
+            after = self.emitted.worthwhile(COMPILE_NS)
+            wanted = self.replays >= after
+        self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
+        if wanted:
+            made = emitter.compiled_program(program)
+            if (
+                self.compile == "auto" and not self.joint
+            ):  # ranks take the same text, so that their bits agree
+                self.trial = [(each, []) for each in (self.emitted, made)]
+            self.emitted = made
+
+    def tried(self, values: list) -> Any:
+        """A replay by one of two texts in turn.  The faster one stays."""
+        trial = self.trial  # (another thread may end it at once)
+        if not trial:
+            return self.emitted.run(*values)
+        text, seconds = min(trial, key=lambda each: len(each[1]))
+        begin = time.perf_counter()
+        found = text.run(*values)
+        seconds.append(time.perf_counter() - begin)
+        if self.trial and len(trial[-1][1]) >= TRIED_REPLAYS:
+            self.emitted, self.trial = min(trial, key=lambda each: min(each[1]))[0], []
+        return found
+
+    def refuse(self) -> None:
+        """Values that are not finite, and of which a plain call does not warn, would be worked out twice at
+        each call: first there are no groups any more, then no blocks."""
+        self.refusals += 1
+        if self.refusals > GROUP_REFUSALS and 2 * self.refusals > self.replays - self.begun:
+            self.refused, self.compile, self.trial = True, False, []
+            self.refusals, self.begun = 0, self.replays
+            warn(
+                self.name,
+                "its operations run as they are, nothing is compiled: its values are often not finite",
+            )
+            self.emitted = load(EMITTER).EmittedProgram(self.program, blocks=bool(self.emitted.groups))
+
+    def heard(self, values: list, before: list) -> Any:
+        """The same where an operation may give a warning of which the function hears: that is another way
+        through it."""
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            found = self.found(values, before)
+        ours = [w.message for w in given if w.category is ReplayWarning]
+        for message in ours:
+            warnings.warn(message, stacklevel=2)
+        return Departure(self) if len(given) > len(ours) and type(found) is tuple else found
+
+    def found(self, values: list, before: list) -> Any:
+        """What the program gives; a guard that failed; a `Departure`; or None.  `before`: the states of its
+        generators."""
+        program, found, failure = self.program, None, None
+        try:
+            if self.replays >= self.due and self.is_paid():
+                self.write()
+            if self.cuda_graph and self.replays >= GRAPHED_REPLAY and self.emitted is not None:
+                self.cuda_graph = False  # it is tried once
+                self.captured(values)
+            if self.graph is not None:
+                return self.graph(values)
+            if self.emitted is not None:
+                found = self.tried(values)
+        except RankError:
+            raise
+        # an operation's, and then the bound calls raise it too; or else it is ours
+        except Exception as error:
+            failure = error
+        anew = found is None or HEARD.unsafe is not None
+        if anew and self.joint and (failure is not None or self.emitted is not None):
+            if failure is None:
+                self.refuse()
+            return None if failure is None else Departure(self, failure)
+        if anew:
+            for x, state in before:
+                restore(x, state)
+            begin = time.perf_counter_ns()
+            try:
+                found = program.run(values)
+                self.spent += time.perf_counter_ns() - begin
+            except RankError:
+                raise
+            except Exception as error:
+                self.failures += 1
+                return Departure(self, error)
+            if failure is not None:
+                self.stop(failure)
+            elif (
+                self.emitted is not None
+                and (self.emitted.groups or self.emitted.blocks)
+                and HEARD.shown is None
+            ):
+                self.refuse()
+        if HEARD.shown is None or type(found) is Guard:
+            return found
+        return Departure(self) if HEARD.shown == LOUD and not self.deaf else None
+
+    def stop(self, failure: Exception) -> None:
+        """From now on as bound calls: the quicker ways failed where these do not."""
+        self.failures += 1
+        self.emitted, self.graph, self.due, self.cuda_graph, self.trial = None, None, math.inf, False, []
+        broken(self.name, failure, "its operations are called one after the other from now on")
+
+    def captured(self, values: list) -> None:
+        """The replay becomes a CUDA graph, if it can be one."""
+        self.graphless = unfit(self.program, values)
+        if self.graphless is None:
+            try:
+                self.graph = CudaGraph(self.program, self.emitted.run, values)
+            except Exception as error:
+                self.graphless = f"{type(error).__name__}: {error}"
+
+    def report(self) -> str:
+        way = (
+            "as bound calls"
+            if self.emitted is None
+            else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
+            + load(EMITTER).describe_calls(self.emitted)
+        )
+        way = "as one CUDA graph" if self.graph is not None else way
+        way += f" (no CUDA graph: {self.graphless})" if self.graphless else ""
+        sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
+        drawn = sum([i.prim is DRAW for _, i in self.program.code])
+        anew = (
+            f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written"
+            + (f", random numbers drawn {drawn} times" if drawn else "")
+        )
+        by_samples = ", ".join(self.program.by_samples)
+        looped = f"; under vmap one sample after the other: {by_samples}" if by_samples else ""
+        guards = sum([len(g) for g in self.program.guards.values()])
+        return (
+            f"{sizes}; {anew}, {guards} values and conditions guarded; {self.surroundings.compared()} bytes "
+            f"of other arrays compared at each call{looped}{self.fused()}"
+        )
+
+    def fused(self) -> str:
+        """What runs in compiled loops."""
+        if self.compile is False:
+            return "; nothing compiled for it, for its values are often not finite" if self.refused else ""
+        if self.emitted is None or (not self.emitted.groups and self.due != math.inf):
+            return "" if self.compile is True else "; its large arrays in compiled loops once that pays"
+        return load(EMITTER).describe_program(self.emitted)
