@@ -11,7 +11,7 @@ from ...ops import piecewise, products, reductions, sorting
 from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
 from ...ops.indexing import traced_masks
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS
-from ...ops.linalg import block_matrices, decompositions, equations, factorizations, hermitian
+from ...ops.linalg import block_matrices, decompositions, determinants, equations, factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
 from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, SMALL_FACTORS, UNBLOCKED_COLUMNS, WRITTEN_OUT_PRODUCTS
 from .foreign_calls import ufunc_loop
@@ -236,7 +236,7 @@ TRANSLATED: dict = {
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
     factorizations.FACTORS: placed_factors,
-    factorizations.cofactor.prim: placed_cofactor,
+    determinants.cofactor.prim: placed_cofactor,
     decompositions.singular.prim: placed_svd,
     equations.lu_of.prim: placed_lu,
     decompositions.qr_of.prim: placed_qr,
