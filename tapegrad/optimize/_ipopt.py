@@ -13,7 +13,7 @@ from scipy.optimize import OptimizeResult
 
 from .._core.errors import ArgumentError, ConvergenceError
 from .._core.registry import load
-from .._core.scope import changed
+from .._core.scope import OPEN, changed
 from .._transforms.gradient import value_and_grad
 from ._constraints import bounds_of_dict
 from ._flat import FlatStart, Values, host_result, ordered_limits
@@ -200,6 +200,7 @@ class IpoptRun:
         self.key: bytes | None = None  # the point as bytes
         self.x: Any = None  # the point in the library of the unknowns
         self.known: tuple | None = None  # value, gradient and nonlinear constraints there
+        self.unchecked: Callable | None = None  # what replays the evaluation in this solution
         self.steps = self.evaluations = self.hessians = 0
 
     def at(self, u: np.ndarray) -> Any:
@@ -214,14 +215,22 @@ class IpoptRun:
         x = self.at(u)
         if self.known is None:
             self.evaluations += 1
-            try:
-                y, *more = self.problem.evaluated.forms["value"]((x, *self.args))
-                y = float(host_result(y))
-                more = [g if type(g) is np.ndarray else host_result(g) for g in more]
-            except np.linalg.LinAlgError:
-                y, more = math.inf, [np.nan] * (1 + len(self.problem.blocks))
+            found = self.unchecked(x) if self.unchecked is not None and OPEN.compared is not None else None
+            y, *more = self.computed(x) if found is None else found
+            more = [g if type(g) is np.ndarray else host_result(g) for g in more]
+            y = float(host_result(y))
             self.known = (y, *more) if math.isfinite(y) else (math.inf, np.nan, *more[1:])
         return self.known
+
+    def computed(self, x: Any) -> tuple:
+        """Return the same by a call of the prepared function."""
+        form, args = self.problem.evaluated.forms["value"], (x, *self.args)
+        try:
+            found = form(args)
+        except np.linalg.LinAlgError:
+            return (math.inf, *[np.nan] * (1 + len(self.problem.blocks)))
+        self.unchecked = form.unchecked(args)
+        return found
 
     def value(self, u: np.ndarray) -> float:
         return self.evaluated(u)[0]

@@ -218,6 +218,14 @@ class TransformForm:
             self.branched()
         return self.plain(args) if self.full and failed is None else self.record(args, failed)
 
+    def unchecked(self, args: tuple) -> Callable | None:
+        """Return ``results(x)`` of the program used last, as `CachedProgram.unchecked` does, or None."""
+        if OPEN.compared is None or OPEN.depth or OPEN.inside is not None or watching():
+            return None
+        if self.groups or self.eager is not None or self.pause or not self.programs:
+            return None
+        return self.programs[0].unchecked(args)
+
     def together(self, args: tuple) -> Any:
         """A call in which this process exchanges data with others: all do the same (`_core.exchanges`)."""
         plainly = self.eager is not None or self.pause > 0 or len(self.groups) > 1
@@ -564,6 +572,42 @@ class CachedProgram:
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""
         return self.signature.values(args) if self.is_of_setting() else None
+
+    def fixed_inputs(self, args: tuple, varying: int) -> list | None:
+        """Return the inputs after the first `varying` arguments, or None.
+
+        The first arguments may then be replaced by arrays of the same layout without a comparison, in a block
+        of `OPEN.compared`."""
+        values = self.values(args)
+        leaves = self.signature.leaves[:varying]
+        if values is None or self.surroundings.changed() or not all([x.chosen and x.packed for x in leaves]):
+            return None
+        return values[varying:]
+
+    def unchecked(self, args: tuple) -> Callable | None:
+        """Return ``results(x)``, which replays the call with another first argument, or None.
+
+        It compares nothing, so it holds in a block of `OPEN.compared`. It returns None where only a call of
+        the form gives the results."""
+        rest, program = self.fixed_inputs(args, 1), self.program
+        asks = program.written or program.generators or program.warns or program.finite or self.cuda_graph
+        if rest is None or asks or self.joint or self.trial or self.graph is not None or self.emitted is None:
+            return None
+        run = self.emitted.run
+
+        def results(x: Any) -> list | None:
+            self.replays += 1
+            if self.replays >= self.due:
+                return None
+            try:
+                found = run(x, *rest)
+            except Exception:
+                return None  # a call of the form raises it, too
+            if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:
+                return None
+            return None if program.pulled and any(map(has_nan, found[0])) else found[0]
+
+        return results
 
     def replay(self, values: list) -> Any:
         """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or
