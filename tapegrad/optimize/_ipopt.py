@@ -192,9 +192,7 @@ class IpoptRun:
         self.whole = np.empty(problem.hessian.places[0].size)  # the entries of the Hessian
         self.entries = np.empty(len(problem.jacobian_places[0]))  # those of the Jacobian, block by block
         ends = np.cumsum([0, *[b.places[0].size for b in problem.blocks]])
-        self.parts = [
-            (b, self.entries[i:j]) for b, i, j in zip(problem.blocks, ends, ends[1:], strict=False)
-        ]
+        self.parts = [(b, self.entries[i:j]) for b, i, j in zip(problem.blocks, ends, ends[1:], strict=False)]
         self.begin(())
         self.solver = self.ipopt(options)
         # A large block that is freed makes the C library keep memory that each solution needs again: what
