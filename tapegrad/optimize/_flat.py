@@ -205,9 +205,7 @@ class Values:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
         return self.planned(
-            load("tapegrad.sparse._renewed").Renewed(
-                "jacobian", f, self.args, pattern=pattern, check=pattern is not None
-            )
+            load("tapegrad.sparse._renewed").Renewed("jacobian", f, self.args, pattern=pattern)
         )
 
     def planned(self, plan: Callable) -> Callable:

@@ -100,7 +100,7 @@ class Plan(PickledByCall):
             self.direct: Any = None if self.asks_directly() else "not asked for"  # or why there is none
             self.spent = 0.0
             self.tracked: Any = None
-            if settings["check"]:
+            if self.found is None and settings["check"]:
                 _check.require_entries(self, args)
 
     def _made(self) -> tuple:
