@@ -587,11 +587,13 @@ class CachedProgram:
     def unchecked(self, args: tuple) -> Callable | None:
         """Return ``results(x)``, which replays the call with another first argument, or None.
 
-        It compares nothing, so it holds in a block of `OPEN.compared`. It returns None where only a call of
-        the form gives the results."""
+        x shares no memory with the other arguments. The function compares nothing, so it holds in a block of
+        `OPEN.compared`. It returns None where only a call of the form gives the results."""
         rest, program = self.fixed_inputs(args, 1), self.program
         asks = program.written or program.generators or program.warns or program.finite or self.cuda_graph
         if rest is None or asks or self.joint or self.trial or self.graph is not None or self.emitted is None:
+            return None
+        if not self.is_apart([args[0], *rest]):
             return None
         run = self.emitted.run
 
