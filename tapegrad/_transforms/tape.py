@@ -1,5 +1,6 @@
 """What a user does by hand: the tape, cutting a derivative, a tree as one vector."""
 
+import math
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -723,18 +724,18 @@ def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
         if a
     ]
     flat = shaping.concatenate(*pieces) if pieces else np.zeros(0)
+    sizes = [math.prod(s) if a else 0 for s, a in zip(shapes, active, strict=True)]
+    total = sum(sizes)
 
     def restore(vector: Any) -> Any:
-        total = sum(int(np.prod(s)) for s, a in zip(shapes, active, strict=True) if a)
         if shape(vector) != (total,):
             raise ShapeError(f"restore: the vector has shape {shape(vector)}, the tree needs ({total},)")
         start = 0
         made = []
-        for m, s, a, kind, dt in zip(members, shapes, active, kinds, dtypes, strict=True):
+        for m, s, n, a, kind, dt in zip(members, shapes, sizes, active, kinds, dtypes, strict=True):
             if not a:
                 made.append(m)
                 continue
-            n = int(np.prod(s))
             piece = shaping.slice_of(vector, axis=0, start=start, stop=start + n)
             start += n
             piece = shaping.reshape(piece, to=s)

@@ -144,6 +144,11 @@ class Estimates:
         alpha : float, default 0.05
             The probability with which each number lies outside of its band.
         """
+        if not callable(f):
+            raise ArgumentError(
+                f"estimates.predict: f is a {type(f).__name__}; wanted is a function of the parameters, such "
+                f"as lambda p: model(x, *p)"
+            )
         free, fixed = np.flatnonzero(~self._held), np.where(self._held, self.flat, 0.0)
         spread = np.eye(self.flat.size)[free]
         with np.errstate(all="ignore"):

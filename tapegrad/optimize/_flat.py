@@ -42,18 +42,22 @@ def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:
             )
 
 
+def unchanged(u: Any) -> Any:
+    """Return a vector as the tree that it is."""
+    return u
+
+
 class FlatStart:
     """A tree of starting values as a float64 vector on the host, and the inverse map."""
 
     def __init__(self, call: str, x0: Any):
         self.tree = started(call, x0)
         flat, restore = ravel(self.tree)
-        marked = any(type(v) is Const for v in leaves(self.tree))
-        self.restore = (
-            (lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u)))
-            if marked
-            else restore
-        )
+        self.restore: Callable = restore
+        if any(type(v) is Const for v in leaves(self.tree)):
+            self.restore = lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u))
+        elif is_array(layout_of(self.tree)) and np.ndim(self.tree) == 1:
+            self.restore = unchanged  # (calls that replay compare what the functions of a tree read)
         if not flat.size:
             raise ArgumentError(
                 f"{call}: x0 = {describe_tree(x0)} holds no number to be varied: integers in a tree are "
@@ -201,9 +205,7 @@ class Values:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
         return self.planned(
-            load("tapegrad.sparse._renewed").Renewed(
-                "jacobian", f, self.args, pattern=pattern, check=pattern is not None
-            )
+            load("tapegrad.sparse._renewed").Renewed("jacobian", f, self.args, pattern=pattern)
         )
 
     def planned(self, plan: Callable) -> Callable:

@@ -13,11 +13,12 @@ from scipy.optimize import OptimizeResult
 
 from .._core.errors import ArgumentError, ConvergenceError
 from .._core.registry import load
-from .._core.scope import changed
+from .._core.scope import OPEN, changed
 from .._transforms.gradient import value_and_grad
 from ._constraints import bounds_of_dict
 from ._flat import FlatStart, Values, host_result, ordered_limits
 
+KEPT_BYTES = 1 << 22  # free memory that the process keeps for the next solution, about
 INFINITE = 2e19  # a bound that Ipopt takes for none
 # Ipopt relaxes bounds while it runs and restores them at the end, which leaves constraints violated there.
 SETTINGS = {"print_level": 0, "sb": "yes", "print_user_options": "no", "bound_relax_factor": 0.0}
@@ -126,8 +127,10 @@ class IpoptProblem:
             y, g = value_and_grad(first)(u, *args[: at[1]])
             return y, g, *[f(u, *args[a:b]) for f, (a, b) in zip(functions, spans, strict=True)]
 
-        self.curved = np.concatenate(
-            [np.zeros(0, int), *[np.arange(a, b) for g, a, b in self.spans if g.values is not None]]
+        curved = [np.arange(a, b) for g, a, b in self.spans if g.values is not None]
+        # the multipliers of nonlinear constraints
+        self.curved = (
+            slice(None) if len(curved) == len(self.blocks) else np.concatenate([np.zeros(0, int), *curved])
         )
         self.constraint_args = tuple([a for g in nonlinear for a in g.args])
         rest = (*objective.args, *self.constraint_args)
@@ -135,7 +138,7 @@ class IpoptProblem:
         self.evaluated = load("tapegrad.replay").prepare(
             evaluated, self.place(flat.start), *rest, compile=compile
         )
-        weights = self.place(np.ones(self.curved.size)), np.float64(1.0)
+        weights = self.place(np.ones(sizes[-1])), np.float64(1.0)
         self.hessian = load("tapegrad.sparse._renewed").FixedPattern(
             "hessian", lagrangian, self.place(flat.start), *weights, rest=rest, compile=compile
         )
@@ -158,6 +161,7 @@ class IpoptProblem:
             start, multipliers, lower, upper = warm_point(warm, n, m)
         with np.errstate(all="ignore"), changed(compared=set()):
             run.begin(args)
+            run.prepare(start)
             if not np.isfinite(run.value(start)):
                 raise ConvergenceError(
                     f"minimize: the function is not finite at the starting point {start}; start elsewhere"
@@ -169,15 +173,11 @@ class IpoptProblem:
                 raise run.error
             values = np.zeros(m)
             run.constraint_values(x, values)
-        violation = max(
-            0.0,
-            float(np.max(self.joined[0] - values, initial=0.0)),
-            float(np.max(values - self.joined[1], initial=0.0)),
-        )
+        excess = np.maximum(self.joined[0] - values, values - self.joined[1])
         message = STATUSES.get(status, f"not converged: Ipopt ended with status {status}")
         return OptimizeResult(
             x=x, fun=float(fun), success=status == 0, status=int(status), message=message, nit=run.steps,
-            constr_violation=violation, evaluations=run.evaluations, hessians=run.hessians, products=0,
+            constr_violation=float(np.maximum.reduce(excess, initial=0.0)), evaluations=run.evaluations, hessians=run.hessians, products=0,
             multipliers=[multipliers[a:b] for _, a, b in self.spans], bound_multipliers=(lower, upper),
         )  # fmt: skip
 
@@ -189,9 +189,15 @@ class IpoptRun:
 
     def __init__(self, problem: IpoptProblem, options: dict):
         self.problem = problem
-        self.whole = np.empty(problem.hessian.places[0].size)
+        self.whole = np.empty(problem.hessian.places[0].size)  # the entries of the Hessian
+        self.entries = np.empty(len(problem.jacobian_places[0]))  # those of the Jacobian, block by block
+        ends = np.cumsum([0, *[b.places[0].size for b in problem.blocks]])
+        self.parts = [(b, self.entries[i:j]) for b, i, j in zip(problem.blocks, ends, ends[1:], strict=False)]
         self.begin(())
         self.solver = self.ipopt(options)
+        # A large block that is freed makes the C library keep memory that each solution needs again: what
+        # glibc returns to the system costs a tenth of a small solution in page faults.
+        np.empty(KEPT_BYTES, np.uint8)
 
     def begin(self, args: tuple) -> None:
         """Begin a solution; `args` are the function and its arguments."""
@@ -200,13 +206,15 @@ class IpoptRun:
         self.key: bytes | None = None  # the point as bytes
         self.x: Any = None  # the point in the library of the unknowns
         self.known: tuple | None = None  # value, gradient and nonlinear constraints there
+        self.filled = False  # are `entries` those of the Jacobian there?
+        self.unchecked: Callable | None = None  # what replays the evaluation in this solution
         self.steps = self.evaluations = self.hessians = 0
 
     def at(self, u: np.ndarray) -> Any:
         """Return the point in the library of the unknowns."""
         key = u.tobytes()
         if key != self.key:
-            self.key, self.x, self.known = key, self.problem.place(u), None
+            self.key, self.x, self.known, self.filled = key, self.problem.place(u), None, False
         return self.x
 
     def evaluated(self, u: np.ndarray) -> tuple:
@@ -214,14 +222,27 @@ class IpoptRun:
         x = self.at(u)
         if self.known is None:
             self.evaluations += 1
-            try:
-                y, *more = self.problem.evaluated.forms["value"]((x, *self.args))
-                y = float(host_result(y))
-                more = [g if type(g) is np.ndarray else host_result(g) for g in more]
-            except np.linalg.LinAlgError:
-                y, more = math.inf, [np.nan] * (1 + len(self.problem.blocks))
+            found = self.unchecked(x) if self.unchecked is not None and OPEN.compared is not None else None
+            y, *more = self.computed(x) if found is None else found
+            more = [g if type(g) is np.ndarray else host_result(g) for g in more]
+            y = float(host_result(y))
             self.known = (y, *more) if math.isfinite(y) else (math.inf, np.nan, *more[1:])
         return self.known
+
+    def prepare(self, start: np.ndarray) -> None:
+        """Compare what the replays read, once for the solution."""
+        form = self.problem.evaluated.forms["value"]
+        self.unchecked = form.unchecked((self.at(start), *self.args))
+
+    def computed(self, x: Any) -> tuple:
+        """Return the same by a call of the prepared function."""
+        form, args = self.problem.evaluated.forms["value"], (x, *self.args)
+        try:
+            found = form(args)
+        except np.linalg.LinAlgError:
+            return (math.inf, *[np.nan] * (1 + len(self.problem.blocks)))
+        self.unchecked = form.unchecked(args)
+        return found
 
     def value(self, u: np.ndarray) -> float:
         return self.evaluated(u)[0]
@@ -235,11 +256,12 @@ class IpoptRun:
             out[a:b] = block.matrix @ u if block.values is None else next(nonlinear)
 
     def jacobian(self, u: np.ndarray, out: np.ndarray) -> None:
-        x, start = self.at(u), 0
-        for block in self.problem.blocks:
-            size = block.places[0].size
-            block.fill_jacobian(x, out[start : start + size])
-            start += size
+        x = self.at(u)
+        if not self.filled:  # Ipopt asks twice at the start
+            for block, entries in self.parts:
+                block.fill_jacobian(x, entries)
+            self.filled = True
+        out[:] = self.entries
 
     def lower_hessian(self, u: np.ndarray, v: np.ndarray, weight: float, out: np.ndarray) -> None:
         self.hessians += 1

@@ -149,7 +149,12 @@ def step_kernel(p: int, bounded: bool) -> MapKernel:
         growth = np.where(taken, 2.0, 2 * growth)
         x, g, packed, f = [np.where(taken, b, a) for a, b in ((x, x1), (g, g1), (packed, packed1), (f, f1))]
         A = symmetric(packed, p)
-        D = np.maximum(D, np.diag(A))
+        largest = np.maximum(D, np.diag(A))
+        # short steps stay short, but not shorter, where the diagonal grows: it nearly vanishes while all
+        # residuals are outliers of a robust loss
+        shrunk = np.min(np.where(D > 0, D / largest, 1.0))
+        damping = np.where(taken & (damping > 1), damping * shrunk, damping)
+        D = largest
         steps = np.where(running, steps + 1, steps)
         step = damped_step(x, g, A, damping, D, bounds)
         return np.concatenate([x, g, D, packed, np.stack([f, damping, growth, status, steps])]), x + step

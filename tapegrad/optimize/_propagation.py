@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import numpy as np
+from .._core.arrays import is_array
 from .._core.errors import ArgumentError, ShapeError
-from .._core.primitive import layout_of
+from .._core.primitive import layout_of, primal_of
 from .._core.scope import entry
 from .._transforms.jacobian import jacobian
 from .._transforms.tape import ravel
@@ -54,7 +55,7 @@ def propagate(f: Callable, x: Any, cov: Any, order: int = 1) -> Propagated:
     Raises
     ------
     ArgumentError
-        If `cov` is not symmetric or has a negative variance, or if `order` is unknown.
+        If `cov` is not symmetric or has a negative eigenvalue, or if `order` is unknown.
     ShapeError
         If `cov` does not fit x.
 
@@ -103,4 +104,9 @@ def checked_covariance(cov: Any, flat: Any) -> Any:
         raise ArgumentError("propagate: cov has a negative variance")
     if bool((abs(cov - cov.T) > 1e-8 * abs(cov).max()).any()):
         raise ArgumentError("propagate: cov is not symmetric")
+    plain = primal_of(cov)
+    if is_array(plain) and bool((abs(plain) < np.inf).all()):
+        smallest = float(np.linalg.eigvalsh(plain)[0])
+        if smallest < -1e-8 * float(abs(plain).max()):
+            raise ArgumentError(f"propagate: cov has the negative eigenvalue {smallest:.3g}")
     return cov

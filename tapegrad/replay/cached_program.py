@@ -5,6 +5,7 @@ import math
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,44 @@ class CachedProgram:
     def values(self, args: tuple) -> list | None:
         """Return the inputs of the program, or None if it is not valid for these arguments."""
         return self.signature.values(args) if self.is_of_setting() else None
+
+    def fixed_inputs(self, args: tuple, varying: int) -> list | None:
+        """Return the inputs after the first `varying` arguments, or None.
+
+        The first arguments may then be replaced by arrays of the same layout without a comparison, in a block
+        of `OPEN.compared`."""
+        values = self.values(args)
+        leaves = self.signature.leaves[:varying]
+        if values is None or self.surroundings.changed() or not all([x.chosen and x.packed for x in leaves]):
+            return None
+        return values[varying:]
+
+    def unchecked(self, args: tuple) -> Callable | None:
+        """Return ``results(x)``, which replays the call with another first argument, or None.
+
+        x shares no memory with the other arguments. The function compares nothing, so it holds in a block of
+        `OPEN.compared`. It returns None where only a call of the form gives the results."""
+        rest, program = self.fixed_inputs(args, 1), self.program
+        asks = program.written or program.generators or program.warns or program.finite or self.cuda_graph
+        if rest is None or asks or self.joint or self.trial or self.graph is not None or self.emitted is None:
+            return None
+        if not self.is_apart([args[0], *rest]):
+            return None
+        run = self.emitted.run
+
+        def results(x: Any) -> list | None:
+            self.replays += 1
+            if self.replays >= self.due:
+                return None
+            try:
+                found = run(x, *rest)
+            except Exception:
+                return None  # a call of the form raises it, too
+            if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:
+                return None
+            return None if program.pulled and any(map(has_nan, found[0])) else found[0]
+
+        return results
 
     def replay(self, values: list) -> Any:
         """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or

@@ -2,6 +2,7 @@
 holds."""
 
 import collections
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,14 @@ class TransformForm:
         if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
         return self.plain(args) if self.full and failed is None else self.record(args, failed)
+
+    def unchecked(self, args: tuple) -> Callable | None:
+        """Return ``results(x)`` of the program used last, as `CachedProgram.unchecked` does, or None."""
+        if OPEN.compared is None or OPEN.depth or OPEN.inside is not None or watching():
+            return None
+        if self.groups or self.eager is not None or self.pause or not self.programs:
+            return None
+        return self.programs[0].unchecked(args)
 
     def together(self, args: tuple) -> Any:
         """A call in which this process exchanges data with others: all do the same (`_core.exchanges`)."""

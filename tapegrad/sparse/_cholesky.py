@@ -209,6 +209,8 @@ class Cholesky:
             raise ShapeError(
                 f"sparse.cholesky(A).solve: the matrix has {self.analysis.n} rows, and b has shape {shape(b)}"
             )
+        if layout_of(b).dtype.kind == "c":
+            return self.solve(np.real(b)) + 1j * self.solve(np.imag(b))
         if ndim(b) == 1:
             return applied(cholesky_solution, self.entries, b, analysis=self.analysis)
         tracked = holds_tracked(self.entries, b)
@@ -266,7 +268,7 @@ def cholesky(A: Any) -> Cholesky:
     """Factorise a sparse symmetric positive definite matrix.
 
     The order of elimination and the places of the factor are found once for each pattern. Within a transform,
-    all results carry derivatives of any order. A matrix counts by its symmetric part.
+    all results carry derivatives of any order, which take the symmetric part of A.
 
     Parameters
     ----------

@@ -111,11 +111,11 @@ def by_degree(bounds, members, last):  # pragma: no cover (compiled)
 
 
 @numba.njit(cache=True)
-def greedy(ip, ix, jp, jx, order):  # pragma: no cover (compiled)
-    """Colour the columns so that two with an entry in the same row differ; -1 marks an empty column."""
-    n = jp.size - 1
-    colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
-    for q in range(n):
+def greedy(ip, ix, jp, jx, order, colour, mark):  # pragma: no cover (compiled)
+    """Colour the columns so that two with an entry in the same row differ; -1 marks an empty column.
+
+    `colour` and `mark` hold -1 at the start. Loops that make no arrays compile in half the time."""
+    for q in range(colour.size):
         c = order[q]
         if jp[c] == jp[c + 1]:
             continue
@@ -129,56 +129,54 @@ def greedy(ip, ix, jp, jx, order):  # pragma: no cover (compiled)
         while mark[k] == c:
             k += 1
         colour[c] = k
-    return colour
 
 
 @numba.njit(cache=True)
-def star(ip, ix, order):  # pragma: no cover (compiled)
+def star(ip, ix, order, colour, mark, first, met, sizes):  # pragma: no cover (compiled)
     """Colour the vertices of a symmetric pattern so that neighbours differ and every path of four vertices
     has at least three colours.
 
     A path is checked when its last vertex is coloured. That vertex is an end of the path, or it stands
-    between two vertices of one colour."""
-    n = ip.size - 1
-    colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
-    first, met = np.full(n + 1, -1, np.int64), np.full(n + 1, -1, np.int64)  # per colour: a neighbour of v
-    sizes = np.zeros(n + 1, np.int64)  # of the colours
-    for q in range(n):
+    between two vertices of one colour. `first` and `met` hold a neighbour of v for each colour, `sizes` the
+    sizes of the colours. All but these hold -1 at the start."""
+    for q in range(colour.size):
         v = order[q]
         for a in range(ip[v], ip[v + 1]):
             w = ix[a]
-            if w == v or colour[w] < 0:
+            c = colour[w]
+            if w == v or c < 0:
                 continue
-            mark[colour[w]] = v
-            again = met[colour[w]] == v
+            mark[c] = v
+            again = met[c] == v
+            u = first[c]
             if not again:
-                met[colour[w]], first[colour[w]] = v, w
-            elif first[colour[w]] >= 0:
-                u = first[colour[w]]
-                first[colour[w]] = -1
+                met[c], first[c] = v, w
+            elif u >= 0:
+                first[c] = -1
                 for b in range(ip[u], ip[u + 1]):
-                    if ix[b] != v and ix[b] != u and colour[ix[b]] >= 0:
-                        mark[colour[ix[b]]] = v
-            if sizes[colour[w]] == 1:
+                    x = ix[b]
+                    if x != v and x != u and colour[x] >= 0:
+                        mark[colour[x]] = v
+            if sizes[c] == 1:
                 continue  # no path ends in another vertex of this colour
             for b in range(ip[w], ip[w + 1]):
                 x = ix[b]
-                if x == v or x == w or colour[x] < 0 or mark[colour[x]] == v:
+                d = colour[x]
+                if x == v or x == w or d < 0 or mark[d] == v:
                     continue
                 if again:
-                    mark[colour[x]] = v
+                    mark[d] = v
                     continue
                 for e in range(ip[x], ip[x + 1]):
                     y = ix[e]
-                    if y != w and y != x and colour[y] == colour[w]:
-                        mark[colour[x]] = v
+                    if y != w and y != x and colour[y] == c:
+                        mark[d] = v
                         break
         k = 0
         while mark[k] == v:
             k += 1
         colour[v] = k
         sizes[k] += 1
-    return colour
 
 
 @numba.njit(cache=True)
@@ -283,7 +281,16 @@ def transpose_pattern(p: scipy.sparse.csr_array) -> tuple:
 
 def one_sided(p: scipy.sparse.csr_array, order: str) -> np.ndarray:
     ip, ix, (jp, jx) = p.indptr, p.indices, transpose_pattern(p)
-    return greedy(ip, ix, jp, jx, vertex_order(order, p.shape[1], lambda: neighbours(ip, ix, jp, jx)))
+    vertices = vertex_order(order, p.shape[1], lambda: neighbours(ip, ix, jp, jx))
+    colour, mark = unset(p.shape[1], 2)
+    greedy(ip, ix, jp, jx, vertices, colour, mark)
+    return colour
+
+
+def unset(n: int, count: int) -> list:
+    """Return arrays of -1 for the compiled loops: the first one for n vertices, the others for n + 1
+    colours."""
+    return [np.full(n + (k > 0), -1, np.int64) for k in range(count)]
 
 
 def without_diagonal(p: scipy.sparse.csr_array) -> tuple:
@@ -355,7 +362,8 @@ def coloring_of(p: scipy.sparse.csr_array, kind: str, order: str) -> Coloring:
     graph = without_diagonal(p)
     vertices = vertex_order(order, p.shape[0], lambda: graph)
     if kind == "star":
-        colours = star(*graph, vertices)
+        colours, *more = unset(vertices.size, 4)
+        star(*graph, vertices, colours, *more, np.zeros(vertices.size + 1, np.int64))
     else:
         places = mirror_positions(*graph)
         colours = acyclic(*graph, vertices, np.minimum(places, np.arange(places.size)))

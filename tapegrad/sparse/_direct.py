@@ -214,9 +214,13 @@ class DirectEntries:
             raise NotRowwise("no entries")
         self.twice = self.loose is not None and np.unique(self.loose).size < self.loose.size
         self.rest = np.flatnonzero(~self.code.covered)
-        self.given = given
         self.side = asked_of(program, self.before, program.guards)
         self.run_side = None if self.side is None else load(EMITTER).EmittedProgram(self.side).run
+        fixed = {**dict(program.captured), **program.constants}
+        self.read = [fixed.get(a) for a in given]  # what the loop reads, with room for what varies
+        place = {a: n for n, a in enumerate([*program.arguments, *self.before])}
+        self.varying = [(n, place[a]) for n, a in enumerate(given) if a in place]
+        self.unwritten = [None] * (len(part.written) - 1)
         self.pool: list = []
 
     def is_stored(self, rows: RowwiseValues, k: int, before: set) -> bool:
@@ -233,12 +237,8 @@ class DirectEntries:
     def __call__(self, values: list, out: Any = None) -> Any:
         """Return the entries row by row, in `out` if its dtype fits; None if only products can compute
         them."""
-        program = self.kept.program
         if not self.kept.is_apart(values):
             return None
-        env = dict(zip(program.arguments, values, strict=True))
-        env.update(program.captured)
-        env.update(program.constants)
         if self.side is not None:
             try:
                 found = self.run_side(*values)
@@ -246,15 +246,16 @@ class DirectEntries:
                 return None  # an operation raised; the products report it
             if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:
                 return None
-            env.update(zip(self.before, found[0], strict=True))
+            values = [*values, *found[0]]
+        read = self.read.copy()
+        for n, k in self.varying:
+            read[n] = values[k]
         try:
             state = self.pool.pop()
         except IndexError:
             state = CallMemory(self.part)
         place = None if out is None or out.dtype != self.part.dtype else out
-        made = self.code.call(
-            state, *[env[a] for a in self.given], place, *[None] * (len(self.part.written) - 1)
-        )
+        made = self.code.call(state, *read, place, *self.unwritten)
         self.pool.append(state)
         if made is None:
             return None
@@ -270,7 +271,14 @@ class DirectEntries:
             data[self.rest] = 0.0
         if has_nan(data):
             return None  # a sweep may return a number here
-        env.update(zip(self.stored, stored, strict=True))
+        if self.kept.program.written:
+            self.write([*values, *stored])
+        return data
+
+    def write(self, values: list) -> None:
+        """Write into captured arrays what a plain call writes there."""
+        program = self.kept.program
+        env = dict(zip([*program.arguments, *self.before, *self.stored], values, strict=True))
+        env = {**dict(program.captured), **program.constants, **env}
         for array, k in program.written:
             array[...] = env[k]
-        return data

@@ -15,7 +15,7 @@ from .._core.errors import ArgumentError, ConvergenceError, NotPositiveDefiniteE
 from .._core.pickling import PickledByCall
 from .._core.primitive import is_tracked, layout_of
 from .._core.scope import changed
-from .._core.trees import leaves, tree_map
+from .._core.trees import describe_tree, leaves, tree_map
 from .._transforms.call import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.gradient import grad
@@ -225,6 +225,11 @@ class Laplace(PickledByCall):
                 f"{self.name}: data carry derivatives; make what is differentiated part of theta"
             )
         plain = tree_map(plain_point, theta)
+        if isinstance(z0, dict) or hasattr(z0, "_fields"):
+            raise ArgumentError(
+                f"{self.name}: z0 is {describe_tree(z0)}; wanted is one array of latents: tapegrad.ravel joins "
+                f"those of a tree, and its second result restores the tree in the log-joint"
+            )
         z0 = plain_point(z0)
         if any([x is None for x in leaves(plain)]) or z0 is None:
             raise ArgumentError(

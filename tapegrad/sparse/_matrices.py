@@ -43,10 +43,6 @@ def make_plan(call: str, f: Callable, args: tuple, second: bool, settings: dict)
             )
     if settings["compile"] not in (True, False, "auto"):
         raise ArgumentError(f"{call}: compile={settings['compile']!r}; it is True, False or 'auto'")
-    if settings["check"] and settings["pattern"] is None:
-        raise ArgumentError(
-            f"{call}: check=True is for a pattern that is given; the one that is found needs no check"
-        )
     plan = Plan(call, f, plain_point_of(call, args), second, settings)
     plan.warn_if_dense()
     return plan
@@ -57,7 +53,7 @@ def prepare_jacobian(
     *args: Any,
     argnum: int = 0,
     pattern: Any = None,
-    check: bool = False,
+    check: bool = True,
     scope: Literal["global", "local"] = "global",
     kind: Literal["columns", "rows", "both"] | None = None,
     order: str = "natural",
@@ -78,8 +74,8 @@ def prepare_jacobian(
     pattern : sparse matrix or array of bool, optional
         The positions of the possible entries, of shape (y.size, x.size). By default f is followed to find
         them.
-    check : bool, default False
-        Whether a given pattern is compared with f.
+    check : bool, default True
+        Whether a given pattern is compared with f, at the point and at a second one near it.
     scope : {'global', 'local'}, default 'global'
         'global': the pattern holds for both branches of numpy.where, and for all places to which an index
         that depends on x may point. 'local': for this point, which may have fewer entries.
@@ -131,7 +127,7 @@ def prepare_hessian(
     *args: Any,
     argnum: int = 0,
     pattern: Any = None,
-    check: bool = False,
+    check: bool = True,
     scope: Literal["global", "local"] = "global",
     kind: Literal["star", "acyclic"] | None = None,
     order: str = "natural",
@@ -182,7 +178,7 @@ def prepare_hessian(
     return plan
 
 
-WHERE = {"argnum": 0, "pattern": None, "check": False, "scope": "global"}
+WHERE = {"argnum": 0, "pattern": None, "check": True, "scope": "global"}
 OPTIONS = {
     **WHERE,
     "kind": None,

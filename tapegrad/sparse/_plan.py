@@ -100,7 +100,7 @@ class Plan(PickledByCall):
             self.direct: Any = None if self.asks_directly() else "not asked for"  # or why there is none
             self.spent = 0.0
             self.tracked: Any = None
-            if settings["check"]:
+            if self.found is None and settings["check"]:
                 _check.require_entries(self, args)
 
     def _made(self) -> tuple:
@@ -321,14 +321,10 @@ class Plan(PickledByCall):
         if not self.is_loop() or self.entries.order is not None:
             return None
         direct = self.direct
-        values = direct.kept.values((args[0], direct.zeros, *args[1:]))
-        leaves = direct.kept.signature.leaves[: varying + 1]
-        if values is None or direct.kept.surroundings.changed():
+        rest = direct.kept.fixed_inputs((args[0], direct.zeros, *args[1:]), varying + 1)
+        if rest is None:
             return None
-        if not all([leaf.chosen and leaf.packed for leaf in leaves]):
-            return None
-        zeros, rest = values[1], values[varying + 1 :]
-        return lambda out, x, *more: direct([x, zeros, *more, *rest], out) is out
+        return lambda out, x, *more: direct([x, direct.zeros, *more, *rest], out) is out
 
     def directed(self, form: Any, args: tuple) -> "DirectEntries | str":
         """Return the loop, or the reason for having none."""

@@ -31,6 +31,7 @@ from ..replay.fusion.regions import (
 )
 from ..replay.program import LAID, Instruction, Program
 
+RECOMPUTED = 256  # costly elements that cost less than a call that precomputes them
 MOST_CUT_ROWS = 16  # rows that a reshape joins, each with cuts of its own
 UNMOVED = frozenset((reshape.prim, copied.prim, LAID))  # what leaves elements where they are, in C order
 
@@ -268,7 +269,7 @@ class RowwiseValues:
                 [
                     v
                     for v, shifts in self.spread.get(self.root(k), {}).items()
-                    if v is not None and len(shifts) > 1
+                    if v is not None and (len(shifts) - 1) * math.prod(self.shape_of(v)) > RECOMPUTED
                 ]
             )
         return {v for v in found if v < self.program.size}

@@ -41,7 +41,7 @@ def unite(a, b, out, first, start, items, count, keys, names, full, n):  # pragm
         p = top
         while i < i_end and j < j_end:
             u, v = items[i], items[j]
-            items[p] = min(u, v)
+            items[p] = u if u <= v else v
             i += u <= v
             j += v <= u
             p += 1
@@ -171,12 +171,9 @@ class IndexSets:
             return a
         a, b = np.broadcast_arrays(a, b)
         shape = a.shape
-        a, b, out, k = (
-            np.ascontiguousarray(a).reshape(-1),
-            np.ascontiguousarray(b).reshape(-1),
-            np.empty(a.size, np.int64),
-            0,
-        )
+        # of one layout and writable, so that the loop is compiled once
+        a, b = [np.require(x, np.int64, ("C", "W")).reshape(-1) for x in (a, b)]
+        out, k = np.empty(a.size, np.int64), 0
         while True:
             k, self.count = unite(
                 a, b, out, k, self.start, self.items, self.count, self.keys, self.names, self.full, self.n

@@ -12,6 +12,7 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ConvergenceError, GuardError, NotScalarError
+from tapegrad.replay import form
 
 METHODS = {
     "SLSQP": {"ftol": 1e-12, "maxiter": 500},
@@ -399,6 +400,49 @@ def test_prepared_problems_of_optimal_control():
     for r in found:
         np.testing.assert_array_equal(r.x, again.x)
     assert problem(warm_start=first).nit <= first.nit // 2
+
+
+def test_a_solution_compares_once_and_replays_without_checks(monkeypatch):
+    """After some solutions only compiled programs run between the iterations of Ipopt."""
+    problem = tg.optimize.prepare_minimize(COST, START, constraints=NonlinearConstraint(DEFECTS, 0, 0))
+    solutions = [problem() for _ in range(12)]
+    asked = []
+    for name in ("TransformForm.__call__", "CachedProgram.replay", "ReadEnvironment.changed"):
+        cls, method = name.split(".")
+        plain = getattr(getattr(form, cls), method)
+
+        def counted(self, *args, plain=plain, name=name):
+            asked.append(name)
+            return plain(self, *args)
+
+        monkeypatch.setattr(getattr(form, cls), method, counted)
+    found = problem()
+    assert asked == ["ReadEnvironment.changed"] * 3  # evaluation, Jacobian and Hessian
+    np.testing.assert_array_equal(found.x, solutions[-1].x)
+
+
+def test_functions_that_write_their_argument():
+    def in_place(x, a):
+        x[1:] *= a
+        x[0] -= 1.0
+        return (x**2).sum() + (np.diff(x) ** 2).sum()
+
+    def written_out(x, a):
+        y = np.concatenate([x[:1] - 1.0, x[1:] * a])
+        return (y**2).sum() + (np.diff(y) ** 2).sum()
+
+    def doubled(x):
+        x *= 2.0
+        return x.sum()
+
+    start = np.full(60, 0.3)
+    limit = lambda f: NonlinearConstraint(f, 3.0, 3.0)
+    ours = tg.optimize.prepare_minimize(in_place, start, (2.0,), constraints=limit(doubled))
+    wanted = tg.optimize.prepare_minimize(
+        written_out, start, (2.0,), constraints=limit(lambda x: 2.0 * x.sum())
+    )
+    for k in range(6):
+        np.testing.assert_allclose(ours(start * k).x, wanted(start * k).x, rtol=1e-10, atol=1e-10)
 
 
 def test_bad_input_of_prepared_problems():

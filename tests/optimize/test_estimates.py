@@ -199,6 +199,12 @@ def test_propagate():
             "not symmetric",
         ),
         (lambda e: tg.propagate(np.exp, np.ones(2), -np.eye(2)), ArgumentError, "negative variance"),
+        (
+            lambda e: tg.propagate(np.exp, np.ones(2), np.array([[1.0, 2.0], [2.0, 1.0]])),
+            ArgumentError,
+            "negative eigenvalue -1",
+        ),
+        (lambda e: e.predict(np.ones(3)), ArgumentError, "a function of the parameters"),
         (lambda e: tg.propagate(np.exp, np.ones(2), np.eye(2), 3), ArgumentError, "order=3"),
         (
             lambda e: pickle.loads(

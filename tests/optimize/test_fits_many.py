@@ -72,6 +72,26 @@ def test_robust_losses(loss):
     assert loss != "soft_l1" or np.allclose(own.x, r.x, rtol=1e-12)
 
 
+@pytest.mark.parametrize("loss", ["huber", "cauchy"])
+def test_starts_at_which_all_residuals_are_outliers(loss):
+    """There the matrix of the losses' second derivatives vanishes, and it comes back on the way."""
+    rng, t = np.random.default_rng(3), np.linspace(0.0, 4.0, 30)
+    truth = np.array([2.0, 0.7, 0.3])[:, None] * (1 + 0.2 * rng.normal(size=(3, 200)))
+    decay = lambda a, k, c: a * np.exp(-k * (t if np.ndim(a) == 0 else t[:, None])) + c
+    Y = decay(*truth) + 0.05 * rng.normal(size=(30, 200))
+    Y[5] += 1.5 * (rng.uniform(size=200) < 0.5)
+    start = np.array([1.0, 1.0, 0.0])
+    r = least_squares_many(
+        lambda p, y: decay(*p) - y, np.repeat(start[:, None], 200, axis=1), Y, loss=loss, f_scale=0.1
+    )
+    assert r.converged.all()
+    for b in (7, 105):
+        known = scipy.optimize.least_squares(
+            lambda p, y=Y[:, b]: decay(*p) - y, start, loss=loss, f_scale=0.1, max_nfev=1000, **TIGHT
+        )
+        assert np.isclose(r.cost[b], known.cost, rtol=1e-10)
+
+
 def test_bounds():
     Y = peaks(30, 2)
     low, high = np.array([0.0, -1.0, 0.75, -1.0, -0.02]), np.array([1.9, 0.25, 5.0, 0.45, 0.05])

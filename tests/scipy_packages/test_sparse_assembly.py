@@ -5,6 +5,8 @@ import pytest
 import scipy.sparse as sps
 import scipy.sparse.linalg
 from _modes import check_program, differences
+from calls_sparse import SHAPES
+from public_calls import judged
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
@@ -197,3 +199,19 @@ def tracked_zero(p):
     A = sps.lil_matrix((3, 3))
     A[0, 0] = p[0] * 0
     return A
+
+
+@pytest.mark.parametrize("call", SHAPES, ids=lambda call: call[0])
+def test_shapes_and_powers_are_scipys(call):
+    _, f, x, options = call
+    judged(f, *x, **{**options, "order": 1, "samples": False})
+
+
+@pytest.mark.parametrize("of", [lambda A: A**0, lambda A: A.sum(axis=2), lambda A: A.multiply(A[:, :2])])
+def test_what_scipy_refuses_is_refused(of):
+    A = sps.eye_array(4, format="csr") * 2.0
+    errors = NotImplementedError, ValueError
+    with pytest.raises(errors):
+        of(A)
+    with pytest.raises(errors):
+        tg.grad(lambda d: of(sps.csr_array((d, A.indices, A.indptr), shape=A.shape)).sum())(A.data)

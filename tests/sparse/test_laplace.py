@@ -323,6 +323,8 @@ def test_failures_are_loud():
         tg.laplace(lambda th, z: -np.exp(-th * z).sum(), 1.0, z)  # a mode at infinity
     with pytest.raises(ArgumentError, match="data carry derivatives"):
         tg.grad(lambda y: tg.laplace(gaussian, THETA, np.zeros(12), y))(Y)
+    with pytest.raises(ArgumentError, match="one array of latents"):
+        tg.laplace(lambda t, z: -t * (z["u"] ** 2).sum(), 1.0, {"u": np.zeros(2)})
     with pytest.raises(ArgumentError, match="no number"):
         tg.laplace(gaussian, THETA, np.zeros(0), Y)
     with pytest.raises(ArgumentError, match="its shapes"):

@@ -381,7 +381,7 @@ def test_a_function_with_nothing_to_follow_needs_a_pattern():
 
     with pytest.raises(GuardError, match=r"counting.*cannot be recorded"):
         sp.prepare_jacobian(counting, np.ones(3))
-    plan = sp.prepare_jacobian(counting, np.ones(3), pattern=np.eye(3), check=True)
+    plan = sp.prepare_jacobian(counting, np.ones(3), pattern=np.eye(3))
     np.testing.assert_allclose(plan(np.full(3, 2.0)).toarray(), 4 * np.eye(3))
 
 
@@ -396,29 +396,30 @@ def test_within_a_transform():
 def test_missing_entry_is_found():
     f, x, _ = FUNCTIONS["stencil in place"]
     whole = sp.pattern(f, x)
-    assert sp.prepare_jacobian(f, x, pattern=whole, check=True).colors == 3
-    np.testing.assert_allclose(
-        sp.jacobian(f, x, pattern=whole.toarray(), check=True).toarray(), dense_of(f, x)
-    )
+    assert sp.prepare_jacobian(f, x, pattern=whole).colors == 3
+    np.testing.assert_allclose(sp.jacobian(f, x, pattern=whole.toarray()).toarray(), dense_of(f, x))
     for k, (i, j) in enumerate(zip(*whole.nonzero(), strict=True)):
         less = whole.toarray()
         less[i, j] = False
         for kind in ("columns", "rows", "both")[k % 3 : k % 3 + 1]:
             with pytest.raises(ArgumentError, match=rf"misses entry \({i}, {j}\), where"):
-                sp.prepare_jacobian(f, x, pattern=less, check=True, kind=kind)
+                sp.prepare_jacobian(f, x, pattern=less, kind=kind)
+
+
+def test_a_pattern_counts_as_it_is_without_a_check():
+    unchecked = sp.prepare_jacobian(lambda x: x[1:] * x[:-1], np.ones(4), pattern=np.eye(3, 4), check=False)
+    assert unchecked.pattern.nnz == 3
 
 
 def test_missing_entry_that_is_zero_here_is_found():
     with pytest.raises(ArgumentError, match=r"misses entry \(0, 1\)"):
-        sp.jacobian(
-            lambda x: x**2 + np.array([x[1] ** 3, 0.0 * x[0]]), np.zeros(2), pattern=np.eye(2), check=True
-        )
+        sp.jacobian(lambda x: x**2 + np.array([x[1] ** 3, 0.0 * x[0]]), np.zeros(2), pattern=np.eye(2))
 
 
 def test_missing_pair_of_a_hessian_is_found():
     x = np.linspace(1, 2, 6)
     with pytest.raises(ArgumentError, match=r"misses entries \(0, 1\), \(0, 5\)"):
-        sp.prepare_hessian(lambda x: (x**3 * np.roll(x, 1)).sum(), x, pattern=np.eye(6), check=True)
+        sp.prepare_hessian(lambda x: (x**3 * np.roll(x, 1)).sum(), x, pattern=np.eye(6))
 
 
 def test_wrong_patterns():
@@ -431,8 +432,6 @@ def test_wrong_patterns():
         sp.prepare_hessian(lambda x: (x**2).sum(), x, pattern=np.triu(np.ones((3, 3))))
     with pytest.raises(ArgumentError, match="a pattern is a matrix"):
         sp.prepare_jacobian(f, x, pattern=np.ones(3))
-    with pytest.raises(ArgumentError, match="check=True is for a pattern that is given"):
-        sp.prepare_jacobian(f, x, check=True)
     # explicit zeros of a sparse pattern count as entries
     stored = scipy.sparse.coo_array((np.zeros(3), (np.arange(3), np.arange(3))), shape=(3, 3))
     np.testing.assert_allclose(sp.jacobian(f, x, pattern=stored).toarray(), 2 * np.eye(3))

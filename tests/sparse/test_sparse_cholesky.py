@@ -216,6 +216,14 @@ def test_single_precision():
     assert g.dtype == np.float32 and abs(g - 20 / 1.5) < 1e-4
 
 
+def test_complex_right_sides():
+    A, b = random_matrix(8, 0.3, 2), np.exp(1j * np.arange(16.0)).reshape(8, 2)
+    f = lambda t: abs(tg.sparse.cholesky(A * t).solve(b[:, 0])).sum()
+    for right in (b, b[:, 0]):
+        np.testing.assert_allclose(tg.sparse.cholesky(A).solve(right), np.linalg.solve(A.toarray(), right))
+    np.testing.assert_allclose(tg.grad(f)(2.0), -f(2.0) / 2.0)
+
+
 def test_bad_matrices():
     A = random_matrix(8, 0.3, 2)
     with pytest.raises(ArgumentError, match=r"not sparse; use numpy.linalg.cholesky"):

@@ -107,6 +107,42 @@ t("eye", lambda x: (s.eye(6) + s.eye(6, k=1)) @ x, b)
 t("find", lambda d: s.find(mk(d))[2], d)
 t("norm", lambda d: l.norm(mk(d)) + l.norm(mk(d), 1) + l.norm(mk(d), np.inf), d)
 t("norm ax", lambda d: l.norm(mk(d), axis=0), d)
+BEFORE = len(CALLS)
+# arrays count element by element, matrices as matrices
+t("A**2", lambda d: (mk(d) ** 2).toarray(), d)
+t("A**1.5", lambda d: (mk(abs(d)) ** 1.5).toarray(), d)
+t("M**2", lambda d: (s.csr_matrix((d, A0.indices, A0.indptr), shape=(6, 6)) ** 2).toarray(), d)
+t("captured A**2", lambda x: (A0**2) @ x, b)
+# sparse operands of other shapes
+COLUMN, ROW, LINE = A0[:, [1]], A0[[2]], A0[3]
+t("A*column", lambda d: mk(d).multiply(COLUMN).toarray(), d)
+t("A*row", lambda d: (mk(d) * ROW).toarray(), d)
+t("row*A", lambda d: (ROW * mk(d)).toarray(), d)
+t("A*line", lambda d: (mk(d) * LINE).toarray(), d)
+t("column*row", lambda d: (mk(d)[:, [1]] * ROW).toarray(), d)
+# arrays of one axis
+t("line @ x", lambda d, x: mk(d)[1] @ x, d, b)
+t("line @ M", lambda d, x: mk(d)[1] @ x, d, B)
+t("x @ line", lambda d, x: x @ mk(d)[1], d, b)
+t("M @ line", lambda d, x: x @ mk(d)[1], d, B.T.copy())
+t("line @ line", lambda d: mk(d)[1] @ mk(d)[2], d)
+t("line @ A", lambda d: (LINE @ mk(d)).toarray(), d)
+t("A @ line", lambda d: (mk(d) @ LINE).toarray(), d)
+t("line sums", lambda d: mk(d)[1].sum() * mk(d)[:, 2].sum(axis=0) * mk(d)[3].mean(), d)
+t("line + line", lambda d: (mk(d)[1] - mk(d)[2] * LINE).toarray(), d)
+t("line*x", lambda d, x: (mk(d)[1].multiply(x) + mk(d)[2] / x**2).toarray(), d, b)
+t("captured line", lambda x: (LINE @ x) * LINE.multiply(x).toarray(), b)
+t("sum axes", lambda d: mk(d).sum(axis=(0, 1)) * mk(d).mean(axis=-1), d)
+
+
+def filled(d):
+    out = np.zeros((6, 6))
+    mk(d).toarray(out=out)
+    return out
+
+
+t("toarray out", filled, d)
+SHAPES = CALLS[BEFORE:]
 C = A0.copy()
 
 

@@ -65,7 +65,16 @@ def judged(f, *x, order=2, rtol=1e-7, exact=1e-11, samples=True, h=H, seed=0):
     value = plain(*x)
     w = rng.standard_normal(value.shape)
     phi = lambda *x: np.sum(w * numbers(f(*x)))
-    got, tangent = tg.jvp(lambda *x: numbers(f(*x)), x, tuple(v))
+    shapes = []
+
+    def noted(*x):
+        y = f(*x)
+        shapes.append(getattr(y, "shape", None if isinstance(y, (tuple, list)) else ()))
+        return numbers(y)
+
+    noted(*[a.copy() for a in x])
+    got, tangent = tg.jvp(noted, x, tuple(v))
+    assert shapes[0] == shapes[1], f"shapes of the values: {shapes}"
     close(got, value, exact, "value")
     close(tangent, slope(plain, x, v, h), rtol, "forward")
     every = tuple(range(len(x)))

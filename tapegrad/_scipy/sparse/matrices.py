@@ -18,7 +18,7 @@ from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..._core.variable import Variable, View
 from ...ops.creation import as_variable
-from ...ops.declare import dtype, ndim, shape
+from ...ops.declare import axes_of, dtype, ndim, shape
 from ..device import device_concatenator
 from ..linear_maps import Sums, mapped
 from ..namespaces import (
@@ -267,7 +267,11 @@ class SparseMatrix(TrackedMatrix):
     # --- elements ---
 
     def toarray(self, order=None, out=None):
-        return element_or_zero(self._values, self._places.toarray())
+        dense = element_or_zero(self._values, self._places.toarray())
+        if out is None:
+            return dense
+        out[...] = dense
+        return out
 
     todense = toarray
 
@@ -315,20 +319,29 @@ class SparseMatrix(TrackedMatrix):
 
     def sum(self, axis=None, dtype=None, out=None):
         pattern, values = self._elements()
-        if axis is None:
-            return np.sum(values)
-        axis = axis % 2
-        lines = pattern.cols if axis == 0 else pattern.rows
-        at = plain_np.arange(len(lines))
-        y = mapped(values, map=Sums(lines, at, self.shape[1 - axis], len(lines)))
-        return (
-            np.reshape(y, (1, -1) if axis == 0 else (-1, 1))
-            if issubclass(type(self)._theirs, sps.spmatrix)
-            else y
-        )
+        if dtype is not None:
+            values = np.astype(values, dtype)
+        axes = axes_of(axis, self.ndim)
+        if len(axes) == self.ndim:
+            y = np.sum(values)
+        else:
+            lines, to = (pattern.rows, (-1, 1)) if axes[0] else (pattern.cols, (1, -1))
+            at = plain_np.arange(len(lines))
+            y = mapped(values, map=Sums(lines, at, self.shape[1 - axes[0]], len(lines)))
+            y = np.reshape(y, to) if issubclass(type(self)._theirs, sps.spmatrix) else y
+        if out is None:
+            return y
+        out[...] = y
+        return out
 
     def mean(self, axis=None, dtype=None, out=None):
-        return self.sum(axis) / (self.shape[0] * self.shape[1] if axis is None else self.shape[axis])
+        total = self.sum(axis)
+        total = total / (math.prod(self.shape) // max(math.prod(shape(total)), 1))
+        total = total if dtype is None else np.astype(total, dtype)
+        if out is None:
+            return total
+        out[...] = total
+        return out
 
     def _with(self, f: Any) -> "SparseMatrix":
         """f of each element; f(0) = 0."""
@@ -341,7 +354,9 @@ class SparseMatrix(TrackedMatrix):
         return self._with(np.abs)
 
     def power(self, n, dtype=None):
-        return self._with(lambda v: v**n)
+        if not is_scalar_operand(n) or not holds_tracked(n) and not n:
+            self._places.power(n)  # raises what SciPy says of it
+        return self._with(lambda v: (v if dtype is None else np.astype(v, dtype)) ** n)
 
     def conj(self, copy=True):
         return self._with(np.conj)
@@ -376,7 +391,8 @@ class SparseMatrix(TrackedMatrix):
             return product(self, sparse(other))
         if not holds_tracked(self, other):
             return as_variable(self._plain() @ plain_argument(other))
-        return self._times(other, False)
+        found = self._times(other, False)
+        return found if self.ndim == 2 else found[0]
 
     def __rmatmul__(self, other):
         if is_sparse(other):
@@ -384,6 +400,8 @@ class SparseMatrix(TrackedMatrix):
         if not holds_tracked(self, other):
             return as_variable(plain_argument(other) @ self._plain())
         other = as_float_array(other, self._values)
+        if self.ndim == 1:
+            return self @ np.transpose(other)
         return (
             self._times(other, True)
             if ndim(other) == 1
@@ -401,11 +419,8 @@ class SparseMatrix(TrackedMatrix):
         pattern, values = self._elements()
         values, other = device_concatenator(values, other)
         dense = np.broadcast_to(as_float_array(other, values), self.shape)
-        return matrix_of_elements(
-            values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols),
-            pattern,
-            self,
-        )
+        values = values * np.take(np.reshape(dense, -1), pattern.rows * pattern.shape[1] + pattern.cols)
+        return matrix_of_elements(values, pattern, self, self.shape)
 
     def __mul__(self, other):
         return (
@@ -422,6 +437,8 @@ class SparseMatrix(TrackedMatrix):
         )
 
     def __truediv__(self, other):
+        if is_sparse(other):
+            return self.toarray() / sparse(other).toarray()
         return (
             self._with(lambda v: v / other)
             if is_scalar_operand(other)
@@ -461,7 +478,7 @@ class SparseMatrix(TrackedMatrix):
         return -self + other
 
     def __pow__(self, n):
-        return sparse_matrix_power(self, n)
+        return sparse_matrix_power(self, n) if issubclass(type(self)._theirs, sps.spmatrix) else self.power(n)
 
 
 def sparse_matrix_power(A: Any, n: int) -> Any:
@@ -632,21 +649,22 @@ def is_sparse_matrix(*xs: Any) -> bool:
     return all([issubclass(type(x)._theirs, sps.spmatrix) for x in xs])
 
 
-def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: Any = None) -> SparseMatrix:
-    """With these elements, in the format csr; of SciPy's older class where `like` is."""
+def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: tuple) -> Any:
+    """The matrix of this shape with these elements, in the format csr; of SciPy's older class where `like`
+    is. A shape of one axis is that of the only row, and an empty one that of a number."""
     count = plain_np.arange(1.0, len(pattern.rows) + 1)
     kind = sps.csr_matrix if is_sparse_matrix(like) else sps.csr_array
-    places = without_duplicates(
-        values, sps.coo_array((count, (pattern.rows, pattern.cols)), shape=to or like.shape)
-    )
-    return of_places(places._values, kind(places._places.tocsr()))
+    places = without_duplicates(values, sps.coo_array((count, (pattern.rows, pattern.cols)), pattern.shape))
+    found = of_places(places._values, kind(places._places.tocsr()))
+    return found if len(to) == 2 else found.reshape(to) if to else found.sum()
 
 
-def product(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
+def product(A: SparseMatrix, B: SparseMatrix) -> Any:
     """The product of two: each element of A meets those of B in the row of its column."""
-    (p, a), (q, b) = A._elements(), B._elements()
-    if p.shape[1] != q.shape[0]:
+    to = *A.shape[:-1], *B.shape[1:]
+    if A.shape[-1] != B.shape[0]:
         raise ValueError(f"matmul: dimension mismatch: sparse matrices of the shapes {A.shape} and {B.shape}")
+    (p, a), (q, b) = A._elements(), (B if B.ndim == 2 else B.reshape(-1, 1))._elements()
     order = plain_np.argsort(q.rows, kind="stable")
     first = plain_np.concatenate([[0], plain_np.cumsum(plain_np.bincount(q.rows, minlength=q.shape[0]))])
     counts = plain_np.diff(first)[p.cols]
@@ -656,7 +674,7 @@ def product(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     pairs = SparsityPattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
     a, b = device_concatenator(a, b)
     return matrix_of_elements(
-        np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, pairs.shape
+        np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, to
     )
 
 
@@ -675,23 +693,29 @@ def stack_values(parts: list) -> tuple:
 def add_matrices(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     if A.shape != B.shape:
         raise ValueError("inconsistent shapes")
-    values, forms = stack_values([A, B])
-    coos = [f.tocoo() for f in forms]
-    at = plain_np.concatenate([c.data for c in coos])
-    rows, cols = [plain_np.concatenate([plain_np.asarray(c.coords[i], int) for c in coos]) for i in (0, 1)]
+    (p, a), (q, b) = A._elements(), B._elements()
+    rows, cols = [plain_np.concatenate(x) for x in ((p.rows, q.rows), (p.cols, q.cols))]
     return matrix_of_elements(
-        element_or_zero(values, at), SparsityPattern(rows, cols, A.shape), A if is_sparse_matrix(A, B) else B
+        np.concatenate(device_concatenator(a, b)),
+        SparsityPattern(rows, cols, p.shape),
+        A if is_sparse_matrix(A, B) else B,
+        A.shape,
     )
 
 
 def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
+    if A.shape != B.shape:
+        to = plain_np.broadcast_shapes(A.shape, B.shape)
+        A, B = (B, A) if B.shape == to else (A, B)
+        A = A if A.shape == to else FACES[sps.csr_array](np.broadcast_to(A.toarray(), to))
+        return A.multiply(B.toarray())
     (p, a), (q, b) = A._elements(), B._elements()
     a, b = device_concatenator(a, b)
     _, i, j = plain_np.intersect1d(
-        p.rows * A.shape[1] + p.cols, q.rows * A.shape[1] + q.cols, True, return_indices=True
+        p.rows * p.shape[1] + p.cols, q.rows * p.shape[1] + q.cols, True, return_indices=True
     )
     return matrix_of_elements(
-        np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], A.shape), A
+        np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], p.shape), A, A.shape
     )
 
 
