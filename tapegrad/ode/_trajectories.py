@@ -121,6 +121,16 @@ class Trajectories:
         self.options: tuple | None = None
         self.moves = False  # do the times carry derivatives?
         self.stiff: Any = solver.method == IMPLICIT
+        self.used: list = []  # kernels, and the time that had been spent on their compilation
+
+    @property
+    def compile_seconds(self) -> float:
+        """The time that was spent on compilation here."""
+        first = dict(self.used[::-1])
+        return sum([kernel.compile_seconds - before for kernel, before in first.items()])
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"used": []}
 
     def spreads(self, options: tuple, single: bool) -> None:
         """Set client, store and progress bar."""
@@ -143,7 +153,7 @@ class Trajectories:
         if layout_of(data).ndim == 2:
             data = np.broadcast_to(data[:, :, None], (*layout_of(data).shape, batch))
         of_part = Trajectories(self.solver, self.state, self.layout, self.count)
-        of_part.moves = self.moves
+        of_part.moves, of_part.used = self.moves, self.used
         part = PartOfTrajectories(of_part, purpose)
         (found,) = in_parts(part, self.options)(theta, data)
         self.stiff = value(found[-1, -1]) > 0.0
@@ -191,6 +201,7 @@ class Trajectories:
             init, step = getattr(equation, purpose)()
             rebuilt_with(step, self.solver.f).__name__ = getattr(self.solver.f, "__name__", "ode")
             found = kernels[key] = recursion(init, step, missing="step", invalid="nan"), self.layout
+        self.used.append((found[0], found[0].compile_seconds))
         return found[0]
 
     def equation(self, method: str, chosen: bool) -> Equation:
@@ -220,12 +231,12 @@ class Trajectories:
             self.moves,
         )
 
-    def inlined(self, limits: Any) -> Any:
+    def inlined(self, arrays: Any, limits: Any) -> Any:
         """Return the rows at saved times as a part of the kernel that is being traced."""
         method = self.solver.method if self.solver.method in METHODS else EXPLICIT
         init, step = self.equation(method, False).saved()
         rebuilt_with(step, self.solver.f)
-        theta = np.concatenate([np.reshape(x, (-1,)) for x in (*self.state.taken(), *self.layout.taken())])
+        theta = np.concatenate([np.reshape(x, (-1,)) for x in arrays])
         OPEN.tracer.rebuild.captured_state.root(step)
         carry, rows, step = init(theta), [], OPEN.tracer.rebuild(step)
         for interval in limits.T:
