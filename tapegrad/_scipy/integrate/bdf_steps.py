@@ -24,11 +24,9 @@ from .kernel_steps import (
     once,
     root_mean_square,
 )
+from .multistep import ALPHA, GAMMA, KAPPA, ORDERS
 
-ORDERS, ITERATIONS = 5, 4  # the highest order, and Newton iterations of a step
-KAPPA = plain_np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
-GAMMA = plain_np.append(0.0, plain_np.cumsum(1 / plain_np.arange(1, ORDERS + 1)))
-ALPHA = (1 - KAPPA) * GAMMA
+ITERATIONS = 4  # of Newton's method in a step
 ERRORS = KAPPA * GAMMA + 1 / plain_np.arange(1, ORDERS + 2)
 UNBOUNDED = 1e300  # the factor of a size without an error
 KEPT, AT_PREDICTION, AT_START = 0.0, 1.0, 2.0  # what a step does with the Jacobian
