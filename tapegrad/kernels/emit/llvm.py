@@ -25,12 +25,13 @@ from . import elementary
 from .builder import Affine, BlockAccess, BlockBuffer
 from .llvm_builder import Builder, matmul_across, vector_widths
 from .lower import CHUNK, Body, LoweredProgram
+from .recalled import RecalledLoops
 from .walk import ProgramWalk
 
 COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # always literals
 
 
-class LlvmText(ProgramWalk, Builder):
+class LlvmText(ProgramWalk, RecalledLoops):
     """The text of one program."""
 
     typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
@@ -45,6 +46,7 @@ class LlvmText(ProgramWalk, Builder):
         self.loaded: dict[Any, Any] = {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
+        self.at_step = {}
         self.arena = self.wide_arena = "%tape"
         self.across = False
         self.globals: dict = {}
@@ -252,9 +254,9 @@ class LlvmText(ProgramWalk, Builder):
         if self.low.overruns and n in self.low.counted:
             last = self(f"sub i64 {self.room(n)}, 1")
             t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
-        first = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n}')}, align 8")
-        at = self(f"add i64 {first}, {self(f'mul i64 {t}, {self.low.offsets(loop)[-1]}')}")
-        return self(f"getelementptr {self.T}, ptr %tape, i64 {at}")
+        at = self(f"mul i64 {t}, {self.low.offsets(loop)[-1]}")
+        base = self(f"load ptr, ptr %base{n}, align 8") if n in self.low.recalled else self.region_of(n)
+        return self(f"getelementptr {self.T}, ptr {base}, i64 {at}")
 
     # --- code ---
 
@@ -293,7 +295,6 @@ class LlvmText(ProgramWalk, Builder):
         label = self.low.bodies[n].label
         if loop.of is not None:
             return self(f"load i64, ptr %trips{self.low.bodies[self.low.bodies[n].source].label}, align 8")
-        self.slots.append(f"  %trips{label} = alloca i64, align 8")
         steps = self.value(loop.steps, env)
         if self.W > 1:
             steps = self(f"call {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T} {steps})")
@@ -317,10 +318,6 @@ class LlvmText(ProgramWalk, Builder):
         self.lines.append(f"  store i64 {whole}, ptr %trips{label}, align 8")
         return whole
 
-    def room(self, n: int) -> str:
-        """Return the number of steps of loop n that have a place on the tape."""
-        return self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
-
     def loop(self, n: int, env: dict) -> None:
         body = self.low.bodies[n]
         loop = body.loop
@@ -336,6 +333,12 @@ class LlvmText(ProgramWalk, Builder):
                 sums = [
                     self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)
                 ]
+        k = next(self.labels)
+        self.begin_records(n)
+        if loop.of is None and not loop.data:
+            self.slots.append(f"  %trips{body.label} = alloca i64, align 8")
+        if n in self.low.recalled:
+            self.recall(n, carry, k)
         for place, shape, start in zip(carry, shapes, loop.start, strict=True):
             self.keep(place, shape, start, env)
         with self.typed(wide):
@@ -343,7 +346,6 @@ class LlvmText(ProgramWalk, Builder):
                 self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
         self.unit = self.one() if balance(body) and not wide else ""
-        k = next(self.labels)
         outer, inner = self.slot("i64"), self.slot("i64")
         line = self.lines.append
         line(f"  store i64 0, ptr {outer}\n  br label %chunk{k}\nchunk{k}:")
@@ -381,6 +383,9 @@ class LlvmText(ProgramWalk, Builder):
         env.update(zip(loop.final, self.kept(carry, shapes), strict=True))
         with self.typed(wide):
             env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
+        again = self.recorded(n)
+        if again is not None:
+            self.end_record(n, self(f"load i64, ptr %trips{body.label}, align 8"), again, env)
 
     def kept(self, places: list, shapes: list) -> list:
         """Load the numbers in these places; blocks stay where they are."""
@@ -398,13 +403,14 @@ class LlvmText(ProgramWalk, Builder):
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
         env.update(zip(loop.carry, self.kept(carry, [self.g.shape[c] for c in loop.carry]), strict=True))
+        self.at_step[n] = t
+        again = self.recorded(n)
+        if again is not None:
+            self.record(n, again, t, again.carry, env)
         if loop.stored:
             place = self.on_tape(n, loop, t)
             for k, c in zip(self.low.offsets(loop), loop.carry, strict=False):
-                if self.g.shape[c]:
-                    self.filled_with(BlockBuffer(place, k), self.g.shape[c], c, env)
-                else:
-                    self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+                self.stored_at(place, k, self.g.shape[c], c, env)
         used = body.used()
         if body.source is not None and any(c in used for c in loop.of.carry + loop.of.kept):
             source = loop.of

@@ -5,6 +5,7 @@ which changes the last bit. Lowering chooses multiply-add instead, node by node,
 the program. The compilers are told not to contract. CPU and GPU then agree bit for bit."""
 
 import bisect
+import functools
 import itertools
 import math
 from dataclasses import dataclass, field
@@ -137,6 +138,26 @@ class LoweredProgram:
         """Return (number, elements of a step, loop) of the loops whose carries are stored."""
         return [(n, self.offsets(b.loop)[-1], b.loop) for n, b in enumerate(self.bodies) if b.loop.stored]
 
+    @functools.cached_property
+    def recalled(self) -> dict[int, int]:
+        """Return the bodies of inner loops that a sweep need not run again, with those of the forward pass
+        (`recalled`)."""
+        found = {}
+        for sweep in self.outer:
+            source = None if sweep.source is None else self.bodies[sweep.source]
+            for again in sweep.inner if source is not None and source.loop.data else ():
+                loop = again.loop
+                first = next((b for b in source.inner if b.loop.id == loop.id), None)
+                if (
+                    first is not None
+                    and loop.stored
+                    and loop.carry
+                    and not (loop.sums or loop.kept or first.loop.stored)
+                    and {*loop.carry} <= {*first.loop.carry}
+                ):
+                    found[again.number] = first.number
+        return found
+
     @property
     def loops(self) -> list[ProgramLoop]:
         return [b.loop for b in self.bodies]
@@ -192,6 +213,10 @@ class LoweredProgram:
 
         The earlier loop then takes all of its steps, including those for which the tape has no room."""
         return bool(self.counted) and (self.nested or len(self.counted) > 1)
+
+    def operations_of(self, body: Body) -> int:
+        """Return the operations of one step, its inner loops included."""
+        return self._work(body.code) + int(sum([self._steps(b) for b in body.inner]))
 
     def _work(self, code: list) -> int:
         g = self.program.g

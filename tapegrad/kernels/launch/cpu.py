@@ -21,7 +21,8 @@ from llvmlite.binding import context as contexts
 
 from ... import cache
 from ..emit.llvm import emit
-from ..emit.lower import SUMS, LoweredProgram
+from ..emit.lower import SUMS, Body, LoweredProgram
+from ..emit.recalled import INDEX
 from . import waiting
 
 LOGGER = logging.getLogger("tapegrad")
@@ -41,6 +42,9 @@ OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
+# of the tape, for the carries of an inner loop: what a cache holds, and, of steps of at least so many
+# operations for each number of the carry, more, because they take longer than memory
+RECALLED_BYTES, RECALLED_WORK = (2**20, 2**26), 32
 # parts of a sum over samples, for any number of threads, if they fit into this memory
 PARTS, PART_BYTES = 16, 2**26
 
@@ -199,8 +203,9 @@ class LaunchPlan:
 
     `types` are the dtypes of the outputs. `summed` says whether the step output is summed over samples.
     `width` is the number of samples of a block. `taped` lists (number, elements of a step, is it over the
-    data?, most steps or None) of the loops whose carries are stored. `bodies` counts the loops. `wide` says
-    whether sums are float64 in a float32 program."""
+    data?, most steps or None) of the loops whose carries are stored, `recalled` lists (number, elements of
+    a step, most steps or None, bytes) of the inner loops whose carries are stored for all data. `bodies` counts the loops. `wide` says whether sums are
+    float64 in a float32 program."""
 
     inputs: list[int]
     outputs: list[int]
@@ -213,6 +218,7 @@ class LaunchPlan:
     work: int
     most: float
     taped: list[tuple]
+    recalled: list[tuple]
     bodies: int
     arena: int
     wide: bool
@@ -243,10 +249,17 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
         work=low.work,
         most=low.most,
         taped=[(n, size, loop.data, loop.cap) for n, size, loop in taped],
+        recalled=[(m, *recalled_room(low, low.bodies[r])) for r, m in low.recalled.items()],
         bodies=len(low.bodies),
         arena=low.arena,
         wide=low.precise is not None,
     )
+
+
+def recalled_room(low: LoweredProgram, body: Body) -> tuple:
+    """Return the elements of a stored step, the most steps of a datum, and the most bytes of all of them."""
+    carry = low.offsets(body.loop)[-1]
+    return carry, body.loop.cap, RECALLED_BYTES[low.operations_of(body) > RECALLED_WORK * carry]
 
 
 class Launcher:
@@ -497,6 +510,11 @@ class Launcher:
             cap = steps if data else most if most is not None else room[n]
             caps[2 * n], caps[2 * n + 1] = size, cap
             size += cap * carry
+        for n, carry, most, room in self.plan.recalled:
+            room //= carry * width * self.dtype.itemsize
+            room = max(min(room, steps * (most + 1) + 1 if most is not None else room), 1)
+            caps[2 * n], caps[2 * n + 1] = size, room
+            size += INDEX * steps + room * carry
         needed = np.zeros(self.plan.bodies + 1, np.int64)
         raw = np.empty(size * width * self.dtype.itemsize + 64, np.uint8)
         place = data_pointer(raw)
