@@ -144,10 +144,11 @@ class LoweredProgram:
         (`recalled`)."""
         found = {}
         for sweep in self.outer:
-            source = None if sweep.source is None else self.bodies[sweep.source]
-            for again in sweep.inner if source is not None and source.loop.data else ():
+            of = [] if sweep.source is None else [self.bodies[sweep.source]]
+            forward = [b for source in of if source.loop.data for b in source.inner]
+            for again in sweep.inner:
                 loop = again.loop
-                first = next((b for b in source.inner if b.loop.id == loop.id), None)
+                first = next((b for b in forward if b.loop.id == loop.id), None)
                 if (
                     first is not None
                     and loop.stored

@@ -41,6 +41,7 @@ SECONDS_PER_LINE = 5e-5  # what that takes
 OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
+NESTED_STEP = 600  # the same of loops within loops, whose steps are long chains: two of them fill the pipeline
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
 # of the tape, for the carries of an inner loop: what a cache holds, and, of steps of at least so many
 # operations for each number of the carry, more, because they take longer than memory
@@ -203,9 +204,9 @@ class LaunchPlan:
 
     `types` are the dtypes of the outputs. `summed` says whether the step output is summed over samples.
     `width` is the number of samples of a block. `taped` lists (number, elements of a step, is it over the
-    data?, most steps or None) of the loops whose carries are stored, `recalled` lists (number, elements of
-    a step, most steps or None, bytes) of the inner loops whose carries are stored for all data. `bodies` counts the loops. `wide` says whether sums are
-    float64 in a float32 program."""
+    data?, most steps or None) of the loops whose carries are stored. `recalled` lists (number, elements of a
+    step, most steps or None, bytes) of the inner loops whose carries are stored for all data. `bodies` counts
+    the loops. `wide` says whether sums are float64 in a float32 program."""
 
     inputs: list[int]
     outputs: list[int]
@@ -228,12 +229,11 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
     p, n = low.program, low.operations
     summed = p.by_data and p.step_rows > 0 and not per_sample
     taped = low.taped()
+    two = NESTED_STEP if low.nested else STORED_STEP_BATCH if taped else NARROW
     if per_sample or summed:
         held = 1
-    elif taped:
-        held = 2 if n < STORED_STEP_BATCH else 1
     else:
-        held = 4 if n < WIDE else 2 if n < NARROW else 1
+        held = 4 if n < WIDE and not taped else 2 if n < two else 1
     if low.precise is not None:  # a register of terms takes two for each sum
         sums = max([len(loop.sums) for loop in low.loops], default=0)
         held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
