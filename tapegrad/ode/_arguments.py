@@ -10,12 +10,12 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of
 from .._core.trees import is_node, leaves, tree_map, with_leaves
-from .._core.variable import DIRECT, View
+from .._core.variable import HANDLES
 from .._transforms.tape import value
 from ..ops.shaping import concatenate
 
 FLOAT64 = plain_np.dtype(float)
-ARRAYS = frozenset((plain_np.ndarray, *DIRECT, View))
+ARRAYS = HANDLES | {plain_np.ndarray}
 
 
 class ArgumentLayout:
@@ -39,13 +39,10 @@ class ArgumentLayout:
 
     def arrays(self, args: tuple) -> list:
         """Return the arrays in such arguments."""
-        pairs = zip(leaves(args), self.shapes, strict=True)
-        return [real_array(x) for x, shape in pairs if shape is not None]
+        return [real_array(x) for x, s in zip(leaves(args), self.shapes, strict=True) if s is not None]
 
     def has_constants_of(self, other: "ArgumentLayout") -> bool:
         """Return whether the constants are the same objects, or equal numbers or texts."""
-        if self is other:
-            return True
         pairs = zip(self.constants, other.constants, strict=True)
         return all(
             [a is b or (type(a) is type(b) and isinstance(a, (int, str)) and a == b) for a, b in pairs]

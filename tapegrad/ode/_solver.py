@@ -94,6 +94,7 @@ class Solver:
                 f"{tuple(arrays[0].shape)}"
             )
         problem = Trajectories(self, state, layout, len(args))
+        problem.before = self.compile_seconds
         if save_at is None or self.dense:
             if inside or doses is not None:
                 raise ArgumentError(
@@ -117,13 +118,18 @@ class Solver:
             found = problem.rows("saved", theta, intervals.data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
-        alone = single and not inside  # the last axis is that of one trajectory
-        report = value(found)[n : n + REPORTED, :, 0] if alone else value(found)[n : n + REPORTED]
+        each: Any = 0 if single else slice(None)  # the trajectories
+        report = value(found)[n : n + REPORTED, :, each]
         if not inside:
             self._check(report, single)
-        events = self._records(found[:, :, 0] if alone and self.events else found, state)
-        y = state.parts(found[:n, :, 0] if alone else found[:n])
+        events = self._records(found[:, :, each] if self.events else found, state)
+        y = state.parts(found[:n, :, each])
         return self._solution(y, intervals.times, events, report[:, -1], problem)
+
+    @property
+    def compile_seconds(self) -> float:
+        """The time that was spent on the compilation of kernels."""
+        return sum([kernel.compile_seconds for kernel, _ in list(self.kernels.values())])
 
     def _by_steps(self, problem: "Trajectories", theta: Any, save_at: Any, t0: Any, t_span: Any) -> Solution:
         """Return the result at the accepted steps, or at times between them."""
@@ -167,7 +173,7 @@ class Solver:
         _, accepted, rejected, status = last
         status = 1.0 * (status < 0) - 1.0 * (status > 0)
         steps = accepted + rejected
-        stats = SolverStats(accepted, rejected, steps * problem.stiff, problem.compile_seconds)
+        stats = SolverStats(accepted, rejected, steps * problem.stiff, self.compile_seconds - problem.before)
         return Solution(y, t, events, status, status >= 0, accepted, rejected, stats, sol)
 
     def _records(self, rows: Any, state: ArgumentLayout) -> tuple:

@@ -28,7 +28,7 @@ from ._arguments import (
     layouts_of,
     plain_times,
 )
-from ._functions import fills_first, traced_matrix, traced_states
+from ._functions import fills_first, traced_array, traced_states
 from ._noise import normal_noise
 from ._solution import Solution, SolverStats, failure
 from ._steps import NOT_FINITE, STEPS_DONE
@@ -205,7 +205,9 @@ class StochasticSolver:
                 traced_states(f, state, count, fills_first(f, count)) for f in (self.drift, self.diffusion)
             ]
             if self.noises is not None:
-                diffusion = traced_matrix(self.diffusion, state, self.noises)
+                shape = state.count, self.noises
+                wanted = f"with noises={self.noises} it is {shape}"
+                diffusion = traced_array(self.diffusion, state, (shape,), wanted)
             added = milstein_noise if self.method == "milstein" else euler_noise
             init, step = walk(drift, diffusion, added, state.count, layout.restored)
             rebuilt_with(step, self.drift).__name__ = getattr(self.drift, "__name__", "ode")

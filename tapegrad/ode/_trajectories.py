@@ -20,7 +20,7 @@ from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout, in_library, plain_times, real_array
-from ._functions import fills_first, traced_number, traced_states
+from ._functions import fills_first, traced_array, traced_states
 from ._rosenbrock import rosenbrock_step
 from ._steps import STIFF, Equation
 from ._tsitouras import tsitouras_step
@@ -35,25 +35,16 @@ AFTER_END = 1e-12  # of the span: a time so much after the end of a trajectory i
 
 
 @dataclass(frozen=True)
-class PartPullback:
-    """The pullback of a function of a part, as a function of cotangents and the arguments."""
+class PartDerivative:
+    """The pullback or pushforward of a function of a part, of cotangents or tangents and the arguments."""
 
     f: Callable
-    seeds: int  # the number of cotangents
+    seeds: int  # the number of cotangents or tangents
+    back: bool
 
     def __call__(self, *arrays: Any) -> tuple:
-        return tuple(vjp(self.f, *arrays[self.seeds :])[1](tuple(arrays[: self.seeds])))
-
-
-@dataclass(frozen=True)
-class PartPushforward:
-    """The pushforward of a function of a part, as a function of tangents and the arguments."""
-
-    f: Callable
-    seeds: int  # the number of tangents
-
-    def __call__(self, *arrays: Any) -> tuple:
-        return tuple(jvp(self.f, arrays[self.seeds :], arrays[: self.seeds])[1])
+        seeds, given = arrays[: self.seeds], arrays[self.seeds :]
+        return tuple(vjp(self.f, *given)[1](seeds) if self.back else jvp(self.f, given, seeds)[1])
 
 
 def filled(changes: tuple, like: tuple) -> list:
@@ -92,10 +83,10 @@ def in_parts(f: Callable, options: tuple) -> Callable:
         return tuple([plain_np.concatenate(x, -1) for x in zip(*found, strict=True)])
 
     def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
-        return in_parts(PartPullback(f, len(w)), options)(*filled(w, out), *arrays)
+        return in_parts(PartDerivative(f, len(w), True), options)(*filled(w, out), *arrays)
 
     def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
-        return in_parts(PartPushforward(f, len(t)), options)(*filled(t, arrays), *arrays)
+        return in_parts(PartDerivative(f, len(t), False), options)(*filled(t, arrays), *arrays)
 
     return rule(computed, vjp=pull, jvp=push)
 
@@ -114,23 +105,16 @@ class PartOfTrajectories:
 
 
 class Trajectories:
-    """The trajectories of one call. `stiff` tells which of them Rodas5P has solved."""
+    """The trajectories of one call. `stiff` tells which of them Rodas5P has solved; `before` is the time that
+    had been spent on compilation."""
+
+    before: float
 
     def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int):
         self.solver, self.state, self.layout, self.count = solver, state, layout, count
         self.options: tuple | None = None
         self.moves = False  # do the times carry derivatives?
         self.stiff: Any = solver.method == IMPLICIT
-        self.used: list = []  # kernels, and the time that had been spent on their compilation
-
-    @property
-    def compile_seconds(self) -> float:
-        """The time that was spent on compilation here."""
-        first = dict(self.used[::-1])
-        return sum([kernel.compile_seconds - before for kernel, before in first.items()])
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"used": []}
 
     def spreads(self, options: tuple, single: bool) -> None:
         """Set client, store and progress bar."""
@@ -153,7 +137,7 @@ class Trajectories:
         if layout_of(data).ndim == 2:
             data = np.broadcast_to(data[:, :, None], (*layout_of(data).shape, batch))
         of_part = Trajectories(self.solver, self.state, self.layout, self.count)
-        of_part.moves, of_part.used = self.moves, self.used
+        of_part.moves = self.moves
         part = PartOfTrajectories(of_part, purpose)
         (found,) = in_parts(part, self.options)(theta, data)
         self.stiff = value(found[-1, -1]) > 0.0
@@ -161,13 +145,9 @@ class Trajectories:
 
     def shortened(self, theta: Any, data: Any) -> Any:
         """Return the states after shortened steps, each by the method of its trajectory."""
-        method = self.solver.method
-        if method in METHODS:
-            return self.kernel("between", method).path(theta, data)
-        found = self.kernel("between", EXPLICIT).path(theta, data)
-        return self.replaced("between", found, self.stiff, theta, data)
+        return self.by_kernels("between", theta, data, self.stiff)[0]
 
-    def by_kernels(self, purpose: str, theta: Any, data: Any) -> tuple:
+    def by_kernels(self, purpose: str, theta: Any, data: Any, stiff: Any = None) -> tuple:
         """Return the rows, and which trajectories Rodas5P has solved.
 
         With the method "auto" it solves those that are found stiff, from their start, up to 128 states."""
@@ -175,7 +155,8 @@ class Trajectories:
         if method in METHODS:
             return self.kernel(purpose, method).path(theta, data), method == IMPLICIT
         found = self.kernel(purpose, EXPLICIT).path(theta, data)
-        stiff = value(found[self.state.count + STATUS, -1]) == STIFF
+        if stiff is None:
+            stiff = value(found[self.state.count + STATUS, -1]) == STIFF
         return self.replaced(purpose, found, stiff, theta, data), stiff
 
     def replaced(self, purpose: str, found: Any, stiff: Any, theta: Any, data: Any) -> Any:
@@ -201,7 +182,6 @@ class Trajectories:
             init, step = getattr(equation, purpose)()
             rebuilt_with(step, self.solver.f).__name__ = getattr(self.solver.f, "__name__", "ode")
             found = kernels[key] = recursion(init, step, missing="step", invalid="nan"), self.layout
-        self.used.append((found[0], found[0].compile_seconds))
         return found[0]
 
     def equation(self, method: str, chosen: bool) -> Equation:
@@ -210,7 +190,7 @@ class Trajectories:
         slope = traced_states(solver.f, state, count, fills_first(solver.f, count))
         events = [
             (
-                traced_number(e.function, state),
+                traced_array(e.function, state, ((), (1,)), "it returns one number", "the event "),
                 e.change and traced_states(e.change, state, count, False),
                 int(e.terminal),
                 e.direction,
@@ -242,7 +222,7 @@ class Trajectories:
         for interval in limits.T:
             carry, row = step(carry, theta, interval)
             rows.append(row)
-        return np.stack(rows, 1)
+        return np.stack(rows, 1)[:, :, None]
 
 
 class DenseSolution:

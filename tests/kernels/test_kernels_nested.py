@@ -730,7 +730,7 @@ def test_inner_steps_are_recalled_or_run_again(batch, monkeypatch):
     data = rng.normal(size=13)
     found = []
     for room in (2**20, 5000, 1):
-        monkeypatch.setattr(cpu, "RECALLED_BYTES", (room, room))
+        monkeypatch.setattr(cpu, "RECALLED_BYTES", room)
         k = kernels.recursion(lambda theta: 0.3 * theta[0], relaxed)
         total = lambda theta, data, k=k: (k.path(theta, data) ** 2).sum()
         along = lambda theta, total=total: total(theta, data)
@@ -753,7 +753,7 @@ def test_inner_steps_are_recalled_or_run_again(batch, monkeypatch):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_random_nests_with_room_for_some_steps(seed, monkeypatch):
-    monkeypatch.setattr(cpu, "RECALLED_BYTES", (900, 900))
+    monkeypatch.setattr(cpu, "RECALLED_BYTES", 900)
     assert disagreement(seed, "recursion", seed % 2 == 0) < 1e-9
 
 

@@ -24,7 +24,7 @@ from .kernel_steps import (
     once,
     root_mean_square,
 )
-from .multistep import ALPHA, GAMMA, KAPPA, ORDERS
+from .multistep import ALPHA, GAMMA, KAPPA, ORDERS, interpolation, rescaling
 
 ITERATIONS = 4  # of Newton's method in a step
 ERRORS = KAPPA * GAMMA + 1 / plain_np.arange(1, ORDERS + 2)
@@ -86,16 +86,6 @@ def of_order(table: Any, order: Any) -> Any:
 def valid(order: Any) -> Any:
     """Return one for each difference that counts for this order, and zero for the others."""
     return np.where(order >= plain_np.arange(1.0, ORDERS + 1), 1.0, 0.0)
-
-
-def rescaling(factor: Any) -> Any:
-    """Return the matrix that makes differences at points `factor` times as far apart."""
-    columns = plain_np.arange(1.0, ORDERS + 1)
-    rows, units = [(-factor) * columns], [-columns]
-    for i in range(1, ORDERS):
-        rows.append(rows[-1] * (i - factor * columns) / (i + 1))
-        units.append(units[-1] * (i - columns) / (i + 1))
-    return plain_np.array(units).T @ np.stack(rows, 1)
 
 
 class BdfSteps(ImplicitSteps):
@@ -214,11 +204,8 @@ class BdfSteps(ImplicitSteps):
 
     def between(self, f: Callable, c: BdfWalk, t: Any) -> Any:
         """Return the state at the time t of the last step."""
-        h = self.way * c.spacing
-        products = [(t - c.t) / h]
-        for k in range(1, ORDERS):
-            products.append(products[-1] * (t - c.t + k * h) / (h * (1.0 + k)))
-        return c.D[0] + (valid(c.order) * np.stack(products)) @ c.D[1 : ORDERS + 1]
+        powers = interpolation((t - c.t) / (self.way * c.spacing))
+        return c.D[0] + (valid(c.order) * powers) @ c.D[1 : ORDERS + 1]
 
 
 def advanced(D: Any, order: Any, d: Any) -> Any:

@@ -18,6 +18,26 @@ GAMMA = np.append(0.0, np.cumsum(1 / np.arange(1, ORDERS + 1)))
 ALPHA = (1 - KAPPA) * GAMMA
 
 
+def rescaling(factor: Any) -> Any:
+    """Return the matrix that makes differences of points `factor` times as far apart.
+
+    The first rows and columns are that of a lower order."""
+    columns = np.arange(1.0, ORDERS + 1)
+    rows, units = [(-factor) * columns], [-columns]
+    for i in range(1, ORDERS):
+        rows.append(rows[-1] * (i - factor * columns) / (i + 1))
+        units.append(units[-1] * (i - columns) / (i + 1))
+    return np.array(units).T @ traced_np.stack(rows, 1)
+
+
+def interpolation(s: Any) -> Any:
+    """Return the weights of the differences at a time so many steps after the last point."""
+    found = [s]
+    for k in range(1, ORDERS):
+        found.append(found[-1] * (s + k) / (1.0 + k))
+    return traced_np.stack(found)
+
+
 class MultistepSteps(NamedTuple):
     """The steps that BDF has taken. The stages are the start and the ends: `T`, `Y` have the shapes (steps +
     1, 1) and (steps + 1, 1, n). `orders`, `sizes`, `D`: what is carried after each step."""
@@ -39,11 +59,8 @@ class MultistepSteps(NamedTuple):
 
     def weights(self, at: Any, x: Any) -> Any:
         """Return the weights of the differences of steps, from the first on, at shares x of the steps."""
-        s = (x - 1.0) * (np.diff(self.ends) / self.sizes)[at]
-        found = [s]
-        for k in range(1, ORDERS):
-            found.append(found[-1] * (s + float(k)) / (1.0 + k))
-        return traced_np.stack(found, 1) * (self.orders[:, None] >= np.arange(1, ORDERS + 1))[at]
+        powers = interpolation((x - 1.0) * (np.diff(self.ends) / self.sizes)[at])
+        return powers.T * (self.orders[:, None] >= np.arange(1, ORDERS + 1))[at]
 
 
 def multistep_steps(parts: list, y0: Any) -> MultistepSteps:
@@ -58,12 +75,11 @@ def multistep_steps(parts: list, y0: Any) -> MultistepSteps:
     return MultistepSteps(ends, y, ends[:, None], y[:, None], orders.astype(int), sizes, D[:, 1:])
 
 
-def rescaling(order: int, factor: float) -> Any:
+def rescaled(order: int, factor: float) -> Any:
     """Return the matrix that makes differences, up to an order, of points `factor` times as far apart."""
-    i, j = np.arange(1, order + 1)[:, None], np.arange(1, order + 1)
-    by, same = [np.cumprod((i - 1 - x * j) / i, axis=0) for x in (factor, 1.0)]
-    found = np.zeros((ORDERS + 1, ORDERS + 1))
-    found[0, 0], found[1 : order + 1, 1 : order + 1] = 1.0, (by @ same).T
+    found = np.eye(ORDERS + 1)
+    if factor != 1.0:
+        found[1 : order + 1, 1 : order + 1] = rescaling(factor)[:order, :order]
     return found
 
 
@@ -78,18 +94,13 @@ class MultistepEquations(LinearSteps):
         self.results = (self.steps + 1) * self.n * (2 + ORDERS)
         h = np.diff(steps.ends)
         orders = np.append(1, steps.orders[:-1])
-        self.first, before = h[0], np.append(h[0], steps.sizes[:-1])
-        self.c = h / ALPHA[orders]
-        self.M, self.w = np.empty((self.steps, ORDERS + 1, ORDERS + 1)), []
+        self.first, before, rows = h[0], np.append(h[0], steps.sizes[:-1]), np.arange(ORDERS + 1)
+        self.c, self.M, self.w = h / ALPHA[orders], np.empty((self.steps, ORDERS + 1, ORDERS + 1)), []
         for k, q in enumerate(orders):
-            upper = np.triu(np.ones((ORDERS + 1, ORDERS + 1)))
-            upper[q + 1 :] = upper[:, q + 1 :] = 0.0
-            reached = np.arange(ORDERS + 1) <= q + 1
-            psi = np.where(np.arange(ORDERS + 1) <= q, GAMMA / ALPHA[q], 0.0)
-            after = rescaling(steps.orders[k], steps.sizes[k] / h[k])
-            if steps.orders[k] == q and steps.sizes[k] == h[k]:  # a later order may need one more difference
-                after = np.eye(ORDERS + 1)
-            self.M[k] = after @ (upper - np.outer(reached, psi)) @ rescaling(q, h[k] / before[k])
+            valid, reached = rows <= q, rows <= q + 1
+            after = rescaled(steps.orders[k], steps.sizes[k] / h[k])
+            step = np.triu(np.outer(valid, valid)) - np.outer(reached, valid * GAMMA / ALPHA[q])
+            self.M[k] = after @ step @ rescaled(q, h[k] / before[k])
             self.w.append(self.c[k] * after @ reached)
         A = self.c[:, None, None]
         ends = SparseJacobians(J.entries[1:], J.pattern) if type(J) is SparseJacobians else J[1:]

@@ -26,12 +26,11 @@ from .builder import Affine, BlockAccess, BlockBuffer
 from .llvm_builder import Builder, matmul_across, vector_widths
 from .lower import CHUNK, Body, LoweredProgram
 from .recalled import RecalledLoops
-from .walk import ProgramWalk
 
 COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # always literals
 
 
-class LlvmText(ProgramWalk, RecalledLoops):
+class LlvmText(RecalledLoops):
     """The text of one program."""
 
     typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
@@ -46,7 +45,6 @@ class LlvmText(ProgramWalk, RecalledLoops):
         self.loaded: dict[Any, Any] = {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
-        self.at_step = {}
         self.arena = self.wide_arena = "%tape"
         self.across = False
         self.globals: dict = {}
@@ -254,8 +252,9 @@ class LlvmText(ProgramWalk, RecalledLoops):
         if self.low.overruns and n in self.low.counted:
             last = self(f"sub i64 {self.room(n)}, 1")
             t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
-        at = self(f"mul i64 {t}, {self.low.offsets(loop)[-1]}")
-        base = self(f"load ptr, ptr %base{n}, align 8") if n in self.low.recalled else self.region_of(n)
+        known = n in self.low.recalled
+        at = self(f"mul i64 {t}, {self.low.recorded_size(loop) if known else self.low.offsets(loop)[-1]}")
+        base = self(f"load ptr, ptr %base{n}, align 8") if known else self.region_of(n)
         return self(f"getelementptr {self.T}, ptr {base}, i64 {at}")
 
     # --- code ---
@@ -385,7 +384,9 @@ class LlvmText(ProgramWalk, RecalledLoops):
             env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
         again = self.recorded(n)
         if again is not None:
-            self.end_record(n, self(f"load i64, ptr %trips{body.label}, align 8"), again, env)
+            self.end_record(n, body.label, again, env)
+        if n in self.low.recalled:
+            self.end_recall(n)
 
     def kept(self, places: list, shapes: list) -> list:
         """Load the numbers in these places; blocks stay where they are."""
@@ -403,7 +404,6 @@ class LlvmText(ProgramWalk, RecalledLoops):
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
         env.update(zip(loop.carry, self.kept(carry, [self.g.shape[c] for c in loop.carry]), strict=True))
-        self.at_step[n] = t
         again = self.recorded(n)
         if again is not None:
             self.record(n, again, t, again.carry, env)

@@ -142,22 +142,20 @@ class LoweredProgram:
     def recalled(self) -> dict[int, int]:
         """Return the bodies of inner loops that a sweep need not run again, with those of the forward pass
         (`recalled`)."""
-        found = {}
-        for sweep in self.outer:
-            of = [] if sweep.source is None else [self.bodies[sweep.source]]
-            forward = [b for source in of if source.loop.data for b in source.inner]
-            for again in sweep.inner:
-                loop = again.loop
-                first = next((b for b in forward if b.loop.id == loop.id), None)
-                if (
-                    first is not None
-                    and loop.stored
-                    and loop.carry
-                    and not (loop.sums or loop.kept or first.loop.stored)
-                    and {*loop.carry} <= {*first.loop.carry}
-                ):
-                    found[again.number] = first.number
-        return found
+        sweeps = [x for x in self.outer if x.source is not None and x.loop.data]
+        pairs = [(x, y) for s in sweeps for x in s.inner for y in self.bodies[s.source or 0].inner]
+        return {
+            x.number: y.number
+            for x, y in pairs
+            if x.loop.id == y.loop.id
+            and x.loop.stored > y.loop.stored
+            and not x.loop.sums
+            and set() < {*x.loop.carry} <= {*y.loop.carry}
+        }
+
+    def recorded_size(self, loop: ProgramLoop) -> int:
+        """Return the elements of a step of a recalled loop: the carry, and a number of steps."""
+        return self.offsets(loop)[-1] + 1
 
     @property
     def loops(self) -> list[ProgramLoop]:
@@ -214,10 +212,6 @@ class LoweredProgram:
 
         The earlier loop then takes all of its steps, including those for which the tape has no room."""
         return bool(self.counted) and (self.nested or len(self.counted) > 1)
-
-    def operations_of(self, body: Body) -> int:
-        """Return the operations of one step, its inner loops included."""
-        return self._work(body.code) + int(sum([self._steps(b) for b in body.inner]))
 
     def _work(self, code: list) -> int:
         g = self.program.g

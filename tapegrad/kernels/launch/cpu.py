@@ -21,8 +21,7 @@ from llvmlite.binding import context as contexts
 
 from ... import cache
 from ..emit.llvm import emit
-from ..emit.lower import SUMS, Body, LoweredProgram
-from ..emit.recalled import INDEX
+from ..emit.lower import SUMS, LoweredProgram
 from . import waiting
 
 LOGGER = logging.getLogger("tapegrad")
@@ -41,11 +40,11 @@ SECONDS_PER_LINE = 5e-5  # what that takes
 OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
-NESTED_STEP = 600  # the same of loops within loops, whose steps are long chains: two of them fill the pipeline
+NESTED_STEP = (
+    600  # the same of loops within loops, whose steps are long chains: two of them fill the pipeline
+)
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
-# of the tape, for the carries of an inner loop: what a cache holds, and, of steps of at least so many
-# operations for each number of the carry, more, because they take longer than memory
-RECALLED_BYTES, RECALLED_WORK = (2**20, 2**26), 32
+RECALLED_BYTES = 2**22  # of the tape, for the carries of an inner loop: what a cache holds
 # parts of a sum over samples, for any number of threads, if they fit into this memory
 PARTS, PART_BYTES = 16, 2**26
 
@@ -205,7 +204,7 @@ class LaunchPlan:
     `types` are the dtypes of the outputs. `summed` says whether the step output is summed over samples.
     `width` is the number of samples of a block. `taped` lists (number, elements of a step, is it over the
     data?, most steps or None) of the loops whose carries are stored. `recalled` lists (number, elements of a
-    step, most steps or None, bytes) of the inner loops whose carries are stored for all data. `bodies` counts
+    step) of the inner loops whose carries are stored for all data. `bodies` counts
     the loops. `wide` says whether sums are float64 in a float32 program."""
 
     inputs: list[int]
@@ -230,10 +229,7 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
     summed = p.by_data and p.step_rows > 0 and not per_sample
     taped = low.taped()
     two = NESTED_STEP if low.nested else STORED_STEP_BATCH if taped else NARROW
-    if per_sample or summed:
-        held = 1
-    else:
-        held = 4 if n < WIDE and not taped else 2 if n < two else 1
+    held = 1 if per_sample or summed or n >= two else 4 if n < WIDE and not taped else 2
     if low.precise is not None:  # a register of terms takes two for each sum
         sums = max([len(loop.sums) for loop in low.loops], default=0)
         held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
@@ -248,18 +244,12 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
         long=low.instructions > LONG_PROGRAM,
         work=low.work,
         most=low.most,
-        taped=[(n, size, loop.data, loop.cap) for n, size, loop in taped],
-        recalled=[(m, *recalled_room(low, low.bodies[r])) for r, m in low.recalled.items()],
+        taped=[(n, size + (n in low.recalled), loop.data, loop.cap) for n, size, loop in taped],
+        recalled=[(m, low.recorded_size(low.bodies[r].loop)) for r, m in low.recalled.items()],
         bodies=len(low.bodies),
         arena=low.arena,
         wide=low.precise is not None,
     )
-
-
-def recalled_room(low: LoweredProgram, body: Body) -> tuple:
-    """Return the elements of a stored step, the most steps of a datum, and the most bytes of all of them."""
-    carry = low.offsets(body.loop)[-1]
-    return carry, body.loop.cap, RECALLED_BYTES[low.operations_of(body) > RECALLED_WORK * carry]
 
 
 class Launcher:
@@ -510,11 +500,10 @@ class Launcher:
             cap = steps if data else most if most is not None else room[n]
             caps[2 * n], caps[2 * n + 1] = size, cap
             size += cap * carry
-        for n, carry, most, room in self.plan.recalled:
-            room //= carry * width * self.dtype.itemsize
-            room = max(min(room, steps * (most + 1) + 1 if most is not None else room), 1)
+        for n, carry in self.plan.recalled:
+            room = RECALLED_BYTES // (carry * width * self.dtype.itemsize) + 1
             caps[2 * n], caps[2 * n + 1] = size, room
-            size += INDEX * steps + room * carry
+            size += room * carry
         needed = np.zeros(self.plan.bodies + 1, np.int64)
         raw = np.empty(size * width * self.dtype.itemsize + 64, np.uint8)
         place = data_pointer(raw)
