@@ -10,13 +10,15 @@ from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout
 
 
-def traced_array(g: Callable, state: ArgumentLayout, shapes: tuple, wanted: str, what: str = "") -> Callable:
-    """Return a function as (t, y, args) -> array of the first of these shapes, to be traced."""
+def traced_array(g: Callable, state: ArgumentLayout, shapes: tuple, text: str) -> Callable:
+    """Return a function as (t, y, args) -> array of the first of these shapes, to be traced.
+
+    `text` is the error for another shape."""
 
     def array(t, y, args):
         found = np.asarray(g(t, state.restored(y.copy())[0], *args))
         if found.shape not in shapes:
-            raise ShapeError(f"ode: {what}{origin(g)} returned shape {tuple(found.shape)}; {wanted}")
+            raise ShapeError(f"ode: {text.format(origin(g), tuple(found.shape))}")
         return found.reshape(shapes[0])
 
     return rebuilt_with(array, g)

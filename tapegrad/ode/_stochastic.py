@@ -206,8 +206,8 @@ class StochasticSolver:
             ]
             if self.noises is not None:
                 shape = state.count, self.noises
-                wanted = f"with noises={self.noises} it is {shape}"
-                diffusion = traced_array(self.diffusion, state, (shape,), wanted)
+                text = f"{{}} returned shape {{}}; with noises={self.noises} it is {shape}"
+                diffusion = traced_array(self.diffusion, state, (shape,), text)
             added = milstein_noise if self.method == "milstein" else euler_noise
             init, step = walk(drift, diffusion, added, state.count, layout.restored)
             rebuilt_with(step, self.drift).__name__ = getattr(self.drift, "__name__", "ode")

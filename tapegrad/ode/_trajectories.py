@@ -1,5 +1,6 @@
 """Trajectories of one solver, by kernels: in one call, or in parts that several processes solve."""
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ DENSE_STATES = 128  # for which the code of an implicit method is compiled
 SPARSE_WAY = "scipy.integrate.solve_ivp(..., method='BDF'), which is differentiated too; or method='tsit5'"
 PART = 1000  # trajectories of a part
 STATUS = 3  # the row of a report
+EVENT_SHAPE = "the event {} returned shape {}; it returns one number"
 AFTER_END = 1e-12  # of the span: a time so much after the end of a trajectory is its end
 
 
@@ -52,14 +54,9 @@ def filled(changes: tuple, like: tuple) -> list:
     return [np.zeros_like(x) if dx is None else dx for dx, x in zip(changes, like, strict=True)]
 
 
-@dataclass(frozen=True)
-class OnePart:
-    """A function of arrays as a function of their tuple, for `run_parts`."""
-
-    f: Callable
-
-    def __call__(self, arrays: tuple) -> tuple:
-        return tuple(self.f(*arrays))
+def of_one_part(f: Callable, arrays: tuple) -> tuple:
+    """Return a function of arrays of their tuple, for `run_parts`."""
+    return tuple(f(*arrays))
 
 
 def fresh_copy(x: Any) -> Any:
@@ -79,7 +76,7 @@ def in_parts(f: Callable, options: tuple) -> Callable:
         cuts = range(0, max(arrays[0].shape[-1], 1), PART)
         parts = [tuple([fresh_copy(x[..., k : k + PART]) for x in arrays]) for k in cuts]
         solve = load("tapegrad.parallel.workers").run_parts
-        found = solve(OnePart(f), parts, client, store=store, progress=progress)
+        found = solve(functools.partial(of_one_part, f), parts, client, store=store, progress=progress)
         return tuple([plain_np.concatenate(x, -1) for x in zip(*found, strict=True)])
 
     def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
@@ -190,7 +187,7 @@ class Trajectories:
         slope = traced_states(solver.f, state, count, fills_first(solver.f, count))
         events = [
             (
-                traced_array(e.function, state, ((), (1,)), "it returns one number", "the event "),
+                traced_array(e.function, state, ((), (1,)), EVENT_SHAPE),
                 e.change and traced_states(e.change, state, count, False),
                 int(e.terminal),
                 e.direction,

@@ -299,10 +299,7 @@ class SolvedSteps:
                 moved = np.reshape(change[ends + steps.Y.size :], (-1, *self.D.shape[1:]))
                 self.D = self.D + moved[1:]
             start, rounds = plain_np.zeros(n), rounds + 1
-            Y = self.stages()
-
-    def stages(self) -> Any:
-        return self.steps.stages(self.states, self.K)
+            Y = steps.stages(self.states, self.K)
 
     def sol(self) -> "Solution":
         own = (self.states[:-1], self.K) if self.D is None else (self.states[1:], self.D)
@@ -510,7 +507,7 @@ class IvpCall:
         with once_more(*self.functions) as (fun, *events):  # for what it writes and keeps
             T, Y = (
                 solved.span.at(steps.T.reshape(-1)),
-                np.reshape(solved.stages(), (-1, solved.states.shape[1])),
+                np.reshape(steps.stages(solved.states, solved.K), (-1, solved.states.shape[1])),
             )
             of(fun, True)(*((T, Y) if keeps else (T[-1:], Y[-1:])))
             return self.differentiable(found, solved, events)

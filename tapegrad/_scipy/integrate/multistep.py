@@ -1,4 +1,4 @@
-"""The accepted steps of SciPy's BDF as linear equations, of which the derivative of a solution is the solution.
+"""The accepted steps of SciPy's BDF as linear equations, whose solution is the derivative of a solution.
 
 A step carries the backward differences D of the states, the first of which is the state. With the slope K at
 its end, the state there is m D + c K, and the differences are M D + w K. Orders and sizes are constants, and
@@ -12,9 +12,9 @@ from ... import numpy as traced_np
 from .linear_steps import SMALL_SYSTEM, LinearSteps, RefinedSteps, SparseJacobians, inverses, products
 from .right_side import real_parts
 
-ORDERS = 5  # the highest order
+HIGHEST_ORDER = 5  # the highest order
 KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
-GAMMA = np.append(0.0, np.cumsum(1 / np.arange(1, ORDERS + 1)))
+GAMMA = np.append(0.0, np.cumsum(1 / np.arange(1, HIGHEST_ORDER + 1)))
 ALPHA = (1 - KAPPA) * GAMMA
 
 
@@ -22,9 +22,9 @@ def rescaling(factor: Any) -> Any:
     """Return the matrix that makes differences of points `factor` times as far apart.
 
     The first rows and columns are that of a lower order."""
-    columns = np.arange(1.0, ORDERS + 1)
+    columns = np.arange(1.0, HIGHEST_ORDER + 1)
     rows, units = [(-factor) * columns], [-columns]
-    for i in range(1, ORDERS):
+    for i in range(1, HIGHEST_ORDER):
         rows.append(rows[-1] * (i - factor * columns) / (i + 1))
         units.append(units[-1] * (i - columns) / (i + 1))
     return np.array(units).T @ traced_np.stack(rows, 1)
@@ -33,7 +33,7 @@ def rescaling(factor: Any) -> Any:
 def interpolation(s: Any) -> Any:
     """Return the weights of the differences at a time so many steps after the last point."""
     found = [s]
-    for k in range(1, ORDERS):
+    for k in range(1, HIGHEST_ORDER):
         found.append(found[-1] * (s + k) / (1.0 + k))
     return traced_np.stack(found)
 
@@ -60,13 +60,13 @@ class MultistepSteps(NamedTuple):
     def weights(self, at: Any, x: Any) -> Any:
         """Return the weights of the differences of steps, from the first on, at shares x of the steps."""
         powers = interpolation((x - 1.0) * (np.diff(self.ends) / self.sizes)[at])
-        return powers.T * (self.orders[:, None] >= np.arange(1, ORDERS + 1))[at]
+        return powers.T * (self.orders[:, None] >= np.arange(1, HIGHEST_ORDER + 1))[at]
 
 
 def multistep_steps(parts: list, y0: Any) -> MultistepSteps:
     """Return the steps of SciPy's interpolants, which hold the differences after each step."""
     ends = np.array([parts[0].t_old, *[part.t for part in parts]])
-    D = np.zeros((len(parts), ORDERS + 1, len(y0)), np.result_type(y0, parts[0].D))
+    D = np.zeros((len(parts), HIGHEST_ORDER + 1, len(y0)), np.result_type(y0, parts[0].D))
     for part, to in zip(parts, D, strict=True):
         to[: len(part.D)] = part.D
     y = np.concatenate([y0[None], D[:, 0]])
@@ -77,7 +77,7 @@ def multistep_steps(parts: list, y0: Any) -> MultistepSteps:
 
 def rescaled(order: int, factor: float) -> Any:
     """Return the matrix that makes differences, up to an order, of points `factor` times as far apart."""
-    found = np.eye(ORDERS + 1)
+    found = np.eye(HIGHEST_ORDER + 1)
     if factor != 1.0:
         found[1 : order + 1, 1 : order + 1] = rescaling(factor)[:order, :order]
     return found
@@ -91,11 +91,15 @@ class MultistepEquations(LinearSteps):
     def __init__(self, steps: MultistepSteps, J: Any):
         self.J, self.steps, self.n = J, len(steps.orders), J.shape[-1]
         self.size = (self.steps + 2) * self.n
-        self.results = (self.steps + 1) * self.n * (2 + ORDERS)
+        self.results = (self.steps + 1) * self.n * (2 + HIGHEST_ORDER)
         h = np.diff(steps.ends)
         orders = np.append(1, steps.orders[:-1])
-        self.first, before, rows = h[0], np.append(h[0], steps.sizes[:-1]), np.arange(ORDERS + 1)
-        self.c, self.M, self.w = h / ALPHA[orders], np.empty((self.steps, ORDERS + 1, ORDERS + 1)), []
+        self.first, before, rows = h[0], np.append(h[0], steps.sizes[:-1]), np.arange(HIGHEST_ORDER + 1)
+        self.c, self.M, self.w = (
+            h / ALPHA[orders],
+            np.empty((self.steps, HIGHEST_ORDER + 1, HIGHEST_ORDER + 1)),
+            [],
+        )
         for k, q in enumerate(orders):
             valid, reached = rows <= q, rows <= q + 1
             after = rescaled(steps.orders[k], steps.sizes[k] / h[k])
@@ -119,7 +123,7 @@ class MultistepEquations(LinearSteps):
 
     def solved(self, z: Any) -> tuple:
         r = z[self.n :].reshape(self.steps + 1, self.n, -1)
-        D, K = np.zeros((self.steps + 1, ORDERS + 1, *r.shape[1:])), np.empty(r.shape)
+        D, K = np.zeros((self.steps + 1, HIGHEST_ORDER + 1, *r.shape[1:])), np.empty(r.shape)
         D[0, 0] = z[: self.n]
         K[0] = r[0] + self.product(0, D[0, 0], False)
         D[0, 1] = self.first * K[0]
@@ -132,8 +136,8 @@ class MultistepEquations(LinearSteps):
     def transposed(self, g: Any) -> tuple:
         count = (self.steps + 1) * self.n
         y, K = g[: 2 * count].reshape(2, self.steps + 1, self.n, -1)
-        D = g[2 * count :].reshape(self.steps + 1, ORDERS, self.n, -1)
-        r, adjoint = np.empty(K.shape), np.zeros((ORDERS + 1, *K.shape[1:]))
+        D = g[2 * count :].reshape(self.steps + 1, HIGHEST_ORDER, self.n, -1)
+        r, adjoint = np.empty(K.shape), np.zeros((HIGHEST_ORDER + 1, *K.shape[1:]))
         for k in reversed(range(self.steps)):
             adjoint[0] += y[k + 1]
             adjoint[1:] += D[k + 1]

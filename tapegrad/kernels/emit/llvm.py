@@ -253,7 +253,7 @@ class LlvmText(RecalledLoops):
             last = self(f"sub i64 {self.room(n)}, 1")
             t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
         known = n in self.low.recalled
-        at = self(f"mul i64 {t}, {self.low.recorded_size(loop) if known else self.low.offsets(loop)[-1]}")
+        at = self(f"mul i64 {t}, {self.low.offsets(loop)[-1] + known}")
         base = self(f"load ptr, ptr %base{n}, align 8") if known else self.region_of(n)
         return self(f"getelementptr {self.T}, ptr {base}, i64 {at}")
 

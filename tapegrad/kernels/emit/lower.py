@@ -139,7 +139,7 @@ class LoweredProgram:
         return [(n, self.offsets(b.loop)[-1], b.loop) for n, b in enumerate(self.bodies) if b.loop.stored]
 
     @functools.cached_property
-    def recalled(self) -> dict[int, int]:
+    def recalled(self) -> dict:
         """Return the bodies of inner loops that a sweep need not run again, with those of the forward pass
         (`recalled`)."""
         sweeps = [x for x in self.outer if x.source is not None and x.loop.data]
@@ -152,10 +152,6 @@ class LoweredProgram:
             and not x.loop.sums
             and set() < {*x.loop.carry} <= {*y.loop.carry}
         }
-
-    def recorded_size(self, loop: ProgramLoop) -> int:
-        """Return the elements of a step of a recalled loop: the carry, and a number of steps."""
-        return self.offsets(loop)[-1] + 1
 
     @property
     def loops(self) -> list[ProgramLoop]:

@@ -1,8 +1,8 @@
 """Inner loops of a data loop that are not run again in its backward sweep.
 
-The sweep over a datum reads the carries of its inner loops. It would run them again. The forward pass
-therefore puts these carries on a stack, as far as there is room: those of the steps of a datum, then the final
-one with the number of steps. The sweep takes them from the stack, the last datum first. It runs the loop of a
+The sweep over a datum reads the carries of its inner loops. It would run them again. So the forward pass puts
+these carries on a stack, as far as there is room: those of the steps of a datum, then the final one with the
+number of steps. The sweep takes them from the stack, the last datum first. It runs the loop of a
 datum again if its final carry has found no room. The numbers are the same."""
 
 from ..graph.program import ProgramLoop
@@ -39,10 +39,10 @@ class RecalledLoops(ProgramWalk, Builder):
         return next((self.low.bodies[r].loop for r, m in self.low.recalled.items() if m == n), None)
 
     def record_place(self, m: int, loop: ProgramLoop, number: str) -> str:
-        at = self(f"mul i64 {number}, {self.low.recorded_size(loop)}")
+        at = self(f"mul i64 {number}, {self.low.offsets(loop)[-1] + 1}")  # the carry, and a number of steps
         return self(f"getelementptr {self.T}, ptr {self.region_of(m)}, i64 {at}")
 
-    def record(self, m: int, loop: ProgramLoop, done: str, nodes: list[int], env: dict) -> tuple[str, str]:
+    def record(self, m: int, loop: ProgramLoop, done: str, nodes: list, env: dict) -> tuple:
         """Store the carry, given by its nodes, after `done` steps of this datum; return number and place."""
         number = self(f"add i64 {self.number_at(f'%stored{m}')}, {done}")
         last = self(f"sub i64 {self.room(m)}, 1")  # steps without room share a place

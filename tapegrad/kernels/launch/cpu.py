@@ -245,7 +245,7 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
         work=low.work,
         most=low.most,
         taped=[(n, size + (n in low.recalled), loop.data, loop.cap) for n, size, loop in taped],
-        recalled=[(m, low.recorded_size(low.bodies[r].loop)) for r, m in low.recalled.items()],
+        recalled=[(m, low.offsets(low.bodies[r].loop)[-1] + 1) for r, m in low.recalled.items()],
         bodies=len(low.bodies),
         arena=low.arena,
         wide=low.precise is not None,
