@@ -10,9 +10,12 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of
 from .._core.trees import is_node, leaves, tree_map, with_leaves
+from .._core.variable import HANDLES
 from .._transforms.tape import value
+from ..ops.shaping import concatenate
 
 FLOAT64 = plain_np.dtype(float)
+ARRAYS = HANDLES | {plain_np.ndarray}
 
 
 class ArgumentLayout:
@@ -23,24 +26,20 @@ class ArgumentLayout:
     def __init__(self, args: tuple, single: bool):
         self.shapes: list = []  # of each leaf of one sample; None: a constant
         self.constants: list = []
-        arrays: list = []
         for x in leaves(args):
             kind = getattr(getattr(x, "dtype", None), "kind", "")
             real = kind != "" and kind in "fiuc" or isinstance(x, float)
             shape = tuple(x.shape) if kind else ()
             self.shapes.append((shape if single else shape[:-1]) if real else None)
             self.constants.append(None if real else x)
-            if real:
-                arrays.append(real_array(x))
         self.tree = with_leaves(args, iter(range(len(self.shapes))))
         nested = any([is_node(x) for x in args])
         self.key = (repr(self.tree) if nested else len(args), tuple(self.shapes))
-        self.arrays: Any = tuple(arrays)
+        self.count = sum([math.prod(s) for s in self.shapes if s is not None])
 
-    def taken(self) -> tuple:
-        """Return the arrays, which are kept no longer."""
-        arrays, self.arrays = self.arrays, None
-        return arrays
+    def arrays(self, args: tuple) -> list:
+        """Return the arrays in such arguments."""
+        return [real_array(x) for x, s in zip(leaves(args), self.shapes, strict=True) if s is not None]
 
     def has_constants_of(self, other: "ArgumentLayout") -> bool:
         """Return whether the constants are the same objects, or equal numbers or texts."""
@@ -61,11 +60,6 @@ class ArgumentLayout:
             return numbers[last - sizes[k] : last].reshape(shape) if shape else numbers[last - 1]
 
         return tree_map(leaf, self.tree)
-
-    @property
-    def count(self) -> int:
-        """The number of numbers."""
-        return sum([math.prod(s) for s in self.shapes])
 
     def leaves_of(self, tree: Any) -> list:
         """Return the leaves of a result that is like the first argument; a list may stand for an array."""
@@ -97,6 +91,23 @@ class ArgumentLayout:
                 f"ode: an amount has shape {found} for a state of shape {shape}; the times follow"
             )
         return np.reshape(x, (math.prod(shape), *found[len(shape) :]))
+
+
+def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
+    """Return whether there is one trajectory, the layouts of state and arguments, and the arrays.
+
+    `known` holds the layouts by the shapes of the arrays."""
+    given = (y0, *args)
+    shapes = tuple([x.shape if type(x) in ARRAYS and layout_of(x).dtype is FLOAT64 else None for x in given])
+    found = known.get(shapes)
+    if found is not None:
+        return (*found, given)
+    y0 = state_tree(y0)
+    single = is_single(y0)
+    state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
+    if None not in shapes:
+        known[shapes] = single, state, layout
+    return single, state, layout, (*state.arrays((y0,)), *layout.arrays(args))
 
 
 def real_array(x: Any) -> Any:
@@ -133,14 +144,13 @@ def is_single(y0: Any) -> bool:
     return depth < 2
 
 
-def kernel_rows(state: ArgumentLayout, args: ArgumentLayout, single: bool) -> Any:
-    """Return the state and the arguments as rows, (numbers,) or (numbers, B)."""
-    own = state.taken()
-    xp = xp_of(layout_of(own[0]))
-    arrays = [*own, *[in_library(xp, x) for x in args.taken()]]
-    if single:
-        return np.concatenate([x if len(x.shape) == 1 else np.reshape(x, (-1,)) for x in arrays])
-    return stacked_samples(arrays)
+def kernel_rows(arrays: list, single: bool) -> Any:
+    """Return the arrays of a call as rows, (numbers,) or (numbers, B)."""
+    xp = xp_of(layout_of(arrays[0]))
+    arrays = [in_library(xp, x) for x in arrays]
+    if not single:
+        return stacked_samples(arrays)
+    return concatenate(*[x if len(x.shape) == 1 else np.reshape(x, (-1,)) for x in arrays])
 
 
 def in_library(xp: Any, x: Any) -> Any:
@@ -164,8 +174,8 @@ def stacked_samples(arrays: list) -> Any:
         x if len(s) == 2 == layout_of(x).ndim else np.reshape(x, (math.prod(s[:-1]), s[-1]))
         for x, s in zip(arrays, shapes, strict=True)
     ]
-    return np.concatenate(
-        [
+    return concatenate(
+        *[
             x if layout_of(x).shape[1] == batch else np.broadcast_to(x, (layout_of(x).shape[0], batch))
             for x in rows
         ]
@@ -187,6 +197,8 @@ class Intervals:
         check_order(plain_times(first), self.times)
         if doses is None:
             self.data = np.stack([np.concatenate([first, ends[:-1]]), ends])
+            if type(self.data) is plain_np.ndarray:
+                self.data.flags.writeable = False  # it is checked once
         else:
             self.data = self._with_doses(first, ends, n, *doses)
 

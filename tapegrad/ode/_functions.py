@@ -10,18 +10,18 @@ from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout
 
 
-def traced_number(g: Callable, state: ArgumentLayout) -> Callable:
-    """Return an event function as (t, y, args) -> number, to be traced."""
+def traced_array(g: Callable, state: ArgumentLayout, shapes: tuple, text: str) -> Callable:
+    """Return a function as (t, y, args) -> array of the first of these shapes, to be traced.
 
-    def number(t, y, args):
+    `text` is the error for another shape."""
+
+    def array(t, y, args):
         found = np.asarray(g(t, state.restored(y.copy())[0], *args))
-        if found.shape not in ((), (1,)):
-            raise ShapeError(
-                f"ode: the event {origin(g)} returned shape {tuple(found.shape)}; it returns one number"
-            )
-        return found.reshape(())
+        if found.shape not in shapes:
+            raise ShapeError(f"ode: {text.format(origin(g), tuple(found.shape))}")
+        return found.reshape(shapes[0])
 
-    return rebuilt_with(number, g)
+    return rebuilt_with(array, g)
 
 
 def traced_states(f: Callable, state: ArgumentLayout, count: int, fills: bool) -> Callable:
@@ -42,20 +42,6 @@ def traced_states(f: Callable, state: ArgumentLayout, count: int, fills: bool) -
         return np.concatenate([x.reshape(-1) for x in found])
 
     return rebuilt_with(states, f)
-
-
-def traced_matrix(g: Callable, state: ArgumentLayout, noises: int) -> Callable:
-    """Return a diffusion of several noises as (t, y, args) -> (n, noises), to be traced."""
-
-    def matrix(t, y, args):
-        found = np.asarray(g(t, state.restored(y.copy())[0], *args))
-        if found.shape != (state.count, noises):
-            raise ShapeError(
-                f"ode: {origin(g)} returned shape {found.shape}; with noises={noises} it is {state.count, noises}"
-            )
-        return found
-
-    return rebuilt_with(matrix, g)
 
 
 def refuse_shapes(f: Callable, found: list, expected: list) -> None:

@@ -19,11 +19,10 @@ from ._arguments import (
     ArgumentLayout,
     Intervals,
     check_order,
-    is_single,
     kernel_rows,
+    layouts_of,
     plain_times,
     real_array,
-    state_tree,
 )
 from ._events import Event
 from ._solution import Solution, SolverStats, event_records, failure
@@ -59,13 +58,14 @@ class Solver:
         self.events, self.most_events, self.dense = events, most_events, dense
         self.given = None if save_at is None else Intervals(save_at, None)
         self.kernels: dict = {}
+        self.layouts: dict = {}
         self.room = FIRST_STEPS
 
     def __repr__(self) -> str:
         return f"<ode.solver of {origin(self.f)}, {self.method}>"
 
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"kernels": {}, "room": FIRST_STEPS}
+        return self.__dict__ | {"kernels": {}, "layouts": {}, "room": FIRST_STEPS}
 
     def __call__(
         self,
@@ -80,23 +80,21 @@ class Solver:
         progress: bool | str = False,
     ) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
-        before = self.compile_seconds
-        y0 = state_tree(y0)
-        single = is_single(y0)
-        state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
+        single, state, layout, arrays = layouts_of(self.layouts, y0, args)
         n = state.count
-        if plain_np.shape(self.control.atol) not in ((), (n,)):
+        if type(self.control.atol) is not float and self.control.atol.shape != (n,):
             raise ShapeError(
                 f"ode: atol has shape {plain_np.shape(self.control.atol)} for a state of shape ({n},)"
             )
         save_at = self.save_at if save_at is None and t_span is None else save_at
-        inside = [x for x in (*state.arrays, *layout.arrays) if isinstance(x, Sym)]
+        inside = [x for x in arrays if isinstance(x, Sym)]
         if inside and not single:
             raise ShapeError(
                 f"ode: in a kernel function y0 is that of one trajectory; it has shape "
-                f"{tuple(state.arrays[0].shape)}"
+                f"{tuple(arrays[0].shape)}"
             )
         problem = Trajectories(self, state, layout, len(args))
+        problem.before = self.compile_seconds
         if save_at is None or self.dense:
             if inside or doses is not None:
                 raise ArgumentError(
@@ -104,7 +102,7 @@ class Solver:
                     "dense=True"
                 )
             problem.spreads((client, store, progress), single)
-            return self._by_steps(problem, kernel_rows(state, layout, single), save_at, t0, t_span, before)
+            return self._by_steps(problem, kernel_rows(arrays, single), save_at, t0, t_span)
         if t_span is not None:
             raise ArgumentError("ode: give save_at= with t0=, or t_span= with dense=True")
         intervals = self.given
@@ -112,27 +110,28 @@ class Solver:
             doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
             intervals = Intervals(save_at, t0, doses, n)
         if inside:
-            found = problem.inlined(intervals.data)
+            found = problem.inlined(arrays, intervals.data)
         else:
             problem.spreads((client, store, progress), single)
-            found = problem.rows("saved", kernel_rows(state, layout, single), intervals.data)
+            theta = kernel_rows(arrays, single)
+            theta = theta.reshape((-1, 1)) if single else theta
+            found = problem.rows("saved", theta, intervals.data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
-        report = value(found)[n : n + REPORTED]
+        each: Any = 0 if single else slice(None)  # the trajectories
+        report = value(found)[n : n + REPORTED, :, each]
         if not inside:
             self._check(report, single)
-        events = self._records(found[:, -1], state)
-        y = state.parts(found[:n])
-        return self._solution(y, intervals.times, events, report[:, -1], problem.stiff, before)
+        events = self._records(found[:, :, each] if self.events else found, state)
+        y = state.parts(found[:n, :, each])
+        return self._solution(y, intervals.times, events, report[:, -1], problem)
 
     @property
     def compile_seconds(self) -> float:
         """The time that was spent on the compilation of kernels."""
         return sum([kernel.compile_seconds for kernel, _ in list(self.kernels.values())])
 
-    def _by_steps(
-        self, problem: "Trajectories", theta: Any, save_at: Any, t0: Any, t_span: Any, before: float
-    ) -> Solution:
+    def _by_steps(self, problem: "Trajectories", theta: Any, save_at: Any, t0: Any, t_span: Any) -> Solution:
         """Return the result at the accepted steps, or at times between them."""
         times: Any = None if save_at is None else np.reshape(real_array(save_at), (-1,))
         if t_span is not None and t0 is not None or (t_span is None and times is None):
@@ -156,34 +155,35 @@ class Solver:
         self._check(report, not shape)
         count = report[1, -1]
         there = xp_of(count).arange(self.room + 1).reshape(-1, *[1] * len(shape)) <= count
-        events = self._records(found[:, -1], problem.state)
+        events = self._records(found, problem.state)
         most = int(count.max()) + 1 if math.prod(shape) else 1
         y = np.where(there, found[:n], np.nan)[:, :most]
         t = np.where(there, found[n], np.nan)[:most]
         sol: Any = DenseSolution(problem, theta, plain_times(span), t, y) if self.dense else None
         if times is None:
             last = report[:, -1]
-            return self._solution(problem.state.parts(y), t, events, last, problem.stiff, before, sol)
+            return self._solution(problem.state.parts(y), t, events, last, problem, sol)
         found = sol(times)
-        return self._solution(found, plain_times(times), events, report[:, -1], problem.stiff, before, sol)
+        return self._solution(found, plain_times(times), events, report[:, -1], problem, sol)
 
     def _solution(
-        self, y: Any, t: Any, events: Any, last: Any, stiff: Any, before: float, sol: Any = None
+        self, y: Any, t: Any, events: Any, last: Any, problem: "Trajectories", sol: Any = None
     ) -> Solution:
         """Return the result, of the last report of each trajectory."""
         _, accepted, rejected, status = last
         status = 1.0 * (status < 0) - 1.0 * (status > 0)
-        stats = SolverStats(accepted, rejected, (accepted + rejected) * stiff, self.compile_seconds - before)
+        steps = accepted + rejected
+        stats = SolverStats(accepted, rejected, steps * problem.stiff, self.compile_seconds - problem.before)
         return Solution(y, t, events, status, status >= 0, accepted, rejected, stats, sol)
 
     def _records(self, rows: Any, state: ArgumentLayout) -> tuple:
         if not self.events:
             return ()
-        return event_records(rows[state.count + REPORTED :], state, len(self.events), self.most_events)
+        return event_records(rows[state.count + REPORTED :, -1], state, len(self.events), self.most_events)
 
     def _check(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
-        if self.nan or not (report[3] > 0).any():
+        if self.nan or not (report[3, -1] > 0).any():
             return
         report = plain_np.array(report.tolist())
         report = report.reshape(REPORTED, report.shape[1], -1)

@@ -184,21 +184,14 @@ class Interval:
             events = events._replace(sign=np.where(events.sign == 0.0, signs, events.sign))
         return c._replace(slope=slope, size=size, events=events)
 
-    def solved(self, c: Progress) -> Progress:
-        """Return what is carried at the end; at least one step is tried."""
-        before = c.accepted + c.rejected
+    def solved(self, c: Progress, one: bool = False) -> Progress:
+        """Return what is carried at the end; at least one step is tried. `one`: after one accepted step."""
+        accepted, tried = c.accepted, c.accepted + c.rejected
 
         def going(c: Progress) -> Any:
-            return ((c.at < self.length) | (c.accepted + c.rejected == before)) & (c.status == STEPS_DONE)
-
-        return while_loop(going, self.advanced, c, self.control.most_steps)
-
-    def stepped(self, c: Progress) -> Progress:
-        """Return what is carried after one accepted step, unless the end is reached."""
-        before = c.accepted
-
-        def going(c: Progress) -> Any:
-            return (c.at < self.length) & (c.accepted == before) & (c.status == STEPS_DONE)
+            left = c.at < self.length
+            more = left & (c.accepted == accepted) if one else left | (c.accepted + c.rejected == tried)
+            return more & (c.status == STEPS_DONE)
 
         return while_loop(going, self.advanced, c, self.control.most_steps)
 
@@ -266,7 +259,7 @@ class Equation(NamedTuple):
         def step(c: Progress, theta: Any, limits: Any) -> tuple:
             steps = self.interval(theta, limits)
             given, c = c, steps.begun(c, True)
-            after = steps.at_the_end(steps.stepped(c), c.at >= steps.length)
+            after = steps.at_the_end(steps.solved(c, True), c.at >= steps.length)
             return after._replace(slope=()), self.rows(c, given.y, steps.reached(c))
 
         return self.init, step

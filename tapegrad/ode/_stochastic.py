@@ -24,12 +24,11 @@ from ._arguments import (
     ArgumentLayout,
     check_order,
     in_library,
-    is_single,
     kernel_rows,
+    layouts_of,
     plain_times,
-    state_tree,
 )
-from ._functions import fills_first, traced_matrix, traced_states
+from ._functions import fills_first, traced_array, traced_states
 from ._noise import normal_noise
 from ._solution import Solution, SolverStats, failure
 from ._steps import NOT_FINITE, STEPS_DONE
@@ -139,6 +138,7 @@ class StochasticSolver:
         self.drift, self.diffusion, self.method, self.size = drift, diffusion, method, size
         self.save_at, self.noises, self.nan = save_at, noises, nan
         self.kernels: dict = {}
+        self.layouts: dict = {}
 
     def __repr__(self) -> str:
         return f"<ode.stochastic_solver of {origin(self.drift)}, {self.method}>"
@@ -155,10 +155,8 @@ class StochasticSolver:
         t0: Any = None,
     ) -> Solution:
         """Solve dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW from y0; see `stochastic_solver`."""
-        y0 = state_tree(y0)
-        single = is_single(y0)
-        state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
-        theta = kernel_rows(state, layout, single)
+        single, state, layout, arrays = layouts_of(self.layouts, y0, args)
+        theta = kernel_rows(arrays, single)
         grid = StepGrid(self.save_at if save_at is None else save_at, t0, self.size)
         if samples is not None:
             theta = self._spread(theta, samples)
@@ -207,7 +205,9 @@ class StochasticSolver:
                 traced_states(f, state, count, fills_first(f, count)) for f in (self.drift, self.diffusion)
             ]
             if self.noises is not None:
-                diffusion = traced_matrix(self.diffusion, state, self.noises)
+                shape = state.count, self.noises
+                text = f"{{}} returned shape {{}}; with noises={self.noises} it is {shape}"
+                diffusion = traced_array(self.diffusion, state, (shape,), text)
             added = milstein_noise if self.method == "milstein" else euler_noise
             init, step = walk(drift, diffusion, added, state.count, layout.restored)
             rebuilt_with(step, self.drift).__name__ = getattr(self.drift, "__name__", "ode")

@@ -1,5 +1,6 @@
 """Trajectories of one solver, by kernels: in one call, or in parts that several processes solve."""
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout, in_library, plain_times, real_array
-from ._functions import fills_first, traced_number, traced_states
+from ._functions import fills_first, traced_array, traced_states
 from ._rosenbrock import rosenbrock_step
 from ._steps import STIFF, Equation
 from ._tsitouras import tsitouras_step
@@ -31,29 +32,21 @@ DENSE_STATES = 128  # for which the code of an implicit method is compiled
 SPARSE_WAY = "scipy.integrate.solve_ivp(..., method='BDF'), which is differentiated too; or method='tsit5'"
 PART = 1000  # trajectories of a part
 STATUS = 3  # the row of a report
+EVENT_SHAPE = "the event {} returned shape {}; it returns one number"
 AFTER_END = 1e-12  # of the span: a time so much after the end of a trajectory is its end
 
 
 @dataclass(frozen=True)
-class PartPullback:
-    """The pullback of a function of a part, as a function of cotangents and the arguments."""
+class PartDerivative:
+    """The pullback or pushforward of a function of a part, of cotangents or tangents and the arguments."""
 
     f: Callable
-    seeds: int  # the number of cotangents
+    seeds: int  # the number of cotangents or tangents
+    back: bool
 
     def __call__(self, *arrays: Any) -> tuple:
-        return tuple(vjp(self.f, *arrays[self.seeds :])[1](tuple(arrays[: self.seeds])))
-
-
-@dataclass(frozen=True)
-class PartPushforward:
-    """The pushforward of a function of a part, as a function of tangents and the arguments."""
-
-    f: Callable
-    seeds: int  # the number of tangents
-
-    def __call__(self, *arrays: Any) -> tuple:
-        return tuple(jvp(self.f, arrays[self.seeds :], arrays[: self.seeds])[1])
+        seeds, given = arrays[: self.seeds], arrays[self.seeds :]
+        return tuple(vjp(self.f, *given)[1](seeds) if self.back else jvp(self.f, given, seeds)[1])
 
 
 def filled(changes: tuple, like: tuple) -> list:
@@ -61,14 +54,9 @@ def filled(changes: tuple, like: tuple) -> list:
     return [np.zeros_like(x) if dx is None else dx for dx, x in zip(changes, like, strict=True)]
 
 
-@dataclass(frozen=True)
-class OnePart:
-    """A function of arrays as a function of their tuple, for `run_parts`."""
-
-    f: Callable
-
-    def __call__(self, arrays: tuple) -> tuple:
-        return tuple(self.f(*arrays))
+def of_one_part(f: Callable, arrays: tuple) -> tuple:
+    """Return a function of arrays of their tuple, for `run_parts`."""
+    return tuple(f(*arrays))
 
 
 def fresh_copy(x: Any) -> Any:
@@ -88,14 +76,14 @@ def in_parts(f: Callable, options: tuple) -> Callable:
         cuts = range(0, max(arrays[0].shape[-1], 1), PART)
         parts = [tuple([fresh_copy(x[..., k : k + PART]) for x in arrays]) for k in cuts]
         solve = load("tapegrad.parallel.workers").run_parts
-        found = solve(OnePart(f), parts, client, store=store, progress=progress)
+        found = solve(functools.partial(of_one_part, f), parts, client, store=store, progress=progress)
         return tuple([plain_np.concatenate(x, -1) for x in zip(*found, strict=True)])
 
     def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
-        return in_parts(PartPullback(f, len(w)), options)(*filled(w, out), *arrays)
+        return in_parts(PartDerivative(f, len(w), True), options)(*filled(w, out), *arrays)
 
     def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
-        return in_parts(PartPushforward(f, len(t)), options)(*filled(t, arrays), *arrays)
+        return in_parts(PartDerivative(f, len(t), False), options)(*filled(t, arrays), *arrays)
 
     return rule(computed, vjp=pull, jvp=push)
 
@@ -114,7 +102,10 @@ class PartOfTrajectories:
 
 
 class Trajectories:
-    """The trajectories of one call. `stiff` tells which of them Rodas5P has solved."""
+    """The trajectories of one call. `stiff` tells which of them Rodas5P has solved; `before` is the time that
+    had been spent on compilation."""
+
+    before: float
 
     def __init__(self, solver: Any, state: ArgumentLayout, layout: ArgumentLayout, count: int):
         self.solver, self.state, self.layout, self.count = solver, state, layout, count
@@ -151,13 +142,9 @@ class Trajectories:
 
     def shortened(self, theta: Any, data: Any) -> Any:
         """Return the states after shortened steps, each by the method of its trajectory."""
-        method = self.solver.method
-        if method in METHODS:
-            return self.kernel("between", method).path(theta, data)
-        found = self.kernel("between", EXPLICIT).path(theta, data)
-        return self.replaced("between", found, self.stiff, theta, data)
+        return self.by_kernels("between", theta, data, self.stiff)[0]
 
-    def by_kernels(self, purpose: str, theta: Any, data: Any) -> tuple:
+    def by_kernels(self, purpose: str, theta: Any, data: Any, stiff: Any = None) -> tuple:
         """Return the rows, and which trajectories Rodas5P has solved.
 
         With the method "auto" it solves those that are found stiff, from their start, up to 128 states."""
@@ -165,7 +152,8 @@ class Trajectories:
         if method in METHODS:
             return self.kernel(purpose, method).path(theta, data), method == IMPLICIT
         found = self.kernel(purpose, EXPLICIT).path(theta, data)
-        stiff = value(found[self.state.count + STATUS, -1]) == STIFF
+        if stiff is None:
+            stiff = value(found[self.state.count + STATUS, -1]) == STIFF
         return self.replaced(purpose, found, stiff, theta, data), stiff
 
     def replaced(self, purpose: str, found: Any, stiff: Any, theta: Any, data: Any) -> Any:
@@ -199,7 +187,7 @@ class Trajectories:
         slope = traced_states(solver.f, state, count, fills_first(solver.f, count))
         events = [
             (
-                traced_number(e.function, state),
+                traced_array(e.function, state, ((), (1,)), EVENT_SHAPE),
                 e.change and traced_states(e.change, state, count, False),
                 int(e.terminal),
                 e.direction,
@@ -220,18 +208,18 @@ class Trajectories:
             self.moves,
         )
 
-    def inlined(self, limits: Any) -> Any:
+    def inlined(self, arrays: Any, limits: Any) -> Any:
         """Return the rows at saved times as a part of the kernel that is being traced."""
         method = self.solver.method if self.solver.method in METHODS else EXPLICIT
         init, step = self.equation(method, False).saved()
         rebuilt_with(step, self.solver.f)
-        theta = np.concatenate([np.reshape(x, (-1,)) for x in (*self.state.taken(), *self.layout.taken())])
+        theta = np.concatenate([np.reshape(x, (-1,)) for x in arrays])
         OPEN.tracer.rebuild.captured_state.root(step)
         carry, rows, step = init(theta), [], OPEN.tracer.rebuild(step)
         for interval in limits.T:
             carry, row = step(carry, theta, interval)
             rows.append(row)
-        return np.stack(rows, 1)
+        return np.stack(rows, 1)[:, :, None]
 
 
 class DenseSolution:

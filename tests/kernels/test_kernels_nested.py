@@ -12,7 +12,7 @@ from random_nests import disagreement
 import tapegrad as tg
 from tapegrad.errors import KernelError
 from tapegrad.kernels.graph.blocks import LIMITS
-from tapegrad.kernels.launch import waiting
+from tapegrad.kernels.launch import cpu, waiting
 
 pytestmark = pytest.mark.one_in(4)  # its cases compile
 
@@ -707,6 +707,54 @@ def test_random_nests_of_vectors_kept_whole(seed, monkeypatch):
     for name, most in (("nodes", 30), ("elements", 3), ("row", 2), ("products", 1)):
         monkeypatch.setattr(LIMITS, name, most)
     assert disagreement(seed, "vectors", seed % 2 == 0) < 1e-9
+
+
+# --- steps of inner loops that the sweep recalls ---
+
+
+def relaxed(m, theta, y):
+    """A recursion whose step relaxes towards a datum: a while loop, then a counted loop of a pair."""
+    x = kernels.while_loop(
+        lambda x: np.abs(x - y) > 0.1 * theta[1], lambda x: x + theta[0] * (np.tanh(y) - np.tanh(x)), m, 90
+    )
+    n = np.floor(3 * np.abs(tg.value(y)))
+    pair = kernels.loop(n, lambda i, c: (c[0] + 0.1 * theta[0] * c[1], c[1] * np.cos(c[0])), (x, m))
+    return pair[0] + theta[1] * pair[1], np.stack([pair[0] ** 2, x * pair[1]])
+
+
+@pytest.mark.parametrize("batch", [1, 5, 19])
+def test_inner_steps_are_recalled_or_run_again(batch, monkeypatch):
+    """The same bits with room for all steps, for some, and for none; the gradient of the program on a tape."""
+    rng = np.random.default_rng(0)
+    theta = np.stack([rng.uniform(0.2, 0.6, batch), rng.uniform(0.3, 1.0, batch)])
+    data = rng.normal(size=13)
+    found = []
+    for room in (2**20, 5000, 1):
+        monkeypatch.setattr(cpu, "RECALLED_BYTES", room)
+        k = kernels.recursion(lambda theta: 0.3 * theta[0], relaxed)
+        total = lambda theta, data, k=k: (k.path(theta, data) ** 2).sum()
+        along = lambda theta, total=total: total(theta, data)
+        lowered = k._families["path"].lowered("R", (0, 0), (2, 0, False), np.dtype(float))
+        assert sorted(lowered.recalled.items()) == [(4, 1), (5, 2)]
+        by_theta, by_data = tg.grad(total, argnums=(0, 1))(theta, data)
+        found.append(np.concatenate([x.ravel() for x in (by_theta, by_data, tg.hvp(along, theta, theta))]))
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+    def plain(t):
+        m, total = 0.3 * t[0], 0.0
+        for y in data:
+            m, pair = relaxed(m, t, y)
+            total = total + (pair**2).sum()
+        return total
+
+    close(by_theta[:, -1], tg.grad(plain)(theta[:, -1]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
+def test_random_nests_with_room_for_some_steps(seed, monkeypatch):
+    monkeypatch.setattr(cpu, "RECALLED_BYTES", 900)
+    assert disagreement(seed, "recursion", seed % 2 == 0) < 1e-9
 
 
 # --- random programs ---

@@ -183,6 +183,54 @@ def test_a_recorded_call_of_implicit_methods_runs_no_python(method):
     assert python_frames(lambda: p.value_and_grad(0.9 * RATES)) == 0
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [pytest.param(p, marks=pytest.mark.long) for p in ("loose", "exact", "short steps")] + ["first step"],
+)
+def test_the_derivative_of_bdf_is_that_of_its_kernel(problem):
+    """The steps that SciPy has taken, and those of the kernel, in both modes; changes of size and order."""
+    f, jac, start, end, options = STIFF[problem]
+
+    def states(x, **given):
+        run = lambda t, y: x[0] * np.asarray(f(t, y))
+        times = end * np.array([0.0, 0.3, 0.31, 1.0])
+        return scipy.integrate.solve_ivp(
+            run, (0.0, end), x[1] * np.array(start), "BDF", times, **options, **given
+        ).y
+
+    x = np.array([1.0, 1.1])
+    plainly = lambda x: states(x, jac=lambda t, y: tg.value(x)[0] * jac(t, y))
+    found = tg.jacobian(plainly, mode="forward")(x)
+    expected, scale = tg.prepare(states, x).jacobian(x), abs(found).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * scale)
+    np.testing.assert_allclose(tg.jacobian(plainly, mode="reverse")(x), found, rtol=0, atol=1e-12 * scale)
+
+
+def test_the_derivative_of_bdf_by_span_and_events():
+    """Dense output, an event, and both ends of the interval, against a tight solution by Radau's method."""
+    A = np.array([[-3.0, 1.0, 0.0], [0.5, -2.0, 1.0], [0.0, 0.3, -40.0]])
+
+    def found(x, rtol=1e-8, method="BDF"):
+        crosses = lambda t, y: y[0] - 0.3
+        run = scipy.integrate.solve_ivp(
+            lambda t, y: x[0] * (A @ y) + x[1] * np.sin(t), (x[2], 2.0 + x[3]), np.ones(3), method,
+            rtol=rtol, atol=1e-2 * rtol, events=crosses, dense_output=True,
+        )  # fmt: skip
+        at = run.t_events[0][0]
+        return np.concatenate([run.y[:, -1], run.sol(1.0 + x[3]), run.sol(at + 0.1), at[None], run.t[-1:]])
+
+    x = np.array([1.0, 0.5, 0.1, 0.2])
+    J = tg.jacobian(found, mode="forward")(x)
+    np.testing.assert_allclose(tg.jacobian(found, mode="reverse")(x), J, rtol=0, atol=1e-13)
+    exact = tg.jacobian(lambda x: found(x, 1e-11, "Radau"), mode="forward")(x)
+    np.testing.assert_allclose(J, exact, rtol=1e-6, atol=1e-6)
+    v, total = np.array([1.0, -0.5, 0.3, 0.7]), lambda x: (found(x) ** 2).sum()
+    moved = tg.hvp(lambda x: (found(x, 1e-10, "Radau") ** 2).sum(), x, v)
+    np.testing.assert_allclose(
+        tg.hvp(total, x, v), moved, rtol=0, atol=3e-5 * abs(moved).max()
+    )  # (a slow crossing)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["BDF", "Radau"])
 def test_higher_derivatives_of_implicit_methods(method):

@@ -24,12 +24,10 @@ from .kernel_steps import (
     once,
     root_mean_square,
 )
+from .multistep import ALPHA, GAMMA, HIGHEST_ORDER, KAPPA, interpolation, rescaling
 
-ORDERS, ITERATIONS = 5, 4  # the highest order, and Newton iterations of a step
-KAPPA = plain_np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
-GAMMA = plain_np.append(0.0, plain_np.cumsum(1 / plain_np.arange(1, ORDERS + 1)))
-ALPHA = (1 - KAPPA) * GAMMA
-ERRORS = KAPPA * GAMMA + 1 / plain_np.arange(1, ORDERS + 2)
+NEWTON_ITERATIONS = 4  # of Newton's method in a step
+ERRORS = KAPPA * GAMMA + 1 / plain_np.arange(1, HIGHEST_ORDER + 2)
 UNBOUNDED = 1e300  # the factor of a size without an error
 KEPT, AT_PREDICTION, AT_START = 0.0, 1.0, 2.0  # what a step does with the Jacobian
 
@@ -40,7 +38,7 @@ class BdfWalk(NamedTuple):
     t: Any
     size: Any  # of the next step
     spacing: Any  # of the points of the differences
-    D: Any  # (ORDERS + 3, n): the backward differences, of which those up to the order are valid
+    D: Any  # (HIGHEST_ORDER + 3, n): the backward differences, of which those up to the order are valid
     order: Any
     equal: Any  # the number of steps of this size
     J: Any
@@ -80,34 +78,24 @@ class Attempt(NamedTuple):
 def of_order(table: Any, order: Any) -> Any:
     """Return the row of the table at an order from one on; rows begin with that of order one."""
     found = table[0]
-    for k in range(1, ORDERS):
+    for k in range(1, HIGHEST_ORDER):
         found = np.where(order == k + 1.0, table[k], found)
     return found
 
 
 def valid(order: Any) -> Any:
     """Return one for each difference that counts for this order, and zero for the others."""
-    return np.where(order >= plain_np.arange(1.0, ORDERS + 1), 1.0, 0.0)
-
-
-def rescaling(factor: Any) -> Any:
-    """Return the matrix that makes differences at points `factor` times as far apart."""
-    columns = plain_np.arange(1.0, ORDERS + 1)
-    rows, units = [(-factor) * columns], [-columns]
-    for i in range(1, ORDERS):
-        rows.append(rows[-1] * (i - factor * columns) / (i + 1))
-        units.append(units[-1] * (i - columns) / (i + 1))
-    return plain_np.array(units).T @ np.stack(rows, 1)
+    return np.where(order >= plain_np.arange(1.0, HIGHEST_ORDER + 1), 1.0, 0.0)
 
 
 class BdfSteps(ImplicitSteps):
-    error_order, iterations = 1, ITERATIONS
+    error_order, iterations = 1, NEWTON_ITERATIONS
     most_states = 16  # SciPy is faster beyond
 
     def begun(self, f: Callable, y: Any) -> BdfWalk:
         slope = f(self.start, y)
         size = value(self.first_size(f, y, slope))
-        rows = [y, slope * size * self.way, *[0.0 * slope] * (ORDERS + 1)]
+        rows = [y, slope * size * self.way, *[0.0 * slope] * (HIGHEST_ORDER + 1)]
         return BdfWalk(
             t=self.start,
             size=size,
@@ -126,9 +114,9 @@ class BdfSteps(ImplicitSteps):
     def rescaled(self, c: BdfWalk, factor: Any) -> Any:
         """Return the differences at points `factor` times as far apart."""
         counts = valid(c.order).reshape(-1, 1)
-        old = c.D[1 : ORDERS + 1]
+        old = c.D[1 : HIGHEST_ORDER + 1]
         new = np.where((factor == 1.0) | (counts == 0.0), old, rescaling(factor) @ (counts * old))
-        return np.concatenate([c.D[:1], new, c.D[ORDERS + 1 :]])
+        return np.concatenate([c.D[:1], new, c.D[HIGHEST_ORDER + 1 :]])
 
     def converged(self, f: Callable, t: Any, y: Any, given: tuple) -> Iteration:
         """Return the end of Newton's iteration from the prediction y."""
@@ -149,7 +137,7 @@ class BdfSteps(ImplicitSteps):
             )
 
         start = Iteration(0.0, 0.0 * y, y, 0.0, GOING)
-        return while_loop(lambda v: v.status == GOING, tried, start, ITERATIONS)
+        return while_loop(lambda v: v.status == GOING, tried, start, NEWTON_ITERATIONS)
 
     def differentiated(self, f: Callable, t: Any, y: Any, weight: Any, psi: Any, found: Iteration) -> Any:
         """Return the change of the state with its derivatives."""
@@ -170,8 +158,8 @@ class BdfSteps(ImplicitSteps):
         h = end - c.t
         D = self.rescaled(c, np.where(last, np.abs(h), asked) / c.spacing)
         counts, alpha = valid(c.order), of_order(ALPHA[1:], c.order)
-        prediction = D[0] + counts @ D[1 : ORDERS + 1]
-        psi, weight = (counts * GAMMA[1:]) @ D[1 : ORDERS + 1] / alpha, h / alpha
+        prediction = D[0] + counts @ D[1 : HIGHEST_ORDER + 1]
+        psi, weight = (counts * GAMMA[1:]) @ D[1 : HIGHEST_ORDER + 1] / alpha, h / alpha
         first = c.renewal == AT_START
         at = np.where(first, c.t, end), np.where(first, value(D[0]), value(prediction))
         J = once(c.renewal > 0.0, lambda _: self.jacobian(f, *at), c.J)
@@ -187,7 +175,7 @@ class BdfSteps(ImplicitSteps):
         e = self.attempt(f, c)
         v, converged = e.iteration, e.iteration.status == CONVERGED
         scale = self.atol + self.rtol * np.abs(v.y)
-        safety = 0.9 * (2 * ITERATIONS + 1) / (2 * ITERATIONS + v.count)
+        safety = 0.9 * (2 * NEWTON_ITERATIONS + 1) / (2 * NEWTON_ITERATIONS + v.count)
         norm = root_mean_square(of_order(ERRORS[1:], c.order) * v.d / scale)
         good = converged & ~(norm > 1.0)
         shorter = safety * np.where(norm > 0.0, norm, 1.0) ** (-1.0 / (c.order + 1.0))
@@ -216,19 +204,16 @@ class BdfSteps(ImplicitSteps):
 
     def between(self, f: Callable, c: BdfWalk, t: Any) -> Any:
         """Return the state at the time t of the last step."""
-        h = self.way * c.spacing
-        products = [(t - c.t) / h]
-        for k in range(1, ORDERS):
-            products.append(products[-1] * (t - c.t + k * h) / (h * (1.0 + k)))
-        return c.D[0] + (valid(c.order) * np.stack(products)) @ c.D[1 : ORDERS + 1]
+        powers = interpolation((t - c.t) / (self.way * c.spacing))
+        return c.D[0] + (valid(c.order) * powers) @ c.D[1 : HIGHEST_ORDER + 1]
 
 
 def advanced(D: Any, order: Any, d: Any) -> Any:
     """Return the differences after a step, which has one more of them, d."""
     total, rows = d, []
-    for k in reversed(range(ORDERS + 3)):
+    for k in reversed(range(HIGHEST_ORDER + 3)):
         old = np.where(order + 2.0 == float(k), d - D[k - 1], D[k]) if k > 2 else D[k]
-        total = np.where(order >= float(k), D[k] + total, d) if k <= ORDERS else d
+        total = np.where(order >= float(k), D[k] + total, d) if k <= HIGHEST_ORDER else d
         rows.append(np.where(order + 1.0 >= float(k), total, old) if k > 1 else total)
     return np.stack(rows[::-1])
 
@@ -240,11 +225,11 @@ def next_order(D: Any, order: Any, norm: Any, scale: Any) -> tuple:
         power = -1.0 / (order + by)
         return np.where(error == 0.0, UNBOUNDED, np.where(error == 0.0, 1.0, error) ** power)
 
-    low = of_order(ERRORS[:-1, None] * D[1 : ORDERS + 1], order)
+    low = of_order(ERRORS[:-1, None] * D[1 : HIGHEST_ORDER + 1], order)
     high = of_order(plain_np.append(ERRORS[2:], 0.0)[:, None] * D[3:], order)
     less = np.where(order > 1.0, factor(root_mean_square(low / scale), 0), 0.0)
     same = factor(norm, 1)
-    more = np.where(order < ORDERS, factor(root_mean_square(high / scale), 2), 0.0)
+    more = np.where(order < HIGHEST_ORDER, factor(root_mean_square(high / scale), 2), 0.0)
     down = (less >= same) & (less >= more)
     up = ~down & (more > same)
     found = np.where(down, less, np.where(up, more, same))

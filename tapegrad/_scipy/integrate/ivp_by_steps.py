@@ -3,9 +3,9 @@ steps.
 
 The stages of all accepted steps solve equations, whose right-hand sides are evaluated together. Newton's
 method on these equations, with constant Jacobians, adds one order of derivatives in each round. Its linear
-equations are solved step by step (`linear_steps`). Steps of Radau, BDF and LSODA are those of Radau's method
-on SciPy's solution. The lengths of the steps are no variables, but for the ends of the interval, which scale
-all of them."""
+equations are solved step by step (`linear_steps`, `multistep`). Steps of Radau and LSODA are those of Radau's
+method on SciPy's solution. The lengths of the steps are no variables, but for the ends of the interval, which
+scale all of them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from ..optimize.callback_search import ComposedFunction, Search
 from .ivp_adjoint import METHODS
 from .ivp_adjoint import solve_with_adjoint as by_adjoint
 from .linear_steps import COLLOCATION, EXPLICIT, StepEquations
+from .multistep import MultistepSteps, multistep_steps
 from .plain_values import on_plain_values
 from .right_side import SPARSE_STATES, RightSide, complex_states, real_parts
 
@@ -50,6 +51,17 @@ class Steps(NamedTuple):
     A: Any
     B: Any
     P: Any
+
+    def equations(self, J: Any) -> StepEquations:
+        return StepEquations(self.A, self.B, J, self.K is None)
+
+    def stages(self, states: Any, K: Any) -> Any:
+        return states[:-1, None] + self.A @ K
+
+    def weights(self, at: Any, x: Any) -> Any:
+        """Return the weights of the slopes of steps at shares x of the steps."""
+        powers = x[:, None] ** plain_np.arange(1.0, self.P.shape[1] + 1)
+        return plain_np.diff(self.ends)[at][:, None] * (powers @ self.P.T)
 
 
 def recorder(method: Any, records: list) -> type:
@@ -186,7 +198,7 @@ class ObservedCalls:
         self.count += 1
         return slope
 
-    def check_again(self, right: RightSide, equations: StepEquations, steps: Steps) -> None:
+    def check_again(self, right: RightSide, equations: Any, steps: Any) -> None:
         """Raise if the function gives other slopes now. The last call is repeated first, for a generator that
         was put back would give the same numbers in the same order."""
         if not self.kept:
@@ -241,9 +253,10 @@ def open_levels(*values: Any) -> int:
 class SolvedSteps:
     """The states at the ends of the steps, and the slopes of the stages, as functions of what is tracked."""
 
-    def __init__(self, steps: Steps, span: Span, y0: Any):
+    def __init__(self, steps: Any, span: Span, y0: Any):
         self.steps, self.span, self.mixed = steps, span, dtype(y0).kind == "c"
         self.states, self.K = steps.states, steps.K
+        self.D = steps.D if type(steps) is MultistepSteps else None  # the rows of the interpolants
         self.start = y0 - primal_of(y0)
 
     def evaluate(self, right: RightSide) -> None:
@@ -252,15 +265,15 @@ class SolvedSteps:
             Y = self.steps.Y
             self.K = bare(right(self.steps.T.reshape(-1), Y.reshape(-1, Y.shape[2]))).reshape(Y.shape)
 
-    def linearized(self, right: RightSide, pattern: Any) -> StepEquations:
+    def linearized(self, right: RightSide, pattern: Any) -> Any:
         steps = self.steps
         found, J = right.jacobians(steps.T, steps.Y, steps.K is None, pattern)
         if steps.K is not None:
             check_slopes(found, steps.K, steps.Y, J)
         self.K = found if steps.K is None else steps.K
-        return StepEquations(steps.A, steps.B, J, steps.K is None)
+        return steps.equations(J)
 
-    def differentiate(self, right: RightSide, equations: StepEquations) -> None:
+    def differentiate(self, right: RightSide, equations: Any) -> None:
         steps, Y, n = self.steps, self.steps.Y, equations.n
         start = real_parts(self.start) if self.mixed else self.start
         move, T = (
@@ -281,28 +294,29 @@ class SolvedSteps:
             change = mapped(np.concatenate([start, rest]), map=move)
             ends = (equations.steps + 1) * n
             self.states = self.states + np.reshape(change[:ends], (-1, n))
-            self.K = self.K + np.reshape(change[ends:], steps.Y.shape)
+            self.K = self.K + np.reshape(change[ends : ends + steps.Y.size], steps.Y.shape)
+            if self.D is not None:
+                moved = np.reshape(change[ends + steps.Y.size :], (-1, *self.D.shape[1:]))
+                self.D = self.D + moved[1:]
             start, rounds = plain_np.zeros(n), rounds + 1
-            Y = self.stages()
-
-    def stages(self) -> Any:
-        return self.states[:-1, None] + self.steps.A @ self.K
+            Y = steps.stages(self.states, self.K)
 
     def sol(self) -> "Solution":
-        return Solution(self.steps, self.span, self.states, self.K, self.mixed)
+        own = (self.states[:-1], self.K) if self.D is None else (self.states[1:], self.D)
+        return Solution(self.steps, self.span, *own, self.mixed)
 
     def ends(self) -> Any:
         return complex_states(self.states) if self.mixed else self.states
 
 
 class Solution(Carrier):
-    """The interpolants of the steps."""
+    """The interpolants of the steps: a state of each step, and the sum of the rows with their weights."""
 
-    def __init__(self, steps: Steps, span: Span, states: Any, K: Any, mixed: bool):
-        self.steps, self.span, self.states, self.K, self.mixed = steps, span, states, K, mixed
+    def __init__(self, steps: Any, span: Span, states: Any, rows: Any, mixed: bool):
+        self.steps, self.span, self.states, self.rows, self.mixed = steps, span, states, rows, mixed
 
     def _tracked(self) -> bool:
-        return holds_tracked(self.states, self.K) or self.span.tracked
+        return holds_tracked(self.states, self.rows) or self.span.tracked
 
     def _plain(self) -> Any:
         return self
@@ -314,10 +328,8 @@ class Solution(Carrier):
         h = plain_np.diff(self.steps.ends)
         first = self.span.at(self.steps.ends)[at]
         x = (flat - first) / (plain_np.where(h == 0, 1.0, h)[at] * self.span.stretch)
-        weights = h[at][:, None] * (
-            x[:, None] ** plain_np.arange(1.0, self.steps.P.shape[1] + 1) @ self.steps.P.T
-        )
-        y = self.states[at] + np.reshape(weights[:, None] @ self.K[at], (len(at), -1))
+        weights = self.steps.weights(at, x)
+        y = self.states[at] + np.reshape(weights[:, None] @ self.rows[at], (len(at), -1))
         y = complex_states(y) if self.mixed else y
         return np.transpose(y) if ndim(t) else y[0]
 
@@ -430,7 +442,11 @@ class IvpCall:
             vectorized=self.vectorized, **options,
         )  # fmt: skip
         if not explicit:
-            return found, collocation_steps(found) if found.sol.n_segments else self.no_step()
+            if not found.sol.n_segments:
+                return found, self.no_step()
+            if hasattr(found.sol.interpolants[0], "D"):  # of BDF
+                return found, multistep_steps(found.sol.interpolants, as_float_array(bare(self.y0)))
+            return found, collocation_steps(found)
         return found, explicit_steps(self.method, records) if records else self.no_step()
 
     def no_step(self) -> Steps:
@@ -491,7 +507,7 @@ class IvpCall:
         with once_more(*self.functions) as (fun, *events):  # for what it writes and keeps
             T, Y = (
                 solved.span.at(steps.T.reshape(-1)),
-                np.reshape(solved.stages(), (-1, solved.states.shape[1])),
+                np.reshape(steps.stages(solved.states, solved.K), (-1, solved.states.shape[1])),
             )
             of(fun, True)(*((T, Y) if keeps else (T[-1:], Y[-1:])))
             return self.differentiable(found, solved, events)

@@ -297,9 +297,30 @@ def chained(bands: Any, d: Any, trans: str) -> Any:
     return found.reshape(d.shape)
 
 
-class StepEquations:
-    """The map (dy at the start, c) -> (dy at the ends of the steps, dK), and its transpose, along the last
-    axis.
+class LinearSteps:
+    """A linear map and its transpose along the last axis, given by `solved` and `transposed` of columns."""
+
+    size: int
+    results: int  # the number of numbers in a result
+    solved: Any
+    transposed: Any
+
+    def forward(self, z: Any) -> Any:
+        z = np.asarray(z, float)
+        out = np.zeros((*z.shape[:-1], self.results))
+        if z.any():
+            found = self.solved(z.reshape(-1, self.size).T)
+            out[...] = np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(out.shape)
+        return out
+
+    def backward(self, g: Any) -> Any:
+        g = np.asarray(g, float)
+        found = self.transposed(g.reshape(-1, self.results).T)
+        return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(*g.shape[:-1], self.size)
+
+
+class StepEquations(LinearSteps):
+    """The map (dy at the start, c) -> (dy at the ends of the steps, dK), and its transpose.
 
     `A`: (steps, stages, stages) with the lengths of the steps in it; `B`: (steps, stages); `J`: (steps,
     stages, n, n), a `PointJacobians` or `SparseJacobians`."""
@@ -310,6 +331,7 @@ class StepEquations:
         self.A, self.B, self.J = A, B, J
         self.steps, self.stages, self.n = J.shape[:3]
         self.size = self.n + self.steps * self.stages * self.n
+        self.results = self.size + self.steps * self.n
         small = self.n <= SMALL_SYSTEM
         self.inverse = inverses(A, J) if implicit and small else None
         self.refined = RefinedSteps(A, J) if implicit and not small else None
@@ -320,19 +342,6 @@ class StepEquations:
                 slopes.reshape(self.steps, -1, self.n),
                 banded(np.eye(self.n) + self.moved(slice(None), slopes)),
             )
-
-    def forward(self, z: Any) -> Any:
-        z = np.asarray(z, float)
-        out = np.zeros((*z.shape[:-1], self.size + self.steps * self.n))
-        if z.any():
-            found = self.solved(z.reshape(-1, self.size).T)
-            out[...] = np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(out.shape)
-        return out
-
-    def backward(self, g: Any) -> Any:
-        g = np.asarray(g, float)
-        found = self.transposed(g.reshape(-1, self.size + self.steps * self.n).T)
-        return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(*g.shape[:-1], self.size)
 
     def solved(self, z: Any) -> tuple:
         c, y = (

@@ -25,12 +25,12 @@ from . import elementary
 from .builder import Affine, BlockAccess, BlockBuffer
 from .llvm_builder import WIDE, Builder, function_text, matmul_across, vector_widths
 from .lower import CHUNK, Body, LoweredProgram
-from .walk import ProgramWalk
+from .recalled import RecalledLoops
 
 COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # always literals
 
 
-class LlvmText(ProgramWalk, Builder):
+class LlvmText(RecalledLoops):
     """The text of one program."""
 
     typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
@@ -235,9 +235,10 @@ class LlvmText(ProgramWalk, Builder):
         if self.low.overruns and n in self.low.counted:
             last = self(f"sub i64 {self.room(n)}, 1")
             t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
-        first = self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n}')}, align 8")
-        at = self(f"add i64 {first}, {self(f'mul i64 {t}, {self.low.offsets(loop)[-1]}')}")
-        return self(f"getelementptr {self.T}, ptr %tape, i64 {at}")
+        known = n in self.low.recalled
+        at = self(f"mul i64 {t}, {self.low.offsets(loop)[-1] + known}")
+        base = self(f"load ptr, ptr %base{n}, align 8") if known else self.region_of(n)
+        return self(f"getelementptr {self.T}, ptr {base}, i64 {at}")
 
     # --- code ---
 
@@ -272,7 +273,6 @@ class LlvmText(ProgramWalk, Builder):
         label = self.low.bodies[n].label
         if loop.of is not None:
             return self(f"load i64, ptr %trips{self.low.bodies[self.low.bodies[n].source].label}, align 8")
-        self.slots.append(f"  %trips{label} = alloca i64, align 8")
         steps = self.value(loop.steps, env)
         if self.W > 1:
             steps = self(f"call {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T} {steps})")
@@ -296,10 +296,6 @@ class LlvmText(ProgramWalk, Builder):
         self.lines.append(f"  store i64 {whole}, ptr %trips{label}, align 8")
         return whole
 
-    def room(self, n: int) -> str:
-        """Return the number of steps of loop n that have a place on the tape."""
-        return self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
-
     def loop(self, n: int, env: dict) -> None:
         body = self.low.bodies[n]
         loop = body.loop
@@ -315,6 +311,12 @@ class LlvmText(ProgramWalk, Builder):
                 sums = [
                     self.home(("chunk", n, k)) if shape else self.slot() for k, shape in enumerate(sum_shapes)
                 ]
+        k = next(self.labels)
+        self.begin_records(n)
+        if loop.of is None and not loop.data:
+            self.slots.append(f"  %trips{body.label} = alloca i64, align 8")
+        if n in self.low.recalled:
+            self.recall(n, carry, k)
         for place, shape, start in zip(carry, shapes, loop.start, strict=True):
             self.keep(place, shape, start, env)
         with self.typed(wide):
@@ -322,7 +324,6 @@ class LlvmText(ProgramWalk, Builder):
                 self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
         self.unit = self.one() if balance(body) and not wide else ""
-        k = next(self.labels)
         outer, inner = self.slot("i64"), self.slot("i64")
         line = self.lines.append
         line(f"  store i64 0, ptr {outer}\n  br label %chunk{k}\nchunk{k}:")
@@ -360,6 +361,11 @@ class LlvmText(ProgramWalk, Builder):
         env.update(zip(loop.final, self.kept(carry, shapes), strict=True))
         with self.typed(wide):
             env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
+        again = self.recorded(n)
+        if again is not None:
+            self.end_record(n, body.label, again, env)
+        if n in self.low.recalled:
+            self.end_recall(n)
 
     def kept(self, places: list, shapes: list) -> list:
         """Load the numbers in these places; blocks stay where they are."""
@@ -377,12 +383,12 @@ class LlvmText(ProgramWalk, Builder):
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
         env.update(zip(loop.carry, self.kept(carry, [self.g.shape[c] for c in loop.carry]), strict=True))
+        again = self.recorded(n)
+        if again is not None:
+            self.record(n, again, t, again.carry, env)
         place = self.on_tape(n, loop, t) if loop.stored else ""
         for k, c in zip(self.low.offsets(loop), loop.carry if loop.stored else (), strict=False):
-            if self.g.shape[c]:
-                self.filled_with(BlockBuffer(place, k), self.g.shape[c], c, env)
-            else:
-                self.store(env[c], self.row_at(place, k))
+            self.stored_at(place, k, self.g.shape[c], c, env)
         self.load_step(body, t, env)
         if loop.active is None:
             self.region(body.sections, body.inner, env)

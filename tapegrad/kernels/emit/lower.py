@@ -5,6 +5,7 @@ which changes the last bit. Lowering chooses multiply-add instead, node by node,
 the program. The compilers are told not to contract. CPU and GPU then agree bit for bit."""
 
 import bisect
+import functools
 import itertools
 import math
 from dataclasses import dataclass, field
@@ -136,6 +137,21 @@ class LoweredProgram:
     def taped(self) -> list[tuple]:
         """Return (number, elements of a step, loop) of the loops whose carries are stored."""
         return [(n, self.offsets(b.loop)[-1], b.loop) for n, b in enumerate(self.bodies) if b.loop.stored]
+
+    @functools.cached_property
+    def recalled(self) -> dict:
+        """Return the bodies of inner loops that a sweep need not run again, with those of the forward pass
+        (`recalled`)."""
+        sweeps = [x for x in self.outer if x.source is not None and x.loop.data]
+        pairs = [(x, y) for s in sweeps for x in s.inner for y in self.bodies[s.source or 0].inner]
+        return {
+            x.number: y.number
+            for x, y in pairs
+            if x.loop.id == y.loop.id
+            and x.loop.stored > y.loop.stored
+            and not x.loop.sums
+            and set() < {*x.loop.carry} <= {*y.loop.carry}
+        }
 
     @property
     def loops(self) -> list[ProgramLoop]:

@@ -79,7 +79,7 @@ class Family:
         self.programs: dict = {}
         self.launchers: dict = {}
         self.prims: dict = {}
-        self.seconds = 0.0  # spent on traces and compilation
+        self.seconds = [0.0]  # spent on traces and compilation
 
     def renewed(self) -> "Family":
         """Return an untraced copy, after a captured object has changed and may change again."""
@@ -183,7 +183,7 @@ class Family:
                     else:
                         found = make(trace(), dtype, per_sample)
                     self.launchers[key] = found
-                    self.seconds += time.perf_counter() - begin
+                    self.seconds[0] += time.perf_counter() - begin
         return found
 
     # --- operations of the tape ---

@@ -66,8 +66,9 @@ class TracedKernel:
         self.launches = threading.local()
         self.last: tuple = (None, None)  # the launcher of the last call
         self.captured: list = []
+        self.seconds = [0.0]  # spent on traces and compilation
         for family in families.values():
-            family.captured = self.captured
+            family.captured, family.seconds = self.captured, self.seconds
         self.runs = {what: functools.partial(kernel._run_of, family) for what, family in families.items()}
         # an operation on a tape keeps the trace that it was made with
         self.recorded = (
@@ -161,7 +162,7 @@ class GeneratedKernel(PickledByCall):
     @property
     def compile_seconds(self) -> float:
         """The time that was spent here on traces and compilation, derivatives included."""
-        return sum([family.seconds for family in self._families.values()])
+        return self._traced.seconds[0]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} kernel of {self.__name__}>"

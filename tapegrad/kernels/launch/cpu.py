@@ -40,7 +40,11 @@ SECONDS_PER_LINE = 5e-5  # what that takes
 OPTIMIZED = "\n; optimized"  # a comment that gives the code another name
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
+NESTED_STEP = (
+    600  # the same of loops within loops, whose steps are long chains: two of them fill the pipeline
+)
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
+RECALLED_BYTES = 2**22  # of the tape, for the carries of an inner loop: what a cache holds
 # parts of a sum over samples, for any number of threads, if they fit into this memory
 PARTS, PART_BYTES = 16, 2**26
 
@@ -200,8 +204,9 @@ class LaunchPlan:
 
     `types` are the dtypes of the outputs. `summed` says whether the step output is summed over samples.
     `width` is the number of samples of a block. `taped` lists (number, elements of a step, is it over the
-    data?, most steps or None) of the loops whose carries are stored. `bodies` counts the loops. `wide` says
-    whether sums are float64 in a float32 program."""
+    data?, most steps or None) of the loops whose carries are stored. `recalled` lists (number, elements of a
+    step) of the inner loops whose carries are stored for all data. `bodies` counts
+    the loops. `wide` says whether sums are float64 in a float32 program."""
 
     inputs: list[int]
     outputs: list[int]
@@ -214,6 +219,7 @@ class LaunchPlan:
     work: int
     most: float
     taped: list[tuple]
+    recalled: list[tuple]
     bodies: int
     arena: int
     wide: bool
@@ -223,12 +229,8 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
     p, n = low.program, low.operations
     summed = p.by_data and p.step_rows > 0 and not per_sample
     taped = low.taped()
-    if per_sample or summed:
-        held = 1
-    elif taped:
-        held = 2 if n < STORED_STEP_BATCH else 1
-    else:
-        held = 4 if n < WIDE else 2 if n < NARROW else 1
+    two = NESTED_STEP if low.nested else STORED_STEP_BATCH if taped else NARROW
+    held = 1 if per_sample or summed or n >= two else 4 if n < WIDE and not taped else 2
     if low.precise is not None:  # a register of terms takes two for each sum
         sums = max([len(loop.sums) for loop in low.loops], default=0)
         held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
@@ -243,7 +245,8 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
         long=low.instructions > LONG_PROGRAM,
         work=low.work,
         most=low.most,
-        taped=[(n, size, loop.data, loop.cap) for n, size, loop in taped],
+        taped=[(n, size + (n in low.recalled), loop.data, loop.cap) for n, size, loop in taped],
+        recalled=[(m, low.offsets(low.bodies[r].loop)[-1] + 1) for r, m in low.recalled.items()],
         bodies=len(low.bodies),
         arena=low.arena,
         wide=low.precise is not None,
@@ -496,6 +499,10 @@ class Launcher:
             cap = steps if data else most if most is not None else room[n]
             caps[2 * n], caps[2 * n + 1] = size, cap
             size += cap * carry
+        for n, carry in self.plan.recalled:
+            room = RECALLED_BYTES // (carry * width * self.dtype.itemsize) + 1
+            caps[2 * n], caps[2 * n + 1] = size, room
+            size += room * carry
         needed = np.zeros(self.plan.bodies + 1, np.int64)
         raw = np.empty(size * width * self.dtype.itemsize + 64, np.uint8)
         place = data_pointer(raw)
