@@ -272,7 +272,7 @@ class ArrayCapture(Capture):
         for other, w in others:
             if w is not v and type(other) is np.ndarray and other.size:
                 a, b = extent(other)
-                if a < high and low < b and shares_elements(x, other):
+                if a < high and low < b and routes.shares_memory_with(x, other):
                     self.clash(v, w)
 
     def clash(self, *both: Variable) -> None:
@@ -300,13 +300,6 @@ def elements_of_root(whole: Variable, root: Any, x: Any, offset: int) -> View | 
     return view(whole, (kind, (x.shape, offset // size, tuple([stride // size for stride in x.strides]))))
 
 
-def shares_elements(x: Any, other: Any) -> bool:
-    try:
-        return np.shares_memory(x, other, max_work=10_000)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
-
-
 def field_at(owner: Any, place: int) -> Any:
     """The array of the innermost field that has this byte of each element."""
     while owner is not None and owner.dtype.names is not None:
@@ -322,7 +315,7 @@ def field_at(owner: Any, place: int) -> Any:
 
 
 def elements_of_field(owner: Any, root: Any, x: Any) -> Any:
-    """x as elements of the field `root`, counted in C order: (shape, first, steps).  None: it has others too."""
+    """x as elements of the field `root`, counted in C order: (shape, first, steps).  None: it has others."""
     size, whole, each = x.itemsize, owner.itemsize, root.size // max(owner.size, 1)
     q, r = divmod(address(x) - address(root), whole)
     steps, last = [], r // size

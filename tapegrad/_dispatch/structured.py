@@ -38,7 +38,7 @@ class StructuredArray(Subarray):
     """An array with fields. `_array`: the array of each field, by its name."""
 
     __array_priority__ = 1000.0
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: Any = None
     __class__: Any = property(lambda x: type(x._layout))
     _array: Any
     _layout: Any
@@ -356,8 +356,8 @@ def replaced(tree: Any, by: Callable) -> Any:
 
 
 def by_fields(f: Any, args: tuple, kwargs: dict, run: Any = None) -> Any:
-    """f(*args, **kwargs), where structured arrays are among the arguments.  `run`: f for Variables, if NumPy does
-    not dispatch f."""
+    """f(*args, **kwargs), where structured arrays are among the arguments.  `run`: f for Variables, if NumPy
+    does not dispatch f."""
     if f in (np.asarray, np.asanyarray) and len(args) == 1 and kind_of(args[0]) and not kwargs:
         return args[0]
     if f is recfunctions.structured_to_unstructured and kind_of(args[0]) and len(args) == 1 and not kwargs:

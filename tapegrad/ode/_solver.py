@@ -172,8 +172,10 @@ class Solver:
         """Return the result, of the last report of each trajectory."""
         _, accepted, rejected, status = last
         status = 1.0 * (status < 0) - 1.0 * (status > 0)
-        steps = accepted + rejected
-        stats = SolverStats(accepted, rejected, steps * problem.stiff, self.compile_seconds - problem.before)
+        steps, stiff = accepted + rejected, problem.stiff
+        if len(layout_of(steps).shape) < len(getattr(layout_of(stiff), "shape", ())):
+            stiff = stiff[0]  # of one trajectory
+        stats = SolverStats(accepted, rejected, steps * stiff, self.compile_seconds - problem.before)
         return Solution(y, t, events, status, status >= 0, accepted, rejected, stats, sol)
 
     def _records(self, rows: Any, state: ArgumentLayout) -> tuple:

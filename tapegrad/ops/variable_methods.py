@@ -285,6 +285,9 @@ def _dtype(x):
     return v.dtype if type(x) is not View or v.dtype.kind != "c" else dtype_of(x)
 
 
+NUMPY_FLAGS = type(np.empty(0).flags)
+
+
 class DeviceFlags:
     """The flags of a CuPy array, with NumPy's other name of `c_contiguous`, which SciPy's code reads."""
 
@@ -299,8 +302,8 @@ class DeviceFlags:
         return getattr(self.theirs, name)
 
 
-def flags_of(x: Any) -> Any:
-    return x.flags if xp_of(x) is np else DeviceFlags(x.flags)
+def flags_of(flags: Any) -> Any:
+    return flags if type(flags) is NUMPY_FLAGS else DeviceFlags(flags)
 
 
 V.shape = property(_shape, _set_shape)
@@ -310,7 +313,7 @@ V.size = property(lambda x: int(np.prod(x.shape)))
 V.itemsize = property(lambda x: dtype_of(x).itemsize)
 V.nbytes = property(lambda x: x.size * x.itemsize)
 V.strides = property(lambda x: layout_source(x).strides)
-V.flags = property(lambda x: flags_of(layout_source(x)))
+V.flags = property(lambda x: flags_of(layout_source(x).flags))
 V.base = property(lambda x: x._base if type(x) is View else None)
 V.device = property(lambda x: getattr(layout_source(x), "device", "cpu"))
 V.grad = property(lambda x: late.gradient(x))  # these two are for a manual tape

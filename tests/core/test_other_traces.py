@@ -179,7 +179,7 @@ ELSEWHERE = {
     "_transforms/tape": "has its own tape ended?",
     "implicit/sequential": "will a pullback be asked for?",
     "_capture/builtin": "exec and compile of the user's, followed",
-    "_capture/dependencies": "the check of what a program read",
+    "_capture/dependencies/walk": "the check of what a program read",
     "testing/diagnostics/profile": "what a tape keeps",
     "loops/operation": "the loop over the elements of numba.vectorize",
     "replay/emitted": "a replay's own text",

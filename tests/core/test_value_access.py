@@ -225,6 +225,7 @@ def test_a_layout_is_used_as_one():
         # Probes of subclasses tell the class of a result, and an address.
         known = {"ops.indexing.views": 1, "kernels.raw_code.kernel": 1, "_dispatch.subarrays": 3}
         known["loops.cuda_c.python_kernels"] = 3  # CuPy's compiler is told dtypes and numbers of axes
+        known["loops.operation"] = 1  # the class of a number is its kind
         known["_dispatch.nditer"] = 1  # an array of the same layout, of which nothing is read
         assert len(misuses) == known.get(name, 0), (name, misuses)
 

@@ -45,8 +45,8 @@ def output_for(output: Any, x: Any, shape: Any = None, complex_output: bool = Fa
 
 
 def on_any_library(name: str, a: Any) -> Any:
-    """CuPy's arrays lack what SciPy's code asks of NumPy's; Variables over them have it. A footprint becomes an
-    array of truths, which no Variable holds."""
+    """CuPy's arrays lack what SciPy's code asks of NumPy's; Variables over them have it. A footprint becomes
+    an array of truths, which no Variable holds."""
     if name == "footprint" and on_a_device((a,)):
         return to_host(bare(a))
     return variable(a) if is_array(a) and xp_of(a) is not plain_np else a

@@ -62,7 +62,7 @@ class FlatIterator(Elements):
         y = views.ravel(argument(y))
         write_value(self._x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: Any = None
     __eq__, __ne__ = [
         lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.eq, operator.ne)
     ]

@@ -483,8 +483,8 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @primitive()
 def lu_packed(a):
-    """The LU factors of a matrix of numbers, their columns as rows, above the pivots of LAPACK: integers from 1
-    on, in the memory of one more row. (SciPy's functions count from 0. The interpreter of `prepare` calls
+    """The LU factors of a matrix of numbers, their columns as rows, above the pivots of LAPACK: integers from
+    1 on, in the memory of one more row. (SciPy's functions count from 0. The interpreter of `prepare` calls
     LAPACK, and either may read what the other has made.)"""
     n = len(a)
     lu, pivots, failed = dgetrf(a)

@@ -154,8 +154,8 @@ end:
 class UfuncCall:
     """A ufunc along lines, by its loop.  Fields 2 to 5 tell where operands and result begin, in the order of the
     ufunc; 7 to 10 and 12 to 15 the steps between lines, and lines of them.  Fields 16 and 17 tell where the
-    `call_plan` is.  Of the argument in field 18 as many elements are checked as field 1 says.  (Its address is read
-    before the call: loops of matrices advance the addresses that they are given.)"""
+    `call_plan` is.  Of the argument in field 18 as many elements are checked as field 1 says.  (Its address is
+    read before the call: loops of matrices advance the addresses that they are given.)"""
 
     name = "l_called"
 
@@ -270,9 +270,9 @@ bad:
 
 
 class OrderedLine:
-    """The indices that sort a line, as NumPy's stable sort gives them, by merging. Fields 2 to 4 tell where the
-    indices, the line and working memory of four lines begin, 6 and 7 the steps of indices and line. What is not
-    finite gives 1, and so do equal elements if field 5 is 0: the order of these is that of NumPy's own sort."""
+    """The indices that sort a line, as NumPy's stable sort gives them, by merging. Fields 2 to 4 tell where
+    the indices, the line and working memory of four lines begin, 6 and 7 the steps of indices and line. What
+    is not finite gives 1. So do equal elements if field 5 is 0: their order is that of NumPy's own sort."""
 
     name = "l_ordered"
 

@@ -46,6 +46,7 @@ SPELT: dict = {
     np.rad2deg: lambda x: x * (180.0 / math.pi),
     np.bitwise_and: lambda x, y: of_truths(x) * of_truths(y),
     np.fabs: abs,
+    np.modf: lambda x: (np.copysign(x - np.trunc(x), x), np.trunc(x)),
 }
 
 
@@ -72,7 +73,8 @@ MOVES = (
 )
 KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
 EXTREMES = (np.maximum, np.minimum)
-# ufuncs whose loops for floats give whole numbers of whole numbers; a divisor of zero gives nan, and ends the run
+# ufuncs whose loops for floats give whole numbers of whole numbers
+# (a divisor of zero gives nan, and ends the run)
 WHOLE_OF_WHOLE = (*EXTREMES, np.remainder, np.floor_divide)
 # rows that give whole numbers of whole numbers
 EXACT_OF_WHOLE = frozenset(("add", "sub", "mul", "neg", "abs"))

@@ -225,7 +225,6 @@ FUNCTIONS |= {
 TRANSLATED: dict = {
     reductions.scale_of.prim: scale_of,
     piecewise.part_of_hypot.prim: part_of_hypot,
-    piecewise.fraction.prim: lambda x: np.copysign(x - np.trunc(x), x),
     block_matrices.gathered_back.prim: lambda x, at, size: added_in_turn(x.reshape(-1), [*at], (size,)),
     sorting.added_at.prim: added_at,
     products.convolve_full.prim: convolve_full,
