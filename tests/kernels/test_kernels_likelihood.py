@@ -72,10 +72,13 @@ def test_memory_does_not_grow_with_the_data(how):
     for n in (10**3, 10**6):
         x = np.random.default_rng(0).random((2, n))
         calls[how](x)
-        tracemalloc.start()
-        calls[how](x)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        found = []
+        for _ in range(3):  # (in one of them a table of other work may grow)
+            tracemalloc.start()
+            calls[how](x)
+            found.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        peaks.append(min(found))
     assert peaks[1] - peaks[0] < 1000
 
 
