@@ -83,7 +83,6 @@ OPERATIONS = {
     "svd": lambda z, xp, special: z + SMALL * xp.linalg.svd(matrix(z, xp) + SPREAD)[1],
     "qr": lambda z, xp, special: z + SMALL * xp.linalg.qr(matrix(z, xp))[1][0],
     "det": lambda z, xp, special: z + SMALL * xp.linalg.det(matrix(z, xp)),
-    "lstsq": lambda z, xp, special: xp.linalg.lstsq(matrix(z, xp), z)[0],
     "complex": lambda z, xp, special: xp.abs((z + 0.5j) ** 2),
     "fft": lambda z, xp, special: 0.5 * xp.fft.fft(z).real,
 }  # fmt: skip

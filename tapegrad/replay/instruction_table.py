@@ -66,10 +66,12 @@ class InstructionTable:
         ] += np.uint64(2)
         self.looks = looks
         what = np.zeros(len(self.code), np.uint64)
+        same: dict = {}  # flags -> one object for equal ones
+        flags = [same.setdefault(i.watched, i.watched) for _, i in self.code]
         for n, column in enumerate(
             (
                 [i.params for _, i in self.code],
-                [i.watched for _, i in self.code],
+                flags,
                 [i.prim for _, i in self.code],
             )
         ):
@@ -85,9 +87,7 @@ class InstructionTable:
             params_of = self.code[m][1].params
             form, self.indices[id(params_of)] = index_form(params_of)
             forms[n] = known.setdefault(form, len(known))
-        watched = np.fromiter(
-            [id(self.code[m][1].watched) for m in regional.tolist()], np.uint64, len(regional)
-        )
+        watched = np.fromiter([id(flags[m]) for m in regional.tolist()], np.uint64, len(regional))
         what[regional] = ((forms[inverse] + found[regional]) * FACTOR + watched) * FACTOR
         for k, guards in self.program.guards.items():
             if self.position[k] >= 0:

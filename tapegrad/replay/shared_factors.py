@@ -11,6 +11,10 @@ from ..ops.linalg.factorizations import FACTORS, SOLUTION, SYSTEM
 from .costs import MATRIX_UNKNOWNS
 from .record.abstract_values import look_of
 
+# (instructions with one object of settings, and values with one layout, count as repeated: InstructionTable)
+SETTINGS: dict = {of: {"transposed": of} for of in (False, True)}
+NO_SETTINGS: dict = {}
+
 
 def share_factors(program: Any) -> None:
     """Where several instructions of a program solve for a matrix or its transpose, another one before them
@@ -27,19 +31,22 @@ def share_factors(program: Any) -> None:
             matrix, transposed = untransposed(program, made, program.operands[n][0])
             systems.setdefault(matrix, []).append((n, transposed))
     before: dict = {}  # position -> the factors that are made there
+    layouts: dict = {}  # unknowns -> that of the factors
     for matrix, several in systems.items():
         if len(several) > 1:
             unknowns, k = looks[matrix][1][1][0], program.size
             program.size += 1
-            program.factors[k] = look_of(np, (unknowns + 1, unknowns), (unknowns * 8, 8), F8)[1]
+            if unknowns not in layouts:
+                layouts[unknowns] = look_of(np, (unknowns + 1, unknowns), (unknowns * 8, 8), F8)[1]
+            program.factors[k] = layouts[unknowns]
             before[several[0][0]] = k, matrix
             for n, transposed in several:
                 _, b = program.operands[n]
-                program.what[n] = SOLUTION, {"transposed": transposed}, program.what[n][2]
+                program.what[n] = SOLUTION, SETTINGS[transposed], program.what[n][2]
                 program.operands[n] = k, b
     for n, (k, matrix) in sorted(before.items(), reverse=True):
         program.numbers.insert(n, k)
-        program.what.insert(n, (FACTORS, {}, program.what[n][2]))
+        program.what.insert(n, (FACTORS, NO_SETTINGS, program.what[n][2]))
         program.operands.insert(n, (matrix,))
 
 

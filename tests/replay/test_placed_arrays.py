@@ -506,3 +506,18 @@ def test_rounded_numbers_are_those_of_numpy(blocks_that_do_not_pay):
     p, _ = replayed(f, X, method="value")
     for x in ([-0.3, -0.0, 0.4, -2.6, 7.5, -7.5], [1e15, -1e15, 1e18, np.nan, np.inf, -np.inf]):
         np.testing.assert_array_equal(p.value(np.array(x)), f(np.array(x)))
+
+
+@pytest.mark.parametrize("name", ["solve", "eigvalsh", "singular values", "qr", "median"])
+def test_a_loop_is_written_at_the_second_call(name):
+    """Its trips are seen to repeat: settings, layouts and flags of equal instructions are one object each."""
+
+    def f(z):
+        for _ in range(60):
+            z = np.tanh(A @ OPERATIONS[name](z)) + X
+        return (z * z).sum()
+
+    p = tg.prepare(f, X)
+    for _ in range(2):
+        p.value_and_grad(X)
+    assert p.forms["value_and_grad"].programs[0].emitted is not None
