@@ -396,8 +396,7 @@ def random_program(seed):
 def test_random_programs(seed):
     make = random_program(seed)
     expected = np.concatenate([slopes(make, X, [e]) for e in np.eye(3)])  # each from the same contents
-    if not np.isfinite(expected).all():
-        pytest.skip("the program overflows")
+    assert np.isfinite(expected).all()
     scale = 1e-12 * np.max(np.abs(expected), initial=1.0)
     np.testing.assert_allclose(tg.jvp(make(float), (X,), (X,))[1], expected @ X, rtol=1e-11, atol=scale)
     np.testing.assert_allclose(tg.grad(make(float))(X), expected, rtol=1e-11, atol=scale)

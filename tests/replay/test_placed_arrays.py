@@ -255,6 +255,20 @@ def test_whole_numbers_are_counted_one_by_one(blocks_that_do_not_pay):
             assert got.dtype == want.dtype
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [lambda n: n * -3, lambda n: -n, lambda n: n % -2, lambda n: n // -2, lambda n: np.minimum(n, 0 * n)],
+)
+def test_whole_numbers_have_no_negative_zero(whole, blocks_that_do_not_pay):
+    """Its sign would show once it is a float."""
+    f = lambda x, n: np.copysign(x * 1.5, whole(n) * 1) + 1.0 + np.arctan2(whole(n).astype(float), -1.0)
+    n = np.array([0, 1, -2, 4, 0, 0])
+    p, _ = replayed(f, X, n, method="value", compile=True)
+    assert p.forms["value"].programs[0].emitted.inside > 5
+    for k in (n, -n, 0 * n):
+        np.testing.assert_array_equal(p.value(X, k), f(X, k))
+
+
 def test_indices_that_are_values(blocks_that_do_not_pay):
     """Ties, places from the end, and places that are not there."""
     f = lambda x: (np.sort(np.round(x * 3.0)) * X).sum() + (np.interp(x, GRID, np.cos(GRID)) * X).sum()

@@ -234,11 +234,8 @@ class InstructionBlock:
         """Lines of which one is read, or written, at indices that are values."""
         if self.listed is not None:
             self.listed.outside(name, x, at, to)
+        x = self.laid_out(x, self.arena.view_of)
         lines = [self.arena.view_of(v) for v in (to, x, at)]
-        if lines[1] is None:
-            packed = self.arena.temporary(*x.shape)
-            self.row("copy", packed, x)
-            x, lines[1] = packed, self.arena.view_of(packed)
         if lines[2] is None or lines[2][1] != (INDEX_BYTES,):
             packed = self.arena.temporary(*at.shape)
             self.row("copy", packed, at)
@@ -253,11 +250,7 @@ class InstructionBlock:
         """The indices that sort a line."""
         if self.listed is not None:
             self.listed.outside("ordered", x, to)
-        working = self.arena.temporary(4 * len(x))
-        if self.arena.view_of(x) is None:
-            packed = self.arena.temporary(*x.shape)
-            self.row("copy", packed, x)
-            x = packed
+        working, x = self.arena.temporary(4 * len(x)), self.laid_out(x, self.arena.view_of)
         lines = [self.arena.view_of(v) for v in (to, x, working)]
         steps = [line[1][0] // INDEX_BYTES for line in lines[:2]]
         self.rows.append(
@@ -484,9 +477,8 @@ class InstructionBlock:
             return
         if to.ndim > 2:
             for place in np.ndindex(to.shape[:-2]):
-                each: Any = [
-                    place[len(place) + 2 - at.ndim :] for at in (x, y)
-                ]  # (of an axis of one there is but one)
+                # (of an axis of one there is but one)
+                each: Any = [place[len(place) + 2 - at.ndim :] for at in (x, y)]
                 each = [
                     tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)])
                     for at_k, at in zip(each, (x, y), strict=True)

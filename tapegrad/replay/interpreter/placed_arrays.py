@@ -12,10 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import F8
-from ..costs import (
-    BLOCK_MATRICES,
-    BLOCK_PRODUCTS,
-)
+from ..costs import BLOCK_MATRICES, BLOCK_PRODUCTS
 from .foreign_calls import ufunc_loop
 from .machine_code import LIBM
 
@@ -75,7 +72,7 @@ KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
 EXTREMES = (np.maximum, np.minimum)
 # ufuncs whose loops for floats give whole numbers of whole numbers
 # (a divisor of zero gives nan, and ends the run)
-WHOLE_OF_WHOLE = (*EXTREMES, np.remainder, np.floor_divide)
+DIVISIONS = (np.remainder, np.floor_divide)
 # rows that give whole numbers of whole numbers
 EXACT_OF_WHOLE = frozenset(("add", "sub", "mul", "neg", "abs"))
 FLOAT_BITS = 53  # whole numbers of fewer bits are floats
@@ -207,7 +204,9 @@ def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
         kind = "b"
     elif name == "div":
         kind = "f"
-    elif kind != "f" and (kind == "b" or (name not in EXACT_OF_WHOLE and ufunc not in WHOLE_OF_WHOLE)):
+    elif kind != "f" and (
+        kind == "b" or (name not in EXACT_OF_WHOLE and ufunc not in (*EXTREMES, *DIVISIONS))
+    ):
         raise NotPlaced(f"{ufunc.__name__} of whole numbers")
     to = b.temporary(*np.broadcast_shapes(*[v.shape for v in x]))
     if name is not None:
@@ -217,6 +216,8 @@ def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
     else:
         raise NotPlaced(ufunc.__name__)
     if kind == "i":
+        if name in ("mul", "neg") or ufunc in DIVISIONS:
+            b.row("add", to, to, b.number(0.0))  # whole numbers have no -0
         check_exact(b, to)
     return PlacedArray(b, to, kind)
 
