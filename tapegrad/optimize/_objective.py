@@ -66,8 +66,9 @@ class Objective:
                 )
             return y
 
-        self._f = scalar
-        self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
+        self._f: Callable = scalar
+        self._value_and_grad: Callable = value_and_grad(scalar)
+        self._hessian: Callable = hessian(scalar)
         self._sparse: Any = None
         self._at: Any = None  # (a point, the sparse Hessian there)
         self.evaluations = self.hessians = self.products = 0

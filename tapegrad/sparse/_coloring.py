@@ -359,14 +359,14 @@ def coloring_of(p: scipy.sparse.csr_array, kind: str, order: str) -> Coloring:
         ):
             rows, columns = turned
         return Coloring(kind, order, columns, rows)
-    graph = without_diagonal(p)
-    vertices = vertex_order(order, p.shape[0], lambda: graph)
+    bounds, members = without_diagonal(p)
+    vertices = vertex_order(order, p.shape[0], lambda: (bounds, members))
     if kind == "star":
-        colours, *more = unset(vertices.size, 4)
-        star(*graph, vertices, colours, *more, np.zeros(vertices.size + 1, np.int64))
+        colours, mark, first, met = unset(vertices.size, 4)
+        star(bounds, members, vertices, colours, mark, first, met, np.zeros(vertices.size + 1, np.int64))
     else:
-        places = mirror_positions(*graph)
-        colours = acyclic(*graph, vertices, np.minimum(places, np.arange(places.size)))
+        places = mirror_positions(bounds, members)
+        colours = acyclic(bounds, members, vertices, np.minimum(places, np.arange(places.size)))
     empty = np.diff(p.indptr) == 0
     return Coloring(kind, order, renumbered(np.where(empty, -1, colours)), None)
 

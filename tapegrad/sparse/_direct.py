@@ -69,6 +69,8 @@ def affine(first: int, steps: tuple, extents: tuple) -> np.ndarray:
 class CoefficientCode(GroupCode):
     """The code of a group that writes coefficients in place of values."""
 
+    group: Any
+
     def __init__(
         self, rows: RowwiseValues, part: GroupPart, outputs: list, keys: np.ndarray, n: int, direction: int
     ):
@@ -197,7 +199,7 @@ class DirectEntries:
         dtype = rows.shown[k][3]
         rows.shown[data] = (True, (pattern.nnz,), (dtype.itemsize,), dtype, True)
         rows.shown[loose] = (True, (0,), (dtype.itemsize,), dtype, True)
-        part = GroupPart(rows, values, given, data, loose, stored)
+        part: Any = GroupPart(rows, values, given, data, loose, stored)
         n = pattern.shape[1]
         keys = np.repeat(np.arange(pattern.shape[0]) * n, np.diff(pattern.indptr)) + pattern.indices
         try:
@@ -209,13 +211,13 @@ class DirectEntries:
         self.code.finish(data, loose)
         part.code = self.code
         self.part, self.stored = part, stored
-        self.loose = np.concatenate(self.code.loose) if self.code.loose else None
+        self.loose: Any = np.concatenate(self.code.loose) if self.code.loose else None
         if self.loose is None and self.code.is_sum:
             raise NotRowwise("no entries")
         self.twice = self.loose is not None and np.unique(self.loose).size < self.loose.size
         self.rest = np.flatnonzero(~self.code.covered)
         self.side = asked_of(program, self.before, program.guards)
-        self.run_side = None if self.side is None else load(EMITTER).EmittedProgram(self.side).run
+        self.run_side: Any = None if self.side is None else load(EMITTER).EmittedProgram(self.side).run
         fixed = {**dict(program.captured), **program.constants}
         self.read = [fixed.get(a) for a in given]  # what the loop reads, with room for what varies
         place = {a: n for n, a in enumerate([*program.arguments, *self.before])}

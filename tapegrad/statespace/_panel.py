@@ -178,7 +178,10 @@ def fit_many(
     way = "\n".join(dict.fromkeys([way for _, way, _ in each]))
     if len(each) > 1 or size == SERIES_OF_PART:
         way = f"{len(each)} parts of up to {size} series\n{way}"
-    return ManyFits(each[0][2], *found, way, names_of_series(Y))
+    estimates, errors, loglik, converged, unconstrained, message = found
+    return ManyFits(
+        each[0][2], estimates, errors, loglik, converged, unconstrained, message, way, names_of_series(Y)
+    )
 
 
 # parts whose starts are multiples of the variance of the changes

@@ -32,7 +32,7 @@ def brought(x: Any, to: ModuleType) -> Any:
     """Return an array, a list or the fields of a result in this library; other objects are unchanged."""
     if isinstance(x, (list, tuple)):
         return [brought(item, to) for item in x]
-    if is_dataclass(x):
+    if is_dataclass(x) and not isinstance(x, type):
         return replace(x, **{f.name: brought(getattr(x, f.name), to) for f in fields(x)})
     like = layout_of(x)
     return (

@@ -67,7 +67,7 @@ class Nonlinear:
         before, after, innovations, spread, terms = zip(*self._steps(params, data), strict=True)
         xp = data.xp
         gaps = xp.isnan(value(data.raw))
-        terms = np.stack(terms)
+        loglik_terms = np.stack(terms)
         return FilterResult(
             predicted_mean=np.stack([x for x, _ in before]),
             predicted_cov=np.stack([P for _, P in before]),
@@ -75,8 +75,8 @@ class Nonlinear:
             filtered_cov=np.stack([P for _, P in after]),
             innovations=np.where(gaps, np.nan, np.stack(innovations)),
             innovation_cov=np.stack(spread),
-            loglik_terms=terms,
-            loglik=terms.sum(),
+            loglik_terms=loglik_terms,
+            loglik=loglik_terms.sum(),
             diffuse_steps=0,
             predicted_diffuse_cov=None,
         )
@@ -95,9 +95,9 @@ class Nonlinear:
         >>> model.kernel()(np.array([[0.5, 0.9]]), np.array([1.0, 0.2, 0.7])).round(6)
         array([-2.639521, -2.669987])
         """
-        step, begin = StepFunctions(self), self._begin
+        step, begin, start = StepFunctions(self), self._begin, self.start
+        update, predict = step.update, step.predict
         start_of = rebuilt_with(lambda theta: (*begin(theta, np, start), 0.0), self.observation)
-        start = self.start
 
         def one(carry: tuple, theta: Any, y: Any) -> tuple:
             x, P, t = carry
@@ -106,7 +106,6 @@ class Nonlinear:
             x, P = predict(x, P, theta, t)
             return (x, P, t + 1.0), term
 
-        update, predict = step.update, step.predict
         rebuilt_with(one, self.observation).__name__ = getattr(self.observation, "__name__", "filter")
         return recursion(start_of, one, missing="step")
 

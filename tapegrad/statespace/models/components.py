@@ -44,7 +44,7 @@ class ComponentStates:
 
 
 def checked_variance(call: str, var: float | None) -> None:
-    if var is not None and not (numpy.isscalar(var) and numpy.isfinite(var) and var >= 0):
+    if var is not None and not (numpy.ndim(var) == 0 and numpy.isfinite(var) and var >= 0):
         raise ArgumentError(
             f"{call}(var={var!r}): wanted None, for a variance that is estimated, or a number that is not "
             f"negative"
@@ -189,13 +189,13 @@ class Cycle(ModelComponent):
         return found
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
-        period = self.period if numpy.isscalar(self.period) else p[f"period.{self.name}"]
+        period: Any = self.period if numpy.isscalar(self.period) else p[f"period.{self.name}"]
         rho = p[f"damping.{self.name}"] if self.damping is None else float(self.damping)
         var, angle = self.variance_of(p), 2 * numpy.pi / period
         c, s = rho * np.cos(angle), rho * np.sin(angle)
         T = np.stack([np.stack([c, s]), np.stack([-s, c])])
         known = not (self.damping is not None and self.damping >= 1)
-        scale = var / (1.0 - rho * rho) if known else None
+        scale: Any = var / (1.0 - rho * rho) if known else None
         cov = np.stack([np.stack([scale, 0.0 * scale]), np.stack([0.0 * scale, scale])]) if known else None
         return ComponentStates(T, numpy.array([1.0, 0.0]), numpy.eye(2), [var, var], cov)
 

@@ -74,7 +74,7 @@ def required_trend(call: str, trend: Any, known: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class VectorProcess(LibraryBound):
-    """The base class of both models."""
+    """The base class of both models; they build a model from parameters, and know their title and start."""
 
     columns: tuple[str, ...]
     order: int
@@ -83,6 +83,16 @@ class VectorProcess(LibraryBound):
     X: numpy.ndarray = field(repr=False)
     regressors: tuple[str, ...]
     remarks = ()
+
+    @property
+    def title(self) -> str:
+        raise NotImplementedError
+
+    def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
+        raise NotImplementedError
+
+    def __call__(self, p: Any) -> Any:
+        raise NotImplementedError
 
     @property
     def lags(self) -> int:
@@ -164,7 +174,8 @@ def least_squares_autoregression(
     """Return coefficients (k, k order) of x, the covariance of residuals, these (n, k), and coefficients of
     the noise (k, k ma_order), by least squares; the coefficients are shrunk until stationary, invertible."""
     n, k = x.shape
-    lags = [(x, i) for i in range(1, order + 1)] + [(noise, i) for i in range(1, ma_order + 1)]
+    lags: list[tuple[Any, int]] = [(x, i) for i in range(1, order + 1)]
+    lags += [(noise, i) for i in range(1, ma_order + 1)]
     lagged = numpy.full((n, k * len(lags)), numpy.nan)
     for j, (series, i) in enumerate(lags):
         lagged[i:, j * k : j * k + k] = series[: n - i]
