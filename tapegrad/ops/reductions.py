@@ -589,7 +589,7 @@ def log_sum_exp(x, *, axis=None, keepdims=False):
     xp = xp_of(x)
     d, top = _from_top(x, axis)
     r = xp.log(s.sum(xp.exp(d), axis, True)) + top
-    return r if keepdims or not is_array(r) else r.squeeze(axis)[()]
+    return r if keepdims or not r.ndim else r.squeeze(axis)[()]
 
 
 @primitive(batch="axis")

@@ -1,7 +1,6 @@
 """NumPy's functions of whole arrays on traced arrays: products, sums, moves of elements, compositions."""
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from ..._core.errors import KernelError
 from ...ops.declare import PRIMITIVES, axes_of
+from ...ops.shaping import kept_dims
 from ..graph.blocks import ELEMENT
 from ..graph.nodes import Graph
 from .symbolic import (
@@ -110,13 +110,6 @@ COMPOSED[np.matmul] = symbolic_matmul
 POWER, _ = instruction(PRIMITIVES["power_of"].prim, {})
 
 
-@implements_symbolic(np.clip)
-def symbolic_clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
-    if a_min is not None:
-        x = np.maximum(x, a_min)
-    return x if a_max is None else np.minimum(x, a_max)
-
-
 @implements_symbolic(np.power, np.float_power)
 def symbolic_power(a: Any, b: Any) -> Sym:
     """Return a power; constant integer and half-integer exponents use products and roots."""
@@ -143,9 +136,11 @@ def symbolic_power(a: Any, b: Any) -> Sym:
 CHOICES = (np.maximum, np.minimum, np.logical_and, np.logical_or)  # results of booleans are boolean
 
 
-def symbolic_reduce(x: Any, axis: Any = None, *, op: Callable, empty: float) -> Any:
+def symbolic_reduce(x: Any, axis: Any = None, keepdims: bool = False, *, op: Callable, empty: float) -> Any:
     (x,) = lifted(x)
     x = x if op in CHOICES else as_real_symbol(x)
+    if keepdims:
+        return symbolic_reduce(x, axis, op=op, empty=empty).reshape(kept_dims(x.shape, axis))
     if axis is None:
         x, axis = x.reshape(-1), 0
     if isinstance(axis, tuple):
@@ -164,30 +159,11 @@ def symbolic_reduce(x: Any, axis: Any = None, *, op: Callable, empty: float) -> 
 @implements_symbolic(np.sum)
 def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = as_real_symbol(*lifted(x))
-    if x.size and large(x.g, x.ids):
-        axes = axes_of(axis, x.ndim)
-        rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
-        out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))
-    else:
-        out = symbolic_reduce(x, axis, op=np.add, empty=0.0)
-    if keepdims:
-        axes = axes_of(axis, x.ndim)
-        out = out.reshape(tuple([1 if k in axes else n for k, n in enumerate(x.shape)]))
-    return out
-
-
-@implements_symbolic(np.mean)
-def symbolic_mean(x: Any, axis: Any = None) -> Any:
-    n = np.size(x) if axis is None else np.shape(x)[axis]
-    return symbolic_sum(x, axis) / n
-
-
-@implements_symbolic(np.var)
-def symbolic_var(x: Any, axis: Any = None, ddof: int = 0) -> Any:
-    if axis is not None:
-        raise KernelError("np.var along an axis cannot be traced; write it with np.mean")
-    d = x - symbolic_mean(x)
-    return symbolic_sum(d * d) / (np.size(x) - ddof)
+    if not (x.size and large(x.g, x.ids)):
+        return symbolic_reduce(x, axis, keepdims, op=np.add, empty=0.0)
+    axes = axes_of(axis, x.ndim)
+    kept = kept_dims(x.shape, axes) if keepdims else tuple(np.delete(x.shape, axes).tolist())
+    return Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), kept))
 
 
 REDUCE[np.add] = symbolic_sum
@@ -229,26 +205,6 @@ def nothing(x: Sym) -> int:
     return x.g.bool(False) if x.is_bool else x.g.zero
 
 
-@implements_symbolic(np.diag)
-def symbolic_diag(x: Any, k: int = 0) -> Sym:
-    (x,) = lifted(x)
-    if x.ndim == 2:
-        return Sym(x.g, np.diag(x.ids, k))
-    out = np.diag(x.ids + 1, k) - 1
-    out[out < 0] = nothing(x)
-    return Sym(x.g, out)
-
-
-@implements_symbolic(np.tril)
-def symbolic_tril(x: Any, k: int = 0) -> Sym:
-    return Sym(x.g, np.where(np.tri(x.shape[0], x.shape[1], k, bool), x.ids, nothing(x)))
-
-
-@implements_symbolic(np.triu)
-def symbolic_triu(x: Any, k: int = 0) -> Sym:
-    return Sym(x.g, np.where(np.tri(x.shape[0], x.shape[1], k - 1, bool), nothing(x), x.ids))
-
-
 def symbolic_full(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
     """np.full: an array of symbols for real numbers, otherwise NumPy's own array."""
     if graph_of(value) is None:
@@ -272,41 +228,6 @@ FUNCTIONS |= {
     f: lambda x, dtype=None, value=value: symbolic_full_like(x, value, dtype)
     for f, value in ((np.zeros_like, 0), (np.empty_like, 0), (np.ones_like, 1))
 }
-
-
-@implements_symbolic(np.trace)
-def symbolic_trace(x: Any) -> Sym:
-    return symbolic_sum(Sym(x.g, np.diagonal(x.ids)))
-
-
-@implements_symbolic(np.outer)
-def symbolic_outer(a: Any, b: Any) -> Sym:
-    a, b = lifted(a, b)
-    return a.reshape(-1, 1) * b.reshape(1, -1)
-
-
-def symbolic_accumulate(x: Any, axis: Any = None, *, op: Callable) -> Sym:
-    x = as_real_symbol(x)
-    if axis is None:
-        x = x.reshape(-1)
-    elif x.ndim != 1:
-        raise KernelError(
-            f"np.cum{'sum' if op is np.add else 'prod'} of a matrix cannot be traced; write it row by row"
-        )
-    return lift(x.g, list(itertools.accumulate(x, op)))
-
-
-FUNCTIONS[np.cumsum] = functools.partial(symbolic_accumulate, op=np.add)
-FUNCTIONS[np.cumprod] = functools.partial(symbolic_accumulate, op=np.multiply)
-
-
-@implements_symbolic(np.diff)
-def symbolic_diff(x: Any, n: int = 1, axis: int = -1) -> Sym:
-    if axis not in (-1, x.ndim - 1):
-        raise KernelError("np.diff in a kernel: along the last axis only")
-    for _ in range(n):
-        x = x[..., 1:] != x[..., :-1] if x.is_bool else x[..., 1:] - x[..., :-1]
-    return x
 
 
 @implements_symbolic(np.nan_to_num)

@@ -4,7 +4,6 @@ They cover angles, rounding, choices, sorting, tables, products and sums of expo
 absolute value or a maximum where that would lose a derivative at zero or share it at a tie."""
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import scipy.special as sp
 
 from ..._core.errors import KernelError
-from ...ops.declare import axes_of
+from ...ops.declare import NUMPY, axes_of
 from .array_functions import symbolic_reduce, symbolic_sum
 from .linalg import FOREIGN, for_traced
 from .symbolic import (
@@ -35,21 +34,7 @@ def round_(x: Any, decimals: int = 0) -> Sym:
     return np.rint(x) if decimals == 0 else np.rint(x * 10.0**decimals) / 10.0**decimals
 
 
-@implements_symbolic(np.divmod)
-def divmod_(a: Any, b: Any) -> tuple:
-    return np.floor_divide(a, b), np.remainder(a, b)
-
-
 # --- choices, tables, sorting ---
-
-
-@implements_symbolic(np.select)
-def symbolic_select(condlist: list, choicelist: list, default: Any = 0) -> Sym:
-    g = graph_of(condlist, choicelist, default)
-    out = lift(g, default)
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        out = symbolic_where(condition, choice, out)
-    return out
 
 
 @implements_symbolic(np.interp)
@@ -131,86 +116,13 @@ def place_of(first: Callable) -> Callable:
 FUNCTIONS[np.argmax], FUNCTIONS[np.argmin] = place_of(lambda a, b: a > b), place_of(lambda a, b: a < b)
 
 
-# --- products and sums ---
-
-
-@implements_symbolic(np.inner)
-def symbolic_inner(a: Any, b: Any) -> Any:
-    a, b = lifted(a, b)
-    return a @ b.T if a.ndim and b.ndim else a * b
-
-
-FUNCTIONS[np.vdot] = lambda a, b: np.reshape(a, (-1,)) @ np.reshape(b, (-1,))
-
-
-@implements_symbolic(np.tensordot)
-def symbolic_tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    a, b = lifted(a, b)
-    if isinstance(axes, int):
-        axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
-    over_a, over_b = [[k % x.ndim for k in np.atleast_1d(over)] for x, over in zip((a, b), axes, strict=True)]
-    free_a, free_b = [[k for k in range(x.ndim) if k not in over] for x, over in ((a, over_a), (b, over_b))]
-    n = math.prod([a.shape[k] for k in over_a])
-    left, right = a.transpose(free_a + over_a).reshape(-1, n), b.transpose(over_b + free_b).reshape(n, -1)
-    return (left @ right).reshape([a.shape[k] for k in free_a] + [b.shape[k] for k in free_b])
-
-
-@implements_symbolic(np.kron)
-def symbolic_kron(a: Any, b: Any) -> Any:
-    a, b = lifted(a, b)
-    if a.ndim != b.ndim or a.ndim not in (1, 2):
-        raise KernelError(
-            f"np.kron of shapes {a.shape} and {b.shape} in a kernel: two vectors or two matrices"
-        )
-    if a.ndim == 1:
-        return (a[:, None] * b[None, :]).reshape(-1)
-    return (a[:, None, :, None] * b[None, :, None, :]).reshape(a.shape[0] * b.shape[0], -1)
-
-
-@implements_symbolic(np.cross)
-def symbolic_cross(a: Any, b: Any) -> Any:
-    a, b = lifted(a, b)
-    if a.shape != (3,) or b.shape != (3,):
-        raise KernelError(
-            f"np.cross of shapes {a.shape} and {b.shape} in a kernel: vectors of three numbers only"
-        )
-    return lift(a.g, [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
-
-
-@implements_symbolic(np.polyval)
-def symbolic_polyval(p: Any, x: Any) -> Any:
-    p, x, out = lifted(p, x, 0.0)
-    for c in p:
-        out = out * x + c
-    return out
-
-
-@implements_symbolic(np.convolve)
-def symbolic_convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    a, v = lifted(a, v)
-    a, v = (a, v) if len(a) >= len(v) else (v, a)
-    n, m = len(a), len(v)
-    full = [
-        sum([a[i] * v[k - i] for i in range(max(0, k - m + 1), min(n, k + 1))], 0.0) for k in range(n + m - 1)
-    ]
-    first = {"full": 0, "same": (m - 1) // 2, "valid": m - 1}[mode]
-    return lift(a.g, full[first : first + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]])
-
-
-@implements_symbolic(np.std)
-def symbolic_std(x: Any, axis: Any = None, ddof: int = 0) -> Any:
-    return np.sqrt(np.var(x, axis=axis, ddof=ddof))
-
-
 # --- SciPy's functions of arrays ---
 
 
 def symbolic_max(x: Sym, axis: Any) -> Any:
     """Return the largest numbers along the axis, which is kept; 0 where they are infinite."""
-    m = symbolic_reduce(x, axis, op=lambda a, b: symbolic_where(a < b, b, a), empty=-np.inf)
-    m = symbolic_where(np.isfinite(m), m, 0.0)
-    axes = axes_of(axis, x.ndim)
-    return m.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
+    m = symbolic_reduce(x, axis, True, op=lambda a, b: symbolic_where(a < b, b, a), empty=-np.inf)
+    return symbolic_where(np.isfinite(m), m, 0.0)
 
 
 def symbolic_logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> Any:
@@ -250,3 +162,14 @@ FOREIGN.update({f: for_traced(f, ours) for f, ours in (
     symbolic_log_softmax),
     (sp.polygamma, symbolic_polygamma),
 )})  # fmt: skip
+
+
+def composed_function(theirs: Callable) -> Callable:
+    """SciPy's function, by its composition in ops/ if it gets symbols."""
+    return for_traced(theirs, lambda *args, **kwargs: apply_operation(graph_of(*args), theirs, args, kwargs))
+
+
+for _f in NUMPY:
+    if _f not in FOREIGN and getattr(_f, "__module__", "").startswith(("scipy.linalg", "scipy.special")):
+        FOREIGN[_f] = composed_function(_f)
+del _f

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from ..graph.lengths import length_node
+from ..._core.errors import KernelError
 from .array_functions import symbolic_sum
 from .symbolic import (
     COMPOSED,
     Sym,
-    as_real_symbol,
     graph_of,
     implements_symbolic,
     large,
@@ -24,9 +23,19 @@ from .symbolic import (
 )
 
 
+def one_matrix(a: Any) -> Sym:
+    """Return a as a symbolic matrix; raise for a stack of matrices."""
+    (a,) = lifted(a)
+    if a.ndim != 2:
+        raise KernelError(
+            f"linear algebra of an array of shape {a.shape} in a kernel: one matrix at a time; loop over a stack"
+        )
+    return a
+
+
 @implements_symbolic(np.linalg.cholesky)
 def symbolic_cholesky(a: Any, upper: bool = False) -> Sym:
-    (a,) = lifted(a)
+    a = one_matrix(a)
     g, n = a.g, len(a)
     if g.limits.large(a.size):
         L = Sym(g, g.names(g.cholesky(g.pack(a.ids)), a.shape))
@@ -44,7 +53,7 @@ def symbolic_solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
 ) -> Sym:
     a, b = lifted(a, b)
-    g = a.g
+    g = one_matrix(a).g
     transpose = trans in (1, "T", 2, "C")
     if g.limits.large(a.size) or large(g, b.ids):
         right = b.reshape(-1, 1) if b.ndim == 1 else b
@@ -113,7 +122,7 @@ def _eliminated(found: Elimination, b: Sym) -> Sym:
 @implements_symbolic(np.linalg.solve)
 def symbolic_solve(a: Any, b: Any) -> Sym:
     a, b = lifted(a, b)
-    g, n = a.g, len(a)
+    g, n = one_matrix(a).g, len(a)
     if n == 1:
         return b / a[0, 0]
     if n == 2:
@@ -132,7 +141,8 @@ def symbolic_solve(a: Any, b: Any) -> Sym:
 
 @implements_symbolic(np.linalg.inv)
 def symbolic_inv(a: Any) -> Sym:
-    g, n = graph_of(a), len(a)
+    a = one_matrix(a)
+    g, n = a.g, len(a)
     if n == 2:
         r = 1.0 / (a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0])
         return lift(g, [[a[1, 1] * r, -(a[0, 1] * r)], [-(a[1, 0] * r), a[0, 0] * r]])
@@ -141,7 +151,8 @@ def symbolic_inv(a: Any) -> Sym:
 
 @implements_symbolic(np.linalg.det)
 def symbolic_det(a: Any) -> Sym:
-    g, n = graph_of(a), len(a)
+    a = one_matrix(a)
+    g, n = a.g, len(a)
     if n == 2:
         return a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
     if g.limits.large(a.size):
@@ -160,7 +171,8 @@ class SlogDet(NamedTuple):
 
 @implements_symbolic(np.linalg.slogdet)
 def symbolic_slogdet(a: Any) -> Any:
-    g, n = graph_of(a), len(a)
+    a = one_matrix(a)
+    g, n = a.g, len(a)
     if n <= 2:
         d = a[0, 0] if n == 1 else symbolic_det(a)
         parts, sign = [d], lift(g, 1.0)
@@ -176,22 +188,6 @@ def symbolic_slogdet(a: Any) -> Any:
         sign = symbolic_where(d < 0, -sign, symbolic_where(d > 0, sign, d * 0.0))
         logabs = logabs + np.log(abs(d))
     return SlogDet(sign, logabs)
-
-
-@implements_symbolic(np.linalg.norm)
-def symbolic_norm(x: Any) -> Sym:
-    x = as_real_symbol(*lifted(x)).reshape(-1)
-    return Sym(
-        x.g, length_node(x.g, *([x.g.pack(x.ids)] if x.size and large(x.g, x.ids) else x.nodes.tolist()))
-    )
-
-
-@implements_symbolic(np.linalg.matrix_power)
-def symbolic_matrix_power(a: Any, n: int) -> Sym:
-    out = lift(a.g, np.eye(len(a)))
-    for _ in range(n):
-        out = out @ a
-    return out
 
 
 def symbolic_scipy_cholesky(a: Any, lower: bool = False, **_: Any) -> Sym:

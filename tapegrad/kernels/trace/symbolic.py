@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.abstract_arrays import hollow, hollow_number
 from ..._core.errors import KernelError
-from ..._core.primitive import HIDDEN, Primitive, Trace
-from ..._core.variable import bottom, variable
+from ..._core.primitive import HIDDEN, Primitive, Trace, layout_of, lower
+from ..._core.variable import Variable, variable
 from ...ops.declare import NUMPY, PRIMITIVES, ComposedScalar, GatedProduct, signature_of
 from ..graph.blocks import ELEMENT
 from ..graph.lengths import WRITTEN
@@ -269,7 +270,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         ours = FUNCTIONS.get(f)
-        if ours is None and not callable(getattr(getattr(NUMPY.get(f), "prim", None), "scalar", None)):
+        if ours is None and f not in NUMPY:
             raise self.g.refused(UnsupportedFunction(public_name(f)))
         return apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
 
@@ -298,7 +299,9 @@ def public_name(f: Any) -> str:
 
 
 class Symbols(Trace):
-    """Runs rules and compositions of ops/ on symbols; it meets operations by name, not NumPy's functions."""
+    """Runs rules and compositions of ops/ on symbols; it meets operations by name, not NumPy's functions.
+
+    The slot of a Variable is its symbol, the value an abstract value."""
 
     __slots__ = ()
     visibility = HIDDEN  # rules choose by `select`
@@ -312,36 +315,69 @@ class Symbols(Trace):
         raise UnknownNumber("its rule asks for values, which are known only when the kernel runs")
 
     def run(self, f: Callable, x: Any, params: dict) -> Any:
-        """Call f with symbols; return a symbol."""
+        """Call f with symbols, also in lists and tuples; return symbols."""
         try:
-            out = f(*[variable(v, self) if isinstance(v, Sym) else v for v in x], **params)
+            return self.unwrapped(
+                f(*self.wrapped(tuple(x)), **{k: self.wrapped(v) for k, v in params.items()})
+            )
         finally:
             self.close()
-        return tuple([bottom(o) for o in out]) if type(out) is tuple else bottom(out)
 
-    def apply(self, prim: Primitive, args: Any, params: dict) -> Any:
-        f, x = prim.scalar, [bottom(a) for a in args]
-        g, whole = graph_of(*x), ARRAYS.get(prim)
+    def wrapped(self, x: Any) -> Any:
+        if type(x) in (list, tuple):
+            return type(x)([self.wrapped(v) for v in x])
+        return self.made(x) if isinstance(x, Sym) else x
+
+    def unwrapped(self, x: Any) -> Any:
+        if type(x) in (list, tuple):
+            return type(x)([self.unwrapped(v) for v in x])
+        layout_of(x)  # a view reads its base
+        below, symbol = lower(x, self)
+        return below if symbol is None else symbol
+
+    def made(self, x: Sym) -> Variable:
+        """Return a Variable of this symbol."""
+        d = x.dtype
+        if not x.ndim and not x.zero_d:
+            return variable(hollow_number(d), self, x)
+        strides = tuple([s * d.itemsize // x.ids.itemsize for s in x.ids.strides])
+        return variable(hollow(np, x.shape, d, strides), self, x)
+
+    def step(self, prim: Primitive, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
+        x = [v if s is None else s for v, s in zip(inputs, slots, strict=True)]
+        return self.wrapped(self.applied(prim, x, params))
+
+    def applied(self, prim: Primitive, x: list, params: dict) -> Any:
+        """Return the symbols of the results."""
+        f, g, whole = prim.scalar, graph_of(*x), ARRAYS.get(prim)
         if whole is not None:
-            out = whole(*x, **params)
-            return tuple([variable(o, self) for o in out]) if prim.multi else variable(out, self)
+            return whole(*x, **params)
         self.gated = self.gated or isinstance(f, GatedProduct)
         if isinstance(f, ComposedScalar):
-            return variable(f.form(*[lift(g, v) for v in x], **params), self)
+            return f.form(*[lift(g, v) for v in x], **params)
         own: Any = f or next(
             (ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim),
             None,
         )
         if own is not f:
-            return variable(own(*x, **params), self)
-        if f is None and prim in self.inside:
+            return own(*x, **params)
+        if f is None and (prim in self.inside or prim.batch != "elementwise"):
             raise UnsupportedFunction(prim.name)
         name, n = instruction(prim, params, self.inside)
-        return variable(broadcast_instruction(g, name, *x[:n]), self)
+        return broadcast_instruction(g, name, *x[:n])
+
+
+class Compositions(Symbols):
+    """Runs the functions of ops/ that are composed of operations."""
+
+    __slots__ = ()
+
+    def without_derivatives(self, x: Variable) -> Variable:
+        return x if x._slot.is_bool else self.made(broadcast_instruction(x._slot.g, "primal", x._slot))
 
 
 def apply_operation(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
-    """Apply NumPy's or SciPy's function f of numbers, by its operation in ops/."""
+    """Apply NumPy's or SciPy's function f, by its operation or its composition in ops/."""
     ours = NUMPY.get(f)
     prim = getattr(ours, "prim", None)
     form = getattr(prim, "scalar", None)
@@ -349,10 +385,10 @@ def apply_operation(g: Graph, f: Any, x: tuple, settings: dict | None = None) ->
         return broadcast_instruction(g, form, *x)
     if isinstance(f, np.ufunc) and isinstance(form, ComposedScalar):
         return form.form(*[lift(g, v) for v in x])
-    if ours is None or (prim is not None and not callable(form)):
+    if ours is None:
         raise UnsupportedFunction(public_name(f))
     try:
-        return Symbols().run(ours, x, settings or {})
+        return Compositions().run(ours, x, settings or {})
     except UnsupportedFunction:
         raise UnsupportedFunction(public_name(f)) from None
 

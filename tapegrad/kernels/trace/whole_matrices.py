@@ -4,15 +4,21 @@ Their derivatives are those that ops/ declares for the same operations. The rule
 such nodes again, so every order of derivative is a repetition. Helpers of the rules stand here as well: parts
 of matrices, which are products with constants if the elements are a block."""
 
+import functools
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...ops.declare import PRIMITIVES
+from ..._core.primitive import READ
+from ...ops.declare import PRIMITIVES, axes_of
+from ...ops.shaping import kept_dims
 from ..graph.blocks import Limits, triangle_ones
+from ..graph.lengths import length_node
 from ..graph.nodes import OPERATIONS, Graph
-from .array_functions import symbolic_matmul, symbolic_sum
+from .array_functions import nothing, symbolic_astype, symbolic_matmul, symbolic_reduce, symbolic_sum
 from .linalg import (
     symbolic_cholesky,
     symbolic_det,
@@ -21,7 +27,18 @@ from .linalg import (
     symbolic_solve,
     symbolic_solve_triangular,
 )
-from .symbolic import ARRAYS, Sym, Symbols, lift, operand_node
+from .symbolic import (
+    ARRAYS,
+    Sym,
+    Symbols,
+    as_real_symbol,
+    large,
+    leaf_nodes,
+    lift,
+    lifted,
+    operand_node,
+    with_one_dtype,
+)
 
 WHOLE = Limits(elements=0, row=0, products=-1)  # nothing is unrolled
 
@@ -163,6 +180,61 @@ def of_prim(name: str) -> Any:
     return PRIMITIVES[name].prim
 
 
+# --- operations on arrays of which functions of ops/ are composed ---
+
+
+def moved_elements(prim: Any) -> Callable:
+    """An operation that only moves elements, on node numbers; 0 stands for the zeros that it inserts.
+
+    The result of a view shares its memory with the argument, as in NumPy."""
+
+    def run(*xs: Any, **params: Any) -> Sym:
+        xs = tuple(with_one_dtype(lifted(*xs)))
+        if prim.aliases or prim is READ:
+            return Sym(xs[0].g, prim.run(xs[0].ids, **params))
+        ids = np.asarray(prim.run(*[x.ids + 1 for x in xs], **params)) - 1
+        return Sym(xs[0].g, np.where(ids < 0, nothing(xs[0]), ids))
+
+    return run
+
+
+def converted(x: Sym, to: np.dtype) -> Sym:
+    return as_real_symbol(x) if x.is_bool and to.kind in "iu" else symbolic_astype(x, to)
+
+
+def running_sum(x: Any, axis: int, back: bool = False) -> Any:
+    ids = np.moveaxis(as_real_symbol(x).ids, axis, 0)
+    rows = [Sym(x.g, row) for row in ids]
+    sums = list(itertools.accumulate(rows[::-1] if back else rows))
+    return np.stack(sums[::-1] if back else sums, axis)
+
+
+def length(x: Any, axis: Any = None, keepdims: bool = False, **_: Any) -> Sym:
+    """Return the 2-norm over the axes."""
+    g, axes = x.g, axes_of(axis, x.ndim)
+    ids = np.moveaxis(as_real_symbol(x).ids, axes, range(-len(axes), 0))
+    kept = ids.shape[: x.ndim - len(axes)]
+    rows = [Sym(g, row) for row in ids.reshape((math.prod(kept), -1))]
+    nodes = [length_node(g, *leaf_nodes(v, v.size > 0 and large(g, v.ids))) for v in rows]
+    return Sym(g, np.array(nodes, np.int64).reshape(kept_dims(x.shape, axes) if keepdims else kept))
+
+
+def full_convolution(x: Any, y: Any) -> Sym:
+    x, y = lifted(x, y)
+    n, m = len(x), len(y)
+    terms = [[x[i] * y[k - i] for i in range(max(0, k - m + 1), min(n, k + 1))] for k in range(n + m - 1)]
+    return lift(x.g, [sum(products, 0.0) for products in terms])
+
+
+MOVES = (
+    "read", "slice_of", "embed", "concatenate", "take_last", "put_last", "diagonals", "with_diagonals",
+    "diagonal_of", "on_diagonal", "lower_part", "upper_part", "backwards",
+)  # fmt: skip
+for _name, _entry in PRIMITIVES.items():
+    if _entry.prim.batch == "moves" or _name in MOVES:
+        ARRAYS[_entry.prim] = moved_elements(_entry.prim)
+del _name, _entry
+
 ARRAYS.update({
     of_prim("matmul"): symbolic_matmul, of_prim("sum"): symbolic_sum,
     of_prim("cholesky_lower"): symbolic_cholesky,
@@ -174,6 +246,8 @@ ARRAYS.update({
     of_prim("mirrored"): mirror_triangle,
     of_prim("folded"): fold_triangle,
     of_prim("alike_each"): lambda x: lift(x.g, [[False]]),  # kernels read the lower triangle
-    of_prim("reshape"): lambda x, to: x.reshape(to), of_prim("transpose"): lambda x, axes: x.transpose(axes),
-    of_prim("broadcast_to"): lambda x, to: Sym(x.g, np.broadcast_to(x.ids, to)),
+    of_prim("astype"): converted, of_prim("running_sum"): running_sum,
+    of_prim("root_sum_squares"): length, of_prim("convolve_full"): full_convolution,
+    of_prim("highest"): functools.partial(symbolic_reduce, op=np.maximum, empty=-np.inf),
+    of_prim("lowest"): functools.partial(symbolic_reduce, op=np.minimum, empty=np.inf),
 })  # fmt: skip

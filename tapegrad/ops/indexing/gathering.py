@@ -496,8 +496,9 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
     if any(e is not None for e in ends):
         x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis)
     before = (slice(None),) * axis
+    difference = NUMPY[np.not_equal if dtype(x).kind == "b" else np.subtract]
     for _ in range(n):
-        x = slice_of(x, (*before, slice(1, None))) - slice_of(x, (*before, slice(None, -1)))
+        x = difference(slice_of(x, (*before, slice(1, None))), slice_of(x, (*before, slice(None, -1))))
     return x
 
 
