@@ -254,7 +254,6 @@ def set_of_two(f: Any) -> None:
             return a[y[1]], *y[1:]
         return elements_with_values(a if f in (np.intersect1d, np.setdiff1d) else concatenate(a, b), y)
 
-    of.__name__ = f.__name__
     implements_special(f)(of)
 
 
@@ -271,7 +270,6 @@ def unique_of(f: Any) -> None:
             else elements_with_values(as_vector(x), y)
         )
 
-    of.__name__ = f.__name__
     implements_special(f)(of)
 
 

@@ -127,7 +127,6 @@ def _declare(name, sine, inverse):
             x = transform_axis(x, sine, type, n, axis, norm, orthogonalize, inverse)
         return x
 
-    one.__name__, several.__name__ = name, name + "n"
     implements_special(getattr(scipy.fft, name))(one)
     implements_special(getattr(scipy.fft, name + "n"))(several)
 
@@ -180,7 +179,6 @@ def _declare_hermitian(name, f, default):
         plain_plan(plan)
         return f(x, s, axes, norm)
 
-    of.__name__ = name
     implements_special(getattr(scipy.fft, name))(of)
 
 
@@ -205,7 +203,6 @@ def _declare_hankel(inverse):
             )
         return matmul(A, xp(A).asarray(scipys(np.eye(shape(A)[-1]), *given)))
 
-    of.__name__ = scipys.__name__
     implements_special(scipys)(of)
 
 

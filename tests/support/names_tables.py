@@ -55,8 +55,8 @@ TABLES = [
     number("lmbda of a fraction", face.lmbda, 2.5),
     line("h1vp", lambda z: face.h1vp(1.5, z, 2), P, order=2),
     line("h2vp", lambda z: face.h2vp(1.5, z), P, order=2),
-    line("modfresnelp", lambda x: sp.modfresnelp(x), P, order=2, covers=("modfresnelp_f", "modfresnelp_k")),
-    line("modfresnelm", lambda x: sp.modfresnelm(x), P, order=2, covers=("modfresnelm_f", "modfresnelm_k")),
+    line("modfresnelp", lambda x: sp.modfresnelp(x), P, order=2, covers=("modfresnelp_0", "modfresnelp_1")),
+    line("modfresnelm", lambda x: sp.modfresnelm(x), P, order=2, covers=("modfresnelm_0", "modfresnelm_1")),
     line("besselpoly", lambda a, k, v: sp.besselpoly(a, k, v), P, Q, U, rtol=1e-7),
 ]
 EIGEN = {"rtol": 1e-7, "order": 2}
@@ -103,7 +103,7 @@ CV = {"pro": sp.pro_cv(1, 3, C), "obl": sp.obl_cv(1, 3, C)}
 
 
 def parts(name):
-    return (name + "_value", name + "_slope")
+    return (name + "_0", name + "_1")
 
 
 def given(name, x):

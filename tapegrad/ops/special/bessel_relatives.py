@@ -23,6 +23,7 @@ from .declare import (
     greatest,
     implements_special,
     library_function,
+    several_results,
     special_function,
     unit_nodes,
     with_last_axis,
@@ -100,7 +101,6 @@ def order_derivative(scipys, f, signum, whole):
         terms = [math.comb(n, k) * signum**k * f(v - n + 2 * k, z) for k in range(n + 1)]
         return functools.reduce(operator.add, terms) * (whole**n * 0.5**n)
 
-    of.__name__ = scipys.__name__
     return implements_special(scipys)(of)
 
 
@@ -157,7 +157,6 @@ def spherical(scipys, signum, whole):
     def of(n, z, derivative=False):
         return slope(None, n, z) if derivative else f(n, z)
 
-    of.__name__ = scipys.__name__
     return implements_special(scipys)(of)
 
 
@@ -166,53 +165,24 @@ spherical_yn = spherical(sp.spherical_yn, -1, 1.0)
 spherical_in = spherical(sp.spherical_in, 1, 1.0)
 spherical_kn = spherical(sp.spherical_kn, 1, -1.0)
 
-# --- pairs of a function and its derivative, from a second-order differential equation ---
+# --- from second-order differential equations ---
 
-
-def pair(scipys, at, names, second):
-    """Two operations y and y', with y'' = second(y, y', x): parts `at` and `at` + 1 of the result of
-    SciPy's function."""
-    y = special_function(None, lambda out, x: dy(x), body=lambda x: scipys(x)[at], name=names[0])
-    dy = special_function(
-        None, lambda out, x: second(y(x), out, x), body=lambda x: scipys(x)[at + 1], name=names[1]
-    )
-    return y, dy
-
-
-airy_a = pair(sp.airy, 0, ("airy_a", "airy_a_slope"), lambda y, dy, x: x * y)
-airy_b = pair(sp.airy, 2, ("airy_b", "airy_b_slope"), lambda y, dy, x: x * y)
-
-
-@implements_special(sp.airy)
-def airy(z):
-    return tuple([f(z) for f in (*airy_a, *airy_b)])
-
-
-airye_parts: Any = (
-    special_function(
-        None, lambda out, z: airye_parts[1](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[0], name="airye_a"
-    ),
-    special_function(
-        None,
-        lambda out, z: z * airye_parts[0](z) + sqrt(z) * out,
-        body=lambda z: sp.airye(z)[1],
-        name="airye_a_slope",
-    ),
-    special_function(
-        None, lambda out, z: airye_parts[3](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[2], name="airye_b"
-    ),
-    special_function(
-        None,
-        lambda out, z: z * airye_parts[2](z) - sqrt(z) * out,
-        body=lambda z: sp.airye(z)[3],
-        name="airye_b_slope",
-    ),
+airy_parts: list
+airye_parts: list
+airy_parts, airy = several_results(
+    sp.airy,
+    lambda out, z: airy_parts[1](z),
+    lambda out, z: z * airy_parts[0](z),
+    lambda out, z: airy_parts[3](z),
+    lambda out, z: z * airy_parts[2](z),
 )
-
-
-@implements_special(sp.airye)
-def airye(z):
-    return tuple([f(z) for f in airye_parts])
+airye_parts, airye = several_results(
+    sp.airye,
+    lambda out, z: airye_parts[1](z) + sqrt(z) * out,
+    lambda out, z: z * airye_parts[0](z) + sqrt(z) * out,
+    lambda out, z: airye_parts[3](z) - sqrt(z) * out,
+    lambda out, z: z * airye_parts[2](z) - sqrt(z) * out,
+)
 
 
 def kelvins(names, real, imaginary):
@@ -288,31 +258,16 @@ modstruve: Any = special_function(
 # --- integrals of these functions ---
 
 
-def integrals(scipys, *slopes):
-    """A SciPy function that returns several integrals."""
-    name = scipys.__name__
-    parts = [
-        special_function(None, s, body=lambda x, k=k: scipys(x)[k], name=f"{name}_{k}")
-        for k, s in enumerate(slopes)
-    ]
-
-    def of(x):
-        return tuple([f(x) for f in parts])
-
-    of.__name__ = name
-    return implements_special(scipys)(of)
-
-
-itj0y0 = integrals(sp.itj0y0, lambda out, x: jv(0.0, x), lambda out, x: y0(x))
-iti0k0 = integrals(sp.iti0k0, lambda out, x: iv(0.0, x), lambda out, x: k0(x))
-it2j0y0 = integrals(sp.it2j0y0, lambda out, x: (1.0 - jv(0.0, x)) / x, lambda out, x: -y0(x) / x)
-it2i0k0 = integrals(sp.it2i0k0, lambda out, x: (iv(0.0, x) - 1.0) / x, lambda out, x: -k0(x) / x)
-itairy = integrals(
+_, itj0y0 = several_results(sp.itj0y0, lambda out, x: jv(0.0, x), lambda out, x: y0(x))
+_, iti0k0 = several_results(sp.iti0k0, lambda out, x: iv(0.0, x), lambda out, x: k0(x))
+_, it2j0y0 = several_results(sp.it2j0y0, lambda out, x: (1.0 - jv(0.0, x)) / x, lambda out, x: -y0(x) / x)
+_, it2i0k0 = several_results(sp.it2i0k0, lambda out, x: (iv(0.0, x) - 1.0) / x, lambda out, x: -k0(x) / x)
+_, itairy = several_results(
     sp.itairy,
-    lambda out, x: airy_a[0](x),
-    lambda out, x: airy_b[0](x),
-    lambda out, x: airy_a[0](-x),
-    lambda out, x: airy_b[0](-x),
+    lambda out, x: airy_parts[0](x),
+    lambda out, x: airy_parts[2](x),
+    lambda out, x: airy_parts[0](-x),
+    lambda out, x: airy_parts[2](-x),
 )
 itstruve0 = special_function(sp.itstruve0, lambda out, x: struve(0.0, x))
 it2struve0 = special_function(sp.it2struve0, lambda out, x: -struve(0.0, x) / x)
@@ -322,19 +277,10 @@ itmodstruve0 = special_function(sp.itmodstruve0, lambda out, x: modstruve(0.0, x
 def fresnel_pair(scipys, sign):
     """The integral F of exp(sign i t^2) from x to infinity, and K = exp(-sign i (x^2 + pi / 4)) F /
     sqrt(pi)."""
-    name, turn = scipys.__name__, np.exp(-0.25j * sign * math.pi) / math.sqrt(math.pi)
-    f = special_function(
-        None, lambda out, x: -exp(sign * 1j * x * x), body=lambda x: scipys(x)[0], name=name + "_f"
-    )
-    k = special_function(
-        None, lambda out, x: -turn - sign * 2j * x * out, body=lambda x: scipys(x)[1], name=name + "_k"
-    )
-
-    def of(x):
-        return f(x), k(x)
-
-    of.__name__ = name
-    return implements_special(scipys)(of)
+    turn = np.exp(-0.25j * sign * math.pi) / math.sqrt(math.pi)
+    return several_results(
+        scipys, lambda out, x: -exp(sign * 1j * x * x), lambda out, x: -turn - sign * 2j * x * out
+    )[1]
 
 
 modfresnelp = fresnel_pair(sp.modfresnelp, 1)

@@ -26,7 +26,6 @@ from ..declare import implements as answers
 from ..elementwise import over0, times0
 from ..piecewise import special_of
 from ..shaping import reshape
-from .incomplete import first_array
 
 
 def implements_special(*functions: Callable) -> Any:
@@ -34,6 +33,8 @@ def implements_special(*functions: Callable) -> Any:
     values and errors."""
 
     def declare(f):
+        if "<locals>" in f.__qualname__:  # made by another function
+            f.__name__ = functions[0].__name__
         return answers(*functions)(where_tracked(f, lambda: functions[0]))
 
     return declare
@@ -63,6 +64,10 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
         return theirs()(*given, **lend(kwargs))
 
     return run
+
+
+def first_array(*xs: Any) -> Any:
+    return next((x for x in xs if is_array(x)), xs[-1])
 
 
 def library_function(f: Any) -> Callable:
@@ -149,16 +154,20 @@ def refusing_complex(name: str, k: int, partial: Callable) -> Callable:
 
 
 def special_function(
-    f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None
+    f: Any,
+    *partials: Callable | str,
+    body: Callable | None = None,
+    name: str | None = None,
+    public: str | None = None,
 ) -> Callable:
     """Declare scipy.special's f. `body`: the function that computes it, if not f itself. `name`: for an f
-    that is not in SciPy."""
+    that is not in SciPy. `public`: the name that users know."""
     n = len(partials)
     name = str(name or name_in(scipy.special, f))
     run = of_arity(BODY, n)(library_function(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)))(run)
-    public = name.removesuffix("_value").removesuffix("_slope")
+    public = public or name
     given = [
         refusing_rule(public, k, p)
         if isinstance(p, str)
@@ -175,6 +184,26 @@ def special_function(
     if lacking:
         LACKING[public] = lacking
     return entry
+
+
+def several_results(f: Any, *partials: Any) -> tuple[list, Callable]:
+    """Declare scipy.special's f, which returns several results. Give the partial derivatives of each: a
+    function, or a tuple of them for several arguments. Return the operations of the results, and f."""
+    name = f.__name__
+    parts = [
+        special_function(None, *given, body=result_part(f, k), name=f"{name}_{k}", public=name)
+        for k, given in enumerate([p if isinstance(p, tuple) else (p,) for p in partials])
+    ]
+
+    def of(*args):
+        return tuple([part(*args) for part in parts])
+
+    return parts, implements_special(f)(of)
+
+
+def complement(f: Any, of: Callable) -> Callable:
+    """Declare scipy.special's f, which is 1 minus the operation `of`."""
+    return special_function(f, *[lambda out, *xs, p=p: -p(out, *xs) for p in PARTIALS[of]])
 
 
 def with_partials(entry: Callable, *partials: Callable) -> None:

@@ -26,7 +26,6 @@ def riccati_bessel(scipys, f):
             [(x * f(k, x), f(k, x) + x * f(k, x, True)) for k in range(int(primal_of(n)) + 1)]
         )
 
-    of.__name__ = scipys.__name__
     return implements_special(scipys)(of)
 
 
@@ -46,7 +45,6 @@ def cylinders(scipys, f):
         most = int(primal_of(v))
         return value_and_slope([f(v - most + k, x) for k in range(max(most, 1) + 1)])
 
-    of.__name__ = scipys.__name__
     return implements_special(scipys)(of)
 
 

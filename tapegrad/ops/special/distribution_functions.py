@@ -12,9 +12,9 @@ from ..piecewise import floor
 from ..shaping import sum
 from .bessel_orders import bessel_i_order, bessel_j_order
 from .declare import (
-    PARTIALS,
     IntegerArgument,
     at_real,
+    complement,
     implements_special,
     inverse,
     special_function,
@@ -30,19 +30,11 @@ from .incomplete import (
     betainc,
     gamma_density,
     gamma_moment,
-    gammainc,
     stdtr,
     student_by_df,
     student_density,
 )
 
-with_partials(gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x))
-with_partials(
-    betainc,
-    lambda out, a, b, x: beta_moment(a, b, x, n=1, m=0),
-    lambda out, a, b, x: beta_moment(a, b, x, n=0, m=1),
-    lambda out, a, b, x: beta_density(a, b, x),
-)
 with_partials(stdtr, lambda out, df, t: student_by_df(df, t), lambda out, df, t: student_density(df, t))
 COUNT = IntegerArgument("counts are constants")
 
@@ -54,7 +46,7 @@ gdtr = special_function(
     lambda out, a, b, x: gamma_moment(b, a * x, n=1),
     lambda out, a, b, x: a * gamma_density(b, a * x),
 )
-gdtrc = special_function(sp.gdtrc, *[lambda out, a, b, x, p=p: -p(out, a, b, x) for p in PARTIALS[gdtr]])
+gdtrc = complement(sp.gdtrc, gdtr)
 gdtria = inverse(sp.gdtria, gdtr, 0, 0)
 gdtrib = inverse(sp.gdtrib, gdtr, 1, 1)
 gdtrix = inverse(sp.gdtrix, gdtr, 2, 2)
@@ -63,7 +55,7 @@ chdtr = special_function(
     lambda out, v, x: 0.5 * gamma_moment(0.5 * v, 0.5 * x, n=1),
     lambda out, v, x: 0.5 * gamma_density(0.5 * v, 0.5 * x),
 )
-chdtrc = special_function(sp.chdtrc, *[lambda out, v, x, p=p: -p(out, v, x) for p in PARTIALS[chdtr]])
+chdtrc = complement(sp.chdtrc, chdtr)
 chdtri = inverse(sp.chdtri, chdtr, 1, 1, tail=True)
 chdtriv = inverse(sp.chdtriv, chdtr, 0, 0)
 pdtr = special_function(sp.pdtr, COUNT, lambda out, k, m: -gamma_density(floor(primal_of(k)) + 1.0, m))
@@ -115,7 +107,7 @@ fdtr = special_function(
     ),
     lambda out, n, d, x: beta_density(0.5 * n, 0.5 * d, share(n, d, x)) * d * n / ((d + n * x) * (d + n * x)),
 )
-fdtrc = special_function(sp.fdtrc, *[lambda out, n, d, x, p=p: -p(out, n, d, x) for p in PARTIALS[fdtr]])
+fdtrc = complement(sp.fdtrc, fdtr)
 fdtri = inverse(sp.fdtri, fdtr, 2, 2)
 fdtridfd = inverse(sp.fdtridfd, fdtr, 1, 1)
 stdtrit = inverse(sp.stdtrit, stdtr, 1, 1)

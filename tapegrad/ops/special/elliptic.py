@@ -13,8 +13,7 @@ from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
 from ..elementwise import cos, over0, select, sin, sqrt, times0
 from ..piecewise import floor
-from .declare import at_real, implements_special, special_function
-from .incomplete import first_array
+from .declare import at_real, first_array, implements_special, result_part, special_function
 
 TRAPEZOID_POINTS = 400
 
@@ -163,7 +162,7 @@ amplitude = special_function(
         -sqrt(cos(out) * cos(out) + (1.0 - m) * sin(out) * sin(out))
         * incomplete(out, m, (0.5, 1.5, 0.5, 0.0))
     ),
-    body=lambda u, m: sp.ellipj(u, m)[3],
+    body=result_part(sp.ellipj, 3),
     name="amplitude",
 )
 

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..._core.arrays import is_array, xp_of
+from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
-from ..elementwise import exp, log, log1p, over0, select, times0
-from ..piecewise import special_of, special_ufunc
+from ..elementwise import exp, log, log1p, select, times0
+from ..piecewise import special_of
 from .asymptotic import special_of2
+from .declare import complement, first_array, inverse, special_function
 from .error_functions import xlog1py, xlogy
 from .gamma import betaln, digamma, gammaln, polygamma_n, psi_gap
 
@@ -30,10 +31,6 @@ GAUSS_NODES = 60
 NEGLIGIBLE = 60.0  # a density whose logarithm has fallen by this is negligible
 EXPONENTIAL_TAIL = 40.0  # this far left of an integration limit the densities behave as exp(a s)
 NEWTON = 30  # Newton steps to find that point
-
-
-def first_array(*xs: Any) -> Any:
-    return next((x for x in xs if is_array(x)), xs[-1])
 
 
 # --- moments of the logarithms on part of the line ---
@@ -225,50 +222,21 @@ rules(
 # --- the functions ---
 
 
-gammainc = special_ufunc(
-    sp.gammainc,
-    lambda g, out, a, x: times0(g, gamma_moment(a, x, n=1)),
-    lambda g, out, a, x: times0(g, gamma_density(a, x)),
+gammainc = special_function(
+    sp.gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x)
 )
-gammaincc = special_ufunc(
-    sp.gammaincc,
-    lambda g, out, a, x: -times0(g, gamma_moment(a, x, n=1)),
-    lambda g, out, a, x: -times0(g, gamma_density(a, x)),
-)
-gammaincinv = special_ufunc(
-    sp.gammaincinv,
-    lambda g, out, a, y: -over0(g * gamma_moment(a, out, n=1), gamma_density(a, out)),
-    lambda g, out, a, y: over0(g, gamma_density(a, out)),
-)
-gammainccinv = special_ufunc(
-    sp.gammainccinv,
-    lambda g, out, a, y: -over0(g * gamma_moment(a, out, n=1), gamma_density(a, out)),
-    lambda g, out, a, y: -over0(g, gamma_density(a, out)),
-)
-betainc = special_ufunc(
+gammaincc = complement(sp.gammaincc, gammainc)
+gammaincinv = inverse(sp.gammaincinv, gammainc, 1, 1)
+gammainccinv = inverse(sp.gammainccinv, gammainc, 1, 1, tail=True)
+betainc = special_function(
     sp.betainc,
-    lambda g, out, a, b, x: times0(g, beta_moment(a, b, x, n=1, m=0)),
-    lambda g, out, a, b, x: times0(g, beta_moment(a, b, x, n=0, m=1)),
-    lambda g, out, a, b, x: times0(g, beta_density(a, b, x)),
+    lambda out, a, b, x: beta_moment(a, b, x, n=1, m=0),
+    lambda out, a, b, x: beta_moment(a, b, x, n=0, m=1),
+    lambda out, a, b, x: beta_density(a, b, x),
 )
-betaincc = special_ufunc(
-    sp.betaincc,
-    lambda g, out, a, b, x: -times0(g, beta_moment(a, b, x, n=1, m=0)),
-    lambda g, out, a, b, x: -times0(g, beta_moment(a, b, x, n=0, m=1)),
-    lambda g, out, a, b, x: -times0(g, beta_density(a, b, x)),
-)
-betaincinv = special_ufunc(
-    sp.betaincinv,
-    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=1, m=0), beta_density(a, b, out)),
-    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=0, m=1), beta_density(a, b, out)),
-    lambda g, out, a, b, y: over0(g, beta_density(a, b, out)),
-)
-betainccinv = special_ufunc(
-    sp.betainccinv,
-    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=1, m=0), beta_density(a, b, out)),
-    lambda g, out, a, b, y: -over0(g * beta_moment(a, b, out, n=0, m=1), beta_density(a, b, out)),
-    lambda g, out, a, b, y: -over0(g, beta_density(a, b, out)),
-)
+betaincc = complement(sp.betaincc, betainc)
+betaincinv = inverse(sp.betaincinv, betainc, 2, 2)
+betainccinv = inverse(sp.betainccinv, betainc, 2, 2, tail=True)
 
 
 @primitive(sp.stdtr)

@@ -14,7 +14,7 @@ from .declare import (
     IntegerArgument,
     implements_special,
     library_function,
-    result_part,
+    several_results,
     special_function,
     with_own_value,
 )
@@ -74,41 +74,15 @@ def log_over(z):
 
 
 spence = special_function(sp.spence, lambda out, z: -log_over(z))
-sine_integral = special_function(
-    None, lambda out, x: sine_over(x), body=result_part(sp.sici, 0), name="sine_integral"
+_, sici = several_results(sp.sici, lambda out, x: sine_over(x), lambda out, x: cos(x) / x)
+_, shichi = several_results(
+    sp.shichi, lambda out, x: sinh_over(x), lambda out, x: 0.5 * (exp(x) + exp(-x)) / x
 )
-cosine_integral = special_function(
-    None, lambda out, x: cos(x) / x, body=result_part(sp.sici, 1), name="cosine_integral"
+_, fresnel = several_results(
+    sp.fresnel,
+    lambda out, x: sin(0.5 * math.pi * x * x),
+    lambda out, x: cos(0.5 * math.pi * x * x),
 )
-sinh_integral = special_function(
-    None, lambda out, x: sinh_over(x), body=result_part(sp.shichi, 0), name="sinh_integral"
-)
-cosh_integral = special_function(
-    None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=result_part(sp.shichi, 1), name="cosh_integral"
-)
-fresnel_sine = special_function(
-    None, lambda out, x: sin(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[0], name="fresnel_sine"
-)
-fresnel_cosine = special_function(
-    None, lambda out, x: cos(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[1], name="fresnel_cosine"
-)
-
-
-@implements_special(sp.sici)
-def sici(x):
-    return sine_integral(x), cosine_integral(x)
-
-
-@implements_special(sp.shichi)
-def shichi(x):
-    return sinh_integral(x), cosh_integral(x)
-
-
-@implements_special(sp.fresnel)
-def fresnel(z):
-    return fresnel_sine(z), fresnel_cosine(z)
-
-
 owens_t = special_function(
     sp.owens_t,
     lambda out, h, a: -0.5 / ROOT_2PI * exp(-0.5 * h * h) * erf(a * h * math.sqrt(0.5)),

@@ -196,7 +196,7 @@ def second_kind(table, name, at):
         return (2.0 * z * out - (n * (n + 1.0) - m * m / rest) * q(m, n, z)) / rest
 
     q = special_function(None, DEGREE, DEGREE, lambda out, m, n, z: dq(m, n, z), body=body(0), name=name)
-    dq = special_function(None, DEGREE, DEGREE, second, body=body(1), name=name + "_slope")
+    dq = special_function(None, DEGREE, DEGREE, second, body=body(1), name=name + "_slope", public=name)
     return q, dq
 
 

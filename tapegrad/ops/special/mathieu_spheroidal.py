@@ -20,7 +20,7 @@ from ..linalg.decompositions import eigh
 from ..shaping import reshape, slice_of, stack, sum
 from ..zero_derivative import argmax
 from .bessel_relatives import jv, jvp, spherical_jn, yv, yvp
-from .declare import greatest, implements_special, special_function, with_last_axis
+from .declare import greatest, implements_special, several_results, with_last_axis
 from .legendre import ASSOCIATED, degree_recurrence
 from .orthogonal_polynomials import DEGREE
 
@@ -28,8 +28,9 @@ MOST_ORDER = 1e6
 MOST_Q, MOST_C = 1000.0, 40.0  # the largest parameters, if their values are hidden
 
 
-def of_orders(count: int) -> Callable:
-    """f(orders.., *xs) for integer orders. Arrays of orders are evaluated one combination after another."""
+def of_orders(name: str, count: int) -> Callable:
+    """SciPy's function f(orders.., *xs) for integer orders. Arrays of orders are evaluated one combination
+    after another."""
 
     def declare(f: Callable) -> Callable:
         def of(*args):
@@ -37,7 +38,7 @@ def of_orders(count: int) -> Callable:
             rows = np.unique(np.stack([n.reshape(-1) for n in orders]), axis=1).T
             if not ((rows >= 0) & (rows < MOST_ORDER) & (rows == np.floor(rows))).all():
                 raise ArgumentError(
-                    f"scipy.special.{f.__name__}: an order is no whole number from 0 on, and SciPy gives "
+                    f"scipy.special.{name}: an order is no whole number from 0 on, and SciPy gives "
                     f"nan; leave it out"
                 )
             done = [(row, f(*[int(n) for n in row], *args[count:])) for row in rows]
@@ -49,8 +50,7 @@ def of_orders(count: int) -> Callable:
                 result = tuple(chosen) if isinstance(y, tuple) else chosen[0]
             return result
 
-        of.__name__ = f.__name__
-        return implements_special(getattr(sp, f.__name__))(of)
+        return implements_special(getattr(sp, name))(of)
 
     return declare
 
@@ -107,8 +107,7 @@ def characteristic(name: str, odd: bool) -> Callable:
     def of(m, q):
         return MathieuSeries(m, q, odd).value
 
-    of.__name__ = name
-    return of_orders(1)(of)
+    return of_orders(name, 1)(of)
 
 
 mathieu_a = characteristic("mathieu_a", False)
@@ -128,7 +127,6 @@ def coefficients(name: str, odd: bool) -> Callable:
             else stack([kept[k] if k < shape(v)[0] else 0.0 * kept[0] for k in range(size)])
         )
 
-    of.__name__ = name
     return implements_special(scipys)(of)
 
 
@@ -147,8 +145,7 @@ def angular(name: str, odd: bool) -> Callable:
         up, down = (cos(at), -sin(at)) if not odd else (sin(at), cos(at))
         return sum(c.vector * up, -1), sum(c.vector * c.frequencies * down, -1)
 
-    of.__name__ = name
-    return of_orders(1)(of)
+    return of_orders(name, 1)(of)
 
 
 mathieu_cem = angular("mathieu_cem", False)
@@ -179,8 +176,7 @@ def radial(name: str, odd: bool, second: tuple) -> Callable:
         rises = jv(near, low) * df(far, high) + sign * jv(far, low) * df(near, high)
         return sum(sizes * y, -1), sum(sizes * (high * rises - low * falls), -1)
 
-    of.__name__ = name
-    return of_orders(1)(of)
+    return of_orders(name, 1)(of)
 
 
 mathieu_modcem1 = radial("mathieu_modcem1", False, (jv, jvp))
@@ -224,8 +220,7 @@ def characteristic_of(name: str, sign: float) -> Callable:
     def of(m, n, c):
         return Spheroid(m, n, c, sign).value
 
-    of.__name__ = name
-    return of_orders(2)(of)
+    return of_orders(name, 2)(of)
 
 
 pro_cv = characteristic_of("pro_cv", 1.0)
@@ -236,7 +231,6 @@ def all_characteristic(scipys: Any, one: Callable) -> Callable:
     def of(m, n, c):
         return stack([one(m, k, c) for k in range(int(m), int(n) + 1)])
 
-    of.__name__ = scipys.__name__
     return implements_special(scipys)(of)
 
 
@@ -255,8 +249,7 @@ def angular_of(name: str, sign: float) -> Callable:
         dp = degree_recurrence(p, l.astype(int), m, z, ASSOCIATED[2])
         return scale * sum(s.vector * s.norms * p, -1), scale * sum(s.vector * s.norms * dp, -1)
 
-    of.__name__ = name
-    return of_orders(2)(of)
+    return of_orders(name, 2)(of)
 
 
 pro_ang1 = angular_of("pro_ang1", 1.0)
@@ -276,8 +269,7 @@ def radial_of(name: str, sign: float) -> Callable:
         slope = m * sign / (x * x * x - sign * x)  # of the logarithm of the prefactor
         return front * y, front * (slope * y + c * dy)
 
-    of.__name__ = name
-    return of_orders(2)(of)
+    return of_orders(name, 2)(of)
 
 
 pro_rad1 = radial_of("pro_rad1", 1.0)
@@ -299,20 +291,13 @@ def by_equation(name: str, sign: float, around: float, value: Callable) -> Calla
         m, c, x = primal_of(args[0]), args[2], args[-1]
         rest = x * x - around
         return (
-            (value(*map(primal_of, args)) - sign * c * c * x * x + around * m * m / rest) * y(*args)
+            (value(*map(primal_of, args)) - sign * c * c * x * x + around * m * m / rest) * parts[0](*args)
             - 2.0 * x * out
         ) / rest
 
-    y = special_function(
-        None, *texts, lambda out, *args: dy(*args), body=lambda *args: scipys(*args)[0], name=name + "_value"
-    )
-    dy = special_function(None, *texts, second, body=lambda *args: scipys(*args)[1], name=name + "_slope")
-
-    def of(*args):
-        return y(*args), dy(*args)
-
-    of.__name__ = name
-    return implements_special(scipys)(of)
+    parts: list
+    parts, of = several_results(scipys, (*texts, lambda out, *args: parts[1](*args)), (*texts, second))
+    return of
 
 
 GIVEN = lambda m, n, c, cv, x: cv

@@ -17,7 +17,7 @@ from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
 from ..elementwise import exp, log, select, times0
 from ..shaping import sum
-from .declare import greatest, implements_special, special_function, with_last_axis
+from .declare import greatest, several_results, special_function, with_last_axis
 from .gamma import rgamma, rgamma_slope
 from .incomplete import central_moment
 
@@ -215,32 +215,17 @@ w_at_zero = special_function(
 # --- SciPy's functions ---
 
 
-def cylinders(scipys: Callable, coefficient: Callable, by_order: Callable) -> tuple:
-    """The two operations y and y', with y'' = coefficient(parameter, x) y, and the function that returns
-    both."""
-    name = scipys.__name__
-    y = special_function(
-        None,
-        lambda out, v, x: by_order(v, x, False),
-        lambda out, v, x: dy(v, x),
-        body=lambda v, x: scipys(v, x)[0],
-        name=name + "_value",
+def cylinders(scipys: Callable, coefficient: Callable, by_order: Callable) -> Callable:
+    """The function that returns y and y', with y'' = coefficient(parameter, x) y."""
+    parts: list
+    parts, of = several_results(
+        scipys,
+        (lambda out, v, x: by_order(v, x, False), lambda out, v, x: parts[1](v, x)),
+        (lambda out, v, x: by_order(v, x, True), lambda out, v, x: coefficient(v, x) * parts[0](v, x)),
     )
-    dy = special_function(
-        None,
-        lambda out, v, x: by_order(v, x, True),
-        lambda out, v, x: coefficient(v, x) * y(v, x),
-        body=lambda v, x: scipys(v, x)[1],
-        name=name + "_slope",
-    )
-
-    def of(v, x):
-        return y(v, x), dy(v, x)
-
-    of.__name__ = name
-    return y, dy, implements_special(scipys)(of)
+    return of
 
 
-_, _, pbdv = cylinders(sp.pbdv, lambda v, x: 0.25 * x * x - v - 0.5, d_by_order)
-_, _, pbvv = cylinders(sp.pbvv, lambda v, x: 0.25 * x * x - v - 0.5, v_by_order)
-_, _, pbwa = cylinders(sp.pbwa, lambda a, x: a - 0.25 * x * x, w_by_order)
+pbdv = cylinders(sp.pbdv, lambda v, x: 0.25 * x * x - v - 0.5, d_by_order)
+pbvv = cylinders(sp.pbvv, lambda v, x: 0.25 * x * x - v - 0.5, v_by_order)
+pbwa = cylinders(sp.pbwa, lambda a, x: a - 0.25 * x * x, w_by_order)
