@@ -197,17 +197,7 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
                     raise ValueError(f"einsum: operands have lengths {size[a]} and {n} along label {a!r}")
                 size[a] = n
     for i, (x, p) in enumerate(zip(xs, labels, strict=True)):
-        for a in set(p):
-            while p.count(a) > 1:
-                j = p.index(a)
-                k = p.index(a, j + 1)
-                rest = [n for n in range(len(p)) if n not in (j, k)]
-                x = diagonals(reordered(x, (*rest, j, k)))
-                p = [p[n] for n in rest] + [a]
-        kept = [n for n, a in enumerate(p) if shape(x)[n] == size[a]]
-        if len(kept) < len(p):
-            x, p = reshape(x, to=tuple([shape(x)[n] for n in kept])), [p[n] for n in kept]
-        xs[i], labels[i] = x, p
+        xs[i], labels[i] = _with_unique_labels(x, p, size)
     for i, p in enumerate(labels):
         alone = [
             n
@@ -229,6 +219,22 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     y = y if dtype is None else fit_to_shape(y, shape(y), np.dtype(dtype))
     named = {} if dtype is None and order == "K" else {"dtype": dtype, "order": order, "casting": casting}
     return in_library_layout(y, np.einsum, operands, {"optimize": optimize, **named} if optimize else named)
+
+
+def _with_unique_labels(x: Any, p: list, size: dict) -> tuple:
+    """An operand and its labels: diagonals in place of labels that are repeated, and without axes of length
+    one that broadcast."""
+    for a in set(p):
+        while p.count(a) > 1:
+            j = p.index(a)
+            k = p.index(a, j + 1)
+            rest = [n for n in range(len(p)) if n not in (j, k)]
+            x = diagonals(reordered(x, (*rest, j, k)))
+            p = [p[n] for n in rest] + [a]
+    kept = [n for n, a in enumerate(p) if shape(x)[n] == size[a]]
+    if len(kept) == len(p):
+        return x, p
+    return reshape(x, to=tuple([shape(x)[n] for n in kept])), [p[n] for n in kept]
 
 
 def _product_of(text: str, x: Any, y: Any) -> Any:

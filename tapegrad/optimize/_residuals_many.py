@@ -226,19 +226,8 @@ def curve_fit_many(
     rows, restore = start_columns(P0, call, "curve_fit")
     p, batch = rows.shape
     xp, named = xp_of(rows), is_tree(P0)
-    x, Y = as_float(plain_result(x), f"{call}: x"), as_float(plain_result(Y), f"{call}: Y")
-    if Y.ndim != 2 or Y.shape[1] != batch:
-        raise ShapeError(
-            f"{call}: Y has shape {tuple(Y.shape)}; wanted is (N, B), a column for each of the {batch} sets "
-            f"of P0"
-        )
+    x, Y = sets_of_data(call, x, Y, batch)
     count = Y.shape[0]
-    x = x[..., None] if x.ndim and x.shape[-1] == count and x.shape[-2:] != Y.shape else x
-    if x.ndim < 2 or x.shape[-2] != count or x.shape[-1] not in (1, batch):
-        raise ShapeError(
-            f"{call}: x has shape {tuple(x.shape)}; wanted is (N,), (k, N), (N, B) or (k, N, B) with N = "
-            f"{count}, B = {batch}"
-        )
     points = x[None] if x.ndim == 2 else x.reshape((-1, *x.shape[-2:]))
     dims = x.shape[:-2]
     missing = xp.isnan(Y)
@@ -279,6 +268,24 @@ def curve_fit_many(
         (~missing).sum(axis=0),
         absolute_sigma,
     )
+
+
+def sets_of_data(call: str, x: Any, Y: Any, batch: int) -> tuple:
+    """Return x as (N, 1 or B) or (k, N, 1 or B), and Y as (N, B)."""
+    x, Y = as_float(plain_result(x), f"{call}: x"), as_float(plain_result(Y), f"{call}: Y")
+    if Y.ndim != 2 or Y.shape[1] != batch:
+        raise ShapeError(
+            f"{call}: Y has shape {tuple(Y.shape)}; wanted is (N, B), a column for each of the {batch} sets "
+            f"of P0"
+        )
+    count = Y.shape[0]
+    x = x[..., None] if x.ndim and x.shape[-1] == count and x.shape[-2:] != Y.shape else x
+    if x.ndim < 2 or x.shape[-2] != count or x.shape[-1] not in (1, batch):
+        raise ShapeError(
+            f"{call}: x has shape {tuple(x.shape)}; wanted is (N,), (k, N), (N, B) or (k, N, B) with N = "
+            f"{count}, B = {batch}"
+        )
+    return x, Y
 
 
 def column_of(call: str, sigma: Any, count: int) -> Any:

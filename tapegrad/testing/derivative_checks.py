@@ -218,8 +218,7 @@ def check_grads(
     if isinstance(argnums, tuple) and not argnums:
         raise ArgumentError(f"check_grads({user_name(f)}): no argument has float or complex leaves")
     nums = positions("check_grads", checked_argnums("check_grads", argnums), len(args))
-    unknown = [m for m in modes if m not in LETTERS]
-    if unknown or not modes:
+    if not modes or not set(modes) <= LETTERS.keys():
         raise ArgumentError(f"check_grads: modes={modes!r}; they are 'forward' and 'reverse'")
     letters = "".join(LETTERS[m] for m in modes)
     x = tuple([args[n] for n in nums])
@@ -231,9 +230,7 @@ def check_grads(
 
     call = partial_call(f, args, nums)
     check = _Check(user_name(f), rtol, atol)
-    before = tree_map(
-        lambda v: plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None, args
-    )
+    before = tree_map(copied_array, args)
     rng = np.random.default_rng(seed)
     value = vjp(call, *x)[0]
     by_hand = _check_value(check, call, x, value)
@@ -262,8 +259,12 @@ def check_grads(
             ("reverse", "forward"),
         )
     _check_higher(check, phi, x, directions, letters, eps, slack)
-    after = tree_map(lambda v: plain_host_array(values_of(v)) if is_array(values_of(v)) else None, args)
-    check.bits("an argument was altered", before, after)
+    check.bits("an argument was altered", before, tree_map(copied_array, args))
+
+
+def copied_array(v: Any) -> Any:
+    """A copy on the host of the array v; None for another leaf."""
+    return plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None
 
 
 def _check_higher(

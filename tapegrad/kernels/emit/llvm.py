@@ -324,6 +324,22 @@ class LlvmText(RecalledLoops):
                 self.keep(place, shape, g.zero, env)
         trips = self.trips(n, loop, env)
         self.unit = self.one() if balance(body) and not wide else ""
+        self.chunks(n, env, carry, sums, totals, trips, k)
+        env.update(zip(loop.final, self.kept(carry, shapes), strict=True))
+        with self.typed(wide):
+            env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
+        again = self.recorded(n)
+        if again is not None:
+            self.end_record(n, body.label, again, env)
+        if n in self.low.recalled:
+            self.end_recall(n)
+
+    def chunks(self, n: int, env: dict, carry: list, sums: list, totals: list, trips: str, k: int) -> None:
+        """The trips of a loop, in chunks if data are added up: then `sums` are those of one chunk."""
+        body, g = self.low.bodies[n], self.g
+        loop = body.loop
+        chunked, wide = sums is not totals, self.low.sums_wide(loop)
+        sum_shapes = [g.shape[s] for s in loop.sums]
         outer, inner = self.slot("i64"), self.slot("i64")
         line = self.lines.append
         line(f"  store i64 0, ptr {outer}\n  br label %chunk{k}\nchunk{k}:")
@@ -358,14 +374,6 @@ class LlvmText(RecalledLoops):
                     else:
                         self.store(self.add(self.read(total), self.read(place)), total)
         line(f"  store i64 {end}, ptr {outer}\n  br label %chunk{k}\nafter{k}:")
-        env.update(zip(loop.final, self.kept(carry, shapes), strict=True))
-        with self.typed(wide):
-            env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
-        again = self.recorded(n)
-        if again is not None:
-            self.end_record(n, body.label, again, env)
-        if n in self.low.recalled:
-            self.end_recall(n)
 
     def kept(self, places: list, shapes: list) -> list:
         """Load the numbers in these places; blocks stay where they are."""
