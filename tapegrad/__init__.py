@@ -17,6 +17,7 @@ from ._transforms.checkpoint import checkpoint as checkpoint
 from ._transforms.checkpoint import inplace as inplace
 from ._transforms.checkpoint import stateful as stateful
 from ._transforms.custom_rule import rule as rule
+from ._transforms.dual_numbers import Dual as Dual
 from ._transforms.gradient import grad as grad
 from ._transforms.gradient import value_and_grad as value_and_grad
 from ._transforms.hessian_products import hmp as hmp
@@ -27,7 +28,6 @@ from ._transforms.jacobian import jacobian as jacobian
 from ._transforms.linearize import linearize as linearize
 from ._transforms.products import jvp as jvp
 from ._transforms.products import vjp as vjp
-from ._transforms.tape import Dual as Dual
 from ._transforms.tape import Tape as Tape
 from ._transforms.tape import ravel as ravel
 from ._transforms.tape import value as value

@@ -28,7 +28,8 @@ from ._core.registry import load
 from ._core.scope import OPEN, changed
 from ._core.trees import Const, describe_tree, is_node, leaves, tree_map
 from ._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Shape
-from ._transforms.call import RecordedCall, cast_to_primal, leaves_like, user_name, where_of
+from ._transforms.arguments import user_name, where_of
+from ._transforms.call import RecordedCall, cast_to_primal, leaves_like
 from ._transforms.gradient import value_and_gradient_body
 from ._transforms.linearize import Products, record_linear
 from ._transforms.many_directions import for_each, largest_cotangent, swept_at_once

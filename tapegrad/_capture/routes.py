@@ -71,6 +71,7 @@ ENGINE = frozenset(
     f"tapegrad.{m}"
     for m in (
         "_transforms.call",
+        "_transforms.arguments",
         "_core.reverse",
         "_core.forward",
         "_core.primitive",

@@ -9,7 +9,7 @@ from typing import Any, Self, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._transforms.tape import Dual
+from .._transforms.dual_numbers import Dual
 from .typing import Array, Number
 from .variable import Variable
 

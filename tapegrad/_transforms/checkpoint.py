@@ -20,7 +20,8 @@ from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, frozen, variable
 from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
-from .call import check_function, constant_like, user_name, value_out
+from .arguments import check_function, user_name
+from .call import constant_like, value_out
 from .products import jvp, vjp
 from .rebind import Rebind, as_they_were, captured_result, confirm, ended, note_carried, out_of, with_all
 

@@ -27,8 +27,9 @@ from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype as dtype_of
 from ..ops.declare import shape
+from .arguments import check_function, numpy_number, user_name, where_of
 from .batching.rules import CustomRule, as_stack
-from .call import check_function, constant_like, numpy_number, user_name, where_of
+from .call import constant_like
 from .rebind import note_carried
 from .transpose import checked_terms, transposed_jvp, transposed_vjp
 from .vmap import vmap

@@ -6,7 +6,8 @@ from typing import Any, Concatenate, Literal, overload
 from .._core.scope import scope_block
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyTuple
-from .call import RecordedCall, check_scalar, checked_argnums, constant_like, plain_tree
+from .arguments import checked_argnums
+from .call import RecordedCall, check_scalar, constant_like, plain_tree
 from .transform import A, Both, P, Transform, X, Y, Z
 
 

@@ -8,16 +8,8 @@ from .._core.scope import OPEN, scope_block
 from .._core.trees import describe_tree
 from .._core.typing import AnyDict, AnyFunction, AnyTuple
 from ..ops.declare import shape
-from .call import (
-    RecordedCall,
-    cast_to_primal,
-    checked_argnums,
-    leaves_like,
-    plain_tree,
-    run_forward,
-    user_name,
-    value_and_tangent,
-)
+from .arguments import checked_argnums, user_name
+from .call import RecordedCall, cast_to_primal, leaves_like, plain_tree, run_forward, value_and_tangent
 from .gradient import gradient_body, pulled_gradient
 from .many_directions import empty_rows, for_each
 from .transform import A, X, Y, lift_of, placed_arguments

@@ -15,17 +15,8 @@ from .._core.typing import AnyDict, AnyFunction, AnyTuple, Array, Node, Number
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
-from .call import (
-    RecordedCall,
-    checked_argnums,
-    constant_like,
-    derivative_out,
-    lowered_leaf,
-    numpy_number,
-    plain_tree,
-    user_name,
-    where_of,
-)
+from .arguments import checked_argnums, numpy_number, user_name, where_of
+from .call import RecordedCall, constant_like, derivative_out, lowered_leaf, plain_tree
 from .gradient import gradient_body
 from .many_directions import basis, for_each
 from .transform import A, N, P, Transform, V, X, Z, lift_of

@@ -13,17 +13,15 @@ from .._core.trees import tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
+from .arguments import all_positions, numpy_number, user_name
 from .call import (
     RecordedCall,
-    all_positions,
     cast_to_primal,
     constant_like,
     derivative_out,
     leaves_like,
     lowered_leaf,
-    numpy_number,
     plain_tree,
-    user_name,
 )
 
 Y = TypeVar("Y")

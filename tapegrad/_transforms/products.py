@@ -9,20 +9,16 @@ from .._core.primitive import watched
 from .._core.scope import OPEN, scope_block
 from .._core.typing import AnyFunction, AnyTuple
 from ..ops.declare import shape
+from .arguments import all_positions, checked_argnums, numpy_number, positions, user_name
 from .call import (
     RecordedCall,
-    all_positions,
     cast_to_primal,
-    checked_argnums,
     constant_like,
     derivative_out,
     leaves_like,
     lowered_leaf,
-    numpy_number,
     plain_tree,
-    positions,
     run_forward,
-    user_name,
     value_and_tangent,
 )
 from .many_directions import IN_TURN, few_or_many, swept_at_once

@@ -39,7 +39,7 @@ from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import HANDLES, Variable, View, bottom, frozen, variable
 from .._dispatch import stand_ins
 from ..ops.indexing.flat import FlatIterator
-from .call import numpy_number
+from .arguments import numpy_number
 from .products import vjp
 
 

@@ -24,7 +24,8 @@ from .._core.trees import Const, describe_tree, is_node, leaves, tree_map, with_
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, bottom, frozen, variable
 from ..ops.indexing.flat import FlatIterator
-from .call import check_function, constant_like, numpy_number, user_name
+from .arguments import check_function, numpy_number, user_name
+from .call import constant_like
 from .checkpoint import CheckpointCall, mark
 from .products import vjp
 from .rebind import (

@@ -12,7 +12,7 @@ from .._core.registry import SHADOW_MAKERS
 from .._core.scope import OPEN
 from .._core.trees import Const, describe_tree
 from .._core.typing import AnyFunction, AnyTuple, Array, Node, Number
-from .call import check_function, positions, user_name
+from .arguments import check_function, positions, user_name
 
 # For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P
 # of what else f takes.

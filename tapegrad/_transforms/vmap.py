@@ -15,8 +15,9 @@ from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Array, Node,
 from .._core.variable import Variable, copied, frozen, variable
 from ..ops import shaping
 from ..ops.declare import ndim, shape
+from .arguments import Inputs, enter_leaf, overlapping, user_name, where_of
 from .batching.trace import Batch
-from .call import Inputs, enter_leaf, overlapping, returned, run_once, user_name, value_out, where_of
+from .call import returned, run_once, value_out
 from .side_effects import counted_in, counts_before, kept_in, lies_on, run_beside
 from .transform import Transform
 

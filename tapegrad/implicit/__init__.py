@@ -32,8 +32,9 @@ from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
+from .._transforms.arguments import user_name, where_of
 from .._transforms.batching.rules import CustomRule, as_stack
-from .._transforms.call import constant_like, user_name, value_out, where_of
+from .._transforms.call import constant_like, value_out
 from .._transforms.gradient import grad
 from .._transforms.products import jvp, vjp
 from .._transforms.rebind import Rebind, as_they_were, confirm, forgotten, left_by_error, out_of, with_all

@@ -11,7 +11,8 @@ from .._core.errors import ConvergenceError, GuardError, ShapeError, SingularErr
 from .._core.primitive import layout_of
 from .._core.registry import load
 from .._core.trees import Const
-from .._transforms.call import RecordedCall, user_name, where_of
+from .._transforms.arguments import user_name, where_of
+from .._transforms.call import RecordedCall
 from .._transforms.linearize import Products, record_linear
 from .._transforms.many_directions import for_each
 from ..ops.declare import dtype, shape

@@ -18,7 +18,7 @@ from .._core.primitive import values_of
 from .._core.registry import SHADOW_MAKERS, load
 from .._core.scope import OPEN, entry
 from .._core.trees import Const, tree_map
-from .._transforms.call import user_name
+from .._transforms.arguments import user_name
 from .._transforms.gradient import grad
 from .._transforms.tape import value
 from ..implicit import root

@@ -11,7 +11,7 @@ from .._core.arrays import is_array
 from .._core.errors import ConvergenceError, NotScalarError
 from .._core.primitive import layout_of
 from .._core.registry import load
-from .._transforms.call import user_name
+from .._transforms.arguments import user_name
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import hessian

@@ -22,9 +22,7 @@ from .._core.reverse import CollectorPause, has_nan
 from .._core.scope import now, scope_block
 from .._core.trees import is_node, with_leaves
 from .._dispatch.random import DRAW
-from .._transforms.call import (
-    overlapping,
-)
+from .._transforms.arguments import overlapping
 from ..ops.linalg.factorizations import is_finite
 from .costs import (
     BLOCK_ELEMENTS,

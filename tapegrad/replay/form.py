@@ -17,12 +17,9 @@ from .._core.reverse import CollectorPause
 from .._core.scope import OPEN, scope_block
 from .._core.trees import Const, leaves, tree_map
 from .._core.variable import Variable, frozen
+from .._transforms.arguments import user_name, where_of
 from .._transforms.call import RecordedCall as Swept
-from .._transforms.call import (
-    user_name,
-    value_out,
-    where_of,
-)
+from .._transforms.call import value_out
 from .._transforms.transform import wrapping
 from .cached_program import FAILED, CachedProgram, Departure, broken, warn
 from .costs import (

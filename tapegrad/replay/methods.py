@@ -4,14 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .._core.scope import scope_block
+from .._transforms.arguments import user_name
 from .._transforms.call import RecordedCall as Swept
-from .._transforms.call import (
-    cast_to_primal,
-    leaves_like,
-    run_forward,
-    user_name,
-    value_and_tangent,
-)
+from .._transforms.call import cast_to_primal, leaves_like, run_forward, value_and_tangent
 from .._transforms.gradient import grad, value_and_grad
 from .._transforms.hessian_products import hmp, hvp, value_grad_hvp
 from .._transforms.jacobian import hessian, jacobian

@@ -7,7 +7,7 @@ from .._core.errors import ArgumentError
 from .._core.pickling import PickledByCall
 from .._core.registry import SHADOW_MAKERS
 from .._core.trees import Const
-from .._transforms.call import Inputs, check_function, checked_argnums, user_name
+from .._transforms.arguments import Inputs, check_function, checked_argnums, user_name
 from .form import TransformForm
 from .methods import METHODS
 from .partial_evaluation import FixedPointProduct, filled_out

@@ -30,7 +30,7 @@ from .._core.trees import (
     is_node,
     leaves,
 )
-from .._transforms.call import numpy_number
+from .._transforms.arguments import numpy_number
 from .record.recorder import WEAK, is_single
 
 NUMBERS = (float, complex)

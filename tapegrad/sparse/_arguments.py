@@ -10,7 +10,7 @@ from .._core.errors import ArgumentError
 from .._core.primitive import live, seen
 from .._core.trees import describe_tree, leaves
 from .._core.variable import Variable
-from .._transforms.call import user_name, where_of
+from .._transforms.arguments import user_name, where_of
 from .._transforms.tape import value as value_of
 from ..replay.form import any_variable
 

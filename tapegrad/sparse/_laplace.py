@@ -16,7 +16,7 @@ from .._core.pickling import PickledByCall
 from .._core.primitive import is_tracked, layout_of
 from .._core.scope import changed
 from .._core.trees import describe_tree, leaves, tree_map
-from .._transforms.call import user_name
+from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.gradient import grad
 from .._transforms.tape import ravel

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from .._core.errors import ArgumentError
 from .._core.scope import changed
-from .._transforms.call import user_name
+from .._transforms.arguments import user_name
 from ..replay.form import any_variable
 from ..replay.prepared import Prepared
 from ._arguments import (

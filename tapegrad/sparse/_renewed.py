@@ -8,7 +8,7 @@ import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import GuardError
 from .._core.scope import OPEN
-from .._transforms.call import user_name
+from .._transforms.arguments import user_name
 from .._transforms.jacobian import hessian, jacobian
 from ..replay.signature import compare_each_time
 from ._matrices import make_plan, settings_of

@@ -15,7 +15,7 @@ from .._core.errors import ArgumentError
 from .._core.primitive import values_of
 from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyFunction, AnyList, AnyTuple
-from .._transforms.call import checked_argnums, positions, user_name
+from .._transforms.arguments import checked_argnums, positions, user_name
 from .._transforms.products import jvp, vjp
 from .._transforms.wrapped import directional, inner_product, partial_call, weighted_output
 from ..ops.declare import dtype

@@ -62,7 +62,8 @@ ASKING = {
     "ops.indexing.writes": "plain targets",
     "ops.zero_derivative": "nonzero, texts",
     "testing.diagnostics.audit": "numbers that are compared, of calls that have ended",
-    "_transforms.tape": "a value that was written since; numbers of Duals",
+    "_transforms.tape": "a value that was written since",
+    "_transforms.dual_numbers": "numbers of Duals",
     "optimize._flat": "starts of searches, which must not be tracked",
     "stats._integrated": "counts",
     "_scipy.statistics": "which pairs of points differ",
@@ -77,7 +78,6 @@ ASKING = {
 }
 # `bottom` and `_value`: layout, memory and the levels of a handle.
 PASSING = {
-    "kernels.trace.symbolic": "rules run on symbols, at a level that hides values",
     "_core.variable": "where they stand",
     "ops.layouts": "how operands and results lie",
     "replay.record.recorder": "captured arrays become its own; results",
@@ -85,7 +85,8 @@ PASSING = {
     "_transforms.batching.watched_traces": "what each level holds, shown to who watches",
     "testing.diagnostics.profile": "memory that is kept",
     "testing.diagnostics.audit": "captured memory, filled with nan",
-    "_transforms.tape": "values and tangents of Duals; values of a tape by hand",
+    "_transforms.tape": "values of a tape by hand",
+    "_transforms.dual_numbers": "values and tangents of Duals",
     "_core.reverse": "layout of what is kept and summed",
     "_dispatch.fast.entries": "generated texts",
     "_dispatch.fast.products": "short ways",
@@ -93,7 +94,8 @@ PASSING = {
     "_dispatch.fast.stacks": "short ways",
     "_core.lent_memory": "memory in other hands",
     "parallel.collectives": "which tapes watch what goes over ranks",
-    "_transforms.call": "arguments and results of transforms that have ended",
+    "_transforms.call": "results of transforms that have ended",
+    "_transforms.arguments": "arguments of transforms that have ended",
     "_transforms.rebind": "values that leave such a function",
     "_transforms.time_loop": "what the loop began with",
     "_transforms.batching.trace": "stacks, and what shows their layout",

@@ -16,6 +16,7 @@ import numpy as np
 
 from tapegrad.ops import on_demand
 from tapegrad.ops.declare import NUMPY
+from tapegrad.ops.special import incomplete
 
 
 @dataclass
@@ -134,6 +135,8 @@ ON_DEMAND = (
 def declared_late(entry):
     """Is the operation, or the composition, one of those that are declared with tapegrad.scipy or
     tapegrad.stats?"""
+    if any([x is entry for x in vars(incomplete).values()]):  # loaded with tapegrad
+        return False
     return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith(
         (*ON_DEMAND, "tapegrad.stats")
     )

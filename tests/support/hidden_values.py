@@ -16,7 +16,8 @@ from tapegrad._core.primitive import HIDDEN, Trace, bind, live, lower
 from tapegrad._core.scope import scope_block
 from tapegrad._core.trees import leaves
 from tapegrad._core.variable import Variable, bottom, copied, variable
-from tapegrad._transforms.call import Inputs, enter_leaf, run_once, value_out
+from tapegrad._transforms.arguments import Inputs, enter_leaf
+from tapegrad._transforms.call import run_once, value_out
 
 __name__ = "tapegrad.hidden_values"  # part of the engine: transforms around `at_both` do not follow its code
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..._core.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..._core.trees import Const, is_node, leaves, tree_map
-from ..._transforms.call import all_positions, checked_argnums, positions, user_name
+from ..._transforms.arguments import all_positions, checked_argnums, positions, user_name
 from ..._transforms.transform import Transform, placed_arguments
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops

@@ -29,7 +29,8 @@ from ..._core.scope import OPEN, now, scope_block
 from ..._core.trees import Const, leaves, nested, tree_map
 from ..._core.variable import HANDLES, Variable, View, bottom, variable
 from ..._dispatch.random import DRAW
-from ..._transforms.call import Inputs, enter_leaf, overlapping, returned, run_once, value_out
+from ..._transforms.arguments import Inputs, enter_leaf, overlapping
+from ..._transforms.call import returned, run_once, value_out
 from ..costs import COMPARED_ELEMENTS, OPENED_ELEMENTS
 from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another

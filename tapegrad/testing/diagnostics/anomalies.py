@@ -10,6 +10,7 @@ from ..._core.errors import AnomalyError, spelt, users_place
 from ..._core.primitive import Primitive
 from ..._core.scope import Exit, changed
 from ..._core.trees import leaves
+from ..._transforms.arguments import user_name, where_of
 from ..._transforms.batching.watched_traces import (
     WatchedRecords,
     Watcher,
@@ -17,7 +18,6 @@ from ..._transforms.batching.watched_traces import (
     source_line,
     values_and_tangents,
 )
-from ..._transforms.call import user_name, where_of
 
 SHOWN_OPERANDS = 4  # operands
 

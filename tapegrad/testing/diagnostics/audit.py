@@ -16,8 +16,8 @@ from ..._core.errors import TapegradError, spelt, users_place
 from ..._core.primitive import Primitive, bind, values_of
 from ..._core.scope import OPEN, entry
 from ..._core.trees import Const, describe_tree, leaves, tree_map
+from ..._transforms.arguments import user_name
 from ..._transforms.batching.watched_traces import Watcher, source_line, values_and_tangents
-from ..._transforms.call import user_name
 from ..._transforms.gradient import grad
 from ..._transforms.hessian_products import hvp
 from ..._transforms.products import jvp, vjp

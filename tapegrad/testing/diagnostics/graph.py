@@ -14,8 +14,8 @@ from ..._core.reverse import ELEMENT, MANY, PART, SETTINGS, Tape, primitive_of
 from ..._core.scope import OPEN, scope_block
 from ..._core.trees import leaves
 from ..._core.variable import Variable
+from ..._transforms.arguments import user_name
 from ..._transforms.batching.watched_traces import WatchedRecords, Watcher, source_line
-from ..._transforms.call import user_name
 from ..._transforms.products import vjp
 from ..._transforms.wrapped import partial_call
 from ...ops.declare import dtype, shape

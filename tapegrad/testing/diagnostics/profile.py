@@ -21,8 +21,8 @@ from ..._core.reverse import ShapeStandIn, Tape
 from ..._core.scope import OPEN, entry
 from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable, bottom
+from ..._transforms.arguments import checked_argnums, positions, user_name
 from ..._transforms.batching.watched_traces import Watcher, source_line
-from ..._transforms.call import checked_argnums, positions, user_name
 from ..._transforms.products import vjp
 from ..._transforms.wrapped import partial_call
 from ...ops.declare import dtype, shape, xp
