@@ -62,7 +62,8 @@ def refuse_written(x: Any, call: str) -> None:
     written, formatted = OPEN.shadows[0].written_numbers, OPEN.shadows[0].formatted_numbers
     if written and not written.isdisjoint(hashes(x)) or formatted and has_rounding(x, formatted):
         raise DroppedDerivativeError(
-            f"{call} reads numbers that this function wrote into a text or file while they were tracked; this "
-            "would drop their derivative in silence; use the values themselves, numpy.round(x, n) in place of a "
+            f"{call} reads numbers that this function wrote into a text or file while they were tracked; "
+            "this would drop their derivative in silence; use the values themselves, numpy.round(x, n) "
+            "in place of a "
             "rounded text, or write tapegrad.value(x) into the text"
         )

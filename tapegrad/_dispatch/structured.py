@@ -126,7 +126,8 @@ class StructuredArray(Subarray):
         if any_tracked((self,)):
             raise DroppedDerivativeError(
                 "an array with fields, whose values are tracked, met a function that reads all of it, and "
-                "would drop the derivative in silence; give it the fields, x[name], or tapegrad.value(x[name])"
+                "would drop the derivative in silence; give it the fields, x[name], or "
+                "tapegrad.value(x[name])"
             )
         found = np.array(plain(self), dtype=dtype)
         found.flags.writeable = bool(copy)  # who writes the memory of x would write a copy
@@ -453,7 +454,8 @@ def of_values(f: Any, given: Any, found: list) -> Any:
     if not has_no_floats(y):
         if any_tracked(found):
             raise DroppedDerivativeError(
-                f"{getattr(f, '__name__', f)} of an array with fields, whose values are tracked, would drop their derivative in "
+                f"{getattr(f, '__name__', f)} of an array with fields, whose values are tracked, would "
+                "drop their derivative in "
                 "silence; call it for each field, x[name]"
             )
         if isinstance(y, (np.ndarray, np.void)) and has_float_fields(y.dtype):

@@ -229,8 +229,9 @@ def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: An
             )
         if COMPILED_ARGUMENT.match(str(error)):
             return NoRuleError(
-                f"{user_name(f)}{where_of(f)}: compiled code got a tracked value where it takes an array, so it "
-                "has no derivative. Write the call with numpy (of a DataFrame, with x = s.to_numpy()), or give "
+                f"{user_name(f)}{where_of(f)}: compiled code got a tracked value where it takes an array, "
+                "so it has no derivative. Write the call with numpy (of a DataFrame, with "
+                "x = s.to_numpy()), or give "
                 "it a rule with tapegrad.rule"
             )
         if not callable(f):

@@ -36,7 +36,8 @@ def on_host(function: HostFunction, outputs: Outputs, *operands: Any) -> list:
     shapes = [np.shape(y) for y in results]
     if shapes != [shape for shape, _ in outputs]:
         raise errors.ShapeError(
-            f"to_jax: the function returned shapes {shapes}, where it was traced with {[shape for shape, _ in outputs]}; "
+            f"to_jax: the function returned shapes {shapes}, where it was traced with "
+            f"{[shape for shape, _ in outputs]}; "
             "the shapes of its results must not depend on values"
         )
     return [np.asarray(y, dtype) for y, (_, dtype) in zip(results, outputs, strict=True)]

@@ -53,7 +53,8 @@ def no_rule(f: Any) -> NoRuleError:
     return NoRuleError(
         f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one "
         f"with "
-        f"tapegrad.rule(f, vjp=...), or cut the derivative with {getattr(f, '__name__', f)}(tapegrad.value(x))"
+        "tapegrad.rule(f, vjp=...), or cut the derivative with "
+        f"{getattr(f, '__name__', f)}(tapegrad.value(x))"
     )
 
 
@@ -241,7 +242,8 @@ def call_library(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
     args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
     if args and args[0] is not first and getattr(function_for(key), "writes", False):
         raise ArgumentError(
-            f"{public_name(f)}: the first argument, of type {type(first).__name__}{' and dtype object' if is_array(first) else ''}"
+            f"{public_name(f)}: the first argument, of type "
+            f"{type(first).__name__}{' and dtype object' if is_array(first) else ''}"
             ", is written; of tracked values make an array of floats, or write a[i] = value"
         )
     if not kwargs:

@@ -68,7 +68,8 @@ def _places(name: str, n: Any, q: Any, method: str) -> tuple:
         at = near[method](at) if method in near else library.floor(at) + 0.5 * (at > library.floor(at))
     else:
         raise ArgumentError(
-            f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of {', '.join(METHODS)}"
+            f"numpy.{name}: method={method!r} is not supported on a tracked Variable; use one of "
+            f"{', '.join(METHODS)}"
         )
     top = library.maximum(n - 1, 0)
     low = library.minimum(library.maximum(library.floor(primal_of(at)), 0), top).astype(int)

@@ -148,13 +148,15 @@ def minimize_flat(
         name = "dogleg"  # it gets the whole Hessian
     elif name not in known:
         raise ArgumentError(
-            f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known | {IPOPT}))}"
+            f"method={method!r}: wanted a method of scipy.optimize.minimize: "
+            f"{', '.join(sorted(known | {IPOPT}))}"
         )
     if not isinstance(hess, str) or hess not in ("auto", "dense", "product", "sparse"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense', 'product' or 'sparse'")
     if hess == "sparse" and name not in WITH_PRODUCT:
         raise ArgumentError(
-            f"hess='sparse' with method={method!r}: those that take a sparse matrix are {', '.join(sorted(WITH_PRODUCT))}"
+            f"hess='sparse' with method={method!r}: those that take a sparse matrix are "
+            f"{', '.join(sorted(WITH_PRODUCT))}"
         )
     start = moved_inside_bounds(objective.start, options.get("bounds"))
     if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):

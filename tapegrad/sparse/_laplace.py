@@ -227,7 +227,8 @@ class Laplace(PickledByCall):
         plain = tree_map(plain_point, theta)
         if isinstance(z0, dict) or hasattr(z0, "_fields"):
             raise ArgumentError(
-                f"{self.name}: z0 is {describe_tree(z0)}; wanted is one array of latents: tapegrad.ravel joins "
+                f"{self.name}: z0 is {describe_tree(z0)}; wanted is one array of latents: tapegrad.ravel "
+                "joins "
                 f"those of a tree, and its second result restores the tree in the log-joint"
             )
         z0 = plain_point(z0)

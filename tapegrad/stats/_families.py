@@ -316,7 +316,8 @@ class Continuous(Distribution):
     def _function(self, call: str) -> Callable:
         if call not in self.functions:
             raise ArgumentError(
-                f"{self.name}.{call} has no derivative in tapegrad; there are: {', '.join(n for n in CALLS if n in self.functions)}"
+                f"{self.name}.{call} has no derivative in tapegrad; there are: "
+                f"{', '.join(n for n in CALLS if n in self.functions)}"
             )
         return self.functions[call]
 

@@ -15,7 +15,7 @@ MOST = {
     "nodes of the import graph (root modules, folders)": 28,
     "edges": 128,
     "longest path (-1: a circle)": 13,
-    "lines over 110 columns": 138,
+    "lines over 110 columns": 122,
     "modules in the largest folder": 25,
     "definitions that share their name with another module, %": 15,
     "class names used twice or more": 15,

@@ -366,7 +366,8 @@ class Filter(LibraryKernel):
         listed = ", ".join([str(n) for n in want])
         more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
         raise ShapeError(
-            f"{self._parts.name}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}"
+            f"{self._parts.name}: {a.name} has shape {shape}; wanted is ({listed}), "
+            f"({listed}{', ' if want else ''}B){more}"
         )
 
     def _restored(self, call: "PackedCall", gradient: Any, slopes: Any = None) -> Any:

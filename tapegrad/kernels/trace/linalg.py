@@ -28,7 +28,8 @@ def one_matrix(a: Any) -> Sym:
     (a,) = lifted(a)
     if a.ndim != 2:
         raise KernelError(
-            f"linear algebra of an array of shape {a.shape} in a kernel: one matrix at a time; loop over a stack"
+            f"linear algebra of an array of shape {a.shape} in a kernel: one matrix at a time; "
+            "loop over a stack"
         )
     return a
 

@@ -500,7 +500,8 @@ def routes(a: AuditRun):
     )
     if check.state != "ok":
         check.detail += (
-            "; f reads what it wrote by a way that is not followed: a pointer, a buffer, an object of compiled"
+            "; f reads what it wrote by a way that is not followed: a pointer, a buffer, an object of "
+            "compiled"
             " code"
         )
     yield check
