@@ -241,38 +241,3 @@ def symbolic_nan_to_num(
     return symbolic_where(
         np.isnan(x), nan, symbolic_where(x == np.inf, high, symbolic_where(x == -np.inf, low, x))
     )
-
-
-@implements_symbolic(np.einsum)
-def symbolic_einsum(spec: str, *operands: Any) -> Sym:
-    """Compute explicit sums over the indices."""
-    x = [Sym(v.g, as_real_symbol(v).nodes) for v in lifted(*operands)]
-    g = x[0].g
-    left, arrow, right = spec.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if "." in spec or [len(term) for term in terms] != [v.ndim for v in x]:
-        raise KernelError(
-            f"np.einsum({spec!r}) in a kernel: a letter for each axis of {[v.shape for v in x]}"
-        )
-    if not arrow:
-        letters = left.replace(",", "")
-        right = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    size: dict = {}
-    for c, n in [pair for term, v in zip(terms, x, strict=True) for pair in zip(term, v.shape, strict=True)]:
-        if n != size.setdefault(c, n) and 1 not in (n, size[c]):
-            raise ValueError(f"np.einsum({spec!r}): index {c} has lengths {size[c]} and {n}")
-        size[c] = n if size[c] == 1 else size[c]
-    inner = [c for c in size if c not in right]
-    out = np.empty([size[c] for c in right], np.int64)
-    for k in np.ndindex(out.shape):
-        at, acc = dict(zip(right, k, strict=True)), g.zero
-        for m in np.ndindex(*[size[c] for c in inner]):
-            at.update(zip(inner, m, strict=True))
-            product = g.one
-            for term, v in zip(terms, x, strict=True):
-                product = g.mul(
-                    product, int(v.ids[tuple([at[c] % n for c, n in zip(term, v.shape, strict=True)])])
-                )
-            acc = g.add(acc, product)
-        out[k] = acc
-    return Sym(g, out)

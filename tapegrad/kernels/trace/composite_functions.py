@@ -13,7 +13,7 @@ import scipy.special as sp
 from ..._core.errors import KernelError
 from ...ops.declare import NUMPY, axes_of
 from .array_functions import symbolic_reduce, symbolic_sum
-from .linalg import FOREIGN, for_traced
+from .linalg import for_traced
 from .symbolic import (
     FUNCTIONS,
     Sym,
@@ -157,11 +157,11 @@ def symbolic_polygamma(n: Any, x: Any) -> Sym:
     return apply_operation(x.g, sp.polygamma, (int(order), x)) if order else sp.digamma(x)
 
 
-FOREIGN.update({f: for_traced(f, ours) for f, ours in (
+FOREIGN = {f: for_traced(f, ours) for f, ours in (
     (sp.logsumexp, symbolic_logsumexp), (sp.softmax, symbolic_softmax), (sp.log_softmax,
     symbolic_log_softmax),
     (sp.polygamma, symbolic_polygamma),
-)})  # fmt: skip
+)}  # fmt: skip
 
 
 def composed_function(theirs: Callable) -> Callable:

@@ -7,12 +7,10 @@ matrix without a Cholesky factor gives nan for its sample; nothing raises."""
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 from ..._core.errors import KernelError
 from .array_functions import symbolic_sum
 from .symbolic import (
-    COMPOSED,
     Sym,
     graph_of,
     implements_symbolic,
@@ -191,35 +189,8 @@ def symbolic_slogdet(a: Any) -> Any:
     return SlogDet(sign, logabs)
 
 
-def symbolic_scipy_cholesky(a: Any, lower: bool = False, **_: Any) -> Sym:
-    return symbolic_cholesky(a, upper=not lower)
-
-
-def symbolic_cho_factor(a: Any, lower: bool = False, **_: Any) -> tuple:
-    return symbolic_cholesky(a, upper=not lower), lower
-
-
-def symbolic_cho_solve(factor: tuple, b: Any, **_: Any) -> Sym:
-    c, lower = factor
-    first = symbolic_solve_triangular(c, b, trans=0 if lower else 1, lower=lower)
-    return symbolic_solve_triangular(c, first, trans=1 if lower else 0, lower=lower)
-
-
-FOREIGN = {
-    scipy.linalg.cholesky: symbolic_scipy_cholesky, scipy.linalg.solve_triangular: symbolic_solve_triangular,
-    scipy.linalg.cho_factor: symbolic_cho_factor,
-    scipy.linalg.cho_solve: symbolic_cho_solve, scipy.linalg.solve: lambda a, b, **_: symbolic_solve(a, b),
-    scipy.linalg.inv: symbolic_inv,
-    scipy.linalg.det: symbolic_det,
-}  # fmt: skip
-
-
 def for_traced(theirs: Any, ours: Any) -> Any:
     def run(*args, **kwargs):
         return ours(*args, **kwargs) if graph_of(*args) is not None else theirs(*args, **kwargs)
 
     return run
-
-
-COMPOSED.update({theirs: ours for theirs, ours in FOREIGN.items() if isinstance(theirs, np.ufunc)})
-FOREIGN = {theirs: for_traced(theirs, ours) for theirs, ours in FOREIGN.items()}

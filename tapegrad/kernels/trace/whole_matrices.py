@@ -219,6 +219,25 @@ def length(x: Any, axis: Any = None, keepdims: bool = False, **_: Any) -> Sym:
     return Sym(g, np.array(nodes, np.int64).reshape(kept_dims(x.shape, axes) if keepdims else kept))
 
 
+def contraction(*xs: Any, subscripts: str, optimize: Any) -> Sym:
+    """Return the sums of products of einsum, written out."""
+    symbols = [as_real_symbol(x) for x in lifted(*xs)]
+    g, nodes = symbols[0].g, [x.nodes for x in symbols]
+    left, result = subscripts.split("->")
+    terms = left.split(",")
+    size = {c: n for term, x in zip(terms, nodes, strict=True) for c, n in zip(term, x.shape, strict=True)}
+    inner = [c for c in size if c not in result]
+    out = np.empty([size[c] for c in result], np.int64)
+    for k in np.ndindex(out.shape):
+        at, total = dict(zip(result, k, strict=True)), g.zero
+        for m in np.ndindex(*[size[c] for c in inner]):
+            at.update(zip(inner, m, strict=True))
+            factors = [int(x[tuple([at[c] for c in term])]) for term, x in zip(terms, nodes, strict=True)]
+            total = g.add(total, functools.reduce(g.mul, factors))
+        out[k] = total
+    return Sym(g, out)
+
+
 def full_convolution(x: Any, y: Any) -> Sym:
     x, y = lifted(x, y)
     n, m = len(x), len(y)
@@ -248,6 +267,7 @@ ARRAYS.update({
     of_prim("alike_each"): lambda x: lift(x.g, [[False]]),  # kernels read the lower triangle
     of_prim("astype"): converted, of_prim("running_sum"): running_sum,
     of_prim("root_sum_squares"): length, of_prim("convolve_full"): full_convolution,
+    of_prim("contract"): contraction,
     of_prim("highest"): functools.partial(symbolic_reduce, op=np.maximum, empty=-np.inf),
     of_prim("lowest"): functools.partial(symbolic_reduce, op=np.minimum, empty=np.inf),
 })  # fmt: skip
