@@ -47,7 +47,7 @@ def user_name(f: Any) -> str:
 
 
 def where_of(f: Any) -> str:
-    """' (defined at file:line)', or nothing."""
+    """Where f is defined, as ' (defined at file:line)'; an empty text if that is unknown."""
     code = getattr(getattr(f, "__wrapped__", f), "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
 
@@ -59,7 +59,7 @@ USAGE = {"vjp": "vjp(f, x)", "jvp": "jvp(f, (x,), (v,))", "hvp": "hvp(f, x, v)",
 
 
 def check_function(call: str, f: Any) -> None:
-    """Is f a function?  `call`: the name of what was called."""
+    """Raise unless f is a function. `call` is the name of the transform."""
     if callable(f.value if type(f) is Const else f):
         return
     f = f.value if type(f) is Const else f
@@ -80,7 +80,7 @@ def check_function(call: str, f: Any) -> None:
 
 
 def checked_argnums(call: str, argnums: Any) -> int | AnyTuple:
-    """`argnums` in Python's numbers: an int, or a tuple of ints."""
+    """Check `argnums`, and return it as an int or a tuple of ints."""
     if type(argnums) is int:
         return argnums
     several = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
@@ -107,14 +107,14 @@ def checked_argnums(call: str, argnums: Any) -> int | AnyTuple:
 
 
 def all_positions(call: str, argnums: int | AnyTuple | None, primals: AnyTuple) -> int | AnyTuple:
-    """`argnums` of a call that differentiates by all primals where it names none."""
+    """Check `argnums`; None stands for all primals."""
     if argnums is None:
         return 0 if len(primals) == 1 else tuple(range(len(primals)))
     return checked_argnums(call, argnums)
 
 
 def numpy_number(x: Any) -> Any:
-    """An active Python number as one of NumPy's."""
+    """Convert a Python float or complex number to NumPy's scalar type."""
     return np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
 
 
@@ -124,7 +124,7 @@ def writable_value(x: Variable) -> Variable:
 
 
 def enter_leaf(x: Any, call: str = "") -> Any:
-    """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
+    """The value of an argument leaf, unaffected by later writes: arrays are copied, Variables are frozen."""
     if type(x) is np.ndarray:
         return copy_with_layout(x)
     if isinstance(x, Variable):
@@ -142,7 +142,7 @@ OPERATORS = frozenset(("__add__", "__mul__", "__matmul__", "__array_ufunc__", "_
 
 
 def check_operators(what: str, x: Any) -> None:
-    """numpy.matrix, masked arrays and others compute other things than arrays of their numbers do."""
+    """Raise for a subclass of `ndarray` with operators of its own, such as numpy.matrix."""
     kind = type(x)
     if kind is np.ndarray or not issubclass(kind, np.ndarray):
         return
@@ -156,8 +156,10 @@ def check_operators(what: str, x: Any) -> None:
 
 
 class Inputs:
-    """The arguments of one call: which leaves are active, and how to build the tuple that f gets.  A key is
-    the number of a leaf among those of the arguments that `argnums` names."""
+    """The arguments of one call of a transform.
+
+    It knows which leaves are active, and builds the arguments for f. The key of a leaf is its number among
+    the leaves of the arguments in `argnums`."""
 
     def __init__(self, call: str, argnums: int | AnyTuple, args: AnyTuple):
         self.call, self.args = call, args
@@ -209,7 +211,7 @@ class Inputs:
         )
 
     def rebuilt(self, a: Any, members: AnyList) -> Any:
-        """An argument with these leaves."""
+        """The argument a with other leaves."""
         if not is_node(a):
             return members[0]
         new = with_leaves(a, iter(members))
@@ -218,7 +220,7 @@ class Inputs:
         return new
 
     def enter(self, watch: AnyFunction) -> AnyList:
-        """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
+        """The arguments for f: `watch(key, value)` in place of each active leaf, and `Const` removed."""
         if (
             len(self.args) == 1
             and type(x := self.args[0]) is np.ndarray
@@ -276,8 +278,7 @@ class Inputs:
         return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
 
     def results(self, found: AnyDict) -> Any:
-        """Per argument asked for, its tree with what was found for each key at the active leaves, and None
-        elsewhere."""
+        """The results in the tree of each argument in `argnums`: `found[key]` at active leaves, else None."""
         if self.single and type(self.args[self.nums[0]]) in LEAVES:
             return found.get(0)
         trees, key = [], 0
@@ -294,7 +295,7 @@ PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
 def positions(call: str, argnums: int | AnyTuple, count: int) -> AnyTuple:
-    """The arguments that `argnums` (of `checked_argnums`) names in a call with `count` arguments."""
+    """The positions that `argnums` names in a call with `count` arguments; negative ones count from the end."""
     wanted = argnums if isinstance(argnums, tuple) else (argnums,)
     if not all([-count <= n < count for n in wanted]):
         hint = (
@@ -312,7 +313,7 @@ def positions(call: str, argnums: int | AnyTuple, count: int) -> AnyTuple:
 
 
 def is_active(x: Any) -> bool:
-    """Is this leaf of an argument one that has a derivative?"""
+    """Does this leaf of an argument have a derivative?"""
     kind = type(x)
     if kind is np.ndarray:
         return x.dtype.kind in "fc"

@@ -78,8 +78,8 @@ def constant_like(x: Any, c: float) -> Any:
 
 
 def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
-    """A derivative for the caller: the kind and dtype of `like`, memory of its own, in C order; a Variable
-    only within an outer transform. `plain`: there is none."""
+    """A derivative as a result for the caller, with the kind and dtype of `like`. It has memory of its own in C
+    order. It is a Variable only within an outer transform; `plain` says that there is none."""
     if plain or not OPEN.depth:  # the usual ones, told at once
         if type(like) is np.ndarray:
             if g is None:
@@ -101,8 +101,8 @@ def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
 
 
 def plain_result(a: Any) -> Any:
-    """A plain result; within another transform as a Variable of level 0, for the user may write tracked
-    values into it."""
+    """A plain result. Within another transform it becomes a Variable of level 0, because the user may write
+    tracked values into it."""
     return handle(a) if OPEN.depth and is_array(a) else a
 
 
@@ -133,7 +133,7 @@ def value_out(y: Any) -> Any:
 
 
 def plain_tree(y: Any) -> Any:
-    """Auxiliary output: every Variable of an ended transform as its plain value."""
+    """The auxiliary output, with plain values in place of Variables of ended transforms."""
 
     def leaf(v: Any) -> Any:
         if has_objects(v):
@@ -216,8 +216,8 @@ def run_once(
 
 
 def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: Any) -> TapegradError | None:
-    """An error that has left f, if it is one of compiled code.  It gets a note where a usual mistake is
-    behind it."""
+    """The error to raise in place of `error`, which f raised, or None. A common mistake is explained in a
+    note."""
     ours = heard_error(error, OPEN.dropped or [], outer)
     error = ours or error
     if isinstance(error, TypeError):
@@ -246,7 +246,7 @@ COMPILED_ARGUMENT = re.compile(
 
 
 def note_lists(error: TypeError, args: AnyTuple) -> None:
-    """A list of numbers is no array: what works on arrays fails on it."""
+    """Explain in a note that a list of numbers is not an array."""
     for n, a in enumerate(args):
         if type(a) in (list, tuple) and a and all([type(x) in (float, int, complex, list) for x in a]):
             error.add_note(
@@ -303,7 +303,7 @@ class RecordedCall:
         self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
 
     def finish(self) -> None:
-        """No sweep follows."""
+        """End the call; no sweep follows."""
         reverse.release(self.tape)
         self.shadow.finish()
 
@@ -312,7 +312,7 @@ class RecordedCall:
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
     def gradient(self, cotangents: AnyList) -> AnyDict:
-        """Per key, what is handed out for one cotangent (or None) of each output leaf."""
+        """The gradient by key, as results for the caller, for one cotangent (or None) of each output leaf."""
         found, plain, watched = self.pull(cotangents), not OPEN.depth, self.inputs.watched
         if len(watched) == 1:
             ((key, x),) = watched.items()
@@ -320,7 +320,7 @@ class RecordedCall:
         return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
     def pull(self, cotangents: AnyList) -> AnyDict:
-        """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
+        """The cotangents of the inputs by key, for one cotangent (or None) of each output leaf."""
         seeds = []
         for (_, s), g in zip(self.low, cotangents, strict=True):
             if s is not None and g is not None:
@@ -379,8 +379,8 @@ def check_scalar(call: str, f: AnyFunction, y: Any) -> None:
 
 
 def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
-    """A tangent or cotangent, checked against its primal y: exact shape; widths are cast; complex for real
-    raises."""
+    """Check a tangent or cotangent w against its primal y, and cast it to the dtype of y. The shapes must be
+    equal; a complex w for a real y raises."""
     w = numpy_number(w)
     if not isinstance(w, (Variable, np.generic, int)) and not is_array(w):
         w = np.asarray(w)
@@ -416,8 +416,7 @@ def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
 
 
 def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> AnyList:
-    """The leaves of w, which must have the tree of `tree`; None (or for constants anything) counts as
-    zero."""
+    """The leaves of w, which must have the structure of `tree`. None stands for zero."""
     if is_node(tree):
         if w is None:
             return [None] * len(leaves(tree))
@@ -455,7 +454,8 @@ def run_forward(
     lift: Any = None,
     has_aux: bool = False,
 ) -> AnyTuple:
-    """(output tree, pairs (value, tangent or None) of its leaves, auxiliary output) of f at `args`.
+    """Run f at `args` in forward mode. Return the output tree, pairs (value, tangent or None) of its leaves,
+    and the auxiliary output.
 
     `tangents`: one for each of the arguments `nums`."""
     if not isinstance(args, (tuple, list)) or not isinstance(tangents, (tuple, list)):

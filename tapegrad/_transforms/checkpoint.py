@@ -1,6 +1,6 @@
-"""Functions with memory seen as functions of values: `inplace`, `stateful` and `checkpoint`.
+"""`inplace`, `stateful` and `checkpoint`: functions that write into memory, as functions of values.
 
-Each is a small callable object, which a shadow (see `_capture`) enters to replace what it captured."""
+Each returns a callable object. A shadow (see `_capture`) replaces the arrays that the object captured."""
 
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -225,9 +225,9 @@ class checkpoint(PickledByCall, Generic[P, Y]):
 
 
 def mark(v: Any) -> AnyTuple:
-    """(shape, a few sums) of an output, by which it is known again without being kept: the rounding of a sum
-    may differ from one run to the next, with the place of the data in memory; on a device the sums stay
-    there.  None in their place where a trace hides the values."""
+    """A fingerprint of an output: its shape, its dtype and a few sums. A second run is compared by it, so the
+    output need not be kept. The rounding of a sum may differ between runs, with the address of the data.
+    On a device the sums stay there. They are None where a trace hides the values."""
     a = primal_of(v)
     if isinstance(a, Variable):
         return shape(a), dtype(a), None
@@ -250,7 +250,7 @@ def mark(v: Any) -> AnyTuple:
 
 
 def same_mark(first: AnyTuple, now: AnyTuple) -> Any:
-    """Are two marks of one output?  On a device the answer stays there."""
+    """Do two fingerprints belong to the same output? On a device the answer stays there."""
     (shape_, kind, a), (shape_now, _, b) = first, now
     if shape_ != shape_now or a is None or b is None:
         return shape_ == shape_now
@@ -264,14 +264,15 @@ OUTPUT = object()  # stands in the tree of a step's result for one of its output
 
 
 class CheckpointCall:
-    """One call of a checkpointed function as a function of values: of the Variables that it captured or was
-    given, to what it returns and to what it leaves in them.  The first run is that of the function itself.
-    Later ones are of it and its arguments as `first` rebuilt them before, with stand-ins for these Variables
-    and other objects as they were, and hand nothing back; so a pullback may run it after the transform has
-    ended."""
+    """One call of a checkpointed function, as a function of values.
+
+    Its inputs are the Variables that the function captured or was given. Its outputs are the results, and
+    the new contents of these Variables. The first run calls the function itself. Later runs call the copy
+    that `first` made, with stand-ins for the Variables; other objects are as they were. They write nothing
+    back, so a pullback may run after the transform has ended."""
 
     def __init__(self, first: Rebind, run: AnyTuple, kept: AnyTuple, name: str):
-        """`run`, `kept`: (function, arguments, those by keyword)"""
+        """`run` and `kept` are triples: the function, its arguments, its keyword arguments."""
         self.first, self.run, self.kept, self.name = first, run, kept, name
         self.count, self.tree = 0, None
         self.written: list[bool] = []
@@ -355,7 +356,7 @@ class CheckpointCall:
         return tuple(outs)
 
     def as_before(self) -> None:
-        """Captured numbers that f itself alters are what they were, until the block is left."""
+        """Restore the captured numbers that f itself alters, until the block ends."""
         for x, before, altered in self.before:
             if not altered and not is_same(x, before):
                 raise GuardError(
@@ -366,7 +367,7 @@ class CheckpointCall:
         as_they_were([(x, before) for x, before, altered in self.before if altered])
 
     def check_levels(self, inputs: AnyTuple, outs: AnyList) -> None:
-        """None of the values that came in is of as near a transform as one that leaves: it was read past the
+        """Raise if an output belongs to a more recent transform than every input: f read that value past the
         stand-ins."""
         if level_of(outs) > level_of(inputs):
             raise ArgumentError(
@@ -375,7 +376,7 @@ class CheckpointCall:
             )
 
     def check_values(self, marks: AnyList, expected: Any = None) -> None:
-        """Are these the marks of the first run, or those that are expected?"""
+        """Raise if the fingerprints differ from those of the first run, or from `expected`."""
         before = self.marks if expected is None else expected
         same = [len(marks) == len(before), *[same_mark(a, b) for a, b in zip(before, marks, strict=False)]]
         if any([s is False for s in same]):
@@ -393,7 +394,7 @@ class CheckpointCall:
         )
 
     def spoiled(self, terms: AnyTuple) -> AnyTuple:
-        """Derivatives, nan where they belong to other values."""
+        """The derivatives, with nan if a run has computed other values than the first."""
         if self.poison is None:
             return terms
         return tuple([c if c is None else c + self.poison.astype(dtype(c)) for c in terms])
