@@ -244,7 +244,6 @@ FILLED = {
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.COMPOSED": ("kernels.trace.",),
     "kernels.trace.symbolic.REDUCE": ("kernels.trace.",),
-    "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 
 # the open state of a thread, and the watchers: not a dependency

@@ -295,7 +295,7 @@ PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
 def positions(call: str, argnums: int | AnyTuple, count: int) -> AnyTuple:
-    """The positions that `argnums` names in a call with `count` arguments; negative ones count from the end."""
+    """The positions that `argnums` names among `count` arguments; negative ones count from the end."""
     wanted = argnums if isinstance(argnums, tuple) else (argnums,)
     if not all([-count <= n < count for n in wanted]):
         hint = (

@@ -78,8 +78,8 @@ def constant_like(x: Any, c: float) -> Any:
 
 
 def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
-    """A derivative as a result for the caller, with the kind and dtype of `like`. It has memory of its own in C
-    order. It is a Variable only within an outer transform; `plain` says that there is none."""
+    """A derivative as a result for the caller, with the kind and dtype of `like`, and memory of its own in
+    C order. It is a Variable only within an outer transform; `plain` says that there is none."""
     if plain or not OPEN.depth:  # the usual ones, told at once
         if type(like) is np.ndarray:
             if g is None:

@@ -393,7 +393,7 @@ class CheckpointCall:
             "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
         )
 
-    def spoiled(self, terms: AnyTuple) -> AnyTuple:
+    def poisoned(self, terms: AnyTuple) -> AnyTuple:
         """The derivatives, with nan if a run has computed other values than the first."""
         if self.poison is None:
             return terms
@@ -409,11 +409,11 @@ class CheckpointCall:
             y, pullback = vjp(self, *inputs)
         seeds = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
         terms = pullback(seeds)
-        return self.spoiled(terms if len(inputs) > 1 else (terms,))
+        return self.poisoned(terms if len(inputs) > 1 else (terms,))
 
     def forward_rule(self, t: Any, out: Any, *inputs: Any) -> AnyTuple:
         tangents = tuple([constant_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
-        return self.spoiled(jvp(self, inputs, tangents)[1])
+        return self.poisoned(jvp(self, inputs, tangents)[1])
 
 
 def level_of(values: Any) -> int:

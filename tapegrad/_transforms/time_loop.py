@@ -496,7 +496,7 @@ class LoopCall(CheckpointCall):
         terms: AnyList = [None] * len(inputs)
         for k, c in zip(active, G, strict=True):
             terms[k] = c
-        return self.spoiled(tuple(terms))
+        return self.poisoned(tuple(terms))
 
     def advanced(self, runs: StepRuns, stack: AnyList, end: int, shared: AnyList) -> Snapshot:
         """What step end - 1 begins with, from the last snapshot on. New ones are taken on the way."""

@@ -55,21 +55,21 @@ negative = elementwise(np.negative, lambda g, out, x: -g, scalar="neg", infix="-
 def times0(g, d):
     """g d, but zero where g is zero, for any d."""
     r = g * d
-    return r if is_known_finite(r) else settle(g, r)
+    return r if is_known_finite(r) else zero_where_gated(g, r)
 
 
 @primitive(scalar=GatedProduct(np.multiply, gates=2))
 def times00(g, d):
     """g d, but zero where either is zero, for any value of the other."""
     r = g * d
-    return r if is_known_finite(r) else settle(g, settle(d, r))
+    return r if is_known_finite(r) else zero_where_gated(g, zero_where_gated(d, r))
 
 
 @primitive(scalar=GatedProduct(np.true_divide))
 def over0(g, d):
     """g / d, but zero where g is zero, for any d."""
     r = g / d
-    return r if type(d) is np.float64 and d != 0 == d - d or is_known_finite(r) else settle(g, r)
+    return r if type(d) is np.float64 and d != 0 == d - d or is_known_finite(r) else zero_where_gated(g, r)
 
 
 def is_known_finite(r) -> bool:
@@ -89,7 +89,8 @@ def is_known_finite(r) -> bool:
     )
 
 
-def settle(g, r):
+def zero_where_gated(g, r):
+    """r, with zero where g is zero."""
     xp = xp_of2(g, r)
     return xp.where(xp.asarray(g == 0), xp.zeros((), r.dtype), r)[()]
 

@@ -52,7 +52,7 @@ def meets_nonzero(v: Any, zero: Any) -> bool:
     """Is v nonzero in any element where `zero` holds? (False if the values cannot be read.)"""
     if is_unreadable(v) or is_unreadable(zero):
         return holds_somewhere((primal_of(v) != 0) & primal_of(zero))
-    v, zero = looked(v), looked(zero)
+    v, zero = readable_values(v), readable_values(zero)
     return v is not None and zero is not None and bool((np.asarray(v != 0) & zero).any())
 
 
@@ -77,7 +77,7 @@ def holds_somewhere(condition: Any) -> bool:
     return found
 
 
-def looked(v: Any) -> Any:
+def readable_values(v: Any) -> Any:
     """The values of v if they may be read, else None. On a device only while a watcher is active, because
     it must synchronise."""
     found = seen(v)
@@ -124,7 +124,7 @@ def note_zero(
     if is_unreadable(zero):
         if primal_of(x) is live(x) or not holds_somewhere(zero):
             return y
-    elif (found := looked(zero)) is None or not found.any():
+    elif (found := readable_values(zero)) is None or not found.any():
         return y
     return noted(
         y,

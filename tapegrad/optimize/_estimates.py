@@ -1,7 +1,7 @@
-"""What a fit tells: estimates, standard errors, intervals, predictions.
+"""The estimates of a fit: standard errors, intervals, profiles and predictions.
 
-`Estimates` reads an objective, which is minus a log-likelihood up to a constant: the function that was
-minimised, or half a sum of squares by its variance."""
+The objective of `Estimates` is minus a log-likelihood up to a constant. It is the function that was
+minimised, or half the sum of squares over the variance."""
 
 import inspect
 from collections.abc import Callable
@@ -363,7 +363,7 @@ def at_bound(u: np.ndarray, bounds: Any) -> np.ndarray:
 
 
 class FitResult(OptimizeResult):
-    """A result of SciPy that can tell estimates."""
+    """A result of SciPy with the method `estimates`."""
 
     def estimates(self) -> Estimates:
         """Return the estimates with standard errors, intervals and predictions."""
@@ -379,7 +379,7 @@ class FitResult(OptimizeResult):
 
 
 class CurveFit(tuple):
-    """What `curve_fit` returns: SciPy's tuple, which can tell estimates.
+    """What `curve_fit` returns: SciPy's tuple, with the method `estimates`.
 
     See Also
     --------

@@ -19,7 +19,7 @@ from ._objective import (
     WITHOUT,
     Objective,
     moved_inside_bounds,
-    told,
+    with_likelihood_estimates,
 )
 from ._prepared import PreparedMinimize
 
@@ -135,7 +135,7 @@ def minimize(
     }
     result = minimize_flat(objective, method, hess, tol=tol, options=options, **more)
     result.x = objective.flat(result.flat)
-    return told(result, objective, box, constraints)
+    return with_likelihood_estimates(result, objective, box, constraints)
 
 
 def minimize_flat(

@@ -179,8 +179,10 @@ class Objective:
             )
 
 
-def told(result: OptimizeResult, objective: Objective, box: Any, constraints: Any) -> OptimizeResult:
-    """Return a result that can tell estimates."""
+def with_likelihood_estimates(
+    result: OptimizeResult, objective: Objective, box: Any, constraints: Any
+) -> OptimizeResult:
+    """Add the method `estimates` to a result."""
     return with_estimates(result, lambda: estimates_of_likelihood(objective, result.flat, box, constraints))
 
 

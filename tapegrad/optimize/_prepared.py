@@ -14,7 +14,7 @@ from .._core.scope import entry
 from .._core.trees import Const, leaves, paths
 from ._flat import FlatStart, bounds_object, flat_bounds, ordered_limits
 from ._ipopt import IpoptProblem, IpoptRun
-from ._objective import Objective, moved_inside_bounds, told
+from ._objective import Objective, moved_inside_bounds, with_likelihood_estimates
 
 WARM = {"warm_start_init_point": "yes", "mu_init": 1e-6}
 
@@ -110,7 +110,7 @@ class PreparedMinimize(PickledByCall):
         result.x = objective.flat(result.flat)
         if args is not None:
             objective = Objective(self.given[0], self.given[1], args)
-        return told(result, objective, self.bounds, self.constraints)
+        return with_likelihood_estimates(result, objective, self.bounds, self.constraints)
 
 
 @entry

@@ -257,7 +257,7 @@ class Family:
 
     def push_value(self, at, run, t, out, arrays):
         theta, data, vs, ys, _ = at.parts(arrays)
-        return sum_of_terms([self.F(run, theta, data, vs, ys) for vs, ys in at.moved(t, vs, ys)])
+        return sum_of_terms([self.F(run, theta, data, vs, ys) for vs, ys in at.direction_terms(t, vs, ys)])
 
     def pull_gradient(self, at, run, U, out, need, arrays):
         """Pull back through R or D: <U, gradient of <W, F>> is <W, F> with the further direction U."""
@@ -270,7 +270,7 @@ class Family:
 
     def push_gradient(self, at, run, t, out, arrays):
         theta, data, vs, ys, w = at.parts(arrays)
-        terms = [self.gradient(at.kind, run, theta, data, a, b, w) for a, b in at.moved(t, vs, ys)]
+        terms = [self.gradient(at.kind, run, theta, data, a, b, w) for a, b in at.direction_terms(t, vs, ys)]
         if w is not None and t[-1] is not None:
             terms.append(self.gradient(at.kind, run, theta, data, vs, ys, t[-1]))
         return sum_of_terms(terms)
@@ -294,7 +294,9 @@ class Family:
             narrow = self.wide(layout_of(theta).dtype)
             value = [self.F(run, theta, data, (t[0],)) if narrow else (out[1] * t[0]).sum(axis=0)]
         value += [self.F(run, theta, data, (), (t[1],))] if t[1] is not None else []
-        gradient = [self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.moved(t, (), ())]
+        gradient = [
+            self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.direction_terms(t, (), ())
+        ]
         return sum_of_terms(value), sum_of_terms(gradient)
 
 
@@ -311,7 +313,7 @@ class ArgumentLayout:
         m = k + self.n[1]
         return arrays[0], arrays[1], arrays[2:k], arrays[k:m], arrays[m] if self.cotangent else None
 
-    def moved(self, t: tuple, vs: tuple, ys: tuple) -> list[tuple]:
+    def direction_terms(self, t: tuple, vs: tuple, ys: tuple) -> list[tuple]:
         """Return the directions in each term of the derivative along t.
 
         t holds the tangents of theta, of the data and of the directions."""

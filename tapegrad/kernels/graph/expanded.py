@@ -18,7 +18,7 @@ def expand_program(p: KernelProgram) -> KernelProgram:
     while True:
         reads = p.outputs + [i for loop in p.loops for i in loop.reads()]
         order = g.reach(reads)
-        called = often(g, order)
+        called = called_operations(g, order)
         if not any(is_expanded(g.op[i]) and g.op[i] not in called for i in order):
             return p
         new: dict = {}
@@ -40,7 +40,7 @@ def is_expanded(op: str) -> bool:
     return known is not None and known.form is not None
 
 
-def often(g: Graph, order: list[int]) -> set[str]:
+def called_operations(g: Graph, order: list[int]) -> set[str]:
     """Return the operations that are called; an operation of blocks is a short loop and is not."""
     uses = Counter([g.op[i] for i in order if not g.shape[i]])
     blocks = {g.op[i] for i in order if g.shape[i]}

@@ -176,7 +176,7 @@ def turning(same: Any, eps: GaugeTrace, d: Any) -> Any:
 def vector_rotations(w: Any, alike: Any, d: Any) -> Any:
     """The rotations of vectors of equal eigenvalues: all of them, and those under which the tangent is
     unchanged."""
-    turn = turning(met(w), TURN, d)
+    turn = turning(equal_pairs(w), TURN, d)
     return turn if alike is None else matmul(turn, turning(alike, REST, d))
 
 
@@ -199,7 +199,7 @@ def divided(k, size, w, k1=None, w1=None):
     ):
         gap.reshape(-1)[:: len(w) + 1] = 1
         return k / gap
-    close, rounding = met(w), 100 * np.finfo(w.dtype).eps * max(w.shape[-1], 10)
+    close, rounding = equal_pairs(w), 100 * np.finfo(w.dtype).eps * max(w.shape[-1], 10)
     scale = size.max((-2, -1), keepdims=True) if k.size else 0
     q = library.where(close, 0, k) / library.where(close, 1, gap)
     if k1 is not None and w1 is not None:
@@ -221,7 +221,7 @@ def is_simple(w: np.ndarray) -> bool:
     return steps.size > 0 and bool(steps.min() > bound or steps.max() < -bound)
 
 
-def met(w):
+def equal_pairs(w):
     """Which pairs of eigenvalues count as equal: in float64 those that differ by less than 2e-8 of the
     largest."""
     bound = closeness(w) * (abs(w).max(-1) if w.shape[-1] else w.sum(-1))
@@ -276,7 +276,7 @@ def unknown(m, w):
     """nan at equal eigenvalues, unless m is zero there. The derivative of the limit would need a second
     order."""
     library = xp_of(m)
-    lost = met(w) & ~library.eye(w.shape[-1], dtype=bool) & (m != 0).any((-2, -1), keepdims=True)
+    lost = equal_pairs(w) & ~library.eye(w.shape[-1], dtype=bool) & (m != 0).any((-2, -1), keepdims=True)
     if library is np and lost.any():
         warn_degenerate()
     return library.where(lost, np.nan, 0.0).astype(w.dtype)
@@ -352,7 +352,7 @@ def rotate_equal_vectors(e: Any, w: Any) -> tuple:
     """(unitary matrix, mask). The matrix mixes equal eigenvalues only, and makes the Hermitian tangent e
     diagonal among them. The mask holds the pairs that e leaves equal. These are rotated at random,
     because no choice of vectors is preferred."""
-    library, same = xp_of(e), met(w)
+    library, same = xp_of(e), equal_pairs(w)
     r = diagonalising(e, same)
     slopes = library.diagonal(H(r) @ e @ r, 0, -2, -1).real
     alike = same & (abs(slopes[..., None, :] - slopes[..., :, None]) <= closeness(w) * largest_modulus(e))
@@ -378,7 +378,7 @@ def diagonalising(e: Any, same: Any) -> Any:
 
 def splitting(w: Any) -> Any:
     """Numbers that differ between equal eigenvalues, with mean zero among them."""
-    same, at = met(w).astype(w.dtype), xp_of(w).arange(w.shape[-1], dtype=w.dtype)
+    same, at = equal_pairs(w).astype(w.dtype), xp_of(w).arange(w.shape[-1], dtype=w.dtype)
     return at - same @ at / same.sum(-1)
 
 
@@ -391,4 +391,6 @@ def has_equal_values(w: Any) -> bool:
     """Are any eigenvalues equal? (True on a device, to avoid synchronising.)"""
     if type(w) is np.ndarray and w.shape[-1] > 1 and w.ndim == 1 and is_simple(w):
         return False
-    return w.shape[-1] > 1 and (xp_of(w) is not np or bool((met(w).sum((-2, -1)) > w.shape[-1]).any()))
+    return w.shape[-1] > 1 and (
+        xp_of(w) is not np or bool((equal_pairs(w).sum((-2, -1)) > w.shape[-1]).any())
+    )

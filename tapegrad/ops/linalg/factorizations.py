@@ -553,9 +553,11 @@ def scipy_solve(
             "scipy.linalg.solve: transposed=True of a complex matrix is not supported; transpose it"
         )
     if assume_a in ("pos", "positive definite"):
-        return told(cho_solve((cholesky(a), True) if lower else (cholesky(a, upper=True), False), b), a)
+        return warned_if_ill_conditioned(
+            cho_solve((cholesky(a), True) if lower else (cholesky(a, upper=True), False), b), a
+        )
     a = as_assumed(a, assume_a, lower)
-    return told(solve(T(a) if transposed else a, b), a)
+    return warned_if_ill_conditioned(solve(T(a) if transposed else a, b), a)
 
 
 @functools.cache
@@ -572,8 +574,8 @@ def reciprocal_condition(x):
     )
 
 
-def told(y: Any, a: Any) -> Any:
-    """y, computed of this matrix; a warning where the matrix is ill-conditioned, as SciPy gives it."""
+def warned_if_ill_conditioned(y: Any, a: Any) -> Any:
+    """Return y, a result for the matrix a. If a is ill-conditioned, warn as SciPy does."""
     if OPEN.tracer is None and xp(a) is np and 0 not in shape(a):
         a = primal_of(a)
         if holds_somewhere(reciprocal_condition(a) < np.finfo(dtype(a)).eps):
@@ -610,7 +612,7 @@ def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=F
             f"scipy.linalg.inv: assume_a={assume_a!r} is not supported, or not true of this matrix"
         )
     a = as_assumed(a, assume_a, lower)
-    return told(inv(a), a)
+    return warned_if_ill_conditioned(inv(a), a)
 
 
 @primitive(np.linalg.inv, batch="matrix")

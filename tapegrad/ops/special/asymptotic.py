@@ -42,7 +42,7 @@ def tail(x, *, terms, p, q, m=0):
 rules(tail, lambda g, out, x, terms, p, q, m: g * tail(x, terms=terms, p=p, q=q, m=m + 1), jvp=same)
 
 
-def beyond(far: Any, x: Any, away: Any, near: Any) -> Any:
+def near_or_far(far: Any, x: Any, away: Any, near: Any) -> Any:
     """near(x), or away(x) where the mask `far` holds. On the CPU an unused branch is not evaluated."""
     if seen(far) is not None and not far.any():
         return near(x)

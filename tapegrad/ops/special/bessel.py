@@ -13,7 +13,7 @@ from ..._core.primitive import primal_of
 from ..declare import implements, primitive, rules, same
 from ..elementwise import absolute, sign, times0
 from ..piecewise import special_of, special_ufunc
-from .asymptotic import beyond, tail
+from .asymptotic import near_or_far, tail
 
 
 def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:
@@ -103,7 +103,7 @@ def _slope_beyond(x: Any, n: int, signum: float, near: Any) -> Any:
         d = tail(absolute(x), terms=bessel_terms(n, signum), p=0.5, q=1, m=1)
         return d if n % 2 else sign(x) * d
 
-    return beyond(abs(primal_of(x)) > 50.0, x, away, near)
+    return near_or_far(abs(primal_of(x)) > 50.0, x, away, near)
 
 
 def _ie_slope(x, n):

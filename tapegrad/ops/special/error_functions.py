@@ -29,7 +29,7 @@ from ..elementwise import (
     xp_of2,
 )
 from ..piecewise import expit, hypot, logaddexp, part_of_hypot, special_of, special_ufunc
-from .asymptotic import beyond, no_rule_in, special_of2, tail
+from .asymptotic import near_or_far, no_rule_in, special_of2, tail
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
@@ -95,11 +95,11 @@ def erfcx_slope(x: Any) -> Any:
     def far(x):
         return -2.0 * erfcx(x) * erfcx_ratio(x, n=1)
 
-    return beyond(primal_of(x) > RATIO_FROM, x, far, lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
+    return near_or_far(primal_of(x) > RATIO_FROM, x, far, lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
 
 
 def dawsn_slope(x: Any) -> Any:
-    return beyond(
+    return near_or_far(
         abs(primal_of(x)) > far_out(x, 4.5),
         x,
         lambda x: odd_tail(absolute(x), DAWSN_TAIL),
@@ -116,7 +116,7 @@ def mills_slope(x: Any) -> Any:
         x = -absolute(x)
         return -math.sqrt(2) * inverse_mills(x) * erfcx_ratio(x * -math.sqrt(0.5), n=1)
 
-    return beyond(primal_of(x) < -math.sqrt(2) * RATIO_FROM, x, far, near)
+    return near_or_far(primal_of(x) < -math.sqrt(2) * RATIO_FROM, x, far, near)
 
 
 rules(
@@ -300,7 +300,7 @@ rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
 
 def wrightomega_slope(w):
     """w / (1 + w), in a form whose derivatives do not cancel at large w."""
-    return beyond(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
+    return near_or_far(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
 
 
 rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)
