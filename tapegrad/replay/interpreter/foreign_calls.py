@@ -40,12 +40,12 @@ STEPS_AT, SIZES_AT = 2, 14  # numbers of a `call_plan` before the steps, and bef
 
 
 @functools.cache
-def ufunc_loop(f: Any) -> Any:
-    """The addresses of the loop of a ufunc for float64, and of its data; None where what is found there is
-    not that."""
+def ufunc_loop(f: Any, kind: str = "") -> Any:
+    """The addresses of the loop of a ufunc for these types, and of its data; None where what is found there is
+    not that.  `kind`: the types as NumPy writes them; if none, float64."""
     if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__ or f.nargs > CALL_ARGUMENTS:
         return None
-    seen, kind = UfuncHeader.from_address(id(f) + object.__basicsize__), f"{'d' * f.nin}->{'d' * f.nout}"
+    seen, kind = UfuncHeader.from_address(id(f) + object.__basicsize__), kind or of_floats(f)
     counts = (seen.nin, seen.nout, seen.nargs, seen.ntypes) == (f.nin, f.nout, f.nargs, len(f.types))
     if not counts or kind not in f.types or seen.name != f.__name__.encode():
         return None
@@ -53,28 +53,37 @@ def ufunc_loop(f: Any) -> Any:
     found = seen.functions[k], seen.data[k] if seen.data else None
     if found[0] is None:
         return None
-    x = (
+    x: list = (
         [SAMPLES + 1.0] * (f.nin - 1) + [SAMPLES]  # (of zeta the first is above 1)
         if f.signature is None
+        else [SAMPLES[:4], np.array(1.0)]  # of a Fourier transform
+        if ",()->" in f.signature
         else [MATRIX, MATRIX[0]][: f.nin]
         if "(m)->" in f.signature
         else [MATRIX] * f.nin
     )
+    x = [v * (1.0 + 0.5j) if t == "D" else v for v, t in zip(x, kind, strict=False)]
     with warnings.catch_warnings():  # an order is not a whole number here
         warnings.simplefilter("ignore")
-        want = f(*x)
+        want = f(*x, np.zeros(4, kind[-1])) if ",()->" in str(f.signature) else f(*x)
     want = want if type(want) is tuple else (want,)
     y = [np.zeros_like(v) for v in want]
     arrays = [*x, *y]
-    cores = [v.strides if f.signature else () for v in arrays]
+    cores, core = [v.strides if f.signature else () for v in arrays], ()
+    if f.signature:
+        core = core_sizes(f.signature, [v.shape for v in arrays])
     plan = call_plan(
-        *found, 11 if f.signature is None else 1, (8,) * f.nargs, cores, x[0].shape if f.signature else ()
+        *found, 11 if f.signature is None else 1, tuple([v.itemsize for v in arrays]), cores, core
     )
     places, address = (ctypes.c_void_p * f.nargs)(*[v.ctypes.data for v in arrays]), ctypes.addressof(plan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         INNER(plan[0])(places, address + 8 * SIZES_AT, address + 8 * STEPS_AT, plan[1])
     return found if all([np.array_equal(a, b) for a, b in zip(y, want, strict=True)]) else None
+
+
+def of_floats(f: Any) -> str:
+    return f"{'d' * f.nin}->{'d' * f.nout}"
 
 
 @functools.cache

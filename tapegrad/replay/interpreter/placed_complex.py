@@ -1,0 +1,184 @@
+"""Arithmetic of complex numbers as rows of the interpreter, by the formulas of NumPy's own loops.
+
+A number that is real has the imaginary part 0, as NumPy casts it.  Functions that are not here are NumPy's
+loops, or are composed of these."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import C16
+from ..._core.registry import load
+from .foreign_calls import ufunc_loop
+from .placed_arrays import (
+    FUNCTIONS,
+    OF_COMPLEX,
+    NotPlaced,
+    PlacedArray,
+    chosen,
+    composed,
+    new_array,
+    product_of_matrices,
+)
+
+LEAST_SQUARE, MOST_SQUARE = 1e-280, 1e280  # squares of lengths that are exact to rounding
+
+
+def by_parts(name: str, *x: PlacedArray) -> PlacedArray:
+    """A row of the real and one of the imaginary parts."""
+    b, made = x[0].b, new(*x)
+    for to, *of in zip(made.parts(), *[v.parts() for v in x], strict=True):
+        b.row(name, to, *of)
+    return made
+
+
+def new(*x: PlacedArray) -> PlacedArray:
+    return new_array(x[0].b, np.broadcast_shapes(*[v.shape for v in x]), "c")
+
+
+def conjugate(x: PlacedArray) -> PlacedArray:
+    made = new(x)
+    (re, im), (u, v) = x.parts(), made.parts()
+    x.b.row("copy", u, re)
+    x.b.row("neg", v, im)
+    return made
+
+
+def product(x: PlacedArray, y: PlacedArray) -> PlacedArray:
+    b, made = x.b, new(x, y)
+    (xr, xi), (yr, yi), (re, im) = x.parts(), y.parts(), made.parts()
+    both = b.temporary(*made.shape)
+    b.row("mul", both, xi, yi)
+    b.row("mul", re, xr, yr)
+    b.row("sub", re, re, both)
+    b.row("mul", im, xr, yi)
+    b.row("muladd", im, xi, yr)
+    return made
+
+
+def quotient(x: PlacedArray, y: PlacedArray) -> PlacedArray:
+    """(R. L. Smith, Algorithm 116: Complex division, CACM 5, 1962)"""
+    flat = abs(y.imag) <= abs(y.real)
+    share = chosen(flat, y.imag, y.real) / chosen(flat, y.real, y.imag)
+    scale = 1.0 / (chosen(flat, y.real, y.imag) + chosen(flat, y.imag, y.real) * share)
+    first, second = chosen(flat, x.real, x.imag), chosen(flat, x.imag, x.real)
+    across = second - first * share
+    return composed((first + second * share) * scale, chosen(flat, across, -across) * scale)
+
+
+def length(x: PlacedArray) -> PlacedArray:
+    """(A square that is not exact ends the run.)"""
+    square = x.real * x.real + x.imag * x.imag
+    exact = (square > LEAST_SQUARE) * (square < MOST_SQUARE) + (x == 0.0)
+    unless_inexact(exact)
+    return np.sqrt(square)
+
+
+def unless_inexact(exact: PlacedArray) -> None:
+    over = chosen(exact, 0.0, math.inf)
+    over + over
+
+
+def phase(x: PlacedArray) -> PlacedArray:
+    r = abs(x)
+    return x / np.where(r == 0.0, 1.0, r)
+
+
+def exponential(x: PlacedArray) -> PlacedArray:
+    size, turn = np.exp(x.real), x.imag
+    return composed(size * np.cos(turn), size * np.sin(turn))
+
+
+def are_equal(x: PlacedArray, y: PlacedArray) -> PlacedArray:
+    return (x.real == y.real) * (x.imag == y.imag)
+
+
+def power(x: PlacedArray, y: PlacedArray) -> PlacedArray:
+    return by_loop(np.power, x, y)
+
+
+def matrix_product(x: PlacedArray, y: PlacedArray) -> PlacedArray:
+    """By products of the parts."""
+    shape = (*x.shape[:-2], *x.shape[-2:-1], *y.shape[-1:]) if y.ndim > 1 else x.shape[:-1]
+    if x.ndim == 1:
+        x = x[None]
+    if y.ndim == 1:
+        y = y[:, None]
+    made = bilinear(product_of_matrices, x, y)
+    return made.reshape(*shape) if made.ndim == 2 else made
+
+
+def bilinear(f: Any, x: PlacedArray, y: PlacedArray) -> PlacedArray:
+    if x.kind != "c":
+        return composed(f(x, y.real), f(x, y.imag))
+    if y.kind != "c":
+        return composed(f(x.real, y), f(x.imag, y))
+    return composed(f(x.real, y.real) - f(x.imag, y.imag), f(x.real, y.imag) + f(x.imag, y.real))
+
+
+def by_loop(ufunc: Any, *x: PlacedArray) -> PlacedArray:
+    """NumPy's own loop."""
+    kind = f"{'D' * len(x)}->D"
+    if ufunc_loop(ufunc, kind) is None:
+        raise NotPlaced(ufunc.__name__)
+    x = tuple([v.astype(C16) for v in x])
+    made = new(*x)
+    x[0].b.called(ufunc, made.places, *[v.places for v in x], kind=kind)
+    return made
+
+
+OF_COMPLEX |= {
+    np.add: lambda x, y: by_parts("add", x, y),
+    np.subtract: lambda x, y: by_parts("sub", x, y),
+    np.negative: lambda x: by_parts("neg", x),
+    np.multiply: product,
+    np.divide: quotient,
+    np.conjugate: conjugate,
+    np.absolute: length,
+    np.exp: exponential,
+    np.equal: are_equal,
+    np.not_equal: lambda x, y: are_equal(x, y) == 0.0,
+    np.matmul: matrix_product,
+    np.power: power,
+}
+for _ufunc in (np.sqrt, np.log, np.log1p, np.expm1, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh):
+    OF_COMPLEX[_ufunc] = lambda x, ufunc=_ufunc: by_loop(ufunc, x)
+
+
+# --- Fourier transforms ---
+
+
+def fourier(name: str, kind: str, x: PlacedArray, axis: int, size: int) -> PlacedArray:
+    """NumPy's loop `name` along an axis, with `size` numbers in each result."""
+    ufunc = getattr(load("numpy.fft._pocketfft_umath"), name, None)
+    if ufunc is None or ufunc_loop(ufunc, kind) is None or not x.size:
+        raise NotPlaced(name)
+    x = x.astype(C16) if kind[0] == "D" else x
+    lines = x.moved(np.moveaxis, axis, -1)
+    made = new_array(x.b, (*lines.shape[:-1], size), "c" if kind[-1] == "D" else "f")
+    to, given = made.places.reshape(-1, size), lines.places.reshape(-1, lines.shape[-1])
+    x.b.of_matrices(ufunc, [to], given, x.b.number(1.0), kind=kind, lines=len(to))
+    return made.moved(np.moveaxis, -1, axis)
+
+
+def along_all(name: str) -> Any:
+    def f(x: PlacedArray, axes: Any, norm: str) -> PlacedArray:
+        for axis in axes[::-1]:
+            x = fourier(name, "Dd->D", x, axis, x.shape[axis])
+        return x
+
+    return f
+
+
+def half_spectrum(x: PlacedArray, axis: int, norm: str) -> PlacedArray:
+    n = x.shape[axis]
+    return fourier(f"rfft_n_{'odd' if n % 2 else 'even'}", "dd->D", x, axis, n // 2 + 1)
+
+
+FUNCTIONS |= {
+    np.fft.fftn: along_all("fft"),
+    np.fft.ifftn: along_all("ifft"),
+    np.fft.rfft: half_spectrum,
+    np.fft.irfft: lambda x, n, axis, norm: fourier("irfft", "Dd->d", x, axis, n),
+}
