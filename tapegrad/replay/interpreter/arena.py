@@ -73,9 +73,7 @@ class Arena:
         self.temporaries: list = []
         self.zero = ArenaRegion(False)  # place 0, for operations that move elements or give 0
         self.at: dict = KnownPlaces(self.found)  # value -> its places
-        self.held: dict = KnownPlaces(
-            lambda k: [ArenaRegion(False)]
-        )  # the `ArenaRegion`s where it may lie
+        self.held: dict = KnownPlaces(lambda k: [ArenaRegion(False)])  # the `ArenaRegion`s where it may lie
         self.loops: list = []
         self.dying: list = []  # (last instruction that reads a value, the value)
         self.pool: list = []

@@ -229,12 +229,17 @@ class InstructionBlock:
         self.note_read(operands, kind)
         if not to.size or self.call(ufunc, to, operands, kind):
             return
-        given = [self.packed(at, to.shape, t) if any(at.strides) else at for at, t in zip(operands, kind, strict=False)]
+        given = [
+            self.packed(at, to.shape, t) if any(at.strides) else at
+            for at, t in zip(operands, kind, strict=False)
+        ]
         width = 1 + (kind[-1] == "D")
         made = self.arena.temporary(*to.shape, width=width) if any(to.strides) else to
         self.call(ufunc, made, given, kind)
         if made is not to:
-            for target, source in [*zip(self.pair_of(to, kind[-1]), self.pair_of(made, kind[-1]), strict=True)][:width]:
+            for target, source in [
+                *zip(self.pair_of(to, kind[-1]), self.pair_of(made, kind[-1]), strict=True)
+            ][:width]:
                 self.row("copy", target, source)
 
     def call(self, ufunc: Any, to: Any, operands: Any, kind: str) -> bool:

@@ -92,9 +92,10 @@ class InstructionKinds:
 
     def may(self, k: int, i: Instruction) -> bool:
         """Do the flags and the conditions of an instruction allow a block?"""
-        guards, kind = self.program.guards.get(k, ()), self.kind(k)
-        on_values = kind not in "ib" and any([kind == "c" or not g.truth for g in guards])
-        return not (i.prim is GROUP or "under" in i.watched or on_values)
+        if i.prim is GROUP or "under" in i.watched:
+            return False
+        kind = self.kind(k)
+        return kind in "ib" or all([g.truth and kind == "f" for g in self.program.guards.get(k, ())])
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
@@ -133,7 +134,11 @@ class InstructionKinds:
             return False
         if prim is READ:
             return kinds == ("f" if components else kinds[1], kinds[1])
-        into = kinds[0] == kinds[1] and kinds[0] in "fc" and (kinds[2] != "c" or kinds[0] == "c" and not components)
+        into = (
+            kinds[0] == kinds[1]
+            and kinds[0] in "fc"
+            and (kinds[2] != "c" or kinds[0] == "c" and not components)
+        )
         return into or (prim is ASSIGN and len({*kinds}) == 1)
 
     def body(self, k: int, i: Instruction) -> Any:

@@ -172,7 +172,9 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __pow__(self, n: Any) -> Any:
         if type(n) in (int, float) and n in POWERS:
             return POWERS[n](self)
-        return by_products(self, int(n)) if type(n) in (int, float) and n in range(3, 9) else np.power(self, n)
+        return (
+            by_products(self, int(n)) if type(n) in (int, float) and n in range(3, 9) else np.power(self, n)
+        )
 
     def __bool__(self) -> bool:
         raise NotPlaced("a condition on a value")

@@ -22,7 +22,7 @@ from .placed_arrays import (
     product_of_matrices,
 )
 
-LEAST_SQUARE, MOST_SQUARE = 1e-280, 1e280  # squares of lengths that are exact to rounding
+LEAST_SQUARE = 1e-280  # a square of a length below has fewer digits
 
 
 def by_parts(name: str, *x: PlacedArray) -> PlacedArray:
@@ -59,25 +59,32 @@ def product(x: PlacedArray, y: PlacedArray) -> PlacedArray:
 
 def quotient(x: PlacedArray, y: PlacedArray) -> PlacedArray:
     """(R. L. Smith, Algorithm 116: Complex division, CACM 5, 1962)"""
-    flat = abs(y.imag) <= abs(y.real)
-    share = chosen(flat, y.imag, y.real) / chosen(flat, y.real, y.imag)
-    scale = 1.0 / (chosen(flat, y.real, y.imag) + chosen(flat, y.imag, y.real) * share)
-    first, second = chosen(flat, x.real, x.imag), chosen(flat, x.imag, x.real)
-    across = second - first * share
-    return composed((first + second * share) * scale, chosen(flat, across, -across) * scale)
+    (p, q), (u, v) = (x.real, x.imag), (y.real, y.imag)
+    if y.kind != "c":
+        share, scale = v / u, 1.0 / u
+        return composed((p + q * share) * scale, (q - p * share) * scale)
+    flat = abs(v) <= abs(u)
+    small, large = chosen(flat, v, u), chosen(flat, u, v)
+    share = small / large
+    scale = 1.0 / (large + small * share)
+    p, q = chosen(flat, p, q), chosen(flat, q, p)
+    across = (q - p * share) * scale
+    return composed((p + q * share) * scale, chosen(flat, across, -across))
 
 
 def length(x: PlacedArray) -> PlacedArray:
-    """(A square that is not exact ends the run.)"""
-    square = x.real * x.real + x.imag * x.imag
-    exact = (square > LEAST_SQUARE) * (square < MOST_SQUARE) + (x == 0.0)
-    unless_inexact(exact)
-    return np.sqrt(square)
-
-
-def unless_inexact(exact: PlacedArray) -> None:
-    over = chosen(exact, 0.0, math.inf)
-    over + over
+    """(A square that is too small for its digits ends the run.)"""
+    b, (re, im) = x.b, x.parts()
+    square, lost = b.temporary(*x.shape), b.temporary(*x.shape)
+    b.row("mul", square, re, re)
+    b.row("muladd", square, im, im)
+    infinite = b.number(math.inf)
+    b.row("select", lost, re, infinite, b.nothing)
+    b.row("select", lost, im, infinite, lost)
+    small = PlacedArray(b, square) < LEAST_SQUARE
+    b.row("select", lost, small.at, lost, b.nothing)
+    b.row("add", lost, lost, lost)
+    return np.sqrt(PlacedArray(b, square))
 
 
 def phase(x: PlacedArray) -> PlacedArray:
@@ -106,7 +113,7 @@ def matrix_product(x: PlacedArray, y: PlacedArray) -> PlacedArray:
     if y.ndim == 1:
         y = y[:, None]
     made = bilinear(product_of_matrices, x, y)
-    return made.reshape(*shape) if made.ndim == 2 else made
+    return made.reshape(shape) if made.ndim == 2 else made
 
 
 def bilinear(f: Any, x: PlacedArray, y: PlacedArray) -> PlacedArray:

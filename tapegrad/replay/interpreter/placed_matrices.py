@@ -79,7 +79,9 @@ def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
         raise NotPlaced("einsum")
     if any([x.kind == "c" for x in xs]):
         of_parts = functools.partial(contracted, subscripts, optimize=optimize)
-        return composed(of_parts(xs[0].real), of_parts(xs[0].imag)) if len(xs) == 1 else bilinear(of_parts, *xs)
+        return (
+            composed(of_parts(xs[0].real), of_parts(xs[0].imag)) if len(xs) == 1 else bilinear(of_parts, *xs)
+        )
     how = as_matrices(subscripts) if len(xs) == 2 and math.prod(shape) > FEW_MULTIPLICATIONS else None
     if how is not None:
         return how.product(*xs)

@@ -51,7 +51,8 @@ class TripRows:
         while True:
             self.stacks = {j: self.stack(j, back) for j, back in loop.carried.items() if j not in chains}
             self.one = {
-                j: self.arena.consecutive(*self.arena.shown[values[j]][1:3], None, self.width[j]) for j in chains
+                j: self.arena.consecutive(*self.arena.shown[values[j]][1:3], None, self.width[j])
+                for j in chains
             }
             self.script: list = []
             first = self.lowered(0)
