@@ -127,7 +127,7 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def swapaxes(self, *axes: int) -> "PlacedArray":
         return self.moved(np.swapaxes, *axes)
 
-    def conj(self) -> "PlacedArray":
+    def conj(self) -> Any:
         return np.conjugate(self)
 
     def squeeze(self, axis: Any = None) -> "PlacedArray":

@@ -72,7 +72,7 @@ def quotient(x: PlacedArray, y: PlacedArray) -> PlacedArray:
     return composed((p + q * share) * scale, chosen(flat, across, -across))
 
 
-def length(x: PlacedArray) -> PlacedArray:
+def length(x: PlacedArray) -> Any:
     """(A square that is too small for its digits ends the run.)"""
     b, (re, im) = x.b, x.parts()
     square, lost = b.temporary(*x.shape), b.temporary(*x.shape)
@@ -87,7 +87,7 @@ def length(x: PlacedArray) -> PlacedArray:
     return np.sqrt(PlacedArray(b, square))
 
 
-def phase(x: PlacedArray) -> PlacedArray:
+def phase(x: PlacedArray) -> Any:
     r = abs(x)
     return x / np.where(r == 0.0, 1.0, r)
 
@@ -97,7 +97,7 @@ def exponential(x: PlacedArray) -> PlacedArray:
     return composed(size * np.cos(turn), size * np.sin(turn))
 
 
-def are_equal(x: PlacedArray, y: PlacedArray) -> PlacedArray:
+def are_equal(x: PlacedArray, y: PlacedArray) -> Any:
     return (x.real == y.real) * (x.imag == y.imag)
 
 
