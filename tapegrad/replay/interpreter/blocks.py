@@ -42,7 +42,7 @@ from .foreign_calls import (
 from .instruction_kinds import InstructionKinds, is_exact
 from .line_layouts import in_calls, in_lines
 from .listed_rows import ListedRows
-from .machine_code import NUMBER, PAIRED, ROW, SINGLE, interpreter
+from .machine_code import NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from .program_loops import RecordedLoop, is_all
 from .trip_rows import NotALoop, TripRows
 
@@ -192,9 +192,18 @@ class InstructionBlock:
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
-        elif to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands, "d->d"):
+            return
+        if to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands, "d->d"):
             self.along += 1
-        elif to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
+            return
+        if (
+            to.size > LINE_ELEMENTS
+            and name in SUMMED
+            and not any(to.strides)
+            and not self.adds_lines(operands)
+        ):
+            operands = tuple([self.packed(at, to.shape, "d") for at in operands])
+        if to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append(
                 (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
@@ -221,6 +230,11 @@ class InstructionBlock:
         self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
         self.along += 1
         return True
+
+    def adds_lines(self, operands: Any) -> bool:
+        """Do the terms of one sum lie in lines?"""
+        forms = self.forms(operands)
+        return forms is not None and all([form is None or form[1][-1] == INDEX_BYTES for form in forms])
 
     def called(self, ufunc: Any, to: Any, *operands: Any, kind: str = "") -> None:
         """A ufunc, element by element, for types that `ufunc_loop` takes; a result of which all steps are 0
@@ -256,6 +270,8 @@ class InstructionBlock:
     def packed(self, at: Any, shape: tuple, kind: str) -> Any:
         """Numbers of a kind, broadcast to a shape, one after the other."""
         fresh = self.arena.temporary(*shape, width=1 + (kind == "D"))
+        if fresh.size > LINE_ELEMENTS and self.call(np.positive, fresh, (at,), f"{kind}->{kind}"):
+            return fresh
         for to, x in zip(self.pair_of(fresh, kind), self.pair_of(at, kind), strict=True):
             if to is not self.nothing:
                 self.row("copy", to, x)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from .strided_rows import MANY, VECTOR_ELEMENTS, field, sum_code
+from .strided_rows import field
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
@@ -121,25 +121,31 @@ def blas() -> dict:
     return {name: address_of(found[name], name_of(found[name])) for name, found in capsules.items()}
 
 
+CHECKED_AT_ONCE = 16  # several sums, for one would wait for itself
+WIDE = f"<{CHECKED_AT_ONCE} x double>"
 FINITE = f"""
 define internal i64 @finite(ptr %d, i64 %n) {{
 entry:
-  %whole = and i64 %n, {-VECTOR_ELEMENTS}
+  %whole = and i64 %n, {-CHECKED_AT_ONCE}
   %some = icmp sgt i64 %whole, 0
   br i1 %some, label %vector, label %rest
 vector:
   %i = phi i64 [ 0, %entry ], [ %i1, %vector ]
-  %sum = phi {MANY} [ zeroinitializer, %entry ], [ %sum1, %vector ]
+  %sum = phi {WIDE} [ zeroinitializer, %entry ], [ %sum1, %vector ]
   %p = getelementptr double, ptr %d, i64 %i
-  %x = load {MANY}, ptr %p, align 8
-  %zero = fsub {MANY} %x, %x
-  %sum1 = fadd {MANY} %sum, %zero
-  %i1 = add i64 %i, {VECTOR_ELEMENTS}
+  %x = load {WIDE}, ptr %p, align 8
+  %zero = fsub {WIDE} %x, %x
+  %sum1 = fadd {WIDE} %sum, %zero
+  %i1 = add i64 %i, {CHECKED_AT_ONCE}
   %on = icmp slt i64 %i1, %whole
   br i1 %on, label %vector, label %rest
 rest:
-  %lanes = phi {MANY} [ zeroinitializer, %entry ], [ %sum1, %vector ]
-  {sum_code("lanes", "none", "total").replace("%none", "0.0")}%few = icmp slt i64 %whole, %n
+  %lanes = phi {WIDE} [ zeroinitializer, %entry ], [ %sum1, %vector ]
+  %nans = fcmp uno {WIDE} %lanes, zeroinitializer
+  %bits = bitcast <{CHECKED_AT_ONCE} x i1> %nans to i{CHECKED_AT_ONCE}
+  %found = icmp ne i{CHECKED_AT_ONCE} %bits, 0
+  %total = select i1 %found, double 0x7FF8000000000000, double 0.0
+  %few = icmp slt i64 %whole, %n
   br i1 %few, label %scalar, label %end
 scalar:
   %j = phi i64 [ %whole, %rest ], [ %j1, %scalar ]

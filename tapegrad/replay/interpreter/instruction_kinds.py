@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import F8
+from ..._core.arrays import C16, F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ...ops.indexing.regions import PARTS
 from ...ops.shaping import copy
@@ -14,6 +14,7 @@ from ..costs import (
     BLOCK_PRODUCTS,
     BLOCK_ROWS,
     BUFFER_ELEMENTS,
+    COMPLEX_BLOCK_ELEMENTS,
     COPIED_ELEMENTS,
     TRANSFER_ROWS,
 )
@@ -70,7 +71,8 @@ class InstructionKinds:
         if type(constant) is complex:
             return "c"
         numpys, shape, _, dtype, _ = self.shown[k]
-        kind = KINDS.get(dtype, "-") if numpys is not False and math.prod(shape) <= BUFFER_ELEMENTS else "-"
+        most = COMPLEX_BLOCK_ELEMENTS if dtype == C16 else BUFFER_ELEMENTS
+        kind = KINDS.get(dtype, "-") if numpys is not False and math.prod(shape) <= most else "-"
         return "-" if kind == "i" and constant is not None and not is_exact(constant) else kind
 
     def results_read_at_once(self, parts: list) -> dict:

@@ -141,7 +141,7 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         if kind == "b" != self.kind:
             return self != 0.0
         if kind == "c":
-            return self if self.kind == "c" else self + 0j
+            return self if self.kind == "c" else composed(self, self.imag)
         if kind == "i" and self.kind == "f":
             return whole(self)
         if kind not in "f" + self.kind and (self.kind, kind) != ("b", "i"):
@@ -371,7 +371,7 @@ def products_of_stack(x: tuple, y: tuple) -> float:
 
 
 def composed(re: PlacedArray, im: PlacedArray) -> PlacedArray:
-    """Complex numbers of these parts."""
+    """Complex numbers of these parts, each of the same shape."""
     made = new_array(re.b, re.shape, "c")
     for to, part in zip(made.parts(), (re, im), strict=True):
         re.b.row("copy", to, part.at)

@@ -3,6 +3,7 @@
 A number that is real has the imaginary part 0, as NumPy casts it.  Functions that are not here are NumPy's
 loops, or are composed of these."""
 
+import functools
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from ..._core.arrays import C16
 from ..._core.registry import load
+from ..costs import BLAS_MATRIX_PRODUCTS, COMPLEX_ELEMENTS
 from .foreign_calls import ufunc_loop
 from .placed_arrays import (
     FUNCTIONS,
@@ -101,10 +103,6 @@ def are_equal(x: PlacedArray, y: PlacedArray) -> Any:
     return (x.real == y.real) * (x.imag == y.imag)
 
 
-def power(x: PlacedArray, y: PlacedArray) -> PlacedArray:
-    return by_loop(np.power, x, y)
-
-
 def matrix_product(x: PlacedArray, y: PlacedArray) -> PlacedArray:
     """By products of the parts."""
     shape = (*x.shape[:-2], *x.shape[-2:-1], *y.shape[-1:]) if y.ndim > 1 else x.shape[:-1]
@@ -112,7 +110,12 @@ def matrix_product(x: PlacedArray, y: PlacedArray) -> PlacedArray:
         x = x[None]
     if y.ndim == 1:
         y = y[:, None]
-    made = bilinear(product_of_matrices, x, y)
+    if x.ndim == y.ndim == 2 and x.size * y.shape[1] >= BLAS_MATRIX_PRODUCTS:
+        x, y = x.astype(C16), y.astype(C16)
+        made = new_array(x.b, (len(x), y.shape[1]), "c")
+        x.b.of_matrices(np.matmul, [made.places], x.places, y.places, kind="DD->D")
+    else:
+        made = bilinear(product_of_matrices, x, y)
     return made.reshape(shape) if made.ndim == 2 else made
 
 
@@ -126,16 +129,17 @@ def bilinear(f: Any, x: PlacedArray, y: PlacedArray) -> PlacedArray:
 
 def by_loop(ufunc: Any, *x: PlacedArray) -> PlacedArray:
     """NumPy's own loop."""
-    kind = f"{'D' * len(x)}->D"
+    kind = f"{'D' * len(x)}->{'d' if ufunc is np.absolute else 'D'}"
     if ufunc_loop(ufunc, kind) is None:
         raise NotPlaced(ufunc.__name__)
     x = tuple([v.astype(C16) for v in x])
-    made = new(*x)
+    shape = np.broadcast_shapes(*[v.shape for v in x])
+    made = new_array(x[0].b, shape, "c" if kind[-1] == "D" else "f")
     x[0].b.called(ufunc, made.places, *[v.places for v in x], kind=kind)
     return made
 
 
-OF_COMPLEX |= {
+ROWS: dict = {
     np.add: lambda x, y: by_parts("add", x, y),
     np.subtract: lambda x, y: by_parts("sub", x, y),
     np.negative: lambda x: by_parts("neg", x),
@@ -144,13 +148,22 @@ OF_COMPLEX |= {
     np.conjugate: conjugate,
     np.absolute: length,
     np.exp: exponential,
+}
+LOOPS = (np.power, np.sqrt, np.log, np.log1p, np.expm1, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh)
+
+
+def of_complex(ufunc: Any, *x: PlacedArray) -> PlacedArray:
+    """By rows, or NumPy's loop, which is faster for many elements."""
+    few = math.prod(np.broadcast_shapes(*[v.shape for v in x])) < COMPLEX_ELEMENTS
+    return ROWS[ufunc](*x) if few and ufunc in ROWS else by_loop(ufunc, *x)
+
+
+OF_COMPLEX |= {ufunc: functools.partial(of_complex, ufunc) for ufunc in (*ROWS, *LOOPS)}
+OF_COMPLEX |= {
     np.equal: are_equal,
     np.not_equal: lambda x, y: are_equal(x, y) == 0.0,
     np.matmul: matrix_product,
-    np.power: power,
 }
-for _ufunc in (np.sqrt, np.log, np.log1p, np.expm1, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh):
-    OF_COMPLEX[_ufunc] = lambda x, ufunc=_ufunc: by_loop(ufunc, x)
 
 
 # --- Fourier transforms ---
