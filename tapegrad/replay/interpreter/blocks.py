@@ -28,7 +28,6 @@ from .foreign_calls import (
     CALL_ARGUMENTS,
     LOOPED,
     NO,
-    YES,
     blas_matrix,
     core_sizes,
     gemm,
@@ -331,14 +330,15 @@ class InstructionBlock:
         checked = results[-1].size * (1 + (kind[-1] == "D"))
         self.call_row(plan, checked, places, len(places) - 1, (1, 1), ((), ()))
 
-    def lapack(self, name: str, to: Any, packed: Any, n: int, columns: int, transposed: bool = False) -> None:
+    def lapack(
+        self, name: str, to: Any, packed: Any, n: int, columns: int, form: int = NO, *band: int
+    ) -> None:
         if self.listed is not None:
             self.listed.outside(name, to, packed)
         packed = self.laid_out(packed, in_one_piece)
-        integers = (YES if transposed else NO), n, columns
-        self.rows.append(
-            (NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *[0] * (ROW - 9))
-        )
+        integers = (form, n, columns, *band)
+        rest = [0] * (ROW - 6 - len(integers))
+        self.rows.append((NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *rest))
 
     def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
         first, *rest = [

@@ -18,7 +18,11 @@ from .strided_rows import field
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
-BLAS = {"dgemm": "blas", "dgemv": "blas", **dict.fromkeys(("dgetrf", "dgetrs", "dgeqr2", "dorg2r"), "lapack")}
+BLAS = {
+    "dgemm": "blas",
+    "dgemv": "blas",
+    **dict.fromkeys(("dgetrf", "dgetrs", "dgeqr2", "dorg2r", "dgbsv"), "lapack"),
+}
 NO, YES = 0x4E4E4E4E, 0x54545454  # "N" and "T" for BLAS: its matrices lie by columns
 
 
@@ -434,28 +438,31 @@ define internal i64 @{self.name}(ptr %row, ptr %arena) {{
 
 
 class LapackCall:
-    """The factors of a matrix (`dgetrf`), the solution by them (`dgetrs`) where the operand is already, or an
-    orthogonal factor and what it is found by (`dorg2r`, `dgeqr2`). Fields 6 to 8 are "N" or "T", the rows and
-    the columns. After the matrix lie its pivots, or the scales of its reflections and then working memory."""
+    """The factors of a matrix (`dgetrf`), the solution by them (`dgetrs`) or by a band (`dgbsv`) where the
+    operand is already, or an orthogonal factor and what it is found by (`dorg2r`, `dgeqr2`). Fields 6 to 8 are
+    "N" or "T", the rows and the columns. Of a band fields 9 to 11 are the diagonals below and above, and the
+    numbers that a column takes. After the matrix lie its pivots, or the scales of its reflections and then
+    working memory."""
 
     GIVEN = {
         "dgetrf": "%i7, %i7, %lu, %i7, %pivots, %info",
         "dgetrs": "%i6, %i7, %i8, %lu, %i7, %pivots, %to, %i7, %info",
         "dgeqr2": "%i7, %i8, %lu, %i7, %scales, %work, %info",
         "dorg2r": "%i7, %i8, %i8, %lu, %i7, %scales, %work, %info",
+        "dgbsv": "%i7, %i9, %i10, %i8, %lu, %i11, %exchanges, %to, %i7, %info",
     }
 
     def __init__(self, name: str):
         self.of, self.name, self.given = name, f"l_{name}", self.GIVEN[name]
 
     def text(self) -> str:
-        ints = [f"%i{k} = getelementptr i32, ptr %row, i64 {k}\n  " for k in range(6, 9)]
+        ints = [f"%i{k} = getelementptr i32, ptr %row, i64 {k}\n  " for k in range(6, 12)]
         types = ", ".join([f"ptr {name}" for name in self.given.split(", ")])
         return f"""
 declare void @{self.of}({", ".join(["ptr"] * len(self.given.split(", ")))})
 define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   %info = alloca i32
-  {field(1, "n")}{field(2, "d")}{field(3, "a")}{field(7, "order")}{field(8, "columns")}{"".join(ints)}
+  {field(1, "n")}{field(2, "d")}{field(3, "a")}{field(7, "order")}{field(8, "columns")}{field(11, "high")}{"".join(ints)}
   %to = getelementptr double, ptr %arena, i64 %d
   %lu = getelementptr double, ptr %arena, i64 %a
   %square = mul i64 %order, %order
@@ -463,6 +470,8 @@ define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   %size = mul i64 %order, %columns
   %scales = getelementptr double, ptr %lu, i64 %size
   %work = getelementptr double, ptr %scales, i64 %columns
+  %bands = mul i64 %order, %high
+  %exchanges = getelementptr double, ptr %lu, i64 %bands
   call void @{self.of}({types})
   %state = load i32, ptr %info
   %found = icmp eq i32 %state, 0

@@ -15,7 +15,7 @@ from ...ops.indexing.traced_indices import ELEMENT_NUMBERS
 from ...ops.linalg import block_matrices, decompositions, determinants, equations, factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
 from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, SMALL_FACTORS, UNBLOCKED_COLUMNS, WRITTEN_OUT_PRODUCTS
-from .foreign_calls import ufunc_loop
+from .foreign_calls import NO, YES, ufunc_loop
 from .placed_arrays import (
     DTYPES,
     FUNCTIONS,
@@ -39,6 +39,9 @@ from .placed_orders import (
     scattered,
 )
 from .small_matrices import cholesky_code, det_code, inv_code, solve_code, triangular
+
+
+EPSILON = float(np.finfo(float).eps)
 
 
 def scale_of(x: Any, axis: Any) -> Any:
@@ -166,6 +169,15 @@ def placed_svd(a: PlacedArray) -> tuple:
     return decomposed("svd_s", a, (a.shape[0], rank), (rank,), (rank, a.shape[-1]))
 
 
+def placed_pinv(a: PlacedArray, rcond: Any, hermitian: bool) -> Any:
+    if hermitian:
+        raise NotPlaced("pinv of hermitian matrices")
+    u, s, vt = placed_svd(a)
+    least = (max(a.shape) * EPSILON if rcond is None else float(rcond)) * s.max()
+    inverse = np.where(s > least, 1.0 / np.where(s > least, s, 1.0), 0.0)
+    return vt.T @ (inverse[:, None] * u.T)
+
+
 def placed_cofactor(a: PlacedArray) -> PlacedArray:
     """(A singular matrix ends the run.)"""
     if a.ndim != 2 or len(a) < 4:
@@ -213,7 +225,17 @@ def placed_solution(packed: PlacedArray, y: PlacedArray, transposed: bool) -> Pl
     b, n = y.b, y.shape[0]
     columns = b.temporary(*y.shape[::-1])  # one after the other
     b.row("copy", columns, y.at.T)
-    b.lapack("dgetrs", columns, packed.at, n, columns.size // n, transposed)
+    b.lapack("dgetrs", columns, packed.at, n, columns.size // n, YES if transposed else NO)
+    return PlacedArray(b, columns.T)
+
+
+def placed_band_solution(ab: PlacedArray, y: PlacedArray, low: int, up: int) -> PlacedArray:
+    b, n, height = y.b, len(y), 2 * low + up + 1
+    check_ordered(ab)
+    packed, columns = b.temporary(n * height + n), b.temporary(*y.shape[::-1])
+    b.row("copy", packed[: n * height].reshape(n, height)[:, low:], ab.at.T)
+    b.row("copy", columns, y.at.T)
+    b.lapack("dgbsv", columns, packed, n, columns.size // n, NO, low, up, height)
     return PlacedArray(b, columns.T)
 
 
@@ -243,6 +265,7 @@ FUNCTIONS |= {
     np.linalg.det: of_matrices("det", det_code),
     np.linalg.slogdet: of_matrices("slogdet"),
     np.linalg.eigh: placed_eigh,
+    np.linalg.pinv: placed_pinv,
 }
 TRANSLATED: dict = {
     reductions.scale_of.prim: scale_of,
@@ -264,4 +287,5 @@ TRANSLATED: dict = {
     equations.lu_of.prim: placed_lu,
     decompositions.qr_of.prim: placed_qr,
     factorizations.SOLUTION: placed_solution,
+    equations.solve_band.prim: placed_band_solution,
 }
