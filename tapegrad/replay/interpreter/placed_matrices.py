@@ -40,7 +40,6 @@ from .placed_orders import (
 )
 from .small_matrices import cholesky_code, det_code, inv_code, solve_code, triangular
 
-
 EPSILON = float(np.finfo(float).eps)
 
 

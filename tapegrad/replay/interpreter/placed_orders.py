@@ -58,7 +58,7 @@ def placed_lexsort(keys: Any) -> PlacedArray:
     """By a stable sort for each key."""
     b = next(key.b for key in keys if isinstance(key, PlacedArray))
     first, *others = [placed(b, key).astype(F8) for key in keys]
-    order = np.argsort(first, kind="stable")
+    order: Any = np.argsort(first, kind="stable")
     for key in others:
         order = gathered(order, np.argsort(gathered(key, order, 0), kind="stable"), 0)
     return order
