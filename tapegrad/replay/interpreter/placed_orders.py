@@ -60,7 +60,8 @@ def placed_lexsort(keys: Any) -> PlacedArray:
     first, *others = [placed(b, key).astype(F8) for key in keys]
     order: Any = np.argsort(first, kind="stable")
     for key in others:
-        order = gathered(order, np.argsort(gathered(key, order, 0), kind="stable"), 0)
+        then: Any = np.argsort(gathered(key, order, 0), kind="stable")
+        order = gathered(order, then, 0)
     return order
 
 
