@@ -310,8 +310,8 @@ class InstructionBlock:
         )
 
     def of_matrices(self, ufunc: Any, results: Any, *operands: Any, kind: str = "", lines: int = 0) -> None:
-        """A generalized ufunc of matrices, for types that `ufunc_loop` takes.  The last result tells whether it
-        was found.  `lines`: it is done so many times, along the first axis of what has one."""
+        """A generalized ufunc of matrices, for types that `ufunc_loop` takes.  The last result tells whether
+        it was found.  `lines`: it is done so many times, along the first axis of what has one."""
         kind = kind or of_floats(ufunc)
         self.note_read(operands, kind)
         places = [

@@ -45,8 +45,8 @@ STEPS_AT, SIZES_AT = 2, 14  # numbers of a `call_plan` before the steps, and bef
 
 @functools.cache
 def ufunc_loop(f: Any, kind: str = "") -> Any:
-    """The addresses of the loop of a ufunc for these types, and of its data; None where what is found there is
-    not that.  `kind`: the types as NumPy writes them; if none, float64."""
+    """The addresses of the loop of a ufunc for these types, and of its data; None where what is found there
+    is not that.  `kind`: the types as NumPy writes them; if none, float64."""
     if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__ or f.nargs > CALL_ARGUMENTS:
         return None
     seen, kind = UfuncHeader.from_address(id(f) + object.__basicsize__), kind or of_floats(f)
@@ -439,10 +439,10 @@ define internal i64 @{self.name}(ptr %row, ptr %arena) {{
 
 class LapackCall:
     """The factors of a matrix (`dgetrf`), the solution by them (`dgetrs`) or by a band (`dgbsv`) where the
-    operand is already, or an orthogonal factor and what it is found by (`dorg2r`, `dgeqr2`). Fields 6 to 8 are
-    "N" or "T", the rows and the columns. Of a band fields 9 to 11 are the diagonals below and above, and the
-    numbers that a column takes. After the matrix lie its pivots, or the scales of its reflections and then
-    working memory."""
+    operand is already, or an orthogonal factor and what it is found by (`dorg2r`, `dgeqr2`). Fields 6 to 8
+    are "N" or "T", the rows and the columns. Of a band fields 9 to 11 are the diagonals below and above, and
+    the numbers that a column takes. After the matrix lie its pivots, or the scales of its reflections and
+    then working memory."""
 
     GIVEN = {
         "dgetrf": "%i7, %i7, %lu, %i7, %pivots, %info",
@@ -458,11 +458,12 @@ class LapackCall:
     def text(self) -> str:
         ints = [f"%i{k} = getelementptr i32, ptr %row, i64 {k}\n  " for k in range(6, 12)]
         types = ", ".join([f"ptr {name}" for name in self.given.split(", ")])
+        fields = ((1, "n"), (2, "d"), (3, "a"), (7, "order"), (8, "columns"), (11, "high"))
         return f"""
 declare void @{self.of}({", ".join(["ptr"] * len(self.given.split(", ")))})
 define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   %info = alloca i32
-  {field(1, "n")}{field(2, "d")}{field(3, "a")}{field(7, "order")}{field(8, "columns")}{field(11, "high")}{"".join(ints)}
+  {"".join([field(k, name) for k, name in fields])}{"".join(ints)}
   %to = getelementptr double, ptr %arena, i64 %d
   %lu = getelementptr double, ptr %arena, i64 %a
   %square = mul i64 %order, %order

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from ...ops import elementwise, piecewise, products, reductions, shaping, sorting
+from ...ops import elementwise, piecewise, reductions, shaping, sorting
 from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
 from ...ops.indexing import traced_masks
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS
@@ -257,6 +257,8 @@ def of_stack(b: Any, name: str, by_rows: Callable, a: Any, *y: Any, **settings: 
 
 
 FUNCTIONS |= {
+    np.take_along_axis: lambda x, at, axis: gathered(x, at, axis),
+    np.convolve: lambda x, y, mode: convolve_full(x, y),
     np.einsum: contracted,
     np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
     np.linalg.solve: of_matrices("solve", solve_code),
@@ -269,14 +271,12 @@ FUNCTIONS |= {
 TRANSLATED: dict = {
     reductions.scale_of.prim: scale_of,
     elementwise.phase_of.prim: phase,
-    shaping.packed.prim: lambda *xs, to=(-1,): joined([x.reshape(1) for x in xs]).reshape(to),
     piecewise.part_of_hypot.prim: part_of_hypot,
+    shaping.packed.prim: lambda *xs, to=(-1,): joined([x.reshape(1) for x in xs]).reshape(to),
     block_matrices.gathered_back.prim: lambda x, at, size: added_in_turn(x.reshape(-1), [*at], (size,)),
     sorting.added_at.prim: added_at,
-    products.convolve_full.prim: convolve_full,
     hermitian.alike_each.prim: symmetric,
     ELEMENT_NUMBERS: element_numbers,
-    sorting.taken_by.prim: gathered,
     traced_masks.first_chosen.prim: first_chosen,
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
