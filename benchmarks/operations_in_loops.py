@@ -83,6 +83,7 @@ OPERATIONS = {
     "svd": lambda z, xp, special: z + SMALL * xp.linalg.svd(matrix(z, xp) + SPREAD)[1],
     "qr": lambda z, xp, special: z + SMALL * xp.linalg.qr(matrix(z, xp))[1][0],
     "det": lambda z, xp, special: z + SMALL * xp.linalg.det(matrix(z, xp)),
+    "pinv": lambda z, xp, special: z + SMALL * xp.linalg.pinv(matrix(z, xp))[0],
     "complex": lambda z, xp, special: xp.abs((z + 0.5j) ** 2),
     "fft": lambda z, xp, special: 0.5 * xp.fft.fft(z).real,
 }  # fmt: skip

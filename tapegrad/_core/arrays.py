@@ -19,6 +19,7 @@ IMMUTABLE = NUMBERS | {
     str, bytes, range, type(None), type(Ellipsis), type(NotImplemented), np.float64, np.int64,
 }  # fmt: skip
 F8 = np.dtype(np.float64)
+C16 = np.dtype(np.complex128)
 
 
 def xp_of(x: Any) -> ModuleType:

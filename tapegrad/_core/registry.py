@@ -162,6 +162,7 @@ LOADED: dict[str, AnyTuple] = {
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
     "scipy.linalg.cython_lapack": ("replay.interpreter.foreign_calls",),
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_matrices",),
+    "numpy.fft._pocketfft_umath": ("replay.interpreter.placed_complex",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
     "tapegrad.replay": ("__init__", "optimize._ipopt"),

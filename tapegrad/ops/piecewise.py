@@ -174,20 +174,19 @@ def tie_share(g: Any, x: Any, y: Any) -> Any:
     """The part of g that belongs to x in max(x, y): half at a tie, and zero (for any g) where y is
     larger. If one is nan, both get all of g."""
     x, y = primal_of(x), primal_of(y)
-    ties = seen(x == y)
-    if ties is not None and not ties.any():
-        return select(~(x < y), g, zero_of(g))
-    part = 1.0 - dtype(g).type(0.5) * (1.0 * (x <= y) + 1.0 * (x < y))
-    part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
-    return times0(part, g)
+    return shared_at_ties(x == y, g, select(x < y, zero_of(g), g))
+
+
+def shared_at_ties(tied: Any, g: Any, part: Any) -> Any:
+    """`part`, but half of g where two arguments are equal."""
+    ties = seen(tied)
+    return part if ties is not None and not ties.any() else select(tied, dtype(g).type(0.5) * g, part)
 
 
 def share_f(g: Any, x: Any, y: Any) -> Any:
     """The same for functions that ignore nan."""
     x, y = primal_of(x), primal_of(y)
-    part = 0.5 * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * ((y != y) & (x == x))
-    part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
-    return times0(part, g)
+    return shared_at_ties(x == y, g, select((x > y) | ((y != y) & (x == x)), g, zero_of(g)))
 
 
 rules(maximum, lambda g, out, x, y: tie_share(g, x, y), lambda g, out, x, y: tie_share(g, y, x), jvp=same)

@@ -42,6 +42,7 @@ CODES_KEPT = 4096  # compiled codes in a process
 # Blocks: what the interpreter does rather than NumPy.  In elements, where no other unit is said.
 
 BLOCK_ELEMENTS = 1 << 15  # of a result: NumPy does larger ones sooner
+COMPLEX_BLOCK_ELEMENTS = 1 << 11  # the same of complex numbers
 BUFFER_ELEMENTS = 1 << 15  # of an array that is read or written in part
 BLOCK_PRODUCTS = 1 << 22  # multiplications of a matrix product
 BLOCK_MATRICES = 64  # products of an instruction
@@ -50,6 +51,7 @@ BLAS_VECTOR_PRODUCTS = 1000  # the same of a matrix and a vector
 BLOCK_ROWS = 3  # rows for which a call of the interpreter pays
 TRANSFER_ROWS = 0.7  # rows that pay for a value which goes in or out
 COPIED_ELEMENTS = 3000  # that take as long to copy as it takes to begin
+COMPLEX_ELEMENTS = 48  # from which NumPy's loops of complex numbers are faster than rows of their parts
 LINE_ELEMENTS = 3  # of a line below which a table is as good
 PAIRED_ELEMENTS = 32  # of an instruction that is one row with the next
 BOX_ELEMENTS = 32  # of a box that is a row of its own

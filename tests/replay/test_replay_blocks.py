@@ -286,9 +286,9 @@ def test_what_is_not_finite_is_left_to_numpy():
     assert {str(w.message) for w in heard} == {str(w.message) for w in plainly}
 
 
-def test_single_precision_integers_and_complex_are_left_to_numpy():
+def test_single_precision_and_integers_are_left_to_numpy():
     f = lambda x: ((x * 2 + x * x) * x - x, x * x + x)
-    for x in (X.astype(np.float32), X + 1j, np.arange(4)):
+    for x in (X.astype(np.float32), np.arange(4)):
         p = tg.prepare(f, x) if x.dtype.kind != "i" else tg.prepare(lambda y: f(x)[0] * y.sum(), X)
         at = x if x.dtype.kind != "i" else X
         for k in range(4):
@@ -321,7 +321,7 @@ def test_places_that_are_a_view_and_places_that_are_none():
         np.broadcast_to(np.arange(3), (2, 3)),
         np.zeros((0, 2), int),
     ):
-        np.testing.assert_array_equal(arena_view(arena, at.shape, view_steps(at)), arena[at])
+        np.testing.assert_array_equal(arena_view(arena, at.shape, view_steps(at), 1), arena[at])
     assert view_steps(np.array([3, 1, 2, 19])) is None and view_steps(np.array([0, 19, 19])) is None
 
 

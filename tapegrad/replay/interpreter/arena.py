@@ -1,5 +1,7 @@
 """Where the values of blocks lie: places of one array of float64, which arrays of integers tell, and the
-memory of a run."""
+memory of a run.
+
+The places of complex numbers are those of their real parts.  The imaginary part lies one place further on."""
 
 import functools
 import heapq
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import F8
+from ..._core.arrays import C16, F8
 from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, BOX_ELEMENTS, BOXES, CACHE_LINE_ELEMENTS
 from ..instruction_table import InstructionTable
 from ..program import Program
@@ -18,13 +20,13 @@ INDEX_BYTES = 8  # bytes of an integer that tells a place
 
 
 class ArenaRegion:
-    """Places of the arena, from `first` on.  `own`: they may be written, and used again; `until`: the last
-    instruction that reads a value there."""
+    """`count` places of the arena, from `first` on.  `own`: they may be written, and used again; `until`: the
+    last instruction that reads a value there."""
 
-    __slots__ = ("places", "own", "until", "first")
+    __slots__ = ("own", "until", "first", "count")
 
-    def __init__(self, places: Any, own: bool, first: int = 0):
-        self.places, self.own, self.until, self.first = places, own, -1, first
+    def __init__(self, own: bool, first: int = 0, count: int = 0):
+        self.own, self.until, self.first, self.count = own, -1, first, count
 
 
 class KnownPlaces(dict):
@@ -53,7 +55,7 @@ class Arena:
             program.shown,
             table.position,
         )
-        self.size = 1
+        self.size = 2  # places 0 and 1 are a zero, of real and of complex numbers
         self.table: list = []
         self.known: dict = {}
         self.free: dict = {}
@@ -65,15 +67,13 @@ class Arena:
         self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
         self.forms: dict = {}  # id of places -> (their form, the places)
         self.seam: dict = {}  # (id of places, axis) -> (where boxes of them end, the places)
-        self.constants: list = [(np.zeros((), np.int64), 0.0)]
+        self.constants: list = [(np.zeros((), np.int64), 0j)]
         self.numbers: dict = {}
         self.nothing = np.zeros((), np.int64)
         self.temporaries: list = []
-        self.zero = ArenaRegion(self.nothing, False)  # place 0, for operations that move elements or give 0
+        self.zero = ArenaRegion(False)  # place 0, for operations that move elements or give 0
         self.at: dict = KnownPlaces(self.found)  # value -> its places
-        self.held: dict = KnownPlaces(
-            lambda k: [ArenaRegion(self.at[k], False)]
-        )  # the `ArenaRegion`s where it may lie
+        self.held: dict = KnownPlaces(lambda k: [ArenaRegion(False)])  # the `ArenaRegion`s where it may lie
         self.loops: list = []
         self.dying: list = []  # (last instruction that reads a value, the value)
         self.pool: list = []
@@ -117,22 +117,27 @@ class Arena:
             [loop.loop.start <= self.position[k] < loop.loop.stop for loop in self.loops]
         )
 
-    def consecutive(self, shape: tuple, strides: tuple, k: int | None = None) -> Any:
-        count = math.prod(shape)
+    def width(self, k: int) -> int:
+        """Places of an element of a value."""
+        constant = self.program.constants.get(k)
+        return 2 if self.shown[k][3] == C16 or type(constant) is complex else 1
+
+    def consecutive(self, shape: tuple, strides: tuple, k: int | None = None, width: int = 1) -> Any:
+        count = width * math.prod(shape)
         if self.trip is not None:
             self.first = self.trip.first(count, k)
         else:
             idle = self.free.get(count)
             self.first = idle.pop() if idle else self.begin(count)
-        return self.laid_at(self.first, shape, strides)
+        return self.laid_at(self.first, shape, strides, width)
 
-    def laid_at(self, first: int, shape: tuple, strides: tuple) -> Any:
+    def laid_at(self, first: int, shape: tuple, strides: tuple, width: int = 1) -> Any:
         """Consecutive places in the memory order that the strides tell."""
-        count = math.prod(shape)
-        at = self.laid.get((first, shape, strides))
+        count, key = width * math.prod(shape), (first, shape, strides, width)
+        at = self.laid.get(key)
         if at is None:
-            at = self.laid[first, shape, strides] = in_stride_order(
-                self.integers(first, count), shape, strides or (0,) * len(shape)
+            at = self.laid[key] = in_stride_order(
+                self.integers(first, count)[::width], shape, strides or (0,) * len(shape)
             )
         return at
 
@@ -164,8 +169,9 @@ class Arena:
     def place(self, k: int) -> None:
         """New places for a value, in its memory order."""
         _, shape, strides, _, _ = self.shown[k]
-        self.at[k] = at = self.consecutive(shape, strides, k)
-        self.hold(k, [ArenaRegion(at, True, self.first)])
+        width = self.width(k)
+        self.at[k] = at = self.consecutive(shape, strides, k, width)
+        self.hold(k, [ArenaRegion(True, self.first, width * at.size)])
 
     def hold(self, k: int, helds: list) -> None:
         self.held[k] = helds
@@ -175,29 +181,30 @@ class Arena:
 
     def constant(self, k: int) -> None:
         v = self.program.constants[k]
-        if self.shown[k][0] is None:
+        if self.shown[k][0] is None and self.width(k) == 1:
             self.at[k] = self.number(float(v))
         else:
-            self.at[k] = self.new_constant(v)
-        self.hold(k, [ArenaRegion(self.at[k], False)])
+            self.at[k] = self.new_constant(np.asarray(v))
+        self.hold(k, [ArenaRegion(False)])
 
     def taken_for_ever(self, v: Any) -> Any:
         return self.new_constant(v) if self.trip is None else self.trip.constant(v)
 
     def new_constant(self, v: Any) -> Any:
-        at = in_stride_order(self.integers(self.begin(v.size), v.size), v.shape, v.strides)
+        width = 2 if v.dtype == C16 else 1
+        at = self.laid_at(self.begin(width * v.size), v.shape, v.strides, width)
         self.constants.append((at, v))
         return at
 
-    def temporary(self, *shape: int) -> Any:
+    def temporary(self, *shape: int, width: int = 1) -> Any:
         """New places until the end of the instruction."""
-        at = self.consecutive(shape, ())
-        self.temporaries.append(at)
+        at = self.consecutive(shape, (), None, width)
+        self.temporaries.append((width * at.size, self.first))
         return at
 
     def free_temporaries(self) -> None:
-        for at in self.temporaries:
-            self.free.setdefault(at.size, []).append(int(at.flat[0]) if at.size else 0)
+        for count, first in self.temporaries:
+            self.free.setdefault(count, []).append(first)
         self.temporaries = []
 
     def number(self, v: float) -> Any:
@@ -231,7 +238,7 @@ class Arena:
             for h in self.held[heapq.heappop(self.dying)[1]]:
                 if h.own and h.until <= n:
                     h.own = False
-                    self.free.setdefault(h.places.size, []).append(h.first)
+                    self.free.setdefault(h.count, []).append(h.first)
 
     def indices(self, at: Any, shape: tuple) -> int:
         """Where the places of an operand, broadcast to this shape, begin in the table."""
@@ -327,7 +334,8 @@ class ArenaMemory:
         self.arena = room[skipped : skipped + arena.size]
         self.views: dict = {}
         for at, v in arena.constants:
-            self.arena[at] = v
+            for k, part in components(v):
+                self.arena[at + k] = part
         self.address = self.arena.ctypes.data
 
     def of(self, block: Any) -> tuple:
@@ -344,11 +352,12 @@ class ArenaMemory:
         return found
 
 
-def arena_view(arena: np.ndarray, shape: tuple, steps: tuple | None) -> Any:
+def arena_view(arena: np.ndarray, shape: tuple, steps: tuple | None, width: int) -> Any:
     """The part of the arena at these places as a view; None if it is none."""
+    dtype = C16 if width > 1 else F8
     if 0 in shape:
-        return np.zeros(shape)
-    return None if steps is None else np.ndarray(shape, F8, arena, 8 * steps[0], steps[1])
+        return np.zeros(shape, dtype)
+    return None if steps is None else np.ndarray(shape, dtype, arena, 8 * steps[0], steps[1])
 
 
 def view_steps(at: np.ndarray) -> tuple | None:
@@ -366,6 +375,11 @@ def view_steps(at: np.ndarray) -> tuple | None:
     if not np.array_equal(np.broadcast_to(told, at.shape), at):
         return None
     return first, tuple([8 * step for step in steps])
+
+
+def components(v: Any) -> list:
+    """(number of the place of an element, what lies there) of numbers."""
+    return [(0, v.real), (1, v.imag)] if np.iscomplexobj(v) else [(0, v)]
 
 
 @functools.cache

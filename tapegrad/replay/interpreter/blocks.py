@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import F8
+from ..._core.arrays import C16, F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
-from ...ops.indexing.regions import region
+from ...ops.indexing.regions import PARTS, region
 from ..costs import (
     BLAS_MATRIX_PRODUCTS,
     BLAS_VECTOR_PRODUCTS,
@@ -28,20 +28,20 @@ from .foreign_calls import (
     CALL_ARGUMENTS,
     LOOPED,
     NO,
-    YES,
     blas_matrix,
     core_sizes,
     gemm,
     gemv,
     in_one_piece,
     kept_plan,
+    of_floats,
     ufunc_loop,
     vector_of,
 )
-from .instruction_kinds import InstructionKinds, is_exact, is_move
+from .instruction_kinds import InstructionKinds, is_exact
 from .line_layouts import in_calls, in_lines
 from .listed_rows import ListedRows
-from .machine_code import NUMBER, PAIRED, ROW, SINGLE, interpreter
+from .machine_code import NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from .program_loops import RecordedLoop, is_all
 from .trip_rows import NotALoop, TripRows
 
@@ -96,7 +96,7 @@ class InstructionBlock:
         self.single: dict = {}
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.counts = [n for n, k in enumerate(self.given) if kinds.kind(k) == "i"]
-        self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
+        self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k)) for k in self.given]
         for loop in loops:
             self.straight(start, loop.start)
             self.loop(loop)
@@ -104,7 +104,10 @@ class InstructionBlock:
         self.straight(start, stop)
         self.left = [k for k in table.made[begin:stop].tolist() if outside[k]]
         self.ways = [self.leaving(k) for k in self.left]
-        self.giving = [None if number else (at.shape, arena.view_of(at)) for number, _, at in self.ways]
+        self.giving = [
+            None if number else (arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k))
+            for k, (number, _, _) in zip(self.left, self.ways, strict=True)
+        ]
 
     def straight(self, start: int, stop: int) -> None:
         each = [(n, *self.table.code[n]) for n in range(start, stop)]
@@ -164,6 +167,20 @@ class InstructionBlock:
         else:
             self.part(name, to, *operands)
 
+    def imaginary(self, at: Any) -> Any:
+        """The places of the imaginary parts."""
+        return self.arena.moved(at, 1)
+
+    def pair_of(self, at: Any, kind: str) -> tuple:
+        """The places of the real and of the imaginary parts."""
+        return at, self.imaginary(at) if kind in "cD" else self.nothing
+
+    def copy(self, name: str, k: int, to: Any, at: Any, kind: str) -> None:
+        """The row `name`, copy or addto, of value k at places `to` and numbers of a kind."""
+        self.row(name, to, at)
+        if self.arena.width(k) > 1 and (name == "copy" or kind == "c"):
+            self.row(name, self.imaginary(to), self.pair_of(at, kind)[1])
+
     def part(self, name: str, to: Any, *operands: Any) -> None:
         if self.listed is not None and to.size:
             self.listed.add(
@@ -174,18 +191,27 @@ class InstructionBlock:
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
-        elif to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands):
+            return
+        if to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands, "d->d"):
             self.along += 1
-        elif to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
+            return
+        if (
+            to.size > LINE_ELEMENTS
+            and name in SUMMED
+            and not any(to.strides)
+            and not self.adds_lines(operands)
+        ):
+            operands = tuple([self.packed(at, to.shape, "d") for at in operands])
+        if to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append(
                 (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
             )
 
-    def temporary(self, *shape: int) -> Any:
+    def temporary(self, *shape: int, width: int = 1) -> Any:
         """For the body of an operation."""
         self.awaited -= 1
-        return self.target if self.awaited == 0 else self.arena.temporary(*shape)
+        return self.target if self.awaited == 0 else self.arena.temporary(*shape, width=width)
 
     def forms(self, places: tuple) -> Any:
         """What `joined_axes` takes; None where some do not lie in lines."""
@@ -204,31 +230,57 @@ class InstructionBlock:
         self.along += 1
         return True
 
-    def called(self, ufunc: Any, to: Any, *operands: Any) -> None:
-        """A ufunc, element by element; a result of which all steps are 0 gathers them."""
-        if self.listed is not None:
-            self.listed.outside("called", *operands)
-        if not to.size or self.call(ufunc, to, operands):
-            return
-        packed = [self.arena.temporary(*to.shape) if any(at.strides) else at for at in (to, *operands)]
-        for at, v in zip(packed[1:], operands, strict=True):
-            if at is not v:
-                self.row("copy", at, v)
-        self.call(ufunc, packed[0], packed[1:])
-        if packed[0] is not to:
-            self.row("copy", to, packed[0])
+    def adds_lines(self, operands: Any) -> bool:
+        """Do the terms of one sum lie in lines?"""
+        forms = self.forms(operands)
+        return forms is not None and all([form is None or form[1][-1] == INDEX_BYTES for form in forms])
 
-    def call(self, ufunc: Any, to: Any, operands: Any) -> bool:
-        loop, forms = ufunc_loop(ufunc), self.forms((to, *operands))
-        found = in_calls(to.shape, *forms) if loop is not None and forms is not None else None
+    def called(self, ufunc: Any, to: Any, *operands: Any, kind: str = "") -> None:
+        """A ufunc, element by element, for types that `ufunc_loop` takes; a result of which all steps are 0
+        gathers them."""
+        kind = kind or of_floats(ufunc)
+        self.note_read(operands, kind)
+        if not to.size or self.call(ufunc, to, operands, kind):
+            return
+        given = [
+            self.packed(at, to.shape, t) if any(at.strides) else at
+            for at, t in zip(operands, kind, strict=False)
+        ]
+        width = 1 + (kind[-1] == "D")
+        made = self.arena.temporary(*to.shape, width=width) if any(to.strides) else to
+        self.call(ufunc, made, given, kind)
+        if made is not to:
+            for target, source in [
+                *zip(self.pair_of(to, kind[-1]), self.pair_of(made, kind[-1]), strict=True)
+            ][:width]:
+                self.row("copy", target, source)
+
+    def call(self, ufunc: Any, to: Any, operands: Any, kind: str) -> bool:
+        loop, forms, width = ufunc_loop(ufunc, kind), self.forms((to, *operands)), 1 + (kind[-1] == "D")
+        found = in_calls(to.shape, width, *forms) if loop is not None and forms is not None else None
         if found is None:
             return False
         size, (step, *steps), counts, outer = found
         plan = kept_plan(*loop, size, tuple([8 * s for s in (*steps, step)]))
-        self.call_row(
-            plan, size if step else 1, [*operands, to], len(operands), counts, [[*o[1:], o[0]] for o in outer]
-        )
+        checked, outer = width * size if step else 1, [[*o[1:], o[0]] for o in outer]
+        self.call_row(plan, checked, [*operands, to], len(operands), counts, outer)
         return True
+
+    def packed(self, at: Any, shape: tuple, kind: str) -> Any:
+        """Numbers of a kind, broadcast to a shape, one after the other."""
+        fresh = self.arena.temporary(*shape, width=1 + (kind == "D"))
+        if fresh.size > LINE_ELEMENTS and self.call(np.positive, fresh, (at,), f"{kind}->{kind}"):
+            return fresh
+        for to, x in zip(self.pair_of(fresh, kind), self.pair_of(at, kind), strict=True):
+            if to is not self.nothing:
+                self.row("copy", to, x)
+        return fresh
+
+    def note_read(self, operands: Any, kind: str) -> None:
+        """A call of others reads numbers of these kinds."""
+        if self.listed is not None:
+            for at, t in zip(operands, kind, strict=False):
+                self.listed.outside("called", *self.pair_of(at, t))
 
     def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
         """Lines of which one is read, or written, at indices that are values."""
@@ -257,29 +309,36 @@ class InstructionBlock:
             (NUMBER["ordered"], len(x), *[line[0] for line in lines], int(stable), *steps, *[0] * (ROW - 8))
         )
 
-    def of_matrices(self, ufunc: Any, results: Any, *operands: Any) -> None:
-        """A generalized ufunc of matrices.  The last result tells whether it was found."""
-        if self.listed is not None:
-            self.listed.outside("called", *operands)
-        places = []
-        for at in operands:
-            places.append(at if self.arena.view_of(at) is not None else self.arena.temporary(*at.shape))
-            if places[-1] is not at:
-                self.row("copy", places[-1], at)
+    def of_matrices(self, ufunc: Any, results: Any, *operands: Any, kind: str = "", lines: int = 0) -> None:
+        """A generalized ufunc of matrices, for types that `ufunc_loop` takes.  The last result tells whether
+        it was found.  `lines`: it is done so many times, along the first axis of what has one."""
+        kind = kind or of_floats(ufunc)
+        self.note_read(operands, kind)
+        places = [
+            at if self.arena.view_of(at) is not None else self.packed(at, at.shape, t)
+            for at, t in zip(operands, kind, strict=False)
+        ]
         places += results
-        steps = [self.arena.view_of(at)[1] for at in places]
-        core = core_sizes(ufunc.signature, [at.shape for at in places])
-        plan = kept_plan(*ufunc_loop(ufunc), 1, (8,) * len(places), tuple(steps), core)
-        self.call_row(plan, results[-1].size, places, len(places) - 1, (1, 1), ((), ()))
+        shapes, steps = [at.shape for at in places], [self.arena.view_of(at)[1] for at in places]
+        outer: tuple = (8,) * len(places)
+        if lines:
+            outer = tuple([step[0] if step else 0 for step in steps])
+            shapes, steps = [s[1:] for s in shapes], [s[1:] for s in steps]
+        plan = kept_plan(
+            *ufunc_loop(ufunc, kind), lines or 1, outer, tuple(steps), core_sizes(ufunc.signature, shapes)
+        )
+        checked = results[-1].size * (1 + (kind[-1] == "D"))
+        self.call_row(plan, checked, places, len(places) - 1, (1, 1), ((), ()))
 
-    def lapack(self, name: str, to: Any, packed: Any, n: int, columns: int, transposed: bool = False) -> None:
+    def lapack(
+        self, name: str, to: Any, packed: Any, n: int, columns: int, form: int = NO, *band: int
+    ) -> None:
         if self.listed is not None:
             self.listed.outside(name, to, packed)
         packed = self.laid_out(packed, in_one_piece)
-        integers = (YES if transposed else NO), n, columns
-        self.rows.append(
-            (NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *[0] * (ROW - 9))
-        )
+        integers = (form, n, columns, *band)
+        rest = [0] * (ROW - 6 - len(integers))
+        self.rows.append((NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *rest))
 
     def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
         first, *rest = [
@@ -298,14 +357,15 @@ class InstructionBlock:
             # (the results may lie where operands do, which last until they are read)
             self.arena.hold(k, [h for a in i.args for h in self.arena.held[a]])
         elif i.prim is PART:
-            made, results = self.several
-            if made != i.args[0]:
+            of, results = self.several
+            if of != i.args[0]:
                 raise NotALoop("its trips divide an operation of several results")
             self.arena.place(k)
-            self.row("copy", self.arena.at[k], results[i.params].at)
-            if k == self.kinds.several[made][1][-1][0]:
+            made = results[i.params]
+            self.copy("copy", k, self.arena.at[k], made.places, made.kind)
+            if k == self.kinds.several[of][1][-1][0]:
                 self.arena.free_temporaries()
-        elif i.prim is LAID or i.prim is READ or is_move(i.prim):
+        elif i.prim is READ or self.kinds.is_moving(k, i):
             self.moved(k, i, at)
         elif i.prim is ASSIGN or i.prim is ADD_AT:
             self.written(n, k, i, at)
@@ -315,33 +375,43 @@ class InstructionBlock:
     def moved(self, k: int, i: Instruction, at: list) -> None:
         """Places in another order, or some of them; or a copy."""
         prim, arena = i.prim, self.arena
-        params = {**i.params, "copy": False} if prim is READ else i.params
-        arena.at[k] = view = np.asarray(
-            copy_with_strides(at[0], *params) if prim is LAID else prim.run(*at, **params)
-        )
+        kind = self.kinds.kind(k)
+        if prim is READ:
+            view = self.region(at[0], i.params["path"])
+            view = view if i.params["at"] is None else view[i.params["at"]]
+        else:
+            view = copy_with_strides(at[0], *i.params) if prim is LAID else prim.run(*at, **i.params)
+        arena.at[k] = view = np.asarray(view)
         written = 2 * view.size <= at[0].size and self.writer[i.args[0]] < arena.last[k]
         if written or k in self.forced:
             # a copy, for else the write would make one of all of the buffer
             arena.place(k)
-            self.row("copy", arena.at[k], view)
+            self.copy("copy", k, arena.at[k], view, kind)
             return
         zero = [] if prim is LAID or prim is READ else [arena.zero]
         arena.hold(k, [*{id(h): h for a in i.args for h in arena.held[a]}.values(), *zero])
+
+    def region(self, at: Any, path: tuple) -> Any:
+        """The places of a region."""
+        for kind, step in path:
+            at = self.imaginary(at) if kind == "imag" else region(at, ((kind, step),))
+        return at
 
     def written(self, n: int, k: int, i: Instruction, at: list) -> None:
         """A write: where the buffer lies, if nobody else reads it as it was, else in a copy."""
         prim, arena = i.prim, self.arena
         base, y = i.args
-        whole = is_all(**i.params)
-        if whole and prim is ASSIGN and k not in self.forced and self.is_given_up(y, at, n):
+        whole, kind = is_all(**i.params), self.kinds.kind(y)
+        alike = arena.width(base) == arena.width(y)
+        if whole and prim is ASSIGN and alike and k not in self.forced and self.is_given_up(y, at, n):
             arena.at[k] = at[1]  # what is written becomes the buffer
             arena.hold(k, arena.held[y])
             return
         if whole and prim is ASSIGN:
             arena.place(k)
-            self.row("copy", arena.at[k], at[1])
+            self.copy("copy", k, arena.at[k], at[1], kind)
             return
-        if whole and not arena.is_dead(base, n):
+        if whole and arena.width(k) == 1 and not arena.is_dead(base, n):
             arena.place(k)
             self.row("add", arena.at[k], *at)
             return
@@ -351,9 +421,13 @@ class InstructionBlock:
             arena.hold(k, arena.held[base])
         else:
             arena.place(k)
-            self.row("copy", arena.at[k], at[0])
-        to = np.asarray(region(arena.at[k], i.params["path"])[i.params["at"]])
-        self.row("copy" if prim is ASSIGN else "addto", to, at[1])
+            self.copy("copy", k, arena.at[k], at[0], self.kinds.kind(base))
+        to = np.asarray(self.region(arena.at[k], i.params["path"])[i.params["at"]])
+        name = "copy" if prim is ASSIGN else "addto"
+        if PARTS.isdisjoint([step for step, _ in i.params["path"]]):
+            self.copy(name, k, to, at[1], kind)
+        else:
+            self.row(name, to, at[1])
 
     def computed(self, k: int, i: Instruction, at: list) -> None:
         prim, arena = i.prim, self.arena
@@ -361,7 +435,7 @@ class InstructionBlock:
         to = arena.at[k]
         name = self.name(k, i)
         kinds = [self.kinds.kind(a) for a in i.args]
-        floats = "i" not in kinds and "b" not in kinds
+        floats = {*kinds} == {"f"}
         if name and k in self.single and not self.is_paired(i):
             self.pending[k] = name, at
             arena.keep(i.args, self.single[k][0])
@@ -385,8 +459,8 @@ class InstructionBlock:
         self.awaited, self.target = body.target + 1, to
         made = body.run(self, i, at)
         self.awaited = 0
-        if made.at is not to:
-            self.row("copy", to, made.at.reshape(to.shape))
+        if made.places is not to:
+            self.copy("copy", k, to, made.places.reshape(to.shape), made.kind)
         self.arena.free_temporaries()
 
     def name(self, k: int, i: Instruction) -> str:
@@ -543,7 +617,8 @@ class InstructionBlock:
         """How a value leaves: (is it a number?, its dtype, its places)."""
         numpys, _, _, dtype, _ = self.arena.shown[k]
         at = self.arena.at[k]
-        return numpys is None, F8 if dtype is None else dtype, at if numpys else int(at)
+        at = np.stack(self.pair_of(at, "c"), -1) if self.arena.width(k) > 1 else at
+        return numpys is None, F8 if dtype is None else dtype, at
 
     def __call__(self, memory: "ArenaMemory", *given: Any) -> Any:
         """The values left, or the guard that failed; None where a result was not finite."""
@@ -560,7 +635,8 @@ class InstructionBlock:
 
 
 def leaving_value(arena: np.ndarray, number: bool, dtype: Any, at: Any, view: Any) -> Any:
-    if number:
-        return dtype.type(arena[at])
-    v = view.copy(order="K") if view is not None else arena[at]
-    return v if dtype is F8 else v.astype(dtype)
+    if view is not None:
+        v = view.copy(order="K")
+    else:
+        v = arena[at].view(C16)[..., 0] if dtype == C16 else arena[at]
+    return dtype.type(v) if number else v if v.dtype == dtype else v.astype(dtype)

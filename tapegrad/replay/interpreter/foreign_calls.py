@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from .strided_rows import MANY, VECTOR_ELEMENTS, field, sum_code
+from .strided_rows import field
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
-BLAS = {"dgemm": "blas", "dgemv": "blas", **dict.fromkeys(("dgetrf", "dgetrs", "dgeqr2", "dorg2r"), "lapack")}
+BLAS = {
+    "dgemm": "blas",
+    "dgemv": "blas",
+    **dict.fromkeys(("dgetrf", "dgetrs", "dgeqr2", "dorg2r", "dgbsv"), "lapack"),
+}
 NO, YES = 0x4E4E4E4E, 0x54545454  # "N" and "T" for BLAS: its matrices lie by columns
 
 
@@ -40,12 +44,12 @@ STEPS_AT, SIZES_AT = 2, 14  # numbers of a `call_plan` before the steps, and bef
 
 
 @functools.cache
-def ufunc_loop(f: Any) -> Any:
-    """The addresses of the loop of a ufunc for float64, and of its data; None where what is found there is
-    not that."""
+def ufunc_loop(f: Any, kind: str = "") -> Any:
+    """The addresses of the loop of a ufunc for these types, and of its data; None where what is found there
+    is not that.  `kind`: the types as NumPy writes them; if none, float64."""
     if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__ or f.nargs > CALL_ARGUMENTS:
         return None
-    seen, kind = UfuncHeader.from_address(id(f) + object.__basicsize__), f"{'d' * f.nin}->{'d' * f.nout}"
+    seen, kind = UfuncHeader.from_address(id(f) + object.__basicsize__), kind or of_floats(f)
     counts = (seen.nin, seen.nout, seen.nargs, seen.ntypes) == (f.nin, f.nout, f.nargs, len(f.types))
     if not counts or kind not in f.types or seen.name != f.__name__.encode():
         return None
@@ -53,28 +57,37 @@ def ufunc_loop(f: Any) -> Any:
     found = seen.functions[k], seen.data[k] if seen.data else None
     if found[0] is None:
         return None
-    x = (
+    x: list = (
         [SAMPLES + 1.0] * (f.nin - 1) + [SAMPLES]  # (of zeta the first is above 1)
         if f.signature is None
+        else [SAMPLES[:4], np.array(1.0)]  # of a Fourier transform
+        if ",()->" in f.signature
         else [MATRIX, MATRIX[0]][: f.nin]
         if "(m)->" in f.signature
         else [MATRIX] * f.nin
     )
+    x = [v * (1.0 + 0.5j) if t == "D" else v for v, t in zip(x, kind, strict=False)]
     with warnings.catch_warnings():  # an order is not a whole number here
         warnings.simplefilter("ignore")
-        want = f(*x)
+        want = f(*x, np.zeros(4, kind[-1])) if ",()->" in str(f.signature) else f(*x)
     want = want if type(want) is tuple else (want,)
     y = [np.zeros_like(v) for v in want]
     arrays = [*x, *y]
-    cores = [v.strides if f.signature else () for v in arrays]
+    cores, core = [v.strides if f.signature else () for v in arrays], ()
+    if f.signature:
+        core = core_sizes(f.signature, [v.shape for v in arrays])
     plan = call_plan(
-        *found, 11 if f.signature is None else 1, (8,) * f.nargs, cores, x[0].shape if f.signature else ()
+        *found, 11 if f.signature is None else 1, tuple([v.itemsize for v in arrays]), cores, core
     )
     places, address = (ctypes.c_void_p * f.nargs)(*[v.ctypes.data for v in arrays]), ctypes.addressof(plan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         INNER(plan[0])(places, address + 8 * SIZES_AT, address + 8 * STEPS_AT, plan[1])
     return found if all([np.array_equal(a, b) for a, b in zip(y, want, strict=True)]) else None
+
+
+def of_floats(f: Any) -> str:
+    return f"{'d' * f.nin}->{'d' * f.nout}"
 
 
 @functools.cache
@@ -112,25 +125,31 @@ def blas() -> dict:
     return {name: address_of(found[name], name_of(found[name])) for name, found in capsules.items()}
 
 
+CHECKED_AT_ONCE = 16  # several sums, for one would wait for itself
+WIDE = f"<{CHECKED_AT_ONCE} x double>"
 FINITE = f"""
 define internal i64 @finite(ptr %d, i64 %n) {{
 entry:
-  %whole = and i64 %n, {-VECTOR_ELEMENTS}
+  %whole = and i64 %n, {-CHECKED_AT_ONCE}
   %some = icmp sgt i64 %whole, 0
   br i1 %some, label %vector, label %rest
 vector:
   %i = phi i64 [ 0, %entry ], [ %i1, %vector ]
-  %sum = phi {MANY} [ zeroinitializer, %entry ], [ %sum1, %vector ]
+  %sum = phi {WIDE} [ zeroinitializer, %entry ], [ %sum1, %vector ]
   %p = getelementptr double, ptr %d, i64 %i
-  %x = load {MANY}, ptr %p, align 8
-  %zero = fsub {MANY} %x, %x
-  %sum1 = fadd {MANY} %sum, %zero
-  %i1 = add i64 %i, {VECTOR_ELEMENTS}
+  %x = load {WIDE}, ptr %p, align 8
+  %zero = fsub {WIDE} %x, %x
+  %sum1 = fadd {WIDE} %sum, %zero
+  %i1 = add i64 %i, {CHECKED_AT_ONCE}
   %on = icmp slt i64 %i1, %whole
   br i1 %on, label %vector, label %rest
 rest:
-  %lanes = phi {MANY} [ zeroinitializer, %entry ], [ %sum1, %vector ]
-  {sum_code("lanes", "none", "total").replace("%none", "0.0")}%few = icmp slt i64 %whole, %n
+  %lanes = phi {WIDE} [ zeroinitializer, %entry ], [ %sum1, %vector ]
+  %nans = fcmp uno {WIDE} %lanes, zeroinitializer
+  %bits = bitcast <{CHECKED_AT_ONCE} x i1> %nans to i{CHECKED_AT_ONCE}
+  %found = icmp ne i{CHECKED_AT_ONCE} %bits, 0
+  %total = select i1 %found, double 0x7FF8000000000000, double 0.0
+  %few = icmp slt i64 %whole, %n
   br i1 %few, label %scalar, label %end
 scalar:
   %j = phi i64 [ %whole, %rest ], [ %j1, %scalar ]
@@ -419,28 +438,32 @@ define internal i64 @{self.name}(ptr %row, ptr %arena) {{
 
 
 class LapackCall:
-    """The factors of a matrix (`dgetrf`), the solution by them (`dgetrs`) where the operand is already, or an
-    orthogonal factor and what it is found by (`dorg2r`, `dgeqr2`). Fields 6 to 8 are "N" or "T", the rows and
-    the columns. After the matrix lie its pivots, or the scales of its reflections and then working memory."""
+    """The factors of a matrix (`dgetrf`), the solution by them (`dgetrs`) or by a band (`dgbsv`) where the
+    operand is already, or an orthogonal factor and what it is found by (`dorg2r`, `dgeqr2`). Fields 6 to 8
+    are "N" or "T", the rows and the columns. Of a band fields 9 to 11 are the diagonals below and above, and
+    the numbers that a column takes. After the matrix lie its pivots, or the scales of its reflections and
+    then working memory."""
 
     GIVEN = {
         "dgetrf": "%i7, %i7, %lu, %i7, %pivots, %info",
         "dgetrs": "%i6, %i7, %i8, %lu, %i7, %pivots, %to, %i7, %info",
         "dgeqr2": "%i7, %i8, %lu, %i7, %scales, %work, %info",
         "dorg2r": "%i7, %i8, %i8, %lu, %i7, %scales, %work, %info",
+        "dgbsv": "%i7, %i9, %i10, %i8, %lu, %i11, %exchanges, %to, %i7, %info",
     }
 
     def __init__(self, name: str):
         self.of, self.name, self.given = name, f"l_{name}", self.GIVEN[name]
 
     def text(self) -> str:
-        ints = [f"%i{k} = getelementptr i32, ptr %row, i64 {k}\n  " for k in range(6, 9)]
+        ints = [f"%i{k} = getelementptr i32, ptr %row, i64 {k}\n  " for k in range(6, 12)]
         types = ", ".join([f"ptr {name}" for name in self.given.split(", ")])
+        fields = ((1, "n"), (2, "d"), (3, "a"), (7, "order"), (8, "columns"), (11, "high"))
         return f"""
 declare void @{self.of}({", ".join(["ptr"] * len(self.given.split(", ")))})
 define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   %info = alloca i32
-  {field(1, "n")}{field(2, "d")}{field(3, "a")}{field(7, "order")}{field(8, "columns")}{"".join(ints)}
+  {"".join([field(k, name) for k, name in fields])}{"".join(ints)}
   %to = getelementptr double, ptr %arena, i64 %d
   %lu = getelementptr double, ptr %arena, i64 %a
   %square = mul i64 %order, %order
@@ -448,6 +471,8 @@ define internal i64 @{self.name}(ptr %row, ptr %arena) {{
   %size = mul i64 %order, %columns
   %scales = getelementptr double, ptr %lu, i64 %size
   %work = getelementptr double, ptr %scales, i64 %columns
+  %bands = mul i64 %order, %high
+  %exchanges = getelementptr double, ptr %lu, i64 %bands
   call void @{self.of}({types})
   %state = load i32, ptr %info
   %found = icmp eq i32 %state, 0

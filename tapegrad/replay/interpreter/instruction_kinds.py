@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import F8
+from ..._core.arrays import C16, F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
+from ...ops.indexing.regions import PARTS
 from ...ops.shaping import copy
 from ..costs import (
     BLOCK_ELEMENTS,
     BLOCK_PRODUCTS,
     BLOCK_ROWS,
     BUFFER_ELEMENTS,
+    COMPLEX_BLOCK_ELEMENTS,
     COPIED_ELEMENTS,
     TRANSFER_ROWS,
 )
@@ -22,7 +24,6 @@ from .machine_code import interpreter
 from .placed_arrays import FLOAT_BITS, KINDS, products_of_stack
 from .placed_bodies import placed_body
 
-UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
 
 
@@ -67,8 +68,11 @@ class InstructionKinds:
         constant = self.program.constants.get(k)
         if self.is_float(k):
             return "i" if type(constant) is int and is_exact(constant) else "f"
+        if type(constant) is complex:
+            return "c"
         numpys, shape, _, dtype, _ = self.shown[k]
-        kind = KINDS.get(dtype, "-") if numpys is not False and math.prod(shape) <= BUFFER_ELEMENTS else "-"
+        most = COMPLEX_BLOCK_ELEMENTS if dtype == C16 else BUFFER_ELEMENTS
+        kind = KINDS.get(dtype, "-") if numpys is not False and math.prod(shape) <= most else "-"
         return "-" if kind == "i" and constant is not None and not is_exact(constant) else kind
 
     def results_read_at_once(self, parts: list) -> dict:
@@ -90,11 +94,10 @@ class InstructionKinds:
 
     def may(self, k: int, i: Instruction) -> bool:
         """Do the flags and the conditions of an instruction allow a block?"""
-        return not (
-            i.prim is GROUP
-            or "under" in i.watched
-            or (self.kind(k) not in "ib" and any([not g.truth for g in self.program.guards.get(k, ())]))
-        )
+        if i.prim is GROUP or "under" in i.watched:
+            return False
+        kind = self.kind(k)
+        return kind in "ib" or all([g.truth and kind == "f" for g in self.program.guards.get(k, ())])
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
@@ -110,17 +113,35 @@ class InstructionKinds:
         kinds = (self.kind(k), *kinds)
         if "-" in kinds:
             return False
-        alike, floats = len({*kinds}) == 1, "i" not in kinds[1:] and "b" not in kinds[1:]
+        floats = {*kinds[1:]} == {"f"}
         if prim is READ or prim is ASSIGN or prim is ADD_AT:
-            fit = kinds[:2] == ("f", "f") or (alike and prim is not ADD_AT)
-            return fit and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
-        if prim is LAID or (is_move(prim) and alike):
-            return alike
+            return self.can_be_seen(prim, kinds, [step for step, _ in i.params["path"]])
+        if prim is LAID or self.is_moving(k, i):
+            return self.is_moving(k, i)
         if prim.reduces == "add" and floats:
             return kinds[0] == "f"
         if prim.reduces == "products" and floats:
             return self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
         return math.prod(self.shown[k][1]) <= BLOCK_ELEMENTS and self.body(k, i) is not None
+
+    def is_moving(self, k: int, i: Instruction) -> bool:
+        """Is each element of the result one of the operands, as it is?"""
+        alike = len({self.kind(a) for a in (k, *i.args)}) == 1
+        return alike and (i.prim is LAID or is_move(i.prim))
+
+    def can_be_seen(self, prim: Any, kinds: tuple, path: list) -> bool:
+        """Is a region of an array, that is read or written, other places of the array?"""
+        components = PARTS.intersection(path)
+        if "einsum" in path or (components and kinds[1] != "c"):
+            return False
+        if prim is READ:
+            return kinds == ("f" if components else kinds[1], kinds[1])
+        into = (
+            kinds[0] == kinds[1]
+            and kinds[0] in "fc"
+            and (kinds[2] != "c" or kinds[0] == "c" and not components)
+        )
+        return into or (prim is ASSIGN and len({*kinds}) == 1)
 
     def body(self, k: int, i: Instruction) -> Any:
         """How an instruction runs on places; None where it does not."""
@@ -157,7 +178,7 @@ def block_ranges(kinds: InstructionKinds) -> list:
     for start, stop in runs_of(can):
         given, made = table.values_read(start, stop), table.made[start:stop]
         moved = [*given[~(inside | table.constant)[given]].tolist(), *made[outside[made]].tolist()]
-        cost = sum([1 + kinds.sizes.get(id(kinds.shown[k]), 0) / COPIED_ELEMENTS for k in moved])
+        cost = sum([1 + math.prod(kinds.shown[k][1]) / COPIED_ELEMENTS for k in moved])
         if stop - start - (views[stop] - views[start]) >= BLOCK_ROWS + TRANSFER_ROWS * cost:
             found.append((start, stop))
     return found

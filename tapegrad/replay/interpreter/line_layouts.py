@@ -56,11 +56,11 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
 
 
 @functools.lru_cache(4096)
-def in_calls(shape: tuple, *forms: Any) -> tuple | None:
+def in_calls(shape: tuple, width: int, *forms: Any) -> tuple | None:
     """How a ufunc goes along lines: (elements of a line, the steps of result and operands, the `outer_axes`).
-    Results lie one by one, or are one."""
-    joined = joined_axes(shape, forms) or [[1, *[1] * len(forms)]]
-    axis = max([axis for axis in joined if axis[1] in (0, 1)], key=operator.itemgetter(0), default=None)
+    Results lie one by one, of `width` places each, or are one."""
+    joined = joined_axes(shape, forms) or [[1, *[width] * len(forms)]]
+    axis = max([axis for axis in joined if axis[1] in (0, width)], key=operator.itemgetter(0), default=None)
     return None if axis is None or len(joined) > 3 else (axis[0], axis[1:], *outer_axes(joined, axis))
 
 

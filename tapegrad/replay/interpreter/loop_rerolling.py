@@ -20,6 +20,7 @@ from ..costs import (
     POINTER_PLACES,
     TRIP_ELEMENTS,
 )
+from .arena import components
 from .listed_rows import NAME, READS
 from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
 from .program_loops import RecordedLoop
@@ -299,7 +300,8 @@ def read_or_written(code: np.ndarray) -> list:
 
 def reroll_blocks(arena: Any, blocks: list) -> tuple:
     """Puts compiled loops into blocks: (these loops, why others are none)."""
-    constants = {int(at): literal(v) for at, v in arena.constants if np.ndim(v) == 0}
+    numbers = [(at, *part) for at, v in arena.constants if np.ndim(v) == 0 for part in components(v)]
+    constants = {int(at) + k: literal(part) for at, k, part in numbers}
     refused: dict = {}
     read = np.zeros(arena.size, bool)
     for block in blocks:

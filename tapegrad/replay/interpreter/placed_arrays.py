@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import F8
+from ..._core.arrays import C16, F8
 from ..costs import BLOCK_MATRICES, BLOCK_PRODUCTS
 from .foreign_calls import ufunc_loop
 from .machine_code import LIBM
@@ -68,7 +68,8 @@ MOVES = (
     np.flip,
     np.diagonal,
 )
-KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
+KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i", C16: "c"}
+DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 EXTREMES = (np.maximum, np.minimum)
 # ufuncs whose loops for floats give whole numbers of whole numbers
 # (a divisor of zero gives nan, and ends the run)
@@ -86,26 +87,36 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     """Places of the arena, as an array of NumPy.  `b`: the block that gets the rows; `kind`: that of the
     dtype."""
 
-    def __init__(self, b: Any, at: Any, kind: str = "f"):
-        self.b, self.at, self.kind = b, at, kind
+    def __init__(self, b: Any, places: Any, kind: str = "f"):
+        self.b, self.places, self.kind = b, places, kind
 
-    shape = property(lambda self: self.at.shape)
-    ndim = property(lambda self: self.at.ndim)
-    size = property(lambda self: self.at.size)
-    dtype = property(
-        lambda self: F8 if self.kind == "f" else np.dtype(bool if self.kind == "b" else np.int64)
-    )
-    real = property(operator.pos)
+    shape = property(lambda self: self.places.shape)
+    ndim = property(lambda self: self.places.ndim)
+    size = property(lambda self: self.places.size)
+    dtype = property(lambda self: DTYPES[self.kind])
+    real = property(lambda self: PlacedArray(self.b, self.parts()[0], "f" if self.kind == "c" else self.kind))
+    imag = property(lambda self: PlacedArray(self.b, np.broadcast_to(self.parts()[1], self.shape)))
     T = property(lambda self: self.moved(np.transpose))
 
+    @property
+    def at(self) -> Any:
+        """The places of real numbers."""
+        if self.kind == "c":
+            raise NotPlaced("complex numbers")
+        return self.places
+
+    def parts(self) -> tuple:
+        """The places of the real and of the imaginary parts."""
+        return self.b.pair_of(self.places, self.kind)
+
     def moved(self, f: Callable, *args: Any, **kwargs: Any) -> "PlacedArray":
-        return PlacedArray(self.b, np.asarray(f(self.at, *args, **kwargs)), self.kind)
+        return PlacedArray(self.b, np.asarray(f(self.places, *args, **kwargs)), self.kind)
 
     def __getitem__(self, key: Any) -> "PlacedArray":
         return self.moved(operator.getitem, key)
 
     def __len__(self) -> int:
-        return len(self.at)
+        return len(self.places)
 
     def reshape(self, *shape: Any) -> "PlacedArray":
         return self.moved(np.ndarray.reshape, *shape)
@@ -116,8 +127,8 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def swapaxes(self, *axes: int) -> "PlacedArray":
         return self.moved(np.swapaxes, *axes)
 
-    def conj(self) -> "PlacedArray":
-        return self
+    def conj(self) -> Any:
+        return np.conjugate(self)
 
     def squeeze(self, axis: Any = None) -> "PlacedArray":
         return self.moved(np.squeeze, axis)
@@ -129,6 +140,8 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         kind = KINDS.get(np.dtype(dtype), "-")
         if kind == "b" != self.kind:
             return self != 0.0
+        if kind == "c":
+            return self if self.kind == "c" else composed(self, self.imag)
         if kind == "i" and self.kind == "f":
             return whole(self)
         if kind not in "f" + self.kind and (self.kind, kind) != ("b", "i"):
@@ -159,7 +172,9 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __pow__(self, n: Any) -> Any:
         if type(n) in (int, float) and n in POWERS:
             return POWERS[n](self)
-        return by_products(self, int(n)) if n in range(3, 9) else np.power(self, n)
+        return (
+            by_products(self, int(n)) if type(n) in (int, float) and n in range(3, 9) else np.power(self, n)
+        )
 
     def __bool__(self) -> bool:
         raise NotPlaced("a condition on a value")
@@ -172,7 +187,10 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
             return reduced(ufunc, x[0], kwargs.get("axis", 0), kwargs.get("keepdims", False))
         if method != "__call__" or kwargs:
             raise NotPlaced(f"{ufunc.__name__}.{method}")
-        return SPELT[ufunc](*x) if ufunc in SPELT else computed(ufunc, *[placed(self.b, v) for v in x])
+        xs = [placed(self.b, v) for v in x]
+        if any([v.kind == "c" for v in xs]) and ufunc in OF_COMPLEX:
+            return OF_COMPLEX[ufunc](*xs)
+        return SPELT[ufunc](*x) if ufunc in SPELT else computed(ufunc, *xs)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         if f in MOVES:
@@ -187,6 +205,8 @@ def placed(b: Any, v: Any) -> PlacedArray:
     if isinstance(v, PlacedArray):
         return v
     v = np.asarray(v)
+    if v.dtype == C16:
+        return PlacedArray(b, b.constant(v), "c")
     if v.dtype.kind not in "bif" or v.dtype.itemsize > F8.itemsize:
         raise NotPlaced(f"a value of {v.dtype}")
     return PlacedArray(b, b.number(float(v)) if not v.ndim else b.constant(v.astype(F8)), v.dtype.kind)
@@ -238,17 +258,26 @@ def whole(x: PlacedArray) -> PlacedArray:
 def chosen(c: Any, x: Any, y: Any) -> PlacedArray:
     b = next(v.b for v in (c, x, y) if isinstance(v, PlacedArray))
     c, x, y = [placed(b, v) for v in (c, x, y)]
-    to, kinds = b.temporary(*np.broadcast_shapes(c.shape, x.shape, y.shape)), {x.kind, y.kind}
-    b.row("select", to, c.at, x.at, y.at)
-    return PlacedArray(b, to, "f" if "f" in kinds else "i" if "i" in kinds else "b")
+    kinds, shape = {x.kind, y.kind}, np.broadcast_shapes(c.shape, x.shape, y.shape)
+    kind = next(kind for kind in "cfib" if kind in kinds)
+    made = new_array(b, shape, kind)
+    for to, *of in [*zip(made.parts(), x.parts(), y.parts(), strict=True)][: 1 + (kind == "c")]:
+        b.row("select", to, c.at, *of)
+    return made
+
+
+def new_array(b: Any, shape: tuple, kind: str) -> PlacedArray:
+    return PlacedArray(b, b.temporary(*shape, width=1 + (kind == "c")), kind)
 
 
 def joined(arrays: Any, axis: int = 0) -> PlacedArray:
     b = next(v.b for v in arrays if isinstance(v, PlacedArray))
     xs = [placed(b, v) for v in arrays]
-    if len({x.kind for x in xs}) > 1:
-        raise NotPlaced("concatenate of several kinds")
-    return PlacedArray(b, np.concatenate([x.at for x in xs], axis), xs[0].kind)
+    kinds = {x.kind for x in xs}
+    if len(kinds) > 1:
+        dtype = DTYPES[next(kind for kind in "cfi" if kind in kinds)]
+        xs = [x.astype(dtype) for x in xs]
+    return PlacedArray(b, np.concatenate([x.places for x in xs], axis), xs[0].kind)
 
 
 def by_slices(x: PlacedArray, axis: Any) -> tuple:
@@ -261,6 +290,8 @@ def by_slices(x: PlacedArray, axis: Any) -> tuple:
 
 
 def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False) -> PlacedArray:
+    if x.kind == "c" and ufunc is np.add:
+        return composed(x.real.sum(axis, keepdims), x.imag.sum(axis, keepdims))
     b, (slices, kept) = x.b, by_slices(x, axis)
     to = b.temporary(*slices.shape[1:])
     if ufunc is np.add:
@@ -339,13 +370,23 @@ def products_of_stack(x: tuple, y: tuple) -> float:
     return count * each if count <= BLOCK_MATRICES or each <= BLOCK_MATRICES else math.inf
 
 
+def composed(re: PlacedArray, im: PlacedArray) -> PlacedArray:
+    """Complex numbers of these parts, each of the same shape."""
+    made = new_array(re.b, re.shape, "c")
+    for to, part in zip(made.parts(), (re, im), strict=True):
+        re.b.row("copy", to, part.at)
+    return made
+
+
 SPELT[np.matmul] = product_of_matrices
+OF_COMPLEX: dict = {}  # ufuncs of complex numbers
 FUNCTIONS: dict = {
     np.where: chosen,
     np.tril: lambda x, k=0: triangle_of(x, k, True),
     np.triu: lambda x, k=0: triangle_of(x, k, False),
     np.concatenate: joined,
-    np.real: operator.pos,
+    np.real: lambda x: x.real,
+    np.imag: lambda x: x.imag,
     np.any: lambda x, axis=None, keepdims=False: x.any(axis, keepdims),
     np.all: lambda x, axis=None, keepdims=False: x.all(axis, keepdims),
     np.count_nonzero: lambda x, axis=None, *, keepdims=False: (x != 0).sum(axis, keepdims),

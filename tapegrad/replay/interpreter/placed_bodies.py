@@ -26,12 +26,15 @@ class NoRows:
     def row(self, name: str, to: Any, *operands: Any) -> None:
         self.rows.append((name, operands))
 
-    def called(self, *args: Any) -> None:
+    def called(self, *args: Any, **settings: Any) -> None:
         self.rows.append(("", ()))
+
+    def pair_of(self, at: Any, kind: str) -> tuple:
+        return at, at + 1 if kind == "c" else self.nothing
 
     of_matrices = indexed = ordered = matmul = lapack = called
 
-    def temporary(self, *shape: int) -> np.ndarray:
+    def temporary(self, *shape: int, width: int = 1) -> np.ndarray:
         self.temporaries.append(np.zeros(shape, np.int64))
         return self.temporaries[-1]
 
@@ -62,7 +65,7 @@ class PlacedBody:
             self.refused = f"{type(error).__name__}: {error}"
             return
         if made.shape == shape:
-            self.target = next((n for n, t in enumerate(b.temporaries) if t is made.at), -1)
+            self.target = next((n for n, t in enumerate(b.temporaries) if t is made.places), -1)
         alone = self.target == 0 and len(b.rows) == 1
         if alone and [*map(id, b.rows[0][1])] == [*map(id, at)]:
             self.name = b.rows[0][0]
@@ -74,7 +77,7 @@ class PlacedBody:
             return PlacedArray(b, np.asarray(prim.run(at[0], **i.params)), self.kinds[0])
         gated = type(prim.scalar) is GatedProduct  # (what is not finite ends the run)
         f = prim.scalar.form if gated else TRANSLATED.get(prim, prim.run)
-        if type(prim.scalar) is tuple and prim.scalar[0] in CHECKED:
+        if type(prim.scalar) is tuple and prim.scalar[0] in CHECKED and "c" not in self.kinds:
             to = b.temporary(*at[0].shape)
             b.row(prim.scalar[0], to, *at)
             return PlacedArray(b, to)
@@ -84,10 +87,11 @@ class PlacedBody:
 def is_moving(i: Any, shape: tuple) -> bool:
     """Is each element of the result of a linear operation an element of the operand, or zero?
 
-    The numbers of the elements tell, and random integers: no combination of several gives both of one."""
+    The numbers of the elements tell, and random complex integers: no combination of several gives both of
+    one."""
     size = math.prod(shape)
     a = np.arange(LEAST_NUMBER, LEAST_NUMBER + size)
-    b = np.random.default_rng(0).integers(1 << 40, 1 << 50, size)
+    b = np.random.default_rng(0).integers(1 << 40, 1 << 50, (size, 2)) @ (1, 1j)
     try:
         made, again = [np.asarray(i.prim.run(v.reshape(shape), **i.params)) for v in (a, b)]
     except Exception:

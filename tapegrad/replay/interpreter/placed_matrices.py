@@ -1,5 +1,6 @@
 """Bodies of matrices, and of operations that ask for values or call a library, as rows of the interpreter."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -7,15 +8,27 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from ...ops import piecewise, products, reductions, sorting
+from ...ops import elementwise, piecewise, reductions, shaping, sorting
 from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
 from ...ops.indexing import traced_masks
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS
 from ...ops.linalg import block_matrices, decompositions, determinants, equations, factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
 from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, SMALL_FACTORS, UNBLOCKED_COLUMNS, WRITTEN_OUT_PRODUCTS
-from .foreign_calls import ufunc_loop
-from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, chosen, placed, triangle_of
+from .foreign_calls import NO, YES, ufunc_loop
+from .placed_arrays import (
+    DTYPES,
+    FUNCTIONS,
+    NotPlaced,
+    PlacedArray,
+    chosen,
+    composed,
+    joined,
+    new_array,
+    placed,
+    triangle_of,
+)
+from .placed_complex import bilinear, phase
 from .placed_orders import (
     added_at,
     added_in_turn,
@@ -26,6 +39,8 @@ from .placed_orders import (
     scattered,
 )
 from .small_matrices import cholesky_code, det_code, inv_code, solve_code, triangular
+
+EPSILON = float(np.finfo(float).eps)
 
 
 def scale_of(x: Any, axis: Any) -> Any:
@@ -62,8 +77,13 @@ def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
     }
     order = [label for label in sizes if label not in to_labels] + [*to_labels]
     shape = tuple([sizes[label] for label in order])
-    if len(xs) > 2 or "." in subscripts or any([x.kind != "f" for x in xs]):
+    if len(xs) > 2 or "." in subscripts or not {x.kind for x in xs} <= {"f", "c"}:
         raise NotPlaced("einsum")
+    if any([x.kind == "c" for x in xs]):
+        of_parts = functools.partial(contracted, subscripts, optimize=optimize)
+        return (
+            composed(of_parts(xs[0].real), of_parts(xs[0].imag)) if len(xs) == 1 else bilinear(of_parts, *xs)
+        )
     how = as_matrices(subscripts) if len(xs) == 2 and math.prod(shape) > FEW_MULTIPLICATIONS else None
     if how is not None:
         return how.product(*xs)
@@ -98,27 +118,31 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     def f(*x: Any, **settings: Any) -> Any:
         b = next(v.b for v in x if isinstance(v, PlacedArray))
         x = tuple([placed(b, v) for v in x])
+        kind = "c" if any([v.kind == "c" for v in x]) else "f"
         if x[0].ndim > 2 and by_rows is not None:
             return of_stack(b, name, by_rows, *[v.at for v in x], **settings)
         n, columns = len(x[0]), x[-1].shape[1:]
         if x[0].shape != (n, n) or not 0 < x[-1].ndim < 3 or not x[-1].size or len(x[-1]) != n:
             raise NotPlaced(name)
-        number = name in ("det", "slogdet")
-        made = [b.temporary(*(() if number else x[-1].shape)) for _ in range(1 + (name == "slogdet"))]
+        shape = () if name in ("det", "slogdet") else x[-1].shape
+        made = [new_array(b, shape, kind) for _ in range(1 + (name == "slogdet"))]
         if (
-            by_rows is not None
+            kind == "f"
+            and by_rows is not None
             and (not name or n <= MATRIX_UNKNOWNS)
             and n * x[-1].size <= WRITTEN_OUT_PRODUCTS
         ):
-            by_rows(b, made[0], *[v.at for v in x], **settings)
+            by_rows(b, made[0].at, *[v.at for v in x], **settings)
         else:
+            x = tuple([v.astype(DTYPES[kind]) for v in x])
             ufunc = getattr(
                 load("numpy.linalg._umath_linalg"), f"{name}1" if len(x) > 1 and not columns else name, None
             )
-            if ufunc is None or ufunc_loop(ufunc) is None:
+            types = "" if kind == "f" else f"{'D' * len(x)}->{'D' * len(made)}"
+            if ufunc is None or ufunc_loop(ufunc, types) is None:
                 raise NotPlaced(name)
-            b.of_matrices(ufunc, made, *[v.at for v in x])
-        return PlacedArray(b, made[0]) if len(made) == 1 else tuple([PlacedArray(b, to) for to in made])
+            b.of_matrices(ufunc, [v.places for v in made], *[v.places for v in x], kind=types)
+        return made[0] if len(made) == 1 else tuple(made)
 
     return f
 
@@ -142,6 +166,15 @@ def placed_eigh(a: PlacedArray, UPLO: str = "L") -> tuple:
 def placed_svd(a: PlacedArray) -> tuple:
     rank = min(a.shape)
     return decomposed("svd_s", a, (a.shape[0], rank), (rank,), (rank, a.shape[-1]))
+
+
+def placed_pinv(a: PlacedArray, rcond: Any, hermitian: bool) -> Any:
+    if hermitian:
+        raise NotPlaced("pinv of hermitian matrices")
+    u, s, vt = placed_svd(a)
+    least = (max(a.shape) * EPSILON if rcond is None else float(rcond)) * s.max()
+    inverse = np.where(s > least, 1.0 / np.where(s > least, s, 1.0), 0.0)
+    return vt.T @ (inverse[:, None] * u.T)
 
 
 def placed_cofactor(a: PlacedArray) -> PlacedArray:
@@ -191,7 +224,17 @@ def placed_solution(packed: PlacedArray, y: PlacedArray, transposed: bool) -> Pl
     b, n = y.b, y.shape[0]
     columns = b.temporary(*y.shape[::-1])  # one after the other
     b.row("copy", columns, y.at.T)
-    b.lapack("dgetrs", columns, packed.at, n, columns.size // n, transposed)
+    b.lapack("dgetrs", columns, packed.at, n, columns.size // n, YES if transposed else NO)
+    return PlacedArray(b, columns.T)
+
+
+def placed_band_solution(ab: PlacedArray, y: PlacedArray, low: int, up: int) -> PlacedArray:
+    b, n, height = y.b, len(y), 2 * low + up + 1
+    check_ordered(ab)
+    packed, columns = b.temporary(n * height + n), b.temporary(*y.shape[::-1])
+    b.row("copy", packed[: n * height].reshape(n, height)[:, low:], ab.at.T)
+    b.row("copy", columns, y.at.T)
+    b.lapack("dgbsv", columns, packed, n, columns.size // n, NO, low, up, height)
     return PlacedArray(b, columns.T)
 
 
@@ -214,6 +257,8 @@ def of_stack(b: Any, name: str, by_rows: Callable, a: Any, *y: Any, **settings: 
 
 
 FUNCTIONS |= {
+    np.take_along_axis: lambda x, at, axis: gathered(x, at, axis),
+    np.convolve: lambda x, y, mode: convolve_full(x, y),
     np.einsum: contracted,
     np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
     np.linalg.solve: of_matrices("solve", solve_code),
@@ -221,16 +266,17 @@ FUNCTIONS |= {
     np.linalg.det: of_matrices("det", det_code),
     np.linalg.slogdet: of_matrices("slogdet"),
     np.linalg.eigh: placed_eigh,
+    np.linalg.pinv: placed_pinv,
 }
 TRANSLATED: dict = {
     reductions.scale_of.prim: scale_of,
+    elementwise.phase_of.prim: phase,
     piecewise.part_of_hypot.prim: part_of_hypot,
+    shaping.packed.prim: lambda *xs, to=(-1,): joined([x.reshape(1) for x in xs]).reshape(to),
     block_matrices.gathered_back.prim: lambda x, at, size: added_in_turn(x.reshape(-1), [*at], (size,)),
     sorting.added_at.prim: added_at,
-    products.convolve_full.prim: convolve_full,
     hermitian.alike_each.prim: symmetric,
     ELEMENT_NUMBERS: element_numbers,
-    sorting.taken_by.prim: gathered,
     traced_masks.first_chosen.prim: first_chosen,
     sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
@@ -240,4 +286,5 @@ TRANSLATED: dict = {
     equations.lu_of.prim: placed_lu,
     decompositions.qr_of.prim: placed_qr,
     factorizations.SOLUTION: placed_solution,
+    equations.solve_band.prim: placed_band_solution,
 }

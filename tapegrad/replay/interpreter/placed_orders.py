@@ -54,6 +54,17 @@ def placed_argsort(x: PlacedArray, axis: int, kind: Any = None, stable: Any = No
     return PlacedArray(x.b, to, "i")
 
 
+def placed_lexsort(keys: Any) -> PlacedArray:
+    """By a stable sort for each key."""
+    b = next(key.b for key in keys if isinstance(key, PlacedArray))
+    first, *others = [placed(b, key).astype(F8) for key in keys]
+    order: Any = np.argsort(first, kind="stable")
+    for key in others:
+        then: Any = np.argsort(gathered(key, order, 0), kind="stable")
+        order = gathered(order, then, 0)
+    return order
+
+
 def check_ordered(*x: PlacedArray) -> None:
     """(nan is not less, nor is it equal: the run ends.)"""
     for v in x:
@@ -126,6 +137,7 @@ ORDERS: dict = {
     np.argmin: lambda x, axis=None, keepdims=False: first_extreme(np.minimum, x, axis, keepdims),
     np.digitize: lambda x, bins, right=False: placed_digitize(x, bins, right),
     np.searchsorted: lambda a, v, side="left": placed_searchsorted(a, v, side),
+    np.lexsort: lambda keys: placed_lexsort(keys),
     np.argsort: lambda x, axis=-1, kind=None, *, stable=None: placed_argsort(x, axis, kind, stable),
 }
 FUNCTIONS |= ORDERS

@@ -5,13 +5,14 @@ before; else at one that all trips share.  So all numbers of the rows go on by f
 which is the last one, shows whether they do."""
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 
 from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, CACHE_LINE_ELEMENTS
 from ..instruction_table import END
-from .arena import INDEX_BYTES, ArenaRegion, in_stride_order
+from .arena import INDEX_BYTES, ArenaRegion
 from .program_loops import RecordedLoop
 
 UNSTEADY = "the places of its trips follow no fixed step"
@@ -29,7 +30,10 @@ class TripRows:
         self.block, self.arena, self.loop, self.trips = block, block.arena, loop, loop.trips
         self.compiled: Any = None
         values = loop.values[0].tolist()
-        self.size = [int(np.prod(self.arena.shown[k][1], dtype=np.int64)) for k in values]
+        self.width = [self.arena.width(k) for k in values]
+        self.size = [
+            width * math.prod(self.arena.shown[k][1]) for k, width in zip(values, self.width, strict=True)
+        ]
         kept = [n for n, until in zip(self.size, loop.held, strict=True) if until >= loop.period]
         if INDEX_BYTES * self.trips * sum(kept) > ARENA_BYTES // 2:
             raise NotALoop("its trips leave too much")
@@ -46,7 +50,10 @@ class TripRows:
         chains = {j for j in loop.carried if self.is_chain(j)}
         while True:
             self.stacks = {j: self.stack(j, back) for j, back in loop.carried.items() if j not in chains}
-            self.one = {j: self.arena.consecutive(*self.arena.shown[values[j]][1:3]) for j in chains}
+            self.one = {
+                j: self.arena.consecutive(*self.arena.shown[values[j]][1:3], None, self.width[j])
+                for j in chains
+            }
             self.script: list = []
             first = self.lowered(0)
             apart = {j for j, at in self.one.items() if first.at[j] is not at} | self.seen
@@ -89,14 +96,16 @@ class TripRows:
 
     def constant_column(self, c: int) -> tuple:
         values = [self.arena.program.constants[k] for k in self.loop.operands[:, c].tolist()]
-        arrays = np.stack([np.asarray(v, float) for v in values])
-        size = arrays[0].size
-        _, shape, strides, _, _ = self.arena.shown[int(self.loop.operands[0, c])]
+        k = int(self.loop.operands[0, c])
+        _, shape, strides, _, _ = self.arena.shown[k]
+        width = self.arena.width(k)
+        arrays = np.stack([np.asarray(v, complex if width > 1 else float) for v in values])
+        size = width * arrays[0].size
         first = self.arena.begin(size * self.trips)
-        at = in_stride_order(self.arena.integers(first, size), shape, strides)
+        at = self.arena.laid_at(first, shape, strides, width)
         step = np.arange(self.trips).reshape((-1,) + (1,) * len(shape)) * size
         self.arena.constants.append((at + step, arrays))
-        return first, shape, strides, size
+        return first, shape, strides, size, width
 
     def at(self, j: int, t: int) -> Any:
         """Where what trip t leaves for later ones lies."""
@@ -104,7 +113,7 @@ class TripRows:
             return self.one[j]
         first, step, back = self.stacks[j]
         _, shape, strides, _, _ = self.arena.shown[int(self.loop.values[0, j])]
-        return self.arena.laid_at(first + (t + back) * step, shape, strides)
+        return self.arena.laid_at(first + (t + back) * step, shape, strides, self.width[j])
 
     def place(self, n: int) -> Any:
         """Where the value of instruction n of the program lies."""
@@ -187,7 +196,7 @@ class TripRows:
             block.forced = {k for k, j in self.column.items() if j in self.stacks}
             self.operands(t, begin)
             for k in read:
-                arena.held.setdefault(k, [ArenaRegion(arena.at[k], False)])
+                arena.held.setdefault(k, [ArenaRegion(False)])
             each = [(n, k, i) for n, (k, i) in enumerate(code, begin)]
             block.single = block.read_once(each)
             block.instructions(each)
@@ -227,11 +236,11 @@ class TripRows:
             if back:
                 k = int(loop.operands[t, c])
                 arena.at[k] = self.at(j, t - back)
-                region = ArenaRegion(arena.at[k], j in self.one)
+                region = ArenaRegion(j in self.one)
                 region.until = begin + loop.until[j] - loop.period if loop.until[j] < END else END
                 arena.held[k] = [region]
-        for c, (first, shape, strides, size) in self.constants.items():
-            arena.at[int(loop.operands[t, c])] = arena.laid_at(first + t * size, shape, strides)
+        for c, (first, shape, strides, size, width) in self.constants.items():
+            arena.at[int(loop.operands[t, c])] = arena.laid_at(first + t * size, shape, strides, width)
 
     # --- all trips ---
 
@@ -240,7 +249,8 @@ class TripRows:
         for j, back in self.loop.carried.items():
             for t in range(-back, 0):
                 if j not in self.one or t == -1:
-                    self.block.row("copy", self.at(j, t), self.arena.at[self.before(j, -t)])
+                    k = self.before(j, -t)
+                    self.block.copy("copy", k, self.at(j, t), self.arena.at[k], self.block.kinds.kind(k))
 
     def check_places(self) -> None:
         """Do the places of all values go on by fixed steps?  (Those of an index do in an array that lies in
