@@ -130,14 +130,11 @@ class SummedRows:
         self.defined = {o: t for t in (outer.body.statements if outer else []) for o in t.outs} | self.inner
         self.moved = self.moved_accumulations()
         self.along = {place: [slope(i, s, self.inner) for i in place[1]] for place in self.moved}
-        self.backwards = any(k == -1 for slopes in self.along.values() for k in slopes)
-        self.forms = IndexForms(list(self.defined.values()))
-        rows: list[dict] = []
-        for place, ts in self.moved.items():
-            self.put(place, ts, rows)
-        self.found = [self.by_trips(row) for row in rows]
-        self.deferred = max([since for row in self.found for since, _ in row], default=0)
-        self.wide = max([far for row in self.found for _, far in row], default=0)
+        self.backwards = any(-1 in steps for steps in self.along.values())
+        self.found = [self.from_first(row) for row in self.rows()]
+        self.deferred, self.wide = [
+            max([far[k] for row in self.found for far in row], default=0) for k in (0, 1)
+        ]
 
     def moved_accumulations(self) -> dict:
         """(array, index) -> the accumulations there."""
@@ -159,44 +156,33 @@ class SummedRows:
         places = Counter(array for array, _ in moved)
         return {place: ts for place, ts in moved.items() if places[place[0]] >= STRAIGHT}
 
-    def put(self, place: tuple, ts: list, rows: list[dict]) -> None:
-        """Put accumulations into their row: (how far along the axis of the outer loop, along the last) -> them."""
-        array, index = place
-        for row in rows:
-            first = row[0, 0][0]
-            other = first.array, first.index
-            if array is first.array and self.is_straight(place) and self.is_straight(other):
-                apart: Any = self.forms.apart(index, first.index)
-                axis, far, since = self.axis(place), apart.pop(), 0
-                if axis is not None and axis == self.axis(other):
-                    since, apart[axis] = apart[axis], 0
-                near = all(k is not None and abs(k) <= FARTHEST for k in (since, far))
-                if near and all(k == 0 for k in apart):
-                    row.setdefault((since, far), []).extend(ts)
-                    return
-        rows.append({(0, 0): list(ts)})
+    def rows(self) -> list[dict]:
+        """Places that differ along the last axis and that of the outer loop alone, by how far they are there."""
+        forms, found = IndexForms(list(self.defined.values())), dict[Any, dict]()
+        for (array, index), ts in self.moved.items():
+            *others, last = self.along[array, index]
+            at, key, place = [forms.form(i) for i in index], index, (0, 0)
+            if not any(others) and last == (-1 if self.backwards else 1):
+                axis, step = self.axis(index)
+                place = step * at[axis].const, at[-1].const
+                free = (axis if step else -1, len(at) - 1)
+                key = tuple([(*f.terms.items(), 0 if k in free else f.const) for k, f in enumerate(at)])
+            row = found.setdefault((array, key), {})
+            if any(abs(x - y) > FARTHEST for x, y in zip(place, next(iter(row), place), strict=True)):
+                row = found.setdefault((array, index), {})
+            row.setdefault(place, []).extend(ts)
+        return list(found.values())
 
-    def is_straight(self, place: tuple) -> bool:
-        """Does the place move along the last axis alone, by a step in each trip?"""
-        *others, last = self.along[place]
-        return not any(others) and last == (-1 if self.backwards else 1)
-
-    def axis(self, place: tuple) -> int | None:
-        """The axis before the last along which the outer loop moves the place, by a step in each trip."""
-        steps = [slope(i, self.outer, self.defined) for i in place[1]] if self.outer else []
+    def axis(self, index: tuple) -> tuple[int, int]:
+        """(the axis before the last along which each trip of the outer loop makes a step, the step or 0)."""
+        steps: Any = [slope(i, self.outer, self.defined) for i in index] if self.outer else []
         moving = [k for k, step in enumerate(steps) if step != 0]
-        if len(moving) != 1 or moving[0] == len(steps) - 1 or steps[moving[0]] not in (1, -1):
-            return None
-        return moving[0]
+        one = len(moving) == 1 and moving[0] < len(steps) - 1 and steps[moving[0]] in (1, -1)
+        return (moving[0], steps[moving[0]]) if one else (0, 0)
 
-    def by_trips(self, row: dict) -> dict:
-        first = row[0, 0][0]
-        axis = self.axis((first.array, first.index))
-        step: Any = (
-            0 if axis is None or self.outer is None else slope(first.index[axis], self.outer, self.defined)
-        )
-        last, low = min([step * k for k, _ in row]), min([far for _, far in row])
-        return {(step * k - last, far - low): ts for (k, far), ts in sorted(row.items(), key=lambda x: x[0])}
+    def from_first(self, row: dict) -> dict:
+        first = [min(x) for x in zip(*row, strict=True)]
+        return {(k - first[0], far - first[1]): row[k, far] for k, far in sorted(row)}
 
 
 class CutLoop:
