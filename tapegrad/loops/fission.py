@@ -29,7 +29,6 @@ from .program import (
     Scalar,
     Store,
     copied,
-    duplicate,
     literal,
     walk,
 )
@@ -41,21 +40,18 @@ FARTHEST = 4  # elements between places that are added to in one loop
 
 def split_accumulations(p: LoopProgram) -> LoopProgram:
     """The program with such loops cut; p is left as it is."""
-    if any(isinstance(s, Accumulate) for s in walk(p.body)):
-        p = duplicate(p)
-        cut_loops(p.body)
-    return p
 
+    def block(b: Block, new: dict) -> Block:
+        made = Block()
+        for s in stored_once(b.statements):
+            c = copied(s, new, lambda _, inner: block(inner, new))
+            made.statements += cut(c) if isinstance(c, For) else [c]
+        made.yields = [new.get(y, y) for y in b.yields]
+        return made
 
-def cut_loops(b: Block) -> None:
-    made: list = []
-    for s in stored_once(b.statements):
-        parts = cut(s) if isinstance(s, For) else []
-        if not parts:
-            for inner in s.blocks:
-                cut_loops(inner)
-        made += parts or [s]
-    b.statements = made
+    if not any(isinstance(s, Accumulate) for s in walk(p.body)):
+        return p
+    return LoopProgram(p.name, p.params, block(p.body, {}), p.outs, p.file)
 
 
 class IndexForms:
@@ -106,199 +102,121 @@ def previous_access(t: Store, body: list, forms: IndexForms) -> Any:
 
 
 def cut(s: For) -> list:
-    """The loops that replace a loop without loops, or one with such a loop in it; none if nothing is gained."""
-    within = [t for t in s.body.statements if t.blocks or isinstance(t, Allocate)]
-    inner = within[0] if len(within) == 1 else None if within else s
-    if not isinstance(inner, For) or any(t.blocks or isinstance(t, Allocate) for t in inner.body.statements):
-        return []
-    if any((t.bounds[0], t.bounds[2]) != (ZERO, ONE) for t in (s, inner)):
-        return []
-    inner.body.statements = stored_once(inner.body.statements)
-    rows = SummedRows(inner, None if inner is s else s)
-    return CutLoop(rows).made if rows.found and (inner is s or rows.deferred) else []
+    """The loop, followed by loops for its accumulations."""
+    body = s.body.statements
+    if any(t.blocks or isinstance(t, Allocate) for t in body) or (s.bounds[0], s.bounds[2]) != (ZERO, ONE):
+        return [s]
+    moved = moved_accumulations(s)
+    return CutLoop(s, moved).made if moved else [s]
 
 
-class SummedRows:
-    """The accumulations of a loop that may follow it, by the rows that they add to.
-
-    Several trips of the loop around it, `outer`, may add to a row. They do so together, in the last of them.
-    `found` has for each row: (trips since then, how far the place is from the first) -> accumulations."""
-
-    def __init__(self, s: For, outer: For | None):
-        self.s, self.outer, self.body = s, outer, s.body.statements
-        self.inner = {o: t for t in self.body for o in t.outs}
-        self.defined = {o: t for t in (outer.body.statements if outer else []) for o in t.outs} | self.inner
-        self.moved = self.moved_accumulations()
-        self.along = {place: [slope(i, s, self.inner) for i in place[1]] for place in self.moved}
-        self.backwards = any(-1 in steps for steps in self.along.values())
-        self.found = [self.from_first(row) for row in self.rows()]
-        self.deferred, self.wide = [
-            max([far[k] for row in self.found for far in row], default=0) for k in (0, 1)
-        ]
-
-    def moved_accumulations(self) -> dict:
-        """(array, index) -> the accumulations there."""
-        whole = self.outer or self.s
-        if self.outer and slope(self.s.bounds[1], self.outer, self.defined) != 0:
-            return {}
-        others = {
-            t.array for t in walk(whole.body) if isinstance(t, (Load, Store)) and type(t) is not Accumulate
-        }
-        moved: dict = {}
-        for t in self.body:
-            if (
-                isinstance(t, Accumulate)
-                and t.array not in others
-                and t.value in self.inner
-                and all(slope(i, self.s, self.inner) is not None for i in t.index)
-            ):
-                moved.setdefault((t.array, t.index), []).append(t)
-        places = Counter(array for array, _ in moved)
-        return {place: ts for place, ts in moved.items() if places[place[0]] >= STRAIGHT}
-
-    def rows(self) -> list[dict]:
-        """Places that differ along the last axis and that of the outer loop alone, by how far they are there."""
-        forms, found = IndexForms(list(self.defined.values())), dict[Any, dict]()
-        for (array, index), ts in self.moved.items():
-            *others, last = self.along[array, index]
-            at, key, place = [forms.form(i) for i in index], index, (0, 0)
-            if not any(others) and last == (-1 if self.backwards else 1):
-                axis, step = self.axis(index)
-                place = step * at[axis].const, at[-1].const
-                free = (axis if step else -1, len(at) - 1)
-                key = tuple([(*f.terms.items(), 0 if k in free else f.const) for k, f in enumerate(at)])
-            row = found.setdefault((array, key), {})
-            if any(abs(x - y) > FARTHEST for x, y in zip(place, next(iter(row), place), strict=True)):
-                row = found.setdefault((array, index), {})
-            row.setdefault(place, []).extend(ts)
-        return list(found.values())
-
-    def axis(self, index: tuple) -> tuple[int, int]:
-        """(the axis before the last along which each trip of the outer loop makes a step, the step or 0)."""
-        steps: Any = [slope(i, self.outer, self.defined) for i in index] if self.outer else []
-        moving = [k for k, step in enumerate(steps) if step != 0]
-        one = len(moving) == 1 and moving[0] < len(steps) - 1 and steps[moving[0]] in (1, -1)
-        return (moving[0], steps[moving[0]]) if one else (0, 0)
-
-    def from_first(self, row: dict) -> dict:
-        first = [min(x) for x in zip(*row, strict=True)]
-        return {(k - first[0], far - first[1]): row[k, far] for k, far in sorted(row)}
+def moved_accumulations(s: For) -> dict:
+    """(array, index) -> the accumulations there that may follow the loop."""
+    body = s.body.statements
+    defined = {o: t for t in body for o in t.outs}
+    kinds: dict = {}
+    for t in body:
+        if isinstance(t, (Load, Store)):
+            kinds.setdefault(t.array, Counter())[type(t) is Accumulate] += 1
+    moved: dict = {}
+    for t in body:
+        if (
+            isinstance(t, Accumulate)
+            and kinds[t.array][False] == 0
+            and t.value in defined
+            and all(slope(i, s, defined) is not None for i in t.index)
+        ):
+            moved.setdefault((t.array, t.index), []).append(t)
+    places = Counter(array for array, _ in moved)
+    return {place: ts for place, ts in moved.items() if places[place[0]] >= STRAIGHT}
 
 
 class CutLoop:
     """A loop that keeps the terms of its sums, and a loop for each row of places that they are added to."""
 
-    def __init__(self, rows: SummedRows):
-        self.rows, self.s, self.outer, self.w = rows, rows.s, rows.outer, StatementWriter()
-        self.w.line = self.s.line
-        # the places of the terms of this trip of the outer loop, of the last one, ...
-        self.slots = [Scalar("i8") for _ in range(rows.deferred + 1)] if self.outer else []
-        known = self.again([self.s.bounds[1]], {}, self.outer.body.statements if self.outer else [])
-        self.n = self.w.compute("max", known.get(self.s.bounds[1], self.s.bounds[1]), ZERO)
-        self.wide = self.w.compute("add", self.n, literal(2 * rows.wide, "i8"))
+    def __init__(self, s: For, moved: dict):
+        self.s, self.body = s, s.body.statements
+        self.defined = {o: t for t in self.body for o in t.outs}
+        along = {place: [slope(i, s, self.defined) for i in place[1]] for place in moved}
+        self.backwards = any(k == -1 for slopes in along.values() for k in slopes)
+        rows = neighbours(moved, along, -1 if self.backwards else 1, IndexForms(self.body))
+        self.w = StatementWriter()
+        self.w.line = s.line
+        self.n = self.w.compute("max", s.bounds[1], ZERO)
         self.kept: dict = {}  # terms -> the array of their sums in each trip, with zeros at both ends
-        gone = {t for ts in rows.moved.values() for t in ts}
-        self.s.body = Block([t for t in rows.body if t not in gone], self.s.body.yields)
-        for row in rows.found:
+        self.wide = max([far for row in rows for far in row])
+        gone = {t for ts in moved.values() for t in ts}
+        block = Block([t for t in self.body if t not in gone], s.body.yields)
+        for row in rows:
             for ts in row.values():
-                self.keep(tuple([t.value for t in ts]))
-        if self.outer is None:
-            self.w.put(self.s)
-            self.add_rows({}, [])
-        else:
-            self.put_outer(self.outer)
+                self.keep(tuple([t.value for t in ts]), block)
+        self.w.put(For(s.args, s.inits, block, s.results, s.index, s.bounds, line=s.line))
+        for row in rows:
+            self.add(row)
         self.made = self.w.block.statements
-
-    def put_outer(self, outer: For) -> None:
-        """The outer loop, and the rows that its last trips add to."""
-        w, trips = self.w, outer.bounds[1]
-        outer.args += self.slots
-        outer.inits += [literal(k, "i8") for k in range(len(self.slots))]
-        outer.body.yields += [self.slots[-1], *self.slots[:-1]]
-        ends = [Scalar("i8") for _ in self.slots]
-        outer.results += ends
-        before, self.made = outer.body.statements, []
-        outer.body.statements = []
-        for t in before:
-            outer.body.statements.append(t)
-            if t is self.s:
-                w.within(outer.body, self.add_rows, {}, self.slots)
-        w.put(outer)
-        some = w.compute("gt", trips, ZERO)
-        more = w.compute("select", some, literal(self.rows.deferred, "i8"), ZERO)
-
-        def trip(k: Scalar, *slots: Scalar) -> list[Scalar]:
-            for kept in self.kept.values():
-                w.count(self.wide, lambda x: w.store(kept, (slots[0], x), literal(0, kept.type)))
-            new = {outer.index: w.compute("add", trips, k)}
-            needed = [i for row in self.rows.found for ts in row.values() for i in ts[0].index]
-            self.add_rows(self.again(needed, new, before), list(slots), late=True)
-            return [slots[-1], *slots[:-1]]
-
-        w.count(more, trip, ends)
-
-    def again(self, values: list[Scalar], new: dict, body: list) -> dict:
-        """Compute these values again, as far as statements of `body` do it; `new` maps values, and learns."""
-        todo, needed = list(values), set()
-        while todo:
-            t = self.rows.defined.get(todo.pop())
-            if isinstance(t, Compute) and t not in needed:
-                needed.add(t)
-                todo += t.args
-        for t in body:
-            if t in needed:
-                self.w.put(copied(t, new, lambda *_: Block()))
-        return new
 
     def reversed(self, i: Scalar) -> Scalar:
         """The trip that is at place i in memory, or the place of trip i."""
         w = self.w
-        return w.compute("sub", w.compute("sub", self.n, ONE), i) if self.rows.backwards else i
+        return w.compute("sub", w.compute("sub", self.n, ONE), i) if self.backwards else i
 
-    def keep(self, terms: tuple) -> None:
+    def keep(self, terms: tuple, block: Block) -> None:
         if terms in self.kept:
             return
-        w, kind, wide = self.w, terms[0].type, self.rows.wide
-        shape = [*[literal(len(self.slots), "i8")] * (self.outer is not None), self.wide]
-        kept = self.kept[terms] = w.allocate(kind, shape, "terms", zeroed=self.outer is not None)
-        for k in range(0 if self.outer else 2 * wide):
-            at = literal(k, "i8") if k < wide else w.compute("add", self.n, literal(k, "i8"))
+        w, kind, ends = self.w, terms[0].type, 2 * self.wide
+        kept = self.kept[terms] = LoopArray(kind, [w.compute("add", self.n, literal(ends, "i8"))], "terms")
+        w.put(Allocate(kept, False))
+        for k in range(ends):
+            at = literal(k, "i8") if k < self.wide else w.compute("add", self.n, literal(k, "i8"))
             w.store(kept, (at,), literal(0, kind))
 
         def trip() -> None:
-            at = w.compute("add", self.reversed(self.s.index), literal(wide, "i8"))
-            w.store(kept, (*self.slots[:1], at), functools.reduce(partial(w.compute, "add"), terms))
+            at = w.compute("add", self.reversed(self.s.index), literal(self.wide, "i8"))
+            w.store(kept, (at,), functools.reduce(partial(w.compute, "add"), terms))
 
-        w.within(self.s.body, trip)
+        w.within(block, trip)
 
-    def add_rows(self, known: dict, slots: list[Scalar], late: bool = False) -> None:
-        """Add to each element of a row what several trips have for it; `late`: to rows of several outer trips."""
-        w = self.w
-        for row in self.rows.found:
-            if late and not any(since for since, _ in row):
-                continue
-            # the first places along each of two axes
-            lead = next(ts[0] for (since, _), ts in row.items() if since == 0)
-            low = next(ts[0] for (_, far), ts in row.items() if far == 0)
-            w.line, index = lead.line, (*lead.index[:-1], low.index[-1])
-            count, far = self.n, max([far for _, far in row])
-            if far:
-                some = w.compute("gt", self.n, ZERO)
-                count = w.compute("select", some, w.compute("add", self.n, literal(far, "i8")), ZERO)
+    def add(self, row: dict[int, list]) -> None:
+        """Add to each element of a row what several trips have for it."""
+        w, first, far = self.w, row[0][0], max(row)
+        w.line = first.line
+        count = self.n
+        if far:
+            some = w.compute("gt", self.n, ZERO)
+            count = w.compute("select", some, w.compute("add", self.n, literal(far, "i8")), ZERO)
 
-            def element(
-                x: Scalar, row: dict = row, index: tuple = index, array: LoopArray = lead.array
-            ) -> None:
-                new = self.again(list(index), {**known, self.s.index: self.reversed(x)}, self.rows.body)
-                terms = []
-                for (since, far), ts in row.items():
-                    at = w.compute("add", x, literal(self.rows.wide - far, "i8"))
-                    place = *slots[since : since + 1], at
-                    terms.append(w.load(self.kept[tuple([t.value for t in ts])], place))
-                total = functools.reduce(partial(w.compute, "add"), terms)
-                w.accumulate(array, [new.get(i, i) for i in index], total)
+        def element(x: Scalar) -> None:
+            new = {self.s.index: self.reversed(x)}
+            for d in self.body:
+                if isinstance(d, Compute) and needed_by(first, d, self.defined):
+                    w.put(copied(d, new, lambda *_: Block()))
+            terms = []
+            for k, ts in row.items():
+                at = w.compute("add", x, literal(self.wide - k, "i8"))
+                terms.append(w.load(self.kept[tuple([t.value for t in ts])], (at,)))
+            total = functools.reduce(partial(w.compute, "add"), terms)
+            w.accumulate(first.array, [new.get(i, i) for i in first.index], total)
 
-            w.count(count, element)
+        w.count(count, element)
+
+
+def neighbours(moved: dict, along: dict, step: int, forms: IndexForms) -> list[dict[int, list]]:
+    """The accumulations to each place, by rows: how far a place is from the first of its row -> those there.
+
+    Places are in one row if only their last index moves with the loop, by `step`; `along`: how they move."""
+    rows: list[dict] = []
+    for (array, index), ts in moved.items():
+        for row in rows:
+            first = row[0][0]
+            if array is first.array and [*map(abs, along[array, index])] == [*[0] * (len(index) - 1), 1]:
+                *others, k = forms.apart(index, first.index)
+                same = along[array, index][-1] == along[array, first.index][-1] == step
+                if same and k is not None and abs(k) <= FARTHEST and all(d == 0 for d in others):
+                    row.setdefault(k, []).extend(ts)
+                    break
+        else:
+            rows.append({0: list(ts)})
+    return [{k - min(row): ts for k, ts in sorted(row.items())} for row in rows]
 
 
 def slope(v: Scalar, s: For, defined: dict) -> int | None:
@@ -306,12 +224,23 @@ def slope(v: Scalar, s: For, defined: dict) -> int | None:
     d = defined.get(v)
     if d is None:
         return None if v in s.args else int(v is s.index)
-    if not isinstance(d, Compute) or d.op not in ("add", "sub", "mul", "max", "min"):
+    if not isinstance(d, Compute) or d.op not in ("add", "sub", "mul"):
         return None
     a, b = [slope(x, s, defined) for x in d.args]
-    if a is None or b is None or d.op not in ("add", "sub"):
+    if a is None or b is None or d.op == "mul":
         return 0 if a == b == 0 else None
     return a + b if d.op == "add" else a - b
+
+
+def needed_by(t: Accumulate, d: Compute, defined: dict) -> bool:
+    """Does the index of t need the statement d?"""
+    todo, seen = list(t.index), set()
+    while todo:
+        u = defined.get(todo.pop())
+        if u is not None and u not in seen:
+            seen.add(u)
+            todo += u.operands
+    return d in seen
 
 
 MOST = 4  # layers that are compared with each other

@@ -67,36 +67,6 @@ def f(x, k, n):
     check(made(text), x, np.array([3, 1, 1, 0, 2, 6]), 5)
 
 
-NESTS = [
-    "x[{i} - 1, j]; x[{i}, j - 1]; x[{i}, j + 1]; x[{i} + 1, j]",
-    "x[{i} + 2, j]; x[{i} - 2, j + 1]; x[{i}, 9 - j]",
-    "x[9 - {i}, j]; x[8 - {i}, j + 1]; x[{i}, j]",
-    "x[{i}, 9 - j]; x[{i} + 1, 8 - j]; x[j, {i}]",
-    "x[{i}, j]; x[{i} + 1, j]; x[{i} + j - 2, j]; x[2, j]",
-]
-
-
-@pytest.mark.one_in(40)
-@pytest.mark.parametrize("inner", ["1, n", "n, 1, -1", "n - 1, 0", "1, i + 2"])
-@pytest.mark.parametrize("outer", ["2, 7", "6, 1, -1", "3, 3", "4, 5", "2, 8, 2"])
-@pytest.mark.parametrize("places", NESTS)
-def test_rows_that_several_trips_add_to(places, outer, inner):
-    terms = " + ".join(
-        f"np.sin({0.3 + 0.1 * k} * {p})" for k, p in enumerate(places.format(i="i").split("; "))
-    )
-    text = f"""
-def f(x, n):
-    y = 0.7 * x
-    for t in range(2):
-        for i in range({outer}):
-            for j in range({inner}):
-                y[i, j] += ({terms}) * x[i, j]
-        x[:, :] = y
-    return np.sum(y * y)
-"""
-    check(made(text), 0.5 * np.random.default_rng(1).standard_normal((12, 14)), 5)
-
-
 STEPS = {
     "swapped": """
 def f(u, steps):
