@@ -112,8 +112,8 @@ class NumbaProgram:
         ]
 
     def described(self, frame: CallFrame, x: Any) -> Any:
-        """What is returned: ("yield", number), ("array", number of the parameter), ("new", number of the array),
-        ("either", what each number that is yielded stands for, number of the yield), a tuple, or None."""
+        """What is returned: ("yield", number), ("array", number of the parameter), ("new", number), a tuple,
+        None, or ("either", what each value of a yielded number stands for, number of the yield)."""
         match x:
             case None | Known(object=None):
                 return None

@@ -1,5 +1,5 @@
-"""What the adjoint does for speed: sums into neighbours, stores that are undone, states that a tape keeps, loops
-with long bodies.
+"""What the adjoint does for speed: sums into neighbours, stores that are undone, states that a tape keeps,
+loops with long bodies.
 
 The references are the complex step of the Python code, and its product with the gradient."""
 
