@@ -48,30 +48,65 @@ def adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
     end;
     then those of the scalars that p yields (floats only).  Its results are the cotangents of the active
     arrays at the beginning, then those of the active scalars."""
-    return AdjointWriter(p, wrt).made
+    return AdjointWriter(p, wrt).adjoint()
+
+
+def resumed_adjoint(p: LoopProgram, wrt: tuple) -> LoopProgram:
+    """The same, without the loops that `checkpoints` ran; what it kept stands after the parameters of p."""
+    return AdjointWriter(p, wrt, kept={}, resumed=True).adjoint()
+
+
+def checkpoints(p: LoopProgram, wrt: tuple) -> LoopProgram:
+    """p, which also returns the states that its segments begin with, and the last ones.
+
+    `derived["kept"]` are their arrays, further parameters and results; `derived["lengths"]` is a program of
+    their lengths, or None where these take more than a few operations, or where nothing is kept."""
+    return AdjointWriter(p, wrt, kept={}).checkpoints()
 
 
 class AdjointWriter:
-    def __init__(self, p: LoopProgram, wrt: tuple):
-        starts = [p.params[k] for k in wrt]
-        self.plan = SavedValues(p, starts)
+    """`kept`: arrays of checkpoints -> their shapes, where they are parameters; `resumed`: they are known."""
+
+    def __init__(self, p: LoopProgram, wrt: tuple, kept: dict | None = None, resumed: bool = False):
+        self.p, self.starts, self.given, self.resumed = p, [p.params[k] for k in wrt], kept, resumed
+        self.plan = SavedValues(p, self.starts)
         self.active = self.plan.active
         self.w = StatementWriter()
         self.stacks: dict = {}  # stack of p -> its cotangents
         self.unsure: set = set()  # cotangents that are zero where the program took another way
         self.overwritten: dict = {}  # store that is undone -> the stack of what it overwrites
         self.kept: dict = {}  # loop in segments -> what the backward sweep must know
-        m: dict = {}
+        self.shadows = [a for a in p.arrays if a in self.active]
+        self.bars = {
+            a: LoopArray(a.type, [Scalar("i8") for _ in a.shape], a.name + "_bar") for a in self.shadows
+        }
+        self.m: dict = {}
         for q in p.params:
-            m[q] = q if isinstance(q, Scalar) else LoopArray(q.type, [Scalar("i8") for _ in q.shape], q.name)
             if isinstance(q, Scalar):
-                m[q] = Scalar(q.type, q.name)
+                self.m[q] = Scalar(q.type, q.name)
             else:
-                m.update(zip(q.shape, m[q].shape, strict=True))
-        shadows = [a for a in p.arrays if a in self.active]
-        self.bars = {a: LoopArray(a.type, [Scalar("i8") for _ in a.shape], a.name + "_bar") for a in shadows}
+                self.m[q] = LoopArray(q.type, [Scalar("i8") for _ in q.shape], q.name)
+                self.m.update(zip(q.shape, self.m[q].shape, strict=True))
+        self.params = [self.m[q] for q in p.params]
+
+    def checkpoints(self) -> LoopProgram:
+        p, start, forward = self.p, self.w.block, dict(self.m)
+        self.forward(p.body, forward, True)
+        kept: Any = self.given
+        lengths = [forward.get(n, n) for shape in kept.values() for n in shape]
+        rooms = pruned(
+            duplicate(LoopProgram(p.name + "_lengths", self.params, Block(start.statements, lengths), []))
+        )
+        simple = kept and all(isinstance(s, Compute) for s in rooms.body.statements)
+        start.yields = [forward.get(y, y) for y in p.body.yields]
+        derived = {"kept": list(kept), "lengths": rooms if simple else None}
+        outs = [*[self.m[a] for a in p.outs], *kept]
+        return pruned(LoopProgram(p.name, [*self.params, *kept], start, outs, p.file, derived))
+
+    def adjoint(self) -> LoopProgram:
+        p, m, start = self.p, self.m, self.w.block
         seeds = [Scalar(y.type, "seed") for y in p.body.yields if y.type in FLOATS]
-        forward, start = dict(m), self.w.block
+        forward = dict(m)
         self.forward(p.body, forward, True)
         heights = LoopProgram(
             p.name + "_heights", [], Block(list(start.statements)), [], p.file, {}, p.launch
@@ -81,15 +116,15 @@ class AdjointWriter:
         for y, seed in zip([y for y in p.body.yields if y.type in FLOATS], seeds, strict=True):
             self.add(bars, y, seed)
         self.backward(p.body, m, bars)
-        start.yields = [bars.get(q) or literal(0, q.type) for q in starts if isinstance(q, Scalar)]
-        params = [m[q] for q in p.params] + [self.bars[a] for a in shadows] + seeds
-        outs = [self.bars[a] for a in shadows if a in starts]
-        derived = {"shadows": shadows, "of": p, "twins": {bar: x for x, bar in self.stacks.items()}}
+        start.yields = [bars.get(q) or literal(0, q.type) for q in self.starts if isinstance(q, Scalar)]
+        params = [*self.params, *(self.given or ()), *[self.bars[a] for a in self.shadows], *seeds]
+        outs = [self.bars[a] for a in self.shadows if a in self.starts]
+        derived = {"shadows": self.shadows, "of": p, "twins": {bar: x for x, bar in self.stacks.items()}}
         if p.launch is not None:
             # the programs that tell how high the stacks are that the forward sweep fills
             made: Any = [x for x in stacks_of(heights) if x not in stacks_of(p)]
             derived["heights"] = pruned(duplicate(replace(heights, params=params, outs=made)))
-        self.made = pruned(LoopProgram(p.name + "_adjoint", params, start, outs, p.file, derived, p.launch))
+        return pruned(LoopProgram(p.name + "_adjoint", params, start, outs, p.file, derived, p.launch))
 
     # --- forwards ---
 
@@ -134,24 +169,46 @@ class AdjointWriter:
         root = w.cast(w.compute("sqrt", w.cast(n, "f8")), "i8")
         length = w.compute("add", root, ONE)
         count = w.compute("floordiv", w.compute("add", n, root), length)
+        layers = count if self.given is None else w.compute("add", count, ONE)
         states = [
-            w.allocate(a.type, (count, *m.get(a, a).shape), a.name + "_kept", zeroed=False)
-            for a in plan.segmented[s]
+            self.room(a.type, (layers, *m.get(a, a).shape), a.name + "_kept") for a in plan.segmented[s]
         ]
-        carries = [w.allocate(a.type, (count,), "carry_kept", zeroed=False) for a in s.args]
-        m[s] = length, count, n, states, carries
+        carries = [self.room(a.type, (layers,), "carry_kept") for a in s.args]
+        self.kept[s] = m[s] = length, count, n, states, carries
 
-        def segment(h: Scalar, *values: Scalar) -> list[Scalar]:
+        def keep(h: Scalar, values: Any) -> None:
             for a, kept in zip(plan.segmented[s], states, strict=True):
                 w.copy(kept, m.get(a, a), at=(h,))
             for v, kept in zip(values, carries, strict=True):
                 w.store(kept, (h,), v)
+
+        def segment(h: Scalar, *values: Scalar) -> list[Scalar]:
+            keep(h, values)
             first, here = self.part(m[s], h)
             return self.run_part(s, m, first, here, list(values), False)
 
-        results = w.count(count, segment, [m.get(v, v) for v in s.inits])
+        if self.resumed:
+            results = self.take_state(s, m, count)
+        else:
+            results = w.count(count, segment, [m.get(v, v) for v in s.inits])
+            if self.given is not None:
+                keep(count, results)
         m.update(zip(s.results, results, strict=True))
-        self.kept[s] = m[s]
+
+    def room(self, type: str, shape: tuple, name: str) -> LoopArray:
+        """A new array, or a parameter for it."""
+        if self.given is None:
+            return self.w.allocate(type, shape, name, zeroed=False)
+        array = LoopArray(type, [Scalar("i8") for _ in shape], name)
+        self.given[array] = shape
+        return array
+
+    def take_state(self, s: For, m: dict, h: Scalar) -> list[Scalar]:
+        """Put back the arrays as segment h begins with them; return the carried values."""
+        _, _, _, states, carries = self.kept[s]
+        for a, kept in zip(self.plan.segmented[s], states, strict=True):
+            self.w.copy(m.get(a, a), kept, of=(h,))
+        return [self.w.load(kept, (h,)) for kept in carries]
 
     def part(self, known: tuple, h: Scalar) -> tuple[Scalar, Scalar]:
         """The first trip of segment h, and its number of trips."""
@@ -351,14 +408,13 @@ class AdjointWriter:
 
     def backward_in_segments(self, s: For, m: dict, carried: list, outer: list, inits: list) -> list[Scalar]:
         w = self.w
-        known = _, count, _, states, carries = self.kept[s]
+        known = self.kept[s]
+        count = known[1]
 
         def segment(g: Scalar, *args: Scalar) -> list[Scalar]:
             h = w.compute("sub", w.compute("sub", count, ONE), g)
-            for a, kept in zip(self.plan.segmented[s], states, strict=True):
-                w.copy(m.get(a, a), kept, of=(h,))
+            values = self.take_state(s, m, h)
             first, here = self.part(known, h)
-            values = [w.load(kept, (h,)) for kept in carries]
             self.run_part(s, m, first, here, values, True)
             for bar, init in zip(args, inits, strict=True):
                 self.derive(bar, [init])

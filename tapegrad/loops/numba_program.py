@@ -82,6 +82,8 @@ class NumbaProgram:
             raise LoopRefused(f"{typed.name}: a name stands for several arrays on a device")
         self.yields: list[Scalar] = []
         self.returned: list[tuple[LoopArray, tuple]] = []
+        self.views: list[ArrayView] = []  # what is returned as new arrays
+        self.members = {stacked: list(of) for stacked, of in source.layers.values()}
         self.result = self.described(frame, result)
         w.block.yields = [*self.yields, *[n for _, shape in self.returned for n in shape]]
         body = w.resolve(w.block)
@@ -110,7 +112,8 @@ class NumbaProgram:
         ]
 
     def described(self, frame: CallFrame, x: Any) -> Any:
-        """What is returned: ("yield", number), ("array", number of the parameter), a tuple, or None."""
+        """What is returned: ("yield", number), ("array", number of the parameter), ("new", number), a tuple,
+        None, or ("either", what each value of a yielded number stands for, number of the yield)."""
         match x:
             case None | Known(object=None):
                 return None
@@ -122,8 +125,23 @@ class NumbaProgram:
             case ArrayView() if x.array in self.params and x == whole(x.array, x.origins):
                 return "array", self.params.index(x.array)
             case ArrayView() if x.array not in self.params:
-                out = LoopArray(x.array.type, [Scalar("i8") for _ in x.shape], f"result{len(self.returned)}")
-                frame.store(whole(out), Known(Ellipsis), x)
-                self.returned.append((out, x.shape))
-                return "new", len(self.returned) - 1
+                members = self.members.get(x.array, [])
+                if not any(type(m) is int for m in members):
+                    return self.new(frame, x)
+                if x.parts[1:] == whole(x.array).parts[1:]:
+                    self.yields.append(x.parts[0])
+                    number = len(self.yields) - 1
+                    new = self.new(frame, x) if any(type(m) is not int for m in members) else None
+                    return "either", [("array", m) if type(m) is int else new for m in members], number
         raise frame.refuse("a result that is no number, no new array and no argument")
+
+    def new(self, frame: CallFrame, x: ArrayView) -> tuple[str, int]:
+        """A new array with what x holds, which no argument shares memory with."""
+        if x not in self.views:
+            if any(x.array is v.array for v in self.views):
+                raise frame.refuse("results that may share memory")
+            self.views.append(x)
+            out = LoopArray(x.array.type, [Scalar("i8") for _ in x.shape], f"result{len(self.returned)}")
+            frame.store(whole(out), Known(Ellipsis), x)
+            self.returned.append((out, x.shape))
+        return "new", self.views.index(x)

@@ -14,11 +14,13 @@ from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import Primitive, bind, holds_variable, layout_of, values_of
 from .._core.registry import load
+from .._core.reverse import Tape
+from .._core.variable import Variable
 from ..ops.creation import asarray
 from ..ops.declare import dtype, shape
 from ..ops.indexing.overlaps import answered
 from ..ops.shaping import astype, broadcast_to, reshape
-from .adjoint import adjoint
+from .adjoint import adjoint, checkpoints, resumed_adjoint
 from .machine import code_of
 from .numba_device import AXES, SIZES, launch_sizes
 from .numba_ir import is_device_kernel, type_of_array, type_of_object, type_of_scalar, type_of_tuple
@@ -28,12 +30,16 @@ from .reference import interpreted
 from .tangent import tangent
 from .views import Known, TupleMembers
 
+CHECKPOINTED_BYTES = 2**16  # of arrays, from which on a tape keeps the states of a program's loops
+
 
 class LoopOperation:
     """A program as a primitive; its results are a tuple."""
 
     def __init__(self, p: LoopProgram):
         self.p = p
+        # of a program with checkpoints: the operation without them, and the numbers of the active arguments
+        self.origin: tuple[LoopOperation, tuple] | None = None
         self.written = written(p)
         self.count = len(p.outs) + len(p.body.yields)
         prim = self.prim = Primitive(p.name, self.run, multi=self.count)
@@ -42,16 +48,45 @@ class LoopOperation:
         prim.vjp, prim.jvp = (self.pull,), self.push
 
     def __call__(self, *args: Any) -> tuple:
-        return bind(self.prim, args, {})
+        made = self.with_checkpoints(args)
+        if made is None:
+            return bind(self.prim, args, {})
+        found, n = bind(made.prim, args, {}), len(self.p.outs)
+        return (*found[:n], *found[n + len(made.p.derived["kept"]) :])
+
+    def with_checkpoints(self, args: Any) -> "LoopOperation | None":
+        """What runs in place of this operation if a tape alone records it, and its loops take long."""
+        tracked = [isinstance(x, Variable) and x._trace is not None for x in args]
+        active = [x for x, yes in zip(args, tracked, strict=True) if yes]
+        if (
+            len({x._trace for x in active}) != 1
+            or not isinstance(active[0]._trace, Tape)
+            or self.p.launch is not None
+        ):
+            return None
+        size = sum([getattr(layout_of(x), "nbytes", 0) for x in args])
+        if size < CHECKPOINTED_BYTES or any(isinstance(x._value, Variable) for x in active):
+            return None
+        wrt = tuple([k for k, yes in enumerate(tracked) if yes])
+        made = self.derived(checkpoints, wrt)
+        if made.p.derived["lengths"] is None:
+            return None
+        made.origin = self, wrt
+        made.prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+        return made
 
     def run(self, *args: Any) -> tuple:
         given: list[Any] = []
-        for q, x in zip(self.p.params, args, strict=True):
+        for q, x in zip(self.p.params, args, strict="kept" not in self.p.derived):
             if isinstance(q, Scalar):
                 given.append(x.item() if hasattr(x, "item") else x)
             else:
                 make = np.array if q in self.written else np.asarray
                 given.append(make(x, DTYPES[q.type], order="C"))
+        if "kept" in self.p.derived:
+            lengths = iter(code_of(self.p.derived["lengths"])(given))
+            for a in self.p.derived["kept"]:
+                given.append(np.empty([next(lengths) for _ in a.shape], DTYPES[a.type]))
         return tuple(code_of(self.p)(given))
 
     def derived(self, make: Callable, wrt: tuple) -> "LoopOperation":
@@ -81,9 +116,20 @@ class LoopOperation:
         )
 
     def pull(self, g: Any, out: Any, need: Any, *args: Any) -> tuple:
-        p, wrt = self.p, tuple([k for k, yes in enumerate(need) if yes])
-        made = self.derived(adjoint, wrt)
+        wrt = tuple([k for k, yes in enumerate(need) if yes])
         g = list(g) if isinstance(g, (list, tuple)) else [g]
+        if self.origin is None:
+            return self.pulled(self.derived(adjoint, wrt), wrt, g, args, ())
+        of, planned = self.origin
+        n = len(of.p.outs)
+        past = n + len(self.p.derived["kept"])
+        g, kept = [*g[:n], *g[past:]], out[n:past]
+        made = of.derived(resumed_adjoint, wrt) if wrt == planned else of.derived(adjoint, wrt)
+        return of.pulled(made, wrt, g, args, kept if wrt == planned else ())
+
+    def pulled(self, made: "LoopOperation", wrt: tuple, g: list, args: tuple, kept: Any) -> tuple:
+        """The cotangents of the arguments, by an adjoint program that takes what was kept."""
+        p = self.p
         bars: dict = dict(zip(p.outs, g, strict=False))
         rest = g[len(p.outs) :]
         shadows = made.p.derived["shadows"]
@@ -95,7 +141,7 @@ class LoopOperation:
         seeds += [
             0.0 if c is None else c for y, c in zip(p.body.yields, rest, strict=True) if y.type in FLOATS
         ]
-        got = iter(made(*args, *seeds))
+        got = iter(made(*args, *kept, *seeds))
         found: dict = {k: next(got) for k in sorted(wrt, key=lambda k: isinstance(p.params[k], Scalar))}
         return tuple([found.get(k) for k in range(len(args))])
 
@@ -300,6 +346,8 @@ class NumbaFunction:
             return values[form[1]]
         if form[:1] == ("new",):
             return outs[made.returned[form[1]][0]]
+        if form[:1] == ("either",):
+            return self.result(made, form[1][int(yields[form[2]])], values, outs, yields)
         return tuple([self.result(made, f, values, outs, yields) for f in form])
 
 

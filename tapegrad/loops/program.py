@@ -10,6 +10,7 @@ Types are "f8", "f4", "i8" and "b1". The operations on floats are those of the g
 (`kernels.graph.nodes.OPERATIONS`), with their derivatives; further ones act on integers and booleans."""
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -138,7 +139,9 @@ class Allocate(Statement):
 
 @dataclass(eq=False)
 class LayerOf(Statement):
-    """`array` is the memory of `of[layer]`, in machine code. The other accesses of its block are not to this layer."""
+    """`array` is the memory of `of[layer]`, in machine code.
+
+    The other accesses of its block are not to this layer."""
 
     array: LoopArray
     of: LoopArray
@@ -270,59 +273,44 @@ def captured(s: Any) -> list[Scalar]:
 # --- copies ---
 
 
+# the fields of a statement in the order in which a copy is made: what it reads, =makes, or a :block
+FIELDS = {
+    Compute: ("args", "=out"),
+    Load: ("array", "index", "=out"),
+    Store: ("array", "index", "value"),
+    Accumulate: ("array", "index", "value"),
+    Push: ("stack", "value"),
+    Pop: ("stack", "=out"),
+    Allocate: ("=array",),
+    LayerOf: ("of", "layer", "=array"),
+    Barrier: (),
+    For: ("inits", "bounds", "=index", "=args", ":body", "=results"),
+    DoWhile: ("inits", "=args", ":body", "=results", "test"),
+    If: ("test", ":then", ":other", "=results"),
+}
+
+
 def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
     """A copy of a statement; `new` maps values, arrays and stacks, and learns those that it defines.
 
     `inner` copies the blocks."""
 
-    def m(v: Any) -> Any:
-        return new.get(v, v)
+    def m(x: Any) -> Any:
+        return type(x)([new.get(v, v) for v in x]) if isinstance(x, (tuple, list)) else new.get(x, x)
 
-    def fresh(v: Scalar) -> Scalar:
-        new[v] = Scalar(v.type, v.name)
-        return new[v]
+    def fresh(x: Any) -> Any:
+        if isinstance(x, list):
+            return [fresh(v) for v in x]
+        array = isinstance(x, LoopArray)
+        new[x] = LoopArray(x.type, m(x.shape), x.name, x.shared) if array else Scalar(x.type, x.name)
+        return new[x]
 
-    def ms(values: Any) -> tuple:
-        return tuple([m(v) for v in values])
-
-    inits: Any
-    args: Any
-    index: Any
-    match s:
-        case Compute():
-            args = ms(s.args)
-            return Compute(fresh(s.out), s.op, args, line=s.line)
-        case Load():
-            index = ms(s.index)
-            return Load(fresh(s.out), m(s.array), index, line=s.line, atomic=s.atomic)
-        case Store():
-            return type(s)(m(s.array), ms(s.index), m(s.value), line=s.line, atomic=s.atomic)
-        case Push():
-            return Push(m(s.stack), m(s.value), line=s.line)
-        case Pop():
-            return Pop(fresh(s.out), m(s.stack), line=s.line)
-        case Allocate():
-            new[s.array] = LoopArray(s.array.type, ms(s.array.shape), s.array.name, s.array.shared)
-            return Allocate(new[s.array], s.zeroed, line=s.line)
-        case LayerOf():
-            new[s.array] = LoopArray(s.array.type, ms(s.array.shape), s.array.name)
-            return LayerOf(new[s.array], m(s.of), m(s.layer), line=s.line)
-        case For():
-            inits, bounds = list(ms(s.inits)), ms(s.bounds)
-            index, args = fresh(s.index), [fresh(a) for a in s.args]
-            return For(
-                args, inits, inner(s, s.body), [fresh(r) for r in s.results], index, bounds, line=s.line
-            )
-        case DoWhile():
-            inits, args = list(ms(s.inits)), [fresh(a) for a in s.args]
-            body = inner(s, s.body)
-            return DoWhile(args, inits, body, [fresh(r) for r in s.results], m(s.test), line=s.line)
-        case If():
-            test = m(s.test)
-            return If(test, inner(s, s.then), inner(s, s.other), [fresh(r) for r in s.results], line=s.line)
-        case Barrier():
-            return Barrier(line=s.line)
-    raise AssertionError(type(s).__name__)
+    made = copy(s)
+    for word in FIELDS[type(s)]:
+        name = word.lstrip("=:")
+        x = getattr(s, name)
+        setattr(made, name, fresh(x) if word[0] == "=" else inner(s, x) if word[0] == ":" else m(x))
+    return made
 
 
 # --- dead code ---

@@ -56,6 +56,22 @@ keep:
 end:
   ret ptr %made
 }
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+define internal void @prefetch(ptr %first, i64 %bytes) noinline {
+entry:
+  %few = icmp slt i64 %bytes, 16384
+  %most = select i1 %few, i64 %bytes, i64 16384
+  br label %next
+next:
+  %at = phi i64 [0, %entry], [%after, %next]
+  %line = getelementptr i8, ptr %first, i64 %at
+  call void @llvm.prefetch.p0(ptr %line, i32 0, i32 2, i32 1)
+  %after = add i64 %at, 64
+  %more = icmp slt i64 %after, %most
+  br i1 %more, label %next, label %end
+end:
+  ret void
+}
 """
 LARGE_PAGES = """define internal void @use_large_pages(ptr %made, i64 %bytes) {
   ret void
@@ -431,6 +447,9 @@ class ProgramText(ScalarText):
                 self.grow(slot, room, after, BYTES[x.type])
             self.line(f"store i64 {after}, ptr {top}")
             bases.append(self.top(x, at if pushes else b(f"sub i64 {at}, 1"), x.type))
+            if not pushes:  # fetch what the next run of the loop pops: downwards the processor is late
+                following = self.top(x, b(f"sub i64 {after}, {n}"), x.type)
+                self.line(f"call void @prefetch(ptr {following}, i64 {b(f'mul i64 {n}, {BYTES[x.type]}')})")
         return bases
 
 

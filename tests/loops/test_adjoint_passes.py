@@ -1,4 +1,5 @@
-"""What the adjoint does for speed: sums into neighbours, stores that are undone, loops with long bodies.
+"""What the adjoint does for speed: sums into neighbours, stores that are undone, states that a tape keeps,
+loops with long bodies.
 
 The references are the complex step of the Python code, and its product with the gradient."""
 
@@ -135,6 +136,28 @@ def test_stores_that_are_undone(name, undo, monkeypatch):
     assert plan.segmented
     if undo == "all" or name == "swapped":
         assert plan.stores.arrays
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("name", STEPS)
+def test_states_that_a_tape_keeps(name, monkeypatch):
+    """The tape's forward sweep keeps them, so that the backward sweep begins there."""
+    resumed = []
+    pulled = operation.LoopOperation.pulled
+    noted = lambda *args: (resumed.append(len(args[-1]) > 0), pulled(*args))[1]
+    monkeypatch.setattr(operation, "CHECKPOINTED_BYTES", 0)
+    monkeypatch.setattr(operation.LoopOperation, "pulled", noted)
+    x = 0.3 + 0.4 * np.random.default_rng(1).random(9)
+    check(made(STEPS[name]), x, 7)
+    assert any(resumed)
+    f = numba.njit(made(STEPS[name].replace("return np.sum(u * u)", "return u")))
+    run = lambda x: 1.0 * f(x.copy(), 11)
+    _, pullback = tg.vjp(run, x)
+    jacobian = tg.jacobian(run)(x)
+    want = np.stack([tg.jvp(run, (x,), (e,))[1] for e in np.eye(9)], axis=1)
+    np.testing.assert_allclose(jacobian, want, rtol=1e-12, atol=1e-14)
+    for e in np.eye(9)[2:4]:  # the states are read again
+        np.testing.assert_allclose(pullback(e), e @ want, rtol=1e-12, atol=1e-14)
 
 
 def test_a_loop_with_a_long_body_is_counted():

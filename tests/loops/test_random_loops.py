@@ -61,9 +61,13 @@ def test_many_random_functions():
 
 
 @pytest.mark.long
-def test_many_random_functions_in_steps(monkeypatch):
-    """With stores undone wherever they can be."""
-    monkeypatch.setattr(saved, "RESTORING", 0.0)
+@pytest.mark.parametrize("kept", [False, True])
+def test_many_random_functions_in_steps(kept, monkeypatch):
+    """With stores undone wherever they can be, and where a tape keeps states."""
+    if kept:
+        monkeypatch.setattr(operation, "CHECKPOINTED_BYTES", 0)
+    else:
+        monkeypatch.setattr(saved, "RESTORING", 0.0)
     checked = [seed for seed in range(1000, 1100) if check(seed, steps=7) is not None]
     assert len(checked) > 80
 
