@@ -5,6 +5,7 @@ Reading order: names and numbers; `Inputs`; results; `run_once`; `RecordedCall` 
 `run_forward`."""
 
 import functools
+import math
 import re
 import sys
 import types
@@ -39,6 +40,7 @@ from .._core.foreign import REMEDIES, argument, check_constants, library_of
 from .._core.forward import Dual
 from .._core.primitive import SAMPLED, Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, scope_block
+from .._core.searches import tell_searches
 from .._core.trees import (
     LEAVES,
     Const,
@@ -606,6 +608,8 @@ class RecordedCall:
         if inputs.constants:
             tape.trusted = frozenset(map(id, inputs.constants))
         self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
+        if tape.searches:
+            tell_searches(tape, self.size_of)
 
     def finish(self) -> None:
         """No sweep follows."""
@@ -624,10 +628,11 @@ class RecordedCall:
             return {key: derivative_out(found.get(key), x, plain)}
         return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
-    def pull(self, cotangents: AnyList) -> AnyDict:
-        """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
+    def pull(self, cotangents: AnyList, low: AnyList | None = None) -> AnyDict:
+        """Given one cotangent (or None) for each output leaf, or each of `low`: the cotangents of the inputs, by
+        key."""
         seeds = []
-        for (_, s), g in zip(self.low, cotangents, strict=True):
+        for (_, s), g in zip(low or self.low, cotangents, strict=True):
             if s is not None and g is not None:
                 seeds.append((s, g))
         if not seeds:
@@ -644,6 +649,11 @@ class RecordedCall:
             if s < top:
                 found[key] = G[s]
         return found
+
+    def size_of(self, seeds: AnyList) -> float:
+        """The size of the cotangents of the inputs, given those of some slots."""
+        found = self.pull([g for _, g in seeds], [(None, s) for s, _ in seeds])
+        return math.hypot(*[np.linalg.norm(reverse.known(g)[0]) for g in found.values() if g is not None])
 
 
 WITH_AUX = ("grad", "value_and_grad", "hessian", "hvp", "value_grad_hvp", "hmp")
@@ -791,6 +801,8 @@ def run_forward(
 
     with scope_block():
         run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
+        if dual.searches:
+            tell_searches(dual, max)
     return tuple(found)
 
 

@@ -15,6 +15,7 @@ from .._core.foreign import check_constants
 from .._core.primitive import EndedTrace, layout_of, live, primal_of, values_of, watched
 from .._core.registry import late
 from .._core.scope import OPEN, Exit, outside
+from .._core.searches import tell_searches
 from .._core.trees import leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Array, Number
 from .._core.variable import FLOAT, ArrayVariable, NumberVariable, Variable, View, bottom, frozen, variable
@@ -83,6 +84,8 @@ class TapeCall(RecordedCall):
                     f"returned"
                 )
             self.slots[key], self.watched[key] = v._slot, tape._leaves[v._slot]
+        if trace.searches:
+            tell_searches(trace, self.size_of)
 
     inputs: Any = property(lambda self: self)
 
