@@ -16,7 +16,7 @@ import numpy as np
 from .errors import NonDifferentiableWarning
 from .primitive import layout_of
 from .reverse import known
-from .typing import AnyDict, AnyFunction, AnyTuple
+from .typing import AnyFunction, AnyTuple
 from .variable import Variable
 
 ROUNDING = 1e-12  # a margin below this part of the sides counts as zero
@@ -29,7 +29,7 @@ HOST = (np.ndarray, np.generic, float, int)
 SAMPLES = 64  # elements of an array that are looked at
 SMALL = 0.05  # what a run leaves of the first margin
 POWER = 2 / 3  # a derivative that falls by less than this power of the margin does not shrink with it
-TOLD: dict[str, AnyDict] = {}  # file -> what Python has shown of its lines
+TOLD: dict[str, Any] = {}  # file -> what Python has shown of its lines
 
 
 class Search:
@@ -158,8 +158,10 @@ def tell_searches(trace: Any, size_of: AnyFunction) -> None:
         before, first, now, last = search.found
         first, last = [size_of(d) if type(d) is list else d for d in (first, last)]
         if last > 0 and last >= first * (now / before) ** POWER:
-            registry = TOLD.setdefault(search.place[0], {})
-            warnings.warn_explicit(TEXT, NonDifferentiableWarning, *search.place, registry=registry)
+            file, line = search.place
+            warnings.warn_explicit(
+                TEXT, NonDifferentiableWarning, file, line, registry=TOLD.setdefault(file, {})
+            )
 
 
 TEXT = (

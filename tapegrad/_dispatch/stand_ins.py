@@ -58,7 +58,7 @@ FACES: dict = {
 
 
 def face_of(f: Any) -> Any:
-    module_name = getattr(f, "__module__", None) or "numpy"
+    module_name = getattr(f, "__module__", None) or "numpy"  # (a ufunc names none)
     root = module_name.partition(".")[0]
     if root == "pandas" and isinstance(f, type):
         return load("tapegrad._capture.tables").CLASSES.get(f)
@@ -71,7 +71,7 @@ def face_of(f: Any) -> Any:
     public = [p for p in module_name.split(".") if not p.startswith("_")]
     # from the private scipy.integrate.ivp upwards to scipy.integrate
     above = [".".join(public[:n]) for n in range(len(public), 0, -1)]
-    for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
+    for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", "scipy.special")):
         theirs, ours = sys.modules.get(place), module_stand_in(place)
         if ours is None or theirs is None:
             continue

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.lib.array_utils import normalize_axis_index
 
 from .._core.arrays import is_array, is_differentiable, xp_of
@@ -180,6 +181,10 @@ for _names, _of in ((OF_LAYOUT, layout_of), (OF_VALUES, values_of), (OF_PRIMALS,
         _f = getattr(np, _name)
         if _f not in NUMPY:
             NUMPY[_f] = zero_derivative_of(_f, _of)
+
+
+for _f in (scipy.linalg.issymmetric, scipy.linalg.ishermitian, scipy.linalg.bandwidth):
+    NUMPY[_f] = zero_derivative_of(_f, values_of)
 
 
 def declare_testing() -> None:

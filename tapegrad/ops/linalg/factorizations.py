@@ -576,7 +576,7 @@ def told(y: Any, a: Any) -> Any:
     """y, computed of this matrix; a warning where the matrix is ill-conditioned, as SciPy gives it."""
     if OPEN.tracer is None and xp(a) is np and 0 not in shape(a):
         a = primal_of(a)
-        if holds_somewhere(reciprocal_condition(a) < np.finfo(dtype(a)).eps):
+        if holds_somewhere(reciprocal_condition(a) < np.finfo(np.result_type(dtype(a), 1.0)).eps):
             warn_user("An ill-conditioned matrix detected.", scipy.linalg.LinAlgWarning)
     return y
 
