@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from .._core.arrays import xp_of
 from .._core.primitive import any_tracked, is_subarray, is_tracked, layout_of, seen, values_of
 from .._core.serialized import refuse_written
 from .._core.trees import REAL, nested
@@ -171,11 +172,15 @@ for _f in (json.dump, json.dumps, json.load, json.loads):
 
 def complex_of(x: Any, y: Any) -> Any:
     """x + iy; zeros keep their signs."""
-    if "c" in {np.dtype(type(layout_of(v))).kind for v in (x, y)}:
+    if any([is_complex_or_on_device(layout_of(v)) for v in (x, y)]):
         return x + 1j * y
     z = variable(np.zeros((), complex))
     z.real, z.imag = x, y
     return z[()]
+
+
+def is_complex_or_on_device(x: Any) -> bool:
+    return isinstance(x, complex | np.complexfloating) or xp_of(x) is not np
 
 
 class NumberType(type):
