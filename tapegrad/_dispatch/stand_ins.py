@@ -18,6 +18,8 @@ STAND_INS = {
 }
 
 
+# modules over masked arrays, whose Python code is followed as the user's is
+MASKED = ("numpy.ma", "scipy.stats.mstats", "scipy.stats._mstats")
 ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", *MODULES))
 FOUND: dict = {}  # module name -> its stand-in
 
@@ -38,7 +40,7 @@ def module_stand_in(name: str) -> Any:
 
 def module(m: ModuleType) -> Any:
     found = FOUND.get(m.__name__)
-    if found is None and m.__name__.partition(".")[0] in ROOTS and not m.__name__.startswith("numpy.ma"):
+    if found is None and m.__name__.partition(".")[0] in ROOTS and not m.__name__.startswith(MASKED):
         found = module_stand_in(m.__name__)
         if found is not None:
             FOUND[m.__name__] = found
@@ -62,7 +64,7 @@ def face_of(f: Any) -> Any:
     root = module_name.partition(".")[0]
     if root == "pandas" and isinstance(f, type):
         return load("tapegrad._capture.tables").CLASSES.get(f)
-    if root not in ROOTS or module_name.startswith("numpy.ma"):
+    if root not in ROOTS or module_name.startswith(MASKED):
         return None
     name = getattr(f, "__name__", None)
     # a distribution, a MultiUFunc

@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 import scipy.linalg as sl
 import scipy.special as sc
+import scipy.stats
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import lsmr, lsqr
 from scipy.special import cbrt, erf, gammaln
+from scipy.stats import mstats
 
 import tapegrad as tg
 
 A = np.array([[3, 2], [1, 4]])
+M = np.array([1.0, 2.0, 4.0, 3.0])
+S = csr_array([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0], [0.5, 0.5]])
+TIGHT = {"atol": 1e-14, "btol": 1e-14}
 
 
 def under_masks(t):
@@ -42,6 +49,11 @@ CALLS = {
     "np.ma: unmasked": unmasked_again,
     "np.trim_zeros": lambda t: np.trim_zeros(np.array([[0, 0, 2, 3.0, 0], [0, 1, 0, 3, 0], [0, 0, 0, 0, 0]]) * t),
     "np.trim_zeros, axis": lambda t: np.trim_zeros(np.array([[0, 0, 2, 3.0, 0], [0] * 5]) * t, "f", axis=-1),
+    "mstats": lambda t: mstats.skew(M * t**2) + mstats.gmean(M + t) + mstats.ttest_1samp(M, t).statistic,
+    "stats.mstats": lambda t: scipy.stats.mstats.sem(M * t) * scipy.stats.mstats.trimmed_mean(M + t),
+    "lsqr": lambda t: lsqr(S * t, M * t**2, 0.7 * t, x0=t * np.ones(2), **TIGHT)[0],
+    "lsqr, norms": lambda t: np.stack([lsqr(S * t, M * t, 0.7, x0=np.ones(2), **TIGHT)[k] for k in (3, 4, 8)]),
+    "lsmr, norms": lambda t: np.stack([lsmr(S * t, M * t, 0.7, x0=np.ones(2), **TIGHT)[k] for k in (3, 7)]),
     "special ufuncs by name": lambda t: erf([0.5, t]).sum() + gammaln((t, 2.5)).sum() + cbrt([[-8, t]]).sum(),
     "exprel at complex": lambda t: np.sum(np.imag(sc.shichi(1.0 * t + 2j))),
     "mathieu_cem": lambda t: sc.mathieu_cem(1, 2.0, 30.0 * t)[0],
