@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import NonDifferentiableWarning
+from .errors import NonDifferentiableWarning, stack
 from .primitive import layout_of
 from .reverse import known
 from .typing import AnyFunction, AnyTuple
@@ -24,7 +24,7 @@ LAST = 40  # after so many a place is left alone, unless a run is going on
 RUN = 8  # comparisons in a row, each margin below a bound that falls by this factor:
 FALL = 0.8
 ZERO = 0.0  # the other side of a sign
-COMPARE_OP = dis.opmap["COMPARE_OP"]  # elsewhere a function of C compares, as `sort` does
+COMPARE_OP = dis.opmap["COMPARE_OP"]
 HOST = (np.ndarray, np.generic, float, int)
 SAMPLES = 64  # elements of an array that are looked at
 SMALL = 0.05  # what a run leaves of the first margin
@@ -75,15 +75,19 @@ class Search:
             if self.run == 1:
                 self.first = margin, sensitivity(trace, sides)
             larger = max(margin, self.margin)
-            if (
-                self.run >= RUN
-                and larger <= SMALL * self.first[0]
-                and np.max(self.flips) > 1
-                and (sides[1] is ZERO or frame.f_code.co_code[frame.f_lasti] == COMPARE_OP)
-            ):
-                self.found = (*self.first, larger, sensitivity(trace, sides))
-                self.place = frame.f_code.co_filename, frame.f_lineno
+            if self.run >= RUN and larger <= SMALL * self.first[0] and np.max(self.flips) > 1:
+                self.over = not (sides[1] is ZERO or is_comparison(frame))
+                if not self.over:
+                    self.found = (*self.first, larger, sensitivity(trace, sides))
+                    self.place = frame.f_code.co_filename, frame.f_lineno
         self.margin, self.positive = margin, positive
+
+
+def is_comparison(frame: Any) -> bool:
+    """Does the code itself compare, and not a function of C, as `sort`?  An integrator whose steps are cut down
+    where the right-hand side jumps searches nothing."""
+    own = frame.f_code.co_code[frame.f_lasti] == COMPARE_OP
+    return own and not any([".integrate" in (f.f_globals.get("__name__") or "") for f in stack()])
 
 
 def new_search(trace: Any, place: int) -> Search:

@@ -174,7 +174,7 @@ def complex_of(x: Any, y: Any) -> Any:
     """x + iy; zeros keep their signs."""
     if any([is_complex_or_on_device(layout_of(v)) for v in (x, y)]):
         return x + 1j * y
-    z = variable(np.zeros((), complex))
+    z: Any = variable(np.zeros((), complex))
     z.real, z.imag = x, y
     return z[()]
 
