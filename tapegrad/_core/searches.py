@@ -2,9 +2,9 @@
 
 Comparisons have no derivative, so what such a search finds lacks one.  It is known by the margins of the
 comparisons at one place, which are the differences of the two sides.  The margins shrink geometrically, both
-answers keep occurring, and the derivative of the margin does not shrink as the margin does.  So a smaller and
-smaller change of the arguments would change an answer.  In Newton's method, in a line search and in a sum of a
-series the derivative shrinks with the margin."""
+answers keep occurring, and the derivative of the margin does not shrink as the margin does.  So a smaller
+and smaller change of the arguments would change an answer.  In Newton's method, in a line search and in a
+sum of a series the derivative shrinks with the margin."""
 
 import dis
 import math
@@ -19,20 +19,22 @@ from .reverse import known
 from .typing import AnyFunction, AnyTuple
 from .variable import Variable
 
-ROUNDING = 1e-12  # a margin below this part of the sides counts as zero
-LAST = 40  # after so many a place is left alone, unless a run is going on
-RUN = 8  # comparisons in a row, each margin below a bound that falls by this factor:
-FALL = 0.8
+LEAST_MARGIN = 1e-12  # a margin below this part of the sides counts as zero
+MOST_VISITS = 40  # after so many a place is left alone, unless a run is going on
+SHRINKING_RUN = 8  # comparisons in a row, each margin below a bound that falls by this factor:
+FALL_OF_BOUND = 0.8
 ZERO = 0.0  # the other side of a sign
 COMPARE_OP = dis.opmap["COMPARE_OP"]
-HOST = (np.ndarray, np.generic, float, int)
-SAMPLES = 64  # elements of an array that are looked at
-SMALL = 0.05  # what a run leaves of the first margin
-POWER = 2 / 3  # a derivative that falls by less than this power of the margin does not shrink with it
+HOST_NUMBERS = (np.ndarray, np.generic, float, int)
+SEEN_ELEMENTS = 64  # elements of an array that are looked at
+REST_OF_MARGIN = 0.05  # what a run leaves of the first margin
+SHRINKING_POWER = (
+    2 / 3
+)  # a derivative that falls by less than this power of the margin does not shrink with it
 TOLD: dict[str, Any] = {}  # file -> what Python has shown of its lines
 
 
-class Search:
+class ComparisonSearch:
     """The comparisons at one place, which may be a search."""
 
     __slots__ = ("bound", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits")
@@ -55,7 +57,7 @@ class Search:
         if self.visits == 1:
             return
         d = difference(*values)
-        if d is None or self.visits > LAST and self.run == 0:
+        if d is None or self.visits > MOST_VISITS and self.run == 0:
             self.over = True
             return
         if type(d) is float:
@@ -64,7 +66,7 @@ class Search:
             margin, positive = float(np.max(np.abs(d), initial=0.0)), d > 0
         if margin == 0.0:
             return
-        self.bound *= FALL
+        self.bound *= FALL_OF_BOUND
         if not margin <= self.bound:
             self.run, self.flips = 0, 0
             self.bound = margin if margin < np.inf else 0.0
@@ -75,7 +77,11 @@ class Search:
             if self.run == 1:
                 self.first = margin, sensitivity(trace, sides)
             larger = max(margin, self.margin)
-            if self.run >= RUN and larger <= SMALL * self.first[0] and np.max(self.flips) > 1:
+            if (
+                self.run >= SHRINKING_RUN
+                and larger <= REST_OF_MARGIN * self.first[0]
+                and np.max(self.flips) > 1
+            ):
                 self.over = not (sides[1] is ZERO or is_comparison(frame))
                 if not self.over:
                     self.found = (*self.first, larger, sensitivity(trace, sides))
@@ -84,14 +90,14 @@ class Search:
 
 
 def is_comparison(frame: Any) -> bool:
-    """Does the code itself compare, and not a function of C, as `sort`?  An integrator whose steps are cut down
-    where the right-hand side jumps searches nothing."""
+    """Does the code itself compare, and not a function of C, as `sort`?  An integrator whose steps are cut
+    down where the right-hand side jumps searches nothing."""
     own = frame.f_code.co_code[frame.f_lasti] == COMPARE_OP
     return own and not any([".integrate" in (f.f_globals.get("__name__") or "") for f in stack()])
 
 
-def new_search(trace: Any, place: int) -> Search:
-    found = trace.searches[place] = Search()
+def new_search(trace: Any, place: int) -> ComparisonSearch:
+    found = trace.searches[place] = ComparisonSearch()
     return found
 
 
@@ -119,16 +125,16 @@ def difference(x: Any, y: Any) -> Any:
     """x - y as a float, or some elements of it; zero where it is rounding error.  None where it is not real,
     or on a device."""
     try:
-        if not (isinstance(x, HOST) and isinstance(y, HOST)):
+        if not (isinstance(x, HOST_NUMBERS) and isinstance(y, HOST_NUMBERS)):
             return None
         if np.ndim(x) == np.ndim(y) == 0:
             x, y = float(x), float(y)
-            return x - y if abs(x - y) > ROUNDING * abs(x) else 0.0
+            return x - y if abs(x - y) > LEAST_MARGIN * abs(x) else 0.0
         with np.errstate(all="ignore"):
-            if max(np.size(x), np.size(y)) > SAMPLES:
-                x, y = [a.flat[:: a.size // SAMPLES] for a in np.broadcast_arrays(x, y)]
+            if max(np.size(x), np.size(y)) > SEEN_ELEMENTS:
+                x, y = [a.flat[:: a.size // SEEN_ELEMENTS] for a in np.broadcast_arrays(x, y)]
             d = np.subtract(x, y, dtype=float)
-            return np.where(np.abs(d) > ROUNDING * np.abs(x), d, 0.0)
+            return np.where(np.abs(d) > LEAST_MARGIN * np.abs(x), d, 0.0)
     except (TypeError, ValueError):
         return None
 
@@ -161,15 +167,15 @@ def tell_searches(trace: Any, size_of: AnyFunction) -> None:
             continue
         before, first, now, last = search.found
         first, last = [size_of(d) if type(d) is list else d for d in (first, last)]
-        if last > 0 and last >= first * (now / before) ** POWER:
+        if last > 0 and last >= first * (now / before) ** SHRINKING_POWER:
             file, line = search.place
             warnings.warn_explicit(
-                TEXT, NonDifferentiableWarning, file, line, registry=TOLD.setdefault(file, {})
+                SEARCH_TEXT, NonDifferentiableWarning, file, line, registry=TOLD.setdefault(file, {})
             )
 
 
-TEXT = (
-    "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of that "
-    "number is lost. Write scipy.optimize.brentq(f, a, b), or tapegrad.implicit.root; or make the search with "
-    "tapegrad.value(x) in place of x, and after it one step of Newton's method with x"
+SEARCH_TEXT = (
+    "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of "
+    "that number is lost. Write scipy.optimize.brentq(f, a, b), or tapegrad.implicit.root; or make the "
+    "search with tapegrad.value(x) in place of x, and after it one step of Newton's method with x"
 )

@@ -629,8 +629,8 @@ class RecordedCall:
         return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
     def pull(self, cotangents: AnyList, low: AnyList | None = None) -> AnyDict:
-        """Given one cotangent (or None) for each output leaf, or each of `low`: the cotangents of the inputs, by
-        key."""
+        """Given one cotangent (or None) for each output leaf, or each of `low`: the cotangents of the inputs,
+        by key."""
         seeds = []
         for (_, s), g in zip(low or self.low, cotangents, strict=True):
             if s is not None and g is not None:

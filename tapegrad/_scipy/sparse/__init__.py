@@ -104,7 +104,7 @@ def inv(A):
 # --- least squares: SciPy's, with the derivatives of the exact ones ---
 
 
-ROUNDING = 1e-10
+SOLVED_RESIDUAL = 1e-10
 
 
 def least_squares(f: Any) -> Any:
@@ -127,7 +127,7 @@ def least_squares(f: Any) -> Any:
         x = solve_sparse(normal, pulled, name)
         moved = norm(x if start is None else x - start)
         short = norm(b - A @ x)  # of a system that is solved it is rounding error
-        short = short if primal_of(short) > ROUNDING * norm(bare(b)) else primal_of(short)
+        short = short if primal_of(short) > SOLVED_RESIDUAL * norm(bare(b)) else primal_of(short)
         whole = np.hypot(short, damp * moved)
         sizes = {3: short, 4: whole, 8: moved} if f is sla.lsqr else {3: whole, 7: norm(x)}
         return tuple(
