@@ -24,6 +24,7 @@ from .._core.serialized import refuse_written
 from .._core.trees import REAL, nested
 from .._core.variable import FLOAT, HANDLES, variable
 from ..ops.creation import cast
+from ..ops.declare import dtype
 from ..ops.shaping import nested_to_array
 from .serialization import noting
 from .subarrays import own_method
@@ -172,15 +173,11 @@ for _f in (json.dump, json.dumps, json.load, json.loads):
 
 def complex_of(x: Any, y: Any) -> Any:
     """x + iy; zeros keep their signs."""
-    if any([is_complex_or_on_device(layout_of(v)) for v in (x, y)]):
+    if any([dtype(v).kind == "c" or xp_of(layout_of(v)) is not np for v in (x, y)]):
         return x + 1j * y
     z: Any = variable(np.zeros((), complex))
     z.real, z.imag = x, y
     return z[()]
-
-
-def is_complex_or_on_device(x: Any) -> bool:
-    return isinstance(x, complex | np.complexfloating) or xp_of(x) is not np
 
 
 class NumberType(type):
