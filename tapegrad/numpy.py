@@ -24,6 +24,7 @@ from ._dispatch.faces import IndexConcatenator as _Joined
 from ._dispatch.faces import array_class as _array_class
 from ._dispatch.faces import faces_of as _faces_of
 from ._dispatch.faces import fill_module as _fill
+from ._dispatch.nditer import broadcast as broadcast
 from ._dispatch.nditer import nditer as nditer
 from ._dispatch.random import random as random
 from ._dispatch.record_arrays import RECORD_ARRAYS as _record_arrays

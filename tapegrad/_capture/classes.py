@@ -24,7 +24,7 @@ import numpy as np
 
 from .._core.primitive import is_subarray
 from .._core.scope import OPEN
-from .._core.variable import PlainSubarray
+from .._core.variable import SUBARRAYS, PlainSubarray
 from .._dispatch import stand_ins
 from .deferred import (
     DEFERRED,
@@ -241,6 +241,8 @@ class ClassCapture(Capture):
             return c
         real = space_of(c).get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
         above = [PlainSubarray if b is np.ndarray else self(b) for b in bases_of(c) if b is not real]
+        if PlainSubarray in above:  # C code makes arrays of the new class
+            SUBARRAYS.add(PlainSubarray)
         bases = (c, *[s for s in above if isinstance(s, type) and s not in bases_of(c)])
         meta = self(type(c))
         if id(c) in self.seen:  # a base, or the metaclass, leads to it

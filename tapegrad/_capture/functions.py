@@ -110,9 +110,9 @@ class FunctionCapture(Capture):
                 and type(space) is not ModuleGlobals
                 and not f.__code__.co_filename.startswith("<doctest")
             ):
-                if not closure or home.partition(".")[0] in NUMERIC:
+                if not closure or (home.partition(".")[0] in NUMERIC and is_foreign(f.__module__)):
                     return FUNCTIONS.get(f) or self.library(f)
-                mine = space  # contextmanager and others that wrap a function of the user's
+                mine = space  # contextmanager, errstate and others that wrap a function of the user's
             elif mine is None:
                 mine = self.globals_of(space)
         return self.rebuilt(f, mine)

@@ -17,6 +17,7 @@ from typing import Any
 from .._core.arrays import IMMUTABLE, is_array
 from .._core.trees import REAL as REAL
 from .._core.variable import Variable
+from .._dispatch.stand_ins import MASKED
 
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
 FOREIGN = NUMERIC | sys.stdlib_module_names | {
@@ -52,7 +53,7 @@ def is_foreign(module: Any) -> bool:
 
 @functools.lru_cache(4096)
 def foreign_name(module: str) -> bool:
-    return module not in OWN and module.partition(".")[0] in FOREIGN and not module.startswith("numpy.ma")
+    return module not in OWN and module.partition(".")[0] in FOREIGN and not module.startswith(MASKED)
 
 
 def is_user_class(c: Any) -> bool:

@@ -130,7 +130,8 @@ class SingularError(TapegradError, np.linalg.LinAlgError):
 
 
 class NonDifferentiableWarning(RuntimeWarning):
-    """A second derivative where there is none, or none that can be told, was taken as zero."""
+    """A second derivative where there is none, or none that can be told, was taken as zero; or a number was
+    found by comparisons."""
 
     __module__ = PUBLIC
 
@@ -183,6 +184,11 @@ def steps_of(error: BaseException) -> Iterator[Any]:
 def is_library(frame: Any) -> bool:
     """Is the code of this frame ours, or a library's?"""
     return package_of_frame(frame) in LIBRARIES
+
+
+def frame_outside(package: str) -> Any:
+    """The innermost frame outside of a package."""
+    return next((f for f in stack() if package_of_frame(f) != package), None)
 
 
 def users_frame() -> Any:

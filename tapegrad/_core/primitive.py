@@ -169,8 +169,10 @@ class Trace:
     __slots__ = (
         *("level", "risen", "__dict__", "__weakref__"),
         *("records", "copies", "trusted", "saved_bytes", "swept", "layouts", "look"),
+        "searches",
     )
     level: float
+    searches: AnyDict  # place of a comparison -> what is known of those there (_core/searches.py)
     risen: list[Variable]
     records: Any
     copies: AnyDict
@@ -187,7 +189,7 @@ class Trace:
     holds = False
 
     def __init__(self) -> None:
-        self.level, self.risen = next(Trace.levels), []
+        self.level, self.risen, self.searches = next(Trace.levels), [], {}
         if self.visibility:
             OPEN.hiding = (*OPEN.hiding, self)
 

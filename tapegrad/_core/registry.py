@@ -26,7 +26,7 @@ GIVEN = {
     "array_of": ("ops.shaping", ("ops.layouts",)),
     "shown": ("ops.indexing.views", ("ops.layouts", "ops.creation")),
     "class_of": ("ops.variable_methods", ("_core.variable",)),
-    "refuse_lost": ("ops.variable_methods", ("ops.protocols",)),
+    "refuse_lost": ("ops.variable_methods", ("ops.protocols", "ops.indexing.gathering")),
     "write_value": ("ops.variable_methods", ("ops.protocols",)),
     "index": ("ops.variable_methods", ("ops.protocols",)),
     "class_meant": ("_capture.type_queries", ("ops.variable_methods",)),
@@ -235,7 +235,7 @@ FILLED = {
         "optimize._constrained",
     ),
     "_core.variable.PlainSubarray": ("_dispatch.subarrays",),
-    "_core.variable.SUBARRAYS": ("_capture.array_subclasses", "_dispatch.structured"),
+    "_core.variable.SUBARRAYS": ("_capture.array_subclasses", "_capture.classes", "_dispatch.structured"),
     **dict.fromkeys(
         ("_core.variable.Variable", "_core.variable.ArrayVariable", "_core.variable.NumberVariable"),
         ("ops.variable_methods",),

@@ -225,7 +225,7 @@ class Tape(Trace):
     def __init__(self, swept: bool = False):
         """`swept`: the tape is swept right after it is closed, and then `release`d. The collector may
         stay paused until then."""
-        self.level, self.risen = next(Trace.levels), []
+        self.level, self.risen, self.searches = next(Trace.levels), [], {}
         self.records, self.copies, self.trusted, self.saved_bytes = self.Records(), {}, NOBODY, 0
         # `look`: the slot above which `grown` is called
         self.layouts, self.swept, self.look = {}, swept, LONG_TAPE_RECORDS

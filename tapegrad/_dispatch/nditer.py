@@ -7,9 +7,10 @@ import numpy as np
 
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError
-from .._core.primitive import layout_of
+from .._core.primitive import holds_variable, layout_of
 from .._core.variable import Variable, variable
 from ..ops.creation import asarray
+from ..ops.declare import shape
 
 KNOWN = frozenset(
     ("multi_index", "c_index", "f_index", "zerosize_ok", "refs_ok", "copy_if_overlap", "reduce_ok")
@@ -18,6 +19,28 @@ KNOWN = frozenset(
 PLAIN_NAMES = frozenset(
     "close dtypes finished has_index index iterindex iternext itersize ndim nop reset shape".split()
 )
+
+
+class broadcast:
+    """`numpy.broadcast` of arrays that may be tracked."""
+
+    def __new__(cls, *xs: Any) -> Any:
+        return object.__new__(cls) if holds_variable(xs) else np.broadcast(*xs)
+
+    def __init__(self, *xs: Any):
+        self.arrays = np.broadcast_arrays(*map(asarray, xs))
+        self.real = np.broadcast(*[np.empty(shape(x), bool) for x in xs])
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> tuple:
+        k = self.real.index
+        next(self.real)
+        return tuple([a.flat[k] for a in self.arrays])
+
+    def __getattr__(self, name: str) -> Any:
+        return [a.flat for a in self.arrays] if name == "iters" else getattr(self.real, name)
 
 
 class nditer:

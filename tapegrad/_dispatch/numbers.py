@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from .._core.arrays import xp_of
 from .._core.primitive import any_tracked, is_subarray, is_tracked, layout_of, seen, values_of
 from .._core.serialized import refuse_written
 from .._core.trees import REAL, nested
-from .._core.variable import FLOAT, HANDLES
+from .._core.variable import FLOAT, HANDLES, variable
 from ..ops.creation import cast
+from ..ops.declare import dtype
 from ..ops.shaping import nested_to_array
 from .serialization import noting
 from .subarrays import own_method
@@ -169,6 +171,15 @@ for _f in (json.dump, json.dumps, json.load, json.loads):
     setattr(MODULES["json"], _f.__name__, noting(_f, getattr(MODULES["json"], _f.__name__)))
 
 
+def complex_of(x: Any, y: Any) -> Any:
+    """x + iy; zeros keep their signs."""
+    if any([dtype(v).kind == "c" or xp_of(layout_of(v)) is not np for v in (x, y)]):
+        return x + 1j * y
+    z: Any = variable(np.zeros((), complex))
+    z.real, z.imag = x, y
+    return z[()]
+
+
 class NumberType(type):
     """A stand-in for a type of numbers: called, it keeps what is tracked; otherwise it is that type."""
 
@@ -186,7 +197,7 @@ class NumberType(type):
                 return getattr(x, name)()
             x = x._array
         if cls.theirs is complex and more:
-            return tracked_number(x) + 1j * tracked_number(more[0])
+            return complex_of(tracked_number(x), tracked_number(more[0]))
         if cls.theirs in (float, complex):
             return number(x, cls.theirs)
         return cast(nested_to_array(x) if type(x) in (list, tuple) else x, np.dtype(cls.theirs))
@@ -238,7 +249,7 @@ def number_type(real: Any) -> Any:
     return NumberType(real.__name__, (real,), space)
 
 
-SCALAR_TYPES: set[Any] = {np.dtype(code).type for code in "bhilqBHILQfdFD"}
+SCALAR_TYPES: set[Any] = {np.dtype(code).type for code in "bhilqBHILQefdgFDG"}
 NUMBER_TYPES: dict[type, Any] = {real: number_type(real) for real in (float, complex, *SCALAR_TYPES)}
 pickled: Any = lambda c: (type, (c.theirs(),))
 copyreg.pickle(NumberType, pickled)

@@ -18,6 +18,8 @@ STAND_INS = {
 }
 
 
+# modules over masked arrays, whose Python code is followed as the user's is
+MASKED = ("numpy.ma", "scipy.stats.mstats", "scipy.stats._mstats")
 ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", *MODULES))
 FOUND: dict = {}  # module name -> its stand-in
 
@@ -38,7 +40,7 @@ def module_stand_in(name: str) -> Any:
 
 def module(m: ModuleType) -> Any:
     found = FOUND.get(m.__name__)
-    if found is None and m.__name__.partition(".")[0] in ROOTS and not m.__name__.startswith("numpy.ma"):
+    if found is None and m.__name__.partition(".")[0] in ROOTS and not m.__name__.startswith(MASKED):
         found = module_stand_in(m.__name__)
         if found is not None:
             FOUND[m.__name__] = found
@@ -58,11 +60,11 @@ FACES: dict = {
 
 
 def face_of(f: Any) -> Any:
-    module_name = getattr(f, "__module__", None) or "numpy"
+    module_name = getattr(f, "__module__", None) or "numpy"  # (a ufunc names none)
     root = module_name.partition(".")[0]
     if root == "pandas" and isinstance(f, type):
         return load("tapegrad._capture.tables").CLASSES.get(f)
-    if root not in ROOTS or module_name.startswith("numpy.ma"):
+    if root not in ROOTS or module_name.startswith(MASKED):
         return None
     name = getattr(f, "__name__", None)
     # a distribution, a MultiUFunc
@@ -71,7 +73,7 @@ def face_of(f: Any) -> Any:
     public = [p for p in module_name.split(".") if not p.startswith("_")]
     # from the private scipy.integrate.ivp upwards to scipy.integrate
     above = [".".join(public[:n]) for n in range(len(public), 0, -1)]
-    for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
+    for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", "scipy.special")):
         theirs, ours = sys.modules.get(place), module_stand_in(place)
         if ours is None or theirs is None:
             continue

@@ -351,7 +351,8 @@ def of_plain(name: str, member: Any) -> Any:
 
 # C code reads these of an array itself
 KEPT = frozenset(
-    "__new__ __class__ __array_finalize__ __array__ __len__ shape strides dtype flags data ctypes "
+    "__new__ __class__ __array_finalize__ __array__ __array_interface__ __len__ shape strides dtype flags "
+    "data ctypes "
     "base".split()
 )
 

@@ -3,6 +3,7 @@
 Reading order: results; `run_once`; `RecordedCall` (reverse) and `run_forward`. The arguments are in
 `_transforms.arguments`."""
 
+import math
 import re
 import sys
 from typing import Any
@@ -32,6 +33,7 @@ from .._core.foreign import argument
 from .._core.forward import Dual
 from .._core.primitive import Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, scope_block
+from .._core.searches import tell_searches
 from .._core.trees import (
     Const,
     children,
@@ -301,6 +303,8 @@ class RecordedCall:
         if inputs.constants:
             tape.trusted = frozenset(map(id, inputs.constants))
         self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
+        if tape.searches:
+            tell_searches(tape, self.size_of)
 
     def finish(self) -> None:
         """End the call; no sweep follows."""
@@ -319,10 +323,11 @@ class RecordedCall:
             return {key: derivative_out(found.get(key), x, plain)}
         return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
-    def pull(self, cotangents: AnyList) -> AnyDict:
-        """The cotangents of the inputs by key, for one cotangent (or None) of each output leaf."""
+    def pull(self, cotangents: AnyList, low: AnyList | None = None) -> AnyDict:
+        """The cotangents of the inputs by key, for one cotangent (or None) of each output leaf, or each of
+        `low`."""
         seeds = []
-        for (_, s), g in zip(self.low, cotangents, strict=True):
+        for (_, s), g in zip(low or self.low, cotangents, strict=True):
             if s is not None and g is not None:
                 seeds.append((s, g))
         if not seeds:
@@ -339,6 +344,11 @@ class RecordedCall:
             if s < top:
                 found[key] = G[s]
         return found
+
+    def size_of(self, seeds: AnyList) -> float:
+        """The size of the cotangents of the inputs, given those of some slots."""
+        found = self.pull([g for _, g in seeds], [(None, s) for s, _ in seeds])
+        return math.hypot(*[np.linalg.norm(reverse.known(g)[0]) for g in found.values() if g is not None])
 
 
 WITH_AUX = ("grad", "value_and_grad", "hessian", "hvp", "value_grad_hvp", "hmp")
@@ -486,6 +496,8 @@ def run_forward(
 
     with scope_block():
         run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
+        if dual.searches:
+            tell_searches(dual, max)
     return tuple(found)
 
 

@@ -13,6 +13,7 @@ from .._core.foreign import check_constants
 from .._core.primitive import EndedTrace, layout_of, primal_of, values_of, watched
 from .._core.registry import late
 from .._core.scope import OPEN, Exit, outside
+from .._core.searches import tell_searches
 from .._core.trees import leaves, tree_map
 from .._core.typing import AnyDict, AnyList, AnyTuple, Array, Number
 from .._core.variable import Variable, View, bottom, frozen
@@ -74,6 +75,8 @@ class TapeCall(RecordedCall):
                     f"returned"
                 )
             self.slots[key], self.watched[key] = v._slot, tape._leaves[v._slot]
+        if trace.searches:
+            tell_searches(trace, self.size_of)
 
     inputs: Any = property(lambda self: self)
 

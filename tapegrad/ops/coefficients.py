@@ -10,7 +10,7 @@ from .._core.errors import ArgumentError, SingularError
 from .._core.primitive import primal_of, seen, values_of
 from .declare import axis_of, dtype, ndim, primitive, shape, xp
 from .elementwise import absolute, select
-from .indexing.gathering import diff, vander, vstack
+from .indexing.gathering import diff, fit_dtype, vander, vstack
 from .linalg.decompositions import lstsq
 from .linalg.factorizations import inv
 from .linalg.matrix_functions import eigvals
@@ -251,8 +251,9 @@ def set_of_two(f: Any) -> None:
             more["return_indices"] = True
         y = f(values_of(a), values_of(b), **more)
         if return_indices:
-            return a[y[1]], *y[1:]
-        return elements_with_values(a if f in (np.intersect1d, np.setdiff1d) else concatenate(a, b), y)
+            return fit_dtype(a[y[1]], y[0].dtype), *y[1:]
+        one = f in (np.intersect1d, np.setdiff1d)
+        return fit_dtype(elements_with_values(a if one else concatenate(a, b), y), y.dtype)
 
     implements_special(f)(of)
 

@@ -229,6 +229,18 @@ def _more_axes(f, default):
     return scipy_more
 
 
+def frequencies(name: str) -> None:
+    def of(n, d=1.0, *, xp=None, device=None):
+        return getattr(xp_of(layout_of(d)).fft, name)(n) / d
+
+    of.__name__ = name
+    implements(getattr(np.fft, name), getattr(scipy.fft, name))(of)
+
+
+frequencies("fftfreq")
+frequencies("rfftfreq")
+
+
 for _f in (fft, ifft, rfft, irfft, hfft, ihfft):
     implements(getattr(scipy.fft, _f.__name__))(_one_axis(_f))
 for _f in (fft2, ifft2, rfft2, irfft2):

@@ -421,6 +421,7 @@ rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x
 
 @implements(np.angle)
 def angle(z, deg=False):
+    z = nested_to_array(z) if isinstance(z, (list, tuple)) else z
     a = arctan2(imag(z), real(z))
     return a * (180.0 / math.pi) if deg else a
 

@@ -14,6 +14,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable
+from sys import _getframe as getframe
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from .._core.primitive import (
 )
 from .._core.registry import late
 from .._core.scope import OPEN
+from .._core.searches import new_search, note_comparison
 from .._core.serialized import note_formatted, note_written
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View, variable
 from . import creation as creation
@@ -121,21 +123,39 @@ def is_plain_number(x: Any) -> bool:
 def _primal_operator(op: Callable, f: Any) -> Callable:
     """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
     zero."""
-    hidden = _entry(f)
+    hidden, orders = _entry(f), f in ORDERS
 
     def method(a, b):
+        if type(b) in PLAIN and type(a) is not View and type(x := a._value) in PLAIN:  # the usual case
+            trace = a._trace
+            if trace is None:
+                return op(x, b)
+            if not trace.visibility:
+                if orders:
+                    frame = getframe(1)
+                    place = id(frame.f_code) + frame.f_lasti
+                    search = trace.searches.get(place) or new_search(trace, place)
+                    if not search.over:
+                        search.visit(trace, (a, b), (x, b), frame)
+                return op(x, b)
         if isinstance(b, (list, tuple)):
             b = s.nested_to_array(b)
-        a, b = primal_of(a), primal_of(b)
-        # None or a text: the content of a does not matter
-        if isinstance(a, Variable) and type(b) not in NUMBERS and type(b).__module__ == "builtins":
-            like = layout_of(a)
-            return op(np.ones(like.shape, like.dtype) if is_array(like) else like.dtype.type(1), b)
-        return hidden(a, b) if isinstance(a, Variable) or isinstance(b, Variable) else op(a, b)
+        if orders:
+            note_comparison((a, b), getframe(1))
+        x, y = primal_of(a), primal_of(b)
+        if isinstance(x, Variable) or isinstance(y, Variable):
+            # None or a text: the content of a does not matter
+            if isinstance(x, Variable) and type(y) not in NUMBERS and type(y).__module__ == "builtins":
+                like = layout_of(x)
+                return op(np.ones(like.shape, like.dtype) if is_array(like) else like.dtype.type(1), y)
+            return hidden(x, y)
+        return op(x, y)
 
     return method
 
 
+PLAIN = frozenset((float, int, np.float64, np.ndarray))
+ORDERS = frozenset((np.less, np.less_equal, np.greater, np.greater_equal))
 COMPARISONS = {
     "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "gt": np.greater,
     "ge": np.greater_equal,

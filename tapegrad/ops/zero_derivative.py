@@ -8,17 +8,21 @@ them, or the result is text.
 None of these functions returns floats. A function whose float result depends on a tracked argument has
 a rule, or raises."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.lib.array_utils import normalize_axis_index
 
 from .._core.arrays import is_array, is_differentiable, xp_of
-from .._core.errors import NoRuleError
+from .._core.errors import NoRuleError, frame_outside
 from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
+from .._core.searches import ZERO, note_comparison
 from .._core.trees import nested
 from .._core.variable import Variable
+from . import piecewise as piecewise
 from .declare import NUMPY, ndim, shape
 from .shaping import reshape
 
@@ -179,11 +183,31 @@ for _names, _of in ((OF_LAYOUT, layout_of), (OF_VALUES, values_of), (OF_PRIMALS,
             NUMPY[_f] = zero_derivative_of(_f, _of)
 
 
+for _f in (scipy.linalg.issymmetric, scipy.linalg.ishermitian, scipy.linalg.bandwidth):
+    NUMPY[_f] = zero_derivative_of(_f, values_of)
+
+
 def declare_testing() -> None:
     """The functions of `numpy.testing`, a module that is loaded on first use."""
     for name, f in vars(np.testing).items():
         if name.startswith("assert_"):
             NUMPY[f] = zero_derivative_of(f, values_of)
+
+
+def noting_comparison(operation: Callable) -> Callable:
+    """The operation, which compares its two arguments, or one with zero."""
+
+    @functools.wraps(operation)
+    def called(*sides, **settings):
+        if len(sides) < 3:
+            note_comparison((*sides, ZERO)[:2], frame_outside("tapegrad"))
+        return operation(*sides, **settings)
+
+    return called
+
+
+for _f in (np.sign, np.less, np.less_equal, np.greater, np.greater_equal):
+    NUMPY[_f] = noting_comparison(NUMPY[_f])
 
 
 NUMPY[np.iterable] = lambda y: bool(shape(y)) if isinstance(y, Variable) else np.iterable(y)

@@ -107,6 +107,7 @@ for name in ("rfft", "rfft2", "rfftn", "ihfft"):
     t(f"fft {name}", lambda x, name=name: getattr(fft, name)(x), X)
 for name in ("irfft", "irfft2", "irfftn", "hfft"):
     t(f"fft {name}", lambda x, name=name: getattr(fft, name)(x), C)
+t("fft frequencies", lambda x: fft.fftfreq(4, x[0, 0]) * fft.rfftfreq(7, x[0, 1] ** 2), X)
 t("fft shifts", lambda x: fft.fftshift(fft.ifftshift(x * x, axes=0)), X)
 for kind in (2, 3):
     for name in ("dct", "idct", "dst", "idst"):

@@ -246,6 +246,12 @@ CASES = [
     case("hfft", lambda x: np.fft.hfft(x), z43),
     case("ihfft", lambda x: np.fft.ihfft(x), a34),
     case("fftshift", lambda x: np.fft.fftshift(x) ** 2, a34, covers=("rolled",)),
+    case(
+        "fftfreq",
+        lambda d: np.fft.fftfreq(5, d[0] * d[1]) + np.fft.rfftfreq(8, d[2])[1:].sum(),
+        np.array([0.5, 1.5, 2.0]),
+        covers=("rfftfreq",),
+    ),
     case("ifftshift", lambda x: np.fft.ifftshift(x, axes=1) ** 2, a43),
     case("scipy_one", lambda x: scipy.fft.fft(x), z43),
     case("scipy_more", lambda x: scipy.fft.rfftn(x), a34),

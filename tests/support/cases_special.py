@@ -34,6 +34,7 @@ CASES = [
     unary("multigammaln", lambda x: MULTIGAMMALN(x, 3), 2 + P, kinds=("strided",)),
     unary("factorial", lambda x: FACTORIAL(x), P, kinds=("strided",), numpy_only=True),
     case("hurwitz", lambda x, q: zeta.hurwitz(x, q), 1.5 + P, Q, covers=("zeta_order",)),
+    case("riemann", lambda x: ZETA(x), np.array([1.4, 1.7, 2.5])),
     case("zeta", lambda q: ZETA(3.0, q), P, kinds=("strided",)),
     case("gammainc", lambda x: sp.gammainc(1.7, x), P),
     case("gammaincc", lambda x: sp.gammaincc(1.7, x), P),

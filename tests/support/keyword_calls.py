@@ -3,6 +3,7 @@ them.
 
 `calls()` gives them: each has the required arguments (by the parameter's name, or the line of the function in
 ARGUMENTS) and one
+    **{f: (5, np.array(0.5)) for f in (np.fft.fftfreq, np.fft.rfftfreq, scipy.fft.fftfreq, scipy.fft.rfftfreq)},
 keyword, at its default or at another value from OTHERS.  `judge` runs one by NumPy or SciPy and by tapegrad, and compares
 value, dtype, shape, the tangent with differences and the cotangents with the tangent."""
 
@@ -208,7 +209,7 @@ OTHERS = {
     (scipy.linalg.eigvalsh, "b"): [SQUARE @ SQUARE.T], (np.tensordot, "axes"): [([1], [0]), ([0, 1], [1, 0])],
     (np.cross, "axis"): [0],
     (np.diff, "n"): [2, 3], (np.cumulative_sum, "axis"): [0], (np.clip, "a_min"): [], (np.clip, "a_max"): [],
-    (np.dsplit, "axis"): [],
+    (np.dsplit, "axis"): [], "d": [], "xp": [],
 }  # fmt: skip
 
 

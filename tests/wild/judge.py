@@ -84,7 +84,7 @@ def verdict(f: Callable, x: np.ndarray, timed: bool = True) -> Verdict:
 
 
 def compared(g: Callable, x: np.ndarray, v: np.ndarray, wanted: tuple, timed: bool, told: list) -> Verdict:
-    """The derivatives along v, and those wanted.  A nan of which tapegrad warned is a refusal."""
+    """The derivatives along v, and those wanted.  What is not right, and of which tapegrad warned, is a refusal."""
     plain, slope, apart = wanted
     try:
         value, gradient = tg.value_and_grad(g)(x)
@@ -110,6 +110,8 @@ def compared(g: Callable, x: np.ndarray, v: np.ndarray, wanted: tuple, timed: bo
         "tapegrad" in str(w.message) for w in told
     ):
         return Verdict("refused", "nan with a warning")
+    if wrong and any(w.category is tg.errors.NonDifferentiableWarning for w in told):
+        return Verdict("refused", "a warning: " + str(told[0].message))
     if wrong:
         return Verdict("wrong", "; ".join(wrong))
     cost = fastest(tg.value_and_grad(g), x) / fastest(g, x) if timed else float("nan")

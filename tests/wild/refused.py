@@ -1,4 +1,4 @@
-"""The calls that are refused, and those that are wrong, with the cause."""
+"""The calls that are refused, with the cause."""
 
 
 def of(cause: str, names: str) -> dict:
@@ -34,7 +34,6 @@ REFUSED = {
     **of("an array of integers `@` a list of arrays", "last_filters.catmull_rom last_filters.natural"),
     **of("a hash of the bytes of an array", "last_choices.solid"),
     **of("a gufunc of Numba", "fresh_scores.older_ensemble"),
+    **of("a root by bisection, with a warning", "fresh_air.wet_bulb fresh_sky.kepler"),
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
-# docs/limits.md, "What cannot be seen"
-WRONG = of("wrong, a root by bisection", "fresh_air.wet_bulb fresh_sky.kepler")

@@ -11,9 +11,10 @@ import numpy as np
 from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import layout_of, primal_of, values_of
+from ..._core.registry import late
 from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
-from ..declare import NUMPY, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ..declare import NUMPY, axes_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ..declare import dtype as dtype_of
 from ..shaping import arrays_of, copy, fit_to_shape, rolled
 from ..shaping import broadcast_to as spread_to
@@ -396,6 +397,7 @@ def insert(arr, obj, values, axis=None):
         count = len(range(*at.indices(s[axis]))) if isinstance(at, slice) else np.size(at)
         if count == 1 and ndim(values):
             count = np.broadcast_shapes(shape(values), s[:axis] + (1,) + s[axis + 1 :])[axis]
+    late.refuse_lost(dtype(x), values, "numpy.insert(x, at, y)")
     values = fit_dtype(views.broadcast_to(values, s[:axis] + (count,) + s[axis + 1 :]), dtype(x))
     order = np.insert(np.arange(s[axis]), at, s[axis] + np.arange(count))
     return take_along(end_to_end(x, values, axis=axis), order, axis)
@@ -404,14 +406,13 @@ def insert(arr, obj, values, axis=None):
 @implements(np.trim_zeros)
 def trim_zeros(filt, trim="fb", axis=None):
     x = array_like(filt)
-    if ndim(x) != 1 or axis not in (None, 0, -1):
-        raise ArgumentError("trim_zeros: only one-dimensional arrays are supported on a tracked Variable")
-    on = np.flatnonzero(host_constant(x != 0))
-    if not on.size:
-        return slice_of(x, (slice(0, 0),))
-    start = int(on[0]) if "f" in trim.lower() else 0
-    stop = int(on[-1]) + 1 if "b" in trim.lower() else shape(x)[0]
-    return slice_of(x, (slice(start, stop),))
+    on, at = host_constant(x != 0), [slice(None)] * ndim(x)
+    for k in range(ndim(x)) if axis is None else axes_of(axis, ndim(x)):
+        places = np.unique(np.nonzero(on)[k])
+        first, last = (int(places[0]), int(places[-1]) + 1) if places.size else (0, 0)
+        whole = places.size and shape(x)[k]
+        at[k] = slice(first if "f" in trim.lower() else 0, last if "b" in trim.lower() else whole)
+    return slice_of(x, tuple(at))
 
 
 @implements(np.select, layout="asked")

@@ -578,7 +578,7 @@ def warned_if_ill_conditioned(y: Any, a: Any) -> Any:
     """Return y, a result for the matrix a. If a is ill-conditioned, warn as SciPy does."""
     if OPEN.tracer is None and xp(a) is np and 0 not in shape(a):
         a = primal_of(a)
-        if holds_somewhere(reciprocal_condition(a) < np.finfo(dtype(a)).eps):
+        if holds_somewhere(reciprocal_condition(a) < np.finfo(np.result_type(dtype(a), 1.0)).eps):
             warn_user("An ill-conditioned matrix detected.", scipy.linalg.LinAlgWarning)
     return y
 

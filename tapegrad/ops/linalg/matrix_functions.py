@@ -14,7 +14,7 @@ from ..declare import dtype, primitive, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
 from ..indexing.gathering import diag
 from ..products import H, column, diagonals, matmul, row_vector
-from ..shaping import concatenate, conj, embed, real, reshape, sum, zeros_like
+from ..shaping import arrays_of, concatenate, conj, embed, real, reshape, sum, zeros_like
 from ..special.declare import implements_special
 from ..zero_derivative import argmax
 from .decompositions import eigh, eigvalsh, pinv, qr, svd
@@ -372,6 +372,7 @@ def companion(a):
 
 @implements_special(scipy.linalg.leslie)
 def leslie(f, s):
+    f, s = arrays_of([f, s])
     n = shape(f)[0]
     return embed(reshape(f, to=(1, n)), axis=0, start=0, size=n) + diag(s, -1)[:, :n]
 

@@ -249,7 +249,7 @@ def _regular(a: Any, b: Any) -> bool:
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return False
     u, v = np.linalg.eigvals(a), np.linalg.eigvals(b)
-    return bool(abs(u[:, None] + v).min() > 4 * np.finfo(a.dtype).eps * (abs(u).max() + abs(v).max()))
+    return bool(abs(u[:, None] + v).min() > 4 * np.finfo(u.dtype).eps * (abs(u).max() + abs(v).max()))
 
 
 def _sylvester_vjp(g, out, need, a, b, q):

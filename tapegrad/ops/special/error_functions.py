@@ -309,7 +309,7 @@ rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)
 @implements(sp.exprel)
 def exprel(x):
     """(exp(x) - 1) / x."""
-    return exprel_n(x, n=0)
+    return expm1(x) / x if dtype(x).kind == "c" else exprel_n(x, n=0)
 
 
 NUMPY.update({sp.cbrt: cbrt, sp.exp2: exp2, sp.expm1: expm1, sp.log1p: log1p})

@@ -14,6 +14,7 @@ import scipy.special as sp
 
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of, seen, values_of
+from ..._core.variable import Variable
 from ..declare import shape
 from ..elementwise import absolute, cos, exp, power, select, sin, sqrt
 from ..linalg.decompositions import eigh
@@ -140,7 +141,7 @@ def angular(name: str, odd: bool) -> Callable:
     def of(m, q, x):
         if odd and m == 0:
             return 0.0 * q * x, 0.0 * q * x
-        c = MathieuSeries(m, q, odd)
+        c = MathieuSeries(m, q if isinstance(q, Variable) else np.asarray(q), odd)
         at = c.frequencies * with_last_axis(x * (math.pi / 180.0))
         up, down = (cos(at), -sin(at)) if not odd else (sin(at), cos(at))
         return sum(c.vector * up, -1), sum(c.vector * c.frequencies * down, -1)

@@ -10,10 +10,12 @@ import numpy as np
 import scipy.special as sp
 
 from ..._core.arrays import is_array, xp_of
+from ..._core.primitive import primal_of
 from ..declare import implements, primitive, rules, same
-from ..elementwise import times0
+from ..elementwise import cos, select, sin, times0
+from ..piecewise import minimum, special_of
 from .asymptotic import special_of2
-from .gamma import BERNOULLI
+from .gamma import BERNOULLI, digamma, gamma, real_only
 
 ZETA_SHIFT = 12
 
@@ -31,7 +33,7 @@ def zeta_order(x, q, *, n):
     xp = xp_of(x if is_array(x) else q)
     kind = np.result_type(x, q)
     x, q = xp.broadcast_arrays(xp.asarray(x, dtype=float), xp.asarray(q, dtype=float))
-    ok = (x > 1) & (q > 0)
+    ok = (x > 1) & (q > 0) | (x >= -0.5) & (x != 1) & (q == 1)  # (continued)
     s, a = xp.where(ok, x, 2.0), xp.where(ok, q, 1.0)
     total = sum(xp.log(a + k) ** n * (a + k) ** -s for k in range(ZETA_SHIFT))
     t = a + ZETA_SHIFT
@@ -68,6 +70,24 @@ rules(
 )
 
 
+@primitive()
+def riemann(x):
+    return special_of(x).zeta(x) if xp_of(x) is np else hurwitz(x, 1.0)
+
+
+def riemann_slope(x):
+    """For x < -1/2 by the functional equation, zeta(x) = c(x) sin(pi x / 2) zeta(1 - x)."""
+    low, at = primal_of(x) < -0.5, minimum(x, -0.5)
+    y = zeta_order(select(low, 1.0 - x, x), 1.0, n=1)
+    c, turn = 2.0**at * math.pi ** (at - 1.0) * gamma(1.0 - at), 0.5 * math.pi * at
+    slope = (math.log(2 * math.pi) - digamma(1.0 - at)) * sin(turn) + 0.5 * math.pi * cos(turn)
+    return select(low, c * (slope * riemann(1.0 - at) - sin(turn) * y), y)
+
+
+rules(riemann, lambda g, out, x: times0(g, riemann_slope(x)), jvp=same)
+
+
 @implements(sp.zeta)
 def zeta(x, q=None):
-    return hurwitz(x, 1.0 if q is None else q)
+    real_only("zeta", x)
+    return riemann(x) if q is None else hurwitz(x, q)

@@ -1,0 +1,181 @@
+"""Searches by comparisons in the user's code: bisection, golden sections.
+
+Comparisons have no derivative, so what such a search finds lacks one.  It is known by the margins of the
+comparisons at one place, which are the differences of the two sides.  The margins shrink geometrically, both
+answers keep occurring, and the derivative of the margin does not shrink as the margin does.  So a smaller
+and smaller change of the arguments would change an answer.  In Newton's method, in a line search and in a
+sum of a series the derivative shrinks with the margin."""
+
+import dis
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .errors import NonDifferentiableWarning, stack
+from .primitive import layout_of
+from .reverse import known
+from .typing import AnyFunction, AnyTuple
+from .variable import Variable
+
+LEAST_MARGIN = 1e-12  # a margin below this part of the sides counts as zero
+MOST_VISITS = 40  # after so many a place is left alone, unless a run is going on
+SHRINKING_RUN = 8  # comparisons in a row, each margin below a bound that falls by this factor:
+FALL_OF_BOUND = 0.8
+ZERO = 0.0  # the other side of a sign
+COMPARE_OP = dis.opmap["COMPARE_OP"]
+HOST_NUMBERS = (np.ndarray, np.generic, float, int)
+SEEN_ELEMENTS = 64  # elements of an array that are looked at
+REST_OF_MARGIN = 0.05  # what a run leaves of the first margin
+SHRINKING_POWER = (
+    2 / 3
+)  # a derivative that falls by less than this power of the margin does not shrink with it
+TOLD: dict[str, Any] = {}  # file -> what Python has shown of its lines
+
+
+class ComparisonSearch:
+    """The comparisons at one place, which may be a search."""
+
+    __slots__ = ("bound", "first", "flips", "found", "margin", "over", "place", "positive", "run", "visits")
+    bound: float
+    first: AnyTuple
+    flips: Any
+    found: AnyTuple | None
+    margin: float
+    over: bool  # is the place left alone?
+    place: AnyTuple
+    positive: Any
+    run: int
+
+    def __init__(self) -> None:
+        self.visits, self.run, self.bound, self.found, self.over = 0, 0, 0.0, None, False
+
+    def visit(self, trace: Any, sides: AnyTuple, values: AnyTuple, frame: Any) -> None:
+        """Note a comparison of two `sides`, of which the trace follows one or both, with their `values`."""
+        self.visits += 1
+        if self.visits == 1:
+            return
+        d = difference(*values)
+        if d is None or self.visits > MOST_VISITS and self.run == 0:
+            self.over = True
+            return
+        if type(d) is float:
+            margin, positive = abs(d), d > 0
+        else:
+            margin, positive = float(np.max(np.abs(d), initial=0.0)), d > 0
+        if margin == 0.0:
+            return
+        self.bound *= FALL_OF_BOUND
+        if not margin <= self.bound:
+            self.run, self.flips = 0, 0
+            self.bound = margin if margin < np.inf else 0.0
+        else:
+            self.run += 1
+            if np.shape(positive) == np.shape(self.positive):
+                self.flips = self.flips + (positive != self.positive)
+            if self.run == 1:
+                self.first = margin, sensitivity(trace, sides)
+            larger = max(margin, self.margin)
+            if (
+                self.run >= SHRINKING_RUN
+                and larger <= REST_OF_MARGIN * self.first[0]
+                and np.max(self.flips) > 1
+            ):
+                self.over = not (sides[1] is ZERO or is_comparison(frame))
+                if not self.over:
+                    self.found = (*self.first, larger, sensitivity(trace, sides))
+                    self.place = frame.f_code.co_filename, frame.f_lineno
+        self.margin, self.positive = margin, positive
+
+
+def is_comparison(frame: Any) -> bool:
+    """Does the code itself compare, and not a function of C, as `sort`?  An integrator whose steps are cut
+    down where the right-hand side jumps searches nothing."""
+    own = frame.f_code.co_code[frame.f_lasti] == COMPARE_OP
+    return own and not any([".integrate" in (f.f_globals.get("__name__") or "") for f in stack()])
+
+
+def new_search(trace: Any, place: int) -> ComparisonSearch:
+    found = trace.searches[place] = ComparisonSearch()
+    return found
+
+
+def note_comparison(sides: AnyTuple, frame: Any) -> None:
+    """Two sides are compared for their order, in the `frame`."""
+    sides = tuple([shown(side) for side in sides])
+    for side in sides:
+        if isinstance(side, Variable) and (trace := side._trace) is not None:
+            place = id(frame.f_code) + frame.f_lasti  # in the memory of the code
+            search = trace.searches.get(place) or new_search(trace, place)
+            if not search.over:
+                search.visit(trace, sides, tuple([known(side)[0] for side in sides]), frame)
+            return
+
+
+def shown(x: Any) -> Any:
+    """x where its values are hidden: what is under it."""
+    layout_of(x)  # (this reads a view)
+    while isinstance(x, Variable) and x._trace is not None and x._trace.visibility:
+        x = x._trace.held(x)
+    return x
+
+
+def difference(x: Any, y: Any) -> Any:
+    """x - y as a float, or some elements of it; zero where it is rounding error.  None where it is not real,
+    or on a device."""
+    try:
+        if not (isinstance(x, HOST_NUMBERS) and isinstance(y, HOST_NUMBERS)):
+            return None
+        if np.ndim(x) == np.ndim(y) == 0:
+            x, y = float(x), float(y)
+            return x - y if abs(x - y) > LEAST_MARGIN * abs(x) else 0.0
+        with np.errstate(all="ignore"):
+            if max(np.size(x), np.size(y)) > SEEN_ELEMENTS:
+                x, y = [a.flat[:: a.size // SEEN_ELEMENTS] for a in np.broadcast_arrays(x, y)]
+            d = np.subtract(x, y, dtype=float)
+            return np.where(np.abs(d) > LEAST_MARGIN * np.abs(x), d, 0.0)
+    except (TypeError, ValueError):
+        return None
+
+
+def sensitivity(trace: Any, sides: AnyTuple) -> Any:
+    """The derivative of the margin: in forward mode its size, in reverse mode the seeds of a sweep that gives
+    it."""
+    seeds, tangent, size = [], 0.0, max([shape_size(side) for side in sides])
+    for side, sign in zip(sides, (1, -1), strict=True):
+        if not isinstance(side, Variable) or side._trace is not trace:
+            continue
+        if trace.holds:
+            tangent = tangent + sign * known(side._slot)[0]
+        else:
+            like = layout_of(side)
+            seed = np.full(like.shape, sign * size / max(shape_size(side), 1), like.dtype)
+            seeds.append((side._slot, seed if like.ndim else seed[()]))
+    return seeds or float(np.max(np.abs(tangent), initial=0.0))
+
+
+def shape_size(x: Any) -> int:
+    return math.prod(getattr(layout_of(x), "shape", ()))
+
+
+def tell_searches(trace: Any, size_of: AnyFunction) -> None:
+    """Warn of the searches that this trace has met, each at its place.  `size_of` gives the size of a
+    derivative that is kept as seeds."""
+    for search in trace.searches.values():
+        if search.found is None:
+            continue
+        before, first, now, last = search.found
+        first, last = [size_of(d) if type(d) is list else d for d in (first, last)]
+        if last > 0 and last >= first * (now / before) ** SHRINKING_POWER:
+            file, line = search.place
+            warnings.warn_explicit(
+                SEARCH_TEXT, NonDifferentiableWarning, file, line, registry=TOLD.setdefault(file, {})
+            )
+
+
+SEARCH_TEXT = (
+    "a number is found by comparisons here, as by bisection, which have no derivative: the derivative of "
+    "that number is lost. Write scipy.optimize.brentq(f, a, b), or tapegrad.implicit.root; or make the "
+    "search with tapegrad.value(x) in place of x, and after it one step of Newton's method with x"
+)
