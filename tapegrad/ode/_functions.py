@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 
-import numpy as np
+from .. import numpy as np
 
 from .._core.errors import ArgumentError, ShapeError
 from ..kernels.trace.surroundings import origin, rebuilt_with

@@ -26,8 +26,8 @@ from ._arguments import (
 )
 from ._events import Event
 from ._solution import Solution, SolverStats, event_records, failure
-from ._steps import NOT_FINITE, STEP_LIMIT, STEPS_DONE, STIFF, TOO_MANY_EVENTS, TOO_SMALL, StepControl
-from ._trajectories import DENSE_STATES, METHODS, SPARSE_WAY, DenseSolution, Trajectories
+from ._steps import NOT_FINITE, STEP_LIMIT, STEPS_DONE, TOO_MANY_EVENTS, TOO_SMALL, StepControl
+from ._trajectories import METHODS, DenseSolution, Trajectories
 
 REPORTED = 4  # rows of a step's output after the state: time, accepted and rejected steps, status
 FIRST_STEPS = 64  # room for accepted steps, at first
@@ -35,7 +35,6 @@ REASONS = {
     STEP_LIMIT: "more than max_steps={most} steps are needed; a stiff equation wants method='rodas5p'",
     TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up, or f may jump",
     NOT_FINITE: "{functions} is not finite there, however small the step",
-    STIFF: f"it is stiff, and the code of 'rodas5p' has at most {DENSE_STATES} states; write {SPARSE_WAY}",
     TOO_MANY_EVENTS: "there are more than max_events={events} zeros of an event",
 }
 

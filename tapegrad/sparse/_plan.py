@@ -179,9 +179,9 @@ class Plan(PickledByCall):
     def __call__(self, *args: Any) -> Any:
         """Return the matrix at this point."""
         args = self.counted(args)
-        if any_variable(args) and any_variable(args := self.entered(args)):
+        if any_variable(args) and any_variable(entered := self.entered(args)):
             self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
-            return self.tracked.matrix(args)
+            return self.tracked.matrix(entered)
         entries, data = self.evaluated(args, None)
         return entries.matrix(data, scipy.sparse if self.library is np else load("cupyx.scipy.sparse"))
 
@@ -218,13 +218,13 @@ class Plan(PickledByCall):
         data = self.repeated(args, out)
         if data is not None:
             return data
-        if any_variable(args) and any_variable(args := self.entered(args)):
+        if any_variable(args) and any_variable(entered := self.entered(args)):
             if out is not None:
                 raise ArgumentError(
                     f"{self.call}: out= takes no derivatives; leave it away within a transform"
                 )
             self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
-            return self.tracked.values(args)
+            return self.tracked.values(entered)
         return self.evaluated(args, out)[1]
 
     def counted(self, args: tuple) -> tuple:
