@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable
 
 from .. import numpy as np
-
 from .._core.errors import ArgumentError, ShapeError
 from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout

@@ -6,13 +6,16 @@ derivative runs each accepted step again, so only the states between steps are k
 from collections.abc import Callable
 from typing import Any
 
+import numpy as plain_np
 from scipy import sparse
 
 from .. import numpy as np
 from .. import scipy
-from .._core.errors import GuardError
-from .._core.primitive import layout_of
+from .._core.arrays import xp_of
+from .._core.errors import ArgumentError, GuardError, ShapeError
+from .._core.primitive import layout_of, seen
 from .._core.registry import SHADOW_MAKERS
+from .._core.trees import leaves
 from .._transforms.call import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
@@ -23,6 +26,8 @@ from ._steps import Equation, Interval
 from ._tsitouras import tsitouras_step
 
 MOST_PLANS = 8  # of the branches of f
+SAME_AGAIN = 1e-8  # the difference of values that are computed again, relative to the largest
+QUIET = plain_np.errstate(all="ignore")  # a step that is not finite is tried again with another size
 
 
 def filled(changes: tuple, like: tuple) -> list:
@@ -33,11 +38,25 @@ def filled(changes: tuple, like: tuple) -> list:
 def recomputed(f: Callable) -> Callable:
     """Return a function of arrays like f that keeps its arguments only. Its derivatives run f again."""
 
-    def pull(w: Any, out: Any, *arrays: Any) -> Any:
-        return vjp(f, *arrays)[1](w)
+    def check(out: Any, found: Any) -> None:
+        first, now = [plain_np.concatenate([plain_np.ravel(x) for x in leaves(value(v))]) for v in (out, found)]
+        if not plain_np.allclose(first, now, 0.0, SAME_AGAIN * abs(first).max(initial=0.0), equal_nan=True):
+            raise GuardError(
+                f"ode: {f.__name__} has given other values when it was called again, for the derivative. "
+                "What it draws or alters must be an argument"
+            )
 
+    @QUIET
+    def pull(w: Any, out: Any, *arrays: Any) -> Any:
+        found, pullback = vjp(f, *arrays)
+        check(out, found)
+        return pullback(w)
+
+    @QUIET
     def push(t: tuple, out: Any, *arrays: Any) -> Any:
-        return jvp(f, arrays, tuple(filled(t, arrays)))[1]
+        found, tangents = jvp(f, arrays, tuple(filled(t, arrays)))
+        check(out, found)
+        return tangents
 
     return rule(f, vjp=pull, jvp=push)
 
@@ -57,7 +76,7 @@ class ExplicitStep:
     """A step of an explicit method as a function of arrays."""
 
     def __init__(self, f: ArrayFunction):
-        self.f = f
+        self.f, self.__name__ = f, f.__name__
 
     def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
         return tsitouras_step(lambda t, y: self.f(t, y, numbers), t, y, slope, h)
@@ -127,20 +146,30 @@ def on_arrays(equation: Equation, step: type[ExplicitStep]) -> ArrayEquation:
 
 
 class ArrayRecursion:
-    """A recursion of an `ArrayEquation`."""
+    """A recursion of an `ArrayEquation` on arrays; `text` says which system it is."""
 
     compile_seconds = 0.0
 
-    def __init__(self, init: Callable, step: Callable):
-        self.init, self.step = init, step
+    def __init__(self, init: Callable, step: Callable, text: str):
+        self.init, self.step, self.text = init, step, text
 
     def path(self, theta: Any, data: Any) -> Any:
         """Return the rows of each datum, (numbers, data), or (numbers, data, B)."""
+        if seen(theta) is None:
+            raise ArgumentError(
+                f"{self.text}: its steps go by values, which tg.vmap and recordings hide. Give y0 the shape "
+                "(n, B) for B trajectories, or call the solver outside"
+            )
+        if xp_of(layout_of(theta)) is not plain_np:
+            raise ArgumentError(f"{self.text}: give NumPy arrays; a device takes smaller systems")
         if layout_of(theta).ndim == 1:
             return self.of_one(theta, data)
         each = range(layout_of(theta).shape[1])
+        if not each:
+            raise ShapeError(f"{self.text}: there are no trajectories")
         return np.stack([self.of_one(theta[:, k], data if data.ndim == 2 else data[..., k]) for k in each], -1)
 
+    @QUIET
     def of_one(self, theta: Any, data: Any) -> Any:
         carry, rows = self.init(theta), []
         for k in range(layout_of(data).shape[1]):

@@ -26,7 +26,7 @@ from ._arguments import (
 )
 from ._events import Event
 from ._solution import Solution, SolverStats, event_records, failure
-from ._steps import NOT_FINITE, STEP_LIMIT, STEPS_DONE, TOO_MANY_EVENTS, TOO_SMALL, StepControl
+from ._steps import NOT_FINITE, STEP_LIMIT, STEPS_DONE, STIFF, TOO_MANY_EVENTS, TOO_SMALL, StepControl
 from ._trajectories import METHODS, DenseSolution, Trajectories
 
 REPORTED = 4  # rows of a step's output after the state: time, accepted and rejected steps, status
@@ -35,6 +35,7 @@ REASONS = {
     STEP_LIMIT: "more than max_steps={most} steps are needed; a stiff equation wants method='rodas5p'",
     TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up, or f may jump",
     NOT_FINITE: "{functions} is not finite there, however small the step",
+    STIFF: "it is stiff, which tg.vmap and recordings of a large system cannot find; write method='rodas5p'",
     TOO_MANY_EVENTS: "there are more than max_events={events} zeros of an event",
 }
 

@@ -154,7 +154,7 @@ class Trajectories:
     def replaced(self, purpose: str, found: Any, stiff: Any, theta: Any, data: Any) -> Any:
         """Return the rows, those of stiff trajectories by Rodas5P."""
         known = seen(stiff)
-        if known is not None and not known.any():
+        if self.state.count > MOST_STATES[IMPLICIT] if known is None else not known.any():
             return found
         gated = np.concatenate([theta, np.reshape(1.0 * stiff, (1, *layout_of(theta).shape[1:]))])
         return np.where(stiff, self.kernel(purpose, IMPLICIT).path(gated, data), found)
@@ -169,7 +169,7 @@ class Trajectories:
             equation = self.equation(method, self.solver.method not in METHODS, large)
             init, step = getattr(equation, purpose)()
             rebuilt_with(step, self.solver.f).__name__ = getattr(self.solver.f, "__name__", "ode")
-            made: Any = ArrayRecursion(init, step)
+            made: Any = ArrayRecursion(init, step, f"ode: {origin(self.solver.f)} has {self.state.count} states")
             if not large:
                 made = recursion(init, step, missing="step", invalid="nan")
             found = kernels[key] = made, self.layout
