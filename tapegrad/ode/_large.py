@@ -39,7 +39,9 @@ def recomputed(f: Callable) -> Callable:
     """Return a function of arrays like f that keeps its arguments only. Its derivatives run f again."""
 
     def check(out: Any, found: Any) -> None:
-        first, now = [plain_np.concatenate([plain_np.ravel(x) for x in leaves(value(v))]) for v in (out, found)]
+        first, now = [
+            plain_np.concatenate([plain_np.ravel(x) for x in leaves(value(v))]) for v in (out, found)
+        ]
         if not plain_np.allclose(first, now, 0.0, SAME_AGAIN * abs(first).max(initial=0.0), equal_nan=True):
             raise GuardError(
                 f"ode: {f.__name__} has given other values when it was called again, for the derivative. "
@@ -85,9 +87,8 @@ class ExplicitStep:
 class SparseJacobian:
     """The Jacobian by y of a function, with a plan for each of its branches."""
 
-    def __init__(self, f: ArrayFunction):
-        self.search = Renewed("jacobian", f, (), argnum=1, format="csc")
-        self.plans: list = []
+    def __init__(self, search: Renewed, plans: list):
+        self.search, self.plans = search, plans
 
     def __call__(self, *at: Any) -> Any:
         for plan in self.plans:
@@ -95,8 +96,9 @@ class SparseJacobian:
                 return plan(*at)
             except GuardError:  # f takes another branch here
                 continue
-        self.plans = [self.search.at(*map(value, at), quiet=True), *self.plans[: MOST_PLANS - 1]]
-        return self.plans[0](*at)
+        found = self.search.at(*map(value, at), quiet=True)
+        self.plans[:] = [found, *self.plans[: MOST_PLANS - 1]]
+        return found(*at)
 
 
 class SparseStep(ExplicitStep):
@@ -104,7 +106,7 @@ class SparseStep(ExplicitStep):
 
     def __init__(self, f: ArrayFunction, jacobian: SparseJacobian | None = None):
         super().__init__(f)
-        self.jacobian = jacobian or SparseJacobian(f)
+        self.jacobian = jacobian or SparseJacobian(Renewed("jacobian", f, (), argnum=1, format="csc"), [])
 
     def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
         def solver(f: Callable, t: Any, y: Any, h: Any) -> Callable:
@@ -118,7 +120,8 @@ SHADOW_MAKERS.update(
     {
         ArrayFunction: lambda shadow, x: ArrayFunction(x.make, shadow(x.f)),
         ExplicitStep: lambda shadow, x: ExplicitStep(shadow(x.f)),
-        SparseStep: lambda shadow, x: SparseStep(shadow(x.f), x.jacobian),
+        SparseJacobian: lambda shadow, x: SparseJacobian(x.search, [*map(shadow, x.plans)]),
+        SparseStep: lambda shadow, x: SparseStep(shadow(x.f), shadow(x.jacobian)),
     }
 )
 
@@ -167,7 +170,9 @@ class ArrayRecursion:
         each = range(layout_of(theta).shape[1])
         if not each:
             raise ShapeError(f"{self.text}: there are no trajectories")
-        return np.stack([self.of_one(theta[:, k], data if data.ndim == 2 else data[..., k]) for k in each], -1)
+        return np.stack(
+            [self.of_one(theta[:, k], data if data.ndim == 2 else data[..., k]) for k in each], -1
+        )
 
     @QUIET
     def of_one(self, theta: Any, data: Any) -> Any:

@@ -169,7 +169,9 @@ class Trajectories:
             equation = self.equation(method, self.solver.method not in METHODS, large)
             init, step = getattr(equation, purpose)()
             rebuilt_with(step, self.solver.f).__name__ = getattr(self.solver.f, "__name__", "ode")
-            made: Any = ArrayRecursion(init, step, f"ode: {origin(self.solver.f)} has {self.state.count} states")
+            made: Any = ArrayRecursion(
+                init, step, f"ode: {origin(self.solver.f)} has {self.state.count} states"
+            )
             if not large:
                 made = recursion(init, step, missing="step", invalid="nan")
             found = kernels[key] = made, self.layout

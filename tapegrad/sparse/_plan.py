@@ -14,7 +14,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, DenseWarning, GuardError
 from .._core.pickling import PickledByCall
 from .._core.primitive import is_tracked
-from .._core.registry import load
+from .._core.registry import SHADOW_MAKERS, load
 from .._core.scope import OPEN, changed
 from ..ops.nondifferentiable import warn_user
 from ..replay.form import any_variable
@@ -65,6 +65,7 @@ class Plan(PickledByCall):
         self.argnum = argnum_of(call, settings["argnum"], args)
         self.beside: tuple
         self.f, self.beside = (f, ()) if self.argnum == 0 else (with_argument_first(f, self.argnum), (f,))
+        self.recorded = self.beside  # f as the recording knows it, also within a transform
         self.dtype: Any = None
         args = self.entered(args)
         checked_input(call, args[0])
@@ -384,3 +385,18 @@ class Plan(PickledByCall):
         return plot_pattern(
             self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax
         )
+
+
+def _shadowed(shadow: Any, x: Plan) -> Plan:
+    """Within a transform its function is that whose captured arrays the transform follows."""
+    call, f, *rest = x.given
+    g = shadow(f)
+    if g is f:
+        return x
+    new = object.__new__(Plan)
+    new.__dict__.update(x.__dict__, given=(call, g, *rest), tracked=None)
+    new.__dict__.update({"beside": (g,)} if x.argnum else {"f": g})
+    return new
+
+
+SHADOW_MAKERS[Plan] = _shadowed

@@ -59,7 +59,8 @@ class TrackedEntries:
             )
         if plan.found is None:
             return
-        point = tuple([plain_point(a) for a in args])
+        rest = args[1 + len(plan.recorded) :]
+        point = tuple([plain_point(a) for a in (args[0], *plan.recorded, *rest)])
         if not any([a is None for a in point]):
             plan.found.require(point, True)
         elif plan.found.depends_on_values():
