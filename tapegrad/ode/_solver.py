@@ -220,9 +220,11 @@ def solver(
     ----------
     f : callable
         The right-hand side of one trajectory, ``f(t, y, *args)``, as for `scipy.integrate.solve_ivp`. A
-        function ``f(dy, t, y, *args)`` fills dy instead. It may use what kernel functions may use.
+        function ``f(dy, t, y, *args)`` fills dy instead. It may use what kernel functions may use; with more
+        than 128 states (1,000 for explicit steps) it runs on arrays, and may do anything.
     method : {'auto', 'tsit5', 'rodas5p'}
         'tsit5' is explicit. 'rodas5p' is implicit, for stiff equations; it needs no Jacobian from you.
+        That of a large system is sparse if it can be.
         'auto' begins with 'tsit5'. A trajectory that is found stiff, or that needs more than `max_steps`, is
         solved by 'rodas5p' from its start. In a kernel function 'auto' is 'tsit5'.
     rtol, atol : float
