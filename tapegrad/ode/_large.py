@@ -14,18 +14,17 @@ from .. import scipy
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
 from .._core.primitive import layout_of, seen
-from .._core.registry import SHADOW_MAKERS
+from .._core.registry import SHADOW_MAKERS, load
 from .._core.trees import leaves
 from .._transforms.call import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
-from ..sparse import Renewed
 from ._rosenbrock import GAMMA, rosenbrock_step
 from ._steps import Equation, Interval
 from ._tsitouras import tsitouras_step
 
-MOST_PLANS = 8  # of the branches of f
+MOST_BRANCHES = 8  # of f that have a plan at once
 SAME_AGAIN = 1e-8  # the difference of values that are computed again, relative to the largest
 QUIET = plain_np.errstate(all="ignore")  # a step that is not finite is tried again with another size
 
@@ -77,7 +76,7 @@ class ArrayFunction:
 class ExplicitStep:
     """A step of an explicit method as a function of arrays."""
 
-    def __init__(self, f: ArrayFunction):
+    def __init__(self, f: Any):
         self.f, self.__name__ = f, f.__name__
 
     def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
@@ -87,7 +86,7 @@ class ExplicitStep:
 class SparseJacobian:
     """The Jacobian by y of a function, with a plan for each of its branches."""
 
-    def __init__(self, search: Renewed, plans: list):
+    def __init__(self, search: Any, plans: list):
         self.search, self.plans = search, plans
 
     def __call__(self, *at: Any) -> Any:
@@ -97,7 +96,7 @@ class SparseJacobian:
             except GuardError:  # f takes another branch here
                 continue
         found = self.search.at(*map(value, at), quiet=True)
-        self.plans[:] = [found, *self.plans[: MOST_PLANS - 1]]
+        self.plans[:] = [found, *self.plans[: MOST_BRANCHES - 1]]
         return found(*at)
 
 
@@ -106,7 +105,10 @@ class SparseStep(ExplicitStep):
 
     def __init__(self, f: ArrayFunction, jacobian: SparseJacobian | None = None):
         super().__init__(f)
-        self.jacobian = jacobian or SparseJacobian(Renewed("jacobian", f, (), argnum=1, format="csc"), [])
+        if jacobian is None:
+            search = load("tapegrad.sparse").Renewed("jacobian", f, (), argnum=1, format="csc")
+            jacobian = SparseJacobian(search, [])
+        self.jacobian = jacobian
 
     def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
         def solver(f: Callable, t: Any, y: Any, h: Any) -> Callable:

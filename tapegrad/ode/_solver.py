@@ -87,7 +87,7 @@ class Solver:
                 f"ode: atol has shape {plain_np.shape(self.control.atol)} for a state of shape ({n},)"
             )
         save_at = self.save_at if save_at is None and t_span is None else save_at
-        inside = [x for x in arrays if isinstance(x, Sym)]
+        inside = [x for x in arrays if issubclass(type(x), Sym)]  # (isinstance asks a Variable for its class)
         if inside and not single:
             raise ShapeError(
                 f"ode: in a kernel function y0 is that of one trajectory; it has shape "
@@ -171,7 +171,7 @@ class Solver:
     ) -> Solution:
         """Return the result, of the last report of each trajectory."""
         _, accepted, rejected, status = last
-        status = 1.0 * (status < 0) - 1.0 * (status > 0)
+        status = plain_np.sign(0.0 - status)
         steps, stiff = accepted + rejected, problem.stiff
         if len(layout_of(steps).shape) < len(getattr(layout_of(stiff), "shape", ())):
             stiff = stiff[0]  # of one trajectory
