@@ -59,6 +59,8 @@ class Plan(PickledByCall):
         it, or None while it does not pay.
     """
 
+    followed = False  # is its function that of an open transform?
+
     def __init__(self, call: str, f: Callable, args: tuple, second: bool, settings: dict):
         self.given = call, f, tuple([a.copy() if is_array(a) else a for a in args]), second, settings
         self.call, self.second, self.format = call, second, settings["format"]
@@ -179,9 +181,8 @@ class Plan(PickledByCall):
 
     def __call__(self, *args: Any) -> Any:
         """Return the matrix at this point."""
-        args = self.counted(args)
-        if any_variable(args) and any_variable(entered := self.entered(args)):
-            self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
+        entered = self.followed_arguments(self.counted(args))
+        if entered is not None:
             return self.tracked.matrix(entered)
         entries, data = self.evaluated(args, None)
         return entries.matrix(data, scipy.sparse if self.library is np else load("cupyx.scipy.sparse"))
@@ -219,14 +220,24 @@ class Plan(PickledByCall):
         data = self.repeated(args, out)
         if data is not None:
             return data
-        if any_variable(args) and any_variable(entered := self.entered(args)):
+        entered = self.followed_arguments(args)
+        if entered is not None:
             if out is not None:
                 raise ArgumentError(
                     f"{self.call}: out= takes no derivatives; leave it away within a transform"
                 )
-            self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
             return self.tracked.values(entered)
         return self.evaluated(args, out)[1]
+
+    def followed_arguments(self, args: tuple) -> tuple | None:
+        """Return the arguments as the function takes them if an open transform follows them or it."""
+        if not (self.followed or any_variable(args)):
+            return None
+        entered = self.entered(args)
+        if not (self.followed or any_variable(entered)):
+            return None
+        self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
+        return entered
 
     def counted(self, args: tuple) -> tuple:
         if len(args) <= self.argnum:
@@ -394,7 +405,7 @@ def _shadowed(shadow: Any, x: Plan) -> Plan:
     if g is f:
         return x
     new = object.__new__(Plan)
-    new.__dict__.update(x.__dict__, given=(call, g, *rest), tracked=None)
+    new.__dict__.update(x.__dict__, given=(call, g, *rest), tracked=None, followed=True)
     new.__dict__.update({"beside": (g,)} if x.argnum else {"f": g})
     return new
 
