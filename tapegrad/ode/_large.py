@@ -160,13 +160,13 @@ class ArrayRecursion:
 
     def path(self, theta: Any, data: Any) -> Any:
         """Return the rows of each datum, (numbers, data), or (numbers, data, B)."""
+        if xp_of(layout_of(theta)) is not plain_np:
+            raise ArgumentError(f"{self.text}: give NumPy arrays; a device takes smaller systems")
         if seen(theta) is None:
             raise ArgumentError(
                 f"{self.text}: its steps go by values, which tg.vmap and recordings hide. Give y0 the shape "
                 "(n, B) for B trajectories, or call the solver outside"
             )
-        if xp_of(layout_of(theta)) is not plain_np:
-            raise ArgumentError(f"{self.text}: give NumPy arrays; a device takes smaller systems")
         if layout_of(theta).ndim == 1:
             return self.of_one(theta, data)
         each = range(layout_of(theta).shape[1])

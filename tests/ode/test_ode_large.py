@@ -175,6 +175,8 @@ def test_what_is_refused():
     solve = solver()
     with pytest.raises(ArgumentError, match=r"has 200 states.*vmap and recordings"):
         tg.vmap(lambda a: solve(START, a).y)(np.ones(2))
+    with tg.testing.host_cupy() as cp, pytest.raises(ArgumentError, match="give NumPy arrays"):
+        solve(cp.asarray(START), RATE)
     with pytest.raises(tg.errors.ShapeError, match="no trajectories"):
         solve(np.ones((N, 0)), RATE)
     with pytest.raises(ConvergenceError, match="more than max_steps=5 "):
