@@ -11,9 +11,8 @@ from scipy import sparse
 
 from .. import numpy as np
 from .. import scipy
-from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, GuardError, ShapeError
-from .._core.primitive import layout_of, seen
+from .._core.errors import GuardError
+from .._core.primitive import layout_of
 from .._core.registry import SHADOW_MAKERS, load
 from .._core.trees import leaves
 from .._transforms.call import user_name
@@ -151,27 +150,18 @@ def on_arrays(equation: Equation, step: type[ExplicitStep]) -> ArrayEquation:
 
 
 class ArrayRecursion:
-    """A recursion of an `ArrayEquation` on arrays; `text` says which system it is."""
+    """A recursion of an `ArrayEquation` on arrays."""
 
     compile_seconds = 0.0
 
-    def __init__(self, init: Callable, step: Callable, text: str):
-        self.init, self.step, self.text = init, step, text
+    def __init__(self, init: Callable, step: Callable):
+        self.init, self.step = init, step
 
     def path(self, theta: Any, data: Any) -> Any:
         """Return the rows of each datum, (numbers, data), or (numbers, data, B)."""
-        if xp_of(layout_of(theta)) is not plain_np:
-            raise ArgumentError(f"{self.text}: give NumPy arrays; a device takes smaller systems")
-        if seen(theta) is None:
-            raise ArgumentError(
-                f"{self.text}: its steps go by values, which tg.vmap and recordings hide. Give y0 the shape "
-                "(n, B) for B trajectories, or call the solver outside"
-            )
         if layout_of(theta).ndim == 1:
             return self.of_one(theta, data)
         each = range(layout_of(theta).shape[1])
-        if not each:
-            raise ShapeError(f"{self.text}: there are no trajectories")
         return np.stack(
             [self.of_one(theta[:, k], data if data.ndim == 2 else data[..., k]) for k in each], -1
         )

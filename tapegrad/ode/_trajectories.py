@@ -10,7 +10,7 @@ import numpy as plain_np
 
 from .. import numpy as np
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, DataError
+from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of, seen
 from .._core.registry import load
 from .._core.scope import OPEN
@@ -145,8 +145,8 @@ class Trajectories:
         With the method "auto" it solves those that are found stiff, from their start."""
         method = self.solver.method
         if method in METHODS:
-            return self.kernel(purpose, method).path(theta, data), method == IMPLICIT
-        found = self.kernel(purpose, EXPLICIT).path(theta, data)
+            return self.kernel(purpose, method, theta).path(theta, data), method == IMPLICIT
+        found = self.kernel(purpose, EXPLICIT, theta).path(theta, data)
         if stiff is None:
             stiff = value(found[self.state.count + STATUS, -1]) == STIFF
         return self.replaced(purpose, found, stiff, theta, data), stiff
@@ -157,25 +157,37 @@ class Trajectories:
         if self.state.count > MOST_STATES[IMPLICIT] if known is None else not known.any():
             return found
         gated = np.concatenate([theta, np.reshape(1.0 * stiff, (1, *layout_of(theta).shape[1:]))])
-        return np.where(stiff, self.kernel(purpose, IMPLICIT).path(gated, data), found)
+        return np.where(stiff, self.kernel(purpose, IMPLICIT, gated).path(gated, data), found)
 
-    def kernel(self, purpose: str, method: str) -> Any:
+    def kernel(self, purpose: str, method: str, theta: Any) -> Any:
         """Return the kernel for states and arguments of these shapes, or what runs on arrays in its place."""
-        kernels = self.solver.kernels
+        large, kernels = self.state.count > MOST_STATES[method], self.solver.kernels
+        if large:  # before anything is kept
+            self.check_large(theta)
         key = purpose, method, self.moves, self.state.key, self.layout.key
         found = kernels.get(key)
         if found is None or not found[1].has_constants_of(self.layout):
-            large = self.state.count > MOST_STATES[method]
             equation = self.equation(method, self.solver.method not in METHODS, large)
             init, step = getattr(equation, purpose)()
             rebuilt_with(step, self.solver.f).__name__ = getattr(self.solver.f, "__name__", "ode")
-            made: Any = ArrayRecursion(
-                init, step, f"ode: {origin(self.solver.f)} has {self.state.count} states"
-            )
+            made: Any = ArrayRecursion(init, step)
             if not large:
                 made = recursion(init, step, missing="step", invalid="nan")
             found = kernels[key] = made, self.layout
         return found[0]
+
+    def check_large(self, theta: Any) -> None:
+        """Raise if a system of many states cannot be solved on these arrays."""
+        text = f"ode: {origin(self.solver.f)} has {self.state.count} states"
+        if xp_of(layout_of(theta)) is not plain_np:
+            raise ArgumentError(f"{text}: give NumPy arrays; a device takes smaller systems")
+        if seen(theta) is None:
+            raise ArgumentError(
+                f"{text}: its steps go by values, which tg.vmap and recordings hide. Give y0 the shape (n, B) "
+                "for B trajectories, or call the solver outside"
+            )
+        if layout_of(theta).shape[1:] == (0,):
+            raise ShapeError(f"{text}: there are no trajectories")
 
     def equation(self, method: str, chosen: bool, large: bool = False) -> Equation:
         """Return what is traced; `chosen` says that stiffness chooses the method.
