@@ -183,8 +183,8 @@ class Trajectories:
             raise ArgumentError(f"{text}: give NumPy arrays; a device takes smaller systems")
         if seen(theta) is None:
             raise ArgumentError(
-                f"{text}: its steps go by values, which tg.vmap and recordings hide. Give y0 the shape (n, B) "
-                "for B trajectories, or call the solver outside"
+                f"{text}: its steps go by values, which tg.vmap and recordings hide. Give y0 the shape "
+                "(n, B) for B trajectories, or call the solver outside"
             )
         if layout_of(theta).shape[1:] == (0,):
             raise ShapeError(f"{text}: there are no trajectories")

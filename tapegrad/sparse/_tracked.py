@@ -18,7 +18,7 @@ from ..replay.form import any_variable
 from ..replay.methods import METHODS
 from ._arguments import plain_point
 
-ENTRY_ERROR = 1e-7  # of a row of a product that the entries repeat
+PROBE_ERROR = 1e-7  # of a row of a product that the entries repeat
 
 
 class TrackedEntries:
@@ -60,7 +60,7 @@ class TrackedEntries:
         v = plain_np.random.default_rng(0).uniform(0.5, 1.0, (1, *plan.shape_in))
         moved = self.product("smp" if plan.second else "jmp", x, plan.library.asarray(v, plan.dtype), *rest)
         A, moved = plan.entries.matrix(value(values)), to_host(value(moved))
-        allowed = ENTRY_ERROR * (abs(A) @ v.reshape(-1)) + 1e-13 * abs(moved).max(initial=0.0)
+        allowed = PROBE_ERROR * (abs(A) @ v.reshape(-1)) + 1e-13 * abs(moved).max(initial=0.0)
         if (abs(A @ v.reshape(-1) - moved) > allowed).any():
             raise GuardError(
                 f"{plan.call}: in this transform the function has entries that the pattern lacks, by what it "
