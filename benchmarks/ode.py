@@ -10,6 +10,7 @@ timed; its adjoint is that of the steps (RecursiveCheckpointAdjoint)."""
 
 import pathlib
 import sys
+import time
 
 import _harness as bench
 import numba
@@ -180,7 +181,16 @@ def error(answer, exact):
     return float(np.abs(gradient - np.ravel(exact)).max() / scale)
 
 
+def settle(job, seconds):
+    """Run a job until the machine code of its kernels is optimised, which it is once it has run for as long
+    as that takes. Later processes find this code on disk."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        job()
+
+
 def timed(report, title, jobs, exact, goals=()):
+    settle(jobs["tapegrad"], 0.0 if report.quick else 4.0)
     errors = {name: error(job(), exact) for name, job in jobs.items() if not isinstance(job, bench.Absent)}
     t = bench.measure(jobs, seconds=0.5 if report.quick else 3.0, compare=False, rtol=1e-6)
     for name in jobs:
@@ -324,6 +334,8 @@ def followed(report):
                 "prepared gradient": lambda p=p: p.value_and_grad(k),
                 "prepared Jacobian": lambda q=q: q.jacobian(k),
             }
+            for name in ("prepared gradient", "prepared Jacobian"):
+                settle(jobs[name], 0.0 if report.quick else 1.0)
             t = bench.measure(jobs, seconds=0.5 if report.quick else 3.0, compare=False, rtol=1e-9)
             over = {name: bench.ratio(t[name], t["plain"]) for name in jobs}
             report.row(title, method, bench.times(t["plain"], 1e3), *[over[name] for name in jobs][1:])
@@ -349,8 +361,9 @@ def plate(t, u, k):
 
 def large(report):
     """A heat equation with 10,000 unknowns. SciPy alone is told the pattern; tapegrad finds it."""
+    plate_solvers: dict = {}
     report.table(
-        "solve_ivp: a plate of 10,000 unknowns, two parameters, rtol 1e-6",
+        "A plate of 10,000 unknowns, two parameters, rtol 1e-6: solve_ivp, and tg.ode.solver by Rodas5P",
         ["method", "plain solve, ms", "gradient", "Jacobian", "error"],
     )
     x = np.linspace(0.0, 1.0, PLATE + 2)[1:-1]
@@ -358,15 +371,20 @@ def large(report):
     line = scipy.sparse.diags_array(np.ones((3, PLATE)), offsets=(-1, 0, 1), shape=(PLATE, PLATE))
     one = scipy.sparse.eye_array(PLATE)
     pattern = scipy.sparse.kron(line, one) + scipy.sparse.kron(one, line)
-    for method in ("Radau",) if report.quick else ("Radau", "BDF"):
+    for method in ("Radau", "rodas5p") if report.quick else ("Radau", "BDF", "rodas5p"):
 
         def loss(k, rtol=1e-6, method=method, **options):
-            end = scipy.integrate.solve_ivp(
-                plate, (0, 0.1), u0, method, args=(k,), rtol=rtol, atol=1e-3 * rtol, **options
-            )
+            settings = {"rtol": rtol, "atol": 1e-3 * rtol}
+            if method == "rodas5p":
+                solve = plate_solvers.setdefault(
+                    rtol, tg.ode.solver(plate, method, save_at=[0, 0.1], **settings)
+                )
+                return (solve(u0, k).y[:, -1] ** 2).sum()
+            end = scipy.integrate.solve_ivp(plate, (0, 0.1), u0, method, args=(k,), **settings, **options)
             return (end.y[:, -1] ** 2).sum()
 
-        plain = lambda k, rtol=1e-6, loss=loss: loss(k, rtol, jac_sparsity=pattern)
+        known = {} if method == "rodas5p" else {"jac_sparsity": pattern}
+        plain = lambda k, rtol=1e-6, loss=loss, known=known: loss(k, rtol, **known)
         exact = by_differences(lambda k, plain=plain: plain(k, 1e-9), k)[1]
         gradient, jacobian = tg.value_and_grad(loss), tg.jacobian(loss, mode="forward")
         jobs = {

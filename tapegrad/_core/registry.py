@@ -101,7 +101,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
-    "tapegrad.sparse": ("__init__", "optimize._constrained", "_scipy.integrate.right_side"),
+    "tapegrad.sparse": ("__init__", "ode._large", "optimize._constrained", "_scipy.integrate.right_side"),
     "tapegrad.sparse._renewed": (
         "optimize._flat",
         "optimize._objective",
@@ -233,6 +233,8 @@ FILLED = {
         "_scipy.integrate.boundary",
         "_scipy.integrate.ivp_adjoint",
         "optimize._constrained",
+        "ode._large",
+        "sparse._plan",
     ),
     "_core.variable.PlainSubarray": ("_dispatch.subarrays",),
     "_core.variable.SUBARRAYS": ("_capture.array_subclasses", "_capture.classes", "_dispatch.structured"),

@@ -15,6 +15,7 @@ from .._transforms.tape import value
 from ..ops.shaping import concatenate
 
 FLOAT64 = plain_np.dtype(float)
+CACHED_STATES = 128  # of which the layout is kept: a recording that is refused has changed nothing
 ARRAYS = HANDLES | {plain_np.ndarray}
 
 
@@ -105,7 +106,7 @@ def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
     y0 = state_tree(y0)
     single = is_single(y0)
     state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
-    if None not in shapes:
+    if None not in shapes and state.count <= CACHED_STATES:
         known[shapes] = single, state, layout
     return single, state, layout, (*state.arrays((y0,)), *layout.arrays(args))
 

@@ -3,8 +3,7 @@
 import inspect
 from collections.abc import Callable
 
-import numpy as np
-
+from .. import numpy as np
 from .._core.errors import ArgumentError, ShapeError
 from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout

@@ -49,11 +49,18 @@ COUPLING = (
 )  # fmt: skip
 
 
-def rosenbrock_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
+def dense_solver(f: Callable, t: Any, y: Any, h: Any) -> Callable:
+    """Return a function that solves equations with the matrix W."""
+    W = np.eye(len(y)) - h * GAMMA * jacobian(lambda y: f(t, y), mode="forward")(y)
+    return lambda right: np.linalg.solve(W, right)
+
+
+def rosenbrock_step(
+    f: Callable, t: Any, y: Any, slope: Any, h: Any, solver: Callable = dense_solver
+) -> tuple:
     """Return the state after a step, the estimate of its error, the slope there, and no stiffness."""
-    n = len(y)
     by_time = jvp(f, (t, y), (1.0, None))[1]
-    W = np.eye(n) - h * GAMMA * jacobian(lambda y: f(t, y), mode="forward")(y)
+    solve = solver(f, t, y, h)
     ks: list = []
     new = y
     for i, couplings in enumerate(COUPLING):
@@ -67,6 +74,6 @@ def rosenbrock_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
         if i < len(TIME_WEIGHTS):
             right = right + h * h * TIME_WEIGHTS[i] * by_time
         right = GAMMA * right
-        ks.append(np.linalg.solve(W, right))
+        ks.append(solve(right))
     new = new + ks[-1]
     return new, ks[-1], f(t + h, new), 0.0

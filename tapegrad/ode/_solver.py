@@ -27,7 +27,7 @@ from ._arguments import (
 from ._events import Event
 from ._solution import Solution, SolverStats, event_records, failure
 from ._steps import NOT_FINITE, STEP_LIMIT, STEPS_DONE, STIFF, TOO_MANY_EVENTS, TOO_SMALL, StepControl
-from ._trajectories import DENSE_STATES, METHODS, SPARSE_WAY, DenseSolution, Trajectories
+from ._trajectories import METHODS, DenseSolution, Trajectories
 
 REPORTED = 4  # rows of a step's output after the state: time, accepted and rejected steps, status
 FIRST_STEPS = 64  # room for accepted steps, at first
@@ -35,7 +35,7 @@ REASONS = {
     STEP_LIMIT: "more than max_steps={most} steps are needed; a stiff equation wants method='rodas5p'",
     TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up, or f may jump",
     NOT_FINITE: "{functions} is not finite there, however small the step",
-    STIFF: f"it is stiff, and the code of 'rodas5p' has at most {DENSE_STATES} states; write {SPARSE_WAY}",
+    STIFF: "it is stiff, which tg.vmap and recordings of a large system cannot find; write method='rodas5p'",
     TOO_MANY_EVENTS: "there are more than max_events={events} zeros of an event",
 }
 
@@ -87,7 +87,7 @@ class Solver:
                 f"ode: atol has shape {plain_np.shape(self.control.atol)} for a state of shape ({n},)"
             )
         save_at = self.save_at if save_at is None and t_span is None else save_at
-        inside = [x for x in arrays if isinstance(x, Sym)]
+        inside = [x for x in arrays if issubclass(type(x), Sym)]  # (isinstance asks a Variable for its class)
         if inside and not single:
             raise ShapeError(
                 f"ode: in a kernel function y0 is that of one trajectory; it has shape "
@@ -171,7 +171,7 @@ class Solver:
     ) -> Solution:
         """Return the result, of the last report of each trajectory."""
         _, accepted, rejected, status = last
-        status = 1.0 * (status < 0) - 1.0 * (status > 0)
+        status = plain_np.sign(0.0 - status)
         steps, stiff = accepted + rejected, problem.stiff
         if len(layout_of(steps).shape) < len(getattr(layout_of(stiff), "shape", ())):
             stiff = stiff[0]  # of one trajectory
@@ -220,9 +220,11 @@ def solver(
     ----------
     f : callable
         The right-hand side of one trajectory, ``f(t, y, *args)``, as for `scipy.integrate.solve_ivp`. A
-        function ``f(dy, t, y, *args)`` fills dy instead. It may use what kernel functions may use.
+        function ``f(dy, t, y, *args)`` fills dy instead. It may use what kernel functions may use; with more
+        than 128 states (1,000 for explicit steps) it runs on arrays, and may do anything.
     method : {'auto', 'tsit5', 'rodas5p'}
         'tsit5' is explicit. 'rodas5p' is implicit, for stiff equations; it needs no Jacobian from you.
+        That of a large system is sparse if it can be.
         'auto' begins with 'tsit5'. A trajectory that is found stiff, or that needs more than `max_steps`, is
         solved by 'rodas5p' from its start. In a kernel function 'auto' is 'tsit5'.
     rtol, atol : float

@@ -15,6 +15,7 @@ import numpy as np
 
 from .._transforms.tape import value
 from ..kernels import while_loop
+from ..kernels.trace.symbolic import Sym
 from ._events import LOOKAHEAD, EventSearch, EventState, Step, TracedEvent, empty_slots
 
 SAFETY, LEAST, MOST = 0.9, 0.2, 10.0  # factors of the size of a step
@@ -30,6 +31,11 @@ ENDED, BEYOND_END = -1.0, -2.0  # the status after a terminal event: in its inte
 LEFT_OUT = -3.0  # the status of a trajectory that another method solves
 STIFF_STEPS = 15.0  # as many steps at the bound of stability, less half of the others, are stiff
 EPSILON = float(np.finfo(float).eps)
+
+
+def chosen(condition: Any, x: Any, y: Any) -> Any:
+    """Return `numpy.where` in a kernel, and else one of the two as it is."""
+    return np.where(condition, x, y) if isinstance(condition, Sym) else x if condition else y
 
 
 class StepControl(NamedTuple):
@@ -104,7 +110,7 @@ class Interval:
         """Return what is carried, the state at the end as that at the end as given; `before`: was the end
         reached before?"""
         there = (c.at >= self.length) & ~before
-        return c._replace(y=np.where(there, self.moved_state(self.b, c.y, self.by_end), c.y))
+        return c._replace(y=chosen(there, self.moved_state(self.b, c.y, self.by_end), c.y))
 
     def advanced(self, c: Progress) -> Progress:
         """Try a step; return what is carried after it."""
@@ -133,8 +139,8 @@ class Interval:
         over = (accepted + rejected >= control.most_steps) & ~(good & ends)
         after = Progress(
             np.where(good, np.where(ends, self.length, c.at + taken), c.at),
-            np.where(good, new, c.y),
-            np.where(good, new_slope, c.slope),
+            chosen(good, new, c.y),
+            chosen(good, new_slope, c.slope),
             next_size,
             np.where(good, np.maximum(root, LEAST_ROOT), c.last_root),
             accepted,
@@ -159,8 +165,8 @@ class Interval:
         status = np.where(ended, ENDED, np.where(full, TOO_MANY_EVENTS, after.status))
         return after._replace(
             at=at,
-            y=np.where(cut, y, after.y),
-            slope=np.where(cut, slope, after.slope),
+            y=chosen(cut, y, after.y),
+            slope=chosen(cut, slope, after.slope),
             status=status,
             events=state._replace(
                 base=np.where(cut, at, state.base), shift=np.where(cut, moved - value(moved), state.shift)
@@ -174,7 +180,7 @@ class Interval:
         if self.search:
             shift = np.where(first, 0.0, events.shift)
             events = EventState(events.base, shift, events.sign, events.slots)
-        y = np.where(first, self.moved_state(self.a + self.by_start, c.y, -self.by_start), c.y)
+        y = chosen(first, self.moved_state(self.a + self.by_start, c.y, -self.by_start), c.y)
         c = c._replace(at=at, y=y, events=events)
         t = self.a + self.way * at + self.moved(c)
         slope = self.f(t, c.y)
@@ -270,8 +276,8 @@ class Equation(NamedTuple):
         A datum is the time before a step, its size, and the state. There is nothing to carry."""
 
         def step(c: Any, theta: Any, datum: Any) -> tuple:
-            given, t, h, y = self.arguments(theta[self.n :]), datum[0], datum[1], datum[2:]
-            f = lambda t, y: self.f(t, y, given)
-            return c, self.take(f, t, y, f(t, y), h)[0]
+            t, h, y = datum[0], datum[1], datum[2:]
+            steps = self.interval(theta, (t, t))
+            return c, steps.take(steps.f, t, y, steps.f(t, y), h)[0]
 
         return lambda theta: 0.0, step

@@ -10,7 +10,7 @@ import numpy as plain_np
 
 from .. import numpy as np
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, DataError
+from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of, seen
 from .._core.registry import load
 from .._core.scope import OPEN
@@ -22,14 +22,14 @@ from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout, in_library, plain_times, real_array
 from ._functions import fills_first, traced_array, traced_states
+from ._large import ArrayFunction, ArrayRecursion, ExplicitStep, SparseStep, filled, on_arrays
 from ._rosenbrock import rosenbrock_step
 from ._steps import STIFF, Equation
 from ._tsitouras import tsitouras_step
 
 METHODS: dict = {"tsit5": tsitouras_step, "rodas5p": rosenbrock_step}
 EXPLICIT, IMPLICIT = METHODS
-DENSE_STATES = 128  # for which the code of an implicit method is compiled
-SPARSE_WAY = "scipy.integrate.solve_ivp(..., method='BDF'), which is differentiated too; or method='tsit5'"
+MOST_STATES = {EXPLICIT: 1000, IMPLICIT: 128}  # of a kernel; the steps of more states run on arrays
 PART = 1000  # trajectories of a part
 STATUS = 3  # the row of a report
 EVENT_SHAPE = "the event {} returned shape {}; it returns one number"
@@ -47,11 +47,6 @@ class PartDerivative:
     def __call__(self, *arrays: Any) -> tuple:
         seeds, given = arrays[: self.seeds], arrays[self.seeds :]
         return tuple(vjp(self.f, *given)[1](seeds) if self.back else jvp(self.f, given, seeds)[1])
-
-
-def filled(changes: tuple, like: tuple) -> list:
-    """Return tangents or cotangents, zeros in place of None."""
-    return [np.zeros_like(x) if dx is None else dx for dx, x in zip(changes, like, strict=True)]
 
 
 def of_one_part(f: Callable, arrays: tuple) -> tuple:
@@ -147,11 +142,11 @@ class Trajectories:
     def by_kernels(self, purpose: str, theta: Any, data: Any, stiff: Any = None) -> tuple:
         """Return the rows, and which trajectories Rodas5P has solved.
 
-        With the method "auto" it solves those that are found stiff, from their start, up to 128 states."""
+        With the method "auto" it solves those that are found stiff, from their start."""
         method = self.solver.method
         if method in METHODS:
-            return self.kernel(purpose, method).path(theta, data), method == IMPLICIT
-        found = self.kernel(purpose, EXPLICIT).path(theta, data)
+            return self.kernel(purpose, method, theta).path(theta, data), method == IMPLICIT
+        found = self.kernel(purpose, EXPLICIT, theta).path(theta, data)
         if stiff is None:
             stiff = value(found[self.state.count + STATUS, -1]) == STIFF
         return self.replaced(purpose, found, stiff, theta, data), stiff
@@ -159,54 +154,71 @@ class Trajectories:
     def replaced(self, purpose: str, found: Any, stiff: Any, theta: Any, data: Any) -> Any:
         """Return the rows, those of stiff trajectories by Rodas5P."""
         known = seen(stiff)
-        if self.state.count > DENSE_STATES or (known is not None and not known.any()):
+        if self.state.count > MOST_STATES[IMPLICIT] if known is None else not known.any():
             return found
         gated = np.concatenate([theta, np.reshape(1.0 * stiff, (1, *layout_of(theta).shape[1:]))])
-        return np.where(stiff, self.kernel(purpose, IMPLICIT).path(gated, data), found)
+        return np.where(stiff, self.kernel(purpose, IMPLICIT, gated).path(gated, data), found)
 
-    def kernel(self, purpose: str, method: str) -> Any:
-        """Return the kernel for states and arguments of these shapes."""
-        if method == IMPLICIT and self.state.count > DENSE_STATES:
-            raise ArgumentError(
-                f"ode: {origin(self.solver.f)} has {self.state.count} states. The method 'rodas5p' compiles "
-                f"dense code for their Jacobian, for at most {DENSE_STATES} states: write {SPARSE_WAY}"
-            )
-        kernels = self.solver.kernels
+    def kernel(self, purpose: str, method: str, theta: Any) -> Any:
+        """Return the kernel for states and arguments of these shapes, or what runs on arrays in its place."""
+        large, kernels = self.state.count > MOST_STATES[method], self.solver.kernels
+        if large:  # before anything is kept
+            self.check_large(theta)
         key = purpose, method, self.moves, self.state.key, self.layout.key
         found = kernels.get(key)
         if found is None or not found[1].has_constants_of(self.layout):
-            equation = self.equation(method, self.solver.method not in METHODS)
+            equation = self.equation(method, self.solver.method not in METHODS, large)
             init, step = getattr(equation, purpose)()
             rebuilt_with(step, self.solver.f).__name__ = getattr(self.solver.f, "__name__", "ode")
-            found = kernels[key] = recursion(init, step, missing="step", invalid="nan"), self.layout
+            made: Any = ArrayRecursion(init, step)
+            if not large:
+                made = recursion(init, step, missing="step", invalid="nan")
+            found = kernels[key] = made, self.layout
         return found[0]
 
-    def equation(self, method: str, chosen: bool) -> Equation:
-        """Return what is traced; `chosen` says that stiffness chooses the method."""
-        solver, state, count = self.solver, self.state, self.count
-        slope = traced_states(solver.f, state, count, fills_first(solver.f, count))
+    def check_large(self, theta: Any) -> None:
+        """Raise if a system of many states cannot be solved on these arrays."""
+        text = f"ode: {origin(self.solver.f)} has {self.state.count} states"
+        if xp_of(layout_of(theta)) is not plain_np:
+            raise ArgumentError(f"{text}: give NumPy arrays; a device takes smaller systems")
+        if seen(theta) is None:
+            raise ArgumentError(
+                f"{text}: its steps go by values, which tg.vmap and recordings hide. Give y0 the shape "
+                "(n, B) for B trajectories, or call the solver outside"
+            )
+        if layout_of(theta).shape[1:] == (0,):
+            raise ShapeError(f"{text}: there are no trajectories")
+
+    def equation(self, method: str, chosen: bool, large: bool = False) -> Equation:
+        """Return what is traced; `chosen` says that stiffness chooses the method.
+
+        The functions of a large system take the numbers of the arguments."""
+        solver, state, count, restored = self.solver, self.state, self.count, self.layout.restored
+
+        def with_numbers(make: Callable, f: Callable) -> Callable:
+            made = make(f)
+            return lambda t, y, numbers: made(t, y, restored(numbers))
+
+        def of(make: Callable, f: Any) -> Any:
+            if f is None:
+                return None
+            return ArrayFunction(functools.partial(with_numbers, make), f) if large else make(f)
+
+        fills = fills_first(solver.f, count)
+        slope = of(lambda f: traced_states(f, state, count, fills), solver.f)
         events = [
             (
-                traced_array(e.function, state, ((), (1,)), EVENT_SHAPE),
-                e.change and traced_states(e.change, state, count, False),
+                of(lambda g: traced_array(g, state, ((), (1,)), EVENT_SHAPE), e.function),
+                of(lambda g: traced_states(g, state, count, False), e.change),
                 int(e.terminal),
                 e.direction,
             )
             for e in solver.events
         ]
         control = solver.control._replace(detects=chosen and method == EXPLICIT)
-        gated, most = chosen and method == IMPLICIT, solver.most_events
-        return Equation(
-            slope,
-            METHODS[method],
-            control,
-            state.count,
-            self.layout.restored,
-            events,
-            most,
-            gated,
-            self.moves,
-        )
+        gated, most, take = chosen and method == IMPLICIT, solver.most_events, METHODS[method]
+        made = Equation(slope, take, control, state.count, restored, events, most, gated, self.moves)
+        return on_arrays(made, SparseStep if method == IMPLICIT else ExplicitStep) if large else made
 
     def inlined(self, arrays: Any, limits: Any) -> Any:
         """Return the rows at saved times as a part of the kernel that is being traced."""

@@ -99,7 +99,7 @@ def plain_point(x: Any) -> Any:
     if not isinstance(x, Variable):
         return x
     plain = seen(x)
-    return plain if plain is None or isinstance(plain, np.generic) else np.ascontiguousarray(plain)
+    return plain if plain is None or isinstance(plain, np.generic) else np.asarray(plain, order="C")
 
 
 def plain_point_of(call: str, args: tuple) -> tuple:

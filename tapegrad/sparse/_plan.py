@@ -14,7 +14,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, DenseWarning, GuardError
 from .._core.pickling import PickledByCall
 from .._core.primitive import is_tracked
-from .._core.registry import load
+from .._core.registry import SHADOW_MAKERS, load
 from .._core.scope import OPEN, changed
 from ..ops.nondifferentiable import warn_user
 from ..replay.form import any_variable
@@ -59,12 +59,15 @@ class Plan(PickledByCall):
         it, or None while it does not pay.
     """
 
+    followed = False  # is its function that of an open transform?
+
     def __init__(self, call: str, f: Callable, args: tuple, second: bool, settings: dict):
         self.given = call, f, tuple([a.copy() if is_array(a) else a for a in args]), second, settings
         self.call, self.second, self.format = call, second, settings["format"]
         self.argnum = argnum_of(call, settings["argnum"], args)
         self.beside: tuple
         self.f, self.beside = (f, ()) if self.argnum == 0 else (with_argument_first(f, self.argnum), (f,))
+        self.recorded = self.beside  # f as the recording knows it, also within a transform
         self.dtype: Any = None
         args = self.entered(args)
         checked_input(call, args[0])
@@ -178,10 +181,9 @@ class Plan(PickledByCall):
 
     def __call__(self, *args: Any) -> Any:
         """Return the matrix at this point."""
-        args = self.counted(args)
-        if any_variable(args) and any_variable(args := self.entered(args)):
-            self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
-            return self.tracked.matrix(args)
+        entered = self.followed_arguments(self.counted(args))
+        if entered is not None:
+            return self.tracked.matrix(entered)
         entries, data = self.evaluated(args, None)
         return entries.matrix(data, scipy.sparse if self.library is np else load("cupyx.scipy.sparse"))
 
@@ -218,14 +220,24 @@ class Plan(PickledByCall):
         data = self.repeated(args, out)
         if data is not None:
             return data
-        if any_variable(args) and any_variable(args := self.entered(args)):
+        entered = self.followed_arguments(args)
+        if entered is not None:
             if out is not None:
                 raise ArgumentError(
                     f"{self.call}: out= takes no derivatives; leave it away within a transform"
                 )
-            self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
-            return self.tracked.values(args)
+            return self.tracked.values(entered)
         return self.evaluated(args, out)[1]
+
+    def followed_arguments(self, args: tuple) -> tuple | None:
+        """Return the arguments as the function takes them if an open transform follows them or it."""
+        if not (self.followed or any_variable(args)):
+            return None
+        entered = self.entered(args)
+        if not (self.followed or any_variable(entered)):
+            return None
+        self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
+        return entered
 
     def counted(self, args: tuple) -> tuple:
         if len(args) <= self.argnum:
@@ -384,3 +396,18 @@ class Plan(PickledByCall):
         return plot_pattern(
             self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax
         )
+
+
+def _shadowed(shadow: Any, x: Plan) -> Plan:
+    """Within a transform its function is that whose captured arrays the transform follows."""
+    call, f, *rest = x.given
+    g = shadow(f)
+    if g is f:
+        return x
+    new = object.__new__(Plan)
+    new.__dict__.update(x.__dict__, given=(call, g, *rest), tracked=None, followed=True)
+    new.__dict__.update({"beside": (g,)} if x.argnum else {"f": g})
+    return new
+
+
+SHADOW_MAKERS[Plan] = _shadowed

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as plain_np
 
 from .. import numpy as np
+from .._core.arrays import to_host
 from .._core.errors import ArgumentError, GuardError
 from .._core.primitive import layout_of
 from .._scipy.sparse.matrices import of_places
 from .._scipy.sparse.products import SparsityPattern
+from .._transforms.tape import value
+from ..replay.form import any_variable
 from ..replay.methods import METHODS
 from ._arguments import plain_point
+
+PROBE_ERROR = 1e-7  # of a row of a product that the entries repeat
 
 
 class TrackedEntries:
@@ -43,7 +48,24 @@ class TrackedEntries:
             parts.append(np.conj(self.product("vmp", x, rows, *rest)))
         if not parts:
             return plain_np.zeros(0, self.plan.dtype)
-        return np.take(parts[0] if len(parts) == 1 else np.concatenate(parts), self.plan.entries.table)
+        found = np.take(parts[0] if len(parts) == 1 else np.concatenate(parts), self.plan.entries.table)
+        if self.plan.followed and (self.plan.found is None or self.plan.found.depends_on_values()):
+            self.probe(args, found)
+        return found
+
+    def probe(self, args: tuple, values: Any) -> None:
+        """Raise if one more product shows entries elsewhere: what the function captures may have other zeros
+        in this transform, or lead to another branch."""
+        plan, (x, *rest) = self.plan, args
+        v = plain_np.random.default_rng(0).uniform(0.5, 1.0, (1, *plan.shape_in))
+        moved = self.product("smp" if plan.second else "jmp", x, plan.library.asarray(v, plan.dtype), *rest)
+        A, moved = plan.entries.matrix(value(values)), to_host(value(moved))
+        allowed = PROBE_ERROR * (abs(A) @ v.reshape(-1)) + 1e-13 * abs(moved).max(initial=0.0)
+        if (abs(A @ v.reshape(-1) - moved) > allowed).any():
+            raise GuardError(
+                f"{plan.call}: in this transform the function has entries that the pattern lacks, by what it "
+                "captures; pass that as an argument"
+            )
 
     def product(self, method: str, *args: Any) -> Any:
         forms: Any = METHODS
@@ -59,7 +81,8 @@ class TrackedEntries:
             )
         if plan.found is None:
             return
-        point = tuple([plain_point(a) for a in args])
+        rest = args[1 + len(plan.recorded) :]
+        point = tuple([plain_point(a) for a in (args[0], *plan.recorded, *rest)])
         if not any([a is None for a in point]):
             plan.found.require(point, True)
         elif plan.found.depends_on_values():
@@ -69,6 +92,9 @@ class TrackedEntries:
             )
 
     def matrix(self, args: tuple) -> Any:
-        found = of_places(self.values(args), self.places)
+        values = self.values(args)
+        if not any_variable((values,)):
+            return self.plan.entries.matrix(values)
+        found = of_places(values, self.places)
         found._seen = self.seen
         return found

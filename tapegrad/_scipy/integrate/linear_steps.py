@@ -12,9 +12,9 @@ from numpy.polynomial import polynomial
 from scipy import sparse
 from scipy.linalg import lu_factor, lu_solve
 from scipy.linalg.lapack import dtbtrs
-from scipy.sparse.linalg import splu
 
 from ..._core.errors import ConvergenceError
+from ..sparse.products import factors_of
 
 SMALL_SYSTEM = 24  # states up to which the map of each step is a matrix
 
@@ -165,7 +165,7 @@ class Factors:
     def __init__(self, matrix: Any):
         self.complex, self.sparse = matrix.dtype.kind == "c", sparse.issparse(matrix)
         try:
-            self.lu: Any = splu(sparse.csc_matrix(matrix)) if self.sparse else lu_factor(matrix)
+            self.lu: Any = factors_of(matrix) if self.sparse else lu_factor(matrix)
         except RuntimeError:  # SciPy's, of a singular sparse matrix
             raise singular_step() from None
 

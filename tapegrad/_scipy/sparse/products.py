@@ -19,6 +19,15 @@ from ..linear_maps import bilinear_forward, shared
 KEPT_FACTORISATIONS = 4  # factorisations
 
 
+def factors_of(A: Any) -> Any:
+    """Return SuperLU's factors. Where the pattern is symmetric its ordering by minimum degree fills less."""
+    A = scipy.sparse.csc_matrix(A)
+    A.sort_indices()
+    rows = A.tocsr()
+    same = np.array_equal(A.indptr, rows.indptr) and np.array_equal(A.indices, rows.indices)
+    return scipy.sparse.linalg.splu(A, "MMD_AT_PLUS_A" if same else "COLAMD")
+
+
 class SparsityPattern:
     """Where the elements of a sparse matrix stand: element e in row rows[e], column cols[e]."""
 
@@ -56,7 +65,7 @@ class SparsityPattern:
             if known.dtype == data.dtype and same_bits(known, data):
                 return lu
         try:
-            lu = scipy.sparse.linalg.splu(self.matrix(data).tocsc())
+            lu = factors_of(self.matrix(data))
         except RuntimeError as error:
             raise SingularError(
                 f"a sparse linear system: the matrix of shape {self.shape} is singular ({error})"
@@ -138,11 +147,9 @@ def solution_push(t, out, data, b, pattern, back):
     return sparse_solution(data, right, pattern=pattern, back=back)
 
 
-rules(
-    sparse_solution,
-    lambda g, out, data, b, pattern, back: (
-        -outer_for(sparse_solution(data, g, pattern=pattern, back=not back), out, pattern, back)
-    ),
-    lambda g, out, data, b, pattern, back: sparse_solution(data, g, pattern=pattern, back=not back),
-    jvp=solution_push,
-)
+def solution_pull(g, out, need, data, b, pattern, back):
+    c = sparse_solution(data, g, pattern=pattern, back=not back)
+    return -outer_for(c, out, pattern, back) if need[0] else None, c
+
+
+rules(sparse_solution, joint=solution_pull, jvp=solution_push)

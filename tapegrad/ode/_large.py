@@ -1,0 +1,175 @@
+"""Systems of many states: the steps of a solver on arrays, one trajectory after another.
+
+The steps are those of the kernels. Implicit ones have a sparse Jacobian and one sparse factorisation each. A
+derivative runs each accepted step again, so only the states between steps are kept."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as plain_np
+from scipy import sparse
+
+from .. import numpy as np
+from .. import scipy
+from .._core.errors import GuardError
+from .._core.primitive import layout_of
+from .._core.registry import SHADOW_MAKERS, load
+from .._core.trees import leaves
+from .._transforms.call import user_name
+from .._transforms.custom_rule import rule
+from .._transforms.products import jvp, vjp
+from .._transforms.tape import value
+from ._rosenbrock import GAMMA, rosenbrock_step
+from ._steps import Equation, Interval
+from ._tsitouras import tsitouras_step
+
+MOST_BRANCHES = 8  # of f that have a plan at once
+SAME_AGAIN = 1e-8  # the difference of values that are computed again, relative to the largest
+QUIET = plain_np.errstate(all="ignore")  # a step that is not finite is tried again with another size
+
+
+def filled(changes: tuple, like: tuple) -> list:
+    """Return tangents or cotangents, zeros in place of None."""
+    return [np.zeros_like(x) if dx is None else dx for dx, x in zip(changes, like, strict=True)]
+
+
+def recomputed(f: Callable) -> Callable:
+    """Return a function of arrays like f that keeps its arguments only. Its derivatives run f again."""
+
+    def check(out: Any, found: Any) -> None:
+        first, now = [
+            plain_np.concatenate([plain_np.ravel(x) for x in leaves(value(v))]) for v in (out, found)
+        ]
+        if not plain_np.allclose(first, now, 0.0, SAME_AGAIN * abs(first).max(initial=0.0), equal_nan=True):
+            raise GuardError(
+                f"ode: {f.__name__} has given other values when it was called again, for the derivative. "
+                "What it draws or alters must be an argument"
+            )
+
+    @QUIET
+    def pull(w: Any, out: Any, *arrays: Any) -> Any:
+        found, pullback = vjp(f, *arrays)
+        check(out, found)
+        return pullback(w)
+
+    @QUIET
+    def push(t: tuple, out: Any, *arrays: Any) -> Any:
+        found, tangents = jvp(f, arrays, tuple(filled(t, arrays)))
+        check(out, found)
+        return tangents
+
+    return rule(f, vjp=pull, jvp=push)
+
+
+class ArrayFunction:
+    """A function (t, y, *args) of the user as one of arrays (t, y, numbers). Transforms follow what it
+    captures."""
+
+    def __init__(self, make: Callable, f: Callable):
+        self.make, self.f, self.run, self.__name__ = make, f, make(f), user_name(f)
+
+    def __call__(self, t: Any, y: Any, numbers: Any) -> Any:
+        return self.run(t, y, numbers)
+
+
+class ExplicitStep:
+    """A step of an explicit method as a function of arrays."""
+
+    def __init__(self, f: Any):
+        self.f, self.__name__ = f, f.__name__
+
+    def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
+        return tsitouras_step(lambda t, y: self.f(t, y, numbers), t, y, slope, h)
+
+
+class SparseJacobian:
+    """The Jacobian by y of a function, with a plan for each of its branches."""
+
+    def __init__(self, search: Any, plans: list):
+        self.search, self.plans = search, plans
+
+    def __call__(self, *at: Any) -> Any:
+        for plan in self.plans:
+            try:
+                return plan(*at)
+            except GuardError:  # f takes another branch here
+                continue
+        found = self.search.at(*map(value, at), quiet=True)
+        self.plans[:] = [found, *self.plans[: MOST_BRANCHES - 1]]
+        return found(*at)
+
+
+class SparseStep(ExplicitStep):
+    """A step of Rodas5P with a sparse Jacobian."""
+
+    def __init__(self, f: ArrayFunction, jacobian: SparseJacobian | None = None):
+        super().__init__(f)
+        if jacobian is None:
+            search = load("tapegrad.sparse").Renewed("jacobian", f, (), argnum=1, format="csc")
+            jacobian = SparseJacobian(search, [])
+        self.jacobian = jacobian
+
+    def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
+        def solver(f: Callable, t: Any, y: Any, h: Any) -> Callable:
+            one = sparse.eye_array(len(y), format="csc")
+            return scipy.sparse.linalg.splu(self.jacobian(t, y, numbers) * (-GAMMA * h) + one).solve
+
+        return rosenbrock_step(lambda t, y: self.f(t, y, numbers), t, y, slope, h, solver)
+
+
+SHADOW_MAKERS.update(
+    {
+        ArrayFunction: lambda shadow, x: ArrayFunction(x.make, shadow(x.f)),
+        ExplicitStep: lambda shadow, x: ExplicitStep(shadow(x.f)),
+        SparseJacobian: lambda shadow, x: SparseJacobian(x.search, [*map(shadow, x.plans)]),
+        SparseStep: lambda shadow, x: SparseStep(shadow(x.f), shadow(x.jacobian)),
+    }
+)
+
+
+class ArrayEquation(Equation):
+    """An equation whose recursions run on arrays. Its functions take the numbers of the arguments."""
+
+    def interval(self, theta: Any, limits: Any) -> Interval:
+        steps, take, numbers = super().interval(theta, limits), self.take, theta[self.n :]
+        steps.take = lambda f, t, y, slope, h: take(np.asarray(t), y, slope, np.asarray(h), numbers)
+        return steps
+
+
+def on_arrays(equation: Equation, step: type[ExplicitStep]) -> ArrayEquation:
+    """Return an equation of `ArrayFunction`s as one whose steps and functions are recomputed."""
+    events = [(recomputed(g), change and recomputed(change), *kind) for g, change, *kind in equation.events]
+    return ArrayEquation(
+        *equation._replace(
+            f=recomputed(equation.f),
+            take=recomputed(step(equation.f)),
+            arguments=lambda numbers: numbers,
+            events=events,
+        )
+    )
+
+
+class ArrayRecursion:
+    """A recursion of an `ArrayEquation` on arrays."""
+
+    compile_seconds = 0.0
+
+    def __init__(self, init: Callable, step: Callable):
+        self.init, self.step = init, step
+
+    def path(self, theta: Any, data: Any) -> Any:
+        """Return the rows of each datum, (numbers, data), or (numbers, data, B)."""
+        if layout_of(theta).ndim == 1:
+            return self.of_one(theta, data)
+        each = range(layout_of(theta).shape[1])
+        return np.stack(
+            [self.of_one(theta[:, k], data if data.ndim == 2 else data[..., k]) for k in each], -1
+        )
+
+    @QUIET
+    def of_one(self, theta: Any, data: Any) -> Any:
+        carry, rows = self.init(theta), []
+        for k in range(layout_of(data).shape[1]):
+            carry, row = self.step(carry, theta, data[:, k])
+            rows.append(row)
+        return np.stack(rows, 1)
