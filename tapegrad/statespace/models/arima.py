@@ -10,6 +10,7 @@ integrated out there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -39,6 +40,34 @@ MISSING_VALUES, MISSING_CONDITION = 64, 1e3
 TRENDS = {None: (), "n": (), "c": (0,), "t": (1,), "ct": (0, 1)}  # the powers of time
 
 
+def _polynomial(kind: str, fit: Any) -> numpy.ndarray:
+    """Return the coefficients of a polynomial of a fit from power 0 on; "reduced_ar" is phi(B) Phi(B^s)."""
+    process, params = fit.problem.described, fit.params
+    if kind.startswith("reduced"):
+        product = to_host(process._polynomials(params)[kind == "reduced_ma"])
+        return numpy.r_[1.0, product if kind == "reduced_ma" else -product]
+    lags = numpy.array(process.lags[kind], int) * (process.seasonal[3] if "seasonal" in kind else 1)
+    whole = numpy.eye(1, lags.max(initial=0) + 1)[0]
+    if lags.size:
+        whole[lags] = to_host(params[kind]) * (-1.0 if kind.endswith("ar") else 1.0)
+    return whole
+
+
+def _result_names(kind: str) -> dict[str, Any]:
+    """Return what statsmodels says of the AR or MA part: coefficients, polynomials, roots, frequencies."""
+
+    def roots(fit: Any) -> numpy.ndarray:
+        return 1 / numpy.roots(_polynomial(f"reduced_{kind}", fit))
+
+    found: dict[str, Any] = {
+        f"polynomial_{x}{kind}": partial(_polynomial, x + kind) for x in ("", "seasonal_", "reduced_")
+    }
+    for name, key in ((f"{kind}params", kind), (f"seasonal{kind}params", f"seasonal_{kind}")):
+        found[name] = lambda fit, key=key: to_host(fit.params.get(key, numpy.zeros(0)))
+    frequency = lambda fit: numpy.angle(roots(fit)) / (2 * numpy.pi)
+    return found | {f"{kind}roots": roots, f"{kind}freq": frequency}
+
+
 def _lags(order: int | tuple[int, ...]) -> tuple[int, ...]:
     return order if isinstance(order, tuple) else tuple(range(1, order + 1))
 
@@ -56,6 +85,8 @@ class Arima(LibraryBound):
     xp: ModuleType = field(repr=False)
     noisy: bool = False
     concentrated: bool = False
+
+    result_names = _result_names("ar") | _result_names("ma")
 
     @property
     def title(self) -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy
 import scipy.linalg
 
 from ... import numpy as np
+from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError
 from ...ops.linalg.block_matrices import block_diag
 from .._bound_model import BoundModel
@@ -21,6 +22,7 @@ from .multivariate import (
     bound_process,
     companion,
     inputs_of,
+    lag_matrices,
     least_squares_autoregression,
     required_count,
     required_trend,
@@ -122,11 +124,36 @@ def _quarterly(data: Observations, given: Sequence[int | str]) -> tuple[int, ...
     return tuple(sorted(found))
 
 
+def _factors_of(fit: Any) -> SimpleNamespace:
+    """Return filtered and smoothed factors (factors, n) with their covariances, as statsmodels has them."""
+    r = fit.problem.described.factors
+    names = ("filtered", "filtered_cov", "smoothed", "smoothed_cov")
+    found = [getattr(fit, name.replace("ed", "ed_state", 1)) for name in names]
+    return SimpleNamespace(
+        **{name: x[:r] if x.ndim == 2 else x[:r, :r] for name, x in zip(names, found, strict=True)}
+    )
+
+
+def _determination(fit: Any) -> numpy.ndarray:
+    """Return the squared correlations of each series with each smoothed factor, (series, factors)."""
+    y, f = to_host(fit.data.raw), _factors_of(fit).smoothed
+    found = numpy.zeros((y.shape[1], len(f)))
+    for i, j in numpy.ndindex(found.shape):
+        seen = ~numpy.isnan(y[:, i])
+        found[i, j] = numpy.corrcoef(y[seen, i], f[j, seen])[0, 1] ** 2
+    return found
+
+
 @dataclass(frozen=True)
 class DynamicFactor(VectorProcess):
     factors: int
     error_order: int
     quarterly: tuple[int, ...] = ()
+    result_names = {
+        "factors": _factors_of,
+        "coefficients_of_determination": _determination,
+        "coefficient_matrices_var": lag_matrices("transition"),
+    }
 
     @property
     def title(self) -> str:

@@ -72,6 +72,18 @@ def required_trend(call: str, trend: Any, known: tuple[str, ...]) -> str:
     raise ArgumentError(f"{call}: trend={trend!r}; wanted {', '.join(map(repr, known))}")
 
 
+def lag_matrices(name: str) -> Any:
+    """Return the function from a fit to the coefficients of each lag, (lags, k, k), None without them."""
+
+    def of(fit: Any) -> numpy.ndarray | None:
+        if name not in fit.params:
+            return None
+        A = numpy.atleast_2d(to_host(fit.params[name]))
+        return A.reshape(len(A), -1, len(A)).swapaxes(0, 1)
+
+    return of
+
+
 @dataclass(frozen=True)
 class VectorProcess(LibraryBound):
     """The base class of both models."""
