@@ -2,6 +2,7 @@
 write."""
 
 import warnings
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -156,6 +157,80 @@ def test_every_name_of_statsmodels_is_there_or_says_what_to_write(pair):
     assert {"llf", "smoothed_state", "resid"} <= set(dir(fit))
     with pytest.raises(AttributeError, match="has no attribute 'arrots'"):
         fit.arrots  # noqa: B018
+
+
+def test_names_of_news(pair):
+    """New months, a filled gap and no revision, by each name of statsmodels."""
+    name, fit, reference = pair
+    if name not in ("structural", "vectors"):
+        return
+    earlier, later = fit.data.raw[:90].copy(), fit.data.raw.copy()
+    later[60] = earlier[60]
+    earlier[60] = np.nan
+
+    def frame(x):
+        return (
+            pd.Series(x[:, 0], INDEX[: len(x)], name="sales")
+            if x.shape[1] == 1
+            else pd.DataFrame(x, INDEX[: len(x)], ["a", "b"])
+        )
+
+    span = {"start": "2007-06", "end": "2007-12"}
+    found = fit.apply(frame(earlier)).news(frame(later), **span)
+    wanted = reference.apply(frame(earlier)).news(reference.apply(frame(later)), **span)
+    for key in """total_impacts update_impacts prev_impacted_forecasts post_impacted_forecasts
+        news weights update_realized update_forecasts data_updates impacts""".split():
+        a, b = getattr(found, key), getattr(wanted, key)
+        assert a.shape == b.shape, key
+        np.testing.assert_allclose(
+            np.asarray(a, float), np.asarray(b, float), rtol=1e-5, atol=1e-8, err_msg=key
+        )
+    assert found.total_impacts.index.equals(wanted.total_impacts.index)
+    assert list(found.news.index) == list(wanted.news.index)
+    for key in ("details_by_impact", "details_by_update"):
+        a, b = getattr(found, key), getattr(wanted, key)
+        assert list(a.index.names) == list(b.index.names)
+        np.testing.assert_allclose(a["impact"].sum(), b["impact"].sum(), rtol=1e-6)
+    assert not found.revision_impacts.to_numpy().any()
+    assert found.revised.size == wanted.revised.size == 0
+    # behind the new data statsmodels' weights do not add up to its own total impacts; these do
+    span = {"start": "2008-01", "end": "2008-03"}
+    found = fit.apply(frame(earlier)).news(frame(later), **span)
+    wanted = reference.apply(frame(earlier)).news(reference.apply(frame(later)), **span)
+    np.testing.assert_allclose(found.total_impacts, wanted.total_impacts, rtol=1e-6)
+    np.testing.assert_allclose(found.update_impacts, wanted.total_impacts, rtol=1e-6)
+    only = fit.apply(frame(earlier)).news(frame(later), impact_date="2008-01")
+    assert [str(date) for date in only.dates] == ["2008-01"]
+
+
+def test_what_users_type():
+    specified = ss.sarimax(Y, order=(2, 1, 0))
+    fit = specified.fit(disp=False)
+    assert fit.params["ar.L2"] == fit.params["ar"][1] == fit.estimates[1]
+    with pytest.raises(KeyError, match="ar.L9.* wanted one of ar.L1, ar.L2, sigma2"):
+        fit.params["ar.L9"]
+    with pytest.raises(ArgumentError, match=r"no argument 'maxiter'; write options="):
+        specified.fit(maxiter=9)
+    with pytest.raises(AttributeError, match=r"no 'fit_constrained'; write fit\(fixed="):
+        specified.fit_constrained({})
+    with pytest.raises(AttributeError, match=r"no 'iloc'; write .mean.iloc"):
+        fit.forecast(3).iloc  # noqa: B018
+    np.testing.assert_array_equal(np.exp(fit.forecast(3)), np.exp(fit.forecast(3).mean.to_numpy()))
+    draws = fit.simulate(4, repetitions=3000, rng=1)
+    assert draws.shape == (4, 3000) and draws.columns[0] == ("sales", 0)
+    ahead = fit.forecast(4)
+    assert draws.index.equals(ahead.dates)
+    assert (abs(draws.mean(axis=1) - ahead.mean) < 4 * ahead.se_mean / 3000**0.5).all()
+    assert fit.simulate(4, repetitions=2, anchor="2007-11").index[[0, -1]].astype(str).tolist() == [
+        "2007-11",
+        "2008-02",
+    ]
+    assert ss.fit(ss.level(), Y.to_numpy()).simulate(4, repetitions=2).shape == (4, 1, 2)
+    head, table, tests = fit.summary().tables
+    assert (
+        all(line in fit.summary() for line in f"{table}\n{tests}".splitlines()) and "Log-likelihood" in head
+    )
+    assert pd.read_html(StringIO(table.as_html()))[0].shape == (3, 7)
 
 
 def test_tests_of_restrictions(pair):

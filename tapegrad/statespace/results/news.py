@@ -47,9 +47,9 @@ class Surprises:
         """Return values of each as a Series, or (k, ...) as a DataFrame, under dates and names of series."""
         pandas = load("pandas")
         index = pandas.MultiIndex.from_arrays(
-            [pandas.Index(self.dates), self.series], names=["date", "variable"]
+            [pandas.Index(self.dates), self.series], names=["update date", "updated variable"]
         )
-        values = values.reshape(len(self.series), -1)
+        values = values.reshape(len(self.series), 1 if columns is None else len(columns))
         return (
             pandas.Series(values[:, 0], index)
             if columns is None

@@ -228,8 +228,9 @@ class PredictionMethods:
             return found
         dates = labels.places(n)[at : at + steps]
         dates = dates.append(labels.after(n, ahead)) if ahead else dates
-        columns = load("pandas").MultiIndex.from_product([labels.columns, range(draws)])
-        return labels.frame(found.reshape(steps, -1), dates, columns)
+        pandas = load("pandas")
+        columns = pandas.MultiIndex.from_product([labels.columns, range(draws)])
+        return pandas.DataFrame(found.reshape(steps, -1), dates, columns)
 
     def simulate_states(self, draws: int = 1000, rng: Any = None) -> numpy.ndarray:
         """Draw the states given the data, (draws, n, m)."""

@@ -525,7 +525,7 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
     covariance = _hidden(J @ Spectrum(inner).inverse() @ J.T, free)[:k, :k]
     errors = numpy.sqrt(numpy.diag(covariance))
     placed = problem.data.xp.asarray(stop.u)
-    params = parameters.tree(placed)
+    params = parameters.named(placed)
     return FitResult(
         params=params,
         names=names,

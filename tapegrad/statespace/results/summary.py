@@ -52,7 +52,7 @@ def tables(fit: Any, alpha: float, cov: str, covariance: str, diffuse: str) -> T
         ("Search", f"{fit.iterations} + {fit.newton_steps} Newton, gradient {fit.gradient:.1e}"),
         ("HQIC", f"{criteria.hqic:.6f}"),
     ]
-    errors, limits = numpy.sqrt(numpy.diag(fit.cov(cov))), fit.conf_int(alpha, cov)
+    errors, limits = numpy.sqrt(numpy.diag(fit.cov(cov))), numpy.asarray(fit.conf_int(alpha, cov))
     with numpy.errstate(divide="ignore", invalid="ignore"):
         z = fit.estimates / errors
     rows = [
