@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy
@@ -20,7 +21,8 @@ except ImportError:
     tqdm = None
 
 
-SCREENED, TRIED = 64, 6  # further starts of a process that are looked at, and those that are searched from
+# further starts that are looked at, and those of a process and of factors that are searched from
+SCREENED, TRIED, TRIED_OF_FACTORS = 64, 6, 4
 PROCESSES = ("stationary()", "invertible()")
 HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
 NEARLY_ONE = 4.0  # arctanh of a partial autocorrelation near a unit root: others may give a higher maximum
@@ -35,9 +37,10 @@ def highest_stop(
 ) -> Stop:
     """Return the point of the maximum of a problem; raise if the data do not determine it.
 
-    A search that fails, or ends at the bound of a constraint, is followed by others from other starts. A
-    maximum below the value where another search failed is rejected."""
+    A search that fails, or ends at the bound of a constraint, or is of a model with several maxima, is
+    followed by others from other starts. A maximum below the value where another search failed is rejected."""
     parameters = problem.parameters
+    several = getattr(problem.described, "several_maxima", False)
     inner = replace(problem, parameters=parameters)
     with _Bar(progress, method) as bar:
         objective = inner.objective()
@@ -48,9 +51,9 @@ def highest_stop(
         searches = _Searches(objective, parameters, (method, hess, options))
         scaled = _profiled(inner, objective, first)
         searches.begin(first if scaled is None else scaled[1])
-        if searches.doubtful and (method == "auto" and not options):
+        if (several or searches.doubtful) and method == "auto" and not options:
             ridge = bool(searches.errors) and isinstance(searches.errors[0], DataError)
-            screened = [] if ridge else _screened(inner, objective, first)
+            screened = [] if ridge else _screened(inner, objective, first, several)
             others = problem.others[:1] if searches.stops else problem.others
             for u in [*searches.pulled_in(first), *others, *screened]:
                 searches.look(u)
@@ -179,12 +182,18 @@ def _curvature_of(
     return (numpy.array(rows) + numpy.array(rows).T) / 2
 
 
-def _screened(problem: FitProblem, objective: ModelObjective, first: numpy.ndarray) -> list[numpy.ndarray]:
-    """Return the highest of some points of a process, over all its stationary and invertible polynomials."""
+def _screened(
+    problem: FitProblem, objective: ModelObjective, first: numpy.ndarray, several: bool
+) -> list[numpy.ndarray]:
+    """Return the highest of some points of a process, over all its stationary and invertible polynomials; of a
+    model with `several` maxima, points about the first, of which the highest are no better."""
+    rng, found = numpy.random.default_rng(0), []
+    if several:
+        draws = [first + rng.normal(size=first.size) for _ in range(SCREENED)]
+        return list(islice((u for u in draws if numpy.isfinite(objective(u)[0])), TRIED_OF_FACTORS))
     inside = numpy.array([c.name in PROCESSES for c in problem.parameters.constraint_of])
     if problem.scale is None or not inside.any():
         return []
-    rng, found = numpy.random.default_rng(0), []
     for _ in range(SCREENED):
         u = first.copy()
         u[inside] = numpy.arctanh(rng.uniform(-0.97, 0.97, int(inside.sum())))

@@ -149,6 +149,7 @@ class DynamicFactor(VectorProcess):
     factors: int
     error_order: int
     quarterly: tuple[int, ...] = ()
+    several_maxima = True
     result_names = {
         "factors": _factors_of,
         "coefficients_of_determination": _determination,
