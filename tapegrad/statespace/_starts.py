@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy
@@ -21,8 +20,6 @@ except ImportError:
     tqdm = None
 
 
-# further starts that are looked at, and those of a process and of factors that are searched from
-SCREENED, TRIED, TRIED_OF_FACTORS = 64, 6, 4
 PROCESSES = ("stationary()", "invertible()")
 HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
 NEARLY_ONE = 4.0  # arctanh of a partial autocorrelation near a unit root: others may give a higher maximum
@@ -49,17 +46,20 @@ def highest_stop(
         if not numpy.isfinite(objective(first)[0]):
             _refuse_start(problem)
         searches = _Searches(objective, parameters, (method, hess, options))
-        scaled = _profiled(inner, objective, first)
-        searches.begin(first if scaled is None else scaled[1])
-        if (several or searches.doubtful) and method == "auto" and not options:
-            ridge = bool(searches.errors) and isinstance(searches.errors[0], DataError)
-            screened = [] if ridge else _screened(inner, objective, first, several)
-            others = problem.others[:1] if searches.stops else problem.others
-            for u in [*searches.pulled_in(first), *others, *screened]:
+        known = [_profiled(inner, objective, u) for u in (first, *problem.others)]
+        starts = sorted([x for x in known if x is not None], key=lambda x: x[0])
+        begun, *others = [u for _, u in starts] or [first, *problem.others]
+        searches.begin(begun)
+        if (several or searches.doubtful) and (method == "auto" and not options):
+            if searches.stops and not several:
+                others = others[:1]
+            ridge = several and bool(searches.errors) and isinstance(searches.errors[0], DataError)
+            pulled = searches.pulled_in(first) if searches.doubtful else []
+            for u in [*pulled, *([] if ridge else others)]:
                 searches.look(u)
             searches.finish()
         elif not searches.stops:
-            for other in problem.others:
+            for other in others:
                 searches.begin(other)
     stop = searches.highest()
     _require_determined(problem, stop)
@@ -180,25 +180,6 @@ def _curvature_of(
         moved[k] += abs(u[k]) or 1.0
         rows.append((objective(moved)[1] - gradient)[linear] / (moved[k] - u[k]))
     return (numpy.array(rows) + numpy.array(rows).T) / 2
-
-
-def _screened(
-    problem: FitProblem, objective: ModelObjective, first: numpy.ndarray, several: bool
-) -> list[numpy.ndarray]:
-    """Return the highest of some points of a process, over all its stationary and invertible polynomials; of a
-    model with `several` maxima, points about the first, of which the highest are no better."""
-    rng, found = numpy.random.default_rng(0), []
-    if several:
-        draws = [first + rng.normal(size=first.size) for _ in range(SCREENED)]
-        return list(islice((u for u in draws if numpy.isfinite(objective(u)[0])), TRIED_OF_FACTORS))
-    inside = numpy.array([c.name in PROCESSES for c in problem.parameters.constraint_of])
-    if problem.scale is None or not inside.any():
-        return []
-    for _ in range(SCREENED):
-        u = first.copy()
-        u[inside] = numpy.arctanh(rng.uniform(-0.97, 0.97, int(inside.sum())))
-        found.append(_profiled(problem, objective, u))
-    return [u for _, u in sorted([x for x in found if x is not None], key=lambda x: x[0])[:TRIED]]
 
 
 def _require_determined(problem: FitProblem, stop: Stop) -> None:

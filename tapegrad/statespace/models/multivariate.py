@@ -95,6 +95,7 @@ class VectorProcess(LibraryBound):
     X: numpy.ndarray = field(repr=False)
     regressors: tuple[str, ...]
     remarks = ()
+    several_maxima = False
 
     @property
     def lags(self) -> int:
@@ -142,7 +143,10 @@ class VectorProcess(LibraryBound):
         self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
     ) -> FitProblem:
         blocks = self.start(to_host(value(data.raw)))
-        return self.on(data, parameters_of(self.title, blocks, start, constraints, fixed), joseph, prior)
+        parameters = parameters_of(self.title, blocks, start, constraints, fixed)
+        rng, count = numpy.random.default_rng(0), 8 if self.several_maxima else 0  # half of them stationary
+        others = tuple([parameters.start + rng.normal(size=parameters.start.size) for _ in range(count)])
+        return replace(self.on(data, parameters, joseph, prior), others=others)
 
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""
