@@ -222,9 +222,9 @@ class Arima(LibraryBound):
     def problem(
         self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
     ) -> FitProblem:
-        blocks, *others = self._starts(data)
+        blocks, *further = self._starts(data)
         parameters = parameters_of(self.title, blocks, start, constraints, fixed)
-        starts = [{name: block.start for name, block in x.items()} for x in ([] if start else others)]
+        starts = [{name: block.start for name, block in x.items()} for x in ([] if start else further)]
         others = tuple([parameters.start_at(x) for x in starts])
         return replace(self.on(data, parameters, joseph, prior), others=others)
 
