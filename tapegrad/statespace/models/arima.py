@@ -41,32 +41,26 @@ MISSING_VALUES, MISSING_CONDITION = 64, 1e3
 TRENDS = {None: (), "n": (), "c": (0,), "t": (1,), "ct": (0, 1)}  # the powers of time
 
 
-def _polynomial(kind: str, fit: Any) -> numpy.ndarray:
-    """Return the coefficients of a polynomial of a fit from power 0 on; "reduced_ar" is phi(B) Phi(B^s)."""
-    process, params = fit.problem.described, fit.params
-    if kind.startswith("reduced"):
-        product = to_host(process._polynomials(params)[kind == "reduced_ma"])
-        return numpy.r_[1.0, product if kind == "reduced_ma" else -product]
-    lags = numpy.array(process.lags[kind], int) * (process.seasonal[3] if "seasonal" in kind else 1)
-    whole = numpy.eye(1, lags.max(initial=0) + 1)[0]
-    if lags.size:
-        whole[lags] = to_host(params[kind]) * (-1.0 if kind.endswith("ar") else 1.0)
-    return whole
-
-
 def _result_names(kind: str) -> dict[str, Any]:
-    """Return what statsmodels says of the AR or MA part: coefficients, polynomials, roots, frequencies."""
+    """Return what statsmodels says of the "ar" or "ma" part: coefficients, polynomial, roots, frequencies."""
+
+    def polynomial(fit: Any) -> numpy.ndarray:
+        found = to_host(fit.problem.described._polynomials(fit.params)[kind == "ma"])
+        return numpy.r_[1.0, found if kind == "ma" else -found]
 
     def roots(fit: Any) -> numpy.ndarray:
-        return 1 / numpy.roots(_polynomial(f"reduced_{kind}", fit))
+        return 1 / numpy.roots(polynomial(fit))
 
-    found: dict[str, Any] = {
-        f"polynomial_{x}{kind}": partial(_polynomial, x + kind) for x in ("", "seasonal_", "reduced_")
+    def params(fit: Any, prefix: str = "") -> numpy.ndarray:
+        return to_host(fit.params.get(prefix + kind, numpy.zeros(0)))
+
+    return {
+        f"polynomial_reduced_{kind}": polynomial,
+        f"{kind}roots": roots,
+        f"{kind}freq": lambda fit: numpy.angle(roots(fit)) / (2 * numpy.pi),
+        f"{kind}params": params,
+        f"seasonal{kind}params": partial(params, prefix="seasonal_"),
     }
-    for name, key in ((f"{kind}params", kind), (f"seasonal{kind}params", f"seasonal_{kind}")):
-        found[name] = lambda fit, key=key: to_host(fit.params.get(key, numpy.zeros(0)))
-    frequency = lambda fit: numpy.angle(roots(fit)) / (2 * numpy.pi)
-    return found | {f"{kind}roots": roots, f"{kind}freq": frequency}
 
 
 def _lags(order: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -231,7 +225,7 @@ class Arima(LibraryBound):
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""
         name = None if self.lost else self._name
-        linear, scale = (*self.trends.values(), *self.columns), None if self.noisy else "sigma2"
+        scale = None if self.noisy else "sigma2"
         whole = FitProblem(
             self,
             data,
@@ -243,7 +237,6 @@ class Arima(LibraryBound):
             self.lost,
             name=name,
             scale=scale,
-            linear=linear,
             without_scale=self.concentrated,
         )
         if not 0 < self.lost < data.steps or self.noisy:
@@ -251,9 +244,7 @@ class Arima(LibraryBound):
         if data.count < data.steps:
             return replace(whole, missing=self._missing_values(data))
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
-        quick = FitProblem(
-            self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2", linear=linear
-        )
+        quick = FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2")
         return replace(whole, quick=quick)
 
     def _missing_values(self, data: Observations) -> MissingValues | None:

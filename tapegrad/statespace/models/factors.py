@@ -9,7 +9,6 @@ import numpy
 import scipy.linalg
 
 from ... import numpy as np
-from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError
 from ...ops.linalg.block_matrices import block_diag
 from .._bound_model import BoundModel
@@ -134,16 +133,6 @@ def _factors_of(fit: Any) -> SimpleNamespace:
     )
 
 
-def _determination(fit: Any) -> numpy.ndarray:
-    """Return the squared correlations of each series with each smoothed factor, (series, factors)."""
-    y, f = to_host(fit.data.raw), _factors_of(fit).smoothed
-    found = numpy.zeros((y.shape[1], len(f)))
-    for i, j in numpy.ndindex(found.shape):
-        seen = ~numpy.isnan(y[:, i])
-        found[i, j] = numpy.corrcoef(y[seen, i], f[j, seen])[0, 1] ** 2
-    return found
-
-
 @dataclass(frozen=True)
 class DynamicFactor(VectorProcess):
     factors: int
@@ -152,7 +141,6 @@ class DynamicFactor(VectorProcess):
     several_maxima = True
     result_names = {
         "factors": _factors_of,
-        "coefficients_of_determination": _determination,
         "coefficient_matrices_var": lag_matrices("transition"),
     }
 

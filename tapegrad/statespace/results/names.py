@@ -4,6 +4,7 @@ A name that belongs to one kind of model stands beside it, in its `result_names`
 last, as in statsmodels."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -36,6 +37,14 @@ def _named(fit: Any, values: numpy.ndarray) -> Any:
     return fit.data.labels.frame(values, fit.names, fit.names if values.ndim == 2 else None)
 
 
+def _covariance(fit: Any, kind: str) -> Any:
+    return _named(fit, fit.cov(kind))
+
+
+def _criterion(fit: Any, name: str) -> float:
+    return getattr(fit.criteria(), name)
+
+
 def _predicted(fit: Any, cov: bool) -> numpy.ndarray:
     """Return what the past says of the states, with those of the step after the data."""
     try:
@@ -60,14 +69,12 @@ NAMES: dict[str, Callable[[Any], Any]] = {
     "pvalues": lambda f: _named(f, 2 * ndtr(-abs(f.estimates / f.standard_errors))),
     "param_names": lambda f: f.names,
     "fixed_params": lambda f: list(f.fixed),
+    **{
+        f"cov_params_{name}": partial(_covariance, kind=kind)
+        for name, kind in [(x, "exact") for x in ("default", "approx", "oim")]
+        + [("opg", "opg"), *((f"robust{x}", "robust") for x in ("", "_oim", "_approx"))]
+    },
     "normalized_cov_params": lambda f: f.cov_params(),
-    "cov_params_default": lambda f: f.cov_params(),
-    "cov_params_approx": lambda f: f.cov_params(),
-    "cov_params_oim": lambda f: f.cov_params(),
-    "cov_params_opg": lambda f: _named(f, f.cov("opg")),
-    "cov_params_robust": lambda f: _named(f, f.cov("robust")),
-    "cov_params_robust_oim": lambda f: _named(f, f.cov("robust")),
-    "cov_params_robust_approx": lambda f: _named(f, f.cov("robust")),
     "cov_type": lambda f: "exact",
     "use_t": lambda f: False,
     "mle_retvals": lambda f: {"converged": True, "iterations": f.iterations, "fcalls": f.evaluations},
@@ -78,7 +85,8 @@ NAMES: dict[str, Callable[[Any], Any]] = {
     "loglikelihood_burn": lambda f: f.problem.used_up,
     "k_diffuse_states": lambda f: f.diffuse_states,
     "df_model": lambda f: f.counted_parameters(),
-    "info_criteria": lambda f: lambda criteria: getattr(f.criteria(), criteria),
+    **{name: partial(_criterion, name=name) for name in ("aic", "aicc", "bic", "hqic")},
+    "info_criteria": lambda f: partial(_criterion, f),
     "sse": lambda f: float(numpy.nansum(_errors_of(f) ** 2)),
     "mse": lambda f: _mean(_errors_of(f) ** 2),
     "mae": lambda f: float(numpy.nanmean(abs(_errors_of(f)))),
@@ -101,6 +109,10 @@ NAMES: dict[str, Callable[[Any], Any]] = {
 }
 
 REPLACED = {
+    **dict.fromkeys(
+        [f"polynomial_{x}" for x in ("ar", "ma", "seasonal_ar", "seasonal_ma", "trend")],
+        "fit.polynomial_reduced_ar or polynomial_reduced_ma, or fit.params",
+    ),
     "df_resid": "fit.nobs_effective - fit.df_model",
     "cov_kwds": "fit.cov(kind)",
     "filter_results": "fit.filtered",
@@ -114,8 +126,10 @@ REPLACED = {
     "t_test_pairwise": "fit.t_test(hypothesis)",
     "wald_test_terms": "fit.wald_test(hypothesis)",
     "get_smoothed_decomposition": "fit.news(updated), whose weights are those of new observations",
-    "plot_coefficients_of_determination": "fit.coefficients_of_determination, an array",
-    "get_coefficients_of_determination": "fit.coefficients_of_determination",
+    **dict.fromkeys(
+        [f"{x}coefficients_of_determination" for x in ("", "get_", "plot_")],
+        "numpy.corrcoef(y, fit.factors.smoothed[i]) ** 2",
+    ),
     "regression_coefficients": "fit.components(), which has them by name",
     "coefficient_matrices_error": "fit.params, which has error_ar of each series",
     "predicted_diffuse_state_cov": "fit.filtered.predicted_diffuse_cov",

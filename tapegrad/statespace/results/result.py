@@ -305,22 +305,6 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
             base + 2 * k, aicc, base + k * float(numpy.log(n)), base + 2 * k * float(numpy.log(numpy.log(n)))
         )
 
-    @property
-    def aic(self) -> float:
-        return self.criteria().aic
-
-    @property
-    def aicc(self) -> float:
-        return self.criteria().aicc
-
-    @property
-    def bic(self) -> float:
-        return self.criteria().bic
-
-    @property
-    def hqic(self) -> float:
-        return self.criteria().hqic
-
     @cached_property
     def filtered(self) -> FilterResult:
         """`filter` at the estimates."""
