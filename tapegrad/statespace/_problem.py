@@ -67,7 +67,8 @@ class FitProblem:
     any. `others` are starts (free parameters) for a search that fails from the first. `name` identifies
     everything that `build` depends on, except for the parameters and the data; later processes find the
     kernel on disk under it. The first `past` steps of `build` lie before the data, which then start from `begin`. All covariances are
-    proportional to the parameter `scale`, if it is given. Results leave it out with `without_scale`."""
+    proportional to the parameter `scale`, and means are linear in `linear`, if these are given. Results
+    leave the scale out with `without_scale`."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -83,6 +84,7 @@ class FitProblem:
     past: int = 0
     begin: Start | None = None
     scale: str | None = None
+    linear: tuple[str, ...] = ()
     without_scale: bool = False
     missing: MissingValues | None = None
 

@@ -11,7 +11,7 @@ from .._core.errors import ArgumentError, ConvergenceError, DataError
 from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._problem import FitProblem, Stop
-from ._search import FLAT_CURVATURE, SINGULAR, Curvature, holding, maximised, near_maximum
+from ._search import FLAT_CURVATURE, SINGULAR, Curvature, holding, maximised, near_maximum, newton_step
 from .filters.compiled import loglik
 
 try:
@@ -20,7 +20,10 @@ except ImportError:
     tqdm = None
 
 
+SCREENED, TRIED = 64, 6  # further starts of a process that are looked at, and those that are searched from
+PROCESSES = ("stationary()", "invertible()")
 HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
+NEARLY_ONE = 4.0  # arctanh of a partial autocorrelation near a unit root: others may give a higher maximum
 
 
 def highest_stop(
@@ -44,18 +47,21 @@ def highest_stop(
         if not numpy.isfinite(objective(first)[0]):
             _refuse_start(problem)
         searches = _Searches(objective, parameters, (method, hess, options))
-        starts = [first, *problem.others]
-        if problem.scale is not None:
-            values = [objective(u)[0] for u in starts]
-            starts = [starts[k] for k in numpy.argsort(values)]
-        begun, *others = starts
+        known = [_profiled(inner, objective, u) for u in (first, *problem.others)]
+        starts = sorted([x for x in known if x is not None], key=lambda x: x[0])
+        begun, *others = [u for _, u in starts] or [first, *problem.others]
         searches.begin(begun)
-        if (several or searches.doubtful) and (method == "auto" and not options):
-            if searches.stops and not several:
+        doubtful = searches.doubtful
+        if (several or doubtful) and method == "auto" and not options:
+            ridge = bool(searches.errors) and isinstance(searches.errors[0], DataError)
+            if ridge and several:
+                others = []
+            elif searches.stops and not several:
                 others = others[:1]
-            ridge = several and bool(searches.errors) and isinstance(searches.errors[0], DataError)
-            pulled = searches.pulled_in(first) if searches.doubtful else []
-            for u in [*pulled, *([] if ridge else others)]:
+            if doubtful:
+                others += searches.pulled_in(first)
+                others += [] if ridge else _screened(inner, objective, first)
+            for u in others:
                 searches.look(u)
             searches.finish()
         elif not searches.stops:
@@ -109,7 +115,8 @@ class _Searches:
         """Return whether the first search did not come to rest away from the bounds."""
         if not self.stops:
             return True
-        return bool(self._at_bound(self.stops[0]).any())
+        process = numpy.array([c.name in PROCESSES for c in self.parameters.constraint_of])
+        return bool((self._at_bound(self.stops[0]) | (process & (abs(self.stops[0].u) > NEARLY_ONE))).any())
 
     def _at_bound(self, stop: Stop) -> numpy.ndarray:
         return self.parameters.bounded & (numpy.diag(stop.hessian) < FLAT_CURVATURE)
@@ -137,6 +144,61 @@ class _Searches:
             )
             raise failed[0]
         return replace(stop, starts=1 + len(self.near))
+
+
+def _profiled(
+    problem: FitProblem, objective: ModelObjective, u: numpy.ndarray
+) -> tuple[float, numpy.ndarray] | None:
+    """Return value and point where the coefficients of regressors and then the scale are best, given the
+    others.
+
+    The log-likelihood is quadratic in the coefficients. With the scale s of all covariances it is
+    -(n log s + S / s) / 2 but for a constant, so that the derivative by log s gives S."""
+    names = problem.parameters.names
+    if problem.scale not in names:
+        return None
+    k, n = names.index(problem.scale), problem.data.count - problem.used_up
+    linear = numpy.flatnonzero(~problem.parameters.bounded & [name in problem.linear for name in names])
+    with numpy.errstate(all="ignore"):
+        value, gradient = objective(u)
+        if linear.size and numpy.isfinite(value):
+            step, gain = newton_step(_curvature_of(objective, u, gradient, linear), gradient[linear])
+            if numpy.isfinite(gain):
+                u = u.copy()
+                u[linear] -= step
+                value, gradient = objective(u)
+        ratio = 1.0 - 2.0 * gradient[k] / n
+        if not (numpy.isfinite(value) and ratio > 0):
+            return None
+    u = u.copy()
+    u[k] += numpy.log(ratio)
+    return value + gradient[k] + 0.5 * n * numpy.log(ratio), u
+
+
+def _curvature_of(
+    objective: ModelObjective, u: numpy.ndarray, gradient: numpy.ndarray, linear: numpy.ndarray
+) -> numpy.ndarray:
+    """Return the second derivatives by coefficients, which are differences of gradients: these are linear in
+    them."""
+    rows = []
+    for k in linear:
+        moved = u.copy()
+        moved[k] += abs(u[k]) or 1.0
+        rows.append((objective(moved)[1] - gradient)[linear] / (moved[k] - u[k]))
+    return (numpy.array(rows) + numpy.array(rows).T) / 2
+
+
+def _screened(problem: FitProblem, objective: ModelObjective, first: numpy.ndarray) -> list[numpy.ndarray]:
+    """Return the highest of some points of a process, over all its stationary and invertible polynomials."""
+    inside = numpy.array([c.name in PROCESSES for c in problem.parameters.constraint_of])
+    if problem.scale is None or not inside.any():
+        return []
+    rng, found = numpy.random.default_rng(0), []
+    for _ in range(SCREENED):
+        u = first.copy()
+        u[inside] = numpy.arctanh(rng.uniform(-0.97, 0.97, int(inside.sum())))
+        found.append(_profiled(problem, objective, u))
+    return [u for _, u in sorted([x for x in found if x is not None], key=lambda x: x[0])[:TRIED]]
 
 
 def _require_determined(problem: FitProblem, stop: Stop) -> None:

@@ -62,7 +62,12 @@ OF_STATES = """filtered_state filtered_state_cov smoothed_state smoothed_state_c
 predicted_state_cov""".split()
 
 
-@pytest.fixture(scope="module", params=CASES)
+LONG = ("sarimax", "differences", "factor")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(x, marks=[pytest.mark.long] * (x in LONG)) for x in CASES]
+)
 def pair(request):
     ours, theirs = CASES[request.param]
     with warnings.catch_warnings():

@@ -225,7 +225,7 @@ class Arima(LibraryBound):
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""
         name = None if self.lost else self._name
-        scale = None if self.noisy else "sigma2"
+        linear, scale = (*self.trends.values(), *self.columns), None if self.noisy else "sigma2"
         whole = FitProblem(
             self,
             data,
@@ -237,6 +237,7 @@ class Arima(LibraryBound):
             self.lost,
             name=name,
             scale=scale,
+            linear=linear,
             without_scale=self.concentrated,
         )
         if not 0 < self.lost < data.steps or self.noisy:
