@@ -34,9 +34,8 @@ class NamedValues(dict):
         for block, labels in self.labels.items():
             if name in labels:
                 return np.reshape(self[block], (-1,))[list(labels).index(name)]
-        raise KeyError(
-            f"{name!r} is not a parameter; wanted one of {', '.join(sum(map(list, self.labels.values()), []))}"
-        )
+        known = ", ".join(sum(map(list, self.labels.values()), []))
+        raise KeyError(f"{name!r} is not a parameter; wanted one of {known}")
 
 
 class Parameters:

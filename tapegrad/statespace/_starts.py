@@ -36,7 +36,8 @@ def highest_stop(
     """Return the point of the maximum of a problem; raise if the data do not determine it.
 
     A search that fails, or ends at the bound of a constraint, or is of a model with several maxima, is
-    followed by others from other starts. A maximum below the value where another search failed is rejected."""
+    followed by others from other starts. A maximum below the value where another search failed is
+    rejected."""
     parameters = problem.parameters
     several = getattr(problem.described, "several_maxima", False)
     inner = replace(problem, parameters=parameters)

@@ -43,7 +43,7 @@ def with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
 
 
 def _parts_of(kind: type, fit: Any) -> list[Any]:
-    """Return the filtered and smoothed components of a kind, with their variances, as statsmodels has them."""
+    """Return the filtered and smoothed components of a kind with their variances, as statsmodels does."""
     smoothed, filtered = fit.components(), fit.components(filtered=True)
     return [
         SimpleNamespace(

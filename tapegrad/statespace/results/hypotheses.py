@@ -37,8 +37,8 @@ class HypothesisTest:
 
 @dataclass(frozen=True)
 class SeparateTests:
-    """Of each restriction: `effect`, its value less what it is under the hypothesis; `sd`, the standard error;
-    `statistic`, their ratio; `p_value`, the two-sided probability of a larger ratio."""
+    """Of each restriction: `effect`, its value less what it is under the hypothesis; `sd`, the standard
+    error; `statistic`, their ratio; `p_value`, the two-sided probability of a larger ratio."""
 
     effect: numpy.ndarray
     sd: numpy.ndarray

@@ -92,7 +92,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     fixed : dict of float
         Parameters that were not estimated, and their values.
 
-    The names of statsmodels are attributes too: `llf`, `bse`, `pvalues`, `resid`, `smoothed_state`, `level`, ...
+    The names of statsmodels are attributes too: `llf`, `bse`, `resid`, `smoothed_state`, `level`, ...
     For data of pandas they carry names or dates.
     """
 
@@ -154,7 +154,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         return self.covariance if kind == "exact" else (self.origin or self)._by_scores[kind]
 
     def cov_params(self, r_matrix: Any = None) -> Any:
-        """Return the covariance of the estimates, for pandas data a DataFrame; with R that of R @ estimates."""
+        """Return the covariance of the estimates, or of R @ estimates; for pandas data a DataFrame."""
         if r_matrix is None:
             return self.data.labels.frame(self.covariance, self.names, self.names)
         R = numpy.asarray(r_matrix, float)
