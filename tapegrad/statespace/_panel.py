@@ -313,7 +313,9 @@ class ModelsOfSeries:
         for members in alike.values():
             whole = [self.problems[b] for b in members]
             rows = numpy.stack([_values((p.quick or p).data) for p in whole])
-            starts = numpy.stack([[p.parameters.start, *p.others] for p in whole], axis=-1)
+            most = 1 + max([len(p.others) for p in whole])
+            tried = [[p.parameters.start] * (most - len(p.others)) + list(p.others) for p in whole]
+            starts = numpy.stack(tried, axis=-1)
             groups.append(AlikeSeries(whole[0], numpy.array(members), rows, starts))
         return groups, alone
 

@@ -25,6 +25,19 @@ class ParameterBlock:
     labels: list[str] | None = None
 
 
+class NamedValues(dict):
+    """The parameters of a fit by their names, and their elements by those of `FitResult.names`."""
+
+    labels: Mapping[str, Sequence[str]]
+
+    def __missing__(self, name: Any) -> Any:
+        for block, labels in self.labels.items():
+            if name in labels:
+                return np.reshape(self[block], (-1,))[list(labels).index(name)]
+        known = ", ".join(sum(map(list, self.labels.values()), []))
+        raise KeyError(f"{name!r} is not a parameter; wanted one of {known}")
+
+
 class Parameters:
     """Named blocks of parameters and their positions in the unconstrained vector.
 
@@ -140,6 +153,14 @@ class Parameters:
     def tree(self, u: Any) -> Any:
         """Return the parameters in the form of `start`."""
         return tree_of(u, self.blocks, self.keyed)
+
+    def named(self, u: Any) -> Any:
+        """Return the parameters in the form of `start`; those of a dict with the names of elements too."""
+        found = self.tree(u)
+        if self.keyed:
+            found = NamedValues(found)
+            found.labels = {name: labels for name, *_, labels in self._whole}
+        return found
 
     def flat(self, u: Any) -> Any:
         """Return the constrained parameters that are not fixed, in the order of `names`."""

@@ -35,9 +35,11 @@ def highest_stop(
 ) -> Stop:
     """Return the point of the maximum of a problem; raise if the data do not determine it.
 
-    A search that fails, or ends at the bound of a constraint, is followed by others from other starts. A
-    maximum below the value where another search failed is rejected."""
+    A search that fails, or ends at the bound of a constraint, or is of a model with several maxima, is
+    followed by others from other starts. A maximum below the value where another search failed is
+    rejected."""
     parameters = problem.parameters
+    several = getattr(problem.described, "several_maxima", False)
     inner = replace(problem, parameters=parameters)
     with _Bar(progress, method) as bar:
         objective = inner.objective()
@@ -46,17 +48,25 @@ def highest_stop(
         if not numpy.isfinite(objective(first)[0]):
             _refuse_start(problem)
         searches = _Searches(objective, parameters, (method, hess, options))
-        scaled = _profiled(inner, objective, first)
-        searches.begin(first if scaled is None else scaled[1])
-        if searches.doubtful and (method == "auto" and not options):
+        known = [_profiled(inner, objective, u) for u in (first, *problem.others)]
+        starts = sorted([x for x in known if x is not None], key=lambda x: x[0])
+        begun, *others = [u for _, u in starts] or [first, *problem.others]
+        searches.begin(begun)
+        doubtful = searches.doubtful
+        if (several or doubtful) and method == "auto" and not options:
             ridge = bool(searches.errors) and isinstance(searches.errors[0], DataError)
-            screened = [] if ridge else _screened(inner, objective, first)
-            others = problem.others[:1] if searches.stops else problem.others
-            for u in [*searches.pulled_in(first), *others, *screened]:
+            if ridge and several:
+                others = []
+            elif searches.stops and not several:
+                others = others[:1]
+            if doubtful:
+                others += searches.pulled_in(first)
+                others += [] if ridge else _screened(inner, objective, first)
+            for u in others:
                 searches.look(u)
             searches.finish()
         elif not searches.stops:
-            for other in problem.others:
+            for other in others:
                 searches.begin(other)
     stop = searches.highest()
     _require_determined(problem, stop)

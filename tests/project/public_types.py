@@ -156,7 +156,7 @@ def finding_errors() -> None:
 def on_the_core() -> None:
     fitted = ss.fit(lambda p: ss.local_level(p["a"], p["b"]), x, {"a": 1.0, "b": 1.0}, ss.positive())
     assert_type(fitted, ss.FitResult)
-    assert_type(fitted.summary(), str)
+    assert_type(fitted.summary().as_text(), str)
     assert_type(ss.loglik(ss.local_level(1.0, 1.0), x), Any)
     kernel = tg.kernels.likelihood(lambda theta, y: -((y - theta[0]) ** 2))
     kernel.value_and_grad(np.ones((1, 5)), x)

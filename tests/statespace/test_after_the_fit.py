@@ -330,7 +330,7 @@ def test_wald_and_likelihood_ratio(pair):
         (lambda: fit.wald_test(np.ones(3)), r"R has shape \(1, 3\)"),
         *[
             (lambda text=text: fit.wald_test(text), "wanted equations such as")
-            for text in ("ar.L3 = 0", "ar.L1", "ar.L1 == 0", "exp(ar.L1) = 1", "ar.L1 = 'x'", "")
+            for text in ("ar.L3 = 0", "ar.L1 == 0", "exp(ar.L1) = 1", "ar.L1 = 'x'", "")
         ],
         (lambda: less.likelihood_ratio_test(fit), "call it on the fit with more parameters"),
         (lambda: fit.likelihood_ratio_test(ss.fit(ss.level(), Y)), "of different data"),

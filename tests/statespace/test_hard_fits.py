@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from statsmodels.datasets import macrodata
+from statsmodels.tsa.statespace.sarimax import SARIMAX
 from statsmodels.tsa.statespace.tests.results import results_sarimax
 
 from tapegrad import statespace as ss
@@ -92,3 +94,39 @@ def test_scales_do_not_matter():
     assert_allclose(other.loglik, one.loglik + 80 * np.log(1e5), rtol=1e-10)
     assert_allclose(other.params["beta"] * 1e11, one.params["beta"], rtol=1e-6)
     assert_allclose(other.zvalues[1:3], one.zvalues[1:3], rtol=1e-5)
+
+
+# --- several maxima away from the bounds: as high as the best of 25 searches from random points ---
+
+MACRO = macrodata.load_pandas().data
+GROWTH = 100 * np.log(MACRO[["realgdp", "realcons", "realinv", "realgovt", "realdpi", "m1"]]).diff().iloc[1:]
+
+
+@pytest.mark.parametrize(
+    "y, order, seasonal_order, best",
+    [
+        (GROWTH["realgdp"], (1, 1, 2), (0, 0, 0, 0), -249.7222),  # one search: -257.80, statsmodels: -257.80
+        pytest.param(
+            GROWTH["realinv"], (2, 0, 1), (0, 0, 0, 0), -593.9121, marks=pytest.mark.long
+        ),  # -595.36, -595.36
+        pytest.param(
+            MACRO["unemp"], (1, 0, 1), (1, 0, 1, 4), -16.1176, marks=pytest.mark.long
+        ),  # -23.82, -22.51
+    ],
+)
+def test_processes_with_several_maxima(y, order, seasonal_order, best):
+    y = np.asarray(y, float)
+    fit = ss.sarimax(y, order, seasonal_order, trend=None if order[1] else "c").fit()
+    assert fit.loglik > best - 1e-3 and fit.stop.starts > 1
+    if order[1]:  # the value itself is statsmodels'
+        reference = SARIMAX(np.diff(y), order=(order[0], 0, order[2]))
+        assert_allclose(reference.loglike(fit.estimates), fit.loglik, rtol=1e-8)
+
+
+def test_factors_with_several_maxima():
+    """A single search ends 60 units lower, at a factor that is one of the series."""
+    Y = GROWTH.drop(columns="m1")
+    Y = ((Y - Y.mean()) / Y.std()).to_numpy()
+    fit = ss.dynamic_factor(Y, factors=2, trend="n").fit()
+    assert fit.loglik > -1154.7085  # statsmodels: -1154.70842
+    assert "the highest of the maxima found from" in fit.summary()

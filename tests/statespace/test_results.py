@@ -158,11 +158,11 @@ def test_profile_is_what_a_search_finds(fitted):
 
 
 def test_limits_by_the_likelihood(fitted):
-    low, high = fitted.conf_int(by="likelihood")[1]
+    low, high = fitted.conf_int(by="likelihood").loc["level_var"]
     fall = fitted.profile("level_var", [low, high]).loglik - fitted.loglik
     np.testing.assert_allclose(fall, -3.841458820694124 / 2, rtol=1e-6)
     assert 0 < low < 1469 < high
-    np.testing.assert_allclose(fitted.conf_int()[0], [8933.35780055, 21263.67884756], rtol=1e-7)
+    np.testing.assert_allclose(fitted.conf_int().iloc[0], [8933.35780055, 21263.67884756], rtol=1e-7)
     with pytest.raises(ArgumentError, match="by='bootstrap'"):
         fitted.conf_int(by="bootstrap")
 

@@ -10,6 +10,7 @@ integrated out there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -31,12 +32,35 @@ from .._problem import FitProblem
 from .._regressors import future_regressors, require_rank
 from ..filters.arrays import LOG_2PI
 from ..filters.augmented import condition
+from .spectral_starts import spectral_maxima
 
 # missing values, and the condition number of their effects, up to which the differenced series serves
 MISSING_VALUES, MISSING_CONDITION = 64, 1e3
 
 
 TRENDS = {None: (), "n": (), "c": (0,), "t": (1,), "ct": (0, 1)}  # the powers of time
+
+
+def _result_names(kind: str) -> dict[str, Any]:
+    """Return what statsmodels says of the "ar" or "ma" part: coefficients, polynomial, roots, frequencies."""
+
+    def polynomial(fit: Any) -> numpy.ndarray:
+        found = to_host(fit.problem.described._polynomials(fit.params)[kind == "ma"])
+        return numpy.r_[1.0, found if kind == "ma" else -found]
+
+    def roots(fit: Any) -> numpy.ndarray:
+        return 1 / numpy.roots(polynomial(fit))
+
+    def params(fit: Any, prefix: str = "") -> numpy.ndarray:
+        return to_host(fit.params.get(prefix + kind, numpy.zeros(0)))
+
+    return {
+        f"polynomial_reduced_{kind}": polynomial,
+        f"{kind}roots": roots,
+        f"{kind}freq": lambda fit: numpy.angle(roots(fit)) / (2 * numpy.pi),
+        f"{kind}params": params,
+        f"seasonal{kind}params": partial(params, prefix="seasonal_"),
+    }
 
 
 def _lags(order: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -56,6 +80,9 @@ class Arima(LibraryBound):
     xp: ModuleType = field(repr=False)
     noisy: bool = False
     concentrated: bool = False
+
+    several_maxima = True
+    result_names = _result_names("ar") | _result_names("ma")
 
     @property
     def title(self) -> str:
@@ -150,17 +177,22 @@ class Arima(LibraryBound):
         return w, coefficients
 
     def start(self, data: Observations) -> dict[str, ParameterBlock]:
-        """Return starting values: least squares for trend and regressors, then Hannan and Rissanen's
-        regression.
+        """Return starting values: least squares for trend and regressors, then the spectrum of the rest."""
+        return self._starts(data)[0]
 
-        That is a regression on lagged values and the residuals of a long autoregression (E. J. Hannan and J.
-        Rissanen, Biometrika 69 (1982) 81-94)."""
-        s, all_lags = self.seasonal[3], self.lags
+    def _starts(self, data: Observations) -> list[dict[str, ParameterBlock]]:
+        """Return starts at the local maxima of Whittle's likelihood, the highest first."""
         w, coefficients = self.regressed(data)
-        steps = {name: s if name.startswith("seasonal") else 1 for name in all_lags}
-        found, var = _hannan_rissanen(
-            w, {name: [steps[name] * lag for lag in lags] for name, lags in all_lags.items()}
-        )
+        s = self.seasonal[3]
+        lags = {
+            name: [lag * (s if name.startswith("seasonal") else 1) for lag in lags]
+            for name, lags in self.lags.items()
+        }
+        return [self._start_at(coefficients, lags, *found) for found in spectral_maxima(w, lags)]
+
+    def _start_at(
+        self, coefficients: numpy.ndarray, all_lags: Mapping, found: Mapping[str, numpy.ndarray], var: float
+    ) -> dict[str, ParameterBlock]:
         one, other = found["ar"].sum(), found["seasonal_ar"].sum()
         share = 1.0 - one - other + one * other
         blocks: dict[Any, Any] = {}
@@ -177,18 +209,18 @@ class Arima(LibraryBound):
             lags = all_lags[name]
             if lags:
                 rule = unconstrained() if self._has_gaps(name) else rule
-                blocks[name] = ParameterBlock(
-                    found[name], rule, [f"{label}{steps[name] * lag}" for lag in lags]
-                )
+                blocks[name] = ParameterBlock(found[name], rule, [f"{label}{lag}" for lag in lags])
         blocks["sigma2"] = ParameterBlock(var, positive())
         return blocks | ({"sigma2.measurement": ParameterBlock(var / 10, positive())} if self.noisy else {})
 
     def problem(
         self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
     ) -> FitProblem:
-        return self.on(
-            data, parameters_of(self.title, self.start(data), start, constraints, fixed), joseph, prior
-        )
+        blocks, *further = self._starts(data)
+        parameters = parameters_of(self.title, blocks, start, constraints, fixed)
+        starts = [{name: block.start for name, block in x.items()} for x in ([] if start else further)]
+        others = tuple([parameters.start_at(x) for x in starts])
+        return replace(self.on(data, parameters, joseph, prior), others=others)
 
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""
@@ -213,9 +245,7 @@ class Arima(LibraryBound):
         if data.count < data.steps:
             return replace(whole, missing=self._missing_values(data))
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
-        quick = FitProblem(
-            self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2", linear=linear
-        )
+        quick = FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2")
         return replace(whole, quick=quick)
 
     def _missing_values(self, data: Observations) -> MissingValues | None:
@@ -359,58 +389,3 @@ def lag_product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
         term = one if a is None else np.concatenate([one, sign * a])
         total = total + at(factor * term, s * (k + 1) - 1)
     return total
-
-
-def _hannan_rissanen(w: numpy.ndarray, lags: dict[str, list[int]]) -> tuple[dict[str, numpy.ndarray], float]:
-    """Return starting values of the coefficients of the four polynomials, inside the constraints, and the
-    variance."""
-    variance = float(numpy.nanvar(w))
-    parts = {name: numpy.zeros(len(x)) for name, x in lags.items()}
-    every = sum(lags.values(), [])
-    if every:
-        long = min(max(2 * max(every), 4), max(w.size // 3, 1))
-        noise = (
-            _residuals(w, [(w, k) for k in range(1, long + 1)])[0] if lags["ma"] or lags["seasonal_ma"] else w
-        )
-        columns = [(noise if name.endswith("ma") else w, k) for name, x in lags.items() for k in x]
-        left, found = _residuals(w, columns)
-        if found is not None:
-            cuts = numpy.cumsum([len(x) for x in lags.values()])[:-1]
-            parts = dict(zip(lags, numpy.split(found, cuts), strict=True))
-            variance = float(numpy.nanvar(left)) or variance
-    return {
-        name: _shrunk(x, lags[name], -1.0 if name.endswith("ma") else 1.0) for name, x in parts.items()
-    }, variance
-
-
-def _residuals(
-    w: numpy.ndarray, columns: list[tuple[numpy.ndarray, int]]
-) -> tuple[numpy.ndarray, numpy.ndarray | None]:
-    """Return residuals of a regression of w on lagged series (nan where lags are missing), and
-    coefficients."""
-    design = numpy.column_stack(
-        [
-            numpy.r_[numpy.full(k, numpy.nan), x[: x.size - k]] if k < x.size else x * numpy.nan
-            for x, k in columns
-        ]
-    )
-    good = ~numpy.isnan(design).any(1) & ~numpy.isnan(w)
-    if good.sum() <= len(columns):
-        return w, None
-    coefficients = numpy.linalg.lstsq(design[good], w[good], rcond=None)[0]
-    return w - design @ coefficients, coefficients
-
-
-def _shrunk(x: numpy.ndarray, lags: list[int], sign: float) -> numpy.ndarray:
-    """Return the coefficients at these lags, pulled inside the stationary region by moving roots outwards."""
-    step = min(lags, default=1) if lags and all([lag % min(lags) == 0 for lag in lags]) else 1
-    places = numpy.array(lags, int) // step
-    for _ in range(200):
-        phi = numpy.zeros(places.max(initial=0))
-        phi[places - 1] = sign * x
-        if not phi.size or (
-            stationary().inside(phi) and abs(numpy.tanh(stationary().unconstrained(phi))).max() < 0.97
-        ):
-            return x
-        x = x * 0.95**places
-    return numpy.zeros(x.size)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy
@@ -20,12 +20,17 @@ from .._problem import FitProblem
 from .._regressors import future_regressors
 from ..filters.arrays import is_known_number
 from .components import (
+    AutoregressiveComponent,
     ComponentStates,
+    Cycle,
+    Harmonics,
     Level,
     ModelComponent,
     Noise,
     RegressionComponent,
     Sample,
+    Seasonal,
+    Trend,
 )
 
 
@@ -37,11 +42,40 @@ def with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
     ]
 
 
+def _parts_of(kind: type, fit: Any) -> list[Any]:
+    """Return the filtered and smoothed components of a kind with their variances, as statsmodels does."""
+    smoothed, filtered = fit.components(), fit.components(filtered=True)
+    return [
+        SimpleNamespace(
+            smoothed=smoothed[name].mean,
+            smoothed_cov=smoothed[name].standard_errors ** 2,
+            filtered=filtered[name].mean,
+            filtered_cov=filtered[name].standard_errors ** 2,
+        )
+        for part in fit.problem.described.moving
+        for name in ([part.slope.name] if kind is Trend and isinstance(part, Level) and part.slope else [])
+        + [part.name] * isinstance(part, kind)
+    ]
+
+
+def _part_of(kind: type) -> Any:
+    """Return the function from a fit to its component of a kind, or None."""
+    return lambda fit: next(iter(_parts_of(kind, fit)), None)
+
+
 class AssembledModel(LibraryBound):
     """The parts as one state space model: called with parameters, it is what `fit` builds models with."""
 
     remarks = ()
     stored = ("terms", "xp")
+    result_names = {
+        "level": _part_of(Level),
+        "trend": _part_of(Trend),
+        "seasonal": _part_of(Seasonal),
+        "freq_seasonal": lambda fit: _parts_of(Harmonics, fit),
+        "cycle": _part_of(Cycle),
+        "autoregressive": _part_of(AutoregressiveComponent),
+    }
 
     def __init__(self, terms: tuple[ModelComponent, ...], xp: ModuleType):
         self.terms, self.xp = terms, xp
@@ -122,9 +156,10 @@ class AssembledModel(LibraryBound):
         }
         return AssembledModel((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
 
-    def components(self, fit: Any) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
-        """Means and variances (n,) of what the parts add, given all data."""
-        mean, cov = to_host(fit.smoothed.mean), to_host(fit.smoothed.cov)
+    def components(
+        self, fit: Any, mean: numpy.ndarray, cov: numpy.ndarray, filtered: bool
+    ) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
+        """Means and variances (n,) of what the parts add, from moments of the states."""
         params = {name: to_host(x) for name, x in fit.params.items()}
         found, at = {}, 0
         for part in self.moving:
@@ -147,7 +182,7 @@ class AssembledModel(LibraryBound):
                 X @ params[part.name],
                 numpy.einsum("ti,ij,tj->t", free, fit.covariance[numpy.ix_(places, places)], free),
             )
-        if self.noise.var != 0:
+        if self.noise.var != 0 and not filtered:
             left = to_host(value(fit.data.raw))[:, 0] - to_host(fit.smoothed.signal)[:, 0]
             found[self.noise.name] = (
                 left,

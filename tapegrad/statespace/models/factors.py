@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy
@@ -21,6 +21,7 @@ from .multivariate import (
     bound_process,
     companion,
     inputs_of,
+    lag_matrices,
     least_squares_autoregression,
     required_count,
     required_trend,
@@ -122,11 +123,26 @@ def _quarterly(data: Observations, given: Sequence[int | str]) -> tuple[int, ...
     return tuple(sorted(found))
 
 
+def _factors_of(fit: Any) -> SimpleNamespace:
+    """Return filtered and smoothed factors (factors, n) with their covariances, as statsmodels has them."""
+    r = fit.problem.described.factors
+    names = ("filtered", "filtered_cov", "smoothed", "smoothed_cov")
+    found = [getattr(fit, name.replace("ed", "ed_state", 1)) for name in names]
+    return SimpleNamespace(
+        **{name: x[:r] if x.ndim == 2 else x[:r, :r] for name, x in zip(names, found, strict=True)}
+    )
+
+
 @dataclass(frozen=True)
 class DynamicFactor(VectorProcess):
     factors: int
     error_order: int
     quarterly: tuple[int, ...] = ()
+    several_maxima = True
+    result_names = {
+        "factors": _factors_of,
+        "coefficient_matrices_var": lag_matrices("transition"),
+    }
 
     @property
     def title(self) -> str:

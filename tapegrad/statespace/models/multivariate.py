@@ -72,6 +72,18 @@ def required_trend(call: str, trend: Any, known: tuple[str, ...]) -> str:
     raise ArgumentError(f"{call}: trend={trend!r}; wanted {', '.join(map(repr, known))}")
 
 
+def lag_matrices(name: str) -> Any:
+    """Return the function from a fit to the coefficients of each lag, (lags, k, k), None without them."""
+
+    def of(fit: Any) -> numpy.ndarray | None:
+        if name not in fit.params:
+            return None
+        A = numpy.atleast_2d(to_host(fit.params[name]))
+        return A.reshape(len(A), -1, len(A)).swapaxes(0, 1)
+
+    return of
+
+
 @dataclass(frozen=True)
 class VectorProcess(LibraryBound):
     """The base class of both models; they build a model from parameters, and know their title and start."""
@@ -83,6 +95,7 @@ class VectorProcess(LibraryBound):
     X: numpy.ndarray = field(repr=False)
     regressors: tuple[str, ...]
     remarks = ()
+    several_maxima = False
 
     @property
     def title(self) -> str:
@@ -140,7 +153,10 @@ class VectorProcess(LibraryBound):
         self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
     ) -> FitProblem:
         blocks = self.start(to_host(value(data.raw)))
-        return self.on(data, parameters_of(self.title, blocks, start, constraints, fixed), joseph, prior)
+        parameters = parameters_of(self.title, blocks, start, constraints, fixed)
+        rng, count = numpy.random.default_rng(0), 8 if self.several_maxima else 0  # half of them stationary
+        others = tuple([parameters.start + rng.normal(size=parameters.start.size) for _ in range(count)])
+        return replace(self.on(data, parameters, joseph, prior), others=others)
 
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""

@@ -19,6 +19,7 @@ from .multivariate import (
     VectorProcess,
     bound_process,
     inputs_of,
+    lag_matrices,
     least_squares_autoregression,
     required_count,
     required_trend,
@@ -137,6 +138,10 @@ class VectorAutoregression(VectorProcess):
 
     ma_order: int = 0
     noisy: bool = False
+    result_names = {
+        "coefficient_matrices_var": lag_matrices("coefficients"),
+        "coefficient_matrices_vma": lag_matrices("ma"),
+    }
 
     @property
     def title(self) -> str:

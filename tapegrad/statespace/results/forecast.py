@@ -19,6 +19,15 @@ from .._observations import Observations
 from ..filters.compiled import forecast
 from ..filters.smoother import smooth
 
+NAMES = {
+    "predicted_mean": lambda f: f.mean,
+    "se_mean": lambda f: f.standard_errors,
+    "var_pred_mean": lambda f: f.standard_errors**2,
+    "row_labels": lambda f: f.dates,
+    "tvalues": lambda f: f.mean / f.standard_errors,
+}
+SERIES = ("iloc", "loc", "values", "index", "plot", "to_frame", "to_numpy", "head", "tail", "round", "rename")
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -39,15 +48,18 @@ class Forecast:
     cov: numpy.ndarray
     data: Observations
 
-    @property
-    def predicted_mean(self) -> Any:
-        """`mean`, as statsmodels calls it."""
-        return self.mean
+    def __getattr__(self, name: str) -> Any:
+        """Return what statsmodels calls by this name; raise for names of a Series."""
+        if name in NAMES:
+            return NAMES[name](self)
+        if name in SERIES:
+            raise AttributeError(
+                f"a Forecast has no {name!r}; write .mean.{name}, .conf_int() or .summary_frame()"
+            )
+        return object.__getattribute__(self, name)
 
-    @property
-    def se_mean(self) -> Any:
-        """`standard_errors`, as statsmodels calls them."""
-        return self.standard_errors
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+        return numpy.array(self.mean, dtype)
 
     def summary_frame(self, alpha: float = 0.05) -> Any:
         """A DataFrame of mean, mean_se, mean_ci_lower and mean_ci_upper; of several series, one under the

@@ -4,40 +4,79 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
-from scipy.special import chdtrc
+from scipy.special import chdtrc, ndtr
 
 from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError
 from ..._transforms.jacobian import jacobian
+from .forecast import normal_quantile
 
 
 @dataclass(frozen=True)
 class HypothesisTest:
     """A statistic, the probability of a larger one if the hypothesis is true, and its degrees of freedom.
 
-    The statistic is chi-squared in large samples, if the hypothesis is not at the bound of a constraint."""
+    The statistic is chi-squared in large samples, if the hypothesis is not at the bound of a constraint. That
+    of `f_test` is F distributed, with `df_denom` in its denominator."""
 
     statistic: float
     p_value: float
     degrees: int
+    df_denom: float | None = None
+
+    @property
+    def pvalue(self) -> float:
+        """`p_value`, as statsmodels calls it."""
+        return self.p_value
+
+
+@dataclass(frozen=True)
+class SeparateTests:
+    """Of each restriction: `effect`, its value less what it is under the hypothesis; `sd`, the standard
+    error; `statistic`, their ratio; `p_value`, the two-sided probability of a larger ratio."""
+
+    effect: numpy.ndarray
+    sd: numpy.ndarray
+
+    @property
+    def statistic(self) -> numpy.ndarray:
+        return self.effect / self.sd
+
+    tvalue = statistic
+
+    @property
+    def p_value(self) -> numpy.ndarray:
+        return 2 * ndtr(-abs(self.statistic))
+
+    pvalue = p_value
+
+    def conf_int(self, alpha: float = 0.05) -> numpy.ndarray:
+        """Return confidence limits of the effects, (r, 2)."""
+        half = normal_quantile(alpha) * self.sd
+        return numpy.stack([self.effect - half, self.effect + half], axis=1)
+
+
+def t_test_of(fit: Any, hypothesis: Any, cov: str) -> SeparateTests:
+    """Test each restriction by itself."""
+    d, spread = _spread(fit, hypothesis, cov)
+    return SeparateTests(d, numpy.sqrt(numpy.diag(spread)))
+
+
+def f_test_of(fit: Any, hypothesis: Any, cov: str) -> HypothesisTest:
+    """Test restrictions by Wald's statistic over their number, F distributed with infinite `df_denom`."""
+    found = wald_test_of(fit, hypothesis, cov)
+    return replace(found, statistic=found.statistic / found.degrees, df_denom=numpy.inf)
 
 
 def wald_test_of(fit: Any, hypothesis: Any, cov: str) -> HypothesisTest:
     """Test that some functions of the parameters are zero: d' (R V R')^-1 d with their values d, derivatives
     R."""
-    d, R = _restrictions(fit, hypothesis)
-    V = fit.cov(cov)
-    unknown = numpy.isnan(numpy.diag(V))
-    for i in numpy.flatnonzero(unknown & R.any(axis=0))[:1]:
-        raise ArgumentError(
-            f"wald_test: {fit.names[i]} is at the bound of its constraint, and has no standard error"
-        )
-    spread = R[:, ~unknown] @ V[numpy.ix_(~unknown, ~unknown)] @ R[:, ~unknown].T
+    d, spread = _spread(fit, hypothesis, cov)
     scale = numpy.sqrt(numpy.diag(spread))
     if not scale.all() or numpy.linalg.eigvalsh(spread / numpy.outer(scale, scale))[0] < 1e-10:
         raise ArgumentError(
@@ -45,6 +84,18 @@ def wald_test_of(fit: Any, hypothesis: Any, cov: str) -> HypothesisTest:
         )
     statistic = float(d @ numpy.linalg.solve(spread, d))
     return HypothesisTest(statistic, float(chdtrc(len(d), statistic)), len(d))
+
+
+def _spread(fit: Any, hypothesis: Any, cov: str) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return the values d of restrictions, and their covariance R V R'."""
+    d, R = _restrictions(fit, hypothesis)
+    V = fit.cov(cov)
+    unknown = numpy.isnan(numpy.diag(V))
+    for i in numpy.flatnonzero(unknown & R.any(axis=0))[:1]:
+        raise ArgumentError(
+            f"wald_test: {fit.names[i]} is at the bound of its constraint, and has no standard error"
+        )
+    return d, R[:, ~unknown] @ V[numpy.ix_(~unknown, ~unknown)] @ R[:, ~unknown].T
 
 
 def _restrictions(fit: Any, hypothesis: Any) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -99,7 +150,10 @@ def equations(text: str, names: list[str]) -> Callable:
 
     try:
         sides = [
-            [ast.parse(side.strip(), mode="eval").body for side in part.split("=")]
+            [
+                ast.parse(side.strip(), mode="eval").body
+                for side in (part if "=" in part else part + "= 0").split("=")
+            ]
             for part in plain.split(",")
         ]
         if any(len(pair) != 2 for pair in sides):

@@ -4,6 +4,7 @@ A prediction is an affine function of the data. So the revision is a sum of weig
 weights are derivatives of the prediction (M. Banbura and M. Modugno, Journal of Applied Econometrics 29
 (2014) 133-160)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,23 @@ class Surprises:
     expected: numpy.ndarray
     weights: numpy.ndarray
 
+    def table(self, values: numpy.ndarray, columns: Any = None) -> Any:
+        """Return values of each as a Series, or (k, ...) as a DataFrame, under dates and names of series."""
+        pandas = load("pandas")
+        index = pandas.MultiIndex.from_arrays(
+            [pandas.Index(self.dates), self.series], names=["update date", "updated variable"]
+        )
+        values = values.reshape(len(self.series), 1 if columns is None else len(columns))
+        return (
+            pandas.Series(values[:, 0], index)
+            if columns is None
+            else pandas.DataFrame(values, index, columns)
+        )
+
+    def pairs(self, observed: str, expected: str) -> Any:
+        """Return a DataFrame of both, under these names."""
+        return self.table(numpy.stack([self.observed, self.expected], axis=1), [observed, expected])
+
     @property
     def news(self) -> numpy.ndarray:
         """The observations less what was known of them, (k,)."""
@@ -51,6 +69,42 @@ class Surprises:
     def impacts(self) -> numpy.ndarray:
         """What each of them adds to the predictions, (k, h, p)."""
         return self.weights * self.news[:, None, None]
+
+
+def _weights_table(news: Any, found: Surprises) -> Any:
+    columns = [news.dates, news.data.labels.columns]
+    return found.table(found.weights, load("pandas").MultiIndex.from_product(columns))
+
+
+def _details_by(news: Any, columns: list[str]) -> Any:
+    """Return the rows of new observations that change something, under these columns."""
+    rows = news.details().reset_index()
+    rows = rows[(rows["kind"] == "update") & (abs(rows["impact"]) > 1e-10)].drop(columns="kind")
+    return rows.set_index(columns).sort_index()
+
+
+_UPDATE, _IMPACT = ["update date", "updated variable"], ["impact date", "impacted variable"]
+NAMES: dict[str, Callable[[Any], Any]] = {
+    "impacts": lambda n: n.frame(),
+    "total_impacts": lambda n: n._panel(n.updated - n.previous),
+    "update_impacts": lambda n: n._panel(n.updates.impacts.sum(axis=0)),
+    "revision_impacts": lambda n: n._panel(n.revisions.impacts.sum(axis=0)),
+    "prev_impacted_forecasts": lambda n: n._panel(n.previous),
+    "post_impacted_forecasts": lambda n: n._panel(n.updated),
+    "news": lambda n: n.updates.table(n.updates.news),
+    "weights": lambda n: _weights_table(n, n.updates),
+    "revision_weights": lambda n: _weights_table(n, n.revisions),
+    "update_realized": lambda n: n.updates.table(n.updates.observed),
+    "update_forecasts": lambda n: n.updates.table(n.updates.expected),
+    "revised": lambda n: n.revisions.table(n.revisions.observed),
+    "revised_prev": lambda n: n.revisions.table(n.revisions.expected),
+    "data_updates": lambda n: n.updates.pairs("observed", "forecast (prev)"),
+    "data_revisions": lambda n: n.revisions.pairs("revised", "observed (prev)"),
+    "details_by_impact": lambda n: _details_by(n, [*_IMPACT, *_UPDATE]),
+    "details_by_update": lambda n: _details_by(n, [*_UPDATE, "observed", "forecast (prev)", *_IMPACT]),
+    "summary": lambda n: n.__str__,
+    "endog_names": lambda n: list(n.data.labels.columns),
+}
 
 
 @dataclass(frozen=True)
@@ -75,6 +129,17 @@ class News:
     updates: Surprises
     revisions: Surprises
     data: Observations
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what statsmodels calls by this name: `total_impacts`, `weights`, `details_by_impact`, ..."""
+        return NAMES[name](self) if name in NAMES else object.__getattribute__(self, name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *NAMES]
+
+    def _panel(self, values: numpy.ndarray) -> Any:
+        """Return (h, p) as a DataFrame of dates and series."""
+        return load("pandas").DataFrame(values, self.dates, list(self.data.labels.columns))
 
     def frame(self) -> Any:
         """Return a DataFrame of predictions and impacts, under the names of statsmodels."""

@@ -5,6 +5,7 @@ from typing import Any
 import numpy
 
 from ..._core.errors import ArgumentError
+from ..._core.registry import load
 from .._model import LinearGaussian
 from .._observations import Observations
 from .._problem import FitProblem
@@ -105,7 +106,9 @@ class PredictionMethods:
         """Return the means of `get_prediction`."""
         return self.get_prediction(start, end, dynamic, exog).mean
 
-    def news(self, updated: Any, start: Any = None, end: Any = None, exog: Any = None) -> News:
+    def news(
+        self, updated: Any, start: Any = None, end: Any = None, exog: Any = None, impact_date: Any = None
+    ) -> News:
         """Split the revision of predictions by new data into what each observation adds.
 
         Parameters
@@ -119,6 +122,8 @@ class PredictionMethods:
         exog : array of shape (k, r), optional
             The regressors of the steps after the earlier data. If `updated` is a fit, those after its data
             are enough.
+        impact_date : int or date, optional
+            The only step that is predicted.
 
         Returns
         -------
@@ -140,6 +145,8 @@ class PredictionMethods:
         >>> found.previous[:, 0].round(3), found.updated[:, 0].round(3), found.updates.news.round(3)
         (array([4.09, 4.09]), array([5.222, 5.222]), array([1.91]))
         """
+        if impact_date is not None:
+            start = end = impact_date
         return news_of(self, updated, start, end, exog)
 
     def model_ahead(
@@ -185,12 +192,19 @@ class PredictionMethods:
         return self.data.in_form(found, numpy.arange(steps + 1))
 
     def simulate(
-        self, steps: int, draws: int = 1000, rng: Any = None, exog: Any = None, anchor: Any = "end"
-    ) -> numpy.ndarray:
+        self,
+        steps: int,
+        draws: int = 1000,
+        rng: Any = None,
+        exog: Any = None,
+        anchor: Any = "end",
+        repetitions: int | None = None,
+    ) -> Any:
         """Draw observations given the data before them, (draws, steps) or (draws, steps, p).
 
         They are the next ones, or those from the step `anchor` on, a number or date. The parameters are taken
-        as known.
+        as known. With `repetitions` in place of `draws` the result has the form of statsmodels: (steps, p,
+        repetitions), or for pandas data a DataFrame with dates.
         """
         n, labels = self.data.steps, self.data.labels
         at = (
@@ -205,8 +219,18 @@ class PredictionMethods:
             )
         ahead = max(at + steps - n, 0)
         model = self.model_ahead(ahead, exog, "simulate") if ahead else self.model
+        draws = draws if repetitions is None else repetitions
         found = simulate_smoother(model, self.data.first(at).extended(steps), draws, rng).observations[:, at:]
-        return found[:, :, 0] if labels.single else found
+        if repetitions is None:
+            return found[:, :, 0] if labels.single else found
+        found = found.transpose(1, 2, 0)
+        if labels.index is None:
+            return found
+        dates = labels.places(n)[at : at + steps]
+        dates = dates.append(labels.after(n, ahead)) if ahead else dates
+        pandas = load("pandas")
+        columns = pandas.MultiIndex.from_product([labels.columns, range(draws)])
+        return pandas.DataFrame(found.reshape(steps, -1), dates, columns)
 
     def simulate_states(self, draws: int = 1000, rng: Any = None) -> numpy.ndarray:
         """Draw the states given the data, (draws, n, m)."""

@@ -22,12 +22,12 @@ from .archive import save_fit
 from .continued import appended, applied, extended, require_whole, with_estimates
 from .diagnostics import Diagnostics, diagnostics, heteroskedasticity, jarque_bera_of, ljung_box
 from .forecast import normal_quantile
-from .hypotheses import HypothesisTest, likelihood_ratio_of, wald_test_of
+from .hypotheses import HypothesisTest, SeparateTests, f_test_of, likelihood_ratio_of, t_test_of, wald_test_of
 from .likelihood_profile import LikelihoodProfile, likelihood_limits, profile_of
 from .names import StatsmodelsNames
 from .plots import plot_components, plot_diagnostics, plot_fit
 from .predictions import PredictionMethods
-from .summary import html_table, tables, text_table
+from .summary import Summary, tables
 
 COVARIANCES = {
     "exact": "exact observed information",
@@ -92,7 +92,8 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     fixed : dict of float
         Parameters that were not estimated, and their values.
 
-    The names of statsmodels are properties too: `llf`, `bse`, `pvalues`, `resid`, `fittedvalues`, ...
+    The names of statsmodels are attributes too: `llf`, `bse`, `resid`, `smoothed_state`, `level`, ...
+    For data of pandas they carry names or dates.
     """
 
     params: Any
@@ -152,18 +153,27 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
             raise ArgumentError(f"cov={kind!r}: wanted {', '.join(map(repr, COVARIANCES))}")
         return self.covariance if kind == "exact" else (self.origin or self)._by_scores[kind]
 
-    def conf_int(self, alpha: float = 0.05, cov: str = "exact", by: str = "normal") -> numpy.ndarray:
-        """Compute confidence limits of the parameters, (k, 2).
+    def cov_params(self, r_matrix: Any = None) -> Any:
+        """Return the covariance of the estimates, or of R @ estimates; for pandas data a DataFrame."""
+        if r_matrix is None:
+            return self.data.labels.frame(self.covariance, self.names, self.names)
+        R = numpy.asarray(r_matrix, float)
+        return R @ self.covariance @ R.T
+
+    def conf_int(self, alpha: float = 0.05, cov: str = "exact", by: str = "normal") -> Any:
+        """Compute confidence limits of the parameters, (k, 2); for pandas data a DataFrame.
 
         They come from the 'normal' distribution of the estimates, or from the 'likelihood': the points where
         the profile falls by half a quantile of chi-squared, and nan where it does not.
         """
         if by == "likelihood":
-            return numpy.array([likelihood_limits(self.origin or self, name, alpha) for name in self.names])
+            limits = numpy.array([likelihood_limits(self.origin or self, name, alpha) for name in self.names])
+            return self.data.labels.frame(limits, self.names, (0, 1))
         if by != "normal":
             raise ArgumentError(f"by={by!r}: wanted 'normal' or 'likelihood'")
         half = normal_quantile(alpha) * numpy.sqrt(numpy.diag(self.cov(cov)))
-        return numpy.stack([self.estimates - half, self.estimates + half], axis=1)
+        limits = numpy.stack([self.estimates - half, self.estimates + half], axis=1)
+        return self.data.labels.frame(limits, self.names, (0, 1))
 
     def profile(self, name: str, values: Any = None) -> LikelihoodProfile:
         """Compute the log-likelihood maximised over all other parameters, at each value of one parameter.
@@ -185,6 +195,14 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
             The covariance of the estimates.
         """
         return wald_test_of(self, hypothesis, cov)
+
+    def t_test(self, hypothesis: Any, cov: str = "exact") -> SeparateTests:
+        """Test each restriction by itself, by the normal distribution; arguments as for `wald_test`."""
+        return t_test_of(self, hypothesis, cov)
+
+    def f_test(self, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
+        """Test restrictions together by the F distribution; arguments as for `wald_test`."""
+        return f_test_of(self, hypothesis, cov)
 
     def likelihood_ratio_test(self, restricted: "FitResult | Mapping[str, float]") -> HypothesisTest:
         """Test restrictions by twice the difference of the log-likelihoods.
@@ -266,6 +284,11 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         mark, m = numpy.asarray(self.model.start.diffuse, bool), self.filtered.predicted_mean.shape[-1]
         return int(numpy.broadcast_to(mark, (m,)).sum())
 
+    def counted_parameters(self, diffuse: str = "counted") -> int:
+        """Return the number of parameters in the criteria, with the diffuse elements or without."""
+        more = self.diffuse_states - self.problem.used_up if diffuse == "counted" else 0
+        return len(self.names) + self.problem.concentrated + more
+
     def criteria(self, diffuse: str = "counted") -> Criteria:
         """Compute the information criteria.
 
@@ -274,30 +297,13 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         """
         if diffuse not in ("counted", "ignored"):
             raise ArgumentError(f"diffuse={diffuse!r}: wanted 'counted' or 'ignored'")
-        k = len(self.names) + self.problem.concentrated
-        k += self.diffuse_states - self.problem.used_up if diffuse == "counted" else 0
+        k = self.counted_parameters(diffuse)
         n = sum(1 for rows in self.data.rows if rows) - self.problem.used_up
         base = -2 * self.loglik
         aicc = base + 2 * k * n / (n - k - 1) if n > k + 1 else numpy.inf
         return Criteria(
             base + 2 * k, aicc, base + k * float(numpy.log(n)), base + 2 * k * float(numpy.log(numpy.log(n)))
         )
-
-    @property
-    def aic(self) -> float:
-        return self.criteria().aic
-
-    @property
-    def aicc(self) -> float:
-        return self.criteria().aicc
-
-    @property
-    def bic(self) -> float:
-        return self.criteria().bic
-
-    @property
-    def hqic(self) -> float:
-        return self.criteria().hqic
 
     @cached_property
     def filtered(self) -> FilterResult:
@@ -389,16 +395,21 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         """The standardised innovations after a diffuse start."""
         return self.standardised[self.filtered.diffuse_steps :]
 
-    def components(self) -> dict[str, Component]:
+    def components(self, filtered: bool = False) -> dict[str, Component]:
         """Compute the components of a structural model given all data, with standard errors.
 
-        They have the form of the data. For another model they are its states, if it has `state_names`.
+        They have the form of the data. For another model they are its states, if it has `state_names`. If
+        `filtered`, they are those given the data up to each step, nan where the start was still diffuse.
         """
         described, names, form = self.problem.described, self.model.state_names, self.data.labels.frame
+        r = self.filtered
+        mean, cov = (r.filtered_mean, r.filtered_cov) if filtered else (self.smoothed.mean, self.smoothed.cov)
+        mean, cov = numpy.array(to_host(mean)), numpy.array(to_host(cov))
+        if filtered:
+            mean[: r.diffuse_steps] = cov[: r.diffuse_steps] = numpy.nan
         if hasattr(described, "components"):
-            found = described.components(self)
+            found = described.components(self, mean, cov, filtered)
         elif names:
-            mean, cov = to_host(self.smoothed.mean), to_host(self.smoothed.cov)
             found = {name: (mean[:, i], cov[:, i, i]) for i, name in enumerate(names)}
         else:
             raise ArgumentError(
@@ -430,19 +441,19 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
 
     # --- tables ---
 
-    def summary(self, alpha: float = 0.05, cov: str = "exact", diffuse: str = "counted") -> str:
-        """Make a table of estimates, standard errors (by `cov`), tests and criteria."""
-        return text_table(tables(self, alpha, cov, COVARIANCES[self._known(cov)], diffuse))
+    def summary(self, alpha: float = 0.05, cov: str = "exact", diffuse: str = "counted") -> Summary:
+        """Make a table of estimates, standard errors (by `cov`), tests and criteria.
 
-    def _known(self, cov: str) -> str:
+        It is a text; a notebook shows `as_html()`, and `tables` holds its three parts.
+        """
         self.cov(cov)
-        return cov
+        return Summary(tables(self, alpha, cov, COVARIANCES[cov], diffuse))
 
     def __str__(self) -> str:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return html_table(tables(self, 0.05, "exact", COVARIANCES["exact"], "counted"))
+        return self.summary().as_html()
 
     @cached_property
     def _by_scores(self) -> dict[str, numpy.ndarray]:
@@ -498,7 +509,7 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
     covariance = _hidden(J @ Spectrum(inner).inverse() @ J.T, free)[:k, :k]
     errors = numpy.sqrt(numpy.diag(covariance))
     placed = problem.data.xp.asarray(stop.u)
-    params = parameters.tree(placed)
+    params = parameters.named(placed)
     return FitResult(
         params=params,
         names=names,

@@ -52,7 +52,7 @@ def tables(fit: Any, alpha: float, cov: str, covariance: str, diffuse: str) -> T
         ("Search", f"{fit.iterations} + {fit.newton_steps} Newton, gradient {fit.gradient:.1e}"),
         ("HQIC", f"{criteria.hqic:.6f}"),
     ]
-    errors, limits = numpy.sqrt(numpy.diag(fit.cov(cov))), fit.conf_int(alpha, cov)
+    errors, limits = numpy.sqrt(numpy.diag(fit.cov(cov))), numpy.asarray(fit.conf_int(alpha, cov))
     with numpy.errstate(divide="ignore", invalid="ignore"):
         z = fit.estimates / errors
     rows = [
@@ -101,9 +101,58 @@ def _remarks(fit: Any, diffuse: str) -> list[str]:
     return remarks + (list(fit.problem.described.remarks) if fit.problem.described else [])
 
 
-def text_table(t: Tables) -> str:
-    body = _aligned([t.columns, *t.rows])
-    tests = _aligned([TESTS, *t.tests])
+class Table(str):
+    """Rows as aligned text; the first has the titles, if `head`."""
+
+    rows: list[list[str]]
+    head: bool
+
+    def __new__(cls, rows: list[list[str]], side: str = ">", head: bool = True) -> "Table":
+        found = super().__new__(cls, "\n".join(_aligned(rows, side)))
+        found.rows, found.head = rows, head
+        return found
+
+    def as_text(self) -> str:
+        return str(self)
+
+    def as_html(self) -> str:
+        lines = []
+        for k, row in enumerate(self.rows):
+            cell = "th" if self.head and k == 0 else "td"
+            lines.append("<tr>" + "".join(f"<{cell}>{escape(x)}</{cell}>" for x in row) + "</tr>")
+        return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+    _repr_html_ = as_html
+
+
+class Summary(str):
+    """The table of a fit as text. `tables` are its head, the parameters and the tests of residuals."""
+
+    parts: Tables
+
+    def __new__(cls, parts: Tables) -> "Summary":
+        found = super().__new__(cls, _text_of(parts))
+        found.parts = parts
+        return found
+
+    @property
+    def tables(self) -> list[Table]:
+        t = self.parts
+        pairs = [[*a, *b] for a, b in zip(t.head[::2], t.head[1::2], strict=True)]
+        return [Table(pairs, "<", False), Table([t.columns, *t.rows]), Table([TESTS, *t.tests])]
+
+    def as_text(self) -> str:
+        return str(self)
+
+    def as_html(self) -> str:
+        parts = [f"<b>{escape(self.parts.title)}</b>", *(table.as_html() for table in self.tables)]
+        return "\n".join([*parts, *(f"<p>{escape(x)}</p>" for x in self.parts.remarks)])
+
+    _repr_html_ = as_html
+
+
+def _text_of(t: Tables) -> str:
+    body, tests = _aligned([t.columns, *t.rows]), _aligned([TESTS, *t.tests])
     left, right = _aligned([list(pair) for pair in t.head[::2]], "<"), t.head[1::2]
     width = max(len(body[0]), len(tests[0]), len(left[0]) + 3 + max(len(a) + len(b) + 2 for a, b in right))
     head = [
@@ -134,17 +183,3 @@ def _aligned(rows: list[list[str]], side: str = ">") -> list[str]:
         row[0].ljust(wide[0]) + "".join(f"  {x:{side}{w}}" for x, w in zip(row[1:], wide[1:], strict=True))
         for row in rows
     ]
-
-
-def html_table(t: Tables) -> str:
-    def table(rows: list[list[str]], head: bool) -> str:
-        lines = []
-        for k, row in enumerate(rows):
-            cell = "th" if head and k == 0 else "td"
-            lines.append("<tr>" + "".join(f"<{cell}>{escape(x)}</{cell}>" for x in row) + "</tr>")
-        return "<table>\n" + "\n".join(lines) + "\n</table>"
-
-    pairs = [[*a, *b] for a, b in zip(t.head[::2], t.head[1::2], strict=True)]
-    parts = [f"<b>{escape(t.title)}</b>", table(pairs, False), table([t.columns, *t.rows], True)]
-    parts.append(table([TESTS, *t.tests], True))
-    return "\n".join([*parts, *(f"<p>{escape(x)}</p>" for x in t.remarks)])
