@@ -15,7 +15,7 @@ from .._core.errors import GuardError
 from .._core.primitive import layout_of
 from .._core.registry import SHADOW_MAKERS, load
 from .._core.trees import leaves
-from .._transforms.call import user_name
+from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
