@@ -12,7 +12,6 @@ from ..._core.primitive import (
     ASSIGN,
     READ,
     TransparentTrace,
-    bind,
     layout_of,
     live,
     path_to_owner,
