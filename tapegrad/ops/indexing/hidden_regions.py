@@ -12,6 +12,7 @@ from ..._core.primitive import (
     ASSIGN,
     READ,
     TransparentTrace,
+    bind,
     layout_of,
     live,
     path_to_owner,
@@ -81,7 +82,11 @@ class HiddenRegion(TransparentTrace):
         return x._value
 
     def apply(self, prim: Any, args: Any, params: Any) -> Any:
-        return super().apply(prim, args, {**params, "copy": False} if prim is READ else params)
+        """(The first step of a path leads to all elements.)"""
+        if prim is not READ:
+            return super().apply(prim, args, params)
+        now, path, at = self.beneath(args[0]), params["path"][1:], params["at"]
+        return bind(READ, (now,), {"path": path, "at": at, "copy": False}) if path or at is not None else now
 
     def write(self, prim: Any, x: Variable, path: Any, y: Any, at: Any) -> None:
         """Write into the elements, and those into the array."""
@@ -114,3 +119,9 @@ def region_at(x: Variable, at: Any) -> View:
     y._trace, y._slot, y._version = HiddenRegion(x, at), None, version(owner, None)
     y._trace.beneath(y)
     return view(y, ("at", Ellipsis))
+
+
+def is_read_at(y: Any, x: Variable, at: Any) -> bool:
+    """Is y, unchanged, the view x[at]?"""
+    trace = y._base._trace if type(y) is View and len(y._path) == 1 else None
+    return isinstance(trace, HiddenRegion) and trace.array is x and trace.at is at
