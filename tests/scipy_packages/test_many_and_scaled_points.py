@@ -24,7 +24,9 @@ def test_a_polynomial_through_many_nodes():
     assert np.allclose(got, shares / shares.sum(), rtol=1e-10)
     slope = tg.grad(interpolant, 1)(f(NODES), 0.3)
     assert np.allclose(slope, -2.4 * f(0.3) ** 2, rtol=1e-9)
-    nodes = tg.grad(interpolant, 2)(f(NODES), 0.3, NODES)  # a node moves the value there along the slope's error
+    nodes = tg.grad(interpolant, 2)(
+        f(NODES), 0.3, NODES
+    )  # a node moves the value there along the slope's error
     assert np.all(np.isfinite(nodes)) and abs(nodes.sum() + slope) < 1e-6
 
 

@@ -296,21 +296,26 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class RuntimeView(Sym):
-    """x[i], an array with i known at run time, which in NumPy is a view: a write goes through to x, and x is read
-    again if it was written. `parent`: x; `keys`: the index; `before`: the nodes of x when it was read."""
+    """x[i], an array with i known at run time, which in NumPy is a view. A write goes through to x, and x is
+    read again once it was written. `parent` is x, `keys` the index, `before` the nodes of x when it was
+    read."""
+
+    held: np.ndarray
 
     def __init__(self, parent: Sym, keys: tuple):
-        self.g, self.parent, self.keys, self.before = parent.g, parent, keys, None
+        self.g, self.parent, self.keys = parent.g, parent, keys
+        self.before: Any = None
 
-    @property
-    def ids(self) -> np.ndarray:
+    def _read(self) -> np.ndarray:
         now = self.parent.ids
         if self.before is None or not np.array_equal(now, self.before):
             self.before = now.copy()
-            runtime = any(isinstance(k, Sym) for k in self.keys)
+            runtime = any([isinstance(k, Sym) for k in self.keys])
             self.held = (self.parent._chosen(self.keys).ids if runtime else now[self.keys]).view()
             self.held.flags.writeable = False
         return self.held
+
+    ids: Any = property(_read)
 
     def __getitem__(self, key: Any) -> Sym:
         x = super().__getitem__(key)
