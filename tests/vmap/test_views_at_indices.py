@@ -94,6 +94,28 @@ def test_a_captured_table_ends_as_after_a_loop():
     assert same([tg.vmap(lambda x, i: f(table, x, i))(X, K), table], [np.stack(want), plain], 1e-14)
 
 
+def test_rows_of_nested_samples_and_of_a_checkpoint():
+    f = function_of("r = a[i]; r[:] = np.sin(r) * x; a[i, 0] += r[1]")
+    pairs = np.array([[0, 1], [1, 1], [0, 0]])
+    nested = tg.vmap(tg.vmap(f, in_axes=(None, 0)))
+    want = [[f(x, k) for k in row] for x, row in zip(X, pairs, strict=True)]
+    assert same([nested(X, pairs)], [np.array(want)], 1e-13)
+    total = lambda x: tg.vmap(f)(x, K).sum()
+    assert same([tg.grad(tg.checkpoint(total))(X)], [tg.grad(total)(X)], 1e-13)
+
+
+def test_a_captured_table_that_hands_something_on_is_refused():
+    table = np.zeros((2, 3))
+
+    def f(x, i):
+        row = table[i]
+        row[0] = x
+        return table.sum()  # with what earlier samples have written
+
+    with pytest.raises(BatchError, match="from sample to sample"):
+        tg.vmap(f)(X, K)
+
+
 def test_a_reshaped_column_and_a_read_only_array_are_refused():
     def column(x, i):
         a = x * np.ones((3, 2, 2))
