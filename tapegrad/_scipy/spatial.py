@@ -10,6 +10,7 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.primitive import seen
 from ..ops.declare import ndim, shape
+from ..ops.linalg.norms import scipy_norm
 from ..ops.protocols import store
 from . import rotations
 from .followed import Follower
@@ -30,7 +31,12 @@ DISTANCE = SciPyNamespace(sd)
 def distance_root(s: Any) -> Any:
     """The square root, with derivative 0 where it is 0 (the norm of no difference)."""
     zero = s == 0
-    return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, s)))
+    return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, s)))[()]
+
+
+def length(d: Any, p: Any = 2) -> Any:
+    """The p-norm along the last axis. SciPy computes that of one vector by BLAS, without overflow."""
+    return scipy_norm(d, p) if ndim(d) == 1 else np.linalg.norm(d, p, -1)
 
 
 def weighted_sum(v: Any, w: Any) -> Any:
@@ -49,18 +55,20 @@ def correlation_distance(u: Any, v: Any, w: Any = None, centered: bool = True) -
     if centered:
         u, v = u - weighted_mean(u, w), v - weighted_mean(v, w)
     w = normalised(w)
-    return 1.0 - weighted_sum(u * v, w) / np.sqrt(weighted_sum(u * u, w) * weighted_sum(v * v, w))
+    return 1.0 - weighted_sum(u * v, w) / (np.sqrt(weighted_sum(u * u, w)) * np.sqrt(weighted_sum(v * v, w)))
 
 
 def minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
     d = np.abs(u - v)
     if not holds_tracked(p) and plain_np.isinf(bare(p)):
         return np.max(d if w is None else np.where(w != 0, d, 0.0), -1)
+    if w is None:
+        return length(d, p)
     if not holds_tracked(p) and bare(p) == 2:
         return distance_root(weighted_sum(d * d, w))
     s = weighted_sum(d**p, w)
     zero = s == 0
-    return np.where(zero, 0.0, np.where(zero, 1.0, s) ** (1.0 / p))
+    return np.where(zero, 0.0, np.where(zero, 1.0, s) ** (1.0 / p))[()]
 
 
 def canberra(u: Any, v: Any, w: Any = None) -> Any:
@@ -252,7 +260,7 @@ def directed_hausdorff(u, v, rng=0, **settings):
     """The distance of one pair of points."""
     like = u if holds_tracked(u) else v
     _, i, j = sd.directed_hausdorff(bare(u), bare(v), rng, **settings)
-    return distance_root(np.sum((as_float_array(u, like)[i] - as_float_array(v, like)[j]) ** 2)), i, j
+    return length(as_float_array(u, like)[i] - as_float_array(v, like)[j]), i, j
 
 
 class NeighbourTree(Carrier):

@@ -329,7 +329,9 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     d = np.dtype(d.char.lower() if d.kind == "c" else d)
     t = xp.arange(num).astype(d).reshape((num,) + (1,) * rank)
     step = (stop - start) / n if n > 0 else (stop - start) * np.nan
-    y = start * (1 - t / max(n, 1)) + stop * (t / max(n, 1))
+    y = t * (step if n > 0 else stop - start) + start  # in NumPy's order, to the last bit
+    if endpoint and num > 1:
+        y = NUMPY[np.where](t == n, stop, y)
     if axis != 0:
         y = NUMPY[np.moveaxis](y, 0, axis)
     if dtype is not None:

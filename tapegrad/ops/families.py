@@ -15,6 +15,7 @@ from . import sorting as sorting
 from . import statistics as statistics
 from . import zero_derivative as zero_derivative
 from .indexing import gathering as gathering
+from .indexing import hidden_regions as hidden_regions
 from .indexing import overlaps as overlaps
 from .indexing import padding as padding
 from .indexing import regions as regions

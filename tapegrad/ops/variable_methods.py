@@ -51,6 +51,7 @@ from .declare import NUMPY, shape
 from .declare import dtype as dtype_of
 from .indexing import views
 from .indexing.flat import FlatIterator, assign_flat
+from .indexing.hidden_regions import is_read_at
 from .indexing.traced_indices import is_hidden, is_hidden_mask, with_written
 from .indexing.traced_masks import SelectedElements, masked_write
 from .indexing.views import index, layout_source
@@ -201,6 +202,8 @@ def _setitem(x, at, y):
     if type(y) is SelectedElements:
         y, at = masked_write(x, y, at)
     if type(at) is not int and (is_hidden(at) or is_hidden_mask(x, at, y)):
+        if is_read_at(y, x, at):
+            return  # x[i] += y ends with the assignment of a region to itself
         y = with_written(x, s.nested_to_array(y) if isinstance(y, (list, tuple)) else y, at)
         at = Ellipsis
     write_value(x, y, index(at))

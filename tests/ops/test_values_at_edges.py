@@ -165,3 +165,16 @@ def test_statistics_of_few_elements(name):
     for y in found:
         np.testing.assert_allclose(y, want, rtol=1e-12)
         np.testing.assert_array_equal(np.signbit(y), np.signbit(want))
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "num"), [(0.3, 0.3, 4), (0.1, 0.7, 5), (-0.3, 2.2, 7), (1.0, 2.0, 1)]
+)
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace_is_numpys_to_the_last_bit(start, stop, num, endpoint):
+    """Equal numbers stay equal, which a sort or a comparison tells."""
+    met = []
+    tg.grad(lambda x: met.append(np.linspace(x[0], x[1], num, endpoint)) or met[0].sum())(
+        np.array([start, stop])
+    )
+    assert tg.value(met[0]).tobytes() == np.linspace(start, stop, num, endpoint).tobytes()

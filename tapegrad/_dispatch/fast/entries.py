@@ -491,6 +491,7 @@ def _binary_text(prim: Primitive) -> str:
     (_, o0, x0, y0), (_, o1, x1, y1) = [reads(r) for r in prim.vjp]
     small = (0 in prim.shapes, 1 in prim.shapes)
     elementwise = prim.same
+    broadcasts = elementwise or prim.batch == "elementwise"
 
     def mark(wanted, name, c):
         return f"if {c} is None: {name}._saved = True" if wanted else ""
@@ -507,7 +508,7 @@ def _binary_text(prim: Primitive) -> str:
 
     def fold(k, value):
         fits = f"{value}.dtype is (d := out.dtype)" + (f" and {REAL}" if holomorphic else "")
-        fits = f"{fits} and {value}.shape == out.shape" if elementwise else fits
+        fits = f"{fits} and {value}.shape == out.shape" if broadcasts else fits
         return f"vjp{k} if {fits} else fitted(vjp{k}, {value}, out, {holomorphic})"
 
     xs, ys, outs = piece(x0 or x1, "v", small[0]), piece(y0 or y1, "w", small[1]), "out" if o0 or o1 else None

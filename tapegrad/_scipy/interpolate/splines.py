@@ -212,6 +212,22 @@ def with_weights(constructor: Any) -> Any:
     return __init__
 
 
+def without_poles(_: Any) -> Any:
+    """SciPy divides by the distances to the nodes, which has no derivative at a node. Here each weight is
+    multiplied by the distances to the other nodes instead. Both are stable for many nodes."""
+
+    def _evaluate(self, x):
+        nodes = primal_of(self.xi)
+        apart = 4.0 / (np.max(nodes) - np.min(nodes)) * (x[:, None] - self.xi)
+        one = constant_like(plain_np.ones((shape(x)[0], 1)), apart)
+        before = np.cumprod(np.concatenate([one, apart[:, :-1]], 1), 1)
+        after = np.cumprod(np.concatenate([one, apart[:, :0:-1]], 1), 1)[:, ::-1]
+        shares = self.wi * before * after
+        return shares @ self.yi / np.sum(shares, 1)[:, None]
+
+    return _evaluate
+
+
 def filled_outside(_: Any) -> Any:
     """(SciPy writes by masks, which differ between the samples of a batch.)"""
 
@@ -230,10 +246,7 @@ def filled_outside(_: Any) -> Any:
 FOLLOWED.decorate(itp.interp1d._evaluate, filled_outside)
 FOLLOWED.decorate(itp.BarycentricInterpolator.__init__, with_weights)
 FOLLOWED.decorate(itp.KroghInterpolator.__init__, by_differences)
-FOLLOWED.decorate(  # (the barycentric formula has no derivative at a node)
-    itp.BarycentricInterpolator._evaluate,
-    lambda _: lambda self, x: newton_form(self.xi, newton_coefficients(self.xi, self.yi), x),
-)
+FOLLOWED.decorate(itp.BarycentricInterpolator._evaluate, without_poles)
 FOLLOWED.decorate(
     itp.KroghInterpolator._evaluate, lambda _: lambda self, x: newton_form(self.xi, self.c[: self.n], x)
 )

@@ -136,7 +136,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         if not any(isinstance(k, Sym) for k in keys):
             ids = self.ids[keys]
             return as_symbol_array(Sym(self.g, ids)) if type(ids) is np.ndarray else Sym(self.g, ids)
-        return self._chosen(keys)
+        x = self._chosen(keys)
+        return RuntimeView(self, keys) if x.ndim else x
 
     def _chosen(self, keys: tuple) -> "Sym":
         """Return x[i] with i known at run time, by a chain of selects over the axis; nan out of range."""
@@ -150,6 +151,10 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         keys = key if isinstance(key, tuple) else (key,)
         keys = tuple([constant_index(k) for k in keys])
+        if not self.ids.flags.writeable:
+            raise KernelError(
+                "a view of x[i] is written, with i known only at run time: write x[i][j] = y, or take a copy"
+            )
         if not any(isinstance(k, Sym) for k in keys):
             self.ids[keys] = self._as_member(value).ids
             return
@@ -289,6 +294,40 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor"):
         locals()[f"__i{_name.rstrip('_')}__"] = _in_place(_name)
     del _name, _in_place
+
+
+class RuntimeView(Sym):
+    """x[i], an array with i known at run time, which in NumPy is a view. A write goes through to x, and x is
+    read again once it was written. `parent` is x, `keys` the index, `before` the nodes of x when it was
+    read."""
+
+    held: np.ndarray
+
+    def __init__(self, parent: Sym, keys: tuple):
+        self.g, self.parent, self.keys = parent.g, parent, keys
+        self.before: Any = None
+
+    def _read(self) -> np.ndarray:
+        now = self.parent.ids
+        if self.before is None or not np.array_equal(now, self.before):
+            self.before = now.copy()
+            runtime = any([isinstance(k, Sym) for k in self.keys])
+            self.held = (self.parent._chosen(self.keys).ids if runtime else now[self.keys]).view()
+            self.held.flags.writeable = False
+        return self.held
+
+    ids: Any = property(_read)
+
+    def __getitem__(self, key: Any) -> Sym:
+        x = super().__getitem__(key)
+        keys = tuple([constant_index(k) for k in (key if isinstance(key, tuple) else (key,))])
+        views = all([isinstance(k, (int, slice, Sym)) or k is None or k is Ellipsis for k in keys])
+        return RuntimeView(self, keys) if x.ndim and views and type(x) is Sym else x
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        x = self.copy()
+        x[key] = value
+        self.parent[self.keys] = x
 
 
 def public_name(f: Any) -> str:

@@ -12,6 +12,7 @@ from ..._core.scope import OPEN
 from ..._core.variable import Variable
 from .. import shaping as s
 from ..declare import implements
+from .hidden_regions import HiddenRegion
 from .regions import PARTS, region
 from .views import array_like, layout_source, ravel
 
@@ -22,6 +23,8 @@ def memory_of(x: Any) -> tuple:
     if not isinstance(x, Variable):
         return x, None
     base, path = path_to_owner(x)
+    if isinstance(base._trace, HiddenRegion):
+        return memory_of(base._trace.array)  # in some sample
     for shadow in OPEN.shadows:
         for array, v in (*shadow.given, *shadow.arrays):
             if v is base:

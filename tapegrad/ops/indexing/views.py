@@ -29,6 +29,7 @@ from ..declare import axes_of, axis_of, dtype, implements, shape, xp
 from ..declare import shape as dim
 from ..shaping import arrays_of
 from . import regions as ix
+from .hidden_regions import is_view_at, region_at
 from .traced_indices import indexed_copy, is_hidden
 from .traced_masks import is_mask, is_recorded, selected
 
@@ -95,6 +96,8 @@ def getitem(x: Any, at: Any) -> Any:
             return view(x, ("at", at))
     else:
         if is_hidden(at):
+            if is_view_at(x, at):
+                return region_at(x, at)
             x = s.copy(x) if type(x) is View else x
             return selected(x, at) if is_mask(x, at) else indexed_copy(x, at)
         if OPEN.hiding and is_mask(x, at) and is_recorded(at):

@@ -314,7 +314,7 @@ def end_recording_of_equal_values(a: Any, w: Any, vectors: bool = True) -> None:
     """Raise in a recording if some eigenvalues of a are equal, and a derivative must know that. The call
     then runs plainly. A replay compares, and departs once some are equal. Reverse mode of the values alone
     needs no such knowledge."""
-    if not isinstance(w, Variable) or w._trace.visibility != RECORDED:
+    if not isinstance(w, Variable) or w._trace is None or w._trace.visibility != RECORDED:
         return
     followed = False
     while isinstance(a, Variable) and a._trace is not w._trace:

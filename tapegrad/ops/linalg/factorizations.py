@@ -449,7 +449,7 @@ def named_error(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgE
 
 
 def _solve_vjp(g, out, need, a, b):
-    if type(g) is type(a) is ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
+    if type(g) is type(a) is type(out) is ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
         # the forward call has shown that a is regular; for small systems LAPACK takes a third of the time
         # of np.linalg.solve
         double = a.dtype is g.dtype is F8

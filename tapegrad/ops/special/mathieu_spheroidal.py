@@ -58,7 +58,7 @@ def of_orders(name: str, count: int) -> Callable:
 
 def eigen(start: np.ndarray, change: np.ndarray, q: Any) -> tuple:
     """Eigenvalues in ascending order and eigenvectors of diag(start) + q change."""
-    q = q * 1.0
+    q = q * np.float64(1.0)
     return eigh(np.diag(start) + reshape(q, to=(*shape(q), 1, 1)) * change)
 
 
