@@ -199,6 +199,7 @@ LOADED: dict[str, AnyTuple] = {
         "statespace.results.archive",
         "statespace.results.forecast",
         "statespace.results.news",
+        "statespace.results.predictions",
     ),
     "matplotlib.pyplot": ("statespace.results.plots", "sparse._pictures"),
     "ipyopt": ("optimize._ipopt",),  # brings Ipopt

@@ -27,7 +27,7 @@ ZERO = 0.0  # the other side of a sign
 COMPARE_OP = dis.opmap["COMPARE_OP"]
 HOST_NUMBERS = (np.ndarray, np.generic, float, int)
 SEEN_ELEMENTS = 64  # elements of an array that are looked at
-REST_OF_MARGIN = 0.05  # what a run leaves of the first margin
+REST_OF_MARGIN = 0.02  # what a run leaves of the first margin
 SHRINKING_POWER = (
     2 / 3
 )  # a derivative that falls by less than this power of the margin does not shrink with it

@@ -116,6 +116,8 @@ PASSING = {
     "ops.indexing.regions": "layout of buffers",
     "ops.linalg.factorizations": "the short way of solve, which asks for shapes",
     "ops.indexing.views": "a diagonal",
+    "ops.indexing.hidden_regions": "what a handle stands for",
+    "loops.operation": "the levels of a value",
 }
 LAYOUT = {
     "shape",

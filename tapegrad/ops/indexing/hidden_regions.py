@@ -46,8 +46,13 @@ class RegionVersion(int):
     owner: Variable
     read: Any
 
+    @property
+    def is_stale(self) -> bool:
+        """Was the array written since?"""
+        return self.read is None or bool(self.read != self.owner._version)
+
     def __ne__(self, other: Any) -> bool:
-        return other is not self or self.read is None or bool(self.read != self.owner._version)
+        return other is not self or self.is_stale
 
     def __eq__(self, other: Any) -> bool:
         return not self != other
@@ -72,7 +77,7 @@ class HiddenRegion(TransparentTrace):
 
     def beneath(self, x: Variable) -> Any:
         """The elements; x is the handle."""
-        if x._version != x._version:
+        if x._version.is_stale:
             owner, _ = path_to_owner(self.array)
             array = copy(self.array) if type(self.array) is View else self.array
             now = indexed_copy(array, self.at)
