@@ -7,7 +7,7 @@ lines, and the steps between them; how many of these, and the steps between."""
 
 import re
 
-VECTOR_ELEMENTS = 8  # elements that are done at once
+VECTOR_ELEMENTS = 4  # elements that are done at once
 MANY = f"<{VECTOR_ELEMENTS} x double>"
 FIELDS = "dabc"  # the result, and the operands x, y, z
 
