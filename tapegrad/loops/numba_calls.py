@@ -15,13 +15,15 @@ CASTS = {
     float: "f8", int: "i8", bool: "b1", np.float64: "f8", np.float32: "f4", np.int64: "i8", np.intp: "i8",
     np.int32: "i8", np.bool_: "b1"
 }  # fmt: skip
-NEW_ARRAYS = {
+NEW_ARRAYS: dict[Any, float | None] = {
     np.zeros: 0.0,
     np.empty: 0.0,
     np.ones: 1.0,
     np.zeros_like: 0.0,
     np.empty_like: 0.0,
     np.ones_like: 1.0,
+    np.full: None,  # of the second argument
+    np.full_like: None,
 }
 
 
@@ -67,6 +69,8 @@ class CallFrame(FrameWriter):
         if f in (range,) or getattr(f, "__name__", "") == "prange":
             x: Any = tuple([self.scalar(a) for a in args])
             return Range({1: (ZERO, x[0], ONE), 2: (*x, ONE), 3: x}[len(x)])
+        if f in (enumerate, zip) and args and not named:
+            return self.members_of(f, args)
         if f is slice:
             cuts = [None if isinstance(a, Known) else self.scalar(a) for a in args]
             return Slice(tuple({1: [None, *cuts, None], 2: [*cuts, None], 3: cuts}[len(cuts)]))
@@ -83,8 +87,12 @@ class CallFrame(FrameWriter):
             return self.new_array(f, args, named, t)
         if f in (min, max) and len(args) >= 2:
             return self.extreme("lt" if f is min else "gt", args, kind)
+        if f is round and len(args) == 1 and kind == "i8":
+            return w.cast(self.apply(np.rint, (self.scalar(args[0]),), "f8"), "i8")
         if f is round or f is print:
             raise self.refuse(f"{f.__name__}()")
+        if f is np.dot and len(args) == 2 and not named:
+            return self.method(args[0], "dot", args[1:], t)
         if f is abs:
             f = np.absolute
         elif module == "math":
@@ -98,6 +106,24 @@ class CallFrame(FrameWriter):
                 return w.cast(self.apply(f, (self.scalar(args[0]),), "f8"), "i8")
             return self.elementwise(f, args, t)
         raise self.refuse(f"a call of {getattr(f, '__name__', f)}")
+
+    def members_of(self, f: Any, args: tuple) -> Range:
+        """What enumerate or zip gives, by numbers from 0 on."""
+        w, over = self.w, [self.iterated(x) for x in (args[:1] if f is enumerate else args)]
+        trips = [w.trips(*r.bounds) for r in over]
+        count = trips[0]
+        for n in trips[1:]:
+            count = w.compute("min", count, n)
+        first = self.scalar(args[1]) if f is enumerate and len(args) > 1 else ZERO
+
+        def member(k: Scalar) -> TupleMembers:
+            found = []
+            for r in over:
+                at = w.compute("add", r.bounds[0], self.learned("mul", (k, r.bounds[2])))
+                found.append(at if r.member is None else r.member(k))
+            return TupleMembers((self.learned("add", (first, k)), *found) if f is enumerate else tuple(found))
+
+        return Range((ZERO, count, ONE), member=member)
 
     def extreme(self, op: str, args: tuple, kind: str | None) -> Scalar:
         found = self.w.cast(self.scalar(args[0]), kind or "f8")
@@ -122,8 +148,12 @@ class CallFrame(FrameWriter):
             else (given,)
         )
         shape = tuple([self.scalar(n) for n in shape])
-        if NEW_ARRAYS[f]:
-            return self.filled(kind, shape, lambda index: literal(NEW_ARRAYS[f], kind))
+        value = NEW_ARRAYS[f]
+        if value is None:
+            filling = self.w.cast(self.scalar(args[1] if len(args) > 1 else named["fill_value"]), kind)
+            return self.filled(kind, shape, lambda index: filling)
+        if value:
+            return self.filled(kind, shape, lambda index: literal(value, kind))
         return (
             self.filled(kind, shape, lambda index: literal(0, kind))
             if self.source.classes
@@ -135,6 +165,8 @@ class CallFrame(FrameWriter):
             return self.filled(x.array.type, x.shape, lambda index: self.element_of(x, index, x.shape))
         if name == "sum" and not args and kind_of(self.type_of(t)) is not None:
             return self.total(x, kind_of(self.type_of(t)))
+        if name == "dot" and len(args) == 1 and isinstance(x, ArrayView) and isinstance(args[0], ArrayView):
+            return self.product(x, args[0], t)
         if name == "fill" and len(args) == 1:
             self.store(x, Known(Ellipsis), args[0])
             return Known(None)

@@ -215,9 +215,7 @@ class FrameWriter(ScalarFrame):
         if step is None:
             return None
         self.put_all(body[: body.index(step)])
-        r = self.get(step.value.value)
-        if not isinstance(r, Range):
-            raise self.refuse("a loop over something else than a range")
+        r = self.iterated(self.get(step.value.value))
         first = next(s for s in body if getattr(getattr(s, "value", None), "op", None) == "pair_first")
         low = self.ranges.of(r.bounds[0])
         if r.bounds[2].number is None or r.bounds[2].number < 0:
@@ -228,7 +226,7 @@ class FrameWriter(ScalarFrame):
         def enter(index: Scalar) -> None:
             if low is not None:
                 self.ranges.least[index] = low
-            self.put(first.target, index)
+            self.put(first.target, index if r.member is None else r.member(index))
             self.put_all(
                 [
                     s
@@ -373,6 +371,29 @@ class FrameWriter(ScalarFrame):
         axis(())
         return view
 
+    def product(self, a: ArrayView, b: ArrayView, target: Any) -> Any:
+        """The product of vectors and matrices."""
+        w, n, m, t = self.w, a.shape[-1], b.shape[0], self.type_of(target)
+        kind = kind_of(getattr(t, "dtype", t))
+        if kind not in FLOATS or max(len(a.shape), len(b.shape)) > 2:
+            raise self.refuse(f"a product of Numba's type {t}")
+
+        def entry(i: tuple, j: tuple) -> Scalar:
+            def term(k: Scalar, total: Scalar) -> list[Scalar]:
+                # (another length is no index)
+                at = k if n is m else w.compute("select", w.compute("eq", n, m), k, literal(-1, "i8"))
+                x = w.load(a.array, place_in(w, a, (*i, k)))
+                y = w.load(b.array, place_in(w, b, (at, *j)))
+                return [w.compute("add", total, w.compute("mul", w.cast(x, kind), w.cast(y, kind)))]
+
+            return w.count(n, term, [literal(0, kind)])[0]
+
+        rows, columns = a.shape[:-1], b.shape[1:]
+        if not rows and not columns:
+            return entry((), ())
+        shape, r = (*rows, *columns), len(rows)
+        return self.filled(kind, shape, lambda index: entry(index[:r], index[r:]))
+
     # --- expressions ---
 
     def elementwise(self, f: Any, operands: tuple, target: Any) -> Any:
@@ -404,10 +425,11 @@ class FrameWriter(ScalarFrame):
         return tuple(made)
 
     def on_binop(self, v: Any, t: Any) -> Any:
-        f = OPERATORS.get(v.fn)
+        f, a, b = OPERATORS.get(v.fn), self.get(v.lhs), self.get(v.rhs)
+        if v.fn is operator.matmul and isinstance(a, ArrayView) and isinstance(b, ArrayView):
+            return self.product(a, b, t)
         if f is None:
             raise self.refuse(f"the operator {v.fn.__name__}")
-        a, b = self.get(v.lhs), self.get(v.rhs)
         if isinstance(a, TupleMembers) and isinstance(b, TupleMembers) and f is np.add:
             return TupleMembers(a.items + b.items)
         return self.elementwise(f, (a, b), t)
@@ -438,15 +460,24 @@ class FrameWriter(ScalarFrame):
         """(`moves`)"""
 
     def on_getiter(self, v: Any, t: Any) -> Any:
-        x = self.get(v.value)
-        if not isinstance(x, Range):
-            raise self.refuse("a loop over something else than a range")
-        x = replace(x, name=f"{self.prefix}{t.name} trips")
+        x = replace(self.iterated(self.get(v.value)), name=f"{self.prefix}{t.name} trips")
         self.w.set(x.name, ZERO)
+        return x
+
+    def iterated(self, x: Any) -> Range:
+        """The numbers of the members of what is iterated over."""
+        if isinstance(x, ArrayView) and x.shape:
+            return Range((ZERO, x.shape[0], ONE), member=lambda k: self.item(x, k))
+        if not isinstance(x, Range):
+            raise self.refuse(
+                "a loop over something else than a range, an array, or these by enumerate or zip"
+            )
         return x
 
     def on_iternext(self, v: Any, t: Any) -> Any:
         w, r = self.w, self.get(v.value)
+        if r.member is not None:
+            raise self.refuse("a loop over an array with several ways out; write it over range(len(x))")
         k, (start, _, step) = w.get(r.name), r.bounds
         w.set(r.name, self.learned("add", (k, ONE)))
         return TupleMembers(

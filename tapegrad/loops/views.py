@@ -1,6 +1,7 @@
 """Arrays as a front end sees them: a view of an array of the program, with places that are fixed and
 ranges."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,10 +33,13 @@ class Slice:
 @dataclass(frozen=True)
 class Range:
     """A range that is iterated over; in a loop with several ways out, `name` holds the number of trips so
-    far."""
+    far.
+
+    `member` gives what a number of the range stands for, if that is not the number."""
 
     bounds: tuple[Scalar, Scalar, Scalar]
     name: str = ""
+    member: Callable[[Scalar], Any] | None = None
 
 
 @dataclass(frozen=True)
