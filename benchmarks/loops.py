@@ -8,6 +8,8 @@ too. `heat` is a nonlinear equation whose arrays swap their names; its temperatu
 solution grows without bound. A ratio compares with the plain loop of the
 same row. Memory is what the process takes in addition while the gradient runs."""
 
+import operator
+
 import _harness as bench
 import _loop_peers as peers
 import numba
@@ -88,7 +90,7 @@ def gradients(report):
 
 
 def beside(report):
-    """The equations in other ways: adjoints by hand, and JAX, each beside its own plain loop."""
+    """The equations in other ways: adjoints by hand, JAX and Enzyme, each beside its own plain loop."""
     columns = ("way", "plain, ms", "value and gradient, ms", "ratio")
     n, steps = (32, 20) if report.quick else (512, 100)
     states = np.empty((int(np.sqrt(steps)) + 1, n, n))
@@ -103,6 +105,8 @@ def beside(report):
             t = bench.measure({"plain": plain, "gradient": gradient}, compare=False, rounds=(3, 41))
             report.row(way, 1e3 * t["plain"], 1e3 * t["gradient"], bench.ratio(t["gradient"], t["plain"]))
 
+    second = operator.itemgetter(1)
+
     def of_wave(f, args):
         u, v, c2 = args
         by_hand = lambda: peers.wave_by_hand(u.copy(), v.copy(), c2, 0.01, steps, states)
@@ -110,9 +114,9 @@ def beside(report):
         jax = bench.jax()
         if jax is not None:
             jax.config.update("jax_enable_x64", True)
-            both, loss = peers.wave_jax(jax, steps)
-            ready = jax.block_until_ready
-            ways["JAX"] = lambda: ready(loss(*args)), lambda: ready(both(*args)), lambda r: r[1]
+            for name, made in (("JAX", peers.wave_jax), ("Enzyme, C++", peers.wave_enzyme)):
+                if (pair := made(jax, steps)) is not None:
+                    ways[name] = (*[lambda f=f: jax.block_until_ready(f(*args)) for f in pair[::-1]], second)
         return ways
 
     def of_heat(f, args):
