@@ -258,8 +258,8 @@ class ModuleOverlay:
 
 def overlay(m: Any) -> ModuleOverlay:
     """A module whose functions are symbolic where they have a counterpart."""
-    named = [(f.__name__, f, ours) for f, ours in FOREIGN.items() if f is not None]
-    return ModuleOverlay(m, {name: ours for name, f, ours in named if getattr(m, name, None) is f})
+    hashable = [(name, f) for name, f in vars(m).items() if f is not None and type(f).__hash__ is not None]
+    return ModuleOverlay(m, {name: FOREIGN[f] for name, f in hashable if f in FOREIGN})
 
 
 def origin(f: Any) -> str:
