@@ -179,6 +179,18 @@ def test_signed_zeros_and_small_numbers(f):
     same(p, f, z[::-1].copy())
 
 
+@pytest.mark.filterwarnings("error")
+def test_empty_arrays():
+    def f(z):
+        parts = [z[:0].conj() * z[3:3], np.abs(z[:0]) + z.imag[:0], np.fft.fft(z) * 2.0, (z * z).real[1:1]]
+        return sum([part.sum() for part in parts]) * z + z[:0].sum()
+
+    z = np.array([1.0 + 2j, 0.5j, 3.0])
+    p = tg.prepare(f, z)
+    for _ in range(4):
+        np.testing.assert_allclose(p(z), f(z), rtol=1e-13)
+
+
 def test_what_is_not_finite_runs_plainly():
     def f(z):
         for _ in range(10):

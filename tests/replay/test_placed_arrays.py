@@ -3,7 +3,9 @@ blocks."""
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.linalg
+import scipy.sparse.linalg
 import scipy.special
 from cases import all_cases
 from test_replay_operations import outcome
@@ -436,6 +438,25 @@ def test_what_stays_with_python_is_reported():
 
     p, _ = replayed(f, X)
     assert "calls of Python, about " in p.report() and any([body.refused for body in BODIES_KNOWN.values()])
+
+
+FACTORS = scipy.sparse.linalg.splu(scipy.sparse.csc_array(np.eye(SIZE) * 2.0))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: FACTORS.solve(x * x),
+        lambda x, dct=scipy.fft.dct: dct(x) ** 2,
+        lambda x, f=scipy.special.legendre_p: f(3, x),
+    ],
+    ids=["SuperLU", "dct", "legendre_p"],
+)
+def test_functions_and_factors_of_scipy_that_are_captured(f):
+    """They do not change, so a recording holds."""
+    p, found = replayed(lambda x: f(x).sum(), X)
+    np.testing.assert_allclose(found[1], tg.grad(lambda x: f(x).sum())(X), rtol=1e-13)
+    assert p.forms["value_and_grad"].eager is None
 
 
 STACKS = {

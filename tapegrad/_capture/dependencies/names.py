@@ -22,6 +22,7 @@ from ..classes import POOL
 VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "zoneinfo"))
 # modules whose objects hold no numbers, and their classes that do
 HARMLESS = frozenset(("logging", "_thread", "concurrent"))
+UNCHANGING = frozenset((("builtins", "SuperLU"),))  # classes of C whose objects never change
 HOLDING = frozenset((("concurrent.futures._base", "Future"),))
 # functions and attributes that read attributes by other names
 ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))

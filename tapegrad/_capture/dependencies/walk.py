@@ -25,6 +25,7 @@ from ..._core.pickling import PickledByCall
 from ..._core.primitive import values_of
 from ..._core.trees import Const
 from ..._core.variable import Variable
+from ..._dispatch.stand_ins import function_stand_in
 from .. import is_foreign
 from ..builtin import codes_in
 from ..kinds import module_of
@@ -45,6 +46,7 @@ from .names import (
     SYNTAX,
     TRUSTED,
     UNASKED,
+    UNCHANGING,
     UNSEEN,
     VALUES,
     codes_of,
@@ -406,6 +408,8 @@ class DependencyWalk:
         module, root = module_of(kind), module_root(module_of(kind))
         if isinstance(x, io.IOBase) and (x in (sys.stdout, sys.stderr) or not x.readable()):
             self.form.append(IdentityKey(x))  # it is written only
+        elif callable(x) and function_stand_in(x) is not None:  # a function of a library: ours runs
+            self.form.append(IdentityKey(x))
         elif is_closed(module) or kind in weakref.ProxyTypes:
             self.doubt(x)
         elif isinstance(x, GENERATORS):
@@ -430,7 +434,7 @@ class DependencyWalk:
             self.probe(lambda: pickle.dumps(x))
         elif root in HARMLESS and (module, kind.__name__) not in HOLDING and kind not in PLAIN:
             self.form.append(IdentityKey(x))
-        elif root == "scipy" and is_singleton(x):
+        elif (root == "scipy" and is_singleton(x)) or (module, kind.__name__) in UNCHANGING:
             self.form.append(IdentityKey(x))
         elif kind.__name__ == CYTHON and is_trusted(x.__module__):
             self.form.append(IdentityKey(x))

@@ -143,7 +143,7 @@ class Arena:
 
     def moved(self, at: np.ndarray, step: int) -> np.ndarray:
         """The places so many further on."""
-        if id(at.base) not in self.counting:
+        if id(at.base) not in self.counting or not at.size:
             return at + step
         first = int(at.flat[0]) + step
         self.integers(first, int(at.flat[-1]) - int(at.flat[0]) + 1)

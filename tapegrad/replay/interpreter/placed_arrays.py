@@ -187,10 +187,9 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
             return reduced(ufunc, x[0], kwargs.get("axis", 0), kwargs.get("keepdims", False))
         if method != "__call__" or kwargs:
             raise NotPlaced(f"{ufunc.__name__}.{method}")
-        xs = [placed(self.b, v) for v in x]
-        if any([v.kind == "c" for v in xs]) and ufunc in OF_COMPLEX:
-            return OF_COMPLEX[ufunc](*xs)
-        return SPELT[ufunc](*x) if ufunc in SPELT else computed(ufunc, *xs)
+        if ufunc in OF_COMPLEX and any(map(is_complex, x)):
+            return OF_COMPLEX[ufunc](*[placed(self.b, v) for v in x])
+        return SPELT[ufunc](*x) if ufunc in SPELT else computed(ufunc, *[placed(self.b, v) for v in x])
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         if f in MOVES:
@@ -198,6 +197,10 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         if f not in FUNCTIONS:
             raise NotPlaced(f.__name__)
         return FUNCTIONS[f](*args, **kwargs)
+
+
+def is_complex(v: Any) -> bool:
+    return v.kind == "c" if isinstance(v, PlacedArray) else np.iscomplexobj(v)
 
 
 def placed(b: Any, v: Any) -> PlacedArray:
