@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import C16, F8
-from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, BOX_ELEMENTS, BOXES, CACHE_LINE_ELEMENTS
+from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, BOX_ELEMENTS, BOXES, CACHE_LINE_ELEMENTS, SHORT_AXIS, STACK_ELEMENTS
 from ..instruction_table import InstructionTable
 from ..program import Program
 
@@ -166,11 +166,15 @@ class Arena:
             self.counting[id(self.whole)] = self.whole
         return self.whole[first : first + count]
 
+    def layout(self, k: int) -> tuple:
+        """The shape of a value, and strides that tell the memory order of its places."""
+        _, shape, strides, _, _ = self.shown[k]
+        return shape, stack_last(shape, strides)
+
     def place(self, k: int) -> None:
         """New places for a value, in its memory order."""
-        _, shape, strides, _, _ = self.shown[k]
         width = self.width(k)
-        self.at[k] = at = self.consecutive(shape, strides, k, width)
+        self.at[k] = at = self.consecutive(*self.layout(k), k, width)
         self.hold(k, [ArenaRegion(True, self.first, width * at.size)])
 
     def hold(self, k: int, helds: list) -> None:
@@ -192,13 +196,14 @@ class Arena:
 
     def new_constant(self, v: Any) -> Any:
         width = 2 if v.dtype == C16 else 1
-        at = self.laid_at(self.begin(width * v.size), v.shape, v.strides, width)
+        at = self.laid_at(self.begin(width * v.size), v.shape, stack_last(v.shape, v.strides), width)
         self.constants.append((at, v))
         return at
 
-    def temporary(self, *shape: int, width: int = 1) -> Any:
-        """New places until the end of the instruction."""
-        at = self.consecutive(shape, (), None, width)
+    def temporary(self, *shape: int, width: int = 1, as_stack: bool = False) -> Any:
+        """New places until the end of the instruction; `as_stack`: in the memory order of `stack_last`."""
+        strides = stack_last(shape, packed_strides(shape)) if as_stack else ()
+        at = self.consecutive(shape, strides, None, width)
         self.temporaries.append((width * at.size, self.first))
         return at
 
@@ -385,6 +390,27 @@ def components(v: Any) -> list:
 @functools.cache
 def zero_strides(shape: tuple) -> np.ndarray:
     return np.zeros(shape, np.int64)
+
+
+@functools.cache
+def packed_strides(shape: tuple) -> tuple:
+    return tuple([math.prod(shape[n + 1 :]) for n in range(len(shape))])
+
+
+@functools.cache
+def stack_last(shape: tuple, strides: tuple) -> tuple:
+    """Strides that tell the memory order of a stack of short lines or small matrices.
+
+    Its axes of up to `SHORT_AXIS` elements come first, so that an operation on all first elements, all second
+    ones and so on goes along long lines."""
+    short = 0
+    while short < min(len(shape) - 1, 2) and shape[-1 - short] <= SHORT_AXIS:
+        short += 1
+    long = math.prod(shape[: len(shape) - short])
+    if not short or long < STACK_ELEMENTS or list(strides) != sorted(strides, reverse=True):
+        return strides
+    above = max(strides) + 1
+    return (*strides[:-short], *[above * s for s in strides[-short:]])
 
 
 def in_stride_order(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:

@@ -208,10 +208,10 @@ class InstructionBlock:
                 (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
             )
 
-    def temporary(self, *shape: int, width: int = 1) -> Any:
+    def temporary(self, *shape: int, **settings: Any) -> Any:
         """For the body of an operation."""
         self.awaited -= 1
-        return self.target if self.awaited == 0 else self.arena.temporary(*shape, width=width)
+        return self.target if self.awaited == 0 else self.arena.temporary(*shape, **settings)
 
     def forms(self, places: tuple) -> Any:
         """What `joined_axes` takes; None where some do not lie in lines."""
@@ -636,7 +636,7 @@ class InstructionBlock:
 
 def leaving_value(arena: np.ndarray, number: bool, dtype: Any, at: Any, view: Any) -> Any:
     if view is not None:
-        v = view.copy(order="K")
+        v = view.copy(order="K" if view.strides[-1:] <= (8,) else "C")
     else:
         v = arena[at].view(C16)[..., 0] if dtype == C16 else arena[at]
     return dtype.type(v) if number else v if v.dtype == dtype else v.astype(dtype)

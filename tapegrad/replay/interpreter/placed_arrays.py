@@ -231,7 +231,7 @@ def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
         kind == "b" or (name not in EXACT_OF_WHOLE and ufunc not in (*EXTREMES, *DIVISIONS))
     ):
         raise NotPlaced(f"{ufunc.__name__} of whole numbers")
-    to = b.temporary(*np.broadcast_shapes(*[v.shape for v in x]))
+    to = b.temporary(*np.broadcast_shapes(*[v.shape for v in x]), as_stack=True)
     if name is not None:
         b.row(name, to, *[v.at for v in x])
     elif ufunc.signature is None and ufunc.nout == 1 and ufunc_loop(ufunc) is not None:
@@ -270,7 +270,7 @@ def chosen(c: Any, x: Any, y: Any) -> PlacedArray:
 
 
 def new_array(b: Any, shape: tuple, kind: str) -> PlacedArray:
-    return PlacedArray(b, b.temporary(*shape, width=1 + (kind == "c")), kind)
+    return PlacedArray(b, b.temporary(*shape, width=1 + (kind == "c"), as_stack=True), kind)
 
 
 def joined(arrays: Any, axis: int = 0) -> PlacedArray:
@@ -296,7 +296,7 @@ def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False
     if x.kind == "c" and ufunc is np.add:
         return composed(x.real.sum(axis, keepdims), x.imag.sum(axis, keepdims))
     b, (slices, kept) = x.b, by_slices(x, axis)
-    to = b.temporary(*slices.shape[1:])
+    to = b.temporary(*slices.shape[1:], as_stack=True)
     if ufunc is np.add:
         b.row("copy", to, b.nothing)
         b.row("addto", np.broadcast_to(to, slices.shape), slices)
@@ -359,7 +359,7 @@ def product_of_matrices(x: Any, y: Any) -> PlacedArray:
     if min(x.ndim, y.ndim) < 2 or {x.kind, y.kind} != {"f"}:
         raise NotPlaced("a product of vectors")
     count = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    to = b.temporary(*count, x.shape[-2], y.shape[-1])
+    to = b.temporary(*count, x.shape[-2], y.shape[-1], as_stack=True)
     if products_of_stack(x.shape, y.shape) > BLOCK_PRODUCTS:
         raise NotPlaced("a large product of matrices")
     b.matmul(to, x.at, y.at)

@@ -34,7 +34,7 @@ class NoRows:
 
     of_matrices = indexed = ordered = matmul = lapack = called
 
-    def temporary(self, *shape: int, width: int = 1) -> np.ndarray:
+    def temporary(self, *shape: int, **settings: Any) -> np.ndarray:
         self.temporaries.append(np.zeros(shape, np.int64))
         return self.temporaries[-1]
 

@@ -178,7 +178,9 @@ def placed_pinv(a: PlacedArray, rcond: Any, hermitian: bool) -> Any:
 
 
 def placed_cofactor(a: PlacedArray) -> PlacedArray:
-    """(A singular matrix ends the run.)"""
+    """(A singular matrix of four rows or more ends the run.)"""
+    if 1 < a.shape[-1] < 4:
+        return determinants.cofactor.prim.run(a)
     if a.ndim != 2 or len(a) < 4:
         raise NotPlaced("cofactor")
     return np.linalg.det(a) * np.linalg.inv(a).T

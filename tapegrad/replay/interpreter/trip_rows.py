@@ -97,7 +97,7 @@ class TripRows:
     def constant_column(self, c: int) -> tuple:
         values = [self.arena.program.constants[k] for k in self.loop.operands[:, c].tolist()]
         k = int(self.loop.operands[0, c])
-        _, shape, strides, _, _ = self.arena.shown[k]
+        shape, strides = self.arena.layout(k)
         width = self.arena.width(k)
         arrays = np.stack([np.asarray(v, complex if width > 1 else float) for v in values])
         size = width * arrays[0].size
@@ -112,8 +112,8 @@ class TripRows:
         if j in self.one:
             return self.one[j]
         first, step, back = self.stacks[j]
-        _, shape, strides, _, _ = self.arena.shown[int(self.loop.values[0, j])]
-        return self.arena.laid_at(first + (t + back) * step, shape, strides, self.width[j])
+        layout = self.arena.layout(int(self.loop.values[0, j]))
+        return self.arena.laid_at(first + (t + back) * step, *layout, self.width[j])
 
     def place(self, n: int) -> Any:
         """Where the value of instruction n of the program lies."""
