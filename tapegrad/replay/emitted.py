@@ -457,7 +457,7 @@ class EmittedProgram:
             self.join(k, old)
             self.name[k] = self.name[old]
             self.moved.add(old)
-            self.lines.append(f"{self.given(ufunc, 'u')}({', '.join([*args, self.name[k]])})")
+            self.lines.append(f"{self.given(ufunc, 'u')}({', '.join(args)}, out={self.name[k]})")
             return
         self.store(k)
         name = self.target(k)
@@ -465,7 +465,7 @@ class EmittedProgram:
             f = self.given(functools.partial(by_columns, ufunc, self.shown[k][1]), "f")
             self.lines.append(f"{name} = {f}({', '.join(args)}, {self.memory(k)})")
         elif large:
-            self.lines.append(f"{name} = {self.given(ufunc, 'u')}({', '.join(args)}, {self.memory(k)})")
+            self.lines.append(f"{name} = {self.given(ufunc, 'u')}({', '.join(args)}, out={self.memory(k)})")
         elif sign:
             first, *second = args + [self.given(v, "c") for v in i.params.values()]
             self.lines.append(f"{name} = {first} {sign} {second[0]}" if second else f"{name} = {sign}{first}")

@@ -169,7 +169,7 @@ def test_every_operation_of_the_interpreter_is_met():
             Instruction(prim, tuple(range(len(at))), {}), (2,), ((2,),) * len(at), "f" * (len(at) + 1)
         ).run(b, Instruction(prim, (), {}), at)
         met |= {name for name, _ in b.rows} - {""}
-    assert set(OPERATIONS) == met | {"copy", "select", "addto", "muladd", "guard"}
+    assert set(OPERATIONS) == met | {"copy", "select", "addto", "muladd", "guard", "index"}
 
 
 def views(x):
@@ -530,7 +530,8 @@ def test_lines_of_three_thousand_programs(seeds):
 
 OF_ROWS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt,
-    "copy": np.positive, "neg": np.negative,
+    "copy": np.positive, "neg": np.negative, "max": np.maximum, "min": np.minimum,
+    "index": lambda x, n, other: np.where((-n <= x) & (x < n), np.where(x < 0, x + n, x), other),
     "abs": np.abs, "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "select": lambda c,
     x, y: np.where(c != 0, x, y),
     "tanh_slope": lambda x, y: np.where(y * y < 0.99, 1 - y * y, 1 / np.cosh(x) ** 2),

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import C16, F8
-from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, BOX_ELEMENTS, BOXES, CACHE_LINE_ELEMENTS, SHORT_AXIS, STACK_ELEMENTS
+from ..costs import (
+    ALIGNED_ELEMENTS,
+    ARENA_BYTES,
+    BOX_ELEMENTS,
+    BOXES,
+    CACHE_LINE_ELEMENTS,
+    SHORT_AXIS,
+    STACK_ELEMENTS,
+)
 from ..instruction_table import InstructionTable
 from ..program import Program
 

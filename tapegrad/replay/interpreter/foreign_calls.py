@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from .strided_rows import field
+from .strided_rows import PARAMETERS, field
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
@@ -179,7 +179,7 @@ class UfuncCall:
     name = "l_called"
 
     def text(self) -> str:
-        fields = [(1, "n"), (6, "m"), (11, "l"), (18, "out")]
+        fields = [(6, "m"), (11, "l"), (18, "out")]
         fields += [
             (start + k, f"{name}{k}")
             for start, name in ((2, "a"), (7, "o"), (12, "u"))
@@ -189,23 +189,32 @@ class UfuncCall:
             f"%v{k} = mul i64 %k, %u{k}\n  %b{k} = add i64 %a{k}, %v{k}\n  " for k in range(CALL_ARGUMENTS)
         ]
         inner = [
-            f"%w{k} = mul i64 %j, %o{k}\n  %c{k} = add i64 %b{k}, %w{k}\n  %p{k} = getelementptr double, "
-            f"ptr %arena, i64 %c{k}\n  "
+            f"%w{k} = mul i64 %j, %o{k}\n  %c{k} = add i64 %b{k}, %w{k}\n  %s{k} = getelementptr double, "
+            f"ptr %arena, i64 %c{k}\n  %p{k} = getelementptr i8, ptr %s{k}, i64 %skip{k}\n  "
             f"%q{k} = getelementptr ptr, ptr %args, i64 {k}\n  store ptr %p{k}, ptr %q{k}\n  "
             for k in range(CALL_ARGUMENTS)
         ]
+        begin = [
+            f"%step{k}p = getelementptr i64, ptr %steps, i64 {k}\n  %step{k} = load i64, ptr %step{k}p\n  "
+            f"%skip{k} = mul i64 %step{k}, %begin\n  "
+            for k in range(CALL_ARGUMENTS)
+        ]
         return f"""{FINITE}
-define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+define internal i64 @{self.name}({PARAMETERS}) {{
 entry:
   %args = alloca [{CALL_ARGUMENTS} x ptr]
+  %few = alloca i64
   {"".join([field(k, name) for k, name in fields])}%plan_p = getelementptr i32, ptr %row, i64 16
   %plan = load ptr, ptr %plan_p, align 4
   %code = load ptr, ptr %plan
   %data_p = getelementptr ptr, ptr %plan, i64 1
   %data = load ptr, ptr %data_p
   %steps = getelementptr i64, ptr %plan, i64 {STEPS_AT}
-  %sizes = getelementptr i64, ptr %plan, i64 {SIZES_AT}
-  %result = getelementptr ptr, ptr %args, i64 %out
+  store i64 %part, ptr %few
+  %whole = icmp eq i64 %part, 0
+  %all = getelementptr i64, ptr %plan, i64 {SIZES_AT}
+  %sizes = select i1 %whole, ptr %all, ptr %few
+  {"".join(begin)}%result = getelementptr ptr, ptr %args, i64 %out
   br label %third
 third:
   %k = phi i64 [ 0, %entry ], [ %k1, %third_end ]
@@ -240,7 +249,7 @@ class IndexedLine:
         self.scattered, self.name = scattered, f"l_{'scattered' if scattered else 'gathered'}"
 
     def text(self) -> str:
-        fields = ((1, "n"), (2, "d"), (3, "a"), (4, "b"), (5, "size"), (6, "sd"), (7, "sa"))
+        fields = ((2, "d"), (3, "a"), (4, "b"), (5, "size"), (6, "sd"), (7, "sa"))
         to, x = ("%at", "%j") if self.scattered else ("%j", "%at")
         made = (
             """%old = load double, ptr %to
@@ -252,11 +261,12 @@ class IndexedLine:
             else "%r = bitcast double %x to double\n  %finite = icmp eq i64 0, 0\n  "
         )
         return f"""
-define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+define internal i64 @{self.name}({PARAMETERS}) {{
 entry:
-  {"".join([field(k, name) for k, name in fields])}br label %body
+  {"".join([field(k, name) for k, name in fields])}%stop = add i64 %begin, %n
+  br label %body
 body:
-  %j = phi i64 [ 0, %entry ], [ %j1, %next ]
+  %j = phi i64 [ %begin, %entry ], [ %j1, %next ]
   %k = add i64 %b, %j
   %kp = getelementptr double, ptr %arena, i64 %k
   %index = load double, ptr %kp
@@ -278,7 +288,7 @@ move:
   br i1 %finite, label %next, label %bad
 next:
   %j1 = add i64 %j, 1
-  %more = icmp slt i64 %j1, %n
+  %more = icmp slt i64 %j1, %stop
   br i1 %more, label %body, label %end
 end:
   ret i64 0

@@ -29,7 +29,7 @@ from .trip_rows import NotALoop, TripRows
 WRITES = frozenset((ASSIGN, ADD_AT))
 # of what is not finite comes what is not
 PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))
-WORD = re.compile(r"%(old|[rxyzpq])\b")
+WORD = re.compile(r"%(old|[rxyzpqtuvw])\b")
 
 
 FRAME = """{declared}
@@ -151,7 +151,7 @@ class RerolledLoop:
                 made = given["x"]
             else:
                 made = given["r"] = self.name()
-                given |= {"p": f"{made}p", "q": f"{made}q"}
+                given |= {name: f"{made}{name}" for name in "pqtuvw"}
                 self.lines.append(WORD.sub(lambda m: given[m[1]], BODIES[name]))
                 if name in PASSING:
                     for c in columns:

@@ -35,6 +35,20 @@ CHECKED = {
     "tanh_slope": "%r = call double @tanh_slope(double %x, double %y)",
     "addto": "%r = fadd double %old, %x",
     "muladd": "%p = fmul double %x, %y\n  %r = fadd double %old, %p",
+    # as NumPy's loops for vectors: the second of equal numbers
+    **{
+        name: f"%p = fcmp {how} double %x, %y\n  %q = fcmp uno double %x, 0.0\n  %t = or i1 %p, %q\n"
+        "  %r = select i1 %t, double %x, double %y"
+        for name, how in (("max", "ogt"), ("min", "olt"))
+    },
+    # an index x of y elements, counted from the first; z, which is infinite, for others
+    "index": """%p = fcmp olt double %x, 0.0
+  %q = fadd double %x, %y
+  %t = select i1 %p, double %q, double %x
+  %u = fcmp olt double %t, %y
+  %v = fcmp oge double %t, 0.0
+  %w = and i1 %u, %v
+  %r = select i1 %w, double %t, double %z""",
 }
 EXACT = {
     "copy": "%r = bitcast double %x to double",
@@ -50,7 +64,7 @@ BODIES = {**CHECKED, **EXACT}
 OPERATIONS = (*BODIES, "guard")
 OPERANDS = {name: sum([f"%{v}" in body for v in "xyz"]) for name, body in BODIES.items()}
 # Operations on lines: which operands go on (1), and which stay (0).
-WAYS = {1: ("1", "0"), 2: ("11", "10", "01"), 3: ("111", "011")}
+WAYS = {1: ("1", "0"), 2: ("11", "10", "01"), 3: ("111", "011", "110", "101", "100")}
 IN_LINES = {
     f"{name} {way}": RowFunction(name, BODIES[name], way, False, name in CHECKED)
     for name in OPERANDS
@@ -90,7 +104,8 @@ OUTSIDE: dict = {
     "gathered": IndexedLine(False), "scattered": IndexedLine(True), "ordered": OrderedLine(),
 }  # fmt: skip
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
-NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
+IN_PARTS = {*IN_LINES, "called", "gathered", "scattered"}  # and of the strip
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
 # interpreter.strided_rows.py says.
 ROW, SHORT_ROW, CALL_ROW = (
@@ -164,7 +179,7 @@ def single(name: str) -> str:
 
 
 def renamed(text: str, end: str) -> str:
-    return re.sub(r"%(x|y|z|old|r|p|q|to|zero|fine|answer|[xyz]w|oldw)\b", rf"%\1{end}", text)
+    return re.sub(r"%(x|y|z|old|r|[pqtuvw]|to|zero|fine|answer|[xyz]w|oldw)\b", rf"%\1{end}", text)
 
 
 LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
@@ -172,6 +187,33 @@ LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
   %code_l = load ptr, ptr %code_p, align 4
   %bases_l = load ptr, ptr %bases_p, align 4
   %answer_loop = call i64 %code_l(ptr %bases_l, i64 %n, i64 %b, ptr %arena)"""
+# (Of a strip: the elements of its rows; the length of their code, and the elements that are done at a time.)
+STATES = ("strip_first", "strip_stop", "strip_total", "strip_size", "strip_begin", "strip_part")
+STRIP = """%first_strip = add i64 %k, 6
+  %stop_strip = add i64 %first_strip, %d
+  store i64 %first_strip, ptr %strip_first
+  store i64 %stop_strip, ptr %strip_stop
+  store i64 %n, ptr %strip_total
+  store i64 %a, ptr %strip_size
+  store i64 0, ptr %strip_begin
+  %part_strip = call i64 @llvm.smin.i64(i64 %a, i64 %n)
+  store i64 %part_strip, ptr %strip_part"""
+NEXT_STRIP = """%done_strip = load i64, ptr %strip_begin
+  %by = load i64, ptr %strip_size
+  %total = load i64, ptr %strip_total
+  %further = add i64 %done_strip, %by
+  %left = sub i64 %total, %further
+  %some_left = icmp sgt i64 %left, 0
+  %least = call i64 @llvm.smin.i64(i64 %left, i64 %by)
+  %first_row = load i64, ptr %strip_first
+  %onward = select i1 %some_left, i64 %first_row, i64 %k1
+  %begin_next = select i1 %some_left, i64 %further, i64 0
+  %part_next = select i1 %some_left, i64 %least, i64 0
+  %stop_next = select i1 %some_left, i64 %strip_end, i64 -1
+  store i64 %begin_next, ptr %strip_begin
+  store i64 %part_next, ptr %strip_part
+  store i64 %stop_next, ptr %strip_stop
+  br label %go_on"""
 GUARD = """%x_guard = getelementptr double, ptr %arena, i64 %a
   %v_guard = load double, ptr %x_guard
   %q_guard = fcmp une double %v_guard, 0.0
@@ -252,7 +294,8 @@ def declarations() -> str:
         found += Builder(width, 64).declared("sqrt", "fabs", "floor", "fma")
     found.append("declare i64 @llvm.smin.i64(i64, i64)")
     reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
-    return "\n".join([*found, reduce])
+    any_bit = f"declare i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64(<{VECTOR_ELEMENTS} x i64>)"
+    return "\n".join([*found, reduce, any_bit])
 
 
 def interpreter_text() -> str:
@@ -266,9 +309,12 @@ def interpreter_text() -> str:
             body, answer = LOOP, "%answer_loop"
         elif name in SINGLE:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
+        elif name == "strip":
+            body, answer = STRIP, "0"
         elif name in FUNCTIONS:
+            part = ", i64 %begin, i64 %now, i64 %part" if name in IN_PARTS else ""
             body, answer = (
-                f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena)",
+                f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena{part})",
                 f"%answer_{n}",
             )
         else:
@@ -295,12 +341,19 @@ def interpreter_text() -> str:
 {"".join(functions)}
 define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
 entry:
+  {"".join([f"%{state} = alloca i64" + chr(10) + "  " for state in STATES])}store i64 -1, ptr %strip_stop
+  store i64 0, ptr %strip_begin
+  store i64 0, ptr %strip_part
   br label %row_k
 row_k:
-  %k = phi i64 [ 0, %entry ], [ %k1, %kept ]
-  %before = phi i64 [ 0, %entry ], [ %bad, %kept ]
+  %k = phi i64 [ 0, %entry ], [ %k2, %go_on ]
+  %before = phi i64 [ 0, %entry ], [ %bad, %go_on ]
   %row = getelementptr i32, ptr %rows, i64 %k
-  {"".join([field(m, name) for m, name in enumerate(("what", "n", *FIELDS))])}switch i64 %what, label %stop [
+  %begin = load i64, ptr %strip_begin
+  %part = load i64, ptr %strip_part
+  {"".join([field(m, name) for m, name in enumerate(("what", "n", *FIELDS))])}%whole_row = icmp eq i64 %part, 0
+  %now = select i1 %whole_row, i64 %n, i64 %part
+  switch i64 %what, label %stop [
     {cases}
   ]
 {code}done:
@@ -316,7 +369,14 @@ guarded:
 kept:
   %bad = or i64 %before, %r
   %k1 = add i64 %k, %width
-  %go = icmp slt i64 %k1, %length
+  %strip_end = load i64, ptr %strip_stop
+  %at_end = icmp eq i64 %k1, %strip_end
+  br i1 %at_end, label %next_strip, label %go_on
+next_strip:
+  {NEXT_STRIP}
+go_on:
+  %k2 = phi i64 [ %k1, %kept ], [ %onward, %next_strip ]
+  %go = icmp slt i64 %k2, %length
   br i1 %go, label %row_k, label %end
 end:
   ret i64 %bad

@@ -90,14 +90,21 @@ def element_numbers(*parts: PlacedArray, at: tuple, to: tuple) -> PlacedArray:
     if any([i is not HOLE for i in at]) or not parts or len(parts) > len(to):
         raise NotPlaced("an index of other kinds")
     rest = np.arange(math.prod(to[len(parts) :])).reshape(to[len(parts) :])
-    lines = [
-        gathered(np.arange(n) * math.prod(to[axis + 1 :]), i.reshape(-1), 0).reshape(i.shape)
-        for axis, (n, i) in enumerate(zip(to, parts, strict=False))
-    ]
-    first, *others = lines
-    for line in others:
-        first = first + line
-    return first.reshape(*first.shape, *[1] * rest.ndim) + rest if rest.ndim else first
+    numbers: Any = None
+    for axis, (n, i) in enumerate(zip(to, parts, strict=False)):
+        step, line = math.prod(to[axis + 1 :]), checked_index(i, n)
+        line = line if step == 1 else line * float(step)
+        numbers = line if numbers is None else numbers + line
+    if rest.ndim:
+        numbers = numbers.reshape(*numbers.shape, *[1] * rest.ndim) + rest.astype(F8)
+    return PlacedArray(numbers.b, numbers.at, "i")
+
+
+def checked_index(at: PlacedArray, n: int) -> PlacedArray:
+    """An index of n elements from the first on, as floats."""
+    b, to = at.b, at.b.temporary(*at.shape)
+    b.row("index", to, at.at, b.number(float(n)), b.number(math.inf))
+    return PlacedArray(b, to)
 
 
 def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> PlacedArray:

@@ -9,7 +9,10 @@ import re
 
 VECTOR_ELEMENTS = 4  # elements that are done at once
 MANY = f"<{VECTOR_ELEMENTS} x double>"
+BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", "double": "i64"}
 FIELDS = "dabc"  # the result, and the operands x, y, z
+# Of a row that may be done in strips: where the strip begins, its elements; `part` is 0 for all elements at once.
+PARAMETERS = "ptr %row, ptr %arena, i64 %begin, i64 %n, i64 %part"
 
 
 def field(n: int, name: str) -> str:
@@ -63,18 +66,19 @@ class RowFunction:
         if "%old" in self.body:
             text += f"%old{end} = load {kind}, ptr {room}, align 8\n  "
         body = vector_text(self.body) if end == "v" else self.body
-        text += re.sub(r"%(x|y|z|old|r|p|q)\b", lambda m: f"%{names.get(m[1], m[1] + end)}", body)
+        text += re.sub(r"%(x|y|z|old|[rpqtuvw])\b", lambda m: f"%{names.get(m[1], m[1] + end)}", body)
         text += f"\n  store {kind} %r{end}, ptr {room}, align 8\n  "
         return text + ("" if self.summed else self.noted(f"r{end}", end, kind))
 
     def noted(self, r: str, end: str, kind: str) -> str:
-        """(The difference of what is not finite with itself is nan, and so is the sum of these.)"""
+        """(The difference of a finite number with itself has no bits; that of others is nan.)"""
         if not self.checked:
             return ""
         return f"""%zero{r} = fsub {kind} %{r}, %{r}
-  %bad{r} = load {kind}, ptr %bad{end}
-  %worse{r} = fadd {kind} %bad{r}, %zero{r}
-  store {kind} %worse{r}, ptr %bad{end}
+  %bits{r} = bitcast {kind} %zero{r} to {BITS[kind]}
+  %bad{r} = load {BITS[kind]}, ptr %bad{end}
+  %worse{r} = or {BITS[kind]} %bad{r}, %bits{r}
+  store {BITS[kind]} %worse{r}, ptr %bad{end}
   """
 
     def line(self) -> str:
@@ -103,17 +107,19 @@ class RowFunction:
         steps = [
             field(n + FIELDS.index(f), which + f) for n, which in ((7, "o"), (12, "u")) for f in self.used
         ]
-        outer = [f"%{f}u = mul i64 %k, %u{f}\n  %{f}3 = add i64 %{f}, %{f}u\n  " for f in self.used]
+        stay = {f for _, f, on in self.operands if not on} | ({"d"} if self.summed else set())
+        starts += [f"%{f}4 = add i64 %{f}, {'0' if f in stay else '%begin'}\n  " for f in self.used]
+        outer = [f"%{f}u = mul i64 %k, %u{f}\n  %{f}3 = add i64 %{f}4, %{f}u\n  " for f in self.used]
         return f"""
-define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+define internal i64 @{self.name}({PARAMETERS}) {{
 entry:
-  %badv = alloca {MANY}
-  %bads = alloca double
+  %badv = alloca {BITS[MANY]}
+  %bads = alloca i64
   %sumv = alloca {MANY}
   %sums = alloca double
-  store {MANY} zeroinitializer, ptr %badv
-  store double 0.0, ptr %bads
-  {field(1, "n")}{field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}%whole = and i64 %n, {-VECTOR_ELEMENTS}
+  store {BITS[MANY]} zeroinitializer, ptr %badv
+  store i64 0, ptr %bads
+  {field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}%whole = and i64 %n, {-VECTOR_ELEMENTS}
   %some = icmp sgt i64 %whole, 0
   %few = icmp slt i64 %whole, %n
   br label %third
@@ -144,10 +150,12 @@ third_end:
   %anew = icmp slt i64 %k1, %l
   br i1 %anew, label %third, label %end
 end:
-  %worst = load {MANY}, ptr %badv
-  %apart = load double, ptr %bads
-  {sum_code("worst", "apart", "whether")}%fine = fcmp oeq double %whether, 0.0
-  %answer = select i1 %fine, i64 0, i64 1
+  %worst = load {BITS[MANY]}, ptr %badv
+  %worst_one = call i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64({BITS[MANY]} %worst)
+  %apart = load i64, ptr %bads
+  %whether = or i64 %worst_one, %apart
+  %some_bad = icmp ne i64 %whether, 0
+  %answer = zext i1 %some_bad to i64
   ret i64 %answer
 }}
 """

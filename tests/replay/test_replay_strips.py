@@ -1,0 +1,137 @@
+"""Rows of the interpreter that share strips of their elements, against the same rows one after the other."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.replay.interpreter import arena as _arena
+from tapegrad.replay.interpreter import blocks
+from tapegrad.replay.interpreter.machine_code import NUMBER
+from tapegrad.replay.interpreter.strips import in_strips
+
+NO_TABLE = SimpleNamespace(last=np.zeros(0, int), position={})
+N = 1500
+
+
+def bare_block(*values):
+    """A block without a program, and the places of these values."""
+    arena = _arena.Arena(SimpleNamespace(shown={}), NO_TABLE)
+    block = object.__new__(blocks.InstructionBlock)
+    block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
+    block.nothing, block.temporary = arena.nothing, arena.temporary
+    return block, [arena.taken_for_ever(v) for v in values]
+
+
+def random_rows(rng):
+    """A block with rows on parts of a few arrays that may overlap, with sums, calls of ufuncs and indices."""
+    values = [rng.uniform(0.5, 1.5, N + 8) for _ in range(4)]
+    block, (*places, total, image, index) = bare_block(
+        *values, np.ones(3), rng.uniform(0.5, 1.5, N), rng.integers(-N, N, N + 8).astype(float)
+    )
+
+    def line():
+        skipped = int(rng.choice([0, 0, 0, 0, 1, 8]))
+        at = places[rng.integers(4)] if rng.random() < 0.9 else index
+        return at[skipped : skipped + N]
+
+    for _ in range(rng.integers(3, 25)):
+        to = places[rng.integers(4)][(skipped := int(rng.choice([0, 0, 0, 3]))) : skipped + N]
+        kind = rng.integers(8)
+        number = total[rng.integers(3)]
+        if kind == 0:
+            block.row("addto", np.broadcast_to(number, (N,)), line())
+        elif kind == 1:
+            block.row("copy", number, total[rng.integers(3)])
+        elif kind == 2:
+            block.called(np.arctan, to, line())
+        elif kind == 3:
+            block.indexed("gathered", to, image if rng.random() < 0.7 else line(), index[:N])
+        elif kind == 4:
+            block.row("mul", to, line(), number)
+        elif kind == 5:
+            block.row("select", to, line(), number, line())
+        else:
+            block.row(str(rng.choice(["add", "sub", "max", "mul"])), to, line(), line())
+    return block
+
+
+def state_after(block, rows):
+    block.rows, memory = rows, _arena.ArenaMemory(block.arena)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "in_strips", lambda rows: rows)
+        block.settle()
+    answer = block.run(*block.before, memory.address)
+    return memory.arena.copy(), answer
+
+
+def judged(seeds):
+    """The number of programs that have strips."""
+    found = 0
+    for seed in seeds:
+        block = random_rows(np.random.default_rng(seed))
+        plain = block.rows
+        strips = in_strips(plain)
+        found += any([row[0] == NUMBER["strip"] for row in strips])
+        block.arena.settle()
+        (want, answer), (got, same) = state_after(block, plain), state_after(block, strips)
+        if np.isfinite(want).all():
+            np.testing.assert_allclose(got, want, 1e-8, 1e-8, err_msg=f"seed {seed}")
+            assert answer == same
+    return found
+
+
+def test_strips_give_what_rows_give_one_after_the_other():
+    assert judged(range(150)) > 100
+
+
+@pytest.mark.long
+def test_strips_of_many_programs():
+    assert judged(range(1000, 11_000)) > 7000
+
+
+@pytest.mark.parametrize("n", [1023, 1024, 1025, 1537, 4096, 30_001])
+def test_functions_of_lines_that_are_done_in_strips(n):
+    rng = np.random.default_rng(n)
+    at, image = rng.integers(-n, n, n), rng.normal(size=n)
+
+    def f(x):
+        y = np.maximum(x * x - 0.5, 0.1 * x)
+        y = np.where(y > 0.3, y, 2.0) * np.sin(x) + image[at]
+        z = y[1:] - y[:-1]
+        return (z * z).sum() + np.clip(y, 0.2, 0.9).sum() * y.mean()
+
+    p = tg.prepare(f, rng.normal(size=n), compile=False)
+    for _ in range(4):
+        x = rng.normal(size=n)
+        np.testing.assert_allclose(p.value(x), f(x), 1e-12)
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), 1e-11, 1e-12)
+    assert p.forms["grad"].programs[0].emitted.blocks > 0
+
+
+@pytest.mark.parametrize("shape", [(40, 2, 2), (17, 3), (20, 3, 3), (6, 5, 4)], ids=str)
+def test_stacks_of_small_matrices_and_short_lines(shape):
+    rng = np.random.default_rng(1)
+    square = len(shape) > 2 and shape[-1] == shape[-2]
+    buffer = np.zeros(shape)
+
+    def f(x):
+        buffer[...] = x
+        buffer[..., 0] *= 2.0
+        y = buffer + 0.1 * x[..., ::-1]
+        if square:
+            y = y @ x.swapaxes(-1, -2) + np.linalg.inv(x + 4 * np.eye(shape[-1]))
+            y = y * np.linalg.det(y)[..., None, None]
+        return y, (y * y).sum(-1), np.linalg.norm(y, axis=-1).max(0)
+
+    p = tg.prepare(f, rng.normal(size=shape))
+    total = tg.prepare(lambda x: sum([(v * v).sum() for v in f(x)]), rng.normal(size=shape))
+    for _ in range(4):
+        x = rng.normal(size=shape)
+        for got, want in zip(p.value(x), f(x), strict=True):
+            np.testing.assert_allclose(got, want, 1e-12, 1e-13)
+            assert got.strides == want.strides
+        np.testing.assert_allclose(
+            total.grad(x), tg.grad(lambda x: sum([(v * v).sum() for v in f(x)]))(x), 1e-10, 1e-10
+        )
