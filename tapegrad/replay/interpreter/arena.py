@@ -181,8 +181,8 @@ class Arena:
 
     def place(self, k: int) -> None:
         """New places for a value, in its memory order."""
-        width = self.width(k)
-        self.at[k] = at = self.consecutive(*self.layout(k), k, width)
+        width, (shape, strides) = self.width(k), self.layout(k)
+        self.at[k] = at = self.consecutive(shape, strides, k, width)
         self.hold(k, [ArenaRegion(True, self.first, width * at.size)])
 
     def hold(self, k: int, helds: list) -> None:

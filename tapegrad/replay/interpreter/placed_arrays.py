@@ -256,7 +256,7 @@ def check_exact(b: Any, at: Any) -> None:
 
 def whole(x: PlacedArray) -> PlacedArray:
     """The whole numbers towards zero."""
-    made = np.trunc(x) + 0.0  # there is no -0
+    made: Any = np.trunc(x) + 0.0  # there is no -0
     check_exact(x.b, made.at)
     return PlacedArray(x.b, made.at, "i")
 

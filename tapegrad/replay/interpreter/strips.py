@@ -5,8 +5,8 @@ Rows may share strips if each reads and writes the same element of an array that
 one element between them, such as the zero of a sum, go before the strips."""
 
 import ctypes
+import dataclasses
 import math
-from typing import NamedTuple
 
 from ..costs import STRIP_ELEMENTS, STRIP_ROWS_MOST, STRIPPED_ELEMENTS
 from .foreign_calls import SIZES_AT, STEPS_AT
@@ -16,7 +16,8 @@ NAMES = {n: name for name, n in NUMBER.items()}
 CALLED, GATHERED, SCATTERED = NUMBER["called"], NUMBER["gathered"], NUMBER["scattered"]
 
 
-class Span(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Span:
     """Places that a row reads or writes: `count` from `first` on; `along`: one for each of its elements."""
 
     first: int
@@ -30,7 +31,8 @@ class Span(NamedTuple):
         return self.first < other.first + other.count and other.first < self.first + self.count
 
 
-class Accesses(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Accesses:
     """What a row of `n` elements reads, and what it writes."""
 
     n: int
@@ -83,7 +85,10 @@ class Strip:
     """Rows that follow each other, as long as they may share strips."""
 
     def __init__(self) -> None:
-        self.n, self.rows, self.before, self.plain = 0, [], [], []
+        self.n = 0
+        self.rows: list = []
+        self.before: list = []
+        self.plain: list = []  # all, in their order
         self.read: list = []
         self.written: list = []
 
