@@ -281,16 +281,19 @@ class CachedProgram:
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at
-        each call: first there are no groups any more, then no blocks."""
+        each call.  First loops tell infinite values that came of infinite ones, then there are no groups any
+        more, then no blocks."""
         self.refusals += 1
-        if self.refusals > GROUP_REFUSALS and 2 * self.refusals > self.replays - self.begun:
-            self.refused, self.compile, self.trial = True, False, []
-            self.refusals, self.begun = 0, self.replays
-            warn(
-                self.name,
-                "its operations run as they are, nothing is compiled: its values are often not finite",
-            )
-            self.emitted = load(EMITTER).EmittedProgram(self.program, blocks=bool(self.emitted.groups))
+        if self.refusals <= GROUP_REFUSALS or 2 * self.refusals <= self.replays - self.begun:
+            return
+        self.trial, self.refusals, self.begun = [], 0, self.replays
+        emitter = load(EMITTER)
+        if self.emitted.loops and not self.emitted.tolerant:
+            self.emitted = emitter.compiled_program(self.program, tolerant=True)
+            return
+        self.refused, self.compile = True, False
+        warn(self.name, "its operations run as they are, nothing is compiled: its values are often not finite")
+        self.emitted = emitter.EmittedProgram(self.program, blocks=bool(self.emitted.groups))
 
     def heard(self, values: list, before: list) -> Any:
         """The same where an operation may give a warning of which the function hears: that is another way

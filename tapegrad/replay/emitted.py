@@ -75,7 +75,7 @@ class Storage:
 
 class EmittedProgram:
     """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it
-    have those?"""
+    have those?  `tolerant`: may loops leave infinite values that came of such?"""
 
     def __init__(
         self,
@@ -84,7 +84,9 @@ class EmittedProgram:
         blocks: bool = True,
         rolled: bool = True,
         kinds: Any = None,
+        tolerant: bool = False,
     ):
+        self.tolerant = tolerant
         self.groups: list = []
         self.alone: dict = {}
         self.in_blocks = blocks
@@ -265,7 +267,7 @@ class EmittedProgram:
         body = [*self.lines, f"return [{results}], [{written}]"]
         head, end = ["H.shown = H.unsafe = None"], []
         if self.rolling:
-            self.loops, self.refused = reroll_blocks(self.arena, self.made)
+            self.loops, self.refused = reroll_blocks(self.arena, self.made, self.tolerant)
         self.refused.update(dict.fromkeys(self.table.refused, 1))
         if self.made:
             self.arena.settle()
@@ -568,9 +570,9 @@ def with_groups(program: Program) -> tuple:
     return program, reader.groups, reader.alone
 
 
-def compiled_program(program: Program) -> EmittedProgram:
+def compiled_program(program: Program, tolerant: bool = False) -> EmittedProgram:
     """The text with groups and rolled loops in it.  Places are laid out for loops only where there are some."""
-    made = EmittedProgram(program, True)
+    made = EmittedProgram(program, True, tolerant=tolerant)
     if made.rolling and not made.loops:
         refused = made.refused
         made = EmittedProgram(program, True, rolled=False)

@@ -41,7 +41,7 @@ from .foreign_calls import (
 from .instruction_kinds import InstructionKinds, is_exact
 from .line_layouts import in_calls, in_lines
 from .listed_rows import ListedRows
-from .machine_code import NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
+from .machine_code import NUMBER, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
 from .program_loops import RecordedLoop, is_all
 from .strips import in_strips
 from .trip_rows import NotALoop, TripRows
@@ -98,6 +98,9 @@ class InstructionBlock:
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.counts = [n for n, k in enumerate(self.given) if kinds.kind(k) == "i"]
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k)) for k in self.given]
+        if any([arena.width(k) > 1 for k in (*self.given, *table.made[begin:stop].tolist())]):
+            # products by their parts differ from those of complex numbers where a part is infinite
+            self.rows.append((NUMBER["strict"], *[0] * (SHORT_ROW - 1)))
         for loop in loops:
             self.straight(start, loop.start)
             self.loop(loop)
@@ -262,7 +265,8 @@ class InstructionBlock:
         if found is None:
             return False
         size, (step, *steps), counts, outer = found
-        plan = kept_plan(*loop, size, tuple([8 * s for s in (*steps, step)]))
+        numpys = getattr(np, ufunc.__name__, None) is ufunc
+        plan = kept_plan(*loop, size, tuple([8 * s for s in (*steps, step)]), (), (), numpys)
         checked, outer = width * size if step else 1, [[*o[1:], o[0]] for o in outer]
         self.call_row(plan, checked, [*operands, to], len(operands), counts, outer)
         return True

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from .strided_rows import PARAMETERS, field
+from .strided_rows import INFINITE, NO_NUMBER, PARAMETERS, field
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
@@ -40,7 +40,7 @@ INNER = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 SAMPLES = np.linspace(0.1, 0.9, 11)  # at which a loop is tried
 MATRIX = np.array([[2.0, 0.5], [0.5, 3.0]])
 CALL_ARGUMENTS = 4  # of a ufunc that a row calls, results included
-STEPS_AT, SIZES_AT = 2, 14  # numbers of a `call_plan` before the steps, and before the sizes
+STEPS_AT, SIZES_AT, TOLERANT_AT = 2, 14, 18  # numbers of a `call_plan` before these
 
 
 @functools.cache
@@ -95,11 +95,15 @@ def kept_plan(*plan: Any) -> Any:
     return call_plan(*plan)
 
 
-def call_plan(code: Any, data: Any, size: int, steps: tuple, cores: Any = (), core: tuple = ()) -> Any:
+def call_plan(
+    code: Any, data: Any, size: int, steps: tuple, cores: Any = (), core: tuple = (), tolerant: bool = False
+) -> Any:
     """How a loop is called: its address, that of its data, the steps in bytes, the sizes.  `cores`: strides of
-    the matrices of a generalized ufunc; `core`: their sizes."""
+    the matrices of a generalized ufunc; `core`: their sizes; `tolerant`: does the processor note what the
+    function notes?"""
     steps = (*steps, *[s for strides in cores for s in strides])
-    plan = (ctypes.c_int64 * (SIZES_AT + 4))(code, data or 0, *steps)
+    plan = (ctypes.c_int64 * (TOLERANT_AT + 1))(code, data or 0, *steps)
+    plan[TOLERANT_AT] = tolerant
     plan[SIZES_AT : SIZES_AT + 1 + len(core)] = [size, *core]
     return plan
 
@@ -170,10 +174,33 @@ end:
 """
 
 
+CLASS = f"""
+define internal i64 @class_of(ptr %d, i64 %n) {{
+entry:
+  %bad = call i64 @finite(ptr %d, i64 %n)
+  %fine = icmp eq i64 %bad, 0
+  br i1 %fine, label %end, label %body
+body:
+  %j = phi i64 [ 0, %entry ], [ %j1, %body ]
+  %found = phi i64 [ {INFINITE}, %entry ], [ %found1, %body ]
+  %p = getelementptr double, ptr %d, i64 %j
+  %x = load double, ptr %p
+  %nan = fcmp uno double %x, 0.0
+  %found1 = select i1 %nan, i64 {NO_NUMBER}, i64 %found
+  %j1 = add i64 %j, 1
+  %more = icmp slt i64 %j1, %n
+  br i1 %more, label %body, label %end
+end:
+  %class = phi i64 [ 0, %entry ], [ %found1, %body ]
+  ret i64 %class
+}}
+"""
+
+
 class UfuncCall:
     """A ufunc along lines, by its loop.  Fields 2 to 5 tell where operands and result begin, in the order of the
     ufunc; 7 to 10 and 12 to 15 the steps between lines, and lines of them.  Fields 16 and 17 tell where the
-    `call_plan` is.  Of the argument in field 18 as many elements are checked as field 1 says.  (Its address is
+    `call_plan` is.  Infinite results of functions of NumPy's are told from others.  Of the argument in field 18 as many elements are checked as field 1 says.  (Its address is
     read before the call: loops of matrices advance the addresses that they are given.)"""
 
     name = "l_called"
@@ -199,7 +226,7 @@ class UfuncCall:
             f"%skip{k} = mul i64 %step{k}, %begin\n  "
             for k in range(CALL_ARGUMENTS)
         ]
-        return f"""{FINITE}
+        return f"""{FINITE}{CLASS}
 define internal i64 @{self.name}({PARAMETERS}) {{
 entry:
   %args = alloca [{CALL_ARGUMENTS} x ptr]
@@ -214,6 +241,9 @@ entry:
   %whole = icmp eq i64 %part, 0
   %all = getelementptr i64, ptr %plan, i64 {SIZES_AT}
   %sizes = select i1 %whole, ptr %all, ptr %few
+  %tolerant_p = getelementptr i64, ptr %plan, i64 {TOLERANT_AT}
+  %tolerant_l = load i64, ptr %tolerant_p
+  %tolerant = icmp ne i64 %tolerant_l, 0
   {"".join(begin)}%result = getelementptr ptr, ptr %args, i64 %out
   br label %third
 third:
@@ -225,7 +255,10 @@ second:
   %bad = phi i64 [ %bad3, %third ], [ %bad1, %second ]
   {"".join(inner)}%to = load ptr, ptr %result
   call void %code(ptr %args, ptr %sizes, ptr %steps, ptr %data)
-  %worse = call i64 @finite(ptr %to, i64 %n)
+  %class = call i64 @class_of(ptr %to, i64 %n)
+  %some = icmp ne i64 %class, 0
+  %strictly = select i1 %some, i64 {NO_NUMBER}, i64 0
+  %worse = select i1 %tolerant, i64 %class, i64 %strictly
   %bad1 = or i64 %bad, %worse
   %j1 = add i64 %j, 1
   %again = icmp slt i64 %j1, %m

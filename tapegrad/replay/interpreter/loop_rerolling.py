@@ -24,6 +24,7 @@ from .arena import components
 from .listed_rows import NAME, READS
 from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
 from .program_loops import RecordedLoop
+from .strided_rows import FAILED, INFINITE, NO_NUMBER
 from .trip_rows import NotALoop, TripRows
 
 WRITES = frozenset((ASSIGN, ADD_AT))
@@ -40,6 +41,7 @@ entry:
 body:
   %t = phi i64 [ 0, %entry ], [ %t1, %next ]
   %bad = phi double [ 0.0, %entry ], [ {bad}, %next ]
+  %no_number = phi i1 [ {tolerant}, %entry ], [ {no_number}, %next ]
   {phis}
   {body}
   %failed = icmp ne i64 {failed}, 0
@@ -50,13 +52,14 @@ next:
   br i1 %more, label %body, label %end
 end:
   %fine = fcmp oeq double {bad}, 0.0
-  %answer = select i1 %fine, i64 0, i64 1
+  %class = select i1 {no_number}, i64 {no_number_class}, i64 {infinite_class}
+  %answer = select i1 %fine, i64 0, i64 %class
   ret i64 %answer
 guarded:
   %k0 = mul i64 %t, {guards}
   %k1 = add i64 %k0, {failed}
   %k2 = add i64 %k1, %first
-  %k3 = add i64 %k2, 1
+  %k3 = add i64 %k2, {beyond}
   ret i64 %k3
 }}
 """
@@ -83,13 +86,15 @@ def is_small(loop: RecordedLoop) -> bool:
 
 class RerolledLoop:
     """A loop whose trip is these rows: `table` and `then` are where their elements lie in the first trip and
-    in the second.  `first_guard`: the number of its first guard."""
+    in the second.  `first_guard`: the number of its first guard; `tolerant`: does it tell infinite results from
+    what is no number?"""
 
-    def __init__(self, rows: TripRows, constants: dict):
+    def __init__(self, rows: TripRows, constants: dict, tolerant: bool):
         first, second = [sample.listed.settle() for sample in rows.samples[:2]]
         if first[0].shape != second[0].shape:
             raise NotALoop("its trips differ")
         (self.code, table), (_, then) = first, second
+        self.tolerant = tolerant
         self.trips, self.constants, self.period = rows.trips, constants, len(self.code)
         self.first_guard, self.guards = rows.first_guard, len(rows.guards) // rows.trips
         outside = [name for name in OUTSIDE if (self.code[:, 0] == NUMBER[name]).any()]
@@ -232,7 +237,8 @@ class RerolledLoop:
                 body.append(f"{line[1]} = load double, ptr {place(body, line[2])}")
             else:
                 body.append(f"store double {line[1]}, ptr {place(body, line[2])}")
-        bad = self.summed([v for v in self.checks if v[0] == "%"], body)
+        checked = [v for v in self.checks if v[0] == "%"]
+        bad, no_number = self.summed(checked, body), self.no_number(checked, body)
         names = {m for line in self.lines if type(line) is str for m in re.findall(r"@([\w.]+)\(", line)}
         slope = "tanh_slope" in names
         declared = sorted((names | {"cosh"} if slope else names) - {"tanh_slope"})
@@ -242,8 +248,13 @@ class RerolledLoop:
             phis="\n  ".join(phis),
             body="\n  ".join(body),
             bad=bad,
+            tolerant="false" if self.tolerant else "true",
+            no_number=no_number,
+            no_number_class=NO_NUMBER,
+            infinite_class=INFINITE,
             failed=self.failed,
             guards=self.guards,
+            beyond=FAILED,
         )
 
     def summed(self, values: list, body: list) -> str:
@@ -259,6 +270,15 @@ class RerolledLoop:
             body.append(f"{z} = fadd double {terms.pop(0)}, {terms.pop(0)}")
             terms.append(z)
         return terms[0]
+
+    def no_number(self, values: list, body: list) -> str:
+        """Is one of them no number?  (If that is not asked, all that is not finite counts as such.)"""
+        found = "%no_number"
+        for v in values if self.tolerant else ():
+            one, several = self.name(), self.name()
+            body += [f"{one} = fcmp uno double {v}, 0.0", f"{several} = or i1 {found}, {one}"]
+            found = several
+        return found
 
     def pointers(self) -> tuple:
         """(cell -> (its pointer, places beyond it), the places of the pointers in the first trip)."""
@@ -298,7 +318,7 @@ def read_or_written(code: np.ndarray) -> list:
     return found
 
 
-def reroll_blocks(arena: Any, blocks: list) -> tuple:
+def reroll_blocks(arena: Any, blocks: list, tolerant: bool) -> tuple:
     """Puts compiled loops into blocks: (these loops, why others are none)."""
     numbers = [(at, *part) for at, v in arena.constants if np.ndim(v) == 0 for part in components(v)]
     constants = {int(at) + k: literal(part) for at, k, part in numbers}
@@ -311,7 +331,7 @@ def reroll_blocks(arena: Any, blocks: list) -> tuple:
             refused[reason] = refused.get(reason, 0) + 1
         for rows in block.loops:
             try:
-                rows.compiled = RerolledLoop(rows, constants)
+                rows.compiled = RerolledLoop(rows, constants, tolerant)
                 for places in rows.compiled.read_places():
                     read[places] = True
             except NotALoop as error:

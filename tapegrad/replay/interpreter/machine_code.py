@@ -12,6 +12,7 @@ NumPy would note there is found out by who asked."""
 import ctypes
 import ctypes.util
 import math
+import platform
 import re
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
 from .foreign_calls import BlasCall, IndexedLine, LapackCall, OrderedLine, UfuncCall, blas
-from .strided_rows import FIELDS, MANY, VECTOR_ELEMENTS, RowFunction, field
+from .strided_rows import FAILED, FIELDS, INFINITE, MANY, NO_NUMBER, VECTOR_ELEMENTS, RowFunction, field
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
 # functions that NumPy has for one number at a time only: along lines they are those of the kernels
@@ -41,7 +42,11 @@ CHECKED = {
         "  %r = select i1 %t, double %x, double %y"
         for name, how in (("max", "ogt"), ("min", "olt"))
     },
-    # an index x of y elements, counted from the first; z, which is infinite, for others
+    # x where it is less than y in absolute value; z, which is no number, elsewhere
+    "within": """%p = call double @llvm.fabs.f64(double %x)
+  %u = fcmp olt double %p, %y
+  %r = select i1 %u, double %x, double %z""",
+    # an index x of y elements, counted from the first; z, which is no number, for others
     "index": """%p = fcmp olt double %x, 0.0
   %q = fadd double %x, %y
   %t = select i1 %p, double %q, double %x
@@ -105,7 +110,7 @@ OUTSIDE: dict = {
 }  # fmt: skip
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
 IN_PARTS = {*IN_LINES, "called", "gathered", "scattered"}  # and of the strip
-NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip"))}
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip", "strict"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
 # interpreter.strided_rows.py says.
 ROW, SHORT_ROW, CALL_ROW = (
@@ -126,8 +131,18 @@ def element(local: str, table: str) -> str:
   """
 
 
+def classified(r: str, end: str = "") -> str:
+    """The class of a number: 0 if it is finite."""
+    return f"""%zero{end} = fsub double %{r}{end}, %{r}{end}
+  %fine{end} = fcmp oeq double %zero{end}, 0.0
+  %number{end} = fcmp ord double %{r}{end}, 0.0
+  %kind{end} = select i1 %number{end}, i64 {INFINITE}, i64 {NO_NUMBER}
+  %class_{r}{end} = select i1 %fine{end}, i64 0, i64 %kind{end}
+  """
+
+
 def checked_operation(name: str, body: str) -> str:
-    """A function that gives 1 where a result was not finite."""
+    """A function of the places of all elements, which gives the classes of the results."""
     read = "".join(
         [
             element(x, table)
@@ -135,7 +150,8 @@ def checked_operation(name: str, body: str) -> str:
             if f"%{x}" in body + "%old"
         ]
     )
-    check = "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %bad = select i1 %fine, i64 %before, i64 1"
+    check = f"{classified('r')}%bad = or i64 %before, %class_r"
+
     return f"""
 define internal i64 @o_{name}(i64 %n, ptr %d, ptr %a, ptr %b, ptr %c, ptr %arena) {{
 entry:
@@ -165,21 +181,16 @@ def single(name: str) -> str:
             for x, t in used
         ]
     )
-    text += (
-        f"{body}\n  %to = getelementptr double, ptr %arena, i64 %d\n  store double %r, ptr %to\n  %answer = "
-    )
+    text += f"{body}\n  %to = getelementptr double, ptr %arena, i64 %d\n  store double %r, ptr %to\n  "
+    end = f"_{name}"
     if name in CHECKED:
-        text += "select i1 %fine, i64 0, i64 1"
-        text = text.replace(
-            "%answer", "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %answer"
-        )
-    else:
-        text += "add i64 0, 0"
-    return renamed(text, f"_{name}")
+        return renamed(text, end) + classified("r", end) + f"%answer{end} = or i64 0, %class_r{end}"
+    return renamed(text, end) + f"%answer{end} = add i64 0, 0"
+
 
 
 def renamed(text: str, end: str) -> str:
-    return re.sub(r"%(x|y|z|old|r|[pqtuvw]|to|zero|fine|answer|[xyz]w|oldw)\b", rf"%\1{end}", text)
+    return re.sub(r"%(x|y|z|old|r|[pqtuvw]|to|[xyz]w|oldw)\b", rf"%\1{end}", text)
 
 
 LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
@@ -187,8 +198,39 @@ LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
   %code_l = load ptr, ptr %code_p, align 4
   %bases_l = load ptr, ptr %bases_p, align 4
   %answer_loop = call i64 %code_l(ptr %bases_l, i64 %n, i64 %b, ptr %arena)"""
+# An infinite result is right if it came of infinite operands: the processor notes divisions by zero and overflows.
+# (bits 2 and 3 of the status; where it is not known how to ask, each infinite result ends the run.  So it does
+# after the row `strict`.)
+HAS_STATUS = platform.machine().lower() in ("x86_64", "amd64")
+STATUS = "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)" if HAS_STATUS else ""
+NO_EVENTS = (
+    """%status = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %status)
+  %status_found = load i32, ptr %status
+  %status_clear = and i32 %status_found, -13
+  store i32 %status_clear, ptr %status
+  call void @llvm.x86.sse.ldmxcsr(ptr %status)"""
+    if HAS_STATUS
+    else ""
+)
+
+
+def noted_events(n: Any) -> str:
+    """Keep what the processor noted so far (loops of NumPy's clear it)."""
+    if not HAS_STATUS:
+        return "store i64 1, ptr %events\n  "
+    return f"""call void @llvm.x86.sse.stmxcsr(ptr %status)
+  %status_{n} = load i32, ptr %status
+  %some_{n} = and i32 %status_{n}, 12
+  %wide_{n} = zext i32 %some_{n} to i64
+  %earlier_{n} = load i64, ptr %events
+  %events_{n} = or i64 %earlier_{n}, %wide_{n}
+  store i64 %events_{n}, ptr %events
+  """
+
+
 # (Of a strip: the elements of its rows; the length of their code, and the elements that are done at a time.)
-STATES = ("strip_first", "strip_stop", "strip_total", "strip_size", "strip_begin", "strip_part")
+STATES = ("strip_first", "strip_stop", "strip_total", "strip_size", "strip_begin", "strip_part", "events", "strictly")
 STRIP = """%first_strip = add i64 %k, 6
   %stop_strip = add i64 %first_strip, %d
   store i64 %first_strip, ptr %strip_first
@@ -220,7 +262,7 @@ GUARD = """%x_guard = getelementptr double, ptr %arena, i64 %a
   %truth_guard = zext i1 %q_guard to i64
   %differs_guard = icmp ne i64 %truth_guard, %n
   %failed_guard = zext i1 %differs_guard to i64
-  %answer_guard = mul i64 %failed_guard, 2"""
+  %answer_guard = mul i64 %failed_guard, 4"""
 
 
 TANH_SLOPE = """
@@ -295,12 +337,12 @@ def declarations() -> str:
     found.append("declare i64 @llvm.smin.i64(i64, i64)")
     reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
     any_bit = f"declare i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64(<{VECTOR_ELEMENTS} x i64>)"
-    return "\n".join([*found, reduce, any_bit])
+    return "\n".join([*found, reduce, any_bit, STATUS])
 
 
 def interpreter_text() -> str:
-    """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop;
-    1 is kept.)"""
+    """(`FAILED` in the answer of a row is a guard that failed, which ends the run, and more is one within a
+    loop.  What is less is kept.)"""
     answers, widths, code = [], [], ""
     for name, n in NUMBER.items():
         if name == "guard":
@@ -311,9 +353,12 @@ def interpreter_text() -> str:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
         elif name == "strip":
             body, answer = STRIP, "0"
+        elif name == "strict":
+            body, answer = "store i64 1, ptr %strictly", "0"
         elif name in FUNCTIONS:
             part = ", i64 %begin, i64 %now, i64 %part" if name in IN_PARTS else ""
             body, answer = (
+                f"{noted_events(n) if name in OUTSIDE else ''}"
                 f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena{part})",
                 f"%answer_{n}",
             )
@@ -341,9 +386,12 @@ def interpreter_text() -> str:
 {"".join(functions)}
 define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
 entry:
+  {NO_EVENTS}
   {"".join([f"%{state} = alloca i64" + chr(10) + "  " for state in STATES])}store i64 -1, ptr %strip_stop
   store i64 0, ptr %strip_begin
   store i64 0, ptr %strip_part
+  store i64 0, ptr %events
+  store i64 0, ptr %strictly
   br label %row_k
 row_k:
   %k = phi i64 [ 0, %entry ], [ %k2, %go_on ]
@@ -359,12 +407,13 @@ row_k:
 {code}done:
   %r = phi i64 {", ".join(answers)}
   %width = phi i64 {", ".join(widths)}
-  %failed = icmp uge i64 %r, 2
+  %failed = icmp uge i64 %r, {FAILED}
   br i1 %failed, label %guarded, label %kept
 guarded:
-  %by_row = icmp eq i64 %r, 2
+  %by_row = icmp eq i64 %r, {FAILED}
   %number = add i64 %b, 2
-  %place = select i1 %by_row, i64 %number, i64 %r
+  %number_in_loop = sub i64 %r, {FAILED - 1}
+  %place = select i1 %by_row, i64 %number, i64 %number_in_loop
   ret i64 %place
 kept:
   %bad = or i64 %before, %r
@@ -379,7 +428,18 @@ go_on:
   %go = icmp slt i64 %k2, %length
   br i1 %go, label %row_k, label %end
 end:
-  ret i64 %bad
+  %no_number = and i64 %bad, {NO_NUMBER}
+  %infinite = icmp eq i64 %bad, {INFINITE}
+  br i1 %infinite, label %seen, label %told
+seen:
+  {noted_events("end")}%all_events = load i64, ptr %events
+  %strict = load i64, ptr %strictly
+  %objections = or i64 %all_events, %strict
+  %objection = icmp ne i64 %objections, 0
+  %objected = zext i1 %objection to i64
+  ret i64 %objected
+told:
+  ret i64 %no_number
 stop:
   ret i64 1
 }}
@@ -390,8 +450,8 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the
-    number of a guard that failed. None where it cannot be made."""
+    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was no number or became infinite,
+    or 2 + the number of a guard that failed. None where it cannot be made."""
     if "run" not in STATE:
         STATE["run"] = build_interpreter()
     return STATE["run"]

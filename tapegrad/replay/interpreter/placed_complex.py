@@ -80,9 +80,9 @@ def length(x: PlacedArray) -> Any:
     square, lost = b.temporary(*x.shape), b.temporary(*x.shape)
     b.row("mul", square, re, re)
     b.row("muladd", square, im, im)
-    infinite = b.number(math.inf)
-    b.row("select", lost, re, infinite, b.nothing)
-    b.row("select", lost, im, infinite, lost)
+    no_number = b.number(math.nan)
+    b.row("select", lost, re, no_number, b.nothing)
+    b.row("select", lost, im, no_number, lost)
     small = PlacedArray(b, square) < LEAST_SQUARE
     b.row("select", lost, small.at, lost, b.nothing)
     b.row("add", lost, lost, lost)

@@ -118,6 +118,7 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     def f(*x: Any, **settings: Any) -> Any:
         b = next(v.b for v in x if isinstance(v, PlacedArray))
         x = tuple([placed(b, v) for v in x])
+        check_ordered(*[v for v in x if v.kind == "f"])
         kind = "c" if any([v.kind == "c" for v in x]) else "f"
         if x[0].ndim > 2 and by_rows is not None:
             return of_stack(b, name, by_rows, *[v.at for v in x], **settings)
@@ -191,6 +192,7 @@ def placed_lu(a: PlacedArray) -> tuple:
     n = len(a)
     if a.ndim != 2 or n > SMALL_FACTORS:
         raise NotPlaced("the factors of a large matrix")
+    check_ordered(a)
     zero, one = a.b.number(0.0), a.b.number(1.0)
     low, up = np.where(np.eye(n, dtype=bool), one, zero), np.full((n, n), zero)
     for k in range(n):
@@ -206,6 +208,7 @@ def placed_qr(a: PlacedArray) -> tuple:
     if a.ndim != 2 or len(a) < a.shape[1] or not a.size or a.shape[1] > UNBLOCKED_COLUMNS:
         raise NotPlaced("qr")
     b, (m, n) = a.b, a.shape
+    check_ordered(a)
     packed, r = b.temporary(n + 2, m), b.temporary(n, n)  # the columns, then scales and working memory
     b.row("copy", packed[:n], a.at.T)
     b.lapack("dgeqr2", packed[:n], packed, m, n)
@@ -216,6 +219,7 @@ def placed_qr(a: PlacedArray) -> tuple:
 
 def placed_factors(a: PlacedArray) -> PlacedArray:
     n = len(a)
+    check_ordered(a)
     packed = a.b.temporary(n + 1, n)
     a.b.row("copy", packed[:n], a.at.T)
     a.b.lapack("dgetrf", packed, packed, n, n)
@@ -224,6 +228,7 @@ def placed_factors(a: PlacedArray) -> PlacedArray:
 
 def placed_solution(packed: PlacedArray, y: PlacedArray, transposed: bool) -> PlacedArray:
     b, n = y.b, y.shape[0]
+    check_ordered(y)
     columns = b.temporary(*y.shape[::-1])  # one after the other
     b.row("copy", columns, y.at.T)
     b.lapack("dgetrs", columns, packed.at, n, columns.size // n, YES if transposed else NO)
@@ -232,7 +237,7 @@ def placed_solution(packed: PlacedArray, y: PlacedArray, transposed: bool) -> Pl
 
 def placed_band_solution(ab: PlacedArray, y: PlacedArray, low: int, up: int) -> PlacedArray:
     b, n, height = y.b, len(y), 2 * low + up + 1
-    check_ordered(ab)
+    check_ordered(ab, y)
     packed, columns = b.temporary(n * height + n), b.temporary(*y.shape[::-1])
     b.row("copy", packed[: n * height].reshape(n, height)[:, low:], ab.at.T)
     b.row("copy", columns, y.at.T)

@@ -66,7 +66,7 @@ def placed_lexsort(keys: Any) -> PlacedArray:
 
 
 def check_ordered(*x: PlacedArray) -> None:
-    """(nan is not less, nor is it equal: the run ends.)"""
+    """(What is not finite gives no number, and the run ends.)"""
     for v in x:
         v - v
 
@@ -103,7 +103,7 @@ def element_numbers(*parts: PlacedArray, at: tuple, to: tuple) -> PlacedArray:
 def checked_index(at: PlacedArray, n: int) -> PlacedArray:
     """An index of n elements from the first on, as floats."""
     b, to = at.b, at.b.temporary(*at.shape)
-    b.row("index", to, at.at, b.number(float(n)), b.number(math.inf))
+    b.row("index", to, at.at, b.number(float(n)), b.number(math.nan))
     return PlacedArray(b, to)
 
 

@@ -12,6 +12,8 @@ MANY = f"<{VECTOR_ELEMENTS} x double>"
 BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", "double": "i64"}
 FIELDS = "dabc"  # the result, and the operands x, y, z
 # Of a row that may be done in strips: where the strip begins, its elements; `part` is 0 for all elements at once.
+# Its answer: of results, and what else ends the run; of a guard.
+NO_NUMBER, INFINITE, FAILED = 1, 2, 4
 PARAMETERS = "ptr %row, ptr %arena, i64 %begin, i64 %n, i64 %part"
 
 
@@ -40,10 +42,20 @@ def sum_code(whole: str, rest: str, into: str) -> str:
     return text + f"%{into} = fadd double %{last}, 0.0\n  "
 
 
+def any_bit(of: str) -> str:
+    """Whether an element has one."""
+    return f"""%{of}_many = load {BITS[MANY]}, ptr %{of}v
+  %{of}_one = load i64, ptr %{of}s
+  %{of}_met = call i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64({BITS[MANY]} %{of}_many)
+  %{of}_all = or i64 %{of}_met, %{of}_one
+  %any_{of} = icmp ne i64 %{of}_all, 0
+  """
+
+
 class RowFunction:
     """The function of such rows, by its text: `body` makes %r of %x, %y, %z and of %old, what was there;
-    `way` says of each operand whether it goes on (1) or stays (0).  `summed`: the result stays.  It gives 1
-    where a result was not finite, if `checked`."""
+    `way` says of each operand whether it goes on (1) or stays (0).  `summed`: the result stays.  If `checked`,
+    it gives bits of `NO_NUMBER` and `INFINITE` for such results."""
 
     def __init__(self, name: str, body: str, way: str, summed: bool, checked: bool):
         self.body, self.summed, self.checked = body, summed, checked
@@ -74,11 +86,17 @@ class RowFunction:
         """(The difference of a finite number with itself has no bits; that of others is nan.)"""
         if not self.checked:
             return ""
+        whether, bits = ("i1", "i64") if end == "s" else (f"<{VECTOR_ELEMENTS} x i1>", BITS[kind])
         return f"""%zero{r} = fsub {kind} %{r}, %{r}
-  %bits{r} = bitcast {kind} %zero{r} to {BITS[kind]}
-  %bad{r} = load {BITS[kind]}, ptr %bad{end}
-  %worse{r} = or {BITS[kind]} %bad{r}, %bits{r}
-  store {BITS[kind]} %worse{r}, ptr %bad{end}
+  %bits{r} = bitcast {kind} %zero{r} to {bits}
+  %bad{r} = load {bits}, ptr %bad{end}
+  %worse{r} = or {bits} %bad{r}, %bits{r}
+  store {bits} %worse{r}, ptr %bad{end}
+  %none{r} = fcmp uno {kind} %{r}, %{r}
+  %nans{r} = sext {whether} %none{r} to {bits}
+  %nan{r} = load {bits}, ptr %nan{end}
+  %more{r} = or {bits} %nan{r}, %nans{r}
+  store {bits} %more{r}, ptr %nan{end}
   """
 
     def line(self) -> str:
@@ -115,10 +133,14 @@ define internal i64 @{self.name}({PARAMETERS}) {{
 entry:
   %badv = alloca {BITS[MANY]}
   %bads = alloca i64
+  %nanv = alloca {BITS[MANY]}
+  %nans = alloca i64
   %sumv = alloca {MANY}
   %sums = alloca double
   store {BITS[MANY]} zeroinitializer, ptr %badv
   store i64 0, ptr %bads
+  store {BITS[MANY]} zeroinitializer, ptr %nanv
+  store i64 0, ptr %nans
   {field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}%whole = and i64 %n, {-VECTOR_ELEMENTS}
   %some = icmp sgt i64 %whole, 0
   %few = icmp slt i64 %whole, %n
@@ -150,12 +172,9 @@ third_end:
   %anew = icmp slt i64 %k1, %l
   br i1 %anew, label %third, label %end
 end:
-  %worst = load {BITS[MANY]}, ptr %badv
-  %worst_one = call i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64({BITS[MANY]} %worst)
-  %apart = load i64, ptr %bads
-  %whether = or i64 %worst_one, %apart
-  %some_bad = icmp ne i64 %whether, 0
-  %answer = zext i1 %some_bad to i64
+  {any_bit("bad")}{any_bit("nan")}%infinite = select i1 %any_bad, i64 {INFINITE}, i64 0
+  %no_number = select i1 %any_nan, i64 {NO_NUMBER}, i64 0
+  %answer = or i64 %infinite, %no_number
   ret i64 %answer
 }}
 """
