@@ -292,7 +292,9 @@ class CachedProgram:
             self.emitted = emitter.compiled_program(self.program, tolerant=True)
             return
         self.refused, self.compile = True, False
-        warn(self.name, "its operations run as they are, nothing is compiled: its values are often not finite")
+        warn(
+            self.name, "its operations run as they are, nothing is compiled: its values are often not finite"
+        )
         self.emitted = emitter.EmittedProgram(self.program, blocks=bool(self.emitted.groups))
 
     def heard(self, values: list, before: list) -> Any:

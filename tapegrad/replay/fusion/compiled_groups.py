@@ -341,7 +341,9 @@ class GroupCode:
         lines = []
         for n, a in enumerate(group.arrays):
             space[f"s{n}"] = self.shown[a][2]
-            lines.append(f"if {names[a]}.strides != s{n}: return None")
+            lines.append(
+                f"if {names[a]}.strides != s{n} and is_laid_out_otherwise({names[a]}, s{n}): return None"
+            )
         for n, (k, o) in enumerate(zip(group.written, places, strict=True)):
             space[f"m{n}"] = maker(self.shown[k])
             lines.append(f"if {o} is None: {o} = m{n}()")
@@ -364,7 +366,7 @@ class GroupCode:
         for k in self.sums:
             if k in group.watched and k not in totals:
                 lines.append(f"if not finite({made[k]}).all(): return None")
-        space["finite"] = np.isfinite
+        space["finite"], space["is_laid_out_otherwise"] = np.isfinite, is_laid_out_otherwise
         lines.append(f"return ({''.join([made[k] + ', ' for k in group.left])})")
         head = f"def call({', '.join(['state', *names.values(), *places])}):\n"
         exec(compile(head + "".join([f"    {line}\n" for line in lines]), "<tapegrad group>", "exec"), space)
@@ -373,6 +375,11 @@ class GroupCode:
 
 def argument_form(d: Any, a: int) -> tuple | None:
     return d.form if type(d) is RegionView and d.base == a else None
+
+
+def is_laid_out_otherwise(v: np.ndarray, strides: tuple) -> bool:
+    """(The step along an axis of one element does not matter.)"""
+    return any([n > 1 and a != b for n, a, b in zip(v.shape, v.strides, strides, strict=True)])
 
 
 def packed_strides(shown: tuple) -> tuple:

@@ -188,7 +188,6 @@ def single(name: str) -> str:
     return renamed(text, end) + f"%answer{end} = add i64 0, 0"
 
 
-
 def renamed(text: str, end: str) -> str:
     return re.sub(r"%(x|y|z|old|r|[pqtuvw]|to|[xyz]w|oldw)\b", rf"%\1{end}", text)
 
@@ -202,7 +201,9 @@ LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
 # (bits 2 and 3 of the status; where it is not known how to ask, each infinite result ends the run.  So it does
 # after the row `strict`.)
 HAS_STATUS = platform.machine().lower() in ("x86_64", "amd64")
-STATUS = "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)" if HAS_STATUS else ""
+STATUS = (
+    "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)" if HAS_STATUS else ""
+)
 NO_EVENTS = (
     """%status = alloca i32
   call void @llvm.x86.sse.stmxcsr(ptr %status)
@@ -230,7 +231,16 @@ def noted_events(n: Any) -> str:
 
 
 # (Of a strip: the elements of its rows; the length of their code, and the elements that are done at a time.)
-STATES = ("strip_first", "strip_stop", "strip_total", "strip_size", "strip_begin", "strip_part", "events", "strictly")
+STATES = (
+    "strip_first",
+    "strip_stop",
+    "strip_total",
+    "strip_size",
+    "strip_begin",
+    "strip_part",
+    "events",
+    "strictly",
+)
 STRIP = """%first_strip = add i64 %k, 6
   %stop_strip = add i64 %first_strip, %d
   store i64 %first_strip, ptr %strip_first
