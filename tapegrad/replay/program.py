@@ -8,7 +8,7 @@ import copy
 import functools
 import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,16 @@ from .._core.primitive import READ, Primitive
 from .._core.reverse import CollectorPause
 from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
-from .record.instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, is_total
+from .record.instructions import (
+    ARGUMENT,
+    CAPTURED,
+    CONSTANT,
+    LAID,
+    PART,
+    instruction_form,
+    is_of_another,
+    is_total,
+)
 from .record.recorder import Guard, Instruction, Recording
 from .shared_factors import share_factors
 
@@ -167,6 +176,31 @@ class Program:
         looks, views = self.looks, self.views
         return {k: looks[k][2 if k in views else 1] for k, n in enumerate(self.needed) if n} | self.factors
 
+    @functools.cached_property
+    def steps(self) -> list:
+        """How `run` does each instruction: (number, call, operands, does it write?, may the result lie in the
+        memory of an operand?, the setting from here on, the values that it reads as the last)."""
+        last = [-1] * self.size
+        for n, (_, i) in enumerate(self.code):
+            for j in i.args:
+                last[j] = n
+        for k in self.ends:
+            last[k] = -1
+        steps: list = []
+        watched: Any = ()
+        with scope_block():
+            CollectorPause()
+            for n, (k, i) in enumerate(self.code):
+                prim, args, setting = i.prim, i.args, None
+                if i.watched is not watched and i.watched != watched:
+                    watched = i.watched
+                    setting = setting_of(watched)
+                named = type(prim) is Primitive
+                aliases = not named or prim is READ or prim.aliases or not prim.declared
+                dying = tuple([j for j in args if last[j] == n])
+                steps.append((k, body_of(i), args, named and prim.writes, aliases, setting, dying))
+        return steps
+
     def run(self, values: list) -> Any:
         """The values of the instructions, or the guard that failed."""
         env: list = [None] * self.size
@@ -177,45 +211,32 @@ class Program:
             if failed is not None:
                 return failed
         HEARD.shown = None
-        last, guards = [-1] * self.size, self.guards  # the memory of what is read no more serves what comes
-        for n, (_, i) in enumerate(self.code):
-            for j in i.args:
-                last[j] = n
-        for k in self.ends:
-            last[k] = -1
-        watched: Any = None
         # made by a write, and in nobody else's hands: the next write may be done there, if it is the last
         # that asks
         own: set = set()
-        before = now()
+        guards, before = self.guards, now()
         try:
             put(QUIET)
-            for n, (k, i) in enumerate(self.code):
-                if i.watched is not watched and i.watched != watched:
-                    watched = i.watched
-                    put(setting_of(watched))
-                ks, prim = i.args, i.prim
+            for k, call, ks, writes, aliases, watched, dying in self.steps:
+                if watched is not None:
+                    put(watched)
                 args = [env[j] for j in ks]
-                if type(prim) is Primitive and prim.writes:
-                    in_place = ks[0] in own and last[ks[0]] == n and ks.count(ks[0]) == 1
-                    env[k] = prim.run(*args, **i.params) if in_place else run_instruction(i, args)
+                if writes:
+                    base = ks[0]
+                    if base not in own or base not in dying or ks.count(base) > 1:
+                        args[0] = copy_with_layout(args[0])
+                    env[k] = made = call(*args)
                     own.add(k)
                 else:
-                    env[k] = (
-                        prim.run(*args, **i.params) if type(prim) is Primitive else run_instruction(i, args)
-                    )
-                    if (
-                        own
-                        and (type(prim) is str or prim is READ or prim.aliases or not prim.declared)
-                        and is_of_another(env[k], args)
-                    ):
+                    env[k] = made = call(*args)
+                    if own and aliases and is_of_another(made, args):
                         own.difference_update(ks)
-                failed = self.failing(k, env[k]) if k in guards else None
-                if failed is not None:
-                    return failed
-                for j in ks:
-                    if last[j] == n:
-                        env[j] = None
+                if k in guards:
+                    failed = self.failing(k, made)
+                    if failed is not None:
+                        return failed
+                for j in dying:
+                    env[j] = None
         finally:
             put(before)
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]
@@ -292,6 +313,13 @@ def checked_instructions(trace: Any) -> set:
         if ks is not None
         and (LOUD in watched or known[prim] or (prim in by_places and not places.isdisjoint(ks)))
     }
+
+
+def body_of(i: Instruction) -> Callable:
+    """What does an instruction; a write, to its first operand."""
+    if i.prim is PART or i.prim is LAID:
+        return lambda *args: run_instruction(i, [*args])
+    return functools.partial(i.prim.run, **i.params) if i.params else instruction_form(i.prim)[0]
 
 
 def run_instruction(i: Instruction, args: list) -> Any:
