@@ -25,6 +25,7 @@ from tapegrad.replay.interpreter.machine_code import (
     OPERATIONS,
     OWN,
     PAIRED,
+    TABLED,
     interpreter,
 )
 from tapegrad.replay.interpreter.placed_bodies import NoRows, PlacedBody, is_moving, placed_body
@@ -588,6 +589,33 @@ def test_each_kind_of_line(row, shape):
         np.testing.assert_allclose(memory.arena[places[0]], np.broadcast_to(made, shape), WITHIN.get(name, 0))
         # an infinite result of an infinite operand is right
         assert found == bool((name in CHECKED or name in PAIRED) and np.isnan(made).any()), (found, made)
+
+
+@pytest.mark.parametrize("row", TABLED)
+@pytest.mark.parametrize("bad", [False, True])
+def test_each_kind_of_line_that_begins_anywhere(row, bad):
+    name, way, rng = row.split()[0], row.split()[-2], np.random.default_rng(0)
+    summed, lines, n = " sum " in row, 9, 6
+    block, pool = bare_block(*[rng.integers(0, 4, size=(20, n)) / 2 + 0.5 for _ in range(1 + len(way))])
+    rows = [rng.permutation(20)[:lines] for _ in pool]
+    places = [
+        at[r] if goes == "1" else at[r][:, :1] for at, r, goes in zip(pool, rows, f"1{way}", strict=True)
+    ]
+    to = places[0][:, :1] if summed else places[0]
+    block.row(name, np.broadcast_to(to, (lines, n)), *places[1:])
+    memory = _arena.ArenaMemory(block.arena)
+    memory.arena[places[-1][0, 0]] = np.nan if bad else 0.25
+    old, *values = [memory.arena[at] for at in (to, *places[1:])]
+    made = OF_ROWS[name](*values) if name in OF_ROWS else values[0] * values[-1] if way[1:] else values[0]
+    made = np.broadcast_to(made, (lines, n))
+    if name not in OF_ROWS:
+        made = (old + made.sum(-1, keepdims=True)) if summed else old + made
+    block.arena.settle()
+    block.settle()
+    assert block.code[0] == NUMBER[row]
+    answer = block.run(*block.before, memory.address)
+    np.testing.assert_allclose(memory.arena[to], made, 1e-15)
+    assert answer == bool(bad and name in CHECKED)
 
 
 def bare_block(*values):

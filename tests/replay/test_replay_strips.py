@@ -135,3 +135,26 @@ def test_stacks_of_small_matrices_and_short_lines(shape):
         np.testing.assert_allclose(
             total.grad(x), tg.grad(lambda x: sum([(v * v).sum() for v in f(x)]))(x), 1e-10, 1e-10
         )
+
+
+@pytest.mark.parametrize("rank", [3, 4, 8, 17])
+def test_rows_that_are_gathered_and_scattered(rank):
+    rng = np.random.default_rng(rank)
+    n, i, j = 300, rng.integers(0, 40, 300), rng.integers(0, 20, 300)
+
+    def f(u, v):
+        a, b = u[i], v[j]
+        buffer = np.zeros((40, rank))
+        np.add.at(buffer, i, a * b)
+        return (a * b).sum(axis=1), a - b * (a * b).sum(axis=1)[:, None], buffer, a[:, ::-1] + b[0]
+
+    def total(u, v):
+        return sum([(y * y).sum() for y in f(u, v)])
+
+    p, q = [tg.prepare(g, rng.normal(size=(40, rank)), rng.normal(size=(20, rank))) for g in (f, total)]
+    for _ in range(4):
+        u, v = rng.normal(size=(40, rank)), rng.normal(size=(20, rank))
+        for got, want in zip(p.value(u, v), f(u, v), strict=True):
+            np.testing.assert_allclose(got, want, 1e-12, 1e-12)
+        np.testing.assert_allclose(q.grad(u, v), tg.grad(total)(u, v), 1e-9, 1e-9)
+    assert q.forms["grad"].programs[0].emitted.blocks > 0

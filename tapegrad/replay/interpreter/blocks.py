@@ -21,6 +21,7 @@ from ..costs import (
     BOX_ELEMENTS,
     LINE_ELEMENTS,
     PAIRED_ELEMENTS,
+    TABLED_ELEMENTS,
 )
 from ..program import LAID, PART, Instruction, copy_with_strides
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
@@ -39,7 +40,7 @@ from .foreign_calls import (
     vector_of,
 )
 from .instruction_kinds import InstructionKinds, is_exact
-from .line_layouts import in_calls, in_lines
+from .line_layouts import in_calls, in_lines, tabled_lines
 from .listed_rows import ListedRows
 from .machine_code import NUMBER, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
 from .program_loops import RecordedLoop, is_all
@@ -206,7 +207,9 @@ class InstructionBlock:
             and not self.adds_lines(operands)
         ):
             operands = tuple([self.packed(at, to.shape, "d") for at in operands])
-        if to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
+        if not to.size or (to.size > LINE_ELEMENTS and self.lines(name, to, operands)):
+            return
+        if to.size < TABLED_ELEMENTS or not self.tabled(name, to, operands):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append(
                 (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
@@ -231,6 +234,18 @@ class InstructionBlock:
         first = [at.item(0) for at in (to, *operands)]
         rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
         self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
+        self.along += 1
+        return True
+
+    def tabled(self, name: str, to: Any, operands: tuple) -> bool:
+        """The same along lines that begin anywhere."""
+        found = tabled_lines(name, to, operands)
+        if found is None:
+            return False
+        number, size, starts = found
+        tables = [self.arena.indices(at, at.shape) for at in starts]
+        fields = [*tables, *[0] * (4 - len(tables)), starts[0].size]
+        self.rows.append((number, size, *fields, *[0] * (ROW - 2 - len(fields))))
         self.along += 1
         return True
 

@@ -4,9 +4,11 @@ import functools
 import operator
 from typing import Any
 
-from ..costs import LINE_ELEMENTS
+import numpy as np
+
+from ..costs import LINE_ELEMENTS, TABLED_LINE_ELEMENTS
 from .arena import INDEX_BYTES
-from .machine_code import IN_LINES, NUMBER, SUMMED
+from .machine_code import IN_LINES, NUMBER, SUMMED, TABLED
 
 
 def joined_axes(shape: tuple, forms: tuple) -> list:
@@ -53,6 +55,28 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
     if axis[0] < LINE_ELEMENTS and len(joined) > 1:
         return None
     return NUMBER[row], axis[0], *outer_axes(joined, axis)
+
+
+def tabled_lines(name: str, to: np.ndarray, operands: tuple) -> tuple | None:
+    """How an operation goes along lines that begin anywhere: (number of the row, elements of a line, where the
+    lines of the result and of the operands begin).  None where it does not go."""
+    wide = [np.broadcast_to(at, to.shape) for at in (to, *operands)]
+    for axis in sorted(range(to.ndim), key=lambda n: -to.shape[n]):
+        if TABLED_LINE_ELEMENTS <= to.shape[axis] < to.size:
+            lines = [np.moveaxis(at, axis, -1) for at in wide]
+            result, *steps = [line_step(at) for at in lines]
+            summed = result == 0 and name in SUMMED
+            way = "".join(map(str, steps))
+            row = f"{SUMMED[name] if summed else f'{name} {way}'} tabled"
+            if row in TABLED and (summed and {*steps} == {1} or result == 1):
+                return NUMBER[row], to.shape[axis], [np.ascontiguousarray(at[..., 0]).ravel() for at in lines]
+    return None
+
+
+def line_step(lines: np.ndarray) -> int | None:
+    """The step between neighbours along the last axis, if it is one."""
+    first = int(lines.flat[1] - lines.flat[0])
+    return first if (lines[..., 1:] - lines[..., :-1] == first).all() else None
 
 
 @functools.lru_cache(4096)

@@ -103,12 +103,18 @@ IN_LINES |= {
     for name, body in PAIRED.items()
     for way in ("111", "110", "101")
 }
+# Lines that begin at places of a table, of the operations that gather and scatter them.
+TABLED = {
+    f"{row} tabled": RowFunction(f.operation, f.body, row.split()[-1], f.summed, f.checked, True)
+    for row, f in IN_LINES.items()
+    if f.operation in ("copy", "addto", "add", "sub", "mul", "muladd")
+}
 OUTSIDE: dict = {
     "called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv"),
     **{name: LapackCall(name) for name in LapackCall.GIVEN},
     "gathered": IndexedLine(False), "scattered": IndexedLine(True), "ordered": OrderedLine(),
 }  # fmt: skip
-FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
+FUNCTIONS = IN_LINES | TABLED | OUTSIDE  # rows that are a function of the row and the arena
 IN_PARTS = {*IN_LINES, "called", "gathered", "scattered"}  # and of the strip
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip", "strict"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
@@ -367,6 +373,7 @@ def interpreter_text() -> str:
             body, answer = "store i64 1, ptr %strictly", "0"
         elif name in FUNCTIONS:
             part = ", i64 %begin, i64 %now, i64 %part" if name in IN_PARTS else ""
+            part = ", i64 0, i64 %n, i64 0, ptr %table" if name in TABLED else part
             body, answer = (
                 f"{noted_events(n) if name in OUTSIDE else ''}"
                 f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena{part})",

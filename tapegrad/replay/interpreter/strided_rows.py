@@ -1,6 +1,6 @@
 """The rows of the interpreter whose operands lie in lines of the arena: a loop over lines of lines, of which
 each is done some elements at a time.  An operand goes on with the result, or stays where it is all along a
-line; or the result stays, and a line is added up there.
+line; or the result stays, and a line is added up there.  Of some rows a table tells where each line begins (`tabled`).
 
 Rows have, after their operation: the elements of a line; where the result and the operands begin; how many
 lines, and the steps between them; how many of these, and the steps between."""
@@ -57,9 +57,15 @@ class RowFunction:
     `way` says of each operand whether it goes on (1) or stays (0).  `summed`: the result stays.  If `checked`,
     it gives bits of `NO_NUMBER` and `INFINITE` for such results."""
 
-    def __init__(self, name: str, body: str, way: str, summed: bool, checked: bool):
-        self.body, self.summed, self.checked = body, summed, checked
-        self.name = f"l_{name}_{way}{'_summed' * summed}"
+    def __init__(self, name: str, body: str, way: str, summed: bool, checked: bool, tabled: bool = False):
+        self.operation, self.body, self.summed, self.checked, self.tabled = (
+            name,
+            body,
+            summed,
+            checked,
+            tabled,
+        )
+        self.name = f"l_{name}_{way}{'_summed' * summed}{'_tabled' * tabled}"
         self.operands = [(x, f, on == "1") for x, f, on in zip("xyz", FIELDS[1:], way, strict=False)]
         self.used = ["d", *[f for _, f, _ in self.operands]]
 
@@ -103,7 +109,12 @@ class RowFunction:
         """At the beginning of a line."""
         text = ""
         for f in self.used:
-            text += f"%{f}o = mul i64 %j, %o{f}\n  %{f}2 = add i64 %{f}3, %{f}o\n  %{f}p = getelementptr double, ptr %arena, i64 %{f}2\n  "
+            if self.tabled:
+                text += f"%{f}3 = add i64 %{f}, %j\n  %{f}o = getelementptr i32, ptr %table, i64 %{f}3\n  "
+                text += f"%{f}k = load i32, ptr %{f}o\n  %{f}2 = sext i32 %{f}k to i64\n  "
+            else:
+                text += f"%{f}o = mul i64 %j, %o{f}\n  %{f}2 = add i64 %{f}3, %{f}o\n  "
+            text += f"%{f}p = getelementptr double, ptr %arena, i64 %{f}2\n  "
         for x, f, on in self.operands:
             if not on:
                 text += f"""%{x}one = load double, ptr %{f}p
@@ -128,8 +139,10 @@ class RowFunction:
         stay = {f for _, f, on in self.operands if not on} | ({"d"} if self.summed else set())
         starts += [f"%{f}4 = add i64 %{f}, {'0' if f in stay else '%begin'}\n  " for f in self.used]
         outer = [f"%{f}u = mul i64 %k, %u{f}\n  %{f}3 = add i64 %{f}4, %{f}u\n  " for f in self.used]
+        if self.tabled:  # (one level of lines)
+            steps, outer = [], []
         return f"""
-define internal i64 @{self.name}({PARAMETERS}) {{
+define internal i64 @{self.name}({PARAMETERS}{", ptr %table" * self.tabled}) {{
 entry:
   %badv = alloca {BITS[MANY]}
   %bads = alloca i64
