@@ -140,7 +140,7 @@ def test_stacks_of_small_matrices_and_short_lines(shape):
 @pytest.mark.parametrize("rank", [3, 4, 8, 17])
 def test_rows_that_are_gathered_and_scattered(rank):
     rng = np.random.default_rng(rank)
-    n, i, j = 300, rng.integers(0, 40, 300), rng.integers(0, 20, 300)
+    i, j = rng.integers(0, 40, 300), rng.integers(0, 20, 300)
 
     def f(u, v):
         a, b = u[i], v[j]
