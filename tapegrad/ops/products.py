@@ -156,15 +156,6 @@ def outer(a, b, out=None):
     return column(flat_operand(a)) * flat_operand(b)
 
 
-@implements(np.linalg.outer)
-def linalg_outer(x1, x2, /):
-    if ndim(x1) != 1 or ndim(x2) != 1:
-        raise ValueError(
-            f"linalg.outer: both arguments must have one dimension, not {ndim(x1)} and {ndim(x2)}"
-        )
-    return outer(x1, x2)
-
-
 def reordered(x: Any, axes: tuple) -> Any:
     return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
 
@@ -319,40 +310,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     )
 
 
-@implements(np.linalg.trace)
-def linalg_trace(x, /, *, offset=0, dtype=None):
-    return trace(x, offset, -2, -1, dtype)
-
-
 # --- chains and powers ---
-
-
-@implements(np.linalg.multi_dot)
-def multi_dot(arrays, *, out=None):
-    """The product of a chain of matrices in the cheapest order."""
-    xs = arrays_of(arrays)
-    first, last = ndim(xs[0]) == 1, ndim(xs[-1]) == 1
-    xs[0] = row_vector(xs[0]) if first else xs[0]
-    xs[-1] = column(xs[-1]) if last else xs[-1]
-    n, d = len(xs), [shape(x)[0] for x in xs] + [shape(xs[-1])[1]]
-    cost: dict = {(i, i): (0, i) for i in range(n)}
-    for k in range(1, n):
-        for i in range(n - k):
-            j = i + k
-            cost[i, j] = min(
-                [(cost[i, m][0] + cost[m + 1, j][0] + d[i] * d[m + 1] * d[j + 1], m) for m in range(i, j)]
-            )
-
-    def product(i, j):
-        m = cost[i, j][1]
-        return xs[i] if i == j else matmul(product(i, m), product(m + 1, j))
-
-    y = product(0, n - 1)
-    return (
-        reshape(y, to=() if first and last else (shape(y)[1] if first else shape(y)[0],))
-        if first or last
-        else y
-    )
 
 
 # --- convolution and polynomials ---

@@ -150,30 +150,6 @@ def bincount(x, /, weights=None, minlength=0):
     return taken_back(astype(w, to=F8), at.astype(np.intp), 0, (size,))
 
 
-@implements(np.take_along_axis)
-def take_along_axis(arr, indices, axis=-1):
-    at = primal_of(indices)
-    if axis is None:
-        return take_sorted(flat_operand(arr), at, 0)
-    n = ndim(arr)
-    axis = axis_of(axis, n)
-    s, r = list(shape(arr)), list(shape(at))
-    s[axis], r[axis] = 1, 1
-    if s != r:  # the other axes are broadcast
-        both = list(np.broadcast_shapes(tuple(s), tuple(r)))
-        full = list(both)
-        full[axis] = shape(at)[axis]
-        at = broadcast_to(at, to=tuple(full))
-        if both != s:
-            both[axis] = shape(arr)[axis]
-            arr = broadcast(arr, tuple(both))
-    return take_sorted(arr, at, axis)
-
-
-def broadcast(x: Any, to: tuple) -> Any:
-    return x + xp(x).zeros(to, dtype(x))
-
-
 # --- sorting ---
 
 
@@ -205,11 +181,6 @@ def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=None):
     without_fields("sort", order)
     a, axis = _along(a, axis)
     return take_sorted(a, _order(a, axis, **({"descending": True} if descending else {})), axis)
-
-
-@implements(np.sort_complex)
-def sort_complex(a):
-    return sort(a) * (1 + 0j)
 
 
 @implements(np.partition)

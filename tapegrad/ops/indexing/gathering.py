@@ -145,17 +145,6 @@ def hstack(tup, dtype=None):
     return concatenate(xs, 0 if ndim(xs[0]) == 1 else 1, dtype)
 
 
-@implements(np.dstack)
-def dstack(tup):
-    return concatenate([views.atleast_3d(x) for x in arrays_of(list(tup))], 2)
-
-
-@implements(np.column_stack)
-def column_stack(tup):
-    xs = [x if ndim(x) > 1 else views.transpose(views.atleast_2d(x)) for x in arrays_of(list(tup))]
-    return concatenate(xs, 1)
-
-
 @implements(np.block)
 def block(arrays):
     def depth(a):
@@ -176,12 +165,6 @@ def block(arrays):
     return build(arrays, levels) if levels else copy(array_like(arrays))
 
 
-@implements(np.append)
-def append(arr, values, axis=None):
-    arr, values = arrays_of([arr, values])
-    return concatenate([arr, values], axis)
-
-
 @implements(np.meshgrid, layout="asked")
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     if indexing not in ("xy", "ij"):
@@ -198,16 +181,6 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 
 
 copied = copy
-
-
-@implements(np.ix_)
-def ix_(*args):
-    """Each vector along an axis of its own, as a view. A mask becomes the positions where it is true."""
-    xs = arrays_of(args)
-    if any(ndim(x) != 1 for x in xs):
-        raise ValueError("Cross index must be 1 dimensional")
-    xs = [xp(x).nonzero(values_of(x))[0] if dtype(x).kind == "b" else x for x in xs]
-    return tuple([views.reshape(x, (1,) * k + (-1,) + (1,) * (len(xs) - 1 - k)) for k, x in enumerate(xs)])
 
 
 # --- repeating and padding ---
@@ -243,16 +216,6 @@ def tile(A, reps):
         wide += [k, size]
         final.append(k * size)
     return copy(reshaped(spread_to(reshaped(x, to=tuple(thin)), to=tuple(wide)), to=tuple(final)))
-
-
-@implements(np.resize)
-def resize(a, new_shape):
-    x = views.ravel(a)
-    to = views.axis_sizes(new_shape)
-    n, size = int(np.prod(to)), shape(x)[0]
-    if size == 0 or n == 0:
-        return cast(xp(x).zeros(to), dtype(x))
-    return views.reshape(take_along(x, np.arange(n) % size, 0), to)
 
 
 @implements(np.roll)
@@ -298,18 +261,6 @@ def diag(v, k=0):
 @implements(np.diagflat)
 def diagflat(v, k=0):
     return diag(views.ravel(v), k)
-
-
-@implements(np.vander)
-def vander(x, N=None, increasing=False):
-    x = array_like(x)
-    if ndim(x) != 1:
-        raise ValueError("numpy.vander: x must be a vector")
-    n = shape(x)[0] if N is None else integer_constant(N)
-    if n < 0:
-        raise ValueError(f"numpy.vander: N={n} is negative")
-    powers = xp(x).arange(n) if increasing else xp(x).arange(n)[::-1]
-    return views.reshape(x, (-1, 1)) ** powers
 
 
 # --- extraction and insertion ---
@@ -362,17 +313,6 @@ def host_constant(a: Any) -> np.ndarray:
 @implements(np.extract)
 def extract(condition, arr):
     return compress(host_constant(condition).ravel(), arr)
-
-
-@implements(np.delete, layout="asked")
-def delete(arr, obj, axis=None):
-    x = array_like(arr)
-    if axis is None:
-        x, axis = views.ravel(x), 0
-    axis = axis_of(axis, ndim(x))
-    return take_along(
-        x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else host_constant(obj)), axis
-    )
 
 
 @implements(np.insert, layout="asked")
@@ -447,37 +387,6 @@ def choose(a, choices, mode="raise"):
     return y if shape(y) == to else spread_to(frozen_value(y), to=to)
 
 
-@implements(np.piecewise)
-def piecewise(x, condlist, funclist, *args, **kw):
-    x = array_like(x)
-    masks = (
-        constant_index(condlist) if not isinstance(condlist, list) else [constant_index(c) for c in condlist]
-    )
-    if not isinstance(masks, list):
-        masks = [masks] if np.ndim(masks) == ndim(x) else list(masks)
-    if np.ndim(masks[0]) == 0 and ndim(x):
-        masks = [np.asarray(masks)]
-    masks = [xp(x).asarray(m, dtype=bool) for m in masks]
-    functions = list(funclist)
-    if len(functions) == len(masks) + 1:
-        rest = masks[0]
-        for m in masks[1:]:
-            rest = rest | m
-        masks.append(~rest)
-    elif len(functions) != len(masks):
-        raise ValueError(
-            f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected"
-        )
-    if ndim(x) == 0:
-        return views.reshape(
-            piecewise(views.reshape(x, (1,)), [m.reshape(1) for m in masks], functions, *args, **kw), ()
-        )
-    y = NUMPY[np.zeros_like](x)
-    for m, f in zip(masks, functions, strict=True):
-        y[m] = f(x[m], *args, **kw) if callable(f) else f
-    return y
-
-
 @implements(np.diff)
 def diff(a, n=1, axis=-1, prepend=None, append=None):
     x = array_like(a)
@@ -512,12 +421,3 @@ def astype(x, dtype, /, *, copy=True, device=None):
     if isinstance(x, Variable) and to == dtype_of(x):
         return copied(x) if copy else x
     return cast(x, to)
-
-
-@implements(np.real_if_close, layout="asked")
-def real_if_close(a, tol=100):
-    x = array_like(a)
-    if dtype(x).kind != "c":
-        return x
-    limit = tol * np.finfo(dtype(x)).eps if tol > 1 else tol
-    return views.real(x) if bool((abs(primal_of(x).imag) < limit).all()) else x

@@ -258,19 +258,6 @@ def moveaxis(a, source, destination):
     return permuted_view(a, tuple(order))
 
 
-@implements(np.rollaxis, layout="own")
-def rollaxis(a, axis, start=0):
-    a = array_like(a)
-    n = len(shape(a))
-    axis = axes_of(axis, n)[0]
-    start = start + n if start < 0 else start
-    if not 0 <= start <= n:
-        raise np.exceptions.AxisError(start, n)
-    order = [k for k in range(n) if k != axis]
-    order.insert(start - (axis < start), axis)
-    return permuted_view(a, tuple(order))
-
-
 @implements(np.expand_dims, layout="own")
 def expand_dims(a, axis):
     a = array_like(a)
@@ -440,20 +427,6 @@ def flip(m, axis=None):
     if not n:
         return m[()]
     return slice_of(m, tuple([slice(None, None, -1 if k in gone else None) for k in range(n)]))
-
-
-@implements(np.fliplr, layout="own")
-def fliplr(m):
-    if len(shape(array_like(m))) < 2:
-        raise ValueError("Input must be >= 2-d.")
-    return flip(m, 1)
-
-
-@implements(np.flipud, layout="own")
-def flipud(m):
-    if len(shape(array_like(m))) < 1:
-        raise ValueError("Input must be >= 1-d.")
-    return flip(m, 0)
 
 
 @implements(np.rot90, layout="own")

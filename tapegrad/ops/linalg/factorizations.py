@@ -650,13 +650,6 @@ def matrix_power(a, n):
     return result * 1.0 if dtype(result).kind not in "fc" else result
 
 
-@implements(np.linalg.tensorinv)
-def tensorinv(a, ind=2):
-    s = shape(a)
-    n = int(np.prod(s[ind:]))
-    return reshape(inv(reshape(a, to=(n, n))), to=s[ind:] + s[:ind])
-
-
 @implements(np.linalg.tensorsolve)
 def tensorsolve(a, b, axes=None):
     a, b = two_operands(a, b)
