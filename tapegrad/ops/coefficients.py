@@ -11,12 +11,12 @@ from .._core.primitive import primal_of, seen, values_of
 from .declare import axis_of, dtype, ndim, primitive, shape, xp
 from .elementwise import absolute, select
 from .followed_functions import followed
-from .indexing.gathering import diff, vstack
+from .indexing.gathering import vstack
 from .linalg.matrix_functions import eigvals
 from .piecewise import floor, maximum
 from .products import convolve, polyval, trace
 from .reductions import cumsum
-from .shaping import concatenate, embed, nested_to_array, real, reshape, zeros_like
+from .shaping import concatenate, embed, nested_to_array, real, reshape, slice_of, zeros_like
 from .special.bessel import i0
 from .special.declare import implements_special
 
@@ -169,13 +169,14 @@ def kaiser(M, beta):
 @implements_special(np.unwrap)
 def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
     """Each element is shifted by a whole number of periods, which is a constant."""
-    d, whole = diff(primal_of(p), 1, axis), primal_of(period)
+    axis, plain, whole = axis_of(axis, ndim(p)), primal_of(p), primal_of(period)
+    n = shape(p)[axis]
+    d = slice_of(plain, axis=axis, start=1, stop=n) - slice_of(plain, axis=axis, start=0, stop=n - 1)
     turns = -floor((d + 0.5 * whole) / whole)
     turns = select((d + turns * whole == -0.5 * whole) & (d > 0), turns + 1.0, turns)
     if discont is not None:
         turns = select(absolute(d) < maximum(primal_of(discont), 0.5 * whole), 0.0, turns)
-    axis = axis_of(axis, ndim(p))
-    turns = cumsum(embed(turns, axis=axis, start=1, size=shape(p)[axis]), axis)
+    turns = cumsum(embed(turns, axis=axis, start=1, size=n), axis)
     return p + turns * period
 
 

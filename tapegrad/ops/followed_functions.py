@@ -36,10 +36,11 @@ def followed(f: Callable, family: str) -> Callable:
 
 
 for _f in (
-    np.append, np.delete, np.resize, np.ix_, np.vander, np.column_stack, np.dstack, np.rollaxis, np.fliplr,
-    np.flipud, np.take_along_axis, np.piecewise, np.gradient, np.trapezoid, np.ediff1d, np.angle,
-    np.real_if_close, np.sort_complex, np.linalg.multi_dot, np.linalg.outer, np.linalg.trace,
-    np.linalg.tensorinv, np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10, np.emath.logn,
-    np.emath.power, np.emath.arccos, np.emath.arcsin, np.emath.arctanh,
+    np.append, np.delete, np.resize, np.ix_, np.vander, np.column_stack, np.dstack, np.meshgrid, np.rollaxis,
+    np.fliplr, np.flipud, np.take_along_axis, np.piecewise, np.real_if_close, np.sort_complex,
+    np.gradient, np.diff, np.ediff1d, np.trapezoid, np.angle,
+    np.tensordot, np.linalg.tensordot, np.linalg.multi_dot, np.linalg.outer, np.linalg.trace, np.linalg.tensorinv,
+    np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10, np.emath.logn, np.emath.power, np.emath.arccos,
+    np.emath.arcsin, np.emath.arctanh,
 ):  # fmt: skip
     implements(_f, layout="own")(followed(_f, __name__))

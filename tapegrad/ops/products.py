@@ -4,6 +4,7 @@ einsum.)
 Rules are transposes; for complex arrays the engine conjugates."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -97,15 +98,17 @@ def flat_rows(x: Any, kept: int) -> Any:
     return x if n == 1 else reshape(x, to=(int(np.prod(s[:n])), *s[n:]))
 
 
-def bilinear_jvp(t, out, x, y):
-    if t[1] is None:
-        return matmul(t[0], y)
-    if t[0] is None:
-        return matmul(x, t[1])
-    return matmul(t[0], y) + matmul(x, t[1])
+def bilinear_forward(f: Callable) -> Callable:
+    """The forward rule of a bilinear operation."""
+
+    def push(t, out, a, b, **settings):
+        terms = [f(x, y, **settings) for x, y in ((t[0], b), (a, t[1])) if x is not None and y is not None]
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+
+    return push
 
 
-rules(matmul, _matmul_left, _matmul_right, jvp=bilinear_jvp)
+rules(matmul, _matmul_left, _matmul_right, jvp=bilinear_forward(matmul))
 
 
 @implements(np.matmul, np.linalg.matmul, layout="own")
@@ -129,7 +132,7 @@ def dot(a, b, out=None):
     n, m = ndim(a), ndim(b)
     if n == 0 or m == 0:
         return a * b
-    return product(a, b) if m <= 2 else tensordot(a, b, ((n - 1,), (m - 2,)))
+    return product(a, b) if m <= 2 else inner(a, T(b))
 
 
 @implements(np.vdot)
@@ -146,8 +149,12 @@ def flat_operand(x: Any) -> Any:
 @implements(np.inner)
 def inner(a, b):
     a, b = two_operands(a, b)
-    n, m = ndim(a), ndim(b)
-    return a * b if n == 0 or m == 0 else tensordot(a, b, ((n - 1,), (m - 1,)))
+    if ndim(a) == 0 or ndim(b) == 0:
+        return a * b
+    left, right = [x if ndim(x) == 1 else flat_rows(x, 1) for x in (a, b)]
+    y = matmul(left, right if ndim(b) == 1 else T(right))
+    to = shape(a)[:-1] + shape(b)[:-1]
+    return y if shape(y) == to else reshape(y, to=to)
 
 
 @implements(np.outer)
@@ -158,32 +165,6 @@ def outer(a, b, out=None):
 
 def reordered(x: Any, axes: tuple) -> Any:
     return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
-
-
-@implements(np.tensordot, np.linalg.tensordot)
-def tensordot(a, b, axes=2):
-    a, b = two_operands(a, b)
-    n, m = ndim(a), ndim(b)
-    if isinstance(axes, (int, np.integer)):
-        left, right = tuple(range(n - axes, n)), tuple(range(axes))
-    else:
-        left, right = [
-            (int(i),) if isinstance(i, (int, np.integer)) else tuple([int(k) for k in i]) for i in axes
-        ]
-        left, right = tuple([i % n for i in left]), tuple([i % m for i in right])
-    s, r = shape(a), shape(b)
-    if len(left) != len(right) or any(s[i] != r[j] for i, j in zip(left, right, strict=True)):
-        raise ValueError(f"tensordot: shapes {s} and {r} do not fit together over axes {left} and {right}")
-    free_a, free_b = (
-        tuple([i for i in range(n) if i not in left]),
-        tuple([j for j in range(m) if j not in right]),
-    )
-    out = tuple([s[i] for i in free_a]) + tuple([r[j] for j in free_b])
-    k = int(np.prod([s[i] for i in left]))
-    x = reshape(reordered(a, free_a + left), to=(int(np.prod([s[i] for i in free_a])), k))
-    y = reshape(reordered(b, right + free_b), to=(k, int(np.prod([r[j] for j in free_b]))))
-    c = matmul(x, y)
-    return reshape(c, to=out)
 
 
 @implements(np.kron)
@@ -283,9 +264,8 @@ def diagonals(x, *, offset=0):
 def with_diagonals(x, *, to, offset=0):
     """Matrices of shape `to` with one nonzero diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
-    k = x.shape[-1]
-    i, j = max(0, -offset), max(0, offset)
-    out[..., list(range(i, i + k)), list(range(j, j + k))] = x
+    k = xp_of(x).arange(x.shape[-1])
+    out[..., k + max(0, -offset), k + max(0, offset)] = x
     return out
 
 
@@ -350,10 +330,8 @@ rules(
     convolve_full,
     lambda g, out, x, y: _middle(convolve_full(g, backwards(y)), shape(y)[0] - 1, shape(x)[0]),
     lambda g, out, x, y: _middle(convolve_full(g, backwards(x)), shape(x)[0] - 1, shape(y)[0]),
-    jvp=lambda t, out, x, y: convolve_full(t[0], y) if t[1] is None else convolve_full(x,
-    t[1]) if t[0] is None
-    else convolve_full(t[0], y) + convolve_full(x, t[1]),
-)  # fmt: skip
+    jvp=bilinear_forward(convolve_full),
+)
 matmul.prim.multilinear = convolve_full.prim.multilinear = True
 
 

@@ -157,7 +157,6 @@ CASES = [
         lambda a, b: scipy.linalg.toeplitz(a, b) ** 2,
         x3,
         x4,
-        covers=("gathered", "gathered_back"),
     ),
     # decompositions
     case("eigh", lambda a: gauge(*np.linalg.eigh(hermitian(a))), b233, covers=GAPS, **SPECTRAL),

@@ -253,7 +253,7 @@ def full_convolution(x: Any, y: Any) -> Sym:
 
 MOVES = (
     "read", "slice_of", "embed", "concatenate", "take_last", "put_last", "diagonals", "with_diagonals",
-    "diagonal_of", "on_diagonal", "lower_part", "upper_part", "backwards",
+    "lower_part", "upper_part", "backwards",
 )  # fmt: skip
 for _name, _entry in PRIMITIVES.items():
     if _entry.prim.batch == "moves" or _name in MOVES:

@@ -1,5 +1,5 @@
-"""Operations that move, repeat, pad, extract or join elements. The primitives are tril, triu, pad_zeros
-and diagonal_of, each beside its adjoint. NumPy's other functions are composed of these and of
+"""Operations that move, repeat, pad, extract or join elements. The primitives are tril, triu and
+pad_zeros, each beside its adjoint. NumPy's other functions are composed of these and of
 concatenate, take and broadcast_to.
 
 The results are values. Views are in ops/indexing/views.py."""
@@ -16,6 +16,7 @@ from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
 from ..declare import NUMPY, axes_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ..declare import dtype as dtype_of
+from ..products import diagonals, with_diagonals
 from ..shaping import arrays_of, copy, fit_to_shape, rolled
 from ..shaping import broadcast_to as spread_to
 from ..shaping import concatenate as end_to_end
@@ -49,28 +50,10 @@ def trimmed(x, *, width):
     return x[tuple([slice(i, n - j) for (i, j), n in zip(width, x.shape, strict=True)])].copy()
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
-def diagonal_of(x, *, k):
-    """The diagonal of each matrix in a batch."""
-    return xp_of(x).diagonal(x, k, -2, -1).copy()
-
-
-@primitive(shapes=(0,), batch="matrix", total=True)
-def on_diagonal(x, *, k, to):
-    """Matrices of shape `to` with one nonzero diagonal: the adjoint of `diagonal_of`."""
-    library = xp_of(x)
-    out = library.zeros(x.shape[:-1] + to, x.dtype)
-    i = library.arange(x.shape[-1])
-    out[..., i + max(-k, 0), i + max(k, 0)] = x
-    return out
-
-
 rules(lower_part, lambda g, out, x, k: lower_part(g, k=k), jvp=linear)
 rules(upper_part, lambda g, out, x, k: upper_part(g, k=k), jvp=linear)
 rules(pad_zeros, lambda g, out, x, width: trimmed(g, width=width), jvp=linear)
 rules(trimmed, lambda g, out, x, width: pad_zeros(g, width=width), jvp=linear)
-rules(diagonal_of, lambda g, out, x, k: on_diagonal(g, k=k, to=shape(x)[-2:]), jvp=linear)
-rules(on_diagonal, lambda g, out, x, k, to: diagonal_of(g, k=k), jvp=linear)
 
 
 def frozen_value(a: Any) -> Any:
@@ -165,21 +148,6 @@ def block(arrays):
     return build(arrays, levels) if levels else copy(array_like(arrays))
 
 
-@implements(np.meshgrid, layout="asked")
-def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
-    if indexing not in ("xy", "ij"):
-        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    xs = arrays_of(xi)
-    n = len(xs)
-    out = []
-    for i, x in enumerate(xs):
-        place = 1 - i if indexing == "xy" and i < 2 <= n else i
-        out.append(views.reshape(x, (1,) * place + (-1,) + (1,) * (n - 1 - place)))
-    if not sparse:
-        out = list(views.broadcast_arrays(*out))
-    return tuple([copied(x) for x in out]) if copy else tuple(out)
-
-
 copied = copy
 
 
@@ -252,10 +220,10 @@ def diag(v, k=0):
     v, k = array_like(v), integer_constant(k)
     if ndim(v) == 1:
         n = shape(v)[0] + abs(k)
-        return on_diagonal(v, k=k, to=(n, n))
+        return with_diagonals(v, to=(n, n), offset=k)
     if ndim(v) != 2:
         raise ValueError("Input must be 1- or 2-d.")
-    return views.diagonal(v, k) if xp(v) is np else diagonal_of(v, k=k)  # CuPy's is a copy
+    return views.diagonal(v, k) if xp(v) is np else diagonals(v, offset=k)  # CuPy's is a copy
 
 
 @implements(np.diagflat)
@@ -385,31 +353,6 @@ def choose(a, choices, mode="raise"):
         y = NUMPY[np.where](at == k, xs[k], y)
     to = np.broadcast_shapes(shape(at), shape(y))
     return y if shape(y) == to else spread_to(frozen_value(y), to=to)
-
-
-@implements(np.diff)
-def diff(a, n=1, axis=-1, prepend=None, append=None):
-    x = array_like(a)
-    if n < 0:
-        raise ValueError(f"order must be non-negative but got {n!r}")
-    if n == 0:
-        return x
-    axis = axis_of(axis, ndim(x))
-    ends = []
-    for end in (prepend, append):
-        if end is not None and end is not np._NoValue:
-            end = array_like(end) if not np.isscalar(end) else xp(x).asarray(end)
-            s = shape(x)
-            ends.append(views.broadcast_to(end, s[:axis] + (1,) + s[axis + 1 :]) if ndim(end) == 0 else end)
-        else:
-            ends.append(None)
-    if any(e is not None for e in ends):
-        x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis)
-    before = (slice(None),) * axis
-    difference = NUMPY[np.not_equal if dtype(x).kind == "b" else np.subtract]
-    for _ in range(n):
-        x = difference(slice_of(x, (*before, slice(1, None))), slice_of(x, (*before, slice(None, -1))))
-    return x
 
 
 # --- casts ---
