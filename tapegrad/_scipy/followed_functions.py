@@ -6,6 +6,7 @@ from numpy.lib import _arraypad_impl
 
 from .. import numpy as np
 from .._core.arrays import to_host
+from ..ops.fft import transform_axis
 from .followed import Follower
 from .namespaces import bare
 
@@ -34,6 +35,6 @@ def pairs_of_axes(x: Any, ndim: int, as_index: bool = False) -> Any:
 
 
 FOLLOWED = Follower(
-    "numpy.lib", "numpy._core", "numpy.linalg", "scipy.linalg", "scipy.special",
-    _array_converter=ArrayConverter, _as_pairs=pairs_of_axes
+    "numpy.lib", "numpy._core", "numpy.linalg", "numpy.fft", "scipy.linalg", "scipy.special",
+    _array_converter=ArrayConverter, _as_pairs=pairs_of_axes, _raw_fft=transform_axis
 )  # fmt: skip
