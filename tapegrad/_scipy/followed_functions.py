@@ -1,4 +1,4 @@
-"""The follower of the functions that `ops.followed_functions` names."""
+"""The follower of the functions that `ops.declare.follow` declares."""
 
 from typing import Any
 

@@ -8,9 +8,8 @@ import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import SingularError
 from .._core.primitive import primal_of, seen, values_of
-from .declare import axis_of, dtype, ndim, primitive, shape, xp
+from .declare import axis_of, dtype, followed, ndim, primitive, shape, xp
 from .elementwise import absolute, select
-from .followed_functions import followed
 from .indexing.gathering import vstack
 from .linalg.matrix_functions import eigvals
 from .piecewise import floor, maximum
@@ -185,7 +184,7 @@ if hasattr(np, "row_stack"):
 
 
 for _f in (
-    np.polyadd, np.polysub, np.polyfit, np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d, np.unique_values,
-    np.unique_counts, np.unique_inverse, np.unique_all,
+    np.polyadd, np.polysub, np.polyfit, np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d,
+    np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all,
 ):  # fmt: skip
     implements_special(_f)(followed(_f, __name__))

@@ -4,7 +4,6 @@ from . import creation as creation
 from . import einsum as einsum
 from . import elementwise as elementwise
 from . import fft as fft
-from . import followed_functions as followed_functions
 from . import names as names
 from . import nondifferentiable as nondifferentiable
 from . import piecewise as piecewise

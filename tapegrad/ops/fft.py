@@ -12,8 +12,7 @@ import scipy.fft
 
 from .._core.arrays import xp_of
 from .._core.primitive import layout_of
-from .declare import NUMPY, axis_of, dtype, implements, linear, ndim, primitive, rules, shape
-from .followed_functions import followed
+from .declare import NUMPY, axis_of, dtype, followed, implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, embed, fit_to_shape, slice_of
 
 

@@ -17,7 +17,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import layout_of, primal_of, seen, values_of
 from .._core.registry import load
-from .declare import ComposedScalar, dtype, elementwise, implements, primitive, rules, same
+from .declare import ComposedScalar, dtype, elementwise, follow, implements, primitive, rules, same
 from .elementwise import (
     LN2,
     arcsinh,
@@ -416,3 +416,12 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 
 rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x), g, zero_of(g)), jvp=same)
+
+
+# --- numpy.emath: complex where the result is not real ---
+
+emath = np.emath
+follow(
+    __name__, np.angle, emath.sqrt, emath.log, emath.log2, emath.log10, emath.logn, emath.power, emath.arccos,
+    emath.arcsin, emath.arctanh,
+)  # fmt: skip

@@ -13,7 +13,7 @@ from numpy import ndarray
 from .._core.arrays import xp_of
 from .._core.primitive import hook, layout_of, primal_of
 from .._core.variable import Variable
-from .declare import axes_of, implements, linear, ndim, primitive, rules, shape
+from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, concatenate, conj, fit_to_shape, reshape, slice_of, sum, transpose
 
 
@@ -229,26 +229,24 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     return move_axis(c, -1, axisc)
 
 
-def _linalg_vecdot(x1, x2, axis=-1):
+@implements(np.vecdot, np.linalg.vecdot)
+def vecdot(x1, x2, axis=-1):
     x1, x2 = two_operands(x1, x2)
     c = conj(move_axis(x1, axis, -1)) * move_axis(x2, axis, -1)
     return sum(c, ndim(c) - 1)
 
 
-if hasattr(np, "vecdot"):
-    vecdot = implements(np.vecdot, np.linalg.vecdot)(_linalg_vecdot)
-if hasattr(np, "matvec"):
+@implements(np.matvec)
+def matvec(a, v):
+    c = matmul(*two_operands(a, column(two_operands(a, v)[1])))
+    return reshape(c, to=shape(c)[:-1])
 
-    @implements(np.matvec)
-    def matvec(a, v):
-        c = matmul(*two_operands(a, column(two_operands(a, v)[1])))
-        return reshape(c, to=shape(c)[:-1])
 
-    @implements(np.vecmat)
-    def vecmat(v, a):
-        v, a = two_operands(v, a)
-        c = matmul(row_vector(conj(v)), a)
-        return reshape(c, to=(*shape(c)[:-2], shape(c)[-1]))
+@implements(np.vecmat)
+def vecmat(v, a):
+    v, a = two_operands(v, a)
+    c = matmul(row_vector(conj(v)), a)
+    return reshape(c, to=(*shape(c)[:-2], shape(c)[-1]))
 
 
 # --- diagonals, trace ---
@@ -371,3 +369,8 @@ def polyval(p, x):
     for i in range(shape(p)[0]):
         y = y * x + p[i]
     return y + x * 0
+
+
+follow(
+    __name__, np.tensordot, np.linalg.tensordot, np.linalg.multi_dot, np.linalg.outer, np.linalg.trace
+)  # fmt: skip

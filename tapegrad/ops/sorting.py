@@ -11,7 +11,7 @@ from .._core.arrays import F8, is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import nests_variable, primal_of, values_of
 from .._core.variable import Variable
-from .declare import axis_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from .declare import axis_of, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
 from .indexing.regions import scatter_add
 from .piecewise import floor, maximum, minimum
@@ -262,3 +262,6 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         a, b, u, v = [gather_elements(w, k, shape(x)) for w in (fp, xp) for k in (at, at + 1)]
         y = a + (x - u) * ((b - a) / (v - u))
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))
+
+
+follow(__name__, np.take_along_axis, np.sort_complex)

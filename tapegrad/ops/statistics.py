@@ -1,6 +1,5 @@
 """Order statistics, moments of several variables, and differences and integrals along an axis."""
 
-import functools
 import math
 from typing import Any
 
@@ -13,7 +12,7 @@ from .._core.trees import nested
 from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
 from .creation import linspace
-from .declare import dtype, implements, ndim, shape, xp
+from .declare import dtype, follow, implements, ndim, shape, xp
 from .elementwise import select, sqrt, zero_of
 from .piecewise import isnan, maximum, minimum
 from .products import flat_operand
@@ -273,7 +272,7 @@ def nanmedian(a, axis=None, *, keepdims=False):
 @implements(np.cov)
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
     """The covariance matrix. Rows are variables."""
-    x = observation_rows(m, rowvar, not rowvar and _turns_one_row())
+    x = observation_rows(m, rowvar, not rowvar)
     if y is not None:
         x = s.concatenate(x, observation_rows(y, rowvar), axis=0)
     x = cast_operand(
@@ -324,12 +323,6 @@ def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
     return x if rowvar or (shape(x)[0] == 1 and not (turned and ndim(m) == 2)) else swapped(x)
 
 
-@functools.cache
-def _turns_one_row() -> bool:
-    """Does NumPy's `cov` transpose a single row? It does from 2.2 on."""
-    return np.ndim(np.cov(np.zeros((1, 2)), rowvar=False, ddof=0)) == 2
-
-
 @implements(np.corrcoef)
 def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     c = cov(x, y, rowvar, dtype=dtype)
@@ -376,3 +369,6 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
         at = xp_of(x).searchsorted(edges, x[inside], "right") - 1
         counts = bincount(at - (at == len(edges) - 1), w[inside], len(edges) - 1)
     return (counts / counts.sum() / (moved[1:] - moved[:-1]) if density else counts), moved
+
+
+follow(__name__, np.gradient, np.ediff1d, np.trapezoid)

@@ -14,7 +14,7 @@ from ..._core.primitive import layout_of, primal_of, values_of
 from ..._core.registry import late
 from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
-from ..declare import NUMPY, axes_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ..declare import NUMPY, axes_of, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
 from ..declare import dtype as dtype_of
 from ..products import diagonals, with_diagonals
 from ..shaping import arrays_of, copy, fit_to_shape, rolled
@@ -111,10 +111,6 @@ def safely_cast(name: str, y: Any, to: Any) -> Any:
             f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype"
         )
     return y if to is None else cast(y, np.dtype(to))
-
-
-if hasattr(np, "concat"):
-    implements(np.concat)(concatenate)
 
 
 @implements(np.vstack)
@@ -364,3 +360,9 @@ def astype(x, dtype, /, *, copy=True, device=None):
     if isinstance(x, Variable) and to == dtype_of(x):
         return copied(x) if copy else x
     return cast(x, to)
+
+
+follow(
+    __name__, np.append, np.column_stack, np.dstack, np.meshgrid, np.ix_, np.delete, np.resize, np.vander,
+    np.piecewise, np.diff, np.real_if_close,
+)  # fmt: skip

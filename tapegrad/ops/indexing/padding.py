@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import implements, ndim
-from ..followed_functions import followed
+from ..declare import followed, implements, ndim
 from .gathering import array_like, constant_index, pad_zeros
 
 

@@ -25,7 +25,7 @@ from ..._core.registry import late
 from ..._core.scope import OPEN
 from ..._core.variable import ArrayVariable, Variable, View
 from .. import shaping as s
-from ..declare import axes_of, axis_of, dtype, implements, shape, xp
+from ..declare import axes_of, axis_of, dtype, follow, implements, shape, xp
 from ..declare import shape as dim
 from ..shaping import arrays_of
 from . import regions as ix
@@ -487,11 +487,4 @@ def dsplit(ary, indices_or_sections):
     return split(ary, indices_or_sections, 2)
 
 
-def unstack(x, /, *, axis=0):
-    x = array_like(x)
-    axis = axis_of(axis, len(shape(x)))
-    return tuple([x[(slice(None),) * axis + (i,)] for i in range(shape(x)[axis])])
-
-
-if hasattr(np, "unstack"):  # NumPy 2.1
-    implements(np.unstack, layout="own")(unstack)
+follow(__name__, np.rollaxis, np.fliplr, np.flipud, np.unstack)

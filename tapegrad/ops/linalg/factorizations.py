@@ -28,7 +28,7 @@ from ..._core.registry import load
 from ..._core.scope import OPEN
 from ..._core.trees import nested
 from ..._core.variable import ArrayVariable, Variable
-from ..declare import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp
+from ..declare import axes_of, dtype, follow, implements, linear, ndim, primitive, rules, same, shape, xp
 from ..layouts import laid_as_library
 from ..nondifferentiable import at_users_line, holds_somewhere, warn_user
 from ..products import (
@@ -660,3 +660,6 @@ def tensorsolve(a, b, axes=None):
     to = shape(a)[ndim(b) :]
     k = int(np.prod(to))
     return reshape(solve(reshape(a, to=(k, k)), flat_operand(b)), to=to)
+
+
+follow(__name__, np.linalg.tensorinv)

@@ -10,9 +10,8 @@ import scipy.linalg
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, SingularError
 from ..._core.primitive import primal_of, seen
-from ..declare import dtype, primitive, shape, xp
+from ..declare import dtype, followed, primitive, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
-from ..followed_functions import followed
 from ..indexing.gathering import diag
 from ..products import H, column, diagonals, matmul, row_vector
 from ..shaping import arrays_of, concatenate, conj, embed, real, reshape, sum
