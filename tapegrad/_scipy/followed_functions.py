@@ -10,6 +10,8 @@ from ..ops.fft import transform_axis
 from .followed import Follower
 from .namespaces import bare
 
+PAIRS = vars(_arraypad_impl)["_as_pairs"]
+
 
 class ArrayConverter:
     """NumPy's compiled class of this name: the arguments of a function as arrays."""
@@ -30,7 +32,7 @@ class ArrayConverter:
 def pairs_of_axes(x: Any, ndim: int, as_index: bool = False) -> Any:
     """`numpy.pad`'s argument for each axis: numbers before and after it. Counts are numbers of the host."""
     if as_index:
-        return _arraypad_impl._as_pairs(x if x is None else to_host(bare(x)), ndim, True)
+        return PAIRS(x if x is None else to_host(bare(x)), ndim, True)
     return [list(pair) for pair in np.broadcast_to(x, (ndim, 2))]
 
 

@@ -463,7 +463,7 @@ def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
     return inputs, exact
 
 
-def as_dtype(x: Any) -> np.dtype:
+def as_dtype(x: Any) -> Any:
     """The dtype that x names. A class of `numpy.dtypes` names its instance, which `numpy.dtype` does not
     find."""
     return x() if isinstance(x, type) and issubclass(x, np.dtype) else np.dtype(x)

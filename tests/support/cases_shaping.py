@@ -72,6 +72,13 @@ def write_both(see):
     return f
 
 
+def doubled_ends(line, width, axis, settings):
+    """A mode of `numpy.pad`, which writes into each line."""
+    before, after = width
+    line[:before] = 2.0 * line[before]
+    line[len(line) - after :] = line[before] * line[-after - 1]
+
+
 def extremes(x, y):
     """The indices are repeated."""
     a, b = x.copy(), x.copy()
@@ -224,6 +231,7 @@ CASES = [
     case("pad edge", lambda x: np.pad(x, 2, mode="edge") ** 2, x23),
     case("pad reflect", lambda x: np.pad(x, ((1, 1), (2, 1)), mode="reflect") ** 2, x23),
     case("pad symmetric", lambda x: np.pad(x, 2, mode="symmetric") ** 2, x23),
+    case("pad by a function", lambda x: np.pad(x, (1, 2), doubled_ends) ** 2, x23, kinds=(), numpy_only=True),
     case("pad wrap", lambda x: np.pad(x, (1, 2), mode="wrap") ** 2, x23),
     # triangles and diagonals
     case("tril", lambda x: np.tril(x, -1) ** 2, x33, covers=("lower_part",)),
