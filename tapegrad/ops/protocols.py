@@ -466,7 +466,8 @@ def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
 def as_dtype(x: Any) -> Any:
     """The dtype that x names. A class of `numpy.dtypes` names its instance, which `numpy.dtype` does not
     find."""
-    return x() if isinstance(x, type) and issubclass(x, np.dtype) else np.dtype(x)
+    named: Any = x
+    return np.dtype(named() if isinstance(x, type) and issubclass(x, np.dtype) else x)
 
 
 def cast_result(x: Any, to: np.dtype) -> Any:
