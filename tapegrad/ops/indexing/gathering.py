@@ -227,6 +227,18 @@ def diagflat(v, k=0):
     return diag(views.ravel(v), k)
 
 
+@implements(np.vander)
+def vander(x, N=None, increasing=False):
+    x = array_like(x)
+    if ndim(x) != 1:
+        raise ValueError("numpy.vander: x must be a vector")
+    n = shape(x)[0] if N is None else integer_constant(N)
+    if n < 0:
+        raise ValueError(f"numpy.vander: N={n} is negative")
+    powers = xp(x).arange(n) if increasing else xp(x).arange(n)[::-1]
+    return views.reshape(x, (-1, 1)) ** powers
+
+
 # --- extraction and insertion ---
 
 
@@ -363,6 +375,6 @@ def astype(x, dtype, /, *, copy=True, device=None):
 
 
 follow(
-    __name__, np.append, np.column_stack, np.dstack, np.meshgrid, np.ix_, np.delete, np.resize, np.vander,
+    __name__, np.append, np.column_stack, np.dstack, np.meshgrid, np.ix_, np.delete, np.resize,
     np.piecewise, np.diff, np.real_if_close,
 )  # fmt: skip
