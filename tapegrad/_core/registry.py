@@ -118,6 +118,7 @@ LOADED: dict[str, AnyTuple] = {
     },  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     "tapegrad._scipy.followed": ("_scipy.namespaces",),
+    "tapegrad._scipy.followed_functions": ("ops.declare",),
     "tapegrad._scipy.followed_modules": ("scipy", "stats"),
     "tapegrad._scipy.integrate.ivp_kernel": ("_scipy.integrate",),  # in recordings: it imports kernels
     "tapegrad._scipy.statistics": ("stats", "stats._families"),

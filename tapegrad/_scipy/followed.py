@@ -519,7 +519,8 @@ class DeviceFollower(Follower):
         self.homes, self.named, self.host, self.bases = host.homes, host.named, host, host.bases
         self.decorators = host.decorators
         self.given = {**array_api(library), **host.named}
-        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))} | host.leaves
+        stand_ins_there = (np.r_, library.r_), (np.c_, library.c_), (np.ndarray, library._theirs.ndarray)
+        self.seen = {id(x): (x, ours) for x, ours in stand_ins_there} | host.leaves
 
     def library(self, module: Any) -> Any:
         return (

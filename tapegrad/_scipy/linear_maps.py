@@ -20,7 +20,7 @@ from .._core.primitive import layout_of
 from .._core.registry import load
 from ..ops.declare import axis_of, linear, ndim, primitive, rules, shape
 from ..ops.indexing.gathering import pad_zeros
-from ..ops.products import backwards
+from ..ops.products import backwards, bilinear_forward
 from ..ops.shaping import slice_of
 
 plain_convolve: Any = np.convolve
@@ -111,16 +111,6 @@ def convolved(a, b, *, k):
 def overlap(g, b, *, k):
     """sum_j g[n + j] b[j], for the n at which all of b lies within g."""
     return convolution(g, flipped(b, k), k, "valid")
-
-
-def bilinear_forward(f: Callable) -> Callable:
-    """The forward rule of a bilinear operation."""
-
-    def push(t, out, a, b, **settings):
-        terms = [f(x, y, **settings) for x, y in ((t[0], b), (a, t[1])) if x is not None and y is not None]
-        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
-
-    return push
 
 
 rules(

@@ -6,18 +6,16 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, SingularError
+from .._core.errors import SingularError
 from .._core.primitive import primal_of, seen, values_of
-from .declare import axis_of, dtype, ndim, primitive, shape, xp
+from .declare import axis_of, dtype, followed, ndim, primitive, shape, xp
 from .elementwise import absolute, select
-from .indexing.gathering import diff, fit_dtype, vander, vstack
-from .linalg.decompositions import lstsq
-from .linalg.factorizations import inv
+from .indexing.gathering import vstack
 from .linalg.matrix_functions import eigvals
 from .piecewise import floor, maximum
-from .products import column, convolve, polyval, trace
+from .products import convolve, polyval, trace
 from .reductions import cumsum
-from .shaping import concatenate, embed, nested_to_array, real, reshape, sum, zeros_like
+from .shaping import concatenate, embed, nested_to_array, real, reshape, slice_of, zeros_like
 from .special.bessel import i0
 from .special.declare import implements_special
 
@@ -134,28 +132,6 @@ def polyint(p, m=1, k=None):
     return p
 
 
-def pad_coefficients(a: Any, b: Any) -> tuple:
-    """Two arrays of coefficients. The shorter one is padded with leading zeros."""
-    a, b = as_vector(a), as_vector(b)
-    library = xp(a) if xp(b) is np else xp(b)
-    # (a number may have become an array)
-    a, b = [library.asarray(x) if type(x) is np.ndarray else x for x in (a, b)]
-    n = max(shape(a)[0], shape(b)[0])
-    return tuple([embed(x, axis=0, start=n - shape(x)[0], size=n) for x in (a, b)])
-
-
-@implements_special(np.polyadd)
-def polyadd(a1, a2):
-    a, b = pad_coefficients(a1, a2)
-    return a + b
-
-
-@implements_special(np.polysub)
-def polysub(a1, a2):
-    a, b = pad_coefficients(a1, a2)
-    return a - b
-
-
 @implements_special(np.polymul)
 def polymul(a1, a2):
     factors = [as_vector(a1), as_vector(a2)]
@@ -182,31 +158,6 @@ def polydiv(u, v):
     return quotient, rest if shape(rest)[0] else zeros_like(v[:1])
 
 
-@implements_special(np.polyfit)
-def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
-    """Least squares with columns scaled to equal length, as in NumPy."""
-    if full:
-        raise ArgumentError(
-            "numpy.polyfit: full=True is not supported on a tracked Variable; write numpy.linalg.lstsq with "
-            "numpy.vander"
-        )
-    x, order = as_vector(x), operator.index(deg) + 1
-    a = vander(x + 0.0, order)
-    b = y + 0.0
-    if w is not None:
-        a, b = a * column(w), b * (column(w) if ndim(b) == 2 else w)
-    scale = sum(a * a, 0) ** 0.5
-    c = lstsq(a / scale, b, shape(x)[0] * np.finfo(np.float64).eps if rcond is None else rcond)
-    c, residuals = c[0], c[1]
-    c = c / (column(scale) if ndim(c) == 2 else scale)
-    if not cov:
-        return c
-    base = inv(a.T @ a)
-    if cov != "unscaled":
-        base = base * (residuals / (shape(x)[0] - order))
-    return c, base
-
-
 @implements_special(np.kaiser)
 def kaiser(M, beta):
     n = xp(beta).arange(M)
@@ -217,13 +168,14 @@ def kaiser(M, beta):
 @implements_special(np.unwrap)
 def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
     """Each element is shifted by a whole number of periods, which is a constant."""
-    d, whole = diff(primal_of(p), 1, axis), primal_of(period)
+    axis, plain, whole = axis_of(axis, ndim(p)), primal_of(p), primal_of(period)
+    n = shape(p)[axis]
+    d = slice_of(plain, axis=axis, start=1, stop=n) - slice_of(plain, axis=axis, start=0, stop=n - 1)
     turns = -floor((d + 0.5 * whole) / whole)
     turns = select((d + turns * whole == -0.5 * whole) & (d > 0), turns + 1.0, turns)
     if discont is not None:
         turns = select(absolute(d) < maximum(primal_of(discont), 0.5 * whole), 0.0, turns)
-    axis = axis_of(axis, ndim(p))
-    turns = cumsum(embed(turns, axis=axis, start=1, size=shape(p)[axis]), axis)
+    turns = cumsum(embed(turns, axis=axis, start=1, size=n), axis)
     return p + turns * period
 
 
@@ -231,48 +183,8 @@ if hasattr(np, "row_stack"):
     implements_special(np.row_stack)(vstack)
 
 
-# --- sets: each value that NumPy returns is gathered from its position in the input ---
-
-
-def elements_with_values(x: Any, values: Any) -> Any:
-    """Gather these values from the flat x."""
-    plain = values_of(x)
-    order = np.argsort(plain, kind="stable")
-    return x[order[np.searchsorted(plain[order], values)]]
-
-
-def set_of_two(f: Any) -> None:
-    def of(ar1, ar2, assume_unique=False, return_indices=False):
-        a, b = as_vector(ar1), as_vector(ar2)
-        more = {}
-        if f is not np.union1d:
-            more["assume_unique"] = assume_unique
-        if return_indices:
-            more["return_indices"] = True
-        y = f(values_of(a), values_of(b), **more)
-        if return_indices:
-            return fit_dtype(a[y[1]], y[0].dtype), *y[1:]
-        one = f in (np.intersect1d, np.setdiff1d)
-        return fit_dtype(elements_with_values(a if one else concatenate(a, b), y), y.dtype)
-
-    implements_special(f)(of)
-
-
-for _f in (np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d):
-    set_of_two(_f)
-
-
-def unique_of(f: Any) -> None:
-    def of(x):
-        y = f(values_of(x))
-        return (
-            type(y)(elements_with_values(as_vector(x), y[0]), *y[1:])
-            if isinstance(y, tuple)
-            else elements_with_values(as_vector(x), y)
-        )
-
-    implements_special(f)(of)
-
-
-for _unique in (np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all):
-    unique_of(_unique)
+for _f in (
+    np.polyadd, np.polysub, np.polyfit, np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d,
+    np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all,
+):  # fmt: skip
+    implements_special(_f)(followed(_f, __name__))

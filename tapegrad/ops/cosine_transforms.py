@@ -14,8 +14,8 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import any_tracked
 from .._core.registry import load
-from .declare import axis_of, dtype, linear, ndim, primitive, rules, shape, xp
-from .fft import SWAPPED, fftn, ifftn, irfft, rfft
+from .declare import NUMPY, axis_of, dtype, linear, ndim, primitive, rules, shape, xp
+from .fft import SWAPPED
 from .fft import _array as floats
 from .fft import _fitted as fitted
 from .products import matmul
@@ -159,14 +159,16 @@ def _hermitian(x, s, axes, norm):
     x = floats(x)
     if len(axes) > 1:
         rest = None if s is None else lengths[:-1]
-        x = fftn(x, rest, axes[:-1], norm)
-    return irfft(conj(x), lengths[-1], axes[-1], SWAPPED[norm])
+        x = NUMPY[np.fft.fftn](x, rest, axes[:-1], norm)
+    return NUMPY[np.fft.irfft](conj(x), lengths[-1], axes[-1], SWAPPED[norm])
 
 
 def _to_hermitian(x, s, axes, norm):
     axes, lengths = _axes_of(x, s, axes)
-    x = conj(rfft(floats(x), lengths[-1], axes[-1], SWAPPED[norm]))
-    return ifftn(x, None if s is None else lengths[:-1], axes[:-1], norm) if len(axes) > 1 else x
+    x = conj(NUMPY[np.fft.rfft](floats(x), lengths[-1], axes[-1], SWAPPED[norm]))
+    return (
+        NUMPY[np.fft.ifftn](x, None if s is None else lengths[:-1], axes[:-1], norm) if len(axes) > 1 else x
+    )
 
 
 def plain_plan(plan: Any) -> None:

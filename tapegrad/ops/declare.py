@@ -32,8 +32,9 @@ from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import DeviceError
 from .._core.foreign import operand
 from .._core.primitive import Primitive, bind, layout_of
-from .._core.registry import TABLES, late
+from .._core.registry import TABLES, late, load
 from .._core.reverse import ShapeStandIn
+from .._core.scope import OPEN, changed
 from .._core.typing import AnyDict, AnyFunction, AnyTuple, Shape
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 from .layouts import laid_as_library
@@ -165,6 +166,32 @@ class GatedProduct(ComposedScalar):
     def __init__(self, form: AnyFunction, gates: int = 1):
         super().__init__(form)
         self.gates = gates
+
+
+@functools.cache
+def followed_code(f: AnyFunction) -> Any:
+    return load("tapegrad._scipy.followed_functions").FOLLOWED.function(f)
+
+
+def followed(f: AnyFunction, family: str) -> Any:
+    """f on tracked values by its own Python code (`_scipy.followed`). `family`: the declaring module."""
+
+    @functools.wraps(f)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if OPEN.depth:
+            return followed_code(f)(*args, **kwargs)
+        with changed(depth=1):  # arrays that the code makes can hold what a kernel traces
+            return followed_code(f)(*args, **kwargs)
+
+    run.__module__ = family
+    return run
+
+
+def follow(family: str, *functions: AnyFunction) -> None:
+    """Declare functions that NumPy has written in Python, whose own code is followed. It must pass all tests,
+    and not be slow beside rules of its own."""
+    for f in functions:
+        implements(f, layout="own")(followed(f, family))
 
 
 class Signature:

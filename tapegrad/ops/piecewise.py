@@ -17,8 +17,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import layout_of, primal_of, seen, values_of
 from .._core.registry import load
-from .._core.variable import Variable
-from .declare import NUMPY, ComposedScalar, dtype, elementwise, implements, primitive, rules, same
+from .declare import ComposedScalar, dtype, elementwise, follow, implements, primitive, rules, same
 from .elementwise import (
     LN2,
     arcsinh,
@@ -38,7 +37,7 @@ from .elementwise import (
     zero_of,
 )
 from .nondifferentiable import note_zero
-from .shaping import array_of, imag, nested_to_array, real
+from .shaping import array_of, nested_to_array
 from .shaping import copy as copied
 
 
@@ -419,53 +418,10 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x), g, zero_of(g)), jvp=same)
 
 
-@implements(np.angle)
-def angle(z, deg=False):
-    z = nested_to_array(z) if isinstance(z, (list, tuple)) else z
-    a = arctan2(imag(z), real(z))
-    return a * (180.0 / math.pi) if deg else a
-
-
 # --- numpy.emath: complex where the result is not real ---
 
-
-SINGLE = frozenset("fbhBH")  # what NumPy takes to complex64 there
-
-
-def in_domain(x: Any, outside: Callable) -> Any:
-    """x as a complex array if the condition holds for any element."""
-    x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
-    found = outside(primal_of(x))
-    if dtype(x).kind == "c" or not bool(found if isinstance(found, bool) else found.any()):
-        return x
-    return x + (np.complex64(0) if dtype(x).char in SINGLE else np.complex128(0))
-
-
-def of_domain(name: str, outside: Callable) -> None:
-    def run(x):
-        return NUMPY[getattr(np, name)](in_domain(x, outside))
-
-    run.__name__ = f"emath_{name}"
-    implements(getattr(np.emath, name))(run)
-
-
-for _names, _outside in (
-    ("sqrt log log2 log10", lambda x: x < 0),
-    ("arccos arcsin arctanh", lambda x: abs(x) > 1),
-):
-    for _name in _names.split():
-        of_domain(_name, _outside)
-
-
-@implements(np.emath.logn)
-def emath_logn(n, x):
-    return (
-        NUMPY[np.emath.log](x) / NUMPY[np.emath.log](n)
-        if isinstance(n, Variable)
-        else NUMPY[np.emath.log](x) / np.emath.log(n)
-    )
-
-
-@implements(np.emath.power)
-def emath_power(x, p):
-    return in_domain(x, lambda x: x < 0) ** in_domain(p, lambda p: p != p)
+emath = np.emath
+follow(
+    __name__, np.angle, emath.sqrt, emath.log, emath.log2, emath.log10, emath.logn, emath.power, emath.arccos,
+    emath.arcsin, emath.arctanh,
+)  # fmt: skip

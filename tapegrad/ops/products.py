@@ -4,6 +4,7 @@ einsum.)
 Rules are transposes; for complex arrays the engine conjugates."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy import ndarray
 from .._core.arrays import xp_of
 from .._core.primitive import hook, layout_of, primal_of
 from .._core.variable import Variable
-from .declare import axes_of, implements, linear, ndim, primitive, rules, shape
+from .declare import axes_of, follow, implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, concatenate, conj, fit_to_shape, reshape, slice_of, sum, transpose
 
 
@@ -97,15 +98,17 @@ def flat_rows(x: Any, kept: int) -> Any:
     return x if n == 1 else reshape(x, to=(int(np.prod(s[:n])), *s[n:]))
 
 
-def bilinear_jvp(t, out, x, y):
-    if t[1] is None:
-        return matmul(t[0], y)
-    if t[0] is None:
-        return matmul(x, t[1])
-    return matmul(t[0], y) + matmul(x, t[1])
+def bilinear_forward(f: Callable) -> Callable:
+    """The forward rule of a bilinear operation."""
+
+    def push(t, out, a, b, **settings):
+        terms = [f(x, y, **settings) for x, y in ((t[0], b), (a, t[1])) if x is not None and y is not None]
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+
+    return push
 
 
-rules(matmul, _matmul_left, _matmul_right, jvp=bilinear_jvp)
+rules(matmul, _matmul_left, _matmul_right, jvp=bilinear_forward(matmul))
 
 
 @implements(np.matmul, np.linalg.matmul, layout="own")
@@ -129,7 +132,7 @@ def dot(a, b, out=None):
     n, m = ndim(a), ndim(b)
     if n == 0 or m == 0:
         return a * b
-    return product(a, b) if m <= 2 else tensordot(a, b, ((n - 1,), (m - 2,)))
+    return product(a, b) if m <= 2 else inner(a, T(b))
 
 
 @implements(np.vdot)
@@ -146,8 +149,12 @@ def flat_operand(x: Any) -> Any:
 @implements(np.inner)
 def inner(a, b):
     a, b = two_operands(a, b)
-    n, m = ndim(a), ndim(b)
-    return a * b if n == 0 or m == 0 else tensordot(a, b, ((n - 1,), (m - 1,)))
+    if ndim(a) == 0 or ndim(b) == 0:
+        return a * b
+    left, right = [x if ndim(x) == 1 else flat_rows(x, 1) for x in (a, b)]
+    y = matmul(left, right if ndim(b) == 1 else T(right))
+    to = shape(a)[:-1] + shape(b)[:-1]
+    return y if shape(y) == to else reshape(y, to=to)
 
 
 @implements(np.outer)
@@ -156,43 +163,8 @@ def outer(a, b, out=None):
     return column(flat_operand(a)) * flat_operand(b)
 
 
-@implements(np.linalg.outer)
-def linalg_outer(x1, x2, /):
-    if ndim(x1) != 1 or ndim(x2) != 1:
-        raise ValueError(
-            f"linalg.outer: both arguments must have one dimension, not {ndim(x1)} and {ndim(x2)}"
-        )
-    return outer(x1, x2)
-
-
 def reordered(x: Any, axes: tuple) -> Any:
     return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
-
-
-@implements(np.tensordot, np.linalg.tensordot)
-def tensordot(a, b, axes=2):
-    a, b = two_operands(a, b)
-    n, m = ndim(a), ndim(b)
-    if isinstance(axes, (int, np.integer)):
-        left, right = tuple(range(n - axes, n)), tuple(range(axes))
-    else:
-        left, right = [
-            (int(i),) if isinstance(i, (int, np.integer)) else tuple([int(k) for k in i]) for i in axes
-        ]
-        left, right = tuple([i % n for i in left]), tuple([i % m for i in right])
-    s, r = shape(a), shape(b)
-    if len(left) != len(right) or any(s[i] != r[j] for i, j in zip(left, right, strict=True)):
-        raise ValueError(f"tensordot: shapes {s} and {r} do not fit together over axes {left} and {right}")
-    free_a, free_b = (
-        tuple([i for i in range(n) if i not in left]),
-        tuple([j for j in range(m) if j not in right]),
-    )
-    out = tuple([s[i] for i in free_a]) + tuple([r[j] for j in free_b])
-    k = int(np.prod([s[i] for i in left]))
-    x = reshape(reordered(a, free_a + left), to=(int(np.prod([s[i] for i in free_a])), k))
-    y = reshape(reordered(b, right + free_b), to=(k, int(np.prod([r[j] for j in free_b]))))
-    c = matmul(x, y)
-    return reshape(c, to=out)
 
 
 @implements(np.kron)
@@ -257,26 +229,24 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     return move_axis(c, -1, axisc)
 
 
-def _linalg_vecdot(x1, x2, axis=-1):
+@implements(np.vecdot, np.linalg.vecdot)
+def vecdot(x1, x2, axis=-1):
     x1, x2 = two_operands(x1, x2)
     c = conj(move_axis(x1, axis, -1)) * move_axis(x2, axis, -1)
     return sum(c, ndim(c) - 1)
 
 
-if hasattr(np, "vecdot"):
-    vecdot = implements(np.vecdot, np.linalg.vecdot)(_linalg_vecdot)
-if hasattr(np, "matvec"):
+@implements(np.matvec)
+def matvec(a, v):
+    c = matmul(*two_operands(a, column(two_operands(a, v)[1])))
+    return reshape(c, to=shape(c)[:-1])
 
-    @implements(np.matvec)
-    def matvec(a, v):
-        c = matmul(*two_operands(a, column(two_operands(a, v)[1])))
-        return reshape(c, to=shape(c)[:-1])
 
-    @implements(np.vecmat)
-    def vecmat(v, a):
-        v, a = two_operands(v, a)
-        c = matmul(row_vector(conj(v)), a)
-        return reshape(c, to=(*shape(c)[:-2], shape(c)[-1]))
+@implements(np.vecmat)
+def vecmat(v, a):
+    v, a = two_operands(v, a)
+    c = matmul(row_vector(conj(v)), a)
+    return reshape(c, to=(*shape(c)[:-2], shape(c)[-1]))
 
 
 # --- diagonals, trace ---
@@ -292,9 +262,8 @@ def diagonals(x, *, offset=0):
 def with_diagonals(x, *, to, offset=0):
     """Matrices of shape `to` with one nonzero diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
-    k = x.shape[-1]
-    i, j = max(0, -offset), max(0, offset)
-    out[..., list(range(i, i + k)), list(range(j, j + k))] = x
+    k = xp_of(x).arange(x.shape[-1])
+    out[..., k + max(0, -offset), k + max(0, offset)] = x
     return out
 
 
@@ -319,40 +288,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     )
 
 
-@implements(np.linalg.trace)
-def linalg_trace(x, /, *, offset=0, dtype=None):
-    return trace(x, offset, -2, -1, dtype)
-
-
 # --- chains and powers ---
-
-
-@implements(np.linalg.multi_dot)
-def multi_dot(arrays, *, out=None):
-    """The product of a chain of matrices in the cheapest order."""
-    xs = arrays_of(arrays)
-    first, last = ndim(xs[0]) == 1, ndim(xs[-1]) == 1
-    xs[0] = row_vector(xs[0]) if first else xs[0]
-    xs[-1] = column(xs[-1]) if last else xs[-1]
-    n, d = len(xs), [shape(x)[0] for x in xs] + [shape(xs[-1])[1]]
-    cost: dict = {(i, i): (0, i) for i in range(n)}
-    for k in range(1, n):
-        for i in range(n - k):
-            j = i + k
-            cost[i, j] = min(
-                [(cost[i, m][0] + cost[m + 1, j][0] + d[i] * d[m + 1] * d[j + 1], m) for m in range(i, j)]
-            )
-
-    def product(i, j):
-        m = cost[i, j][1]
-        return xs[i] if i == j else matmul(product(i, m), product(m + 1, j))
-
-    y = product(0, n - 1)
-    return (
-        reshape(y, to=() if first and last else (shape(y)[1] if first else shape(y)[0],))
-        if first or last
-        else y
-    )
 
 
 # --- convolution and polynomials ---
@@ -392,10 +328,8 @@ rules(
     convolve_full,
     lambda g, out, x, y: _middle(convolve_full(g, backwards(y)), shape(y)[0] - 1, shape(x)[0]),
     lambda g, out, x, y: _middle(convolve_full(g, backwards(x)), shape(x)[0] - 1, shape(y)[0]),
-    jvp=lambda t, out, x, y: convolve_full(t[0], y) if t[1] is None else convolve_full(x,
-    t[1]) if t[0] is None
-    else convolve_full(t[0], y) + convolve_full(x, t[1]),
-)  # fmt: skip
+    jvp=bilinear_forward(convolve_full),
+)
 matmul.prim.multilinear = convolve_full.prim.multilinear = True
 
 
@@ -435,3 +369,8 @@ def polyval(p, x):
     for i in range(shape(p)[0]):
         y = y * x + p[i]
     return y + x * 0
+
+
+follow(
+    __name__, np.tensordot, np.linalg.tensordot, np.linalg.multi_dot, np.linalg.outer, np.linalg.trace
+)  # fmt: skip

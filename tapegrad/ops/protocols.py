@@ -447,9 +447,13 @@ def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
         type(x) if type(x) in NUMBERS else getattr(layout_of(x), "dtype", None) or np.asarray(x).dtype
         for x in inputs
     ]
-    wanted = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)}
+    wanted = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[as_dtype(dtype)] * ufunc.nout)}
     loop = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), casting=casting or "same_kind", **wanted)
     exact = all(d.kind in "fc" or not is_tracked(x) for d, x in zip(loop, inputs, strict=False))
+    if not exact and np.dtype(object) in loop:
+        raise ArgumentError(
+            f"{public_name(ufunc)}: dtype=object would drop the derivative of a tracked value; leave it away"
+        )
     if exact and function_for(ufunc) is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
     inputs = [
@@ -457,6 +461,13 @@ def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
         for k, x in enumerate(inputs)
     ]
     return inputs, exact
+
+
+def as_dtype(x: Any) -> Any:
+    """The dtype that x names. A class of `numpy.dtypes` names its instance, which `numpy.dtype` does not
+    find."""
+    named: Any = x
+    return np.dtype(named() if isinstance(x, type) and issubclass(x, np.dtype) else x)
 
 
 def cast_result(x: Any, to: np.dtype) -> Any:

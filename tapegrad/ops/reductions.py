@@ -377,9 +377,8 @@ def _scan_method(f, total):
     return cumulative
 
 
-if hasattr(np, "cumulative_sum"):
-    cumulative_sum = implements(np.cumulative_sum)(_scan_method(np.cumulative_sum, cumsum))
-    cumulative_prod = implements(np.cumulative_prod)(_scan_method(np.cumulative_prod, cumprod))
+for _f, _total in ((np.cumulative_sum, cumsum), (np.cumulative_prod, cumprod)):
+    implements(_f)(_scan_method(_f, _total))
 
 # --- extremes ---
 

@@ -1,8 +1,6 @@
 """Order statistics, moments of several variables, and differences and integrals along an axis."""
 
-import functools
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from .._core.trees import nested
 from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
 from .creation import linspace
-from .declare import dtype, implements, ndim, shape, xp
+from .declare import dtype, follow, implements, ndim, shape, xp
 from .elementwise import select, sqrt, zero_of
 from .piecewise import isnan, maximum, minimum
 from .products import flat_operand
@@ -23,15 +21,13 @@ from .reductions import (
     amin,
     array_operand,
     cast_operand,
-    cumsum,
     flatten_axes_last,
     float_dtype,
     max_of_zero,
     mean,
-    reduction_axes,
     restore_axes,
 )
-from .shaping import arrays_of, conj, real, reshape, slice_of, swapped
+from .shaping import arrays_of, conj, real, reshape, swapped
 from .sorting import bincount, take_sorted
 
 # --- order statistics ---
@@ -276,7 +272,7 @@ def nanmedian(a, axis=None, *, keepdims=False):
 @implements(np.cov)
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
     """The covariance matrix. Rows are variables."""
-    x = observation_rows(m, rowvar, not rowvar and _turns_one_row())
+    x = observation_rows(m, rowvar, not rowvar)
     if y is not None:
         x = s.concatenate(x, observation_rows(y, rowvar), axis=0)
     x = cast_operand(
@@ -327,12 +323,6 @@ def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
     return x if rowvar or (shape(x)[0] == 1 and not (turned and ndim(m) == 2)) else swapped(x)
 
 
-@functools.cache
-def _turns_one_row() -> bool:
-    """Does NumPy's `cov` transpose a single row? It does from 2.2 on."""
-    return np.ndim(np.cov(np.zeros((1, 2)), rowvar=False, ddof=0)) == 2
-
-
 @implements(np.corrcoef)
 def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     c = cov(x, y, rowvar, dtype=dtype)
@@ -341,110 +331,6 @@ def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     n = shape(c)[0]
     d = sqrt(real(c[xp(c).arange(n), xp(c).arange(n)]))
     return c / reshape(d, to=(n, 1)) / reshape(d, to=(1, n))
-
-
-# --- along an axis ---
-
-
-def _cut(a: Any, axis: int, start: int, stop: int) -> Any:
-    return slice_of(a, axis=axis, start=start, stop=stop)
-
-
-def _steps(a: Any, axis: int) -> Any:
-    n = shape(a)[axis]
-    return _cut(a, axis, 1, n) - _cut(a, axis, 0, n - 1)
-
-
-@implements(np.ediff1d)
-def ediff1d(ary, to_end=None, to_begin=None):
-    a = array_operand(ary)
-    parts = [_steps(reshape(a, to=(math.prod(shape(a)),)), 0)]
-    for end, place in ((to_begin, 0), (to_end, len(parts) + 1)):
-        if end is not None:
-            if not np.can_cast(
-                np.result_type(end if type(end) in (int, float, complex) else dtype(array_operand(end))),
-                dtype(a),
-                "same_kind",
-            ):
-                raise TypeError(
-                    "numpy.ediff1d: the dtype of to_begin and to_end must be compatible with that of the "
-                    "array"
-                )
-            parts.insert(place, cast_operand(reshape(s.arrays_of([a, end])[1], to=(-1,)), dtype(a)))
-    return s.concatenate(*parts) if len(parts) > 1 else parts[0]
-
-
-def _widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
-    """The widths of the intervals, in a shape that broadcasts along `axis`."""
-    if x is None:
-        return dx
-    x = array_operand(x)
-    if ndim(x) == 1:
-        d = _steps(x, 0)
-        return reshape(d, to=tuple([-1 if k == axis else 1 for k in range(ndim(y))]))
-    return _steps(x, ndim(x) - ndim(y) + axis)
-
-
-@implements(np.trapezoid)
-def trapezoid(y, x=None, dx=1.0, axis=-1):
-    y = array_operand(y)
-    axis = reduction_axes(y, operator.index(axis))[0]
-    n = shape(y)[axis]
-    return s.sum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
-
-
-@implements()
-def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
-    y = array_operand(y)
-    axis = reduction_axes(y, operator.index(axis))[0]
-    n = shape(y)[axis]
-    r = cumsum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
-    if initial is None:
-        return r
-    first = xp(r).full(tuple([1 if k == axis else m for k, m in enumerate(shape(r))]), initial, dtype(r))
-    return s.concatenate(first, r, axis=axis)
-
-
-@implements(np.gradient)
-def gradient(f, *varargs, axis=None, edge_order=1):
-    f = array_operand(f)
-    axes = reduction_axes(f, axis)
-    spacing = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
-    if len(spacing) != len(axes):
-        raise ArgumentError(f"numpy.gradient: {len(varargs)} spacings for {len(axes)} axes")
-    rs = [_gradient(f, h, k, edge_order) for h, k in zip(spacing, axes, strict=True)]
-    return rs[0] if len(rs) == 1 and (axis is None or not isinstance(axis, (tuple, list))) else tuple(rs)
-
-
-def _gradient(f: Any, h: Any, axis: int, edge_order: int) -> Any:
-    n = shape(f)[axis]
-    if n < edge_order + 1:
-        raise ValueError(
-            f"numpy.gradient: the axis has {n} elements, edge_order={edge_order} needs {edge_order + 1}"
-        )
-    h = array_operand(h)
-    if ndim(h) == 1:
-        d = _steps(h, 0)
-    else:
-        d = broadcasted(h, n - 1, f)
-    d = reshape(d, to=tuple([n - 1 if k == axis else 1 for k in range(ndim(f))]))
-    slopes = _steps(f, axis) / d
-    a, b = _cut(slopes, axis, 0, n - 2), _cut(slopes, axis, 1, n - 1)
-    u, v = _cut(d, axis, 0, n - 2), _cut(d, axis, 1, n - 1)
-    middle = (a * v + b * u) / (u + v)
-    left, right = _cut(slopes, axis, 0, 1), _cut(slopes, axis, n - 2, n - 1)
-    if edge_order == 2:
-        left = left + (left - _cut(slopes, axis, 1, 2)) * _cut(d, axis, 0, 1) / (
-            _cut(d, axis, 0, 1) + _cut(d, axis, 1, 2)
-        )
-        end, before = _cut(d, axis, n - 2, n - 1), _cut(d, axis, n - 3, n - 2)
-        right = right + (right - _cut(slopes, axis, n - 3, n - 2)) * end / (end + before)
-    return s.concatenate(left, middle, right, axis=axis)
-
-
-def broadcasted(h: Any, n: int, f: Any) -> Any:
-    """The spacing h, repeated n times."""
-    return h * xp(f).ones(n, dtype(f))
 
 
 # --- counts ---
@@ -483,3 +369,6 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
         at = xp_of(x).searchsorted(edges, x[inside], "right") - 1
         counts = bincount(at - (at == len(edges) - 1), w[inside], len(edges) - 1)
     return (counts / counts.sum() / (moved[1:] - moved[:-1]) if density else counts), moved
+
+
+follow(__name__, np.gradient, np.ediff1d, np.trapezoid)

@@ -13,11 +13,11 @@ from .. import numpy as np
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import bind, layout_of
-from .._scipy.linear_maps import bilinear_forward
 from .._scipy.namespaces import holds_tracked
 from .._scipy.sparse.matrices import FACES, SparseMatrix, of_places, sparse
 from .._transforms.batching.rules import CustomRule
 from ..ops.declare import ndim, primitive, rules, shape
+from ..ops.products import bilinear_forward
 from ._elimination import Analysis, analysis_of
 from ._ldl import factored, inverse_derivative, inverse_derivatives, symmetrised
 

@@ -277,12 +277,6 @@ def add_along_axis(c: Any, s: np.ndarray, at: np.ndarray, axis: int, like: tuple
     return c.sets.at_places(*np.broadcast_arrays(places, s), numbers.size).reshape(like)
 
 
-@dependence_rule("gathered_back")
-def _gathered_back(c, i, sets, values, out):
-    places = np.asarray(list(i.params["at"]), np.int64).reshape(-1)
-    return c.sets.at_places(places, sets[0], i.params["size"]).reshape(np.shape(out))
-
-
 PARTS = frozenset(("real", "imag"))
 VIEWS = frozenset(("at", "reshape", "transpose", "window"))  # steps that show no element twice
 

@@ -141,7 +141,7 @@ def grid():
     rows = []
     for f, args, kwargs in calls():
         n = len(floats((args, list(kwargs.values()))))
-        if not n or not floats_out(f, args, kwargs):
+        if not n or f is np.empty_like or not floats_out(f, args, kwargs):  # its elements are undefined
             continue
         for kind, large in itertools.product(BUFFERS, (False, True)):
             rows += [
@@ -221,7 +221,7 @@ def test_the_grid_finds_an_operation_that_does_not_say_that_it_shares_memory(ope
     try:
         entry.__code__ = made[name].__code__ if made else before
         monkeypatch.setattr(entry.prim, "aliases", False)
-        with pytest.raises(AssertionError, match="inner of"):
+        with pytest.raises(AssertionError, match="(inner|dot) of"):
             run_grid(
                 [row for row in grid() if row[0].__name__ in ("inner", "dot", "tensordot", "kron")],
                 monkeypatch,

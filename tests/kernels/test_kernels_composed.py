@@ -52,6 +52,8 @@ OF_VECTORS = {
     "max and min": lambda x: x.max() * 2 - x.min(), "arctan2": lambda x: np.arctan2(x[0], x[1]) * x[2],
     "rounded": lambda x: np.round(x[0], 1) * x[1] + round(x[2]) * x[0],
     "var": lambda x: x.var() + x.clip(-0.5, 0.5).sum(),
+    "written into buffers": lambda x: (np.pad(x, 2, "linear_ramp", end_values=(x[0], 3.0)) ** 2).sum()
+    + (np.gradient(x) ** 2 @ np.vander(x, 2)).sum(),
     "a row chosen": lambda x: (np.array([x, 2 * x])[np.argmax(x[:2])] ** 2).sum(),
 }  # fmt: skip
 LOOSE = {"gamma": 1e-12, "arccosh": 1e-12, "arccos": 1e-12, "arcsin": 1e-12, "arctanh": 1e-12}

@@ -324,6 +324,18 @@ def test_one_element_of_a_plain_array_names_us_as_cause():
     assert any(isinstance(e, DroppedDerivativeError) for e in chain)
 
 
+@pytest.mark.parametrize("dtype", [np.dtypes.Float64DType, np.float64, "f8"])
+def test_a_dtype_by_its_class_keeps_the_derivative(dtype):
+    """NumPy's own code names a dtype by its class, of which `numpy.dtype` makes that of objects."""
+    assert tg.grad(lambda x: np.subtract(x, 1.0, dtype=dtype) * x)(2.0) == 3.0
+
+
+def test_objects_of_a_tracked_value_are_refused():
+    with pytest.raises(TapegradError, match="dtype=object would drop the derivative"):
+        tg.grad(lambda x: np.subtract(x, 1.0, dtype=object) * x)(2.0)
+    assert np.subtract(2.0, 1.0, dtype=object) == 1.0
+
+
 def test_function_without_rule_is_named():
     for f, name in (
         (np.histogram_bin_edges, "histogram_bin_edges"),

@@ -15,7 +15,7 @@ MOST = {
     "nodes of the import graph (root modules, folders)": 28,
     "edges": 128,
     "longest path (-1: a circle)": 11,
-    "lines over 110 columns": 122,
+    "lines over 110 columns": 121,
     "functions over 60 lines": 45,
     "longest module, lines": 750,
     "modules in the largest folder": 25,

@@ -58,7 +58,7 @@ CASES = [
         for place, (a, x) in (("inside", inside), ("outside", outside))
     ],
     case(
-        "emath_logn",
+        "logn",
         lambda x: np.emath.logn(3.0, x) + np.abs(np.emath.logn(2.0, -x)) ** 2,
         P,
         numpy_only=True,

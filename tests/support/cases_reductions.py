@@ -6,7 +6,6 @@ from cases import case, cnormal, distinct, normal, positive, registered, unary
 
 import tapegrad.numpy as tnp
 import tapegrad.ops.reductions as r
-from tapegrad.ops.statistics import cumulative_trapezoid
 
 X, Z, P, D = normal(3, 4), cnormal(2, 3), positive(3, 4), distinct(3, 4)
 ZERO = X.copy()
@@ -128,13 +127,6 @@ CASES = [
     case("ediff1d", lambda x: np.ediff1d(x, to_begin=0.0), X, numpy_only=True),
     case("trapezoid", lambda y: np.trapezoid(y, dx=0.5, axis=0), X),
     case("trapezoid over x", np.trapezoid, X, np.cumsum(positive(4))),
-    case(
-        "cumulative_trapezoid",
-        lambda y, x: cumulative_trapezoid(y, x, initial=0),
-        X,
-        np.cumsum(positive(4)),
-        numpy_only=True,
-    ),
     case("gradient", lambda x: np.gradient(x), X, covers=("gradient",)),
     case("gradient spacing", lambda x: np.gradient(x, 0.5, axis=1, edge_order=2), X),
     case(

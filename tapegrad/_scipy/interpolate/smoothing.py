@@ -109,8 +109,7 @@ def smoothing_spline(x, y, w=None, xb=None, xe=None, k=3, s=0, t=None, nest=None
     return BSpline._made(*smoothed(x, y, w, found.t, k, found.c, s if holds_tracked(s) else None), k)
 
 
-if hasattr(itp, "make_splrep"):
-    FOLLOWED.leaf(itp.make_splrep.__globals__["_make_splrep_impl"], smoothing_spline)
+FOLLOWED.leaf(itp.make_splrep.__globals__["_make_splrep_impl"], smoothing_spline)
 
 
 def generate_knots(x, y, *, w=None, xb=None, xe=None, k=3, s=0, nest=None, **settings):
@@ -128,5 +127,4 @@ def generate_knots(x, y, *, w=None, xb=None, xe=None, k=3, s=0, nest=None, **set
         yield knots_among(t, nodes)
 
 
-if hasattr(itp, "generate_knots"):
-    INTERPOLATE.rule(itp.generate_knots)(generate_knots)
+INTERPOLATE.rule(itp.generate_knots)(generate_knots)

@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from ... import implicit
 from ... import numpy as np
-from ..._core.errors import ArgumentError, ConvergenceError
+from ..._core.errors import ConvergenceError
 from ..._core.primitive import primal_of
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN
@@ -52,6 +52,11 @@ def float_array_of(y: Any) -> Any:
 
 def first(y: Any) -> Any:
     return as_number(y[0])
+
+
+def leading_number(y: Any) -> Any:
+    """The value of a function that may give its derivatives beside it."""
+    return as_number(y[0] if isinstance(y, tuple) else y)
 
 
 def as_number(y: Any) -> Any:
@@ -211,37 +216,6 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     return as_it_is(found, "scipy.optimize.root")
 
 
-@OPTIMIZE.rule(opt.root_scalar, by_steps=True)
-def root_scalar(
-    f, args=(), method=None, bracket=None, fprime=None, fprime2=None, x0=None, x1=None, xtol=None, rtol=None,
-    maxiter=None, options=None
-):  # fmt: skip
-    if fprime is True or fprime2 is True:
-        raise ArgumentError(
-            "scipy.optimize.root_scalar: fprime=True is not supported on a tracked Variable; give fprime as "
-            "a function"
-        )
-    args = tuple_of(args)
-    with Search("scipy.optimize.root_scalar", args) as search:
-        rest = (
-            bare(bracket),
-            search.of(fprime),
-            search.of(fprime2),
-            bare(x0),
-            bare(x1),
-            xtol,
-            rtol,
-            maxiter,
-            options,
-        )
-        found = at_users_line(opt.root_scalar, search.of(f), bare(args), method, *rest)
-    if search.moves:
-        found.root = implicit_solution(
-            "root", "scipy.optimize.root_scalar", f, as_number, plain_np.float64(found.root), args
-        )
-    return found
-
-
 # --- minima ---
 
 
@@ -288,21 +262,6 @@ def minimize(
     return withheld(found, name, DERIVED)
 
 
-@OPTIMIZE.rule(opt.minimize_scalar, by_steps=True)
-def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=None, options=None):
-    name = "scipy.optimize.minimize_scalar"
-    args = tuple_of(args)
-    with Search(name, args) as search:
-        found = at_users_line(
-            opt.minimize_scalar, search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options
-        )
-    if search.moves:
-        check_inside_bounds(plain_np.reshape(found.x, (1,)), None if bounds is None else [bare(bounds)], name)
-        found.x = implicit_solution("minimum", name, fun, as_number, plain_np.float64(found.x), args)
-        found.fun = value_at(fun, found.x, args)
-    return found
-
-
 @OPTIMIZE.rule(opt.least_squares, by_steps=True)
 def least_squares(
     fun,
@@ -345,35 +304,6 @@ def least_squares(
         found.jac = WithheldValue(found.jac, f"{name}: 'jac' of its result")
     return withheld(found, name, DERIVED)
 
-
-# --- functions of arrays ---
-
-
-@OPTIMIZE.rule(opt.rosen)
-def rosen(x):
-    x = as_float_array(x)
-    return np.sum(100.0 * (x[1:] - x[:-1] ** 2.0) ** 2.0 + (1 - x[:-1]) ** 2.0, axis=0)
-
-
-@OPTIMIZE.rule(opt.rosen_der)
-def rosen_der(x):
-    x = as_float_array(x)
-    low, high = x[:-1], x[1:]
-    d = -400 * low * (high - low**2) - 2 * (1 - low)
-    return np.concatenate([d, 0.0 * x[-1:]]) + np.concatenate([0.0 * x[:1], 200 * (high - low**2)])
-
-
-@OPTIMIZE.rule(opt.rosen_hess)
-def rosen_hess(x):
-    x = np.atleast_1d(as_float_array(x))
-    off = np.diag(-400 * x[:-1], 1) - np.diag(400 * x[:-1], -1)
-    d = np.concatenate([1200 * x[:-1] ** 2 - 400 * x[1:] + 2, 0.0 * x[-1:]])
-    inner = plain_np.full(shape(x)[0], 200.0)
-    inner[0] = 0.0
-    return off + np.diag(d + inner)
-
-
-OPTIMIZE.rule(opt.rosen_hess_prod)(lambda x, p: rosen_hess(x) @ p)
 
 # --- the older names, and the searches for a global minimum: each gives a root or a minimum ---
 
@@ -435,6 +365,11 @@ def put_in_result(found: Any, x: Any, value: Callable) -> Any:
     return found
 
 
+def put_root(found: Any, x: Any, value: Callable) -> Any:
+    found.root = x
+    return found
+
+
 for _f in (
     opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp,
     opt.brent, opt.golden, opt.fminbound, opt.brute,
@@ -449,6 +384,12 @@ for _f in (
     opt.newton, opt.newton_krylov,
 ):  # fmt: skip
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", float_array_of, plain_x, put_x))
+OPTIMIZE.rule(opt.minimize_scalar, by_steps=True)(
+    of_x(opt.minimize_scalar, "minimum", as_number, lambda found: found.x, put_in_result)
+)
+OPTIMIZE.rule(opt.root_scalar, by_steps=True)(
+    of_x(opt.root_scalar, "root", leading_number, lambda found: found.root, put_root)
+)
 for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
     OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", as_number, plain_x, put_x))
 OPTIMIZE.rule(opt.fsolve, by_steps=True)(of_x(opt.fsolve, "root", vector_of, plain_x, put_x))
@@ -547,17 +488,21 @@ def curve_fit(
 # --- least squares with signs, in order: solved again on the pieces that SciPy found ---
 
 
+def free_least_squares(A: Any, b: Any, free: plain_np.ndarray, held: plain_np.ndarray) -> Any:
+    """The solution in the free unknowns. The others are held, and `held` is 0 at the free ones."""
+    at, place = plain_np.flatnonzero(free), plain_np.zeros(len(held), int)
+    B = np.take(A, at, 1)
+    y = np.linalg.solve(B.T @ B, B.T @ (b - A @ held)) if len(at) else b[:0]
+    place[at] = 1 + plain_np.arange(len(at))
+    return held + np.take(np.concatenate([0.0 * b[:1], y]), place)
+
+
 @OPTIMIZE.rule(opt.nnls)
 def nnls(A, b, **settings):
     like = A if holds_tracked(A) else b
     x, _ = at_users_line(opt.nnls, bare(A), bare(b), **settings)
     A, b = as_float_array(A, like), as_float_array(b, like)
-    free = plain_np.flatnonzero(x > 0)
-    B = np.take(A, free, 1)
-    y = np.linalg.solve(B.T @ B, B.T @ b) if len(free) else b[:0]
-    at = plain_np.zeros(len(x), int)
-    at[free] = 1 + plain_np.arange(len(free))
-    y = np.take(np.concatenate([0.0 * b[:1], y]), at)
+    y = free_least_squares(A, b, x > 0, plain_np.zeros(x.shape))
     return y, np.linalg.norm(A @ y - b)
 
 
@@ -571,13 +516,8 @@ def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
     if hasattr(A, "format"):
         raise refusal_text("scipy.optimize.lsq_linear", "of a sparse matrix", "A.toarray()")
     A, b = as_float_array(A, like), as_float_array(b, like)
-    free = plain_np.flatnonzero(found.active_mask == 0)
-    held = plain_np.where(found.active_mask == 0, 0.0, found.x)
-    B = np.take(A, free, 1)
-    y = np.linalg.solve(B.T @ B, B.T @ (b - A @ held)) if len(free) else b[:0]
-    at = plain_np.zeros(len(found.x), int)
-    at[free] = 1 + plain_np.arange(len(free))
-    found.x = held + np.take(np.concatenate([0.0 * b[:1], y]), at)
+    free = found.active_mask == 0
+    found.x = free_least_squares(A, b, free, plain_np.where(free, 0.0, found.x))
     found.fun = A @ found.x - b
     found.cost = 0.5 * np.sum(found.fun * found.fun)
     return found
@@ -606,6 +546,8 @@ for _f in (linprog, milp, quadratic_assignment):
 FOLLOWED = Follower("scipy.optimize")
 for _f in (opt.approx_fprime, opt.check_grad, opt.bracket, opt.line_search):
     OPTIMIZE.rule(_f, of_functions=True)(FOLLOWED.function(_f))
+for _f in (opt.rosen, opt.rosen_der, opt.rosen_hess, opt.rosen_hess_prod):
+    OPTIMIZE.rule(_f)(FOLLOWED.function(_f))
 OPTIMIZE.constant(  # settings, and classes of results
     opt.Bounds, opt.LinearConstraint, opt.NonlinearConstraint, opt.OptimizeResult, opt.RootResults, opt.BFGS,
     opt.SR1,

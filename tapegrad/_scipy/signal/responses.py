@@ -151,8 +151,6 @@ def bilinear(b, a, fs=1.0):
 
 
 NORMALIZE = FOLLOWED.function(sig.normalize)
-SIGNAL.rule(sig.sosfreqz)(freqz_sos)
-if hasattr(sig, "freqz_sos"):
-    SIGNAL.rule(sig.freqz_sos)(freqz_sos)
+SIGNAL.rule(sig.sosfreqz, sig.freqz_sos)(freqz_sos)
 SIGNAL.rule(sig.cspline1d_eval)(evaluated(cubic_weights))
 SIGNAL.rule(sig.qspline1d_eval)(evaluated(quadratic_weights))

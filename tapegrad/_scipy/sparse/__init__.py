@@ -148,7 +148,7 @@ for _name in ("aslinearoperator", "onenormest", "funm_multiply_krylov"):
     if hasattr(sla, _name):
         LINALG.rule(getattr(sla, _name), of_functions=True)(FOLLOWED.function(getattr(sla, _name)))
 LINALG.refuse("it is approximate", "splu(A)", sla.spilu)
-LINALG.constant(*[getattr(sla, n) for n in ("LaplacianNd",) if hasattr(sla, n)])
+LINALG.constant(sla.LaplacianNd)
 SPARSE.constant(sps.sparray, sps.spmatrix)
 
 CSGRAPH = SciPyNamespace(sps.csgraph, listed=False)  # takes plain values; ours are unwrapped

@@ -14,7 +14,8 @@ from ..._core.arrays import same_bits, xp_of
 from ..._core.errors import SingularError
 from ..._core.registry import load
 from ...ops.declare import primitive, rules
-from ..linear_maps import bilinear_forward, shared
+from ...ops.products import bilinear_forward
+from ..linear_maps import shared
 
 KEPT_FACTORISATIONS = 4  # factorisations
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.primitive import READ
+from ..._core.primitive import ASSIGN, READ
 from ...ops.declare import PRIMITIVES, axes_of
 from ...ops.shaping import kept_dims
 from ..graph.blocks import Limits, triangle_ones
@@ -198,6 +198,12 @@ def moved_elements(prim: Any) -> Callable:
     return run
 
 
+def assigned(x: Any, y: Any, **region: Any) -> Sym:
+    """Return x after a write of y into a region, on node numbers."""
+    x, y = with_one_dtype(lifted(x, y))
+    return Sym(x.g, ASSIGN.run(x.ids.copy(), y.ids, **region))
+
+
 def converted(x: Sym, to: np.dtype) -> Sym:
     return as_real_symbol(x) if x.is_bool and to.kind in "iu" else symbolic_astype(x, to)
 
@@ -247,7 +253,7 @@ def full_convolution(x: Any, y: Any) -> Sym:
 
 MOVES = (
     "read", "slice_of", "embed", "concatenate", "take_last", "put_last", "diagonals", "with_diagonals",
-    "diagonal_of", "on_diagonal", "lower_part", "upper_part", "backwards",
+    "lower_part", "upper_part", "backwards",
 )  # fmt: skip
 for _name, _entry in PRIMITIVES.items():
     if _entry.prim.batch == "moves" or _name in MOVES:
@@ -255,7 +261,7 @@ for _name, _entry in PRIMITIVES.items():
 del _name, _entry
 
 ARRAYS.update({
-    of_prim("matmul"): symbolic_matmul, of_prim("sum"): symbolic_sum,
+    ASSIGN: assigned, of_prim("matmul"): symbolic_matmul, of_prim("sum"): symbolic_sum,
     of_prim("cholesky_lower"): symbolic_cholesky,
     of_prim("solve_triangular"): symbolic_solve_triangular,
     of_prim("solve_matrix"): symbolic_solve, of_prim("inv"): symbolic_inv, of_prim("det"): symbolic_det,

@@ -1,5 +1,5 @@
-"""Operations that move, repeat, pad, extract or join elements. The primitives are tril, triu, pad_zeros
-and diagonal_of, each beside its adjoint. NumPy's other functions are composed of these and of
+"""Operations that move, repeat, pad, extract or join elements. The primitives are tril, triu and
+pad_zeros, each beside its adjoint. NumPy's other functions are composed of these and of
 concatenate, take and broadcast_to.
 
 The results are values. Views are in ops/indexing/views.py."""
@@ -14,8 +14,9 @@ from ..._core.primitive import layout_of, primal_of, values_of
 from ..._core.registry import late
 from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
-from ..declare import NUMPY, axes_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ..declare import NUMPY, axes_of, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
 from ..declare import dtype as dtype_of
+from ..products import diagonals, with_diagonals
 from ..shaping import arrays_of, copy, fit_to_shape, rolled
 from ..shaping import broadcast_to as spread_to
 from ..shaping import concatenate as end_to_end
@@ -49,28 +50,10 @@ def trimmed(x, *, width):
     return x[tuple([slice(i, n - j) for (i, j), n in zip(width, x.shape, strict=True)])].copy()
 
 
-@primitive(shapes=(0,), batch="matrix", total=True)
-def diagonal_of(x, *, k):
-    """The diagonal of each matrix in a batch."""
-    return xp_of(x).diagonal(x, k, -2, -1).copy()
-
-
-@primitive(shapes=(0,), batch="matrix", total=True)
-def on_diagonal(x, *, k, to):
-    """Matrices of shape `to` with one nonzero diagonal: the adjoint of `diagonal_of`."""
-    library = xp_of(x)
-    out = library.zeros(x.shape[:-1] + to, x.dtype)
-    i = library.arange(x.shape[-1])
-    out[..., i + max(-k, 0), i + max(k, 0)] = x
-    return out
-
-
 rules(lower_part, lambda g, out, x, k: lower_part(g, k=k), jvp=linear)
 rules(upper_part, lambda g, out, x, k: upper_part(g, k=k), jvp=linear)
 rules(pad_zeros, lambda g, out, x, width: trimmed(g, width=width), jvp=linear)
 rules(trimmed, lambda g, out, x, width: pad_zeros(g, width=width), jvp=linear)
-rules(diagonal_of, lambda g, out, x, k: on_diagonal(g, k=k, to=shape(x)[-2:]), jvp=linear)
-rules(on_diagonal, lambda g, out, x, k, to: diagonal_of(g, k=k), jvp=linear)
 
 
 def frozen_value(a: Any) -> Any:
@@ -130,10 +113,6 @@ def safely_cast(name: str, y: Any, to: Any) -> Any:
     return y if to is None else cast(y, np.dtype(to))
 
 
-if hasattr(np, "concat"):
-    implements(np.concat)(concatenate)
-
-
 @implements(np.vstack)
 def vstack(tup, dtype=None):
     return concatenate([views.atleast_2d(x) for x in arrays_of(list(tup))], 0, dtype)
@@ -143,17 +122,6 @@ def vstack(tup, dtype=None):
 def hstack(tup, dtype=None):
     xs = [views.atleast_1d(x) for x in arrays_of(list(tup))]
     return concatenate(xs, 0 if ndim(xs[0]) == 1 else 1, dtype)
-
-
-@implements(np.dstack)
-def dstack(tup):
-    return concatenate([views.atleast_3d(x) for x in arrays_of(list(tup))], 2)
-
-
-@implements(np.column_stack)
-def column_stack(tup):
-    xs = [x if ndim(x) > 1 else views.transpose(views.atleast_2d(x)) for x in arrays_of(list(tup))]
-    return concatenate(xs, 1)
 
 
 @implements(np.block)
@@ -176,38 +144,7 @@ def block(arrays):
     return build(arrays, levels) if levels else copy(array_like(arrays))
 
 
-@implements(np.append)
-def append(arr, values, axis=None):
-    arr, values = arrays_of([arr, values])
-    return concatenate([arr, values], axis)
-
-
-@implements(np.meshgrid, layout="asked")
-def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
-    if indexing not in ("xy", "ij"):
-        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    xs = arrays_of(xi)
-    n = len(xs)
-    out = []
-    for i, x in enumerate(xs):
-        place = 1 - i if indexing == "xy" and i < 2 <= n else i
-        out.append(views.reshape(x, (1,) * place + (-1,) + (1,) * (n - 1 - place)))
-    if not sparse:
-        out = list(views.broadcast_arrays(*out))
-    return tuple([copied(x) for x in out]) if copy else tuple(out)
-
-
 copied = copy
-
-
-@implements(np.ix_)
-def ix_(*args):
-    """Each vector along an axis of its own, as a view. A mask becomes the positions where it is true."""
-    xs = arrays_of(args)
-    if any(ndim(x) != 1 for x in xs):
-        raise ValueError("Cross index must be 1 dimensional")
-    xs = [xp(x).nonzero(values_of(x))[0] if dtype(x).kind == "b" else x for x in xs]
-    return tuple([views.reshape(x, (1,) * k + (-1,) + (1,) * (len(xs) - 1 - k)) for k, x in enumerate(xs)])
 
 
 # --- repeating and padding ---
@@ -245,16 +182,6 @@ def tile(A, reps):
     return copy(reshaped(spread_to(reshaped(x, to=tuple(thin)), to=tuple(wide)), to=tuple(final)))
 
 
-@implements(np.resize)
-def resize(a, new_shape):
-    x = views.ravel(a)
-    to = views.axis_sizes(new_shape)
-    n, size = int(np.prod(to)), shape(x)[0]
-    if size == 0 or n == 0:
-        return cast(xp(x).zeros(to), dtype(x))
-    return views.reshape(take_along(x, np.arange(n) % size, 0), to)
-
-
 @implements(np.roll)
 def roll(a, shift, axis=None):
     return rolled(array_like(a), shift=integer_constant(shift), axis=axis)
@@ -289,10 +216,10 @@ def diag(v, k=0):
     v, k = array_like(v), integer_constant(k)
     if ndim(v) == 1:
         n = shape(v)[0] + abs(k)
-        return on_diagonal(v, k=k, to=(n, n))
+        return with_diagonals(v, to=(n, n), offset=k)
     if ndim(v) != 2:
         raise ValueError("Input must be 1- or 2-d.")
-    return views.diagonal(v, k) if xp(v) is np else diagonal_of(v, k=k)  # CuPy's is a copy
+    return views.diagonal(v, k) if xp(v) is np else diagonals(v, offset=k)  # CuPy's is a copy
 
 
 @implements(np.diagflat)
@@ -362,17 +289,6 @@ def host_constant(a: Any) -> np.ndarray:
 @implements(np.extract)
 def extract(condition, arr):
     return compress(host_constant(condition).ravel(), arr)
-
-
-@implements(np.delete, layout="asked")
-def delete(arr, obj, axis=None):
-    x = array_like(arr)
-    if axis is None:
-        x, axis = views.ravel(x), 0
-    axis = axis_of(axis, ndim(x))
-    return take_along(
-        x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else host_constant(obj)), axis
-    )
 
 
 @implements(np.insert, layout="asked")
@@ -447,62 +363,6 @@ def choose(a, choices, mode="raise"):
     return y if shape(y) == to else spread_to(frozen_value(y), to=to)
 
 
-@implements(np.piecewise)
-def piecewise(x, condlist, funclist, *args, **kw):
-    x = array_like(x)
-    masks = (
-        constant_index(condlist) if not isinstance(condlist, list) else [constant_index(c) for c in condlist]
-    )
-    if not isinstance(masks, list):
-        masks = [masks] if np.ndim(masks) == ndim(x) else list(masks)
-    if np.ndim(masks[0]) == 0 and ndim(x):
-        masks = [np.asarray(masks)]
-    masks = [xp(x).asarray(m, dtype=bool) for m in masks]
-    functions = list(funclist)
-    if len(functions) == len(masks) + 1:
-        rest = masks[0]
-        for m in masks[1:]:
-            rest = rest | m
-        masks.append(~rest)
-    elif len(functions) != len(masks):
-        raise ValueError(
-            f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected"
-        )
-    if ndim(x) == 0:
-        return views.reshape(
-            piecewise(views.reshape(x, (1,)), [m.reshape(1) for m in masks], functions, *args, **kw), ()
-        )
-    y = NUMPY[np.zeros_like](x)
-    for m, f in zip(masks, functions, strict=True):
-        y[m] = f(x[m], *args, **kw) if callable(f) else f
-    return y
-
-
-@implements(np.diff)
-def diff(a, n=1, axis=-1, prepend=None, append=None):
-    x = array_like(a)
-    if n < 0:
-        raise ValueError(f"order must be non-negative but got {n!r}")
-    if n == 0:
-        return x
-    axis = axis_of(axis, ndim(x))
-    ends = []
-    for end in (prepend, append):
-        if end is not None and end is not np._NoValue:
-            end = array_like(end) if not np.isscalar(end) else xp(x).asarray(end)
-            s = shape(x)
-            ends.append(views.broadcast_to(end, s[:axis] + (1,) + s[axis + 1 :]) if ndim(end) == 0 else end)
-        else:
-            ends.append(None)
-    if any(e is not None for e in ends):
-        x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis)
-    before = (slice(None),) * axis
-    difference = NUMPY[np.not_equal if dtype(x).kind == "b" else np.subtract]
-    for _ in range(n):
-        x = difference(slice_of(x, (*before, slice(1, None))), slice_of(x, (*before, slice(None, -1))))
-    return x
-
-
 # --- casts ---
 
 
@@ -514,10 +374,7 @@ def astype(x, dtype, /, *, copy=True, device=None):
     return cast(x, to)
 
 
-@implements(np.real_if_close, layout="asked")
-def real_if_close(a, tol=100):
-    x = array_like(a)
-    if dtype(x).kind != "c":
-        return x
-    limit = tol * np.finfo(dtype(x)).eps if tol > 1 else tol
-    return views.real(x) if bool((abs(primal_of(x).imag) < limit).all()) else x
+follow(
+    __name__, np.append, np.column_stack, np.dstack, np.meshgrid, np.ix_, np.delete, np.resize,
+    np.piecewise, np.diff, np.real_if_close,
+)  # fmt: skip

@@ -25,7 +25,7 @@ from ..._core.registry import late
 from ..._core.scope import OPEN
 from ..._core.variable import ArrayVariable, Variable, View
 from .. import shaping as s
-from ..declare import axes_of, axis_of, dtype, implements, shape, xp
+from ..declare import axes_of, axis_of, dtype, follow, implements, shape, xp
 from ..declare import shape as dim
 from ..shaping import arrays_of
 from . import regions as ix
@@ -258,19 +258,6 @@ def moveaxis(a, source, destination):
     return permuted_view(a, tuple(order))
 
 
-@implements(np.rollaxis, layout="own")
-def rollaxis(a, axis, start=0):
-    a = array_like(a)
-    n = len(shape(a))
-    axis = axes_of(axis, n)[0]
-    start = start + n if start < 0 else start
-    if not 0 <= start <= n:
-        raise np.exceptions.AxisError(start, n)
-    order = [k for k in range(n) if k != axis]
-    order.insert(start - (axis < start), axis)
-    return permuted_view(a, tuple(order))
-
-
 @implements(np.expand_dims, layout="own")
 def expand_dims(a, axis):
     a = array_like(a)
@@ -442,20 +429,6 @@ def flip(m, axis=None):
     return slice_of(m, tuple([slice(None, None, -1 if k in gone else None) for k in range(n)]))
 
 
-@implements(np.fliplr, layout="own")
-def fliplr(m):
-    if len(shape(array_like(m))) < 2:
-        raise ValueError("Input must be >= 2-d.")
-    return flip(m, 1)
-
-
-@implements(np.flipud, layout="own")
-def flipud(m):
-    if len(shape(array_like(m))) < 1:
-        raise ValueError("Input must be >= 1-d.")
-    return flip(m, 0)
-
-
 @implements(np.rot90, layout="own")
 def rot90(m, k=1, axes=(0, 1)):
     m = array_like(m)
@@ -514,11 +487,4 @@ def dsplit(ary, indices_or_sections):
     return split(ary, indices_or_sections, 2)
 
 
-def unstack(x, /, *, axis=0):
-    x = array_like(x)
-    axis = axis_of(axis, len(shape(x)))
-    return tuple([x[(slice(None),) * axis + (i,)] for i in range(shape(x)[axis])])
-
-
-if hasattr(np, "unstack"):  # NumPy 2.1
-    implements(np.unstack, layout="own")(unstack)
+follow(__name__, np.rollaxis, np.fliplr, np.flipud, np.unstack)

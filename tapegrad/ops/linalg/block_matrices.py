@@ -3,11 +3,10 @@
 import numpy as np
 import scipy.linalg
 
-from ..._core.arrays import xp_of
-from ..declare import SCIPY, implements, linear, ndim, primitive, rules, shape, xp
+from ..declare import SCIPY, implements, ndim, shape
 from ..products import backwards
 from ..shaping import arrays_of, broadcast_to, concatenate, conj, embed, layer, layered, reshape, slice_of
-from ..sorting import taken_back
+from ..sorting import taken_at
 
 
 @implements(scipy.linalg.block_diag)
@@ -40,33 +39,4 @@ def toeplitz(c, r=None):
         return reshape(layered(*each, axis=0), to=(*stack, n, m))
     band = concatenate(backwards(c), slice_of(r, axis=0, start=1, stop=m))
     at = np.subtract.outer(np.arange(n), np.arange(m))
-    return gathered(band, at=tuple((n - 1 - at).ravel().tolist()), to=(n, m))
-
-
-@primitive(shapes=(0,), batch="moves")
-def gathered(x, *, at, to):
-    return x[list(at)].reshape(to)
-
-
-def _gathered_stacked(run, xs, params):
-    (x,), library = xs, xp(xs[0])
-    count, at = shape(x)[0], library.asarray(params["at"], dtype=int)
-    return taken_back(
-        reshape(x, to=(count, at.size)),
-        library.broadcast_to(at, (count, at.size)),
-        1,
-        (count, params["size"]),
-    )
-
-
-@primitive(shapes=(0,), batch=_gathered_stacked, total=True)
-def gathered_back(x, *, at, size):
-    """The adjoint of `gathered`: elements with equal indices are added."""
-    library = xp_of(x)
-    rows = library.zeros((x.size, size), x.dtype)
-    rows[list(range(x.size)), list(at)] = x.reshape(-1)
-    return rows.sum(0)
-
-
-rules(gathered, lambda g, out, x, at, to: gathered_back(g, at=at, size=shape(x)[0]), jvp=linear)
-rules(gathered_back, lambda g, out, x, at, size: gathered(g, at=at, to=shape(x)), jvp=linear)
+    return reshape(taken_at(band, at=(n - 1 - at).ravel(), axis=0), to=(n, m))

@@ -28,7 +28,7 @@ from ..._core.registry import load
 from ..._core.scope import OPEN
 from ..._core.trees import nested
 from ..._core.variable import ArrayVariable, Variable
-from ..declare import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp
+from ..declare import axes_of, dtype, follow, implements, linear, ndim, primitive, rules, same, shape, xp
 from ..layouts import laid_as_library
 from ..nondifferentiable import at_users_line, holds_somewhere, warn_user
 from ..products import (
@@ -650,13 +650,6 @@ def matrix_power(a, n):
     return result * 1.0 if dtype(result).kind not in "fc" else result
 
 
-@implements(np.linalg.tensorinv)
-def tensorinv(a, ind=2):
-    s = shape(a)
-    n = int(np.prod(s[ind:]))
-    return reshape(inv(reshape(a, to=(n, n))), to=s[ind:] + s[:ind])
-
-
 @implements(np.linalg.tensorsolve)
 def tensorsolve(a, b, axes=None):
     a, b = two_operands(a, b)
@@ -667,3 +660,6 @@ def tensorsolve(a, b, axes=None):
     to = shape(a)[ndim(b) :]
     k = int(np.prod(to))
     return reshape(solve(reshape(a, to=(k, k)), flat_operand(b)), to=to)
+
+
+follow(__name__, np.linalg.tensorinv)

@@ -10,11 +10,11 @@ import scipy.linalg
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, SingularError
 from ..._core.primitive import primal_of, seen
-from ..declare import dtype, primitive, shape, xp
+from ..declare import dtype, followed, primitive, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
 from ..indexing.gathering import diag
 from ..products import H, column, diagonals, matmul, row_vector
-from ..shaping import arrays_of, concatenate, conj, embed, real, reshape, sum, zeros_like
+from ..shaping import arrays_of, concatenate, conj, embed, real, reshape, sum
 from ..special.declare import implements_special
 from ..zero_derivative import argmax
 from .decompositions import eigh, eigvalsh, pinv, qr, svd
@@ -258,40 +258,6 @@ def signs_of_rq(a, r):
 # --- functions of matrices ---
 
 
-def as_real(y: Any, a: Any) -> Any:
-    return real(y) if dtype(a).kind != "c" else y
-
-
-@implements_special(scipy.linalg.cosm)
-def cosm(A):
-    return as_real(0.5 * (expm(1j * A) + expm(-1j * A)), A)
-
-
-@implements_special(scipy.linalg.sinm)
-def sinm(A):
-    return as_real(-0.5j * (expm(1j * A) - expm(-1j * A)), A)
-
-
-@implements_special(scipy.linalg.tanm)
-def tanm(A):
-    return solve(cosm(A), sinm(A))
-
-
-@implements_special(scipy.linalg.coshm)
-def coshm(A):
-    return 0.5 * (expm(A) + expm(-A))
-
-
-@implements_special(scipy.linalg.sinhm)
-def sinhm(A):
-    return 0.5 * (expm(A) - expm(-A))
-
-
-@implements_special(scipy.linalg.tanhm)
-def tanhm(A):
-    return solve(coshm(A), sinhm(A))
-
-
 @implements_special(scipy.linalg.signm)
 def signm(A, disp=None):
     """A (A^2)^(-1/2)."""
@@ -352,17 +318,6 @@ def orthogonal_procrustes(A, B, check_finite=True):
 # --- matrices made of vectors ---
 
 
-@implements_special(scipy.linalg.hankel)
-def hankel(c, r=None):
-    """Constant along each antidiagonal, with first column c and last row r, by default zeros."""
-    c = reshape(c, to=(-1,))
-    r = zeros_like(c) if r is None else reshape(r, to=(-1,))
-    n = shape(c)[0]
-    k = shape(r)[0]
-    line = concatenate(c, r[1:]) if k > 1 else c
-    return line[np.arange(n)[:, None] + np.arange(k)]
-
-
 @implements_special(scipy.linalg.companion)
 def companion(a):
     n = shape(a)[0]
@@ -387,17 +342,15 @@ def convolution_matrix(a, n, mode="full"):
     return a[np.clip(at, 0, k - 1)] * xp(a).asarray((at >= 0) & (at < k))
 
 
-@implements_special(scipy.linalg.fiedler)
-def fiedler(a):
-    return absolute(column(a) - row_vector(a))
-
-
-@implements_special(scipy.linalg.diagsvd)
-def diagsvd(s, M, N):
-    return embed(embed(diag(s), axis=0, start=0, size=M), axis=1, start=0, size=N)
-
-
 @implements_special(scipy.linalg.khatri_rao)
 def khatri_rao(a, b):
     (n, k), m = shape(a), shape(b)[0]
     return reshape(reshape(a, to=(n, 1, k)) * reshape(b, to=(1, m, k)), to=(n * m, k))
+
+
+for _f in (
+    scipy.linalg.cosm, scipy.linalg.sinm, scipy.linalg.tanm, scipy.linalg.coshm, scipy.linalg.sinhm,
+    scipy.linalg.tanhm, scipy.linalg.hankel, scipy.linalg.fiedler, scipy.linalg.fiedler_companion,
+    scipy.linalg.diagsvd, scipy.linalg.cdf2rdf,
+):  # fmt: skip
+    implements_special(_f)(followed(_f, __name__))

@@ -12,7 +12,7 @@ import scipy.linalg
 
 from ..._core.errors import ArgumentError, SingularError
 from ..._core.primitive import values_of
-from ..declare import dtype, shape, xp
+from ..declare import dtype, shape
 from ..elementwise import arctan, cos, sin, sqrt
 from ..indexing.gathering import diag
 from ..piecewise import arctan2
@@ -22,7 +22,7 @@ from ..special.declare import host_only, implements_special
 from .block_matrices import block_diag
 from .decompositions import complement, qr, scipy_qr, svd, svdvals
 from .factorizations import check_square, inv, solve, triangle
-from .matrix_functions import as_real, eig, eigen_steps
+from .matrix_functions import eig, eigen_steps
 from .norms import expm, frechet, scipy_norm
 
 
@@ -155,19 +155,6 @@ def rsf2csf(T, Z, check_finite=True):
         g = conj(c) * place(m - 1, m - 1) + d * place(m - 1, m) - d * place(m, m - 1) + c * place(m, m) + rest
         t, z = matmul(g, matmul(t, H(g))), matmul(z, H(g))
     return triangle(t, lower=False), z
-
-
-@implements_special(scipy.linalg.cdf2rdf)
-def cdf2rdf(w, v):
-    plain = values("cdf2rdf", w)[0]
-    if plain.ndim != 1:
-        raise ArgumentError("scipy.linalg.cdf2rdf: with one matrix at a time on a tracked Variable")
-    n, at = len(plain), np.nonzero(plain.imag)[0]
-    beside, u = np.zeros((n, n)), np.eye(n, dtype=complex)
-    for j, k in zip(at[::2], at[1::2], strict=True):
-        beside[j, k] = beside[k, j] = 1.0
-        u[j, j], u[j, k], u[k, j], u[k, k] = 0.5j, 0.5, -0.5j, 0.5
-    return diag(real(w)) + beside * column((w - conj(w)).imag * 0.5), real(matmul(v, u))
 
 
 # --- Hessenberg form, balance, LDL ---
@@ -336,7 +323,7 @@ def funm(A, func, disp=True):
         raise ArgumentError("scipy.linalg.funm: disp=False is not supported on a tracked Variable")
     w, v = eig(A + 0j)
     y = matmul(v * row_vector(func(w)), inv(v))
-    return as_real(y, A)
+    return real(y) if dtype(A).kind != "c" else y
 
 
 @implements_special(scipy.linalg.expm_cond)
@@ -347,20 +334,3 @@ def expm_cond(A, check_finite=True):
     units = np.reshape(np.eye(n * n), (n * n, n, n))
     whole = reshape(frechet(expm, A + 0.0 * units, units), to=(n * n, n * n))
     return svdvals(whole)[0] * scipy_norm(A) / scipy_norm(expm(A))
-
-
-@implements_special(scipy.linalg.fiedler_companion)
-def fiedler_companion(a):
-    """The coefficients alternate on the diagonals beside the main one, with ones between them."""
-    m = shape(a)[-1]
-    n = m - 1
-    at = np.zeros((n, n), int)  # indices into (0, 1, -a / a[0])
-    if n == 1:
-        at[:] = 3
-    elif n > 1:
-        at[np.arange(3, n, 2), np.arange(1, n - 2, 2)] = 1
-        at[np.arange(2, n, 2), np.arange(1, n - 1, 2)] = np.arange(3, m, 2) + 2
-        at[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = 1
-        at[np.arange(0, n - 1, 2), np.arange(1, n, 2)] = np.arange(2, m, 2) + 2
-        at[[0, 1], 0] = [3, 1]
-    return concatenate(xp(a).asarray([0.0, 1.0]), -a / a[0])[at]

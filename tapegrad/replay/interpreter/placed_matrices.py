@@ -12,7 +12,7 @@ from ...ops import elementwise, piecewise, reductions, shaping, sorting
 from ...ops.einsum import FEW_MULTIPLICATIONS, as_matrices
 from ...ops.indexing import traced_masks
 from ...ops.indexing.traced_indices import ELEMENT_NUMBERS
-from ...ops.linalg import block_matrices, decompositions, determinants, equations, factorizations, hermitian
+from ...ops.linalg import decompositions, determinants, equations, factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
 from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, SMALL_FACTORS, UNBLOCKED_COLUMNS, WRITTEN_OUT_PRODUCTS
 from .foreign_calls import NO, YES, ufunc_loop
@@ -31,7 +31,6 @@ from .placed_arrays import (
 from .placed_complex import bilinear, phase
 from .placed_orders import (
     added_at,
-    added_in_turn,
     check_ordered,
     element_numbers,
     first_chosen,
@@ -280,7 +279,6 @@ TRANSLATED: dict = {
     elementwise.phase_of.prim: phase,
     piecewise.part_of_hypot.prim: part_of_hypot,
     shaping.packed.prim: lambda *xs, to=(-1,): joined([x.reshape(1) for x in xs]).reshape(to),
-    block_matrices.gathered_back.prim: lambda x, at, size: added_in_turn(x.reshape(-1), [*at], (size,)),
     sorting.added_at.prim: added_at,
     hermitian.alike_each.prim: symmetric,
     ELEMENT_NUMBERS: element_numbers,
