@@ -182,9 +182,11 @@ def rebuilt(x: Any, members: AnyList) -> Any:
     """A node like x with other members. A dataclass or attrs class is made without a call of `__init__`."""
     if isinstance(x, dict):
         return type(x)(zip(x, members, strict=True)) if type(x) is dict else _like_dict(x, members)
-    if isinstance(x, tuple):
-        return type(x)(*members) if hasattr(x, "_fields") else type(x)(members)
-    if isinstance(x, list):
+    if isinstance(x, tuple) and hasattr(x, "_fields"):  # (SciPy's have attributes beside the fields)
+        named: Any = tuple.__new__(type(x), members)
+        getattr(named, "__dict__", {}).update(getattr(x, "__dict__", {}))
+        return named
+    if isinstance(x, (tuple, list)):
         return type(x)(members)
     if flattening_of(type(x)) is not None:
         _, rest, unflatten = flattened(x)

@@ -9,7 +9,7 @@ import scipy.spatial.distance as sd
 from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.primitive import seen
-from ..ops.declare import ndim, shape
+from ..ops.declare import dtype, ndim, shape
 from ..ops.linalg.norms import scipy_norm
 from ..ops.protocols import store
 from . import rotations
@@ -26,6 +26,12 @@ from .namespaces import (
 )
 
 DISTANCE = SciPyNamespace(sd)
+
+
+def as_doubles(x: Any, like: Any = None) -> Any:
+    """x in double precision, in which SciPy compares all rows."""
+    x = as_float_array(x, like)
+    return np.astype(x, float) if dtype(x).char == "f" else x
 
 
 def distance_root(s: Any) -> Any:
@@ -188,7 +194,7 @@ def each_pair(f: Any, u: Any, v: Any, given: dict) -> Any:
 @DISTANCE.rule(sd.cdist)
 def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
     like = next((x for x in (XA, XB, *kwargs.values()) if holds_tracked(x)), XA)
-    a, b = as_float_array(XA, like), as_float_array(XB, like)
+    a, b = as_doubles(XA, like), as_doubles(XB, like)
     if ndim(a) != 2 or ndim(b) != 2 or shape(a)[1] != shape(b)[1]:
         raise ValueError(
             "scipy.spatial.distance.cdist: XA and XB must be two-dimensional, with the same number of columns"
@@ -200,7 +206,7 @@ def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
 @DISTANCE.rule(sd.pdist)
 def pdist(X, metric="euclidean", *, out=None, **kwargs):
     like = next((x for x in (X, *kwargs.values()) if holds_tracked(x)), X)
-    x = as_float_array(X, like)
+    x = as_doubles(X, like)
     if ndim(x) != 2:
         raise ValueError("scipy.spatial.distance.pdist: A 2-dimensional array must be passed.")
     i, j = plain_np.triu_indices(shape(x)[0], 1)
@@ -293,7 +299,7 @@ class NeighbourTree(Carrier):
 
     @property
     def data(self) -> Any:
-        return as_float_array(self.points)
+        return as_doubles(self.points)
 
     maxes = property(lambda self: np.max(self.data, 0))
     mins = property(lambda self: np.min(self.data, 0))
@@ -311,8 +317,8 @@ class NeighbourTree(Carrier):
         d, i = self.tree.query(bare(x), k, eps, p, **settings)
         if not holds_tracked(x, self):
             return d, i
-        x, found = as_float_array(x, self.points), plain_np.isfinite(d)
-        apart = np.take(as_float_array(self.points, x), plain_np.where(found, i, 0), axis=0)
+        x, found = as_doubles(x, self.points), plain_np.isfinite(d)
+        apart = np.take(as_doubles(self.points, x), plain_np.where(found, i, 0), axis=0)
         apart = apart - (x if ndim(apart) == ndim(x) else np.expand_dims(x, -2))
         box = self.tree.boxsize
         if box is not None:

@@ -561,3 +561,17 @@ def test_a_loop_is_written_at_the_second_call(name):
     for _ in range(2):
         p.value_and_grad(X)
     assert p.forms["value_and_grad"].programs[0].emitted is not None
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_the_factor_of_a_hermitian_matrix_in_blocks(n, blocks_that_do_not_pay):
+    m = SEED.normal(size=(n, n)) + 1j * SEED.normal(size=(n, n))
+    m = m @ m.conj().T + 3 * np.eye(n)
+
+    def f(x):
+        y = np.linalg.cholesky(x)
+        return (y.real * A[:n, :n] + y.imag).sum()
+
+    p = tg.prepare(f, m, compile=True)
+    for scale in (1.0, 1.1, 1.2, 1.3):
+        np.testing.assert_allclose(p.grad(scale * m), tg.grad(f)(scale * m), rtol=1e-10, atol=1e-12)

@@ -131,6 +131,16 @@ t(
 t("smoothing", lambda y, p: s.make_smoothing_spline(x, y, lam=0.1)(p), y, p)
 t("splrep", lambda y, p: s.splev(p, s.splrep(x, y)), y, p)
 t("splrep der", lambda y, p: s.splev(p, s.splrep(x, y), der=1, ext=1), y, np.r_[p, 9.0])
+t("splrep der 3", lambda y, p: s.splev(p, s.splrep(x, y), der=1, ext=3), y, np.r_[p, -1.0, 9.0])
+t("UnivariateSpline der 3", lambda y: s.UnivariateSpline(x, y, s=0, ext=3)([-1.0, 2.0, 9.0], 2), y)
+for k in (1, 2, 3, 5):
+    t(
+        f"make_interp_spline periodic {k}",
+        lambda y, k=k: s.make_interp_spline(x, np.concatenate([y, y[:1]]), k, bc_type="periodic")(
+            [2.2, 30.0]
+        ),
+        y[:-1],
+    )
 t("splint", lambda y, a: s.splint(a[0], a[1], s.splrep(x, y)), y, np.array([1.0, 3.0]))
 t("splder", lambda y, p: s.splev(p, s.splder(s.splrep(x, y))), y, p)
 t("splantider", lambda y, p: s.splev(p, s.splantider(s.splrep(x, y))), y, p)

@@ -16,6 +16,12 @@ for m in M:
     t("convolve " + m, lambda x, w, m=m: n.convolve(x, w, mode=m, cval=1.5), X, K)
     t("corr1d " + m, lambda x, w, m=m: n.correlate1d(x, w, 0, mode=m), X, V[:3])
     t("gauss " + m, lambda x, m=m: n.gaussian_filter(x, 1.2, mode=m), X)
+for name in ("grid-constant", "grid-wrap", "grid-mirror"):
+    t("correlate " + name, lambda x, w, m=name: n.correlate(x, w, mode=m, cval=1.5), X, K)
+    t("uniform " + name, lambda x, m=name: n.uniform_filter(x, 3, mode=m, cval=1.5), X)
+t("shift nearest", lambda x: n.shift(x, (0.6, -1.2), order=3, mode="nearest", prefilter=False), X)
+t("zoom nearest", lambda x: n.zoom(x, 1.7, order=2, mode="nearest", prefilter=False, grid_mode=True), X)
+t("whole turns", lambda x: n.map_coordinates(x, [[-16.0, -8.0, 0.0, 9.0, 24.0]], order=1, mode="wrap"), V)
 t("origin", lambda x, w: n.correlate(x, w, origin=(1, 0)), X, K)
 t("origin c", lambda x, w: n.convolve(x, w, origin=(-1, 0)), X, K)
 t("conv1d", lambda x, w: n.convolve1d(x, w, axis=1), X, V[:4])

@@ -85,7 +85,7 @@ def splev(x, tck, der=0, ext=0):
     t, c, k, x = arrays_of(tck, x)
     n, to = shape(t)[0] - k - 1, shape(x)
     x = np.reshape(x, -1)
-    if ext == 3:
+    if ext == 3 and not der:  # (FITPACK extends derivatives)
         x = np.clip(x, t[k], t[n])
     outside = (x < t[k]) | (x > t[n])
     if ext == 2 and bool(np.any(outside)):
@@ -100,7 +100,7 @@ def splint(a, b, tck, full_output=0):
         raise ArgumentError("scipy.interpolate.splint: full_output= is not supported on a tracked Variable")
     t, c, k, a, b = arrays_of(tck, a, b)
     a, b = [np.clip(v, t[k], t[shape(t)[0] - k - 1]) for v in (a, b)]
-    return BSpline._made(t, c, k, True, 0).integrate(a, b)
+    return BSpline._made(t, c, k, True, 0).integrate(a, b)[()]
 
 
 @componentwise(0)

@@ -439,10 +439,9 @@ def closed(y: Any) -> Any:
 
 KINDS: dict[str, Any] = {
     "slopes": lambda x, bc: lambda y: itp.CubicSpline(x, closed(y) if bc == "periodic" else y, -1, bc)(x, 1),
-    "coefficients": lambda x, k, bc: lambda y: itp.make_interp_spline(x, plain_np.moveaxis(y, -1, 0), k, None,
-    bc).c.T.reshape(
-        *y.shape[:-1], -1
-    ) if y.ndim < 3 else by_rows(lambda row: itp.make_interp_spline(x, row, k, None, bc).c)(y),
+    "coefficients": lambda x, k, bc: lambda y: plain_np.moveaxis(
+        itp.make_interp_spline(x, closed(y) if bc == "periodic" else y, k, None, bc, -1).c, 0, -1
+    ),
     "knotted": lambda x, k, t: by_rows(lambda row: itp.make_interp_spline(x, row, k, plain_np.array(t)).c),
     "least squares": lambda x, k, t, w: by_rows(
         lambda row: itp.make_lsq_spline(x, row, plain_np.array(t), k,

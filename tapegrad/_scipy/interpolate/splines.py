@@ -7,7 +7,7 @@ import scipy.interpolate as itp
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError
-from ..._core.primitive import primal_of
+from ..._core.primitive import primal_of, seen
 from ...ops.declare import axis_of, ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..namespaces import (
@@ -82,16 +82,14 @@ def made_spline(
 ) -> Any:
     x, y, axis = prepared(x, y, axis, f"scipy.interpolate.{name}")
     if not by_equations(x, t):
-        knots = itp.make_interp_spline(
-            bare(x), plain_np.zeros(shape(x)), k, None if t is None else bare(t), bc_type
-        ).t
+        data = seen(y) if bc_type == "periodic" else None  # SciPy compares its ends
+        data = plain_np.zeros(shape(x)) if data is None else data
+        theirs = itp.make_interp_spline(bare(x), data, k, None if t is None else bare(t), bc_type)
         if t is None:
             c = fit_interpolant("coefficients", x, y, (k, bc_type))
         else:
             c = fit_interpolant("knotted", x, y, (k, tuple(plain_np.asarray(bare(t)).tolist())))
-        return BSpline._made(
-            constant_like(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis
-        )
+        return BSpline._made(constant_like(theirs.t, y), c, k, theirs.extrapolate, axis)
     order = {None: 0, "not-a-knot": 0, "clamped": 1, "natural": 2}.get(bc_type)
     if order is None or order and k != 3:
         raise ArgumentError(

@@ -112,7 +112,7 @@ def fills(position: int) -> Any:
 def padded(x: Any, size: Any, origins: Any, mode: int, cval: Any) -> Any:
     """x with what a neighbourhood of this size reaches outside of it."""
     width = [(m // 2 + o, m - 1 - m // 2 - o) for m, o in zip(size, origins, strict=True)]
-    return np.pad(x, width, PAD[mode], **({"constant_values": cval} if mode == CONSTANT else {}))
+    return np.pad(x, width, PAD[mode], **({"constant_values": cval} if PAD[mode] == "constant" else {}))
 
 
 def neighbours(x: Any, footprint: Any, mode: int, cval: Any, origins: Any) -> Any:
@@ -298,13 +298,15 @@ def extended_index(i: Any, n: int, mode: int) -> Any:
 
 
 def brought_in(c: Any, n: int, mode: int) -> Any:
-    """Coordinates brought into the image, as ndimage does; those of the modes 'constant' stay."""
+    """Coordinates brought into the image, as ndimage does; those of the modes 'constant' stay. Of 'nearest'
+    the coefficients are brought in, not the coordinate: what lies far outside only stays a legal integer."""
     if mode == NEAREST:
-        return np.clip(c, 0.0, n - 1.0)
+        return np.clip(c, -9.0, n + 8.0)
     if mode in (CONSTANT, GRID_CONSTANT) or n == 1:
         return c if mode in (CONSTANT, GRID_CONSTANT) else 0.0 * c
     if mode == WRAP:
-        turns = np.where((c < 0) | (c > n - 1), np.floor(c / (n - 1.0)), 0.0)
+        turns = c / (n - 1.0)  # a whole number of turns below zero ends at the last sample
+        turns = np.where(c < 0, -np.floor(-turns) - 1.0, np.where(c > n - 1, np.floor(turns), 0.0))
         return c - turns * (n - 1.0)
     if mode == GRID_WRAP:
         inside = (c >= 0) & (c <= n - 1)

@@ -62,6 +62,7 @@ def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, f
     amplitudes."""
     like = next(v for v in (x, y, freqs, weights) if holds_tracked(v))
     x, y, f = [as_float_array(v, like) for v in (x, y, freqs)]
+    y = y - np.mean(y) if precenter else y
     n = shape(x)[0]
     w = (
         constant_like(plain_np.full(n, 1.0 / n), y)

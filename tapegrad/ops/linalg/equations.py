@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from ..._core.arrays import xp_of
-from ..._core.errors import ArgumentError, ShapeError
+from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..declare import dtype, ndim, primitive, rules, shape, xp
@@ -20,7 +20,7 @@ from ..products import H, matmul
 from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
 from ..special.declare import host_only, implements_special
 from ..zero_derivative import argsort
-from .block_matrices import toeplitz
+from .block_matrices import of_stacks, toeplitz
 from .decompositions import lstsq
 from .factorizations import TRANS, check_square, cholesky, inv, solve, solve_triangular, triangle
 from .norms import sylvester
@@ -121,17 +121,9 @@ def lu_factored(a: Any) -> tuple:
     return order, low, up
 
 
-def one_matrix(name: str, a: Any) -> None:
-    if ndim(a) != 2:
-        raise ShapeError(
-            f"scipy.linalg.{name}: one matrix at a time has derivatives, got shape {shape(a)}; write a "
-            f"loop, or tapegrad.vmap"
-        )
-
-
 @implements_special(scipy.linalg.lu)
+@of_stacks(2)
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
-    one_matrix("lu", a)
     order, low, up = lu_factored(a)
     back = argsort(order)  # for the rows of a, which SciPy's permutation restores
     if permute_l:
@@ -140,8 +132,8 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False
 
 
 @implements_special(scipy.linalg.lu_factor)
+@of_stacks(2)
 def lu_factor(a, overwrite_a=False, check_finite=True):
-    one_matrix("lu_factor", a)
     check_square("lu_factor", a)
     pivots = exchanges(primal_of(a))
     low, up = lu_of(take(a, exchanged(pivots), 0))
@@ -151,7 +143,11 @@ def lu_factor(a, overwrite_a=False, check_finite=True):
 @implements_special(scipy.linalg.lu_solve)
 def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     """The solution x of op(A) x = b, with A given by its factors (lu, piv)."""
-    a, pivots = lu_and_piv
+    return solved_by_factors(*lu_and_piv, b, trans)
+
+
+@of_stacks(2, 1, 2)
+def solved_by_factors(a, pivots, b, trans):
     order, trans = exchanged(primal_of(pivots)), TRANS[trans]
     if trans == 0:
         return solve_triangular(a, solve_triangular(a, take(b, order, 0), 0, True, True))
@@ -305,6 +301,7 @@ def solve_circulant(c, b, singular="raise", tol=None, caxis=-1, baxis=0, outaxis
 
 
 @implements_special(scipy.linalg.lstsq)
+@of_stacks(2, 2)
 def scipy_lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=True, lapack_driver=None):
     return lstsq(a, b, cond)
 

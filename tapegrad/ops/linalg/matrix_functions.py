@@ -17,6 +17,7 @@ from ..products import H, column, diagonals, matmul, row_vector
 from ..shaping import arrays_of, concatenate, conj, embed, real, reshape, sum
 from ..special.declare import implements_special
 from ..zero_derivative import argmax
+from .block_matrices import of_stacks
 from .decompositions import eigh, eigvalsh, pinv, qr, svd
 from .equations import from_band, whole_band
 from .factorizations import check_square, inv, solve
@@ -155,6 +156,7 @@ def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callab
 
 
 @implements_special(scipy.linalg.eigh_tridiagonal)
+@of_stacks(1, 1)
 def eigh_tridiagonal(
     d, e, eigvals_only=False, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto",
 ):  # fmt: skip
@@ -171,6 +173,7 @@ def eigvalsh_tridiagonal(
 
 
 @implements_special(scipy.linalg.eig_banded)
+@of_stacks(2)
 def eig_banded(
     a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0,
     check_finite=True
@@ -210,6 +213,7 @@ def orth(A, rcond=None):
 
 
 @implements_special(scipy.linalg.null_space)
+@of_stacks(2)
 def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
     """The basis that changes as little as possible (`decompositions.complement`)."""
     n, k = shape(A)
@@ -219,6 +223,7 @@ def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_dr
 
 
 @implements_special(scipy.linalg.subspace_angles)
+@of_stacks(2, 2)
 def subspace_angles(A, B):
     """From the cosines; small angles from the sines."""
     a, b = orth(A), orth(B)
@@ -233,6 +238,7 @@ def subspace_angles(A, B):
 
 
 @implements_special(scipy.linalg.rq)
+@of_stacks(2)
 def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
     """a = r q, from the QR factors of the reversed matrix, with SciPy's signs."""
     n, k = shape(a)
@@ -293,6 +299,7 @@ def pinvh(a, atol=None, rtol=None, lower=True, return_rank=False, check_finite=T
 
 
 @implements_special(scipy.linalg.polar)
+@of_stacks(2)
 def polar(a, side="right"):
     """a = u p with p = (a^H a)^(1/2), or a = p u with p = (a a^H)^(1/2)."""
     if side not in ("right", "left"):
@@ -310,6 +317,7 @@ def polar(a, side="right"):
 
 
 @implements_special(scipy.linalg.orthogonal_procrustes)
+@of_stacks(2, 2)
 def orthogonal_procrustes(A, B, check_finite=True):
     u, p = polar(matmul(H(A), B))
     return u, sum(diagonals(p))
@@ -319,6 +327,7 @@ def orthogonal_procrustes(A, B, check_finite=True):
 
 
 @implements_special(scipy.linalg.companion)
+@of_stacks(1)
 def companion(a):
     n = shape(a)[0]
     first = reshape(-a[1:] / a[0], to=(1, n - 1))
@@ -326,6 +335,7 @@ def companion(a):
 
 
 @implements_special(scipy.linalg.leslie)
+@of_stacks(1, 1)
 def leslie(f, s):
     f, s = arrays_of([f, s])
     n = shape(f)[0]
@@ -343,6 +353,7 @@ def convolution_matrix(a, n, mode="full"):
 
 
 @implements_special(scipy.linalg.khatri_rao)
+@of_stacks(2, 2)
 def khatri_rao(a, b):
     (n, k), m = shape(a), shape(b)[0]
     return reshape(reshape(a, to=(n, 1, k)) * reshape(b, to=(1, m, k)), to=(n * m, k))

@@ -19,7 +19,7 @@ from ..piecewise import arctan2
 from ..products import H, column, diagonals, matmul, row_vector
 from ..shaping import concatenate, conj, embed, real, reshape, sum
 from ..special.declare import host_only, implements_special
-from .block_matrices import block_diag
+from .block_matrices import block_diag, of_stacks
 from .decompositions import complement, qr, scipy_qr, svd, svdvals
 from .factorizations import check_square, inv, solve, triangle
 from .matrix_functions import eig, eigen_steps
@@ -92,6 +92,7 @@ def triangular_structure(t: np.ndarray) -> np.ndarray:
 
 
 @implements_special(scipy.linalg.schur)
+@of_stacks(2)
 def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_finite=True):
     check_square("schur", a)
     (plain,) = values("schur", a)
@@ -121,6 +122,7 @@ def generalised(name: str, a: Any, b: Any, found: tuple) -> tuple:
 
 
 @implements_special(scipy.linalg.qz)
+@of_stacks(2, 2)
 def qz(A, B, output="real", lwork=None, sort=None, overwrite_a=False, overwrite_b=False, check_finite=True):
     return generalised("qz", A, B, scipy.linalg.qz(*values("qz", A, B), output))
 
@@ -161,6 +163,7 @@ def rsf2csf(T, Z, check_finite=True):
 
 
 @implements_special(scipy.linalg.hessenberg)
+@of_stacks(2)
 def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
     """Householder's reflections 1 - tau w w^H with w[0] = 1, as LAPACK chooses them."""
     check_square("hessenberg", a)
@@ -191,6 +194,7 @@ def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=Fals
 
 
 @implements_special(scipy.linalg.ldl)
+@of_stacks(2)
 def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
     """The pivoting order and the 2 x 2 blocks are constants. One triangle of A is read."""
     plain = values("ldl", A)[0]
@@ -327,6 +331,7 @@ def funm(A, func, disp=True):
 
 
 @implements_special(scipy.linalg.expm_cond)
+@of_stacks(2)
 def expm_cond(A, check_finite=True):
     """The norm of the derivative of expm, times |A| / |expm(A)|."""
     check_square("expm_cond", A)

@@ -180,9 +180,14 @@ airye_parts, airye = several_results(
     sp.airye,
     lambda out, z: airye_parts[1](z) + sqrt(z) * out,
     lambda out, z: z * airye_parts[0](z) + sqrt(z) * out,
-    lambda out, z: airye_parts[3](z) - sqrt(z) * out,
-    lambda out, z: z * airye_parts[2](z) - sqrt(z) * out,
+    at_real(lambda out, z: airye_parts[3](z) - decay(z) * out),
+    at_real(lambda out, z: z * airye_parts[2](z) - decay(z) * out),
 )
+
+
+def decay(z):
+    """The derivative of |Re(2/3 z^(3/2))|, whose exponential scales Bi and Bi'."""
+    return sqrt(select(primal_of(z) > 0, z, 0.0))
 
 
 def kelvins(names, real, imaginary):

@@ -100,14 +100,14 @@ def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
 
 
 def symmetric(x: PlacedArray) -> PlacedArray:
-    """Is the matrix symmetric to rounding, and not diagonal?"""
-    n = len(x)
+    """Is the matrix Hermitian to rounding, and not diagonal?"""
+    n, mirror = len(x), x.T.conj()
     size, filled = abs(x), x != 0.0
     root = np.sqrt(size[np.arange(n), np.arange(n)])
     root = root[:, None] * root
-    gap = abs(x - x.T)
+    gap = abs(x - mirror)
     near = (gap <= np.where(size < root, root, size) * tolerance(np.zeros((n, n)))) * filled * filled.T
-    same = np.where(x == x.T, x == x.T, near).sum(None) == float(n * n)
+    same = np.where(x == mirror, x == mirror, near).sum(None) == float(n * n)
     return (same * (0.0 < filled[~np.eye(n, dtype=bool)].sum(0))).reshape(1, 1)
 
 
