@@ -87,8 +87,8 @@ class ShadowMemory:
         self.signature: Any = None  # (ids of what was met, references to each part) of a call without a leak
         self.failures = 0
 
-    def __del__(self) -> None:
-        if self.waiting:
+    def __del__(self, process_ends: Any = sys.is_finalizing) -> None:
+        if self.waiting and not process_ends():
             at_the_end_of_an_object(self.clear)
 
     def clear(self) -> None:

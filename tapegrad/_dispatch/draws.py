@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._core.primitive import is_tracked, primal_of
+from .._core.primitive import is_tracked, primal_of, truth_of
 from ..ops.declare import NUMPY, shape
 
 exp, log, expm1, log1p, sqrt, where = [
@@ -20,11 +20,13 @@ exp, log, expm1, log1p, sqrt, where = [
 
 class Law(NamedTuple):
     """`defaults`: parameter -> its default (`...`: none), in the order of NumPy's arguments.  `standard`: the
-    parameters of the standard draw (None: the parameter itself).  `formula(z, *parameters)` is the draw."""
+    parameters of the standard draw (None: the parameter itself).  `formula(z, *parameters)` is the draw.
+    `holds(*parameters)`: NumPy accepts them."""
 
     defaults: dict
     standard: tuple
     formula: Callable
+    holds: Callable = lambda *parameters: parameters[-1] > 0
 
 
 def of_triangle(z: Any, left: Any, mode: Any, right: Any) -> Any:
@@ -39,14 +41,24 @@ SCALED = Law({"scale": 1.0}, (1.0,), lambda z, scale: scale * z)
 LAWS = {
     **dict.fromkeys(("normal", "laplace", "logistic", "gumbel"), PLACED),
     **dict.fromkeys(("exponential", "rayleigh"), SCALED),
-    "uniform": Law({"low": 0.0, "high": 1.0}, (0.0, 1.0), lambda u, low, high: low + (high - low) * u),
+    "uniform": Law(
+        {"low": 0.0, "high": 1.0},
+        (0.0, 1.0),
+        lambda u, low, high: low + (high - low) * u,
+        lambda low, high: high > low,
+    ),
     "lognormal": Law(
         {"mean": 0.0, "sigma": 1.0}, (0.0, 1.0), lambda y, mean, sigma: exp(mean + sigma * log(y))
     ),
     "weibull": Law({"a": ...}, (1.0,), lambda z, a: exp(log(z) / a)),
     "power": Law({"a": ...}, (1.0,), lambda u, a: exp(log(u) / a)),
     "pareto": Law({"a": ...}, (1.0,), lambda y, a: expm1(log1p(y) / a)),
-    "triangular": Law({"left": ..., "mode": ..., "right": ...}, (0.0, 1.0, 1.0), of_triangle),
+    "triangular": Law(
+        {"left": ..., "mode": ..., "right": ...},
+        (0.0, 1.0, 1.0),
+        of_triangle,
+        lambda left, mode, right: (left < mode) & (mode < right),
+    ),
     "gamma": Law({"shape": ..., "scale": 1.0}, (None, 1.0), lambda z, _, scale: scale * z),
 }
 
@@ -66,14 +78,21 @@ def has_formula(name: str, args: tuple, kwargs: dict) -> bool:
     return not any([z is None and is_tracked(p) for p, z in fixed])
 
 
-def reparametrised(draw: Callable, name: str, args: tuple, kwargs: dict) -> Any:
-    """`draw(args, kwargs)` is NumPy's, or the operation that a recording notes."""
+def holds_hidden(name: str, args: tuple, kwargs: dict) -> bool:
+    """Does NumPy accept the parameters, which a trace hides?  A recording is valid for this answer."""
+    return truth_of(np.all(LAWS[name].holds(*parameters_of(name, args, kwargs))))
+
+
+def reparametrised(draw: Callable, name: str, args: tuple, kwargs: dict, accepted: bool = False) -> Any:
+    """`draw(args, kwargs)` is NumPy's, or the operation that a recording notes. `accepted`: the parameters
+    need no check by NumPy."""
     law, params = LAWS[name], parameters_of(name, args, kwargs)
     count = len(params)
     size = args[count] if len(args) > count else kwargs.get("size")
     plain = [primal_of(p) for p in params]
     common = np.broadcast_shapes(*map(shape, plain))
-    draw(plain, {"size": (0, *common)})  # NumPy judges the parameters
+    if not accepted:
+        draw(plain, {"size": (0, *common)})  # NumPy judges the parameters
     standard = [p if s is None else s for p, s in zip(plain, law.standard, strict=True)]
     z = draw(standard, {"size": (common or None) if size is None else size})
     return law.formula(z, *params)

@@ -31,7 +31,7 @@ from ..ops.declare import NUMPY, ndim, shape
 from ..ops.indexing.views import layout_source
 from ..ops.indexing.writes import write_value
 from ..ops.zero_derivative import emptied, filled
-from .draws import has_formula, reparametrised
+from .draws import has_formula, holds_hidden, reparametrised
 from .faces import FACES, faces_of
 
 take = NUMPY[np.take]
@@ -200,10 +200,9 @@ def method(name: str) -> Any:
             return variable(y) if mine and type(sys._getframe(1).f_globals) is not dict else y
         if not any_tracked((args, kwargs)):
             return given_back(f(*lend(args), **lend(kwargs)), args, kwargs)
-        if has_formula(name, args, kwargs) and not any(
-            [isinstance(primal_of(x), Variable) for x in (*args, *kwargs.values())]
-        ):
-            return reparametrised(lambda args, kwargs: f(*args, **kwargs), name, args, kwargs)
+        hidden = any([isinstance(primal_of(x), Variable) for x in (*args, *kwargs.values())])
+        if has_formula(name, args, kwargs) and (not hidden or holds_hidden(name, args, kwargs)):
+            return reparametrised(lambda args, kwargs: f(*args, **kwargs), name, args, kwargs, hidden)
         if name not in ORDERS:
             raise refusing_draw(name)
         return ORDERS[name](self.real, *args, **kwargs)

@@ -14,6 +14,7 @@ from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError
 from .._core.foreign import OBJECTS, argument
 from .._core.primitive import (
+    RECORDED,
     SAMPLED,
     handle,
     is_tracked,
@@ -52,15 +53,15 @@ BUFFERS: frozenset = frozenset(
 
 
 def room(f: Any, x: Any) -> Any:
-    """A new integer or boolean buffer made by f. Under `vmap` it becomes a Variable, so it can hold
-    values that differ between samples."""
-    of_samples = (
+    """A new integer or boolean buffer made by f. Under `vmap` and in a recording it becomes a Variable, so
+    it can hold values that differ between samples or calls."""
+    holds_hidden = (
         f in BUFFERS
         and type(x) is np.ndarray
         and x.dtype.kind in "biu"
-        and any([t.visibility == SAMPLED for t in OPEN.hiding])
+        and any([t.visibility in (SAMPLED, RECORDED) for t in OPEN.hiding])
     )
-    return variable(x) if of_samples else x
+    return variable(x) if holds_hidden else x
 
 
 def as_variable(x: Any, given: Any = ()) -> Any:

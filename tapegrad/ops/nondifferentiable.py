@@ -43,7 +43,8 @@ def warn_nondifferentiable(what: str, line: str) -> None:
     warn_user(
         f"{what} at zero ({line}): a second derivative does not exist there, or cannot be told; it is taken "
         f"as 0. If the function is "
-        "smooth, write it without the root, as (x * x).sum() for norm(x)**2; else keep away from zero",
+        "smooth, write it without the root, as (x * x).sum() for norm(x)**2, or z.real**2 + z.imag**2 for "
+        "abs(z)**2; else keep away from zero",
         NonDifferentiableWarning,
     )
 

@@ -499,10 +499,13 @@ V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 
 def array_method(x, dtype=None, copy=None):
     if is_tracked(x) and layout_of(x).dtype.kind in "biu":
+        hidden = primal_of(x)
+        if isinstance(hidden, Variable) and hidden._trace.visibility == RECORDED:
+            return np.asarray(values_of(hidden), dtype)  # a value that the recording is valid for
         raise BatchError(
-            "integers or truth values that differ between samples cannot be stored in an array made outside "
-            "of the function, which holds "
-            "those of one sample: make it inside, numpy.zeros(n, int), or loop over the samples" + asked_by()
+            "integers or truth values that differ between samples cannot index a plain array a of integers: "
+            "write numpy.take(a, i). Nor can they be stored in one, which holds those of one sample: make it "
+            "inside, numpy.zeros(n, int), or loop over the samples" + asked_by()
         )
     if is_tracked(x):
         frame = sys._getframe(1)

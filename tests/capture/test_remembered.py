@@ -2,6 +2,8 @@
 see every change between two calls, and nothing may show that it keeps anything."""
 
 import gc
+import subprocess
+import sys
 import threading
 import types
 import weakref
@@ -583,3 +585,34 @@ def test_a_later_call_writes_what_holds_only_numbers():
     np.testing.assert_allclose(gradient, 2 * (X + 1) + [0.0, X[2] + 1, X[1] + 1])
     agrees(v, f)
     agrees(v, f)
+
+
+COMPILED = """
+import numba
+import numpy as np
+import tapegrad as tg
+
+@numba.njit
+def count(a):
+    return a.sum()
+
+def compiled(x):
+    return x.sum() * count(np.full(4, 2))
+
+def shrunk(x):
+    out = x * 1.0
+    while not (out < 0.3).all():
+        out = np.where(out < 0.3, out, out * 0.6)
+    return (out**2).sum()
+
+for f in (shrunk, compiled):
+    for _ in range(6):
+        tg.value_and_grad(f)(np.ones(5))
+"""
+
+
+@pytest.mark.long
+def test_the_end_of_a_process_is_silent():
+    """Modules that a copy would need are gone when the last objects of a process go."""
+    ended = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

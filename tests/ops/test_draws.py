@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import NoRuleError
+from tapegrad.errors import BatchError, NoRuleError
 
 X = np.array([0.6, 1.3, 2.2])
 # draws of X that are, by NumPy's own code, a smooth function of the parameters and of the seed
@@ -102,6 +102,28 @@ def test_numpy_judges_the_parameters():
         tg.grad(lambda x: np.sum(np.random.default_rng(3).normal(0.0, -x)))(X)
 
 
-def test_under_vmap_it_is_refused():
-    with pytest.raises(NoRuleError):
-        tg.vmap(lambda x: np.random.default_rng(3).normal(0.0, x))(np.ones((3, 2)))
+@pytest.mark.parametrize("name", SMOOTH)
+def test_generators_made_inside_give_each_sample_and_each_replay_its_numbers(name):
+    def f(x):
+        return np.sum(np.cos(SMOOTH[name](generators()[len(name) % 2], x)))
+
+    rows = [X, 0.7 * X, X[::-1].copy()]
+    wanted = [tg.value_and_grad(f)(x) for x in rows]
+    values, gradients = tg.vmap(tg.value_and_grad(f))(np.stack(rows))
+    prepared = tg.prepare(f, X, on_change="raise")
+    for row, value, gradient, (known, slopes) in zip(rows, values, gradients, wanted, strict=True):
+        for found in ((value, gradient), prepared.value_and_grad(row)):
+            assert found[0] == pytest.approx(known, rel=1e-13)
+            np.testing.assert_allclose(found[1], slopes, rtol=1e-11)
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.ReplayWarning")
+def test_parameters_that_numpy_refuses_are_refused_in_a_replay():
+    f = lambda x: np.sum(np.random.default_rng(3).normal(0.0, x))
+    p = tg.prepare(f, X)
+    assert p.grad(X) == pytest.approx(tg.grad(f)(X))
+    with pytest.raises(ValueError, match="scale"):
+        p.grad(-X)
+    assert p.grad(0.0 * X) == pytest.approx(tg.grad(f)(X))
+    with pytest.raises(BatchError):
+        tg.vmap(f)(np.array([[1.0], [-1.0]]))

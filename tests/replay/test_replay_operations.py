@@ -3,6 +3,7 @@ tangent and second order."""
 
 import numpy as np
 import pytest
+import scipy.linalg
 from cases import all_cases, all_lines
 from looped import same
 
@@ -78,3 +79,20 @@ def test_all_operations(first):
 @pytest.mark.parametrize("first", range(10))
 def test_all_that_is_declared_on_first_use(first):
     judged(all_lines()[first::10])
+
+
+@pytest.mark.parametrize("sort", ["iuc", "lhp"])
+def test_ordered_schur_form_is_an_operation(sort):
+    """Its factors are computed anew at each replay, of which no condition but `on_change` tells."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(5, 5)), np.eye(5) + 0.1 * rng.normal(size=(5, 5))
+
+    def f(a):
+        s, t, alpha, *_, z = scipy.linalg.ordqz(a, b, sort=sort, output="complex")
+        return abs(alpha[0]) + abs(s[0, 1] / t[1, 1]) + abs(z[0, 0]) ** 2
+
+    p = tg.prepare(f, a, on_change="raise")
+    for k in range(4):
+        x, v = a + 0.01 * k, rng.normal(size=(5, 5))
+        slope = (f(x + 1e-5 * v) - f(x - 1e-5 * v)) / 2e-5
+        assert np.isclose(np.sum(p.grad(x) * v), slope, rtol=1e-6)

@@ -135,7 +135,12 @@ class SuperLU(Carrier, metaclass=CarrierType):
         if name.startswith("_"):
             raise AttributeError(name)
         if self._tracked():
-            raise refusal_text(f"scipy.sparse.linalg.splu(A).{name}", "of a tracked matrix", "its solve")
+            determinant = (
+                "tapegrad.sparse.cholesky(A).logdet() for a determinant of a positive definite matrix"
+            )
+            raise refusal_text(
+                f"scipy.sparse.linalg.splu(A).{name}", "of a tracked matrix", f"its solve, or {determinant}"
+            )
         return getattr(self._plain(), name)
 
     def solve(self, b, trans="N"):

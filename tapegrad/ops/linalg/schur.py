@@ -11,8 +11,8 @@ import numpy as np
 import scipy.linalg
 
 from ..._core.errors import ArgumentError, SingularError
-from ..._core.primitive import values_of
-from ..declare import dtype, shape
+from ..._core.primitive import primal_of, values_of
+from ..declare import dtype, primitive, shape
 from ..elementwise import arctan, cos, sin, sqrt
 from ..indexing.gathering import diag
 from ..piecewise import arctan2
@@ -34,15 +34,15 @@ def values(name: str, *xs: Any) -> list:
 def rotate_columns(q: Any, like: np.ndarray) -> Any:
     """The orthonormal q, with each column multiplied by the constant of modulus 1 that brings its values
     to those of `like`."""
-    phase = (np.asarray(values_of(q)).conj() * like).sum(0)
+    phase = (primal_of(q).conj() * like).sum(0)
     return q * (phase / abs(phase))
 
 
 # --- Schur and QZ, by the eigenvectors ---
 
 
-def eigenvectors(name: str, a: Any, t: np.ndarray, z: np.ndarray) -> Any:
-    """The eigenvectors of a = z t z^H with upper triangular t, in the order of t."""
+def eigenvectors(name: str, t: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """The eigenvectors of z t z^H with upper triangular t, in the order of t."""
     w, n = np.diagonal(t), len(t)
     gaps = abs(w[:, None] - w) + np.eye(n) * (1.0 + abs(w).max(initial=0.0))
     if (gaps <= 1e-12 * abs(w).max(initial=0.0)).any():
@@ -52,7 +52,7 @@ def eigenvectors(name: str, a: Any, t: np.ndarray, z: np.ndarray) -> Any:
     v = np.eye(n, dtype=t.dtype)
     for k in range(1, n):
         v[:k, k] = scipy.linalg.solve_triangular(t[:k, :k] - w[k] * np.eye(k), -t[:k, k])
-    return eigen_steps(a, z @ (v / np.linalg.norm(v, axis=0)), 2)[1]
+    return z @ (v / np.linalg.norm(v, axis=0))
 
 
 def block_starts(t: np.ndarray) -> list:
@@ -98,25 +98,32 @@ def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_fini
     (plain,) = values("schur", a)
     t, z, *dimension = scipy.linalg.schur(plain, output, sort=sort)
     if t.dtype.kind == "c" or not block_starts(t):
-        v = eigenvectors("schur", a, t, z)
+        v = eigen_steps(a, eigenvectors("schur", t, z), 2)[1]
         z = rotate_columns(qr(v).Q, z)
     else:
         upper, whole = scipy.linalg.rsf2csf(t, z)
-        near = qr(real_basis(eigenvectors("schur", a, upper, whole), t)).Q
+        near = qr(real_basis(eigen_steps(a, eigenvectors("schur", upper, whole), 2)[1], t)).Q
         turn = np.asarray(values_of(near)).T @ z  # a rotation within blocks, up to rounding
         z = standard(a, matmul(near, turn * (triangular_structure(t) * triangular_structure(t.T))), t)
     return matmul(H(z), matmul(a, z)) * triangular_structure(t), z, *dimension
 
 
-def generalised(name: str, a: Any, b: Any, found: tuple) -> tuple:
-    aa, bb, q, z = found
+@primitive(multi=3)
+def scipy_qz(a, b, *, name, settings):
+    """SciPy's Q and Z of primal values, and the eigenvectors of b^-1 a in their order."""
+    aa, bb, *_, q, z = getattr(scipy.linalg, name)(a, b, *settings)
     if aa.dtype.kind != "c" and block_starts(aa):
         raise ArgumentError(
             f"scipy.linalg.{name}: of complex eigenvalues with output='real' has no derivative; write "
             f"output='complex'"
         )
-    t = np.linalg.solve(bb, aa)
-    z = rotate_columns(qr(eigenvectors(name, solve(b, a), np.triu(t), z)).Q, z)
+    return q, z, eigenvectors(name, np.triu(np.linalg.solve(bb, aa)), z)
+
+
+def generalised(name: str, a: Any, b: Any, *settings: Any) -> tuple:
+    host_only(f"scipy.linalg.{name}", a, b)
+    q, z, v = scipy_qz(primal_of(a), primal_of(b), name=name, settings=settings)
+    z = rotate_columns(qr(eigen_steps(solve(b, a), v, 2)[1]).Q, z)
     q = rotate_columns(qr(matmul(b, z)).Q, q)
     return tuple([triangle(matmul(H(q), matmul(m, z)), lower=False) for m in (a, b)]) + (q, z)
 
@@ -124,13 +131,12 @@ def generalised(name: str, a: Any, b: Any, found: tuple) -> tuple:
 @implements_special(scipy.linalg.qz)
 @of_stacks(2, 2)
 def qz(A, B, output="real", lwork=None, sort=None, overwrite_a=False, overwrite_b=False, check_finite=True):
-    return generalised("qz", A, B, scipy.linalg.qz(*values("qz", A, B), output))
+    return generalised("qz", A, B, output)
 
 
 @implements_special(scipy.linalg.ordqz)
 def ordqz(A, B, sort="lhp", output="real", overwrite_a=False, overwrite_b=False, check_finite=True):
-    aa, bb, _, _, q, z = scipy.linalg.ordqz(*values("ordqz", A, B), sort, output)
-    aa, bb, q, z = generalised("ordqz", A, B, (aa, bb, q, z))
+    aa, bb, q, z = generalised("ordqz", A, B, sort, output)
     return aa, bb, diagonals(aa) + 0j, diagonals(bb), q, z
 
 
