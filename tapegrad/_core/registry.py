@@ -237,6 +237,7 @@ FILLED = {
         "ode._large",
         "sparse._plan",
     ),
+    "_core.registry.FROZEN": ("ode._arguments", "ode._solver", "ode._stochastic"),
     "_core.variable.PlainSubarray": ("_dispatch.subarrays",),
     "_core.variable.SUBARRAYS": ("_capture.array_subclasses", "_capture.classes", "_dispatch.structured"),
     **dict.fromkeys(
@@ -301,3 +302,6 @@ def load(name: str) -> ModuleType:
 
 # class -> function (shadow, x): makes what stands for x while a call follows what its function captured
 SHADOW_MAKERS: AnyDict = {}
+# classes of ours whose objects hold no Variable, and give nobody an array, and whose attributes are not bound
+# again: a shadow may wait with them
+FROZEN: set[type] = set()

@@ -9,6 +9,7 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of
+from .._core.registry import FROZEN
 from .._core.trees import is_node, leaves, tree_map, with_leaves
 from .._core.variable import HANDLES
 from .._transforms.tape import value
@@ -25,17 +26,17 @@ class ArgumentLayout:
     Leaves that hold no real number, such as integers and functions, are constants of the code."""
 
     def __init__(self, args: tuple, single: bool):
-        self.shapes: list = []  # of each leaf of one sample; None: a constant
-        self.constants: list = []
+        shapes, constants = [], []
         for x in leaves(args):
             kind = getattr(getattr(x, "dtype", None), "kind", "")
             real = kind != "" and kind in "fiuc" or isinstance(x, float)
             shape = tuple(x.shape) if kind else ()
-            self.shapes.append((shape if single else shape[:-1]) if real else None)
-            self.constants.append(None if real else x)
+            shapes.append((shape if single else shape[:-1]) if real else None)
+            constants.append(None if real else x)
+        self.shapes, self.constants = tuple(shapes), tuple(constants)  # of a constant the shape is None
         self.tree = with_leaves(args, iter(range(len(self.shapes))))
         nested = any([is_node(x) for x in args])
-        self.key = (repr(self.tree) if nested else len(args), tuple(self.shapes))
+        self.key = (repr(self.tree) if nested else len(args), self.shapes)
         self.count = sum([math.prod(s) for s in self.shapes if s is not None])
 
     def arrays(self, args: tuple) -> list:
@@ -92,6 +93,9 @@ class ArgumentLayout:
                 f"ode: an amount has shape {found} for a state of shape {shape}; the times follow"
             )
         return np.reshape(x, (math.prod(shape), *found[len(shape) :]))
+
+
+FROZEN.add(ArgumentLayout)
 
 
 def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:

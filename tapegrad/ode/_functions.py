@@ -36,14 +36,15 @@ def traced_states(f: Callable, state: ArgumentLayout, count: int, fills: bool) -
         else:
             found = f(t, y, *args)
         found = [np.asarray(x) for x in state.leaves_of(found)]
-        if [x.shape for x in found] != state.shapes:
-            refuse_shapes(f, [x.shape for x in found], state.shapes)
+        shapes = tuple([x.shape for x in found])
+        if shapes != state.shapes:
+            refuse_shapes(f, shapes, state.shapes)
         return np.concatenate([x.reshape(-1) for x in found])
 
     return rebuilt_with(states, f)
 
 
-def refuse_shapes(f: Callable, found: list, expected: list) -> None:
+def refuse_shapes(f: Callable, found: tuple, expected: tuple) -> None:
     texts = [", ".join(map(str, shapes)) for shapes in (found, expected)]
     raise ShapeError(f"ode: {origin(f)} returned shape {texts[0]} for a state of shape {texts[1]}")
 

@@ -10,8 +10,10 @@ from tapegrad.errors import (
     ArgumentError,
     ConvergenceError,
     DataError,
+    DroppedDerivativeError,
     KernelError,
     ReplayWarning,
+    RouteError,
     ShapeError,
     TapegradError,
 )
@@ -269,6 +271,33 @@ def test_bad_input():
 def test_a_derivative_of_a_captured_number_is_not_lost_in_silence():
     with pytest.raises(TapegradError):
         tg.grad(lambda k: solver(lambda t, y: -k * y)(np.ones(1)).y[0, -1])(1.5)
+
+
+@pytest.mark.parametrize(
+    ("states", "names_it"),
+    [(1, "captures an array"), (1001, "captured array `scale`"), (1, "other contents")],
+)
+def test_a_captured_solver_sees_no_write_in_silence(states, names_it):
+    """The shadow of the function waits from call to call; a call that writes what f reads raises."""
+    scale, offset, writes = np.ones(1), 0.0, False
+    solve = ode.solver(lambda t, y, k: -k * scale[0] * y + offset, "tsit5", save_at=[0.0, 1.0])
+
+    def loss(k):
+        nonlocal offset
+        if writes and "contents" in names_it:
+            offset = k
+        elif writes:
+            scale[0] = k
+        return solve(np.ones(states), k).y[0, -1]
+
+    gradient = tg.grad(loss)
+    for _ in range(5):
+        np.testing.assert_allclose(gradient(2.0), -np.exp(-2.0), rtol=1e-5)
+    writes = True
+    with pytest.raises((DroppedDerivativeError, RouteError), match=names_it):
+        gradient(2.0)
+    writes, scale[0] = False, 3.0
+    np.testing.assert_allclose(gradient(2.0), -3.0 * np.exp(-6.0), rtol=1e-5)
 
 
 def test_no_samples():
