@@ -374,7 +374,9 @@ def finding(shadow: Any) -> RouteError | None:
     arrays = written_arrays(shadow) if shadow.left or shadow.reached else []
     if arrays:
         references = References(shadow, arrays)
-        arrays = [a for a in arrays if not references.is_followed(a)]
+        if all([module_of(type(x)) in QUIET for x in shadow.left]):
+            # (of other objects, functions may share a cell or a list with f)
+            arrays = [a for a in arrays if not references.is_followed(a)]
     looks = shadow.near or shadow.walked or not FROZEN.isdisjoint(map(type, shadow.left))
     changed = altered(shadow) if looks else {}
     if changed:
