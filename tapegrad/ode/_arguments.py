@@ -8,10 +8,10 @@ import numpy as plain_np
 from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
-from .._core.primitive import layout_of
+from .._core.primitive import layout_of, values_of
 from .._core.registry import FROZEN
 from .._core.trees import is_node, leaves, tree_map, with_leaves
-from .._core.variable import HANDLES
+from .._core.variable import HANDLES, Variable
 from .._transforms.tape import value
 from ..ops.shaping import concatenate
 
@@ -217,9 +217,9 @@ class Intervals:
                 f"{count}), or ({n}, {count}, B)"
             )
         way = -1.0 if self.times[-1] < plain_times(first)[0] else 1.0
-        if not plain_np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
+        if not np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
             raise DataError(f"ode: a dose at {where} is not finite, or before the time of y0")
-        order = plain_np.argsort(way * plain_np.concatenate([self.times, where]), kind="stable")
+        order = values_of(np.argsort(way * np.concatenate([self.times, where]), kind="stable"))
         order = order[
             : int(plain_np.flatnonzero(order == len(self.times) - 1)[0]) + 1
         ]  # up to the last saved time
@@ -237,15 +237,17 @@ class Intervals:
 
 
 def plain_times(times: Any) -> Any:
-    """Return a copy of the times without derivatives."""
-    times = plain_np.array(value(times))
-    times.flags.writeable = False
+    """Return a copy of the times without derivatives. What an open transform hides stays hidden."""
+    times = value(times)
+    if not isinstance(times, Variable):
+        times = plain_np.array(times)
+        times.flags.writeable = False
     return times
 
 
 def check_order(first: Any, times: Any) -> None:
     """Raise if the times do not rise or fall from the first one."""
-    lengths = plain_np.diff(times, prepend=first)
+    lengths = np.diff(times, prepend=first)
     ordered = len(times) and ((lengths >= 0).all() or (lengths <= 0).all())
-    if not ordered or not plain_np.isfinite(lengths).all():
+    if not ordered or not np.isfinite(lengths).all():
         raise DataError(f"ode: t0 and save_at must be finite, and rise or fall; they are {first} and {times}")

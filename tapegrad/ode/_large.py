@@ -4,6 +4,7 @@ The steps are those of the kernels. Implicit ones have a sparse Jacobian and one
 derivative runs each accepted step again, so only the states between steps are kept."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -12,9 +13,10 @@ from scipy import sparse
 from .. import numpy as np
 from .. import scipy
 from .._core.errors import GuardError
-from .._core.primitive import layout_of
+from .._core.primitive import layout_of, seen
 from .._core.registry import SHADOW_MAKERS, load
 from .._core.trees import leaves
+from .._core.variable import Variable
 from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
@@ -31,6 +33,38 @@ QUIET = plain_np.errstate(all="ignore")  # a step that is not finite is tried ag
 def filled(changes: tuple, like: tuple) -> list:
     """Return tangents or cotangents, zeros in place of None."""
     return [np.zeros_like(x) if dx is None else dx for dx, x in zip(changes, like, strict=True)]
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """The pullback or pushforward of a function of arrays, of cotangents or tangents and the arguments."""
+
+    f: Callable
+    seeds: int  # the number of cotangents or tangents
+    back: bool
+
+    def __call__(self, *arrays: Any) -> tuple:
+        seeds, given = arrays[: self.seeds], arrays[self.seeds :]
+        return tuple(vjp(self.f, *given)[1](seeds) if self.back else jvp(self.f, given, seeds)[1])
+
+
+def with_derivatives(f: Callable, run: Callable) -> Callable:
+    """Return the function run(f), from arrays to a tuple of arrays. Its derivatives are such functions of those
+    of f, to any order."""
+
+    def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
+        return with_derivatives(Derivative(f, len(w), True), run)(*filled(w, out), *arrays)
+
+    def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
+        return with_derivatives(Derivative(f, len(t), False), run)(*filled(t, arrays), *arrays)
+
+    return rule(run(f), vjp=pull, jvp=push)
+
+
+def without_handles(f: Callable) -> Callable:
+    """Return a function like f with plain arrays in place of the Variables that no transform watches."""
+    plain = lambda x: x._value if isinstance(x, Variable) and x._trace is None else x
+    return lambda *arrays: tuple(map(plain, f(*arrays)))
 
 
 def recomputed(f: Callable) -> Callable:
@@ -159,6 +193,13 @@ class ArrayRecursion:
 
     def path(self, theta: Any, data: Any) -> Any:
         """Return the rows of each datum, (numbers, data), or (numbers, data, B)."""
+        if seen(theta) is not None is not seen(data):
+            return self.rows(theta, data)
+        # in a recording one operation; of samples of `tg.vmap`, one after another
+        return with_derivatives(lambda *arrays: (self.rows(*arrays),), without_handles)(theta, data)[0]
+
+    def rows(self, theta: Any, data: Any) -> Any:
+        """Return these rows, of arrays whose values can be seen."""
         if layout_of(theta).ndim == 1:
             return self.of_one(theta, data)
         each = range(layout_of(theta).shape[1])
