@@ -26,14 +26,16 @@ class ArgumentLayout:
     Leaves that hold no real number, such as integers and functions, are constants of the code."""
 
     def __init__(self, args: tuple, single: bool):
-        shapes, constants = [], []
+        shapes: list[Any] = []
+        constants: list[Any] = []
         for x in leaves(args):
             kind = getattr(getattr(x, "dtype", None), "kind", "")
             real = kind != "" and kind in "fiuc" or isinstance(x, float)
             shape = tuple(x.shape) if kind else ()
             shapes.append((shape if single else shape[:-1]) if real else None)
             constants.append(None if real else x)
-        self.shapes, self.constants = tuple(shapes), tuple(constants)  # of a constant the shape is None
+        self.shapes: tuple[Any, ...] = tuple(shapes)  # of each leaf of one sample; None: a constant
+        self.constants = tuple(constants)
         self.tree = with_leaves(args, iter(range(len(self.shapes))))
         nested = any([is_node(x) for x in args])
         self.key = (repr(self.tree) if nested else len(args), self.shapes)

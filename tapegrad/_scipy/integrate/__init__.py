@@ -24,7 +24,7 @@ from ..namespaces import (
 from ..optimize.callback_search import ComposedFunction, Search
 from .boundary import solve_bvp
 from .ivp_adjoint import continuous_adjoint
-from .ivp_by_steps import solve_by_steps
+from .ivp_by_steps import solve_ivp
 from .ode import complex_ode, ode
 
 INTEGRATE = SciPyNamespace(itg)
@@ -357,22 +357,7 @@ def compiled_ivp(args: tuple, kwargs: dict) -> Any:
     return load("tapegrad._scipy.integrate.ivp_kernel").solve_in_kernel(args, kwargs)
 
 
-@INTEGRATE.rule(itg.solve_ivp, by_steps=True, compiled=compiled_ivp)
-def solve_ivp(
-    fun,
-    t_span,
-    y0,
-    method="RK45",
-    t_eval=None,
-    dense_output=False,
-    events=None,
-    vectorized=False,
-    args=None,
-    **options,
-):
-    return solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
-
-
+INTEGRATE.rule(itg.solve_ivp, by_steps=True, compiled=compiled_ivp)(solve_ivp)
 FINE = 1e-3  # of odeint's tolerances are those of the method that has the derivative
 
 
@@ -404,14 +389,10 @@ def odeint(
             itg.odeint, slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings
         )
     y, rest = (found[0], found[1:]) if full_output else (found, ())
-    start, fine = (
-        as_float_array(y0),
-        {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)},
-    )
+    start, fine = np.reshape(as_float_array(y0), -1), FINE * plain_np.asarray(atol or 1.5e-8)
     with once_more(on) as (on,):
-        run = solve_by_steps(
-            on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine
-        )
+        relative = max(FINE * (rtol or 1.5e-8), 1e-12)
+        run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=relative, atol=fine)
     if run.status != 0:
         raise ConvergenceError(
             f"{callers_line()}: scipy.integrate.odeint: the derivative is that of DOP853 with smaller "

@@ -26,8 +26,7 @@ from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
 from ..optimize.callback_search import ComposedFunction, Search
-from .ivp_adjoint import METHODS
-from .ivp_adjoint import solve_with_adjoint as by_adjoint
+from .ivp_adjoint import METHODS, solve_with_adjoint
 from .linear_steps import COLLOCATION, EXPLICIT, StepEquations
 from .multistep import MultistepSteps, multistep_steps
 from .plain_values import on_plain_values
@@ -564,12 +563,24 @@ def with_arguments(f: Any, *args: Any) -> Any:
     return lambda t, y: f(t, y, *args)
 
 
-def solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
+def solve_ivp(
+    fun,
+    t_span,
+    y0,
+    method="RK45",
+    t_eval=None,
+    dense_output=False,
+    events=None,
+    vectorized=False,
+    args=None,
+    **options,
+):
     args = () if args is None else tuple(args)
     if holds_tracked(options):
         raise refusal_text(NAME, "by its tolerances and steps", "plain numbers for them")
     if hasattr(method, "continuous_adjoint"):
-        return by_adjoint(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
+        more = dense_output or events is not None or vectorized
+        return solve_with_adjoint(fun, t_span, y0, method.continuous_adjoint, t_eval, more, args, options)
     chosen = METHODS.get(method, method)
     if chosen not in METHODS.values():
         raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS]}")
