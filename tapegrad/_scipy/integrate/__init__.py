@@ -214,24 +214,23 @@ def open_ends(v: Any) -> Any:
     return plain_np.where(plain_np.isinf(v), plain_np.sign(v), 0)
 
 
-def evaluate_integrand(f: Any, args: Any, shown: list) -> Any:
-    """f on plain values, and whether what it gives is tracked is noted."""
+def on_values(theirs: Any, f: Any, *given: Any, args: Any, **settings: Any) -> tuple:
+    """What SciPy's function gives on plain values, and whether f or what it is given is tracked."""
+    shown = [holds_tracked(given, args, settings)]
 
     def plainly(x, *more):
         y = f(x, *more)
         shown.append(holds_tracked(y))
         return bare(y)
 
-    return plainly
+    return theirs(plainly, *bare(given), args=bare(args), **bare(settings)), any(shown)
 
 
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
-    args, shown = args if isinstance(args, tuple) else (args,), []
-    found = itg.tanhsinh(
-        evaluate_integrand(f, args, shown), bare(a), bare(b), args=bare(args), log=log, **settings
-    )
-    if not any(shown) and not holds_tracked(a, b, args):
+    args = args if isinstance(args, tuple) else (args,)
+    found, tracked = on_values(itg.tanhsinh, f, a, b, args=args, log=log, **settings)
+    if not tracked:
         return found
     if log:
         raise refusal_text(f"{name}(log=True)", "", "it without log=")
@@ -255,17 +254,9 @@ DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a
 
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
-    args, shown = args if isinstance(args, tuple) else (args,), []
-    found = itg.nsum(
-        evaluate_integrand(f, args, shown),
-        bare(a),
-        bare(b),
-        step=bare(step),
-        args=bare(args),
-        log=log,
-        **settings,
-    )
-    if not any(shown) and not holds_tracked(a, b, step, args):
+    args = args if isinstance(args, tuple) else (args,)
+    found, tracked = on_values(itg.nsum, f, a, b, args=args, step=step, log=log, **settings)
+    if not tracked:
         return found
     first, last, by = (
         [float(bare(v)) for v in (a, b, step)]

@@ -8,6 +8,7 @@ method on SciPy's solution. The lengths of the steps are no variables, but for t
 scale all of them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as plain_np
@@ -393,23 +394,27 @@ def at_events(found: Any, events: list, sol: Any) -> None:
 # --- the call ---
 
 
+@dataclass(eq=False)
 class IvpCall:
     """One call of solve_ivp, with `args` bound to the functions."""
 
-    def __init__(self, fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
-        self.t_span, self.y0, self.method, self.t_eval, self.dense_output = (
-            t_span,
-            y0,
-            method,
-            t_eval,
-            dense_output,
-        )
-        self.events, self.vectorized, self.options = events, vectorized, options
-        self.args, self.jac = args, options.get("jac")
-        self.pattern: Any = None  # the places of the entries of the Jacobian, if they are few
-        self.calls: ObservedCalls | None = None  # of an implicit method
-        called = [fun, *events, *([self.jac] if callable(self.jac) else [])]
-        self.functions = [ComposedFunction(with_arguments, f, *args) for f in called]
+    fun: Any
+    t_span: Any
+    y0: Any
+    method: Any
+    t_eval: Any
+    dense_output: Any
+    events: list
+    vectorized: Any
+    args: tuple
+    options: dict
+    pattern: Any = None  # the places of the entries of the Jacobian, if they are few
+    calls: ObservedCalls | None = None  # of an implicit method
+
+    def __post_init__(self) -> None:
+        self.jac = self.options.get("jac")
+        called = [self.fun, *self.events, *([self.jac] if callable(self.jac) else [])]
+        self.functions = [ComposedFunction(with_arguments, f, *self.args) for f in called]
 
     def look_for_pattern(self) -> None:
         """Find the places of the entries of the Jacobian of an implicit method."""

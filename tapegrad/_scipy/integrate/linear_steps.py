@@ -68,12 +68,12 @@ EXPLICIT_METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
 IMPLICIT_METHODS = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
 
 
-class PointJacobians:
+class PointJacobians(NamedTuple):
     """The Jacobians at the stages of explicit steps as products, where the matrices would be too large.
     `maps`: (J v, J^T w) of each stage, in the order of the steps."""
 
-    def __init__(self, maps: list, shape: tuple):
-        self.maps, self.shape = maps, shape
+    maps: list
+    shape: tuple
 
     def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
         (k,), some = range(self.shape[0])[at], range(self.shape[1])[stages]
