@@ -21,7 +21,7 @@ from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
-from ._rosenbrock import GAMMA, rosenbrock_step
+from ._rosenbrock import GAMMA, dense_solver, rosenbrock_step
 from ._steps import Equation, Interval
 from ._tsitouras import tsitouras_step
 
@@ -117,7 +117,8 @@ class ExplicitStep:
 
 
 class SparseJacobian:
-    """The Jacobian by y of a function, with a plan for each of its branches."""
+    """The Jacobian by y of a function, with a plan for each of its branches; None where no pattern can be
+    found, as of a function that counts its calls."""
 
     def __init__(self, search: Any, plans: list):
         self.search, self.plans = search, plans
@@ -128,7 +129,13 @@ class SparseJacobian:
                 return plan(*at)
             except GuardError:  # f takes another branch here
                 continue
-        found = self.search.at(*map(value, at), quiet=True)
+        if self.search is None:
+            return None
+        try:
+            found = self.search.at(*map(value, at), quiet=True)
+        except GuardError:
+            self.search = None
+            return None
         self.plans[:] = [found, *self.plans[: MOST_BRANCHES - 1]]
         return found(*at)
 
@@ -145,8 +152,10 @@ class SparseStep(ExplicitStep):
 
     def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
         def solver(f: Callable, t: Any, y: Any, h: Any) -> Callable:
-            one = sparse.eye_array(len(y), format="csc")
-            return scipy.sparse.linalg.splu(self.jacobian(t, y, numbers) * (-GAMMA * h) + one).solve
+            J, one = self.jacobian(t, y, numbers), sparse.eye_array(len(y), format="csc")
+            if J is None:
+                return dense_solver(f, t, y, h)
+            return scipy.sparse.linalg.splu(J * (-GAMMA * h) + one).solve
 
         return rosenbrock_step(lambda t, y: self.f(t, y, numbers), t, y, slope, h, solver)
 

@@ -165,6 +165,15 @@ def test_explicit_steps_of_many_states():
     np.testing.assert_allclose([f(2.0), tg.grad(f)(2.0)], [np.cos(2.0), -np.sin(2.0)], rtol=1e-5)
 
 
+def test_a_function_that_counts_has_a_dense_jacobian():
+    calls = []
+    solve = solver(lambda t, u, a: calls.append(t) or heat(t, u, a))
+    f = lambda a: START @ solve(START, a).y[:, -1]
+    np.testing.assert_allclose(f(RATE), amount(RATE), rtol=1e-6)
+    np.testing.assert_allclose(tg.grad(f)(RATE), DECAY * END * amount(RATE), rtol=1e-6)
+    assert len(calls) > 100
+
+
 def test_what_is_refused():
     calls = iter(range(10**6))
     changing = solver(lambda t, y, a: -a * y * (1 + 1e-3 * next(calls)), "tsit5", save_at=[0.0, 1e-3])
