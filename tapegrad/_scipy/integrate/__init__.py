@@ -47,10 +47,6 @@ SHARE = 1 / (1 + plain_np.exp(-math.pi * plain_np.sinh(PLACES)))
 DOUBLE_EXPONENTIAL = [SHARE, STEP * math.pi * plain_np.cosh(PLACES) * SHARE * SHARE[::-1]]
 
 
-def open_end(v: Any) -> bool:
-    return not holds_tracked(v) and math.isinf(bare(v))
-
-
 def finer(pieces: list) -> Any:
     """Yield quarters of the pieces, and the pieces at the ends with the rule that a singularity there needs.
 
@@ -69,8 +65,8 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any) -> Any:
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
     x = end + (1 - t) / t, as in QUADPACK."""
     total = 0.0
-    low, high = open_end(a), open_end(b)
-    sign = -1.0 if high and bare(b) < 0 or low and bare(a) > 0 else 1.0
+    low, high = open_ends(a), open_ends(b)
+    sign = -1.0 if high < 0 or low > 0 else 1.0
     for first, last, rule in pieces:
         for s, w in zip(first + (last - first) * rule[0], rule[1] * (last - first), strict=True):
             if not low and not high:
@@ -226,6 +222,7 @@ def on_values(theirs: Any, f: Any, *given: Any, args: Any, **settings: Any) -> t
     return theirs(plainly, *bare(given), args=bare(args), **bare(settings)), any(shown)
 
 
+@INTEGRATE.rule(itg.tanhsinh, by_steps=True)
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
     args = args if isinstance(args, tuple) else (args,)
@@ -252,6 +249,7 @@ def tanhsinh(f, a, b, *, args=(), log=False, **settings):
 DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a term
 
 
+@INTEGRATE.rule(itg.nsum, by_steps=True)
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
     args = args if isinstance(args, tuple) else (args,)
@@ -284,11 +282,6 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
             y = y if math.isinf(last) else y + 0.5 * f(plain_np.float64(final), *args)
     found.sum = found.sum + (y - primal_of(y))
     return found
-
-
-for _f in (tanhsinh, nsum):
-    if hasattr(itg, _f.__name__):
-        INTEGRATE.rule(getattr(itg, _f.__name__), by_steps=True)(_f)
 
 
 def bound_of(g: Any, *at: Any) -> Any:
@@ -395,14 +388,13 @@ def odeint(
     return (y, *rest) if full_output else y
 
 
-INTEGRATE.constant(*[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
+INTEGRATE.constant(itg.lebedev_rule)
 INTEGRATE.rule(itg.solve_bvp, by_steps=True)(solve_bvp)
 INTEGRATE.rule(itg.ode)(ode)
 INTEGRATE.rule(itg.complex_ode)(complex_ode)
 INTEGRATE.refuse("it is compiled", "solve_ivp", itg.LSODA)
-for _name in ("cubature", "fixed_quad", "qmc_quad", "newton_cotes"):
-    if hasattr(itg, _name):
-        INTEGRATE.rule(getattr(itg, _name), of_functions=True)(FOLLOWED.function(getattr(itg, _name)))
+for _f in (itg.cubature, itg.fixed_quad, itg.qmc_quad, itg.newton_cotes):
+    INTEGRATE.rule(_f, of_functions=True)(FOLLOWED.function(_f))
 INTEGRATE.follow(FOLLOWED)
 for _kind in (itg.DenseOutput, *itg.DenseOutput.__subclasses__()):
     INTEGRATE.rule(_kind)(FOLLOWED.klass(_kind))  # an `OdeSolution` has them

@@ -23,9 +23,7 @@ from ..._transforms.rebind import Rebind, with_all
 from ...implicit import or_zeros
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare, holds_tracked
-from .linear_steps import EXPLICIT_METHODS, IMPLICIT_METHODS
-
-METHODS = EXPLICIT_METHODS | IMPLICIT_METHODS
+from .linear_steps import METHODS
 
 
 def continuous_adjoint(method: Any = "RK45") -> type:

@@ -27,8 +27,8 @@ from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
 from ..optimize.callback_search import ComposedFunction, Search
-from .ivp_adjoint import METHODS, solve_with_adjoint
-from .linear_steps import COLLOCATION, EXPLICIT, StepEquations
+from .ivp_adjoint import solve_with_adjoint
+from .linear_steps import COLLOCATION, EXPLICIT, METHODS, StepEquations
 from .multistep import MultistepSteps, multistep_steps
 from .plain_values import on_plain_values
 from .right_side import SPARSE_STATES, RightSide, complex_states, real_parts

@@ -64,8 +64,7 @@ def collocation_tableau() -> Tableau:
 
 COLLOCATION = collocation_tableau()
 EXPLICIT = {itg.RK23: with_end(itg.RK23), itg.RK45: with_end(itg.RK45), itg.DOP853: dop853_tableau()}
-EXPLICIT_METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
-IMPLICIT_METHODS = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
+METHODS = {m.__name__: m for m in (*EXPLICIT, itg.Radau, itg.BDF, itg.LSODA)}
 
 
 class PointJacobians(NamedTuple):
