@@ -237,7 +237,7 @@ FILLED = {
         "ode._large",
         "sparse._plan",
     ),
-    "_core.registry.FROZEN": ("ode._arguments", "ode._solver", "ode._stochastic"),
+    "_core.registry.FROZEN": ("ode._arguments", "ode._solver"),
     "_core.variable.PlainSubarray": ("_dispatch.subarrays",),
     "_core.variable.SUBARRAYS": ("_capture.array_subclasses", "_capture.classes", "_dispatch.structured"),
     **dict.fromkeys(

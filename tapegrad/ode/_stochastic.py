@@ -15,7 +15,6 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import is_tracked, layout_of
-from .._core.registry import FROZEN
 from .._transforms.jacobian import jacobian
 from .._transforms.products import jvp
 from .._transforms.tape import value
@@ -222,9 +221,6 @@ class StochasticSolver:
         raise failure(
             self.drift, status, plain_np.broadcast_to(grid.steps[0][:, None], status.shape), REASONS, single
         )
-
-
-FROZEN.add(StochasticSolver)
 
 
 def stochastic_solver(

@@ -1,5 +1,6 @@
 """scipy.integrate: sums over samples, integrals of functions, ordinary differential equations."""
 
+import inspect
 import math
 from typing import Any
 
@@ -345,38 +346,29 @@ INTEGRATE.rule(itg.solve_ivp, by_steps=True, compiled=compiled_ivp)(solve_ivp)
 FINE = 1e-3  # of odeint's tolerances are those of the method that has the derivative
 
 
+ODEINT = [*inspect.signature(itg.odeint).parameters]
+
+
 @INTEGRATE.rule(itg.odeint, by_steps=True)
-def odeint(
-    func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None,
-    tcrit=None, h0=0.0, hmax=0.0,
-    hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
-):  # fmt: skip
+def odeint(func, y0, t, args=(), *more, **settings):
     """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller
     errors."""
+    settings = {**dict(zip(ODEINT[4:], more, strict=False)), **settings, "Dfun": None}
+    first, full_output = [settings.pop(name, 0) for name in ("tfirst", "full_output")]
     on = ComposedFunction(
-        lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func
-    )
-    settings = dict(
-        rtol=rtol,
-        atol=atol,
-        tcrit=tcrit,
-        h0=h0,
-        hmax=hmax,
-        hmin=hmin,
-        mxstep=mxstep,
-        mxordn=mxordn,
-        mxords=mxords,
+        lambda func: (lambda t, y: func(t, y, *args)) if first else (lambda t, y: func(y, t, *args)), func
     )
     with Search("scipy.integrate.odeint", args, moves=holds_tracked(y0, t)) as search:
         slopes = search.of(on, 0 if holds_tracked(t) else 1, 2)
-        found = at_users_line(
-            itg.odeint, slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings
-        )
+        given = bare(y0), bare(t)
+        found = at_users_line(itg.odeint, slopes, *given, full_output=full_output, tfirst=True, **settings)
     y, rest = (found[0], found[1:]) if full_output else (found, ())
-    start, fine = np.reshape(as_float_array(y0), -1), FINE * plain_np.asarray(atol or 1.5e-8)
+    given = [settings.get(name) for name in ("rtol", "atol")]
+    rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in given]
+    start = np.reshape(as_float_array(y0), -1)
     with once_more(on) as (on,):
-        relative = max(FINE * (rtol or 1.5e-8), 1e-12)
-        run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=relative, atol=fine)
+        rtol = max(plain_np.min(rtol), 1e-12)
+        run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=rtol, atol=atol)
     if run.status != 0:
         raise ConvergenceError(
             f"{callers_line()}: scipy.integrate.odeint: the derivative is that of DOP853 with smaller "
