@@ -29,6 +29,7 @@ from .ivp_by_steps import solve_ivp
 from .ode import complex_ode, ode
 
 INTEGRATE = SciPyNamespace(itg)
+QUAD, QUAD_VEC, ODEINT = [[*inspect.signature(f).parameters] for f in (itg.quad, itg.quad_vec, itg.odeint)]
 FOLLOWED = Follower("scipy.integrate")
 
 # --- of functions ---
@@ -91,26 +92,21 @@ def nodes_between(name: str, a: Any, b: Any) -> Search:
 
 
 @INTEGRATE.rule(itg.quad, by_steps=True)
-def quad(
-    func, a, b, args=(), full_output=0, epsabs=1.49e-08, epsrel=1.49e-08, limit=50, points=None, weight=None,
-    wvar=None, wopts=None,
-    maxp1=50, limlst=50, complex_func=False,
-):  # fmt: skip
+def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings):
     name = "scipy.integrate.quad"
     if not callable(func) or type(func).__name__ == "LowLevelCallable":
         raise ArgumentError(f"{name}: give a Python function; compiled callbacks have no derivative")
     args = args if isinstance(args, tuple) else (args,)
-    if weight is not None or complex_func:
+    settings = bare(dict(zip(QUAD[6:], more, strict=False)) | settings)
+    if settings.get("weight") is not None or settings.get("complex_func"):
         raise refusal_text(
             f"{name}(weight=, complex_func=)",
             "",
             "a function with the weight in it, and its real and imaginary part apart",
         )
     with nodes_between(name, a, b) as search:
-        found = itg.quad(
-            search.of(lambda x: func(x, *args)), float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit,
-            None if points is None else bare(points), maxp1=maxp1, limlst=limlst,
-        )  # fmt: skip
+        along = search.of(lambda x: func(x, *args))
+        found = itg.quad(along, float(bare(a)), float(bare(b)), (), 1, epsabs, **settings)
     if not full_output and len(found) > 3:
         warn_user(found[3], itg.IntegrationWarning)
     value, rest = found[0], found[1:] if full_output else found[1:2]
@@ -147,18 +143,12 @@ def quad(
 
 
 @INTEGRATE.rule(itg.quad_vec, by_steps=True)
-def quad_vec(
-    f, a, b, epsabs=1e-200, epsrel=1e-08, norm="2", cache_size=100e6, limit=10000, workers=1, points=None,
-    quadrature=None,
-    full_output=False, *, args=(),
-):  # fmt: skip
+def quad_vec(f, a, b, *more, args=(), **settings):
+    settings = dict(zip(QUAD_VEC[3:], more, strict=False)) | settings | {"workers": 1}
+    full_output = settings.pop("full_output", False)
     with nodes_between("scipy.integrate.quad_vec", a, b) as search:
-        found = itg.quad_vec(
-            search.of(lambda x: as_float_array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel,
-            norm, cache_size, limit, 1,
-            points,
-            quadrature, True,
-        )  # fmt: skip
+        along = search.of(lambda x: as_float_array(f(x, *args)))
+        found = itg.quad_vec(along, float(bare(a)), float(bare(b)), full_output=True, **settings)
     low, high = float(bare(a)), float(bare(b))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise refusal_text(
@@ -344,9 +334,6 @@ def compiled_ivp(args: tuple, kwargs: dict) -> Any:
 
 INTEGRATE.rule(itg.solve_ivp, by_steps=True, compiled=compiled_ivp)(solve_ivp)
 FINE = 1e-3  # of odeint's tolerances are those of the method that has the derivative
-
-
-ODEINT = [*inspect.signature(itg.odeint).parameters]
 
 
 @INTEGRATE.rule(itg.odeint, by_steps=True)

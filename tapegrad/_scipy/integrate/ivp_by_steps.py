@@ -31,7 +31,7 @@ from .ivp_adjoint import solve_with_adjoint
 from .linear_steps import COLLOCATION, EXPLICIT, METHODS, StepEquations
 from .multistep import MultistepSteps, multistep_steps
 from .plain_values import on_plain_values
-from .right_side import SPARSE_STATES, RightSide, complex_states, real_parts
+from .right_side import SPARSE_STATES, RightSide, all_real, complex_states, real_parts
 
 NAME = "scipy.integrate.solve_ivp"
 
@@ -102,7 +102,7 @@ def explicit_steps(method: Any, records: list) -> Steps:
         K[k, :count] = slopes
         if count < s:  # stages of an interpolant that nobody asked for: they stand at the beginning
             K[k, count:], A[k, count:], T[k, count:] = slopes[0], 0.0, starts[k]
-    y, K = (real_parts(y), real_parts(K)) if y.dtype.kind == "c" else (y, K)
+    y, K = all_real(y, K)
     return Steps(plain_np.append(starts, ends[-1]), y, T, y[:-1, None] + A @ K, K, A, B[:s] * h[:, None], P)
 
 
@@ -114,7 +114,7 @@ def collocation_steps(found: Any) -> Steps:
     T[:, -1] = ends[1:]
     Y = interpolated(parts, T)
     y = plain_np.concatenate([parts[0](ends[0])[None], Y[:, -1]])
-    y, Y = (real_parts(y), real_parts(Y)) if y.dtype.kind == "c" else (y, Y)
+    y, Y = all_real(y, Y)
     return Steps(ends, y, T, Y, None, A * h[:, None, None], B * h[:, None], P)
 
 
@@ -455,8 +455,7 @@ class IvpCall:
 
     def no_step(self) -> Steps:
         """Of an interval without length, or where the first step has failed."""
-        t, y = plain_np.full(2, float(bare(self.t_span)[0])), as_float_array(bare(self.y0))
-        y = real_parts(y) if y.dtype.kind == "c" else y
+        t, (y,) = plain_np.full(2, float(bare(self.t_span)[0])), all_real(as_float_array(bare(self.y0)))
         still = plain_np.zeros((1, 1))
         return Steps(t, plain_np.stack([y, y]), t[:1, None], y[None, None], None, still[None], still, still)
 
