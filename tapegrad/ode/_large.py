@@ -36,7 +36,7 @@ def filled(changes: tuple, like: tuple) -> list:
 
 
 @dataclass(frozen=True)
-class Derivative:
+class ArrayDerivative:
     """The pullback or pushforward of a function of arrays, of cotangents or tangents and the arguments."""
 
     f: Callable
@@ -53,10 +53,10 @@ def with_derivatives(f: Callable, run: Callable) -> Callable:
     of f, to any order."""
 
     def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
-        return with_derivatives(Derivative(f, len(w), True), run)(*filled(w, out), *arrays)
+        return with_derivatives(ArrayDerivative(f, len(w), True), run)(*filled(w, out), *arrays)
 
     def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
-        return with_derivatives(Derivative(f, len(t), False), run)(*filled(t, arrays), *arrays)
+        return with_derivatives(ArrayDerivative(f, len(t), False), run)(*filled(t, arrays), *arrays)
 
     return rule(run(f), vjp=pull, jvp=push)
 

@@ -191,6 +191,7 @@ def test_what_is_refused():
         solver(max_steps=5)(START, RATE)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("error::tapegrad.errors.ReplayWarning")
 def test_recordings():
     """A solution is one operation of a recording. It reads what f captures anew."""
