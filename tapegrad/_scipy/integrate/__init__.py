@@ -282,11 +282,12 @@ def bound_of(g: Any, *at: Any) -> Any:
 @INTEGRATE.rule(itg.nquad, by_steps=True)
 def nquad(func, ranges, args=None, opts=None, full_output=False):
     """The innermost integral is over the first argument."""
-    if opts is not None or full_output:
+    if full_output or not (opts is None or isinstance(opts, dict)):
         raise ArgumentError(
-            "scipy.integrate.nquad: opts= and full_output= are not supported on a tracked Variable"
+            "scipy.integrate.nquad: full_output=, and opts= other than one dict for all integrals, are not "
+            "supported on a tracked Variable"
         )
-    return nested_quad(func, ranges, args, {})
+    return nested_quad(func, ranges, args, opts or {})
 
 
 def nested_quad(func: Any, ranges: list, args: Any, settings: dict) -> tuple:
