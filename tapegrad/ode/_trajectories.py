@@ -87,7 +87,7 @@ class Trajectories:
 
     def spreads(self, options: tuple, single: bool) -> None:
         """Set client, store and progress bar."""
-        if options[0] is None and options[1] is None and options[2] is False:
+        if options == (None, None, False):
             return
         if single:
             raise ArgumentError("ode: client=, store= and progress= are for many trajectories, y0 (n, B)")
