@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
+from .._core.registry import FROZEN
 from .._core.scope import OPEN, WATCHERS, at_the_end_of_an_object
 from .._core.variable import ArrayVariable, Subarray, View
 from . import threads
@@ -321,7 +322,7 @@ def is_unaltered(shadow: Shadow) -> bool:
             or shadow.vacant
         )
         and all([v._value is x and not v._version and v._trace is None for x, v in shadow.arrays])
-        and all([type(x) is np.ndarray and x.dtype.kind in "biu" for x in shadow.left])
+        and all([type(x) in FROZEN or type(x) is np.ndarray and x.dtype.kind in "biu" for x in shadow.left])
     )
 
 

@@ -40,6 +40,7 @@ import numpy as np
 from .._core.arrays import IMMUTABLE, checksum, extent, is_array
 from .._core.errors import AliasError, RouteError
 from .._core.primitive import is_tracked
+from .._core.registry import FROZEN
 from .._core.scope import OPEN
 from .._core.variable import HANDLES, Variable
 from .builtin import GlobalNames, ModuleGlobals, names_in, texts_in
@@ -283,6 +284,7 @@ def leave_unshadowed(shadow: Any, x: Any) -> None:
     shadow.noted(x)
     if (
         kind is types.FunctionType
+        or kind in FROZEN
         or module_of(kind) in QUIET
         or kind is np.ndarray
         and is_whole(x if x.base is None else x.base)
@@ -372,8 +374,11 @@ def finding(shadow: Any) -> RouteError | None:
     arrays = written_arrays(shadow) if shadow.left or shadow.reached else []
     if arrays:
         references = References(shadow, arrays)
-        arrays = [a for a in arrays if not references.is_followed(a)]
-    changed = altered(shadow) if shadow.near or shadow.walked else {}
+        if all([module_of(type(x)) in QUIET for x in shadow.left]):
+            # (of other objects, functions may share a cell or a list with f)
+            arrays = [a for a in arrays if not references.is_followed(a)]
+    looks = shadow.near or shadow.walked or not FROZEN.isdisjoint(map(type, shadow.left))
+    changed = altered(shadow) if looks else {}
     if changed:
         for x, iterator in shadow.walked:
             if leads(x, changed):

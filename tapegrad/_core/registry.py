@@ -238,6 +238,7 @@ FILLED = {
         "ode._large",
         "sparse._plan",
     ),
+    "_core.registry.FROZEN": ("ode._arguments", "ode._solver"),
     "_core.variable.PlainSubarray": ("_dispatch.subarrays",),
     "_core.variable.SUBARRAYS": ("_capture.array_subclasses", "_capture.classes", "_dispatch.structured"),
     **dict.fromkeys(
@@ -302,3 +303,6 @@ def load(name: str) -> ModuleType:
 
 # class -> function (shadow, x): makes what stands for x while a call follows what its function captured
 SHADOW_MAKERS: AnyDict = {}
+# classes of ours whose objects hold no Variable, and give nobody an array, and whose attributes are not bound
+# again: a shadow may wait with them
+FROZEN: set[type] = set()

@@ -8,9 +8,10 @@ import numpy as plain_np
 from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
-from .._core.primitive import layout_of
+from .._core.primitive import layout_of, values_of
+from .._core.registry import FROZEN
 from .._core.trees import is_node, leaves, tree_map, with_leaves
-from .._core.variable import HANDLES
+from .._core.variable import HANDLES, Variable
 from .._transforms.tape import value
 from ..ops.shaping import concatenate
 
@@ -25,17 +26,19 @@ class ArgumentLayout:
     Leaves that hold no real number, such as integers and functions, are constants of the code."""
 
     def __init__(self, args: tuple, single: bool):
-        self.shapes: list = []  # of each leaf of one sample; None: a constant
-        self.constants: list = []
+        shapes: list[Any] = []
+        constants: list[Any] = []
         for x in leaves(args):
             kind = getattr(getattr(x, "dtype", None), "kind", "")
             real = kind != "" and kind in "fiuc" or isinstance(x, float)
             shape = tuple(x.shape) if kind else ()
-            self.shapes.append((shape if single else shape[:-1]) if real else None)
-            self.constants.append(None if real else x)
+            shapes.append((shape if single else shape[:-1]) if real else None)
+            constants.append(None if real else x)
+        self.shapes: tuple[Any, ...] = tuple(shapes)  # of each leaf of one sample; None: a constant
+        self.constants = tuple(constants)
         self.tree = with_leaves(args, iter(range(len(self.shapes))))
         nested = any([is_node(x) for x in args])
-        self.key = (repr(self.tree) if nested else len(args), tuple(self.shapes))
+        self.key = (repr(self.tree) if nested else len(args), self.shapes)
         self.count = sum([math.prod(s) for s in self.shapes if s is not None])
 
     def arrays(self, args: tuple) -> list:
@@ -92,6 +95,9 @@ class ArgumentLayout:
                 f"ode: an amount has shape {found} for a state of shape {shape}; the times follow"
             )
         return np.reshape(x, (math.prod(shape), *found[len(shape) :]))
+
+
+FROZEN.add(ArgumentLayout)
 
 
 def layouts_of(known: dict, y0: Any, args: tuple) -> tuple:
@@ -213,9 +219,9 @@ class Intervals:
                 f"{count}), or ({n}, {count}, B)"
             )
         way = -1.0 if self.times[-1] < plain_times(first)[0] else 1.0
-        if not plain_np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
+        if not np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
             raise DataError(f"ode: a dose at {where} is not finite, or before the time of y0")
-        order = plain_np.argsort(way * plain_np.concatenate([self.times, where]), kind="stable")
+        order = values_of(np.argsort(way * np.concatenate([self.times, where]), kind="stable"))
         order = order[
             : int(plain_np.flatnonzero(order == len(self.times) - 1)[0]) + 1
         ]  # up to the last saved time
@@ -233,15 +239,17 @@ class Intervals:
 
 
 def plain_times(times: Any) -> Any:
-    """Return a copy of the times without derivatives."""
-    times = plain_np.array(value(times))
-    times.flags.writeable = False
+    """Return a copy of the times without derivatives. What an open transform hides stays hidden."""
+    times = value(times)
+    if not isinstance(times, Variable):
+        times = plain_np.array(times)
+        times.flags.writeable = False
     return times
 
 
 def check_order(first: Any, times: Any) -> None:
     """Raise if the times do not rise or fall from the first one."""
-    lengths = plain_np.diff(times, prepend=first)
+    lengths = np.diff(times, prepend=first)
     ordered = len(times) and ((lengths >= 0).all() or (lengths <= 0).all())
-    if not ordered or not plain_np.isfinite(lengths).all():
+    if not ordered or not np.isfinite(lengths).all():
         raise DataError(f"ode: t0 and save_at must be finite, and rise or fall; they are {first} and {times}")

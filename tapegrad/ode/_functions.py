@@ -31,28 +31,22 @@ def traced_states(f: Callable, state: ArgumentLayout, count: int, fills: bool) -
         if fills:
             filled = state.restored(np.zeros(state.count))[0]
             if f(filled, t, y, *args) is not None:
-                refuse_result(f, count)
+                raise ArgumentError(
+                    f"ode: {origin(f)} takes {3 + count} arguments, so it is called as f(dy, t, y, ...) and "
+                    "fills dy, yet it returned a value. If it is f(t, y, ...), the call lacks an argument: "
+                    "solve(y0, theta)"
+                )
             found = filled
         else:
             found = f(t, y, *args)
         found = [np.asarray(x) for x in state.leaves_of(found)]
-        if [x.shape for x in found] != state.shapes:
-            refuse_shapes(f, [x.shape for x in found], state.shapes)
+        shapes = tuple([x.shape for x in found])
+        if shapes != state.shapes:
+            texts = [", ".join(map(str, some)) for some in (shapes, state.shapes)]
+            raise ShapeError(f"ode: {origin(f)} returned shape {texts[0]} for a state of shape {texts[1]}")
         return np.concatenate([x.reshape(-1) for x in found])
 
     return rebuilt_with(states, f)
-
-
-def refuse_shapes(f: Callable, found: list, expected: list) -> None:
-    texts = [", ".join(map(str, shapes)) for shapes in (found, expected)]
-    raise ShapeError(f"ode: {origin(f)} returned shape {texts[0]} for a state of shape {texts[1]}")
-
-
-def refuse_result(f: Callable, count: int) -> None:
-    raise ArgumentError(
-        f"ode: {origin(f)} takes {3 + count} arguments, so it is called as f(dy, t, y, ...) and fills "
-        "dy, yet it returned a value. If it is f(t, y, ...), the call lacks an argument: solve(y0, theta)"
-    )
 
 
 def fills_first(f: Callable, count: int) -> bool:

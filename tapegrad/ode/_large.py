@@ -4,6 +4,7 @@ The steps are those of the kernels. Implicit ones have a sparse Jacobian and one
 derivative runs each accepted step again, so only the states between steps are kept."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as plain_np
@@ -12,14 +13,15 @@ from scipy import sparse
 from .. import numpy as np
 from .. import scipy
 from .._core.errors import GuardError
-from .._core.primitive import layout_of
+from .._core.primitive import layout_of, seen
 from .._core.registry import SHADOW_MAKERS, load
 from .._core.trees import leaves
+from .._core.variable import Variable
 from .._transforms.arguments import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
-from ._rosenbrock import GAMMA, rosenbrock_step
+from ._rosenbrock import GAMMA, dense_solver, rosenbrock_step
 from ._steps import Equation, Interval
 from ._tsitouras import tsitouras_step
 
@@ -31,6 +33,38 @@ QUIET = plain_np.errstate(all="ignore")  # a step that is not finite is tried ag
 def filled(changes: tuple, like: tuple) -> list:
     """Return tangents or cotangents, zeros in place of None."""
     return [np.zeros_like(x) if dx is None else dx for dx, x in zip(changes, like, strict=True)]
+
+
+@dataclass(frozen=True)
+class ArrayDerivative:
+    """The pullback or pushforward of a function of arrays, of cotangents or tangents and the arguments."""
+
+    f: Callable
+    seeds: int  # the number of cotangents or tangents
+    back: bool
+
+    def __call__(self, *arrays: Any) -> tuple:
+        seeds, given = arrays[: self.seeds], arrays[self.seeds :]
+        return tuple(vjp(self.f, *given)[1](seeds) if self.back else jvp(self.f, given, seeds)[1])
+
+
+def with_derivatives(f: Callable, run: Callable) -> Callable:
+    """Return the function run(f), from arrays to a tuple of arrays. Its derivatives are such functions of those
+    of f, to any order."""
+
+    def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
+        return with_derivatives(ArrayDerivative(f, len(w), True), run)(*filled(w, out), *arrays)
+
+    def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
+        return with_derivatives(ArrayDerivative(f, len(t), False), run)(*filled(t, arrays), *arrays)
+
+    return rule(run(f), vjp=pull, jvp=push)
+
+
+def without_handles(f: Callable) -> Callable:
+    """Return a function like f with plain arrays in place of the Variables that no transform watches."""
+    plain = lambda x: x._value if isinstance(x, Variable) and x._trace is None else x
+    return lambda *arrays: tuple(map(plain, f(*arrays)))
 
 
 def recomputed(f: Callable) -> Callable:
@@ -83,7 +117,8 @@ class ExplicitStep:
 
 
 class SparseJacobian:
-    """The Jacobian by y of a function, with a plan for each of its branches."""
+    """The Jacobian by y of a function, with a plan for each of its branches; None where no pattern can be
+    found, as of a function that counts its calls."""
 
     def __init__(self, search: Any, plans: list):
         self.search, self.plans = search, plans
@@ -94,7 +129,13 @@ class SparseJacobian:
                 return plan(*at)
             except GuardError:  # f takes another branch here
                 continue
-        found = self.search.at(*map(value, at), quiet=True)
+        if self.search is None:
+            return None
+        try:
+            found = self.search.at(*map(value, at), quiet=True)
+        except GuardError:
+            self.search = None
+            return None
         self.plans[:] = [found, *self.plans[: MOST_BRANCHES - 1]]
         return found(*at)
 
@@ -111,8 +152,10 @@ class SparseStep(ExplicitStep):
 
     def __call__(self, t: Any, y: Any, slope: Any, h: Any, numbers: Any) -> tuple:
         def solver(f: Callable, t: Any, y: Any, h: Any) -> Callable:
-            one = sparse.eye_array(len(y), format="csc")
-            return scipy.sparse.linalg.splu(self.jacobian(t, y, numbers) * (-GAMMA * h) + one).solve
+            J, one = self.jacobian(t, y, numbers), sparse.eye_array(len(y), format="csc")
+            if J is None:
+                return dense_solver(f, t, y, h)
+            return scipy.sparse.linalg.splu(J * (-GAMMA * h) + one).solve
 
         return rosenbrock_step(lambda t, y: self.f(t, y, numbers), t, y, slope, h, solver)
 
@@ -159,6 +202,13 @@ class ArrayRecursion:
 
     def path(self, theta: Any, data: Any) -> Any:
         """Return the rows of each datum, (numbers, data), or (numbers, data, B)."""
+        if seen(theta) is not None is not seen(data):
+            return self.rows(theta, data)
+        # in a recording one operation; of samples of `tg.vmap`, one after another
+        return with_derivatives(lambda *arrays: (self.rows(*arrays),), without_handles)(theta, data)[0]
+
+    def rows(self, theta: Any, data: Any) -> Any:
+        """Return these rows, of arrays whose values can be seen."""
         if layout_of(theta).ndim == 1:
             return self.of_one(theta, data)
         each = range(layout_of(theta).shape[1])

@@ -11,10 +11,12 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import layout_of
+from .._core.registry import FROZEN
 from .._core.trees import is_node
 from .._transforms.tape import value
 from ..kernels.trace.surroundings import origin
 from ..kernels.trace.symbolic import Sym
+from ..ops.shaping import reshape
 from ._arguments import (
     ArgumentLayout,
     Intervals,
@@ -114,7 +116,8 @@ class Solver:
         else:
             problem.spreads((client, store, progress), single)
             theta = kernel_rows(arrays, single)
-            theta = theta.reshape((-1, 1)) if single else theta
+            if single:
+                theta = reshape(theta, to=(layout_of(theta).size, 1))
             found = problem.rows("saved", theta, intervals.data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
@@ -173,7 +176,7 @@ class Solver:
         _, accepted, rejected, status = last
         status = plain_np.sign(0.0 - status)
         steps, stiff = accepted + rejected, problem.stiff
-        if len(layout_of(steps).shape) < len(getattr(layout_of(stiff), "shape", ())):
+        if type(stiff) is not bool and len(layout_of(steps).shape) < len(layout_of(stiff).shape):
             stiff = stiff[0]  # of one trajectory
         stats = SolverStats(accepted, rejected, steps * stiff, self.compile_seconds - problem.before)
         return Solution(y, t, events, status, status >= 0, accepted, rejected, stats, sol)
@@ -185,7 +188,7 @@ class Solver:
 
     def _check(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
-        if self.nan or not (report[3, -1] > 0).any():
+        if self.nan or not (report[3] > 0.0).any():
             return
         report = plain_np.array(report.tolist())
         report = report.reshape(REPORTED, report.shape[1], -1)
@@ -195,6 +198,9 @@ class Solver:
             for k, v in REASONS.items()
         }
         raise failure(self.f, report[3], report[0], reasons, single)
+
+
+FROZEN.add(Solver)
 
 
 def solver(

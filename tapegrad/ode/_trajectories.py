@@ -15,14 +15,12 @@ from .._core.primitive import layout_of, seen
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.variable import Variable
-from .._transforms.custom_rule import rule
-from .._transforms.products import jvp, vjp
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
 from ._arguments import ArgumentLayout, in_library, plain_times, real_array
 from ._functions import fills_first, traced_array, traced_states
-from ._large import ArrayFunction, ArrayRecursion, ExplicitStep, SparseStep, filled, on_arrays
+from ._large import ArrayFunction, ArrayRecursion, ExplicitStep, SparseStep, on_arrays, with_derivatives
 from ._rosenbrock import rosenbrock_step
 from ._steps import STIFF, Equation
 from ._tsitouras import tsitouras_step
@@ -34,19 +32,6 @@ PART = 1000  # trajectories of a part
 STATUS = 3  # the row of a report
 EVENT_SHAPE = "the event {} returned shape {}; it returns one number"
 AFTER_END = 1e-12  # of the span: a time so much after the end of a trajectory is its end
-
-
-@dataclass(frozen=True)
-class PartDerivative:
-    """The pullback or pushforward of a function of a part, of cotangents or tangents and the arguments."""
-
-    f: Callable
-    seeds: int  # the number of cotangents or tangents
-    back: bool
-
-    def __call__(self, *arrays: Any) -> tuple:
-        seeds, given = arrays[: self.seeds], arrays[self.seeds :]
-        return tuple(vjp(self.f, *given)[1](seeds) if self.back else jvp(self.f, given, seeds)[1])
 
 
 def of_one_part(f: Callable, arrays: tuple) -> tuple:
@@ -61,10 +46,8 @@ def fresh_copy(x: Any) -> Any:
     return made
 
 
-def in_parts(f: Callable, options: tuple) -> Callable:
-    """Return a function like f, from arrays to a tuple of arrays, whose last axis is computed in parts.
-
-    Its derivatives are computed in parts too, to any order."""
+def in_parts(options: tuple, f: Callable) -> Callable:
+    """Return a function like f, from arrays to a tuple of arrays, whose last axis is computed in parts."""
     client, store, progress = options
 
     def computed(*arrays: Any) -> tuple:
@@ -74,13 +57,7 @@ def in_parts(f: Callable, options: tuple) -> Callable:
         found = solve(functools.partial(of_one_part, f), parts, client, store=store, progress=progress)
         return tuple([plain_np.concatenate(x, -1) for x in zip(*found, strict=True)])
 
-    def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
-        return in_parts(PartDerivative(f, len(w), True), options)(*filled(w, out), *arrays)
-
-    def push(t: tuple, out: tuple, *arrays: Any) -> tuple:
-        return in_parts(PartDerivative(f, len(t), False), options)(*filled(t, arrays), *arrays)
-
-    return rule(computed, vjp=pull, jvp=push)
+    return computed
 
 
 @dataclass(frozen=True)
@@ -110,7 +87,7 @@ class Trajectories:
 
     def spreads(self, options: tuple, single: bool) -> None:
         """Set client, store and progress bar."""
-        if options[0] is None and options[1] is None and options[2] is False:
+        if options == (None, None, False):
             return
         if single:
             raise ArgumentError("ode: client=, store= and progress= are for many trajectories, y0 (n, B)")
@@ -131,7 +108,7 @@ class Trajectories:
         of_part = Trajectories(self.solver, self.state, self.layout, self.count)
         of_part.moves = self.moves
         part = PartOfTrajectories(of_part, purpose)
-        (found,) = in_parts(part, self.options)(theta, data)
+        (found,) = with_derivatives(part, functools.partial(in_parts, self.options))(theta, data)
         self.stiff = value(found[-1, -1]) > 0.0
         return found[:-1]
 
@@ -181,11 +158,6 @@ class Trajectories:
         text = f"ode: {origin(self.solver.f)} has {self.state.count} states"
         if xp_of(layout_of(theta)) is not plain_np:
             raise ArgumentError(f"{text}: give NumPy arrays; a device takes smaller systems")
-        if seen(theta) is None:
-            raise ArgumentError(
-                f"{text}: its steps go by values, which tg.vmap and recordings hide. Give y0 the shape "
-                "(n, B) for B trajectories, or call the solver outside"
-            )
         if layout_of(theta).shape[1:] == (0,):
             raise ShapeError(f"{text}: there are no trajectories")
 

@@ -10,8 +10,10 @@ from tapegrad.errors import (
     ArgumentError,
     ConvergenceError,
     DataError,
+    DroppedDerivativeError,
     KernelError,
     ReplayWarning,
+    RouteError,
     ShapeError,
     TapegradError,
 )
@@ -167,6 +169,31 @@ def test_derivatives_by_times(method):
     np.testing.assert_allclose(H, value * np.array([[1 + 0.25, -0.8], [-0.8, 1.6**2 - 1]]), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("error::tapegrad.errors.ReplayWarning")
+def test_samples_and_recordings_have_times_of_their_own():
+    solve = ode.solver(lambda t, y, k: -k * y, "tsit5", rtol=1e-10, atol=1e-12)
+    f = lambda x: solve(x[:1], x[1], t0=x[2], save_at=x[3:5], doses=(x[5:6], x[6:][None])).y[0]
+
+    def exact(x):
+        y, k, a, b, c, s, d = x
+        return np.array([y * np.exp(-k * (b - a)), y * np.exp(-k * (c - a)) + d * np.exp(-k * (c - s))])
+
+    x = np.array([2.0, 0.7, 0.2, 0.8, 1.4, 1.0, 0.5])
+    slopes = lambda x: np.stack([exact(x + 1e-20j * e).imag for e in np.eye(7)], 1) * 1e20
+    X = x * np.linspace(0.9, 1.1, 5)[:, None]
+    np.testing.assert_allclose(tg.vmap(tg.jacobian(f))(X), [slopes(x) for x in X], rtol=1e-7, atol=1e-9)
+    prepared = tg.prepare(f, x)
+    for x in X:
+        np.testing.assert_allclose(prepared.jacobian(x), slopes(x), rtol=1e-7, atol=1e-9)
+    times = lambda x: solve(x[:1], x[1], t0=x[2], save_at=x[3:5])
+    np.testing.assert_array_equal(tg.vmap(lambda x: times(x).t)(X), X[:, 3:5])
+    X[2, 4] = 0.0
+    with pytest.raises(tg.errors.BatchError, match="differs between samples"):
+        tg.vmap(lambda x: times(x).y)(X)
+    with pytest.raises(DataError, match="rise or fall"):
+        tg.prepare(lambda x: times(x).y, x)(X[2])
+
+
 @pytest.mark.long
 def test_the_gradient_of_a_batch_and_shared_arguments():
     Y = Y0[:, None] * np.array([0.5, 1.0, 2.0])
@@ -269,6 +296,33 @@ def test_bad_input():
 def test_a_derivative_of_a_captured_number_is_not_lost_in_silence():
     with pytest.raises(TapegradError):
         tg.grad(lambda k: solver(lambda t, y: -k * y)(np.ones(1)).y[0, -1])(1.5)
+
+
+@pytest.mark.parametrize(
+    ("states", "names_it"),
+    [(1, "captures an array"), (1001, "captured array `scale`"), (1, "other contents")],
+)
+def test_a_captured_solver_sees_no_write_in_silence(states, names_it):
+    """The shadow of the function waits from call to call; a call that writes what f reads raises."""
+    scale, offset, writes = np.ones(1), 0.0, False
+    solve = ode.solver(lambda t, y, k: -k * scale[0] * y + offset, "tsit5", save_at=[0.0, 1.0])
+
+    def loss(k):
+        nonlocal offset
+        if writes and "contents" in names_it:
+            offset = k
+        elif writes:
+            scale[0] = k
+        return solve(np.ones(states), k).y[0, -1]
+
+    gradient = tg.grad(loss)
+    for _ in range(5):
+        np.testing.assert_allclose(gradient(2.0), -np.exp(-2.0), rtol=1e-5)
+    writes = True
+    with pytest.raises((DroppedDerivativeError, RouteError), match=names_it):
+        gradient(2.0)
+    writes, scale[0] = False, 3.0
+    np.testing.assert_allclose(gradient(2.0), -3.0 * np.exp(-6.0), rtol=1e-5)
 
 
 def test_no_samples():

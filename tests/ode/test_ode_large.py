@@ -165,6 +165,15 @@ def test_explicit_steps_of_many_states():
     np.testing.assert_allclose([f(2.0), tg.grad(f)(2.0)], [np.cos(2.0), -np.sin(2.0)], rtol=1e-5)
 
 
+def test_a_function_that_counts_has_a_dense_jacobian():
+    calls = []
+    solve = solver(lambda t, u, a: calls.append(t) or heat(t, u, a))
+    f = lambda a: START @ solve(START, a).y[:, -1]
+    np.testing.assert_allclose(f(RATE), amount(RATE), rtol=1e-6)
+    np.testing.assert_allclose(tg.grad(f)(RATE), DECAY * END * amount(RATE), rtol=1e-6)
+    assert len(calls) > 100
+
+
 def test_what_is_refused():
     calls = iter(range(10**6))
     changing = solver(lambda t, y, a: -a * y * (1 + 1e-3 * next(calls)), "tsit5", save_at=[0.0, 1e-3])
@@ -174,8 +183,6 @@ def test_what_is_refused():
     with pytest.raises(ArgumentError, match="did not get as an argument"):
         tg.grad(captured)(RATE)
     solve = solver()
-    with pytest.raises(ArgumentError, match=r"has 150 states.*vmap and recordings"):
-        tg.vmap(lambda a: solve(START, a).y)(np.ones(2))
     with tg.testing.host_cupy() as cp, pytest.raises(ArgumentError, match="give NumPy arrays"):
         solve(cp.asarray(START), RATE)
     with pytest.raises(tg.errors.ShapeError, match="no trajectories"):
@@ -185,11 +192,35 @@ def test_what_is_refused():
 
 
 @pytest.mark.long
-def test_recordings_and_failures():
-    solve = solver()
-    with pytest.warns(tg.errors.ReplayWarning, match="vmap and recordings"):
-        prepared = tg.prepare(lambda a: solve(START, a).y[:, -1], RATE)
-        np.testing.assert_array_equal(prepared.value(0.5), solve(START, 0.5).y[:, -1])
+@pytest.mark.filterwarnings("error::tapegrad.errors.ReplayWarning")
+def test_recordings():
+    """A solution is one operation of a recording. It reads what f captures anew."""
+    scale = np.ones(1)
+    solve = solver(lambda t, u, a: heat(t, u, a * scale[0]))
+    f, slope = (lambda a: START @ solve(START, a).y[:, -1]), DECAY * END
+    prepared = tg.prepare(f, RATE)
+    np.testing.assert_allclose(prepared.grad(0.5), slope * amount(0.5), rtol=1e-6)
+    scale[0] = 2.0
+    np.testing.assert_allclose(prepared.grad(0.5), 2 * slope * amount(1.0), rtol=1e-6)
+    np.testing.assert_array_equal(prepared.value(0.6), f(0.6))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_samples_of_vmap(mode):
+    solve, rates = solver(), np.array([0.3, 0.5, 0.7, 0.9, 1.1])
+    f, slope = (lambda a: START @ solve(START, a).y[:, -1]), DECAY * END
+    np.testing.assert_allclose(tg.vmap(f)(rates), amount(rates), rtol=1e-6)
+    np.testing.assert_allclose(tg.vmap(tg.jacobian(f, mode=mode))(rates), slope * amount(rates), rtol=1e-6)
+    np.testing.assert_allclose(tg.vmap(tg.hessian(f))(rates[:2]), slope**2 * amount(rates[:2]), rtol=1e-6)
+    total = lambda a: tg.vmap(f)(a * rates).sum()
+    np.testing.assert_allclose(tg.grad(total)(1.0), (slope * rates * amount(rates)).sum(), rtol=1e-6)
+    ends = tg.vmap(lambda t: START @ solve(START, RATE, t0=0.0, save_at=[t]).y[:, 0])(rates * END)
+    np.testing.assert_allclose(ends, amount(RATE, rates * END), rtol=1e-6)
+
+
+@pytest.mark.long
+def test_failures():
     for method in ("rodas5p", "tsit5"):
         with pytest.raises(ConvergenceError, match="until t = "):
             solver(lambda t, y: y * y, method, save_at=[0.0, 1.5])(np.ones(1100))

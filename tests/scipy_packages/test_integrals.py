@@ -65,3 +65,12 @@ def test_singularity_at_a_moving_limit():
         return scipy.integrate.quad(lambda x: (x - p[0]) ** -0.3, p[0], 1)[0]
 
     assert np.allclose(tg.grad(f)(np.array([0.4])), -(0.6**-0.3), rtol=1e-6)
+
+
+def test_nquad_with_options():
+    f = lambda k: scipy.integrate.nquad(
+        lambda x, y: np.exp(-k * x), [[0.0, 1.0], [0.0, k]], opts={"epsabs": 1e-11, "limit": 80}
+    )[0]
+    np.testing.assert_allclose(tg.grad(f)(1.5), np.exp(-1.5), rtol=1e-10)
+    with pytest.raises(tg.errors.ArgumentError, match="one dict for all"):
+        tg.grad(lambda k: scipy.integrate.nquad(lambda x: k * x, [[0.0, 1.0]], opts=[{}])[0])(1.0)

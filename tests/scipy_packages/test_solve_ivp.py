@@ -727,6 +727,13 @@ def test_odeint_beyond_a_pole():
             run()
 
 
+@pytest.mark.parametrize("settings", [{"atol": np.array([1e-10, 1e-11])}, {"rtol": [1e-9, 1e-8], "ml": 0}])
+def test_odeint_with_a_tolerance_for_each_state(settings):
+    times = np.array([0.0, 0.5, 2.0])
+    f = lambda k: itg.odeint(lambda y, t: np.array([-k * y[0], -y[1]]), [2.0, 1.0], times, **settings)[:, 0]
+    np.testing.assert_allclose(tg.jacobian(f)(0.7), -2 * times * np.exp(-0.7 * times), rtol=1e-7)
+
+
 def decay_until(k, f, method="RK45"):
     return itg.solve_ivp(lambda t, y: f(t, y, k), (0, 1), [1.0, 2.0], method, [0.5, 1.0]).y[:, -1].sum()
 

@@ -23,6 +23,7 @@ import scipy.special
 from ..._core.arrays import IMMUTABLE, is_array
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import values_of
+from ..._core.registry import FROZEN
 from ..._core.trees import Const
 from ..._core.variable import Variable
 from ..._dispatch.stand_ins import function_stand_in
@@ -425,6 +426,9 @@ class DependencyWalk:
             if "point" in inner:  # of an operator, which `update` moves
                 self.form.append(IdentityKey(inner["point"]))
                 self.expect("{0}.__dict__['point'] is {1}", x, inner["point"])
+        elif kind in FROZEN:
+            self.form.append(IdentityKey(x))
+            self.follow(x.__getstate__().values())
         elif isinstance(getattr(x, "py_func", None), types.FunctionType):  # a function compiled by Numba
             self.follow([x.py_func])
         elif root in VALUES and kind.__eq__ is not object.__eq__:

@@ -1,5 +1,6 @@
 """scipy.integrate: sums over samples, integrals of functions, ordinary differential equations."""
 
+import inspect
 import math
 from typing import Any
 
@@ -24,10 +25,11 @@ from ..namespaces import (
 from ..optimize.callback_search import ComposedFunction, Search
 from .boundary import solve_bvp
 from .ivp_adjoint import continuous_adjoint
-from .ivp_by_steps import solve_by_steps
+from .ivp_by_steps import solve_ivp
 from .ode import complex_ode, ode
 
 INTEGRATE = SciPyNamespace(itg)
+QUAD, QUAD_VEC, ODEINT = [[*inspect.signature(f).parameters] for f in (itg.quad, itg.quad_vec, itg.odeint)]
 FOLLOWED = Follower("scipy.integrate")
 
 # --- of functions ---
@@ -45,10 +47,6 @@ STEP = 0.1
 PLACES = STEP * plain_np.arange(-31, 32)
 SHARE = 1 / (1 + plain_np.exp(-math.pi * plain_np.sinh(PLACES)))
 DOUBLE_EXPONENTIAL = [SHARE, STEP * math.pi * plain_np.cosh(PLACES) * SHARE * SHARE[::-1]]
-
-
-def open_end(v: Any) -> bool:
-    return not holds_tracked(v) and math.isinf(bare(v))
 
 
 def finer(pieces: list) -> Any:
@@ -69,8 +67,8 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any) -> Any:
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
     x = end + (1 - t) / t, as in QUADPACK."""
     total = 0.0
-    low, high = open_end(a), open_end(b)
-    sign = -1.0 if high and bare(b) < 0 or low and bare(a) > 0 else 1.0
+    low, high = open_ends(a), open_ends(b)
+    sign = -1.0 if high < 0 or low > 0 else 1.0
     for first, last, rule in pieces:
         for s, w in zip(first + (last - first) * rule[0], rule[1] * (last - first), strict=True):
             if not low and not high:
@@ -94,26 +92,21 @@ def nodes_between(name: str, a: Any, b: Any) -> Search:
 
 
 @INTEGRATE.rule(itg.quad, by_steps=True)
-def quad(
-    func, a, b, args=(), full_output=0, epsabs=1.49e-08, epsrel=1.49e-08, limit=50, points=None, weight=None,
-    wvar=None, wopts=None,
-    maxp1=50, limlst=50, complex_func=False,
-):  # fmt: skip
+def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings):
     name = "scipy.integrate.quad"
     if not callable(func) or type(func).__name__ == "LowLevelCallable":
         raise ArgumentError(f"{name}: give a Python function; compiled callbacks have no derivative")
     args = args if isinstance(args, tuple) else (args,)
-    if weight is not None or complex_func:
+    settings = bare(dict(zip(QUAD[6:], more, strict=False)) | settings)
+    if settings.get("weight") is not None or settings.get("complex_func"):
         raise refusal_text(
             f"{name}(weight=, complex_func=)",
             "",
             "a function with the weight in it, and its real and imaginary part apart",
         )
     with nodes_between(name, a, b) as search:
-        found = itg.quad(
-            search.of(lambda x: func(x, *args)), float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit,
-            None if points is None else bare(points), maxp1=maxp1, limlst=limlst,
-        )  # fmt: skip
+        along = search.of(lambda x: func(x, *args))
+        found = itg.quad(along, float(bare(a)), float(bare(b)), (), 1, epsabs, **settings)
     if not full_output and len(found) > 3:
         warn_user(found[3], itg.IntegrationWarning)
     value, rest = found[0], found[1:] if full_output else found[1:2]
@@ -150,18 +143,12 @@ def quad(
 
 
 @INTEGRATE.rule(itg.quad_vec, by_steps=True)
-def quad_vec(
-    f, a, b, epsabs=1e-200, epsrel=1e-08, norm="2", cache_size=100e6, limit=10000, workers=1, points=None,
-    quadrature=None,
-    full_output=False, *, args=(),
-):  # fmt: skip
+def quad_vec(f, a, b, *more, args=(), **settings):
+    settings = dict(zip(QUAD_VEC[3:], more, strict=False)) | settings | {"workers": 1}
+    full_output = settings.pop("full_output", False)
     with nodes_between("scipy.integrate.quad_vec", a, b) as search:
-        found = itg.quad_vec(
-            search.of(lambda x: as_float_array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel,
-            norm, cache_size, limit, 1,
-            points,
-            quadrature, True,
-        )  # fmt: skip
+        along = search.of(lambda x: as_float_array(f(x, *args)))
+        found = itg.quad_vec(along, float(bare(a)), float(bare(b)), full_output=True, **settings)
     low, high = float(bare(a)), float(bare(b))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise refusal_text(
@@ -214,24 +201,24 @@ def open_ends(v: Any) -> Any:
     return plain_np.where(plain_np.isinf(v), plain_np.sign(v), 0)
 
 
-def evaluate_integrand(f: Any, args: Any, shown: list) -> Any:
-    """f on plain values, and whether what it gives is tracked is noted."""
+def on_values(theirs: Any, f: Any, *given: Any, args: Any, **settings: Any) -> tuple:
+    """What SciPy's function gives on plain values, and whether f or what it is given is tracked."""
+    shown = [holds_tracked(given, args, settings)]
 
     def plainly(x, *more):
         y = f(x, *more)
         shown.append(holds_tracked(y))
         return bare(y)
 
-    return plainly
+    return theirs(plainly, *bare(given), args=bare(args), **bare(settings)), any(shown)
 
 
+@INTEGRATE.rule(itg.tanhsinh, by_steps=True)
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
-    args, shown = args if isinstance(args, tuple) else (args,), []
-    found = itg.tanhsinh(
-        evaluate_integrand(f, args, shown), bare(a), bare(b), args=bare(args), log=log, **settings
-    )
-    if not any(shown) and not holds_tracked(a, b, args):
+    args = args if isinstance(args, tuple) else (args,)
+    found, tracked = on_values(itg.tanhsinh, f, a, b, args=args, log=log, **settings)
+    if not tracked:
         return found
     if log:
         raise refusal_text(f"{name}(log=True)", "", "it without log=")
@@ -253,19 +240,12 @@ def tanhsinh(f, a, b, *, args=(), log=False, **settings):
 DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a term
 
 
+@INTEGRATE.rule(itg.nsum, by_steps=True)
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
-    args, shown = args if isinstance(args, tuple) else (args,), []
-    found = itg.nsum(
-        evaluate_integrand(f, args, shown),
-        bare(a),
-        bare(b),
-        step=bare(step),
-        args=bare(args),
-        log=log,
-        **settings,
-    )
-    if not any(shown) and not holds_tracked(a, b, step, args):
+    args = args if isinstance(args, tuple) else (args,)
+    found, tracked = on_values(itg.nsum, f, a, b, args=args, step=step, log=log, **settings)
+    if not tracked:
         return found
     first, last, by = (
         [float(bare(v)) for v in (a, b, step)]
@@ -295,11 +275,6 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     return found
 
 
-for _f in (tanhsinh, nsum):
-    if hasattr(itg, _f.__name__):
-        INTEGRATE.rule(getattr(itg, _f.__name__), by_steps=True)(_f)
-
-
 def bound_of(g: Any, *at: Any) -> Any:
     return g(*at) if callable(g) else g
 
@@ -307,11 +282,12 @@ def bound_of(g: Any, *at: Any) -> Any:
 @INTEGRATE.rule(itg.nquad, by_steps=True)
 def nquad(func, ranges, args=None, opts=None, full_output=False):
     """The innermost integral is over the first argument."""
-    if opts is not None or full_output:
+    if full_output or not (opts is None or isinstance(opts, dict)):
         raise ArgumentError(
-            "scipy.integrate.nquad: opts= and full_output= are not supported on a tracked Variable"
+            "scipy.integrate.nquad: full_output=, and opts= other than one dict for all integrals, are not "
+            "supported on a tracked Variable"
         )
-    return nested_quad(func, ranges, args, {})
+    return nested_quad(func, ranges, args, opts or {})
 
 
 def nested_quad(func: Any, ranges: list, args: Any, settings: dict) -> tuple:
@@ -357,61 +333,30 @@ def compiled_ivp(args: tuple, kwargs: dict) -> Any:
     return load("tapegrad._scipy.integrate.ivp_kernel").solve_in_kernel(args, kwargs)
 
 
-@INTEGRATE.rule(itg.solve_ivp, by_steps=True, compiled=compiled_ivp)
-def solve_ivp(
-    fun,
-    t_span,
-    y0,
-    method="RK45",
-    t_eval=None,
-    dense_output=False,
-    events=None,
-    vectorized=False,
-    args=None,
-    **options,
-):
-    return solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
-
-
+INTEGRATE.rule(itg.solve_ivp, by_steps=True, compiled=compiled_ivp)(solve_ivp)
 FINE = 1e-3  # of odeint's tolerances are those of the method that has the derivative
 
 
 @INTEGRATE.rule(itg.odeint, by_steps=True)
-def odeint(
-    func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None,
-    tcrit=None, h0=0.0, hmax=0.0,
-    hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
-):  # fmt: skip
+def odeint(func, y0, t, args=(), *more, **settings):
     """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller
     errors."""
+    settings = {**dict(zip(ODEINT[4:], more, strict=False)), **settings, "Dfun": None}
+    first, full_output = [settings.pop(name, 0) for name in ("tfirst", "full_output")]
     on = ComposedFunction(
-        lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func
-    )
-    settings = dict(
-        rtol=rtol,
-        atol=atol,
-        tcrit=tcrit,
-        h0=h0,
-        hmax=hmax,
-        hmin=hmin,
-        mxstep=mxstep,
-        mxordn=mxordn,
-        mxords=mxords,
+        lambda func: (lambda t, y: func(t, y, *args)) if first else (lambda t, y: func(y, t, *args)), func
     )
     with Search("scipy.integrate.odeint", args, moves=holds_tracked(y0, t)) as search:
         slopes = search.of(on, 0 if holds_tracked(t) else 1, 2)
-        found = at_users_line(
-            itg.odeint, slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings
-        )
+        given = bare(y0), bare(t)
+        found = at_users_line(itg.odeint, slopes, *given, full_output=full_output, tfirst=True, **settings)
     y, rest = (found[0], found[1:]) if full_output else (found, ())
-    start, fine = (
-        as_float_array(y0),
-        {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)},
-    )
+    given = [settings.get(name) for name in ("rtol", "atol")]
+    rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in given]
+    start = np.reshape(as_float_array(y0), -1)
     with once_more(on) as (on,):
-        run = solve_by_steps(
-            on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine
-        )
+        rtol = max(plain_np.min(rtol), 1e-12)
+        run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=rtol, atol=atol)
     if run.status != 0:
         raise ConvergenceError(
             f"{callers_line()}: scipy.integrate.odeint: the derivative is that of DOP853 with smaller "
@@ -423,14 +368,13 @@ def odeint(
     return (y, *rest) if full_output else y
 
 
-INTEGRATE.constant(*[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
+INTEGRATE.constant(itg.lebedev_rule)
 INTEGRATE.rule(itg.solve_bvp, by_steps=True)(solve_bvp)
 INTEGRATE.rule(itg.ode)(ode)
 INTEGRATE.rule(itg.complex_ode)(complex_ode)
 INTEGRATE.refuse("it is compiled", "solve_ivp", itg.LSODA)
-for _name in ("cubature", "fixed_quad", "qmc_quad", "newton_cotes"):
-    if hasattr(itg, _name):
-        INTEGRATE.rule(getattr(itg, _name), of_functions=True)(FOLLOWED.function(getattr(itg, _name)))
+for _f in (itg.cubature, itg.fixed_quad, itg.qmc_quad, itg.newton_cotes):
+    INTEGRATE.rule(_f, of_functions=True)(FOLLOWED.function(_f))
 INTEGRATE.follow(FOLLOWED)
 for _kind in (itg.DenseOutput, *itg.DenseOutput.__subclasses__()):
     INTEGRATE.rule(_kind)(FOLLOWED.klass(_kind))  # an `OdeSolution` has them

@@ -53,14 +53,12 @@ def spline(mesh: Any, y: Any, f: Any) -> Any:
     return PPoly(np.moveaxis(c, 1, 0), mesh, True, 1)
 
 
-def solve_bvp(
-    fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3, max_nodes=1000, verbose=0, bc_tol=None
-):
+def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, *more, **settings):
     given = [bare(v) for v in (x, y, p, S)]
     with Search(NAME, x) as search:
         of = [search.of(f, 0, None) for f in (fun, bc)]
         slopes = [search.of(f, 0, None) for f in (fun_jac, bc_jac)]
-        found = itg.solve_bvp(*of, *given, *slopes, tol, max_nodes, verbose, bc_tol)
+        found = itg.solve_bvp(*of, *given, *slopes, *more, **settings)
     if not search.moves:
         return found
     if S is not None or found.y.dtype.kind == "c":

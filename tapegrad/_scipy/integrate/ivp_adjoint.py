@@ -23,9 +23,7 @@ from ..._transforms.rebind import Rebind, with_all
 from ...implicit import or_zeros
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare, holds_tracked
-from .linear_steps import EXPLICIT_METHODS, IMPLICIT_METHODS
-
-METHODS = EXPLICIT_METHODS | IMPLICIT_METHODS
+from .linear_steps import METHODS
 
 
 def continuous_adjoint(method: Any = "RK45") -> type:
@@ -194,23 +192,14 @@ def flow(fun: Any, times: Any, y0: Any, method: type, options: dict, args: tuple
 
 
 def solve_with_adjoint(
-    fun: Any,
-    t_span: Any,
-    y0: Any,
-    method: Any,
-    t_eval: Any,
-    dense: Any,
-    events: Any,
-    vectorized: Any,
-    args: tuple,
-    options: dict,
+    fun: Any, t_span: Any, y0: Any, base: Any, t_eval: Any, more: bool, args: tuple, options: dict
 ) -> Any:
-    if holds_tracked(t_span, t_eval, options) or dense or events is not None or vectorized:
+    if more or holds_tracked(t_span, t_eval, options):
         raise ArgumentError(
             "scipy.integrate.solve_ivp: continuous_adjoint has no derivative by the times, and no "
             "dense_output=, events=, vectorized=; give the method by its own name"
         )
-    base, options = method.continuous_adjoint, bare(options)
+    options = bare(options)
     on = lambda t, y: plain_np.asarray(bare(as_float_array(fun(t, y, *args))))
     found = itg.solve_ivp(on, bare(t_span), bare(y0), base, bare(t_eval), **options)
     if found.status != 0:

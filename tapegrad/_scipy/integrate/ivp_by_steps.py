@@ -8,6 +8,7 @@ method on SciPy's solution. The lengths of the steps are no variables, but for t
 scale all of them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as plain_np
@@ -26,12 +27,11 @@ from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
 from ..optimize.callback_search import ComposedFunction, Search
-from .ivp_adjoint import METHODS
-from .ivp_adjoint import solve_with_adjoint as by_adjoint
-from .linear_steps import COLLOCATION, EXPLICIT, StepEquations
+from .ivp_adjoint import solve_with_adjoint
+from .linear_steps import COLLOCATION, EXPLICIT, METHODS, StepEquations
 from .multistep import MultistepSteps, multistep_steps
 from .plain_values import on_plain_values
-from .right_side import SPARSE_STATES, RightSide, complex_states, real_parts
+from .right_side import SPARSE_STATES, RightSide, all_real, complex_states, real_parts
 
 NAME = "scipy.integrate.solve_ivp"
 
@@ -102,7 +102,7 @@ def explicit_steps(method: Any, records: list) -> Steps:
         K[k, :count] = slopes
         if count < s:  # stages of an interpolant that nobody asked for: they stand at the beginning
             K[k, count:], A[k, count:], T[k, count:] = slopes[0], 0.0, starts[k]
-    y, K = (real_parts(y), real_parts(K)) if y.dtype.kind == "c" else (y, K)
+    y, K = all_real(y, K)
     return Steps(plain_np.append(starts, ends[-1]), y, T, y[:-1, None] + A @ K, K, A, B[:s] * h[:, None], P)
 
 
@@ -114,7 +114,7 @@ def collocation_steps(found: Any) -> Steps:
     T[:, -1] = ends[1:]
     Y = interpolated(parts, T)
     y = plain_np.concatenate([parts[0](ends[0])[None], Y[:, -1]])
-    y, Y = (real_parts(y), real_parts(Y)) if y.dtype.kind == "c" else (y, Y)
+    y, Y = all_real(y, Y)
     return Steps(ends, y, T, Y, None, A * h[:, None, None], B * h[:, None], P)
 
 
@@ -394,23 +394,27 @@ def at_events(found: Any, events: list, sol: Any) -> None:
 # --- the call ---
 
 
+@dataclass(eq=False)
 class IvpCall:
     """One call of solve_ivp, with `args` bound to the functions."""
 
-    def __init__(self, fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
-        self.t_span, self.y0, self.method, self.t_eval, self.dense_output = (
-            t_span,
-            y0,
-            method,
-            t_eval,
-            dense_output,
-        )
-        self.events, self.vectorized, self.options = events, vectorized, options
-        self.args, self.jac = args, options.get("jac")
-        self.pattern: Any = None  # the places of the entries of the Jacobian, if they are few
-        self.calls: ObservedCalls | None = None  # of an implicit method
-        called = [fun, *events, *([self.jac] if callable(self.jac) else [])]
-        self.functions = [ComposedFunction(with_arguments, f, *args) for f in called]
+    fun: Any
+    t_span: Any
+    y0: Any
+    method: Any
+    t_eval: Any
+    dense_output: Any
+    events: list
+    vectorized: Any
+    args: tuple
+    options: dict
+    pattern: Any = None  # the places of the entries of the Jacobian, if they are few
+    calls: ObservedCalls | None = None  # of an implicit method
+
+    def __post_init__(self) -> None:
+        self.jac = self.options.get("jac")
+        called = [self.fun, *self.events, *([self.jac] if callable(self.jac) else [])]
+        self.functions = [ComposedFunction(with_arguments, f, *self.args) for f in called]
 
     def look_for_pattern(self) -> None:
         """Find the places of the entries of the Jacobian of an implicit method."""
@@ -451,8 +455,7 @@ class IvpCall:
 
     def no_step(self) -> Steps:
         """Of an interval without length, or where the first step has failed."""
-        t, y = plain_np.full(2, float(bare(self.t_span)[0])), as_float_array(bare(self.y0))
-        y = real_parts(y) if y.dtype.kind == "c" else y
+        t, (y,) = plain_np.full(2, float(bare(self.t_span)[0])), all_real(as_float_array(bare(self.y0)))
         still = plain_np.zeros((1, 1))
         return Steps(t, plain_np.stack([y, y]), t[:1, None], y[None, None], None, still[None], still, still)
 
@@ -564,12 +567,24 @@ def with_arguments(f: Any, *args: Any) -> Any:
     return lambda t, y: f(t, y, *args)
 
 
-def solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
+def solve_ivp(
+    fun,
+    t_span,
+    y0,
+    method="RK45",
+    t_eval=None,
+    dense_output=False,
+    events=None,
+    vectorized=False,
+    args=None,
+    **options,
+):
     args = () if args is None else tuple(args)
     if holds_tracked(options):
         raise refusal_text(NAME, "by its tolerances and steps", "plain numbers for them")
     if hasattr(method, "continuous_adjoint"):
-        return by_adjoint(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
+        more = dense_output or events is not None or vectorized
+        return solve_with_adjoint(fun, t_span, y0, method.continuous_adjoint, t_eval, more, args, options)
     chosen = METHODS.get(method, method)
     if chosen not in METHODS.values():
         raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS]}")

@@ -35,7 +35,7 @@ from ..namespaces import as_float_array, bare
 from ..optimize.callback_search import ComposedFunction
 from .bdf_steps import BdfSteps
 from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
-from .linear_steps import EXPLICIT_METHODS
+from .linear_steps import EXPLICIT, METHODS
 from .plain_values import on_plain_values
 from .radau_steps import RadauSteps
 
@@ -160,7 +160,7 @@ def steps_of(given: dict) -> AdaptiveSteps | None:
     options = {k: v for k, v in given.items() if k not in PARAMETERS and v is not None}
     span, method = given["t_span"], given.get("method", "RK45")
     implicit: Any = IMPLICIT_STEPS.get(method)
-    plain = (implicit or method in EXPLICIT_METHODS or method == "LSODA") and not any(
+    plain = (implicit or METHODS.get(method) in EXPLICIT or method == "LSODA") and not any(
         [given.get(name) for name in ("dense_output", "events", "vectorized")]
     )
     left = OPEN.hiding and (given.get("t_eval") is None or method == "LSODA")

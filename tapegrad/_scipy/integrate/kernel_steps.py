@@ -11,7 +11,7 @@ from ... import numpy as np
 from ..._transforms.jacobian import jacobian
 from ..._transforms.tape import value
 from ...kernels import while_loop
-from .linear_steps import EXPLICIT, EXPLICIT_METHODS, Tableau
+from .linear_steps import EXPLICIT, METHODS, Tableau
 
 STEPS_BETWEEN = (2000, 1_000_000)  # two times of the result, in a first attempt and in another
 MIN_FACTOR, MAX_FACTOR = 0.2, 10.0  # of the size of a step
@@ -147,7 +147,7 @@ class ExplicitSteps(AdaptiveSteps):
 
     def __init__(self, method: str, span: tuple, options: dict):
         super().__init__(span, options)
-        self.method: Any = EXPLICIT_METHODS[method]
+        self.method: Any = METHODS[method]
         self.tableau: Tableau = EXPLICIT[self.method]
         self.stages, self.error_order = self.method.n_stages, self.method.error_estimator_order
 

@@ -64,16 +64,15 @@ def collocation_tableau() -> Tableau:
 
 COLLOCATION = collocation_tableau()
 EXPLICIT = {itg.RK23: with_end(itg.RK23), itg.RK45: with_end(itg.RK45), itg.DOP853: dop853_tableau()}
-EXPLICIT_METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
-IMPLICIT_METHODS = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
+METHODS = {m.__name__: m for m in (*EXPLICIT, itg.Radau, itg.BDF, itg.LSODA)}
 
 
-class PointJacobians:
+class PointJacobians(NamedTuple):
     """The Jacobians at the stages of explicit steps as products, where the matrices would be too large.
     `maps`: (J v, J^T w) of each stage, in the order of the steps."""
 
-    def __init__(self, maps: list, shape: tuple):
-        self.maps, self.shape = maps, shape
+    maps: list
+    shape: tuple
 
     def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
         (k,), some = range(self.shape[0])[at], range(self.shape[1])[stages]

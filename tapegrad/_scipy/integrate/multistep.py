@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import numpy as traced_np
 from .linear_steps import SMALL_SYSTEM, LinearSteps, RefinedSteps, SparseJacobians, inverses, products
-from .right_side import real_parts
+from .right_side import all_real
 
 HIGHEST_ORDER = 5  # the highest order
 KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
@@ -70,7 +70,7 @@ def multistep_steps(parts: list, y0: Any) -> MultistepSteps:
     for part, to in zip(parts, D, strict=True):
         to[: len(part.D)] = part.D
     y = np.concatenate([y0[None], D[:, 0]])
-    y, D = (real_parts(y), real_parts(D)) if D.dtype.kind == "c" else (y, D)
+    y, D = all_real(y, D)
     orders, sizes = np.array([[part.order, part.denom[0]] for part in parts]).T
     return MultistepSteps(ends, y, ends[:, None], y[:, None], orders.astype(int), sizes, D[:, 1:])
 

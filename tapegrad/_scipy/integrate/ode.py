@@ -15,7 +15,7 @@ from ..._transforms.rebind import once_more
 from ...ops.declare import shape
 from ..namespaces import Carrier, CarrierType, as_float_array, bare, holds_tracked, plain_argument
 from ..optimize.callback_search import ComposedFunction
-from .ivp_by_steps import solve_by_steps
+from .ivp_by_steps import solve_ivp
 
 FINE = {"rtol": 1e-10, "atol": 1e-12}
 
@@ -80,18 +80,7 @@ class ode(Carrier, metaclass=CarrierType):
                 )
             on = ComposedFunction(lambda f: lambda t, y: f(t, y, *self.f_params), self.f)
             with once_more(on) as (on,):
-                run = solve_by_steps(
-                    on,
-                    (start, t),
-                    before,
-                    "Radau" if self.stiff else "DOP853",
-                    None,
-                    False,
-                    None,
-                    False,
-                    None,
-                    FINE,
-                )
+                run = solve_ivp(on, (start, t), before, "Radau" if self.stiff else "DOP853", **FINE)
             exact = run.y[:, shape(run.y)[1] - 1]
             value = value + (exact - primal_of(exact))
         self._y, self.t = value, self.real.t if step or relax or not holds_tracked(t) else t

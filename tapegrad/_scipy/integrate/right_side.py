@@ -35,6 +35,10 @@ def real_parts(y: Any) -> Any:
     return np.concatenate([np.real(y), np.imag(y)], -1)
 
 
+def all_real(*ys: Any) -> list:
+    return [real_parts(y) if y.dtype.kind == "c" else y for y in ys]
+
+
 def complex_states(y: Any) -> Any:
     n = shape(y)[-1] // 2
     return y[..., :n] + 1j * y[..., n:]
