@@ -29,6 +29,7 @@ from .program import (
     Scalar,
     Store,
     copied,
+    copied_block,
     literal,
     walk,
 )
@@ -41,17 +42,19 @@ FARTHEST = 4  # elements between places that are added to in one loop
 def split_accumulations(p: LoopProgram) -> LoopProgram:
     """The program with such loops cut; p is left as it is."""
 
-    def block(b: Block, new: dict) -> Block:
-        made = Block()
-        for s in stored_once(b.statements):
-            c = copied(s, new, lambda _, inner: block(inner, new))
-            made.statements += cut(c) if isinstance(c, For) else [c]
-        made.yields = [new.get(y, y) for y in b.yields]
-        return made
+    new: dict = {}
+
+    def change(s: Any, inner: Callable) -> list:
+        c = copied(s, new, inner)
+        for b in c.blocks:
+            b.statements = stored_once(b.statements)
+        return cut(c) if isinstance(c, For) else [c]
 
     if not any(isinstance(s, Accumulate) for s in walk(p.body)):
         return p
-    return LoopProgram(p.name, p.params, block(p.body, {}), p.outs, p.file)
+    body = copied_block(p.body, new, change)
+    body.statements = stored_once(body.statements)
+    return LoopProgram(p.name, p.params, body, p.outs, p.file)
 
 
 class IndexForms:
@@ -251,18 +254,13 @@ def separated_layers(p: LoopProgram) -> LoopProgram:
     if not any(isinstance(s, Load) and is_layered(s.array) for s in walk(p.body)):
         return p
 
-    def block(b: Block, new: dict) -> Block:
-        made = Block()
-        for s in b.statements:
-            found = layers_in(s) if isinstance(s, For) else {}
-            if found:
-                made.statements += doubled(s, found, new)
-            else:
-                made.statements.append(copied(s, new, lambda _, inner: block(inner, new)))
-        made.yields = [new.get(y, y) for y in b.yields]
-        return made
+    new: dict = {}
 
-    return LoopProgram(p.name, p.params, block(p.body, {}), p.outs, p.file)
+    def change(s: Any, inner: Callable) -> list:
+        found = layers_in(s) if isinstance(s, For) else {}
+        return doubled(s, found, new) if found else [copied(s, new, inner)]
+
+    return LoopProgram(p.name, p.params, copied_block(p.body, new, change), p.outs, p.file)
 
 
 def is_layered(a: LoopArray) -> bool:
@@ -303,19 +301,16 @@ def doubled(s: For, found: dict[LoopArray, list[Scalar]], new: dict) -> list:
             parts[a, v] = LoopArray(a.type, there.shape[1:], a.name)
             fast.statements.append(LayerOf(parts[a, v], there, value, line=s.line))
 
-    def inner(b: Block, new: dict) -> Block:
-        made = Block()
-        for t in b.statements:
-            if isinstance(t, (Load, Store)) and t.array in found:
-                t = on_layer(t, parts[t.array, t.index[0]])
-            made.statements.append(copied(t, new, lambda _, b: inner(b, new)))
-        made.yields = [new.get(y, y) for y in b.yields]
-        return made
+    def change(t: Any, inner: Callable) -> list:
+        if isinstance(t, (Load, Store)) and t.array in found:
+            t = on_layer(t, parts[t.array, t.index[0]])
+        return [copied(t, known, inner)]
 
     slow = Block()
-    for side, way in ((fast, inner), (slow, plain)):
+    for side, way in ((fast, change), (slow, None)):
         known = dict(new)
-        side.statements.append(copied(s, known, functools.partial(copied_block, way, known)))
+        copy = copied_block(Block([s]), known, way)
+        side.statements += copy.statements
         side.yields = side.statements[-1].results
     test = tests[0]
     for other in tests[1:]:
@@ -323,16 +318,6 @@ def doubled(s: For, found: dict[LoopArray, list[Scalar]], new: dict) -> list:
     results = [Scalar(r.type, r.name) for r in s.results]
     new.update(zip(s.results, results, strict=True))
     return [*w.block.statements, If(test, fast, slow, results, line=s.line)]
-
-
-def copied_block(way: Callable, new: dict, _: Any, b: Block) -> Block:
-    return way(b, new)
-
-
-def plain(b: Block, new: dict) -> Block:
-    made = Block([copied(t, new, lambda _, inner: plain(inner, new)) for t in b.statements])
-    made.yields = [new.get(y, y) for y in b.yields]
-    return made
 
 
 def on_layer(t: Load | Store, part: LoopArray) -> Load | Store:

@@ -221,14 +221,7 @@ class LoopProgram:
 
 def duplicate(p: LoopProgram) -> LoopProgram:
     """A copy that shares nothing but its parameters and stacks."""
-    new: dict = {}
-
-    def inner(_: Any, block: Block) -> Block:
-        made = Block([copied(s, new, inner) for s in block.statements])
-        made.yields = [new.get(y, y) for y in block.yields]
-        return made
-
-    return replace(p, body=inner(None, p.body), derived={})
+    return replace(p, body=copied_block(p.body, {}), derived={})
 
 
 def stacks_of(p: LoopProgram) -> list[LoopStack]:
@@ -311,6 +304,21 @@ def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
         x = getattr(s, name)
         setattr(made, name, fresh(x) if word[0] == "=" else inner(s, x) if word[0] == ":" else m(x))
     return made
+
+
+def copied_block(block: Block, new: dict, change: Callable | None = None) -> Block:
+    """A copy of a block and of the blocks within; change(s, inner) lists what stands for statement s.
+
+    `inner` is what `copied` takes."""
+
+    def inner(_: Any, block: Block) -> Block:
+        made = Block()
+        for s in block.statements:
+            made.statements += [copied(s, new, inner)] if change is None else change(s, inner)
+        made.yields = [new.get(y, y) for y in block.yields]
+        return made
+
+    return inner(None, block)
 
 
 # --- dead code ---
