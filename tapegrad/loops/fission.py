@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..kernels.emit.builder import Affine
+from .places import AffineForms
 from .program import (
     Accumulate,
     Allocate,
@@ -57,28 +57,9 @@ def split_accumulations(p: LoopProgram) -> LoopProgram:
     return LoopProgram(p.name, p.params, body, p.outs, p.file)
 
 
-class IndexForms:
-    """Integers of a straight block as sums of others."""
-
-    def __init__(self, body: list):
-        self.forms: dict[Scalar, Affine] = {}
-        for t in body:
-            if isinstance(t, Compute) and t.out.type == "i8" and t.op in ("add", "sub"):
-                a, b = map(self.form, t.args)
-                self.forms[t.out] = a + b if t.op == "add" else a - b
-
-    def form(self, v: Scalar) -> Affine:
-        return self.forms.get(v, Affine(0, {v: 1})) if v.number is None else Affine(int(v.number))
-
-    def apart(self, i: tuple, j: tuple) -> list[int | None]:
-        """The differences of two indices, as far as they are known numbers."""
-        apart = [self.form(v) - self.form(w) for v, w in zip(i, j, strict=True)]
-        return [None if d.terms else d.const for d in apart]
-
-
 def stored_once(body: list) -> list:
     """The statements, without clearing what is added to next, and without storing what was just loaded."""
-    forms = IndexForms(body)
+    forms = AffineForms(body)
     made: list = []
     for t in body:
         before = previous_access(t, made, forms) if type(t) is Accumulate and not t.atomic else None
@@ -92,7 +73,7 @@ def stored_once(body: list) -> list:
     return made
 
 
-def previous_access(t: Store, body: list, forms: IndexForms) -> Any:
+def previous_access(t: Store, body: list, forms: AffineForms) -> Any:
     """The last access to the element of t, if it is to this element alone."""
     for s in reversed(body):
         if s.blocks:
@@ -142,7 +123,7 @@ class CutLoop:
         self.defined = {o: t for t in self.body for o in t.outs}
         along = {place: [slope(i, s, self.defined) for i in place[1]] for place in moved}
         self.backwards = any(k == -1 for slopes in along.values() for k in slopes)
-        rows = neighbours(moved, along, -1 if self.backwards else 1, IndexForms(self.body))
+        rows = neighbours(moved, along, -1 if self.backwards else 1, AffineForms(self.body))
         self.w = StatementWriter()
         self.w.line = s.line
         self.n = self.w.compute("max", s.bounds[1], ZERO)
@@ -203,7 +184,7 @@ class CutLoop:
         w.count(count, element)
 
 
-def neighbours(moved: dict, along: dict, step: int, forms: IndexForms) -> list[dict[int, list]]:
+def neighbours(moved: dict, along: dict, step: int, forms: AffineForms) -> list[dict[int, list]]:
     """The accumulations to each place, by rows: how far a place is from the first of its row -> those there.
 
     Places are in one row if only their last index moves with the loop, by `step`; `along`: how they move."""

@@ -334,16 +334,12 @@ class FrameWriter(ScalarFrame):
                 value.shape,
                 lambda index, value=value: w.load(value.array, place_in(w, value, index)),
             )
-        shape = view.shape
 
-        def axis(index: tuple) -> None:
-            if len(index) < len(shape):
-                w.count(shape[len(index)], lambda i: axis((*index, i)))
-                return
-            x = self.element_of(value, index, shape)
+        def element(index: tuple) -> None:
+            x = self.element_of(value, index, view.shape)
             w.store(view.array, place_in(w, view, index), self.narrowed(w.cast(x, kind), dtype))
 
-        axis(())
+        w.each(view.shape, element)
 
     def element_of(self, x: Any, index: tuple, shape: tuple) -> Scalar:
         """The element of an operand of array expressions; an axis of length 1 is repeated."""
@@ -361,14 +357,10 @@ class FrameWriter(ScalarFrame):
     def filled(self, kind: str, shape: tuple, element: Callable) -> ArrayView:
         """A new array of these elements."""
         w, view = self.w, self.source.array(kind, shape)
-
-        def axis(index: tuple) -> None:
-            if len(index) < len(shape):
-                w.count(shape[len(index)], lambda i: axis((*index, i)))
-            else:
-                w.store(view.array, place_in(w, view, index), w.cast(element(index), kind))
-
-        axis(())
+        w.each(
+            shape,
+            lambda index: w.store(view.array, place_in(w, view, index), w.cast(element(index), kind)),
+        )
         return view
 
     def product(self, a: ArrayView, b: ArrayView, target: Any) -> Any:
