@@ -1,6 +1,5 @@
 """`source` shows a loop program, `check` compares its derivatives."""
 
-import linecache
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from .program import (
     FLOATS,
     Accumulate,
     Allocate,
-    Block,
     Compute,
     For,
     If,
@@ -32,6 +30,7 @@ from .program import (
 )
 from .races import search_races
 from .reference import interpreted
+from .structured_text import StructuredText
 from .tangent import tangent
 
 DERIVATIVES = {"adjoint": adjoint, "tangent": tangent}
@@ -42,13 +41,11 @@ OPERATORS = {
 }  # fmt: skip
 
 
-class ProgramPrinter:
-    """A program as lines of text, with the user's lines as comments."""
+class ProgramPrinter(StructuredText):
+    """A program as text that resembles Python."""
 
     def __init__(self, p: LoopProgram):
-        self.file, self.line = p.file, 0
-        self.names: dict[Any, str] = {}
-        self.lines: list[str] = []
+        super().__init__(p.file)
         params = [self.name(q) for q in p.params]
         self.lines.append(f"def {p.name}({', '.join(params)}):")
         for a in p.arrays:
@@ -58,19 +55,9 @@ class ProgramPrinter:
         self.block(p.body, 1)
         self.put(1, "return " + ", ".join([*map(self.name, p.outs), *map(self.name, p.body.yields)]))
 
-    def put(self, depth: int, text: str) -> None:
-        self.lines.append("    " * depth + text)
-
     def name(self, v: Any) -> str:
-        if isinstance(v, Scalar) and v.number is not None:
-            return repr(v.number)
-        if v not in self.names:
-            base = "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
-            taken = set(self.names.values())
-            self.names[v] = next(
-                n for n in (base, *[f"{base}_{k}" for k in range(len(taken) + 1)]) if n not in taken
-            )
-        return self.names[v]
+        known = isinstance(v, Scalar) and v.number is not None
+        return repr(v.number) if known else super().name(v)
 
     def at(self, s: Any) -> str:
         return f"{self.name(s.array)}[{', '.join(map(self.name, s.index)) or '()'}]"
@@ -78,15 +65,6 @@ class ProgramPrinter:
     def assign(self, targets: Any, values: Any, depth: int) -> None:
         if targets:
             self.put(depth, ", ".join(map(self.name, targets)) + " = " + ", ".join(map(self.name, values)))
-
-    def block(self, block: Block, depth: int) -> None:
-        for s in block.statements:
-            if s.line and s.line != self.line:
-                self.line = s.line
-                text = linecache.getline(self.file, s.line).strip()
-                if text:
-                    self.put(depth, f"# {s.line}: {text}")
-            self.statement(s, depth)
 
     def statement(self, s: Any, depth: int) -> None:
         match s:
