@@ -268,7 +268,8 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     tangents = operation.push(tuple([moved.get(k) for k in range(len(values))]), plain, *values)
     weights = [direction(y) for y in plain]
     bars = operation.pull(weights, None, tuple([k in moved for k in range(len(values))]), *values)
-    real = [k for k, y in enumerate([*p.outs, *p.body.yields]) if y.type in FLOATS]
+    results: list[Any] = [*p.outs, *p.body.yields]
+    real = [k for k, y in enumerate(results) if y.type in FLOATS]
     forward = [np.sum([np.sum(weights[k] * tangents[k]) for k in real])]
     reverse = [np.sum([np.sum(d * bars[k]) for k, d in moved.items()])]
     compare(f, "reverse and forward derivatives", forward, reverse, 100 * tight)

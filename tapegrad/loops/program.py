@@ -9,6 +9,7 @@ arguments, yields and results.  Derivatives of a program are programs, so that t
 Types are "f8", "f4", "i8" and "b1". The operations on floats are those of the graph of kernels
 (`kernels.graph.nodes.OPERATIONS`), with their derivatives; further ones act on integers and booleans."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,22 @@ DTYPES = {"f8": np.float64, "f4": np.float32, "i8": np.int64, "b1": np.bool_}
 
 class LoopRefused(KernelError):
     """A function or kernel that has no loop program; the message names the user's line."""
+
+
+def type_of_number(x: Any) -> str | None:
+    """The type of a number of Python's or NumPy's; None: it has none."""
+    if isinstance(x, (float, np.floating)):
+        return "f4" if isinstance(x, np.float32) else "f8"
+    if isinstance(x, (bool, np.bool_)):
+        return "b1"
+    return "i8" if isinstance(x, (int, np.integer)) else None
+
+
+@functools.cache
+def type_of_elements(d: np.dtype) -> str | None:
+    """The type of the elements of arrays of this dtype; None: they have none."""
+    kind = {"f": f"f{d.itemsize}", "i": "i8", "b": "b1"}.get(d.kind)
+    return kind if kind in DTYPES and d.byteorder != ">" else None
 
 
 class Scalar:
