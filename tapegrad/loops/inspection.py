@@ -1,5 +1,8 @@
 """`source` shows a loop program, `check` compares its derivatives."""
 
+import itertools
+import linecache
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from .program import (
     FLOATS,
     Accumulate,
     Allocate,
+    Block,
     Compute,
     For,
     If,
@@ -29,7 +33,6 @@ from .program import (
 )
 from .races import search_races
 from .reference import interpreted
-from .structured_text import StructuredText
 from .tangent import tangent
 
 DERIVATIVES = {"adjoint": adjoint, "tangent": tangent}
@@ -38,6 +41,45 @@ OPERATORS = {
     "gt": ">", "ge": ">=", "eq": "==",
     "ne": "!=", "and": "and", "or": "or",
 }  # fmt: skip
+
+
+class StructuredText:
+    """The text of a program, with the user's lines as comments; a subclass writes a statement."""
+
+    indent, comment = "    ", "# "
+
+    def __init__(self, file: str, taken: Iterable[str] = ()):
+        self.file, self.line = file, 0
+        self.names: dict[Any, str] = {}
+        self.taken = set(taken)
+        self.lines: list[str] = []
+
+    def put(self, depth: int, text: str) -> None:
+        self.lines.append(self.indent * depth + text)
+
+    def name(self, v: Any) -> str:
+        if v not in self.names:
+            base = self.word(v)
+            others = (f"{base}_{k}" for k in itertools.count(1))
+            self.names[v] = next(n for n in itertools.chain((base,), others) if n not in self.taken)
+            self.taken.add(self.names[v])
+        return self.names[v]
+
+    def word(self, v: Any) -> str:
+        """The first part of v's name, as an identifier."""
+        return "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
+
+    def block(self, block: Block, depth: int) -> None:
+        for s in block.statements:
+            if s.line and s.line != self.line:
+                self.line = s.line
+                text = linecache.getline(self.file, s.line).strip().rstrip("\\")
+                if text:
+                    self.put(depth, f"{self.comment}{s.line}: {text}")
+            self.statement(s, depth)
+
+    def statement(self, s: Any, depth: int) -> None:
+        raise NotImplementedError
 
 
 class ProgramPrinter(StructuredText):

@@ -69,8 +69,9 @@ class StatementWriter:
         self.put(Accumulate(array, tuple(index), value))
 
     def atomic(self, op: str, array: LoopArray, index: Any, value: Scalar) -> None:
-        """array[index] "add" or "sub" value; or = value, if it compares so to the old content. No thread comes
-        between."""
+        """Add or subtract a value, or store it if it compares so to the old content.
+
+        No other thread comes between."""
         at, old = tuple(index), Scalar(array.type)
         if op in ("add", "sub"):
             self.accumulate(array, at, value if op == "add" else self.compute("neg", value))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kernels.emit.cuda_builder import BITS, HEAD, device_function
 from ...kernels.emit.elementary import called_functions, identifier
+from ..inspection import StructuredText
 from ..program import (
     Accumulate,
     Allocate,
@@ -30,7 +31,6 @@ from ..program import (
     walk,
     written,
 )
-from ..structured_text import StructuredText
 
 C_TYPES = {"f8": "double", "f4": "float", "i8": "long long", "b1": "bool"}
 INFIX = {
