@@ -72,9 +72,10 @@ def update(
 ) -> tuple[Any, Any, Any, Any]:
     """Mean and covariance given one number y = z x and an error of variance h; the innovation, and its
     variance F."""
-    v = y - z @ a
     M = P @ z
-    F = z @ M + h if seen is None else np.where(seen, z @ M + h, np.inf)  # what is missing tells nothing
+    v, F = y - z @ a, z @ M + h
+    if seen is not None:  # what is missing tells nothing
+        v, F = np.where(seen, v, 0.0), np.where(seen, F, np.inf)
     K = M / F
     a = a + (K * v if a.ndim == 1 else np.outer(K, v))
     if eye is not None:
