@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..kernels.emit.builder import Affine
+from .places import AffineForms
 from .program import (
     Accumulate,
     Allocate,
@@ -29,6 +29,7 @@ from .program import (
     Scalar,
     Store,
     copied,
+    copied_block,
     literal,
     walk,
 )
@@ -41,41 +42,24 @@ FARTHEST = 4  # elements between places that are added to in one loop
 def split_accumulations(p: LoopProgram) -> LoopProgram:
     """The program with such loops cut; p is left as it is."""
 
-    def block(b: Block, new: dict) -> Block:
-        made = Block()
-        for s in stored_once(b.statements):
-            c = copied(s, new, lambda _, inner: block(inner, new))
-            made.statements += cut(c) if isinstance(c, For) else [c]
-        made.yields = [new.get(y, y) for y in b.yields]
-        return made
+    new: dict = {}
+
+    def change(s: Any, inner: Callable) -> list:
+        c = copied(s, new, inner)
+        for b in c.blocks:
+            b.statements = stored_once(b.statements)
+        return cut(c) if isinstance(c, For) else [c]
 
     if not any(isinstance(s, Accumulate) for s in walk(p.body)):
         return p
-    return LoopProgram(p.name, p.params, block(p.body, {}), p.outs, p.file)
-
-
-class IndexForms:
-    """Integers of a straight block as sums of others."""
-
-    def __init__(self, body: list):
-        self.forms: dict[Scalar, Affine] = {}
-        for t in body:
-            if isinstance(t, Compute) and t.out.type == "i8" and t.op in ("add", "sub"):
-                a, b = map(self.form, t.args)
-                self.forms[t.out] = a + b if t.op == "add" else a - b
-
-    def form(self, v: Scalar) -> Affine:
-        return self.forms.get(v, Affine(0, {v: 1})) if v.number is None else Affine(int(v.number))
-
-    def apart(self, i: tuple, j: tuple) -> list[int | None]:
-        """The differences of two indices, as far as they are known numbers."""
-        apart = [self.form(v) - self.form(w) for v, w in zip(i, j, strict=True)]
-        return [None if d.terms else d.const for d in apart]
+    body = copied_block(p.body, new, change)
+    body.statements = stored_once(body.statements)
+    return LoopProgram(p.name, p.params, body, p.outs, p.file)
 
 
 def stored_once(body: list) -> list:
     """The statements, without clearing what is added to next, and without storing what was just loaded."""
-    forms = IndexForms(body)
+    forms = AffineForms(body)
     made: list = []
     for t in body:
         before = previous_access(t, made, forms) if type(t) is Accumulate and not t.atomic else None
@@ -89,7 +73,7 @@ def stored_once(body: list) -> list:
     return made
 
 
-def previous_access(t: Store, body: list, forms: IndexForms) -> Any:
+def previous_access(t: Store, body: list, forms: AffineForms) -> Any:
     """The last access to the element of t, if it is to this element alone."""
     for s in reversed(body):
         if s.blocks:
@@ -139,7 +123,7 @@ class CutLoop:
         self.defined = {o: t for t in self.body for o in t.outs}
         along = {place: [slope(i, s, self.defined) for i in place[1]] for place in moved}
         self.backwards = any(k == -1 for slopes in along.values() for k in slopes)
-        rows = neighbours(moved, along, -1 if self.backwards else 1, IndexForms(self.body))
+        rows = neighbours(moved, along, -1 if self.backwards else 1, AffineForms(self.body))
         self.w = StatementWriter()
         self.w.line = s.line
         self.n = self.w.compute("max", s.bounds[1], ZERO)
@@ -200,7 +184,7 @@ class CutLoop:
         w.count(count, element)
 
 
-def neighbours(moved: dict, along: dict, step: int, forms: IndexForms) -> list[dict[int, list]]:
+def neighbours(moved: dict, along: dict, step: int, forms: AffineForms) -> list[dict[int, list]]:
     """The accumulations to each place, by rows: how far a place is from the first of its row -> those there.
 
     Places are in one row if only their last index moves with the loop, by `step`; `along`: how they move."""
@@ -251,18 +235,13 @@ def separated_layers(p: LoopProgram) -> LoopProgram:
     if not any(isinstance(s, Load) and is_layered(s.array) for s in walk(p.body)):
         return p
 
-    def block(b: Block, new: dict) -> Block:
-        made = Block()
-        for s in b.statements:
-            found = layers_in(s) if isinstance(s, For) else {}
-            if found:
-                made.statements += doubled(s, found, new)
-            else:
-                made.statements.append(copied(s, new, lambda _, inner: block(inner, new)))
-        made.yields = [new.get(y, y) for y in b.yields]
-        return made
+    new: dict = {}
 
-    return LoopProgram(p.name, p.params, block(p.body, {}), p.outs, p.file)
+    def change(s: Any, inner: Callable) -> list:
+        found = layers_in(s) if isinstance(s, For) else {}
+        return doubled(s, found, new) if found else [copied(s, new, inner)]
+
+    return LoopProgram(p.name, p.params, copied_block(p.body, new, change), p.outs, p.file)
 
 
 def is_layered(a: LoopArray) -> bool:
@@ -303,19 +282,16 @@ def doubled(s: For, found: dict[LoopArray, list[Scalar]], new: dict) -> list:
             parts[a, v] = LoopArray(a.type, there.shape[1:], a.name)
             fast.statements.append(LayerOf(parts[a, v], there, value, line=s.line))
 
-    def inner(b: Block, new: dict) -> Block:
-        made = Block()
-        for t in b.statements:
-            if isinstance(t, (Load, Store)) and t.array in found:
-                t = on_layer(t, parts[t.array, t.index[0]])
-            made.statements.append(copied(t, new, lambda _, b: inner(b, new)))
-        made.yields = [new.get(y, y) for y in b.yields]
-        return made
+    def change(t: Any, inner: Callable) -> list:
+        if isinstance(t, (Load, Store)) and t.array in found:
+            t = on_layer(t, parts[t.array, t.index[0]])
+        return [copied(t, known, inner)]
 
     slow = Block()
-    for side, way in ((fast, inner), (slow, plain)):
+    for side, way in ((fast, change), (slow, None)):
         known = dict(new)
-        side.statements.append(copied(s, known, functools.partial(copied_block, way, known)))
+        copy = copied_block(Block([s]), known, way)
+        side.statements += copy.statements
         side.yields = side.statements[-1].results
     test = tests[0]
     for other in tests[1:]:
@@ -323,16 +299,6 @@ def doubled(s: For, found: dict[LoopArray, list[Scalar]], new: dict) -> list:
     results = [Scalar(r.type, r.name) for r in s.results]
     new.update(zip(s.results, results, strict=True))
     return [*w.block.statements, If(test, fast, slow, results, line=s.line)]
-
-
-def copied_block(way: Callable, new: dict, _: Any, b: Block) -> Block:
-    return way(b, new)
-
-
-def plain(b: Block, new: dict) -> Block:
-    made = Block([copied(t, new, lambda _, inner: plain(inner, new)) for t in b.statements])
-    made.yields = [new.get(y, y) for y in b.yields]
-    return made
 
 
 def on_layer(t: Load | Store, part: LoopArray) -> Load | Store:

@@ -1,6 +1,8 @@
 """`source` shows a loop program, `check` compares its derivatives."""
 
+import itertools
 import linecache
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,9 @@ from .._core.errors import ArgumentError, KernelError
 from .._core.registry import load
 from .._core.variable import Variable
 from .adjoint import adjoint
-from .machine import code_of
 from .numba_device import launch_sizes
 from .numba_program import NumbaProgram
-from .operation import programs_of
+from .operation import LoopOperation, programs_of
 from .program import (
     DTYPES,
     FLOATS,
@@ -42,13 +43,50 @@ OPERATORS = {
 }  # fmt: skip
 
 
-class ProgramPrinter:
-    """A program as lines of text, with the user's lines as comments."""
+class StructuredText:
+    """The text of a program, with the user's lines as comments; a subclass writes a statement."""
+
+    indent, comment = "    ", "# "
+
+    def __init__(self, file: str, taken: Iterable[str] = ()):
+        self.file, self.line = file, 0
+        self.names: dict[Any, str] = {}
+        self.taken = set(taken)
+        self.lines: list[str] = []
+
+    def put(self, depth: int, text: str) -> None:
+        self.lines.append(self.indent * depth + text)
+
+    def name(self, v: Any) -> str:
+        if v not in self.names:
+            base = self.word(v)
+            others = (f"{base}_{k}" for k in itertools.count(1))
+            self.names[v] = next(n for n in itertools.chain((base,), others) if n not in self.taken)
+            self.taken.add(self.names[v])
+        return self.names[v]
+
+    def word(self, v: Any) -> str:
+        """The first part of v's name, as an identifier."""
+        return "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
+
+    def block(self, block: Block, depth: int) -> None:
+        for s in block.statements:
+            if s.line and s.line != self.line:
+                self.line = s.line
+                text = linecache.getline(self.file, s.line).strip().rstrip("\\")
+                if text:
+                    self.put(depth, f"{self.comment}{s.line}: {text}")
+            self.statement(s, depth)
+
+    def statement(self, s: Any, depth: int) -> None:
+        raise NotImplementedError
+
+
+class ProgramPrinter(StructuredText):
+    """A program as text that resembles Python."""
 
     def __init__(self, p: LoopProgram):
-        self.file, self.line = p.file, 0
-        self.names: dict[Any, str] = {}
-        self.lines: list[str] = []
+        super().__init__(p.file)
         params = [self.name(q) for q in p.params]
         self.lines.append(f"def {p.name}({', '.join(params)}):")
         for a in p.arrays:
@@ -58,19 +96,9 @@ class ProgramPrinter:
         self.block(p.body, 1)
         self.put(1, "return " + ", ".join([*map(self.name, p.outs), *map(self.name, p.body.yields)]))
 
-    def put(self, depth: int, text: str) -> None:
-        self.lines.append("    " * depth + text)
-
     def name(self, v: Any) -> str:
-        if isinstance(v, Scalar) and v.number is not None:
-            return repr(v.number)
-        if v not in self.names:
-            base = "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
-            taken = set(self.names.values())
-            self.names[v] = next(
-                n for n in (base, *[f"{base}_{k}" for k in range(len(taken) + 1)]) if n not in taken
-            )
-        return self.names[v]
+        known = isinstance(v, Scalar) and v.number is not None
+        return repr(v.number) if known else super().name(v)
 
     def at(self, s: Any) -> str:
         return f"{self.name(s.array)}[{', '.join(map(self.name, s.index)) or '()'}]"
@@ -78,15 +106,6 @@ class ProgramPrinter:
     def assign(self, targets: Any, values: Any, depth: int) -> None:
         if targets:
             self.put(depth, ", ".join(map(self.name, targets)) + " = " + ", ".join(map(self.name, values)))
-
-    def block(self, block: Block, depth: int) -> None:
-        for s in block.statements:
-            if s.line and s.line != self.line:
-                self.line = s.line
-                text = linecache.getline(self.file, s.line).strip()
-                if text:
-                    self.put(depth, f"# {s.line}: {text}")
-            self.statement(s, depth)
 
     def statement(self, s: Any, depth: int) -> None:
         match s:
@@ -279,55 +298,41 @@ def check(f: Any, *args: Any, launch: tuple | None = None, rtol: float = 1e-5, s
     wide = all(q.type != "f4" for q in p.params)
     tight = 1e-10 if wide else 1e-4
     rng = np.random.default_rng(seed)
+    operation, wrt = LoopOperation(p), floats(p)
+    plain = operation.run(*values)
+    slow = interpreted(p, [v.copy() if hasattr(v, "copy") else v for v in values])
+    compare(f, "the interpreter and the machine code", slow, list(plain), tight)
 
-    def run(q: LoopProgram, x: list) -> list:
-        return code_of(q)([v.copy() if isinstance(v, np.ndarray) else v for v in x])
+    def direction(x: Any) -> Any:
+        return np.asarray(rng.standard_normal(np.shape(x)), np.result_type(np.asarray(x), np.float32))
 
-    plain = run(p, values)
-    compare(
-        f,
-        "the interpreter and the machine code",
-        interpreted(p, [v.copy() if hasattr(v, "copy") else v for v in values]),
-        plain,
-        tight,
-    )
-    wrt = floats(p)
-    d = [rng.standard_normal(np.shape(values[k])) for k in wrt]
-    T, A = tangent(p, wrt), adjoint(p, wrt)
-    shadows = [q for q in p.arrays if q in T.derived["shadows"]]
-    moved = dict(zip([p.params[k] for k in wrt], d, strict=True))
-    scalars = [float(moved[p.params[k]]) for k in wrt if isinstance(p.params[k], Scalar)]
-    tangents = run(T, [*values, *[moved[q].astype(DTYPES[q.type]) for q in shadows], *scalars])
-    results = [*[q for q in p.outs if q in shadows], *[y for y in p.body.yields if y.type in FLOATS]]
-    w = [rng.standard_normal(np.shape(t)) for t in tangents]
-    weights = dict(zip(results, w, strict=True))
-    seeds = [weights.get(q, np.zeros(np.shape(moved[q]))).astype(DTYPES[q.type]) for q in shadows]
-    bars = run(
-        A, [*values, *seeds, *[float(x) for y, x in zip(results, w, strict=True) if isinstance(y, Scalar)]]
-    )
-    order = [moved[q] for q in shadows] + scalars
-    forward, reverse = [
-        [sum(np.sum(a * b) for a, b in zip(*x, strict=True))] for x in ((w, tangents), (order, bars))
-    ]
+    moved = {k: direction(values[k]) for k in wrt}
+    tangents = operation.push(tuple([moved.get(k) for k in range(len(values))]), plain, *values)
+    weights = [direction(y) for y in plain]
+    bars = operation.pull(weights, None, tuple([k in moved for k in range(len(values))]), *values)
+    results: list[Any] = [*p.outs, *p.body.yields]
+    real = [k for k, y in enumerate(results) if y.type in FLOATS]
+    forward = [np.sum([np.sum(weights[k] * tangents[k]) for k in real])]
+    reverse = [np.sum([np.sum(d * bars[k]) for k, d in moved.items()])]
     compare(f, "reverse and forward derivatives", forward, reverse, 100 * tight)
     h = 1e-6 if wide else 1e-2
-    step = {q: h * t for q, t in moved.items()}
-    ends = [
-        run(
-            p, [shifted(q, v, s * step[q]) if q in step else v for q, v in zip(p.params, values, strict=True)]
-        )
+    up, down = [
+        operation.run(*[shifted(x, s * h * moved[k]) if k in moved else x for k, x in enumerate(values)])
         for s in (1, -1)
     ]
-    places = [k for k, q in enumerate([*p.outs, *p.body.yields]) if q in results]
-    differences = [(ends[0][k] - ends[1][k]) / (2 * h) for k in places]
+    differences = [(up[k] - down[k]) / (2 * h) for k in real]
     compare(
-        f, "forward derivatives and central differences", tangents, differences, rtol if wide else 1e3 * rtol
+        f,
+        "forward derivatives and central differences",
+        [tangents[k] for k in real],
+        differences,
+        rtol if wide else 1e3 * rtol,
     )
     return said
 
 
-def shifted(q: Any, v: Any, by: Any) -> Any:
-    return float(v + by) if isinstance(q, Scalar) else (v + by).astype(DTYPES[q.type])
+def shifted(x: Any, by: Any) -> Any:
+    return (x + by).astype(x.dtype) if isinstance(x, np.ndarray) else float(x + by)
 
 
 def compare(f: Any, what: str, found: list, wanted: list, rtol: float) -> None:

@@ -175,9 +175,7 @@ class CallFrame(FrameWriter):
     def total(self, x: ArrayView, kind: Any) -> Scalar:
         w = self.w
 
-        def axis(index: tuple, so_far: Scalar) -> Scalar:
-            if len(index) == len(x.shape):
-                return w.compute("add", so_far, w.cast(self.element_of(x, index, x.shape), kind))
-            return w.count(x.shape[len(index)], lambda i, s: [axis((*index, i), s)], [so_far])[0]
+        def more(index: tuple, so_far: Scalar) -> list[Scalar]:
+            return [w.compute("add", so_far, w.cast(self.element_of(x, index, x.shape), kind))]
 
-        return axis((), literal(0, kind))
+        return w.each(x.shape, more, [literal(0, kind)])[0]

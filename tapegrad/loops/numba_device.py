@@ -15,6 +15,7 @@ from .writer import ONE, ZERO, NameScope, ProgramWriter
 
 AXES = "zyx"
 SIZES = ("gridDim", "blockDim")
+ATOMICS = {"add": "add", "sub": "sub", "max": "gt", "min": "lt"}  # name -> operation of `writer.atomic`
 
 
 @dataclass(frozen=True)
@@ -58,19 +59,10 @@ class KernelFrame(CallFrame):
         if f.path in ("grid", "gridsize"):
             made = []
             for axis in AXES[::-1][: args[0].number]:
-                size = special[f"blockDim.{axis}"]
+                blocks = special[f"{'blockIdx' if f.path == 'grid' else 'gridDim'}.{axis}"]
+                made.append(self.learned("mul", (blocks, special[f"blockDim.{axis}"])))
                 if f.path == "grid":
-                    made.append(
-                        self.learned(
-                            "add",
-                            (
-                                self.learned("mul", (special[f"blockIdx.{axis}"], size)),
-                                special[f"threadIdx.{axis}"],
-                            ),
-                        )
-                    )
-                else:
-                    made.append(self.learned("mul", (special[f"gridDim.{axis}"], size)))
+                    made[-1] = self.learned("add", (made[-1], special[f"threadIdx.{axis}"]))
             return made[0] if len(made) == 1 else TupleMembers(tuple(made))
         if f.path in ("shared.array", "local.array"):
             given = args[0] if args else named["shape"]
@@ -80,14 +72,11 @@ class KernelFrame(CallFrame):
                 raise self.refuse(f"{f.path} of this shape or type")
             array = w.allocate(kind, shape, f.path.partition(".")[0], f.path == "shared.array")
             return whole(array, frozenset((f"array{next(self.source.made)}",)))
-        if f.path in ("atomic.add", "atomic.sub", "atomic.max", "atomic.min"):
+        if f.path[7:] in ATOMICS:
             view = self.ranges.indexed(args[0], self.at(args[1]))
             value = w.cast(self.scalar(args[2]), view.array.type)
             at = self.ranges.element(view)
-            if f.path in ("atomic.max", "atomic.min"):
-                w.extreme(view.array, at, value, "gt" if f.path == "atomic.max" else "lt")
-            else:
-                w.accumulate(view.array, at, w.compute("neg", value) if f.path == "atomic.sub" else value)
+            w.atomic(ATOMICS[f.path[7:]], view.array, at, value)
             return Known(None)  # the old value, which depends on the order of threads, cannot be used
         raise self.refuse(f"cuda.{f.path}")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .numba_ir import TypedFunction, is_array_type, is_tuple_type, kind_of, narrow_integer
-from .program import FLOATS, LoopArray, LoopRefused, Scalar, literal
+from .program import FLOATS, LoopArray, LoopRefused, Scalar, literal, type_of_elements, type_of_number
 from .scalar_frame import ScalarFrame
 from .views import ArrayView, Known, Range, Ranges, TupleMembers
 from .writer import ONE, ZERO, ProgramWriter
@@ -278,12 +278,9 @@ class FrameWriter(ScalarFrame):
             raise self.refuse(kind)
 
     def constant(self, x: Any) -> Any:
-        if isinstance(x, (bool, np.bool_)):
-            return literal(x, "b1")
-        if isinstance(x, (int, np.integer)):
-            return literal(x, "i8")
-        if isinstance(x, (float, np.floating)):
-            return literal(x, "f4" if isinstance(x, np.float32) else "f8")
+        kind = type_of_number(x)
+        if kind is not None:
+            return literal(x, kind)
         if isinstance(x, tuple):
             return TupleMembers(tuple([self.constant(y) for y in x]))
         if isinstance(x, np.ndarray):
@@ -295,8 +292,8 @@ class FrameWriter(ScalarFrame):
         for a, known in self.source.constants:
             if known is x:
                 return whole(a)
-        kind = {"f": f"f{x.itemsize}", "i": "i8", "b": "b1"}.get(x.dtype.kind)
-        if kind not in (*FLOATS, "i8", "b1"):
+        kind = type_of_elements(x.dtype)
+        if kind is None:
             raise self.refuse(f"an array of dtype {x.dtype}")
         a = LoopArray(kind, [Scalar("i8") for _ in x.shape], f"constant{len(self.source.constants)}")
         self.source.constants.append((a, x))
@@ -334,16 +331,12 @@ class FrameWriter(ScalarFrame):
                 value.shape,
                 lambda index, value=value: w.load(value.array, place_in(w, value, index)),
             )
-        shape = view.shape
 
-        def axis(index: tuple) -> None:
-            if len(index) < len(shape):
-                w.count(shape[len(index)], lambda i: axis((*index, i)))
-                return
-            x = self.element_of(value, index, shape)
+        def element(index: tuple) -> None:
+            x = self.element_of(value, index, view.shape)
             w.store(view.array, place_in(w, view, index), self.narrowed(w.cast(x, kind), dtype))
 
-        axis(())
+        w.each(view.shape, element)
 
     def element_of(self, x: Any, index: tuple, shape: tuple) -> Scalar:
         """The element of an operand of array expressions; an axis of length 1 is repeated."""
@@ -361,14 +354,10 @@ class FrameWriter(ScalarFrame):
     def filled(self, kind: str, shape: tuple, element: Callable) -> ArrayView:
         """A new array of these elements."""
         w, view = self.w, self.source.array(kind, shape)
-
-        def axis(index: tuple) -> None:
-            if len(index) < len(shape):
-                w.count(shape[len(index)], lambda i: axis((*index, i)))
-            else:
-                w.store(view.array, place_in(w, view, index), w.cast(element(index), kind))
-
-        axis(())
+        w.each(
+            shape,
+            lambda index: w.store(view.array, place_in(w, view, index), w.cast(element(index), kind)),
+        )
         return view
 
     def product(self, a: ArrayView, b: ArrayView, target: Any) -> Any:

@@ -139,9 +139,7 @@ def narrow_integer(t: Any) -> tuple[int, bool] | None:
 
 
 def type_of_array(kind: str, ndim: int) -> Any:
-    return types.Array(
-        {"f8": types.float64, "f4": types.float32, "i8": types.int64, "b1": types.boolean}[kind], ndim, "C"
-    )
+    return types.Array(type_of_scalar(kind), ndim, "C")
 
 
 def type_of_scalar(kind: str) -> Any:

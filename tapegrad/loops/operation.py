@@ -25,7 +25,17 @@ from .machine import code_of
 from .numba_device import AXES, SIZES, launch_sizes
 from .numba_ir import is_device_kernel, type_of_array, type_of_object, type_of_scalar, type_of_tuple
 from .numba_program import NumbaProgram
-from .program import DTYPES, FLOATS, LoopProgram, LoopRefused, Scalar, verified, written
+from .program import (
+    DTYPES,
+    FLOATS,
+    LoopProgram,
+    LoopRefused,
+    Scalar,
+    type_of_elements,
+    type_of_number,
+    verified,
+    written,
+)
 from .reference import interpreted
 from .tangent import tangent
 from .views import Known, TupleMembers
@@ -164,22 +174,6 @@ def loops_in(code: Any) -> bool:
     return any("BACKWARD" in i.opname for i in dis.get_instructions(code))
 
 
-@functools.cache
-def kind_of_dtype(d: np.dtype) -> str:
-    kind = {"f": f"f{d.itemsize}", "i": "i8", "b": "b1"}.get(d.kind)
-    if kind not in DTYPES or d.byteorder == ">":
-        raise LoopRefused(f"an array of dtype {d}")
-    return kind
-
-
-def kind_of_number(x: Any) -> str | None:
-    if isinstance(x, (float, np.floating)):
-        return "f4" if isinstance(x, np.float32) else "f8"
-    if isinstance(x, (bool, np.bool_)):
-        return "b1"
-    return "i8" if isinstance(x, (int, np.integer)) else None
-
-
 class LoopArguments:
     """The arguments of a call: the arrays and numbers in them, each once, with names and kinds."""
 
@@ -213,8 +207,11 @@ class LoopArguments:
         if is_array(look):
             self.on_device |= xp_of(look) is not np
             at = next((k for k, v in enumerate(self.values) if v is x), None)
-            return self.add((kind_of_dtype(look.dtype), look.ndim), x, name) if at is None else at
-        kind = kind_of_number(look)
+            kind = type_of_elements(look.dtype)
+            if kind is None:
+                raise LoopRefused(f"an array of dtype {look.dtype}")
+            return self.add((kind, look.ndim), x, name) if at is None else at
+        kind = type_of_number(look)
         return Fixed(x) if kind is None else self.add(kind, x, name)
 
     def add(self, leaf: Any, x: Any, name: str) -> int:

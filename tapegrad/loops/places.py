@@ -1,52 +1,62 @@
 """Which indices are known to lie within their arrays, and which are checked before a loop instead of in
 it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..kernels.emit.builder import Affine
 from .program import Allocate, Block, Compute, For, LayerOf, Load, LoopProgram, Scalar, Store
 
 
-class CheckedAccesses:
+class AffineForms:
+    """Integers as sums of others, learned from the statements that compute them."""
+
+    def __init__(self, statements: Iterable = ()):
+        self.forms: dict[Scalar, Affine] = {}
+        for s in statements:
+            self.learn(s)
+
+    def of(self, v: Scalar) -> Affine:
+        return self.forms.get(v, Affine(0, {v: 1})) if v.number is None else Affine(int(v.number))
+
+    def learn(self, s: Any) -> None:
+        if not isinstance(s, Compute) or s.out.type != "i8" or s.op not in ("add", "sub", "mul"):
+            return
+        a, b = map(self.of, s.args)
+        if s.op != "mul":
+            self.forms[s.out] = a + b if s.op == "add" else a - b
+        elif not a.terms or not b.terms:
+            self.forms[s.out] = a * b.const if not b.terms else b * a.const
+
+    def apart(self, i: tuple, j: tuple) -> list[int | None]:
+        """The differences of two indices, as far as they are known numbers."""
+        found = [self.of(v) - self.of(w) for v, w in zip(i, j, strict=True)]
+        return [None if d.terms else d.const for d in found]
+
+
+class CheckedAccesses(AffineForms):
     """An index that is affine in the index of the loop around it, in an access of each trip, lies between its
     first and its last value. These are checked before the loop."""
 
     def __init__(self, p: LoopProgram):
-        self.form: dict[Scalar, Affine] = {}
+        super().__init__()
         self.inside: dict = {}  # value or array -> how many loops are around its definition
         self.checks: dict[For, list] = {}
         self.safe: set = set()
         self.visit(p.body, None, 0)
 
-    def affine(self, v: Scalar) -> Affine:
-        if v.number is not None:
-            return Affine(int(v.number))
-        return self.form.get(v, Affine(0, {v: 1}))
-
     def visit(self, block: Block, loop: For | None, depth: int) -> None:
         for s in block.statements:
             for o in (*s.outs, *([s.array] if isinstance(s, (Allocate, LayerOf)) else [])):
                 self.inside[o] = depth
-            if isinstance(s, Compute) and s.out.type == "i8":
-                self.learn(s)
+            self.learn(s)
             if isinstance(s, (Load, Store)) and loop is not None:
                 for k, i in enumerate(s.index):
-                    self.consider(s, k, self.affine(i), loop, depth)
+                    self.consider(s, k, self.of(i), loop, depth)
             for b in s.blocks:
                 for v in s.entering:
                     self.inside[v] = depth + 1
                 self.visit(b, s if isinstance(s, For) else None, depth + 1)
-
-    def learn(self, s: Compute) -> None:
-        a, b = [self.affine(v) if v.type == "i8" else None for v in (*s.args, s.args[0])[:2]]
-        if a is None or b is None:
-            return
-        if s.op == "add":
-            self.form[s.out] = a + b
-        elif s.op == "sub":
-            self.form[s.out] = a - b
-        elif s.op == "mul" and (not a.terms or not b.terms):
-            self.form[s.out] = a * b.const if not b.terms else b * a.const
 
     def consider(self, s: Any, k: int, at: Affine, loop: For, depth: int) -> None:
         factor = at.terms.get(loop.index, 0)

@@ -9,6 +9,7 @@ arguments, yields and results.  Derivatives of a program are programs, so that t
 Types are "f8", "f4", "i8" and "b1". The operations on floats are those of the graph of kernels
 (`kernels.graph.nodes.OPERATIONS`), with their derivatives; further ones act on integers and booleans."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,22 @@ DTYPES = {"f8": np.float64, "f4": np.float32, "i8": np.int64, "b1": np.bool_}
 
 class LoopRefused(KernelError):
     """A function or kernel that has no loop program; the message names the user's line."""
+
+
+def type_of_number(x: Any) -> str | None:
+    """The type of a number of Python's or NumPy's; None: it has none."""
+    if isinstance(x, (float, np.floating)):
+        return "f4" if isinstance(x, np.float32) else "f8"
+    if isinstance(x, (bool, np.bool_)):
+        return "b1"
+    return "i8" if isinstance(x, (int, np.integer)) else None
+
+
+@functools.cache
+def type_of_elements(d: np.dtype) -> str | None:
+    """The type of the elements of arrays of this dtype; None: they have none."""
+    kind = {"f": f"f{d.itemsize}", "i": "i8", "b": "b1"}.get(d.kind)
+    return kind if kind in DTYPES and d.byteorder != ">" else None
 
 
 class Scalar:
@@ -221,14 +238,7 @@ class LoopProgram:
 
 def duplicate(p: LoopProgram) -> LoopProgram:
     """A copy that shares nothing but its parameters and stacks."""
-    new: dict = {}
-
-    def inner(_: Any, block: Block) -> Block:
-        made = Block([copied(s, new, inner) for s in block.statements])
-        made.yields = [new.get(y, y) for y in block.yields]
-        return made
-
-    return replace(p, body=inner(None, p.body), derived={})
+    return replace(p, body=copied_block(p.body, {}), derived={})
 
 
 def stacks_of(p: LoopProgram) -> list[LoopStack]:
@@ -311,6 +321,21 @@ def copied(s: Any, new: dict, inner: Callable[[Any, Block], Block]) -> Any:
         x = getattr(s, name)
         setattr(made, name, fresh(x) if word[0] == "=" else inner(s, x) if word[0] == ":" else m(x))
     return made
+
+
+def copied_block(block: Block, new: dict, change: Callable | None = None) -> Block:
+    """A copy of a block and of the blocks within; change(s, inner) lists what stands for statement s.
+
+    `inner` is what `copied` takes."""
+
+    def inner(_: Any, block: Block) -> Block:
+        made = Block()
+        for s in block.statements:
+            made.statements += [copied(s, new, inner)] if change is None else change(s, inner)
+        made.yields = [new.get(y, y) for y in block.yields]
+        return made
+
+    return inner(None, block)
 
 
 # --- dead code ---

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from .._core.errors import KernelError
+from .numba_device import AXES
 from .program import Accumulate, Allocate, Compute, Load, LoopArray, LoopProgram
 from .reference import Interpreter
-
-AXES = "zyx"
 
 
 class AccessLog:

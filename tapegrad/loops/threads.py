@@ -4,10 +4,10 @@ What is the same for all threads is computed once for the block. A value of a th
 loop over the threads lives in an array with an element for each thread. A loop or branch with a barrier
 inside must be the same for all threads."""
 
+from collections.abc import Callable
 from typing import Any
 
 from .program import (
-    Accumulate,
     Allocate,
     Barrier,
     Block,
@@ -23,6 +23,7 @@ from .program import (
     Store,
     captured,
     copied,
+    copied_block,
     walk,
 )
 from .writer import StatementWriter
@@ -44,7 +45,7 @@ class Segment:
         self.statements, self.stores = statements, stores
         no_test: Any = None
         made = If(no_test, Block(statements), Block(), [])
-        self.defined = {o for s in statements for o in s.outs}
+        self.defined = dict.fromkeys(o for s in statements for o in s.outs)  # in order
         self.used = [*captured(made), *[v for _, v in stores if v.number is None and v not in self.defined]]
 
 
@@ -212,12 +213,8 @@ class ThreadSplitter:
         w = self.w
         new: dict = {}
 
-        def inner(_: Any, block: Block) -> Block:
-            made = Block(
-                [self.moved(copied(s, new, inner), new) for s in block.statements if not self.is_layer(s)]
-            )
-            made.yields = [new.get(y, y) for y in block.yields]
-            return made
+        def change(s: Any, inner: Callable) -> list:
+            return [] if self.is_layer(s) else [self.moved(copied(s, new, inner))]
 
         def thread(z: Scalar, y: Scalar, x: Scalar) -> None:
             new.update(zip(self.index, (z, y, x), strict=True))
@@ -230,11 +227,11 @@ class ThreadSplitter:
                 if v in self.cells:
                     new[v] = w.load(self.cells[v], (self.number,))
             for s in part.statements:
-                if not self.is_layer(s):
-                    w.put(self.moved(copied(s, new, inner), new))
-                    for v in s.outs:
-                        if v in self.cells:
-                            w.store(self.cells[v], (self.number,), new[v])
+                for c in copied_block(Block([s]), new, change).statements:
+                    w.put(c)
+                for v in s.outs:
+                    if v in self.cells:
+                        w.store(self.cells[v], (self.number,), new[v])
             for cell, v in [(c, new.get(v, v)) for c, v in part.stores]:
                 w.store(cell, (self.number,), v)
 
@@ -246,9 +243,9 @@ class ThreadSplitter:
     def is_layer(self, s: Any) -> bool:
         return isinstance(s, Allocate) and s.array in self.private
 
-    def moved(self, s: Any, new: dict) -> Any:
+    def moved(self, s: Any) -> Any:
         """A statement on the thread's layer of an array."""
-        if isinstance(s, (Load, Store, Accumulate)) and s.array in self.private:
+        if isinstance(s, (Load, Store)) and s.array in self.private:
             s.index = (self.number, *s.index)
             s.array = self.private[s.array]
         return s

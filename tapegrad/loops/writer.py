@@ -68,9 +68,14 @@ class StatementWriter:
     def accumulate(self, array: LoopArray, index: Any, value: Scalar) -> None:
         self.put(Accumulate(array, tuple(index), value))
 
-    def extreme(self, array: LoopArray, index: Any, value: Scalar, op: str) -> None:
-        """array[index] = value, if it compares so to the old content; no thread comes between."""
+    def atomic(self, op: str, array: LoopArray, index: Any, value: Scalar) -> None:
+        """Add or subtract a value, or store it if it compares so to the old content.
+
+        No other thread comes between."""
         at, old = tuple(index), Scalar(array.type)
+        if op in ("add", "sub"):
+            self.accumulate(array, at, value if op == "add" else self.compute("neg", value))
+            return
         self.put(Load(old, array, at, atomic=True))
         new = self.compute("select", self.compute(op, value, old), value, old, type=array.type)
         self.put(Store(array, at, new, atomic=True))
@@ -106,6 +111,16 @@ class StatementWriter:
         self.put(For(args, list(inits), block, results, index, (ZERO, stop, ONE)))
         return results
 
+    def each(self, shape: tuple, body: Callable, inits: Any = ()) -> list[Scalar]:
+        """Loops over all indices of this shape; body(index, *args) returns what is handed on."""
+
+        def axis(index: tuple, *args: Scalar) -> list[Scalar]:
+            if len(index) == len(shape):
+                return body(index, *args) or []
+            return self.count(shape[len(index)], lambda i, *more: axis((*index, i), *more), args)
+
+        return axis((), *inits)
+
     def trips(self, start: Scalar, stop: Scalar, step: Scalar) -> Scalar:
         """The number of trips of range(start, stop, step)."""
         if step.number is not None and abs(step.number) == 1:
@@ -117,15 +132,10 @@ class StatementWriter:
 
     def copy(self, target: LoopArray, source: LoopArray, at: tuple = (), of: tuple = ()) -> None:
         """target[at] = source[of], for all further indices."""
-
-        def axis(index: tuple) -> None:
-            k = len(of) + len(index)
-            if k == len(source.shape):
-                self.store(target, (*at, *index), self.load(source, (*of, *index)))
-            else:
-                self.count(source.shape[k], lambda i: axis((*index, i)))
-
-        axis(())
+        self.each(
+            source.shape[len(of) :],
+            lambda index: self.store(target, (*at, *index), self.load(source, (*of, *index))),
+        )
 
 
 ZERO, ONE = literal(0, "i8"), literal(1, "i8")

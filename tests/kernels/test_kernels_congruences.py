@@ -290,3 +290,51 @@ def test_random_programs(seed):
         expected, slope = tg.value_and_grad(lambda th: by_tape(init, step, th, Y[:, :4]))(theta[:, b])
         close(value[b], expected, 1e-11)
         close(gradient[:, b], slope, 1e-10)
+
+
+GAINS = {
+    "a gain of 0": lambda M, F, here: M * np.where(here, 1.0 / F, 0.0),
+    "an infinite variance": lambda M, F, here: M / np.where(here, F, np.inf),
+    "a choice of vectors": lambda M, F, here: np.where(np.isnan(F) | ~here, 0.0, M) / F,
+}
+
+
+@pytest.mark.parametrize("gain", GAINS)
+def test_a_covariance_stays_one_triangle_where_data_are_missing(gain):
+    """The carry is the mean and one triangle; value and gradient are those of the array tape."""
+
+    def start(theta):
+        return np.zeros(3), np.eye(3) * theta[9]
+
+    def step(carry, theta, y):
+        a, P = carry
+        A, here = theta[:9].reshape(3, 3), ~np.isnan(y)
+        M, F, v = P[:, 0], P[0, 0] + 1.0, np.where(here, y, 0.0) - a[0]
+        K = GAINS[gain](M, F, here)
+        P = A @ (P - np.outer(K, M)) @ A.T + np.eye(3)
+        term = np.where(here, -0.5 * (np.log(F) + v * v / F), 0.0)
+        return (A @ (a + K * np.where(here, v, 0.0)), P), term
+
+    theta, y = np.append(0.5 * RNG.normal(size=9), 0.7), RNG.normal(size=9)
+    y[[0, 4, 8]] = np.nan
+    k = tg.kernels.recursion(start, step, missing="step")
+    assert len(k.lowered(10, 0, "VG").loops[0].carry) == 3 + 6
+
+    def plain(theta):
+        carry, total = start(theta), 0.0
+        for datum in y:
+            carry, term = step(carry, theta, datum)
+            total = total + term
+        return total
+
+    for found, wanted in zip(k.value_and_grad(theta, y), tg.value_and_grad(plain)(theta), strict=True):
+        close(found, wanted, 1e-12)
+
+
+@pytest.mark.parametrize("states", [1, 4, 8])
+def test_the_library_filter_carries_a_mean_and_one_triangle(states):
+    n = states
+    M = tg.kernels.kalman.Model(np.eye(n), np.ones(n), np.eye(n), np.ones(2), np.zeros(n), np.eye(n))
+    call = tg.kernels.kalman.loglik._packed(M, np.ones(5), True)
+    low = tg.kernels.kalman.loglik.kernel(call).lowered(len(call.theta), 1, "VG")
+    assert len(low.loops[0].carry) == n * (n + 3) // 2

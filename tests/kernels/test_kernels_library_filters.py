@@ -11,6 +11,7 @@ from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
 from tapegrad.kernels import garch, kalman, kalman_vector
+from tapegrad.kernels.library.observation import observation_step
 
 pytestmark = pytest.mark.one_in(4)  # its cases compile
 
@@ -339,3 +340,23 @@ def test_masked_arrays_are_refused(dtype):
         ):
             call()
     assert np.isfinite(garch.loglik(theta, y.astype(float).filled(np.nan)))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_the_values_of_missing_elements_do_not_matter(apart):
+    rng = np.random.default_rng(0)
+    y, seen, theta = rng.normal(size=(2, 9)), np.ones((2, 9)), np.array([0.5, 0.1, -0.2, 0.4, 1.2])
+    seen[0, 3], seen[:, 5] = 0, 0
+    Z, errors = np.array([[1.0, 0.5], [0.0, 1.0]]), np.array([0.3, 0.7])
+
+    def step(carry, theta, row):
+        T, H = theta[:4].reshape(2, 2), errors * theta[4]
+        H = H if apart else np.diag(H) + 0.1
+        return observation_step(*carry, T, np.eye(2), Z, H, row[:2], row[2:] > 0.5, apart)
+
+    k = tg.kernels.recursion(lambda theta: (np.zeros(2), np.eye(2)), step, missing="step")
+    value, gradient = k.value_and_grad(theta, np.concatenate([np.where(seen > 0, y, 0.0), seen]))
+    assert np.isfinite(value) and np.isfinite(gradient).all()
+    for other in (np.nan, 1e300, -7.0):
+        found = k.value_and_grad(theta, np.concatenate([np.where(seen > 0, y, other), seen]))
+        assert found[0] == value and np.array_equal(found[1], gradient)

@@ -12,7 +12,7 @@ from library_models import BY_HAND, MODELS, arrays, by_source
 from library_recursions import CASES
 
 pytestmark = needs_compiler
-SERIES = ["kalman 3", "kalman, fixed steps", "markov 3", "markov given"]
+SERIES = ["markov 3", "markov given"]
 
 
 def by_ptx(k, theta, data):

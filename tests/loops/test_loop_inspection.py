@@ -7,7 +7,7 @@ from loop_functions import CASES, heat, newton
 from numba import njit
 
 import tapegrad as tg
-from tapegrad.loops import inspection
+from tapegrad.loops import operation
 from tapegrad.loops.program import Accumulate, literal, walk
 
 
@@ -31,7 +31,7 @@ def test_check_of_a_kernel():
 
 
 def test_a_wrong_adjoint_is_found(monkeypatch):
-    usual = inspection.adjoint
+    usual = operation.adjoint
 
     def wrong(p, wrt):
         made = usual(p, wrt)
@@ -39,7 +39,7 @@ def test_a_wrong_adjoint_is_found(monkeypatch):
         s.value = literal(0.0, s.value.type)
         return made
 
-    monkeypatch.setattr(inspection, "adjoint", wrong)
+    monkeypatch.setattr(operation, "adjoint", wrong)
     f, args, more = CASES["thomas"]
     with pytest.raises(tg.errors.KernelError, match="thomas: reverse and forward derivatives differ by"):
         tg.loops.check(f, *args, *more)

@@ -390,15 +390,23 @@ class Graph(Blocks):
         return 1.0, i
 
     def factors(self, *x: int) -> tuple:
-        """Return the factors of a product, sorted, so that reordered products are equal."""
+        """Return the factors of a product, sorted, so that reordered products are equal.
+
+        A gate, select(c, a, 0) or select(c, 0, a), is one more factor beside those of a; it counts once."""
+        gates: set[int] = set()
         found, stack = [], list(x)
         while stack:
             i = stack.pop()
+            args = self.args[i]
             if self.op[i] == "mul":
-                stack.extend(self.args[i])
+                stack.extend(args)
+            elif self.op[i] == "select" and self.zero in args[1:]:
+                left = args[2] == self.zero
+                gates.add(-2 * args[0] - left)
+                stack.append(args[1] if left else args[2])
             else:
                 found.append(i)
-        return tuple(sorted(found))
+        return tuple(sorted([*gates, *found]))
 
     def congruent(self, product: Any, left: Any, middle: Any) -> None:
         """Record that this matrix of nodes is left @ middle @ left.T with a symmetric middle."""

@@ -166,14 +166,11 @@ def celerite_formula(real: int, complex: int, quadratic: int, jitter: int, mean:
         S, f = F @ S @ F.T, F @ f
         q = S @ u
         w = v - q
-        D = np.where(here, variance, 0.0) + base - u @ q
-        D = np.where(here, D, 1.0)
+        D = np.where(here, variance + base - u @ q, np.inf)  # what is missing tells nothing
         z = np.where(here, y, 0.0) - (theta[last + jitter] if mean else 0.0) - u @ f
         valid = np.where(np.min(np.stack(least)) >= 0, D, -1.0) > 0
         term = np.where(here, -0.5 * (LOG_2_PI + np.log(D) + z * z / D), 0.0)
-        S = S + np.outer(w, w) * np.where(here, 1 / D, 0.0)
-        f = f + w * np.where(here, z / D, 0.0)
-        return (S, f), np.where(valid, term, np.nan)
+        return (S + np.outer(w, w) / D, f + w * (z / D)), np.where(valid, term, np.nan)
 
     return start, step
 

@@ -25,7 +25,6 @@ from ...ops import shaping
 from ..generated.arguments import as_float
 from ..generated.derivatives import derivative_library
 from ..generated.kernel import recursion
-from .handwritten import HandwrittenDefinition, HandwrittenKernel
 from .models import Definition, LibraryKernel, ModelRecursion
 
 MOST = {"k": 8, "d": 4}
@@ -74,23 +73,18 @@ class FilterKernel(ModelRecursion):
         return [by_theta, by_data[of.observed :]]
 
 
-class HandwrittenFilter(HandwrittenKernel, FilterKernel):
-    """A filter whose value and gradient on a device are CUDA C."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class FilterParts:
     """The parts of a filter.
 
     `kind` is the named tuple of its `arguments`. `start(model)` and `step(carry, model, y)` are one sample in
-    plain Python. `by_hand`: it has CUDA C, of the filter's name."""
+    plain Python."""
 
     name: str
     kind: type
     arguments: tuple
     start: Callable
     step: Callable
-    by_hand: bool = False
 
 
 class Filter(LibraryKernel):
@@ -217,25 +211,16 @@ class Filter(LibraryKernel):
             return self._kernels[key]
 
     def _kernel_for(self, modes: tuple, sizes: dict) -> FilterKernel:
-        of, arguments = self._parts, self.arguments
         init, step = self.formula(sizes, modes)
-        definition: dict = {
-            "name": of.name,
-            "key": f"{sizes} {modes}",
-            "observed": self._count(sizes),
-            "formula": recursion(init, step, missing="step", invalid=self._invalid),
-            "fits": lambda p, d: True,
-            "wants": "as packed",
-        }
-        if not of.by_hand:
-            return FilterKernel(Definition(**definition), self._invalid)
-        macros = {
-            f"{a.name.upper()}_MODE": mode for a, mode in zip(arguments, modes, strict=True) if a.varies
-        }
-        macros["K"] = sizes["k"]
-        work = (f"work real tape[N, {sizes['k'] * (sizes['k'] + 3) // 2}, slots]",)
-        by_hand = HandwrittenDefinition(**definition, macros=lambda p, d: macros, work=lambda p, d: work)
-        return HandwrittenFilter(by_hand, self._invalid)
+        definition = Definition(
+            name=self._parts.name,
+            key=f"{sizes} {modes}",
+            observed=self._count(sizes),
+            formula=recursion(init, step, missing="step", invalid=self._invalid),
+            fits=lambda p, d: True,
+            wants="as packed",
+        )
+        return FilterKernel(definition, self._invalid)
 
     def formula(self, sizes: dict, modes: tuple) -> tuple:
         """Return init and step for `recursion`; theta and the data hold rows of the arguments, as in

@@ -59,14 +59,17 @@ def kalman_start(model: Model) -> tuple:
     return model.m0, np.where(np.min(np.diag(model.P0)) >= 0, model.P0, np.nan)
 
 
-def kalman_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
-    """Return mean and covariance of the next state, and the log density of y given the data before it."""
-    A, c, Q, r, _, _ = model
+def kalman_step(carry: tuple[Any, Any], model: tuple, y: Any) -> tuple:
+    """Return mean and covariance of the next state, and the log density of y given the data before it.
+
+    The observation is a number with an error of variance R, or a vector with errors of covariance R."""
+    A, C, Q, R, _, _ = model
+    single = R.ndim == 0
+    if single:
+        C, R, y = C.reshape((1, -1)), R.reshape(1), y.reshape(1)
     here = ~np.isnan(y)
-    valid = np.minimum(np.min(np.diag(Q)), r) >= 0
-    after, density = observation.observation_step(
-        *carry, A, Q, [c], [r], [np.where(here, y, 0.0)], [here], True
-    )
+    valid = np.minimum(np.min(np.diag(Q)), np.min(R if single else np.diag(R))) >= 0
+    after, density = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, single)
     return after, np.where(valid, density, np.nan)
 
 
@@ -77,6 +80,5 @@ loglik = Filter(
         arguments=ARGUMENTS,
         start=kalman_start,
         step=kalman_step,
-        by_hand=True,
     )
 )

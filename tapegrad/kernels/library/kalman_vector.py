@@ -23,11 +23,8 @@ array([[-0.2955,  0.2218],
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from . import observation
 from .filters import Argument, Filter, FilterParts
-from .kalman import kalman_start
+from .kalman import kalman_start, kalman_step
 
 
 class Model(NamedTuple):
@@ -51,21 +48,12 @@ ARGUMENTS = (
 )
 
 
-def kalman_vector_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
-    """Return mean and covariance of the next state, and the log density of y given the data before it."""
-    A, C, Q, R, _, _ = model
-    here = ~np.isnan(y)
-    valid = np.minimum(np.min(np.diag(Q)), np.min(np.diag(R))) >= 0
-    after, density = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, False)
-    return after, np.where(valid, density, np.nan)
-
-
 loglik = Filter(
     FilterParts(
         name="kalman_vector",
         kind=Model,
         arguments=ARGUMENTS,
         start=kalman_start,
-        step=kalman_vector_step,
+        step=kalman_step,
     )
 )

@@ -72,10 +72,11 @@ def update(
 ) -> tuple[Any, Any, Any, Any]:
     """Mean and covariance given one number y = z x and an error of variance h; the innovation, and its
     variance F."""
-    v = y - z @ a
     M = P @ z
-    F = z @ M + h
-    K = M / F if seen is None else M * np.where(seen, 1.0 / F, 0.0)
+    v, F = y - z @ a, z @ M + h
+    if seen is not None:  # what is missing tells nothing
+        v, F = np.where(seen, v, 0.0), np.where(seen, F, np.inf)
+    K = M / F
     a = a + (K * v if a.ndim == 1 else np.outer(K, v))
     if eye is not None:
         G = eye - np.outer(K, z)
@@ -92,10 +93,10 @@ def univariate_update(
     for i in range(len(y)):
         here = None if seen is None else seen[i]
         a, P, v, F = update(a, P, Z[i], variances[i], y[i], here, eye)
-        gain, log = 1.0 / F, np.log(2 * np.pi * F)
-        size = size + (log if here is None else np.where(here, log, 0.0))  # a gain of 0, and a logarithm of 1
+        log = np.log(2 * np.pi * F)
+        size = size + (log if here is None else np.where(here, log, 0.0))
         innovations.append(v)
-        gains.append(gain if here is None else np.where(here, gain, 0.0))
+        gains.append(1.0 / F)
     return a, P, size, innovations, gains
 
 

@@ -15,6 +15,7 @@ of threads."""
 import ast
 import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ OPERATORS = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
-TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\[|\]|\S)")
+TOKEN = re.compile(r"long\s+long\b|[A-Za-z_]\w*|\S")
 SLOTS = "slots"
 
 
@@ -114,65 +115,62 @@ def fail(kernel: str, text: str, column: int, message: str) -> None:
     raise KernelError(f"{kernel}: {message}\n    {text}\n    {' ' * column}^")
 
 
+class DeclarationReader:
+    """The words of a declaration before its dimensions; the last one is empty."""
+
+    def __init__(self, kernel: str, text: str):
+        self.kernel, self.text = kernel, text
+        head = text.partition("[")[0]
+        self.words = [(" ".join(m[0].split()), m.start()) for m in TOKEN.finditer(head)]
+        self.words.append(("", len(head.rstrip())))
+
+    def must(self, fits: Callable, message: str) -> str:
+        """Return the next word, which fits."""
+        word, column = self.words[0]
+        if not fits(word):
+            fail(self.kernel, self.text, column, message)
+        return word
+
+    def take(self, fits: Callable, message: str) -> str:
+        word = self.must(fits, message)
+        self.words.pop(0)
+        return word
+
+
 def parse(kernel: str, text: str) -> Arg:
     """Parse one declaration; raise KernelError that shows the column."""
     if not isinstance(text, str):
         raise KernelError(f'{kernel}: a declaration is a text such as "in real theta[p, B]", not {text!r}')
-    head = text.partition("[")[0]
-    words = [(m.group(1), m.start(1)) for m in TOKEN.finditer(head) if m.group(1)]
-    end = (len(head.rstrip()), "")
-    if not words or words[0][0] not in ROLES:
-        fail(
-            kernel, text, words[0][1] if words else 0, f"a declaration begins with one of {', '.join(ROLES)}"
-        )
-    role, words = words[0][0], words[1:]
+    read, start = DeclarationReader(kernel, text), text.find("[")
+    role = read.take(ROLES.__contains__, f"a declaration begins with one of {', '.join(ROLES)}")
     if role == "size":
-        if len(words) != 1 or not words[0][0].isidentifier() or head != text:
-            fail(
-                kernel,
-                text,
-                words[1][1] if len(words) > 1 else end[0],
-                'wanted is "size" and the name of one dimension',
-            )
-        return Arg("size", "long long", words[0][0], None, True, text)
-    saved = True
-    if words and words[0][0] == "unsaved":
-        if role == "work":
-            fail(kernel, text, words[0][1], "a work array is never saved")
-        saved, words = False, words[1:]
-    kind = (
-        " ".join(w for w, _ in words[:2])
-        if [w for w, _ in words[:2]] == ["long", "long"]
-        else words[0][0]
-        if words
-        else ""
+        wanted = 'wanted is "size" and the name of one dimension'
+        name = read.take(str.isidentifier, wanted)
+        read.must(lambda word: not word and start < 0, wanted)
+        return Arg("size", "long long", name, None, True, text)
+    saved = read.words[0][0] != "unsaved"
+    if not saved:
+        read.take(lambda _: role != "work", "a work array is never saved")
+    read.must(
+        lambda word: role not in ("in", "inout") or word not in ("int", "long long"),
+        "whole numbers have no derivative: declare them const",
     )
-    if kind not in KINDS:
-        fail(kernel, text, words[0][1] if words else end[0], f"wanted is a type: {', '.join(KINDS)}")
-    if role in ("in", "inout") and kind in ("int", "long long"):
-        fail(kernel, text, words[0][1], "whole numbers have no derivative: declare them const")
-    words = words[len(kind.split()) :]
-    if not words or not words[0][0].isidentifier():
-        fail(kernel, text, words[0][1] if words else end[0], "wanted is the name of the parameter")
-    if len(words) > 1:
-        fail(kernel, text, words[1][1], "wanted are the dimensions in [ ], or the end")
-    dims = None if head == text else _dimensions(kernel, text, len(head), role)
+    kind = read.take(KINDS.__contains__, f"wanted is a type: {', '.join(KINDS)}")
+    name = read.take(str.isidentifier, "wanted is the name of the parameter")
+    read.must(lambda word: not word, "wanted are the dimensions in [ ], or the end")
+    dims = None if start < 0 else _dimensions(kernel, text, start, role)
     if dims is None and role in ("out", "inout", "work"):
         fail(kernel, text, len(text.rstrip()), f"an array of role {role} needs its dimensions in [ ]")
-    return Arg(role, kind, words[0][0], dims, saved, text)
+    return Arg(role, kind, name, dims, saved, text)
 
 
 def _dimensions(kernel: str, text: str, start: int, role: str) -> tuple:
     close = text.find("]", start)
     if close < 0:
         fail(kernel, text, len(text.rstrip()), "wanted is ]")
-    if text[close + 1 :].strip():
-        fail(
-            kernel,
-            text,
-            close + 1 + len(text[close + 1 :]) - len(text[close + 1 :].lstrip()),
-            "nothing may follow the dimensions",
-        )
+    rest = text[close + 1 :].lstrip()
+    if rest:
+        fail(kernel, text, len(text) - len(rest), "nothing may follow the dimensions")
     inside = text[start + 1 : close]
     if not inside.strip():
         return ()

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from ..program import Barrier, Scalar, literal
+from ..numba_device import ATOMICS
+from ..program import COMPARISONS, Barrier, Scalar, literal
 from ..scalar_frame import MATHS
 from .front import KernelFrameOfC
 from .parser import CFunction, CNode
-from .values import CNumber, CPointer, common_type, stored_type
+from .values import CNumber, common_type, stored_type
 
 C_MATHS: dict[str, Any] = {
     **{name: getattr(np, name) for name in (
@@ -30,10 +31,7 @@ class CallFrameOfC(KernelFrameOfC):
         fixed = 0
         while n.kind == "element":
             n, fixed = n.parts[0], fixed + 1
-        x = self.evaluate(n)
-        if not isinstance(x, CPointer):
-            raise self.refuse("the length of something that is no array")
-        return x.array.shape[fixed:]
+        return self.pointer(n, "the length").array.shape[fixed:]
 
     def on_length(self, n: CNode, axis: int) -> CNumber:
         return CNumber(self.lengths(n)[axis], "i8")
@@ -51,19 +49,12 @@ class CallFrameOfC(KernelFrameOfC):
         if name == "__syncthreads" and not used:
             w.put(Barrier())
             return None
-        if name in ("atomicAdd", "atomicSub") and not used:
-            p = self.evaluate(args[0])
-            if not isinstance(p, CPointer):
-                raise self.refuse(f"{name} to something that is no pointer")
-            x = self.in_type(self.number(args[1]), p.type)
-            w.accumulate(p.array, p.place, w.compute("neg", x) if name == "atomicSub" else x)
-            return None
-        if name in ("atomicMax", "atomicMin") and not used:
-            p = self.evaluate(args[0])
-            if not isinstance(p, CPointer) or p.type == "u8":
+        op = ATOMICS.get(name.removeprefix("atomic").lower())
+        if name.startswith("atomic") and op is not None and not used:
+            p = self.pointer(args[0], name)
+            if p.type == "u8" and op in COMPARISONS:
                 raise self.refuse(f"{name} to this place")
-            x = self.in_type(self.number(args[1]), p.type)
-            w.extreme(p.array, p.place, x, "gt" if name == "atomicMax" else "lt")
+            w.atomic(op, p.array, p.place, self.in_type(self.number(args[1]), p.type))
             return None
         if name.startswith("atomic"):
             raise self.refuse(
@@ -71,7 +62,7 @@ class CallFrameOfC(KernelFrameOfC):
                 f"atomicMin as statements are known"
             )
         if name == "__ldg":
-            return self.loaded(self.evaluate(args[0]))
+            return self.loaded(self.pointer(args[0], name))
         return self.mathematical(name, [self.number(a) for a in args])
 
     def inlined(self, f: CFunction, args: tuple, used: bool) -> Any:

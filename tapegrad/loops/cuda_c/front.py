@@ -182,6 +182,12 @@ class KernelFrameOfC(ScalarFrame):
             raise self.refuse("a pointer is used as a number")
         return x
 
+    def pointer(self, n: CNode, what: str) -> CPointer:
+        p = self.evaluate(n)
+        if not isinstance(p, CPointer):
+            raise self.refuse(f"{what} of something that is no pointer")
+        return p
+
     def truth(self, n: CNode) -> Scalar:
         return self.converted(self.number(n), "b1").v
 
@@ -346,10 +352,7 @@ class KernelFrameOfC(ScalarFrame):
                 raise self.refuse("the address of a variable")
             return p
         if op == "*":
-            p = self.evaluate(n)
-            if not isinstance(p, CPointer):
-                raise self.refuse("* of something that is no pointer")
-            return self.loaded(p)
+            return self.loaded(self.pointer(n, "*"))
         x = self.number(n)
         if op == "!":
             return CNumber(self.w.compute("not", self.converted(x, "b1").v), "b1")

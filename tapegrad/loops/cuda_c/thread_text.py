@@ -4,18 +4,17 @@ Its parameters are the arrays with their lengths and the numbers, in the order o
 for each number that the program yields, summed over the threads; then its stacks. A stack has a column for
 each thread. Where the program only fills a stack, its height is counted instead."""
 
-import linecache
 from typing import Any
 
 import numpy as np
 
 from ...kernels.emit.cuda_builder import BITS, HEAD, device_function
 from ...kernels.emit.elementary import called_functions, identifier
+from ..inspection import StructuredText
 from ..program import (
     Accumulate,
     Allocate,
     Barrier,
-    Block,
     Compute,
     For,
     If,
@@ -69,16 +68,15 @@ const long long slot = block * size + thread;
 """
 
 
-class ThreadText:
+class ThreadText(StructuredText):
     """The text of one program; `entry` is the name of its kernel."""
 
+    indent, comment = "  ", "// "
+
     def __init__(self, p: LoopProgram):
+        super().__init__(p.file, {"slots", "slot", "heights"})
         self.p, self.entry = p, p.name
         self.counting = [x for x in p.outs if isinstance(x, LoopStack)]
-        self.names: dict[Any, str] = {}
-        self.taken: set[str] = {"slots", "slot", "heights"}
-        self.lines: list[str] = []
-        self.line = 0
         self.functions: set[str] = set()
         self.own = {s.array for s in walk(p.body) if isinstance(s, Allocate)}
         stacks = stacks_of(p)
@@ -127,22 +125,10 @@ class ThreadText:
 
     # --- pieces ---
 
-    def put(self, depth: int, text: str) -> None:
-        self.lines.append("  " * depth + text)
-
-    def name(self, v: Any) -> str:
-        if v not in self.names:
-            base = "".join([c if c.isalnum() else "_" for c in v.name.split(".")[0]]).strip("_") or "t"
-            base = "v" + base if base[0].isdigit() else base
-            if isinstance(v, LoopStack):
-                base += "_kept"
-            found, k = base + "_" * (base in RESERVED), 0
-            while found in self.taken:
-                k += 1
-                found = f"{base}_{k}"
-            self.taken.add(found)
-            self.names[v] = found
-        return self.names[v]
+    def word(self, v: Any) -> str:
+        base = super().word(v)
+        base = ("v" + base if base[0].isdigit() else base) + "_kept" * isinstance(v, LoopStack)
+        return base + "_" * (base in RESERVED)
 
     def value(self, v: Scalar) -> str:
         if v.number is None:
@@ -186,15 +172,6 @@ class ThreadText:
         return f"({C_TYPES[kind]})own_{identifier(s.op)}({', '.join(x)})"
 
     # --- statements ---
-
-    def block(self, b: Block, depth: int) -> None:
-        for s in b.statements:
-            if s.line and s.line != self.line:
-                self.line = s.line
-                text = linecache.getline(self.p.file, s.line).strip()
-                if text:
-                    self.put(depth, f"// {s.line}: {text.rstrip(chr(92))}")
-            self.statement(s, depth)
 
     def statement(self, s: Any, depth: int) -> None:
         if s.atomic:
