@@ -18,15 +18,14 @@ from .._core.errors import KernelError
 from .._core.trees import Const
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hmp
-from .._transforms.jacobian import jacobian
-from .._transforms.tape import value
-from ..kernels.generated.kernel import named_recursion
+from .._transforms.jacobian import hessian, jacobian
+from ..kernels.generated.kernel import Recursion, named_recursion
 from ..optimize import Objective
 from ._matrices import system
 from ._model import LinearGaussian
 from ._observations import Observations
 from ._parameters import Parameters
-from ._pattern import ModelPattern, NotCompiled, model_pattern
+from ._pattern import ChangedConstants, ModelPattern, NotCompiled, model_pattern
 from .filters.arrays import LOG_2PI
 from .filters.augmented import LostDigits, diffuse_regression
 from .filters.compiled import CompiledFilter, kalman_filter, run_filter
@@ -36,10 +35,11 @@ from .filters.step_kernel import cache_key, compile_layout, definition, path_of
 
 SWEPT_IN_TURN = 5  # directions up to which each has a sweep of its own
 AT_ONCE = 8  # directions from which a sweep takes them together
+AFFINE = 1e-13  # relative difference of numbers from an affine map that is rounding
 
 
-class ChangedConstants(Exception):
-    """Numbers that were assumed constant depend on the parameters."""
+class NotAffine(Exception):
+    """The numbers of a model are not affine in its parameters."""
 
 
 class CompiledObjective:
@@ -83,6 +83,46 @@ class CompiledObjective:
 
     def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
         return -self.kernel.hessian(u, self.rows)
+
+
+class AffineObjective:
+    """The filter as one kernel, where the numbers that depend on the parameters are affine in these.
+
+    The numbers are known + D v, with v the constrained parameters. D is found once, and each evaluation
+    compares the numbers of its model with this map. So no evaluation records the model function."""
+
+    def __init__(self, p: ModelPattern, kernel: Recursion, build: Callable, offset: float, u: numpy.ndarray):
+        if p.numbers.head is not None:
+            raise NotCompiled("the state after the first steps is not affine")
+        self.pattern, self.kernel, self.build, self.offset = p, kernel, build, offset + p.begun
+        self.parameters, data = p.numbers.parameters, p.numbers.data
+        J = jacobian(lambda u, build: p.numbers(u, build, data)[p.used], mode="forward")(u, build)
+        self.slope = numpy.linalg.solve(self.parameters.derivative(u).T, J.T).T
+        v = self.parameters.flat(u)
+        self.known = p.numbers(u, build, data)[p.used] - self.slope @ v
+        self.size = abs(self.known) + abs(self.slope) @ abs(v)
+
+    def _theta(self, u: numpy.ndarray) -> numpy.ndarray:
+        p, v = self.pattern, self.parameters.flat(u)
+        x = p.numbers_of(self.build(self.parameters.tree(u)), p.numbers.data)[p.used]
+        size = self.size + abs(self.slope) @ abs(v)
+        if not (abs(x - self.known - self.slope @ v) <= AFFINE * size).all():
+            raise NotAffine
+        return p.constant + p.slope @ x
+
+    def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
+        total, by_theta = self.kernel.value_and_grad(self._theta(u), self.pattern.rows)
+        by_values = by_theta @ self.pattern.slope @ self.slope
+        return -(total + self.offset), -(by_values @ self.parameters.derivative(u))
+
+    def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
+        theta, parameters = self._theta(u), self.parameters
+        by_theta = self.kernel.value_and_grad(theta, self.pattern.rows)[1]
+        D = self.pattern.slope @ self.slope
+        moved, weights = D @ parameters.derivative(u), by_theta @ D
+        many = numpy.repeat(theta[:, None], u.size, axis=1)
+        curved = moved.T @ self.kernel.hvp(many, moved, self.pattern.rows)
+        return -(curved + hessian(lambda u: weights @ parameters.flat(u))(u))
 
 
 class MissingValues(NamedTuple):
@@ -131,6 +171,7 @@ class ModelObjective(Objective):
         self._whole_of = lambda p: CompiledObjective(
             name if prior is None and data.xp is numpy else None, p, build, data, offset
         )
+        self._affine = prior is None and data.xp is numpy  # whether an affine map is looked for
         self._adopt(self.start)
 
     def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
@@ -148,15 +189,17 @@ class ModelObjective(Objective):
 
     def _differentiate(self) -> None:
         """Set up the derivatives of the current way to compute the value."""
-        self.whole = None
+        self.whole: Any = None
         if self.pattern is not None:
             with contextlib.suppress(NotCompiled, KernelError):
                 self.whole = self._whole_of(self.pattern)
+            if self.whole is None and self._affine:
+                with contextlib.suppress(NotCompiled, numpy.linalg.LinAlgError):
+                    self.whole = AffineObjective(self.pattern, self.kernel, self.args[1], self.offset, self.start)
         if self.whole is None:
             self._value_and_grad, self._hessian = value_and_grad(self._f), self._by_directions
         else:
             self._value_and_grad, self._hessian = self.whole.value_and_grad, self.whole.hessian
-            self.way += ", with the model function"
 
     def _by_directions(self, u: Any, *args: Any) -> Any:
         """Return the Hessian by a sweep for each of a few directions, or one for all of them."""
@@ -194,19 +237,9 @@ class ModelObjective(Objective):
         """Return minus the log-likelihood, by the kernel of the pattern."""
         p = self.pattern
         params = p.numbers.parameters.tree(u)
-        x = self._numbers(model_of(build, params, self._xp))
+        x = p.numbers_of(model_of(build, params, self._xp), self._data)
         total = self.kernel(p.constant + p.slope @ x[p.used], p.rows) + p.begun
         return self._less_prior(total if p.numbers.head is None else total + x[-1], params, prior)
-
-    def _numbers(self, model: LinearGaussian) -> Any:
-        return self._numbers_of(self.pattern, model, self._data)
-
-    def _numbers_of(self, p: ModelPattern, model: LinearGaussian, data: Observations) -> Any:
-        x = p.numbers.of(model, data)
-        moved = ~p.free & (value(x) != p.known)
-        if moved.any():
-            raise ChangedConstants(moved)
-        return x
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
         """Return the derivatives of the log-likelihood terms with respect to the free parameters, (n, k)."""
@@ -219,7 +252,7 @@ class ModelObjective(Objective):
             model = model_of(build, self._parameters.tree(u), self._xp)
             if p is None:
                 return kalman_filter(model, data, self._joseph).loglik_terms
-            x = self._numbers(model)
+            x = p.numbers_of(model, data)
             later = self.kernel.contributions(p.constant + p.slope @ x[p.used], p.rows)
             steps = data.steps - later.shape[0]
             if p.numbers.head is None:  # if each gain is constant, so is the term
@@ -257,6 +290,9 @@ class ModelObjective(Objective):
                 self._adopt(u, self.pattern.free | error.args[0])
             except LostDigits:
                 self._adopt(u, self.pattern.free)
+            except NotAffine:
+                self._affine = False
+                self._differentiate()
             except (NotCompiled, KernelError) as error:
                 if self._f == self._on_arrays:
                     raise
@@ -305,7 +341,7 @@ class MissingValuesObjective(ModelObjective):
 
         def negative(u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
             params = self._parameters.tree(u)
-            x = self._numbers_of(p, built(params), data)
+            x = p.numbers_of(built(params), data)
             theta = p.constant + p.slope @ x[p.used]
             found = kernel.path(np.broadcast_to(theta[:, None], (q, 1 + k)), rows)
             white = found[1, :, :1]

@@ -83,6 +83,10 @@ class ConstantFields:
         return x if self.head is None else np.concatenate([x, self.head.state(self.form, x, s, data)])
 
 
+class ChangedConstants(Exception):
+    """Numbers that were assumed constant depend on the parameters."""
+
+
 @dataclass(frozen=True)
 class ModelPattern:
     """theta = constant + slope @ numbers[used].
@@ -103,6 +107,14 @@ class ModelPattern:
     rows: numpy.ndarray
     all_rows: numpy.ndarray
     begins: Constants | None = None
+
+    def numbers_of(self, model: LinearGaussian, data: Observations) -> Any:
+        """Return the numbers of a model, which must be of this pattern."""
+        x = self.numbers.of(model, data)
+        moved = ~self.free & (value(x) != self.known)
+        if moved.any():
+            raise ChangedConstants(moved)
+        return x
 
 
 def model_pattern(
