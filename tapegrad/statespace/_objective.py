@@ -8,13 +8,14 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy
 
 from .. import numpy as np
 from .._core.arrays import to_host
-from .._core.errors import KernelError
+from .._core.errors import KernelError, TapegradError
 from .._core.trees import Const
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hmp
@@ -35,6 +36,7 @@ from .filters.step_kernel import cache_key, compile_layout, definition, path_of
 
 SWEPT_IN_TURN = 5  # directions up to which each has a sweep of its own
 AT_ONCE = 8  # directions from which a sweep takes them together
+TRACED = 60  # states times first steps up to which these are traced into a kernel
 AFFINE = 1e-13  # relative difference of numbers from an affine map that is rounding
 
 
@@ -45,44 +47,50 @@ class NotAffine(Exception):
 class CompiledObjective:
     """The filter as one kernel from the free parameters on, with the model function traced into it.
 
-    It returns minus the value, less `offset`, and its derivatives."""
+    It returns minus the value, less `offset`, and its derivatives. Where a diffuse start begins by constants,
+    the first data follow the parameters."""
+
+    way = ", with the model function"
 
     def __init__(self, name: str | None, p: ModelPattern, build: Callable, data: Observations, offset: float):
-        parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
+        parameters, still, head = p.numbers.parameters, numpy.flatnonzero(~p.free), p.numbers.head
         maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
-        if (
-            name is None
-            or p.begins is not None
-            or p.numbers.head is not None
-            or None in [key for *_, key in maps]
-        ):
+        steps, k = head.steps if head else 0, parameters.start.size
+        constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
+        if name is None or p.begins is not None or not constants or None in [key for *_, key in maps]:
             raise NotCompiled("its name would have to hold functions or data")
         init, step = definition(p.layout)
-        one = data.first(1)  # the numbers are those of any step
+        one = copy(data.first(max(steps, 1)))  # the numbers are those of any step
 
         def theta(u: Any) -> Any:
-            x = p.numbers.of(build(parameters.tree(u)), one)
+            one.values = u[k:][:, None] if steps else one.values
+            x = p.numbers.of(build(parameters.tree(u[:k])), one)
             known = x[still].constant()
             if known is None or (known != p.known[still]).any():
                 raise NotCompiled("numbers that were taken for constants depend on the parameters")
             return p.constant + p.slope @ x[p.used]
 
+        gains = head.constants.errors if head else numpy.zeros(0)
         affine = hashlib.sha256(
-            b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used)])
+            b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used, gains)])
         ).hexdigest()
         key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine}"
         self.kernel = named_recursion(
             key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row)
         )
-        self.rows, self.offset = p.rows, offset
+        self.rows, self.offset, self.first = p.rows, offset, data.values[:steps, 0]
+        if head:
+            self.offset += head.constants.loglik
         self.value_and_grad(parameters.start)  # traces it, unless it is on disk
 
     def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
-        total, gradient = self.kernel.value_and_grad(u, self.rows)
-        return -(total + self.offset), -gradient
+        total, gradient = self.kernel.value_and_grad(numpy.concatenate([u, self.first]), self.rows)
+        return -(total + self.offset), -gradient[: u.size]
 
     def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
-        return -self.kernel.hessian(u, self.rows)
+        k, given = u.size, numpy.concatenate([u, self.first])
+        many = numpy.repeat(given[:, None], k, axis=1)
+        return -self.kernel.hvp(many, numpy.eye(given.size, k), self.rows)[:k]
 
 
 class AffineObjective:
@@ -90,6 +98,8 @@ class AffineObjective:
 
     The numbers are known + D v, with v the constrained parameters. D is found once, and each evaluation
     compares the numbers of its model with this map. So no evaluation records the model function."""
+
+    way = ", affine in the parameters"
 
     def __init__(self, p: ModelPattern, kernel: Recursion, build: Callable, offset: float, u: numpy.ndarray):
         if p.numbers.head is not None:
@@ -101,6 +111,7 @@ class AffineObjective:
         v = self.parameters.flat(u)
         self.known = p.numbers(u, build, data)[p.used] - self.slope @ v
         self.size = abs(self.known) + abs(self.slope) @ abs(v)
+        self._theta(u + 0.1 * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size))))
 
     def _theta(self, u: numpy.ndarray) -> numpy.ndarray:
         p, v = self.pattern, self.parameters.flat(u)
@@ -194,12 +205,15 @@ class ModelObjective(Objective):
             with contextlib.suppress(NotCompiled, KernelError):
                 self.whole = self._whole_of(self.pattern)
             if self.whole is None and self._affine:
-                with contextlib.suppress(NotCompiled, numpy.linalg.LinAlgError):
-                    self.whole = AffineObjective(self.pattern, self.kernel, self.args[1], self.offset, self.start)
+                with contextlib.suppress(NotCompiled, NotAffine, ChangedConstants, TapegradError, ValueError):
+                    self.whole = AffineObjective(
+                        self.pattern, self.kernel, self.args[1], self.offset, self.start
+                    )
         if self.whole is None:
             self._value_and_grad, self._hessian = value_and_grad(self._f), self._by_directions
         else:
             self._value_and_grad, self._hessian = self.whole.value_and_grad, self.whole.hessian
+            self.way += self.whole.way
 
     def _by_directions(self, u: Any, *args: Any) -> Any:
         """Return the Hessian by a sweep for each of a few directions, or one for all of them."""

@@ -125,28 +125,45 @@ def model_pattern(
     u: numpy.ndarray,
     depends: numpy.ndarray | None = None,
     begin: BeginPhase | None = None,
+    apart: bool = True,
 ) -> ModelPattern:
     """Return the pattern of the models near the free parameters u; raise `NotCompiled` if there is none.
 
-    `depends` marks numbers that are known to depend on u. `begin` is the beginning of the filter, if
-    known."""
+    `depends` marks numbers that are known to depend on u. `begin` is the beginning of the filter, if known.
+    If `apart`, a diffuse start may begin by constants beside states whose transition depends on u."""
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
     numbers = ConstantFields(parameters, data, joseph, constant_fields(s, data.width), len(s.diffuse))
     known, free = _examined(numbers, s, build, u)
     if depends is not None:
         free |= depends[: free.size]
-    moving = any(free[numbers.at[name]].any() for name in "TZ" if name in numbers.at)
+    passed = _passed(s, numbers, free) if apart else numpy.ones(numbers.states, bool)
+    turning = [free[numbers.at[x]].reshape(-1, passed.size) for x in "TZ" if x in numbers.at]
+    moving = any(x[:, passed].any() for x in turning)
     begin = begin or begin_of(s, data, moving, joseph, anew=True)
     if moving and begin is not None and begin.start is not None and begin.start.rank < s.diffuse.sum():
         raise NotCompiled("what the data see of the diffuse start may depend on the parameters")
     form = form_of_pattern(s, numbers, known, free)
     announce(form.layout, data.steps)
-    if begin is not None and begin.constants is None:
+    if begin is not None and (begin.constants is None or any(x.any() for x in turning)):
         numbers = replace(numbers, head=begin, form=form)
         known = numpy.asarray(numbers(u, build, data))
         free = numpy.concatenate([free, numpy.ones(known.size - free.size, bool)])
     return _laid_out(s, numbers, form, known, free, begin)
+
+
+def _passed(s: ModelMatrices, numbers: ConstantFields, free: numpy.ndarray) -> numpy.ndarray:
+    """Return which states the diffuse elements of the start come to."""
+    T = (
+        s.series("T").any(axis=0)
+        if "T" in s.varying
+        else (s.T != 0) | free[numbers.at["T"]].reshape(s.T.shape)
+    )
+    passed, before = s.diffuse.copy(), -1
+    while passed.sum() > before:
+        before = passed.sum()
+        passed |= T[:, passed].any(axis=1)
+    return passed
 
 
 def _refuse(s: ModelMatrices, data: Observations) -> None:
@@ -206,7 +223,7 @@ def _laid_out(
     origin = form.begun
     if numbers.head is not None:  # the result of the first steps follows the fields
         origin = numpy.concatenate([max(at.stop for at in numbers.at.values()) + numpy.arange(k), form.at])
-    begins = begin.constants if begin else None
+    begins = begin.constants if begin and numbers.head is None else None
     used = numpy.unique(origin[free[origin]]) if begins is None else numpy.flatnonzero(free)
     slope = (origin[:, None] == used).astype(float)
     constant = numpy.where(free[origin], 0.0, known[origin])

@@ -14,7 +14,7 @@ from ._parameters import Parameters
 from ._problem import Stop
 
 GRADIENT = 1e-9  # bound for the unconstrained gradient, for a log-likelihood up to 1000 in size
-NEAR_GRADIENT = 1e-3  # the same, where the Newton steps of method 'auto' begin
+NEAR_GRADIENT = 1e-2  # the same, where the Newton steps of method 'auto' begin
 FLAT_CURVATURE = 1e-5  # second derivative below which a constrained parameter runs into its bound
 MOST_NEWTON_STEPS = 30  # Newton steps, at most
 GAIN = 1e-8  # expected gain in log-likelihood at which a search may rest
@@ -259,6 +259,8 @@ def maximised(
     plan = [("BFGS", near), ("trust-exact", {})] if method == "auto" else [(method, {})]
     for name, own in plan:
         objective.start = search.u
+        if name == "BFGS" and method == "auto":
+            own = {**own, "hess_inv0": _damped_inverse(objective.hessian(search.u))}
         given = {**own, **(options or {})}
         try:
             with numpy.errstate(all="ignore"):
@@ -288,12 +290,21 @@ def maximised(
     raise _nowhere(search, parameters, iterations, message)
 
 
+def _damped_inverse(hessian: numpy.ndarray) -> numpy.ndarray:
+    """Return the inverse of a matrix with the sizes of its eigenvalues, which are raised to 1."""
+    sizes, directions = numpy.linalg.eigh(hessian)
+    half = directions / numpy.sqrt(numpy.maximum(abs(sizes), 1.0))
+    return half @ half.T
+
+
 def near_maximum(objective: ModelObjective, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
     """Return value and point where BFGS ends from a start."""
     objective.start, objective.lowest = u, (numpy.inf, u)
     gtol = NEAR_GRADIENT * max(1.0, abs(objective(u)[0]) / 1000)
     with numpy.errstate(all="ignore"), contextlib.suppress(ConvergenceError):
-        minimize_flat(objective, "BFGS", options={"gtol": gtol})
+        minimize_flat(
+            objective, "BFGS", options={"gtol": gtol, "hess_inv0": _damped_inverse(objective.hessian(u))}
+        )
     return objective.lowest
 
 

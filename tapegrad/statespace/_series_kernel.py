@@ -219,7 +219,13 @@ class KernelGroup:
         y = y.copy()
         y[-1] = numpy.nan if gaps else y[-1]
         return model_pattern(
-            self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin
+            self.build,
+            self.parameters,
+            Observations(y),
+            False,
+            self.parameters.start,
+            begin=begin,
+            apart=False,
         )
 
     def _rows(self, series: numpy.ndarray) -> numpy.ndarray:

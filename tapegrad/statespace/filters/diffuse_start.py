@@ -187,7 +187,7 @@ class Constants:
 
     With X the rows of the noise-free observations, delta is X^-1 times their residuals. The state after them
     is T^k A delta plus a sum over the inputs. An input w with covariance W contributes X w with covariance X
-    W X'."""
+    W X'. The parts of transition and observation matrix that delta passes are constant."""
 
     def __init__(self, s: ModelMatrices, start: DiffuseStart):
         m, r = len(s.diffuse), start.rank
@@ -199,24 +199,34 @@ class Constants:
             A = s.host(t, "T") @ A
         gains = numpy.zeros((n, m))
         gains[at] = numpy.linalg.solve(rows.T, A.T)
-        X, noise = numpy.eye(m), []
-        for t in reversed(range(n)):
-            noise.append(X)
-            X = X @ s.host(t, "T") - numpy.outer(gains[t], s.host(t, "Z")[0])
-        self.first, self.noise, self.errors = X, numpy.stack(noise[::-1]), gains
+        self.errors = gains
+        self.first, effects = self._effects(s)
+        self.noise = effects.reshape(m, n, m).swapaxes(0, 1)
+
+    def _effects(self, s: ModelMatrices) -> tuple[Any, Any]:
+        """Return how the state after these steps depends on the first state, (m, m), and on the inputs of
+        each step, (m, n m)."""
+        X, effects = numpy.eye(len(s.diffuse)), []
+        for t in reversed(range(self.steps)):
+            effects.append(X)
+            X = X @ s.at(t, "T") - self.errors[t][:, None] * s.at(t, "Z")
+        return X, np.concatenate(effects[::-1], axis=1)
 
     def state(self, s: ModelMatrices, data: Observations) -> tuple[Any, Any]:
         """Return mean and covariance for any tracked numbers of the system and the data."""
-        n, noise, errors = self.steps, self.noise, self.errors
+        n, m, errors, (first, W) = self.steps, len(s.diffuse), self.errors, self._effects(s)
         c, d, Q, H = (getattr(s, name)[:n] if name in s.varying else getattr(s, name) for name in "cdQH")
-        a = self.first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
-        if "c" in s.varying:
-            a = a + np.sum(noise @ c[:, :, None], axis=0)[:, 0]
-        elif is_tracked(c) or c.any():
-            a = a + noise.sum(axis=0) @ (c * numpy.ones(len(s.diffuse)))
-        P = np.sum(noise @ Q @ noise.transpose(0, 2, 1), axis=0) + (errors.T * H[..., 0, 0]) @ errors
-        if is_tracked(s.cov) or s.cov.any():
-            P = P + self.first @ s.cov @ self.first.T
+        a = first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
+        if type(c) is not numpy.ndarray or c.any():
+            a = a + W @ (c * numpy.ones((n, m))).reshape((n * m,))
+        if "Q" in s.varying:
+            X = W.reshape((m, n, m)).transpose(1, 0, 2)
+            P = np.sum(X @ Q @ X.transpose(0, 2, 1), axis=0)
+        else:
+            P = (W.reshape((m * n, m)) @ Q).reshape((m, n * m)) @ W.T
+        P = P + (errors.T * H[..., 0, 0]) @ errors
+        if type(s.cov) is not numpy.ndarray or s.cov.any():
+            P = P + first @ s.cov @ first.T
         return a, (P + P.T) * 0.5
 
     def slope(
