@@ -32,7 +32,7 @@ from .filters.augmented import LostDigits, diffuse_regression
 from .filters.compiled import CompiledFilter, kalman_filter, run_filter
 from .filters.diffuse_start import loglik_on_arrays
 from .filters.host import brought, host_data, model_of
-from .filters.step_kernel import cache_key, compile_layout, definition, path_of
+from .filters.step_kernel import augmented, cache_key, compile_layout, definition, path_of
 
 SWEPT_IN_TURN = 5  # directions up to which each has a sweep of its own
 AT_ONCE = 8  # directions from which a sweep takes them together
@@ -44,6 +44,37 @@ class NotAffine(Exception):
     """The numbers of a model are not affine in its parameters."""
 
 
+def kernel_of_model(
+    name: str | None, p: ModelPattern, build: Callable, data: Observations, parts: tuple, **options: Any
+) -> Recursion:
+    """Return a recursion of the free parameters and the first data, with the model function traced into it.
+
+    `parts` are init(theta) and step(carry, theta, row). `name` says what `build` depends on."""
+    parameters, still, head = p.numbers.parameters, numpy.flatnonzero(~p.free), p.numbers.head
+    maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
+    steps, k, (init, step) = head.steps if head else 0, parameters.start.size, parts
+    constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
+    if name is None or p.begins is not None or not constants or None in [key for *_, key in maps]:
+        raise NotCompiled("its name would have to hold functions or data")
+    one = copy(data.first(max(steps, 1)))  # the numbers are those of any step
+
+    def theta(u: Any) -> Any:
+        one.values = u[k:][:, None] if steps else one.values
+        x = p.numbers.of(build(parameters.tree(u[:k])), one)
+        known = x[still].constant()
+        if known is None or (known != p.known[still]).any():
+            raise NotCompiled("numbers that were taken for constants depend on the parameters")
+        return p.constant + p.slope @ x[p.used]
+
+    gains = head.constants.errors if head else numpy.zeros(0)
+    found = b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used, gains)])
+    affine = hashlib.sha256(found).hexdigest()
+    key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine} {sorted(options)}"
+    return named_recursion(
+        key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row), **options
+    )
+
+
 class CompiledObjective:
     """The filter as one kernel from the free parameters on, with the model function traced into it.
 
@@ -53,35 +84,11 @@ class CompiledObjective:
     way = ", with the model function"
 
     def __init__(self, name: str | None, p: ModelPattern, build: Callable, data: Observations, offset: float):
-        parameters, still, head = p.numbers.parameters, numpy.flatnonzero(~p.free), p.numbers.head
-        maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
-        steps, k = head.steps if head else 0, parameters.start.size
-        constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
-        if name is None or p.begins is not None or not constants or None in [key for *_, key in maps]:
-            raise NotCompiled("its name would have to hold functions or data")
-        init, step = definition(p.layout)
-        one = copy(data.first(max(steps, 1)))  # the numbers are those of any step
-
-        def theta(u: Any) -> Any:
-            one.values = u[k:][:, None] if steps else one.values
-            x = p.numbers.of(build(parameters.tree(u[:k])), one)
-            known = x[still].constant()
-            if known is None or (known != p.known[still]).any():
-                raise NotCompiled("numbers that were taken for constants depend on the parameters")
-            return p.constant + p.slope @ x[p.used]
-
-        gains = head.constants.errors if head else numpy.zeros(0)
-        affine = hashlib.sha256(
-            b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used, gains)])
-        ).hexdigest()
-        key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine}"
-        self.kernel = named_recursion(
-            key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row)
-        )
-        self.rows, self.offset, self.first = p.rows, offset, data.values[:steps, 0]
-        if head:
-            self.offset += head.constants.loglik
-        self.value_and_grad(parameters.start)  # traces it, unless it is on disk
+        self.kernel = kernel_of_model(name, p, build, data, definition(p.layout))
+        steps = p.numbers.head.steps if p.numbers.head else 0
+        self.rows, self.first = p.rows, data.values[:steps, 0]
+        self.offset = offset + (p.numbers.head.constants.loglik if steps else 0.0)
+        self.value_and_grad(p.numbers.parameters.start)  # traces it, unless it is on disk
 
     def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
         total, gradient = self.kernel.value_and_grad(numpy.concatenate([u, self.first]), self.rows)
@@ -140,12 +147,13 @@ class MissingValues(NamedTuple):
     """A model of complete data, and how missing values would change these.
 
     `data` holds arbitrary numbers for the missing values. `directions` (n, k) are the changes of the data for
-    changes of `unit` of each missing value."""
+    changes of `unit` of each missing value. `name` is that of the problem of complete data."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
     directions: numpy.ndarray
     unit: float
+    name: str | None
 
 
 class ModelObjective(Objective):
@@ -343,21 +351,23 @@ class MissingValuesObjective(ModelObjective):
 
     def _use(self, missing: MissingValues, u: numpy.ndarray, depends: numpy.ndarray | None) -> None:
         """Use the kernel of the smaller form."""
-        built, data, directions, unit = missing
+        built, data, directions, unit, name = missing
         self.pattern = p = model_pattern(built, self._parameters, data, self._joseph, u, depends)
         if p.numbers.head is not None or p.begins is not None:
             raise NotCompiled("the model of complete data has a diffuse start")
         n, k = directions.shape
-        kernel, q = path_of(p.layout, 1, 0), p.constant.size
+        try:
+            kernel, through = kernel_of_model(name, p, built, data, augmented(p.layout, 1, 0), short=True), True
+        except NotCompiled:
+            kernel, through = path_of(p.layout, 1, 0), False
         rows = numpy.repeat(p.rows[:, :, None], 1 + k, axis=2)
         rows[0, :, 1:] += directions
         scale = k * (math.log(unit) + 0.5 * LOG_2PI)
 
         def negative(u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
             params = self._parameters.tree(u)
-            x = p.numbers_of(built(params), data)
-            theta = p.constant + p.slope @ x[p.used]
-            found = kernel.path(np.broadcast_to(theta[:, None], (q, 1 + k)), rows)
+            theta = u if through else p.constant + p.slope @ p.numbers_of(built(params), data)[p.used]
+            found = kernel.path(np.broadcast_to(theta[:, None], (theta.shape[0], 1 + k)), rows)
             white = found[1, :, :1]
             white = np.concatenate([white, found[1, :, 1:] - white], axis=1)
             integral = diffuse_regression(white, k, k)
@@ -366,7 +376,7 @@ class MissingValuesObjective(ModelObjective):
 
         self._f, self.whole = negative, None
         self._value_and_grad, self._hessian = value_and_grad(negative), self._by_directions
-        self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {n} steps, {k} missing values"
+        self.way = f"compiled filter: {p.layout.states} states, {p.constant.size} numbers, {n} steps, {k} missing values"
 
     def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
         if self.missing is None:

@@ -262,7 +262,7 @@ class Arima(LibraryBound):
         directions = self.differenced(unit * (numpy.arange(y.size)[:, None] == gaps))
         if condition(directions) > MISSING_CONDITION:
             return None
-        return MissingValues(self.of_differences, Observations(w), directions, unit)
+        return MissingValues(self.of_differences, Observations(w), directions, unit, self._name)
 
     @property
     def _name(self) -> str | None:
