@@ -356,12 +356,13 @@ class MissingValuesObjective(ModelObjective):
         if p.numbers.head is not None or p.begins is not None:
             raise NotCompiled("the model of complete data has a diffuse start")
         n, k = directions.shape
-        try:
-            kernel, through = kernel_of_model(name, p, built, data, augmented(p.layout, 1, 0), short=True), True
-        except NotCompiled:
-            kernel, through = path_of(p.layout, 1, 0), False
+        kernel, through = path_of(p.layout, 1, 0), False
         rows = numpy.repeat(p.rows[:, :, None], 1 + k, axis=2)
         rows[0, :, 1:] += directions
+        with contextlib.suppress(NotCompiled, KernelError):
+            whole = kernel_of_model(name, p, built, data, augmented(p.layout, 1, 0), short=True)
+            whole.path(numpy.repeat(u[:, None], 1 + k, axis=1), rows)  # traces it, unless it is on disk
+            kernel, through = whole, True
         scale = k * (math.log(unit) + 0.5 * LOG_2PI)
 
         def negative(u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:

@@ -297,14 +297,14 @@ def _damped_inverse(hessian: numpy.ndarray) -> numpy.ndarray:
     return half @ half.T
 
 
-def near_maximum(objective: ModelObjective, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
-    """Return value and point where BFGS ends from a start."""
+def near_maximum(
+    objective: ModelObjective, u: numpy.ndarray, hessian: numpy.ndarray
+) -> tuple[float, numpy.ndarray]:
+    """Return value and point where BFGS ends from a start and second derivatives."""
     objective.start, objective.lowest = u, (numpy.inf, u)
     gtol = NEAR_GRADIENT * max(1.0, abs(objective(u)[0]) / 1000)
     with numpy.errstate(all="ignore"), contextlib.suppress(ConvergenceError):
-        minimize_flat(
-            objective, "BFGS", options={"gtol": gtol, "hess_inv0": _damped_inverse(objective.hessian(u))}
-        )
+        minimize_flat(objective, "BFGS", options={"gtol": gtol, "hess_inv0": _damped_inverse(hessian)})
     return objective.lowest
 
 
