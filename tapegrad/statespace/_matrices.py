@@ -300,7 +300,7 @@ def _nan_unless(holds: Callable, x: Any, y: Any) -> Any:
 
 def _is_covariance(x: Any) -> Any:
     if x.ndim < 2:
-        return np.all(x >= 0.0)
+        return x >= 0.0 if x.ndim == 0 else np.min(x) >= 0.0
     x = (x + x.T) / 2
     size = np.linalg.eigvalsh(np.where(np.isfinite(x), x, 0.0))
     return size[0] >= -ROUNDING * np.max(np.abs(size))

@@ -26,7 +26,7 @@ from ._matrices import system
 from ._model import LinearGaussian
 from ._observations import Observations
 from ._parameters import Parameters
-from ._pattern import ChangedConstants, ModelPattern, NotCompiled, model_pattern
+from ._pattern import AffineNumbers, ChangedConstants, ModelPattern, NotAffine, NotCompiled, model_pattern
 from .filters.arrays import LOG_2PI
 from .filters.augmented import LostDigits, diffuse_regression
 from .filters.compiled import CompiledFilter, kalman_filter, run_filter
@@ -37,11 +37,6 @@ from .filters.step_kernel import augmented, cache_key, compile_layout, definitio
 SWEPT_IN_TURN = 5  # directions up to which each has a sweep of its own
 AT_ONCE = 8  # directions from which a sweep takes them together
 TRACED = 60  # states times first steps up to which these are traced into a kernel
-AFFINE = 1e-13  # relative difference of numbers from an affine map that is rounding
-
-
-class NotAffine(Exception):
-    """The numbers of a model are not affine in its parameters."""
 
 
 def kernel_of_model(
@@ -103,40 +98,31 @@ class CompiledObjective:
 class AffineObjective:
     """The filter as one kernel, where the numbers that depend on the parameters are affine in these.
 
-    The numbers are known + D v, with v the constrained parameters. D is found once, and each evaluation
-    compares the numbers of its model with this map. So no evaluation records the model function."""
+    Each evaluation compares the numbers of its model with the affine map, and does not record the model
+    function."""
 
     way = ", affine in the parameters"
 
     def __init__(self, p: ModelPattern, kernel: Recursion, build: Callable, offset: float, u: numpy.ndarray):
-        if p.numbers.head is not None:
-            raise NotCompiled("the state after the first steps is not affine")
         self.pattern, self.kernel, self.build, self.offset = p, kernel, build, offset + p.begun
-        self.parameters, data = p.numbers.parameters, p.numbers.data
-        J = jacobian(lambda u, build: p.numbers(u, build, data)[p.used], mode="forward")(u, build)
-        self.slope = numpy.linalg.solve(self.parameters.derivative(u).T, J.T).T
-        v = self.parameters.flat(u)
-        self.known = p.numbers(u, build, data)[p.used] - self.slope @ v
-        self.size = abs(self.known) + abs(self.slope) @ abs(v)
+        self.parameters, self.numbers = p.numbers.parameters, AffineNumbers(p, build, u)
         self._theta(u + 0.1 * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size))))
 
     def _theta(self, u: numpy.ndarray) -> numpy.ndarray:
-        p, v = self.pattern, self.parameters.flat(u)
-        x = p.numbers_of(self.build(self.parameters.tree(u)), p.numbers.data)[p.used]
-        size = self.size + abs(self.slope) @ abs(v)
-        if not (abs(x - self.known - self.slope @ v) <= AFFINE * size).all():
-            raise NotAffine
+        p, params = self.pattern, self.parameters.tree(u)
+        x = p.numbers_of(self.build(params), p.numbers.data)[p.used]
+        self.numbers.require(x, self.parameters.flat(u))
         return p.constant + p.slope @ x
 
     def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
         total, by_theta = self.kernel.value_and_grad(self._theta(u), self.pattern.rows)
-        by_values = by_theta @ self.pattern.slope @ self.slope
+        by_values = by_theta @ self.pattern.slope @ self.numbers.slope
         return -(total + self.offset), -(by_values @ self.parameters.derivative(u))
 
     def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
         theta, parameters = self._theta(u), self.parameters
         by_theta = self.kernel.value_and_grad(theta, self.pattern.rows)[1]
-        D = self.pattern.slope @ self.slope
+        D = self.pattern.slope @ self.numbers.slope
         moved, weights = D @ parameters.derivative(u), by_theta @ D
         many = numpy.repeat(theta[:, None], u.size, axis=1)
         curved = moved.T @ self.kernel.hvp(many, moved, self.pattern.rows)

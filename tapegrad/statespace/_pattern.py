@@ -18,6 +18,7 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import TapegradError
 from .._core.primitive import is_tracked
+from .._transforms.jacobian import jacobian
 from .._transforms.tape import value
 from ._matrices import ModelMatrices, system
 from ._model import LinearGaussian
@@ -51,6 +52,7 @@ NAMES = {
     "c": "transition_offset",
 }
 NAMES |= {"d": "observation_offset"}
+AFFINE = 1e-13  # relative difference of numbers from an affine map that is rounding
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,29 @@ class ModelPattern:
         if moved.any():
             raise ChangedConstants(moved)
         return x
+
+
+class NotAffine(Exception):
+    """The numbers of a model are not affine in its parameters."""
+
+
+class AffineNumbers:
+    """The numbers of a pattern that are used, as known + slope @ v, with v the constrained parameters."""
+
+    def __init__(self, p: ModelPattern, build: Callable, u: numpy.ndarray):
+        if p.numbers.head is not None:
+            raise NotAffine
+        parameters, data = p.numbers.parameters, p.numbers.data
+        J = jacobian(lambda u, build: p.numbers(u, build, data)[p.used], mode="forward")(u, build)
+        self.slope, v = numpy.linalg.solve(parameters.derivative(u).T, J.T).T, parameters.flat(u)
+        self.known = p.numbers(u, build, data)[p.used] - self.slope @ v
+        self.size = abs(self.known) + abs(self.slope) @ abs(v)
+
+    def require(self, x: numpy.ndarray, v: numpy.ndarray) -> None:
+        """Raise if numbers (..., q) at the parameters v (..., k) are not those of the map."""
+        size = self.size + abs(v) @ abs(self.slope.T)
+        if not (abs(x - self.known - v @ self.slope.T) <= AFFINE * size).all():
+            raise NotAffine
 
 
 def model_pattern(

@@ -1,5 +1,6 @@
 """One kernel for many series: series that begin alike, their starts, and the search with a stop for each."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,20 +8,20 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._core.errors import KernelError
+from .._core.errors import KernelError, TapegradError
 from .._core.trees import Const
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import jacobian
 from .._transforms.products import jvp, vjp
 from .._transforms.vmap import vmap
-from ..kernels.generated.map import MapKernel, map_
+from ..kernels.generated.map import map_
 from ..kernels.library.observation import predicted
 from ..optimize._many import ManyResult, solve_many
 from ._matrices import SMALL_STATE_COUNT, system
 from ._model import LinearGaussian, RegressionOffset
 from ._observations import Observations
 from ._parameters import Parameters, tree_of
-from ._pattern import ModelPattern, model_pattern
+from ._pattern import AffineNumbers, ModelPattern, NotAffine, model_pattern
 from ._search import FLAT_CURVATURE, TOWARDS_BOUND
 from .filters.arrays import NotCompiled
 from .filters.augmented import LostDigits, start_of
@@ -35,14 +36,16 @@ def solved_together(
 ) -> tuple[list[numpy.ndarray], Any, str]:
     """Return the columns of `ManyFits` for series (k, T) by one kernel, the series that it leaves out, and
     how the likelihood was computed. `starts` (s, p, k) holds s starts of each series."""
-    least = 0
+    least, affine = 0, True
     try:
         while True:
-            group = KernelGroup(build, series, parameters, least)
+            group = KernelGroup(build, series, parameters, least, affine)
             try:
                 return group.solved(starts), group.rest, group.way
             except LostDigits:
                 least = min(2 * group.groups[0].steps, series.shape[1])
+            except NotAffine:
+                affine = False
     except (NotCompiled, KernelError) as error:
         return nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
 
@@ -74,7 +77,7 @@ class SeriesGroup:
         members: numpy.ndarray,
         p: ModelPattern,
         series: numpy.ndarray,
-        numbers: MapKernel,
+        numbers: Callable,
         begins: Sequence[BeginPhase] = (),
     ):
         self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
@@ -135,7 +138,11 @@ class KernelGroup:
 
     `here` holds these, `rest` the others. The augmented filter runs over at least `least` steps."""
 
-    def __init__(self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int = 0):
+    def __init__(
+        self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int, affine: bool
+    ):
+        self.affine: AffineNumbers | None = None
+        self.maybe_affine = affine and all([not shape for _, _, shape, _ in parameters.blocks])
         self.build, self.parameters, self.total, self.least = build, parameters, len(series), least
         self.groups = self._grouped(series)
         self.here = numpy.concatenate([g.members for g in self.groups])
@@ -158,16 +165,14 @@ class KernelGroup:
         if p.numbers.head is not None:
             return [self._one_group(series, gaps, p)]
         if p.begins is None:
-            return [
-                SeriesGroup(
-                    numpy.arange(self.total), p, series, map_(trace_build(self.build, self.parameters, p))
-                )
-            ]
+            return [SeriesGroup(numpy.arange(self.total), p, series, self._numbers(p))]
         s = system(
             self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0]))
         )
         members: dict[bytes, list[numpy.ndarray]] = {}
-        kinds, kind_of = numpy.unique(~numpy.isnan(series), axis=0, return_inverse=True)
+        seen = ~numpy.isnan(series if gaps else series[:1])
+        kinds, kind_of = numpy.unique(seen, axis=0, return_inverse=True)
+        kind_of = kind_of if gaps else numpy.zeros(self.total, int)
         for k, here in enumerate(kinds):
             alike = numpy.flatnonzero(kind_of == k)
             key = next(
@@ -184,9 +189,33 @@ class KernelGroup:
         joined = [numpy.sort(numpy.concatenate(found)) for found in members.values()]
         for found in sorted(joined, key=lambda found: -len(found)):
             p = self._pattern(series[found[0]], gaps)
-            numbers = groups[0].numbers if groups else map_(trace_build(self.build, self.parameters, p))
+            numbers = groups[0].numbers if groups else self._numbers(p)
             groups.append(SeriesGroup(found, p, series, numbers))
         return groups
+
+    def _numbers(self, p: ModelPattern) -> Callable:
+        """Return the function from U (k, b) to the numbers that depend on the parameters (q, b).
+
+        If the map is affine, the model function is not traced."""
+        if self.maybe_affine:
+            with contextlib.suppress(NotAffine, TapegradError, ValueError):
+                self.affine = found = AffineNumbers(p, self.build, self.parameters.start)
+                return lambda U: found.known[:, None] + found.slope @ self._values(U)
+        return map_(trace_build(self.build, self.parameters, p))
+
+    def _values(self, U: Any) -> Any:
+        """Return the constrained parameters of all series, (k, b)."""
+        return np.stack(list(self.parameters.values(U).values()))
+
+    def _require_affine(self, affine: AffineNumbers, U: numpy.ndarray) -> None:
+        """Raise `NotAffine` if the numbers of a series are not those of the map."""
+        p, parameters = self.groups[0].pattern, self.parameters
+        numbers = lambda u: p.numbers.of(self.build(parameters.tree(u)), p.numbers.data)[p.used]
+        try:
+            x = vmap(numbers)(numpy.ascontiguousarray(U.T))
+        except (TapegradError, TypeError, ValueError) as error:  # no function of many at once
+            raise NotAffine from error
+        affine.require(x, self._values(U).T)
 
     def _one_group(self, series: numpy.ndarray, gaps: bool, p: ModelPattern) -> SeriesGroup:
         """Return a group of the series whose data determine as much of the start.
@@ -254,6 +283,8 @@ class KernelGroup:
                 U = numpy.take_along_axis(starts, best[None, None], axis=0)[0]
             near = solve_many(self.value_and_grad, self.hessian, U, gtol=TOWARDS_BOUND)
             r = solve_many(self.value_and_grad, self.hessian, self._at_bounds(near))
+            if self.affine is not None:
+                self._require_affine(self.affine, numpy.concatenate([starts[0], r.x], axis=1))
             natural, errors = self._natural(r.x, r.hessian)
             flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
         message[flat] = (
