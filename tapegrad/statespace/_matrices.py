@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._core.arrays import to_host
+from .._core.arrays import is_array, to_host
 from .._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from .._core.primitive import SAMPLED, is_tracked, primal_of, seen
 from .._core.scope import OPEN
@@ -174,7 +174,7 @@ def _first_state(
                 "start.stationary: the start is diffuse too, or the transition varies; give mean and cov"
             )
         # The stationary moments: a = T a + c and P = T P T' + Q (DK 5.6.2).
-        still = not is_tracked(c) and not to_host(value(c)).any()
+        still = is_array(value(c)) and not is_tracked(c) and not to_host(value(c)).any()
         return (
             xp.zeros(m) if still else np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)),
             stationary_covariance(T, Q, xp),
