@@ -17,7 +17,8 @@ from .._matrices import system
 from .._model import LinearGaussian
 from .._observations import Observations
 from ..filters.arrays import observed_moments, with_noise
-from ..filters.compiled import forecast, kalman_filter
+from ..filters.augmented import start_of
+from ..filters.compiled import kalman_filter
 from ..filters.smoother import smooth
 
 NAMES = {
@@ -132,15 +133,13 @@ def prediction_of(
     known = data.steps if onset is None else min(max(onset, first), data.steps)
     if not known:
         raise ArgumentError("dynamic: there are no data before the first step; wanted a later one")
-    if seen != ("predicted", False):
-        if given is not None:
+    if given is not None:
+        if seen != ("predicted", False):
             raise ArgumentError("given: a scenario has no information_set and no signal_only")
-        mean, cov = _from_states(fit, model, span, known, *seen)
-    elif given is not None:
         mean, cov = observed_given_all(model, _scenario(data, ahead, given), fit.problem.joseph)
         mean, cov = mean[first:end], cov[first:end]
     else:
-        mean, cov = _from_the_past(fit, model, span, known)
+        mean, cov = _from_states(fit, model, span, known, *seen)
     if dates is None:
         places = data.labels.places(data.steps)[first:end]
         if ahead:
@@ -168,41 +167,24 @@ def _from_states(
     (first, end), joseph = span, fit.problem.joseph
     data = fit.data.first(onset)
     data = data.extended(end - onset) if end > onset else data
-    s = system(model, data)
+    s, known = system(model, data), 0
+    start = start_of(s, data)
+    if start and end > onset:
+        start.require_determined("forecast", onset, first=False)
     if information == "smoothed":
         r: Any = smooth(model, data, joseph)
-        mean, cov, start = r.mean, r.cov, 0
+        mean, cov = r.mean, r.cov
     elif information in ("predicted", "filtered"):
         r = kalman_filter(model, data, joseph)
         mean, cov = (getattr(r, f"{information}_{x}") for x in ("mean", "cov"))
-        start = r.diffuse_steps
+        known = min(r.diffuse_steps, onset)
     else:
         raise ArgumentError(f"information_set={information!r}: wanted 'predicted', 'filtered' or 'smoothed'")
     mean, cov = observed_moments(s, mean[first:end, :, None], cov[first:end], first, end)
-    mean = mean[:, :, 0]
-    mean, cov = (mean, cov) if signal else with_noise(s, mean, cov, first, end)
+    mean, cov = (mean[:, :, 0], cov) if signal else with_noise(s, mean[:, :, 0], cov, first, end)
     mean, cov = numpy.array(to_host(mean)), numpy.array(to_host(cov))
-    mean[: max(start - first, 0)] = cov[: max(start - first, 0)] = numpy.nan
+    mean[: max(known - first, 0)] = cov[: max(known - first, 0)] = numpy.nan
     return mean, cov
-
-
-def _from_the_past(
-    fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int
-) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return means and covariances from the steps before each, and from the onset on from those before it."""
-    first, end = span
-    means, covs = [], []
-    if first < onset:
-        r, last = fit.filtered, min(onset, end)
-        mean, cov = fit.foretold[first:last].copy(), to_host(r.innovation_cov)[first:last].copy()
-        for x in (mean, cov):
-            x[: max(r.diffuse_steps - first, 0)] = numpy.nan
-        means, covs = [mean], [cov]
-    if end > onset:
-        found = forecast(model, fit.data.first(onset), end - onset, fit.problem.joseph)
-        skipped = max(first - onset, 0)
-        means, covs = [*means, to_host(found.mean)[skipped:]], [*covs, to_host(found.cov)[skipped:]]
-    return numpy.concatenate(means), numpy.concatenate(covs)
 
 
 def _scenario(data: Observations, ahead: int, given: Any) -> Observations:
