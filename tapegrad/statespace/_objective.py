@@ -45,7 +45,8 @@ def kernel_of_model(
     """Return a recursion of the free parameters and the first data, with the model function traced into it.
 
     `parts` are init(theta) and step(carry, theta, row). `name` says what `build` depends on."""
-    parameters, still, head = p.numbers.parameters, numpy.flatnonzero(~p.free), p.numbers.head
+    head: Any = p.numbers.head
+    parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
     maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
     steps, k, (init, step) = head.steps if head else 0, parameters.start.size, parts
     constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
@@ -80,9 +81,9 @@ class CompiledObjective:
 
     def __init__(self, name: str | None, p: ModelPattern, build: Callable, data: Observations, offset: float):
         self.kernel = kernel_of_model(name, p, build, data, definition(p.layout))
-        steps = p.numbers.head.steps if p.numbers.head else 0
-        self.rows, self.first = p.rows, data.values[:steps, 0]
-        self.offset = offset + (p.numbers.head.constants.loglik if steps else 0.0)
+        head: Any = p.numbers.head
+        self.rows, self.first = p.rows, data.values[: head.steps if head else 0, 0]
+        self.offset = offset + (head.constants.loglik if head else 0.0)
         self.value_and_grad(p.numbers.parameters.start)  # traces it, unless it is on disk
 
     def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:

@@ -254,7 +254,7 @@ def _laid_out(
     constant = numpy.where(free[origin], 0.0, known[origin])
     total = 0.0
     if begins is not None:
-        slope[:k] = begins.slope(numbers.at, used, s.inputs)
+        slope[:k] = begins.slope(s, numbers.at, used)
         constant[:k] = upper(*begins.state(s, data)) - slope[:k] @ known[used]
         total = begins.loglik
     rows = numpy.ascontiguousarray(kernel_data_rows(form, s, data, 0))

@@ -259,10 +259,10 @@ def maximised(
     plan = [("BFGS", near), ("trust-exact", {})] if method == "auto" else [(method, {})]
     for name, own in plan:
         objective.start = search.u
-        if name == "BFGS" and method == "auto":
-            own = {**own, "hess_inv0": _damped_inverse(objective.hessian(search.u))}
         given = {**own, **(options or {})}
         try:
+            if name == "BFGS" and method == "auto":
+                given = {"hess_inv0": _damped_inverse(objective.hessian(search.u)), **given}
             with numpy.errstate(all="ignore"):
                 found = minimize_flat(objective, name, hess, **({"options": given} if given else {}))
             iterations, message = iterations + int(found.get("nit", 0)), str(found.get("message", ""))
@@ -298,13 +298,14 @@ def _damped_inverse(hessian: numpy.ndarray) -> numpy.ndarray:
 
 
 def near_maximum(
-    objective: ModelObjective, u: numpy.ndarray, hessian: numpy.ndarray
+    objective: ModelObjective, u: numpy.ndarray, known: list[Stop]
 ) -> tuple[float, numpy.ndarray]:
-    """Return value and point where BFGS ends from a start and second derivatives."""
+    """Return value and point where BFGS ends from a start, with the second derivatives of a known stop."""
     objective.start, objective.lowest = u, (numpy.inf, u)
     gtol = NEAR_GRADIENT * max(1.0, abs(objective(u)[0]) / 1000)
     with numpy.errstate(all="ignore"), contextlib.suppress(ConvergenceError):
-        minimize_flat(objective, "BFGS", options={"gtol": gtol, "hess_inv0": _damped_inverse(hessian)})
+        inverse = _damped_inverse(known[0].hessian if known else objective.hessian(u))
+        minimize_flat(objective, "BFGS", options={"gtol": gtol, "hess_inv0": inverse})
     return objective.lowest
 
 

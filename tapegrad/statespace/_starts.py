@@ -96,8 +96,7 @@ class _Searches:
     def look(self, u: numpy.ndarray) -> None:
         """Search from a further start, to a few digits."""
         if numpy.isfinite(self.objective(u)[0]):
-            known = self.stops[0].hessian if self.stops else self.objective.hessian(u)
-            self.near.append(near_maximum(self.objective, u, known))
+            self.near.append(near_maximum(self.objective, u, self.stops))
 
     def finish(self) -> None:
         """Search on from the highest of the further ends, if it is higher than all maxima."""

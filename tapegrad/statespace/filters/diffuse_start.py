@@ -5,6 +5,7 @@ an affine map of the model's numbers (`Constants`). Otherwise the augmented filt
 until it may be collapsed."""
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -14,7 +15,7 @@ from ..._core.arrays import to_host
 from ..._core.primitive import is_tracked
 from ..._transforms.tape import value
 from .._matrices import ModelMatrices, system
-from .._model import LinearGaussian, RegressionOffset
+from .._model import LinearGaussian
 from .._observations import Observations
 from .arrays import LOG_2PI, ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
 from .augmented import DiffuseStart, collapsed, condition, plain_model, start_of
@@ -212,7 +213,7 @@ class Constants:
             X = X @ s.at(t, "T") - self.errors[t][:, None] * s.at(t, "Z")
         return X, np.concatenate(effects[::-1], axis=1)
 
-    def state(self, s: ModelMatrices, data: Observations) -> tuple[Any, Any]:
+    def state(self, s: ModelMatrices, data: Any) -> tuple[Any, Any]:
         """Return mean and covariance for any tracked numbers of the system and the data."""
         n, m, errors, (first, W) = self.steps, len(s.diffuse), self.errors, self._effects(s)
         c, d, Q, H = (getattr(s, name)[:n] if name in s.varying else getattr(s, name) for name in "cdQH")
@@ -229,32 +230,20 @@ class Constants:
             P = P + first @ s.cov @ first.T
         return a, (P + P.T) * 0.5
 
-    def slope(
-        self, at: dict[str, slice], used: numpy.ndarray, inputs: dict[str, RegressionOffset]
-    ) -> numpy.ndarray:
+    def slope(self, s: ModelMatrices, at: dict[str, slice], used: numpy.ndarray) -> numpy.ndarray:
         """Return the derivative of mean and upper triangle of the covariance with respect to the used
-        numbers."""
-        m = self.first.shape[0]
+        numbers: the state of a system in which one number is 1, and the others are 0."""
+        m, data = len(s.diffuse), SimpleNamespace(values=numpy.zeros((self.steps, 1)))
         made = numpy.zeros((m + triangle_places(m)[0].size, used.size))
-        for k, e in enumerate(used):
+        zero: dict[str, Any] = {
+            name: numpy.zeros(numpy.shape(getattr(s, name))) for name in ("mean", "cov", *"QHcd")
+        }
+        for j, e in enumerate(used):
             name = next(name for name, place in at.items() if place.start <= e < place.stop)
-            i, j = divmod(int(e) - at[name].start, m)
-            a, P = numpy.zeros(m), numpy.zeros((m, m))
-            if name == "mean":
-                a = self.first[:, j]
-            elif name == "c":
-                a = self.noise[:, :, j].sum(axis=0)
-            elif name == "d":
-                a = -self.errors.sum(axis=0)
-            elif name == INPUT["c"]:
-                a = (self.noise @ inputs["c"].X[: self.steps, :, e - at[name].start, None]).sum(axis=0)[:, 0]
-            elif name == INPUT["d"]:
-                a = -self.errors.T @ inputs["d"].X[: self.steps, 0, e - at[name].start]
-            elif name == "cov":
-                P = numpy.outer(self.first[:, i], self.first[:, j])
-            elif name == "Q":
-                P = self.noise[:, :, i].T @ self.noise[:, :, j]
-            elif name == "H":
-                P = self.errors.T @ self.errors
-            made[:, k] = upper(a, (P + P.T) / 2)
+            k = int(e) - at[name].start
+            if name in INPUT.values():
+                unit = s.inputs[name[0]].X[:, :, k]
+            else:
+                unit = numpy.reshape(numpy.arange(zero[name].size) == k, zero[name].shape).astype(float)
+            made[:, j] = upper(*self.state(replace(s, **{**zero, name.split()[0]: unit}), data))
         return made

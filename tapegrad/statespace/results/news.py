@@ -180,18 +180,7 @@ class News:
         )
 
     def __str__(self) -> str:
-        lines = ["date        series          previous    revisions         news      updated"]
-        parts = (
-            self.previous,
-            self.revisions.impacts.sum(axis=0),
-            self.updates.impacts.sum(axis=0),
-            self.updated,
-        )
-        for h, date in enumerate(self.dates):
-            for i, name in enumerate(self.impacted):
-                numbers = "".join([f"{x[h, i]:>13.6g}" for x in parts])
-                lines.append(f"{date_text(date):<12}{name:<11}{numbers}")
-        return "\n".join(lines)
+        return self.frame().to_string(float_format="%.6g")
 
 
 def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any, impacted: Any = None) -> News:
