@@ -298,14 +298,15 @@ def _damped_inverse(hessian: numpy.ndarray) -> numpy.ndarray:
 
 
 def near_maximum(
-    objective: ModelObjective, u: numpy.ndarray, known: list[Stop]
+    objective: ModelObjective, u: numpy.ndarray, hessian: Any = None
 ) -> tuple[float, numpy.ndarray]:
-    """Return value and point where BFGS ends from a start, with the second derivatives of a known stop."""
+    """Return value and point where BFGS ends from a start, with second derivatives, or else those of a
+    sphere."""
     objective.start, objective.lowest = u, (numpy.inf, u)
     gtol = NEAR_GRADIENT * max(1.0, abs(objective(u)[0]) / 1000)
     with numpy.errstate(all="ignore"), contextlib.suppress(ConvergenceError):
-        inverse = _damped_inverse(known[0].hessian if known else objective.hessian(u))
-        minimize_flat(objective, "BFGS", options={"gtol": gtol, "hess_inv0": inverse})
+        begun = {} if hessian is None else {"hess_inv0": _damped_inverse(hessian)}
+        minimize_flat(objective, "BFGS", options={"gtol": gtol, **begun})
     return objective.lowest
 
 

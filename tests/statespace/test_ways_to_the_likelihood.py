@@ -40,7 +40,7 @@ def objective_of(build, start, constraints=None, y=Y):
 AFFINE = {
     "level": lambda p: ss.local_level(p["noise"], p["level"]),
     "scaled and shifted": lambda p: ss.local_level(3.0 * p["noise"] + p["level"], p["level"] + 0.1),
-    "stopped": lambda p: ss.local_level(p["noise"], p["level"] + 0.0 * tg.stop_gradient(p["level"])),
+    "stopped": lambda p: ss.local_level(p["noise"], p["level"] + 0.0 * tg.value(p["level"])),
 }
 
 
@@ -58,7 +58,7 @@ NOT_AFFINE = {
     "piecewise": lambda p: ss.local_level(np.maximum(p["noise"], 0.5), p["level"]),
     "branch": lambda p: ss.local_level(p["noise"] if p["noise"] > 0.5 else 0.5 + 0 * p["noise"], p["level"]),
     "square": lambda p: ss.local_level(p["noise"] ** 2, p["level"]),
-    "stopped": lambda p: ss.local_level(p["noise"], tg.stop_gradient(p["level"])),
+    "stopped": lambda p: ss.local_level(p["noise"], tg.value(p["level"])),
 }
 
 
@@ -102,7 +102,8 @@ def test_a_diffuse_start_beside_states_that_move(name, gap):
     data = Observations(y)
     problem = SUMS[name].problem(data)
     ours, parameters = problem.objective(), problem.parameters
-    assert isinstance(ours.whole, CompiledObjective)
+    if not (gap and name == "season and ar(2)"):  # there the first observations determine too little
+        assert isinstance(ours.whole, CompiledObjective)
     rng = np.random.default_rng(2)
     points = [parameters.start, parameters.start + 0.3 * rng.normal(size=parameters.start.size)]
     assert_as_on_arrays(ours, problem.build, parameters, data, points)
