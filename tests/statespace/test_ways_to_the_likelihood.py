@@ -93,8 +93,10 @@ SUMS = {
 }
 
 
-@pytest.mark.parametrize("gap", [False, True], ids=["", "gap"])
-@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("gap", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "gap"])
+@pytest.mark.parametrize(
+    "name", [next(iter(SUMS)), *[pytest.param(k, marks=pytest.mark.long) for k in list(SUMS)[1:]]]
+)
 def test_a_diffuse_start_beside_states_that_move(name, gap):
     y = Y.copy()
     if gap:
@@ -109,6 +111,7 @@ def test_a_diffuse_start_beside_states_that_move(name, gap):
     assert_as_on_arrays(ours, problem.build, parameters, data, points)
 
 
+@pytest.mark.long
 def test_a_long_season_beside_states_that_move_is_not_traced():
     y = np.random.default_rng(3).normal(size=80).cumsum()
     data = Observations(y)
@@ -131,7 +134,7 @@ def test_the_covariance_of_the_states_of_a_process():
         state_covariance(np.array([1.2]), np.zeros(1))
 
 
-@pytest.mark.parametrize("order", [(1, 0, 1), (2, 0, 3)], ids=str)
+@pytest.mark.parametrize("order", [(1, 0, 1), pytest.param((2, 0, 3), marks=pytest.mark.long)], ids=str)
 def test_processes_that_may_leave_the_stationary_region(order):
     """With free coefficients the kernel has no likelihood there."""
     specified = ss.sarimax(Y[:50] - 0.9 * np.r_[0.0, Y[:49]], order)

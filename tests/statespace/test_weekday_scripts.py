@@ -54,6 +54,7 @@ def test_a_signal_has_no_regressors():
         fit.get_prediction("2009Q3", "2010Q1", exog=np.ones((2, 1)), given=[1.0], signal_only=True)
 
 
+@pytest.mark.long
 def test_tests_of_residuals_by_both_methods():
     fit = ss.sarimax(GROWTH["realgdp"], (1, 0, 1), trend="c").fit()
     reference = theirs(SARIMAX(GROWTH["realgdp"], order=(1, 0, 1), trend="c"), fit)
@@ -62,6 +63,7 @@ def test_tests_of_residuals_by_both_methods():
         assert_allclose(fit.test_serial_correlation(method, lags=6), other, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_news_of_one_variable():
     past = GROWTH.iloc[:-2]
     updated = GROWTH.iloc[:-1].copy()
