@@ -174,7 +174,8 @@ def _first_state(
                 "start.stationary: the start is diffuse too, or the transition varies; give mean and cov"
             )
         # The stationary moments: a = T a + c and P = T P T' + Q (DK 5.6.2).
-        still = is_array(value(c)) and not is_tracked(c) and not to_host(value(c)).any()
+        plain = is_array(value(c)) or isinstance(c, numpy.generic)  # no symbol of a kernel
+        still = plain and not is_tracked(c) and not to_host(value(c)).any()
         return (
             xp.zeros(m) if still else np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)),
             stationary_covariance(T, Q, xp),

@@ -117,6 +117,8 @@ class _Search:
             if self._to_bounds():
                 self.hessian = self.objective.hessian(self.u)
             if self.size <= self.wanted:
+                if self.size > self.wanted / 1000:
+                    self._step()
                 return True
             if numpy.isinf(self._newton(self._moving)[1]):
                 return self.resting

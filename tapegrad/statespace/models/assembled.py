@@ -141,7 +141,7 @@ class AssembledModel(LibraryBound):
         if all([type(x) is numpy.ndarray for x in blocks]):
             return self.xp.asarray(scipy.linalg.block_diag(*blocks))
         size, at, rows = sum([len(x) for x in blocks]), 0, []
-        for x in blocks:
+        for x in [self.xp.asarray(x) if type(x) is numpy.ndarray else x for x in blocks]:
             k = len(x)
             sides = [self.xp.zeros((k, n)) for n in (at, size - at - k)]
             rows.append(np.concatenate([sides[0], x, sides[1]], axis=1))
