@@ -364,7 +364,8 @@ class MissingValuesObjective(ModelObjective):
 
         self._f, self.whole = negative, None
         self._value_and_grad, self._hessian = value_and_grad(negative), self._by_directions
-        self.way = f"compiled filter: {p.layout.states} states, {p.constant.size} numbers, {n} steps, {k} missing values"
+        size = f"{p.layout.states} states, {p.constant.size} numbers, {n} steps"
+        self.way = f"compiled filter: {size}, {k} missing values"
 
     def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
         if self.missing is None:

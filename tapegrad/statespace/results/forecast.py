@@ -162,8 +162,9 @@ def prediction_of(
 def _from_states(
     fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int, information: str, signal: bool
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return means and covariances from the states given data before the onset: before each step, up to it, or
-    all."""
+    """Return means and covariances from the states given data before the onset.
+
+    These are the data before each step, those up to it, or all."""
     (first, end), joseph = span, fit.problem.joseph
     data = fit.data.first(onset)
     data = data.extended(end - onset) if end > onset else data
