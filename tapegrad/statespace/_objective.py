@@ -52,11 +52,12 @@ def kernel_of_model(
     constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
     if name is None or p.begins is not None or not constants or None in [key for *_, key in maps]:
         raise NotCompiled("its name would have to hold functions or data")
-    one = copy(data.first(max(steps, 1)))  # the numbers are those of any step
+    one = data.first(max(steps, 1))  # the numbers are those of any step
 
     def theta(u: Any) -> Any:
-        one.values = u[k:][:, None] if steps else one.values
-        x = p.numbers.of(build(parameters.tree(u[:k])), one)
+        begun = copy(one)
+        begun.values = u[k:][:, None] if steps else one.values
+        x = p.numbers.of(build(parameters.tree(u[:k])), begun)
         known = x[still].constant()
         if known is None or (known != p.known[still]).any():
             raise NotCompiled("numbers that were taken for constants depend on the parameters")
