@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._core.arrays import to_host
+from .._core.arrays import is_array, to_host
 from .._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from .._core.primitive import SAMPLED, is_tracked, primal_of, seen
 from .._core.scope import OPEN
@@ -174,7 +174,8 @@ def _first_state(
                 "start.stationary: the start is diffuse too, or the transition varies; give mean and cov"
             )
         # The stationary moments: a = T a + c and P = T P T' + Q (DK 5.6.2).
-        still = not is_tracked(c) and not to_host(value(c)).any()
+        plain = is_array(value(c)) or isinstance(c, numpy.generic)  # no symbol of a kernel
+        still = plain and not is_tracked(c) and not to_host(value(c)).any()
         return (
             xp.zeros(m) if still else np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)),
             stationary_covariance(T, Q, xp),
@@ -300,7 +301,7 @@ def _nan_unless(holds: Callable, x: Any, y: Any) -> Any:
 
 def _is_covariance(x: Any) -> Any:
     if x.ndim < 2:
-        return np.all(x >= 0.0)
+        return x >= 0.0 if x.ndim == 0 else np.min(x) >= 0.0
     x = (x + x.T) / 2
     size = np.linalg.eigvalsh(np.where(np.isfinite(x), x, 0.0))
     return size[0] >= -ROUNDING * np.max(np.abs(size))

@@ -8,93 +8,140 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy
 
 from .. import numpy as np
 from .._core.arrays import to_host
-from .._core.errors import KernelError
+from .._core.errors import KernelError, TapegradError
 from .._core.trees import Const
 from .._transforms.gradient import value_and_grad
 from .._transforms.hessian_products import hmp
-from .._transforms.jacobian import jacobian
-from .._transforms.tape import value
-from ..kernels.generated.kernel import named_recursion
+from .._transforms.jacobian import hessian, jacobian
+from ..kernels.generated.kernel import Recursion, named_recursion
 from ..optimize import Objective
 from ._matrices import system
 from ._model import LinearGaussian
 from ._observations import Observations
 from ._parameters import Parameters
-from ._pattern import ModelPattern, NotCompiled, model_pattern
+from ._pattern import AffineNumbers, ChangedConstants, ModelPattern, NotAffine, NotCompiled, model_pattern
 from .filters.arrays import LOG_2PI
 from .filters.augmented import LostDigits, diffuse_regression
 from .filters.compiled import CompiledFilter, kalman_filter, run_filter
 from .filters.diffuse_start import loglik_on_arrays
 from .filters.host import brought, host_data, model_of
-from .filters.step_kernel import cache_key, compile_layout, definition, path_of
+from .filters.step_kernel import augmented, cache_key, compile_layout, definition, path_of
 
 SWEPT_IN_TURN = 5  # directions up to which each has a sweep of its own
 AT_ONCE = 8  # directions from which a sweep takes them together
+TRACED = 60  # states times first steps up to which these are traced into a kernel
 
 
-class ChangedConstants(Exception):
-    """Numbers that were assumed constant depend on the parameters."""
+def kernel_of_model(
+    name: str | None, p: ModelPattern, build: Callable, data: Observations, parts: tuple, **options: Any
+) -> Recursion:
+    """Return a recursion of the free parameters and the first data, with the model function traced into it.
+
+    `parts` are init(theta) and step(carry, theta, row). `name` says what `build` depends on."""
+    head: Any = p.numbers.head
+    parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
+    maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
+    steps, k, (init, step) = head.steps if head else 0, parameters.start.size, parts
+    constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
+    if name is None or p.begins is not None or not constants or None in [key for *_, key in maps]:
+        raise NotCompiled("its name would have to hold functions or data")
+    one = data.first(max(steps, 1))  # the numbers are those of any step
+
+    def theta(u: Any) -> Any:
+        begun = copy(one)
+        begun.values = u[k:][:, None] if steps else one.values
+        x = p.numbers.of(build(parameters.tree(u[:k])), begun)
+        known = x[still].constant()
+        if known is None or (known != p.known[still]).any():
+            raise NotCompiled("numbers that were taken for constants depend on the parameters")
+        return p.constant + p.slope @ x[p.used]
+
+    gains = head.constants.errors if head else numpy.zeros(0)
+    found = b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used, gains)])
+    affine = hashlib.sha256(found).hexdigest()
+    key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine} {sorted(options)}"
+    return named_recursion(
+        key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row), **options
+    )
 
 
 class CompiledObjective:
     """The filter as one kernel from the free parameters on, with the model function traced into it.
 
-    It returns minus the value, less `offset`, and its derivatives."""
+    It returns minus the value, less `offset`, and its derivatives. Where a diffuse start begins by constants,
+    the first data follow the parameters."""
+
+    way = ", with the model function"
 
     def __init__(self, name: str | None, p: ModelPattern, build: Callable, data: Observations, offset: float):
-        parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
-        maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
-        if (
-            name is None
-            or p.begins is not None
-            or p.numbers.head is not None
-            or None in [key for *_, key in maps]
-        ):
-            raise NotCompiled("its name would have to hold functions or data")
-        init, step = definition(p.layout)
-        one = data.first(1)  # the numbers are those of any step
-
-        def theta(u: Any) -> Any:
-            x = p.numbers.of(build(parameters.tree(u)), one)
-            known = x[still].constant()
-            if known is None or (known != p.known[still]).any():
-                raise NotCompiled("numbers that were taken for constants depend on the parameters")
-            return p.constant + p.slope @ x[p.used]
-
-        affine = hashlib.sha256(
-            b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used)])
-        ).hexdigest()
-        key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine}"
-        self.kernel = named_recursion(
-            key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row)
-        )
-        self.rows, self.offset = p.rows, offset
-        self.value_and_grad(parameters.start)  # traces it, unless it is on disk
+        self.kernel = kernel_of_model(name, p, build, data, definition(p.layout))
+        head: Any = p.numbers.head
+        self.rows, self.first = p.rows, data.values[: head.steps if head else 0, 0]
+        self.offset = offset + (head.constants.loglik if head else 0.0)
+        self.value_and_grad(p.numbers.parameters.start)  # traces it, unless it is on disk
 
     def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
-        total, gradient = self.kernel.value_and_grad(u, self.rows)
-        return -(total + self.offset), -gradient
+        total, gradient = self.kernel.value_and_grad(numpy.concatenate([u, self.first]), self.rows)
+        return -(total + self.offset), -gradient[: u.size]
 
     def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
-        return -self.kernel.hessian(u, self.rows)
+        k, given = u.size, numpy.concatenate([u, self.first])
+        many = numpy.repeat(given[:, None], k, axis=1)
+        return -self.kernel.hvp(many, numpy.eye(given.size, k), self.rows)[:k]
+
+
+class AffineObjective:
+    """The filter as one kernel, where the numbers that depend on the parameters are affine in these.
+
+    Each evaluation compares the numbers of its model with the affine map, and does not record the model
+    function."""
+
+    way = ", affine in the parameters"
+
+    def __init__(self, p: ModelPattern, kernel: Recursion, build: Callable, offset: float, u: numpy.ndarray):
+        self.pattern, self.kernel, self.build, self.offset = p, kernel, build, offset + p.begun
+        self.parameters, self.numbers = p.numbers.parameters, AffineNumbers(p, build, u)
+        self._theta(u + 0.1 * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size))))
+
+    def _theta(self, u: numpy.ndarray) -> numpy.ndarray:
+        p, params = self.pattern, self.parameters.tree(u)
+        x = p.numbers_of(self.build(params), p.numbers.data)[p.used]
+        self.numbers.require(x, self.parameters.flat(u))
+        return p.constant + p.slope @ x
+
+    def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
+        total, by_theta = self.kernel.value_and_grad(self._theta(u), self.pattern.rows)
+        by_values = by_theta @ self.pattern.slope @ self.numbers.slope
+        return -(total + self.offset), -(by_values @ self.parameters.derivative(u))
+
+    def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
+        theta, parameters = self._theta(u), self.parameters
+        by_theta = self.kernel.value_and_grad(theta, self.pattern.rows)[1]
+        D = self.pattern.slope @ self.numbers.slope
+        moved, weights = D @ parameters.derivative(u), by_theta @ D
+        many = numpy.repeat(theta[:, None], u.size, axis=1)
+        curved = moved.T @ self.kernel.hvp(many, moved, self.pattern.rows)
+        return -(curved + hessian(lambda u: weights @ parameters.flat(u))(u))
 
 
 class MissingValues(NamedTuple):
     """A model of complete data, and how missing values would change these.
 
     `data` holds arbitrary numbers for the missing values. `directions` (n, k) are the changes of the data for
-    changes of `unit` of each missing value."""
+    changes of `unit` of each missing value. `name` is that of the problem of complete data."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
     directions: numpy.ndarray
     unit: float
+    name: str | None
 
 
 class ModelObjective(Objective):
@@ -131,6 +178,7 @@ class ModelObjective(Objective):
         self._whole_of = lambda p: CompiledObjective(
             name if prior is None and data.xp is numpy else None, p, build, data, offset
         )
+        self._affine = prior is None and data.xp is numpy  # whether an affine map is looked for
         self._adopt(self.start)
 
     def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
@@ -148,15 +196,20 @@ class ModelObjective(Objective):
 
     def _differentiate(self) -> None:
         """Set up the derivatives of the current way to compute the value."""
-        self.whole = None
+        self.whole: Any = None
         if self.pattern is not None:
             with contextlib.suppress(NotCompiled, KernelError):
                 self.whole = self._whole_of(self.pattern)
+            if self.whole is None and self._affine:
+                with contextlib.suppress(NotCompiled, NotAffine, ChangedConstants, TapegradError, ValueError):
+                    self.whole = AffineObjective(
+                        self.pattern, self.kernel, self.args[1], self.offset, self.start
+                    )
         if self.whole is None:
             self._value_and_grad, self._hessian = value_and_grad(self._f), self._by_directions
         else:
             self._value_and_grad, self._hessian = self.whole.value_and_grad, self.whole.hessian
-            self.way += ", with the model function"
+            self.way += self.whole.way
 
     def _by_directions(self, u: Any, *args: Any) -> Any:
         """Return the Hessian by a sweep for each of a few directions, or one for all of them."""
@@ -194,19 +247,9 @@ class ModelObjective(Objective):
         """Return minus the log-likelihood, by the kernel of the pattern."""
         p = self.pattern
         params = p.numbers.parameters.tree(u)
-        x = self._numbers(model_of(build, params, self._xp))
+        x = p.numbers_of(model_of(build, params, self._xp), self._data)
         total = self.kernel(p.constant + p.slope @ x[p.used], p.rows) + p.begun
         return self._less_prior(total if p.numbers.head is None else total + x[-1], params, prior)
-
-    def _numbers(self, model: LinearGaussian) -> Any:
-        return self._numbers_of(self.pattern, model, self._data)
-
-    def _numbers_of(self, p: ModelPattern, model: LinearGaussian, data: Observations) -> Any:
-        x = p.numbers.of(model, data)
-        moved = ~p.free & (value(x) != p.known)
-        if moved.any():
-            raise ChangedConstants(moved)
-        return x
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
         """Return the derivatives of the log-likelihood terms with respect to the free parameters, (n, k)."""
@@ -219,7 +262,7 @@ class ModelObjective(Objective):
             model = model_of(build, self._parameters.tree(u), self._xp)
             if p is None:
                 return kalman_filter(model, data, self._joseph).loglik_terms
-            x = self._numbers(model)
+            x = p.numbers_of(model, data)
             later = self.kernel.contributions(p.constant + p.slope @ x[p.used], p.rows)
             steps = data.steps - later.shape[0]
             if p.numbers.head is None:  # if each gain is constant, so is the term
@@ -257,6 +300,9 @@ class ModelObjective(Objective):
                 self._adopt(u, self.pattern.free | error.args[0])
             except LostDigits:
                 self._adopt(u, self.pattern.free)
+            except NotAffine:
+                self._affine = False
+                self._differentiate()
             except (NotCompiled, KernelError) as error:
                 if self._f == self._on_arrays:
                     raise
@@ -293,21 +339,24 @@ class MissingValuesObjective(ModelObjective):
 
     def _use(self, missing: MissingValues, u: numpy.ndarray, depends: numpy.ndarray | None) -> None:
         """Use the kernel of the smaller form."""
-        built, data, directions, unit = missing
+        built, data, directions, unit, name = missing
         self.pattern = p = model_pattern(built, self._parameters, data, self._joseph, u, depends)
         if p.numbers.head is not None or p.begins is not None:
             raise NotCompiled("the model of complete data has a diffuse start")
         n, k = directions.shape
-        kernel, q = path_of(p.layout, 1, 0), p.constant.size
+        kernel, through = path_of(p.layout, 1, 0), False
         rows = numpy.repeat(p.rows[:, :, None], 1 + k, axis=2)
         rows[0, :, 1:] += directions
+        with contextlib.suppress(NotCompiled, KernelError):
+            whole = kernel_of_model(name, p, built, data, augmented(p.layout, 1, 0), short=True)
+            whole.path(numpy.repeat(u[:, None], 1 + k, axis=1), rows)  # traces it, unless it is on disk
+            kernel, through = whole, True
         scale = k * (math.log(unit) + 0.5 * LOG_2PI)
 
         def negative(u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
             params = self._parameters.tree(u)
-            x = self._numbers_of(p, built(params), data)
-            theta = p.constant + p.slope @ x[p.used]
-            found = kernel.path(np.broadcast_to(theta[:, None], (q, 1 + k)), rows)
+            theta = u if through else p.constant + p.slope @ p.numbers_of(built(params), data)[p.used]
+            found = kernel.path(np.broadcast_to(theta[:, None], (theta.shape[0], 1 + k)), rows)
             white = found[1, :, :1]
             white = np.concatenate([white, found[1, :, 1:] - white], axis=1)
             integral = diffuse_regression(white, k, k)
@@ -316,7 +365,8 @@ class MissingValuesObjective(ModelObjective):
 
         self._f, self.whole = negative, None
         self._value_and_grad, self._hessian = value_and_grad(negative), self._by_directions
-        self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {n} steps, {k} missing values"
+        size = f"{p.layout.states} states, {p.constant.size} numbers, {n} steps"
+        self.way = f"compiled filter: {size}, {k} missing values"
 
     def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
         if self.missing is None:

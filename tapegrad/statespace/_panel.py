@@ -323,7 +323,10 @@ class ModelsOfSeries:
         """Fill in the results of a group; return the series without a maximum, and how the likelihood was
         computed."""
         inner = group.problem.quick or group.problem
-        columns, _, way = solved_together(inner.build, group.rows, group.problem.parameters, group.starts)
+        several = getattr(group.problem.described, "several_maxima", False)
+        columns, _, way = solved_together(
+            inner.build, group.rows, group.problem.parameters, group.starts, several
+        )
         columns[2] += inner.offset
         for to, part in zip(found, columns, strict=True):
             to[group.members] = part

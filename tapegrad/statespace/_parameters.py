@@ -173,10 +173,11 @@ class Parameters:
         Complex steps give all digits of maps of this library, without the first calls of a tape."""
         if None in [constraint.key for constraint in self.constraint_of]:
             return to_host(jacobian(self.flat)(xp.asarray(u)))
-        return (
-            numpy.stack([self.flat(u + step).imag for step in COMPLEX_STEP * 1j * numpy.eye(u.size)], axis=1)
-            / COMPLEX_STEP
-        )
+        step = COMPLEX_STEP * 1j
+        if len(self.blocks) == u.size:
+            return numpy.diag(self.flat(u + step).imag / COMPLEX_STEP)
+        columns = [self.flat(u + step * e).imag for e in numpy.eye(u.size)]
+        return numpy.stack(columns, axis=1) / COMPLEX_STEP
 
     @property
     def _free(self) -> numpy.ndarray:

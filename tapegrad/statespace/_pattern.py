@@ -18,6 +18,7 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import TapegradError
 from .._core.primitive import is_tracked
+from .._transforms.jacobian import jacobian
 from .._transforms.tape import value
 from ._matrices import ModelMatrices, system
 from ._model import LinearGaussian
@@ -51,6 +52,7 @@ NAMES = {
     "c": "transition_offset",
 }
 NAMES |= {"d": "observation_offset"}
+AFFINE = 1e-13  # relative difference of numbers from an affine map that is rounding
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,10 @@ class ConstantFields:
         return x if self.head is None else np.concatenate([x, self.head.state(self.form, x, s, data)])
 
 
+class ChangedConstants(Exception):
+    """Numbers that were assumed constant depend on the parameters."""
+
+
 @dataclass(frozen=True)
 class ModelPattern:
     """theta = constant + slope @ numbers[used].
@@ -104,6 +110,37 @@ class ModelPattern:
     all_rows: numpy.ndarray
     begins: Constants | None = None
 
+    def numbers_of(self, model: LinearGaussian, data: Observations) -> Any:
+        """Return the numbers of a model, which must be of this pattern."""
+        x = self.numbers.of(model, data)
+        moved = ~self.free & (value(x) != self.known)
+        if moved.any():
+            raise ChangedConstants(moved)
+        return x
+
+
+class NotAffine(Exception):
+    """The numbers of a model are not affine in its parameters."""
+
+
+class AffineNumbers:
+    """The numbers of a pattern that are used, as known + slope @ v, with v the constrained parameters."""
+
+    def __init__(self, p: ModelPattern, build: Callable, u: numpy.ndarray):
+        if p.numbers.head is not None:
+            raise NotAffine
+        parameters, data = p.numbers.parameters, p.numbers.data
+        J = jacobian(lambda u, build: p.numbers(u, build, data)[p.used], mode="forward")(u, build)
+        self.slope, v = numpy.linalg.solve(parameters.derivative(u).T, J.T).T, parameters.flat(u)
+        self.known = p.numbers(u, build, data)[p.used] - self.slope @ v
+        self.size = abs(self.known) + abs(self.slope) @ abs(v)
+
+    def require(self, x: numpy.ndarray, v: numpy.ndarray) -> None:
+        """Raise if numbers (..., q) at the parameters v (..., k) are not those of the map."""
+        size = self.size + abs(v) @ abs(self.slope.T)
+        if not (abs(x - self.known - v @ self.slope.T) <= AFFINE * size).all():
+            raise NotAffine
+
 
 def model_pattern(
     build: Callable,
@@ -113,28 +150,45 @@ def model_pattern(
     u: numpy.ndarray,
     depends: numpy.ndarray | None = None,
     begin: BeginPhase | None = None,
+    apart: bool = True,
 ) -> ModelPattern:
     """Return the pattern of the models near the free parameters u; raise `NotCompiled` if there is none.
 
-    `depends` marks numbers that are known to depend on u. `begin` is the beginning of the filter, if
-    known."""
+    `depends` marks numbers that are known to depend on u. `begin` is the beginning of the filter, if known.
+    If `apart`, a diffuse start may begin by constants beside states whose transition depends on u."""
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
     numbers = ConstantFields(parameters, data, joseph, constant_fields(s, data.width), len(s.diffuse))
     known, free = _examined(numbers, s, build, u)
     if depends is not None:
         free |= depends[: free.size]
-    moving = any(free[numbers.at[name]].any() for name in "TZ" if name in numbers.at)
+    passed = _passed(s, numbers, free) if apart else numpy.ones(numbers.states, bool)
+    turning = [free[numbers.at[x]].reshape(-1, passed.size) for x in "TZ" if x in numbers.at]
+    moving = any(x[:, passed].any() for x in turning)
     begin = begin or begin_of(s, data, moving, joseph, anew=True)
     if moving and begin is not None and begin.start is not None and begin.start.rank < s.diffuse.sum():
         raise NotCompiled("what the data see of the diffuse start may depend on the parameters")
     form = form_of_pattern(s, numbers, known, free)
     announce(form.layout, data.steps)
-    if begin is not None and begin.constants is None:
+    if begin is not None and (begin.constants is None or any(x.any() for x in turning)):
         numbers = replace(numbers, head=begin, form=form)
         known = numpy.asarray(numbers(u, build, data))
         free = numpy.concatenate([free, numpy.ones(known.size - free.size, bool)])
     return _laid_out(s, numbers, form, known, free, begin)
+
+
+def _passed(s: ModelMatrices, numbers: ConstantFields, free: numpy.ndarray) -> numpy.ndarray:
+    """Return which states the diffuse elements of the start come to."""
+    T = (
+        s.series("T").any(axis=0)
+        if "T" in s.varying
+        else (s.T != 0) | free[numbers.at["T"]].reshape(s.T.shape)
+    )
+    passed, before = s.diffuse.copy(), -1
+    while passed.sum() > before:
+        before = passed.sum()
+        passed |= T[:, passed].any(axis=1)
+    return passed
 
 
 def _refuse(s: ModelMatrices, data: Observations) -> None:
@@ -194,13 +248,13 @@ def _laid_out(
     origin = form.begun
     if numbers.head is not None:  # the result of the first steps follows the fields
         origin = numpy.concatenate([max(at.stop for at in numbers.at.values()) + numpy.arange(k), form.at])
-    begins = begin.constants if begin else None
+    begins = begin.constants if begin and numbers.head is None else None
     used = numpy.unique(origin[free[origin]]) if begins is None else numpy.flatnonzero(free)
     slope = (origin[:, None] == used).astype(float)
     constant = numpy.where(free[origin], 0.0, known[origin])
     total = 0.0
     if begins is not None:
-        slope[:k] = begins.slope(numbers.at, used, s.inputs)
+        slope[:k] = begins.slope(s, numbers.at, used)
         constant[:k] = upper(*begins.state(s, data)) - slope[:k] @ known[used]
         total = begins.loglik
     rows = numpy.ascontiguousarray(kernel_data_rows(form, s, data, 0))

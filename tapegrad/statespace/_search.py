@@ -14,7 +14,7 @@ from ._parameters import Parameters
 from ._problem import Stop
 
 GRADIENT = 1e-9  # bound for the unconstrained gradient, for a log-likelihood up to 1000 in size
-NEAR_GRADIENT = 1e-3  # the same, where the Newton steps of method 'auto' begin
+NEAR_GRADIENT = 1e-2  # the same, where the Newton steps of method 'auto' begin
 FLAT_CURVATURE = 1e-5  # second derivative below which a constrained parameter runs into its bound
 MOST_NEWTON_STEPS = 30  # Newton steps, at most
 GAIN = 1e-8  # expected gain in log-likelihood at which a search may rest
@@ -117,6 +117,8 @@ class _Search:
             if self._to_bounds():
                 self.hessian = self.objective.hessian(self.u)
             if self.size <= self.wanted:
+                if self.size > self.wanted / 1000:
+                    self._step()
                 return True
             if numpy.isinf(self._newton(self._moving)[1]):
                 return self.resting
@@ -261,6 +263,8 @@ def maximised(
         objective.start = search.u
         given = {**own, **(options or {})}
         try:
+            if name == "BFGS" and method == "auto":
+                given = {"hess_inv0": _damped_inverse(objective.hessian(search.u)), **given}
             with numpy.errstate(all="ignore"):
                 found = minimize_flat(objective, name, hess, **({"options": given} if given else {}))
             iterations, message = iterations + int(found.get("nit", 0)), str(found.get("message", ""))
@@ -288,12 +292,23 @@ def maximised(
     raise _nowhere(search, parameters, iterations, message)
 
 
-def near_maximum(objective: ModelObjective, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
-    """Return value and point where BFGS ends from a start."""
+def _damped_inverse(hessian: numpy.ndarray) -> numpy.ndarray:
+    """Return the inverse of a matrix with the sizes of its eigenvalues, which are raised to 1."""
+    sizes, directions = numpy.linalg.eigh(hessian)
+    half = directions / numpy.sqrt(numpy.maximum(abs(sizes), 1.0))
+    return half @ half.T
+
+
+def near_maximum(
+    objective: ModelObjective, u: numpy.ndarray, hessian: Any = None
+) -> tuple[float, numpy.ndarray]:
+    """Return value and point where BFGS ends from a start, with second derivatives, or else those of a
+    sphere."""
     objective.start, objective.lowest = u, (numpy.inf, u)
     gtol = NEAR_GRADIENT * max(1.0, abs(objective(u)[0]) / 1000)
     with numpy.errstate(all="ignore"), contextlib.suppress(ConvergenceError):
-        minimize_flat(objective, "BFGS", options={"gtol": gtol})
+        begun = {} if hessian is None else {"hess_inv0": _damped_inverse(hessian)}
+        minimize_flat(objective, "BFGS", options={"gtol": gtol, **begun})
     return objective.lowest
 
 

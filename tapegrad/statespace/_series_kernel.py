@@ -1,5 +1,6 @@
 """One kernel for many series: series that begin alike, their starts, and the search with a stop for each."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,42 +8,49 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._core.errors import KernelError
+from .._core.errors import KernelError, TapegradError
 from .._core.trees import Const
 from .._transforms.hessian_products import hvp
 from .._transforms.jacobian import jacobian
 from .._transforms.products import jvp, vjp
 from .._transforms.vmap import vmap
-from ..kernels.generated.map import MapKernel, map_
-from ..kernels.library.observation import predicted
+from ..kernels.generated.map import map_
 from ..optimize._many import ManyResult, solve_many
-from ._matrices import SMALL_STATE_COUNT, system
-from ._model import LinearGaussian, RegressionOffset
+from ._matrices import system
 from ._observations import Observations
 from ._parameters import Parameters, tree_of
-from ._pattern import ModelPattern, model_pattern
+from ._pattern import AffineNumbers, ModelPattern, NotAffine, model_pattern
 from ._search import FLAT_CURVATURE, TOWARDS_BOUND
-from .filters.arrays import NotCompiled
+from .filters.arrays import NotCompiled, first_state
 from .filters.augmented import LostDigits, start_of
+from .filters.data_rows import upper
 from .filters.diffuse_start import BeginPhase, begin_of, collapsed_path, last_step
-from .filters.step_kernel import FIELDS, INPUT, compile_layout, path_of, triangle_places
+from .filters.step_kernel import FIELDS, compile_layout, path_of, triangle_places
 
 BOUND_GRADIENT = 1e-9  # gradient that is left of a parameter at a bound
 
 
 def solved_together(
-    build: Callable, series: numpy.ndarray, parameters: Parameters, starts: numpy.ndarray
+    build: Callable,
+    series: numpy.ndarray,
+    parameters: Parameters,
+    starts: numpy.ndarray,
+    several: bool = False,
 ) -> tuple[list[numpy.ndarray], Any, str]:
     """Return the columns of `ManyFits` for series (k, T) by one kernel, the series that it leaves out, and
-    how the likelihood was computed. `starts` (s, p, k) holds s starts of each series."""
-    least = 0
+    how the likelihood was computed. `starts` (s, p, k) holds s starts of each series.
+
+    Each series is searched from its best start, or with `several` maxima from all of them."""
+    least, affine = 0, True
     try:
         while True:
-            group = KernelGroup(build, series, parameters, least)
+            group = KernelGroup(build, series, parameters, least, affine)
             try:
-                return group.solved(starts), group.rest, group.way
+                return group.solved(starts, several), group.rest, group.way
             except LostDigits:
                 least = min(2 * group.groups[0].steps, series.shape[1])
+            except NotAffine:
+                affine = False
     except (NotCompiled, KernelError) as error:
         return nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
 
@@ -74,7 +82,7 @@ class SeriesGroup:
         members: numpy.ndarray,
         p: ModelPattern,
         series: numpy.ndarray,
-        numbers: MapKernel,
+        numbers: Callable,
         begins: Sequence[BeginPhase] = (),
     ):
         self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
@@ -85,15 +93,8 @@ class SeriesGroup:
             self.constant[:m] += ((first - p.numbers.data.values[: self.steps, 0]) @ p.begins.errors).T
         self.start: Any = begins[0].start if begins else None
         if self.start:
-            A = self.start.columns
-            centres = numpy.stack([A @ begin.start.centre for begin in begins], axis=1)
-            spreads = numpy.stack(
-                [((A * begin.start.spread) @ A.T).ravel()[triangle_places(m)[0]] for begin in begins], axis=1
-            )
-            self.known, self.rows = (
-                numpy.concatenate([centres, spreads]),
-                rows_of_series(p, series[members], 0)[:, : self.steps + 1],
-            )
+            self.known = numpy.stack([numpy.r_[b.start.centre, b.start.spread] for b in begins], axis=1)
+            self.rows = rows_of_series(p, series[members], 0)[:, : self.steps + 1]
 
     def theta(self, which: numpy.ndarray) -> Callable:
         """Return the function from U (p, b) of these members to (q + 1, b).
@@ -135,7 +136,11 @@ class KernelGroup:
 
     `here` holds these, `rest` the others. The augmented filter runs over at least `least` steps."""
 
-    def __init__(self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int = 0):
+    def __init__(
+        self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int, affine: bool
+    ):
+        self.affine: AffineNumbers | None = None
+        self.maybe_affine = affine and all([not shape for _, _, shape, _ in parameters.blocks])
         self.build, self.parameters, self.total, self.least = build, parameters, len(series), least
         self.groups = self._grouped(series)
         self.here = numpy.concatenate([g.members for g in self.groups])
@@ -158,16 +163,14 @@ class KernelGroup:
         if p.numbers.head is not None:
             return [self._one_group(series, gaps, p)]
         if p.begins is None:
-            return [
-                SeriesGroup(
-                    numpy.arange(self.total), p, series, map_(trace_build(self.build, self.parameters, p))
-                )
-            ]
+            return [SeriesGroup(numpy.arange(self.total), p, series, self._numbers(p))]
         s = system(
             self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0]))
         )
         members: dict[bytes, list[numpy.ndarray]] = {}
-        kinds, kind_of = numpy.unique(~numpy.isnan(series), axis=0, return_inverse=True)
+        seen = ~numpy.isnan(series if gaps else series[:1])
+        kinds, kind_of = numpy.unique(seen, axis=0, return_inverse=True)
+        kind_of = kind_of if gaps else numpy.zeros(self.total, int)
         for k, here in enumerate(kinds):
             alike = numpy.flatnonzero(kind_of == k)
             key = next(
@@ -184,9 +187,33 @@ class KernelGroup:
         joined = [numpy.sort(numpy.concatenate(found)) for found in members.values()]
         for found in sorted(joined, key=lambda found: -len(found)):
             p = self._pattern(series[found[0]], gaps)
-            numbers = groups[0].numbers if groups else map_(trace_build(self.build, self.parameters, p))
+            numbers = groups[0].numbers if groups else self._numbers(p)
             groups.append(SeriesGroup(found, p, series, numbers))
         return groups
+
+    def _numbers(self, p: ModelPattern) -> Callable:
+        """Return the function from U (k, b) to the numbers that depend on the parameters (q, b).
+
+        If the map is affine, the model function is not traced."""
+        if self.maybe_affine:
+            with contextlib.suppress(NotAffine, TapegradError, ValueError):
+                self.affine = found = AffineNumbers(p, self.build, self.parameters.start)
+                return lambda U: found.known[:, None] + found.slope @ self._values(U)
+        return map_(traced_numbers(self.build, p))
+
+    def _values(self, U: Any) -> Any:
+        """Return the constrained parameters of all series, (k, b)."""
+        return np.stack(list(self.parameters.values(U).values()))
+
+    def _require_affine(self, affine: AffineNumbers, U: numpy.ndarray) -> None:
+        """Raise `NotAffine` if the numbers of a series are not those of the map."""
+        p, parameters = self.groups[0].pattern, self.parameters
+        numbers = lambda u: p.numbers.of(self.build(parameters.tree(u)), p.numbers.data)[p.used]
+        try:
+            x = vmap(numbers)(numpy.ascontiguousarray(U.T))
+        except (TapegradError, TypeError, ValueError) as error:  # no function of many at once
+            raise NotAffine from error
+        affine.require(x, self._values(U).T)
 
     def _one_group(self, series: numpy.ndarray, gaps: bool, p: ModelPattern) -> SeriesGroup:
         """Return a group of the series whose data determine as much of the start.
@@ -211,15 +238,19 @@ class KernelGroup:
             begins.append(begin)
         steps = max([begin.steps for begin in begins])
         p = self._pattern(series[members[0]], gaps, replace(head, steps=max(steps, self.least)))
-        return SeriesGroup(
-            numpy.array(members), p, series, map_(trace_build(self.build, self.parameters, p)), begins
-        )
+        return SeriesGroup(numpy.array(members), p, series, map_(traced_numbers(self.build, p)), begins)
 
     def _pattern(self, y: numpy.ndarray, gaps: bool, begin: BeginPhase | None = None) -> ModelPattern:
         y = y.copy()
         y[-1] = numpy.nan if gaps else y[-1]
         return model_pattern(
-            self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin
+            self.build,
+            self.parameters,
+            Observations(y),
+            False,
+            self.parameters.start,
+            begin=begin,
+            apart=False,
         )
 
     def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
@@ -234,8 +265,8 @@ class KernelGroup:
             rows.append(numpy.concatenate([own, more], axis=1))
         return numpy.ascontiguousarray(numpy.concatenate(rows, axis=2))
 
-    def solved(self, starts: numpy.ndarray) -> list[numpy.ndarray]:
-        """Return the columns of `ManyFits`; of starts (s, p, k) each series takes the best."""
+    def solved(self, starts: numpy.ndarray, several: bool) -> list[numpy.ndarray]:
+        """Return the columns of `ManyFits` from starts (s, p, k), as `solved_together` says."""
         p = self.parameters
         starts = starts[:, :, self.here]
         found = nothing(self.total, p)
@@ -246,8 +277,14 @@ class KernelGroup:
                 values = numpy.stack([self.value_and_grad(x, numpy.arange(self.count))[0] for x in starts])
                 best = numpy.where(numpy.isnan(values), numpy.inf, values).argmin(axis=0)
                 U = numpy.take_along_axis(starts, best[None, None], axis=0)[0]
-            near = solve_many(self.value_and_grad, self.hessian, U, gtol=TOWARDS_BOUND)
-            r = solve_many(self.value_and_grad, self.hessian, self._at_bounds(near))
+            begun = U
+            U = self._at_bounds(solve_many(self.value_and_grad, self.hessian, U, gtol=TOWARDS_BOUND))
+            for k, other in enumerate(starts if several else ()):
+                new = (other != begun).any(axis=0) & ((other != starts[k - 1]).any(axis=0) | (k == 0))
+                self._from_another_start(U, other, numpy.flatnonzero(new))
+            r = solve_many(self.value_and_grad, self.hessian, U)
+            if self.affine is not None:
+                self._require_affine(self.affine, numpy.concatenate([starts[0], r.x], axis=1))
             natural, errors = self._natural(r.x, r.hessian)
             flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
         message[flat] = (
@@ -258,6 +295,17 @@ class KernelGroup:
         for whole, part in zip(found, (natural, errors, -r.fun, converged, r.x.T, message), strict=True):
             whole[self.here] = part
         return found
+
+    def _from_another_start(self, U: numpy.ndarray, start: numpy.ndarray, which: numpy.ndarray) -> None:
+        """Replace the points of some series by where a search from a start ends, if that is lower."""
+        if not which.size:
+            return
+        value_and_grad, hessian = (
+            lambda X, at, f=f: f(X, which[at]) for f in (self.value_and_grad, self.hessian)
+        )
+        found = solve_many(value_and_grad, hessian, start[:, which], gtol=TOWARDS_BOUND)
+        lower = found.fun < self.value_and_grad(U[:, which], which)[0]
+        U[:, which[lower]] = found.x[:, lower]
 
     def _at_bounds(self, near: ManyResult) -> numpy.ndarray:
         """Return the points with the parameters that run into a bound moved there, where that is no worse.
@@ -383,91 +431,25 @@ def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> 
     return hvp(lambda U: (w * f(U)).sum(), U, e)
 
 
-def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) -> Callable:
+def traced_numbers(build: Callable, found: ModelPattern) -> Callable:
     """Return a traceable function from u (p,) to the numbers that the kernel's theta is made of.
 
-    It is `system` without the checks, which were made before. If the first steps depend on these numbers, it
-    returns the theta of the filter over those steps. It then takes a further argument, what the series
-    implies for a diffuse start."""
-    m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head
+    If the first steps depend on these numbers, it returns the theta of the filter over those steps. It then
+    takes a further argument, what the series implies for a diffuse start."""
+    numbers, used, head = replace(found.numbers, head=None), found.used, found.numbers.head
     own: Any = head and found.numbers.form.at
-    blocks, keyed = parameters.blocks, parameters.keyed
-    model = build(parameters.tree(parameters.start))
-    keep = numpy.where(numpy.broadcast_to(model.start.diffuse, (m,)), 0.0, 1.0)
-    passes = _passes(found, model, m) if model.start.stationary else 0
-    if head and set(at) != set(FIELDS):
+    blocks, keyed, one = numbers.parameters.blocks, numbers.parameters.keyed, Observations(numpy.zeros(1))
+    if head and set(numbers.at) != set(FIELDS):
         raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
 
-    def numbers(u: Any, *known: Any) -> Any:
-        model = build(tree_of(u, blocks, keyed))
-        T, R = numpy.reshape(model.transition, (m, m)), model.selection
-        Q = covariance_of(model.transition_cov, m if R is None else numpy.shape(R)[-1])
-        Q = Q if R is None else R @ Q @ numpy.swapaxes(R, 0, 1)
-        offsets = {"c": model.transition_offset, "d": model.observation_offset}
-        inputs = {
-            INPUT[name]: x.coefficients for name, x in offsets.items() if isinstance(x, RegressionOffset)
-        }
-        c = numpy.zeros(m) if INPUT["c"] in inputs else model.transition_offset * numpy.ones(m)
-        mean, cov = model.start.mean * keep, covariance_of(model.start.cov, m) * numpy.outer(keep, keep)
-        if model.start.stationary:
-            mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), stationary_covariance(T, Q, m, passes)
-        Z = model.observation * numpy.ones(m)
-        fields = {
-            "mean": mean,
-            "cov": cov,
-            "T": T,
-            "Z": Z,
-            "Q": Q,
-            "H": model.observation_cov,
-            "c": c,
-            "d": offsets["d"],
-        }
-        fields |= inputs
-        flat = numpy.concatenate(
-            [numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()]
-        )
+    def traced(u: Any, *known: Any) -> Any:
+        s = system(build(tree_of(u, blocks, keyed)), one)
+        x = numbers.of_system(s, one)
         if head is None:
-            return flat[used]
-        if head.start is not None:
-            mean = numpy.concatenate([(mean + known[0][:m])[:, None], head.start.columns], axis=1)
-            cov = cov + known[0][m:][triangle_places(m)[1]]
-            c = numpy.concatenate([c[:, None], numpy.zeros((m, head.start.rank))], axis=1)
-        if model.start.predict_first:
-            mean, cov = predicted(mean, cov, T, Q, c)
-        k = mean.size if hasattr(mean, "size") else m
-        begun = [numpy.reshape(mean, (k,)), numpy.reshape(cov, (m * m,))[triangle_places(m)[0]]]
-        return numpy.concatenate([*begun, flat[own]])
+            return x[used]
+        start = head.start
+        if start is not None:
+            start = replace(start, centre=known[0][: start.rank], spread=known[0][start.rank :])
+        return np.concatenate([upper(*first_state(s, start)), x[own]])
 
-    return numbers
-
-
-def covariance_of(x: Any, n: int) -> Any:
-    """Return a covariance matrix from a variance, variances or a matrix."""
-    return x if numpy.ndim(x) == 2 else x * numpy.eye(n)
-
-
-def stationary_covariance(T: Any, Q: Any, m: int, passes: int) -> Any:
-    """P = T P T' + Q, as `_model._stationary_cov` finds it."""
-    if m <= SMALL_STATE_COUNT:
-        P = numpy.linalg.solve(numpy.eye(m * m) - numpy.kron(T, T), numpy.reshape(Q, (m * m,)))
-        return numpy.reshape(P, (m, m))
-    A, P = T, Q
-    for _ in range(passes):
-        P = P + A @ P @ numpy.swapaxes(A, 0, 1)
-        A = A @ A
-    return P
-
-
-def _passes(found: ModelPattern, model: LinearGaussian, m: int) -> int:
-    """Return the number of doublings for the covariance of a stationary start."""
-    if m <= SMALL_STATE_COUNT:
-        return 0
-    if found.free[found.numbers.at["T"]].any():
-        raise NotCompiled(
-            f"it starts in a stationary state of more than {SMALL_STATE_COUNT} elements with a transition "
-            f"that depends on the parameters"
-        )
-    A, passes = numpy.reshape(model.transition, (m, m)), 0
-    while numpy.linalg.norm(A) >= 1e-9:
-        A, passes = A @ A, passes + 1
-    return passes
+    return traced

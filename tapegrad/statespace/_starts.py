@@ -63,7 +63,7 @@ def highest_stop(
                 others += searches.pulled_in(first)
                 others += [] if ridge else _screened(inner, objective, first)
             for u in others:
-                searches.look(u)
+                searches.look(u, several and doubtful)
             searches.finish()
         elif not searches.stops:
             for other in others:
@@ -93,10 +93,11 @@ class _Searches:
         except (ConvergenceError, DataError) as error:
             self.errors.append(error)
 
-    def look(self, u: numpy.ndarray) -> None:
-        """Search from a further start, to a few digits."""
+    def look(self, u: numpy.ndarray, apart: bool) -> None:
+        """Search from a further start, which may be far `apart` from the first maximum, to a few digits."""
         if numpy.isfinite(self.objective(u)[0]):
-            self.near.append(near_maximum(self.objective, u))
+            hessian = self.stops[0].hessian if self.stops and not apart else None
+            self.near.append(near_maximum(self.objective, u, hessian))
 
     def finish(self) -> None:
         """Search on from the highest of the further ends, if it is higher than all maxima."""

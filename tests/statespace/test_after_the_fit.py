@@ -354,8 +354,8 @@ def test_tests_of_residuals(pair):
         )
     agree(whole.test_serial_correlation(lags=7), their.test_serial_correlation("ljungbox", lags=7), rtol=1e-7)
     assert np.isfinite(fit.test_serial_correlation(lags=3)).all()  # with missing months
-    with pytest.raises(ArgumentError, match="method='boxpierce'; wanted 'ljungbox'"):
-        fit.test_serial_correlation("boxpierce")
+    with pytest.raises(ArgumentError, match="method='durbin'; wanted 'ljungbox'"):
+        fit.test_serial_correlation("durbin")
     with pytest.raises(ArgumentError, match="alternative='up'"):
         fit.test_heteroskedasticity(alternative="up")
 

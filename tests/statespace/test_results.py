@@ -558,7 +558,7 @@ def test_the_table_of_the_tutorial_is_what_is_printed():
     past = np.log(table["passengers"]).asfreq("MS")[:"1958"]
     printed = str(ss.fit(ss.level() + ss.trend(var=0) + ss.seasonal(12), past))
     words = [
-        re.sub(r"Search .*?  ", "", x).split()
+        re.sub(r"Search .*?gradient \S+", "", x).split()
         for x in (re.search(r"```text\n(.*?)```", page, re.S)[1], printed)
     ]
     for shown, now in zip(*words, strict=True):

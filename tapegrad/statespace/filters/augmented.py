@@ -177,9 +177,10 @@ class DiffuseStart:
     def state(self, s: ModelMatrices) -> tuple[Any, Any]:
         """Return mean (m, 1 + q) and covariance before the first observation, or before the first
         transition."""
-        A = self.columns
-        mean = np.concatenate([(s.mean + s.xp.asarray(A @ self.centre))[:, None], s.xp.asarray(A)], axis=1)
-        return mean, s.cov + s.xp.asarray((A * self.spread) @ A.T)
+        A, centre, spread = self.columns, self.centre, self.spread
+        if s.xp is not numpy:
+            A, centre, spread = (s.xp.asarray(x) for x in (A, centre, spread))
+        return np.concatenate([(s.mean + A @ centre)[:, None], A], axis=1), s.cov + (A * spread) @ A.T
 
     def seen(self) -> "DiffuseStart":
         """Return the start without columns that no observation depends on; the log-likelihood needs no

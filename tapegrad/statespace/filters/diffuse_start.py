@@ -5,6 +5,7 @@ an affine map of the model's numbers (`Constants`). Otherwise the augmented filt
 until it may be collapsed."""
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -14,7 +15,7 @@ from ..._core.arrays import to_host
 from ..._core.primitive import is_tracked
 from ..._transforms.tape import value
 from .._matrices import ModelMatrices, system
-from .._model import LinearGaussian, RegressionOffset
+from .._model import LinearGaussian
 from .._observations import Observations
 from .arrays import LOG_2PI, ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
 from .augmented import DiffuseStart, collapsed, condition, plain_model, start_of
@@ -187,7 +188,7 @@ class Constants:
 
     With X the rows of the noise-free observations, delta is X^-1 times their residuals. The state after them
     is T^k A delta plus a sum over the inputs. An input w with covariance W contributes X w with covariance X
-    W X'."""
+    W X'. The parts of transition and observation matrix that delta passes are constant."""
 
     def __init__(self, s: ModelMatrices, start: DiffuseStart):
         m, r = len(s.diffuse), start.rank
@@ -199,52 +200,50 @@ class Constants:
             A = s.host(t, "T") @ A
         gains = numpy.zeros((n, m))
         gains[at] = numpy.linalg.solve(rows.T, A.T)
-        X, noise = numpy.eye(m), []
-        for t in reversed(range(n)):
-            noise.append(X)
-            X = X @ s.host(t, "T") - numpy.outer(gains[t], s.host(t, "Z")[0])
-        self.first, self.noise, self.errors = X, numpy.stack(noise[::-1]), gains
+        self.errors = gains
+        self.first, effects = self._effects(s)
+        self.noise = effects.reshape(m, n, m).swapaxes(0, 1)
 
-    def state(self, s: ModelMatrices, data: Observations) -> tuple[Any, Any]:
+    def _effects(self, s: ModelMatrices) -> tuple[Any, Any]:
+        """Return how the state after these steps depends on the first state, (m, m), and on the inputs of
+        each step, (m, n m)."""
+        X, effects = numpy.eye(len(s.diffuse)), []
+        for t in reversed(range(self.steps)):
+            effects.append(X)
+            X = X @ s.at(t, "T") - self.errors[t][:, None] * s.at(t, "Z")
+        return X, np.concatenate(effects[::-1], axis=1)
+
+    def state(self, s: ModelMatrices, data: Any) -> tuple[Any, Any]:
         """Return mean and covariance for any tracked numbers of the system and the data."""
-        n, noise, errors = self.steps, self.noise, self.errors
+        n, m, errors, (first, W) = self.steps, len(s.diffuse), self.errors, self._effects(s)
         c, d, Q, H = (getattr(s, name)[:n] if name in s.varying else getattr(s, name) for name in "cdQH")
-        a = self.first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
-        if "c" in s.varying:
-            a = a + np.sum(noise @ c[:, :, None], axis=0)[:, 0]
-        elif is_tracked(c) or c.any():
-            a = a + noise.sum(axis=0) @ (c * numpy.ones(len(s.diffuse)))
-        P = np.sum(noise @ Q @ noise.transpose(0, 2, 1), axis=0) + (errors.T * H[..., 0, 0]) @ errors
-        if is_tracked(s.cov) or s.cov.any():
-            P = P + self.first @ s.cov @ self.first.T
+        a = first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
+        if type(c) is not numpy.ndarray or c.any():
+            a = a + W @ (c * numpy.ones((n, m))).reshape((n * m,))
+        if "Q" in s.varying:
+            X = W.reshape((m, n, m)).transpose(1, 0, 2)
+            P = np.sum(X @ Q @ X.transpose(0, 2, 1), axis=0)
+        else:
+            P = (W.reshape((m * n, m)) @ Q).reshape((m, n * m)) @ W.T
+        P = P + (errors.T * H[..., 0, 0]) @ errors
+        if type(s.cov) is not numpy.ndarray or s.cov.any():
+            P = P + first @ s.cov @ first.T
         return a, (P + P.T) * 0.5
 
-    def slope(
-        self, at: dict[str, slice], used: numpy.ndarray, inputs: dict[str, RegressionOffset]
-    ) -> numpy.ndarray:
+    def slope(self, s: ModelMatrices, at: dict[str, slice], used: numpy.ndarray) -> numpy.ndarray:
         """Return the derivative of mean and upper triangle of the covariance with respect to the used
-        numbers."""
-        m = self.first.shape[0]
+        numbers: the state of a system in which one number is 1, and the others are 0."""
+        m, data = len(s.diffuse), SimpleNamespace(values=numpy.zeros((self.steps, 1)))
         made = numpy.zeros((m + triangle_places(m)[0].size, used.size))
-        for k, e in enumerate(used):
+        zero: dict[str, Any] = {
+            name: numpy.zeros(numpy.shape(getattr(s, name))) for name in ("mean", "cov", *"QHcd")
+        }
+        for j, e in enumerate(used):
             name = next(name for name, place in at.items() if place.start <= e < place.stop)
-            i, j = divmod(int(e) - at[name].start, m)
-            a, P = numpy.zeros(m), numpy.zeros((m, m))
-            if name == "mean":
-                a = self.first[:, j]
-            elif name == "c":
-                a = self.noise[:, :, j].sum(axis=0)
-            elif name == "d":
-                a = -self.errors.sum(axis=0)
-            elif name == INPUT["c"]:
-                a = (self.noise @ inputs["c"].X[: self.steps, :, e - at[name].start, None]).sum(axis=0)[:, 0]
-            elif name == INPUT["d"]:
-                a = -self.errors.T @ inputs["d"].X[: self.steps, 0, e - at[name].start]
-            elif name == "cov":
-                P = numpy.outer(self.first[:, i], self.first[:, j])
-            elif name == "Q":
-                P = self.noise[:, :, i].T @ self.noise[:, :, j]
-            elif name == "H":
-                P = self.errors.T @ self.errors
-            made[:, k] = upper(a, (P + P.T) / 2)
+            k = int(e) - at[name].start
+            if name in INPUT.values():
+                unit = s.inputs[name[0]].X[:, :, k]
+            else:
+                unit = numpy.reshape(numpy.arange(zero[name].size) == k, zero[name].shape).astype(float)
+            made[:, j] = upper(*self.state(replace(s, **{**zero, name.split()[0]: unit}), data))
         return made

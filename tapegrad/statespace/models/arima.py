@@ -18,8 +18,9 @@ import numpy
 from scipy.special import comb
 
 from ... import numpy as np
-from ..._core.arrays import to_host
+from ..._core.arrays import to_host, xp_of
 from ..._core.errors import DataError, NotPositiveDefiniteError
+from ..._core.primitive import seen
 from ..._transforms.tape import value
 from .._constraints import invertible, positive, stationary, unconstrained
 from .._labels import LibraryBound
@@ -262,22 +263,15 @@ class Arima(LibraryBound):
         directions = self.differenced(unit * (numpy.arange(y.size)[:, None] == gaps))
         if condition(directions) > MISSING_CONDITION:
             return None
-        return MissingValues(self.of_differences, Observations(w), directions, unit)
+        return MissingValues(self.of_differences, Observations(w), directions, unit, self._name)
 
     @property
     def _name(self) -> str | None:
         """Identify what `of_differences` depends on, except for the parameters and the numbers of the data.
 
         Return None if a loop that reads numbers finds the start."""
-        last = {
-            name: lags[-1] * (self.seasonal[3] if name.startswith("seasonal") else 1)
-            for name, lags in self.lags.items()
-            if lags
-        }
-        ar, ma = (last.get(name, 0) + last.get(f"seasonal_{name}", 0) for name in ("ar", "ma"))
-        if ar and (
-            max(ar, ma + 1) > SMALL_STATE_COUNT or self._has_gaps("ar") or self._has_gaps("seasonal_ar")
-        ):
+        ar = max(self.lags["ar"], default=0) + self.seasonal[3] * max(self.lags["seasonal_ar"], default=0)
+        if ar > SMALL_STATE_COUNT or self._has_gaps("ar") or self._has_gaps("seasonal_ar"):
             return None
         return f"arima {self.order} {self.seasonal} {self.powers} {self.noisy} {0 if self.X is None else self.X.shape[1]}"
 
@@ -324,7 +318,10 @@ class Arima(LibraryBound):
         """Return the model of w + delta(B) X beta."""
         phi, theta = self._polynomials(p)
         line = self._line(p, phi) if self.powers else None
-        return arma(phi, theta, p["sigma2"], self._offset(line, p, self.lost), self._noise(p))
+        model = arma(phi, theta, p["sigma2"], self._offset(line, p, self.lost), self._noise(p))
+        if phi.shape[0] > SMALL_STATE_COUNT:
+            return model
+        return replace(model, start=Start(0.0, p["sigma2"] * state_covariance(phi, theta)))
 
     def _noise(self, p: Mapping[str, Any]) -> Any:
         return p["sigma2.measurement"] if self.noisy else 0.0
@@ -346,10 +343,10 @@ class Arima(LibraryBound):
         xp, k = self.xp, self.lost
         inner = arma(phi, theta, p["sigma2"])
         T, R = inner.transition, inner.selection
-        m = T.shape[0]
+        m, short = T.shape[0], phi.shape[0] <= SMALL_STATE_COUNT
         Z = numpy.r_[1.0, numpy.zeros(m - 1), -self.delta[1:]]
         below = xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)]))
-        cov = stationary_covariance(T, R @ R.T * p["sigma2"], xp)
+        cov = p["sigma2"] * (state_covariance(phi, theta) if short else stationary_covariance(T, R @ R.T, xp))
         T = np.concatenate([np.concatenate([T, xp.zeros((m, k))], axis=1), below], axis=0)
         R = np.concatenate([R, xp.zeros((k, 1))], axis=0)
         cov = np.concatenate([np.concatenate([cov, xp.zeros((m, k))], axis=1), xp.zeros((k, m + k))], axis=0)
@@ -371,6 +368,51 @@ class Arima(LibraryBound):
         return replace(
             self, steps=keep + steps, X=numpy.concatenate([self.X[:keep], new[0]]) if new else None
         )
+
+
+def state_covariance(phi: Any, theta: Any) -> Any:
+    """Return the stationary covariance (m, m) of the states of `arma` with unit noise; nan if there is none.
+
+    The states are sums of the last y and e, with the coefficients on antidiagonals. The autocovariances of y
+    solve the Yule-Walker equations, and the covariances of y and e are the weights psi (P. J. Brockwell and
+    R. A. Davis 1991, section 3.3)."""
+    p, q, xp = phi.shape[0], theta.shape[0], xp_of(value(phi))
+    m, whole = max(p, q + 1), np.concatenate([xp.ones(1), theta, xp.zeros(1)])
+    places = numpy.add.outer(numpy.arange(m), numpy.arange(q + 1))
+    E = whole[numpy.minimum(places, q + 1)]
+    if not p:
+        return E @ E.T
+    if seen(phi) is not None and not stationary().inside(seen(phi)):
+        raise NotPositiveDefiniteError(
+            f"sarimax: the coefficients {seen(phi)} are not those of a stationary process"
+        )
+    psi = [whole[0]]
+    for k in range(1, q + 1):
+        psi.append(sum([phi[j] * psi[k - 1 - j] for j in range(min(p, k))], whole[k]))
+    lags = abs(numpy.subtract.outer(numpy.arange(p + 1), numpy.arange(1, p + 1)))
+    turned = xp.asarray(numpy.eye(p + 1)[lags])  # (p + 1, p, p + 1)
+    right = [sum([whole[j] * psi[j - k] for j in range(k, q + 1)], xp.zeros(())) for k in range(p + 1)]
+    M = sum([-phi[j] * turned[:, j] for j in range(p)], xp.eye(p + 1))
+    gamma = np.linalg.solve(M, np.stack(right))
+    if seen(phi) is None:
+        gamma = np.where(_is_stationary(phi), gamma, numpy.nan)
+    Y = np.concatenate([phi, xp.zeros(1)])[
+        numpy.minimum(numpy.add.outer(numpy.arange(m), numpy.arange(p)), p)
+    ]
+    ahead = numpy.subtract.outer(-numpy.arange(1, p + 1), -numpy.arange(q + 1))
+    across = np.concatenate([np.stack(psi), xp.zeros(1)])[numpy.where(ahead < 0, q + 1, ahead)]
+    mixed = Y @ across @ E.T
+    return E @ E.T + mixed + mixed.T + Y @ gamma[lags[1:]] @ Y.T
+
+
+def _is_stationary(phi: Any) -> Any:
+    """Return whether all partial autocorrelations are inside (-1, 1), where numbers cannot be looked at."""
+    good: Any = True
+    for k in range(phi.shape[0] - 1, -1, -1):
+        last, phi = phi[k], phi[:k]
+        good = good & (np.abs(last) < 1)
+        phi = (phi + last * phi[::-1]) / (1 - last * last)
+    return good
 
 
 def lag_product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:

@@ -11,7 +11,6 @@ import scipy.linalg
 from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._transforms.tape import value
-from ...ops.linalg.block_matrices import block_diag
 from .._labels import LibraryBound
 from .._model import LinearGaussian, RegressionOffset, Start
 from .._observations import Observations
@@ -141,11 +140,19 @@ class AssembledModel(LibraryBound):
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
         if all([type(x) is numpy.ndarray for x in blocks]):
             return self.xp.asarray(scipy.linalg.block_diag(*blocks))
-        return block_diag(*[self.xp.asarray(x) if type(x) is numpy.ndarray else x for x in blocks])
+        size, at, rows = sum([len(x) for x in blocks]), 0, []
+        for x in [self.xp.asarray(x) if type(x) is numpy.ndarray else x for x in blocks]:
+            k = len(x)
+            sides = [self.xp.zeros((k, n)) for n in (at, size - at - k)]
+            rows.append(np.concatenate([sides[0], x, sides[1]], axis=1))
+            at += k
+        return np.concatenate(rows, axis=0)
 
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """The problem of these data."""
-        return FitProblem(self, data, parameters, joseph, prior, described=self)
+        fixed = not any([isinstance(p, RegressionComponent) for p in self.parts])
+        name = f"sum {self.terms}" if fixed else None
+        return FitProblem(self, data, parameters, joseph, prior, described=self, name=name)
 
     def extended(self, steps: int, exog: Any, keep: int | None = None) -> "AssembledModel":
         """The model with regressors for `steps` more, after the first `keep` (default: all)."""

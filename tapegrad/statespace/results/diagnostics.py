@@ -36,19 +36,20 @@ def diagnostics(e: numpy.ndarray) -> Diagnostics:
     return Diagnostics(ljung_box(e, [1])[0], jarque, skewness, kurtosis, heteroskedasticity(e))
 
 
-def ljung_box(e: numpy.ndarray, lags: list[int], used: int = 0) -> list[Statistic]:
+def ljung_box(e: numpy.ndarray, lags: list[int], used: int = 0, method: str | None = None) -> list[Statistic]:
     """n (n + 2) sum r_k^2 / n_k over the first lags, with n_k the number of pairs: n - k without gaps.
 
     It is chi-squared with as many degrees of freedom as lags, less those `used` by estimates.  With gaps it
     is the statistic of D. S. Stoffer and C. M. C. Toloi, Statistics and Probability Letters 13 (1992)
-    391-396."""
+    391-396.  By the method "boxpierce" it is n sum r_k^2."""
     seen, highest = ~numpy.isnan(e), max(lags)
     n = int(seen.sum())
     if n <= highest:
         return [Statistic(numpy.nan, numpy.nan)] * len(lags)
     pairs = numpy.array([seen[k:] @ seen[: seen.size - k].astype(float) for k in range(1, highest + 1)])
     r = autocorrelations(e, highest)[1:]
-    sums = n * (n + 2) * numpy.cumsum(numpy.divide(r**2, pairs, out=numpy.zeros(highest), where=pairs > 0))
+    weights = n * (n + 2) / numpy.maximum(pairs, 1) if method != "boxpierce" else n
+    sums = numpy.cumsum(weights * numpy.where(pairs > 0, r**2, 0.0))
     free = [int((pairs[:k] > 0).sum()) - used for k in lags]
     return [
         Statistic(float(sums[k - 1]), float(chdtrc(left, sums[k - 1])) if left > 0 else numpy.nan)

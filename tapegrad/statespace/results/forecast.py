@@ -16,7 +16,9 @@ from .._labels import date_text
 from .._matrices import system
 from .._model import LinearGaussian
 from .._observations import Observations
-from ..filters.compiled import forecast
+from ..filters.arrays import observed_moments, with_noise
+from ..filters.augmented import start_of
+from ..filters.compiled import kalman_filter
 from ..filters.smoother import smooth
 
 NAMES = {
@@ -61,9 +63,9 @@ class Forecast:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
         return numpy.array(self.mean, dtype)
 
-    def summary_frame(self, alpha: float = 0.05) -> Any:
-        """A DataFrame of mean, mean_se, mean_ci_lower and mean_ci_upper; of several series, one under the
-        other."""
+    def summary_frame(self, endog: int | None = None, alpha: float = 0.05) -> Any:
+        """A DataFrame of mean, mean_se, mean_ci_lower and mean_ci_upper, of the series number `endog`; else,
+        of several series, one under the other."""
         pandas, half = load("pandas"), normal_quantile(alpha)
         frames = {}
         for i, name in enumerate(self.data.labels.columns):
@@ -77,6 +79,8 @@ class Forecast:
                 "mean_ci_upper": mean + half * se,
             }
             frames[name] = pandas.DataFrame(columns, index=pandas.Index(self.dates))
+        if endog is not None:
+            return list(frames.values())[endog]
         return frames[name] if len(frames) == 1 else pandas.concat(frames)
 
     def conf_int(self, alpha: float = 0.05) -> Any:
@@ -114,8 +118,11 @@ def prediction_of(
     exog: Any = None,
     given: Any = None,
     dates: Any = None,
+    seen: tuple[str, bool] = ("predicted", False),
 ) -> Forecast:
-    """Predict the steps of a span (first, end), the end excluded."""
+    """Predict the steps of a span (first, end), the end excluded.
+
+    `seen` says which data the states are given, and whether only the states count."""
     (first, end), data = span, fit.data
     ahead = max(end - data.steps, 0)
     if first >= end:
@@ -123,13 +130,16 @@ def prediction_of(
     model = fit.model_ahead(ahead, exog, dated=dates is None) if ahead else fit.model
     if not ahead and exog is not None:
         raise ArgumentError("exog has the regressors of steps after the data, and the prediction ends before")
+    known = data.steps if onset is None else min(max(onset, first), data.steps)
+    if not known:
+        raise ArgumentError("dynamic: there are no data before the first step; wanted a later one")
     if given is not None:
+        if seen != ("predicted", False):
+            raise ArgumentError("given: a scenario has no information_set and no signal_only")
         mean, cov = observed_given_all(model, _scenario(data, ahead, given), fit.problem.joseph)
         mean, cov = mean[first:end], cov[first:end]
     else:
-        mean, cov = _from_the_past(
-            fit, model, span, data.steps if onset is None else min(max(onset, first), data.steps)
-        )
+        mean, cov = _from_states(fit, model, span, known, *seen)
     if dates is None:
         places = data.labels.places(data.steps)[first:end]
         if ahead:
@@ -149,25 +159,33 @@ def prediction_of(
     return Forecast(data.in_form(mean, dates), data.in_form(errors, dates), dates, cov, data)
 
 
-def _from_the_past(
-    fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int
+def _from_states(
+    fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int, information: str, signal: bool
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return means and covariances from the steps before each, and from the onset on from those before it."""
-    first, end = span
-    means, covs = [], []
-    if first < onset:
-        r, last = fit.filtered, min(onset, end)
-        mean, cov = fit.foretold[first:last].copy(), to_host(r.innovation_cov)[first:last].copy()
-        for x in (mean, cov):
-            x[: max(r.diffuse_steps - first, 0)] = numpy.nan
-        means, covs = [mean], [cov]
-    if end > onset:
-        if not onset:
-            raise ArgumentError("dynamic: there are no data before the first step; wanted a later one")
-        found = forecast(model, fit.data.first(onset), end - onset, fit.problem.joseph)
-        skipped = max(first - onset, 0)
-        means, covs = [*means, to_host(found.mean)[skipped:]], [*covs, to_host(found.cov)[skipped:]]
-    return numpy.concatenate(means), numpy.concatenate(covs)
+    """Return means and covariances from the states given data before the onset.
+
+    These are the data before each step, those up to it, or all."""
+    (first, end), joseph = span, fit.problem.joseph
+    data = fit.data.first(onset)
+    data = data.extended(end - onset) if end > onset else data
+    s, known = system(model, data), 0
+    start = start_of(s, data)
+    if start and end > onset:
+        start.require_determined("forecast", onset, first=False)
+    if information == "smoothed":
+        r: Any = smooth(model, data, joseph)
+        mean, cov = r.mean, r.cov
+    elif information in ("predicted", "filtered"):
+        r = kalman_filter(model, data, joseph)
+        mean, cov = (getattr(r, f"{information}_{x}") for x in ("mean", "cov"))
+        known = min(r.diffuse_steps, onset)
+    else:
+        raise ArgumentError(f"information_set={information!r}: wanted 'predicted', 'filtered' or 'smoothed'")
+    mean, cov = observed_moments(s, mean[first:end, :, None], cov[first:end], first, end)
+    mean, cov = (mean[:, :, 0], cov) if signal else with_noise(s, mean[:, :, 0], cov, first, end)
+    mean, cov = numpy.array(to_host(mean)), numpy.array(to_host(cov))
+    mean[: max(known - first, 0)] = cov[: max(known - first, 0)] = numpy.nan
+    return mean, cov
 
 
 def _scenario(data: Observations, ahead: int, given: Any) -> Observations:

@@ -86,18 +86,30 @@ def _around(fit: Any, target: _Target, i: int, width: float = 3.0, count: int = 
 
 
 def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> Any:
-    """The minimum where the target is v, from the minimum at a value nearby: Newton's method with a
-    multiplier."""
-    multiplier, k = 0.0, u.size
+    """The minimum where the target is v, from the minimum at a value nearby."""
+    tolerance = 1e-10 * max(1.0, abs(v))
+    return _stationary_point(
+        objective, target, u, 0.0, lambda u, _, __, slope: (target.value(u) - v, slope), tolerance
+    )
+
+
+def _stationary_point(
+    objective: Objective, target: _Target, u: Any, multiplier: float, condition: Any, tolerance: float
+) -> Any:
+    """The point where the gradient is -multiplier times that of the target, and a condition is 0; None where
+    Newton's method does not find it.
+
+    `condition` returns what is to be 0, with its gradient."""
+    k = u.size
     for _ in range(MOST_PROFILE_STEPS):
-        _, gradient = objective(u)
-        slope, miss = target.slope(u), target.value(u) - v
-        rest = gradient + multiplier * slope
-        if abs(miss) <= 1e-10 * max(1.0, abs(v)) and abs(rest).max() <= 1e-7 * max(1.0, abs(gradient).max()):
+        value, gradient = objective(u)
+        slope = target.slope(u)
+        rest, (miss, row) = gradient + multiplier * slope, condition(u, value, gradient, slope)
+        if abs(miss) <= tolerance and abs(rest).max() <= 1e-7 * max(1.0, abs(gradient).max()):
             return u
         system = numpy.zeros((k + 1, k + 1))
         system[:k, :k] = objective.hessian(u) + multiplier * target.curvature(u)
-        system[:k, k] = system[k, :k] = slope
+        system[:k, k], system[k, :k] = slope, row
         step = _solved(system, -numpy.append(rest, miss))
         moved = None if step is None else _inside(objective, u, step[:k])
         if moved is None:
@@ -129,26 +141,14 @@ def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
 
 
 def _fallen(objective: Objective, target: _Target, fit: Any, move: numpy.ndarray, fall: float) -> float:
-    u, k = _inside(objective, fit.unconstrained, move), fit.unconstrained.size
+    u = _inside(objective, fit.unconstrained, move)
     if u is None:
         return numpy.nan
-    slope = target.slope(u)
-    multiplier = float(objective(u)[1] @ slope / (slope @ slope))
-    for _ in range(MOST_PROFILE_STEPS):
-        value, gradient = objective(u)
-        slope = target.slope(u)
-        rest, miss = gradient - multiplier * slope, value - fit.stop.value - fall
-        if abs(miss) <= 1e-9 and abs(rest).max() <= 1e-7 * max(1.0, abs(gradient).max()):
-            return target.value(u)
-        system = numpy.zeros((k + 1, k + 1))
-        system[:k, :k] = objective.hessian(u) - multiplier * target.curvature(u)
-        system[:k, k], system[k, :k] = -slope, gradient
-        step = _solved(system, -numpy.append(rest, miss))
-        moved = None if step is None else _inside(objective, u, step[:k])
-        if moved is None:
-            return numpy.nan
-        u, multiplier = moved, multiplier + step[k]
-    return numpy.nan
+    slope, wanted = target.slope(u), fit.stop.value + fall
+    multiplier = -float(objective(u)[1] @ slope / (slope @ slope))
+    fallen = lambda _, value, gradient, __: (value - wanted, gradient)
+    end = _stationary_point(objective, target, u, multiplier, fallen, 1e-9)
+    return numpy.nan if end is None else target.value(end)
 
 
 def _solved(A: numpy.ndarray, b: numpy.ndarray) -> Any:

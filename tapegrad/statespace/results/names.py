@@ -12,6 +12,8 @@ from scipy.special import ndtr
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError
+from .._matrices import system
+from .._model import Start
 from .._problem import FitProblem
 from .continued import state_after
 
@@ -47,13 +49,20 @@ def _criterion(fit: Any, name: str) -> float:
 
 def _predicted(fit: Any, cov: bool) -> numpy.ndarray:
     """Return what the past says of the states, with those of the step after the data."""
+    s, r = system(fit.model, fit.data), fit.filtered
+    if not s.varying & {"T", "Q", "c"} and not s.predict_first:
+        after = Start(s.T @ r.filtered_mean[-1] + s.c, s.T @ r.filtered_cov[-1] @ s.T.T + s.Q)
+        return _and_after(fit, after, cov)
     try:
         model = fit.model_ahead(1)
     except ArgumentError as error:
         raise AttributeError(
             f"predicted_state has the step after the data: {error}; write fit.filtered.predicted_mean"
         ) from error
-    after = state_after(model, fit.data, fit.problem.joseph)
+    return _and_after(fit, state_after(model, fit.data, fit.problem.joseph), cov)
+
+
+def _and_after(fit: Any, after: Start, cov: bool) -> numpy.ndarray:
     known, last = (
         (fit.filtered.predicted_cov, after.cov) if cov else (fit.filtered.predicted_mean, after.mean)
     )

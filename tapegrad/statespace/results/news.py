@@ -72,7 +72,7 @@ class Surprises:
 
 
 def _weights_table(news: Any, found: Surprises) -> Any:
-    columns = [news.dates, news.data.labels.columns]
+    columns = [news.dates, news.impacted]
     return found.table(found.weights, load("pandas").MultiIndex.from_product(columns))
 
 
@@ -129,6 +129,7 @@ class News:
     updates: Surprises
     revisions: Surprises
     data: Observations
+    impacted: list[str]
 
     def __getattr__(self, name: str) -> Any:
         """Return what statsmodels calls by this name: `total_impacts`, `weights`, `details_by_impact`, ..."""
@@ -139,11 +140,11 @@ class News:
 
     def _panel(self, values: numpy.ndarray) -> Any:
         """Return (h, p) as a DataFrame of dates and series."""
-        return load("pandas").DataFrame(values, self.dates, list(self.data.labels.columns))
+        return load("pandas").DataFrame(values, self.dates, self.impacted)
 
     def frame(self) -> Any:
         """Return a DataFrame of predictions and impacts, under the names of statsmodels."""
-        names = self.data.labels.columns
+        names = self.impacted
         changed, seen = (x.impacts.sum(axis=0) for x in (self.revisions, self.updates))
         columns = {
             "estimate (prev)": self.previous,
@@ -163,7 +164,7 @@ class News:
 
     def details(self) -> Any:
         """Return a DataFrame with a row for each observation and each prediction that it changes."""
-        names, rows, index = self.data.labels.columns, [], []
+        names, rows, index = self.impacted, [], []
         for kind, found in (("revision", self.revisions), ("update", self.updates)):
             for k, h, i in numpy.ndindex(found.weights.shape):
                 index.append(
@@ -179,26 +180,20 @@ class News:
         )
 
     def __str__(self) -> str:
-        lines = ["date        series          previous    revisions         news      updated"]
-        parts = (
-            self.previous,
-            self.revisions.impacts.sum(axis=0),
-            self.updates.impacts.sum(axis=0),
-            self.updated,
-        )
-        for h, date in enumerate(self.dates):
-            for i, name in enumerate(self.data.labels.columns):
-                numbers = "".join([f"{x[h, i]:>13.6g}" for x in parts])
-                lines.append(f"{date_text(date):<12}{name:<11}{numbers}")
-        return "\n".join(lines)
+        return self.frame().to_string(float_format="%.6g")
 
 
-def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any) -> News:
+def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any, impacted: Any = None) -> News:
     """Return the revision of the predictions of a fit."""
     old, new = fit.data, _later(fit.data, updated)
     n, labels = new.steps, new.labels
     first = min(old.steps, n - 1) if start is None else labels.position("news: start", start, n)
     last = max(n - 1, first) if end is None else labels.position("news: end", end, n, True)
+    names, every = [impacted] if isinstance(impacted, str) else impacted, list(labels.columns)
+    names = every if names is None else list(names)
+    if not set(names) <= set(every):
+        raise ArgumentError(f"news: impacted_variable={impacted!r}; the series are {', '.join(every)}")
+    shown = [every.index(name) for name in names]
     if first > last:
         raise ArgumentError(f"news: the steps end at {last}, before their start at {first}")
     steps = max(last + 1, n)
@@ -217,14 +212,15 @@ def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any) -> News:
     def surprises(at: numpy.ndarray, expected: numpy.ndarray, whole: numpy.ndarray) -> Surprises:
         rows, columns = numpy.nonzero(at)
         weights = _weights(model, whole, rows, columns, span, fit.problem.joseph)
-        names = [labels.columns[i] for i in columns]
-        return Surprises([places[t] for t in rows], names, after[at], expected[at], weights)
+        of = [every[i] for i in columns]
+        return Surprises([places[t] for t in rows], of, after[at], expected[at], weights[:, :, shown])
 
     previous, now = [
-        to_host(smooth(model, Observations(x), fit.problem.joseph).signal)[span] for x in (before, after)
+        to_host(smooth(model, Observations(x), fit.problem.joseph).signal)[span][:, shown]
+        for x in (before, after)
     ]
     updates, revisions = surprises(fresh, known, after), surprises(changed, before, revised)
-    return News(places[span], previous, now, updates, revisions, new)
+    return News(places[span], previous, now, updates, revisions, new, names)
 
 
 def _model_of(fit: Any, updated: Any, n: int, steps: int, exog: Any) -> LinearGaussian:

@@ -9,7 +9,7 @@ from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError
 from ..._core.registry import load
 from .diagnostics import autocorrelations
-from .forecast import normal_quantile
+from .forecast import normal_quantile, prediction_of
 
 SHADE = {"alpha": 0.2, "linewidth": 0}
 
@@ -47,30 +47,23 @@ def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
                 f"plot: ax holds {len(axes)} axes and there are {data.width} series; wanted one for each"
             )
         figure = axes[0].figure
-    y = to_host(data.raw)
-    mean = fit.foretold
-    half = z * numpy.sqrt(numpy.maximum(numpy.diagonal(to_host(r.innovation_cov), axis1=1, axis2=2), 0.0))
-    x, begin = _axis(data.labels.places(data.steps)), r.diffuse_steps
-    ahead = fit.forecast(steps, exog) if steps else None
+    y, n, found = to_host(data.raw), data.steps, prediction_of(fit, (0, data.steps + steps), exog=exog)
+    x, begin = numpy.r_[_axis(data.labels.places(n)), _axis(found.dates[n:])], r.diffuse_steps
+    means, errors = (
+        numpy.asarray(v).reshape(n + steps, -1)
+        for v in (found.mean, z * numpy.asarray(found.standard_errors))
+    )
+    spans: list[tuple] = [("C0", "one-step forecast", slice(begin, n), None)]
+    if steps:
+        spans.append(("C1", "forecast", slice(n, None), f"{100 * (1 - alpha):g} % intervals"))
     for i, (axis, name) in enumerate(zip(axes, names, strict=True)):
-        axis.plot(x, y[:, i], "k.-", lw=0.6, ms=4, label=name)
-        axis.plot(x[begin:], mean[begin:, i], "C0", lw=1.2, label="one-step forecast")
-        axis.fill_between(x[begin:], (mean - half)[begin:, i], (mean + half)[begin:, i], color="C0", **SHADE)
-        seen = [y[:, i], mean[begin:, i]]
-        if ahead is not None:
-            then = _axis(ahead.dates)
-            centre = numpy.asarray(ahead.mean).reshape(steps, -1)[:, i]
-            reach = z * numpy.asarray(ahead.standard_errors).reshape(steps, -1)[:, i]
-            axis.plot(then, centre, "C1", label="forecast")
-            axis.fill_between(
-                then,
-                centre - reach,
-                centre + reach,
-                color="C1",
-                label=f"{100 * (1 - alpha):g} % intervals",
-                **SHADE,
-            )
-            seen += [centre - reach, centre + reach]
+        axis.plot(x[:n], y[:, i], "k.-", lw=0.6, ms=4, label=name)
+        seen = [y[:, i], means[begin:n, i]]
+        for colour, label, at, shaded in spans:
+            mean, half = means[at, i], errors[at, i]
+            axis.plot(x[at], mean, colour, lw=1.2, label=label)
+            axis.fill_between(x[at], mean - half, mean + half, color=colour, label=shaded, **SHADE)
+            seen += [mean - half, mean + half] if shaded else []
         low, high = (
             f([f(part[~numpy.isnan(part)]) for part in seen if part.size]) for f in (numpy.min, numpy.max)
         )

@@ -60,7 +60,14 @@ class PredictionMethods:
     get_forecast = forecast
 
     def get_prediction(
-        self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None, given: Any = None
+        self,
+        start: Any = None,
+        end: Any = None,
+        dynamic: Any = False,
+        exog: Any = None,
+        given: Any = None,
+        information_set: str = "predicted",
+        signal_only: bool = False,
     ) -> Forecast:
         """Predict observations in the sample, after it, or both.
 
@@ -75,6 +82,10 @@ class PredictionMethods:
             The regressors of the steps after the data.
         given : array, optional
             A scenario for the steps after the data, as for `forecast`.
+        information_set : {'predicted', 'filtered', 'smoothed'}, default 'predicted'
+            The state of a step is the one given the data before it, those up to it, or all.
+        signal_only : bool, default False
+            Whether to predict only what the states add, without noise, intercepts and regressors.
 
         Returns
         -------
@@ -100,14 +111,23 @@ class PredictionMethods:
                 if number
                 else labels.position("get_prediction: dynamic", dynamic, n)
             )
-        return prediction_of(self, (first, last + 1), onset, exog, given)
+        seen = (information_set, signal_only)
+        return prediction_of(self, (first, last + 1), onset, exog, given, seen=seen)
 
-    def predict(self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None) -> Any:
+    def predict(
+        self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None, **options: Any
+    ) -> Any:
         """Return the means of `get_prediction`."""
-        return self.get_prediction(start, end, dynamic, exog).mean
+        return self.get_prediction(start, end, dynamic, exog, **options).mean
 
     def news(
-        self, updated: Any, start: Any = None, end: Any = None, exog: Any = None, impact_date: Any = None
+        self,
+        updated: Any,
+        start: Any = None,
+        end: Any = None,
+        exog: Any = None,
+        impact_date: Any = None,
+        impacted_variable: Any = None,
     ) -> News:
         """Split the revision of predictions by new data into what each observation adds.
 
@@ -124,6 +144,8 @@ class PredictionMethods:
             are enough.
         impact_date : int or date, optional
             The only step that is predicted.
+        impacted_variable : str or list of str, optional
+            The series that are predicted; by default all.
 
         Returns
         -------
@@ -147,7 +169,7 @@ class PredictionMethods:
         """
         if impact_date is not None:
             start = end = impact_date
-        return news_of(self, updated, start, end, exog)
+        return news_of(self, updated, start, end, exog, impacted_variable)
 
     def model_ahead(
         self, steps: int, exog: Any = None, call: str = "forecast", dated: bool = True

@@ -383,11 +383,14 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     ) -> numpy.ndarray:
         """Ljung and Box' test of the residuals: statistics and p values at lags 1 to `lags`, (p, 2, lags).
 
+        `method` is 'ljungbox', or 'boxpierce' for the test of Box and Pierce.
+
         Pairs with a missing value are left out. `used` is the number of estimated coefficients, by which the
         degrees of freedom are reduced.
         """
-        _require_method("test_serial_correlation", method, "ljungbox")
-        found = [ljung_box(e, list(range(1, lags + 1)), used) for e in self._after_start.T]
+        if method != "boxpierce":
+            _require_method("test_serial_correlation", method, "ljungbox")
+        found = [ljung_box(e, list(range(1, lags + 1)), used, method) for e in self._after_start.T]
         return numpy.array([[[x.statistic for x in series], [x.p_value for x in series]] for series in found])
 
     @property
