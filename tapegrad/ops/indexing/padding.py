@@ -1,5 +1,6 @@
 """`numpy.pad` in all its modes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,20 +92,33 @@ def by_statistic(x: Any, axis: int, width: tuple, f: Any, lengths: Any) -> Any:
     return join_padding(made[0], x, made[1], axis)
 
 
+def by_function(x: Any, width: tuple, f: Callable, settings: dict) -> Any:
+    """Each line of the padded array is given to f, which writes it."""
+    x = pad_zeros(x, width=width)
+    for axis, w in enumerate(width):
+        lines = views.moveaxis(x, axis, -1)
+        for at in np.ndindex(shape(lines)[:-1]):
+            f(lines[(*at, ...)], w, axis, settings)
+    return x
+
+
 @implements(np.pad, layout="asked")
-def pad(
-    array,
-    pad_width,
-    mode="constant",
-    *,
-    constant_values=0,
-    end_values=0,
-    stat_length=None,
-    reflect_type="even",
-):
+def pad(array, pad_width, mode="constant", **settings):
     x = array_like(array)
+    width = pad_widths(pad_width, ndim(x))
+    return by_function(x, width, mode, settings) if callable(mode) else by_mode(x, width, mode, **settings)
+
+
+def by_mode(
+    x: Any,
+    width: tuple,
+    mode: str,
+    constant_values: Any = 0,
+    end_values: Any = 0,
+    stat_length: Any = None,
+    reflect_type: str = "even",
+) -> Any:
     n = ndim(x)
-    width = pad_widths(pad_width, n)
     if mode == "constant":
         plain = not isinstance(constant_values, (Variable, dict))
         if plain and np.all(np.asarray(constant_index(constant_values)) == 0):
