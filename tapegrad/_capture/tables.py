@@ -205,6 +205,8 @@ class TableClass:
             return self._theirs(data, *args, **settings)
         if type(data) in HANDLES and self._theirs is pandas.DataFrame:
             return self.of_array(data, *args, **settings)
+        if isinstance(data, dict):  # pandas copies a column of these, not one that it makes
+            data = {k: column(v) for k, v in data.items()}
         return self._theirs(column(data), *args, **settings)
 
     def of_array(

@@ -112,7 +112,7 @@ def pad(array, pad_width, mode="constant", **settings):
 def by_mode(
     x: Any,
     width: tuple,
-    mode: str,
+    mode: Any,
     constant_values: Any = 0,
     end_values: Any = 0,
     stat_length: Any = None,
