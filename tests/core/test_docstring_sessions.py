@@ -8,12 +8,17 @@ import types
 import docstring_sessions as ds
 import pytest
 
-ROUGH = {  # what they show jumps there, is rounded, has another dtype, or is memory that nobody wrote
+# What they show jumps there, is rounded, has another dtype, or is memory that nobody wrote.  qr_insert and
+# qr_update show further columns of Q, which are not unique: nan in forward mode, and to be nan in reverse mode.
+ROUGH = {
     "numpy.empty_like",
     "numpy.ma.empty_like",
     "numpy.ma.masked_all_like",
     "numpy.round",
     "scipy.fft.hfft",
+    "scipy.linalg.cho_factor",
+    "scipy.linalg.qr_insert",
+    "scipy.linalg.qr_update",
     "scipy.ndimage.maximum",
 }
 SLOW = {"numpy.linalg.multi_dot", "numpy.shares_memory"}
@@ -29,7 +34,23 @@ NO_DERIVATIVE = {
     "what is left of an input that may be overwritten": "median percentile quantile",
 }
 MODULES = {  # the functions of which one session or more has a derivative, and those of them that are right
-    "numpy": (0, 0),
+    "numpy": (291, 284),
+    "numpy.char": (1, 1),
+    "numpy.fft": (16, 16),
+    "numpy.linalg": (28, 26),
+    "numpy.ma": (108, 108),
+    "numpy.polynomial.chebyshev": (2, 2),
+    "numpy.polynomial.hermite": (11, 11),
+    "numpy.polynomial.hermite_e": (8, 8),
+    "numpy.polynomial.laguerre": (10, 10),
+    "numpy.polynomial.legendre": (1, 1),
+    "numpy.polynomial.polynomial": (7, 7),
+    "numpy.random": (34, 34),
+    "numpy.rec": (3, 2),
+    "numpy.strings": (7, 7),
+    "scipy.fft": (29, 27),
+    "scipy.linalg": (81, 55),
+    "scipy.ndimage": (37, 35),
 }
 
 
@@ -47,7 +68,7 @@ def documented(module):
 
 
 def functions(module):
-    left_out = SLOW | {n for names in NO_DERIVATIVE.values() for n in names.split()}
+    left_out = SLOW | ROUGH | {n for names in NO_DERIVATIVE.values() for n in names.split()}
     seen = set()
     for name, doc in documented(module):
         if isinstance(doc, str) and ">>>" in doc and doc not in seen:
@@ -71,7 +92,7 @@ def judged(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_sessions(module):
     found = judged(module)
-    wrong = {f: v for f, vs in found.items() for v in vs if v[0] == ds.WRONG and f not in ROUGH}
+    wrong = {f: v for f, vs in found.items() for v in vs if v[0] == ds.WRONG}
     assert not wrong
     right = [f for f, vs in found.items() if all([v == ds.RIGHT for v, _ in vs])]
     assert len(found) >= MODULES[module][0] and len(right) >= MODULES[module][1]
