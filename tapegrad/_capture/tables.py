@@ -8,10 +8,12 @@ import numpy as plain_np
 import pandas
 from pandas.api.extensions import ExtensionArray, ExtensionDtype
 from pandas.api.indexers import check_array_indexer
+from pandas.core.construction import sanitize_array
 
 from .. import numpy as np
 from .._core.arrays import is_array
 from .._core.primitive import holds_variable, is_tracked, layout_of, primal_of, values_of
+from .._core.scope import OPEN
 from .._core.variable import HANDLES
 from ..ops.shaping import nested_to_array
 from .builtin import PatchedModule
@@ -44,7 +46,14 @@ class TrackedColumn(ExtensionArray):
     """A column of a table."""
 
     def __init__(self, x: Any):
-        self._x = x
+        self._held = x
+
+    @property
+    def _x(self) -> Any:
+        """Plain after the transform: a table from outside may have been given the column."""
+        if not OPEN.depth:
+            self._held = values_of(primal_of(self._held))
+        return self._held
 
     @classmethod
     def _from_sequence(cls, scalars: Any, *, dtype: Any = None, copy: bool = False) -> Any:
@@ -157,28 +166,32 @@ def column(x: Any) -> Any:
 COPIES = int(pandas.__version__.partition(".")[0]) > 2  # does pandas copy the arrays that it is given?
 
 
-def of_objects(column: Any) -> Any:
-    """A series of objects, numbers of which some are tracked, as one of numbers."""
-    if column.dtype != object or not holds_variable(parts := list(column), is_tracked):
-        return column
-    if not all(
+def numbers_with_tracked(parts: list) -> bool:
+    """Are these numbers, and some of them tracked?"""
+    return holds_variable(parts, is_tracked) and all(
         [x is None or type(x) in HANDLES or isinstance(x, (float, int, plain_np.number)) for x in parts]
-    ):
-        return column
-    found = TrackedColumn._from_sequence([plain_np.nan if x is None else x for x in parts])
-    return pandas.Series(found, column.index, name=column.name)
+    )
 
 
-def with_tracked_columns(found: Any) -> Any:
-    if isinstance(found, pandas.Series):
-        return of_objects(found)
-    if isinstance(found, pandas.DataFrame):
-        for n in range(found.shape[1]):
-            old = found.iloc[:, n]
-            new = of_objects(old)
-            if new is not old:
-                found.isetitem(n, new)
-    return found
+def column_of(data: Any, index: Any) -> Any:
+    """What pandas is given for a column: of numbers, of which some are tracked, it is a tracked column."""
+    if type(data) in HANDLES and not layout_of(data).ndim and is_tracked(data) and index is not None:
+        data = np.full(len(index), data)
+    listed = isinstance(data, (list, tuple)) or (type(data) is plain_np.ndarray and data.dtype == object)
+    if listed and numbers_with_tracked(parts := list(data)):
+        return TrackedColumn._from_sequence([plain_np.nan if x is None else x for x in parts])
+    return column(data)
+
+
+def sanitized(data: Any, index: Any, dtype: Any = None, *args: Any, **settings: Any) -> Any:
+    """Pandas' own `sanitize_array`, which makes each column, within a transform too."""
+    if OPEN.depth and dtype is None:
+        data = column_of(data, index)
+    return sanitize_array(data, index, dtype, *args, **settings)
+
+
+for _module in (pandas.core.frame, pandas.core.series, pandas.core.internals.construction):
+    _module.sanitize_array = sanitized
 
 
 class TableClass:
@@ -190,13 +203,11 @@ class TableClass:
     def __call__(self, data: Any = None, *args: Any, **settings: Any) -> Any:
         if not holds_variable((data,), is_tracked):
             return self._theirs(data, *args, **settings)
-        if isinstance(data, dict):
-            data = {k: column(v) for k, v in data.items()}
-        elif self._theirs is pandas.Series:
-            data = column(data)
-        elif type(data) in HANDLES:
+        if type(data) in HANDLES and self._theirs is pandas.DataFrame:
             return self.of_array(data, *args, **settings)
-        return with_tracked_columns(self._theirs(data, *args, **settings))
+        if isinstance(data, dict):  # pandas copies a column of these, not one that it makes
+            data = {k: column(v) for k, v in data.items()}
+        return self._theirs(column(data), *args, **settings)
 
     def of_array(
         self, x: Any, index: Any = None, columns: Any = None, dtype: Any = None, copy: Any = None
@@ -210,10 +221,7 @@ class TableClass:
         return found
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._theirs, name)
-        if name not in ("from_dict", "from_records"):
-            return found
-        return lambda *args, **settings: with_tracked_columns(found(*args, **settings))
+        return getattr(self._theirs, name)
 
     def __instancecheck__(self, x: Any) -> bool:
         return isinstance(x, self._theirs)

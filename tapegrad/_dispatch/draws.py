@@ -13,9 +13,13 @@ import numpy as np
 from .._core.primitive import is_tracked, primal_of, truth_of
 from ..ops.declare import NUMPY, shape
 
-exp, log, expm1, log1p, sqrt, where = [
-    NUMPY[f] for f in (np.exp, np.log, np.expm1, np.log1p, np.sqrt, np.where)
-]
+exp, log, expm1, log1p, sqrt, where, array, cholesky, eigh, svd = [
+    NUMPY[f]
+    for f in (
+        np.exp, np.log, np.expm1, np.log1p, np.sqrt, np.where, np.array, np.linalg.cholesky, np.linalg.eigh,
+        np.linalg.svd,
+    )
+]  # fmt: skip
 
 
 class Law(NamedTuple):
@@ -63,6 +67,23 @@ LAWS = {
 }
 
 
+def root_of(cov: Any, method: str) -> Any:
+    """NumPy's factor A of a covariance A A^T."""
+    if method == "cholesky":
+        return cholesky(cov)
+    s, u = eigh(cov) if method == "eigh" else svd(cov)[1::-1]
+    return u * sqrt(abs(s) if method == "eigh" else s)
+
+
+def normal_vectors(draw: Callable, mean: Any, cov: Any, size: Any = None, *rest: Any, **settings: Any) -> Any:
+    """`multivariate_normal`, of which mean and cov may be tracked."""
+    mean, cov = array(mean), array(cov)
+    draw([primal_of(mean), primal_of(cov), 0, *rest], settings)  # NumPy judges the parameters
+    d = len(mean)
+    z = draw([np.zeros(d), np.eye(d), size], {})
+    return mean + z @ root_of(cov, settings.get("method", "svd")).T
+
+
 def parameters_of(name: str, args: tuple, kwargs: dict) -> list:
     return [
         args[k] if k < len(args) else kwargs.get(p, default)
@@ -72,6 +93,8 @@ def parameters_of(name: str, args: tuple, kwargs: dict) -> list:
 
 def has_formula(name: str, args: tuple, kwargs: dict) -> bool:
     """Is the draw a differentiable function of what is tracked among these?"""
+    if name == "multivariate_normal":
+        return True
     if name not in LAWS or kwargs.get("out") is not None:
         return False
     fixed = zip(parameters_of(name, args, kwargs), LAWS[name].standard, strict=True)
@@ -80,12 +103,14 @@ def has_formula(name: str, args: tuple, kwargs: dict) -> bool:
 
 def holds_hidden(name: str, args: tuple, kwargs: dict) -> bool:
     """Does NumPy accept the parameters, which a trace hides?  A recording is valid for this answer."""
-    return truth_of(np.all(LAWS[name].holds(*parameters_of(name, args, kwargs))))
+    return name in LAWS and truth_of(np.all(LAWS[name].holds(*parameters_of(name, args, kwargs))))
 
 
 def reparametrised(draw: Callable, name: str, args: tuple, kwargs: dict, accepted: bool = False) -> Any:
     """`draw(args, kwargs)` is NumPy's, or the operation that a recording notes. `accepted`: the parameters
     need no check by NumPy."""
+    if name == "multivariate_normal":
+        return normal_vectors(draw, *args, **kwargs)
     law, params = LAWS[name], parameters_of(name, args, kwargs)
     count = len(params)
     size = args[count] if len(args) > count else kwargs.get("size")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.primitive import any_tracked
+from .._core.primitive import any_tracked, is_tracked
 from ..ops.creation import array, as_variable
 from .structured import kind_of
 
@@ -29,6 +29,8 @@ def fromrecords(recList, *args, **kwargs):
 def rec_array(obj, dtype=None, shape=None, *args, **kwargs):
     if kind_of(obj) and dtype is None and not args and not kwargs:
         return obj.copy().view(np.recarray)
+    if is_tracked(obj) and dtype is None and not args and not kwargs:  # it has no fields
+        return array(obj)
     if isinstance(obj, (list, tuple)) and len(obj) and any_tracked((obj,)):
         make = fromrecords if isinstance(obj[0], (list, tuple)) else fromarrays
         return make(obj, dtype, shape, *args, **kwargs)

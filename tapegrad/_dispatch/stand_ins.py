@@ -70,6 +70,7 @@ def face_of(f: Any) -> Any:
     # a distribution, a MultiUFunc
     if name is None and not type(f).__module__.startswith(("scipy.stats", "scipy.special")):
         return None
+    same = None
     public = [p for p in module_name.split(".") if not p.startswith("_")]
     # from the private scipy.integrate.ivp upwards to scipy.integrate
     above = [".".join(public[:n]) for n in range(len(public), 0, -1)]
@@ -81,10 +82,15 @@ def face_of(f: Any) -> Any:
             name = name_in(theirs, f) or name
         if name is not None and getattr(theirs, name, None) is f:
             face = getattr(ours, name, None)
+            if face is f:  # in a private module, perhaps, which has no face
+                same = f
+                continue
             if face is not None and len(FACES) < 9999:
                 FACES[id(f)] = f, face
             return face
-    return None
+    if same is not None and len(FACES) < 9999:
+        FACES[id(f)] = f, same
+    return same
 
 
 INSTANCES: dict = {}  # a class of SciPy's, public or not -> ours; the modules of rules fill it
@@ -107,6 +113,9 @@ def of_instance(kind: type) -> Any:
         ours = getattr(module_stand_in(place), kind.__name__, None)
     elif module.startswith(("cupy.", "cupyx.")):
         ours = KINDS.get(kind.__name__)
+    elif module.partition(".")[0] == "pandas":
+        load("tapegrad._capture.tables")  # whose columns a table takes, wherever it was made
+        return None
     else:
         return None
     return ours if hasattr(ours, "_of") else None

@@ -467,6 +467,10 @@ class Follower:
         if kind is property:
             fget, fset, fdel = [f and self.rebuilt(f) for f in (m.fget, m.fset, m.fdel)]
             return property(fget, fset, fdel, m.__doc__)
+        if kind is functools.cached_property:
+            new = kind(self.rebuilt(m.func))
+            new.__set_name__(None, m.attrname)
+            return new
         return self(m)
 
     def method(self, m: Any) -> Callable:

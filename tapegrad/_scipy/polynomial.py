@@ -86,11 +86,13 @@ def module_space(real: types.ModuleType) -> types.ModuleType:
     """The stand-in of one of the modules: every function and class is followed."""
     space = SciPyNamespace(real, listed=False)
     for name, x in vars(real).items():
-        if not name.startswith("_") and getattr(x, "__module__", None) == real.__name__:
-            if isinstance(x, type) and not issubclass(x, BaseException):
-                space.rule(x)(FOLLOWED.klass(x))
-            elif is_function(x):
-                space.rule(x)(FOLLOWED.given.get(name) or FOLLOWED.function(x))
+        home = str(getattr(x, "__module__", None))
+        if name.startswith("_"):
+            continue
+        if home == real.__name__ and isinstance(x, type) and not issubclass(x, BaseException):
+            space.rule(x)(FOLLOWED.klass(x))
+        elif home.startswith("numpy.polynomial") and is_function(x):
+            space.rule(x)(FOLLOWED.given.get(name) or FOLLOWED.function(x))
     return space.stand_in(f"tapegrad.{real.__name__}")
 
 

@@ -197,6 +197,8 @@ for _name in dir(scipy.stats):
         STATS.rule(_f, of_functions=_name in OF_FUNCTIONS)(FOLLOWED.function(_f))
 STATS.rule(scipy.stats.gaussian_kde)(FOLLOWED.klass(scipy.stats.gaussian_kde))
 STATS.rules[scipy.stats.gaussian_kde]._plain_by_library = True
+for _f in (scipy.stats.Covariance, *scipy.stats.Covariance.__subclasses__()):
+    STATS.rule(_f)(FOLLOWED.klass(_f))
 for _name in ("Normal", "Uniform", "Binomial", "Logistic", "Mixture"):
     if hasattr(scipy.stats, _name):
         _f = getattr(scipy.stats, _name)

@@ -277,15 +277,17 @@ def _resize(x, *new_shape, refcheck=True):
     """`ndarray.resize`: the first elements, and zeros behind them."""
     to = new_shape[0] if len(new_shape) == 1 and isinstance(new_shape[0], (tuple, list)) else new_shape
     to = tuple([operator.index(n) for n in to])
-    if not is_array(layout_source(x)) or not x.flags.c_contiguous:
+    if not is_array(layout_source(x)) or not x.flags.c_contiguous | x.flags.f_contiguous:
         raise ValueError("resize only works on single-segment arrays")
     if type(x) is View or hasattr(x, "_version"):
         raise NoRuleError(
             "x.resize(s): x is captured, written, or has views; write y = numpy.zeros(s) and fill y"
         )
-    size, flat = math.prod(to), s.reshape(x, to=(-1,))
+    fortran = not x.flags.c_contiguous
+    size, flat = math.prod(to), s.reshape(x.T if fortran else x, to=(-1,))
     y = flat[:size] if size <= x.size else s.embed(flat, axis=0, start=0, size=size)
-    y = s.reshape(s.copy(y, "C"), to=to)
+    y = s.reshape(s.copy(y, "C"), to=to[::-1] if fortran else to)
+    y = s.transpose(y, axes=tuple(range(len(to)))[::-1]) if fortran else y
     x._value, x._trace, x._slot, x._saved = y._value, y._trace, y._slot, True
 
 
@@ -381,7 +383,9 @@ def _shape_of(to: tuple) -> Any:
 
 
 def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
-    if casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
+    if casting == "same_value":
+        np.asarray(values_of(x)).astype(dtype, casting=casting)  # raises as NumPy does
+    elif casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
         raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
     y = call(np.astype, (x, dtype), {"copy": copy})
     if order == "A":

@@ -48,7 +48,7 @@ OF_PRIMALS = (
 )  # fmt: skip
 OF_MEMORY = ("may_share_memory", "shares_memory")  # see overlaps.py
 NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
-STEPS = (np.fix,)  # floats, but piecewise constant
+STEPS = ("fix", "assert_array_max_ulp")  # floats, but piecewise constant
 
 
 def array_library(xs: Any) -> Any:
@@ -165,7 +165,7 @@ def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
             y = call(given, named)
         else:
             y = getattr(array_library(given), name, f)(*given, **named)
-        if has_floats(y) and f not in STEPS and any_tracked((args, kwargs)):
+        if has_floats(y) and name not in STEPS and any_tracked((args, kwargs)):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative "
                 "rule for them; compose it of other operations, or cut the derivative with tapegrad.value(x)"
@@ -192,6 +192,21 @@ def declare_testing() -> None:
     for name, f in vars(np.testing).items():
         if name.startswith("assert_"):
             NUMPY[f] = zero_derivative_of(f, values_of)
+
+
+def with_out(operation: Callable) -> Callable:
+    @functools.wraps(operation)
+    def called(x, out=None):
+        if out is None:
+            return operation(x)
+        out[...] = operation(x)
+        return out
+
+    return called
+
+
+for _f in (np.isneginf, np.isposinf):
+    NUMPY[_f] = with_out(NUMPY[_f])
 
 
 def noting_comparison(operation: Callable) -> Callable:

@@ -190,7 +190,9 @@ class Frozen:
 
     def __init__(self, family: Distribution, args: tuple, given: dict):
         self._family, self._args, self._given = family, args, given
-        self._theirs = None if any_tracked((args, given)) else family.theirs()(*lend(args), **lend(given))
+        ours = any([hasattr(type(a), "_follower") for a in (*args, *given.values())])  # a `Covariance`
+        tracked = ours or any_tracked((args, given))
+        self._theirs = None if tracked else family.theirs()(*lend(args), **lend(given))
 
     @classmethod
     def _of(cls, theirs: Any, shadow: Any) -> "Frozen":

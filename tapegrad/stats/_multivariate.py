@@ -61,6 +61,8 @@ class MultivariateNormal(Distribution):
 
     def _answer(self, call: str, x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
         x = wide(array_argument(x))
+        if hasattr(cov, "whiten"):  # a `Covariance`
+            cov, allow_singular = cov.covariance, cov._allow_singular
         mean, cov = number_like(0.0 if mean is None else mean, x), number_like(cov, x)
         y, singular = self._log(x, mean, cov, allow_singular)
         y = exp(y) if call == "pdf" else y

@@ -220,3 +220,59 @@ class Frame(pd.DataFrame):
 def test_subclasses_stay():
     f = lambda x: Frame({"a": [1.0, 2.0]})["a"].sum() * np.sum(x) + isinstance(Frame(), pd.DataFrame)
     np.testing.assert_array_equal(tg.grad(f)(X), np.full(4, 3.0))
+
+
+def table():
+    return DataFrame({"a": [1.0, 2.0, 4.0, 3.0]})
+
+
+def inserted(x):
+    t = table()
+    t.insert(0, "b", list(x))
+    return t
+
+
+def put(value):
+    def f(x):
+        t = table()
+        t["b"] = value(t, x)
+        return t
+
+    return f
+
+
+OUTSIDE = table()
+PUT = {
+    "list": put(lambda t, x: [v**2 for v in x]),
+    "tuple": put(lambda t, x: tuple(x[:3]) + (5.0,)),
+    "array": put(lambda t, x: x**2),
+    "number": put(lambda t, x: x[1] ** 2),
+    "dict": put(lambda t, x: {n: x[n] * x[0] for n in range(4)}),
+    "map": put(lambda t, x: t["a"].map(lambda v: v * x[0])),
+    "apply": put(lambda t, x: t.apply(lambda row: row["a"] * x[1], axis=1)),
+    "assign": lambda x: table().assign(b=[*x], c=lambda t: t["b"] ** 2),
+    "insert": inserted,
+    "assign to a table of outside": lambda x: OUTSIDE.assign(b=[x[0] ** 2, x[1], 2.0, 1.0]),
+    "list of dicts": lambda x: DataFrame([{"a": x[0], "b": 1.0}, {"a": x[1] ** 2, "b": 2.0}]),
+}
+
+
+@pytest.mark.parametrize("f", PUT.values(), ids=PUT)
+def test_what_is_put_into_a_table_is_numeric(f):
+    g = lambda x: f(x).mean(numeric_only=True).sum() + f(x).select_dtypes("number").iloc[1].sum()
+    slope = (g(X + 1e-6 * V) - g(X - 1e-6 * V)) / 2e-6
+    gradient = tg.grad(g)(X)
+    assert gradient @ V == pytest.approx(slope, rel=1e-7) and slope != 0.0
+    assert tg.jvp(g, (X,), (V,))[1] == pytest.approx(slope, rel=1e-7)
+
+
+def test_a_table_of_outside_has_plain_numbers_afterwards():
+    outer = table()
+
+    def f(x):
+        outer["b"] = [v**2 for v in x]
+        return outer["b"].sum()
+
+    np.testing.assert_allclose(tg.grad(f)(X), 2 * X)
+    assert type(outer["b"].to_numpy()) is np.ndarray and type(outer["b"].iloc[0]) is np.float64
+    np.testing.assert_array_equal(outer["b"], X**2)

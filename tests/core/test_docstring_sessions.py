@@ -1,4 +1,6 @@
-"""What the docstrings of NumPy and SciPy show, differentiated: see tests/support/docstring_sessions.py."""
+"""What the docstrings of NumPy and SciPy show, differentiated: see tests/support/docstring_sessions.py.
+
+A function counts as right if all sessions of its docstring are."""
 
 import importlib
 import types
@@ -6,44 +8,94 @@ import types
 import docstring_sessions as ds
 import pytest
 
-# what they show jumps there, is rounded, or has another dtype
-ROUGH = ["scipy.fft.hfft", "scipy.ndimage.maximum"]
-SLOW = ["numpy.linalg.multi_dot"]
-MODULES = {  # the least share of the sessions that are right
-    "numpy.fft": 1.0,
-    "numpy.linalg": 0.9,
-    "numpy.ma": 1.0,
-    "numpy.polynomial.polynomial": 1.0,
-    "scipy.fft": 0.8,
-    "scipy.ndimage": 0.9,
+# What they show jumps there, is rounded, has another dtype, or is memory that nobody wrote.  qr_insert and
+# qr_update show further columns of Q, which are not unique: nan in forward mode, and to be nan in reverse mode.
+ROUGH = {
+    "numpy.empty_like",
+    "numpy.ma.empty_like",
+    "numpy.ma.masked_all_like",
+    "numpy.round",
+    "scipy.fft.hfft",
+    "scipy.linalg.cho_factor",
+    "scipy.linalg.qr_insert",
+    "scipy.linalg.qr_update",
+    "scipy.ndimage.maximum",
+}
+SLOW = {"numpy.linalg.multi_dot", "numpy.shares_memory"}
+NO_DERIVATIVE = {
+    "numbers from a generator that chooses by the parameter": """Generator.beta Generator.binomial Generator.f
+        Generator.gamma Generator.geometric Generator.logseries Generator.multinomial
+        Generator.negative_binomial Generator.noncentral_f Generator.poisson Generator.standard_gamma
+        Generator.vonmises Generator.zipf RandomState.gamma RandomState.logseries RandomState.multinomial
+        RandomState.negative_binomial RandomState.noncentral_f RandomState.poisson
+        RandomState.standard_gamma RandomState.vonmises RandomState.zipf""",
+    "integers, types, texts, bytes, addresses": """as_integer_ratio mintypecode info byteswap ctypes setflags
+        char.mod strings.mod rec.fromfile rec.fromstring rec.fromrecords insert ptp ufunc.at""",
+    "what is left of an input that may be overwritten": "median percentile quantile",
+}
+MODULES = {  # the functions of which one session or more has a derivative, and those of them that are right
+    "numpy": (289, 282),
+    "numpy.char": (1, 1),
+    "numpy.fft": (16, 16),
+    "numpy.linalg": (28, 26),
+    "numpy.ma": (106, 106),
+    "numpy.polynomial.chebyshev": (2, 2),
+    "numpy.polynomial.hermite": (11, 11),
+    "numpy.polynomial.hermite_e": (8, 8),
+    "numpy.polynomial.laguerre": (10, 10),
+    "numpy.polynomial.legendre": (1, 1),
+    "numpy.polynomial.polynomial": (7, 7),
+    "numpy.random": (34, 34),
+    "numpy.rec": (3, 2),
+    "numpy.strings": (7, 7),
+    "scipy.fft": (29, 27),
+    "scipy.linalg": (81, 55),
+    "scipy.ndimage": (37, 35),
 }
 
 
-def functions(module):
+def documented(module):
+    """(name, docstring) of the public functions and classes of a module, and of the methods of the classes."""
     for name in sorted(module.__all__):
         x = getattr(module, name)
-        doc = getattr(x, "__doc__", None)
-        public = f"{module.__name__}.{name}"
-        if (
-            not isinstance(x, types.ModuleType)
-            and isinstance(doc, str)
-            and ">>>" in doc
-            and public not in SLOW
-        ):
-            yield public, doc
+        if isinstance(x, types.ModuleType):
+            continue
+        yield f"{module.__name__}.{name}", getattr(x, "__doc__", None)
+        if isinstance(x, type):
+            for method, f in vars(x).items():
+                if not method.startswith("_"):
+                    yield f"{module.__name__}.{name}.{method}", getattr(f, "__doc__", None)
+
+
+def functions(module):
+    left_out = SLOW | ROUGH | {n for names in NO_DERIVATIVE.values() for n in names.split()}
+    seen = set()
+    for name, doc in documented(module):
+        if isinstance(doc, str) and ">>>" in doc and doc not in seen:
+            seen.add(doc)
+            if not any([name == n or name.endswith("." + n) for n in left_out]):
+                yield name, doc
+
+
+def judged(module):
+    """{function: the verdicts of its sessions}"""
+    found = {}
+    for function, doc in functions(importlib.import_module(module)):
+        verdicts = [v for f in ds.sessions(function, doc)[:4] if (v := ds.judge(f)) is not None]
+        if verdicts:
+            found[function] = verdicts
+    return found
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", MODULES)
-def test_sessions(name):
-    found = {}
-    for function, doc in functions(importlib.import_module(name)):
-        found[function] = [v for f in ds.sessions(function, doc)[:4] if (v := ds.judge(f)) is not None]
-    wrong = {f: v for f, vs in found.items() for v in vs if v[0] == ds.WRONG and f not in ROUGH}
+@pytest.mark.parametrize("module", MODULES)
+def test_sessions(module):
+    found = judged(module)
+    wrong = {f: v for f, vs in found.items() for v in vs if v[0] == ds.WRONG}
     assert not wrong
-    verdicts = [v for vs in found.values() for v, _ in vs]
-    assert len(verdicts) > 8 and verdicts.count(ds.RIGHT) >= MODULES[name] * len(verdicts)
+    right = [f for f, vs in found.items() if all([v == ds.RIGHT for v, _ in vs])]
+    assert len(found) >= MODULES[module][0] and len(right) >= MODULES[module][1]
 
 
 def test_a_wrong_derivative_is_found():
@@ -56,4 +108,4 @@ def test_a_wrong_derivative_is_found():
     >>> np.cumsum(y)
     array([1, 3])
     """
-    assert [ds.judge(f)[0] for f in ds.sessions("f", doc)] == [ds.WRONG, ds.RIGHT]
+    assert [ds.judge(f)[0] for f in ds.sessions("f", doc)] == [ds.WRONG, ds.RIGHT, ds.WRONG, ds.WRONG]

@@ -9,16 +9,19 @@ import pytest
 import scipy.linalg as sl
 import scipy.special as sc
 import scipy.stats
+from numpy.random import RandomState, default_rng
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import lsmr, lsqr
 from scipy.special import cbrt, erf, gammaln
-from scipy.stats import mstats
+from scipy.stats import Covariance, mstats, multivariate_normal
 
 import tapegrad as tg
 
 A = np.array([[3, 2], [1, 4]])
 M = np.array([1.0, 2.0, 4.0, 3.0])
 S = csr_array([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0], [0.5, 0.5]])
+COV = np.array([[2.0, 0.3], [0.3, 1.0]])
+KNOWN = Covariance.from_cholesky(np.linalg.cholesky(COV))
 TIGHT = {"atol": 1e-14, "btol": 1e-14}
 
 
@@ -34,6 +37,28 @@ def unmasked_again(t):
     m[1] = np.ma.masked
     m.mask[1] = False
     return m.sum()
+
+
+def frame(vector, width, axis, settings):
+    vector[: width[0]] = settings["value"] + vector[width[0]]
+    vector[-width[1] :] = settings["value"] * axis
+
+
+def resized(t):
+    y = np.array([[0.0, 1.0, 5.0], [2.0, 3.0, 6.0]], order="F") * t
+    y.resize((3, 3), refcheck=False)
+    return y
+
+
+def below(t):
+    y = np.full(3, 2.0) * t
+    return np.isneginf(np.array([-np.inf, 0.0, 1.0]), y) * t + y
+
+
+def truths(t):
+    where = np.zeros(3, bool)
+    np.copyto(where, np.array([0.0, t, 1.0]), casting="unsafe")
+    return where * t
 
 
 CALLS = {
@@ -61,6 +86,22 @@ CALLS = {
     "leslie": lambda t: sl.leslie([0.1 * t, 2.0, 1.0], [0.2 * t, 0.8]),
     "solve with integers": lambda t: sl.solve(A, np.array([1.0, 2.0]) * t) * t,
     "solve_sylvester with integers": lambda t: sl.solve_sylvester(A, A, np.eye(2) * t) * t,
+    "np.pad, a function": lambda t: np.pad(np.arange(6.0).reshape(2, 3) * t, 2, frame, value=t**2),
+    "ndarray.resize, Fortran order": resized,
+    "np.isneginf, out": below,
+    "np.copyto of truths": truths,
+    "np.ma.allclose": lambda t: np.ma.allclose(np.ma.array([1.0, t], mask=[0, 1]), np.ma.array([1.0, 9.0])) * t,
+    "chebtrim": lambda t: np.polynomial.chebyshev.chebtrim([1.0 * t, 2.0 * t, 1e-9], 1e-5),
+    "RandomState": lambda t: RandomState(0).normal(t, t**2, 3),
+    "multivariate_normal": lambda t: default_rng(0).multivariate_normal([t, 2 * t], COV * t, (2, 2)) * t,
+    "multivariate_normal, eigh": lambda t: default_rng(0).multivariate_normal([0, t], COV * t, method="eigh"),
+    "multivariate_normal, cholesky": lambda t: default_rng(0).multivariate_normal([0, t], COV * t, method="cholesky"),
+    "multivariate_normal, RandomState": lambda t: RandomState(0).multivariate_normal([0, t], COV * t, 3),
+    "csr_array of float indices": lambda t: csr_array((np.ones(2) * t, ([0.3 * t, 1.0], [0, 1])), (2, 2)).toarray(),
+    "Covariance": lambda t: multivariate_normal.logpdf([1.0, 2.0], [t, 0.0], Covariance.from_diagonal([t, 2 * t])),
+    "Covariance, precision": lambda t: multivariate_normal([t, 0], Covariance.from_precision(COV * t)).logpdf([1, 2]),
+    "Covariance, captured": lambda t: multivariate_normal.logpdf([t, 2.0], cov=KNOWN) + KNOWN.whiten([t, 1.0]).sum(),
+    "Covariance, cholesky": lambda t: Covariance.from_cholesky(np.linalg.cholesky(COV * t)).covariance,
     "issymmetric": lambda t: (sl.issymmetric(np.eye(2) * t) + sl.bandwidth(np.eye(2) * t)[0]) * t,
 }  # fmt: skip
 

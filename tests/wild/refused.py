@@ -33,6 +33,7 @@ REFUSED = {
     **of("a number of a class derived from `float`", "last_earth.sphere last_earth.vincenty"),
     **of("an array of integers `@` a list of arrays", "last_filters.catmull_rom last_filters.natural"),
     **of("a hash of the bytes of an array", "last_choices.solid"),
+    **of("a whole array with fields", "fifth_motion.lorentz_arrays"),
     **of("a gufunc of Numba", "fresh_scores.older_ensemble"),
     **of("a root by bisection, with a warning", "fresh_air.wet_bulb fresh_sky.kepler"),
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),

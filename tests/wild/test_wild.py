@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE / "programs")]
 from judge import verdict  # noqa: E402
 from refused import COMPILED, REFUSED  # noqa: E402
 
-KINDS = ("known", "unseen", "fresh", "later", "last")
+KINDS = ("known", "unseen", "fresh", "later", "last", "fifth")
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
 )
@@ -78,7 +78,7 @@ def write_table():
     lines = [
         f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, "
         f"{len(every) - len(right) - wrong} refused, {compiled} of these by compiled code. With one to "
-        f"four stars: {', '.join(of_each)} right. "
+        f"five stars: {', '.join(of_each)} right. "
         f"Value and gradient take {costs[len(costs) // 2]:.0f} times "
         f"the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
         "",

@@ -122,7 +122,7 @@ def target(x: Any, name: str, y: Any) -> bool:
     """Is x a Variable, which tapegrad must write? (A plain array cannot hold the derivative of y.)"""
     if isinstance(x, Variable):
         return True
-    if is_tracked(y):
+    if is_tracked(y) and x.dtype != bool:
         raise DroppedDerivativeError(
             f"numpy.{name}: the first argument is a plain array, which cannot hold a derivative; make it "
             "with numpy.zeros(n, like=x), or capture it"
@@ -145,7 +145,7 @@ def copyto(dst, src, casting="same_kind", where=True):
     if isinstance(src, (list, tuple)):
         src = array_beside(dst, src)
     if not target(dst, "copyto", src):
-        return xp_of(dst).copyto(dst, values_of(src), where=values_of(where))
+        return xp_of(dst).copyto(dst, values_of(src), casting, values_of(where))
     write_value(dst, src if where is True else NUMPY[np.where](where, src, dst), Ellipsis)
 
 
