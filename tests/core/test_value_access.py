@@ -75,6 +75,7 @@ ASKING = {
     "_capture.tables": "which numbers of a column are missing, and their order",
     "loops.cuda_c.derived_rules": "arguments without a derivative",
     "loops.cuda_c.kernels": "arguments without a derivative",
+    "ode._arguments": "the order of times",
 }
 # `bottom` and `_value`: layout, memory and the levels of a handle.
 PASSING = {
@@ -118,6 +119,7 @@ PASSING = {
     "ops.indexing.views": "a diagonal",
     "ops.indexing.hidden_regions": "what a handle stands for",
     "loops.operation": "the levels of a value",
+    "ode._large": "results that no transform watches",
 }
 LAYOUT = {
     "shape",
