@@ -192,8 +192,8 @@ class _Search:
         return numpy.flatnonzero(~arrived | arrived.all())
 
     def _step(self) -> bool:
-        """Take one Newton step, halved until the gradient falls."""
-        step, _ = self._newton(self._moving)
+        """Take one Newton step, halved until the gradient falls, or the function does as it should."""
+        step, gain = self._newton(self._moving)
         curvature = numpy.diag(self.hessian)
         # Near a bound the function falls as exp(-r u) with r = |second / first derivative|. A Newton step
         # moves only 1 / r, so such a parameter goes all the way at once.
@@ -207,9 +207,11 @@ class _Search:
         )
         step[away] = self.gradient[away] / curvature[away] * (1 + numpy.log(slope[away] / self.wanted))
         self.taken += 1
-        for _ in range(10):
+        for halved in range(10):
             value, gradient = self.objective(self.u - step)
-            better = abs(gradient).max() < self.size or away.any()  # the others follow
+            # (A fall of less than `GAIN` may be rounding.)
+            falls = gain > GAIN and value < self.value - 0.1 * gain / 2**halved
+            better = falls or abs(gradient).max() < self.size or away.any()  # the others follow
             if numpy.isfinite(value) and better and value <= self.value + 1e-9 * abs(self.value):
                 self.u, self.value, self.gradient = self.u - step, value, gradient
                 return True

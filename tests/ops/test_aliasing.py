@@ -90,6 +90,9 @@ def test_operations_that_share_memory_say_so(watched, xp):
         lambda x: np.linalg.cholesky(x @ x.T + np.eye(3)),
     ):  # where values are hidden other bodies run
         at_both(lambda x, f=f: tg.jvp(tg.grad(lambda x: (f(x) ** 2).sum()), (x,), (EYE,)), (EYE,), (EYE,))
+    for f in (lambda x: -np.linalg.det(x + 2.0 * EYE), lambda x: np.sqrt(x @ x.T + EYE).sum()):
+        if xp is np:
+            tg.jvp(tg.grad(f), (EYE + 0.5,), (EYE,))
     said = {name for name, entry in PRIMITIVES.items() if entry.prim.aliases} | {READ.name}
     print(
         f"{len(watched.ran)} of {len(PRIMITIVES)} operations ran; sharing memory: {sorted(watched.sharing)}"

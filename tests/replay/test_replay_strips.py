@@ -158,3 +158,25 @@ def test_rows_that_are_gathered_and_scattered(rank):
             np.testing.assert_allclose(got, want, 1e-12, 1e-12)
         np.testing.assert_allclose(q.grad(u, v), tg.grad(total)(u, v), 1e-9, 1e-9)
     assert q.forms["grad"].programs[0].emitted.blocks > 0
+
+
+@pytest.mark.parametrize("sizes", [(20, 25, 3, 60), (20, 3, 25, 60), (17, 30, 40, 4), (20, 40, 3, 3), (3, 300, 4, 20)])
+def test_products_of_stacks_that_blas_computes(sizes):
+    n, rows, inner, columns = sizes
+    rng = np.random.default_rng(0)
+    x, y, w = rng.normal(size=(n, rows, inner)), rng.normal(size=(n, inner, columns)), rng.normal(size=inner)
+
+    def f(scale):
+        z = (x * scale) @ y
+        for _ in range(3):
+            z = np.tanh(z) * 0.5 + (x * scale) @ (y * z.mean())
+        u = (x * scale) @ w + (x * scale + z.mean()) @ w
+        return (z * z).sum() + (u * u).sum(), z, u
+
+    p = tg.prepare(f, w)
+    q = tg.prepare(lambda scale: f(scale)[0], w)
+    for _ in range(4):
+        scale = rng.normal(size=inner)
+        for got, want in zip(p.value(scale), f(scale), strict=True):
+            np.testing.assert_allclose(got, want, 1e-10, 1e-12)
+        np.testing.assert_allclose(q.grad(scale), tg.grad(lambda s: f(s)[0])(scale), 1e-9)

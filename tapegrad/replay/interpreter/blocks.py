@@ -605,10 +605,15 @@ class InstructionBlock:
             y = y[:, 0]
         of_vector = y.ndim == 1
         x, y = self.laid_out(x, blas_matrix), self.laid_out(y, vector_of if of_vector else blas_matrix)
-        if of_vector:
-            self.row("copy", to, self.nothing)
         if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
             to, x, y = to.T, y.T, x.T
+        if not to.flags.c_contiguous:  # one matrix of a stack
+            made = self.arena.temporary(*to.shape)
+            self.product(made, x, y)
+            self.row("copy", to, made)
+            return
+        if of_vector:
+            self.row("copy", to, self.nothing)
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
         places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)]), 0]
         if self.listed is not None:
