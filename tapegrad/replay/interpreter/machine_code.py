@@ -19,8 +19,27 @@ from typing import Any
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
-from .foreign_calls import BlasCall, IndexedLine, LapackCall, OrderedLine, UfuncCall, blas
-from .strided_rows import FAILED, FIELDS, INFINITE, MANY, NO_NUMBER, VECTOR_ELEMENTS, RowFunction, field
+from .foreign_calls import (
+    CHECKED_AT_ONCE,
+    WIDE_BITS,
+    BlasCall,
+    IndexedLine,
+    LapackCall,
+    OrderedLine,
+    UfuncCall,
+    blas,
+)
+from .strided_rows import (
+    EXPONENT,
+    FAILED,
+    FIELDS,
+    INFINITE,
+    MANY,
+    NO_NUMBER,
+    VECTOR_ELEMENTS,
+    RowFunction,
+    field,
+)
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
 # functions that NumPy has for one number at a time only: along lines they are those of the kernels
@@ -139,8 +158,9 @@ def element(local: str, table: str) -> str:
 
 def classified(r: str, end: str = "") -> str:
     """The class of a number: 0 if it is finite."""
-    return f"""%zero{end} = fsub double %{r}{end}, %{r}{end}
-  %fine{end} = fcmp oeq double %zero{end}, 0.0
+    return f"""%bits{end} = bitcast double %{r}{end} to i64
+  %exponent{end} = and i64 %bits{end}, {EXPONENT}
+  %fine{end} = icmp ne i64 %exponent{end}, {EXPONENT}
   %number{end} = fcmp ord double %{r}{end}, 0.0
   %kind{end} = select i1 %number{end}, i64 {INFINITE}, i64 {NO_NUMBER}
   %class_{r}{end} = select i1 %fine{end}, i64 0, i64 %kind{end}
@@ -353,7 +373,8 @@ def declarations() -> str:
     found.append("declare i64 @llvm.smin.i64(i64, i64)")
     reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
     any_bit = f"declare i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64(<{VECTOR_ELEMENTS} x i64>)"
-    return "\n".join([*found, reduce, any_bit, STATUS])
+    any_of_many = f"declare i64 @llvm.vector.reduce.or.v{CHECKED_AT_ONCE}i64({WIDE_BITS})"
+    return "\n".join([*found, reduce, any_bit, any_of_many, STATUS])
 
 
 def interpreter_text() -> str:
