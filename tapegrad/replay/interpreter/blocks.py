@@ -48,6 +48,7 @@ from .strips import in_strips
 from .trip_rows import NotALoop, TripRows
 
 FIRST = frozenset(("mul", "add", "sub"))
+UNHEARD = frozenset(("lt", "le", "eq", "ne", "max", "min"))  # rows of which NumPy does not warn
 END = math.inf
 SINGLE_ROW = {name: row for row, name in SINGLE.items()}
 
@@ -101,18 +102,31 @@ class InstructionBlock:
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k)) for k in self.given]
         if any([arena.width(k) > 1 for k in (*self.given, *table.made[begin:stop].tolist())]):
             # products by their parts differ from those of complex numbers where a part is infinite
-            self.rows.append((NUMBER["strict"], *[0] * (SHORT_ROW - 1)))
+            self.judged("strict")
+        self.hears = False  # does what the processor notes count?  (of exact blocks)
+        if kinds.exact:
+            self.judged("exact")
         for loop in loops:
             self.straight(start, loop.start)
             self.loop(loop)
             start = loop.stop
         self.straight(start, stop)
+        self.hear(False)
         self.left = [k for k in table.made[begin:stop].tolist() if outside[k]]
         self.ways = [self.leaving(k) for k in self.left]
         self.giving = [
             None if number else (arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k))
             for k, (number, _, _) in zip(self.left, self.ways, strict=True)
         ]
+
+    def judged(self, how: str) -> None:
+        """How results are judged from here on."""
+        self.rows.append((NUMBER[how], *[0] * (SHORT_ROW - 1)))
+
+    def hear(self, hears: bool) -> None:
+        if hears != self.hears:
+            self.judged("heard" if hears else "noted")
+            self.hears = hears
 
     def straight(self, start: int, stop: int) -> None:
         each = [(n, *self.table.code[n]) for n in range(start, stop)]
@@ -141,6 +155,11 @@ class InstructionBlock:
     def instructions(self, each: list) -> None:
         arena = self.arena
         for n, k, i in each:
+            if self.kinds.exact and not (i.prim is READ or self.kinds.is_moving(k, i)):
+                # NumPy notes nothing of comparisons; its loops may clear what was noted before
+                name = self.name(k, i)
+                self.hear(self.hears and name != "")
+                self.hear(bool(i.watched) and name not in UNHEARD)
             self.instruction(n, k, i)
             for g in arena.program.guards.get(k, ()):
                 at, truth = (arena.at[k], int(g.value)) if g.truth else (self.difference(k, g.value), 0)
@@ -515,7 +534,7 @@ class InstructionBlock:
         shown, guards = self.arena.shown, self.arena.program.guards
         large = (
             []
-            if self.listed is not None
+            if self.listed is not None or self.kinds.exact
             else [(k, i) for _, k, i in each if math.prod(shown[k][1]) >= PAIRED_ELEMENTS]
         )
         large = [(k, i) for k, i in large if not self.outside[k] and k not in guards]

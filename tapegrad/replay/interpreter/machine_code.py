@@ -135,7 +135,10 @@ OUTSIDE: dict = {
 }  # fmt: skip
 FUNCTIONS = IN_LINES | TABLED | OUTSIDE  # rows that are a function of the row and the arena
 IN_PARTS = {*IN_LINES, "called", "gathered", "scattered"}  # and of the strip
-NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip", "strict"))}
+# Rows that say how results are judged.  `strict`: there are no infinite ones.  `exact`: what the processor
+# notes between `heard` and `noted` decides alone, and invalid operations are noted too.
+JUDGING = ("strict", "exact", "heard", "noted")
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip", *JUDGING))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
 # interpreter.strided_rows.py says.
 ROW, SHORT_ROW, CALL_ROW = (
@@ -234,7 +237,7 @@ NO_EVENTS = (
     """%status = alloca i32
   call void @llvm.x86.sse.stmxcsr(ptr %status)
   %status_found = load i32, ptr %status
-  %status_clear = and i32 %status_found, -13
+  %status_clear = and i32 %status_found, -14
   store i32 %status_clear, ptr %status
   call void @llvm.x86.sse.ldmxcsr(ptr %status)"""
     if HAS_STATUS
@@ -242,20 +245,29 @@ NO_EVENTS = (
 )
 
 
-def noted_events(n: Any) -> str:
-    """Keep what the processor noted so far (loops of NumPy's clear it)."""
+def noted_events(n: Any, exact: bool = False) -> str:
+    """Keep what the processor noted so far (loops of NumPy's clear it).  `exact`: in such blocks."""
     if not HAS_STATUS:
         return "store i64 1, ptr %events\n  "
     return f"""call void @llvm.x86.sse.stmxcsr(ptr %status)
   %status_{n} = load i32, ptr %status
-  %some_{n} = and i32 %status_{n}, 12
-  %wide_{n} = zext i32 %some_{n} to i64
+  %some_{n} = and i32 %status_{n}, {13 if exact else 12}
+  %kind_{n} = load i64, ptr %exactly
+  %asked_{n} = icmp {"ne" if exact else "eq"} i64 %kind_{n}, 0
+  %told_{n} = select i1 %asked_{n}, i32 %some_{n}, i32 0
+  %wide_{n} = zext i32 %told_{n} to i64
   %earlier_{n} = load i64, ptr %events
   %events_{n} = or i64 %earlier_{n}, %wide_{n}
   store i64 %events_{n}, ptr %events
   """
 
 
+JUDGED = {
+    "strict": "store i64 1, ptr %strictly",
+    "exact": "store i64 1, ptr %exactly",
+    "heard": NO_EVENTS.partition("\n")[2].replace("%status_", "%status_of_row_"),
+    "noted": noted_events("row", True),
+}
 # (Of a strip: the elements of its rows; the length of their code, and the elements that are done at a time.)
 STATES = (
     "strip_first",
@@ -266,6 +278,7 @@ STATES = (
     "strip_part",
     "events",
     "strictly",
+    "exactly",
 )
 STRIP = """%first_strip = add i64 %k, 6
   %stop_strip = add i64 %first_strip, %d
@@ -390,8 +403,8 @@ def interpreter_text() -> str:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
         elif name == "strip":
             body, answer = STRIP, "0"
-        elif name == "strict":
-            body, answer = "store i64 1, ptr %strictly", "0"
+        elif name in JUDGED:
+            body, answer = JUDGED[name], "0"
         elif name in FUNCTIONS:
             part = ", i64 %begin, i64 %now, i64 %part" if name in IN_PARTS else ""
             part = ", i64 0, i64 %n, i64 0, ptr %table" if name in TABLED else part
@@ -430,6 +443,7 @@ entry:
   store i64 0, ptr %strip_part
   store i64 0, ptr %events
   store i64 0, ptr %strictly
+  store i64 0, ptr %exactly
   br label %row_k
 row_k:
   %k = phi i64 [ 0, %entry ], [ %k2, %go_on ]
@@ -466,11 +480,17 @@ go_on:
   %go = icmp slt i64 %k2, %length
   br i1 %go, label %row_k, label %end
 end:
+  %exact = load i64, ptr %exactly
+  %by_events = icmp ne i64 %exact, 0
+  br i1 %by_events, label %judged, label %by_values
+by_values:
   %no_number = and i64 %bad, {NO_NUMBER}
   %infinite = icmp eq i64 %bad, {INFINITE}
   br i1 %infinite, label %seen, label %told
 seen:
-  {noted_events("end")}%all_events = load i64, ptr %events
+  {noted_events("end")}br label %judged
+judged:
+  %all_events = load i64, ptr %events
   %strict = load i64, ptr %strictly
   %objections = or i64 %all_events, %strict
   %objection = icmp ne i64 %objections, 0
