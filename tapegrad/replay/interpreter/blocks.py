@@ -42,7 +42,7 @@ from .foreign_calls import (
 from .instruction_kinds import InstructionKinds, is_exact
 from .line_layouts import in_calls, in_lines, tabled_lines
 from .listed_rows import ListedRows
-from .machine_code import NUMBER, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
+from .machine_code import EVENTS, NUMBER, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
 from .program_loops import RecordedLoop, is_all
 from .strips import in_strips
 from .trip_rows import NotALoop, TripRows
@@ -103,7 +103,7 @@ class InstructionBlock:
         if any([arena.width(k) > 1 for k in (*self.given, *table.made[begin:stop].tolist())]):
             # products by their parts differ from those of complex numbers where a part is infinite
             self.judged("strict")
-        self.hears = False  # does what the processor notes count?  (of exact blocks)
+        self.hears = 0  # which events count; of exact blocks
         if kinds.exact:
             self.judged("exact")
         for loop in loops:
@@ -111,7 +111,7 @@ class InstructionBlock:
             self.loop(loop)
             start = loop.stop
         self.straight(start, stop)
-        self.hear(False)
+        self.hear(0)
         self.left = [k for k in table.made[begin:stop].tolist() if outside[k]]
         self.ways = [self.leaving(k) for k in self.left]
         self.giving = [
@@ -119,14 +119,18 @@ class InstructionBlock:
             for k, (number, _, _) in zip(self.left, self.ways, strict=True)
         ]
 
-    def judged(self, how: str) -> None:
+    def judged(self, how: str, events: int = 0) -> None:
         """How results are judged from here on."""
-        self.rows.append((NUMBER[how], *[0] * (SHORT_ROW - 1)))
+        self.rows.append((NUMBER[how], events, *[0] * (SHORT_ROW - 2)))
 
-    def hear(self, hears: bool) -> None:
-        if hears != self.hears:
-            self.judged("heard" if hears else "noted")
-            self.hears = hears
+    def hear(self, events: int) -> None:
+        """From here on these events count."""
+        if events != self.hears:
+            if self.hears:
+                self.judged("noted", self.hears)
+            if events:
+                self.judged("heard")
+            self.hears = events
 
     def straight(self, start: int, stop: int) -> None:
         each = [(n, *self.table.code[n]) for n in range(start, stop)]
@@ -158,8 +162,9 @@ class InstructionBlock:
             if self.kinds.exact and not (i.prim is READ or self.kinds.is_moving(k, i)):
                 # NumPy notes nothing of comparisons; its loops may clear what was noted before
                 name = self.name(k, i)
-                self.hear(self.hears and name != "")
-                self.hear(bool(i.watched) and name not in UNHEARD)
+                if name == "":
+                    self.hear(0)
+                self.hear(0 if name in UNHEARD else sum([EVENTS.get(kind, 0) for kind in i.watched]))
             self.instruction(n, k, i)
             for g in arena.program.guards.get(k, ()):
                 at, truth = (arena.at[k], int(g.value)) if g.truth else (self.difference(k, g.value), 0)

@@ -136,7 +136,7 @@ OUTSIDE: dict = {
 FUNCTIONS = IN_LINES | TABLED | OUTSIDE  # rows that are a function of the row and the arena
 IN_PARTS = {*IN_LINES, "called", "gathered", "scattered"}  # and of the strip
 # Rows that say how results are judged.  `strict`: there are no infinite ones.  `exact`: what the processor
-# notes between `heard` and `noted` decides alone, and invalid operations are noted too.
+# notes between `heard` and `noted` decides alone; the number of a row `noted` is the sum of its `EVENTS`.
 JUDGING = ("strict", "exact", "heard", "noted")
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip", *JUDGING))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
@@ -227,8 +227,8 @@ LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
   %bases_l = load ptr, ptr %bases_p, align 4
   %answer_loop = call i64 %code_l(ptr %bases_l, i64 %n, i64 %b, ptr %arena)"""
 # An infinite result is right if it came of infinite operands: the processor notes divisions by zero and overflows.
-# (bits 2 and 3 of the status; where it is not known how to ask, each infinite result ends the run.  So it does
-# after the row `strict`.)
+# (Where it is not known how to ask, each infinite result ends the run.  So it does after the row `strict`.)
+EVENTS = {"invalid": 1, "divide": 4, "over": 8}  # bits of the status
 HAS_STATUS = platform.machine().lower() in ("x86_64", "amd64")
 STATUS = (
     "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)" if HAS_STATUS else ""
@@ -251,7 +251,8 @@ def noted_events(n: Any, exact: bool = False) -> str:
         return "store i64 1, ptr %events\n  "
     return f"""call void @llvm.x86.sse.stmxcsr(ptr %status)
   %status_{n} = load i32, ptr %status
-  %some_{n} = and i32 %status_{n}, {13 if exact else 12}
+  %bits_{n} = trunc i64 {"%n" if exact else EVENTS["divide"] + EVENTS["over"]} to i32
+  %some_{n} = and i32 %status_{n}, %bits_{n}
   %kind_{n} = load i64, ptr %exactly
   %asked_{n} = icmp {"ne" if exact else "eq"} i64 %kind_{n}, 0
   %told_{n} = select i1 %asked_{n}, i32 %some_{n}, i32 0
