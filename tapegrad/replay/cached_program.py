@@ -281,8 +281,8 @@ class CachedProgram:
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at
-        each call.  First loops tell infinite values that came of infinite ones, then there are no groups any
-        more, then no blocks."""
+        each call.  First loops tell infinite values that came of infinite ones.  Then there are no groups any
+        more, and blocks do what NumPy does for all values.  At last there are no blocks."""
         self.refusals += 1
         if self.refusals <= GROUP_REFUSALS or 2 * self.refusals <= self.replays - self.begun:
             return
@@ -292,10 +292,14 @@ class CachedProgram:
             self.emitted = emitter.compiled_program(self.program, tolerant=True)
             return
         self.refused, self.compile = True, False
+        if not self.emitted.kinds.exact:
+            kinds = emitter.InstructionKinds(self.program, exact=True)
+            self.emitted = emitter.EmittedProgram(self.program, kinds=kinds)
+            return
         warn(
             self.name, "its operations run as they are, nothing is compiled: its values are often not finite"
         )
-        self.emitted = emitter.EmittedProgram(self.program, blocks=bool(self.emitted.groups))
+        self.emitted = emitter.EmittedProgram(self.program, blocks=False)
 
     def heard(self, values: list, before: list) -> Any:
         """The same where an operation may give a warning of which the function hears: that is another way

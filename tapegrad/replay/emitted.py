@@ -249,7 +249,7 @@ class EmittedProgram:
                 self.group(n, i)
                 continue
             if i.watched != watched:
-                setting = self.given(setting_of(i.watched), "S")
+                setting = self.given(setting_of(i.watched, self.kinds.exact), "S")
                 self.lines += ([] if watched is not None else ["before = now()", "try:"]) + [
                     f"put({setting})"
                 ]
@@ -345,7 +345,7 @@ class EmittedProgram:
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         prim, args = i.prim, [self.name[a] for a in i.args]
-        if is_elementwise(prim):
+        if is_elementwise(prim) and not (self.kinds.exact and type(prim.scalar) is GatedProduct):
             if all([self.shown[a][0] is not False for a in i.args]):
                 self.elementwise(n, k, i, args)
                 self.release(n)

@@ -60,11 +60,14 @@ def unsafe(kind: str, flag: int) -> None:
 QUIET = setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=unsafe)
 
 
+UNHEARD = setting(divide="ignore", over="ignore", under="ignore", invalid="ignore")
+
+
 @functools.cache
-def setting_of(watched: tuple) -> Any:
-    """While instructions run of which a plain call would show these flags."""
+def setting_of(watched: tuple, gated: bool = False) -> Any:
+    """While instructions run of which a plain call would show these flags; `gated`: products are."""
     if not watched:
-        return QUIET
+        return UNHEARD if gated else QUIET
     modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
     return setting(**modes, call=loud if LOUD in watched else describe_kind)
 

@@ -13,7 +13,6 @@ import tapegrad as tg
 from tapegrad._core.primitive import Primitive
 from tapegrad._core.trees import leaves
 from tapegrad.ops.declare import signature_of
-from tapegrad.replay import cached_program
 from tapegrad.replay.interpreter import arena as _arena
 from tapegrad.replay.interpreter import blocks, instruction_kinds
 from tapegrad.replay.interpreter.arena import arena_view, view_steps
@@ -767,22 +766,46 @@ def test_what_is_written_twice_is_written_in_order():
     np.testing.assert_array_equal(found[to], want)
 
 
-def test_values_that_are_often_no_numbers_end_blocks():
-    mask = np.where(np.arange(40) % 2, 0.0, np.nan)
+GATED = {
+    "nan": lambda x: np.nansum(np.exp(x + NANS) * 2.0 + np.exp(NANS * 3.0 + x)),
+    "missing": lambda x: np.where(np.isnan(NANS), 0.0, (NANS - x) ** 2 + np.log(x * x + 1.0)).sum(),
+    "quiet logs": lambda x: quiet_logs(x),
+    "forbidden ways": lambda x: in_logs(x),
+    "zero lengths": lambda x: np.exp(-np.sqrt(((x[:8, None] - x[None, :8]) ** 2) * 1.0)).sum(),
+}
+NANS = np.where(np.arange(40) % 3, 0.5, np.nan)
 
-    def f(x):
-        y = np.exp(x + mask) * 2.0
-        return np.nansum(y * y + np.exp(mask * 3.0 + x))
 
-    x = np.linspace(0.1, 0.4, 40)
-    p = tg.prepare(f, x)
-    for k in range(1, 12):
-        np.testing.assert_allclose(p.value(x * k), f(x * k), 1e-14)
-        if k == 3:
-            assert p.forms["value"].programs[0].emitted.blocks
-    kept = p.forms["value"].programs[0]
-    assert not kept.emitted.blocks and not kept.failures and "often not finite" in p.report()
-    assert kept.replays > cached_program.GROUP_REFUSALS + 1
+def quiet_logs(x):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = np.maximum(x - x.mean(), 0.0) * 2.0
+        return np.where(y > 0, y * np.log(y), 0.0).sum() + (y / y)[-3:].sum()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", GATED)
+def test_values_that_are_no_numbers_stay_in_exact_blocks(name):
+    f, x = GATED[name], np.linspace(0.1, 0.4, 40)
+    p, gradient = tg.prepare(f, x), tg.grad(f)
+    for k in range(1, 50):
+        np.testing.assert_allclose(p.value(x * k), f(x * k), 1e-13)
+        np.testing.assert_allclose(p.grad(x * k), gradient(x * k), 1e-12)
+    kept = [p.forms[form].programs[0] for form in ("value", "grad")]
+    assert all([each.emitted.blocks and not each.failures for each in kept])
+    assert any([each.emitted.kinds.exact for each in kept])
+
+
+def test_an_exact_block_notices_what_numpy_warns_of():
+    f = lambda x: np.nansum(np.log(x * 2.0) + NANS * 1.0 + 1.0 / (x + 1.0))
+    p = tg.prepare(f, np.ones(40))
+    for k in range(12):
+        p.value(np.full(40, 1.0 + k))
+    assert p.forms["value"].programs[0].emitted.kinds.exact
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        p.value(np.zeros(40))
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        p.value(np.full(40, -2.0))
+    assert np.isfinite(p.value(np.ones(40)))
 
 
 INFINITE = {

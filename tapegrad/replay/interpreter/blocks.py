@@ -42,12 +42,13 @@ from .foreign_calls import (
 from .instruction_kinds import InstructionKinds, is_exact
 from .line_layouts import in_calls, in_lines, tabled_lines
 from .listed_rows import ListedRows
-from .machine_code import NUMBER, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
+from .machine_code import EVENTS, NUMBER, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
 from .program_loops import RecordedLoop, is_all
 from .strips import in_strips
 from .trip_rows import NotALoop, TripRows
 
 FIRST = frozenset(("mul", "add", "sub"))
+UNHEARD = frozenset(("lt", "le", "eq", "ne", "max", "min"))  # rows of which NumPy does not warn
 END = math.inf
 SINGLE_ROW = {name: row for row, name in SINGLE.items()}
 
@@ -101,18 +102,35 @@ class InstructionBlock:
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k)) for k in self.given]
         if any([arena.width(k) > 1 for k in (*self.given, *table.made[begin:stop].tolist())]):
             # products by their parts differ from those of complex numbers where a part is infinite
-            self.rows.append((NUMBER["strict"], *[0] * (SHORT_ROW - 1)))
+            self.judged("strict")
+        self.hears = 0  # which events count; of exact blocks
+        if kinds.exact:
+            self.judged("exact")
         for loop in loops:
             self.straight(start, loop.start)
             self.loop(loop)
             start = loop.stop
         self.straight(start, stop)
+        self.hear(0)
         self.left = [k for k in table.made[begin:stop].tolist() if outside[k]]
         self.ways = [self.leaving(k) for k in self.left]
         self.giving = [
             None if number else (arena.at[k].shape, arena.view_of(arena.at[k]), arena.width(k))
             for k, (number, _, _) in zip(self.left, self.ways, strict=True)
         ]
+
+    def judged(self, how: str, events: int = 0) -> None:
+        """How results are judged from here on."""
+        self.rows.append((NUMBER[how], events, *[0] * (SHORT_ROW - 2)))
+
+    def hear(self, events: int) -> None:
+        """From here on these events count."""
+        if events != self.hears:
+            if self.hears:
+                self.judged("noted", self.hears)
+            if events:
+                self.judged("heard")
+            self.hears = events
 
     def straight(self, start: int, stop: int) -> None:
         each = [(n, *self.table.code[n]) for n in range(start, stop)]
@@ -141,6 +159,12 @@ class InstructionBlock:
     def instructions(self, each: list) -> None:
         arena = self.arena
         for n, k, i in each:
+            if self.kinds.exact and not (i.prim is READ or self.kinds.is_moving(k, i)):
+                # NumPy notes nothing of comparisons; its loops may clear what was noted before
+                name = self.name(k, i)
+                if name == "":
+                    self.hear(0)
+                self.hear(0 if name in UNHEARD else sum([EVENTS.get(kind, 0) for kind in i.watched]))
             self.instruction(n, k, i)
             for g in arena.program.guards.get(k, ()):
                 at, truth = (arena.at[k], int(g.value)) if g.truth else (self.difference(k, g.value), 0)
@@ -515,7 +539,7 @@ class InstructionBlock:
         shown, guards = self.arena.shown, self.arena.program.guards
         large = (
             []
-            if self.listed is not None
+            if self.listed is not None or self.kinds.exact
             else [(k, i) for _, k, i in each if math.prod(shown[k][1]) >= PAIRED_ELEMENTS]
         )
         large = [(k, i) for k, i in large if not self.outside[k] and k not in guards]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from .strided_rows import INFINITE, NO_NUMBER, PARAMETERS, field
+from .strided_rows import EXPONENT, INFINITE, NO_NUMBER, PARAMETERS, field
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
@@ -129,8 +129,9 @@ def blas() -> dict:
     return {name: address_of(found[name], name_of(found[name])) for name, found in capsules.items()}
 
 
-CHECKED_AT_ONCE = 16  # several sums, for one would wait for itself
-WIDE = f"<{CHECKED_AT_ONCE} x double>"
+CHECKED_AT_ONCE = 16
+WIDE, WIDE_BITS = f"<{CHECKED_AT_ONCE} x double>", f"<{CHECKED_AT_ONCE} x i64>"
+TOPS = f"<{', '.join([f'i64 {EXPONENT}'] * CHECKED_AT_ONCE)}>"
 FINITE = f"""
 define internal i64 @finite(ptr %d, i64 %n) {{
 entry:
@@ -139,35 +140,38 @@ entry:
   br i1 %some, label %vector, label %rest
 vector:
   %i = phi i64 [ 0, %entry ], [ %i1, %vector ]
-  %sum = phi {WIDE} [ zeroinitializer, %entry ], [ %sum1, %vector ]
+  %sum = phi {WIDE_BITS} [ zeroinitializer, %entry ], [ %sum1, %vector ]
   %p = getelementptr double, ptr %d, i64 %i
   %x = load {WIDE}, ptr %p, align 8
-  %zero = fsub {WIDE} %x, %x
-  %sum1 = fadd {WIDE} %sum, %zero
+  %bits = bitcast {WIDE} %x to {WIDE_BITS}
+  %exponents = and {WIDE_BITS} %bits, {TOPS}
+  %endless = icmp eq {WIDE_BITS} %exponents, {TOPS}
+  %over = sext <{CHECKED_AT_ONCE} x i1> %endless to {WIDE_BITS}
+  %sum1 = or {WIDE_BITS} %sum, %over
   %i1 = add i64 %i, {CHECKED_AT_ONCE}
   %on = icmp slt i64 %i1, %whole
   br i1 %on, label %vector, label %rest
 rest:
-  %lanes = phi {WIDE} [ zeroinitializer, %entry ], [ %sum1, %vector ]
-  %nans = fcmp uno {WIDE} %lanes, zeroinitializer
-  %bits = bitcast <{CHECKED_AT_ONCE} x i1> %nans to i{CHECKED_AT_ONCE}
-  %found = icmp ne i{CHECKED_AT_ONCE} %bits, 0
-  %total = select i1 %found, double 0x7FF8000000000000, double 0.0
+  %lanes = phi {WIDE_BITS} [ zeroinitializer, %entry ], [ %sum1, %vector ]
+  %total = call i64 @llvm.vector.reduce.or.v{CHECKED_AT_ONCE}i64({WIDE_BITS} %lanes)
   %few = icmp slt i64 %whole, %n
   br i1 %few, label %scalar, label %end
 scalar:
   %j = phi i64 [ %whole, %rest ], [ %j1, %scalar ]
-  %part = phi double [ %total, %rest ], [ %part1, %scalar ]
+  %part = phi i64 [ %total, %rest ], [ %part1, %scalar ]
   %q = getelementptr double, ptr %d, i64 %j
   %y = load double, ptr %q
-  %nought = fsub double %y, %y
-  %part1 = fadd double %part, %nought
+  %ybits = bitcast double %y to i64
+  %exponent = and i64 %ybits, {EXPONENT}
+  %large = icmp eq i64 %exponent, {EXPONENT}
+  %more = zext i1 %large to i64
+  %part1 = or i64 %part, %more
   %j1 = add i64 %j, 1
   %further = icmp slt i64 %j1, %n
   br i1 %further, label %scalar, label %end
 end:
-  %whether = phi double [ %total, %rest ], [ %part1, %scalar ]
-  %fine = fcmp oeq double %whether, 0.0
+  %whether = phi i64 [ %total, %rest ], [ %part1, %scalar ]
+  %fine = icmp eq i64 %whether, 0
   %answer = select i1 %fine, i64 0, i64 1
   ret i64 %answer
 }}

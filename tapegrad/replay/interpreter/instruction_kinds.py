@@ -28,10 +28,11 @@ NUMBERS = frozenset((float, int))
 
 
 class InstructionKinds:
-    """Which instructions of a program the interpreter can do."""
+    """Which instructions of a program the interpreter can do.  `exact`: only those that give what NumPy gives for
+    all values, finite or not."""
 
-    def __init__(self, program: Program):
-        self.program, self.shown = program, program.shown
+    def __init__(self, program: Program, exact: bool = False):
+        self.program, self.shown, self.exact = program, program.shown, exact
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
         self.known: dict = {}  # value -> its kind
         self.bodies: dict = {}  # value -> its `PlacedBody`, or None
@@ -111,7 +112,7 @@ class InstructionKinds:
             fit = readers and all([self.is_float(j) and self.may(j, reader) for j, reader in readers])
             return bool(fit) and "-" not in kinds and self.body(k, i) is not None
         kinds = (self.kind(k), *kinds)
-        if "-" in kinds:
+        if "-" in kinds or (self.exact and ("c" in kinds or type(prim) is not str and prim.multi)):
             return False
         floats = {*kinds[1:]} == {"f"}
         if prim is READ or prim is ASSIGN or prim is ADD_AT:
@@ -122,7 +123,9 @@ class InstructionKinds:
             return kinds[0] == "f"
         if prim.reduces == "products" and floats:
             return self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
-        return math.prod(self.shown[k][1]) <= BLOCK_ELEMENTS and self.body(k, i) is not None
+        body = self.body(k, i) if math.prod(self.shown[k][1]) <= BLOCK_ELEMENTS else None
+        exact = body is not None and body.exact and not (body.foreign and i.watched)
+        return body is not None and (exact or not self.exact)
 
     def is_moving(self, k: int, i: Instruction) -> bool:
         """Is each element of the result one of the operands, as it is?"""
@@ -147,7 +150,8 @@ class InstructionKinds:
         """How an instruction runs on places; None where it does not."""
         if k not in self.bodies:
             kind = "-" if type(i.prim) is not str and i.prim.multi else self.kind(k)
-            self.bodies[k] = placed_body(k, i, self.shown, (kind, *[self.kind(a) for a in i.args]))
+            kinds = (kind, *[self.kind(a) for a in i.args])
+            self.bodies[k] = placed_body(k, i, self.shown, kinds, self.exact)
         return self.bodies[k]
 
     def products(self, args: tuple) -> float:

@@ -19,8 +19,27 @@ from typing import Any
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
-from .foreign_calls import BlasCall, IndexedLine, LapackCall, OrderedLine, UfuncCall, blas
-from .strided_rows import FAILED, FIELDS, INFINITE, MANY, NO_NUMBER, VECTOR_ELEMENTS, RowFunction, field
+from .foreign_calls import (
+    CHECKED_AT_ONCE,
+    WIDE_BITS,
+    BlasCall,
+    IndexedLine,
+    LapackCall,
+    OrderedLine,
+    UfuncCall,
+    blas,
+)
+from .strided_rows import (
+    EXPONENT,
+    FAILED,
+    FIELDS,
+    INFINITE,
+    MANY,
+    NO_NUMBER,
+    VECTOR_ELEMENTS,
+    RowFunction,
+    field,
+)
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
 # functions that NumPy has for one number at a time only: along lines they are those of the kernels
@@ -116,7 +135,10 @@ OUTSIDE: dict = {
 }  # fmt: skip
 FUNCTIONS = IN_LINES | TABLED | OUTSIDE  # rows that are a function of the row and the arena
 IN_PARTS = {*IN_LINES, "called", "gathered", "scattered"}  # and of the strip
-NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip", "strict"))}
+# Rows that say how results are judged.  `strict`: there are no infinite ones.  `exact`: what the processor
+# notes between `heard` and `noted` decides alone; the number of a row `noted` is the sum of its `EVENTS`.
+JUDGING = ("strict", "exact", "heard", "noted")
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip", *JUDGING))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
 # interpreter.strided_rows.py says.
 ROW, SHORT_ROW, CALL_ROW = (
@@ -139,8 +161,9 @@ def element(local: str, table: str) -> str:
 
 def classified(r: str, end: str = "") -> str:
     """The class of a number: 0 if it is finite."""
-    return f"""%zero{end} = fsub double %{r}{end}, %{r}{end}
-  %fine{end} = fcmp oeq double %zero{end}, 0.0
+    return f"""%bits{end} = bitcast double %{r}{end} to i64
+  %exponent{end} = and i64 %bits{end}, {EXPONENT}
+  %fine{end} = icmp ne i64 %exponent{end}, {EXPONENT}
   %number{end} = fcmp ord double %{r}{end}, 0.0
   %kind{end} = select i1 %number{end}, i64 {INFINITE}, i64 {NO_NUMBER}
   %class_{r}{end} = select i1 %fine{end}, i64 0, i64 %kind{end}
@@ -204,8 +227,8 @@ LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
   %bases_l = load ptr, ptr %bases_p, align 4
   %answer_loop = call i64 %code_l(ptr %bases_l, i64 %n, i64 %b, ptr %arena)"""
 # An infinite result is right if it came of infinite operands: the processor notes divisions by zero and overflows.
-# (bits 2 and 3 of the status; where it is not known how to ask, each infinite result ends the run.  So it does
-# after the row `strict`.)
+# (Where it is not known how to ask, each infinite result ends the run.  So it does after the row `strict`.)
+EVENTS = {"invalid": 1, "divide": 4, "over": 8}  # bits of the status
 HAS_STATUS = platform.machine().lower() in ("x86_64", "amd64")
 STATUS = (
     "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)" if HAS_STATUS else ""
@@ -214,7 +237,7 @@ NO_EVENTS = (
     """%status = alloca i32
   call void @llvm.x86.sse.stmxcsr(ptr %status)
   %status_found = load i32, ptr %status
-  %status_clear = and i32 %status_found, -13
+  %status_clear = and i32 %status_found, -14
   store i32 %status_clear, ptr %status
   call void @llvm.x86.sse.ldmxcsr(ptr %status)"""
     if HAS_STATUS
@@ -222,20 +245,30 @@ NO_EVENTS = (
 )
 
 
-def noted_events(n: Any) -> str:
-    """Keep what the processor noted so far (loops of NumPy's clear it)."""
+def noted_events(n: Any, exact: bool = False) -> str:
+    """Keep what the processor noted so far (loops of NumPy's clear it).  `exact`: in such blocks."""
     if not HAS_STATUS:
         return "store i64 1, ptr %events\n  "
     return f"""call void @llvm.x86.sse.stmxcsr(ptr %status)
   %status_{n} = load i32, ptr %status
-  %some_{n} = and i32 %status_{n}, 12
-  %wide_{n} = zext i32 %some_{n} to i64
+  %bits_{n} = trunc i64 {"%n" if exact else EVENTS["divide"] + EVENTS["over"]} to i32
+  %some_{n} = and i32 %status_{n}, %bits_{n}
+  %kind_{n} = load i64, ptr %exactly
+  %asked_{n} = icmp {"ne" if exact else "eq"} i64 %kind_{n}, 0
+  %told_{n} = select i1 %asked_{n}, i32 %some_{n}, i32 0
+  %wide_{n} = zext i32 %told_{n} to i64
   %earlier_{n} = load i64, ptr %events
   %events_{n} = or i64 %earlier_{n}, %wide_{n}
   store i64 %events_{n}, ptr %events
   """
 
 
+JUDGED = {
+    "strict": "store i64 1, ptr %strictly",
+    "exact": "store i64 1, ptr %exactly",
+    "heard": NO_EVENTS.partition("\n")[2].replace("%status_", "%status_of_row_"),
+    "noted": noted_events("row", True),
+}
 # (Of a strip: the elements of its rows; the length of their code, and the elements that are done at a time.)
 STATES = (
     "strip_first",
@@ -246,6 +279,7 @@ STATES = (
     "strip_part",
     "events",
     "strictly",
+    "exactly",
 )
 STRIP = """%first_strip = add i64 %k, 6
   %stop_strip = add i64 %first_strip, %d
@@ -353,7 +387,8 @@ def declarations() -> str:
     found.append("declare i64 @llvm.smin.i64(i64, i64)")
     reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
     any_bit = f"declare i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64(<{VECTOR_ELEMENTS} x i64>)"
-    return "\n".join([*found, reduce, any_bit, STATUS])
+    any_of_many = f"declare i64 @llvm.vector.reduce.or.v{CHECKED_AT_ONCE}i64({WIDE_BITS})"
+    return "\n".join([*found, reduce, any_bit, any_of_many, STATUS])
 
 
 def interpreter_text() -> str:
@@ -369,8 +404,8 @@ def interpreter_text() -> str:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
         elif name == "strip":
             body, answer = STRIP, "0"
-        elif name == "strict":
-            body, answer = "store i64 1, ptr %strictly", "0"
+        elif name in JUDGED:
+            body, answer = JUDGED[name], "0"
         elif name in FUNCTIONS:
             part = ", i64 %begin, i64 %now, i64 %part" if name in IN_PARTS else ""
             part = ", i64 0, i64 %n, i64 0, ptr %table" if name in TABLED else part
@@ -409,6 +444,7 @@ entry:
   store i64 0, ptr %strip_part
   store i64 0, ptr %events
   store i64 0, ptr %strictly
+  store i64 0, ptr %exactly
   br label %row_k
 row_k:
   %k = phi i64 [ 0, %entry ], [ %k2, %go_on ]
@@ -445,11 +481,17 @@ go_on:
   %go = icmp slt i64 %k2, %length
   br i1 %go, label %row_k, label %end
 end:
+  %exact = load i64, ptr %exactly
+  %by_events = icmp ne i64 %exact, 0
+  br i1 %by_events, label %judged, label %by_values
+by_values:
   %no_number = and i64 %bad, {NO_NUMBER}
   %infinite = icmp eq i64 %bad, {INFINITE}
   br i1 %infinite, label %seen, label %told
 seen:
-  {noted_events("end")}%all_events = load i64, ptr %events
+  {noted_events("end")}br label %judged
+judged:
+  %all_events = load i64, ptr %events
   %strict = load i64, ptr %strictly
   %objections = or i64 %all_events, %strict
   %objection = icmp ne i64 %objections, 0

@@ -1,5 +1,6 @@
 """Which operations run on places: a dry run of the body tells."""
 
+import functools
 import math
 import warnings
 from typing import Any
@@ -23,17 +24,25 @@ class NoRows:
     def __init__(self) -> None:
         self.rows: list = []
         self.temporaries: list = []
+        self.exact = True  # do all rows give what NumPy gives for all values?
+        self.foreign = False  # is one of them a function that tells of errors in its own way?
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
         self.rows.append((name, operands))
+        self.exact = self.exact and name not in JUDGE_VALUES
 
-    def called(self, *args: Any, **settings: Any) -> None:
+    def called(self, ufunc: Any, *args: Any, **settings: Any) -> None:
         self.rows.append(("", ()))
+        self.foreign = self.foreign or getattr(np, ufunc.__name__, None) is not ufunc
+
+    def others(self, *args: Any, **settings: Any) -> None:
+        self.rows.append(("", ()))
+        self.exact = False
 
     def pair_of(self, at: Any, kind: str) -> tuple:
         return at, at + 1 if kind == "c" else self.nothing
 
-    of_matrices = indexed = ordered = matmul = lapack = called
+    of_matrices = indexed = ordered = matmul = lapack = others
 
     def temporary(self, *shape: int, **settings: Any) -> np.ndarray:
         self.temporaries.append(np.zeros(shape, np.int64))
@@ -50,10 +59,13 @@ class PlacedBody:
     """The body of an operation for operands of given shapes and kinds, as a dry run on places shows it.
 
     `refused`: why it is no rows, or empty; `name`: of the only row, if its operands are those of the
-    operation; `target`: the number of the temporary array that becomes the result, or -1."""
+    operation; `target`: the number of the temporary array that becomes the result, or -1; `exact`: does it
+    give what NumPy gives for all values?  (If that is asked, products are gated.)  `foreign`: is it a function
+    that tells of errors in its own way?"""
 
-    def __init__(self, i: Any, shape: tuple, shapes: tuple, kinds: tuple):
-        self.kinds, self.refused, self.name, self.target = kinds[1:], "", "", -1
+    def __init__(self, i: Any, shape: tuple, shapes: tuple, kinds: tuple, exact: bool = False):
+        self.kinds, self.refused, self.name, self.target, self.gating = kinds[1:], "", "", -1, exact
+        self.exact = self.foreign = False
         self.moves = i.prim.linear and [*kinds] == 2 * [kinds[0]] and is_moving(i, shapes[0])
         b, at = NoRows(), [np.zeros(s, np.int64) for s in shapes]
         try:
@@ -65,6 +77,8 @@ class PlacedBody:
         except Exception as error:
             self.refused = f"{type(error).__name__}: {error}"
             return
+        self.foreign = b.foreign
+        self.exact = b.exact and (len(b.rows) < 2 or i.prim.scalar is not None)
         if made.shape == shape:
             self.target = next((n for n, t in enumerate(b.temporaries) if t is made.places), -1)
         alone = self.target == 0 and len(b.rows) == 1
@@ -78,11 +92,24 @@ class PlacedBody:
             return PlacedArray(b, np.asarray(prim.run(at[0], **i.params)), self.kinds[0])
         gated = type(prim.scalar) is GatedProduct  # (what is not finite ends the run)
         f = prim.scalar.form if gated else TRANSLATED.get(prim, prim.run)
+        if gated and self.gating:
+            f = functools.partial(gated_form, f, prim.scalar.gates)
         if type(prim.scalar) is tuple and prim.scalar[0] in CHECKED and "c" not in self.kinds:
             to = b.temporary(*at[0].shape)
             b.row(prim.scalar[0], to, *at)
             return PlacedArray(b, to)
         return f(*[PlacedArray(b, v, kind) for v, kind in zip(at, self.kinds, strict=True)], **i.params)
+
+
+JUDGE_VALUES = ("index", "within")  # rows that end a run by their values
+
+
+def gated_form(form: Any, gates: int, *x: Any, **params: Any) -> Any:
+    """Zero where one of the first operands is, whatever the others are."""
+    made = form(*x, **params)
+    for v in x[:gates]:
+        made = np.where(v == 0.0, 0.0, made)
+    return made
 
 
 def is_moving(i: Any, shape: tuple) -> bool:
@@ -110,16 +137,16 @@ LEAST_NUMBER = 1 << 40
 BODIES_KNOWN: dict = {}  # (operation, settings, shapes and kinds) -> its `PlacedBody`
 
 
-def placed_body(k: int, i: Any, shown: Any, kinds: tuple) -> PlacedBody | None:
+def placed_body(k: int, i: Any, shown: Any, kinds: tuple, exact: bool = False) -> PlacedBody | None:
     """That of an instruction; None where it cannot run on places.  `kinds`: of result and operands."""
     if type(i.prim) is str or not is_pure(i.prim) or i.prim.writes:
         return None
     shapes = tuple([shown[a][1] for a in (k, *i.args)])
     try:
-        key = i.prim, settings_key(i.params), shapes, kinds
+        key = i.prim, settings_key(i.params), shapes, kinds, exact
         body = BODIES_KNOWN.get(key)
     except TypeError:  # of the key
         return None
     if body is None:
-        body = BODIES_KNOWN[key] = PlacedBody(i, shapes[0], shapes[1:], kinds)
+        body = BODIES_KNOWN[key] = PlacedBody(i, shapes[0], shapes[1:], kinds, exact)
     return None if body.refused else body

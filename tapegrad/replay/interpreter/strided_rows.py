@@ -9,6 +9,7 @@ import re
 
 VECTOR_ELEMENTS = 4  # elements that are done at once
 MANY = f"<{VECTOR_ELEMENTS} x double>"
+EXPONENT = 0x7FF << 52  # the bits of what is not finite
 BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", "double": "i64"}
 FIELDS = "dabc"  # the result, and the operands x, y, z
 # Of a row that may be done in strips: where the strip begins, its elements; `part` is 0 for all elements at once.
@@ -89,14 +90,17 @@ class RowFunction:
         return text + ("" if self.summed else self.noted(f"r{end}", end, kind))
 
     def noted(self, r: str, end: str, kind: str) -> str:
-        """(The difference of a finite number with itself has no bits; that of others is nan.)"""
+        """(By the bits: arithmetic with what is not finite would be noted by the processor.)"""
         if not self.checked:
             return ""
         whether, bits = ("i1", "i64") if end == "s" else (f"<{VECTOR_ELEMENTS} x i1>", BITS[kind])
-        return f"""%zero{r} = fsub {kind} %{r}, %{r}
-  %bits{r} = bitcast {kind} %zero{r} to {bits}
+        top = EXPONENT if end == "s" else f"<{', '.join([f'i64 {EXPONENT}'] * VECTOR_ELEMENTS)}>"
+        return f"""%bits{r} = bitcast {kind} %{r} to {bits}
+  %exponent{r} = and {bits} %bits{r}, {top}
+  %endless{r} = icmp eq {bits} %exponent{r}, {top}
+  %over{r} = sext {whether} %endless{r} to {bits}
   %bad{r} = load {bits}, ptr %bad{end}
-  %worse{r} = or {bits} %bad{r}, %bits{r}
+  %worse{r} = or {bits} %bad{r}, %over{r}
   store {bits} %worse{r}, ptr %bad{end}
   %none{r} = fcmp uno {kind} %{r}, %{r}
   %nans{r} = sext {whether} %none{r} to {bits}
