@@ -189,6 +189,7 @@ def run_once(
     shadow.ending = (trace,)
     if trace.visibility:
         shadow.within_hiding -= 1  # it is that of this trace
+        shadow.watch = trace.watched_attributes
     watched(trace)
     state, thorough, handler = OPEN.__dict__, isinstance(f, Const), None
     outer = state["dropped"]

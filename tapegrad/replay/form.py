@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._capture.attribute_watch import PAST_DESCRIPTORS, AttributeWatch, describe_attributes
 from .._capture.dependencies.walk import may_catch
 from .._core.arrays import is_array, owned
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError
@@ -76,6 +77,10 @@ class TransformForm:
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
         self.names: frozenset[str] = frozenset()  # of the code that the last recording met
+        # attributes that calls write before they read them, so far as is known, and those that they read:
+        # (id of an object, name) -> the object
+        self.apart: dict = {}
+        self.read_first: dict = {}
         # recordings of other ways since the last replay; how many replays there were then
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
@@ -242,7 +247,7 @@ class TransformForm:
         wrap = wrapping(f)
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
-        surroundings = ReadEnvironment(roots, self.names)
+        surroundings = self.read_by(roots)
         self.names = surroundings.names
         if surroundings.unsure():
             self.stop(surroundings.unsure())
@@ -265,6 +270,8 @@ class TransformForm:
                     lambda trace: self.check(args, trace, before),
                     self.groups,
                     written,
+                    AttributeWatch(dict(self.apart)),
+                    frozenset(map(id, surroundings.environment.walk.hold)),
                 )
         except Exception as error:
             return self.after_error(error, args, failed, signature.weak, surroundings, written)
@@ -273,6 +280,25 @@ class TransformForm:
             kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
         return recorded.result()
+
+    def read_by(self, roots: list) -> ReadEnvironment:
+        """What the call reads, without attributes that it writes first."""
+        found = ReadEnvironment(roots, self.names, (*self.apart,))
+        if self.apart and not PAST_DESCRIPTORS.isdisjoint(found.names):
+            self.read_first, self.apart = self.read_first | self.apart, {}
+            found = ReadEnvironment(roots, found.names)
+        return found
+
+    def sets_apart(self, recorded: Recording, reason: str | None, names: frozenset) -> bool:
+        """Is it known only now that the call writes attributes before it reads them, or reads them first?  Then
+        the next recording tells what the call depends on."""
+        unsure, told = recorded.unsure, self.apart.keys() | self.read_first.keys()
+        new = {key: x for key, x in recorded.bound.items() if key not in told}
+        self.read_first |= {key: self.apart.pop(key) for key in unsure}
+        if not unsure and (reason is None or not new or not PAST_DESCRIPTORS.isdisjoint(names)):
+            return False
+        self.apart |= new
+        return self.recordings <= 2 * PROGRAMS_KEPT
 
     def after_error(
         self,
@@ -319,6 +345,10 @@ class TransformForm:
             broken(self.name, failed.error, "the function is run as it is from now on")
             return False
         self.recordings += 1
+        if self.sets_apart(recorded, reason, surroundings.names):
+            return False
+        if reason is not None and recorded.bound:
+            reason += ": " + describe_attributes(recorded.bound)
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < CHANGING_RECORDINGS and owner.on_change == "record":
             return False  # it may have filled a cache, or imported a module

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
+from ..._capture.attribute_watch import AttributeWatch, bound_attributes
 from ..._capture.dependencies import state
 from ..._core.abstract_arrays import hollow, read_only_as
 from ..._core.arrays import F8, copy_with_layout, is_array, is_scalar, mark_immutable, room_like, xp_of
@@ -34,6 +35,7 @@ from ..._transforms.call import returned, run_once, value_out
 from ..costs import COMPARED_ELEMENTS, OPENED_ELEMENTS
 from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
+from .object_state import ObjectState, Untold
 from .raised_errors import RAISED, conditions
 from .settings_keys import NO_STEPS, settings_key, settled_of
 
@@ -121,12 +123,14 @@ class Record(Trace):
         catches: bool = True,
         groups: list | None = None,
         before: list | None = None,
+        watch: AttributeWatch | None = None,
     ):
         """`catches`: may the function catch a warning that is an error?  `groups`: gets the groups of
         processes with which it exchanges data.  `before`: if the function fails, gets the captured arrays
         that it has written, with copies of what they were."""
         super().__init__()
         self.groups: list = [] if groups is None else groups
+        self.watched_attributes = watch
         self.what: list = []
         self.operands: list = []
         self.known: list = []
@@ -666,14 +670,21 @@ class Recording:
         check: Callable,
         groups: list,
         before: list,
+        watch: AttributeWatch,
+        outside: frozenset = frozenset(),
     ):
-        """`check` is given the recording before captured arrays are written, and may raise."""
+        """`check` is given the recording before captured arrays are written, and may raise.  `watch`: of
+        attributes that may be outputs; `outside`: ids of objects that f has not made."""
         inputs = Leaves(call, args, chosen)
-        self.check = check
+        self.check, self.watch, self.outside = check, watch, outside
+        self.bound: dict = {}  # attributes that f has bound, which may be outputs: (id, name) -> object
+        self.unsure: list = []  # attributes of `watch` that are none
+        self.state: Any = None
+        self.followed = type(f) is not Const
         self.outputs: list = []
         self.leaves: list = []
         with scope_block():
-            self.trace = trace = Record(inputs.constants, catches, groups, before)
+            self.trace = trace = Record(inputs.constants, catches, groups, before, watch)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)
             shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
@@ -691,14 +702,38 @@ class Recording:
         for v in leaves(y):
             if isinstance(v, Variable):
                 v = live(v)
-                if v._trace is self.trace:
-                    self.outputs.append(v._slot)
-                    self.leaves.append(None)
+                if self.output(v) is not None:
                     continue
                 refuse_tracked(v)
                 v = bottom(v)
             self.outputs.append(None)
             self.leaves.append(np.float64(v) if type(v) is float else v.copy() if is_array(v) else v)
+
+        if self.followed:
+            self.read_state(OPEN.shadows[-1], len(self.outputs))
+
+    def output(self, v: Variable) -> int | None:
+        """The number of a new output; None for what is no value of the recording."""
+        if v._trace is not self.trace:
+            return None
+        self.outputs.append(v._slot)
+        self.leaves.append(None)
+        return len(self.outputs) - 1
+
+    def read_state(self, shadow: Any, results: int) -> None:
+        """What the function leaves in attributes of objects.  Their values come after `results`."""
+        self.bound = bound_attributes(shadow)
+        found, self.unsure = self.watch.outputs(shadow)
+        self.state = state = ObjectState(shadow, self.output, self.outside)
+        for x, name, value in found:
+            try:
+                state.add(x, name, value)
+            except Untold:
+                self.unsure.append((id(x), name))
+        state.ended()
+        if self.unsure or not found:
+            self.state = None
+            del self.outputs[results:], self.leaves[results:]
 
     def result(self) -> Any:
         """What the recorded call gives."""
