@@ -1,15 +1,21 @@
-"""Which attributes of objects a call writes before it reads them.
+"""Which attributes of objects, and members of lists and dicts, a call writes before it reads them.
 
-Such an attribute is an output of the call: its value before the call cannot matter.  For the length of one call,
-the shadow class of the object has a descriptor in the place of the attribute, which notes the first read or
-write.  Code that reads attributes past descriptors is told by its names (`PAST_DESCRIPTORS`)."""
+Such a place is an output of the call: what it held before the call cannot matter.  For the length of one call,
+the shadow class of an object has a descriptor in the place of the attribute, which notes the first read or
+write.  Code that reads attributes past descriptors is told by its names (`PAST_DESCRIPTORS`).  The shadow of a
+list or dict notes what is read from it (watched_containers.py)."""
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
+from .._core.arrays import IMMUTABLE
 from .classes import InstanceState
+from .containers import Contents
 from .deferred import WatchedAttribute, is_place, is_unread, put_member
 from .kinds import EMPTY, mro_of, space_of, state_of
+from .unread_containers import DICT, LIST, UNREAD, UnreadContents, parts
+from .watched_containers import WatchedContents, WatchedDict, WatchedList
 
 PAST_DESCRIPTORS = frozenset((
     "__dict__", "vars", "dir", "__reduce__", "__reduce_ex__", "__getstate__", "get_referents", "getattr_static",
@@ -17,13 +23,21 @@ PAST_DESCRIPTORS = frozenset((
 
 
 class AttributeWatch:
-    """The attributes of a call that are watched.  `places`: (id of an object, name) -> the object."""
+    """The attributes and members of a call that are watched.
+
+    `places`: (id of an object, name or key) -> the object; of a list, which is watched as a whole, the name is
+    None."""
 
     def __init__(self, places: dict):
         self.places = places
         self.names: dict = {}  # id of a class -> names
-        for (_, name), x in places.items():
-            self.names.setdefault(id(type(x)), {})[name] = None
+        self.members: dict = {}  # id of a list or dict -> keys
+        self.held: dict = {}  # id of a list or dict that is its own shadow -> what it held
+        for (key, name), x in places.items():
+            if type(x) in (list, dict):
+                self.members.setdefault(key, {})[name] = None
+            else:
+                self.names.setdefault(id(type(x)), {})[name] = None
 
     def enter(self, c: type, new: type, before: dict) -> None:
         """`new` is the shadow of the class c, and begins with the members `before`."""
@@ -31,45 +45,86 @@ class AttributeWatch:
             before[name] = watched = WatchedAttribute(name, space_of(new).get(name, EMPTY))
             put_member(new, name, watched)
 
-    def outputs(self, shadow: Any) -> tuple[list, list]:
-        """Return the attributes that the call has written before it read them, as (object, name, value), and
-        those of which that cannot be told, as keys of `places`.
+    def note(self, x: Any) -> None:
+        """A list or dict of numbers is its own shadow."""
+        self.held[id(x)] = parts(x)
 
-        Objects that are left alone may lead to an object past its shadow."""
+    def outputs(self, shadow: Any) -> tuple[list, list]:
+        """Return what the call has written before it read it, as (object, name, value), and the keys of
+        `places` of which that cannot be told.
+
+        The name of a list, or of a dict that was emptied, is None, for all that it holds.  Objects that are left
+        alone may lead to an object past its shadow."""
+        if shadow.near:
+            return [], [*self.places]
         found, unsure = [], []
         for (key, name), x in self.places.items():
             new = shadow.seen.get(key)
-            if shadow.near:
-                unsure.append((key, name))
-            elif new is None or is_unread(new):
+            if new is None or is_unread(new):
                 continue
-            watched = space_of(type(new)).get(name)
-            if type(watched) is not WatchedAttribute or id(new) in watched.read:
+            value = member_value(new, name) if type(x) in (list, dict) else attribute_value(new, name)
+            if value is EMPTY:
                 unsure.append((key, name))
-            elif id(new) in watched.written:
-                value = state_of(new).get(name, EMPTY)
-                if value is EMPTY:
-                    unsure.append((key, name))
-                else:
-                    found.append((x, name, value))
+            elif value is not UNREAD:
+                found.append((x, None if getattr(new, "cleared", False) else name, value))
         return found, unsure
 
 
-def bound_attributes(shadow: Any) -> dict:
-    """Return (id, name) -> object for the attributes that the function has bound in objects from outside, and
+def attribute_value(new: Any, name: str) -> Any:
+    """The value that the call leaves in an attribute; `UNREAD`: it has not met it; `EMPTY`: it has read it."""
+    watched = space_of(type(new)).get(name)
+    if type(watched) is not WatchedAttribute or id(new) in watched.read:
+        return EMPTY
+    return state_of(new).get(name, EMPTY) if id(new) in watched.written else UNREAD
+
+
+def member_value(new: Any, name: Any) -> Any:
+    """The same of a member of a dict, or of all that a list or a dict that was emptied holds."""
+    if type(new) is WatchedList:
+        return EMPTY if new.read else UNREAD if new.pending else [*LIST.__iter__(new)]
+    if type(new) is not WatchedDict or name in new.read:
+        return EMPTY
+    if new.cleared:
+        return DICT.copy(new)
+    return UNREAD if name in new.pending else DICT.get(new, name, EMPTY)
+
+
+def bound_places(shadow: Any, watch: AttributeWatch) -> dict:
+    """Return (id, name) -> object for what the function has bound in objects, lists and dicts from outside, and
     that can be watched."""
-    return {
-        (id(change[1]), name): change[1]
-        for change in shadow.changes
-        if change[0] is InstanceState and type(change[2]) in shadow.classes
-        for name, v in InstanceState.named(change)
-        if v is not EMPTY and is_watchable(type(change[1]), name)
-    }
+    found = {}
+    for kind, x, new, *rest in shadow.changes:
+        if kind is InstanceState and type(new) in shadow.classes:
+            named = InstanceState.named((kind, x, new, *rest))
+            found.update({(id(x), n): x for n, v in named if v is not EMPTY and is_watchable(type(x), n)})
+        elif type(x) in (list, dict) and kind in (Contents, UnreadContents, WatchedContents):
+            before = new.first if kind is WatchedContents else rest[0]
+            before = watch.held.get(id(x)) if before is None else before
+            if before is not None:
+                found.update({(id(x), n): x for n in bound_members(parts(before), parts(new), type(x))})
+    return found
 
 
-def describe_attributes(bound: dict) -> str:
-    names = sorted({f"`{name}` of {type(x).__name__}" for (_, name), x in bound.items()})
-    return f"the attribute{'s' if len(names) > 1 else ''} {', '.join(names)}"
+def bound_members(before: list, now: list, kind: type) -> list:
+    if len(before) == len(now) and all(map(operator.is_, before, now)):
+        return []
+    if kind is list:
+        return [None]
+    keys, held = now[::2], dict(zip(before[::2], before[1::2], strict=True))
+    if not IMMUTABLE.issuperset(map(type, (*keys, *held))):
+        return []
+    return [k for k, v in zip(keys, now[1::2], strict=True) if held.get(k, EMPTY) is not v]
+
+
+def describe_places(bound: dict) -> str:
+    """Name attributes and members that a call has bound."""
+    return ", ".join(
+        sorted({
+            "the members of a list" if type(x) is list else f"the member {name!r} of a dict" if type(x) is dict
+            else f"the attribute `{name}` of {type(x).__name__}"
+            for (_, name), x in bound.items()
+        })
+    )  # fmt: skip
 
 
 def is_watchable(kind: type, name: str) -> bool:

@@ -15,6 +15,7 @@ from .._core.arrays import IMMUTABLE
 from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class, stands_for
 from .objects import kind_of, parts_of, unlisted
 from .unread_containers import MANY, UnreadDict, UnreadList, is_worth_waiting
+from .watched_containers import WatchedContents, WatchedDict, WatchedList
 
 # of these only subclasses by the user are replaced where nothing inside is
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)
@@ -99,10 +100,14 @@ class ContainerCapture(Capture):
         """A container of numbers and strings, remembered: when it is met again it may hold Variables."""
         self.changes.append((Contents, x, x, None))
         self.remember(x, x)
+        if self.watch is not None:
+            self.watch.note(x)
         self.noted(x)
         return x
 
     def list_(self, x: list) -> Any:
+        if self.watch is not None and id(x) in self.watch.members:
+            return self.watched(x, WatchedList(x, self))
         if IMMUTABLE.issuperset(map(type, x)):
             return self.as_it_is(x)
         if is_worth_waiting(x):
@@ -116,6 +121,8 @@ class ContainerCapture(Capture):
         return new
 
     def dict_(self, x: dict) -> Any:
+        if self.watch is not None and id(x) in self.watch.members and IMMUTABLE.issuperset(map(type, x)):
+            return self.watched(x, WatchedDict(x, self, self.watch.members[id(x)]))
         named = IMMUTABLE.issuperset(map(type, x))
         if named and IMMUTABLE.issuperset(map(type, x.values())):
             return self.as_it_is(x)
@@ -128,6 +135,11 @@ class ContainerCapture(Capture):
             zip(x, self.each(x.values()), strict=True) if named else {self(k): self(v) for k, v in x.items()}
         )
         self.changes.append((Contents, x, new, [*itertools.chain.from_iterable(new.items())]))
+        return new
+
+    def watched(self, x: Any, new: Any) -> Any:
+        self.changes.append((WatchedContents, x, new))
+        self.remember(x, new)
         return new
 
     def unread(self, x: Any, new: Any) -> Any:

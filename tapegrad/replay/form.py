@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._capture.attribute_watch import PAST_DESCRIPTORS, AttributeWatch, describe_attributes
+from .._capture.attribute_watch import PAST_DESCRIPTORS, AttributeWatch, describe_places
 from .._capture.dependencies.walk import may_catch
 from .._core.arrays import is_array, owned
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError
@@ -348,7 +348,7 @@ class TransformForm:
         if self.sets_apart(recorded, reason, surroundings.names):
             return False
         if reason is not None and recorded.bound:
-            reason += ": " + describe_attributes(recorded.bound)
+            reason += ": " + describe_places(recorded.bound)
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < CHANGING_RECORDINGS and owner.on_change == "record":
             return False  # it may have filled a cache, or imported a module

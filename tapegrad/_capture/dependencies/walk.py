@@ -7,6 +7,7 @@ import dis
 import functools
 import gc
 import io
+import itertools
 import operator
 import pickle
 import random
@@ -398,6 +399,9 @@ class DependencyWalk:
             self.doubt("what the code reads in sys.modules")
             return
         kind = kind_of(x)
+        if id(x) in self.apart:
+            self.members(x, self.apart[id(x)])
+            return
         items = tuple(kind.parts(x))
         self.form.append(len(items))
         if kind.kind is not tuple:
@@ -405,6 +409,15 @@ class DependencyWalk:
         self.follow([*items, *kind.settings(x)])
         if not is_left(type(x)) or unlisted(x, kind):
             self.instance(x)
+
+    def members(self, x: Any, apart: set) -> None:
+        """Follow a list or dict, but not what is set apart: all of a list, members of a dict."""
+        if type(x) is dict:
+            ask = lambda: [*itertools.chain.from_iterable([i for i in x.items() if i[0] not in apart])]
+            items = ask()
+            self.form.append(len(items))
+            self.expect(f"len(r := {{0}}()) == {len(items)} and all(map(is_, r, {{1}}))", ask, items)
+            self.follow(items)
 
     # --- objects and classes ---
 

@@ -1,4 +1,4 @@
-"""What a recorded call leaves in attributes of objects, as outputs of its program.
+"""What a recorded call leaves in objects, lists and dicts, as outputs of its program.
 
 A node says how a value is made anew after a replay.  Arrays and containers that the call has made are made anew,
 one for each that there was.  What the function has captured stays the object that it is."""
@@ -29,18 +29,19 @@ class Node(NamedTuple):
 
 
 class ObjectState:
-    """The attributes, as (object, name, node)."""
+    """The places, as (object, name, node); see `put`."""
 
     def __init__(self, shadow: Any, slot_of: Callable, outside: frozenset):
         """`slot_of(v)` gives the number of the output that a recorded Variable becomes, None for another.
         `outside`: ids of objects that the function has not made."""
-        self.attributes: list = []
+        self.places: list = []
         self.slot_of, self.outside = slot_of, outside
         self.nodes: dict = {}  # id of a value -> (value, its node)
         self.originals = {id(new): x for x in shadow.hold if (new := shadow.seen.get(id(x))) is not None}
 
     def add(self, x: Any, name: str, value: Any) -> None:
-        self.attributes.append((x, name, self.node(value)))
+        if not any([x is y and name == other for y, other, _ in self.places]):
+            self.places.append((x, name, self.new_node(value) if name is None else self.node(value)))
 
     def ended(self) -> None:
         """The call is over."""
@@ -116,8 +117,20 @@ class ObjectState:
                 made[id(node)] = in_order(outputs[node.output]) if node.make is None else node.make(*map(value, node.parts))
             return made[id(node)]
 
-        for x, name, node in self.attributes:
-            put_state(x, {name: value(node)})
+        for x, name, node in self.places:
+            put(x, name, value(node))
+
+
+def put(x: Any, name: Any, value: Any) -> None:
+    """Leave a value in an attribute, or a member of a dict; without a name, all that a list or dict holds."""
+    if type(x) is list:
+        x[:] = value
+    elif type(x) is dict:
+        if name is None:
+            x.clear()
+        x.update(value if name is None else {name: value})
+    else:
+        put_state(x, {name: value})
 
 
 def in_order(v: Any) -> Any:

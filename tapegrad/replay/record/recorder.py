@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from ..._capture.attribute_watch import AttributeWatch, bound_attributes
+from ..._capture.attribute_watch import AttributeWatch, bound_places
 from ..._capture.dependencies import state
 from ..._core.abstract_arrays import hollow, read_only_as
 from ..._core.arrays import F8, copy_with_layout, is_array, is_scalar, mark_immutable, room_like, xp_of
@@ -722,7 +722,7 @@ class Recording:
 
     def read_state(self, shadow: Any, results: int) -> None:
         """What the function leaves in attributes of objects.  Their values come after `results`."""
-        self.bound = bound_attributes(shadow)
+        self.bound = bound_places(shadow, self.watch)
         found, self.unsure = self.watch.outputs(shadow)
         self.state = state = ObjectState(shadow, self.output, self.outside)
         for x, name, value in found:
