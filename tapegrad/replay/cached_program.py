@@ -106,6 +106,8 @@ class CachedProgram:
     ):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.groups, self.joint = groups, joint if groups else 0
+        if program.state is not None and program.state.holds_objects:
+            surroundings.hold_objects()
         tree = program.tree
         # leaves in a tuple, as (value, gradient)
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])

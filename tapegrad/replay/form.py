@@ -77,8 +77,8 @@ class TransformForm:
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
         self.names: frozenset[str] = frozenset()  # of the code that the last recording met
-        # attributes that calls write before they read them, so far as is known, and those that they read:
-        # (id of an object, name) -> the object
+        # places that calls write before they read them, so far as is known, and others that they bind: as
+        # `AttributeWatch.places`
         self.apart: dict = {}
         self.read_first: dict = {}
         # recordings of other ways since the last replay; how many replays there were then
@@ -276,29 +276,35 @@ class TransformForm:
         except Exception as error:
             return self.after_error(error, args, failed, signature.weak, surroundings, written)
         program = Program(recorded)
+        if self.sets_apart(recorded, surroundings):
+            return self.recorded(args, failed) if owner.on_change == "raise" else recorded.result()
         if self.keeps(recorded, program, surroundings, told, failed):
             kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
         return recorded.result()
 
     def read_by(self, roots: list) -> ReadEnvironment:
-        """What the call reads, without attributes that it writes first."""
+        """What the call reads, without the places that it writes first."""
         found = ReadEnvironment(roots, self.names, (*self.apart,))
         if self.apart and not PAST_DESCRIPTORS.isdisjoint(found.names):
             self.read_first, self.apart = self.read_first | self.apart, {}
             found = ReadEnvironment(roots, found.names)
         return found
 
-    def sets_apart(self, recorded: Recording, reason: str | None, names: frozenset) -> bool:
-        """Is it known only now that the call writes attributes before it reads them, or reads them first?  Then
-        the next recording tells what the call depends on."""
-        unsure, told = recorded.unsure, self.apart.keys() | self.read_first.keys()
+    def sets_apart(self, recorded: Recording, surroundings: ReadEnvironment) -> bool:
+        """Is it known only now that the call writes places before it reads them, or reads them first?  Then the
+        next recording tells what the call depends on."""
+        told = self.apart.keys() | self.read_first.keys()
         new = {key: x for key, x in recorded.bound.items() if key not in told}
-        self.read_first |= {key: self.apart.pop(key) for key in unsure}
-        if not unsure and (reason is None or not new or not PAST_DESCRIPTORS.isdisjoint(names)):
+        if recorded.unsure:
+            self.read_first |= {key: self.apart.pop(key) for key in recorded.unsure}
+        elif not new or not PAST_DESCRIPTORS.isdisjoint(surroundings.names) or surroundings.is_as_before():
+            return False
+        elif self.recordings >= 2 * PROGRAMS_KEPT:
             return False
         self.apart |= new
-        return self.recordings <= 2 * PROGRAMS_KEPT
+        self.recordings += 1
+        return True
 
     def after_error(
         self,
@@ -345,10 +351,9 @@ class TransformForm:
             broken(self.name, failed.error, "the function is run as it is from now on")
             return False
         self.recordings += 1
-        if self.sets_apart(recorded, reason, surroundings.names):
-            return False
-        if reason is not None and recorded.bound:
-            reason += ": " + describe_places(recorded.bound)
+        bound = {key: x for key, x in recorded.bound.items() if key not in self.apart}
+        if reason is not None and reason.endswith(READ) and bound:
+            reason += ": " + describe_places(bound)
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < CHANGING_RECORDINGS and owner.on_change == "record":
             return False  # it may have filled a cache, or imported a module

@@ -170,7 +170,7 @@ class ReadEnvironment:
 
     def __init__(self, roots: list, names: frozenset, apart: Collection = ()):
         """`apart`: attributes that the call may write before it reads them."""
-        self.roots, self.apart = roots, apart
+        self.roots, self.apart, self.walked = roots, apart, None
         self.environment = Environment(roots, is_input_leaf, names, apart=apart)
         walk, self.same = self.environment.seen
         self.form, self.unknown, self.names = walk.form, walk.unknown, walk.names
@@ -180,12 +180,15 @@ class ReadEnvironment:
     def has_single(self) -> bool:
         return any([is_single(x) for x, _ in self.content])
 
+    def is_as_before(self) -> bool:
+        """Does the function read now what it could read before the call?"""
+        now = lambda: walk_with_names(self.roots, is_input_leaf, names=self.names, apart=self.apart)
+        return self.same() or now().form == self.form
+
     def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
         """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change;
         `drawn`: (generator of which it draws by operations, its state before the first)."""
-        changed = not self.same()
-        now = lambda: walk_with_names(self.roots, is_input_leaf, names=self.names, apart=self.apart)
-        if changed and now().form != self.form:
+        if not self.is_as_before():
             return f"a call changes {READ}"
         first = {id(bits_of(x)): (x, found) for x, found in drawn}
         for x, before in self.sources:
@@ -230,11 +233,18 @@ class ReadEnvironment:
         known = OPEN.compared
         if known is not None and self in known:
             return False
-        if self.environment.status() is not Status.UNCHANGED:
+        if self.environment.status() is not Status.UNCHANGED or self.is_replaced():
             return True
         if known is not None:
             known.add(self)
         return False
+
+    def hold_objects(self) -> None:
+        """The program leaves objects of the user's in others: from now on equal ones do not stand for them."""
+        self.walked = self.environment.walk
+
+    def is_replaced(self) -> bool:
+        return self.walked is not None and self.walked is not self.environment.walk
 
     def compared(self) -> int:
         """Bytes of arrays that are compared at each call."""

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from keeping_methods import random_method
 
 import tapegrad as tg
 
@@ -237,6 +238,10 @@ READ_FIRST = ("counter", "memo", "previous", "asked", "by_space", "copied", "war
 RECORDED = [name for name in METHODS if name not in READ_FIRST]
 
 
+def is_ours(x):
+    return type(x).__module__ in (__name__, "keeping_methods")
+
+
 def parts(x, path="", found=None):
     """(path, object) of all that an object holds."""
     found = [] if found is None else found
@@ -247,7 +252,7 @@ def parts(x, path="", found=None):
     elif isinstance(x, dict):
         for k, v in x.items():
             parts(v, f"{path}[{k!r}]", found)
-    elif type(x).__module__ == __name__:
+    elif is_ours(x):
         names = [*getattr(x, "__dict__", ()), *getattr(type(x), "__slots__", ())]
         for k in sorted(names):
             if hasattr(x, k):
@@ -275,7 +280,7 @@ def assert_same_state(a, b, exact=True):
 
 
 def relations(found):
-    held = [(path, v) for path, v in found if isinstance(v, (np.ndarray, list, dict)) or type(v).__module__ == __name__]
+    held = [(path, v) for path, v in found if isinstance(v, (np.ndarray, list, dict)) or is_ours(v)]
     return [
         (p, q, v is w, isinstance(v, np.ndarray) and isinstance(w, np.ndarray) and np.shares_memory(v, w))
         for n, (p, v) in enumerate(held)
@@ -303,3 +308,32 @@ def test_state_after_each_call(name):
             p = compare(name, form)
             if name in RECORDED:
                 assert "run as it is" not in p.report(), p.report()
+
+
+def judged(seed, form):
+    """Compare random method number `seed`; return whether it was recorded."""
+    kind, text = random_method(seed)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            for x in POINTS:
+                FORMS[form][1](kind().f, x)
+        except Exception:
+            return None
+        try:
+            p = compare("f", form, make=kind)
+        except BaseException as error:
+            error.add_note(f"seed {seed}, {form}\n{text}")
+            raise
+    return "run as it is" not in p.report()
+
+
+def test_random_methods():
+    found = [judged(seed, ("value_and_grad", "grad_of_value", "hvp", "jvp")[seed % 4 and 0]) for seed in range(20)]
+    assert found.count(True) > 5
+
+
+@pytest.mark.long
+def test_many_random_methods():
+    found = [judged(seed, form) for seed in range(20, 420) for form in ("value_and_grad", "jvp", "hvp")]
+    assert found.count(True) > 300

@@ -35,6 +35,7 @@ class ObjectState:
         """`slot_of(v)` gives the number of the output that a recorded Variable becomes, None for another.
         `outside`: ids of objects that the function has not made."""
         self.places: list = []
+        self.holds_objects = False  # of the user's?
         self.slot_of, self.outside = slot_of, outside
         self.nodes: dict = {}  # id of a value -> (value, its node)
         self.originals = {id(new): x for x in shadow.hold if (new := shadow.seen.get(id(x))) is not None}
@@ -52,6 +53,7 @@ class ObjectState:
             return Node(constant=v)
         known = self.originals.get(id(v), EMPTY)
         if known is not EMPTY:
+            self.holds_objects = True
             return Node(constant=known)
         if id(v) not in self.nodes:
             self.nodes[id(v)] = v, None
@@ -85,6 +87,7 @@ class ObjectState:
         while is_array(root.base):
             root = root.base
         if id(root) in self.outside or id(v) in self.outside:
+            self.holds_objects = True
             return Node(constant=v)
         if type(v) is not np.ndarray or root.base is not None or v.dtype.hasobject:
             raise Untold("an array of another kind")
