@@ -90,30 +90,32 @@ def member_value(new: Any, name: Any) -> Any:
 
 
 def bound_places(shadow: Any, watch: AttributeWatch) -> dict:
-    """Return (id, name) -> object for what the function has bound in objects, lists and dicts from outside, and
-    that can be watched."""
-    found = {}
-    for kind, x, new, *rest in shadow.changes:
+    """Return what the function has bound in objects, lists and dicts from outside, and that can be watched:
+    (id, name) -> (object, is it a constant?)."""
+    found: dict = {}
+    for change in shadow.changes:
+        kind, x, new, *rest = change
+        named: Any = ()
         if kind is InstanceState and type(new) in shadow.classes:
-            named = InstanceState.named((kind, x, new, *rest))
-            found.update({(id(x), n): x for n, v in named if v is not EMPTY and is_watchable(type(x), n)})
+            named = [(n, v) for n, v in InstanceState.named(change) if is_watchable(type(x), n)]
         elif type(x) in (list, dict) and kind in (Contents, UnreadContents, WatchedContents):
             before = new.first if kind is WatchedContents else rest[0]
             before = watch.held.get(id(x)) if before is None else before
-            if before is not None:
-                found.update({(id(x), n): x for n in bound_members(parts(before), parts(new), type(x))})
+            named = () if before is None else bound_members(parts(before), parts(new), type(x))
+        found.update({(id(x), n): (x, type(v) in IMMUTABLE) for n, v in named if v is not EMPTY})
     return found
 
 
 def bound_members(before: list, now: list, kind: type) -> list:
+    """(key, value) of members of a dict; (None, None) for a list."""
     if len(before) == len(now) and all(map(operator.is_, before, now)):
         return []
     if kind is list:
-        return [None]
-    keys, held = now[::2], dict(zip(before[::2], before[1::2], strict=True))
-    if not IMMUTABLE.issuperset(map(type, (*keys, *held))):
+        return [(None, None if IMMUTABLE.issuperset(map(type, now)) else now)]
+    held = dict(zip(before[::2], before[1::2], strict=True))
+    if not IMMUTABLE.issuperset(map(type, (*now[::2], *held))):
         return []
-    return [k for k, v in zip(keys, now[1::2], strict=True) if held.get(k, EMPTY) is not v]
+    return [(k, v) for k, v in zip(now[::2], now[1::2], strict=True) if held.get(k, EMPTY) is not v]
 
 
 def describe_places(bound: dict) -> str:
@@ -122,7 +124,7 @@ def describe_places(bound: dict) -> str:
         sorted({
             "the members of a list" if type(x) is list else f"the member {name!r} of a dict" if type(x) is dict
             else f"the attribute `{name}` of {type(x).__name__}"
-            for (_, name), x in bound.items()
+            for (_, name), (x, _) in bound.items()
         })
     )  # fmt: skip
 

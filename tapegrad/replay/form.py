@@ -295,10 +295,11 @@ class TransformForm:
         """Is it known only now that the call writes places before it reads them, or reads them first?  Then the
         next recording tells what the call depends on."""
         told = self.apart.keys() | self.read_first.keys()
-        new = {key: x for key, x in recorded.bound.items() if key not in told}
+        same = surroundings.is_as_before() if recorded.bound else True
+        new = {k: x for k, (x, constant) in recorded.bound.items() if k not in told and not (constant and same)}
         if recorded.unsure:
             self.read_first |= {key: self.apart.pop(key) for key in recorded.unsure}
-        elif not new or not PAST_DESCRIPTORS.isdisjoint(surroundings.names) or surroundings.is_as_before():
+        elif not new or not PAST_DESCRIPTORS.isdisjoint(surroundings.names):
             return False
         elif self.recordings >= 2 * PROGRAMS_KEPT:
             return False
@@ -351,7 +352,9 @@ class TransformForm:
             broken(self.name, failed.error, "the function is run as it is from now on")
             return False
         self.recordings += 1
-        bound = {key: x for key, x in recorded.bound.items() if key not in self.apart}
+        bound = {key: found for key, found in recorded.bound.items() if key not in self.apart}
+        if reason is None and not all([constant for _, constant in bound.values()]):
+            reason = f"a call changes {READ}"
         if reason is not None and reason.endswith(READ) and bound:
             reason += ": " + describe_places(bound)
         self.disturbed += reason is not None

@@ -13,7 +13,7 @@ import tapegrad as tg
 X = np.array([0.5, 0.25, 1.5])
 POINTS = [X, 1.1 * X, np.array([-1.5, 0.25, 0.4]), X, 0.9 * X, np.array([2.0, -1.0, 0.1]), 0.8 * X, 1.2 * X]
 FORMS = {
-    "value": (lambda p, x: p.value(x), lambda f, x: f(x)),
+    "value": (lambda p, x: p.value(x), lambda f, x: f(x.copy())),
     "value_and_grad": (lambda p, x: p.value_and_grad(x), lambda f, x: tg.value_and_grad(f)(x)),
     "jvp": (lambda p, x: p.jvp(x, X), lambda f, x: tg.jvp(f, (x,), (X,))),
     "hvp": (lambda p, x: p.hvp(x, X), lambda f, x: tg.hvp(f, x, X)),
@@ -288,13 +288,15 @@ def relations(found):
     ]
 
 
-def compare(name, form, points=POINTS, make=Machine, **options):
+def compare(name, form, points=POINTS, make=Machine, between=None, **options):
     a, b = make(), make()
     prepared, plain = FORMS[form]
     p = tg.prepare(getattr(a, name), X, **options)
-    for x in points:
+    for k, x in enumerate(points):
+        for each in (a, b) if between is not None and k % 3 == 2 else ():
+            between(each, k)
         found, expected = prepared(p, x), plain(getattr(b, name), x)
-        for v, w in zip(tg.tree.leaves(found), tg.tree.leaves(expected), strict=True):
+        for v, w in zip(tg.tree.flatten(found)[0], tg.tree.flatten(expected)[0], strict=True):
             np.testing.assert_allclose(v, w, rtol=1e-12, atol=1e-13)
         assert_same_state(a, b, form != "value")
     return p
@@ -310,18 +312,32 @@ def test_state_after_each_call(name):
                 assert "run as it is" not in p.report(), p.report()
 
 
+BETWEEN = (
+    None, None, lambda m, k: setattr(m, "a", np.full(3, 0.1 * k)), lambda m, k: setattr(m, "s", 0.2 * k),
+    lambda m, k: m.h.append(0.3 * k), lambda m, k: m.d.update(s=0.1 * k), lambda m, k: setattr(m, "k", k),
+    lambda m, k: setattr(m, "h", [0.1 * k]), lambda m, k: m.buffer.fill(0.1 * k), lambda m, k: m.a.fill(0.2),
+    lambda m, k: setattr(m.box, "a", np.full(3, 0.2 * k)), lambda m, k: setattr(m, "fixed", np.arange(3.0)),
+    lambda m, k: setattr(m, "box", type(m.box)()), lambda m, k: setattr(m, "d", dict(m.d)),
+    lambda m, k: m.d.clear() or m.d.update(t=1.0, s=0.1 * k, a=np.ones(3)),
+)  # fmt: skip  # what the user does to the object between calls
+
+
 def judged(seed, form):
     """Compare random method number `seed`; return whether it was recorded."""
     kind, text = random_method(seed)
+    between = BETWEEN[seed % len(BETWEEN)]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            for x in POINTS:
-                FORMS[form][1](kind().f, x)
+            one = kind()
+            for k, x in enumerate(POINTS):
+                if between is not None and k % 3 == 2:
+                    between(one, k)
+                FORMS[form][1](one.f, x)
         except Exception:
             return None
         try:
-            p = compare("f", form, make=kind)
+            p = compare("f", form, make=kind, between=between)
         except BaseException as error:
             error.add_note(f"seed {seed}, {form}\n{text}")
             raise
