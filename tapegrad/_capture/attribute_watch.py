@@ -7,16 +7,19 @@ list or dict notes what is read from it (watched_containers.py)."""
 
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._core.arrays import IMMUTABLE
+from .builtin import GlobalNames
 from .classes import InstanceState
 from .containers import Contents
 from .deferred import WatchedAttribute, is_place, is_unread, put_member
-from .kinds import EMPTY, mro_of, space_of, state_of
+from .kinds import EMPTY, is_data, mro_of, space_of, state_of
 from .unread_containers import DICT, LIST, UNREAD, UnreadContents, parts
 from .watched_containers import WatchedContents, WatchedDict, WatchedList
 
+CONTENTS = (Contents, UnreadContents, WatchedContents)
+HANDLED = (*CONTENTS, InstanceState)
 PAST_DESCRIPTORS = frozenset((
     "__dict__", "vars", "dir", "__reduce__", "__reduce_ex__", "__getstate__", "get_referents", "getattr_static",
 ))  # fmt: skip
@@ -89,20 +92,37 @@ def member_value(new: Any, name: Any) -> Any:
     return UNREAD if name in new.pending else DICT.get(new, name, EMPTY)
 
 
+class BoundPlace(NamedTuple):
+    """What a function has bound: a place of `x`, to a constant or not; x is None where it cannot be watched."""
+
+    x: Any
+    constant: bool
+    words: str
+
+
 def bound_places(shadow: Any, watch: AttributeWatch) -> dict:
-    """Return what the function has bound in objects, lists and dicts from outside, and that can be watched:
-    (id, name) -> (object, is it a constant?)."""
+    """Return what the function has bound outside: (id, name) -> `BoundPlace`."""
     found: dict = {}
     for change in shadow.changes:
         kind, x, new, *rest = change
-        named: Any = ()
-        if kind is InstanceState and type(new) in shadow.classes:
-            named = [(n, v) for n, v in InstanceState.named(change) if is_watchable(type(x), n)]
-        elif type(x) in (list, dict) and kind in (Contents, UnreadContents, WatchedContents):
+        if type(x) in (list, dict) and kind in CONTENTS:
             before = new.first if kind is WatchedContents else rest[0]
             before = watch.held.get(id(x)) if before is None else before
-            named = () if before is None else bound_members(parts(before), parts(new), type(x))
-        found.update({(id(x), n): (x, type(v) in IMMUTABLE) for n, v in named if v is not EMPTY})
+            named = [] if before is None else bound_members(parts(before), parts(new), type(x))
+            words = "the members of a list" if type(x) is list else "the member {!r} of a dict"
+        elif kind is InstanceState:
+            named, words = InstanceState.named(change), f"the attribute `{{}}` of {type(x).__name__}"
+        else:
+            named, words = (
+                list(kind.named(change)),
+                kind.words.format(x) + (" `{}`" if kind is GlobalNames else ""),
+            )
+        of_object = kind is InstanceState and type(new) in shadow.classes
+        for name, v in named:
+            if v is not EMPTY and (kind in HANDLED or is_data(v) or type(v) in (list, tuple, dict)):
+                watched = kind in CONTENTS or (of_object and is_watchable(type(x), name))
+                constant = type(v) in IMMUTABLE
+                found[id(x), name] = BoundPlace(x if watched else None, constant, words.format(name))
     return found
 
 
@@ -119,16 +139,11 @@ def bound_members(before: list, now: list, kind: type) -> list:
 
 
 def describe_places(bound: dict) -> str:
-    """Name attributes and members that a call has bound."""
-    return ", ".join(
-        sorted({
-            "the members of a list" if type(x) is list else f"the member {name!r} of a dict" if type(x) is dict
-            else f"the attribute `{name}` of {type(x).__name__}"
-            for (_, name), (x, _) in bound.items()
-        })
-    )  # fmt: skip
+    return ", ".join(sorted({place.words for place in bound.values()}))
 
 
 def is_watchable(kind: type, name: str) -> bool:
     members: Iterable = [space_of(c)[name] for c in mro_of(kind) if name in space_of(c)]
-    return all([is_place(m) or not (hasattr(type(m), "__get__") or hasattr(type(m), "__set__")) for m in members])
+    return all(
+        [is_place(m) or not (hasattr(type(m), "__get__") or hasattr(type(m), "__set__")) for m in members]
+    )

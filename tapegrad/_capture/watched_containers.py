@@ -76,7 +76,9 @@ class WatchedList(list):
         LIST.__setitem__(self, k, v)
 
     def __delitem__(self, k):
-        self.__setitem__(k, ()) if isinstance(k, slice) and k == slice(None) else LIST.__delitem__(noted(self), k)
+        self.__setitem__(k, ()) if isinstance(k, slice) and k == slice(None) else LIST.__delitem__(
+            noted(self), k
+        )
 
     def __radd__(self, other):
         return other + [*self] if isinstance(other, list) else NotImplemented
@@ -118,7 +120,9 @@ class WatchedDict(dict):
 
     def written(self) -> list:
         """The keys that were written first, in their order."""
-        return [k for k in DICT.__iter__(self) if k in self.keys_watched and k not in self.pending | self.read]
+        return [
+            k for k in DICT.__iter__(self) if k in self.keys_watched and k not in self.pending | self.read
+        ]
 
     def lost(self) -> set:
         """Keys that were written, and are there no more."""

@@ -111,7 +111,9 @@ class CachedProgram:
         tree = program.tree
         # leaves in a tuple, as (value, gradient)
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
-        self.results = len(leaves(tree)) if program.state is not None else None  # the outputs after it are of the state
+        self.results = (
+            len(leaves(tree)) if program.state is not None else None
+        )  # the outputs after it are of the state
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
         self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
@@ -175,7 +177,14 @@ class CachedProgram:
         x shares no memory with the other arguments. The function compares nothing, so it holds in a block of
         `OPEN.compared`. It returns None where only a call of the form gives the results."""
         rest, program = self.fixed_inputs(args, 1), self.program
-        asks = program.written or program.state or program.generators or program.warns or program.finite or self.cuda_graph
+        asks = (
+            program.written
+            or program.state
+            or program.generators
+            or program.warns
+            or program.finite
+            or self.cuda_graph
+        )
         if rest is None or asks or self.joint or self.trial or self.graph is not None or self.emitted is None:
             return None
         if not self.is_apart([args[0], *rest]):

@@ -296,7 +296,11 @@ class TransformForm:
         next recording tells what the call depends on."""
         told = self.apart.keys() | self.read_first.keys()
         same = surroundings.is_as_before() if recorded.bound else True
-        new = {k: x for k, (x, constant) in recorded.bound.items() if k not in told and not (constant and same)}
+        new = {
+            key: place.x
+            for key, place in recorded.bound.items()
+            if key not in told and place.x is not None and not (place.constant and same)
+        }
         if recorded.unsure:
             self.read_first |= {key: self.apart.pop(key) for key in recorded.unsure}
         elif not new or not PAST_DESCRIPTORS.isdisjoint(surroundings.names):
@@ -352,8 +356,8 @@ class TransformForm:
             broken(self.name, failed.error, "the function is run as it is from now on")
             return False
         self.recordings += 1
-        bound = {key: found for key, found in recorded.bound.items() if key not in self.apart}
-        if reason is None and not all([constant for _, constant in bound.values()]):
+        bound = {key: place for key, place in recorded.bound.items() if key not in self.apart}
+        if reason is None and not all([place.constant for place in bound.values()]):
             reason = f"a call changes {READ}"
         if reason is not None and reason.endswith(READ) and bound:
             reason += ": " + describe_places(bound)

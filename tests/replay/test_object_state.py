@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import types
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from keeping_methods import random_method
 
 import tapegrad as tg
+from tapegrad.errors import GuardError, ReplayWarning
 
 X = np.array([0.5, 0.25, 1.5])
 POINTS = [X, 1.1 * X, np.array([-1.5, 0.25, 0.4]), X, 0.9 * X, np.array([2.0, -1.0, 0.1]), 0.8 * X, 1.2 * X]
@@ -89,7 +91,7 @@ class Machine:
 
     def count(self, x):
         y = x * 1.0
-        for k in range(50):
+        for k in range(50):  # noqa: B007
             if (y**2).sum() < 1e-3:
                 break
             y = y * 0.7
@@ -111,7 +113,12 @@ class Machine:
         return self.whole.sum() + self.turned[0].sum()
 
     def captured(self, x):
-        self.same, self.part, self.integers, self.some = self.buffer, self.buffer[1:], self.counts, self.counts[1:]
+        self.same, self.part, self.integers, self.some = (
+            self.buffer,
+            self.buffer[1:],
+            self.counts,
+            self.counts[1:],
+        )
         self.buffer[:] = x**2
         return self.buffer.sum()
 
@@ -322,6 +329,120 @@ BETWEEN = (
 )  # fmt: skip  # what the user does to the object between calls
 
 
+@pytest.mark.parametrize("name", ["array", "views", "trees", "number"])
+def test_state_after_products_at_one_point(name):
+    a, b = Machine(), Machine()
+    p = tg.prepare(getattr(a, name), X)
+    for x in POINTS[:3]:
+        here = p.at(x)
+        for v in np.eye(3):
+            np.testing.assert_allclose(here.hvp(v), tg.hvp(getattr(b, name), x, v), rtol=1e-12, atol=1e-13)
+            assert_same_state(a, b)
+            a.y = b.y = a.whole = b.whole = 0.0
+    assert "run as it is" not in p.report()
+
+
+def test_state_belongs_to_nobody_else():
+    """No later replay, and no write into a result, changes what a call has left, nor the other way round."""
+    m = Machine()
+
+    def f(x):
+        m.y = x * 2
+        m.pair = [m.y, m.y[1:]]
+        return m.y
+
+    p, left = tg.prepare(f, X), []
+    for x in POINTS:
+        y = p.value(x)
+        y[:] = 9.0
+        left.append((x, m.y, m.pair))
+        m.y[0] += 1.0
+    for x, y, pair in left:
+        np.testing.assert_array_equal(y, 2 * x + [1, 0, 0])
+        assert pair[0] is y and pair[1].base is y
+
+
+def test_what_is_read_first_is_named():
+    for name, words in (
+        ("counter", "the attribute `steps` of Machine"),
+        ("previous", "the attribute `change` of Machine, the attribute `old` of Machine"),
+    ):
+        m = Machine()
+        p = tg.prepare(getattr(m, name), X)
+        with pytest.warns(ReplayWarning, match=words):
+            for k in range(5):
+                p.grad(X * (k + 1))
+        assert words in p.report()
+
+
+def test_on_change_raise():
+    m = Machine()
+    p = tg.prepare(m.array, X, on_change="raise")
+    for x in POINTS:
+        p.value_and_grad(x)
+        np.testing.assert_allclose(m.y, np.sin(x))
+    with pytest.raises(GuardError, match="`steps` of Machine"):
+        tg.prepare(m.counter, X, on_change="raise").grad(X)
+
+
+def test_error_in_the_middle():
+    """The state after an error is that of a plain call, and so is the next call."""
+
+    class Half:
+        def f(self, x):
+            self.y = x * 2
+            self.z = np.linalg.cholesky(np.diag(x))
+            self.w = x * 3
+            return self.z.sum()
+
+    a, b = Half(), Half()
+    p = tg.prepare(a.f, X)
+    for x in [X, X * 2, X * 3, -X, X * 4, -X, X]:
+        for f in (p.grad, tg.grad(b.f)):
+            if x[0] < 0:
+                with pytest.raises(np.linalg.LinAlgError):
+                    f(x)
+            else:
+                f(x)
+        assert vars(a).keys() == vars(b).keys()
+        for k, v in vars(a).items():
+            np.testing.assert_allclose(v, vars(b)[k], rtol=1e-12)
+
+
+def test_names_outside_are_not_left_as_they_were():
+    """What cannot be an output, as a name of an outer function, is no reason to leave old values."""
+    last = None
+    space = types.SimpleNamespace(last=None)
+
+    def f(x):
+        nonlocal last
+        last = space.last = (x**2).sum()
+        return last
+
+    p = tg.prepare(f, X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for x in (X, X, X, 2 * X, 3 * X):
+            assert p.value(x) == last == space.last == (x**2).sum()
+
+
+def test_equal_objects_do_not_stand_for_each_other():
+    """An object that is left in an attribute is the one that is there now."""
+    m = Machine()
+
+    def f(x):
+        m.chosen = m.counts
+        m.first = m.inner
+        return (x**2).sum()
+
+    p = tg.prepare(f, X)
+    for k in range(6):
+        if k % 2:
+            m.counts, m.inner = np.arange(3), Inner()
+        p.grad(X * (k + 1))
+        assert m.chosen is m.counts and m.first is m.inner
+
+
 def judged(seed, form):
     """Compare random method number `seed`; return whether it was recorded."""
     kind, text = random_method(seed)
@@ -345,7 +466,9 @@ def judged(seed, form):
 
 
 def test_random_methods():
-    found = [judged(seed, ("value_and_grad", "grad_of_value", "hvp", "jvp")[seed % 4 and 0]) for seed in range(20)]
+    found = [
+        judged(seed, ("value_and_grad", "grad_of_value", "hvp", "jvp")[seed % 4 and 0]) for seed in range(20)
+    ]
     assert found.count(True) > 5
 
 

@@ -3,7 +3,16 @@
 import numpy as np
 
 NUMBERS = ("self.s", "self.t", "self.box.s", "self.d['s']", "self.d['t']")
-ARRAYS = ("self.a", "self.b", "self.box.a", "self.slotted.a", "self.d['a']", "self.new", "self.buffer", "self.fixed")
+ARRAYS = (
+    "self.a",
+    "self.b",
+    "self.box.a",
+    "self.slotted.a",
+    "self.d['a']",
+    "self.new",
+    "self.buffer",
+    "self.fixed",
+)
 LISTS = ("self.h", "self.g")
 
 
@@ -64,7 +73,9 @@ class Writer:
 
     def number_value(self):
         a, b, s = self.array(), self.array(), self.number()
-        return self.pick((f"np.cos({a}).sum()", f"{a} @ {b} * 0.1", f"{s} * 0.5", f"{a}[1]", "3.0", f"np.tanh({s})"))
+        return self.pick(
+            (f"np.cos({a}).sum()", f"{a} @ {b} * 0.1", f"{s} * 0.5", f"{a}[1]", "3.0", f"np.tanh({s})")
+        )
 
     def statement(self):
         kind = self.rng.integers(15)
@@ -83,7 +94,11 @@ class Writer:
 
     def kind_1(self):
         place = self.pick(LISTS)
-        self.put(self.pick((f"{place}.clear()", f"{place} = []", f"{place}[:] = [{self.number()}]", f"del {place}[:]")))
+        self.put(
+            self.pick(
+                (f"{place}.clear()", f"{place} = []", f"{place}[:] = [{self.number()}]", f"del {place}[:]")
+            )
+        )
         self.lists.append(place)
 
     def kind_2(self):
@@ -133,7 +148,9 @@ class Writer:
         )))  # fmt: skip
 
     def kind_9(self):
-        self.put(f"self.d.clear(); self.d['s'] = {self.number()}; self.d['a'] = {self.array()}; self.d['t'] = 1.0")
+        self.put(
+            f"self.d.clear(); self.d['s'] = {self.number()}; self.d['a'] = {self.array()}; self.d['t'] = 1.0"
+        )
 
     def kind_10(self):
         if self.rng.random() < self.careless * 4:

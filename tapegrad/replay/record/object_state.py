@@ -117,7 +117,11 @@ class ObjectState:
             if node.make is None and node.output < 0:
                 return node.constant
             if id(node) not in made:
-                made[id(node)] = in_order(outputs[node.output]) if node.make is None else node.make(*map(value, node.parts))
+                made[id(node)] = (
+                    in_order(outputs[node.output])
+                    if node.make is None
+                    else node.make(*map(value, node.parts))
+                )
             return made[id(node)]
 
         for x, name, node in self.places:
