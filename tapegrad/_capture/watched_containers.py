@@ -98,7 +98,9 @@ class WatchedDict(dict):
 
     def __init__(self, x: dict, shadow: Any, keys: Any):
         self.source, self.shadow, self.keys_watched = x, shadow, frozenset(keys)
-        self.pending, self.read, self.cleared = set(keys), set(), False
+        self.pending: set = set(keys)
+        self.read: set = set()
+        self.cleared = False
         rest = [k for k in x if k not in self.keys_watched]
         made = dict(zip(rest, shadow.each([x[k] for k in rest]), strict=True))
         DICT.update(self, {k: made.get(k, UNREAD) for k in x})
@@ -151,7 +153,7 @@ class WatchedDict(dict):
         for key, value in dict(*args, **more).items():
             self[key] = value
 
-    def __ior__(self, other):
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         self.update(other)
         return self
 

@@ -170,7 +170,8 @@ class ReadEnvironment:
 
     def __init__(self, roots: list, names: frozenset, apart: Collection = ()):
         """`apart`: attributes that the call may write before it reads them."""
-        self.roots, self.apart, self.walked = roots, apart, None
+        self.roots, self.apart = roots, apart
+        self.walked: Any = None
         self.environment = Environment(roots, is_input_leaf, names, apart=apart)
         walk, self.same = self.environment.seen
         self.form, self.unknown, self.names = walk.form, walk.unknown, walk.names

@@ -365,7 +365,7 @@ def test_state_belongs_to_nobody_else():
 def test_what_is_read_first_is_named():
     for name, words in (
         ("counter", "the attribute `steps` of Machine"),
-        ("previous", "the attribute `change` of Machine, the attribute `old` of Machine"),
+        ("previous", "the attribute `old` of Machine"),
     ):
         m = Machine()
         p = tg.prepare(getattr(m, name), X)

@@ -131,7 +131,8 @@ class DependencyWalk:
     def __init__(
         self, roots: list, names: frozenset, read_anew: Callable | None = None, apart: Collection = ()
     ):
-        self.names, self.read_anew, self.apart = names, read_anew, {}
+        self.names, self.read_anew = names, read_anew
+        self.apart: dict = {}
         for x, name in apart:
             self.apart.setdefault(x, set()).add(name)
         self.found: set = set()
