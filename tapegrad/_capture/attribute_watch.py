@@ -3,23 +3,18 @@
 Such a place is an output of the call: what it held before the call cannot matter.  For the length of one call,
 the shadow class of an object has a descriptor in the place of the attribute, which notes the first read or
 write.  Code that reads attributes past descriptors is told by its names (`PAST_DESCRIPTORS`).  The shadow of a
-list or dict notes what is read from it (watched_containers.py)."""
+list or dict notes what is read from it."""
 
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .._core.arrays import IMMUTABLE
-from .builtin import GlobalNames
 from .classes import InstanceState
-from .containers import Contents
 from .deferred import WatchedAttribute, is_place, is_unread, put_member
-from .kinds import EMPTY, is_data, mro_of, space_of, state_of
-from .unread_containers import DICT, LIST, UNREAD, UnreadContents, parts
-from .watched_containers import WatchedContents, WatchedDict, WatchedList
+from .kinds import EMPTY, Holder, mro_of, space_of, state_of
+from .unread_containers import DICT, LIST, UNREAD, WatchedDict, WatchedList, parts
 
-CONTENTS = (Contents, UnreadContents, WatchedContents)
-HANDLED = (*CONTENTS, InstanceState)
 PAST_DESCRIPTORS = frozenset((
     "__dict__", "vars", "dir", "__reduce__", "__reduce_ex__", "__getstate__", "get_referents", "getattr_static",
 ))  # fmt: skip
@@ -34,11 +29,11 @@ class AttributeWatch:
     def __init__(self, places: dict):
         self.places = places
         self.names: dict = {}  # id of a class -> names
-        self.members: dict = {}  # id of a list or dict -> keys
+        self.members: set = set()  # ids of lists and dicts
         self.held: dict = {}  # id of a list or dict that is its own shadow -> what it held
         for (key, name), x in places.items():
             if type(x) in (list, dict):
-                self.members.setdefault(key, {})[name] = None
+                self.members.add(key)
             else:
                 self.names.setdefault(id(type(x)), {})[name] = None
 
@@ -84,12 +79,12 @@ def attribute_value(new: Any, name: str) -> Any:
 def member_value(new: Any, name: Any) -> Any:
     """The same of a member of a dict, or of all that a list or a dict that was emptied holds."""
     if type(new) is WatchedList:
-        return EMPTY if new.read else UNREAD if new.pending else [*LIST.__iter__(new)]
-    if type(new) is not WatchedDict or name in new.read:
+        return EMPTY if new.read else UNREAD if new.shadow is not None else [*LIST.__iter__(new)]
+    if type(new) is not WatchedDict or new.read is None or name in new.read:
         return EMPTY
     if new.cleared:
         return DICT.copy(new)
-    return UNREAD if name in new.pending else DICT.get(new, name, EMPTY)
+    return DICT.get(new, name, EMPTY) if name in new.wrote else UNREAD
 
 
 class BoundPlace(NamedTuple):
@@ -105,24 +100,17 @@ def bound_places(shadow: Any, watch: AttributeWatch) -> dict:
     found: dict = {}
     for change in shadow.changes:
         kind, x, new, *rest = change
-        if type(x) in (list, dict) and kind in CONTENTS:
-            before = new.first if kind is WatchedContents else rest[0]
-            before = watch.held.get(id(x)) if before is None else before
-            named = [] if before is None else bound_members(parts(before), parts(new), type(x))
-            words = "the members of a list" if type(x) is list else "the member {!r} of a dict"
-        elif kind is InstanceState:
-            named, words = InstanceState.named(change), f"the attribute `{{}}` of {type(x).__name__}"
+        words, watched = kind.words.format(x), type(x) in (list, dict) and kind.named is Holder.named
+        if watched:
+            before = rest[0] if rest[0] is not None else watch.held.get(id(x), ())
+            named = bound_members(parts(before), parts(new), type(x))
         else:
-            named, words = (
-                list(kind.named(change)),
-                kind.words.format(x) + (" `{}`" if kind is GlobalNames else ""),
-            )
-        of_object = kind is InstanceState and type(new) in shadow.classes
+            named = [(n, v) for n, v in kind.named(change) if v is not EMPTY]
         for name, v in named:
-            if v is not EMPTY and (kind in HANDLED or is_data(v) or type(v) in (list, tuple, dict)):
-                watched = kind in CONTENTS or (of_object and is_watchable(type(x), name))
-                constant = type(v) in IMMUTABLE
-                found[id(x), name] = BoundPlace(x if watched else None, constant, words.format(name))
+            if kind is InstanceState:
+                words = f"the attribute `{name}` of {type(x).__name__}"
+                watched = type(new) in shadow.classes and is_watchable(type(x), name)
+            found[id(x), name] = BoundPlace(x if watched else None, type(v) in IMMUTABLE, words)
     return found
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from .._core.arrays import IMMUTABLE
 from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class, stands_for
 from .objects import kind_of, parts_of, unlisted
-from .unread_containers import MANY, UnreadDict, UnreadList, is_worth_waiting
-from .watched_containers import WatchedContents, WatchedDict, WatchedList
+from .unread_containers import MANY, UnreadDict, UnreadList, WatchedDict, WatchedList, is_worth_waiting
 
 # of these only subclasses by the user are replaced where nothing inside is
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)
@@ -107,7 +106,7 @@ class ContainerCapture(Capture):
 
     def list_(self, x: list) -> Any:
         if self.watch is not None and id(x) in self.watch.members:
-            return self.watched(x, WatchedList(x, self))
+            return self.unread(x, WatchedList(x, self))
         if IMMUTABLE.issuperset(map(type, x)):
             return self.as_it_is(x)
         if is_worth_waiting(x):
@@ -122,7 +121,7 @@ class ContainerCapture(Capture):
 
     def dict_(self, x: dict) -> Any:
         if self.watch is not None and id(x) in self.watch.members and IMMUTABLE.issuperset(map(type, x)):
-            return self.watched(x, WatchedDict(x, self, self.watch.members[id(x)]))
+            return self.unread(x, WatchedDict(x, self))
         named = IMMUTABLE.issuperset(map(type, x))
         if named and IMMUTABLE.issuperset(map(type, x.values())):
             return self.as_it_is(x)
@@ -135,11 +134,6 @@ class ContainerCapture(Capture):
             zip(x, self.each(x.values()), strict=True) if named else {self(k): self(v) for k, v in x.items()}
         )
         self.changes.append((Contents, x, new, [*itertools.chain.from_iterable(new.items())]))
-        return new
-
-    def watched(self, x: Any, new: Any) -> Any:
-        self.changes.append((WatchedContents, x, new))
-        self.remember(x, new)
         return new
 
     def unread(self, x: Any, new: Any) -> Any:

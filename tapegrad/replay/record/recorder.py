@@ -123,14 +123,12 @@ class Record(Trace):
         catches: bool = True,
         groups: list | None = None,
         before: list | None = None,
-        watch: AttributeWatch | None = None,
     ):
         """`catches`: may the function catch a warning that is an error?  `groups`: gets the groups of
         processes with which it exchanges data.  `before`: if the function fails, gets the captured arrays
         that it has written, with copies of what they were."""
         super().__init__()
         self.groups: list = [] if groups is None else groups
-        self.watched_attributes = watch
         self.what: list = []
         self.operands: list = []
         self.known: list = []
@@ -684,10 +682,10 @@ class Recording:
         self.outputs: list = []
         self.leaves: list = []
         with scope_block():
-            self.trace = trace = Record(inputs.constants, catches, groups, before, watch)
+            self.trace = trace = Record(inputs.constants, catches, groups, before)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)
-            shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
+            shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift, watch)
             hold = shadow.hold if shadow.on else ()
             self.arrays = {
                 id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)
