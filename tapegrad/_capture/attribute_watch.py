@@ -28,18 +28,12 @@ class AttributeWatch:
 
     def __init__(self, places: dict):
         self.places = places
-        self.names: dict = {}  # id of a class -> names
-        self.members: set = set()  # ids of lists and dicts
+        self.objects = {key: x for (key, _), x in places.items()}
         self.held: dict = {}  # id of a list or dict that is its own shadow -> what it held
-        for (key, name), x in places.items():
-            if type(x) in (list, dict):
-                self.members.add(key)
-            else:
-                self.names.setdefault(id(type(x)), {})[name] = None
 
     def enter(self, c: type, new: type, before: dict) -> None:
         """`new` is the shadow of the class c, and begins with the members `before`."""
-        for name in self.names.get(id(c), ()):
+        for name in {name for (_, name), x in self.places.items() if type(x) is c}:
             before[name] = watched = WatchedAttribute(name, space_of(new).get(name, EMPTY))
             put_member(new, name, watched)
 
@@ -47,44 +41,39 @@ class AttributeWatch:
         """A list or dict of numbers is its own shadow."""
         self.held[id(x)] = parts(x)
 
-    def outputs(self, shadow: Any) -> tuple[list, list]:
-        """Return what the call has written before it read it, as (object, name, value), and the keys of
-        `places` of which that cannot be told.
+    def outputs(self, shadow: Any) -> tuple[dict, set]:
+        """Return what the call has written before it read it, as (id, name) -> value, and the keys of `places` of
+        which that cannot be told.
 
         The name of a list, or of a dict that was emptied, is None, for all that it holds.  Objects that are left
         alone may lead to an object past its shadow."""
-        if shadow.near:
-            return [], [*self.places]
-        found, unsure = [], []
-        for (key, name), x in self.places.items():
+        found, unsure = {}, set()
+        for key, name in self.places:
             new = shadow.seen.get(key)
-            if new is None or is_unread(new):
-                continue
-            value = member_value(new, name) if type(x) in (list, dict) else attribute_value(new, name)
+            value = (
+                EMPTY if shadow.near else UNREAD if new is None or is_unread(new) else value_left(new, name)
+            )
             if value is EMPTY:
-                unsure.append((key, name))
+                unsure.add((key, name))
             elif value is not UNREAD:
-                found.append((x, None if getattr(new, "cleared", False) else name, value))
+                found[key, None if type(new) is WatchedDict and new.cleared else name] = value
         return found, unsure
 
 
-def attribute_value(new: Any, name: str) -> Any:
-    """The value that the call leaves in an attribute; `UNREAD`: it has not met it; `EMPTY`: it has read it."""
-    watched = space_of(type(new)).get(name)
+def value_left(new: Any, name: Any) -> Any:
+    """What the call leaves in a place: an attribute, a member of a dict, all of a list or of a dict that was
+    emptied.  `UNREAD`: it has not met it; `EMPTY`: it has read it first, or that cannot be told."""
+    kind = type(new)
+    if kind is WatchedList:
+        return EMPTY if new.read else UNREAD if new.shadow is not None else [*LIST.__iter__(new)]
+    if kind is WatchedDict:
+        if new.read is None or name in new.read:
+            return EMPTY
+        return DICT.copy(new) if new.cleared else DICT.get(new, name, EMPTY) if name in new.wrote else UNREAD
+    watched = space_of(kind).get(name)
     if type(watched) is not WatchedAttribute or id(new) in watched.read:
         return EMPTY
     return state_of(new).get(name, EMPTY) if id(new) in watched.written else UNREAD
-
-
-def member_value(new: Any, name: Any) -> Any:
-    """The same of a member of a dict, or of all that a list or a dict that was emptied holds."""
-    if type(new) is WatchedList:
-        return EMPTY if new.read else UNREAD if new.shadow is not None else [*LIST.__iter__(new)]
-    if type(new) is not WatchedDict or new.read is None or name in new.read:
-        return EMPTY
-    if new.cleared:
-        return DICT.copy(new)
-    return DICT.get(new, name, EMPTY) if name in new.wrote else UNREAD
 
 
 class BoundPlace(NamedTuple):

@@ -105,7 +105,7 @@ class ContainerCapture(Capture):
         return x
 
     def list_(self, x: list) -> Any:
-        if self.watch is not None and id(x) in self.watch.members:
+        if self.watch is not None and id(x) in self.watch.objects:
             return self.unread(x, WatchedList(x, self))
         if IMMUTABLE.issuperset(map(type, x)):
             return self.as_it_is(x)
@@ -120,7 +120,7 @@ class ContainerCapture(Capture):
         return new
 
     def dict_(self, x: dict) -> Any:
-        if self.watch is not None and id(x) in self.watch.members and IMMUTABLE.issuperset(map(type, x)):
+        if self.watch is not None and id(x) in self.watch.objects and IMMUTABLE.issuperset(map(type, x)):
             return self.unread(x, WatchedDict(x, self))
         named = IMMUTABLE.issuperset(map(type, x))
         if named and IMMUTABLE.issuperset(map(type, x.values())):

@@ -1,35 +1,27 @@
 """What a recorded call leaves in objects, lists and dicts, as outputs of its program.
 
-A node says how a value is made anew after a replay.  Arrays and containers that the call has made are made anew,
-one for each that there was.  What the function has captured stays the object that it is."""
+Arrays and containers that the call has made are made anew after a replay, one for each that there was.  What the
+function has captured stays the object that it is."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..._capture.kinds import EMPTY, put_state
+from ..._capture.kinds import put_state
 from ..._core.arrays import IMMUTABLE, address, is_array, is_scalar
 from ..._core.primitive import live
 from ..._core.variable import Variable, View, bottom
 from ...ops.indexing.regions import region
 
 
-class Untold(Exception):
-    """A value that no node stands for."""
-
-
-class Node(NamedTuple):
-    """`make` makes the value of those of `parts`; without it, it is output number `output`, or `constant`."""
-
-    parts: tuple = ()
-    make: Callable | None = None
-    output: int = -1
-    constant: Any = None
+class UntoldValue(Exception):
+    """A value that nobody knows how to make anew."""
 
 
 class ObjectState:
-    """The places, as (object, name, node); see `put`."""
+    """`places`: (object, name, maker), see `put`.  A maker is called with the outputs of a replay, and a dict of
+    what others have made."""
 
     def __init__(self, shadow: Any, slot_of: Callable, outside: frozenset):
         """`slot_of(v)` gives the number of the output that a recorded Variable becomes, None for another.
@@ -37,95 +29,90 @@ class ObjectState:
         self.places: list = []
         self.holds_objects = False  # of the user's?
         self.slot_of, self.outside = slot_of, outside
-        self.nodes: dict = {}  # id of a value -> (value, its node)
+        self.makers: dict = {}  # id of a value -> (value, its maker)
         self.originals = {id(new): x for x in shadow.hold if (new := shadow.seen.get(id(x))) is not None}
 
     def add(self, x: Any, name: str, value: Any) -> None:
-        if not any([x is y and name == other for y, other, _ in self.places]):
-            self.places.append((x, name, self.new_node(value) if name is None else self.node(value)))
+        self.places.append((x, name, self.new_maker(value) if name is None else self.maker(value)))
 
-    def ended(self) -> None:
+    def end(self) -> None:
         """The call is over."""
-        self.nodes, self.originals, self.slot_of, self.outside = {}, {}, live, frozenset()
+        self.makers, self.originals, self.slot_of = {}, {}, live
 
-    def node(self, v: Any) -> Node:
-        if type(v) in IMMUTABLE:
-            return Node(constant=v)
-        known = self.originals.get(id(v), EMPTY)
-        if known is not EMPTY:
+    def maker(self, v: Any) -> Callable:
+        if type(v) in IMMUTABLE or is_scalar(v):
+            return lambda outputs, made: v
+        known = self.originals.get(id(v), v)
+        if known is not v or id(v) in self.originals or id(root_of(v)) in self.outside:
             self.holds_objects = True
-            return Node(constant=known)
-        if id(v) not in self.nodes:
-            self.nodes[id(v)] = v, None
-            self.nodes[id(v)] = v, self.new_node(v)
-        found = self.nodes[id(v)][1]
+            return lambda outputs, made: known
+        if id(v) not in self.makers:
+            self.makers[id(v)] = v, None
+            self.makers[id(v)] = v, shared(self.new_maker(v))
+        found = self.makers[id(v)][1]
         if found is None:
-            raise Untold("a cycle of references")
+            raise UntoldValue("a cycle of references")
         return found
 
-    def new_node(self, v: Any) -> Node:
-        if type(v) is View:
-            base, path = self.node(v._base), v._path
-            return Node((base,), lambda a: region(a, path))
+    def new_maker(self, v: Any) -> Callable:
+        kind = type(v)
+        if kind is View:
+            path = v._path
+            return self.of_parts([v._base], lambda parts: region(parts[0], path))
         if isinstance(v, Variable):
             return self.variable(v)
-        if is_array(v):
-            return self.array(v)
-        kind = type(v)
-        if is_scalar(v):
-            return Node(constant=v)
+        if kind is np.ndarray and not v.dtype.hasobject:
+            root = root_of(v)
+            if root is v:
+                return lambda outputs, made: v.copy(order="K")
+            if root.flags.c_contiguous:
+                form = v.shape, v.dtype, address(v) - address(root), v.strides
+                return self.of_parts([root], lambda parts: np.ndarray(*form[:2], parts[0], *form[2:]))
         if kind in (list, tuple):
-            return Node(tuple(map(self.node, v)), lambda *parts: kind(parts))
-        if kind is dict and all([type(key) in IMMUTABLE for key in v]):
+            return self.of_parts(v, kind)
+        if kind is dict and IMMUTABLE.issuperset(map(type, v)):
             keys = tuple(v)
-            return Node(tuple(map(self.node, v.values())), lambda *parts: dict(zip(keys, parts, strict=True)))
-        raise Untold(f"an object of the class {kind.__name__}")
+            return self.of_parts(v.values(), lambda parts: dict(zip(keys, parts, strict=True)))
+        raise UntoldValue(f"an object of the class {kind.__name__}")
 
-    def array(self, v: Any) -> Node:
-        """An array that is no Variable: of integers, for one."""
-        root = v
-        while is_array(root.base):
-            root = root.base
-        if id(root) in self.outside or id(v) in self.outside:
-            self.holds_objects = True
-            return Node(constant=v)
-        if type(v) is not np.ndarray or root.base is not None or v.dtype.hasobject:
-            raise Untold("an array of another kind")
-        if v is root:
-            return Node((), lambda: v.copy(order="K"))
-        if not root.flags.c_contiguous:
-            raise Untold("a view of an array with gaps")
-        layout = v.shape, v.dtype
-        place = address(v) - address(root), v.strides
-        return Node((self.node(root),), lambda a: np.ndarray(*layout, a, *place))
+    def of_parts(self, values: Any, make: Callable) -> Callable:
+        makers = [*map(self.maker, values)]
+        return lambda outputs, made: make([each(outputs, made) for each in makers])
 
-    def variable(self, v: Variable) -> Node:
+    def variable(self, v: Variable) -> Callable:
         v = live(v)
-        k = self.slot_of(v)
-        if k is not None:
-            return Node(output=k)
-        if v._trace is not None:
-            raise Untold("a value of an outer transform")
-        value = bottom(v)
-        return Node((), lambda: value.copy()) if is_array(value) else Node(constant=value)
+        k, value = self.slot_of(v), bottom(v)
+        if k is None and v._trace is not None:
+            raise UntoldValue("a value of an outer transform")
+        return lambda outputs, made: copied(value if k is None else outputs[k])
 
     def put(self, outputs: Any) -> None:
         """Leave the values of a replay in the objects."""
         made: dict = {}
+        for x, name, maker in self.places:
+            put(x, name, maker(outputs, made))
 
-        def value(node: Node) -> Any:
-            if node.make is None and node.output < 0:
-                return node.constant
-            if id(node) not in made:
-                made[id(node)] = (
-                    in_order(outputs[node.output])
-                    if node.make is None
-                    else node.make(*map(value, node.parts))
-                )
-            return made[id(node)]
 
-        for x, name, node in self.places:
-            put(x, name, value(node))
+def copied(v: Any) -> Any:
+    return v.copy() if is_array(v) else v
+
+
+def root_of(v: Any) -> Any:
+    """The array that an array is a view of."""
+    while is_array(v) and is_array(v.base):
+        v = v.base
+    return v
+
+
+def shared(make: Callable) -> Callable:
+    """A maker of one value for all who ask in one replay."""
+
+    def maker(outputs: Any, made: dict) -> Any:
+        if maker not in made:
+            made[maker] = make(outputs, made)
+        return made[maker]
+
+    return maker
 
 
 def put(x: Any, name: Any, value: Any) -> None:
@@ -138,8 +125,3 @@ def put(x: Any, name: Any, value: Any) -> None:
         x.update(value if name is None else {name: value})
     else:
         put_state(x, {name: value})
-
-
-def in_order(v: Any) -> Any:
-    """Return v, an array in C order, as `_capture.restore` leaves it."""
-    return v.copy() if is_array(v) and not v.flags.c_contiguous else v

@@ -35,7 +35,7 @@ from ..._transforms.call import returned, run_once, value_out
 from ..costs import COMPARED_ELEMENTS, OPENED_ELEMENTS
 from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
-from .object_state import ObjectState, Untold
+from .object_state import ObjectState, UntoldValue
 from .raised_errors import RAISED, conditions
 from .settings_keys import NO_STEPS, settings_key, settled_of
 
@@ -676,7 +676,7 @@ class Recording:
         inputs = Leaves(call, args, chosen)
         self.check, self.watch, self.outside = check, watch, outside
         self.bound: dict = {}  # attributes that f has bound, which may be outputs: (id, name) -> object
-        self.unsure: list = []  # attributes of `watch` that are none
+        self.unsure: set = set()  # attributes of `watch` that are none
         self.state: Any = None
         self.followed = type(f) is not Const
         self.outputs: list = []
@@ -719,18 +719,19 @@ class Recording:
         return len(self.outputs) - 1
 
     def read_state(self, shadow: Any, results: int) -> None:
-        """What the function leaves in attributes of objects.  Their values come after `results`."""
+        """What the function leaves in objects.  Their values come after `results`."""
         self.bound = bound_places(shadow, self.watch)
         found, self.unsure = self.watch.outputs(shadow)
-        self.state = state = ObjectState(shadow, self.output, self.outside)
-        for x, name, value in found:
+        state = ObjectState(shadow, self.output, self.outside)
+        for (key, name), value in found.items():
             try:
-                state.add(x, name, value)
-            except Untold:
-                self.unsure.append((id(x), name))
-        state.ended()
-        if self.unsure or not found:
-            self.state = None
+                state.add(self.watch.objects[key], name, value)
+            except UntoldValue:
+                self.unsure |= {place for place in self.watch.places if place[0] == key}
+        state.end()
+        if found and not self.unsure:
+            self.state = state
+        else:
             del self.outputs[results:], self.leaves[results:]
 
     def result(self) -> Any:
