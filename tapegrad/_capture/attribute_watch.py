@@ -1,9 +1,9 @@
 """Which attributes of objects, and members of lists and dicts, a call writes before it reads them.
 
-Such a place is an output of the call: what it held before the call cannot matter.  For the length of one call,
-the shadow class of an object has a descriptor in the place of the attribute, which notes the first read or
-write.  Code that reads attributes past descriptors is told by its names (`PAST_DESCRIPTORS`).  The shadow of a
-list or dict notes what is read from it."""
+Such a place is an output of the call: what it held before the call cannot matter.  For the length of one
+call, the shadow class of an object has a descriptor in the place of the attribute, which notes the first read
+or write.  Code that reads attributes past descriptors is told by its names (`PAST_DESCRIPTORS`).  The shadow
+of a list or dict notes what is read from it."""
 
 import operator
 from collections.abc import Iterable
@@ -16,15 +16,16 @@ from .kinds import EMPTY, Holder, mro_of, space_of, state_of
 from .unread_containers import DICT, LIST, UNREAD, WatchedDict, WatchedList, parts
 
 PAST_DESCRIPTORS = frozenset((
-    "__dict__", "vars", "dir", "__reduce__", "__reduce_ex__", "__getstate__", "get_referents", "getattr_static",
+    "__dict__", "vars", "dir", "__reduce__", "__reduce_ex__", "__getstate__", "get_referents",
+    "getattr_static",
 ))  # fmt: skip
 
 
 class AttributeWatch:
     """The attributes and members of a call that are watched.
 
-    `places`: (id of an object, name or key) -> the object; of a list, which is watched as a whole, the name is
-    None."""
+    `places`: (id of an object, name or key) -> the object; of a list, which is watched as a whole, the name
+    is None."""
 
     def __init__(self, places: dict):
         self.places = places
@@ -42,11 +43,11 @@ class AttributeWatch:
         self.held[id(x)] = parts(x)
 
     def outputs(self, shadow: Any) -> tuple[dict, set]:
-        """Return what the call has written before it read it, as (id, name) -> value, and the keys of `places` of
-        which that cannot be told.
+        """Return what the call has written before it read it, as (id, name) -> value, and the keys of
+        `places` of which that cannot be told.
 
-        The name of a list, or of a dict that was emptied, is None, for all that it holds.  Objects that are left
-        alone may lead to an object past its shadow."""
+        The name of a list, or of a dict that was emptied, is None, for all that it holds.  Objects that are
+        left alone may lead to an object past its shadow."""
         found, unsure = {}, set()
         for key, name in self.places:
             new = shadow.seen.get(key)
@@ -77,7 +78,8 @@ def value_left(new: Any, name: Any) -> Any:
 
 
 class BoundPlace(NamedTuple):
-    """What a function has bound: a place of `x`, to a constant or not; x is None where it cannot be watched."""
+    """What a function has bound: a place of `x`, to a constant or not; x is None where that cannot be
+    watched."""
 
     x: Any
     constant: bool

@@ -186,8 +186,8 @@ class DeferredData(DeferredMember, DeferredSetter):
 
 
 class WatchedAttribute:
-    """Stands for an attribute of the instances of a shadow class, behaves as that does, and notes whether it is
-    first read or written (attribute_watch.py)."""
+    """Stands for an attribute of the instances of a shadow class, behaves as that does, and notes whether it
+    is first read or written (attribute_watch.py)."""
 
     __slots__ = ("name", "read", "rest", "written")
 

@@ -240,8 +240,8 @@ class WatchedList(UnreadList):
 
 
 class WatchedDict(UnreadDict):
-    """The shadow of a dict that a call may empty, or write members of, before it reads them.  `read`: None for
-    all."""
+    """The shadow of a dict that a call may empty, or write members of, before it reads them.  `read`: keys,
+    or None for all."""
 
     __slots__ = ("cleared", "read", "wrote")
 

@@ -292,8 +292,8 @@ class TransformForm:
         return found
 
     def sets_apart(self, recorded: Recording, surroundings: ReadEnvironment) -> bool:
-        """Is it known only now that the call writes places before it reads them, or reads them first?  Then the
-        next recording tells what the call depends on."""
+        """Is it known only now that the call writes places before it reads them, or reads them first?  Then
+        the next recording tells what the call depends on."""
         told = self.apart.keys() | self.read_first.keys()
         same = surroundings.is_as_before() if recorded.bound else True
         new = {

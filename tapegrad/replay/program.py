@@ -73,7 +73,8 @@ class Program:
     value; `code`: the instructions that are left, (number, instruction), in order; `guards`: number ->
     conditions on that value; `outputs`: (number or None, what the leaf is always); `written`: (array,
     number); `may_raise`: numbers of what may raise, and in `checked_instructions` those that nobody reads;
-    `state`: what it leaves in objects, of the outputs too; `generators`: those of which it draws random numbers, always all that a plain call would;
+    `state`: what it leaves in objects, as further outputs;
+    `generators`: those of which it draws random numbers, always all that a plain call would;
     `writes_arguments`: several, so that they must not overlap?"""
 
     def __init__(self, recorded: Recording):

@@ -241,7 +241,8 @@ class ReadEnvironment:
         return False
 
     def hold_objects(self) -> None:
-        """The program leaves objects of the user's in others: from now on equal ones do not stand for them."""
+        """The program leaves objects of the user's in others: from now on equal ones do not stand for
+        them."""
         self.walked = self.environment.walk
 
     def is_replaced(self) -> bool:

@@ -40,9 +40,9 @@ class Status(enum.Enum):
 class Environment:
     """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
 
-    `read_anew`, `names`, `apart`: see `walk_with_names`. `before`: an environment of the same roots. Its walk is taken
-    over where nothing has changed since then, and `read_anew` gives the same answers. `walk` and `same` are
-    bound in one step: an interrupt leaves the old ones or the new ones.
+    `read_anew`, `names`, `apart`: see `DependencyWalk`. `before`: an environment of the same roots. Its walk
+    is taken over where nothing has changed since then, and `read_anew` gives the same answers. `walk` and
+    `same` are bound in one step: an interrupt leaves the old ones or the new ones.
 
     >>> box = {"a": 1.0}
     >>> e = Environment([box])

@@ -1,7 +1,7 @@
 """What a recorded call leaves in objects, lists and dicts, as outputs of its program.
 
-Arrays and containers that the call has made are made anew after a replay, one for each that there was.  What the
-function has captured stays the object that it is."""
+Arrays and containers that the call has made are made anew after a replay, one for each that there was.  What
+the function has captured stays the object that it is."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +20,8 @@ class UntoldValue(Exception):
 
 
 class ObjectState:
-    """`places`: (object, name, maker), see `put`.  A maker is called with the outputs of a replay, and a dict of
-    what others have made."""
+    """`places`: (object, name, maker), see `put`.  A maker is called with the outputs of a replay, and a dict
+    of what others have made."""
 
     def __init__(self, shadow: Any, slot_of: Callable, outside: frozenset):
         """`slot_of(v)` gives the number of the output that a recorded Variable becomes, None for another.
