@@ -19,16 +19,15 @@ from .._core.variable import variable
 from .._dispatch import stand_ins
 from .kinds import (
     EMPTY,
-    NOTHING,
     READ,
     REAL,
     SLOTS,
     base_of,
     bases_of,
-    dict_of,
     drop_state,
     mro_of,
     original,
+    put_state,
     slots_of,
     space_of,
     state_of,
@@ -206,20 +205,14 @@ class WatchedAttribute:
         return self.of_class(type(x)) if found is EMPTY else found
 
     def __set__(self, x: Any, value: Any) -> None:
-        slot = slots_of(type(x)).get(self.name)
-        if slot is None and dict_of(x) is NOTHING:
-            raise AttributeError(f"{type(x).__name__!r} object has no attribute {self.name!r}")
         if id(x) not in self.read:
             self.written.add(id(x))
-        if slot is None:
-            dict_of(x)[self.name] = value
-        else:
-            slot.__set__(x, value)
+        put_state(x, {self.name: value})
 
     def __delete__(self, x: Any) -> None:
         self.note_read(x)
         if self.name not in state_of(x):
-            raise AttributeError(f"{type(x).__name__!r} object has no attribute {self.name!r}")
+            raise AttributeError(self.name)
         drop_state(x, self.name)
 
     def note_read(self, x: Any) -> None:
