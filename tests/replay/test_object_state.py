@@ -443,6 +443,17 @@ def test_equal_objects_do_not_stand_for_each_other():
         assert m.chosen is m.counts and m.first is m.inner
 
 
+def test_an_argument_that_is_kept_is_plain():
+    m = Machine()
+
+    def f(x, b):
+        m.x, m.part = x, x[1:]
+        return (x * b).sum()
+
+    tg.value_and_grad(f)(X, np.ones(3))
+    assert type(m.x) is type(m.part) is np.ndarray and m.x is not X
+
+
 def judged(seed, form):
     """Compare random method number `seed`; return whether it was recorded."""
     kind, text = random_method(seed)
