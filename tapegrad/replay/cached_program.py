@@ -107,13 +107,12 @@ class CachedProgram:
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.groups, self.joint = groups, joint if groups else 0
         if program.state is not None and program.state.holds_objects:
-            surroundings.hold_objects()
+            surroundings.walked = surroundings.environment.walk
         tree = program.tree
         # leaves in a tuple, as (value, gradient)
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
-        self.results = (
-            len(leaves(tree)) if program.state is not None else None
-        )  # the outputs after it are of the state
+        # the outputs after these are of the state
+        self.results = None if program.state is None else len(leaves(tree))
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
         self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
@@ -177,14 +176,8 @@ class CachedProgram:
         x shares no memory with the other arguments. The function compares nothing, so it holds in a block of
         `OPEN.compared`. It returns None where only a call of the form gives the results."""
         rest, program = self.fixed_inputs(args, 1), self.program
-        asks = (
-            program.written
-            or program.state
-            or program.generators
-            or program.warns
-            or program.finite
-            or self.cuda_graph
-        )
+        acts = program.written or program.state or program.generators
+        asks = acts or program.warns or program.finite or self.cuda_graph
         if rest is None or asks or self.joint or self.trial or self.graph is not None or self.emitted is None:
             return None
         if not self.is_apart([args[0], *rest]):

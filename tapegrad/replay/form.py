@@ -286,7 +286,7 @@ class TransformForm:
     def read_by(self, roots: list) -> ReadEnvironment:
         """What the call reads, without the places that it writes first."""
         found = ReadEnvironment(roots, self.names, (*self.apart,))
-        if self.apart and not PAST_DESCRIPTORS.isdisjoint(found.names):
+        if self.apart and PAST_DESCRIPTORS & found.names:
             self.read_first, self.apart = self.read_first | self.apart, {}
             found = ReadEnvironment(roots, found.names)
         return found
@@ -303,9 +303,7 @@ class TransformForm:
         }
         if recorded.unsure:
             self.read_first |= {key: self.apart.pop(key) for key in recorded.unsure}
-        elif not new or not PAST_DESCRIPTORS.isdisjoint(surroundings.names):
-            return False
-        elif self.recordings >= 2 * PROGRAMS_KEPT:
+        elif not new or self.recordings >= 2 * PROGRAMS_KEPT or PAST_DESCRIPTORS & surroundings.names:
             return False
         self.apart |= new
         self.recordings += 1

@@ -171,6 +171,8 @@ class ReadEnvironment:
     def __init__(self, roots: list, names: frozenset, apart: Collection = ()):
         """`apart`: attributes that the call may write before it reads them."""
         self.roots, self.apart = roots, apart
+        # of a program that leaves objects of the user's in others: its walk, for equal objects do not stand for
+        # them
         self.walked: Any = None
         self.environment = Environment(roots, is_input_leaf, names, apart=apart)
         walk, self.same = self.environment.seen
@@ -234,19 +236,13 @@ class ReadEnvironment:
         known = OPEN.compared
         if known is not None and self in known:
             return False
-        if self.environment.status() is not Status.UNCHANGED or self.is_replaced():
+        if self.environment.status() is not Status.UNCHANGED:
+            return True
+        if self.walked not in (None, self.environment.walk):
             return True
         if known is not None:
             known.add(self)
         return False
-
-    def hold_objects(self) -> None:
-        """The program leaves objects of the user's in others: from now on equal ones do not stand for
-        them."""
-        self.walked = self.environment.walk
-
-    def is_replaced(self) -> bool:
-        return self.walked is not None and self.walked is not self.environment.walk
 
     def compared(self) -> int:
         """Bytes of arrays that are compared at each call."""
