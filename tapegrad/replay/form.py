@@ -275,9 +275,9 @@ class TransformForm:
                 )
         except Exception as error:
             return self.after_error(error, args, failed, signature.weak, surroundings, written)
-        program = Program(recorded)
         if self.sets_apart(recorded, surroundings):
             return self.recorded(args, failed) if owner.on_change == "raise" else recorded.result()
+        program = Program(recorded)
         if self.keeps(recorded, program, surroundings, told, failed):
             kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
