@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 from .._core.arrays import IMMUTABLE
 from .classes import InstanceState
+from .containers import Contents
 from .deferred import WatchedAttribute, is_place, is_unread, put_member
-from .kinds import EMPTY, Holder, mro_of, space_of, state_of
-from .unread_containers import DICT, LIST, UNREAD, WatchedDict, WatchedList, parts
+from .kinds import EMPTY, mro_of, space_of, state_of
+from .objects import parts_of
+from .unread_containers import DICT, LIST, UNREAD, UnreadContents, WatchedDict, WatchedList, parts
 
 PAST_DESCRIPTORS = frozenset((
     "__dict__", "vars", "dir", "__reduce__", "__reduce_ex__", "__getstate__", "get_referents",
@@ -91,12 +93,14 @@ def bound_places(shadow: Any, watch: AttributeWatch) -> dict:
     found: dict = {}
     for change in shadow.changes:
         kind, x, new, *rest = change
-        words, watched = kind.words.format(x), type(x) in (list, dict) and kind.named is Holder.named
-        if watched:
-            before = rest[0] if rest[0] is not None else watch.held.get(id(x), ())
-            named = bound_members(parts(before), parts(new), type(x))
-        else:
-            named = [(n, v) for n, v in kind.named(change) if v is not EMPTY]
+        words, watched = kind.words.format(x), False
+        named: Any = [(n, v) for n, v in kind.named(change) if v is not EMPTY]
+        if kind in (Contents, UnreadContents):
+            before, now = parts(rest[0] if rest[0] is not None else watch.held.get(id(x), ())), parts_of(new)
+            watched = type(x) in (list, dict)
+            known = set(map(id, before))
+            others = enumerate([v for v in now if id(v) not in known])
+            named = bound_members(before, now, type(x)) if watched else others
         for name, v in named:
             if kind is InstanceState:
                 words = f"the attribute `{name}` of {type(x).__name__}"

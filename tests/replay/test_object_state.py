@@ -1,5 +1,6 @@
 """What a call leaves in objects, under `prepare`: that of a plain call of the transform."""
 
+import collections
 import copy
 import dataclasses
 import types
@@ -253,13 +254,13 @@ def parts(x, path="", found=None):
     """(path, object) of all that an object holds."""
     found = [] if found is None else found
     found.append((path, x))
-    if isinstance(x, (list, tuple)):
+    if isinstance(x, (list, tuple, collections.deque)):
         for k, v in enumerate(x):
             parts(v, f"{path}[{k}]", found)
     elif isinstance(x, dict):
         for k, v in x.items():
             parts(v, f"{path}[{k!r}]", found)
-    elif is_ours(x):
+    if is_ours(x):
         names = [*getattr(x, "__dict__", ()), *getattr(type(x), "__slots__", ())]
         for k in sorted(names):
             if hasattr(x, k):
@@ -441,6 +442,31 @@ def test_equal_objects_do_not_stand_for_each_other():
             m.counts, m.inner = np.arange(3), Inner()
         p.grad(X * (k + 1))
         assert m.chosen is m.counts and m.first is m.inner
+
+
+class Table(dict):
+    def f(self, x):
+        self["k"], self.sum = x * 2, x.sum()
+        return self["k"].sum() * self.sum
+
+
+class Window:
+    def __init__(self):
+        self.last = collections.deque(maxlen=3)
+
+    def f(self, x):
+        self.last.clear()
+        self.last.append(x[0])
+        return self.last[0] ** 2
+
+
+@pytest.mark.parametrize("make", [Table, Window])
+def test_other_containers(make):
+    """They are no outputs, and nothing old is left in them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for form in FORMS:
+            compare("f", form, [X, X, X, *POINTS], make)
 
 
 def test_an_argument_that_is_kept_is_plain():

@@ -400,7 +400,7 @@ class DependencyWalk:
             self.doubt("what the code reads in sys.modules")
             return
         kind = kind_of(x)
-        if id(x) in self.apart:
+        if id(x) in self.apart and type(x) in (list, dict):
             self.members(x, self.apart[id(x)])
             return
         items = tuple(kind.parts(x))
