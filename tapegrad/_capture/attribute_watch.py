@@ -110,14 +110,15 @@ def bound_places(shadow: Any, watch: AttributeWatch) -> dict:
 
 
 def bound_members(before: list, now: list, kind: type) -> list:
-    """(key, value) of members of a dict; (None, None) for a list."""
+    """(key, value) of members of a dict; one pair without a key for a list, or for a dict with other keys
+    than numbers and texts."""
     if len(before) == len(now) and all(map(operator.is_, before, now)):
         return []
     if kind is list:
         return [(None, None if IMMUTABLE.issuperset(map(type, now)) else now)]
     held = dict(zip(before[::2], before[1::2], strict=True))
     if not IMMUTABLE.issuperset(map(type, (*now[::2], *held))):
-        return []
+        return [(None, now)]
     return [(k, v) for k, v in zip(now[::2], now[1::2], strict=True) if held.get(k, EMPTY) is not v]
 
 

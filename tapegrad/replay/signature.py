@@ -171,8 +171,7 @@ class ReadEnvironment:
     def __init__(self, roots: list, names: frozenset, apart: Collection = ()):
         """`apart`: attributes that the call may write before it reads them."""
         self.roots, self.apart = roots, apart
-        # of a program that leaves objects of the user's in others: its walk, for equal objects do not stand for
-        # them
+        # the walk of a program that leaves objects of the user's in others: equal ones do not stand for them
         self.walked: Any = None
         self.environment = Environment(roots, is_input_leaf, names, apart=apart)
         walk, self.same = self.environment.seen
