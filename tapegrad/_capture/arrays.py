@@ -27,11 +27,12 @@ class ArrayCapture(Capture):
     def handle(self, x: Variable) -> Any:
         """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for
         one made inside.  (One that a transform has left behind that ended is plain afterwards.)"""
-        if not isinstance(x._trace, EndedTrace):
+        given = any([x is v for _, v in self.given])
+        if not given and not isinstance(x._trace, EndedTrace):
             self.remember(x, x)
             if type(x) is View:
                 self(x._base)
-        if OPEN.hiding and not any([x is v for _, v in self.given]):
+        if OPEN.hiding and not given:
             self.adopted(x)
         return x
 

@@ -260,6 +260,8 @@ class ClassCapture(Capture):
         self.classes[new] = c
         source = space_of(new)[SOURCE]
         before = source.begin(self)
+        if self.watch is not None:
+            self.watch.enter(c, new, before)
         self.changes.append((Members, c, new, bases, before))
         members = space_of(c).get("_member_map_")
         if members is not None or issubclass(c, type):

@@ -14,7 +14,7 @@ import numpy as np
 from .._core.arrays import IMMUTABLE
 from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class, stands_for
 from .objects import kind_of, parts_of, unlisted
-from .unread_containers import MANY, UnreadDict, UnreadList, is_worth_waiting
+from .unread_containers import MANY, UnreadDict, UnreadList, WatchedDict, WatchedList, is_worth_waiting
 
 # of these only subclasses by the user are replaced where nothing inside is
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)
@@ -99,10 +99,14 @@ class ContainerCapture(Capture):
         """A container of numbers and strings, remembered: when it is met again it may hold Variables."""
         self.changes.append((Contents, x, x, None))
         self.remember(x, x)
+        if self.watch is not None:
+            self.watch.note(x)
         self.noted(x)
         return x
 
     def list_(self, x: list) -> Any:
+        if self.watch is not None and id(x) in self.watch.objects:
+            return self.unread(x, WatchedList(x, self))
         if IMMUTABLE.issuperset(map(type, x)):
             return self.as_it_is(x)
         if is_worth_waiting(x):
@@ -116,6 +120,8 @@ class ContainerCapture(Capture):
         return new
 
     def dict_(self, x: dict) -> Any:
+        if self.watch is not None and id(x) in self.watch.objects and IMMUTABLE.issuperset(map(type, x)):
+            return self.unread(x, WatchedDict(x, self))
         named = IMMUTABLE.issuperset(map(type, x))
         if named and IMMUTABLE.issuperset(map(type, x.values())):
             return self.as_it_is(x)

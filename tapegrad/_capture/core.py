@@ -63,6 +63,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
     once = False  # does a part of it hold for this call only?
     memory: Any = None  # remembered.py
     waited: Any = None
+    watch: Any = None  # attribute_watch.py
 
     def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
         """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the

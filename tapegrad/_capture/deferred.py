@@ -17,7 +17,21 @@ import numpy as np
 from .._core.arrays import IMMUTABLE
 from .._core.variable import variable
 from .._dispatch import stand_ins
-from .kinds import EMPTY, READ, REAL, SLOTS, base_of, bases_of, mro_of, original, slots_of, space_of, state_of
+from .kinds import (
+    EMPTY,
+    READ,
+    REAL,
+    SLOTS,
+    base_of,
+    bases_of,
+    drop_state,
+    mro_of,
+    original,
+    put_state,
+    slots_of,
+    space_of,
+    state_of,
+)
 
 UNREAD = "_abc_tapegrad_unread"  # in a shadow class: the class of its instances that were not read yet
 RAW = "_abc_tapegrad_raw"  # in that class: the descriptor of the dict of an instance, or of a slot
@@ -170,7 +184,59 @@ class DeferredData(DeferredMember, DeferredSetter):
     __slots__ = ()
 
 
-DEFERRED = frozenset((DeferredMember, DeferredSetter, DeferredData))
+class WatchedAttribute:
+    """Stands for an attribute of the instances of a shadow class, behaves as that does, and notes whether it
+    is first read or written (attribute_watch.py)."""
+
+    __slots__ = ("name", "read", "rest", "written")
+
+    def __init__(self, name: str, rest: Any):
+        """`rest`: the member of the class of that name, or `EMPTY`."""
+        self.name, self.rest = name, rest
+        # ids of instances whose attribute was read first, and of those where it was written
+        self.read: set = set()
+        self.written: set = set()
+
+    def __get__(self, x: Any, kind: Any = None) -> Any:
+        if x is None:
+            return self.of_class(kind)
+        self.note_read(x)
+        found = state_of(x).get(self.name, EMPTY)
+        return self.of_class(type(x)) if found is EMPTY else found
+
+    def __set__(self, x: Any, value: Any) -> None:
+        if id(x) not in self.read:
+            self.written.add(id(x))
+        put_state(x, {self.name: value})
+
+    def __delete__(self, x: Any) -> None:
+        self.note_read(x)
+        if self.name not in state_of(x):
+            raise AttributeError(self.name)
+        drop_state(x, self.name)
+
+    def note_read(self, x: Any) -> None:
+        if id(x) not in self.written:
+            self.read.add(id(x))
+
+    def member(self) -> Any:
+        return self
+
+    def of_class(self, kind: Any) -> Any:
+        """The value that the classes have."""
+        members = [self.rest, *[space_of(c).get(self.name, EMPTY) for c in mro_of(kind)]]
+        for value in members:
+            if value is not EMPTY and not is_place(value):
+                return value.member() if type(value) in DEFERRED else value
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {self.name!r}")
+
+
+def is_place(member: Any) -> bool:
+    """Return whether a member of a class is only the place of an attribute."""
+    return type(member) is WatchedAttribute or type(member) is types.MemberDescriptorType
+
+
+DEFERRED = frozenset((DeferredMember, DeferredSetter, DeferredData, WatchedAttribute))
 
 
 class MemberSource:

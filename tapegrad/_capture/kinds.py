@@ -96,6 +96,7 @@ class Capture:
     reads_all = False  # are attributes of instances made at once? (deferred.py)
     read_all: Any
     on: bool
+    watch: Any  # the attributes that are watched
     within_hiding: int  # how many traces that hide values are around it
     __call__: Any  # what becomes of an object
     each: Any

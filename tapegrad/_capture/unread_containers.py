@@ -45,8 +45,7 @@ class UnreadContents(Holder):
     @staticmethod
     def is_changed(change: tuple) -> bool:
         """Has f put other things into the shadow?"""
-        _, _, new, first, _ = change
-        return len(new) != len(first) or not all(map(operator.is_, members(new), members(first)))
+        return not same([*members(change[2])], [*members(change[3])])
 
     @staticmethod
     def put(change: tuple) -> list:
@@ -211,6 +210,76 @@ class UnreadDict(dict):
         return dict, (), None, None, iter(self.items())
 
 
+class WatchedList(UnreadList):
+    """The shadow of a list that a call may empty before it reads it (attribute_watch.py)."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, x: list, shadow: Any):
+        LIST.__init__(self, [UNREAD])
+        self.change, self.shadow, self.read = (UnreadContents, x, self, [UNREAD], tuple(x)), shadow, False
+
+    def fill(self) -> None:
+        if self.shadow is not None:
+            self.read, first = True, self.change[3]
+            first[:] = self.shadow.each(self.change[4])
+            LIST.__setitem__(self, slice(None), first)
+            self.shadow = None
+
+    def __setitem__(self, k, v):
+        if type(k) is slice and k == slice(None):
+            v, self.shadow = [*v], None
+        self.fill()
+        LIST.__setitem__(self, k, v)
+
+    def __delitem__(self, k):
+        self[k if type(k) is slice else slice(k, k + 1 or None)] = ()
+
+    def clear(self):
+        self[:] = ()
+
+
+class WatchedDict(UnreadDict):
+    """The shadow of a dict that a call may empty, or write members of, before it reads them.  `read`: keys,
+    or None for all."""
+
+    __slots__ = ("cleared", "read", "wrote")
+
+    def __init__(self, x: dict, shadow: Any):
+        UnreadDict.__init__(self, x, shadow, True)
+        self.cleared = False
+        self.read: Any = set()
+        self.wrote: set = set()
+
+    def fill(self) -> None:
+        self.read = self.read if self.cleared else None
+        UnreadDict.fill(self)
+
+    def note(self, key: Any) -> None:
+        if self.read is not None and key not in self.wrote and not self.cleared:
+            self.read.add(key)
+
+    def get(self, key, default=None):
+        self.note(key)
+        return UnreadDict.get(self, key, default)
+
+    def __contains__(self, key):
+        self.note(key)
+        return DICT.__contains__(self, key)
+
+    def __setitem__(self, key, value):
+        self.wrote.add(key)
+        DICT.__setitem__(self, key, value)
+
+    def update(self, *args, **more):
+        for key, value in dict(*args, **more).items():
+            self[key] = value
+
+    def clear(self):
+        self.cleared, self.shadow = True, None
+        DICT.clear(self)
+
+
 def after_filling(method: Any) -> Any:
     """A method of `list` or `dict` that needs all members."""
 
@@ -223,6 +292,8 @@ def after_filling(method: Any) -> Any:
 
 
 for kind, names in (
+    (WatchedList, "__len__ __getitem__ append"),
+    (WatchedDict, "__len__"),
     (
         UnreadList,
         "__iter__ __reversed__ __contains__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __iadd__ "
@@ -236,7 +307,7 @@ for kind, names in (
     ),
 ):
     for name in names.split():
-        setattr(kind, name, after_filling(getattr(kind.__base__, name)))
+        setattr(kind, name, after_filling(getattr(list if issubclass(kind, list) else dict, name)))
 
 
 def is_worth_waiting(members: Any) -> bool:

@@ -178,6 +178,7 @@ def run_once(
     kwargs: AnyDict,
     read: AnyFunction,
     lift: AnyFunction | None = None,
+    watch: Any = None,
 ) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be
     called in a block of `scope_block`, which closes the trace if f raises; the shadow that is returned wants
@@ -189,6 +190,7 @@ def run_once(
     shadow.ending = (trace,)
     if trace.visibility:
         shadow.within_hiding -= 1  # it is that of this trace
+        shadow.watch = watch
     watched(trace)
     state, thorough, handler = OPEN.__dict__, isinstance(f, Const), None
     outer = state["dropped"]

@@ -20,7 +20,7 @@ from .._core.float_errors import LOUD, warned
 from .._core.registry import load
 from .._core.reverse import CollectorPause, has_nan
 from .._core.scope import now, scope_block
-from .._core.trees import is_node, with_leaves
+from .._core.trees import is_node, leaves, with_leaves
 from .._dispatch.random import DRAW
 from .._transforms.arguments import overlapping
 from ..ops.linalg.factorizations import is_finite
@@ -106,9 +106,13 @@ class CachedProgram:
     ):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         self.groups, self.joint = groups, joint if groups else 0
+        if program.state is not None and program.state.holds_objects:
+            surroundings.walked = surroundings.environment.walk
         tree = program.tree
         # leaves in a tuple, as (value, gradient)
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
+        # the outputs after these are of the state
+        self.results = None if program.state is None else len(leaves(tree))
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
         self.trial: list = []  # (text, seconds of its replays) of those of which the faster one stays
@@ -172,7 +176,8 @@ class CachedProgram:
         x shares no memory with the other arguments. The function compares nothing, so it holds in a block of
         `OPEN.compared`. It returns None where only a call of the form gives the results."""
         rest, program = self.fixed_inputs(args, 1), self.program
-        asks = program.written or program.generators or program.warns or program.finite or self.cuda_graph
+        acts = program.written or program.state or program.generators
+        asks = acts or program.warns or program.finite or self.cuda_graph
         if rest is None or asks or self.joint or self.trial or self.graph is not None or self.emitted is None:
             return None
         if not self.is_apart([args[0], *rest]):
@@ -210,7 +215,7 @@ class CachedProgram:
         except ReplayGivenUp as given_up:
             found = given_up
         # by another sweep it may be a number
-        plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0]))
+        plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0][: self.results]))
         if self.joint and type(found) is tuple and not plainly:
             found = found if self.groups[0].end_replay(True, self.name) else ReplayGivenUp()
         if plainly or type(found) is not tuple:
@@ -221,6 +226,9 @@ class CachedProgram:
         results, written = found
         for array, v in written:
             without_class(array)[...] = v
+        if program.state is not None:
+            program.state.put(results)
+            results = results[: self.results]
         return tuple(results) if self.several else with_leaves(program.tree, iter(results))
 
     def is_paid(self) -> bool:

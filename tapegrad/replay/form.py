@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._capture.attribute_watch import PAST_DESCRIPTORS, AttributeWatch, describe_places
 from .._capture.dependencies.walk import may_catch
 from .._core.arrays import is_array, owned
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError
@@ -76,6 +77,10 @@ class TransformForm:
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
         self.names: frozenset[str] = frozenset()  # of the code that the last recording met
+        # places that calls write before they read them, so far as is known, and others that they bind: as
+        # `AttributeWatch.places`
+        self.apart: dict = {}
+        self.read_first: dict = {}
         # recordings of other ways since the last replay; how many replays there were then
         self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
@@ -242,7 +247,7 @@ class TransformForm:
         wrap = wrapping(f)
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
-        surroundings = ReadEnvironment(roots, self.names)
+        surroundings = self.read_by(roots)
         self.names = surroundings.names
         if surroundings.unsure():
             self.stop(surroundings.unsure())
@@ -265,14 +270,44 @@ class TransformForm:
                     lambda trace: self.check(args, trace, before),
                     self.groups,
                     written,
+                    AttributeWatch(dict(self.apart)),
+                    frozenset(map(id, surroundings.environment.walk.hold)),
                 )
         except Exception as error:
             return self.after_error(error, args, failed, signature.weak, surroundings, written)
+        if self.sets_apart(recorded, surroundings):
+            return self.recorded(args, failed) if owner.on_change == "raise" else recorded.result()
         program = Program(recorded)
         if self.keeps(recorded, program, surroundings, told, failed):
             kept = CachedProgram(signature, surroundings, program, owner, self.groups, self.joint)
             self.programs = [kept, *self.programs[: PROGRAMS_KEPT - 1]]
         return recorded.result()
+
+    def read_by(self, roots: list) -> ReadEnvironment:
+        """What the call reads, without the places that it writes first."""
+        found = ReadEnvironment(roots, self.names, (*self.apart,))
+        if self.apart and PAST_DESCRIPTORS & found.names:
+            self.read_first, self.apart = self.read_first | self.apart, {}
+            found = ReadEnvironment(roots, found.names)
+        return found
+
+    def sets_apart(self, recorded: Recording, surroundings: ReadEnvironment) -> bool:
+        """Is it known only now that the call writes places before it reads them, or reads them first?  Then
+        the next recording tells what the call depends on."""
+        told = self.apart.keys() | self.read_first.keys()
+        same = surroundings.is_as_before() if recorded.bound else True
+        new = {
+            key: place.x
+            for key, place in recorded.bound.items()
+            if key not in told and place.x is not None and not (place.constant and same)
+        }
+        if recorded.unsure:
+            self.read_first |= {key: self.apart.pop(key) for key in recorded.unsure}
+        elif not new or self.recordings >= 2 * PROGRAMS_KEPT or PAST_DESCRIPTORS & surroundings.names:
+            return False
+        self.apart |= new
+        self.recordings += 1
+        return True
 
     def after_error(
         self,
@@ -319,6 +354,11 @@ class TransformForm:
             broken(self.name, failed.error, "the function is run as it is from now on")
             return False
         self.recordings += 1
+        bound = {key: place for key, place in recorded.bound.items() if key not in self.apart}
+        if reason is None and not all([place.constant for place in bound.values()]):
+            reason = f"a call changes {READ}"
+        if reason is not None and reason.endswith(READ) and bound:
+            reason += ": " + describe_places(bound)
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < CHANGING_RECORDINGS and owner.on_change == "record":
             return False  # it may have filled a cache, or imported a module

@@ -85,6 +85,7 @@ class Program:
     value; `code`: the instructions that are left, (number, instruction), in order; `guards`: number ->
     conditions on that value; `outputs`: (number or None, what the leaf is always); `written`: (array,
     number); `may_raise`: numbers of what may raise, and in `checked_instructions` those that nobody reads;
+    `state`: what it leaves in objects, as further outputs;
     `generators`: those of which it draws random numbers, always all that a plain call would;
     `writes_arguments`: several, so that they must not overlap?"""
 
@@ -96,6 +97,7 @@ class Program:
             (same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)
         ]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
+        self.state = recorded.state
         self.pulled = trace.pulled
         self.finite = trace.finite  # only for inputs without nan and infinity
         self.guards: dict[int, list[Guard]] = {}

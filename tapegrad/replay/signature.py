@@ -1,6 +1,7 @@
 """What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
 
 import pickle
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -167,9 +168,12 @@ class ReadEnvironment:
     """What the functions of a program can read, as it was: numbers, names, attributes and members, and arrays
     by their layout, which the program reads anew; other arrays by their content."""
 
-    def __init__(self, roots: list, names: frozenset):
-        self.roots = roots
-        self.environment = Environment(roots, is_input_leaf, names)
+    def __init__(self, roots: list, names: frozenset, apart: Collection = ()):
+        """`apart`: attributes that the call may write before it reads them."""
+        self.roots, self.apart = roots, apart
+        # the walk of a program that leaves objects of the user's in others: equal ones do not stand for them
+        self.walked: Any = None
+        self.environment = Environment(roots, is_input_leaf, names, apart=apart)
         walk, self.same = self.environment.seen
         self.form, self.unknown, self.names = walk.form, walk.unknown, walk.names
         self.content = [(x, checksum(x)) for x in walk.layouts if type(x) is np.ndarray and x.flags.writeable]
@@ -178,11 +182,15 @@ class ReadEnvironment:
     def has_single(self) -> bool:
         return any([is_single(x) for x, _ in self.content])
 
+    def is_as_before(self) -> bool:
+        """Does the function read now what it could read before the call?"""
+        now = lambda: walk_with_names(self.roots, is_input_leaf, names=self.names, apart=self.apart)
+        return self.same() or now().form == self.form
+
     def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
         """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change;
         `drawn`: (generator of which it draws by operations, its state before the first)."""
-        changed = not self.same()
-        if changed and walk_with_names(self.roots, is_input_leaf, names=self.names).form != self.form:
+        if not self.is_as_before():
             return f"a call changes {READ}"
         first = {id(bits_of(x)): (x, found) for x, found in drawn}
         for x, before in self.sources:
@@ -210,7 +218,7 @@ class ReadEnvironment:
         known = {id(x) for x in read}
         used = {k for k, x in anew.items() if k in known or any([may_share_memory(x, y) for y in read])}
         read_anew = lambda x: id(x) in used or mark_immutable(x)
-        self.environment = Environment(self.roots, read_anew, self.names, self.environment)
+        self.environment = Environment(self.roots, read_anew, self.names, self.environment, self.apart)
         self.unknown = self.environment.unknown
         reason = self.unsure() or self.disturbed(anew, drawn)
         self.content = self.sources = []
@@ -228,6 +236,8 @@ class ReadEnvironment:
         if known is not None and self in known:
             return False
         if self.environment.status() is not Status.UNCHANGED:
+            return True
+        if self.walked not in (None, self.environment.walk):
             return True
         if known is not None:
             known.add(self)

@@ -345,6 +345,8 @@ class Plan(PickledByCall):
         form(args)
         if form.eager is not None or not form.programs:
             return "the product cannot be recorded"
+        if form.programs[0].program.state is not None:
+            return "the function keeps something of a call in an object"
         try:
             direct = DirectEntries(form.programs[0], self.pattern, 0 if self.second else 1, 1)
         except NotRowwise as error:

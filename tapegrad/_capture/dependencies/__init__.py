@@ -18,7 +18,7 @@ A walk writes a `check`: a generated function that compares identities at some 3
 
 import enum
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,9 @@ class Status(enum.Enum):
 class Environment:
     """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
 
-    `read_anew`, `names`: see `walk_with_names`. `before`: an environment of the same roots. Its walk is taken
-    over where nothing has changed since then, and `read_anew` gives the same answers. `walk` and `same` are
-    bound in one step: an interrupt leaves the old ones or the new ones.
+    `read_anew`, `names`, `apart`: see `DependencyWalk`. `before`: an environment of the same roots. Its walk
+    is taken over where nothing has changed since then, and `read_anew` gives the same answers. `walk` and
+    `same` are bound in one step: an interrupt leaves the old ones or the new ones.
 
     >>> box = {"a": 1.0}
     >>> e = Environment([box])
@@ -58,8 +58,9 @@ class Environment:
         read_anew: Callable | None = None,
         names: frozenset = frozenset(),
         before: "Environment | None" = None,
+        apart: Collection = (),
     ):
-        self.roots, self.read_anew, self.names = roots, read_anew, names
+        self.roots, self.read_anew, self.names, self.apart = roots, read_anew, names, apart
         # places of the form that may change; None: nobody knows which
         self.free: frozenset | None = frozenset()
         self.seen: tuple = before.seen if before is not None and before.serves(read_anew) else self.looked()
@@ -70,7 +71,7 @@ class Environment:
         return same() and all([read_anew(x) == anew for x, anew in walk.decided])
 
     def looked(self) -> tuple:
-        walk = walk_with_names(self.roots, self.read_anew, names=self.names)
+        walk = walk_with_names(self.roots, self.read_anew, names=self.names, apart=self.apart)
         self.names = walk.names
         return walk, walk.check()
 

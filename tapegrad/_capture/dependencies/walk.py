@@ -7,6 +7,7 @@ import dis
 import functools
 import gc
 import io
+import itertools
 import operator
 import pickle
 import random
@@ -14,7 +15,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,8 @@ class DependencyWalk:
     """One walk from `roots`, which follows attributes with these `names`.
 
     `read_anew` tells of an array whether each run reads it anew; then only its layout is compared, and
-    `Const` is not looked into. A walk ends at the first unknown object, unless it is `whole`.
+    `Const` is not looked into. `apart` lists attributes, as (id of the object, name), that are neither
+    followed nor compared. A walk ends at the first unknown object, unless it is `whole`.
 
     Attributes
     ----------
@@ -127,8 +129,13 @@ class DependencyWalk:
 
     whole = False
 
-    def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
+    def __init__(
+        self, roots: list, names: frozenset, read_anew: Callable | None = None, apart: Collection = ()
+    ):
         self.names, self.read_anew = names, read_anew
+        self.apart: dict = {}
+        for x, name in apart:
+            self.apart.setdefault(x, set()).add(name)
         self.found: set = set()
         self.all = not ANYTHING.isdisjoint(names)
         self.unknown: str | None = None  # what of it cannot be told
@@ -394,6 +401,9 @@ class DependencyWalk:
             self.doubt("what the code reads in sys.modules")
             return
         kind = kind_of(x)
+        if id(x) in self.apart and type(x) in (list, dict):
+            self.members(x, self.apart[id(x)])
+            return
         items = tuple(kind.parts(x))
         self.form.append(len(items))
         if kind.kind is not tuple:
@@ -401,6 +411,15 @@ class DependencyWalk:
         self.follow([*items, *kind.settings(x)])
         if not is_left(type(x)) or unlisted(x, kind):
             self.instance(x)
+
+    def members(self, x: Any, apart: set) -> None:
+        """Follow a list or dict, but not what is set apart: all of a list, members of a dict."""
+        if type(x) is dict:
+            ask = lambda: [*itertools.chain.from_iterable([i for i in x.items() if i[0] not in apart])]
+            items = ask()
+            self.form.append(len(items))
+            self.expect(f"len(r := {{0}}()) == {len(items)} and all(map(is_, r, {{1}}))", ask, items)
+            self.follow(items)
 
     # --- objects and classes ---
 
@@ -493,15 +512,17 @@ class DependencyWalk:
         inside = getattr(x, "__dict__", None)
         self.expect("{0}.__class__ is {1}", x, kind)
         every = is_left(kind) and kind not in PLAIN
+        apart: Any = self.apart.get(id(x), ())
         if isinstance(inside, dict):
-            names = list(inside) if every else self.names_of(inside)
-            self.space("{0}.__dict__", x, inside, names, () if every else self.names)
+            names = list(inside) if every else [n for n in self.names_of(inside) if n not in apart]
+            self.space("{0}.__dict__", x, inside, names, () if every else self.names.difference(apart))
             if every:
                 self.expect(f"len({{0}}.__dict__) == {len(inside)}", x)
         for c in kind.__mro__:
             for n in c.__dict__ if module_of(c) != "builtins" else ():
                 slot = c.__dict__[n]
-                if isinstance(slot, types.MemberDescriptorType) and (self.all or every or n in self.names):
+                asked = n not in apart and (self.all or every or n in self.names)
+                if isinstance(slot, types.MemberDescriptorType) and asked:
                     self.slot(x, slot)
         self.class_of(kind, False)
 
@@ -646,6 +667,7 @@ def walk_with_names(
     read_anew: Callable | None = None,
     kind: type = DependencyWalk,
     names: frozenset = frozenset(),
+    apart: Collection = (),
 ) -> Any:
     """Return the walk with the names of all code that it meets.
 
@@ -655,7 +677,7 @@ def walk_with_names(
         if type(f) is types.FunctionType and not is_trusted(globals_of(f).get("__name__")):
             names = names | words(f.__code__)
     while True:
-        walk = kind(roots, names, read_anew)
+        walk = kind(roots, names, read_anew, apart)
         if walk.found <= names or (walk.unknown is not None and not walk.whole):
             return walk
         names = names.union(walk.found)

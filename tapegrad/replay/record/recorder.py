@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
+from ..._capture.attribute_watch import AttributeWatch, bound_places
 from ..._capture.dependencies import state
 from ..._core.abstract_arrays import hollow, read_only_as
 from ..._core.arrays import F8, copy_with_layout, is_array, is_scalar, mark_immutable, room_like, xp_of
@@ -34,6 +35,7 @@ from ..._transforms.call import returned, run_once, value_out
 from ..costs import COMPARED_ELEMENTS, OPENED_ELEMENTS
 from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
+from .object_state import ObjectState, UntoldValue
 from .raised_errors import RAISED, conditions
 from .settings_keys import NO_STEPS, settings_key, settled_of
 
@@ -666,17 +668,24 @@ class Recording:
         check: Callable,
         groups: list,
         before: list,
+        watch: AttributeWatch,
+        outside: frozenset = frozenset(),
     ):
-        """`check` is given the recording before captured arrays are written, and may raise."""
+        """`check` is given the recording before captured arrays are written, and may raise.  `watch`: of
+        attributes that may be outputs; `outside`: ids of objects that f has not made."""
         inputs = Leaves(call, args, chosen)
-        self.check = check
+        self.check, self.watch, self.outside = check, watch, outside
+        self.bound: dict = {}  # attributes that f has bound, which may be outputs: (id, name) -> object
+        self.unsure: set = set()  # attributes of `watch` that are none
+        self.state: Any = None
+        self.followed = type(f) is not Const
         self.outputs: list = []
         self.leaves: list = []
         with scope_block():
             self.trace = trace = Record(inputs.constants, catches, groups, before)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)
-            shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
+            shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift, watch)
             hold = shadow.hold if shadow.on else ()
             self.arrays = {
                 id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)
@@ -691,14 +700,39 @@ class Recording:
         for v in leaves(y):
             if isinstance(v, Variable):
                 v = live(v)
-                if v._trace is self.trace:
-                    self.outputs.append(v._slot)
-                    self.leaves.append(None)
+                if self.output(v) is not None:
                     continue
                 refuse_tracked(v)
                 v = bottom(v)
             self.outputs.append(None)
             self.leaves.append(np.float64(v) if type(v) is float else v.copy() if is_array(v) else v)
+
+        if self.followed:
+            self.read_state(OPEN.shadows[-1], len(self.outputs))
+
+    def output(self, v: Variable) -> int | None:
+        """The number of a new output; None for what is no value of the recording."""
+        if v._trace is not self.trace:
+            return None
+        self.outputs.append(v._slot)
+        self.leaves.append(None)
+        return len(self.outputs) - 1
+
+    def read_state(self, shadow: Any, results: int) -> None:
+        """What the function leaves in objects.  Their values come after `results`."""
+        self.bound = bound_places(shadow, self.watch)
+        found, self.unsure = self.watch.outputs(shadow)
+        state = ObjectState(shadow, self.output, self.outside)
+        for (key, name), value in found.items():
+            try:
+                state.add(self.watch.objects[key], name, value)
+            except UntoldValue:
+                self.unsure |= {place for place in self.watch.places if place[0] == key}
+        state.end()
+        if found and not self.unsure:
+            self.state = state
+        else:
+            del self.outputs[results:], self.leaves[results:]
 
     def result(self) -> Any:
         """What the recorded call gives."""
