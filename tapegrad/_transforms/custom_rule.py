@@ -294,13 +294,13 @@ def batched_rule(f: AnyFunction, args: AnyTuple) -> Any:
     try:
         return f(*args)
     except Exception:
-        traces = [
-            x._trace for x in map(live_one, leaves(args)) if x is not None and x._trace.visibility == SAMPLED
-        ]
-        if not traces:
+        traces = [x._trace for x in map(live_one, leaves(args)) if x is not None]
+        sampled = [t for t in traces if t.visibility == SAMPLED]
+        trace = max(sampled, key=lambda t: t.level, default=None)
+        # (A derivative within the samples would be lost in their stack.)
+        if trace is None or any([t.level > trace.level for t in traces]):
             raise
         take_back(known)
-    trace = max(traces, key=lambda t: t.level)
     stacks = tree_map(trace.stacked, args)
     y = stack_results([batched_rule(f, tree_map(lambda x, k=k: x[k], stacks)) for k in range(trace.count)])
     return tree_map(lambda v: None if v is None else trace.made(v), y)

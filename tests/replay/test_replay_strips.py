@@ -160,7 +160,9 @@ def test_rows_that_are_gathered_and_scattered(rank):
     assert q.forms["grad"].programs[0].emitted.blocks > 0
 
 
-@pytest.mark.parametrize("sizes", [(20, 25, 3, 60), (20, 3, 25, 60), (17, 30, 40, 4), (20, 40, 3, 3), (3, 300, 4, 20)])
+@pytest.mark.parametrize(
+    "sizes", [(20, 25, 3, 60), (20, 3, 25, 60), (17, 30, 40, 4), (20, 40, 3, 3), (3, 300, 4, 20)]
+)
 def test_products_of_stacks_that_blas_computes(sizes):
     n, rows, inner, columns = sizes
     rng = np.random.default_rng(0)

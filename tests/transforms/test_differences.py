@@ -116,3 +116,22 @@ def test_the_number_of_calls():
     calls.clear()
     tg.grad(f)(X)
     assert len(calls) <= 4 * X.size + 2
+
+
+def test_a_rule_that_asks_samples_for_values_within_a_derivative_of_samples():
+    """The rules branch by values that differ between samples, below another transform: right, or loud."""
+    slopes = np.array([1.0, 2.0, 3.0])
+
+    def f(x):
+        return np.exp(-slopes * x[0]) if tg.value(x)[0] > 0.6 else np.exp(-slopes * x[0]) + 0.0
+
+    g = tg.rule(
+        f,
+        vjp=lambda w, out, x: tg.vjp(f, x)[1](w),
+        jvp=lambda t, out, x: tg.jvp(f, (x,), (t[0],))[1],
+    )
+    points = np.array([[0.5], [0.7]])
+    want = -slopes[:, None] * np.exp(-slopes[:, None] * points[:, :, None])
+    np.testing.assert_allclose(tg.vmap(tg.jacobian(g, mode="reverse"))(points), want, 1e-12)
+    with pytest.raises(tg.errors.BatchError, match="differs between samples"):
+        tg.vmap(tg.jacobian(g, mode="forward"))(points)

@@ -34,6 +34,7 @@ from .degenerate_spectra import (
     steady,
     unknown,
     vector_rotations,
+    with_steady_cotangent,
 )
 from .determinants import svd_of_finite
 from .factorizations import check_square, cholesky, solve_triangular, triangle
@@ -275,6 +276,7 @@ def complement(u: Any, w: Any) -> Any:
         if shape(w)[-1] > 1 and is_tracked(u)
         else None
     )
+    u = with_steady_cotangent(u) if free is not None else u
     w = w - matmul(u, matmul(H(u), w))
     w = H(solve_triangular(cholesky(matmul(H(w), w)), H(w), 0, True))
     return w if free is None else matmul(w, free)
