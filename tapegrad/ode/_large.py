@@ -49,8 +49,8 @@ class ArrayDerivative:
 
 
 def with_derivatives(f: Callable, run: Callable) -> Callable:
-    """Return the function run(f), from arrays to a tuple of arrays. Its derivatives are such functions of those
-    of f, to any order."""
+    """Return the function run(f), from arrays to a tuple of arrays. Its derivatives are such functions of
+    those of f, to any order."""
 
     def pull(w: tuple, out: tuple, *arrays: Any) -> tuple:
         return with_derivatives(ArrayDerivative(f, len(w), True), run)(*filled(w, out), *arrays)

@@ -286,8 +286,7 @@ def _resize(x, *new_shape, refcheck=True):
     fortran = not x.flags.c_contiguous
     size, flat = math.prod(to), s.reshape(x.T if fortran else x, to=(-1,))
     y = flat[:size] if size <= x.size else s.embed(flat, axis=0, start=0, size=size)
-    y = s.reshape(s.copy(y, "C"), to=to[::-1] if fortran else to)
-    y = s.transpose(y, axes=tuple(range(len(to)))[::-1]) if fortran else y
+    y = s.reshape(s.copy(y, "C"), to=to[::-1]).T if fortran else s.reshape(s.copy(y, "C"), to=to)
     x._value, x._trace, x._slot, x._saved = y._value, y._trace, y._slot, True
 
 
@@ -503,13 +502,12 @@ V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 
 def array_method(x, dtype=None, copy=None):
     if is_tracked(x) and layout_of(x).dtype.kind in "biu":
-        hidden = primal_of(x)
-        if isinstance(hidden, Variable) and hidden._trace.visibility == RECORDED:
+        if isinstance(hidden := primal_of(x), Variable) and hidden._trace.visibility == RECORDED:
             return np.asarray(values_of(hidden), dtype)  # a value that the recording is valid for
         raise BatchError(
-            "integers or truth values that differ between samples cannot index a plain array a of integers: "
-            "write numpy.take(a, i). Nor can they be stored in one, which holds those of one sample: make it "
-            "inside, numpy.zeros(n, int), or loop over the samples" + asked_by()
+            "integers or truth values that differ between samples cannot index a plain array a, nor be stored in "
+            "one: write numpy.take(a, i), make it inside, numpy.zeros(n, int), or loop over the samples"
+            + asked_by()
         )
     if is_tracked(x):
         frame = sys._getframe(1)

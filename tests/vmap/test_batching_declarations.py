@@ -28,6 +28,7 @@ UNPROVED |= {
     "compared_over_ranks",
 }  # over ranks (tests/parallel)
 UNPROVED |= {
+    "with_steady_cotangent",  # of complements (test_seldom_used.py)
     "last_writer",
     "places_of",
     "first_chosen",

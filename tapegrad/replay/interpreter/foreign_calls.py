@@ -204,8 +204,8 @@ end:
 class UfuncCall:
     """A ufunc along lines, by its loop.  Fields 2 to 5 tell where operands and result begin, in the order of the
     ufunc; 7 to 10 and 12 to 15 the steps between lines, and lines of them.  Fields 16 and 17 tell where the
-    `call_plan` is.  Infinite results of functions of NumPy's are told from others.  Of the argument in field 18
-    as many elements are checked as field 1 says.  (Its address is read before the call: loops of matrices
+    `call_plan` is.  Infinite results of functions of NumPy's are told from others.  Of the argument in
+    field 18 as many elements are checked as field 1 says.  (Its address is read before the call: loops of matrices
     advance the addresses that they are given.)"""
 
     name = "l_called"

@@ -28,8 +28,8 @@ NUMBERS = frozenset((float, int))
 
 
 class InstructionKinds:
-    """Which instructions of a program the interpreter can do.  `exact`: only those that give what NumPy gives for
-    all values, finite or not."""
+    """Which instructions of a program the interpreter can do.  `exact`: only those that give what NumPy gives
+    for all values, finite or not."""
 
     def __init__(self, program: Program, exact: bool = False):
         self.program, self.shown, self.exact = program, program.shown, exact

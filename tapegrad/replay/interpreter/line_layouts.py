@@ -58,8 +58,8 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
 
 
 def tabled_lines(name: str, to: np.ndarray, operands: tuple) -> tuple | None:
-    """How an operation goes along lines that begin anywhere: (number of the row, elements of a line, where the
-    lines of the result and of the operands begin).  None where it does not go."""
+    """How an operation goes along lines that begin anywhere: (number of the row, elements of a line, where
+    the lines of the result and of the operands begin).  None where it does not go."""
     wide = [np.broadcast_to(at, to.shape) for at in (to, *operands)]
     for axis in sorted(range(to.ndim), key=lambda n: -to.shape[n]):
         if TABLED_LINE_ELEMENTS <= to.shape[axis] < to.size:

@@ -86,8 +86,8 @@ def is_small(loop: RecordedLoop) -> bool:
 
 class RerolledLoop:
     """A loop whose trip is these rows: `table` and `then` are where their elements lie in the first trip and
-    in the second.  `first_guard`: the number of its first guard; `tolerant`: does it tell infinite results from
-    what is no number?"""
+    in the second.  `first_guard`: the number of its first guard; `tolerant`: does it tell infinite results
+    from what is no number?"""
 
     def __init__(self, rows: TripRows, constants: dict, tolerant: bool):
         first, second = [sample.listed.settle() for sample in rows.samples[:2]]

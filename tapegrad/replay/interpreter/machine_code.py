@@ -226,7 +226,8 @@ LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
   %code_l = load ptr, ptr %code_p, align 4
   %bases_l = load ptr, ptr %bases_p, align 4
   %answer_loop = call i64 %code_l(ptr %bases_l, i64 %n, i64 %b, ptr %arena)"""
-# An infinite result is right if it came of infinite operands: the processor notes divisions by zero and overflows.
+# An infinite result is right if it came of infinite operands: the processor notes divisions by zero and
+# overflows.
 # (Where it is not known how to ask, each infinite result ends the run.  So it does after the row `strict`.)
 EVENTS = {"invalid": 1, "divide": 4, "over": 8}  # bits of the status
 HAS_STATUS = platform.machine().lower() in ("x86_64", "amd64")
@@ -509,8 +510,8 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was no number or became infinite,
-    or 2 + the number of a guard that failed. None where it cannot be made."""
+    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was no number or became
+    infinite, or 2 + the number of a guard that failed. None where it cannot be made."""
     if "run" not in STATE:
         STATE["run"] = build_interpreter()
     return STATE["run"]

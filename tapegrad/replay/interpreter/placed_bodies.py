@@ -60,8 +60,8 @@ class PlacedBody:
 
     `refused`: why it is no rows, or empty; `name`: of the only row, if its operands are those of the
     operation; `target`: the number of the temporary array that becomes the result, or -1; `exact`: does it
-    give what NumPy gives for all values?  (If that is asked, products are gated.)  `foreign`: is it a function
-    that tells of errors in its own way?"""
+    give what NumPy gives for all values?  (If that is asked, products are gated.)  `foreign`: is it a
+    function that tells of errors in its own way?"""
 
     def __init__(self, i: Any, shape: tuple, shapes: tuple, kinds: tuple, exact: bool = False):
         self.kinds, self.refused, self.name, self.target, self.gating = kinds[1:], "", "", -1, exact

@@ -1,6 +1,7 @@
 """The rows of the interpreter whose operands lie in lines of the arena: a loop over lines of lines, of which
 each is done some elements at a time.  An operand goes on with the result, or stays where it is all along a
-line; or the result stays, and a line is added up there.  Of some rows a table tells where each line begins (`tabled`).
+line; or the result stays, and a line is added up there.  Of some rows a table tells where each line begins
+(`tabled`).
 
 Rows have, after their operation: the elements of a line; where the result and the operands begin; how many
 lines, and the steps between them; how many of these, and the steps between."""
@@ -12,7 +13,7 @@ MANY = f"<{VECTOR_ELEMENTS} x double>"
 EXPONENT = 0x7FF << 52  # the bits of what is not finite
 BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", "double": "i64"}
 FIELDS = "dabc"  # the result, and the operands x, y, z
-# Of a row that may be done in strips: where the strip begins, its elements; `part` is 0 for all elements at once.
+# Of a row that may be done in strips: where the strip begins, its elements; `part` is 0 for all at once.
 # Its answer: of results, and what else ends the run; of a guard.
 NO_NUMBER, INFINITE, FAILED = 1, 2, 4
 PARAMETERS = "ptr %row, ptr %arena, i64 %begin, i64 %n, i64 %part"

@@ -17,14 +17,14 @@ CALLED, GATHERED, SCATTERED = NUMBER["called"], NUMBER["gathered"], NUMBER["scat
 
 
 @dataclasses.dataclass(frozen=True)
-class Span:
+class PlaceRange:
     """Places that a row reads or writes: `count` from `first` on; `along`: one for each of its elements."""
 
     first: int
     count: int
     along: bool
 
-    def meets(self, other: "Span") -> bool:
+    def meets(self, other: "PlaceRange") -> bool:
         """Is a place of both read for one element, and written for another?"""
         if self.along and other.along and self.first == other.first:
             return False
@@ -37,11 +37,11 @@ class Accesses:
 
     n: int
     read: list
-    written: Span
+    written: PlaceRange
 
 
-def span(first: int, n: int, step: int) -> Span:
-    return Span(first, n if step else 1, bool(step))
+def place_range(first: int, n: int, step: int) -> PlaceRange:
+    return PlaceRange(first, n if step else 1, bool(step))
 
 
 def accesses(row: tuple) -> Accesses | None:
@@ -51,7 +51,7 @@ def accesses(row: tuple) -> Accesses | None:
     if name in SINGLE:
         body = SINGLE[name]
         places = [*rest[: OPERANDS[body]], *[to for _ in range("%old" in BODIES[body])]]
-        return Accesses(1, [Span(at, 1, False) for at in places], Span(to, 1, False))
+        return Accesses(1, [PlaceRange(at, 1, False) for at in places], PlaceRange(to, 1, False))
     if n < STRIPPED_ELEMENTS:
         return None
     if what in (GATHERED, SCATTERED):
@@ -59,15 +59,17 @@ def accesses(row: tuple) -> Accesses | None:
         if step_to != 1 or step_x != 1:
             return None
         if what == GATHERED:
-            return Accesses(n, [Span(x, size, False), Span(index, n, True)], Span(to, n, True))
-        return Accesses(n, [Span(x, n, True), Span(index, n, True)], Span(to, size, False))
+            return Accesses(
+                n, [PlaceRange(x, size, False), PlaceRange(index, n, True)], PlaceRange(to, n, True)
+            )
+        return Accesses(n, [PlaceRange(x, n, True), PlaceRange(index, n, True)], PlaceRange(to, size, False))
     if (what != CALLED and name not in IN_LINES) or (row[6], row[11]) != (1, 1):
         return None
     if what == CALLED:
         return of_call(row)
     summed, way = " sum " in name, name.split()[-1]
-    read = [span(at, n, int(step)) for at, step in zip(rest, way, strict=False)]
-    return Accesses(n, read, span(to, n, not summed))
+    read = [place_range(at, n, int(step)) for at, step in zip(rest, way, strict=False)]
+    return Accesses(n, read, place_range(to, n, not summed))
 
 
 def of_call(row: tuple) -> Accesses | None:
@@ -77,7 +79,7 @@ def of_call(row: tuple) -> Accesses | None:
     n, steps = plan[SIZES_AT], plan[STEPS_AT : STEPS_AT + out + 1]
     if plan[SIZES_AT + 1] or row[1] != n or not {0, 8}.issuperset(steps) or steps[out] == 0:
         return None
-    *read, written = [span(at, n, step) for at, step in zip(row[2:], steps, strict=False)]
+    *read, written = [place_range(at, n, step) for at, step in zip(row[2:], steps, strict=False)]
     return Accesses(n, read, written)
 
 
