@@ -21,7 +21,7 @@ CONSTANT = {
         set_backend set_global_backend set_workers
         skip_backend""",
     "scipy.linalg": """
-        dft hadamard helmert hilbert invhilbert pascal invpascal
+        dft hadamard helmert hilbert invhilbert pascal invpascal find_best_blas_type
         get_blas_funcs get_lapack_funcs clarkson_woodruff_transform""",
     "scipy.special": """
         ai_zeros bei_zeros beip_zeros ber_zeros bernoulli berp_zeros bi_zeros c_roots cg_roots

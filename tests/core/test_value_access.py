@@ -119,6 +119,7 @@ PASSING = {
     "ops.indexing.views": "a diagonal",
     "ops.indexing.hidden_regions": "what a handle stands for",
     "loops.operation": "the levels of a value",
+    "replay.record.object_state": "views, and what shares memory",
     "ode._large": "results that no transform watches",
 }
 LAYOUT = {

@@ -61,3 +61,14 @@ def test_functions_of_one_matrix_take_stacks(name):
     w = rng.normal(size=found.shape)
     gradient = tg.grad(lambda *x: np.sum(w * numbers(f(*x))), argnums=tuple(range(len(x))))(*x)
     assert sum(np.sum(g * d) for g, d in zip(gradient, v, strict=True)) == pytest.approx(w @ found, rel=1e-9)
+
+
+def test_a_basis_of_a_complement_is_a_choice():
+    """The last two columns of Q are one of many bases: nan in both modes, with a warning."""
+    rng = np.random.default_rng(0)
+    q, r = sl.qr(rng.normal(size=(5, 3)))
+    u, v, w = rng.normal(size=5), rng.normal(size=3), rng.normal(size=(5, 2))
+    f = lambda t: (sl.qr_update(q, r, u * t + t**2, v)[0][:, 3:] * w).sum()
+    for derivative in (lambda: tg.grad(f)(0.7), lambda: tg.jvp(f, (0.7,), (1.0,))[1]):
+        with pytest.warns(RuntimeWarning, match="the sign or phase of a vector"):
+            assert np.isnan(derivative())

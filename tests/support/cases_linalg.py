@@ -12,7 +12,7 @@ x3, x4, y3, y4 = normal(3), normal(4), normal(3, seed=1), normal(4, seed=1)
 z22, z23, z33, z43, zx3 = cnormal(2, 2), cnormal(2, 3), cnormal(3, 3), cnormal(4, 3), cnormal(3)
 w36, w236, zw36 = normal(3, 6), normal(2, 3, 6), cnormal(3, 6)
 B = ("strided", "float32")
-GAPS = ("eigh_of", "spectrum", "quotient", "over_gaps", "without_eta", "steady")
+GAPS = ("eigh_of", "spectrum", "quotient", "over_gaps", "without_eta", "steady", "with_steady_cotangent")
 SPECTRAL = {"single": 2e-3, "rtol": 1e-7}
 
 

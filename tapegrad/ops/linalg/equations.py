@@ -12,7 +12,7 @@ import scipy.linalg
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import layout_of, primal_of
+from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..declare import dtype, ndim, primitive, rules, shape, xp
 from ..indexing.gathering import diag, take
@@ -119,11 +119,6 @@ def lu_factored(a: Any) -> tuple:
     if k > n:
         up = concatenate(up, solve_triangular(low, a[:, m:], 0, True, True), axis=1)
     return order, low, up
-
-
-@implements_special(scipy.linalg.find_best_blas_type)
-def find_best_blas_type(arrays=(), dtype=None):
-    return scipy.linalg.find_best_blas_type([layout_of(a) for a in arrays], dtype)
 
 
 @implements_special(scipy.linalg.lu)

@@ -722,15 +722,15 @@ class Recording:
         """What the function leaves in objects.  Their values come after `results`."""
         self.bound = bound_places(shadow, self.watch)
         found, self.unsure = self.watch.outputs(shadow)
-        state = ObjectState(shadow, self.output, self.outside)
+        left = ObjectState(shadow, self.output, self.outside)
         for (key, name), value in found.items():
             try:
-                state.add(self.watch.objects[key], name, value)
+                left.add(self.watch.objects[key], name, value)
             except UntoldValue:
                 self.unsure |= {place for place in self.watch.places if place[0] == key}
-        state.end()
+        left.end()
         if found and not self.unsure:
-            self.state = state
+            self.state = left
         else:
             del self.outputs[results:], self.leaves[results:]
 
