@@ -280,13 +280,12 @@ def _resize(x, *new_shape, refcheck=True):
     if not is_array(layout_source(x)) or not x.flags.c_contiguous | x.flags.f_contiguous:
         raise ValueError("resize only works on single-segment arrays")
     if type(x) is View or hasattr(x, "_version"):
-        raise NoRuleError(
-            "x.resize(s): x is captured, written, or has views; write y = numpy.zeros(s) and fill y"
-        )
+        raise NoRuleError("x.resize(s): x is captured, written, or has views; fill y = numpy.zeros(s)")
     fortran = not x.flags.c_contiguous
     size, flat = math.prod(to), s.reshape(x.T if fortran else x, to=(-1,))
     y = flat[:size] if size <= x.size else s.embed(flat, axis=0, start=0, size=size)
-    y = s.reshape(s.copy(y, "C"), to=to[::-1]).T if fortran else s.reshape(s.copy(y, "C"), to=to)
+    y = s.reshape(s.copy(y, "C"), to=to[::-1] if fortran else to)
+    y = s.transpose(y, axes=tuple(range(len(to)))[::-1]) if fortran else y
     x._value, x._trace, x._slot, x._saved = y._value, y._trace, y._slot, True
 
 
