@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.registry import load
-from .strided_rows import EXPONENT, INFINITE, NO_NUMBER, PARAMETERS, field
+from .strided_rows import EXPONENT, INFINITE, NO_NUMBER, PARAMETERS, SIZE, field
 
 # rows that NumPy's loop does along lines
 LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
@@ -131,7 +131,7 @@ def blas() -> dict:
 
 CHECKED_AT_ONCE = 16
 WIDE, WIDE_BITS = f"<{CHECKED_AT_ONCE} x double>", f"<{CHECKED_AT_ONCE} x i64>"
-TOPS = f"<{', '.join([f'i64 {EXPONENT}'] * CHECKED_AT_ONCE)}>"
+SIZES = f"<{', '.join([f'i64 {SIZE}'] * CHECKED_AT_ONCE)}>"
 FINITE = f"""
 define internal i64 @finite(ptr %d, i64 %n) {{
 entry:
@@ -140,20 +140,18 @@ entry:
   br i1 %some, label %vector, label %rest
 vector:
   %i = phi i64 [ 0, %entry ], [ %i1, %vector ]
-  %sum = phi {WIDE_BITS} [ zeroinitializer, %entry ], [ %sum1, %vector ]
+  %top = phi {WIDE_BITS} [ zeroinitializer, %entry ], [ %top1, %vector ]
   %p = getelementptr double, ptr %d, i64 %i
   %x = load {WIDE}, ptr %p, align 8
   %bits = bitcast {WIDE} %x to {WIDE_BITS}
-  %exponents = and {WIDE_BITS} %bits, {TOPS}
-  %endless = icmp eq {WIDE_BITS} %exponents, {TOPS}
-  %over = sext <{CHECKED_AT_ONCE} x i1> %endless to {WIDE_BITS}
-  %sum1 = or {WIDE_BITS} %sum, %over
+  %sizes = and {WIDE_BITS} %bits, {SIZES}
+  %top1 = call {WIDE_BITS} @llvm.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS} %top, {WIDE_BITS} %sizes)
   %i1 = add i64 %i, {CHECKED_AT_ONCE}
   %on = icmp slt i64 %i1, %whole
   br i1 %on, label %vector, label %rest
 rest:
-  %lanes = phi {WIDE_BITS} [ zeroinitializer, %entry ], [ %sum1, %vector ]
-  %total = call i64 @llvm.vector.reduce.or.v{CHECKED_AT_ONCE}i64({WIDE_BITS} %lanes)
+  %lanes = phi {WIDE_BITS} [ zeroinitializer, %entry ], [ %top1, %vector ]
+  %total = call i64 @llvm.vector.reduce.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS} %lanes)
   %few = icmp slt i64 %whole, %n
   br i1 %few, label %scalar, label %end
 scalar:
@@ -162,16 +160,14 @@ scalar:
   %q = getelementptr double, ptr %d, i64 %j
   %y = load double, ptr %q
   %ybits = bitcast double %y to i64
-  %exponent = and i64 %ybits, {EXPONENT}
-  %large = icmp eq i64 %exponent, {EXPONENT}
-  %more = zext i1 %large to i64
-  %part1 = or i64 %part, %more
+  %size = and i64 %ybits, {SIZE}
+  %part1 = call i64 @llvm.smax.i64(i64 %part, i64 %size)
   %j1 = add i64 %j, 1
   %further = icmp slt i64 %j1, %n
   br i1 %further, label %scalar, label %end
 end:
   %whether = phi i64 [ %total, %rest ], [ %part1, %scalar ]
-  %fine = icmp eq i64 %whether, 0
+  %fine = icmp slt i64 %whether, {EXPONENT}
   %answer = select i1 %fine, i64 0, i64 1
   ret i64 %answer
 }}

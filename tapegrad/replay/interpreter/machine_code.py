@@ -30,14 +30,15 @@ from .foreign_calls import (
     blas,
 )
 from .strided_rows import (
-    EXPONENT,
     FAILED,
     FIELDS,
     INFINITE,
     MANY,
     NO_NUMBER,
+    SIZE,
     VECTOR_ELEMENTS,
     RowFunction,
+    class_of_size,
     field,
 )
 
@@ -162,11 +163,8 @@ def element(local: str, table: str) -> str:
 def classified(r: str, end: str = "") -> str:
     """The class of a number: 0 if it is finite."""
     return f"""%bits{end} = bitcast double %{r}{end} to i64
-  %exponent{end} = and i64 %bits{end}, {EXPONENT}
-  %fine{end} = icmp ne i64 %exponent{end}, {EXPONENT}
-  %number{end} = fcmp ord double %{r}{end}, 0.0
-  %kind{end} = select i1 %number{end}, i64 {INFINITE}, i64 {NO_NUMBER}
-  %class_{r}{end} = select i1 %fine{end}, i64 0, i64 %kind{end}
+  %size{end} = and i64 %bits{end}, {SIZE}
+  {class_of_size(f"size{end}", f"class_{r}{end}")}
   """
 
 
@@ -387,9 +385,13 @@ def declarations() -> str:
         found += Builder(width, 64).declared("sqrt", "fabs", "floor", "fma")
     found.append("declare i64 @llvm.smin.i64(i64, i64)")
     reduce = f"declare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
-    any_bit = f"declare i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64(<{VECTOR_ELEMENTS} x i64>)"
-    any_of_many = f"declare i64 @llvm.vector.reduce.or.v{CHECKED_AT_ONCE}i64({WIDE_BITS})"
-    return "\n".join([*found, reduce, any_bit, any_of_many, STATUS])
+    many = f"<{VECTOR_ELEMENTS} x i64>"
+    largest = f"""declare i64 @llvm.vector.reduce.smax.v{VECTOR_ELEMENTS}i64({many})
+declare {many} @llvm.smax.v{VECTOR_ELEMENTS}i64({many}, {many})
+declare i64 @llvm.smax.i64(i64, i64)"""
+    largest_of_wide = f"""declare i64 @llvm.vector.reduce.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS})
+declare {WIDE_BITS} @llvm.smax.v{CHECKED_AT_ONCE}i64({WIDE_BITS}, {WIDE_BITS})"""
+    return "\n".join([*found, reduce, largest, largest_of_wide, STATUS])
 
 
 def interpreter_text() -> str:

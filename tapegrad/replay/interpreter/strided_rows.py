@@ -10,13 +10,25 @@ import re
 
 VECTOR_ELEMENTS = 4  # elements that are done at once
 MANY = f"<{VECTOR_ELEMENTS} x double>"
-EXPONENT = 0x7FF << 52  # the bits of what is not finite
+EXPONENT, SIZE = 0x7FF << 52, (1 << 63) - 1  # the bits of an infinite number, and all but the sign
 BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", "double": "i64"}
 FIELDS = "dabc"  # the result, and the operands x, y, z
 # Of a row that may be done in strips: where the strip begins, its elements; `part` is 0 for all at once.
 # Its answer: of results, and what else ends the run; of a guard.
 NO_NUMBER, INFINITE, FAILED = 1, 2, 4
 PARAMETERS = "ptr %row, ptr %arena, i64 %begin, i64 %n, i64 %part"
+
+
+def many(v: int) -> str:
+    return f"<{', '.join([f'i64 {v}'] * VECTOR_ELEMENTS)}>"
+
+
+def class_of_size(size: str, to: str) -> str:
+    """The class of a number by its bits without the sign: 0 if it is finite."""
+    return f"""%endless_{to} = icmp eq i64 %{size}, {EXPONENT}
+  %none_{to} = icmp sgt i64 %{size}, {EXPONENT}
+  %kind_{to} = select i1 %endless_{to}, i64 {INFINITE}, i64 0
+  %{to} = select i1 %none_{to}, i64 {NO_NUMBER}, i64 %kind_{to}"""
 
 
 def field(n: int, name: str) -> str:
@@ -42,16 +54,6 @@ def sum_code(whole: str, rest: str, into: str) -> str:
         text += f"%{into}e{n} = extractelement {MANY} %{whole}, i64 {n}\n  %{into}{n} = fadd double %{last}, %{into}e{n}\n  "
         last = f"{into}{n}"
     return text + f"%{into} = fadd double %{last}, 0.0\n  "
-
-
-def any_bit(of: str) -> str:
-    """Whether an element has one."""
-    return f"""%{of}_many = load {BITS[MANY]}, ptr %{of}v
-  %{of}_one = load i64, ptr %{of}s
-  %{of}_met = call i64 @llvm.vector.reduce.or.v{VECTOR_ELEMENTS}i64({BITS[MANY]} %{of}_many)
-  %{of}_all = or i64 %{of}_met, %{of}_one
-  %any_{of} = icmp ne i64 %{of}_all, 0
-  """
 
 
 class RowFunction:
@@ -94,20 +96,13 @@ class RowFunction:
         """(By the bits: arithmetic with what is not finite would be noted by the processor.)"""
         if not self.checked:
             return ""
-        whether, bits = ("i1", "i64") if end == "s" else (f"<{VECTOR_ELEMENTS} x i1>", BITS[kind])
-        top = EXPONENT if end == "s" else f"<{', '.join([f'i64 {EXPONENT}'] * VECTOR_ELEMENTS)}>"
+        bits, size = ("i64", SIZE) if end == "s" else (BITS[kind], many(SIZE))
+        largest = "llvm.smax.i64" if end == "s" else f"llvm.smax.v{VECTOR_ELEMENTS}i64"
         return f"""%bits{r} = bitcast {kind} %{r} to {bits}
-  %exponent{r} = and {bits} %bits{r}, {top}
-  %endless{r} = icmp eq {bits} %exponent{r}, {top}
-  %over{r} = sext {whether} %endless{r} to {bits}
-  %bad{r} = load {bits}, ptr %bad{end}
-  %worse{r} = or {bits} %bad{r}, %over{r}
-  store {bits} %worse{r}, ptr %bad{end}
-  %none{r} = fcmp uno {kind} %{r}, %{r}
-  %nans{r} = sext {whether} %none{r} to {bits}
-  %nan{r} = load {bits}, ptr %nan{end}
-  %more{r} = or {bits} %nan{r}, %nans{r}
-  store {bits} %more{r}, ptr %nan{end}
+  %size{r} = and {bits} %bits{r}, {size}
+  %top{r} = load {bits}, ptr %top{end}
+  %above{r} = call {bits} @{largest}({bits} %top{r}, {bits} %size{r})
+  store {bits} %above{r}, ptr %top{end}
   """
 
     def line(self) -> str:
@@ -149,16 +144,12 @@ class RowFunction:
         return f"""
 define internal i64 @{self.name}({PARAMETERS}{", ptr %table" * self.tabled}) {{
 entry:
-  %badv = alloca {BITS[MANY]}
-  %bads = alloca i64
-  %nanv = alloca {BITS[MANY]}
-  %nans = alloca i64
+  %topv = alloca {BITS[MANY]}
+  %tops = alloca i64
   %sumv = alloca {MANY}
   %sums = alloca double
-  store {BITS[MANY]} zeroinitializer, ptr %badv
-  store i64 0, ptr %bads
-  store {BITS[MANY]} zeroinitializer, ptr %nanv
-  store i64 0, ptr %nans
+  store {BITS[MANY]} zeroinitializer, ptr %topv
+  store i64 0, ptr %tops
   {field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}%whole = and i64 %n, {-VECTOR_ELEMENTS}
   %some = icmp sgt i64 %whole, 0
   %few = icmp slt i64 %whole, %n
@@ -190,9 +181,11 @@ third_end:
   %anew = icmp slt i64 %k1, %l
   br i1 %anew, label %third, label %end
 end:
-  {any_bit("bad")}{any_bit("nan")}%infinite = select i1 %any_bad, i64 {INFINITE}, i64 0
-  %no_number = select i1 %any_nan, i64 {NO_NUMBER}, i64 0
-  %answer = or i64 %infinite, %no_number
+  %top_many = load {BITS[MANY]}, ptr %topv
+  %top_one = load i64, ptr %tops
+  %top_met = call i64 @llvm.vector.reduce.smax.v{VECTOR_ELEMENTS}i64({BITS[MANY]} %top_many)
+  %top = call i64 @llvm.smax.i64(i64 %top_met, i64 %top_one)
+  {class_of_size("top", "answer")}
   ret i64 %answer
 }}
 """
