@@ -10,7 +10,6 @@ never written."""
 
 import bisect
 import collections
-import copy
 import functools
 import math
 from collections.abc import Callable
@@ -565,8 +564,8 @@ def with_groups(program: Program) -> tuple:
     reader = load("tapegrad.replay.fusion.groups").read_groups(program, looped, within)
     if not reader.groups:
         return program, [], reader.alone
-    program = copy.copy(program)
-    program.code, program.shown = reader.order, reader.kinds.shown
+    program = program.with_code(reader.order)
+    program.shown = reader.kinds.shown
     return program, reader.groups, reader.alone
 
 

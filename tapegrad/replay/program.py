@@ -60,14 +60,14 @@ def unsafe(kind: str, flag: int) -> None:
 QUIET = setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=unsafe)
 
 
-UNHEARD = setting(divide="ignore", over="ignore", under="ignore", invalid="ignore")
+IGNORED = setting(divide="ignore", over="ignore", under="ignore", invalid="ignore")
 
 
 @functools.cache
 def setting_of(watched: tuple, gated: bool = False) -> Any:
     """While instructions run of which a plain call would show these flags; `gated`: products are."""
     if not watched:
-        return UNHEARD if gated else QUIET
+        return IGNORED if gated else QUIET
     modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
     return setting(**modes, call=loud if LOUD in watched else describe_kind)
 
@@ -170,6 +170,13 @@ class Program:
             each = zip(self.numbers, self.what, self.operands, strict=True)
             return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
 
+    def with_code(self, code: list) -> "Program":
+        """A program like this one with other instructions."""
+        made = copy.copy(self)
+        made.code = code
+        made.__dict__.pop("steps", None)  # those of the other code
+        return made
+
     @functools.cached_property
     def warns(self) -> bool:
         """May an operation give a warning of its own, of which the function may hear?"""
@@ -252,9 +259,8 @@ class Program:
         done once, here.  Captured arrays count as known.  None where a guard fails, or a plain call would
         warn."""
         env = {**values, **self.constants, **dict(self.captured)}
-        rest = copy.copy(self)
-        rest.arguments = [k for k in self.arguments if k not in values]
-        rest.captured, rest.code = [], []
+        rest = self.with_code([])
+        rest.arguments, rest.captured = [k for k in self.arguments if k not in values], []
         HEARD.shown = None
         for k, i in self.code:
             if all([j in env for j in i.args]):

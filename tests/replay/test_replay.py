@@ -825,3 +825,25 @@ def test_what_is_as_it_was_is_not_walked_through_again(read, kind):
     kept = p.forms["grad"].programs[0].surroundings
     _, same = kept.environment.looked()
     assert same()
+
+
+def test_a_product_at_a_point_runs_its_own_operations_one_by_one():
+    """What a program has kept for bound calls is not that of the part which depends on the direction."""
+
+    def f(x):
+        u = x
+        for _ in range(6):
+            u = np.sin(u) * 2.0 / (1.0 + u * u)
+        return (u * x).sum()
+
+    x, v = np.full(3, 0.3), np.array([1.0, 2.0, 3.0])
+    p = tg.prepare(f, x, compile=False)
+    for _ in range(2):
+        p.hvp(x, v)  # by bound calls
+    here = p.at(x)
+    here.hvp(v)
+    rest = here.folded["hvp"].rest
+    rest.emitted = None
+    found = rest.program.run([v])
+    assert type(found) is tuple
+    np.testing.assert_allclose(found[0][0], tg.hvp(f, x, v), 1e-13)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special
+from bare_blocks import NO_TABLE, bare_block
 
 import tapegrad as tg
 from tapegrad._core.primitive import Primitive
@@ -31,7 +32,6 @@ from tapegrad.replay.interpreter.placed_bodies import NoRows, PlacedBody, is_mov
 from tapegrad.replay.record.recorder import Instruction
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
-NO_TABLE = SimpleNamespace(last=np.zeros(0, int), position=np.zeros(0, int))
 
 
 @pytest.fixture(autouse=True)
@@ -615,15 +615,6 @@ def test_each_kind_of_line_that_begins_anywhere(row, bad):
     answer = block.run(*block.before, memory.address)
     np.testing.assert_allclose(memory.arena[to], made, 1e-15)
     assert answer == bool(bad and name in CHECKED)
-
-
-def bare_block(*values):
-    """A block without a program, and the places of these values."""
-    arena = _arena.Arena(SimpleNamespace(shown={}), NO_TABLE)
-    block = object.__new__(blocks.InstructionBlock)
-    block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
-    block.nothing, block.temporary = arena.nothing, arena.temporary
-    return block, [arena.taken_for_ever(v) for v in values]
 
 
 def run_of(block):

@@ -1,9 +1,8 @@
 """Rows of the interpreter that share strips of their elements, against the same rows one after the other."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
+from bare_blocks import bare_block
 
 import tapegrad as tg
 from tapegrad.replay.interpreter import arena as _arena
@@ -11,17 +10,7 @@ from tapegrad.replay.interpreter import blocks
 from tapegrad.replay.interpreter.machine_code import NUMBER
 from tapegrad.replay.interpreter.strips import in_strips
 
-NO_TABLE = SimpleNamespace(last=np.zeros(0, int), position={})
 N = 1500
-
-
-def bare_block(*values):
-    """A block without a program, and the places of these values."""
-    arena = _arena.Arena(SimpleNamespace(shown={}), NO_TABLE)
-    block = object.__new__(blocks.InstructionBlock)
-    block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
-    block.nothing, block.temporary = arena.nothing, arena.temporary
-    return block, [arena.taken_for_ever(v) for v in values]
 
 
 def random_rows(rng):
@@ -182,3 +171,33 @@ def test_products_of_stacks_that_blas_computes(sizes):
         for got, want in zip(p.value(scale), f(scale), strict=True):
             np.testing.assert_allclose(got, want, 1e-10, 1e-12)
         np.testing.assert_allclose(q.grad(scale), tg.grad(lambda s: f(s)[0])(scale), 1e-9)
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize(
+    "starts", [np.arange(60), np.array([0, 2, 3, 3, 9, 11, 12, 20, 21, 30, 31, 33])], ids=len
+)
+def test_places_that_are_written_repeatedly_keep_what_is_written_last(starts, order):
+    """Windows that overlap, written by elements in either memory order."""
+    rng = np.random.default_rng(0)
+    at = np.ascontiguousarray(
+        (starts + np.arange(9)[:, None]).T if order == "C" else starts + np.arange(9)[:, None]
+    )
+    values, others = np.asarray(rng.normal(size=at.shape), order="F"), rng.normal(size=at.shape[::-1])
+
+    def f(x):
+        y = np.zeros(80) + x[0]
+        y[at] = values * x[1]
+        z = y * 2.0 + 1.0
+        z[at] = (others * x[0] + 1.0).T * np.tanh(z[at])
+        for _ in range(3):
+            z = np.sin(z) + y * 0.5
+        return z
+
+    p = tg.prepare(f, np.ones(2), compile=True)
+    q = tg.prepare(lambda x: (f(x) ** 2).sum(), np.ones(2), compile=True)
+    for k in range(1, 6):
+        x = np.array([0.3 * k, 0.5])
+        np.testing.assert_allclose(p.value(x), f(x), 1e-13)
+        np.testing.assert_allclose(q.grad(x), tg.grad(lambda x: (f(x) ** 2).sum())(x), 1e-12)
+    assert p.forms["value"].programs[0].emitted.blocks > 0

@@ -467,11 +467,13 @@ class InstructionBlock:
             arena.place(k)
             self.copy("copy", k, arena.at[k], at[0], self.kinds.kind(base))
         to = np.asarray(self.region(arena.at[k], i.params["path"])[i.params["at"]])
-        name = "copy" if prim is ASSIGN else "addto"
+        name, source = "copy" if prim is ASSIGN else "addto", at[1]
+        if prim is ASSIGN and id(to.base) not in arena.counting and not arena.is_once(to):
+            to, source = last_written(to, source)
         if PARTS.isdisjoint([step for step, _ in i.params["path"]]):
-            self.copy(name, k, to, at[1], kind)
+            self.copy(name, k, to, source, kind)
         else:
-            self.row(name, to, at[1])
+            self.row(name, to, source)
 
     def computed(self, k: int, i: Instruction, at: list) -> None:
         prim, arena = i.prim, self.arena
@@ -681,6 +683,13 @@ class InstructionBlock:
         if answer:
             return None if answer == 1 else self.guards[answer - 2]
         return tuple([leaving_value(memory.arena, *way) for way in ways])
+
+
+def last_written(to: Any, source: Any) -> tuple:
+    """Each place that is written, once, and the place of what is written there last.  (Rows need not go through
+    the elements in their order.)"""
+    places, at = np.unique(to.ravel()[::-1], return_index=True)
+    return places, np.broadcast_to(source, to.shape).ravel()[::-1][at]
 
 
 def leaving_value(arena: np.ndarray, number: bool, dtype: Any, at: Any, view: Any) -> Any:
