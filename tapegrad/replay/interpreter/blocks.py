@@ -686,8 +686,9 @@ class InstructionBlock:
 
 
 def last_written(to: Any, source: Any) -> tuple:
-    """Each place that is written, once, and the place of what is written there last.  (Rows need not go through
-    the elements in their order.)"""
+    """Each place that is written, once, and the place of what is written there last.
+
+    Rows need not go through the elements in their order."""
     places, at = np.unique(to.ravel()[::-1], return_index=True)
     return places, np.broadcast_to(source, to.shape).ravel()[::-1][at]
 
