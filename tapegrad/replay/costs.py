@@ -24,6 +24,8 @@ GROUP_REFUSALS = 3  # replays for which groups were of no use, before there are 
 CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, before it runs as it is
 FREE_RECORDINGS = 4  # recordings of new ways in a row, before calls run as they are in between
 VAIN_RECORDINGS = 7  # such recordings, before the function runs as it is
+LONG_INSTRUCTIONS = 2000  # of a program whose recording takes long: 10 ms and more
+CALLS_PER_RECORDING = 8  # calls that take about as long as a recording
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
 TRIED_REPLAYS = 5  # of each of two texts, after which the faster one stays
 TOLD_CALLS = 3  # calls run as they are for one reason, before a warning tells it
@@ -108,7 +110,7 @@ COLUMNS = 6  # columns below which they are done one by one
 
 # Time, in ns.
 
-WRITTEN_INSTRUCTION_NS = 3e4  # of replays that pay for the text of an instruction, which takes a third
+WRITTEN_INSTRUCTION_NS = 2e4  # of replays that pay for the text of an instruction: what it takes
 WRITTEN_ELEMENT_NS = 50  # to lay out an element in a block
 COMPILE_NS = 1e8  # that the compilation of the groups of a function may take
 LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip

@@ -24,8 +24,10 @@ from .._transforms.call import value_out
 from .._transforms.transform import wrapping
 from .cached_program import FAILED, CachedProgram, Departure, broken, warn
 from .costs import (
+    CALLS_PER_RECORDING,
     CHANGING_RECORDINGS,
     FREE_RECORDINGS,
+    LONG_INSTRUCTIONS,
     PROGRAMS_KEPT,
     REPLAYS_PER_RECORDING,
     TOLD_CALLS,
@@ -33,7 +35,7 @@ from .costs import (
 )
 from .methods import METHODS, PRODUCTS
 from .program import Program
-from .record.recorder import Recording, is_single
+from .record.recorder import Guard, Recording, is_single
 from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, exchange, flat_view
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
@@ -83,6 +85,8 @@ class TransformForm:
         self.read_first: dict = {}
         # recordings of other ways since the last replay; how many replays there were then
         self.vain = self.replayed = 0
+        # since the last recording: calls that took another way; how many replays there were before it
+        self.waited = self.replayed_before = 0
         self.pause = 0  # calls that are run as they are
         self.eager: str | None = None  # why the function is run as it is
         self.plainly: collections.Counter = collections.Counter()  # why single calls were run as they are
@@ -142,9 +146,28 @@ class TransformForm:
             and any([kept.is_of_setting() for kept in self.programs])
         ):
             raise GuardError(self.complaint(args, failed))
+        if type(failed) is Guard and self.waits():
+            return self.plain(args)
         if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
         return self.plain(args) if self.full and failed is None else self.record(args, failed)
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether a recording of the function takes long."""
+        return any([len(kept.program.numbers) >= LONG_INSTRUCTIONS for kept in self.programs])
+
+    def waits(self) -> bool:
+        """Return whether another way through a long function is not recorded yet: the calls since the last
+        recording have not cost as much as recordings did. The time doubles while recordings are in vain."""
+        if not self.is_long or self.owner.on_change != "record":
+            return False
+        self.waited += 1
+        calls = self.waited + self.replays - self.replayed_before
+        if calls >= CALLS_PER_RECORDING << self.vain:
+            return False
+        self.plainly["they took other ways through it than the recorded ones"] += 1
+        return True
 
     def unchecked(self, args: tuple) -> Callable | None:
         """Return ``results(x)`` of the program used last, as `CachedProgram.unchecked` does, or None."""
@@ -203,12 +226,12 @@ class TransformForm:
         recordings are in vain: there are more and more calls between them, and then no more of them."""
         self.vain = 1 if self.replays > self.replayed else self.vain + 1
         self.replayed = self.replays
-        if self.vain >= FREE_RECORDINGS:
+        if self.vain >= FREE_RECORDINGS and not self.is_long:
             self.pause = FREE_RECORDINGS << (self.vain - FREE_RECORDINGS)
-        if self.vain == FREE_RECORDINGS:
+        if self.vain == (2 if self.is_long else FREE_RECORDINGS):
             warn(
                 self.name,
-                f"each of the last {self.vain} calls took another way through it, so some calls are "
+                f"each of the last {self.vain} recorded calls took another way through it, so some calls are "
                 "run as they are. Replace conditions on values by np.where, or call the function unprepared",
             )
 
@@ -228,6 +251,7 @@ class TransformForm:
 
     def recorded(self, args: tuple, failed: Any) -> Any:
         compare_each_time()
+        self.waited, self.replayed_before = 0, self.replays
         owner = self.owner
         example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
         if owner.on_change == "raise" and example.values(of_f) is None:

@@ -3,17 +3,20 @@ instructions are alike.
 
 What is the same for all instructions of a class is worked out once, for its first one."""
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._core.primitive import ADD_AT, ASSIGN
-from .costs import LOOP_TRIPS, TRIP_ROWS_LEAST
+from .costs import ALIKE_ROWS, LOOP_TRIPS, TRIP_ROWS_LEAST
 from .program import Program
 from .record.settings_keys import REGIONS, index_key
 
+ARGS_OF, PARAMS_OF, WATCHED_OF, PRIM_OF = map(operator.attrgetter, ("args", "params", "watched", "prim"))
 END = 1 << 62  # the reader of what leaves the program
 WHOLE = 2**53  # whole numbers below it are floats
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -29,7 +32,8 @@ class InstructionTable:
     def __init__(self, program: Program, shown: dict):
         self.program, self.code, self.shown = program, program.code, shown
         count = len(self.code)
-        args = [i.args for _, i in self.code]
+        self.instructions = [i for _, i in self.code]
+        args = [*map(ARGS_OF, self.instructions)]
         arity = np.fromiter(map(len, args), np.int64, count)
         self.starts = np.concatenate([[0], arity.cumsum()])
         self.operands = np.fromiter(itertools.chain.from_iterable(args), np.int64, int(self.starts[-1]))
@@ -66,18 +70,12 @@ class InstructionTable:
         ] += np.uint64(2)
         self.looks = looks
         what = np.zeros(len(self.code), np.uint64)
-        same: dict = {}  # flags -> one object for equal ones
-        flags = [same.setdefault(i.watched, i.watched) for _, i in self.code]
-        for n, column in enumerate(
-            (
-                [i.params for _, i in self.code],
-                flags,
-                [i.prim for _, i in self.code],
-            )
-        ):
-            found = np.fromiter(map(id, column), np.uint64, len(column))
-            if not n:
+        for column in (PARAMS_OF, WATCHED_OF, PRIM_OF):
+            found = np.fromiter(map(id, map(column, self.instructions)), np.uint64, len(what))
+            if column is PARAMS_OF:
                 self.params = params = found
+            elif column is WATCHED_OF:
+                found = flags = self.of_equal(found)
             what = (what + found) * FACTOR
         known: dict = {}
         regional = np.flatnonzero(np.isin(found, np.array([*map(id, REGIONS)], np.uint64)))
@@ -87,8 +85,7 @@ class InstructionTable:
             params_of = self.code[m][1].params
             form, self.indices[id(params_of)] = index_form(params_of)
             forms[n] = known.setdefault(form, len(known))
-        watched = np.fromiter([id(flags[m]) for m in regional.tolist()], np.uint64, len(regional))
-        what[regional] = ((forms[inverse] + found[regional]) * FACTOR + watched) * FACTOR
+        what[regional] = ((forms[inverse] + found[regional]) * FACTOR + flags[regional]) * FACTOR
         for k, guards in self.program.guards.items():
             if self.position[k] >= 0:
                 what[self.position[k]] += np.uint64(
@@ -103,6 +100,37 @@ class InstructionTable:
         key = (what ^ (what >> np.uint64(31))) * FACTOR + looks[self.made] + read * np.uint64(3)
         _, example, classes = np.unique(key, return_index=True, return_inverse=True)
         return classes, example
+
+    def of_equal(self, ids: np.ndarray) -> np.ndarray:
+        """One number for the flags that are equal."""
+        each, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        same: dict = {}
+        for n, at in enumerate(first.tolist()):
+            each[n] = same.setdefault(self.instructions[at].watched, each[n])
+        return each[inverse]
+
+    def classes_of_values(self) -> list:
+        """The class of the instruction that makes a value; -1: none does."""
+        found = np.full(len(self.position), -1)
+        found[self.made] = self.classes
+        return found.tolist()
+
+    @functools.cached_property
+    def next_alike(self) -> np.ndarray:
+        """How far from each instruction on `ALIKE_ROWS` of the same classes follow next."""
+        h = self.classes.astype(np.uint64) + np.uint64(1)
+        length, factor, hashes = 1, FACTOR, {1: h}
+        while 2 * length <= ALIKE_ROWS:  # of twice as many: those of the two halves
+            h = h[:-length] * factor + h[length:]
+            length, factor = 2 * length, np.uint64(int(factor) ** 2 % (1 << 64))
+            hashes[length] = h
+        rest = hashes[ALIKE_ROWS - length][length:] if ALIKE_ROWS > length else np.uint64(0)
+        h = h[: len(self.classes) - ALIKE_ROWS + 1] * FACTOR + rest
+        order = np.argsort(h, kind="stable")
+        found = np.full(len(h), END)
+        same = h[order[1:]] == h[order[:-1]]
+        found[order[:-1][same]] = np.diff(order)[same]
+        return found
 
     def each(self, f: Callable, dtype: Any = bool) -> np.ndarray:
         """f(k, i) for each instruction, asked once for each class."""

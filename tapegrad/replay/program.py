@@ -19,6 +19,7 @@ from .._core.primitive import READ, Primitive
 from .._core.reverse import CollectorPause
 from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
+from ..ops.linalg.factorizations import SYSTEM
 from .record.instructions import (
     ARGUMENT,
     CAPTURED,
@@ -32,6 +33,7 @@ from .record.instructions import (
 from .record.recorder import Guard, Instruction, Recording
 from .shared_factors import share_factors
 
+INPUTS = (ARGUMENT, CAPTURED, CONSTANT)
 GROUP = "group"  # an instruction that stands for several (fusion.groups.py)
 
 
@@ -84,7 +86,7 @@ class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number ->
     value; `code`: the instructions that are left, (number, instruction), in order; `guards`: number ->
     conditions on that value; `outputs`: (number or None, what the leaf is always); `written`: (array,
-    number); `may_raise`: numbers of what may raise, and in `checked_instructions` those that nobody reads;
+    number); `may_raise`: numbers of what may raise, `asked`: those that nobody reads;
     `state`: what it leaves in objects, as further outputs;
     `generators`: those of which it draws random numbers, always all that a plain call would;
     `writes_arguments`: several, so that they must not overlap?"""
@@ -105,57 +107,48 @@ class Program:
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         self.size = len(what)
-        drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
+        found = RecordedFacts(trace)
+        drawn = found.numbers(lambda prim, _: prim is DRAW) if trace.generators else []
         self.groups = trace.groups  # of processes with which it exchanges data
-        self.constants: dict = {}
-        self.captured: list = []
         self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
-        numbers = self.reached(trace, drawn)
-        numbers.reverse()
-        self.numbers, self.what, self.operands = (
-            numbers,
-            [what[k] for k in numbers],
-            [operands[k] for k in numbers],
-        )
-        self.looks, self.views = (
-            trace.looks,
-            {k for k, v in enumerate(known) if getattr(v, "base", None) is not None},
-        )
+        external = found.numbers(lambda prim, _: getattr(prim, "external", False)) if self.groups else []
+        self.may_raise = found.checked(same)
+        self.numbers = self.reached(operands, [*drawn, *external])
+        self.constants = {
+            k: known[k] for k in found.numbers(lambda prim, _: prim is CONSTANT) if self.needed[k]
+        }
+        self.captured = [
+            (k, known[k]) for k in found.numbers(lambda prim, _: prim is CAPTURED) if self.needed[k]
+        ]
+        self.what, self.operands = [what[k] for k in self.numbers], [operands[k] for k in self.numbers]
+        self.looks = trace.looks
+        self.views = {
+            k
+            for k, v in enumerate(known)
+            if type(v) is not np.float64 and getattr(v, "base", None) is not None
+        }
         self.factors: dict = {}  # number -> layout of what `share_factors` adds
-        share_factors(self)
+        if found.numbers(lambda prim, _: prim is SYSTEM):
+            share_factors(self)
         at = {k for k in self.arguments if len(self.arguments) > 1}
-        writes = (
-            [k for k, (prim, *_) in enumerate(what) if type(prim) is Primitive and prim.writes] if at else []
-        )
+        writes = found.numbers(lambda prim, _: type(prim) is Primitive and prim.writes) if at else []
         self.writes_arguments = any([operands[k][0] in at for k in writes])
         self.generators = list({id(real): real for real in [what[k][1]["real"] for k in drawn]}.values())
 
-    def reached(self, trace: Any, drawn: list) -> list:
-        """The numbers of the instructions that are needed, from the last to the first."""
-        what, operands, known = trace.what, trace.operands, trace.known
-        self.needed = needed = [False] * self.size
-        if self.groups:
-            drawn = [*drawn, *[k for k, (prim, *_) in enumerate(what) if getattr(prim, "external", False)]]
+    def reached(self, operands: list, drawn: list) -> list:
+        """The numbers of the instructions that are needed."""
+        self.needed = needed = bytearray(self.size)
         outputs = [k for k, _ in self.outputs if k is not None]
-        for k in (*outputs, *[k for _, k in self.written], *self.guards, *drawn):
-            needed[k] = True
-        numbers, self.may_raise = [], checked_instructions(trace)
-        self.asked: list = []
+        ends = [*outputs, *[k for _, k in self.written], *self.guards, *drawn]
+        read = bytearray(self.size)
+        for k in (*ends, *self.may_raise):
+            needed[k] = 1
         for k in range(self.size - 1, -1, -1):
-            if k in self.may_raise and not needed[k]:
-                self.asked.append(k)
-                needed[k] = True
-            if needed[k]:
-                ks = operands[k]
-                if ks is not None:
-                    for j in ks:
-                        needed[j] = True
-                    numbers.append(k)
-                elif what[k][0] is CONSTANT:
-                    self.constants[k] = known[k]
-                elif what[k][0] is CAPTURED:
-                    self.captured.append((k, known[k]))
-        return numbers
+            if needed[k] and operands[k]:
+                for j in operands[k]:
+                    needed[j] = read[j] = 1
+        self.asked = sorted([k for k in self.may_raise.difference(ends) if not read[k]])
+        return [k for k, ks in enumerate(operands) if needed[k] and ks is not None]
 
     @property
     def ends(self) -> list:
@@ -180,7 +173,7 @@ class Program:
     @functools.cached_property
     def warns(self) -> bool:
         """May an operation give a warning of its own, of which the function may hear?"""
-        return any([LOUD in i.watched and not is_total(i.prim) for _, i in self.code])
+        return any([LOUD in watched and not is_total(prim) for prim, _, watched in self.what])
 
     @functools.cached_property
     def shown(self) -> dict:
@@ -198,19 +191,22 @@ class Program:
                 last[j] = n
         for k in self.ends:
             last[k] = -1
+        dying: list = [()] * len(self.code)
+        for j, n in enumerate(last):
+            if n >= 0:
+                dying[n] += (j,)
         steps: list = []
         watched: Any = ()
         with scope_block():
             CollectorPause()
-            for n, (k, i) in enumerate(self.code):
-                prim, args, setting = i.prim, i.args, None
+            for (k, i), dead in zip(self.code, dying, strict=True):
+                prim, setting = i.prim, None
                 if i.watched is not watched and i.watched != watched:
                     watched = i.watched
                     setting = setting_of(watched)
                 named = type(prim) is Primitive
                 aliases = not named or prim is READ or prim.aliases or not prim.declared
-                dying = tuple([j for j in args if last[j] == n])
-                steps.append((k, body_of(i), args, named and prim.writes, aliases, setting, dying))
+                steps.append((k, body_of(i), i.args, named and prim.writes, aliases, setting, dead))
         return steps
 
     def run(self, values: list) -> Any:
@@ -226,22 +222,21 @@ class Program:
         # made by a write, and in nobody else's hands: the next write may be done there, if it is the last
         # that asks
         own: set = set()
-        guards, before = self.guards, now()
+        guards, before, value = self.guards, now(), env.__getitem__
         try:
             put(QUIET)
             for k, call, ks, writes, aliases, watched, dying in self.steps:
                 if watched is not None:
                     put(watched)
-                args = [env[j] for j in ks]
                 if writes:
-                    base = ks[0]
+                    base, args = ks[0], [*map(value, ks)]
                     if base not in own or base not in dying or ks.count(base) > 1:
                         args[0] = copy_with_layout(args[0])
                     env[k] = made = call(*args)
                     own.add(k)
                 else:
-                    env[k] = made = call(*args)
-                    if own and aliases and is_of_another(made, args):
+                    env[k] = made = call(*map(value, ks))
+                    if own and aliases and is_of_another(made, [*map(value, ks)]):
                         own.difference_update(ks)
                 if k in guards:
                     failed = self.failing(k, made)
@@ -301,29 +296,38 @@ class Program:
         return None
 
 
-def checked_instructions(trace: Any) -> set:
-    """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function
-    may take another way, whether it reads what they give or not."""
-    what, operands, looks, same, known = trace.what, trace.operands, trace.looks, trace.same, {}
-    for (prim, *_), ks in zip(what, operands, strict=True):
-        if ks is not None and prim not in known:
-            known[prim] = not is_total(prim)
-    places = {
-        k
-        for k, look in enumerate(looks)
-        if look[5] is not None and look[5].kind in "iu" and what[k][0] is not CONSTANT
-    }
-    by_places = (
-        {prim for prim in known if type(prim) is Primitive and prim.batch != "elementwise"}
-        if places
-        else set()
-    )
-    return {
-        same.get(k, k)
-        for k, ((prim, _, watched), ks) in enumerate(zip(what, operands, strict=True))
-        if ks is not None
-        and (LOUD in watched or known[prim] or (prim in by_places and not places.isdisjoint(ks)))
-    }
+class RecordedFacts:
+    """What is true of the instructions of a recording, asked once for all that do the same."""
+
+    def __init__(self, trace: Any):
+        self.trace = trace
+        ids = np.fromiter(map(id, trace.what), np.int64, len(trace.what))
+        _, first, self.classes = np.unique(ids, return_index=True, return_inverse=True)
+        self.of_class = [trace.what[k] for k in first.tolist()]
+
+    def which(self, f: Callable) -> np.ndarray:
+        """f(operation, flags) of each instruction."""
+        return np.array([bool(f(prim, watched)) for prim, _, watched in self.of_class], bool)[self.classes]
+
+    def numbers(self, f: Callable) -> list:
+        return np.flatnonzero(self.which(f)).tolist()
+
+    def checked(self, same: dict) -> set:
+        """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function
+        may take another way, whether it reads what they give or not."""
+        trace = self.trace
+        inputs = self.which(lambda prim, _: prim in INPUTS)
+        found = self.which(lambda prim, watched: LOUD in watched or not is_total(prim)) & ~inputs
+        looks = {id(look): look for look in trace.looks}
+        whole = [n for n, look in looks.items() if look[5] is not None and look[5].kind in "iu"]
+        if whole:
+            at = np.isin(np.fromiter(map(id, trace.looks), np.int64, len(trace.looks)), whole)
+            at &= ~self.which(lambda prim, _: prim is CONSTANT)
+            places = {*np.flatnonzero(at).tolist()} if at.any() else set()
+            by_places = lambda prim, _: type(prim) is Primitive and prim.batch != "elementwise"
+            for k in self.numbers(by_places) if places else ():
+                found[k] = found[k] or not places.isdisjoint(trace.operands[k])
+        return {same.get(k, k) for k in np.flatnonzero(found).tolist()}
 
 
 def body_of(i: Instruction) -> Callable:

@@ -787,6 +787,35 @@ def test_a_function_that_takes_another_way_at_each_call():
     assert recordings(q) == 5 and replayed(q)
 
 
+def test_other_ways_through_a_long_function_are_recorded_once_calls_have_paid_for_it():
+    """A recording of a long function costs about as much as eight plain calls. Plain calls come first."""
+
+    def f(x):
+        y = x * 1.0
+        for _ in range(300):
+            y = y * (1.01 + 0.02 * x[2]) + 0.001 * x[0]
+            if y[0] > 1.5:
+                y = y * 0.5 * (1 + x[1])
+        return (y * y).sum()
+
+    p, rng = tg.prepare(f, X), np.random.default_rng(0)
+    for n in range(25):
+        x = rng.random(3) + 0.2
+        if n == 24:
+            with pytest.warns(tg.errors.ReplayWarning, match="took another way"):
+                g = p.grad(x)
+            np.testing.assert_allclose(g, tg.grad(f)(x), rtol=1e-12)
+        else:
+            p.grad(x)
+        assert recordings(p) == 1 + (n >= 8) + (n >= 24)
+    assert "22 calls were run as they are: they took other ways" in p.report()
+
+    q, points = tg.prepare(f, X), rng.random((3, 3)) + 0.2
+    for n in range(40):
+        np.testing.assert_allclose(q.grad(points[n % 3]), tg.grad(f)(points[n % 3]), rtol=1e-12)
+    assert recordings(q) == 3 and replayed(q)
+
+
 class Held:
     """Of which code reads the namespace."""
 

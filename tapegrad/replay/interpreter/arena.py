@@ -127,8 +127,10 @@ class Arena:
 
     def width(self, k: int) -> int:
         """Places of an element of a value."""
-        constant = self.program.constants.get(k)
-        return 2 if self.shown[k][3] == C16 or type(constant) is complex else 1
+        dtype = self.shown[k][3]
+        if dtype is F8:
+            return 1
+        return 2 if dtype == C16 or type(self.program.constants.get(k)) is complex else 1
 
     def consecutive(self, shape: tuple, strides: tuple, k: int | None = None, width: int = 1) -> Any:
         count = width * math.prod(shape)

@@ -480,8 +480,6 @@ class InstructionBlock:
         arena.place(k)
         to = arena.at[k]
         name = self.name(k, i)
-        kinds = [self.kinds.kind(a) for a in i.args]
-        floats = {*kinds} == {"f"}
         if name and k in self.single and not self.is_paired(i):
             self.pending[k] = name, at
             arena.keep(i.args, self.single[k][0])
@@ -490,6 +488,7 @@ class InstructionBlock:
             if not self.pair(name, to, i, at):
                 self.row(name, to, *at)
             return
+        floats = all([self.kinds.kind(a) == "f" for a in i.args])
         if prim.reduces == "add" and floats:
             self.summed(to, i, at)
             return
@@ -568,10 +567,12 @@ class InstructionBlock:
         return found
 
     def is_paired(self, i: Instruction) -> bool:
-        return any([a in self.pending for a in i.args])
+        return bool(self.pending) and any([a in self.pending for a in i.args])
 
     def pair(self, second: str, to: Any, i: Instruction, at: list) -> bool:
         """This operation, and that of its operand which waits for it.  Is there one?"""
+        if not self.pending:
+            return False
         which = next((n for n, a in enumerate(i.args) if a in self.pending), None)
         if which is None:
             return False

@@ -35,8 +35,10 @@ class InstructionKinds:
         self.program, self.shown, self.exact = program, program.shown, exact
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
         self.known: dict = {}  # value -> its kind
-        self.bodies: dict = {}  # value -> its `PlacedBody`, or None
+        self.bodies: dict = {}  # class -> the `PlacedBody` of its instructions, or None
+        self.moving: dict = {}  # class -> `is_moving` of its instructions
         self.table = InstructionTable(program, program.shown)
+        self.classes = self.table.classes_of_values()
         parts = self.table.each(lambda _, i: i.prim is PART)
         self.several = self.results_read_at_once(np.flatnonzero(parts).tolist())
         self.views = self.table.each(lambda _, i: i.prim is READ or is_move(i.prim))
@@ -129,8 +131,11 @@ class InstructionKinds:
 
     def is_moving(self, k: int, i: Instruction) -> bool:
         """Is each element of the result one of the operands, as it is?"""
-        alike = len({self.kind(a) for a in (k, *i.args)}) == 1
-        return alike and (i.prim is LAID or is_move(i.prim))
+        found = self.moving.get(self.classes[k])
+        if found is None:
+            alike = len({self.kind(a) for a in (k, *i.args)}) == 1
+            found = self.moving[self.classes[k]] = alike and (i.prim is LAID or is_move(i.prim))
+        return found
 
     def can_be_seen(self, prim: Any, kinds: tuple, path: list) -> bool:
         """Is a region of an array, that is read or written, other places of the array?"""
@@ -148,11 +153,12 @@ class InstructionKinds:
 
     def body(self, k: int, i: Instruction) -> Any:
         """How an instruction runs on places; None where it does not."""
-        if k not in self.bodies:
+        of = self.classes[k]
+        if of not in self.bodies:
             kind = "-" if type(i.prim) is not str and i.prim.multi else self.kind(k)
             kinds = (kind, *[self.kind(a) for a in i.args])
-            self.bodies[k] = placed_body(k, i, self.shown, kinds, self.exact)
-        return self.bodies[k]
+            self.bodies[of] = placed_body(k, i, self.shown, kinds, self.exact)
+        return self.bodies[of]
 
     def products(self, args: tuple) -> float:
         x, y = [self.shown[a][1] for a in args]

@@ -19,7 +19,7 @@ from ..costs import (
     TRIP_ROWS_LEAST,
     TRIP_ROWS_MOST,
 )
-from ..instruction_table import END, FACTOR, InstructionTable, runs_of
+from ..instruction_table import END, InstructionTable, runs_of
 from ..program import Instruction
 from .instruction_kinds import is_move
 
@@ -154,7 +154,7 @@ def program_loops(table: InstructionTable, start: int, stop: int) -> list:
 def searched(table: InstructionTable, low: int, high: int) -> Iterator[RecordedLoop]:
     """Runs of instructions that repeat, the longest ones first found."""
     codes, runs = table.classes[low:high], []
-    for p in distances(codes):
+    for p in distances(table, low, high):
         ends = np.append(np.flatnonzero(codes[:-p] != codes[p:]), len(codes) - p)
         lengths = np.diff(ends, prepend=-1) - 1  # so many codes are those p places later
         n = int(lengths.argmax())
@@ -188,16 +188,13 @@ def is_steady(numbers: np.ndarray) -> np.ndarray:
     return (numbers[2:] - numbers[1:-1] == numbers[1:-1] - numbers[:-2]).all(axis=1)
 
 
-def distances(codes: np.ndarray) -> list:
+def distances(table: InstructionTable, low: int, high: int) -> list:
     """From places at which some codes begin to where the same ones begin next: the most frequent
     distances."""
-    h = np.zeros(max(len(codes) - ALIKE_ROWS + 1, 0), np.uint64)
-    if len(codes) < LOOP_TRIPS * TRIP_ROWS_LEAST:
+    if high - low < LOOP_TRIPS * TRIP_ROWS_LEAST:
         return []
-    for k in range(ALIKE_ROWS):
-        h = h * FACTOR + codes[k : k + len(h)].astype(np.uint64) + np.uint64(1)
-    order = np.argsort(h, kind="stable")
-    near = np.diff(order)[h[order[1:]] == h[order[:-1]]]
+    near = table.next_alike[low : high - ALIKE_ROWS + 1]
+    near = near[np.arange(len(near)) + near < len(near)]
     counts = np.bincount(near[near <= TRIP_ROWS_MOST])
     found = np.argsort(-counts, kind="stable")[:PERIODS]
     return found[counts[found] > 0][:PERIODS_TRIED].tolist()

@@ -135,6 +135,9 @@ def in_strips(rows: list) -> list:
     made: list = []
     strip = Strip()
     for row in rows:
+        if not strip.rows and row[1] < STRIPPED_ELEMENTS:  # no strip begins with it
+            made.append(row)
+            continue
         found = accesses(row)
         if found is not None and strip.takes(row, found):
             continue
