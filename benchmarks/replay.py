@@ -106,8 +106,7 @@ def gm3(report):
         f"gm3!, six captured buffers, {mutation.STEPS} Euler steps, gradient for the six parameters: "
         f"milliseconds",
         ["N", "tapegrad eager", "replayed", "PyTorch, functional", "JAX jit", "replayed / JAX"],
-        "Its two matrices have three diagonals each, which a replay sees by their elements; PyTorch and JAX "
-        "multiply by them as they are.",
+        "Its two matrices have three diagonals each. All multiply by them as they are.",
     )
     for N in (8,) if report.quick else (32, 128):
         f, parts = mutation.gm3_loss(N), mutation.constants(N)

@@ -17,6 +17,7 @@ from tapegrad.replay import cached_program
 from tapegrad.replay import emitted as _emitted
 from tapegrad.replay.fusion import compiled_groups
 from tapegrad.replay.fusion import groups as _groups
+from tapegrad.replay.fusion.compiled_groups import with_strides
 
 N = 600
 RNG = np.random.default_rng(12)
@@ -573,3 +574,36 @@ def test_memory_of_results_that_nobody_holds():
     assert len({v.ctypes.data for v in held}) == 3
     for k, v in enumerate(held):
         np.testing.assert_allclose(v, (x + k) * 2.0 + np.exp(x + k) * (x + k), 1e-14)
+
+
+def test_what_a_block_gives_without_gaps_is_laid_out_as_recorded_for_a_group():
+    """A group is compiled for the strides of the recording, which a part of an array has with gaps."""
+    whole = np.arange(24.0).reshape(3, 4, 2)
+    for v in (whole[..., 0], whole[::-1, :, 1], whole[:, 1:, 0].T, whole[:, :1, 0]):
+        for like in (v, v.copy(order="K")):
+            made = with_strides(like, v.strides)
+            np.testing.assert_array_equal(made, v)
+            assert [s for s, n in zip(made.strides, v.shape, strict=True) if n > 1] == [
+                s for s, n in zip(v.strides, v.shape, strict=True) if n > 1
+            ]
+    assert with_strides(whole, whole.strides) is whole
+
+
+def test_uniform_constants_are_one():
+    """Buffers that a function makes anew in each trip; those of 0.0 and of -0.0 are two."""
+
+    def f(x):
+        total = 0.0
+        for k in range(30):
+            y = np.zeros(100)
+            y[k] = x[k]
+            z = np.full(100, -0.0)
+            total = total + (y * y).sum() + np.copysign(1.0, z[0]) * np.sin(x[k])
+        return total
+
+    x = np.linspace(0.1, 2.0, 30)
+    p = tg.prepare(f, x)
+    for n in range(4):
+        np.testing.assert_allclose(p.grad(x + n), 2 * (x + n) - np.cos(x + n), rtol=1e-13)
+    constants = [v for v in p.forms["grad"].programs[0].program.constants.values() if np.shape(v) == (100,)]
+    assert len(constants) == len({c.tobytes() for c in constants}) < 5

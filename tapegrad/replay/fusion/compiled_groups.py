@@ -341,9 +341,7 @@ class GroupCode:
         lines = []
         for n, a in enumerate(group.arrays):
             space[f"s{n}"] = self.shown[a][2]
-            lines.append(
-                f"if {names[a]}.strides != s{n} and is_laid_out_otherwise({names[a]}, s{n}): return None"
-            )
+            lines.append(f"if {names[a]}.strides != s{n}: {names[a]} = with_strides({names[a]}, s{n})")
         for n, (k, o) in enumerate(zip(group.written, places, strict=True)):
             space[f"m{n}"] = maker(self.shown[k])
             lines.append(f"if {o} is None: {o} = m{n}()")
@@ -366,7 +364,7 @@ class GroupCode:
         for k in self.sums:
             if k in group.watched and k not in totals:
                 lines.append(f"if not finite({made[k]}).all(): return None")
-        space["finite"], space["is_laid_out_otherwise"] = np.isfinite, is_laid_out_otherwise
+        space["finite"], space["with_strides"] = np.isfinite, with_strides
         lines.append(f"return ({''.join([made[k] + ', ' for k in group.left])})")
         head = f"def call({', '.join(['state', *names.values(), *places])}):\n"
         exec(compile(head + "".join([f"    {line}\n" for line in lines]), "<tapegrad group>", "exec"), space)
@@ -377,9 +375,18 @@ def argument_form(d: Any, a: int) -> tuple | None:
     return d.form if type(d) is RegionView and d.base == a else None
 
 
-def is_laid_out_otherwise(v: np.ndarray, strides: tuple) -> bool:
-    """(The step along an axis of one element does not matter.)"""
-    return any([n > 1 and a != b for n, a, b in zip(v.shape, v.strides, strides, strict=True)])
+def with_strides(v: np.ndarray, strides: tuple) -> np.ndarray:
+    """v, or a copy of it with these strides. (The step along an axis of one element does not matter.)
+
+    A block gives a part of an array without the gaps that it has in a recording."""
+    if all([n < 2 or a == b for n, a, b in zip(v.shape, v.strides, strides, strict=True)]):
+        return v
+    spans = [(n - 1) * s for n, s in zip(v.shape, strides, strict=True)]
+    first = -sum([s for s in spans if s < 0])
+    memory = np.empty(first + sum([s for s in spans if s > 0]) + v.itemsize, np.uint8)
+    made = np.ndarray(v.shape, v.dtype, memory, first, strides)
+    made[...] = v
+    return made
 
 
 def packed_strides(shown: tuple) -> tuple:

@@ -18,7 +18,7 @@ from ..buffer_pool import is_packed, packed
 from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
 from ..program import GROUP, Instruction
 from ..record.instructions import is_pure
-from .compiled_groups import FLOATS, CallMemory, Group, SummedValue, maker
+from .compiled_groups import FLOATS, CallMemory, Group, SummedValue, maker, with_strides
 from .regions import Element, RegionView, identity_map, of_view, view_region
 from .row_loops import RowLoopText
 
@@ -69,8 +69,7 @@ class RowGroup:
         values = dict(zip((*self.given, *self.written), given, strict=True))
         matrix = values[self.matrix]
         for a in (self.matrix, *[a for a in self.group.arrays if a not in self.before]):
-            if values[a].strides != self.shown[a][2]:
-                return None
+            values[a] = with_strides(values[a], self.shown[a][2])
         vectors = [np.ascontiguousarray(values[a]) for a in self.before.values()]
         if any([data_pointer(x) % self.dtype.itemsize for x in (matrix, *vectors)]):
             return None

@@ -237,7 +237,8 @@ class Arena:
     def is_once(self, at: np.ndarray) -> bool:
         """Is no place there twice?  (What was read at repeated indices lies at one place.)"""
         if id(at) not in self.once:
-            self.once[id(at)] = len(np.unique(at)) == at.size, at
+            alone = id(at.base) in self.counting and is_without_overlap(at)
+            self.once[id(at)] = alone or len(np.unique(at)) == at.size, at
         return self.once[id(at)][0]
 
     def keep(self, values: Any, n: int) -> None:
@@ -405,6 +406,16 @@ def zero_strides(shape: tuple) -> np.ndarray:
 @functools.cache
 def packed_strides(shape: tuple) -> tuple:
     return tuple([math.prod(shape[n + 1 :]) for n in range(len(shape))])
+
+
+def is_without_overlap(at: np.ndarray) -> bool:
+    """Do the strides show that no two elements of a view share memory? (False: they may.)"""
+    room = at.itemsize
+    for step, n in sorted([(abs(s), n) for s, n in zip(at.strides, at.shape, strict=True) if n > 1]):
+        if step < room:
+            return False
+        room = step * n
+    return True
 
 
 @functools.cache

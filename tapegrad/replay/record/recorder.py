@@ -52,6 +52,18 @@ def is_single(x: Any) -> bool:
     return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
 
 
+def content_key(v: Any) -> tuple | None:
+    """A key under which arrays of NumPy of one layout and content meet, if they are small or uniform."""
+    if type(v) is not ndarray:
+        return None
+    if v.size <= COMPARED_ELEMENTS:
+        return v.shape, v.strides, v.dtype, v.tobytes()
+    if v.dtype.kind not in "biuf" or v.itemsize not in (1, 2, 4, 8):
+        return None
+    bits = v.view(f"i{v.itemsize}")
+    return (v.shape, v.strides, v.dtype, int(bits.flat[0])) if (bits == bits.flat[0]).all() else None
+
+
 class Instruction:
     """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`:
     which flags of floating-point arithmetic a plain call would look at."""
@@ -355,8 +367,8 @@ class Record(Trace):
         elif not stays and is_array(v):
             stays = mark_immutable(v)
             if not stays:
-                if type(v) is ndarray and v.size <= COMPARED_ELEMENTS:
-                    key = v.shape, v.strides, v.dtype, v.tobytes()
+                key = content_key(v)
+                if key is not None:
                     found = self.constant.get(key)
                     if found is None:
                         found = self.constant[key] = self.new(copy_with_layout(v), INPUT[CONSTANT])
