@@ -274,12 +274,12 @@ class EmittedProgram:
             end.append(f"{self.given(self.arena.give_back, 'M')}(M)")
         for block in self.made:
             block.settle()
-        if end:
-            body[-1:] = [f"R = [{results}], [{written}]", *end, "return R"]
         if watched:
             first = body.index("try:") + 1
             inner = ["    " + line for line in body[first:]]
             body = [*body[:first], *inner, "finally:", "    put(before)"]
+        if end:  # at a guard that fails too
+            body = ["try:", *["    " + line for line in body], "finally:", *["    " + line for line in end]]
         body = head + body
         self.text = f"def replay({', '.join(names)}):\n" + "".join([f"    {line}\n" for line in body])
         exec(compile(self.text, "<tapegrad replay>", "exec"), self.space)

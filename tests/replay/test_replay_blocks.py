@@ -897,3 +897,27 @@ def test_two_operations_of_which_the_first_is_not_finite():
         p = tg.prepare(f, LONG, LONG)
         for at in (LONG, LONG, LONG, big, LONG):
             np.testing.assert_array_equal(p.value(at, at), f(at, at))
+
+
+def test_a_guard_that_fails_gives_the_memory_back():
+    """Data sets in turn, each by its own recording: a replay that ends early keeps its memory for the next."""
+
+    def f(x):
+        y = np.sin(x) * x
+        for k in range(6):
+            y = y + x * k if y[k] > 0 else y - 2.0 * x
+        return (y * y).sum()
+
+    p = tg.prepare(f, np.ones(6), compile=True)
+    points = [np.full(6, 0.5), np.full(6, -0.5)]
+    for n in range(8):
+        p.grad(points[n % 2])
+    programs = p.forms["grad"].programs
+    pools = [kept.emitted.arena.pool for kept in programs]
+    kept = [[*pool] for pool in pools]
+    assert len(programs) == 2 and [*map(len, pools)] == [1, 1]
+    for n in range(8):
+        np.testing.assert_allclose(p.grad(points[n % 2]), tg.grad(f)(points[n % 2]), rtol=1e-13)
+    assert all(
+        a is b for pool, before in zip(pools, kept, strict=True) for a, b in zip(pool, before, strict=True)
+    )
