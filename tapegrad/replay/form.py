@@ -154,8 +154,10 @@ class TransformForm:
 
     @property
     def is_long(self) -> bool:
-        """Return whether a recording of the function takes long."""
-        return any([len(kept.program.numbers) >= LONG_INSTRUCTIONS for kept in self.programs])
+        """Return whether a recording of the function takes long. (Ranks record together, and do not wait.)"""
+        return not self.groups and any(
+            [len(kept.program.numbers) >= LONG_INSTRUCTIONS for kept in self.programs]
+        )
 
     def waits(self) -> bool:
         """Return whether another way through a long function is not recorded yet: the calls since the last
