@@ -11,7 +11,16 @@ from .._core.errors import ArgumentError, ConvergenceError, DataError
 from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._problem import FitProblem, Stop
-from ._search import FLAT_CURVATURE, SINGULAR, Curvature, holding, maximised, near_maximum, newton_step
+from ._search import (
+    FLAT_CURVATURE,
+    NEARLY_ONE,
+    SINGULAR,
+    Curvature,
+    holding,
+    maximised,
+    near_maximum,
+    newton_step,
+)
 from .filters.compiled import loglik
 
 try:
@@ -23,7 +32,6 @@ except ImportError:
 SCREENED, TRIED = 64, 6  # further starts of a process that are looked at, and those that are searched from
 PROCESSES = ("stationary()", "invertible()")
 HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
-NEARLY_ONE = 4.0  # arctanh of a partial autocorrelation near a unit root: others may give a higher maximum
 
 
 def highest_stop(
