@@ -20,7 +20,9 @@ from ._model import LinearGaussian
 from ._observations import Observations
 from ._parameters import Parameters
 from ._problem import FitProblem
+from ._search import NEARLY_ONE
 from ._series_kernel import nothing, solved_together
+from ._starts import PROCESSES
 from .models.components import (
     AutoregressiveComponent,
     Harmonics,
@@ -236,7 +238,7 @@ class ModelsOfSeries:
         known = [*[(group.members[0], group.problem) for group in self.groups], *self.problems.items()]
         if not known:
             raise self.errors[min(self.errors)]
-        self.parameters = known[0][1].parameters
+        self.parameters, self.concentrated = known[0][1].parameters, known[0][1].concentrated
         names = self.parameters.names
         for b, problem in known:
             if names != (other := problem.parameters.names):
@@ -302,7 +304,9 @@ class ModelsOfSeries:
         for b, error in self.errors.items():
             found[-1][b] = str(error)
         way = "\n".join(dict.fromkeys(ways)) or "series by series: they have regressors"
-        return found, way, self.parameters.names
+        if not self.concentrated:
+            return found, way, self.parameters.names
+        return [found[0][:, :-1], found[1][:, :-1], *found[2:]], way, self.parameters.names[:-1]
 
     def _grouped(self) -> tuple[list[AlikeSeries], list[int]]:
         """Return all groups, and the series that are fitted alone."""
@@ -320,14 +324,18 @@ class ModelsOfSeries:
         return groups, alone
 
     def _together(self, found: list[numpy.ndarray], group: AlikeSeries) -> tuple[list[int], str]:
-        """Fill in the results of a group; return the series without a maximum, and how the likelihood was
-        computed."""
+        """Fill in the results of a group; return the series to fit alone, and how the likelihood was computed.
+
+        These are without a maximum, or are a process near a unit root, which may have a higher one."""
         inner = group.problem.quick or group.problem
         several = getattr(group.problem.described, "several_maxima", False)
         columns, _, way = solved_together(
             inner.build, group.rows, group.problem.parameters, group.starts, several
         )
         columns[2] += inner.offset
+        if several:
+            process = [c.name in PROCESSES for c in group.problem.parameters.constraint_of]
+            columns[3] &= ~(abs(columns[4][:, process]) > NEARLY_ONE).any(axis=1)
         for to, part in zip(found, columns, strict=True):
             to[group.members] = part
         return group.members[~columns[3]].tolist(), way
@@ -408,5 +416,6 @@ def fit_one_series(found: list[numpy.ndarray], b: int, fit_it: Callable[..., Fit
     except (ConvergenceError, DataError, numpy.linalg.LinAlgError) as error:
         message[b] = str(error)
         return
-    estimates[b], errors[b], unconstrained[b] = r.estimates, r.standard_errors, r.unconstrained
+    k = r.estimates.size  # one fewer than parameters where a scale is left out
+    estimates[b, :k], errors[b, :k], unconstrained[b] = r.estimates, r.standard_errors, r.unconstrained
     loglik[b], converged[b], message[b] = r.loglik, True, r.message

@@ -130,6 +130,16 @@ def test_processes_with_several_maxima(y, order, seasonal_order, best):
         assert_allclose(reference.loglike(fit.estimates), fit.loglik, rtol=1e-8)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name, order, n", [("realinv", (2, 0, 1), 150), ("m1", (2, 0, 2), 60)])
+def test_estimated_again_as_high_as_at_first(name, order, n):
+    """A search from the old estimates alone ends up to 0.9 lower."""
+    y = np.asarray(GROWTH[name], float)
+    fresh = ss.sarimax(y, order).fit()
+    again = ss.sarimax(y[:n], order).fit().append(y[n:], refit=True)
+    assert abs(again.loglik - fresh.loglik) < 1e-8
+
+
 def test_factors_with_several_maxima():
     """A single search ends 60 units lower, at a factor that is one of the series."""
     Y = GROWTH.drop(columns="m1")

@@ -68,6 +68,12 @@ def _lags(order: int | tuple[int, ...]) -> tuple[int, ...]:
     return order if isinstance(order, tuple) else tuple(range(1, order + 1))
 
 
+def _free_starts(
+    parameters: Parameters, starts: list[dict[str, ParameterBlock]]
+) -> tuple[numpy.ndarray, ...]:
+    return tuple([parameters.start_at({name: block.start for name, block in x.items()}) for x in starts])
+
+
 @dataclass(frozen=True)
 class Arima(LibraryBound):
     """The process as a model of the levels; a call with parameters builds the model."""
@@ -219,9 +225,12 @@ class Arima(LibraryBound):
     ) -> FitProblem:
         blocks, *further = self._starts(data)
         parameters = parameters_of(self.title, blocks, start, constraints, fixed)
-        starts = [{name: block.start for name, block in x.items()} for x in ([] if start else further)]
-        others = tuple([parameters.start_at(x) for x in starts])
+        others = _free_starts(parameters, [] if start else further)
         return replace(self.on(data, parameters, joseph, prior), others=others)
+
+    def again(self, problem: FitProblem) -> FitProblem:
+        """Return the problem with the starts that its data imply."""
+        return replace(problem, others=_free_starts(problem.parameters, self._starts(problem.data)))
 
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""

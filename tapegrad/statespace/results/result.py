@@ -273,7 +273,8 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     def _on(self, problem: FitProblem, refit: bool) -> "FitResult":
         if refit:
             require_whole(replace(self, problem=problem))
-            return maximise(problem, progress=False)
+            again = getattr(problem.described, "again", None)
+            return maximise(again(problem) if again else problem, progress=False)
         return with_estimates(self, problem)
 
     # --- the fit as a whole ---
