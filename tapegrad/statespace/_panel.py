@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from .._core.arrays import to_host
 from .._core.errors import ArgumentError, ConvergenceError, DataError, ShapeError
 from .._core.registry import load
 from .._core.scope import entry
-from .._transforms.tape import value
 from ._bound_model import BoundModel
 from ._fit import fit, require_function, require_model
 from ._labels import Labels
@@ -22,16 +20,7 @@ from ._parameters import Parameters
 from ._problem import FitProblem
 from ._search import NEARLY_ONE
 from ._series_kernel import nothing, solved_together
-from ._starts import PROCESSES
-from .models.components import (
-    AutoregressiveComponent,
-    Harmonics,
-    Level,
-    Noise,
-    RegressionComponent,
-    Seasonal,
-    Trend,
-)
+from .models.components import Cycle, RegressionComponent
 from .models.sums import Structural, change_variances
 from .results.result import FitResult, maximise
 
@@ -186,8 +175,7 @@ def fit_many(
     )
 
 
-# parts whose starts are multiples of the variance of the changes
-SCALED = (Noise, Level, Trend, Seasonal, Harmonics, AutoregressiveComponent)
+NOT_SCALED = Cycle, RegressionComponent  # their starts are no multiples of the variance of the changes
 SERIES_OF_PART = 256  # for several processes, or a store
 SERIES_AT_ONCE = 4096  # in one process; they bound the memory
 
@@ -269,7 +257,9 @@ class ModelsOfSeries:
         alike: dict[Any, list[int]] = {}
         if self.start is None and self.constraints is None:
             for b, (model, y) in self.specified.items():
-                if isinstance(model, Structural) and all([isinstance(p, SCALED) for p in model.parts]):
+                if isinstance(model, Structural) and not any(
+                    [isinstance(p, NOT_SCALED) for p in model.parts]
+                ):
                     n = y.steps if isinstance(y, Observations) else y.size
                     alike.setdefault((model.parts, n), []).append(b)
         groups = []
@@ -334,15 +324,15 @@ class ModelsOfSeries:
         )
         columns[2] += inner.offset
         if several:
-            process = [c.name in PROCESSES for c in group.problem.parameters.constraint_of]
-            columns[3] &= ~(abs(columns[4][:, process]) > NEARLY_ONE).any(axis=1)
+            process = columns[4][:, group.problem.parameters.process]
+            columns[3] &= ~(abs(process) > NEARLY_ONE).any(axis=1)
         for to, part in zip(found, columns, strict=True):
             to[group.members] = part
         return group.members[~columns[3]].tolist(), way
 
 
 def _values(y: numpy.ndarray | Observations) -> numpy.ndarray:
-    return to_host(value(y.raw))[:, 0] if isinstance(y, Observations) else y
+    return y.host[:, 0] if isinstance(y, Observations) else y
 
 
 def _kind_of(problem: FitProblem) -> str:

@@ -81,6 +81,7 @@ def test_responses_of_a_vector_process():
         assert_allclose(found, other.impulse_responses(8, **options), rtol=1e-7, atol=1e-10)
 
 
+@pytest.mark.long
 def test_two_seasons_of_waves():
     """statsmodels' exact diffuse filter is off by 1.2e-3 here: -134.93743."""
     rng, t = np.random.default_rng(0), np.arange(300.0)

@@ -168,11 +168,11 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         """
         if by == "likelihood":
             limits = numpy.array([likelihood_limits(self.origin or self, name, alpha) for name in self.names])
-            return self.data.labels.frame(limits, self.names, (0, 1))
-        if by != "normal":
+        elif by == "normal":
+            half = normal_quantile(alpha) * numpy.sqrt(numpy.diag(self.cov(cov)))
+            limits = numpy.stack([self.estimates - half, self.estimates + half], axis=1)
+        else:
             raise ArgumentError(f"by={by!r}: wanted 'normal' or 'likelihood'")
-        half = normal_quantile(alpha) * numpy.sqrt(numpy.diag(self.cov(cov)))
-        limits = numpy.stack([self.estimates - half, self.estimates + half], axis=1)
         return self.data.labels.frame(limits, self.names, (0, 1))
 
     def profile(self, name: str, values: Any = None) -> LikelihoodProfile:
