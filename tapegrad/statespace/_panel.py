@@ -314,7 +314,7 @@ class ModelsOfSeries:
         return groups, alone
 
     def _together(self, found: list[numpy.ndarray], group: AlikeSeries) -> tuple[list[int], str]:
-        """Fill in the results of a group; return the series to fit alone, and how the likelihood was computed.
+        """Fill in the results of a group; return the series to fit alone, and how the rest was computed.
 
         These are without a maximum, or are a process near a unit root, which may have a higher one."""
         inner = group.problem.quick or group.problem

@@ -324,8 +324,8 @@ def near_maximum(
 
 def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: str) -> Exception:
     """Return the error of a search that ended without a maximum; it holds the last parameters."""
-    roots = [name for name, near in zip(parameters.names, search.near_unit_root, strict=True) if near]
-    if roots:
+    roots = numpy.array(parameters.names)[search.near_unit_root]
+    if roots.size:
         message += f"  It ran towards a unit root, by {', '.join(roots)}: difference, or take fewer lags."
     error: Exception = ConvergenceError(
         f"fit: no maximum reached.  {message}  Stopped after {iterations} iterations and {search.taken} "

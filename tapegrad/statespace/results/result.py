@@ -273,8 +273,8 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     def _on(self, problem: FitProblem, refit: bool) -> "FitResult":
         if refit:
             require_whole(replace(self, problem=problem))
-            again = getattr(problem.described, "again", None)
-            return maximise(again(problem) if again else problem, progress=False)
+            again = getattr(problem.described, "again", lambda problem: problem)
+            return maximise(again(problem), progress=False)
         return with_estimates(self, problem)
 
     # --- the fit as a whole ---
