@@ -13,26 +13,23 @@ from ._parameters import parameters_from
 from ._problem import FitProblem, Prior, Stop
 from .models.arima import Arima
 from .models.assembled import AssembledModel
-from .models.components import (
-    AutoregressiveComponent,
-    Cycle,
-    Harmonics,
-    Level,
-    Noise,
-    RegressionComponent,
-    Seasonal,
-    Trend,
-)
+from .models.components import ModelComponent
 from .models.factors import DynamicFactor
 from .models.vector import VectorAutoregression
 from .results.archive import read_fit, stored_frame
 from .results.continued import with_estimates
 from .results.result import FitResult, fit_result
 
-COMPONENTS = (AutoregressiveComponent, Cycle, Harmonics, Level, Noise, RegressionComponent, Seasonal, Trend)
 KINDS: dict[str, type] = {
     kind.__name__: kind
-    for kind in (Arima, AssembledModel, DynamicFactor, Start, VectorAutoregression, *COMPONENTS)
+    for kind in (
+        Arima,
+        AssembledModel,
+        DynamicFactor,
+        Start,
+        VectorAutoregression,
+        *ModelComponent.__subclasses__(),
+    )
 }
 
 

@@ -85,6 +85,11 @@ class Observations(LibraryBound):
         for t in () if complete else numpy.flatnonzero(missing.any(axis=1)).tolist():
             self.rows[t] = numpy.flatnonzero(~missing[t]).tolist()
 
+    @property
+    def host(self) -> numpy.ndarray:
+        """Return the numbers of the data, (n, p), on the host and without derivatives."""
+        return to_host(value(self.raw))
+
     def first(self, steps: int) -> "Observations":
         """Return the first rows."""
         return Observations(self.raw[:steps])

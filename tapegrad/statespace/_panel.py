@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from .._core.arrays import to_host
 from .._core.errors import ArgumentError, ConvergenceError, DataError, ShapeError
 from .._core.registry import load
 from .._core.scope import entry
-from .._transforms.tape import value
 from ._bound_model import BoundModel
 from ._fit import fit, require_function, require_model
 from ._labels import Labels
@@ -20,16 +18,9 @@ from ._model import LinearGaussian
 from ._observations import Observations
 from ._parameters import Parameters
 from ._problem import FitProblem
+from ._search import NEARLY_ONE
 from ._series_kernel import nothing, solved_together
-from .models.components import (
-    AutoregressiveComponent,
-    Harmonics,
-    Level,
-    Noise,
-    RegressionComponent,
-    Seasonal,
-    Trend,
-)
+from .models.components import Cycle, RegressionComponent
 from .models.sums import Structural, change_variances
 from .results.result import FitResult, maximise
 
@@ -184,8 +175,7 @@ def fit_many(
     )
 
 
-# parts whose starts are multiples of the variance of the changes
-SCALED = (Noise, Level, Trend, Seasonal, Harmonics, AutoregressiveComponent)
+NOT_SCALED = Cycle, RegressionComponent  # their starts are no multiples of the variance of the changes
 SERIES_OF_PART = 256  # for several processes, or a store
 SERIES_AT_ONCE = 4096  # in one process; they bound the memory
 
@@ -236,7 +226,7 @@ class ModelsOfSeries:
         known = [*[(group.members[0], group.problem) for group in self.groups], *self.problems.items()]
         if not known:
             raise self.errors[min(self.errors)]
-        self.parameters = known[0][1].parameters
+        self.parameters, self.concentrated = known[0][1].parameters, known[0][1].concentrated
         names = self.parameters.names
         for b, problem in known:
             if names != (other := problem.parameters.names):
@@ -267,7 +257,9 @@ class ModelsOfSeries:
         alike: dict[Any, list[int]] = {}
         if self.start is None and self.constraints is None:
             for b, (model, y) in self.specified.items():
-                if isinstance(model, Structural) and all([isinstance(p, SCALED) for p in model.parts]):
+                if isinstance(model, Structural) and not any(
+                    [isinstance(p, NOT_SCALED) for p in model.parts]
+                ):
                     n = y.steps if isinstance(y, Observations) else y.size
                     alike.setdefault((model.parts, n), []).append(b)
         groups = []
@@ -302,7 +294,9 @@ class ModelsOfSeries:
         for b, error in self.errors.items():
             found[-1][b] = str(error)
         way = "\n".join(dict.fromkeys(ways)) or "series by series: they have regressors"
-        return found, way, self.parameters.names
+        if not self.concentrated:
+            return found, way, self.parameters.names
+        return [found[0][:, :-1], found[1][:, :-1], *found[2:]], way, self.parameters.names[:-1]
 
     def _grouped(self) -> tuple[list[AlikeSeries], list[int]]:
         """Return all groups, and the series that are fitted alone."""
@@ -320,21 +314,25 @@ class ModelsOfSeries:
         return groups, alone
 
     def _together(self, found: list[numpy.ndarray], group: AlikeSeries) -> tuple[list[int], str]:
-        """Fill in the results of a group; return the series without a maximum, and how the likelihood was
-        computed."""
+        """Fill in the results of a group; return the series to fit alone, and how the rest was computed.
+
+        These are without a maximum, or are a process near a unit root, which may have a higher one."""
         inner = group.problem.quick or group.problem
         several = getattr(group.problem.described, "several_maxima", False)
         columns, _, way = solved_together(
             inner.build, group.rows, group.problem.parameters, group.starts, several
         )
         columns[2] += inner.offset
+        if several:
+            process = columns[4][:, group.problem.parameters.process]
+            columns[3] &= ~(abs(process) > NEARLY_ONE).any(axis=1)
         for to, part in zip(found, columns, strict=True):
             to[group.members] = part
         return group.members[~columns[3]].tolist(), way
 
 
 def _values(y: numpy.ndarray | Observations) -> numpy.ndarray:
-    return to_host(value(y.raw))[:, 0] if isinstance(y, Observations) else y
+    return y.host[:, 0] if isinstance(y, Observations) else y
 
 
 def _kind_of(problem: FitProblem) -> str:
@@ -408,5 +406,6 @@ def fit_one_series(found: list[numpy.ndarray], b: int, fit_it: Callable[..., Fit
     except (ConvergenceError, DataError, numpy.linalg.LinAlgError) as error:
         message[b] = str(error)
         return
-    estimates[b], errors[b], unconstrained[b] = r.estimates, r.standard_errors, r.unconstrained
+    k = r.estimates.size  # one fewer than parameters where a scale is left out
+    estimates[b, :k], errors[b, :k], unconstrained[b] = r.estimates, r.standard_errors, r.unconstrained
     loglik[b], converged[b], message[b] = r.loglik, True, r.message

@@ -97,10 +97,12 @@ class Parameters:
             )
 
     def start_at(self, values: Mapping[str, Any]) -> numpy.ndarray:
-        """Return the free vector at these values of the blocks."""
+        """Return the free vector at these values of the blocks, or at the starts of a `ParameterBlock`."""
         parts = []
         for name, _, shape, rule in self.blocks:
-            x = numpy.asarray(values[name], float).reshape(-1)[self._moving[name]]
+            x = numpy.asarray(getattr(values[name], "start", values[name]), float).reshape(-1)[
+                self._moving[name]
+            ]
             parts.append(rule.start(name, x.reshape(shape)).reshape(-1))
         return numpy.concatenate(parts)
 
@@ -178,6 +180,11 @@ class Parameters:
             return numpy.diag(self.flat(u + step).imag / COMPLEX_STEP)
         columns = [self.flat(u + step * e).imag for e in numpy.eye(u.size)]
         return numpy.stack(columns, axis=1) / COMPLEX_STEP
+
+    @property
+    def process(self) -> numpy.ndarray:
+        """Return which free parameters are partial autocorrelations of a stationary or invertible process."""
+        return numpy.array([c.name in ("stationary()", "invertible()") for c in self.constraint_of], bool)
 
     @property
     def _free(self) -> numpy.ndarray:

@@ -22,6 +22,7 @@ TOWARDS_BOUND = 1e-2  # second derivative below which a constrained parameter is
 SINGULAR = 1e-10  # smallest scaled eigenvalue of second derivatives that counts as nonzero
 NEGATIVE = 1e-8  # scaled eigenvalues below minus this show a saddle point, and no rounding
 CANCELS = 1e-3  # share of the changes of the parameters left along a direction in which they cancel
+NEARLY_ONE = 4.0  # arctanh of a partial autocorrelation near a unit root
 RIDGE = 1e-5  # the same after a failed search: a ridge that falls towards infinity always has some curvature
 
 
@@ -173,13 +174,20 @@ class _Search:
         """Return whether a Newton step would gain less than `GAIN` of log-likelihood.
 
         Parameters at a bound are left out. Then only rounding keeps the gradient of a parameter of small unit
-        from falling. On a ridge, where steps go on without end, the gain must be far smaller."""
+        from falling. On a ridge and near a unit root, where steps may go on without end, the gain must be far
+        smaller."""
         free = ~(self.bounded & (numpy.diag(self.hessian) < FLAT_CURVATURE))
         if abs(self.gradient[~free]).max(initial=0.0) > FLAT_CURVATURE or not free.any():
             return False
         spectrum = Spectrum(self.hessian[numpy.ix_(free, free)])
-        ridge = not spectrum.positive or spectrum.sizes[0] < RIDGE
+        ridge = not spectrum.positive or spectrum.sizes[0] < RIDGE or self.near_unit_root.any()
         return self._newton(numpy.flatnonzero(free))[1] < (GAIN**2 if ridge else GAIN)
+
+    @property
+    def near_unit_root(self) -> numpy.ndarray:
+        """Return which parameters are partial autocorrelations of an autoregression near a unit root."""
+        stationary = numpy.array([c.name == "stationary()" for c in self.constraints], bool)
+        return stationary & (abs(self.u) > NEARLY_ONE)
 
     @property
     def _moving(self) -> numpy.ndarray:
@@ -316,6 +324,9 @@ def near_maximum(
 
 def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: str) -> Exception:
     """Return the error of a search that ended without a maximum; it holds the last parameters."""
+    roots = numpy.array(parameters.names)[search.near_unit_root]
+    if roots.size:
+        message += f"  It ran towards a unit root, by {', '.join(roots)}: difference, or take fewer lags."
     error: Exception = ConvergenceError(
         f"fit: no maximum reached.  {message}  Stopped after {iterations} iterations and {search.taken} "
         f"Newton steps at unconstrained parameters {search.u}, log-likelihood {-search.value:.10g}, where "

@@ -1,6 +1,8 @@
 """The searches of a fit, from one start after the other, with a progress bar."""
 
+import contextlib
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,16 @@ from .._core.errors import ArgumentError, ConvergenceError, DataError
 from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._problem import FitProblem, Stop
-from ._search import FLAT_CURVATURE, SINGULAR, Curvature, holding, maximised, near_maximum, newton_step
+from ._search import (
+    FLAT_CURVATURE,
+    NEARLY_ONE,
+    SINGULAR,
+    Curvature,
+    holding,
+    maximised,
+    near_maximum,
+    newton_step,
+)
 from .filters.compiled import loglik
 
 try:
@@ -21,9 +32,7 @@ except ImportError:
 
 
 SCREENED, TRIED = 64, 6  # further starts of a process that are looked at, and those that are searched from
-PROCESSES = ("stationary()", "invertible()")
 HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
-NEARLY_ONE = 4.0  # arctanh of a partial autocorrelation near a unit root: others may give a higher maximum
 
 
 def highest_stop(
@@ -41,7 +50,7 @@ def highest_stop(
     parameters = problem.parameters
     several = getattr(problem.described, "several_maxima", False)
     inner = replace(problem, parameters=parameters)
-    with _Bar(progress, method) as bar:
+    with _bar(progress, method) as bar:
         objective = inner.objective()
         objective.watch = bar
         first = objective.start
@@ -117,8 +126,8 @@ class _Searches:
         """Return whether the first search did not come to rest away from the bounds."""
         if not self.stops:
             return True
-        process = numpy.array([c.name in PROCESSES for c in self.parameters.constraint_of])
-        return bool((self._at_bound(self.stops[0]) | (process & (abs(self.stops[0].u) > NEARLY_ONE))).any())
+        stop, process = self.stops[0], self.parameters.process
+        return bool((self._at_bound(stop) | (process & (abs(stop.u) > NEARLY_ONE))).any())
 
     def _at_bound(self, stop: Stop) -> numpy.ndarray:
         return self.parameters.bounded & (numpy.diag(stop.hessian) < FLAT_CURVATURE)
@@ -192,7 +201,7 @@ def _curvature_of(
 
 def _screened(problem: FitProblem, objective: ModelObjective, first: numpy.ndarray) -> list[numpy.ndarray]:
     """Return the highest of some points of a process, over all its stationary and invertible polynomials."""
-    inside = numpy.array([c.name in PROCESSES for c in problem.parameters.constraint_of])
+    inside = problem.parameters.process
     if problem.scale is None or not inside.any():
         return []
     rng, found = numpy.random.default_rng(0), []
@@ -240,29 +249,23 @@ def _refuse_start(problem: FitProblem) -> None:
     )
 
 
-class _Bar:
-    """A progress bar that counts evaluations and shows the log-likelihood."""
+@contextlib.contextmanager
+def _bar(progress: bool | str, label: str) -> Iterator[Callable | None]:
+    """Enter a progress bar that counts evaluations and shows the log-likelihood; None if none is shown."""
+    if progress not in (True, False, "auto"):
+        raise ArgumentError(f"progress={progress!r}: wanted True, False or 'auto'")
+    if progress is True and tqdm is None:
+        raise ArgumentError("progress=True needs the package tqdm: pip install tqdm")
+    if tqdm is None or not (
+        progress is True or (progress and sys.stderr is not None and sys.stderr.isatty())
+    ):
+        yield None  # tqdm takes 10 ms to find that it is disabled
+        return
+    with tqdm(desc=label, unit=" evaluations", leave=False, delay=0 if progress is True else 2) as bar:
 
-    def __init__(self, progress: bool | str, label: str):
-        if progress not in (True, False, "auto"):
-            raise ArgumentError(f"progress={progress!r}: wanted True, False or 'auto'")
-        if progress is True and tqdm is None:
-            raise ArgumentError("progress=True needs the package tqdm: pip install tqdm")
-        self._bar = None
-        shown = progress is True or (progress == "auto" and sys.stderr is not None and sys.stderr.isatty())
-        if shown and tqdm is not None:  # tqdm takes 10 ms to find that it is disabled
-            quiet = {"delay": 2.0} if progress == "auto" else {}
-            self._bar = tqdm(desc=label, unit=" evaluations", leave=False, **quiet)
+        def watch(value: float) -> None:
+            bar.set_postfix_str(f"log-likelihood {-value:.6f}", refresh=False)
+            bar.update()
 
-    def __call__(self, value: float) -> None:
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"log-likelihood {-value:.6f}", refresh=False)
-            self._bar.update()
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._bar is not None:
-            self._bar.refresh()
-            self._bar.close()
+        yield watch
+        bar.refresh()

@@ -344,6 +344,22 @@ def test_library_models_with_regressors_are_fitted_alone():
     np.testing.assert_allclose(fits.estimates[2], one.estimates, rtol=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, {"exog": np.arange(60.0) ** 2}], ids=["", "regressor"])
+def test_a_scale_left_out(options):
+    """As single fits; the first series has a lower maximum where a search that is not in doubt ends."""
+    Y = np.random.default_rng(3).normal(size=(4, 60)).cumsum(axis=1)
+    model = lambda y: ss.sarimax(y, order=(1, 1, 1), concentrate_scale=True, **options)
+    fits, single = ss.fit_many(model, Y), [model(y).fit() for y in Y]
+    assert fits.names == single[0].names and "sigma2" not in fits.to_frame()
+    assert fits.converged.all()
+    np.testing.assert_allclose(fits.loglik, [fit.loglik for fit in single], rtol=0, atol=1e-7)
+    for found, wanted, rtol in (
+        (fits.estimates, [fit.estimates for fit in single], 1e-4),
+        (fits.standard_errors, [fit.standard_errors for fit in single], 1e-3),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=rtol, equal_nan=True)
+
+
 def test_parameters_at_bounds():
     """Short series, of which most have a variance that is zero: the maxima are those of single fits."""
     Y = np.random.default_rng(5).normal(size=(6, 30))

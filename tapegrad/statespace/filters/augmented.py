@@ -32,7 +32,6 @@ from ..._core.arrays import to_host, xp_of
 from ..._core.errors import DataError
 from ..._core.primitive import layout_of, primal_of, seen
 from ..._core.variable import Variable
-from ..._transforms.tape import value
 from ...ops.linalg.factorizations import solve_triangular
 from .._matrices import ModelMatrices
 from .._observations import Observations
@@ -297,7 +296,7 @@ def _placed(data: Observations, start: DiffuseStart) -> DiffuseStart:
     centre, spread = numpy.zeros(q), numpy.zeros(q)
     X, at = start.rows, start.at
     if r:
-        y = to_host(value(data.raw)).astype(float)[at[:, 0], at[:, 1]]
+        y = data.host.astype(float)[at[:, 0], at[:, 1]]
         scale = numpy.linalg.norm(X, axis=0)
         centre[:r] = numpy.linalg.lstsq(X / scale, y, rcond=DEPENDENT)[0] / scale
         left = y - X @ centre[:r]

@@ -11,9 +11,7 @@ from typing import Any
 import numpy
 
 from ... import numpy as np
-from ..._core.arrays import to_host
 from ..._core.primitive import is_tracked
-from ..._transforms.tape import value
 from .._matrices import ModelMatrices, system
 from .._model import LinearGaussian
 from .._observations import Observations
@@ -166,7 +164,7 @@ def last_step(s: ModelMatrices, data: Observations, start: DiffuseStart, joseph:
     if numbers is None or not r:
         return n if r else 0
     if is_tracked(data.values) or data.xp is not numpy:
-        data = Observations(to_host(value(data.raw)))
+        data = Observations(data.host)
     s, steps = replace(s, **numbers, xp=numpy), start.least
     while True:
         x = ArrayFilter(s, data, joseph).moments(*first_state(s, start), 0, steps)

@@ -13,7 +13,6 @@ import numpy
 from ..._core.arrays import is_array, to_host, xp_of
 from ..._core.primitive import Primitive, bind, is_tracked, layout_of
 from ..._core.trees import tree_map
-from ..._transforms.tape import value
 from .._model import LinearGaussian
 from .._observations import Observations
 
@@ -46,7 +45,7 @@ def host_data(data: Observations) -> Observations:
     """Return the data in NumPy arrays; data under differentiation are unchanged."""
     if data.xp is numpy or is_tracked(data.values):
         return data
-    return Observations(to_host(value(data.raw)))
+    return Observations(data.host)
 
 
 def on_processor(model: LinearGaussian, data: Observations) -> tuple[LinearGaussian, Observations]:

@@ -122,7 +122,7 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     ((1000, 3, 1), array([ 0.1 ,  ..., -0.2 ]))
     """
     _require_counts("simulate_smoother", draws=draws)
-    data = Observations(to_host(value(call_data("simulate_smoother", model, y).raw)))
+    data = Observations(call_data("simulate_smoother", model, y).host)
     of = runner(_on_host(model), data, False)
     s, start = of.s, start_of(of.s, data)
     if start:

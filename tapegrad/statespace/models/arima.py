@@ -160,7 +160,7 @@ class Arima(LibraryBound):
         """Regress the differenced series on trend and regressors; return residuals and coefficients.
 
         Raise if the data cannot be fitted."""
-        w = self.differenced(to_host(value(data.raw))[:, 0])
+        w = self.differenced(data.host[:, 0])
         t = numpy.arange(float(self.lost), data.steps)
         design = [t**k for k in self.powers]
         design += list(self.differenced(self.X).T) if self.X is not None else []
@@ -219,9 +219,13 @@ class Arima(LibraryBound):
     ) -> FitProblem:
         blocks, *further = self._starts(data)
         parameters = parameters_of(self.title, blocks, start, constraints, fixed)
-        starts = [{name: block.start for name, block in x.items()} for x in ([] if start else further)]
-        others = tuple([parameters.start_at(x) for x in starts])
+        others = tuple([parameters.start_at(x) for x in ([] if start else further)])
         return replace(self.on(data, parameters, joseph, prior), others=others)
+
+    def again(self, problem: FitProblem) -> FitProblem:
+        """Return the problem with the starts that its data imply."""
+        starts = [problem.parameters.start_at(x) for x in self._starts(problem.data)]
+        return replace(problem, others=tuple(starts))
 
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""
@@ -245,7 +249,7 @@ class Arima(LibraryBound):
             return whole
         if data.count < data.steps:
             return replace(whole, missing=self._missing_values(data))
-        w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
+        w = Observations(data.xp.asarray(self.differenced(data.host)))
         quick = FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2")
         return replace(whole, quick=quick)
 
@@ -255,7 +259,7 @@ class Arima(LibraryBound):
         None means: many values, or values that the differences do not determine."""
         if data.xp is not numpy or data.steps - data.count > MISSING_VALUES:
             return None
-        y = to_host(value(data.raw))[:, 0]
+        y = data.host[:, 0]
         gaps = numpy.flatnonzero(numpy.isnan(y))
         filled = numpy.interp(numpy.arange(y.size), numpy.flatnonzero(~numpy.isnan(y)), y[~numpy.isnan(y)])
         w = self.differenced(filled)

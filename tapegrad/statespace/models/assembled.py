@@ -10,7 +10,6 @@ import scipy.linalg
 
 from ... import numpy as np
 from ..._core.arrays import to_host
-from ..._transforms.tape import value
 from .._labels import LibraryBound
 from .._model import LinearGaussian, RegressionOffset, Start
 from .._observations import Observations
@@ -190,7 +189,7 @@ class AssembledModel(LibraryBound):
                 numpy.einsum("ti,ij,tj->t", free, fit.covariance[numpy.ix_(places, places)], free),
             )
         if self.noise.var != 0 and not filtered:
-            left = to_host(value(fit.data.raw))[:, 0] - to_host(fit.smoothed.signal)[:, 0]
+            left = fit.data.host[:, 0] - to_host(fit.smoothed.signal)[:, 0]
             found[self.noise.name] = (
                 left,
                 numpy.where(numpy.isnan(left), numpy.nan, to_host(fit.smoothed.signal_cov)[:, 0, 0]),

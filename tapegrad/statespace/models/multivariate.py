@@ -10,7 +10,6 @@ import numpy
 from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
-from ..._transforms.tape import value
 from .._bound_model import BoundModel
 from .._constraints import unconstrained
 from .._labels import LibraryBound
@@ -152,7 +151,7 @@ class VectorProcess(LibraryBound):
     def problem(
         self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None
     ) -> FitProblem:
-        blocks = self.start(to_host(value(data.raw)))
+        blocks = self.start(data.host)
         parameters = parameters_of(self.title, blocks, start, constraints, fixed)
         rng, count = numpy.random.default_rng(0), 8 if self.several_maxima else 0  # half of them stationary
         others = tuple([parameters.start + rng.normal(size=parameters.start.size) for _ in range(count)])

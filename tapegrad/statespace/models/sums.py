@@ -8,7 +8,6 @@ import numpy
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
-from ..._transforms.tape import value
 from .._matrices import system
 from .._observations import Observations
 from .._parameters import ParameterBlock, parameters_of
@@ -170,7 +169,7 @@ def _require_one_level(
 
 
 def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
-    y = to_host(value(data.raw))[:, 0]
+    y = data.host[:, 0]
     s2 = float(change_variances(parts, y[None])[0])
     if not s2 > 0:
         what = "there is 1 observed value" if data.count == 1 else "all observations are equal"

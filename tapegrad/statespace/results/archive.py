@@ -13,7 +13,6 @@ import numpy
 from ..._core.arrays import is_array, to_host
 from ..._core.errors import ArgumentError
 from ..._core.registry import load
-from ..._transforms.tape import value
 from .._labels import Labels, is_dates
 
 FORMAT = 1  # of the files; a new number for a change that older versions cannot read
@@ -57,7 +56,7 @@ def _described(fit: Any) -> dict[str, Any]:
             for name in ("build", "prior")
             if getattr(p, name) is not None and (name == "prior" or p.described is None)
         ],
-        "data": to_host(value(p.data.raw))[:, 0] if p.data.labels.single else to_host(value(p.data.raw)),
+        "data": p.data.host[:, 0] if p.data.labels.single else p.data.host,
         "index": p.data.labels.index,
         "columns": p.data.labels.columns,
         "parameters": p.parameters.stored(),

@@ -15,7 +15,6 @@ from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
 from ..._core.registry import load
 from ..._transforms.jacobian import jacobian
-from ..._transforms.tape import value
 from .._labels import date_text
 from .._model import LinearGaussian
 from .._observations import Observations
@@ -198,7 +197,7 @@ def news_of(fit: Any, updated: Any, start: Any, end: Any, exog: Any, impacted: A
         raise ArgumentError(f"news: the steps end at {last}, before their start at {first}")
     steps = max(last + 1, n)
     model = _model_of(fit, updated, n, steps, exog)
-    before, after = (to_host(value(x.extended(steps - x.steps).raw)) for x in (old, new))
+    before, after = (x.extended(steps - x.steps).host for x in (old, new))
     _require_kept(before, after, new)
     changed = ~numpy.isnan(before) & (before != after)
     revised = numpy.where(changed, after, before)

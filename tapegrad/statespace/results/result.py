@@ -168,11 +168,11 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         """
         if by == "likelihood":
             limits = numpy.array([likelihood_limits(self.origin or self, name, alpha) for name in self.names])
-            return self.data.labels.frame(limits, self.names, (0, 1))
-        if by != "normal":
+        elif by == "normal":
+            half = normal_quantile(alpha) * numpy.sqrt(numpy.diag(self.cov(cov)))
+            limits = numpy.stack([self.estimates - half, self.estimates + half], axis=1)
+        else:
             raise ArgumentError(f"by={by!r}: wanted 'normal' or 'likelihood'")
-        half = normal_quantile(alpha) * numpy.sqrt(numpy.diag(self.cov(cov)))
-        limits = numpy.stack([self.estimates - half, self.estimates + half], axis=1)
         return self.data.labels.frame(limits, self.names, (0, 1))
 
     def profile(self, name: str, values: Any = None) -> LikelihoodProfile:
@@ -273,7 +273,8 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     def _on(self, problem: FitProblem, refit: bool) -> "FitResult":
         if refit:
             require_whole(replace(self, problem=problem))
-            return maximise(problem, progress=False)
+            again = getattr(problem.described, "again", lambda problem: problem)
+            return maximise(again(problem), progress=False)
         return with_estimates(self, problem)
 
     # --- the fit as a whole ---
