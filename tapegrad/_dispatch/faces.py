@@ -47,10 +47,6 @@ def variable_of(x: Any) -> Any:
     return y if isinstance(y, Variable) else x
 
 
-def elements_of(x: Any) -> Any:
-    return x.plain_elements() if issubclass(type(x), Elements) else x
-
-
 def has_objects(y: Any) -> bool:
     """Is y an object array with Variables in it?"""
     return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
@@ -90,7 +86,6 @@ class UfuncFace:
             return self(*given, **kwargs)
 
     def _method(self, name, args, kwargs):
-        args = tuple([elements_of(x) for x in args])
         if (
             SUBARRAYS
             and (kwargs or not SINGLE.issuperset(map(type, args)))
@@ -303,7 +298,7 @@ class IndexConcatenator:
 
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
-        parts = tuple([numbers_of_table(p) if hasattr(p, "to_numpy") else elements_of(p) for p in parts])
+        parts = tuple([numbers_of_table(p) if hasattr(p, "to_numpy") else argument(p) for p in parts])
         if not holds_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
             return as_variable(self.real[at])
         axis, ndmin, trans1d = self.directions
