@@ -35,7 +35,7 @@ OF_LAYOUT = {
     np.shape, np.ndim, np.size, np.broadcast_shapes, np.may_share_memory, np.shares_memory, np.result_type,
     np.diagonal, np.broadcast_to,
     np.einsum, np.lib.stride_tricks.sliding_window_view, np.iscomplexobj, np.isrealobj, np.common_type,
-    np.can_cast,
+    np.can_cast, np.tril_indices_from, np.triu_indices_from, np.diag_indices_from, np.einsum_path,
 }  # fmt: skip
 LIKE = {np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 BLIND = {name: refuse_abstract(name) for name in OF_VALUES}

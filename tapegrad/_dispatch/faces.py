@@ -33,6 +33,7 @@ from . import subarrays
 from .numbers import NUMBER_TYPES
 from .serialization import noting
 
+DISPATCHED = type(np.sum)  # a function that asks its arguments for `__array_function__`
 SINGLE = ORDINARY - {list, tuple}  # no value of these types holds a subarray
 
 
@@ -196,7 +197,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             y = call(f, args, kwargs, key)
             return on_device_result(y) if theirs and makes else room(key, y) if makes else y
         if args and c not in ORDINARY:
-            if makes and issubclass(c, Elements):
+            if issubclass(c, Elements) and (makes or type(f) is not DISPATCHED):
                 return call(f, args, kwargs, key)
             if hasattr(c, "to_numpy") and (x := numbers_of_table(args[0])) is not args[0]:
                 return on_variables(x, *args[1:], **kwargs)
@@ -297,7 +298,7 @@ class IndexConcatenator:
 
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
-        parts = tuple([numbers_of_table(p) if hasattr(p, "to_numpy") else p for p in parts])
+        parts = tuple([numbers_of_table(p) if hasattr(p, "to_numpy") else argument(p) for p in parts])
         if not holds_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
             return as_variable(self.real[at])
         axis, ndmin, trans1d = self.directions

@@ -77,6 +77,8 @@ def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
         return scipy.signal.oaconvolve(a, b, mode, axes=tuple(range(lead, a.ndim)))
     if a.ndim == 1:
         return plain_convolve(a, b, mode)
+    if a.ndim == 2 and math.prod(b.shape) <= 64:
+        return scipy.signal.convolve2d(a, b, mode)
     return scipy.signal.convolve(a, b, mode, "direct" if math.prod(b.shape) <= 64 else "auto")
 
 

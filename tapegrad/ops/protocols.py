@@ -492,10 +492,9 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
                 f"of x"
             )
         return ufunc.at(x, lend(at), *(() if y is None else (lend(y),)))
+    y = s.nested_to_array(y) if issubclass(type(y), (list, tuple)) else argument(y)
     if ufunc is np.add and fast_add_at(x, at, y):
         return None
-    if issubclass(type(y), (list, tuple)):
-        y = s.nested_to_array(y)
     if ufunc in AT and is_hidden(at):
         late.write_value(x, with_added(x, y if AT[ufunc] > 0 else -y, at), Ellipsis)
         return None

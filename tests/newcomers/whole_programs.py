@@ -6,7 +6,11 @@ import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
+from scipy.interpolate import BSpline
+from scipy.spatial.distance import pdist, squareform
+from scipy.special import expit, gammaln, logsumexp
+from scipy.stats import norm
 
 
 class NewKeynesianModel:
@@ -228,6 +232,111 @@ class BouncingRotor:
         return total
 
 
+class Survival:
+    """Royston-Parmar: the log cumulative hazard is a spline of log time; entries may be late."""
+
+    def __init__(self, knots):
+        self.t = np.r_[[knots[0]] * 3, knots, [knots[-1]] * 3]
+        self.count = len(self.t) - 4
+
+    def negative_loglik(self, p, log_time, entry, event, X):
+        rising, beta = np.cumsum(np.r_[p[0], np.exp(p[1 : self.count])]), p[self.count :]
+        hazard = BSpline(self.t, rising, 3)
+        eta, late = hazard(log_time) + X @ beta, entry > 0
+        before = hazard(np.log(entry[late])) + X[late] @ beta
+        seen = event * (np.log(hazard.derivative()(log_time)) - log_time + eta)
+        return np.exp(eta).sum() - seen.sum() - np.exp(before).sum()
+
+
+class Kriging:
+    """The restricted likelihood of a field with a linear trend."""
+
+    def __init__(self, places):
+        self.places, self.trend = places, np.c_[np.ones(len(places)), places]
+
+    def negative_loglik(self, p, y):
+        sill, nugget, ratio = np.exp(p[:3])
+        turn = np.array([[np.cos(p[3]), -np.sin(p[3])], [np.sin(p[3]), np.cos(p[3])]])
+        K = squareform(sill * np.exp(-pdist(self.places @ turn * np.array([1.0, ratio]))))
+        K[np.diag_indices_from(K)] += sill + nugget
+        factor = linalg.cho_factor(K, lower=True)
+        of_trend, of_y = linalg.cho_solve(factor, self.trend), linalg.cho_solve(factor, y)
+        G = self.trend.T @ of_trend
+        beta = np.linalg.solve(G, self.trend.T @ of_y)
+        size = 2 * np.log(np.diag(factor[0])).sum() + np.linalg.slogdet(G)[1]
+        return 0.5 * (size + y @ of_y - beta @ (self.trend.T @ of_y))
+
+
+class Tomography:
+    """The error of an image that momentum steps find from its ray sums, with total variation."""
+
+    def __init__(self, n):
+        i, j = np.divmod(np.arange(n * n), n)
+        rows = np.concatenate([i, n + j, 2 * n + i + j])
+        self.A = sparse.coo_matrix((np.ones(3 * n * n), (rows, np.tile(np.arange(n * n), 3)))).tocsr()
+        self.truth = ((i - n / 2) ** 2 + (j - n / 3) ** 2 < n).reshape(n, n) * 1.0
+
+    def variation(self, u, eps):
+        g = np.zeros_like(u)
+        dx, dy = np.diff(u, axis=0, append=u[-1:]), np.diff(u, axis=1, append=u[:, -1:])
+        size = np.sqrt(dx**2 + dy**2 + eps**2)
+        g -= dx / size + dy / size
+        g[1:] += (dx / size)[:-1]
+        g[:, 1:] += (dy / size)[:, :-1]
+        return g
+
+    def error(self, p, noise):
+        y = self.A @ self.truth.ravel() + noise
+        u = np.zeros_like(self.truth)
+        speed = np.zeros_like(u)
+        for _ in range(3):
+            gradient = (self.A.T @ (self.A @ u.ravel() - y)).reshape(u.shape)
+            speed *= 0.8
+            speed -= 0.02 * (gradient + np.exp(p[0]) * self.variation(u, np.exp(p[1])))
+            u += speed
+        return ((u - self.truth) ** 2).sum()
+
+
+class GradedResponse:
+    """Answers in categories: the trait is integrated by quadrature, and some answers are missing."""
+
+    def __init__(self, items, categories):
+        self.items, self.categories = items, categories
+        self.trait, weight = np.polynomial.hermite_e.hermegauss(7)
+        self.log_weight = np.log(weight / weight.sum())
+
+    def negative_loglik(self, p, answers):
+        slope, raw = np.exp(p[: self.items]), p[self.items :].reshape(self.items, -1)
+        bounds = np.cumsum(np.column_stack([raw[:, 0], np.exp(raw[:, 1:])]), axis=1)
+        ll, edge = np.zeros((len(answers), len(self.trait))), np.ones((len(self.trait), 1))
+        for j in range(self.items):
+            above = expit(slope[j] * (self.trait[:, None] - bounds[j]))
+            chance = np.log(np.hstack([edge, above]) - np.hstack([above, 0 * edge]))
+            given = answers[:, j] >= 0
+            ll[given] += chance[:, answers[given, j]].T
+        return -logsumexp(ll + self.log_weight, axis=1).sum()
+
+
+class SemiMarkov:
+    """Hidden states that last for negative binomial times; impossible starts have the logarithm -inf."""
+
+    def negative_loglik(self, p, y):
+        mean, spread, size, odds = p.reshape(4, 2)
+        stay = np.arange(4)[:, None]
+        r, q = np.exp(size), expit(odds)
+        lasting = gammaln(stay + r) - gammaln(r) - gammaln(stay + 1) + r * np.log(q) + stay * np.log1p(-q)
+        lasting = lasting - logsumexp(lasting, axis=0)
+        seen = np.cumsum(norm.logpdf(y[:, None], mean, np.exp(spread)), axis=0)
+        seen = np.vstack([np.zeros((1, 2)), seen])
+        start = np.full((len(y) + 1, 2), -np.inf)
+        start[0] = -np.log(2)
+        for t in range(1, len(y) + 1):
+            n = min(t, 4)
+            end = logsumexp(start[t - n : t][::-1] + lasting[:n] + seen[t] - seen[t - n : t][::-1], axis=0)
+            start[t] = end[::-1]
+        return -logsumexp(end)
+
+
 def of_seed(make):
     return [make(np.random.default_rng(seed)) for seed in range(2)]
 
@@ -276,5 +385,33 @@ PROGRAMS = {
     "rotor": (
         BouncingRotor().cost,
         of_seed(lambda rng: (0.3 * rng.normal(size=42), np.array([0.5, 0.1]), np.array([0.0, 0.5]))),
+    ),
+    "survival": (
+        Survival(np.linspace(-3, 3, 4)).negative_loglik,
+        of_seed(
+            lambda rng: (
+                np.r_[-3, rng.normal(size=7) / 5],
+                2 * rng.random(20),
+                np.where(rng.random(20) < 0.3, 0.5, 0),
+                rng.random(20) < 0.7,
+                rng.normal(size=(20, 2)),
+            )
+        ),
+    ),
+    "kriging": (
+        Kriging(np.random.default_rng(0).random((12, 2))).negative_loglik,
+        of_seed(lambda rng: (rng.normal(size=4) / 3, rng.normal(size=12))),
+    ),
+    "tomography": (
+        Tomography(5).error,
+        of_seed(lambda rng: (-1 + 0.3 * rng.random(2), 0.1 * rng.normal(size=19))),
+    ),
+    "graded_response": (
+        GradedResponse(3, 4).negative_loglik,
+        of_seed(lambda rng: (rng.normal(size=12) / 3, rng.integers(-1, 4, (15, 3)))),
+    ),
+    "semi_markov": (
+        SemiMarkov().negative_loglik,
+        of_seed(lambda rng: (rng.normal(size=8), rng.normal(size=10))),
     ),
 }

@@ -5,6 +5,8 @@ import copy
 
 import numpy as np
 import pytest
+from scipy import special
+from scipy.interpolate import BSpline
 
 import tapegrad as tg
 
@@ -186,3 +188,36 @@ def test_returned_and_kept():
 
     with pytest.raises(tg.errors.BatchError):
         tg.vmap(hand_on)(samples)
+
+
+# --- functions that do not ask their arguments for `__array_function__` ---
+
+
+def added(v):
+    bins = np.zeros(2)
+    np.add.at(bins, np.arange(len(v)) % 2, v)
+    return bins @ bins
+
+
+@pytest.mark.parametrize(
+    "f",
+    (
+        lambda v: (np.asarray(v) ** 2).sum(),
+        lambda v: np.ascontiguousarray(v, dtype=float)[-1] ** 2,
+        lambda v: (np.r_[v, v**2, 1.0] ** 3).sum(),
+        lambda v: np.c_[v, np.sqrt(v)].prod(1).sum(),
+        added,
+        special.logsumexp,
+        lambda v: BSpline(np.arange(8.0), np.array([1.0, 3.0, 2.0, 5.0]), 3)(3 + v).sum(),
+    ),
+)
+def test_functions_of_the_elements_chosen(f):
+    of_positive, p = lambda x: f(x[x > 0]), tg.prepare(lambda x: f(x[x > 0]), POINTS[0], on_change="raise")
+    for _ in range(3):
+        for x in (POINTS[0], POINTS[0] / 2):
+            chosen = np.where(x > 0, x, 0)
+            want = tg.grad(f)(x[x > 0])
+            found = p.grad(x)
+            np.testing.assert_allclose(found[x > 0], want, 1e-12)
+            assert not found[chosen == 0].any()
+            np.testing.assert_allclose(p(x), of_positive(x), 1e-12)

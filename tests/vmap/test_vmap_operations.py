@@ -122,3 +122,15 @@ def test_tests_of_values_are_run_for_all_samples_at_once():
         for call in (tg.vmap(f), p):
             assert np.array_equal(call(x, y), [f(a, b) for a, b in zip(x, y, strict=True)])
         assert "one sample" not in p.report()
+
+
+def test_functions_of_the_layout_need_no_values():
+    A = np.random.default_rng(1).normal(size=(3, 4, 4))
+    for f in (
+        lambda x: x[np.diag_indices_from(x)], lambda x: x[np.tril_indices_from(x, -1)],
+        lambda x: x[np.triu_indices_from(x, k=1)] ** 2,
+        lambda x: np.einsum("ij,jk", x, x, optimize=np.einsum_path("ij,jk", x, x)[0]),
+    ):  # fmt: skip
+        for x in A:
+            assert same([tg.prepare(f, A[0])(x)], [f(x)])
+        assert same([tg.vmap(f)(A)], [np.stack([f(x) for x in A])])

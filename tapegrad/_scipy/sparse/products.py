@@ -3,6 +3,8 @@
 All act on the last axis; the values of the elements and the vectors have as many axes, those before the last
 broadcast."""
 
+import copy
+import functools
 import math
 from typing import Any
 
@@ -42,11 +44,26 @@ class SparsityPattern:
         )
         self.factors: list = []
 
-    def matrix(self, data: Any) -> Any:
-        library = scipy.sparse if xp_of(data) is np else load("cupyx.scipy.sparse")
+    @functools.cached_property
+    def pair(self) -> tuple:
+        """A matrix with these elements, and its transpose."""
+        A = scipy.sparse.csr_matrix(
+            (np.zeros(len(self.indices)), self.indices, self.indptr), shape=self.shape
+        )
+        return A, A.T
+
+    def matrix(self, data: Any, back: bool = False) -> Any:
+        """The matrix with these values, or its transpose."""
         at = xp_of(data).asarray
         data = data if self.order is None else data[at(self.order)]
-        return library.csr_matrix((data, at(self.indices), at(self.indptr)), shape=self.shape)
+        if xp_of(data) is not np:
+            A = load("cupyx.scipy.sparse").csr_matrix(
+                (data, at(self.indices), at(self.indptr)), shape=self.shape
+            )
+            return A.T if back else A
+        A = copy.copy(self.pair[back])  # (the constructor would check the elements)
+        A.data = data
+        return A
 
     def times(self, data: Any, x: Any, back: bool) -> Any:
         """A x, or A^T x, for the rows of x."""
@@ -57,8 +74,7 @@ class SparsityPattern:
             y = library.zeros((self.shape[1 if back else 0], flat.shape[1]), np.result_type(data, x))
             library.add.at(y, rows, data[:, None] * flat[cols])
             return y.T.reshape(*x.shape[:-1], -1)
-        A = self.matrix(data)
-        y = (A.T if back else A) @ (flat[:, 0] if flat.shape[1] == 1 else flat)
+        y = self.matrix(data, back) @ (flat[:, 0] if flat.shape[1] == 1 else flat)
         return y.T.reshape(*x.shape[:-1], self.shape[1 if back else 0])
 
     def factor(self, data: Any) -> Any:
@@ -91,6 +107,8 @@ class SparsityPattern:
 
 def map_leading_axes(data: Any, x: Any, n: int, f: Any) -> Any:
     """f(data, x) for each of the axes before the last of data."""
+    if data.ndim == 1:
+        return f(data, x)
     library, data = xp_of(x), shared(data, 1)
     if math.prod(data.shape[:-1]) == 1:
         return f(data.reshape(-1), x)

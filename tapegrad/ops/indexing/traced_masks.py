@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._core.primitive import READ, SAMPLED, bind, is_tracked, layout_of, live, primal_of, values_of
 from ..._core.trees import nested
-from ..._core.variable import Variable, frozen
+from ..._core.variable import Elements, Variable, frozen
 from ..declare import dtype, ndim, primitive, shape, xp
 from ..piecewise import where
 from ..shaping import astype, broadcast_to, reshape
@@ -97,7 +97,7 @@ def of_plain(name: str) -> Callable:
     return lambda v, *args, **kwargs: getattr(v.plain_elements(), name)(*plain_mask(args), **kwargs)
 
 
-class SelectedElements(np.lib.mixins.NDArrayOperatorsMixin):
+class SelectedElements(Elements, np.lib.mixins.NDArrayOperatorsMixin):
     """The elements of `full` where `mask` is true. If `mask` is None, all elements."""
 
     __slots__ = ("full", "mask")
