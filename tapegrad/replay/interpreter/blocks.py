@@ -224,7 +224,7 @@ class InstructionBlock:
         if to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands, "d->d"):
             self.along += 1
             return
-        if self.kinds.exact and name in OWN and to.size > LINE_ELEMENTS:
+        if name in OWN and to.size > LINE_ELEMENTS and self.kinds.exact:
             self.called(getattr(np, name), to, *operands, kind="d->d")  # ours give no number for large ones
             return
         if (
