@@ -137,11 +137,13 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     table = reshape(rows, to=order.shape)
     first, second = [_of_rows(order, k) if nan else order[:, int(k)] for k in (low, high)]
     down, up = _of_rows(table, first), _of_rows(table, second)
-    if nan:
-        w = _weight(w, a)
+    w = _weight(w, a)
+    if name.endswith("median"):
+        r = select(primal_of(w) > 0, (down + up) * 0.5, down) if nan else _middle(down, up, w)
+    elif nan:
         r = select(primal_of(w) >= 0.5, up - (up - down) * (1 - w), down + (up - down) * w)
     else:
-        r = _between(down, up, _weight(w, a))
+        r = _between(down, up, w)
     bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
     r = select(bad, zero_of(r) + np.nan, r)
     r = reshape(r, to=outer) if outer else r[0]
@@ -167,7 +169,8 @@ def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
     down = x[int(first)]
     if np.isnan(top):
         return zero_of(down) + np.nan
-    return _between(down, x[int(second)], w) if both else down
+    between = _middle if name == "median" else _between
+    return between(down, x[int(second)], w) if both else down
 
 
 def _ranked(values: np.ndarray, low: int, high: int) -> tuple:
@@ -190,6 +193,11 @@ def _place(n: int, q: float) -> tuple:
 
 def _weight(w: Any, x: Any) -> Any:
     return cast_operand(w, np.dtype(dtype(x).char.lower()) if dtype(x).kind in "fc" else None)
+
+
+def _middle(down: Any, up: Any, w: Any) -> Any:
+    """The mean, as NumPy's medians are: infinite where one is."""
+    return (down + up) * 0.5 if w else down
 
 
 def _between(down: Any, up: Any, w: Any) -> Any:

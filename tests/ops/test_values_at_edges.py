@@ -178,3 +178,28 @@ def test_linspace_is_numpys_to_the_last_bit(start, stop, num, endpoint):
         np.array([start, stop])
     )
     assert tg.value(met[0]).tobytes() == np.linspace(start, stop, num, endpoint).tobytes()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [float, np.float32])
+@pytest.mark.parametrize("median", [np.median, np.nanmedian])
+def test_medians_of_infinite_elements(median, dtype):
+    inf, nan = np.inf, np.nan
+    for values in (
+        [1, inf],
+        [inf, inf],
+        [-inf, inf],
+        [1, 2, inf, inf],
+        [inf, 1, 2],
+        [nan, 1, inf],
+        [0.1, 0.7],
+    ):
+        x = np.array([values, values[::-1]], dtype)
+        for f, y in (
+            (median, x[0]),
+            (lambda x: median(x, -1), x),
+            (lambda x: median(x, 0, keepdims=True), x),
+        ):
+            value = tg.vjp(f, y)[0]
+            np.testing.assert_array_equal(value, f(y))
+            assert value.dtype == f(y).dtype

@@ -82,6 +82,18 @@ def judged(seeds):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", [np.sin, np.cos])
+def test_sines_of_large_numbers_beside_missing_ones(function):
+    x = np.linspace(-1.0, 2.0, 6)
+    missing = np.where(x < 0, np.nan, x)
+    p = tg.prepare(lambda x: (function(x * 2) * 2).sum() + (0 * x).sum(), x, compile=True)
+    for y in [x, x, x, missing, x, x, x, *[missing] * 6]:
+        p.value(y)
+    for y in (1e15 * x, 1e20 * x):
+        np.testing.assert_allclose(p.value(y), (function(y * 2) * 2).sum(), 1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_infinite_values_in_random_programs():
     assert judged(range(12)) > 4
 

@@ -310,3 +310,19 @@ def test_random_loops():
 @pytest.mark.long
 def test_many_random_loops():
     assert search(range(100, 400)) > 600
+
+
+def test_views_of_a_loop_are_read_after_it():
+    """The places of x, which lie in the views of the first loop, are not given to b before the second."""
+
+    def f(x):
+        h = x[0] * 0.5
+        for t in range(39):
+            h = np.tanh(h * x[t])  # nothing of it is read but the views
+        b, h = np.zeros_like(x), x[0] * 0.5
+        for t in range(39):
+            h = np.tanh(h * 0.5 + x[t])
+            b[t] = h * t
+        return np.sum(b)
+
+    rolled(f, (np.random.default_rng(1).normal(size=(40, 3)),), method="value", loops=2)

@@ -520,3 +520,23 @@ def test_random_methods():
 def test_many_random_methods():
     found = [judged(seed, form) for seed in range(20, 420) for form in ("value_and_grad", "jvp", "hvp")]
     assert found.count(True) > 300
+
+
+def test_another_object_in_the_same_place():
+    """An equal object does not stand for the one that the recording writes into."""
+    held = {"o": Inner(), "list": [], "dict": {}}
+
+    def f(x):
+        held["o"].y = 2.0 * x
+        held["list"][:] = [x]
+        held["dict"]["x"] = x
+        return (held["o"].y ** 3).sum()
+
+    p = tg.prepare(f, X)
+    for k in range(8):
+        if k % 2:
+            held.update(o=Inner(), list=[], dict={})
+        x = X * (k + 1)
+        p.value(x)
+        np.testing.assert_array_equal(held["o"].y, 2.0 * x)
+        np.testing.assert_array_equal([held["list"][0], held["dict"]["x"]], [x, x])

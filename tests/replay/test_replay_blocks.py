@@ -568,6 +568,7 @@ def test_each_kind_of_line(row, shape):
                 places[k], values[k] = [np.broadcast_to(v[..., :1], shape) for v in (places[k], values[k])]
         block = object.__new__(blocks.InstructionBlock)
         block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
+        block.kinds = SimpleNamespace(exact=False)
         block.row(name, *places)
         memory = _arena.ArenaMemory(arena)
         arena.settle()

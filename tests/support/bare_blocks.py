@@ -16,4 +16,5 @@ def bare_block(*values):
     block = object.__new__(blocks.InstructionBlock)
     block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
     block.nothing, block.temporary = arena.nothing, arena.temporary
+    block.kinds = SimpleNamespace(exact=False)
     return block, [arena.taken_for_ever(v) for v in values]

@@ -216,7 +216,8 @@ class DependencyWalk:
             return
         self.place[id(x)] = len(self.place)
         self.hold.append(x)  # its id is not given to another object
-        self.form.append(kind)
+        # a call writes into what is set apart: an equal object does not stand for it
+        self.form.append(IdentityKey(x) if id(x) in self.apart else kind)
         if self.read_anew is not None and is_array(x):
             self.decided.append((x, self.read_anew(x)))
             if self.decided[-1][1]:

@@ -42,7 +42,7 @@ from .foreign_calls import (
 from .instruction_kinds import InstructionKinds, is_exact
 from .line_layouts import in_calls, in_lines, tabled_lines
 from .listed_rows import ListedRows
-from .machine_code import EVENTS, NUMBER, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
+from .machine_code import EVENTS, NUMBER, OWN, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
 from .program_loops import RecordedLoop, is_all
 from .strips import in_strips
 from .trip_rows import NotALoop, TripRows
@@ -223,6 +223,9 @@ class InstructionBlock:
             return
         if to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands, "d->d"):
             self.along += 1
+            return
+        if name in OWN and to.size > LINE_ELEMENTS and self.kinds.exact:
+            self.called(getattr(np, name), to, *operands, kind="d->d")  # ours give no number for large ones
             return
         if (
             to.size > LINE_ELEMENTS

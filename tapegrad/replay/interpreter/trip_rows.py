@@ -66,6 +66,7 @@ class TripRows:
         self.base, self.step = first.at, [b - a for a, b in zip(first.at, self.samples[1].at, strict=True)]
         self.check_places()
         self.code = self.all_rows()
+        self.keep_seen()
         self.begin()
 
     # --- places ---
@@ -206,6 +207,13 @@ class TripRows:
                 j: [h for h in arena.held[code[j][0]] if h.until > arena.last[code[j][0]]] for j in self.one
             }
             self.seen = {j for j, found in late.items() if found}
+            outside = {id(h): k for k in read for h in arena.held[k]}
+            self.lies_in = {
+                (j, outside[id(h)])
+                for k, j in self.column.items()
+                for h in arena.held.get(k, ())
+                if id(h) in outside
+            }
             bases = [arena.view_of(arena.at[code[j][1].args[0]]) for j in loop.moving]
             return LoweredTrip(rows, self.tables, [arena.at[k] for k in self.column], block.listed, bases)
         finally:
@@ -243,6 +251,13 @@ class TripRows:
             arena.at[int(loop.operands[t, c])] = arena.laid_at(first + t * size, shape, strides, width)
 
     # --- all trips ---
+
+    def keep_seen(self) -> None:
+        """The memory of others in which values of the loop lie stays until these are read."""
+        last = self.loop.table.last[self.loop.values].max(axis=0).tolist()
+        for j, k in self.lies_in:
+            columns = self.loop.operands[:, self.loop.operands[-1] == k]
+            self.arena.keep(np.unique(columns).tolist(), last[j])
 
     def begin(self) -> None:
         """What the first trips read of those before them goes where they look for it."""
