@@ -6,7 +6,7 @@ import numpy as np
 import scipy.special
 
 from .control_flow import ControlFlow
-from .program import FLOATS, Scalar, literal
+from .program import COMPARISONS, FLOATS, Scalar, literal
 from .scalars import expansion, write
 from .views import Ranges
 from .writer import ONE, ProgramWriter
@@ -34,7 +34,7 @@ class ScalarFrame(ControlFlow):
         """A function of NumPy's, or an operation of the program's, on numbers."""
         w = self.w
         if isinstance(f, str):
-            if f in ("lt", "le", "gt", "ge", "eq", "ne"):
+            if f in COMPARISONS:
                 common = (
                     "f8"
                     if "f8" in [v.type for v in x] or {v.type for v in x} == {"f4", "i8"}

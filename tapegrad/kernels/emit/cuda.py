@@ -27,9 +27,9 @@ from ..._core.errors import ArgumentError
 from ..graph.nodes import Graph
 from ..graph.program import ProgramLoop, carried
 from .builder import Affine, BlockAccess, BlockBuffer
-from .cuda_builder import BITS, FOUR, HEAD, WARP, CudaBuilder, device_function
+from .cuda_builder import FOUR, WARP, CudaBuilder, functions_text, type_text
 from .cuda_tape import TapeCode
-from .elementary import called_functions, emit_operation, identifier, is_called_function
+from .elementary import emit_operation, identifier, is_called_function
 from .lower import CHUNK, Body, LoweredProgram
 from .schedule import Item, peak, schedule_order
 from .walk import ProgramWalk
@@ -59,22 +59,9 @@ class KernelSignature:
 
 def program_head(low: LoweredProgram, bits: int) -> str:
     """Return the text that precedes the kernels of a program."""
-    integer = "long long" if bits == 64 else "int"
-    text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
-    text += BITS.format(real="real", whole="whole", integer=integer)
-    uses = low.functions()
-    text += "".join(
-        device_function(f, bits, False, f in called_functions(uses))
-        for f in sorted(filter(is_called_function, set(uses)))
-    )
-    if low.precise is not None:  # the same names for float64
-        text += BITS.format(real="double", whole="long long", integer="long long")
-        uses = low.functions(True)
-        text += "".join(
-            device_function(f, 64, True, f in called_functions(uses))
-            for f in sorted(filter(is_called_function, set(uses)))
-        )
-    return text
+    text = type_text(bits) + functions_text(low.functions(), bits)
+    # the same names for float64
+    return text if low.precise is None else text + functions_text(low.functions(True), 64, True)
 
 
 class CudaText(ProgramWalk, TapeCode, CudaBuilder):

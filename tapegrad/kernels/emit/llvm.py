@@ -244,21 +244,8 @@ class LlvmText(RecalledLoops):
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
         if op in self.often:
-            return self.function(op, *x)
+            return self.called(op, *x)
         return elementary.emit_operation(self, op, *x, truths=self.g.boolean(args[-1]))
-
-    def function(self, op: str, *x: str) -> str:
-        """Call exp, log and others, where they are too many to inline."""
-        key = op, self.W, self.bits
-        if key not in self.routines:
-            b = Builder(self.W, self.bits)
-            b.routines = self.routines
-            given = [f"%{v}" for v in elementary.parameters(op)]
-            result = elementary.emit_function(b, op, *given)
-            name = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}"
-            head = f"internal {b.T} {name}({', '.join([f'{b.T} {v}' for v in given])}) {WIDE}"
-            self.routines[key] = name, function_text(head, [*b.slots, *b.lines], f"{b.T} {result}")
-        return self(f"call {self.T} {self.routines[key][0]}({', '.join([f'{self.T} {v}' for v in x])})")
 
     def one(self) -> str:
         """Return 1.0 hidden from the compiler, which would turn a multiply-add by 1.0 back into a sum."""
