@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from .control_flow import ControlFlow
 from .program import COMPARISONS, FLOATS, Scalar, literal
@@ -11,13 +10,6 @@ from .scalars import expansion, write
 from .views import Ranges
 from .writer import ONE, ProgramWriter
 
-MATHS = {
-    "pow": np.power, "fabs": np.absolute, "atan": np.arctan, "atan2": np.arctan2, "asin": np.arcsin,
-    "acos": np.arccos, "asinh": np.arcsinh,
-    "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "erfc": scipy.special.erfc,
-    "lgamma": scipy.special.gammaln,
-    "gamma": scipy.special.gamma,
-}  # fmt: skip
 MOST_POWER = 64
 
 

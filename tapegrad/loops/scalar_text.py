@@ -65,7 +65,7 @@ class ScalarText:
             return f.select(f.compare("eq", x[0], f.c(0.0)), f.c(0.0), f.mul(*x))
         if op == "primal":
             return x[0]
-        return f.called(op, *x) if is_called_function(op) else emit_operation(f, op, *x)
+        return f.call_function(op, *x) if is_called_function(op) else emit_operation(f, op, *x)
 
     def cast(self, old: str, kind: str, x: str) -> str:
         b, f, t = self.b, REGISTER[old], REGISTER[kind]

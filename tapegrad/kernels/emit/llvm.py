@@ -244,7 +244,7 @@ class LlvmText(RecalledLoops):
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
         if op in self.often:
-            return self.called(op, *x)
+            return self.call_function(op, *x)
         return elementary.emit_operation(self, op, *x, truths=self.g.boolean(args[-1]))
 
     def one(self) -> str:

@@ -140,7 +140,7 @@ class Builder(TextBuilder, forms=FORMS):
     def function(self, name: str, a):
         return elementary.emit_function(self, name, a)
 
-    def called(self, op: str, *x: str) -> str:
+    def call_function(self, op: str, *x: str) -> str:
         """Call exp, log and others, where they are too many to inline; `routines` gets the function."""
         assert self.routines is not None
         key = op, self.W, self.bits

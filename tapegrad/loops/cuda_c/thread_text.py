@@ -32,6 +32,7 @@ from ..program import (
     walk,
     written,
 )
+from .calls import C_MATHS
 
 C_TYPES = {"f8": "double", "f4": "float", "i8": "long long", "b1": "bool"}
 WRITTEN_OUT = {
@@ -43,9 +44,7 @@ OF_INTEGERS = {
     "max": "max({0}, {1})", "abs": "{0} < 0 ? -{0} : {0}",
 }  # fmt: skip
 NAMES_OF_CUDA = {
-    **{n: n for n in (
-        "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "exp10", "expm1", "log", "log1p", "sqrt",
-        "cbrt", "hypot", "floor", "erf", "erfc", "erfcx", "lgamma")},
+    **{n: n for n in C_MATHS},
     "abs": "fabs", "arctan": "atan", "arcsin": "asin", "arccos": "acos", "arcsinh": "asinh",
     "arccosh": "acosh", "arctanh": "atanh", "power_of": "pow", "ndtr": "normcdf", "gamma": "tgamma",
 }  # fmt: skip
