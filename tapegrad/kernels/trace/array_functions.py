@@ -154,7 +154,6 @@ def symbolic_reduce(x: Any, axis: Any = None, keepdims: bool = False, *, op: Cal
     return out
 
 
-@implements_symbolic(np.sum)
 def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = as_real_symbol(*lifted(x))
     if not (x.size and large(x.g, x.ids)):
