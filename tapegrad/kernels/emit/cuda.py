@@ -77,10 +77,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         self.totals = {
             n: len(b.loop.sums)
             for n, b in enumerate(low.bodies)
-            if b.loop.data and len(b.loop.sums) >= MANY_SUMS
-        }
-        self.totals = {
-            n: k for n, k in self.totals.items() if not any(self.g.shape[s] for s in low.loops[n].sums)
+            if b.loop.data and len(b.loop.sums) >= MANY_SUMS and not any(self.g.shape[s] for s in b.loop.sums)
         }
         self.arena, self.wide_arena = "arena", "wide_arena"
         self.globals: dict = {}

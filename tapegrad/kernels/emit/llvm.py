@@ -200,17 +200,19 @@ class LlvmText(RecalledLoops):
         return self.spread(self(f"sitofp i64 %T to {self.real}"))
 
     def datum(self, k: int, t: str) -> str:
-        at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
         if self.per_sample:
-            at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
-            return self.read(self(f"getelementptr {self.real}, ptr %data, i64 {at}"))
-        pointer = self(f"getelementptr {self.real}, ptr %data, i64 {at}")
-        return self.spread(self.read_number(pointer))
+            return self.read(self.in_step("%data", k, t))
+        return self.spread(
+            self.read_number(self(f"getelementptr {self.real}, ptr %data, i64 {self.row(k, t)}"))
+        )
+
+    def row(self, k: int, t: str) -> str:
+        """Return the number of step t in row k of an array of steps."""
+        return self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
 
     def in_step(self, base: str, k: int, t: str) -> str:
         """Return the place of row k in a step of each sample's array."""
-        at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
-        at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
+        at = self(f"add i64 {self(f'mul i64 {self.row(k, t)}, %stride')}, %first")
         return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
 
     def hand_out(self, loop: ProgramLoop, t: str, env: dict) -> None:
@@ -223,8 +225,7 @@ class LlvmText(RecalledLoops):
                 value = self.widen(value)
             with self.typed(wide):
                 if summed:
-                    at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
-                    place = self(f"getelementptr {self.T}, ptr %steps, i64 {at}")
+                    place = self(f"getelementptr {self.T}, ptr %steps, i64 {self.row(k, t)}")
                     value = self.add(self.read(place), value)
                 else:
                     place = self.in_step("%steps", k, t)
@@ -263,12 +264,10 @@ class LlvmText(RecalledLoops):
         steps = self.value(loop.steps, env)
         if self.W > 1:
             steps = self(f"call {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T} {steps})")
-        scalar = Builder(1, self.bits)
-        limit = scalar.c(2.0**31)
-        ok = self(f"fcmp ogt {self.real} {steps}, {scalar.c(0.0)}")  # false for a nan
-        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {scalar.c(0.0)}")
-        ok = self(f"fcmp olt {self.real} {steps}, {limit}")
-        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {limit}")
+        one = self.with_lanes(1)
+        low, high = one.c(0.0), one.c(2.0**31)
+        steps = one.select(one.gt(steps, low), steps, low)  # `low` for a nan
+        steps = one.select(one.compare("lt", steps, high), steps, high)
         whole = self(f"fptosi {self.real} {steps} to i64")
         more = self(f"fcmp ogt {self.real} {steps}, {self(f'sitofp i64 {whole} to {self.real}')}")
         whole = self(f"add i64 {whole}, {self(f'zext i1 {more} to i64')}")
