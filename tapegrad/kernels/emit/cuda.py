@@ -17,7 +17,6 @@ Invariant: CPU and GPU give the same bits. The order of all arithmetic is that o
 multiply-add is explicit. The source must be compiled with -fmad=false. (A float32 program that CuPy compiles
 flushes denormal numbers.)"""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -195,24 +194,11 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             f"static __device__ const {self.real} k{k}[] = {{{', '.join([self.c(x) for x in values])}}};\n",
         )
 
-    def routine_text(
-        self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple
-    ) -> tuple[str, str]:
-        w = self.builder(self.bits)
-        code(
-            w,
-            *[
-                BlockAccess(BlockBuffer(f"p{n}", 0, a.buffer.constant), 0, a.strides)
-                for n, a in enumerate(accesses)
-            ],
-            *sizes,
-        )
-        kinds = [f"{w.real}* __restrict__", *[f"const {w.real}*"] * (len(accesses) - 1)]
-        head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(w.lines)
-        return (
-            f"{op}{k}",
-            f"static __device__ __attribute__((noinline)) void {op}{k}({head}) {{\n{body}\n}}\n",
-        )
+    def routine_text(self, name: str, b: Any, count: int) -> tuple[str, str]:
+        kinds = [f"{b.real}* __restrict__", *[f"const {b.real}*"] * (count - 1)]
+        head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(b.lines)
+        text = f"static __device__ __attribute__((noinline)) void {name}({head}) {{\n{body}\n}}\n"
+        return name, text
 
     def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.line(f"{name}({', '.join([f'&{self.place_in(a.buffer, a.offset)}' for a in accesses])});")

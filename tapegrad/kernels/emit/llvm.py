@@ -33,7 +33,7 @@ COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # a
 class LlvmText(RecalledLoops):
     """The text of one program."""
 
-    typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
+    typed_by, sigil = ("bits", "real", "int", "T", "I", "suffix", "align"), "%"
 
     def __init__(
         self, low: LoweredProgram, width: int, bits: int, per_sample: bool, given: bytearray | None = None
@@ -162,22 +162,13 @@ class LlvmText(RecalledLoops):
             f"@k{k} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n",
         )
 
-    def routine_text(
-        self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple
-    ) -> tuple[str, str]:
-        b = self.builder(self.bits)
-        if self.W == 1 and op == "matmul":
-            code = matmul_across
-        code(
-            b,
-            *[
-                BlockAccess(BlockBuffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides)
-                for n, a in enumerate(accesses)
-            ],
-            *sizes,
-        )
-        head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
-        return f"@{op}{k}", function_text(f"internal void @{op}{k}({head}) {WIDE}", [*b.slots, *b.lines])
+    def routine(self, op: str, code: Callable, accesses: list[BlockAccess], sizes: tuple) -> None:
+        across = self.W == 1 and op == "matmul"
+        super().routine(op, matmul_across if across else code, accesses, sizes)
+
+    def routine_text(self, name: str, b: Any, count: int) -> tuple[str, str]:
+        head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(count))
+        return f"@{name}", function_text(f"internal void @{name}({head}) {WIDE}", [*b.slots, *b.lines])
 
     def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.lines.append(
