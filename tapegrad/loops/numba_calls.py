@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from .._dispatch.numbers import MATH
 from .numba_front import FrameWriter
 from .numba_ir import TypedFunction, kind_of
 from .program import FLOATS, Scalar, literal
+from .scalar_frame import MATHS
 from .views import ArrayView, Known, Range, Slice, TupleMembers
 from .writer import ONE, ZERO
 
@@ -96,7 +96,7 @@ class CallFrame(FrameWriter):
         if f is abs:
             f = np.absolute
         elif module == "math":
-            f = getattr(np, f.__name__, MATH.get(f.__name__))
+            f = getattr(np, f.__name__, MATHS.get(f.__name__))
         if f is np.asarray and len(args) == 1 and not named and isinstance(args[0], ArrayView):
             return args[0]
         if f is np.sum and len(args) == 1 and not named:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from .control_flow import ControlFlow
 from .program import COMPARISONS, FLOATS, Scalar, literal
@@ -10,6 +11,11 @@ from .scalars import expansion, write
 from .views import Ranges
 from .writer import ONE, ProgramWriter
 
+# functions of the C library that NumPy lacks
+MATHS = {
+    "erf": scipy.special.erf, "erfc": scipy.special.erfc, "gamma": scipy.special.gamma,
+    "lgamma": scipy.special.gammaln,
+}  # fmt: skip
 MOST_POWER = 64
 
 

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from ..._dispatch.numbers import MATH
 from ..numba_device import ATOMICS
 from ..program import COMPARISONS, Barrier, Scalar, literal
+from ..scalar_frame import MATHS
 from .front import KernelFrameOfC
 from .parser import CFunction, CNode
 from .values import CNumber, common_type, stored_type
 
 C_MATHS: dict[str, Any] = {
-    **{name: getattr(np, name, MATH.get(name)) for name in (
+    **{name: getattr(np, name, MATHS.get(name)) for name in (
         "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
         "sqrt", "cbrt", "hypot", "floor", "ceil", "trunc", "rint", "fmod", "fmin", "fmax", "fabs", "pow",
         "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma")},
