@@ -13,7 +13,7 @@ from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.variable import SUBARRAYS, Subarray
 from .._dispatch.subarrays import TrackedSubarray
-from .deferred import DEFERRED, SPECIAL, SUBARRAY, without_hooks
+from .deferred import DEFERRED, SPECIAL, SUBARRAY, WrittenThroughMember, without_hooks
 from .kinds import EMPTY, NOTHING, SLOTS, bases_of, dict_of, is_user_class, original, space_of
 
 
@@ -37,18 +37,10 @@ class SubclassMember:
         return value if get is None else get(value, x, kind._tg_of)
 
 
-class SubclassData(SubclassMember):
+class SubclassData(WrittenThroughMember, SubclassMember):
     """Stands for a property, or another descriptor that is asked before the attributes of an object."""
 
     __slots__ = ()
-
-    def __set__(self, x: Any, value: Any) -> None:
-        member = self.member()
-        type(member).__set__(member, x, value)
-
-    def __delete__(self, x: Any) -> None:
-        member = self.member()
-        type(member).__delete__(member, x)
 
 
 def is_followed(c: type) -> bool:

@@ -10,7 +10,7 @@ members, their types, and what can never change."""
 import enum
 import operator
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -164,10 +164,14 @@ class DeferredMember(Deferred):
         return value if get is None else get(value, x, kind)
 
 
-class DeferredSetter(Deferred):
-    """Stands for a descriptor without `__get__`: what it sets is read from the attributes of the object."""
+class WrittenThroughMember:
+    """The part of what stands for a descriptor that sets and deletes."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def member(self) -> Any: ...
 
     def __set__(self, x: Any, value: Any) -> None:
         member = self.member()
@@ -176,6 +180,12 @@ class DeferredSetter(Deferred):
     def __delete__(self, x: Any) -> None:
         member = self.member()
         type(member).__delete__(member, x)
+
+
+class DeferredSetter(WrittenThroughMember, Deferred):
+    """Stands for a descriptor without `__get__`: what it sets is read from the attributes of the object."""
+
+    __slots__ = ()
 
 
 class DeferredData(DeferredMember, DeferredSetter):

@@ -94,13 +94,19 @@ def rule(
     return Rule(f, vjp, jvp)
 
 
+def without_gaps(g: Any, out: Any) -> Any:
+    """The cotangents of several outputs, zeros for those that are None."""
+    if not isinstance(g, list):
+        return g
+    return tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+
+
 def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
     """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`:
     no cycle."""
 
     def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
-        if isinstance(g, list):
-            g = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        g = without_gaps(g, out)
         if vjp is None:
             return transposed_jvp(jvp, g, out, need, args, params)
         if not OPEN.hiding:
@@ -242,8 +248,7 @@ def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> CustomRule
     (pull,), push = rules
 
     def pull_all(g: Any, out: Any, need: Any, *stacks: Any, **params: Any) -> Any:
-        if isinstance(g, list):
-            g = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        g = without_gaps(g, out)
         return per_sample(lambda g, out, *xs: pull(g, out, need, *xs, **params), (g, out, *stacks))
 
     def push_all(t: Any, out: Any, *stacks: Any, **params: Any) -> Any:

@@ -17,6 +17,7 @@ from .operation import LoopOperation, programs_of
 from .program import (
     DTYPES,
     FLOATS,
+    SIGNS,
     Accumulate,
     Allocate,
     Block,
@@ -36,11 +37,7 @@ from .reference import interpreted
 from .tangent import tangent
 
 DERIVATIVES = {"adjoint": adjoint, "tangent": tangent}
-OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=",
-    "gt": ">", "ge": ">=", "eq": "==",
-    "ne": "!=", "and": "and", "or": "or",
-}  # fmt: skip
+OPERATORS = {**SIGNS, "floordiv": "//", "mod": "%", "and": "and", "or": "or"}
 
 
 class StructuredText:

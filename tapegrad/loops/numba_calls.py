@@ -96,7 +96,7 @@ class CallFrame(FrameWriter):
         if f is abs:
             f = np.absolute
         elif module == "math":
-            f = MATHS.get(f.__name__, getattr(np, f.__name__, None))
+            f = getattr(np, f.__name__, MATHS.get(f.__name__))
         if f is np.asarray and len(args) == 1 and not named and isinstance(args[0], ArrayView):
             return args[0]
         if f is np.sum and len(args) == 1 and not named:

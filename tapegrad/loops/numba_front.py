@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from .numba_ir import TypedFunction, is_array_type, is_tuple_type, kind_of, narrow_integer
-from .program import FLOATS, LoopArray, LoopRefused, Scalar, literal, type_of_elements, type_of_number
+from .program import (
+    COMPARISONS,
+    FLOATS,
+    LoopArray,
+    LoopRefused,
+    Scalar,
+    literal,
+    type_of_elements,
+    type_of_number,
+)
 from .scalar_frame import ScalarFrame
 from .views import ArrayView, Known, Range, Ranges, TupleMembers
 from .writer import ONE, ZERO, ProgramWriter
@@ -18,7 +27,7 @@ BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
     "floordiv": np.floor_divide, "mod": np.remainder,
     "pow": np.power, "and_": "and", "or_": "or", "xor": "xor", "lshift": "shl", "rshift": "shr",
-    **{k: k for k in ("lt", "le", "gt", "ge", "eq", "ne")},
+    **{k: k for k in COMPARISONS},
 }  # fmt: skip
 OPERATORS = {getattr(operator, prefix + k.rstrip("_")if prefix else k): v for k,
 v in BINARY.items() for prefix in ("", "i")

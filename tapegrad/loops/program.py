@@ -18,9 +18,16 @@ from typing import Any
 import numpy as np
 
 from .._core.errors import KernelError
+from ..kernels.graph.nodes import COMPARE
 
 FLOATS = ("f8", "f4")
 BYTES = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
+# operations of two numbers by the sign of C, beside "floordiv", "mod", "min" and "max"
+SIGNS = {
+    **COMPARE, "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",
+    "shl": "<<", "shr": ">>",
+}  # fmt: skip
+COMPARISONS = frozenset(COMPARE)
 DTYPES = {"f8": np.float64, "f4": np.float32, "i8": np.int64, "b1": np.bool_}
 
 
@@ -412,8 +419,6 @@ def pruned(p: LoopProgram) -> LoopProgram:
 
 
 # --- the verifier ---
-
-COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 
 
 class Verifier:

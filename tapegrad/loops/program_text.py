@@ -153,9 +153,7 @@ class ProgramText(ScalarText):
         body = "\n".join(["entry:", *b.slots, *self.starts(), *b.lines, "  ret void"])
         functions = "".join(text for _, text in self.routines.values())
         declared = "".join(
-            f"declare {t} @llvm.{f}.{suffix}({', '.join([t] * n)})\n"
-            for t, suffix in (("double", "f64"), ("float", "f32"))
-            for f, n in (("sqrt", 1), ("fabs", 1), ("floor", 1), ("fma", 3))
+            f"{line}\n" for f in self.builders.values() for line in f.declared("sqrt", "fabs", "floor", "fma")
         )
         return (
             f"{HEAD}{LARGE_PAGES}{declared}{functions}define void @program(ptr noalias %numbers"

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._core.errors import KernelError
 from .program import (
+    COMPARISONS,
     Accumulate,
     Allocate,
     Barrier,
@@ -35,7 +36,7 @@ INTEGERS: dict[str, Any] = {
     "or": operator.or_,
     "xor": operator.xor, "not": operator.not_, "select": lambda c, a, b: a if c else b, "abs": abs,
 }  # fmt: skip
-COMPARED = {k: getattr(operator, k) for k in ("lt", "le", "gt", "ge", "eq", "ne")}
+COMPARED = {k: getattr(operator, k) for k in COMPARISONS}
 
 
 def computed(op: str, kind: str, x: list) -> Any:

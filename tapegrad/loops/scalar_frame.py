@@ -6,17 +6,15 @@ import numpy as np
 import scipy.special
 
 from .control_flow import ControlFlow
-from .program import FLOATS, Scalar, literal
+from .program import COMPARISONS, FLOATS, Scalar, literal
 from .scalars import expansion, write
 from .views import Ranges
 from .writer import ONE, ProgramWriter
 
+# functions of the C library that NumPy lacks
 MATHS = {
-    "pow": np.power, "fabs": np.absolute, "atan": np.arctan, "atan2": np.arctan2, "asin": np.arcsin,
-    "acos": np.arccos, "asinh": np.arcsinh,
-    "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "erfc": scipy.special.erfc,
+    "erf": scipy.special.erf, "erfc": scipy.special.erfc, "gamma": scipy.special.gamma,
     "lgamma": scipy.special.gammaln,
-    "gamma": scipy.special.gamma,
 }  # fmt: skip
 MOST_POWER = 64
 
@@ -34,7 +32,7 @@ class ScalarFrame(ControlFlow):
         """A function of NumPy's, or an operation of the program's, on numbers."""
         w = self.w
         if isinstance(f, str):
-            if f in ("lt", "le", "gt", "ge", "eq", "ne"):
+            if f in COMPARISONS:
                 common = (
                     "f8"
                     if "f8" in [v.type for v in x] or {v.type for v in x} == {"f4", "i8"}

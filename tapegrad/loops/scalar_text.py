@@ -2,22 +2,11 @@
 
 from typing import Any
 
-from ..kernels.emit.elementary import FUNCTIONS, emit_function, is_called_function
+from ..kernels.emit.elementary import emit_operation, is_called_function
 from ..kernels.emit.llvm_builder import Builder
 from .program import COMPARISONS, Compute
 
 REGISTER = {"f8": "double", "f4": "float", "i8": "i64", "b1": "i1"}
-INTEGER = {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-    "shl": "shl",
-    "shr": "ashr",
-}
-SIGNED = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
 
 
 class ScalarText:
@@ -28,13 +17,8 @@ class ScalarText:
         self.builders = {"f8": Builder(1, 64), "f4": Builder(1, 32)}
         b = self.b = self.builders["f8"]
         for other in self.builders.values():
-            other.lines, other.slots, other.fresh, other.labels, other.routines = (
-                b.lines,
-                b.slots,
-                b.fresh,
-                b.labels,
-                self.routines,
-            )
+            other.lines, other.slots, other.fresh, other.labels = b.lines, b.slots, b.fresh, b.labels
+            other.routines, other.attributes = self.routines, "noinline"
 
     def must(self, ok: str, code: str) -> None:
         raise NotImplementedError
@@ -61,7 +45,7 @@ class ScalarText:
         if of in self.builders:
             return self.on_floats(self.builders[of], op, x)
         if op in COMPARISONS:
-            return b(f"icmp {SIGNED[op]} {REGISTER[of]} {x[0]}, {x[1]}")
+            return b(f"icmp {op if op in ('eq', 'ne') else 's' + op} {REGISTER[of]} {x[0]}, {x[1]}")
         if op in ("floordiv", "mod"):
             self.must(b(f"icmp ne i64 {x[1]}, 0"), str(s.line))
             return self.floor_division(*x)[op == "mod"]
@@ -74,36 +58,14 @@ class ScalarText:
             return b(f"select i1 {first}, i64 {x[0]}, i64 {x[1]}")
         if op == "abs":
             return b(f"select i1 {b(f'icmp slt i64 {x[0]}, 0')}, i64 {b(f'sub i64 0, {x[0]}')}, i64 {x[0]}")
-        return b(f"{INTEGER[op]} {REGISTER[kind]} {x[0]}, {x[1]}")
+        return b(f"{'ashr' if op == 'shr' else op} {REGISTER[kind]} {x[0]}, {x[1]}")
 
     def on_floats(self, f: Builder, op: str, x: list[str]) -> str:
-        if op in FUNCTIONS:
-            return self.function(f, op, x)
-        if op in COMPARISONS:
-            return f.compare(op, *x)
         if op == "times0":
             return f.select(f.compare("eq", x[0], f.c(0.0)), f.c(0.0), f.mul(*x))
         if op == "primal":
             return x[0]
-        return self.function(f, op, x) if is_called_function(op) else getattr(f, op)(*x)
-
-    def function(self, f: Builder, op: str, x: list[str]) -> str:
-        """Call a function."""
-        key = op, f.bits
-        if key not in self.routines:
-            inner = Builder(1, f.bits)
-            inner.routines = self.routines
-            given = [f"%x{k}" for k in range(len(x))]
-            name = f"@f{len(self.routines)}_{f.bits}"
-            self.routines[key] = name, ""
-            result = emit_function(inner, op, *given)
-            head, body = ", ".join(f"{f.real} {v}" for v in given), "\n".join([*inner.slots, *inner.lines])
-            self.routines[key] = (
-                name,
-                f"define internal {f.real} {name}({head}) noinline {{\nentry:\n{body}\n  ret {f.real} "
-                f"{result}\n}}\n",
-            )
-        return f(f"call {f.real} {self.routines[key][0]}({', '.join(f'{f.real} {v}' for v in x)})")
+        return f.call_function(op, *x) if is_called_function(op) else emit_operation(f, op, *x)
 
     def cast(self, old: str, kind: str, x: str) -> str:
         b, f, t = self.b, REGISTER[old], REGISTER[kind]

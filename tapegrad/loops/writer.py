@@ -6,6 +6,7 @@ from typing import Any
 
 from .program import (
     COMPARISONS,
+    FIELDS,
     FLOATS,
     Accumulate,
     Allocate,
@@ -298,13 +299,11 @@ class ProgramWriter(StatementWriter):
         def clean(block: Block) -> None:
             block.yields = [m(v) for v in block.yields]
             for s in block.statements:
-                for word in ("value", "test"):
-                    if hasattr(s, word):
-                        setattr(s, word, m(getattr(s, word)))
-                for word in ("args", "index", "inits", "bounds"):
-                    x: Any = getattr(s, word, None)
-                    if type(x) in (tuple, list) and not (word == "args" and isinstance(s, (For, DoWhile))):
-                        setattr(s, word, type(x)([m(v) for v in x]))
+                for word in FIELDS[type(s)]:
+                    if word.isalpha():  # what it reads
+                        x = getattr(s, word)
+                        new = type(x)([m(v) for v in x]) if isinstance(x, (tuple, list)) else m(x)
+                        setattr(s, word, new)
                 if isinstance(s, Allocate):
                     s.array.shape = tuple([m(v) for v in s.array.shape])
                 for b in s.blocks:

@@ -605,13 +605,17 @@ def log_weights_of(x, *, axis=None):
     return d - xp.log(s.sum(xp.exp(d), axis, True))
 
 
+def _top_opened(x, *, axis):
+    top = highest(x, axis=axis, keepdims=True)
+    return select(isfinite(top), top, zero_of(top))
+
+
 def in_parts(x: Any, axis: Any) -> tuple:
     """(x less its top, that top, the exponentials, their sum): a recording shares them between a value and
     its derivatives."""
     if ndim(x) == 2 and axis in (-1, 1) and 1 < shape(x)[1] < 2 * s.SHORT_ROW_ELEMENTS:
         x = transpose(s.copy(transpose(x, axes=(1, 0)), order="C"), axes=(1, 0))  # as in `_from_top`
-    top = highest(x, axis=axis, keepdims=True)
-    top = select(isfinite(top), top, zero_of(top))
+    top = top_of(x, axis=axis)
     d = x - top
     e = exp(d)
     return d, top, e, s.sum(e, axis, True)
@@ -635,7 +639,7 @@ def _log_weights_opened(x, *, axis=None):
 
 
 log_sum_exp.prim.opened, weights_of.prim.opened = _log_sum_exp_opened, _weights_opened
-log_weights_of.prim.opened = _log_weights_opened
+log_weights_of.prim.opened, top_of.prim.opened = _log_weights_opened, _top_opened
 
 
 def _centred(g, out, x, axis):

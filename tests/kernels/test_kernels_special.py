@@ -138,6 +138,42 @@ def test_derivatives_far_out():
     np.testing.assert_allclose(slope(scipy.special.log_expit), [1, 1, e, 0], rtol=1e-12)
 
 
+X = np.array([[0.3, 1.2, 0.7], [1.9, -4.0, 0.7]]).T
+WEIGHTS = np.array([1.0, -3.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: scipy.special.logsumexp(x, b=WEIGHTS, return_sign=True)[0],
+        lambda x: scipy.special.logsumexp(x, b=WEIGHTS, return_sign=True)[1] * x[0],
+        lambda x: scipy.special.logsumexp(x, keepdims=True)[0] * x[1],
+        lambda x: scipy.special.softmax(x)[1] * scipy.special.log_softmax(x)[2],
+        lambda x: np.max(x, initial=1.5) * np.prod(x),
+        lambda x: np.linalg.slogdet(np.outer(x, x) + np.eye(3)).logabsdet,
+        lambda x: np.linalg.cholesky(np.outer(x, x) + np.eye(3), upper=True)[0, 2],
+    ],
+)
+def test_functions_of_arrays_with_their_keywords(f):
+    k = kernels.map(f)
+    for j, value in enumerate(k(X)):
+        x, h = X[:, j], 1e-6
+        np.testing.assert_allclose(value, f(x), rtol=1e-14)
+        slopes = [(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(3)]
+        np.testing.assert_allclose(tg.grad(lambda X: k(X).sum())(X)[:, j], slopes, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("f", [scipy.special.logsumexp, scipy.special.softmax, scipy.special.log_softmax])
+def test_the_largest_number_passes_no_derivative(f):
+    """Ties share the slope as others do, and infinite numbers leave the others' finite."""
+    k = kernels.map(lambda x: f(x)[1] if f is not scipy.special.logsumexp else f(x))
+    x = np.array([[1.0, 2.0, 2.0], [-np.inf, 1.0, 2.0]]).T
+    p = scipy.special.softmax(x, axis=0)
+    unit = np.array([0.0, 1.0, 0.0])[:, None]
+    wanted = {"logsumexp": p, "softmax": p[1] * (unit - p), "log_softmax": unit - p}[f.__name__]
+    np.testing.assert_allclose(tg.grad(lambda x: k(x).sum())(x), wanted, rtol=1e-13, atol=1e-15)
+
+
 def test_polygamma_beta_and_products_with_logarithms():
     x, y = np.array([0.3, 2.5, 11.0]), np.array([1.5, 0.2, 4.0])
     for n in range(5):

@@ -17,7 +17,6 @@ Invariant: CPU and GPU give the same bits. The order of all arithmetic is that o
 multiply-add is explicit. The source must be compiled with -fmad=false. (A float32 program that CuPy compiles
 flushes denormal numbers.)"""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,9 +26,9 @@ from ..._core.errors import ArgumentError
 from ..graph.nodes import Graph
 from ..graph.program import ProgramLoop, carried
 from .builder import Affine, BlockAccess, BlockBuffer
-from .cuda_builder import BITS, FOUR, HEAD, WARP, CudaBuilder, device_function
+from .cuda_builder import FOUR, WARP, CudaBuilder, functions_text, type_text
 from .cuda_tape import TapeCode
-from .elementary import called_functions, emit_operation, identifier, is_called_function
+from .elementary import emit_operation, identifier, is_called_function
 from .lower import CHUNK, Body, LoweredProgram
 from .schedule import Item, peak, schedule_order
 from .walk import ProgramWalk
@@ -59,22 +58,9 @@ class KernelSignature:
 
 def program_head(low: LoweredProgram, bits: int) -> str:
     """Return the text that precedes the kernels of a program."""
-    integer = "long long" if bits == 64 else "int"
-    text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
-    text += BITS.format(real="real", whole="whole", integer=integer)
-    uses = low.functions()
-    text += "".join(
-        device_function(f, bits, False, f in called_functions(uses))
-        for f in sorted(filter(is_called_function, set(uses)))
-    )
-    if low.precise is not None:  # the same names for float64
-        text += BITS.format(real="double", whole="long long", integer="long long")
-        uses = low.functions(True)
-        text += "".join(
-            device_function(f, 64, True, f in called_functions(uses))
-            for f in sorted(filter(is_called_function, set(uses)))
-        )
-    return text
+    text = type_text(bits) + functions_text(low.functions(), bits)
+    # the same names for float64
+    return text if low.precise is None else text + functions_text(low.functions(True), 64, True)
 
 
 class CudaText(ProgramWalk, TapeCode, CudaBuilder):
@@ -90,10 +76,7 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         self.totals = {
             n: len(b.loop.sums)
             for n, b in enumerate(low.bodies)
-            if b.loop.data and len(b.loop.sums) >= MANY_SUMS
-        }
-        self.totals = {
-            n: k for n, k in self.totals.items() if not any(self.g.shape[s] for s in low.loops[n].sums)
+            if b.loop.data and len(b.loop.sums) >= MANY_SUMS and not any(self.g.shape[s] for s in b.loop.sums)
         }
         self.arena, self.wide_arena = "arena", "wide_arena"
         self.globals: dict = {}
@@ -211,24 +194,11 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
             f"static __device__ const {self.real} k{k}[] = {{{', '.join([self.c(x) for x in values])}}};\n",
         )
 
-    def routine_text(
-        self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple
-    ) -> tuple[str, str]:
-        w = self.builder(self.bits)
-        code(
-            w,
-            *[
-                BlockAccess(BlockBuffer(f"p{n}", 0, a.buffer.constant), 0, a.strides)
-                for n, a in enumerate(accesses)
-            ],
-            *sizes,
-        )
-        kinds = [f"{w.real}* __restrict__", *[f"const {w.real}*"] * (len(accesses) - 1)]
-        head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(w.lines)
-        return (
-            f"{op}{k}",
-            f"static __device__ __attribute__((noinline)) void {op}{k}({head}) {{\n{body}\n}}\n",
-        )
+    def routine_text(self, name: str, b: Any, count: int) -> tuple[str, str]:
+        kinds = [f"{b.real}* __restrict__", *[f"const {b.real}*"] * (count - 1)]
+        head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(b.lines)
+        text = f"static __device__ __attribute__((noinline)) void {name}({head}) {{\n{body}\n}}\n"
+        return name, text
 
     def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.line(f"{name}({', '.join([f'&{self.place_in(a.buffer, a.offset)}' for a in accesses])});")

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -152,6 +152,23 @@ def device_function(name: str, bits: int, wide: bool = False, called: bool = Fal
     how = "__noinline__" if called else "__forceinline__"
     head = f"own_{elementary.identifier(name)}({', '.join([f'{w.real} {x}' for x in given])})"
     return f"{far}static __device__ {how} {w.real} {head} {{\n{body}\n  return {result};\n}}\n"
+
+
+def functions_text(uses: Iterable[str], bits: int, wide: bool = False) -> str:
+    """Return conversions of bits, and the functions among the operations `uses` as device functions."""
+    integer = "long long" if bits == 64 else "int"
+    real, whole = ("double", integer) if wide else ("real", "whole")
+    functions = [op for op in uses if elementary.is_called_function(op)]
+    called = elementary.called_functions(functions)
+    return BITS.format(real=real, whole=whole, integer=integer) + "".join(
+        [device_function(f, bits, wide, f in called) for f in sorted(set(functions))]
+    )
+
+
+def type_text(bits: int) -> str:
+    """Return the definitions of the types `real`, `whole` and `i64`."""
+    real, integer = ("double", "long long") if bits == 64 else ("float", "int")
+    return HEAD.format(real=real, integer=integer)
 
 
 def far_quadrant_cuda(plus: int, bits: int, wide: bool) -> str:

@@ -33,7 +33,7 @@ COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # a
 class LlvmText(RecalledLoops):
     """The text of one program."""
 
-    typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
+    typed_by, sigil = ("bits", "real", "int", "T", "I", "suffix", "align"), "%"
 
     def __init__(
         self, low: LoweredProgram, width: int, bits: int, per_sample: bool, given: bytearray | None = None
@@ -162,22 +162,13 @@ class LlvmText(RecalledLoops):
             f"@k{k} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n",
         )
 
-    def routine_text(
-        self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple
-    ) -> tuple[str, str]:
-        b = self.builder(self.bits)
-        if self.W == 1 and op == "matmul":
-            code = matmul_across
-        code(
-            b,
-            *[
-                BlockAccess(BlockBuffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides)
-                for n, a in enumerate(accesses)
-            ],
-            *sizes,
-        )
-        head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
-        return f"@{op}{k}", function_text(f"internal void @{op}{k}({head}) {WIDE}", [*b.slots, *b.lines])
+    def routine(self, op: str, code: Callable, accesses: list[BlockAccess], sizes: tuple) -> None:
+        across = self.W == 1 and op == "matmul"
+        super().routine(op, matmul_across if across else code, accesses, sizes)
+
+    def routine_text(self, name: str, b: Any, count: int) -> tuple[str, str]:
+        head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(count))
+        return f"@{name}", function_text(f"internal void @{name}({head}) {WIDE}", [*b.slots, *b.lines])
 
     def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.lines.append(
@@ -200,17 +191,19 @@ class LlvmText(RecalledLoops):
         return self.spread(self(f"sitofp i64 %T to {self.real}"))
 
     def datum(self, k: int, t: str) -> str:
-        at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
         if self.per_sample:
-            at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
-            return self.read(self(f"getelementptr {self.real}, ptr %data, i64 {at}"))
-        pointer = self(f"getelementptr {self.real}, ptr %data, i64 {at}")
-        return self.spread(self.read_number(pointer))
+            return self.read(self.in_step("%data", k, t))
+        return self.spread(
+            self.read_number(self(f"getelementptr {self.real}, ptr %data, i64 {self.row(k, t)}"))
+        )
+
+    def row(self, k: int, t: str) -> str:
+        """Return the number of step t in row k of an array of steps."""
+        return self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
 
     def in_step(self, base: str, k: int, t: str) -> str:
         """Return the place of row k in a step of each sample's array."""
-        at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
-        at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
+        at = self(f"add i64 {self(f'mul i64 {self.row(k, t)}, %stride')}, %first")
         return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
 
     def hand_out(self, loop: ProgramLoop, t: str, env: dict) -> None:
@@ -223,8 +216,7 @@ class LlvmText(RecalledLoops):
                 value = self.widen(value)
             with self.typed(wide):
                 if summed:
-                    at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
-                    place = self(f"getelementptr {self.T}, ptr %steps, i64 {at}")
+                    place = self(f"getelementptr {self.T}, ptr %steps, i64 {self.row(k, t)}")
                     value = self.add(self.read(place), value)
                 else:
                     place = self.in_step("%steps", k, t)
@@ -244,21 +236,8 @@ class LlvmText(RecalledLoops):
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
         if op in self.often:
-            return self.function(op, *x)
+            return self.call_function(op, *x)
         return elementary.emit_operation(self, op, *x, truths=self.g.boolean(args[-1]))
-
-    def function(self, op: str, *x: str) -> str:
-        """Call exp, log and others, where they are too many to inline."""
-        key = op, self.W, self.bits
-        if key not in self.routines:
-            b = Builder(self.W, self.bits)
-            b.routines = self.routines
-            given = [f"%{v}" for v in elementary.parameters(op)]
-            result = elementary.emit_function(b, op, *given)
-            name = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}"
-            head = f"internal {b.T} {name}({', '.join([f'{b.T} {v}' for v in given])}) {WIDE}"
-            self.routines[key] = name, function_text(head, [*b.slots, *b.lines], f"{b.T} {result}")
-        return self(f"call {self.T} {self.routines[key][0]}({', '.join([f'{self.T} {v}' for v in x])})")
 
     def one(self) -> str:
         """Return 1.0 hidden from the compiler, which would turn a multiply-add by 1.0 back into a sum."""
@@ -276,12 +255,10 @@ class LlvmText(RecalledLoops):
         steps = self.value(loop.steps, env)
         if self.W > 1:
             steps = self(f"call {self.real} @llvm.vector.reduce.fmax.{self.suffix}({self.T} {steps})")
-        scalar = Builder(1, self.bits)
-        limit = scalar.c(2.0**31)
-        ok = self(f"fcmp ogt {self.real} {steps}, {scalar.c(0.0)}")  # false for a nan
-        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {scalar.c(0.0)}")
-        ok = self(f"fcmp olt {self.real} {steps}, {limit}")
-        steps = self(f"select i1 {ok}, {self.real} {steps}, {self.real} {limit}")
+        one = self.with_lanes(1)
+        low, high = one.c(0.0), one.c(2.0**31)
+        steps = one.select(one.gt(steps, low), steps, low)  # `low` for a nan
+        steps = one.select(one.compare("lt", steps, high), steps, high)
         whole = self(f"fptosi {self.real} {steps} to i64")
         more = self(f"fcmp ogt {self.real} {steps}, {self(f'sitofp i64 {whole} to {self.real}')}")
         whole = self(f"add i64 {whole}, {self(f'zext i1 {more} to i64')}")

@@ -37,6 +37,7 @@ class Builder(TextBuilder, forms=FORMS):
     """LLVM text with fresh registers; `elementary` writes its functions with it."""
 
     address_of = "{}"
+    attributes = WIDE  # of functions that it calls
     across = False  # lanes hold neighbouring elements of one sample, not one element of several samples
 
     def __init__(self, width: int, bits: int):
@@ -138,6 +139,20 @@ class Builder(TextBuilder, forms=FORMS):
 
     def function(self, name: str, a):
         return elementary.emit_function(self, name, a)
+
+    def call_function(self, op: str, *x: str) -> str:
+        """Call exp, log and others, where they are too many to inline; `routines` gets the function."""
+        assert self.routines is not None
+        key = op, self.W, self.bits
+        if key not in self.routines:
+            b = Builder(self.W, self.bits)
+            b.routines = self.routines
+            given = [f"%{v}" for v in elementary.parameters(op)]
+            result = elementary.emit_function(b, op, *given)
+            name = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}"
+            head = f"internal {b.T} {name}({', '.join([f'{b.T} {v}' for v in given])}) {self.attributes}"
+            self.routines[key] = name, function_text(head, [*b.slots, *b.lines], f"{b.T} {result}")
+        return self(f"call {self.T} {self.routines[key][0]}({', '.join([f'{self.T} {v}' for v in x])})")
 
     def far_turns(self, x):
         """Return (q, r) of one large angle."""

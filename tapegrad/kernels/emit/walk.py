@@ -19,6 +19,7 @@ SAME = nullcontext()
 
 class ProgramWalk(BlockCode):
     typed_by: tuple  # attributes of a builder that depend on its type
+    sigil = ""  # precedes the name of a parameter
 
     def typed(self, wide: bool) -> AbstractContextManager:
         """Inside, this is a builder of float64, or of the program's dtype."""
@@ -108,5 +109,11 @@ class ProgramWalk(BlockCode):
         """Call the function that `code` writes; the first access is the result."""
         key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
         if key not in self.routines:
-            self.routines[key] = self.routine_text(op, len(self.routines), code, accesses, sizes)
+            b = self.builder(self.bits)
+            given = [
+                BlockAccess(BlockBuffer(f"{self.sigil}p{n}", 0, a.buffer.constant), 0, a.strides)
+                for n, a in enumerate(accesses)
+            ]
+            code(b, *given, *sizes)
+            self.routines[key] = self.routine_text(f"{op}{len(self.routines)}", b, len(accesses))
         self.call_routine(self.routines[key][0], accesses)

@@ -28,7 +28,6 @@ from .symbolic import (
     operand_node,
     symbolic_where,
     truth,
-    with_one_dtype,
 )
 
 
@@ -103,7 +102,6 @@ def _symmetric_product(a: Sym, b: Sym) -> tuple[bool, tuple | None]:
     return False, None
 
 
-FUNCTIONS[np.dot] = lambda a, b: symbolic_matmul(a, b) if np.ndim(a) and np.ndim(b) else a * b
 COMPOSED[np.matmul] = symbolic_matmul
 
 
@@ -156,7 +154,6 @@ def symbolic_reduce(x: Any, axis: Any = None, keepdims: bool = False, *, op: Cal
     return out
 
 
-@implements_symbolic(np.sum)
 def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = as_real_symbol(*lifted(x))
     if not (x.size and large(x.g, x.ids)):
@@ -167,36 +164,14 @@ def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 REDUCE[np.add] = symbolic_sum
-for _op, _empty, *_names in (
-    (np.multiply, 1.0, np.prod), (np.maximum, -np.inf, np.max, np.amax), (np.minimum, np.inf, np.min,
-    np.amin),
-    (np.logical_and, 1.0, np.all), (np.logical_or, 0.0, np.any),
+for _op, _empty in (
+    (np.multiply, 1.0), (np.maximum, -np.inf), (np.minimum, np.inf), (np.logical_and, 1.0),
+    (np.logical_or, 0.0),
 ):  # fmt: skip
     REDUCE[_op] = functools.partial(symbolic_reduce, op=_op, empty=_empty)
-    FUNCTIONS.update(dict.fromkeys(_names, REDUCE[_op]))
+FUNCTIONS |= {np.all: REDUCE[np.logical_and], np.any: REDUCE[np.logical_or]}
 
 
-def moving_function(f: Callable) -> Callable:
-    """Wrap a NumPy function that only moves elements; it is applied to node numbers."""
-
-    def run(x, *args, **kwargs):
-        g = graph_of(x)
-        many = isinstance(x, (list, tuple))
-        ids = [v.ids for v in with_one_dtype([lift(g, e) for e in x])] if many else lift(g, x).ids
-        out = f(ids, *args, **kwargs)
-        return [Sym(g, o) for o in out] if isinstance(out, (list, tuple)) else Sym(g, out)
-
-    return run
-
-
-for _f in (
-    np.reshape, np.transpose, np.ravel, np.stack, np.concatenate, np.vstack, np.hstack, np.roll, np.flip,
-    np.broadcast_to, np.expand_dims,
-    np.squeeze, np.atleast_1d, np.atleast_2d, np.take, np.swapaxes, np.moveaxis, np.diagonal, np.repeat,
-    np.tile, np.copy, np.split,
-    np.rollaxis, np.column_stack, np.array_split, np.delete,
-):  # fmt: skip
-    FUNCTIONS[_f] = moving_function(_f)
 FUNCTIONS |= {f: lambda x, *rest, f=f: f(x.ids, *rest) for f in (np.shape, np.ndim, np.size)}
 
 
@@ -219,15 +194,9 @@ def symbolic_astype(x: Sym, dtype: Any) -> Sym:
     return truth(x) if kind == "b" else x if not kind else x.astype(dtype)
 
 
-@implements_symbolic(np.full_like)
-def symbolic_full_like(x: Any, value: Any, dtype: Any = None) -> Any:
-    return symbolic_full(x.g, x.shape, value, x.dtype if dtype is None else dtype)
-
-
-FUNCTIONS |= {
-    f: lambda x, dtype=None, value=value: symbolic_full_like(x, value, dtype)
-    for f, value in ((np.zeros_like, 0), (np.empty_like, 0), (np.ones_like, 1))
-}
+@implements_symbolic(np.empty_like)
+def symbolic_empty_like(x: Any, dtype: Any = None) -> Any:
+    return symbolic_full(x.g, x.shape, 0, x.dtype if dtype is None else dtype)
 
 
 @implements_symbolic(np.nan_to_num)

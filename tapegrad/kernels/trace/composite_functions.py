@@ -11,14 +11,15 @@ import numpy as np
 import scipy.special as sp
 
 from ..._core.errors import KernelError
-from ...ops.declare import NUMPY, axes_of
-from .array_functions import symbolic_reduce, symbolic_sum
-from .linalg import for_traced
+from ...ops.declare import NUMPY, PRIMITIVES
+from .array_functions import symbolic_reduce
 from .symbolic import (
+    ARRAYS,
     FUNCTIONS,
     Sym,
     apply_operation,
     as_real_symbol,
+    broadcast_instruction,
     graph_of,
     implements_symbolic,
     lift,
@@ -116,35 +117,17 @@ def place_of(first: Callable) -> Callable:
 FUNCTIONS[np.argmax], FUNCTIONS[np.argmin] = place_of(lambda a, b: a > b), place_of(lambda a, b: a < b)
 
 
-# --- SciPy's functions of arrays ---
+# --- SciPy's functions ---
 
 
-def symbolic_max(x: Sym, axis: Any) -> Any:
+def top_of(x: Sym, axis: Any) -> Sym:
     """Return the largest numbers along the axis, which is kept; 0 where they are infinite."""
+    x = broadcast_instruction(x.g, "primal", x)
     m = symbolic_reduce(x, axis, True, op=lambda a, b: symbolic_where(a < b, b, a), empty=-np.inf)
     return symbolic_where(np.isfinite(m), m, 0.0)
 
 
-def symbolic_logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> Any:
-    g = graph_of(a, b)
-    a = lift(g, a)
-    m = symbolic_max(a, axis)
-    e = np.exp(a - m) if b is None else b * np.exp(a - m)
-    out = np.log(symbolic_sum(e, axis, keepdims=True)) + m
-    if keepdims:
-        return out
-    axes = axes_of(axis, a.ndim)
-    return out.reshape([n for k, n in enumerate(a.shape) if k not in axes])
-
-
-def symbolic_log_softmax(x: Any, axis: Any = None) -> Any:
-    d = x - symbolic_max(lifted(x)[0], axis)  # largest first, or a large offset loses the logarithm
-    return d - np.log(symbolic_sum(np.exp(d), axis, keepdims=True))
-
-
-def symbolic_softmax(x: Any, axis: Any = None) -> Any:
-    e = np.exp(x - symbolic_max(lifted(x)[0], axis))
-    return e / symbolic_sum(e, axis, keepdims=True)
+ARRAYS[PRIMITIVES["top_of"].prim] = top_of
 
 
 def symbolic_polygamma(n: Any, x: Any) -> Sym:
@@ -157,19 +140,24 @@ def symbolic_polygamma(n: Any, x: Any) -> Sym:
     return apply_operation(x.g, sp.polygamma, (int(order), x)) if order else sp.digamma(x)
 
 
-FOREIGN = {f: for_traced(f, ours) for f, ours in (
-    (sp.logsumexp, symbolic_logsumexp), (sp.softmax, symbolic_softmax), (sp.log_softmax,
-    symbolic_log_softmax),
-    (sp.polygamma, symbolic_polygamma),
-)}  # fmt: skip
+FUNCTIONS[sp.polygamma] = symbolic_polygamma
 
 
 def composed_function(theirs: Callable) -> Callable:
     """SciPy's function, by its composition in ops/ if it gets symbols."""
-    return for_traced(theirs, lambda *args, **kwargs: apply_operation(graph_of(*args), theirs, args, kwargs))
+
+    def run(*args, **kwargs):
+        g = graph_of(*args)
+        if g is None:
+            return theirs(*args, **kwargs)
+        ours = FUNCTIONS.get(theirs)
+        return apply_operation(g, theirs, args, kwargs) if ours is None else ours(*args, **kwargs)
+
+    return run
 
 
-for _f in NUMPY:
-    if _f not in FOREIGN and getattr(_f, "__module__", "").startswith(("scipy.linalg", "scipy.special")):
-        FOREIGN[_f] = composed_function(_f)
-del _f
+FOREIGN = {
+    f: composed_function(f)
+    for f in NUMPY
+    if getattr(f, "__module__", "").startswith(("scipy.linalg", "scipy.special"))
+}

@@ -12,8 +12,6 @@ from ..._core.errors import KernelError
 from .array_functions import symbolic_sum
 from .symbolic import (
     Sym,
-    graph_of,
-    implements_symbolic,
     large,
     lift,
     lifted,
@@ -32,20 +30,18 @@ def one_matrix(a: Any) -> Sym:
     return a
 
 
-@implements_symbolic(np.linalg.cholesky)
-def symbolic_cholesky(a: Any, upper: bool = False) -> Sym:
+def symbolic_cholesky(a: Any) -> Sym:
     a = one_matrix(a)
     g, n = a.g, len(a)
     if g.limits.large(a.size):
-        L = Sym(g, g.names(g.cholesky(g.pack(a.ids)), a.shape))
-        return L.T if upper else L
+        return Sym(g, g.names(g.cholesky(g.pack(a.ids)), a.shape))
     L = Sym(g, np.full((n, n), g.zero))
     for j in range(n):
         d = a[j, j] - symbolic_sum(L[j, :j] * L[j, :j])
         L[j, j] = np.sqrt(d)
         for i in range(j + 1, n):
             L[i, j] = (a[i, j] - symbolic_sum(L[i, :j] * L[j, :j])) / L[j, j]
-    return L.T if upper else L
+    return L
 
 
 def symbolic_solve_triangular(
@@ -118,7 +114,6 @@ def _eliminated(found: Elimination, b: Sym) -> Sym:
     return b
 
 
-@implements_symbolic(np.linalg.solve)
 def symbolic_solve(a: Any, b: Any) -> Sym:
     a, b = lifted(a, b)
     g, n = one_matrix(a).g, len(a)
@@ -138,7 +133,6 @@ def symbolic_solve(a: Any, b: Any) -> Sym:
     return g.eliminated[key].copy()
 
 
-@implements_symbolic(np.linalg.inv)
 def symbolic_inv(a: Any) -> Sym:
     a = one_matrix(a)
     g, n = a.g, len(a)
@@ -148,7 +142,6 @@ def symbolic_inv(a: Any) -> Sym:
     return symbolic_solve(a, np.eye(n))
 
 
-@implements_symbolic(np.linalg.det)
 def symbolic_det(a: Any) -> Sym:
     a = one_matrix(a)
     g, n = a.g, len(a)
@@ -163,13 +156,8 @@ def symbolic_det(a: Any) -> Sym:
     return sign
 
 
-class SlogDet(NamedTuple):
-    sign: Any
-    logabsdet: Any
-
-
-@implements_symbolic(np.linalg.slogdet)
-def symbolic_slogdet(a: Any) -> Any:
+def symbolic_slogdet(a: Any) -> tuple[Sym, Sym]:
+    """Return the sign and the logarithm of the absolute value."""
     a = one_matrix(a)
     g, n = a.g, len(a)
     if n <= 2:
@@ -178,7 +166,7 @@ def symbolic_slogdet(a: Any) -> Any:
     elif g.limits.large(a.size):
         block = g.pack(a.ids)
         factors = g.lu(block)
-        return SlogDet(Sym(g, g.detsign(factors)), Sym(g, g.logdet(block, factors)))
+        return Sym(g, g.detsign(factors)), Sym(g, g.logdet(block, factors))
     else:
         u, sign, _ = _elimination(a)
         parts = [u[k, k] for k in range(n)]
@@ -186,11 +174,4 @@ def symbolic_slogdet(a: Any) -> Any:
     for d in parts:
         sign = symbolic_where(d < 0, -sign, symbolic_where(d > 0, sign, d * 0.0))
         logabs = logabs + np.log(abs(d))
-    return SlogDet(sign, logabs)
-
-
-def for_traced(theirs: Any, ours: Any) -> Any:
-    def run(*args, **kwargs):
-        return ours(*args, **kwargs) if graph_of(*args) is not None else theirs(*args, **kwargs)
-
-    return run
+    return sign, logabs

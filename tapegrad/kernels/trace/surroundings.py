@@ -101,7 +101,7 @@ class Rebuilder(Shadow):
         }
         self.modules[random] = RandomStandIn()
         for m in (scipy.linalg, scipy.special):
-            self.modules[m] = overlay(m)
+            self.modules[m] = ModuleOverlay(m, {})
 
     def _creation(self) -> dict:
         g = self.g
@@ -242,7 +242,7 @@ class RandomStandIn:
 
 
 class ModuleOverlay:
-    """A module with some functions replaced."""
+    """A module with some functions replaced: its own, and those of SciPy that have a composition."""
 
     def __init__(self, module: types.ModuleType, own: dict):
         self.module, self.own = module, own
@@ -252,14 +252,8 @@ class ModuleOverlay:
             return self.own[name]
         value = getattr(self.module, name)
         if isinstance(value, types.ModuleType) and value.__name__ in ("scipy.linalg", "scipy.special"):
-            return overlay(value)
-        return value
-
-
-def overlay(m: Any) -> ModuleOverlay:
-    """A module whose functions are symbolic where they have a counterpart."""
-    hashable = [(name, f) for name, f in vars(m).items() if f is not None and type(f).__hash__ is not None]
-    return ModuleOverlay(m, {name: FOREIGN[f] for name, f in hashable if f in FOREIGN})
+            return ModuleOverlay(value, {})
+        return FOREIGN.get(value, value) if callable(value) else value
 
 
 def origin(f: Any) -> str:

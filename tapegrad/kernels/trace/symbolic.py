@@ -16,6 +16,7 @@ import numpy as np
 from ..._core.abstract_arrays import hollow, hollow_number
 from ..._core.errors import KernelError
 from ..._core.primitive import HIDDEN, Primitive, Trace, layout_of, lower
+from ..._core.trees import children, is_node, rebuilt
 from ..._core.variable import Variable, variable
 from ...ops.declare import NUMPY, PRIMITIVES, ComposedScalar, GatedProduct, signature_of
 from ..graph.blocks import ELEMENT
@@ -368,8 +369,8 @@ class Symbols(Trace):
         return self.made(x) if isinstance(x, Sym) else x
 
     def unwrapped(self, x: Any) -> Any:
-        if type(x) in (list, tuple):
-            return type(x)([self.unwrapped(v) for v in x])
+        if is_node(x):
+            return rebuilt(x, [self.unwrapped(v) for v in children(x)])
         layout_of(x)  # a view reads its base
         below, symbol = lower(x, self)
         return below if symbol is None else symbol
@@ -391,6 +392,8 @@ class Symbols(Trace):
         f, g, whole = prim.scalar, graph_of(*x), ARRAYS.get(prim)
         if whole is not None:
             return whole(*x, **params)
+        if prim.opened is not None:
+            return type(self)(self.inside).run(prim.opened, x, params)
         self.gated = self.gated or isinstance(f, GatedProduct)
         if isinstance(f, ComposedScalar):
             return f.form(*[lift(g, v) for v in x], **params)

@@ -14,10 +14,10 @@ from .parser import CFunction, CNode
 from .values import CNumber, common_type, stored_type
 
 C_MATHS: dict[str, Any] = {
-    **{name: getattr(np, name) for name in (
+    **{name: getattr(np, name, MATHS.get(name)) for name in (
         "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-        "sqrt", "cbrt", "hypot", "floor", "ceil", "trunc", "rint", "fmod", "fmin", "fmax")},
-    **{name: f for name, f in MATHS.items() if name != "gamma"},
+        "sqrt", "cbrt", "hypot", "floor", "ceil", "trunc", "rint", "fmod", "fmin", "fmax", "fabs", "pow",
+        "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma")},
     "tgamma": scipy.special.gamma, "erfcx": scipy.special.erfcx, "normcdf": scipy.special.ndtr,
     "exp10": scipy.special.exp10, "rsqrt": None, "fma": None, "fdivide": None,
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..program import Block, LoopRefused, Scalar, literal
+from ..program import COMPARISONS, SIGNS, Block, LoopRefused, Scalar, literal
 from ..scalar_frame import ScalarFrame
 from ..writer import ONE, ZERO, NameScope
 from .blocks import BlockGraph, assigned_in
@@ -16,11 +16,7 @@ from .parser import CFunction, CNode, CVariable, found_in
 from .values import CNumber, CPointer, KernelSource, common_type, is_not_free, stored_type
 
 MASK = literal(2**32 - 1, "i8")
-OPERATORS_OF_C = {
-    "+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr",
-    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
-}  # fmt: skip
-COMPARISONS_OF_C = frozenset(("<", "<=", ">", ">=", "==", "!="))
+OPERATIONS_OF_C = {sign: op for op, sign in SIGNS.items()}
 CONSTANTS_OF_C = {
     "M_PI": np.pi, "M_E": np.e, "M_PI_2": np.pi / 2, "M_PI_4": np.pi / 4, "M_LN2": np.log(2.0),
     "M_SQRT2": np.sqrt(2.0), "M_1_PI": 1 / np.pi, "INFINITY": np.inf, "NAN": np.nan,
@@ -398,15 +394,14 @@ class KernelFrameOfC(ScalarFrame):
         if isinstance(x, CPointer) or isinstance(y, CPointer):
             return self.pointers(op, x, y)
         kind = common_type(x, y) if op not in ("<<", ">>") else common_type(x, x)
+        name = OPERATIONS_OF_C.get(op, op)
         if kind[0] == "f":
-            if op not in ("+", "-", "*", "/") and op not in COMPARISONS_OF_C:
+            if op not in ("+", "-", "*", "/") and name not in COMPARISONS:
                 raise self.refuse(f"{op} of numbers that are no integers")
             a, b = self.converted(x, kind).v, self.converted(y, kind).v
-            if op in COMPARISONS_OF_C:
-                return CNumber(self.w.compute(OPERATORS_OF_C[op], a, b), "b1")
-            return CNumber(self.w.compute("div" if op == "/" else OPERATORS_OF_C[op], a, b), kind)
-        if op in COMPARISONS_OF_C:
-            return CNumber(self.compared(op, x, y, kind), "b1")
+            return CNumber(self.w.compute(name, a, b), "b1" if name in COMPARISONS else kind)
+        if name in COMPARISONS:
+            return CNumber(self.compared(name, x, y, kind), "b1")
         if op in ("/", "%"):
             return CNumber(self.divided(op, self.in_type(x, kind), self.in_type(y, kind)), kind)
         a, b = self.w.cast(x.v, "i8"), self.w.cast(y.v, "i8")
@@ -416,10 +411,8 @@ class KernelFrameOfC(ScalarFrame):
         if kind == "u8":  # lengths and indices are far from 2^63, unless a large number is at work
             small = op in ("+", "*") and all(self.is_small(v) for v in (x, y))
         if kind[0] == "u" and not small:
-            return CNumber(self.w.compute(OPERATORS_OF_C[op], a, b), kind, "lazy")
-        return CNumber(
-            self.learned(OPERATORS_OF_C[op], (a, b)), kind, "index" if small and kind != "u8" else ""
-        )
+            return CNumber(self.w.compute(name, a, b), kind, "lazy")
+        return CNumber(self.learned(name, (a, b)), kind, "index" if small and kind != "u8" else "")
 
     def are_indices(self, op: str, kind: str, given: tuple[CNumber, CNumber]) -> bool:
         """Is the result far from the limits of 32 bits?  Grids are."""
@@ -435,14 +428,14 @@ class KernelFrameOfC(ScalarFrame):
             return 0 <= x.v.number < 2**31
         return x.state != "lazy" and (x.type[0] == "u" or self.is_positive(x.v))
 
-    def compared(self, op: str, x: CNumber, y: CNumber, kind: str) -> Scalar:
+    def compared(self, name: str, x: CNumber, y: CNumber, kind: str) -> Scalar:
         if kind == "u8":
             a, b = self.converted(x, kind), self.converted(y, kind)
             low = literal(-(2**63), "i8")
             if a.state or b.state:
-                return self.w.compute(OPERATORS_OF_C[op], *[self.w.compute("xor", v.v, low) for v in (a, b)])
-            return self.w.compute(OPERATORS_OF_C[op], a.v, b.v)
-        return self.w.compute(OPERATORS_OF_C[op], self.in_type(x, kind), self.in_type(y, kind))
+                return self.w.compute(name, *[self.w.compute("xor", v.v, low) for v in (a, b)])
+            return self.w.compute(name, a.v, b.v)
+        return self.w.compute(name, self.in_type(x, kind), self.in_type(y, kind))
 
     def shifted_right(self, x: CNumber, a: Scalar, b: Scalar, kind: str) -> CNumber:
         if kind == "u8" and x.state:

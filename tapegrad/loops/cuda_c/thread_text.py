@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.emit.cuda_builder import BITS, HEAD, device_function
-from ...kernels.emit.elementary import called_functions, identifier
+from ...kernels.emit.cuda_builder import functions_text, type_text
+from ...kernels.emit.elementary import identifier
 from ..inspection import StructuredText
 from ..program import (
+    SIGNS,
     Accumulate,
     Allocate,
     Barrier,
@@ -31,12 +32,9 @@ from ..program import (
     walk,
     written,
 )
+from .calls import C_MATHS
 
 C_TYPES = {"f8": "double", "f4": "float", "i8": "long long", "b1": "bool"}
-INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
-    "ne": "!=", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
-}  # fmt: skip
 WRITTEN_OUT = {
     "neg": "-{0}", "primal": "{0}", "rcp": "1 / {0}", "times0": "{0} == 0 ? 0 : {0} * {1}", "not": "!{0}",
     "select": "{0} ? {1} : {2}", "isnan": "{0} != {0}",
@@ -46,9 +44,7 @@ OF_INTEGERS = {
     "max": "max({0}, {1})", "abs": "{0} < 0 ? -{0} : {0}",
 }  # fmt: skip
 NAMES_OF_CUDA = {
-    **{n: n for n in (
-        "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "exp10", "expm1", "log", "log1p", "sqrt",
-        "cbrt", "hypot", "floor", "erf", "erfc", "erfcx", "lgamma")},
+    **{n: n for n in C_MATHS},
     "abs": "fabs", "arctan": "atan", "arcsin": "asin", "arccos": "acos", "arcsinh": "asinh",
     "arccosh": "acosh", "arctanh": "atanh", "power_of": "pow", "ndtr": "normcdf", "gamma": "tgamma",
 }  # fmt: skip
@@ -97,14 +93,7 @@ class ThreadText(StructuredText):
 
     def head(self) -> str:
         made = DIVISION if any(s.op in ("floordiv", "mod") for s in self.computes()) else ""
-        if self.functions:
-            made += HEAD.format(real="double", integer="long long")
-            made += BITS.format(real="real", whole="whole", integer="long long")
-            called = called_functions(self.functions)
-            made += "".join(
-                device_function(f, 64, False, f in called) for f in sorted(self.functions | called)
-            )
-        return made
+        return made + type_text(64) + functions_text(self.functions, 64) if self.functions else made
 
     def computes(self) -> list[Compute]:
         return [s for s in walk(self.p.body) if isinstance(s, Compute)]
@@ -159,8 +148,8 @@ class ThreadText(StructuredText):
             return f"({C_TYPES[kind]}){x[0]}"
         if not s.args:
             return f"(long long){s.op}"
-        if s.op in INFIX:
-            return f"{x[0]} {INFIX[s.op]} {x[1]}"
+        if s.op in SIGNS:
+            return f"{x[0]} {SIGNS[s.op]} {x[1]}"
         if kind == "i8" and s.op in OF_INTEGERS:
             return OF_INTEGERS[s.op].format(*x)
         if s.op in WRITTEN_OUT:
