@@ -13,6 +13,7 @@ from .._core.errors import ArgumentError, ConvergenceError, heard, take_back
 from .._core.pickling import PickledByCall
 from .._core.primitive import (
     SAMPLED,
+    any_tracked,
     bind,
     is_tracked,
     joint_primitive,
@@ -20,6 +21,7 @@ from .._core.primitive import (
     live,
     values_of,
 )
+from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import Const, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
@@ -101,24 +103,29 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
     def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
         if isinstance(g, list):
             g = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        f = followed(jvp) if vjp is None else followed(vjp, (g, out, args))
         if vjp is None:
-            return transposed_jvp(jvp, g, out, need, args, params)
+            return transposed_jvp(f, g, out, need, args, params)
         if not OPEN.hiding:
-            return checked_terms(name, vjp(g, out, *args, **params), args)
+            return checked_terms(name, f(g, out, *args, **params), args)
         return batched_rule(
-            lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args)
+            lambda g, out, *xs: checked_terms(name, f(g, out, *xs, **params), xs), (g, out, *args)
         )
 
     def push(t: Any, out: Any, *args: Any, **params: Any) -> Any:
-        if jvp is not None:
-            if not OPEN.hiding:
-                return jvp(tuple(t), out, *args, **params)
-            return batched_rule(
-                *without_none(lambda t, out, *xs: jvp(t, out, *xs, **params), tuple(t), out, args)
-            )
-        return transposed_vjp(vjp, name, t, out, args, params)
+        f = followed(vjp) if jvp is None else followed(jvp, (tuple(t), out, args))
+        if jvp is None:
+            return transposed_vjp(f, name, t, out, args, params)
+        if not OPEN.hiding:
+            return f(tuple(t), out, *args, **params)
+        return batched_rule(*without_none(lambda t, out, *xs: f(t, out, *xs, **params), tuple(t), out, args))
 
     return (pull,), push
+
+
+def followed(f: AnyFunction, values: AnyTuple | None = None) -> AnyFunction:
+    """The user's rule as the function that is being differentiated sees it, unless these values are plain."""
+    return late.shadowed(f) if OPEN.shadows and (values is None or any_tracked(values)) else f
 
 
 # --- differences ---
