@@ -5,6 +5,7 @@ import math
 import sys
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
@@ -13,6 +14,8 @@ import scipy.sparse as sparse
 import scipy.sparse.linalg
 import scipy.special as sp
 import scipy.stats
+
+from tapegrad.ops.special.gamma import polygamma_n
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "wild"))
 from judge import verdict
@@ -92,6 +95,8 @@ CALLS = {
     "sosfiltfilt": sosfiltfilt,
     "factorized": factorized,
     "qz": of_qz,
+    "loggamma of complex numbers": lambda x: np.real(sp.loggamma(x - 0.6 + 1j * x[::-1])),
+    "gamma of complex numbers": lambda x: np.abs(sp.gamma(x + 1j)),
     "norm(x, -1)": lambda x: np.linalg.norm(x, -1),
 }
 POINT = np.array([0.5, 0.7, 0.3])
@@ -110,3 +115,11 @@ def test_call_with_a_number(call):
 
     found = verdict(lambda x: f(x[0].item()), POINT[:1], timed=False)
     assert found.outcome == "right" and math.isfinite(f(0.5)), found.cause
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_polygamma_of_complex_numbers(order):
+    places = [0.5 + 1j, 3 - 2j, -1.3 + 0.4j, -5.5 + 10j, 20 + 30j, 0.01 + 0.01j, -0.5 + 3j, -2.5 - 200j]
+    z = np.array(places)
+    wanted = [complex(mpmath.polygamma(order, z)) for z in places]
+    np.testing.assert_allclose(polygamma_n(z, n=order), wanted, rtol=1e-12)
