@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from .._capture.builtin import shadowed
 from .._capture.routes import way_to_tracked
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, ConvergenceError, heard, take_back
@@ -21,7 +22,6 @@ from .._core.primitive import (
     live,
     values_of,
 )
-from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import Const, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
@@ -125,7 +125,7 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
 
 def followed(f: AnyFunction, values: AnyTuple | None = None) -> AnyFunction:
     """The user's rule as the function that is being differentiated sees it, unless these values are plain."""
-    return late.shadowed(f) if OPEN.shadows and (values is None or any_tracked(values)) else f
+    return shadowed(f) if OPEN.shadows and (values is None or any_tracked(values)) else f
 
 
 # --- differences ---
