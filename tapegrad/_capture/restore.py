@@ -11,6 +11,7 @@ from .._core.errors import DroppedDerivativeError, RouteError
 from .._core.primitive import is_tracked, live
 from .._core.variable import Subarray, Variable, View, bottom
 from .._dispatch import structured
+from .._dispatch.stand_ins import library_object
 from ..ops.indexing.regions import region
 from . import array_subclasses, threads
 from .classes import Members, retire_class, users_own
@@ -156,12 +157,17 @@ class Restorer:
             b = bottom(v)
             return b.copy() if is_array(b) else b
         kind = type(v)
+        if (real := library_object(v)) is not v:
+            return real
         if structured.kind_of(v):
             return structured.handed_back(v, self)
         if issubclass(kind, Subarray):
             return array_subclasses.handed_back(v, self)
         if hasattr(kind, "_handed_back"):  # ours for one of SciPy's
             return v._handed_back()
+        if kind is types.MethodType and (owner := self(v.__self__)) is not v.__self__:
+            name = v.__func__.__name__
+            return getattr(owner, name) if hasattr(owner, name) else v
         base = kind_of(v)
         if base is not None and base.kind in FIXED:
             parts = base.parts(v)

@@ -1,7 +1,7 @@
 """The mapping from modules and functions of NumPy, CuPy and SciPy to their stand-ins inside a shadow."""
 
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from .._core.foreign import name_in
@@ -91,6 +91,42 @@ def face_of(f: Any) -> Any:
     if same is not None and len(FACES) < 9999:
         FACES[id(f)] = f, same
     return same
+
+
+def library_object(x: Any) -> Any:
+    """The module, class or function that x stands for; x itself if it is no stand-in."""
+    named = type(x) in (ModuleType, FunctionType, type)
+    home = (getattr(x, "__module__", None) or x.__name__) if named else type(x).__module__
+    if home.partition(".")[0] not in {"tapegrad", *(ROOTS if named else ())}:
+        return x
+    if type(x) is ModuleType:
+        real = sys.modules.get(home.removeprefix("tapegrad."))
+        return x if real is None else real
+    for theirs in ROOTS:
+        real = sys.modules.get(theirs)
+        ours = MODULES.get(theirs) or sys.modules.get(STAND_INS.get(theirs, theirs))
+        if real is not None and ours is not None and ours is not real:
+            found = in_module(real, ours, x)
+            if found is not None:
+                return found
+    return x
+
+
+def in_module(theirs: Any, ours: Any, x: Any) -> Any:
+    """The member of a module whose stand-in is x; None if there is none.  A stand-in that was handed out is
+    among the names of the stand-in for its module, or `__getattr__` there gives it again."""
+    name = getattr(x, "__name__", None) or getattr(x, "name", None)
+    if isinstance(name, str) and hasattr(theirs, name) and getattr(ours, name, None) is x:
+        return getattr(theirs, name)
+    for name, stand_in in list(vars(ours).items()):
+        inner = None if name.startswith("_") else getattr(theirs, name, None)
+        if stand_in is x and inner is not None:
+            return inner
+        if isinstance(stand_in, ModuleType) and isinstance(inner, ModuleType) and inner is not stand_in:
+            found = in_module(inner, stand_in, x)
+            if found is not None:
+                return found
+    return None
 
 
 INSTANCES: dict = {}  # a class of SciPy's, public or not -> ours; the modules of rules fill it

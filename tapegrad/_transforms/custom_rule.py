@@ -7,12 +7,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from .._capture.builtin import shadowed
 from .._capture.routes import way_to_tracked
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, ConvergenceError, heard, take_back
 from .._core.pickling import PickledByCall
 from .._core.primitive import (
     SAMPLED,
+    any_tracked,
     bind,
     is_tracked,
     joint_primitive,
@@ -106,25 +108,35 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
     no cycle."""
 
     def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
+<<<<<<< HEAD
         g = without_gaps(g, out)
+=======
+        if isinstance(g, list):
+            g = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        f = followed(jvp) if vjp is None else followed(vjp, (g, out, args))
+>>>>>>> w/real
         if vjp is None:
-            return transposed_jvp(jvp, g, out, need, args, params)
+            return transposed_jvp(f, g, out, need, args, params)
         if not OPEN.hiding:
-            return checked_terms(name, vjp(g, out, *args, **params), args)
+            return checked_terms(name, f(g, out, *args, **params), args)
         return batched_rule(
-            lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args)
+            lambda g, out, *xs: checked_terms(name, f(g, out, *xs, **params), xs), (g, out, *args)
         )
 
     def push(t: Any, out: Any, *args: Any, **params: Any) -> Any:
-        if jvp is not None:
-            if not OPEN.hiding:
-                return jvp(tuple(t), out, *args, **params)
-            return batched_rule(
-                *without_none(lambda t, out, *xs: jvp(t, out, *xs, **params), tuple(t), out, args)
-            )
-        return transposed_vjp(vjp, name, t, out, args, params)
+        f = followed(vjp) if jvp is None else followed(jvp, (tuple(t), out, args))
+        if jvp is None:
+            return transposed_vjp(f, name, t, out, args, params)
+        if not OPEN.hiding:
+            return f(tuple(t), out, *args, **params)
+        return batched_rule(*without_none(lambda t, out, *xs: f(t, out, *xs, **params), tuple(t), out, args))
 
     return (pull,), push
+
+
+def followed(f: AnyFunction, values: AnyTuple | None = None) -> AnyFunction:
+    """The user's rule as the function that is being differentiated sees it, unless these values are plain."""
+    return shadowed(f) if OPEN.shadows and (values is None or any_tracked(values)) else f
 
 
 # --- differences ---

@@ -217,6 +217,13 @@ class Frozen:
         new._given = {k: shadow(v) for k, v in given.items()}
         return new
 
+    def _handed_back(self) -> Any:
+        """What is left of it after the transform, where the function stored it: SciPy's."""
+        if self._theirs is not None:
+            return self._theirs
+        tracked = any_tracked((self._args, self._given))
+        return self if tracked else self._family.theirs()(*lend(self._args), **lend(self._given))
+
     def __repr__(self) -> str:
         return f"<tapegrad.stats.{self._family.name}, frozen>"
 

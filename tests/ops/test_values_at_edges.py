@@ -106,14 +106,11 @@ def test_values_under_a_transform_are_those_of_the_library(name, dtype):
             np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(expected[found == 0]))
 
 
-@pytest.mark.parametrize(
-    "f", [scipy.special.jve, scipy.special.yve, scipy.special.loggamma], ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize("f", [scipy.special.jve, scipy.special.yve], ids=lambda f: f.__name__)
 def test_derivatives_that_hold_for_real_numbers_only(f):
     """jve and yve scale by exp(-|Im z|): of complex numbers they are other functions than jv and yv."""
-    of = (lambda z: f(z)) if f.nin == 1 else lambda z: f(1.0, z)
     with pytest.raises(tg.errors.NoRuleError, match=f"{f.__name__} of complex numbers"):
-        tg.jvp(of, (np.array([1.0 + 2.0j]),), (np.array([1.0 + 0.0j]),))
+        tg.jvp(lambda z: f(1.0, z), (np.array([1.0 + 2.0j]),), (np.array([1.0 + 0.0j]),))
 
 
 COMPLEX = [name for name, f in UFUNCS.items() if any([t.endswith("D->D") for t in f.types])]

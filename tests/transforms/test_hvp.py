@@ -269,6 +269,27 @@ def test_r1_forward_rule_alone_serves_reverse_mode(xp):
     check_second(lambda x: sumsq(x), x, xp.array([1.0, -1.0]), [2.0, -2.0])
 
 
+def log_sum_exp(x):
+    return np.log(np.sum(np.exp(x)))
+
+
+RULES = {
+    "vjp": lambda g, out, x: np.full(x.shape, g) * np.exp(x - np.full(x.shape, out)),
+    "jvp": lambda t, out, x: np.sum(np.full(x.shape, t[0]) * np.exp(x - np.full(x.shape, out))),
+}
+
+
+@pytest.mark.parametrize("names", [("vjp",), ("vjp", "jvp")])
+def test_a_rule_that_fills_arrays_has_derivatives(names):
+    f = tg.rule(log_sum_exp, **{name: RULES[name] for name in names})
+    x, v = np.array([0.1, 0.4, -0.3]), np.array([1.0, -0.5, 2.0])
+    p = np.exp(x) / np.sum(np.exp(x))
+    wanted = p * v - p * (p @ v)
+    close(tg.hvp(lambda x: f(x) * 1.0, x, v), wanted)
+    close(tg.hessian(lambda x: f(x) * 1.0)(x) @ v, wanted)
+    close(tg.vmap(tg.hessian(f))(np.stack([x, 2 * x]))[0] @ v, wanted)
+
+
 def test_r2_a_rule_keeps_its_input_as_it_was(xp):
     sumsq = tg.rule(lambda x: (x * x).sum(), vjp=lambda g, out, x: 2 * g * x)
     x = xp.array([2.0, 3.0])

@@ -183,7 +183,7 @@ def make_ggnvp(f, g=lambda y: np.sum(y**2) / 2):
 
 
 def hessian_tensor_product(f, argnum=0):
-    return lambda x, v: tg.hvp(f, x, v)
+    return lambda x, v: tg.hvp(number(f), x, v)
 
 
 def tensor_jacobian_product(f, argnum=0):
@@ -200,7 +200,8 @@ def make_module(name, **members):
 
 
 def flatten(tree):
-    """The numbers of a tree as one array, and the way back."""
+    """The numbers of a tree as one array, those of a dict in the order of its keys, and the way back."""
+    tree = {k: tree[k] for k in sorted(tree)} if isinstance(tree, dict) else tree
     leaves, rebuilt = tg.tree.flatten(tree)
     ends = np.cumsum([0, *[np.size(x) for x in leaves]])
 
@@ -282,7 +283,7 @@ make_module(
 )
 make_module("autograd.extend", primitive=Primitive, defvjp=defvjp)
 make_module("autograd.tracer", primitive=Primitive, isbox=lambda x: type(x).__module__.startswith("tapegrad"))
-make_module("autograd.wrap_util", unary_to_nary=nary)
+make_module("autograd.wrap_util", unary_to_nary=nary, wraps=functools.wraps)
 make_module("autograd.misc", flatten=flatten, const_graph=machinery)
 for library in (np, scipy):
     for name in ("", "random", "linalg", "fft", "special", "stats", "signal", "integrate"):

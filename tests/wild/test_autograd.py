@@ -1,15 +1,18 @@
-"""autograd's own tests, in plain style: their names are mapped by `autograd_names.py`, nothing else is changed.
+"""autograd's own tests and examples, in plain style: their names are mapped by `autograd_names.py`, nothing else is
+changed.
 
-The tests lie in autograd's source distribution, which `pip download` fetches; the environment variable
+They lie in autograd's source distribution, which `pip download` fetches; the environment variable
 AUTOGRAD_SOURCES names an unpacked one.  Every failure is listed here with its reason."""
 
 import os
+import pickle
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
@@ -90,3 +93,49 @@ def test_suite(sources, tmp_path):
     failed = {name for name, outcome in found.items() if outcome == "failed"}
     assert failed == {name for names in FAILURES.values() for name in names}
     assert list(found.values()).count("passed") >= 587
+
+
+OTHER_EXAMPLES = {
+    "autograd's machinery: its tracer, boxes and vector spaces": "dot_graph print_trace rkhs",
+    "`convolve(axes=)`, which autograd adds to SciPy": "convnet",
+    "no examples": "__init__ data data_mnist",
+}
+# autograd integrates an adjoint equation, which loses digits; of the others all but the last are kept
+ROUGH = {"ode_net": 5e-3}
+
+
+def differs(found, wanted):
+    """The largest difference of the results of one derivative, relative to the largest number in it."""
+    assert [x.size for x in found] == [x.size for x in wanted]
+    found, wanted = [np.concatenate([np.ravel(x) for x in xs]) for xs in (found, wanted)]
+    return np.max(np.abs(found - wanted)) / np.max(np.abs(wanted))
+
+
+@pytest.mark.wild
+def test_examples(sources, tmp_path):
+    left_out = {name for names in OTHER_EXAMPLES.values() for name in names.split()}
+    examples = [p for p in sorted((sources / "examples").rglob("*.py")) if p.stem not in left_out]
+    assert len(examples) >= 24
+    wrong = {}
+    for path in examples:
+        runs = {}
+        for engine in ("autograd", "tapegrad"):
+            result, example = tmp_path / engine, str(path.relative_to(sources / "examples"))
+            command = [
+                sys.executable,
+                str(HERE / "autograd_example.py"),
+                engine,
+                str(sources),
+                example,
+                str(result),
+            ]
+            space = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])])}
+            subprocess.run(command, cwd=tmp_path, env=space, capture_output=True, check=True)
+            runs[engine] = pickle.loads(result.read_bytes())
+        (wanted, ended), (found, error) = runs["autograd"], runs["tapegrad"]
+        assert wanted, f"{path.stem}: {ended}"
+        if error and not ended or not found:
+            wrong[path.stem] = error
+        elif (apart := max(map(differs, found, wanted))) > ROUGH.get(path.stem, 1e-8):
+            wrong[path.stem] = apart
+    assert wrong == {}

@@ -21,16 +21,11 @@ from .asymptotic import special_of2
 gammaln = special_ufunc(sp.gammaln, lambda g, out, x: times0(g, digamma(x)), scalar="lgamma")
 
 
-@primitive(scalar=lambda x: np.where(x < 0.0, math.nan, sp.gammaln(x)))
-def loggamma_of_real(x):
-    """log gamma of real x; nan below 0, where it is complex."""
-    return special_of(x).loggamma(x)
-
-
-@implements(sp.loggamma)
-def loggamma(z):
-    real_only("loggamma", z)
-    return loggamma_of_real(z)
+loggamma = special_ufunc(
+    sp.loggamma,
+    lambda g, out, x: times0(g, digamma(x)),
+    scalar=lambda x: np.where(x < 0.0, math.nan, sp.gammaln(x)),
+)
 
 
 def real_only(name: str, z: Any) -> None:
@@ -56,7 +51,17 @@ def polygamma_in_kernels(x, *, n):
     """The asymptotic series at z = x + 8, followed by the recurrence (Abramowitz & Stegun 6.4.11, 6.4.6).
     For negative x the reflection formula (6.4.7), where the derivatives of cot are polynomials in cot:
     cot' = -1 - cot^2."""
-    left = x < 0.0
+    return polygamma_series(x, x < 0.0, math.pi * (x - np.floor(x + 0.5)), n)
+
+
+def polygamma_of_complex(x, n):
+    """The same.  Far from the real axis cot is the limit that it has at a distance of 12."""
+    a, b = x.real, np.clip(x.imag, -12.0, 12.0)
+    return polygamma_series(x, a < 0.0, math.pi * (a - np.floor(a + 0.5) + 1j * b), n).astype(x.dtype)
+
+
+def polygamma_series(x, left, u, n):
+    """`left`: is x, or its real part, negative?  cot(u) is cot(pi x)."""
     a = np.where(left, 1.0 - x, x)
     r, f = 1.0 / (a + 8.0), math.factorial
     tail = 0.0
@@ -71,7 +76,6 @@ def polygamma_in_kernels(x, *, n):
             -(j + 1) * (p[j + 1] if j + 1 < len(p) else 0) - (j - 1) * (p[j - 1] if j else 0)
             for j in range(len(p) + 1)
         ]
-    u = math.pi * (x - np.floor(x + 0.5))
     c, square = 0.0, 1.0 / (np.sin(u) * np.sin(u)) - 1.0
     for b in reversed(p[(n + 1) % 2 :: 2]):  # even or odd, as n + 1 is
         c = c * square + float(b)
@@ -82,6 +86,8 @@ def polygamma_in_kernels(x, *, n):
 
 @primitive(scalar=polygamma_in_kernels, rough=True)
 def polygamma_n(x, *, n):
+    if isinstance(n, int) and n > 0 and x.dtype.kind == "c":
+        return polygamma_of_complex(x, n)
     real_only("polygamma", x)
     if isinstance(n, int) and n > 0:  # SciPy's text works out digamma too
         return ((-1.0) ** (n + 1) * sp.gamma(n + 1.0) * special_of(x).zeta(n + 1.0, x)).astype(x.dtype)
@@ -215,7 +221,6 @@ def rgamma_slope(x: Any) -> Any:
     return select(left, mirrored, -rgamma(v) * digamma(v))
 
 
-rules(loggamma_of_real, lambda g, out, x: times0(g, digamma(x)), jvp=same)
 rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
 rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
 
