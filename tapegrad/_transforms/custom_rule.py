@@ -108,13 +108,8 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
     no cycle."""
 
     def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
-<<<<<<< HEAD
         g = without_gaps(g, out)
-=======
-        if isinstance(g, list):
-            g = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
         f = followed(jvp) if vjp is None else followed(vjp, (g, out, args))
->>>>>>> w/real
         if vjp is None:
             return transposed_jvp(f, g, out, need, args, params)
         if not OPEN.hiding:
