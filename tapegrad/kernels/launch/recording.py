@@ -1,0 +1,94 @@
+"""A forward pass that stores its steps, and the backward sweep that reads them, as two launches.
+
+Each block of samples has a tape of its own, with room for the steps of all data. The memory is bounded. Where
+it is too small, the derivative runs the forward pass again."""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from ..emit.lower import LoweredProgram
+from .cpu import Launcher, data_pointer
+
+BYTES = 2**25  # of the tapes of a launch
+
+
+class Recording(Launcher):
+    """The launcher of the forward pass, and that of the sweep as `second`; copies of them hold the tapes of one
+    launch."""
+
+    tapes: Any = None
+    caps: Any = None
+
+    def __init__(self, low: LoweredProgram, dtype: np.dtype, per_sample: bool, phase: str = "record"):
+        self.phase, self.separable = phase, low.separable
+        if self.separable and phase == "record":
+            low.leave_to_tape()
+        super().__init__(low, dtype, per_sample)
+        if phase == "record":
+            self.outputs, self.types, self.streams = [], [], 0
+            self.second = Recording(low, dtype, per_sample, "sweep")
+        else:
+            self.step_rows = 0
+        self.free: list = []  # memory that no launch uses
+        self.lengths: dict = {}  # of the stacks that a launch had no room for, by the number of samples
+
+    def begun(self, steps: int, batch: int) -> "Recording | None":
+        """Return a copy with tapes for a launch, or None if there is not enough memory."""
+        width, plan = self.width_for(batch), self.plan
+        blocks = -(-batch // width)
+        used = plan.arena + sum([steps * carry for _, carry, data, _ in plan.taped if data])
+        left = BYTES // max(blocks * width * self.dtype.itemsize, 1) - used
+        room = left // sum([carry for _, carry in plan.recalled]) - 1
+        if room <= self.lengths.get(batch, steps):
+            return None
+        made = copy.copy(self)
+        made.room, made.needed, made.batch = room, [], batch
+        try:
+            made.tapes = self.free.pop()
+        except IndexError:
+            made.tapes = np.empty(BYTES + 64, np.uint8)
+        return made
+
+    def __del__(self) -> None:
+        if self.tapes is not None and self.phase == "record" and not self.free:
+            self.free.append(self.tapes)
+
+    def fits(self) -> bool:
+        """Return whether the tapes hold all steps of the launch."""
+        longest = int(max([needed.max() for needed in self.needed], default=0))
+        if longest >= self.room:
+            self.lengths[self.batch] = longest
+        return longest < self.room
+
+    def sweeper(self) -> "Recording":
+        """Return the launcher of the sweep over these tapes."""
+        made = copy.copy(self.second)
+        made.owner, made.tapes, made.room, made.needed = self, self.tapes, self.room, []
+        return made
+
+    def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
+        """Return the addresses of caps and needed, and that of the tape of the block with the first sample."""
+        if self.caps is None:
+            self.caps = self.layout(width, steps)
+        needed = np.zeros(self.plan.bodies + 1, np.int64)
+        self.needed.append(needed)
+        start, size = data_pointer(self.tapes), int(self.caps[2 * self.plan.bodies])
+        place = start + -start % 64 + -(-first // width) * size * width * self.dtype.itemsize
+        return data_pointer(self.caps), (data_pointer(needed), needed), place
+
+    def layout(self, width: int, steps: int) -> np.ndarray:
+        """Return the places of the loops on a tape, and its size."""
+        bodies, size = self.plan.bodies, self.plan.arena
+        given = np.frombuffer(self.numbers.get(width, b""), np.int64)
+        caps = np.concatenate([np.zeros(2 * bodies + 2, np.int64), given])
+        for n, carry, data, _ in self.plan.taped:
+            if data:
+                caps[2 * n], caps[2 * n + 1] = size, steps
+                size += steps * carry
+        for n, carry in self.plan.recalled:
+            caps[2 * n], caps[2 * n + 1] = size, self.room
+            size += (self.room + 1) * carry  # the last one holds the length of the stack
+        caps[2 * bodies] = size
+        return caps
