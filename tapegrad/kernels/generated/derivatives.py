@@ -80,6 +80,7 @@ class Family:
         self.observed = 0
         self.programs: dict = {}
         self.launchers: dict = {}
+        self.recordings: dict = {}
         self.prims: dict = {}
         self.seconds = [0.0]  # spent on traces and compilation
 
@@ -199,11 +200,14 @@ class Family:
 
     def recording(self, signature: tuple, dtype: np.dtype, per_sample: bool) -> Recording | None:
         """Return F and R as two launches, of which the second reads the steps of the first; or None."""
-        with scope_block(), self.lock:
-            if not any([loop.inner for loop in self.program(signature, 0).loops]):
-                return None
-        found = self.launcher("FR", 0, signature, dtype, per_sample, Recording)
-        return found if found.separable else None
+        key = signature, dtype, per_sample
+        if key not in self.recordings:
+            with scope_block(), self.lock:
+                found: Any = None
+                if any([loop.inner for loop in self.program(signature, 0).loops]):
+                    found = self.launcher("FR", 0, signature, dtype, per_sample, Recording)
+                self.recordings[key] = found if found and found.separable else None
+        return self.recordings[key]
 
     # --- operations of the tape ---
 

@@ -3,7 +3,6 @@
 Each block of samples has a tape of its own, with room for the steps of all data. The memory is bounded. Where
 it is too small, the derivative runs the forward pass again."""
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -43,12 +42,16 @@ class Recording(Launcher):
         room = left // sum([carry for _, carry in plan.recalled]) - 1
         if room <= self.lengths.get(batch, steps):
             return None
-        made = copy.copy(self)
-        made.room, made.needed, made.batch = room, [], batch
         try:
-            made.tapes = self.free.pop()
+            tapes = self.free.pop()
         except IndexError:
-            made.tapes = np.empty(BYTES + 64, np.uint8)
+            tapes = np.empty(BYTES + 64, np.uint8)
+        return self.like(room=room, batch=batch, tapes=tapes, needed=[])
+
+    def like(self, **own: Any) -> "Recording":
+        """Return a copy with attributes of its own."""
+        made = Recording.__new__(Recording)
+        made.__dict__.update(self.__dict__, **own)
         return made
 
     def __del__(self) -> None:
@@ -64,9 +67,7 @@ class Recording(Launcher):
 
     def sweeper(self) -> "Recording":
         """Return the launcher of the sweep over these tapes."""
-        made = copy.copy(self.second)
-        made.owner, made.tapes, made.room, made.needed = self, self.tapes, self.room, []
-        return made
+        return self.second.like(owner=self, tapes=self.tapes, room=self.room, needed=[])
 
     def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
         """Return the addresses of caps and needed, and that of the tape of the block with the first sample."""
