@@ -157,7 +157,7 @@ class LoweredProgram:
     def separable(self) -> bool:
         """Return whether a backward sweep over the data needs the stored steps only, so that it can be a launch
         of its own."""
-        if len(self.outer) != 2 or not self.recalled or self.counted or self.program.by_data:
+        if len(self.outer) != 2 or not self.recalled or self.program.by_data:
             return False
         first = self.outer[0]
         later = {j for code in self.sections[1:] for _, _, x in code for j in x} | {*self.program.outputs}

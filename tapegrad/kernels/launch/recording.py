@@ -30,6 +30,7 @@ class Recording(Launcher):
             self.second = Recording(low, dtype, per_sample, "sweep")
         else:
             self.step_rows = 0
+        self.counted = []
         self.free: list = []  # memory that no launch uses
         self.lengths: dict = {}  # of the stacks that a launch had no room for, by the number of samples
 
@@ -85,9 +86,8 @@ class Recording(Launcher):
         given = np.frombuffer(self.numbers.get(width, b""), np.int64)
         caps = np.concatenate([np.zeros(2 * bodies + 2, np.int64), given])
         for n, carry, data, _ in self.plan.taped:
-            if data:
-                caps[2 * n], caps[2 * n + 1] = size, steps
-                size += steps * carry
+            caps[2 * n], caps[2 * n + 1] = size, steps if data else 2**62  # (the others lie on stacks)
+            size += steps * carry * data
         for n, carry in self.plan.recalled:
             caps[2 * n], caps[2 * n + 1] = size, self.room
             size += (self.room + 1) * carry  # the last one holds the length of the stack
