@@ -155,8 +155,7 @@ class LoweredProgram:
 
     @property
     def separable(self) -> bool:
-        """Return whether a backward sweep over the data needs the stored steps only, so that it can be a launch
-        of its own."""
+        """Return whether a backward sweep over the data needs the stored steps only: it can be a launch."""
         if len(self.outer) != 2 or not self.recalled or self.program.by_data:
             return False
         first = self.outer[0]

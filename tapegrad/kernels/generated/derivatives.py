@@ -33,7 +33,7 @@ from ..emit.lower import SUMS, LoweredProgram, lower_program
 from ..graph.adjoint import forward, reverse
 from ..graph.program import KernelProgram
 from ..launch.cpu import Launcher
-from ..launch.recording import Recording
+from ..launch.recording import StepRecorder
 from ..launch.stored import StoredLauncher
 from ..trace.captured import steadily
 from .samples import batched_as
@@ -198,14 +198,14 @@ class Family:
                     self.seconds[0] += time.perf_counter() - begin
         return found
 
-    def recording(self, signature: tuple, dtype: np.dtype, per_sample: bool) -> Recording | None:
+    def recording(self, signature: tuple, dtype: np.dtype, per_sample: bool) -> StepRecorder | None:
         """Return F and R as two launches, of which the second reads the steps of the first; or None."""
         key = signature, dtype, per_sample
         if key not in self.recordings:
             with scope_block(), self.lock:
                 found: Any = None
                 if any([loop.inner for loop in self.program(signature, 0).loops]):
-                    found = self.launcher("FR", 0, signature, dtype, per_sample, Recording)
+                    found = self.launcher("FR", 0, signature, dtype, per_sample, StepRecorder)
                 self.recordings[key] = found if found and found.separable else None
         return self.recordings[key]
 

@@ -13,12 +13,15 @@ from .cpu import Launcher, data_pointer
 BYTES = 2**25  # of the tapes of a launch
 
 
-class Recording(Launcher):
-    """The launcher of the forward pass, and that of the sweep as `second`; copies of them hold the tapes of one
-    launch."""
+class StepRecorder(Launcher):
+    """The launcher of the forward pass, and that of the sweep as `second`; copies hold the tapes of a call."""
 
     tapes: Any = None
     caps: Any = None
+    owner: Any = None  # of the tapes
+    room: int  # of a stack, in steps
+    batch: int
+    needed: list  # the longest stacks of each run
 
     def __init__(self, low: LoweredProgram, dtype: np.dtype, per_sample: bool, phase: str = "record"):
         self.phase, self.separable = phase, low.separable
@@ -27,14 +30,14 @@ class Recording(Launcher):
         super().__init__(low, dtype, per_sample)
         if phase == "record":
             self.outputs, self.types, self.streams = [], [], 0
-            self.second = Recording(low, dtype, per_sample, "sweep")
+            self.second = StepRecorder(low, dtype, per_sample, "sweep")
         else:
             self.step_rows = 0
-        self.counted = []
+        self.counted: list = []
         self.free: list = []  # memory that no launch uses
         self.lengths: dict = {}  # of the stacks that a launch had no room for, by the number of samples
 
-    def begun(self, steps: int, batch: int) -> "Recording | None":
+    def begun(self, steps: int, batch: int) -> "StepRecorder | None":
         """Return a copy with tapes for a launch, or None if there is not enough memory."""
         width, plan = self.width_for(batch), self.plan
         blocks = -(-batch // width)
@@ -49,9 +52,9 @@ class Recording(Launcher):
             tapes = np.empty(BYTES + 64, np.uint8)
         return self.like(room=room, batch=batch, tapes=tapes, needed=[])
 
-    def like(self, **own: Any) -> "Recording":
+    def like(self, **own: Any) -> "StepRecorder":
         """Return a copy with attributes of its own."""
-        made = Recording.__new__(Recording)
+        made = StepRecorder.__new__(StepRecorder)
         made.__dict__.update(self.__dict__, **own)
         return made
 
@@ -66,12 +69,12 @@ class Recording(Launcher):
             self.lengths[self.batch] = longest
         return longest < self.room
 
-    def sweeper(self) -> "Recording":
+    def sweeper(self) -> "StepRecorder":
         """Return the launcher of the sweep over these tapes."""
         return self.second.like(owner=self, tapes=self.tapes, room=self.room, needed=[])
 
     def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
-        """Return the addresses of caps and needed, and that of the tape of the block with the first sample."""
+        """Return the addresses of caps, needed and the tape of the block with the first sample."""
         if self.caps is None:
             self.caps = self.layout(width, steps)
         needed = np.zeros(self.plan.bodies + 1, np.int64)
