@@ -14,7 +14,7 @@ BYTES = 2**25  # of the tapes of a launch
 
 
 class StepRecorder(Launcher):
-    """The launcher of the forward pass, and that of the sweep as `second`; copies hold the tapes of a call."""
+    """The launcher of the forward pass; `second` is that of the sweep. Copies hold the tapes of a call."""
 
     tapes: Any = None
     caps: Any = None
