@@ -10,7 +10,7 @@ import numpy as plain_np
 from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
-from .._core.primitive import layout_of
+from .._core.primitive import layout_of, primal_of
 from .._core.registry import FROZEN
 from .._core.trees import is_node
 from .._transforms.tape import value
@@ -122,12 +122,12 @@ class Solver:
         if intervals.saved is not None:
             found = found[:, intervals.saved]
         each: Any = 0 if single else slice(None)  # the trajectories
-        report = value(found)[n : n + REPORTED, :, each]
+        report = value(primal_of(found)[n : n + REPORTED, :, each])
         if not inside:
             self._check(report, single)
         events = self._records(found[:, :, each] if self.events else found, state)
         y = state.parts(found[:n, :, each])
-        return self._solution(y, intervals.times, events, report[:, -1], problem)
+        return self._solution(y, intervals.times, events, report[:, -1].copy(), problem)
 
     @property
     def compile_seconds(self) -> float:

@@ -12,7 +12,7 @@ from random_nests import disagreement
 import tapegrad as tg
 from tapegrad.errors import KernelError
 from tapegrad.kernels.graph.blocks import LIMITS
-from tapegrad.kernels.launch import cpu, waiting
+from tapegrad.kernels.launch import cpu, recording, waiting
 
 pytestmark = pytest.mark.one_in(4)  # its cases compile
 
@@ -748,6 +748,37 @@ def test_inner_steps_are_recalled_or_run_again(batch, monkeypatch):
         return total
 
     close(by_theta[:, -1], tg.grad(plain)(theta[:, -1]))
+
+
+@pytest.mark.parametrize(("batch", "lanes"), [(1, 1), (5, 16), (40, 48)])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_gradient_reads_the_steps_of_its_value(batch, lanes, own, monkeypatch):
+    """The same bits as where the forward pass runs again, because there is room for 60 steps of 5 numbers, or
+    for none; for each form of a launch, in three threads. Another value in between has steps of its own."""
+    rng = np.random.default_rng(0)
+    theta = np.stack([rng.uniform(0.2, 0.6, batch), rng.uniform(0.3, 1.0, batch)])
+    data = rng.normal(size=(1, 13, batch) if own else 13)
+    monkeypatch.setattr(waiting, "THREADED_OPERATIONS", 0)
+    monkeypatch.setattr(waiting, "THREADS", 3)
+    found = []
+    for room in (2**22, 8 * lanes * (13 + 5 * 61), 0):
+        monkeypatch.setattr(recording, "BYTES", room)
+        k = kernels.recursion(lambda theta: 0.3 * theta[0], lambda m, t, y: relaxed(m, t, np.sum(y)))
+        read, run = [], k._run_of
+
+        def watched(family, kind, *more, run=run, read=read):
+            read += [kind] if len(more) > 3 and more[3] is not None else []
+            return run(family, kind, *more)
+
+        monkeypatch.setattr(k, "_run_of", watched)
+        for factor in (1.0, 0.9):
+            y, pull = tg.vjp(lambda t, d, k=k: k.path(t, d), factor * theta, data)
+            other = tg.grad(lambda t, k=k: (k.path(t, data) ** 2).sum())(0.5 * theta)
+            found += [y, *pull(np.cos(y)), *pull(np.sin(y)), other]
+        assert set(read) == {2**22: {"F", "R"}, 0: set()}.get(room, {"F"})
+    each = len(found) // 3
+    for a, b, c in zip(found[:each], found[each : 2 * each], found[2 * each :], strict=True):
+        assert np.array_equal(a, b) and np.array_equal(a, c)
 
 
 @pytest.mark.long

@@ -5,7 +5,9 @@
 Inputs and outputs are (rows, stride) arrays. The kernel handles their first blocks * W columns. Step input
 and output are (rows, T, stride). A step output that is summed over samples is (rows, T, W), and each block
 adds to it. The tape holds the arena of large matrices (`arena`), then the stored carries of one block,
-[loop][step][component][lane]. Each block reuses the tape.
+[loop][step][component][lane]. caps[2 n], for n loops, is the size of a tape that each block has for itself;
+if it is 0, all blocks use one tape. The text may be one phase of a program only: "record" runs the loop over
+the data, and "sweep" goes on from its tape.
 
 caps[2 l] is the start of loop l on the tape, caps[2 l + 1] the number of steps with room there. needed[l]
 receives the number of steps that it took. After `caps` follow the numbers of a `general` program, whose code
@@ -36,12 +38,19 @@ class LlvmText(RecalledLoops):
     typed_by, sigil = ("bits", "real", "int", "T", "I", "suffix", "align"), "%"
 
     def __init__(
-        self, low: LoweredProgram, width: int, bits: int, per_sample: bool, given: bytearray | None = None
+        self,
+        low: LoweredProgram,
+        width: int,
+        bits: int,
+        per_sample: bool,
+        given: bytearray | None = None,
+        phase: str = "",
     ):
         """Set up the text; `given` collects the numbers that are arguments, None makes all of them
         literals."""
         super().__init__(width, bits)
         self.given: Any = given
+        self.phase = phase
         self.loaded: dict[Any, Any] = {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
@@ -57,14 +66,26 @@ class LlvmText(RecalledLoops):
         self.lines.append("  %b = phi i64 [ 0, %entry ], [ %bnext, %blockend ]")
         self.lines.append("  %bend = icmp eq i64 %b, %blocks\n  br i1 %bend, label %done, label %work\nwork:")
         self.lines.append(f"  %first = mul i64 %b, {self.W}")
+        size = self.number_at(self(f"getelementptr i64, ptr %caps, i64 {2 * len(self.low.bodies)}"))
+        self.lines.append(f"  %tape = getelementptr {self.T}, ptr %tapes, i64 {self(f'mul i64 %b, {size}')}")
         self.load_inputs(env)
-        self.region(self.low.sections, self.low.outer, env)
-        self.store_outputs(env)
+        records = self.phase == "record"
+        if self.phase:
+            self.one_phase(records, env)
+        else:
+            self.region(self.low.sections, self.low.outer, env)
+        if not records:
+            self.store_outputs(env)
         self.lines.append(
             "  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void"
         )
-        pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + ["%each"] * bool(p.streams)
-        pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
+        pointers = (
+            [f"%in{k}" for k in range(len(p.inputs))]
+            + ["%data"]
+            + ["%each"] * (bool(p.streams) and not records)
+        )
+        pointers += [] if records else [f"%out{k}" for k in range(len(p.groups))]
+        pointers += ["%steps"] * (bool(p.step_rows) and self.phase != "sweep") + ["%tapes"]
         head = (
             ", ".join(f"ptr noalias {x}" for x in pointers)
             + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
@@ -294,14 +315,8 @@ class LlvmText(RecalledLoops):
             self.slots.append(f"  %trips{body.label} = alloca i64, align 8")
         if n in self.low.recalled:
             self.recall(n, carry, k)
-        for place, shape, start in zip(carry, shapes, loop.start, strict=True):
-            self.keep(place, shape, start, env)
-        with self.typed(wide):
-            for place, shape in zip(totals, sum_shapes, strict=True):
-                self.keep(place, shape, g.zero, env)
-        trips = self.trips(n, loop, env)
-        self.unit = self.one() if balance(body) and not wide else ""
-        self.chunks(n, env, carry, sums, totals, trips, k)
+        if not self.phase or n not in self.low.recalled:
+            self.run_loop(n, env, carry, sums, totals, k)
         env.update(zip(loop.final, self.kept(carry, shapes), strict=True))
         with self.typed(wide):
             env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
@@ -310,6 +325,20 @@ class LlvmText(RecalledLoops):
             self.end_record(n, body.label, again, env)
         if n in self.low.recalled:
             self.end_recall(n)
+
+    def run_loop(self, n: int, env: dict, carry: list, sums: list, totals: list, k: int) -> None:
+        """Write the loop itself, from its start."""
+        body, g = self.low.bodies[n], self.g
+        loop, wide = body.loop, self.low.sums_wide(body.loop)
+        shapes, sum_shapes = [g.shape[c] for c in loop.carry], [g.shape[s] for s in loop.sums]
+        for place, shape, start in zip(carry, shapes, loop.start, strict=True):
+            self.keep(place, shape, start, env)
+        with self.typed(wide):
+            for place, shape in zip(totals, sum_shapes, strict=True):
+                self.keep(place, shape, g.zero, env)
+        trips = self.trips(n, loop, env)
+        self.unit = self.one() if balance(body) and not wide else ""
+        self.chunks(n, env, carry, sums, totals, trips, k)
 
     def chunks(self, n: int, env: dict, carry: list, sums: list, totals: list, trips: str, k: int) -> None:
         """The trips of a loop, in chunks if data are added up: then `sums` are those of one chunk."""
@@ -469,6 +498,8 @@ def emit(
     target: str,
     name: str = "kernel",
     given: bytearray | None = None,
+    phase: str = "",
 ) -> str:
-    """Return the LLVM text of the program for `width` lanes of `bits` bits; `LlvmText` explains `given`."""
-    return LlvmText(low, width, bits, per_sample, given).text(name, target)
+    """Return the LLVM text of the program, or of a phase of it, for `width` lanes of `bits` bits; `LlvmText`
+    explains `given`."""
+    return LlvmText(low, width, bits, per_sample, given, phase).text(name, target)

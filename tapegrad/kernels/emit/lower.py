@@ -154,6 +154,31 @@ class LoweredProgram:
         }
 
     @property
+    def separable(self) -> bool:
+        """Return whether a backward sweep over the data needs the stored steps only: it can be a launch."""
+        if len(self.outer) != 2 or not self.recalled or self.program.by_data:
+            return False
+        first = self.outer[0]
+        later = {j for code in self.sections[1:] for _, _, x in code for j in x} | {*self.program.outputs}
+        later |= self.outer[1].used() | self.outer[1].entered()
+        taped = {n for n, *_ in self.taped()}
+        return taped <= {first.number, *self.recalled} and later.isdisjoint(
+            first.loop.final + first.loop.sums
+        )
+
+    def leave_to_tape(self) -> None:
+        """Remove what a sweep would need to run its inner loops again, and the stored numbers that it never
+        reads."""
+        for r in self.recalled:
+            loop, self.bodies[r].sections = self.bodies[r].loop, [[]]
+            loop.start, loop.next, loop.active = [], [], None
+        read = self.outer[1].used()
+        for r in self.recalled:
+            loop = self.bodies[r].loop
+            kept = [x for x in zip(loop.carry, loop.final, strict=True) if not read.isdisjoint(x)]
+            loop.carry, loop.final = [list(x) for x in zip(*kept, strict=True)]
+
+    @property
     def loops(self) -> list[ProgramLoop]:
         return [b.loop for b in self.bodies]
 

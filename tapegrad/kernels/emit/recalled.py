@@ -34,6 +34,29 @@ class RecalledLoops(ProgramWalk, Builder):
                 self.slots.append(f"  %stored{body.number} = alloca i64, align 8")
                 self.lines.append(f"  store i64 0, ptr %stored{body.number}")
 
+    def one_phase(self, records: bool, env: dict) -> None:
+        """Write the forward loop, or what follows it; the tape of the block keeps the lengths of its stacks.
+
+        `needed` receives the largest of them."""
+        low, line = self.low, self.lines.append
+        self.straight(low.sections[0], env)
+        if records:
+            self.loop(0, env)
+        else:
+            self.begin_records(0)
+        for r, m in low.recalled.items():
+            place = self.record_place(m, low.bodies[r].loop, self.room(m))
+            if not records:
+                line(f"  store i64 {self.number_at(place)}, ptr %stored{m}, align 8")
+                continue
+            count, most = self.number_at(f"%stored{m}"), self(f"getelementptr i64, ptr %needed, i64 {m}")
+            line(f"  store i64 {count}, ptr {place}, align 8")
+            old = self.number_at(most)
+            more = self(f"icmp sgt i64 {count}, {old}")
+            line(f"  store i64 {self(f'select i1 {more}, i64 {count}, i64 {old}')}, ptr {most}, align 8")
+        if not records:
+            self.region(low.sections[1:], low.outer[1:], env)
+
     def recorded(self, n: int) -> ProgramLoop | None:
         """Return the loop of the sweep that recalls loop n."""
         return next((self.low.bodies[r].loop for r, m in self.low.recalled.items() if m == n), None)
@@ -68,14 +91,17 @@ class RecalledLoops(ProgramWalk, Builder):
         self.lines.append(f"  store i64 {self(f'add i64 {number}, 1')}, ptr %stored{m}, align 8")
 
     def recall(self, r: int, carry: list, k: int) -> None:
-        """Recall loop r, with the places of its carry, if it is stored; else go on at label %again<k>."""
+        """Recall loop r, with the places of its carry, if it is stored; else go on at label %again<k>.
+
+        A phase has stored all of them."""
         m, body, line = self.low.recalled[r], self.low.bodies[r], self.lines.append
         loop = body.loop
         end = self(f"sub i64 {self.number_at(f'%stored{m}')}, 1")
-        fits = self(f"icmp slt i64 {end}, {self(f'sub i64 {self.room(m)}, 1')}")
         self.slots.append(f"  %base{r} = alloca ptr, align 8")
         line(f"  store i64 {end}, ptr %stored{m}, align 8")
-        line(f"  br i1 {fits}, label %recall{k}, label %again{k}\nrecall{k}:")
+        if not self.phase:
+            fits = self(f"icmp slt i64 {end}, {self(f'sub i64 {self.room(m)}, 1')}")
+            line(f"  br i1 {fits}, label %recall{k}, label %again{k}\nrecall{k}:")
         last = self.record_place(m, loop, end)
         *offsets, size = self.low.offsets(loop)
         for at, to, c in zip(offsets, carry, loop.carry, strict=True):
@@ -88,8 +114,10 @@ class RecalledLoops(ProgramWalk, Builder):
         trips = self(f"zext i32 {count} to i64")
         first = self.record_place(m, loop, self(f"sub i64 {end}, {trips}"))
         line(f"  store i64 {trips}, ptr %trips{body.label}, align 8")
-        line(f"  store ptr {first}, ptr %base{r}, align 8\n  br label %after{k}\nagain{k}:")
-        line(f"  store ptr {self.region_of(r)}, ptr %base{r}, align 8")
+        line(f"  store ptr {first}, ptr %base{r}, align 8")
+        if not self.phase:
+            line(f"  br label %after{k}\nagain{k}:")
+            line(f"  store ptr {self.region_of(r)}, ptr %base{r}, align 8")
 
     def end_recall(self, r: int) -> None:
         """Take the steps of loop r from the stack."""

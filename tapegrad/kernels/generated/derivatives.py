@@ -14,7 +14,8 @@ F(.., y = U)>. The derivatives of R and D are therefore of the same kinds. Forwa
 way.
 
 If f is one number for each sample, W is left out of R and multiplied outside. `VG` computes F and R without
-directions in one launch. `VGD` adds D for W = 1, for data of each sample; D leaves out the first
+directions in one launch. `FR` is F, and R that reads the steps
+of F, in two launches. `VGD` adds D for W = 1, for data of each sample; D leaves out the first
 `observed` rows. Each program is derived and compiled when it is first needed."""
 
 import time
@@ -32,6 +33,7 @@ from ..emit.lower import SUMS, LoweredProgram, lower_program
 from ..graph.adjoint import forward, reverse
 from ..graph.program import KernelProgram
 from ..launch.cpu import Launcher
+from ..launch.recording import StepRecorder
 from ..launch.stored import StoredLauncher
 from ..trace.captured import steadily
 from .samples import batched_as
@@ -78,6 +80,7 @@ class Family:
         self.observed = 0
         self.programs: dict = {}
         self.launchers: dict = {}
+        self.recordings: dict = {}
         self.prims: dict = {}
         self.seconds = [0.0]  # spent on traces and compilation
 
@@ -117,6 +120,8 @@ class Family:
                 seeds = g.parameters_like(sum(inputs), outputs)
                 inputs.append(sum([p.rows_of(k) for k in range(len(p.groups))]))
             made, gradient = reverse(p, [] if kind == "D" else p.thetas(0), seeds, kind in ("D", "VGD"))
+            for loop, given in zip(made.loops, p.loops if kind == "FR" else (), strict=False):
+                loop.each = list(given.each)
             for loop in made.loops if kind == "VGD" else ():
                 loop.each = loop.each[self.observed :]
         if self.reject:
@@ -132,7 +137,14 @@ class Family:
             for loop in made.loops if kind in ("D", "VGD") else ():
                 loop.each = [g.select(good, e, g.zero) for e in loop.each]
         both = [outputs, gradient]
-        groups = {"F": [outputs] if outputs else [], "R": [gradient], "D": [], "VG": both, "VGD": both}[kind]
+        groups = {
+            "F": [outputs] if outputs else [],
+            "R": [gradient],
+            "FR": [gradient],
+            "D": [],
+            "VG": both,
+            "VGD": both,
+        }[kind]
         return replace(made, inputs=inputs, groups=groups)
 
     def wide(self, dtype: np.dtype) -> bool:
@@ -185,6 +197,17 @@ class Family:
                     self.launchers[key] = found
                     self.seconds[0] += time.perf_counter() - begin
         return found
+
+    def recording(self, signature: tuple, dtype: np.dtype, per_sample: bool) -> StepRecorder | None:
+        """Return F and R as two launches, of which the second reads the steps of the first; or None."""
+        key = signature, dtype, per_sample
+        if key not in self.recordings:
+            with scope_block(), self.lock:
+                found: Any = None
+                if any([loop.inner for loop in self.program(signature, 0).loops]):
+                    found = self.launcher("FR", 0, signature, dtype, per_sample, StepRecorder)
+                self.recordings[key] = found if found and found.separable else None
+        return self.recordings[key]
 
     # --- operations of the tape ---
 

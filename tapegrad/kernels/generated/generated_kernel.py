@@ -410,9 +410,12 @@ class GeneratedKernel(PickledByCall):
                 traced.last = key, launcher
         return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, outs, False))
 
-    def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
+    def _run_of(
+        self, family: Family, kind: str, n: tuple, arrays: tuple, numbers: bool = False, launcher: Any = None
+    ) -> Any:
         """Launch a kernel of any family on plain arrays."""
-        launcher = self._launcher(family, kind, n, arrays, self._is_missing(arrays[1]), numbers)
+        if launcher is None:
+            launcher = self._launcher(family, kind, n, arrays, self._is_missing(arrays[1]), numbers)
         return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, None, not family.scalar))
 
     def _looked_at(self, arrays: tuple, found: Any) -> Any:

@@ -16,8 +16,10 @@ import numpy as np
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
-from ..._core.primitive import values_of
+from ..._core.primitive import live, values_of
+from ..._core.reverse import Tape
 from ..._core.trees import tree_map
+from ..._core.variable import Variable
 from ..._transforms.gradient import value_and_grad
 from ...ops.piecewise import where
 from ..trace.tracing import trace_likelihood, trace_recursion
@@ -25,6 +27,7 @@ from .arguments import (
     is_tree,
 )
 from .generated_kernel import BLOCKS, GeneratedKernel, KernelParts
+from .recorded import RecordedRun
 
 
 class Likelihood(GeneratedKernel):
@@ -113,7 +116,10 @@ class Recursion(GeneratedKernel):
                [ 0.,  4., 25.]])
         """
         theta, data, single = self._arguments(theta, data)
-        rows = self._families["path"].F(self._runs["path"], theta, data)
+        run = self._runs["path"]
+        if isinstance(theta, Variable) and isinstance(live(theta)._trace, Tape):
+            run = RecordedRun(self, *run.args)
+        rows = self._families["path"].F(run, theta, data)
         return rows[:, :, 0] if single else rows
 
     def scores(self, theta: Any, data: Any) -> Any:

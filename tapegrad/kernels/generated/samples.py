@@ -10,6 +10,7 @@ from ..._core.primitive import Primitive, bind
 from ..._transforms.batching.rules import CustomRule, as_stack, samples_first
 from ...ops import shaping
 from ...ops.declare import shape
+from .recorded import RecordedRun
 
 
 class ScalarData:
@@ -70,7 +71,7 @@ def batched_as(kind: str, n: tuple, data_of_samples: bool) -> CustomRule:
                 for k, o in enumerate(operands)
             ]
             if len(to) == 1:
-                if type(params["run"]) is not functools.partial:  # a handwritten kernel
+                if type(params["run"]) not in (functools.partial, RecordedRun):  # a handwritten kernel
                     return NotImplemented
                 params = {"run": ScalarData(params["run"])}
         y = bind(prim, arrays, params)

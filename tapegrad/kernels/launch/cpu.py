@@ -254,7 +254,11 @@ def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPla
 
 
 class Launcher:
-    """One program for one dtype on this processor; scalar and vector forms are compiled on first use."""
+    """One program for one dtype on this processor; scalar and vector forms are compiled on first use.
+
+    `phase` is that of `emit`."""
+
+    phase = ""
 
     def __init__(self, low: Any, dtype: np.dtype, per_sample: bool, plan: LaunchPlan | None = None):
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
@@ -280,6 +284,7 @@ class Launcher:
             self.per_sample,
             llvm.get_default_triple(),
             given=given if self.low.general else None,
+            phase=self.phase,
         )
         self.numbers[width] = bytes(given)  # last, because another thread may launch meanwhile
         return text
@@ -476,10 +481,7 @@ class Launcher:
             ]
         local = self.local.__dict__
         while True:
-            if local.get("key") == (width, steps):
-                caps, needed, tape = local["found"]
-            else:
-                caps, needed, tape = self.workspace(local, width, steps)
+            caps, needed, tape = self.workspace(local, width, steps, first)
             begin = time.perf_counter()
             form(*addresses, tape, stride, steps, blocks, caps, needed[0])
             if width in self.quick:
@@ -489,8 +491,10 @@ class Launcher:
             local["room"] = {n: int(needed[1][n]) for n in self.counted}
             local.pop("key", None)
 
-    def workspace(self, local: dict, width: int, steps: int) -> tuple:
+    def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
         """Return the addresses of caps, needed and tape of this thread, for this number of steps."""
+        if local.get("key") == (width, steps):
+            return local["found"]
         room = local.setdefault("room", dict.fromkeys(self.counted, 64))
         given = np.frombuffer(self.numbers.get(width, b""), np.int64)
         caps = np.concatenate([np.zeros(2 * self.plan.bodies + 2, np.int64), given])

@@ -20,8 +20,7 @@ LOCK = lock()
 STATE: dict = {}
 THREADED_OPERATIONS = 5_000_000  # operations below which a launch stays in its thread
 WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
-# operations between checks for a stop; checks of a thread if the work is unknown
-PIECE, PIECES = 50_000_000, 1000
+PIECE_SECONDS = 0.005  # between checks for a stop, if a block does not take longer
 POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
 
@@ -139,10 +138,7 @@ def run_blocks(blocks: int, work: float, run: Callable, most: float = 0.0) -> No
     most = max(work, most)
     if is_long(most):
         stop = threading.Event()
-        pieces = int(min(most / PIECE / max(parts, 1), PIECES)) + 1
-        wait_for_tasks(
-            [submit(functools.partial(in_pieces, run, *share, pieces, stop)) for share in shares], stop
-        )
+        wait_for_tasks([submit(functools.partial(in_pieces, run, *share, stop)) for share in shares], stop)
     else:
         run_in_turn([functools.partial(run, *share) for share in shares])
 
@@ -160,12 +156,14 @@ def patiently(tasks: list) -> list:
     return wait_for_tasks([submit(task) for task in tasks], threading.Event())
 
 
-def in_pieces(run: Callable, first: int, last: int, pieces: int, stop: threading.Event) -> None:
-    pieces = min(pieces, last - first)
-    for k in range(pieces):
-        if stop.is_set():
-            return
-        run(first + (last - first) * k // pieces, first + (last - first) * (k + 1) // pieces)
+def in_pieces(run: Callable, first: int, last: int, stop: threading.Event) -> None:
+    """Run blocks in pieces that grow while they are short."""
+    count = 1
+    while first < last and not stop.is_set():
+        begin, end = time.perf_counter(), min(first + count, last)
+        run(first, end)
+        first = end
+        count = 4 * count if time.perf_counter() - begin < PIECE_SECONDS / 4 else max(count // 2, 1)
 
 
 def wait_for_tasks(tasks: list, stop: threading.Event) -> list:

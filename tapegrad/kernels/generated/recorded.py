@@ -1,0 +1,50 @@
+"""The launches of one operation on a tape: the value stores its steps, and the gradient reads them."""
+
+from typing import Any
+
+import numpy as np
+
+
+def bits_of(arrays: tuple) -> list:
+    return [(x.shape, x.dtype.char, x.tobytes()) for x in arrays]
+
+
+class RecordedRun:
+    """Launches a kernel of the value; what it has stored serves a gradient for the same arguments."""
+
+    def __init__(self, kernel: Any, family: Any):
+        self.kernel, self.family = kernel, family
+        self.held: list = []  # the bits of the arguments, and the tapes, while no sweep uses them
+
+    def __call__(self, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:
+        run = self.kernel._run_of
+        if kind == "R" and n == (0, 0):
+            found = self.taken(arrays)
+            result = run(self.family, kind, n, arrays, numbers, found and found[1].sweeper())
+            self.held += [found] if found else []
+            return result
+        recording = self.begun(*arrays) if kind == "F" and n == (0, 0) and not numbers else None
+        result = run(self.family, kind, n, arrays, numbers, recording)
+        if recording is not None:
+            self.held = [(bits_of(arrays), recording)] if recording.fits() else []
+        return result
+
+    def taken(self, arrays: tuple) -> tuple | None:
+        """Return what has been stored for these arguments, for one thread at a time, or None."""
+        held = self.held
+        try:
+            found = held.pop()
+        except IndexError:
+            return None
+        if bits_of(arrays[:2]) == found[0]:
+            return found
+        held.append(found)
+        return None
+
+    def begun(self, theta: Any, data: Any) -> Any:
+        """Return the launcher that stores steps, or None if there is no memory for them."""
+        if type(theta) is not np.ndarray or type(data) is not np.ndarray or self.kernel._is_missing(data):
+            return None
+        signature = theta.shape[0], data.shape[0] if data.ndim > 1 else 0, False
+        made = self.family.recording(signature, theta.dtype, data.ndim == 3)
+        return made and made.begun(data.shape[-1 if data.ndim < 3 else 1], theta.shape[1])

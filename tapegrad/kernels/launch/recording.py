@@ -1,0 +1,98 @@
+"""A forward pass that stores its steps, and the backward sweep that reads them, as two launches.
+
+Each block of samples has a tape of its own, with room for the steps of all data. The memory is bounded. Where
+it is too small, the derivative runs the forward pass again."""
+
+from typing import Any
+
+import numpy as np
+
+from ..emit.lower import LoweredProgram
+from .cpu import Launcher, data_pointer
+
+BYTES = 2**25  # of the tapes of a launch
+
+
+class StepRecorder(Launcher):
+    """The launcher of the forward pass; `second` is that of the sweep. Copies hold the tapes of a call."""
+
+    tapes: Any = None
+    caps: Any = None
+    owner: Any = None  # of the tapes
+    room: int  # of a stack, in steps
+    batch: int
+    needed: list  # the longest stacks of each run
+
+    def __init__(self, low: LoweredProgram, dtype: np.dtype, per_sample: bool, phase: str = "record"):
+        self.phase, self.separable = phase, low.separable
+        if self.separable and phase == "record":
+            low.leave_to_tape()
+        super().__init__(low, dtype, per_sample)
+        if phase == "record":
+            self.outputs, self.types, self.streams = [], [], 0
+            self.second = StepRecorder(low, dtype, per_sample, "sweep")
+        else:
+            self.step_rows = 0
+        self.counted: list = []
+        self.free: list = []  # memory that no launch uses
+        self.lengths: dict = {}  # of the stacks that a launch had no room for, by the number of samples
+
+    def begun(self, steps: int, batch: int) -> "StepRecorder | None":
+        """Return a copy with tapes for a launch, or None if there is not enough memory."""
+        width, plan = self.width_for(batch), self.plan
+        blocks = -(-batch // width)
+        used = plan.arena + sum([steps * carry for _, carry, data, _ in plan.taped if data])
+        left = BYTES // max(blocks * width * self.dtype.itemsize, 1) - used
+        room = left // sum([carry for _, carry in plan.recalled]) - 1
+        if room <= self.lengths.get(batch, steps):
+            return None
+        try:
+            tapes = self.free.pop()
+        except IndexError:
+            tapes = np.empty(BYTES + 64, np.uint8)
+        return self.like(room=room, batch=batch, tapes=tapes, needed=[])
+
+    def like(self, **own: Any) -> "StepRecorder":
+        """Return a copy with attributes of its own."""
+        made = StepRecorder.__new__(StepRecorder)
+        made.__dict__.update(self.__dict__, **own)
+        return made
+
+    def __del__(self) -> None:
+        if self.tapes is not None and self.phase == "record" and not self.free:
+            self.free.append(self.tapes)
+
+    def fits(self) -> bool:
+        """Return whether the tapes hold all steps of the launch."""
+        longest = int(max([needed.max() for needed in self.needed], default=0))
+        if longest >= self.room:
+            self.lengths[self.batch] = longest
+        return longest < self.room
+
+    def sweeper(self) -> "StepRecorder":
+        """Return the launcher of the sweep over these tapes."""
+        return self.second.like(owner=self, tapes=self.tapes, room=self.room, needed=[])
+
+    def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
+        """Return the addresses of caps, needed and the tape of the block with the first sample."""
+        if self.caps is None:
+            self.caps = self.layout(width, steps)
+        needed = np.zeros(self.plan.bodies + 1, np.int64)
+        self.needed.append(needed)
+        start, size = data_pointer(self.tapes), int(self.caps[2 * self.plan.bodies])
+        place = start + -start % 64 + -(-first // width) * size * width * self.dtype.itemsize
+        return data_pointer(self.caps), (data_pointer(needed), needed), place
+
+    def layout(self, width: int, steps: int) -> np.ndarray:
+        """Return the places of the loops on a tape, and its size."""
+        bodies, size = self.plan.bodies, self.plan.arena
+        given = np.frombuffer(self.numbers.get(width, b""), np.int64)
+        caps = np.concatenate([np.zeros(2 * bodies + 2, np.int64), given])
+        for n, carry, data, _ in self.plan.taped:
+            caps[2 * n], caps[2 * n + 1] = size, steps if data else 2**62  # (the others lie on stacks)
+            size += steps * carry * data
+        for n, carry in self.plan.recalled:
+            caps[2 * n], caps[2 * n + 1] = size, self.room
+            size += (self.room + 1) * carry  # the last one holds the length of the stack
+        caps[2 * bodies] = size
+        return caps
