@@ -313,8 +313,8 @@ class RecordedFacts:
         return np.flatnonzero(self.which(f)).tolist()
 
     def checked(self, same: dict) -> set:
-        """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function
-        may take another way, whether it reads what they give or not."""
+        """Numbers of instructions that may raise an exception, or a flag that is as good as one. There the
+        function may take another way, whether it reads what they give or not."""
         trace = self.trace
         inputs = self.which(lambda prim, _: prim in INPUTS)
         found = self.which(lambda prim, watched: LOUD in watched or not is_total(prim)) & ~inputs

@@ -32,12 +32,12 @@ from ..._core.variable import HANDLES, Variable, View, bottom, variable
 from ..._dispatch.random import DRAW
 from ..._transforms.arguments import Inputs, enter_leaf, overlapping
 from ..._transforms.call import returned, run_once, value_out
-from ..costs import COMPARED_ELEMENTS, OPENED_ELEMENTS
+from ..costs import OPENED_ELEMENTS
 from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
 from .object_state import ObjectState, UntoldValue
 from .raised_errors import RAISED, conditions
-from .settings_keys import NO_STEPS, settings_key, settled_of
+from .settings_keys import NO_STEPS, content_key, settings_key, settled_of
 
 WEAK = 2  # an argument that is a number of Python
 KINDS = ("divide", "over", "under", "invalid")  # of Python's arithmetic
@@ -50,18 +50,6 @@ INPUT = {word: (word, None, ()) for word in (ARGUMENT, CAPTURED, CONSTANT)}
 def is_single(x: Any) -> bool:
     """Has it a dtype that Python's numbers leave as it is, and NumPy's do not?"""
     return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
-
-
-def content_key(v: Any) -> tuple | None:
-    """A key under which arrays of NumPy of one layout and content meet, if they are small or uniform."""
-    if type(v) is not ndarray:
-        return None
-    if v.size <= COMPARED_ELEMENTS:
-        return v.shape, v.strides, v.dtype, v.tobytes()
-    if v.dtype.kind not in "biuf" or v.itemsize not in (1, 2, 4, 8):
-        return None
-    bits = v.view(f"i{v.itemsize}")
-    return (v.shape, v.strides, v.dtype, int(bits.flat[0])) if (bits == bits.flat[0]).all() else None
 
 
 class Instruction:

@@ -36,6 +36,18 @@ def settings_key(p: Any) -> Any:
     return kind, p
 
 
+def content_key(v: Any) -> tuple | None:
+    """A key under which arrays of NumPy of one layout and content meet, if they are small or uniform."""
+    if type(v) is not ndarray:
+        return None
+    if v.size <= COMPARED_ELEMENTS:
+        return v.shape, v.strides, v.dtype, v.tobytes()
+    if v.dtype.kind not in "biuf" or v.itemsize not in (1, 2, 4, 8):
+        return None
+    bits = v.view(f"i{v.itemsize}")
+    return (v.shape, v.strides, v.dtype, int(bits.flat[0])) if (bits == bits.flat[0]).all() else None
+
+
 def index_key(at: Any) -> tuple:
     """The same for an index, or a step of a view: numbers and slices, mostly."""
     kind = type(at)
