@@ -199,12 +199,13 @@ class Family:
         return found
 
     def recording(self, signature: tuple, dtype: np.dtype, per_sample: bool) -> StepRecorder | None:
-        """Return F and R as two launches, of which the second reads the steps of the first; or None."""
+        """Return F and R as two launches, of which the second reads the steps of the first; or None. A kernel
+        that may lie on disk is not traced to tell."""
         key = signature, dtype, per_sample
         if key not in self.recordings:
             with scope_block(), self.lock:
                 found: Any = None
-                if any([loop.inner for loop in self.program(signature, 0).loops]):
+                if self.key is None and any([loop.inner for loop in self.program(signature, 0).loops]):
                     found = self.launcher("FR", 0, signature, dtype, per_sample, StepRecorder)
                 self.recordings[key] = found if found and found.separable else None
         return self.recordings[key]
