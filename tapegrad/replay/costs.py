@@ -38,6 +38,7 @@ COMPARED_ELEMENTS = 64  # elements of a constant that is compared with others
 POOL_BYTES = 1 << 28  # bytes of the arrays of a pool, at most
 POOL_ARRAYS = 16  # arrays of a pool, at most
 ARENA_BYTES = 1 << 28  # bytes of an arena that is kept for the next run
+COUNTED_PLACES = 1 << 21  # integers that are kept for the places of all arenas
 REUSED_BYTES = 1 << 15  # bytes of an array from which its memory is used again
 CODES_KEPT = 4096  # compiled codes in a process
 

@@ -18,6 +18,7 @@ from ..costs import (
     BOX_ELEMENTS,
     BOXES,
     CACHE_LINE_ELEMENTS,
+    COUNTED_PLACES,
     SHORT_AXIS,
     STACK_ELEMENTS,
 )
@@ -25,6 +26,7 @@ from ..instruction_table import InstructionTable
 from ..program import Program
 
 INDEX_BYTES = 8  # bytes of an integer that tells a place
+COUNTS = [np.arange(0)]  # the first integers, for all arenas; nobody writes to them
 
 
 class ArenaRegion:
@@ -70,8 +72,8 @@ class Arena:
         self.length = self.first = 0
         self.laid: dict = {}  # (first place, shape, strides) -> places
         self.once: dict = {}  # id of places -> (is each there once?, the places)
-        self.counting: dict = {}  # id -> the consecutive integers of which those are views
-        self.whole = np.arange(0)  # the last of these
+        self.whole = COUNTS[0]  # consecutive integers, of which places are views
+        self.counting: dict = {id(self.whole): self.whole}  # id -> these, and shorter ones before
         self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
         self.forms: dict = {}  # id of places -> (their form, the places)
         self.seam: dict = {}  # (id of places, axis) -> (where boxes of them end, the places)
@@ -174,6 +176,8 @@ class Arena:
         if first + count > len(self.whole):
             self.whole = np.arange(2 * (first + count))
             self.counting[id(self.whole)] = self.whole
+            if len(self.whole) <= COUNTED_PLACES:
+                COUNTS[0] = self.whole
         return self.whole[first : first + count]
 
     def layout(self, k: int) -> tuple:
