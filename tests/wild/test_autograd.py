@@ -53,6 +53,10 @@ FAILURES = {
         "test_wrappers::test_custom_where_dtypes[int-True-1-2]",
         "test_wrappers::test_custom_where_dtypes[list-True-x3-y3]",
     ],
+    "an array of xarray is refused, with what to write": [
+        "test_ufunc_dispatch::test_grad_through_box_times_dataarray_holding_box",
+        "test_ufunc_dispatch::test_grad_through_dataarray_binary_ufunc",
+    ],
     "at a symmetric matrix the derivative is that among symmetric matrices": [
         "test_linalg::test_eigvalh_lower_broadcasting",
         "test_linalg::test_eigvalh_upper_broadcasting",
@@ -91,7 +95,8 @@ def outcomes(sources, report):
 def test_suite(sources, tmp_path):
     found = outcomes(sources, tmp_path / "report.xml")
     failed = {name for name, outcome in found.items() if outcome == "failed"}
-    assert failed == {name for names in FAILURES.values() for name in names}
+    known = {name for names in FAILURES.values() for name in names}
+    assert failed == {name for name in known if found[name] != "skipped"}  # (some ask for xarray)
     assert list(found.values()).count("passed") >= 587
 
 
