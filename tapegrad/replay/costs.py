@@ -111,7 +111,7 @@ COLUMNS = 6  # columns below which they are done one by one
 
 # Time, in ns.
 
-WRITTEN_INSTRUCTION_NS = 2e4  # of replays that pay for the text of an instruction: what it takes
+WRITTEN_INSTRUCTION_NS = 2e4  # of replays that pay for the text of an instruction, which takes half and more
 WRITTEN_ELEMENT_NS = 50  # to lay out an element in a block
 COMPILE_NS = 1e8  # that the compilation of the groups of a function may take
 LOOP_BUILD_NS = 2e6  # to compile an instruction of a trip

@@ -117,7 +117,9 @@ class InstructionTable:
 
     @functools.cached_property
     def next_alike(self) -> np.ndarray:
-        """How far from each instruction on `ALIKE_ROWS` of the same classes follow next."""
+        """How far from each instruction on the same `ALIKE_ROWS` classes follow next.
+
+        A hash of so many, 16 + 8, is made of the hashes of 16 and of 8."""
         h = self.classes.astype(np.uint64) + np.uint64(1)
         length, factor, hashes = 1, FACTOR, {1: h}
         while 2 * length <= ALIKE_ROWS:  # of twice as many: those of the two halves

@@ -750,18 +750,25 @@ def test_what_is_read_only_is_not_taken_over():
         np.testing.assert_allclose(p.grad(x), tg.grad(taken)(x), rtol=1e-14)
 
 
-def test_a_function_that_takes_another_way_at_each_call():
-    """An event in a loop: few recordings, further and further apart, and then none; five ways in turn are
-    recorded and replayed."""
+def events(trips):
+    """A function with an event in a loop, at trips that depend on x."""
 
     def f(x):
         y = x * 1.0
-        for _ in range(60):
+        for _ in range(trips):
             y = y * (1.01 + 0.02 * x[2]) + 0.001 * x[0]
             if y[0] > 1.5:
                 y = y * 0.5 * (1 + x[1])
         return (y * y).sum()
 
+    return f
+
+
+def test_a_function_that_takes_another_way_at_each_call():
+    """An event in a loop: few recordings, further and further apart, and then none; five ways in turn are
+    recorded and replayed."""
+
+    f = events(60)
     p, rng = tg.prepare(f, X), np.random.default_rng(0)
     for n in range(100):
         x = rng.random(3) + 0.2
@@ -790,14 +797,7 @@ def test_a_function_that_takes_another_way_at_each_call():
 def test_other_ways_through_a_long_function_are_recorded_once_calls_have_paid_for_it():
     """A recording of a long function costs about as much as eight plain calls. Plain calls come first."""
 
-    def f(x):
-        y = x * 1.0
-        for _ in range(300):
-            y = y * (1.01 + 0.02 * x[2]) + 0.001 * x[0]
-            if y[0] > 1.5:
-                y = y * 0.5 * (1 + x[1])
-        return (y * y).sum()
-
+    f = events(300)
     p, rng = tg.prepare(f, X), np.random.default_rng(0)
     for n in range(25):
         x = rng.random(3) + 0.2

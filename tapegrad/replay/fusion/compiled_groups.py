@@ -378,7 +378,8 @@ def argument_form(d: Any, a: int) -> tuple | None:
 def with_strides(v: np.ndarray, strides: tuple) -> np.ndarray:
     """v, or a copy of it with these strides. (The step along an axis of one element does not matter.)
 
-    A block gives a part of an array without the gaps that it has in a recording."""
+    A block gives a part of an array without the gaps that it has in a recording. (`room_laid` makes wide gaps
+    smaller; a group is compiled for these.)"""
     if all([n < 2 or a == b for n, a, b in zip(v.shape, v.strides, strides, strict=True)]):
         return v
     spans = [(n - 1) * s for n, s in zip(v.shape, strides, strict=True)]

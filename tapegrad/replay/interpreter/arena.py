@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import C16, F8
+from ..._core.arrays import C16, F8, overlaps
 from ..costs import (
     ALIGNED_ELEMENTS,
     ARENA_BYTES,
@@ -241,7 +241,7 @@ class Arena:
     def is_once(self, at: np.ndarray) -> bool:
         """Is no place there twice?  (What was read at repeated indices lies at one place.)"""
         if id(at) not in self.once:
-            alone = id(at.base) in self.counting and is_without_overlap(at)
+            alone = id(at.base) in self.counting and not overlaps(at.shape, at.strides, INDEX_BYTES)
             self.once[id(at)] = alone or len(np.unique(at)) == at.size, at
         return self.once[id(at)][0]
 
@@ -410,16 +410,6 @@ def zero_strides(shape: tuple) -> np.ndarray:
 @functools.cache
 def packed_strides(shape: tuple) -> tuple:
     return tuple([math.prod(shape[n + 1 :]) for n in range(len(shape))])
-
-
-def is_without_overlap(at: np.ndarray) -> bool:
-    """Do the strides show that no two elements of a view share memory? (False: they may.)"""
-    room = at.itemsize
-    for step, n in sorted([(abs(s), n) for s, n in zip(at.strides, at.shape, strict=True) if n > 1]):
-        if step < room:
-            return False
-        room = step * n
-    return True
 
 
 @functools.cache
