@@ -5,7 +5,11 @@ A function that rebinds a name, an attribute or a member at each call is run pla
 are."""
 
 import contextlib
+import importlib
+import os
+import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,3 +168,20 @@ def test_programs(arrays, seeds):
 @pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(100_000, 110_000, 250)], ids=str)
 def test_ten_thousand_programs(arrays, seeds):
     run(seeds)
+
+
+@pytest.mark.long
+def test_no_replay_of_the_reaction_and_diffusion_benchmark_is_done_twice(monkeypatch):
+    """Its groups take what blocks give: parts of an array, without the gaps that they had when recorded."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # the benchmarks set variables
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    mutation = importlib.import_module("mutation")
+    for name in ("mutation", "_harness"):
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(mutation, "STEPS", 10)
+    f, p = mutation.gm3_loss(128), mutation.P
+    q = tg.prepare(f, p, compile=True)
+    for k in range(4):
+        np.testing.assert_allclose(q.grad(p + 0.01 * k), tg.grad(f)(p + 0.01 * k), rtol=1e-10)
+    kept = q.forms["grad"].programs[0]
+    assert kept.emitted.groups and not kept.refusals and not kept.failures
