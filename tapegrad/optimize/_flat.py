@@ -52,12 +52,13 @@ class FlatStart:
 
     def __init__(self, call: str, x0: Any):
         self.tree = started(call, x0)
-        flat, restore = ravel(self.tree)
-        self.restore: Callable = restore
-        if any(type(v) is Const for v in leaves(self.tree)):
-            self.restore = lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u))
-        elif is_array(layout_of(self.tree)) and np.ndim(self.tree) == 1:
-            self.restore = unchanged  # (calls that replay compare what the functions of a tree read)
+        self.restore: Callable = unchanged  # (calls that replay compare what the functions of a tree read)
+        flat = self.tree
+        if not (is_array(layout_of(flat)) and np.ndim(flat) == 1 and is_differentiable(layout_of(flat))):
+            flat, restore = ravel(self.tree)
+            self.restore = restore
+            if any(type(v) is Const for v in leaves(self.tree)):
+                self.restore = lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u))
         if not flat.size:
             raise ArgumentError(
                 f"{call}: x0 = {describe_tree(x0)} holds no number to be varied: integers in a tree are "

@@ -170,6 +170,7 @@ class ModelObjective(Objective):
         self._on_arrays = self._f
         self.pattern: Any = None
         self.lowest = numpy.inf, self.start  # the lowest value so far, and its point
+        self._curvature: Any = None  # a point, and the second derivatives there
         self._xp, self._data = data.xp, host_data(data)
         built = build if data.xp is numpy else lambda params: model_of(build, params, data.xp)
         self._pattern_at = lambda u, depends=None: model_pattern(
@@ -310,7 +311,9 @@ class ModelObjective(Objective):
                 self._differentiate()
 
     def hessian(self, u: numpy.ndarray) -> numpy.ndarray:
-        return self._settled(super().hessian, u)
+        if self._curvature is None or (self._curvature[0] != u).any():
+            self._curvature = u.copy(), self._settled(super().hessian, u)
+        return self._curvature[1]
 
     def product(self, u: numpy.ndarray, v: numpy.ndarray) -> numpy.ndarray:
         return self._settled(lambda u: super(ModelObjective, self).product(u, v), u)

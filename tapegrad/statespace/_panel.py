@@ -266,12 +266,13 @@ class ModelsOfSeries:
         for members in alike.values():
             rows = numpy.stack([_values(self.specified[b][1]) for b in members])
             sizes = change_variances(self.specified[members[0]][0].parts, rows)
-            first = next((k for k, b in enumerate(members) if sizes[k] > 0 and self._problem(b)), None)
-            if first is None:
+            made = ((k, self._problem(b)) for k, b in enumerate(members) if sizes[k] > 0)
+            found = next(((k, problem) for k, problem in made if problem is not None), None)
+            if found is None:
                 continue
-            problem: Any = self._problem(members[first])
+            first, problem = found
             p, counts = problem.parameters, (~numpy.isnan(rows)).sum(axis=1)
-            states = len(problem.build(p.tree(p.start)).state_names)
+            states = len(problem.build(p.tree(p.start)).state_names or ())
             good = (sizes > 0) & (counts >= states + p.start.size)  # the others are looked at alone
             scaled = numpy.array([[name.startswith("sigma2.")] for name in p.names])
             starts = numpy.stack([p.start, *problem.others])[:, :, None]

@@ -17,6 +17,7 @@ GRADIENT = 1e-9  # bound for the unconstrained gradient, for a log-likelihood up
 NEAR_GRADIENT = 1e-2  # the same, where the Newton steps of method 'auto' begin
 FLAT_CURVATURE = 1e-5  # second derivative below which a constrained parameter runs into its bound
 MOST_NEWTON_STEPS = 30  # Newton steps, at most
+NEAR_GAIN = 3.0  # expected gain in log-likelihood below which a search begins with Newton steps
 GAIN = 1e-8  # expected gain in log-likelihood at which a search may rest
 TOWARDS_BOUND = 1e-2  # second derivative below which a constrained parameter is tried at its bound
 SINGULAR = 1e-10  # smallest scaled eigenvalue of second derivatives that counts as nonzero
@@ -41,6 +42,18 @@ class Spectrum:
         good = self.sizes > SINGULAR
         half = self.directions[:, good] / self.scale[:, None]
         return (half / self.sizes[good]) @ half.T
+
+    def step(self, gradient: numpy.ndarray) -> tuple[numpy.ndarray, float]:
+        """Return the step to the minimum of a quadratic function with this gradient, and by how much it falls:
+        infinity if there is none.
+
+        A direction that is flat to within rounding gets no step: at a bound, several free numbers can be one
+        parameter."""
+        if not self.positive:
+            return numpy.zeros(gradient.size), numpy.inf
+        along = self.directions.T @ (gradient / self.scale)
+        gain = 0.5 * (along**2 / numpy.maximum(self.sizes, NEGATIVE)).sum()
+        return self.inverse() @ gradient, float(gain)
 
 
 class Curvature(Spectrum):
@@ -75,15 +88,8 @@ class Curvature(Spectrum):
 
 def newton_step(hessian: numpy.ndarray, gradient: numpy.ndarray) -> tuple[numpy.ndarray, float]:
     """Return the step to the minimum of a quadratic function, and by how much it falls: infinity if there is
-    none.
-
-    A direction that is flat to within rounding gets no step: at a bound, several free numbers can be one
-    parameter."""
-    s = Spectrum(hessian)
-    if not s.positive:
-        return numpy.zeros(gradient.size), numpy.inf
-    along = s.directions.T @ (gradient / s.scale)
-    return s.inverse() @ gradient, float(0.5 * (along**2 / numpy.maximum(s.sizes, NEGATIVE)).sum())
+    none."""
+    return Spectrum(hessian).step(gradient)
 
 
 class _Search:
@@ -95,6 +101,7 @@ class _Search:
         self.bounded, self.constraints = parameters.bounded, parameters.constraint_of
         self.value, self.gradient = objective(self.u)
         self.hessian: Any = None
+        self._spectrum: tuple = None, None, None  # of the last Newton step: second derivatives, parameters
 
     def moved(self, u: numpy.ndarray) -> None:
         """Move to u, or, if the function is not finite there, to the lowest point so far."""
@@ -113,7 +120,8 @@ class _Search:
         """Take Newton steps; return False if a step no longer helps or this is no maximum.
 
         A Hessian is reused while a step reduces the gradient to a fifth."""
-        while self.taken <= MOST_NEWTON_STEPS:
+        most = self.taken + MOST_NEWTON_STEPS
+        while self.taken <= most:
             self.hessian = self.objective.hessian(self.u)
             if self._to_bounds():
                 self.hessian = self.objective.hessian(self.u)
@@ -131,10 +139,20 @@ class _Search:
                     break
         return self.resting
 
+    @property
+    def near(self) -> bool:
+        """Return whether a Newton step from here is expected to gain little."""
+        self.hessian = self.objective.hessian(self.u)
+        return self._newton(numpy.arange(self.u.size))[1] < NEAR_GAIN
+
     def _newton(self, at: numpy.ndarray) -> tuple[numpy.ndarray, float]:
         """Return the Newton step of some parameters, and its expected gain."""
+        hessian, among, spectrum = self._spectrum
+        if hessian is not self.hessian or not numpy.array_equal(among, at):
+            spectrum = Spectrum(self.hessian[numpy.ix_(at, at)])
+            self._spectrum = self.hessian, at, spectrum
         step = numpy.zeros(self.u.size)
-        step[at], gain = newton_step(self.hessian[numpy.ix_(at, at)], self.gradient[at])
+        step[at], gain = spectrum.step(self.gradient[at])
         return step, gain
 
     def _to_bounds(self) -> bool:
@@ -265,20 +283,23 @@ def maximised(
     """Minimise the objective.
 
     Method 'auto' is BFGS, whose steps cost a gradient each. 'trust-exact' follows if BFGS ends far from a
-    maximum."""
+    maximum. Near a maximum Newton steps come first."""
     search, iterations, message = _Search(objective, parameters), 0, ""
     near = {"gtol": NEAR_GRADIENT * max(1.0, abs(search.value) / 1000)}
     plan = [("BFGS", near), ("trust-exact", {})] if method == "auto" else [(method, {})]
+    if method == "auto" and not options and search.near:
+        plan.insert(0, ("Newton", {}))
     for name, own in plan:
         objective.start = search.u
         given = {**own, **(options or {})}
         try:
             if name == "BFGS" and method == "auto":
                 given = {"hess_inv0": _damped_inverse(objective.hessian(search.u)), **given}
-            with numpy.errstate(all="ignore"):
-                found = minimize_flat(objective, name, hess, **({"options": given} if given else {}))
-            iterations, message = iterations + int(found.get("nit", 0)), str(found.get("message", ""))
-            search.moved(found.flat)
+            if name != "Newton":
+                with numpy.errstate(all="ignore"):
+                    found = minimize_flat(objective, name, hess, **({"options": given} if given else {}))
+                iterations, message = iterations + int(found.get("nit", 0)), str(found.get("message", ""))
+                search.moved(found.flat)
             if not search.polish():
                 continue
         except ConvergenceError as error:

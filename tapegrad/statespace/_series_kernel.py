@@ -354,11 +354,16 @@ class KernelGroup:
         with numpy.errstate(all="ignore"):
             pulled = [(at, *vjp(theta, U[:, at])) for at, theta in self._parts(which)]
             theta = self._joined(pulled, which.size)
-            value, by_theta = self.kernel.value_and_grad(theta[:-1], self.rows[:, :, which])
+            value, by_theta = self.kernel.value_and_grad(theta[:-1], self._rows_of(which))
             by_theta = numpy.concatenate([by_theta, numpy.ones((1, which.size))])
             for at, _, pull in pulled:
                 gradient[:, at] = pull(-by_theta[:, at])
         return -(value + theta[-1]), gradient.T, by_theta.T
+
+    def _rows_of(self, which: numpy.ndarray) -> numpy.ndarray:
+        """Return the data rows of some series; those of all are not copied."""
+        whole = which.size == self.count and (which == numpy.arange(self.count)).all()
+        return self.rows if whole else self.rows[:, :, which]
 
     def _joined(self, parts: list, b: int) -> numpy.ndarray:
         """Join the columns of all groups."""
@@ -370,17 +375,18 @@ class KernelGroup:
         return made
 
     def _curved(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
-        """Return the Hessians (b, p, p), with all directions of all series in one launch."""
+        """Return the Hessians (b, p, p)."""
         k, b = U.shape
-        w = numpy.tile(self.evaluated(U, which)[2].T, k)
+        w, rows = numpy.tile(self.evaluated(U, which)[2].T, k), self._rows_of(which)
         units, U, which = numpy.repeat(numpy.eye(k), b, axis=1), numpy.tile(U, k), numpy.tile(which, k)
         parts = self._parts(which)
         with numpy.errstate(all="ignore"):
             moved = [(at, *jvp(f, (U[:, at],), (units[:, at],))) for at, f in parts]
             theta, D = self._joined(moved, k * b), self._joined([(at, x) for at, _, x in moved], k * b)
-            curved = self.kernel.hvp(theta[:-1], D[:-1], self.rows[:, :, which])
+            each = [slice(i * b, i * b + b) for i in range(k)]  # a launch reads the rows where they are
+            curved = numpy.stack([self.kernel.hvp(theta[:-1, i], D[:-1, i], rows) for i in each], axis=1)
             bends = [(at, _bent(f, U[:, at], units[:, at], w[:, at])) for at, f in parts]
-        D, curved, bent = (x.reshape(-1, k, b) for x in (D[:-1], curved, self._joined(bends, k * b)))
+        D, bent = (x.reshape(-1, k, b) for x in (D[:-1], self._joined(bends, k * b)))
         H = -(numpy.einsum("qib,qjb->bij", D, curved) + bent.transpose(2, 0, 1))
         return ((H + H.transpose(0, 2, 1)) / 2,)
 

@@ -33,6 +33,7 @@ except ImportError:
 
 SCREENED, TRIED = 64, 6  # further starts of a process that are looked at, and those that are searched from
 HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
+SAME = 0.2  # distance in units of log-likelihood within which a Newton step leads to the same maximum
 
 
 def highest_stop(
@@ -104,9 +105,15 @@ class _Searches:
 
     def look(self, u: numpy.ndarray, apart: bool) -> None:
         """Search from a further start, which may be far `apart` from the first maximum, to a few digits."""
-        if numpy.isfinite(self.objective(u)[0]):
-            hessian = self.stops[0].hessian if self.stops and not apart else None
-            self.near.append(near_maximum(self.objective, u, hessian))
+        value, gradient = self.objective(u)
+        if not numpy.isfinite(value):
+            return
+        for stop in self.stops:
+            if _leads_to(stop, u, value, gradient):
+                self.near.append((stop.value, stop.u))
+                return
+        hessian = self.stops[0].hessian if self.stops and not apart else None
+        self.near.append(near_maximum(self.objective, u, hessian))
 
     def finish(self) -> None:
         """Search on from the highest of the further ends, if it is higher than all maxima."""
@@ -155,6 +162,21 @@ class _Searches:
             )
             raise failed[0]
         return replace(stop, starts=1 + len(self.near))
+
+
+def _leads_to(stop: Stop, u: numpy.ndarray, value: float, gradient: numpy.ndarray) -> bool:
+    """Return whether a search from u would end at this maximum.
+
+    The quadratic function there then explains value and gradient at u: a Newton step from u ends near the
+    maximum."""
+    step, gain = newton_step(stop.hessian, gradient)
+    away, left = u - stop.u, u - step - stop.u
+    height = 0.5 * away @ stop.hessian @ away
+    return (
+        numpy.isfinite(gain)
+        and 0.5 * left @ stop.hessian @ left < SAME
+        and abs(value - stop.value - height) <= 0.5 * height
+    )
 
 
 def _profiled(

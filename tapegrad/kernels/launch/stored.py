@@ -24,15 +24,25 @@ from .cpu import Launcher, LaunchPlan
 SHORT_RUN_LINES = 2_000
 
 
+def _states_of_files(folder: str) -> list[str]:
+    """Return path, size and time of each file of Python in a folder and those below it."""
+    found = []
+    for entry in os.scandir(folder):
+        if entry.name.endswith(".py"):
+            status = entry.stat()
+            found.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
+        elif entry.name != "__pycache__" and entry.is_dir():
+            found += _states_of_files(entry.path)
+    return found
+
+
 @functools.cache
 def state_of_package() -> str:
     """Return names, sizes and times of the files that determine programs, so that edits change the key."""
-    found = []
-    for folder in ("kernels", "ops", "statespace"):
-        for where, _, names in os.walk(Path(__file__).parents[2] / folder):
-            for path in [f"{where}/{name}" for name in names if name.endswith(".py")]:
-                status = os.stat(path)
-                found.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+    package = Path(__file__).parents[2]
+    found = [
+        state for name in ("kernels", "ops", "statespace") for state in _states_of_files(f"{package / name}")
+    ]
     return hashlib.sha256(" ".join(sorted(found)).encode()).hexdigest()
 
 

@@ -42,46 +42,60 @@ class _Whittle:
         x = numpy.where(numpy.isnan(w), 0.0, w - numpy.nanmean(w))
         places = numpy.arange(1, max((x.size + 1) // 2, 2))
         self.periodogram = abs(numpy.fft.fft(x)[places]) ** 2 / max(int((x != 0).sum()), 1)
-        self.owner = numpy.repeat(numpy.arange(len(lags)), [len(own) for own in lags.values()])
-        self.side = numpy.array([-1.0 if name.endswith("ar") else 1.0 for name in lags])
+        self.sizes = [len(own) for own in lags.values()]
+        ends = numpy.cumsum(self.sizes)
+        # of each factor: its coefficients, and the side of the fraction on which it stands
+        self.factors = [
+            (slice(end - size, end), -1.0 if name.endswith("ar") else 1.0)
+            for name, size, end in zip(lags, self.sizes, ends, strict=True)
+            if size
+        ]
         every = numpy.array(sum(map(list, lags.values()), []), float)
-        angles = 2 * numpy.pi / x.size * places[:, None] * every
-        self.waves = self.side[self.owner] * numpy.exp(-1j * angles)
-        self.factor = self.owner[:, None] == numpy.arange(len(lags))
+        angles = 2 * numpy.pi / x.size * every[:, None] * places
+        side = numpy.repeat([-1.0 if name.endswith("ar") else 1.0 for name in lags], self.sizes)[:, None]
+        self.real, self.imaginary = side * numpy.cos(angles), -side * numpy.sin(angles)
 
-    def _logarithm(self, points: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """Return the factors (s, f, factors) and log g (s, f)."""
-        factors = 1.0 + (points[:, None] * self.waves) @ self.factor
-        return factors, 2 * numpy.log(abs(factors)) @ self.side
+    def _logarithm(self, points: numpy.ndarray, D: numpy.ndarray | None = None) -> numpy.ndarray:
+        """Return log g (s, f), and fill D (s, k, f) with its derivatives."""
+        log = numpy.zeros((len(points), self.periodogram.size))
+        for own, side in self.factors:
+            cos, sin = self.real[own], self.imaginary[own]
+            real, imaginary = 1.0 + points[:, own] @ cos, points[:, own] @ sin
+            square = real * real + imaginary * imaginary
+            log += side * numpy.log(square)
+            if D is not None:
+                scale = 2.0 * side / square
+                D[:, own] = (real * scale)[:, None] * cos + (imaginary * scale)[:, None] * sin
+        return log
 
     def variance(self, point: numpy.ndarray) -> float:
         """Return the variance of the noise."""
-        return float((self.periodogram * numpy.exp(-self._logarithm(point[None])[1])).mean())
+        return float((self.periodogram * numpy.exp(-self._logarithm(point[None]))).mean())
 
     def __call__(self, points: numpy.ndarray) -> tuple[numpy.ndarray, ...]:
         """Return minus twice the log-likelihood over n (s,), I / g over its mean less 1 (s, f), and the
-        derivatives of log g (s, f, k) less their means."""
-        factors, log = self._logarithm(points)
+        derivatives of log g (s, k, f) less their means."""
+        D = numpy.empty((*points.shape, self.periodogram.size))
+        log = self._logarithm(points, D)
         ratio = self.periodogram * numpy.exp(-log)
         mean = ratio.mean(axis=1, keepdims=True)
-        D = 2 * (self.side[self.owner] * self.waves / factors[:, :, self.owner]).real
         return (
             numpy.log(mean[:, 0]) + log.mean(axis=1),
             ratio / mean - 1,
-            D - D.mean(axis=1, keepdims=True),
+            D - D.mean(axis=2, keepdims=True),
         )
 
     def maxima(self) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return where steps of Levenberg and Marquardt end from several points, and the values there."""
-        k, f = self.owner.size, len(self.periodogram)
+        k, f = sum(self.sizes), len(self.periodogram)
         points = numpy.random.default_rng(0).uniform(-0.9, 0.9, (min(POINTS, 4 * k) or 1, k))
-        points /= self.factor.sum(axis=0)[self.owner]
+        points /= numpy.repeat(self.sizes, self.sizes)
         points[0] = 0.0
         damping, now = numpy.full(len(points), 1e-2), (points, *self(points))
         for _ in range(STEPS if k else 0):
             points, value, left, D = now
-            M = D.swapaxes(1, 2) @ D / f + damping[:, None, None] * numpy.eye(k)
-            moved = points + numpy.linalg.solve(M, (left[:, None] @ D).swapaxes(1, 2) / f)[:, :, 0]
+            M = D @ D.swapaxes(1, 2) / f + damping[:, None, None] * numpy.eye(k)
+            moved = points + numpy.linalg.solve(M, D @ left[:, :, None] / f)[:, :, 0]
             new = (moved, *self(moved))
             better = new[1] < value
             damping = numpy.where(better, damping / 4, damping * 8)
@@ -95,20 +109,20 @@ class _Whittle:
 def _inside(x: numpy.ndarray, lags: Sequence[int], sign: float) -> numpy.ndarray:
     """Return the coefficients at these lags with their roots in the stationary region, and not near its
     bound."""
-    step = min(lags, default=1) if all([lag % min(lags) == 0 for lag in lags]) else 1
+    if not x.size:
+        return x
+    step = min(lags) if all([lag % min(lags) == 0 for lag in lags]) else 1
     places = numpy.array(lags, int) // step
-    phi = numpy.zeros(places.max(initial=0))
+    phi = numpy.zeros(places.max())
     phi[places - 1] = sign * x
-    if phi.size == x.size > 0:  # no gaps: the reciprocal of a root has the same spectrum
+    if phi.size == x.size:  # no gaps: the reciprocal of a root has the same spectrum
         roots = numpy.roots(numpy.r_[1.0, -phi])
         outside = abs(roots) > 1
         roots[outside] = 1 / numpy.conj(roots[outside])
         x = -sign * numpy.poly(roots).real[1:]
     for _ in range(200):
         phi[places - 1] = sign * x
-        if not phi.size or (
-            stationary().inside(phi) and abs(numpy.tanh(stationary().unconstrained(phi))).max() < 0.97
-        ):
+        if stationary().inside(phi) and abs(numpy.tanh(stationary().unconstrained(phi))).max() < 0.97:
             return x
         x = x * 0.95**places
     return numpy.zeros(x.size)

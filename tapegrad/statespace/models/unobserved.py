@@ -1,5 +1,6 @@
 """Structural models by the names and options of statsmodels' `UnobservedComponents`."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -112,7 +113,7 @@ def unobserved_components(
     data = y if isinstance(y, Observations) else Observations(y)
     flags = [irregular, bool(level), stochastic_level, trend, stochastic_trend]
     if isinstance(level, str):
-        flags = _of_name(level, any([irregular, trend, stochastic_level, stochastic_trend]))
+        flags = list(_of_name(level, any([irregular, trend, stochastic_level, stochastic_trend])))
     waves = _waves(freq_seasonal, stochastic_freq_seasonal)
     moves = [flags[1] and flags[2], flags[3] and flags[4], seasonal is not None and stochastic_seasonal]
     moves += [cycle and stochastic_cycle, bool(autoregressive), *[var is None for *_, var in waves]]
@@ -138,7 +139,8 @@ def unobserved_components(
 _level, _trend, _seasonal, _cycle = level, trend, seasonal, cycle
 
 
-def _of_name(name: str, more: bool) -> list[bool]:
+@functools.cache
+def _of_name(name: str, more: bool) -> tuple[bool, ...]:
     letters = next((x for names, x in TREND_NAMES.items() if name in names), None)
     if letters is None:
         known = ", ".join([repr(x) for names in TREND_NAMES for x in names])
@@ -148,7 +150,7 @@ def _of_name(name: str, more: bool) -> list[bool]:
             f"unobserved_components: level={name!r} says what irregular, trend, stochastic_level and "
             f"stochastic_trend are; leave them out"
         )
-    return ["i" in letters, "l" in letters.lower(), "L" in letters, "t" in letters.lower(), "T" in letters]
+    return "i" in letters, "l" in letters.lower(), "L" in letters, "t" in letters.lower(), "T" in letters
 
 
 def _waves(

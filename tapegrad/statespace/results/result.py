@@ -491,7 +491,7 @@ def _free(problem: FitProblem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray
 def _hidden(covariance: numpy.ndarray, free: numpy.ndarray) -> numpy.ndarray:
     """A covariance, symmetric, with nan for the parameters at a bound."""
     covariance = (covariance + covariance.T) / 2
-    bound = numpy.setdiff1d(numpy.arange(len(covariance)), free)
+    bound = numpy.delete(numpy.arange(len(covariance)), free)
     covariance[bound, :] = covariance[:, bound] = numpy.nan
     return covariance
 
@@ -501,7 +501,8 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
     point."""
     parameters = problem.parameters
     free, J, inner = _free(problem, stop)
-    if not Spectrum(inner).positive:
+    spectrum = Spectrum(inner)
+    if not spectrum.positive:
         raise ConvergenceError(
             f"fit: stopped at a saddle point, unconstrained parameters {stop.u}, log-likelihood "
             f"{-stop.value:.10g}; start elsewhere"
@@ -510,7 +511,7 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
     # J^-T H J^-1, with J the derivative of the constraints: its inverse is J H^-1 J'.
     names = parameters.names[:-1] if problem.concentrated else parameters.names
     k = len(names)
-    covariance = _hidden(J @ Spectrum(inner).inverse() @ J.T, free)[:k, :k]
+    covariance = _hidden(J @ spectrum.inverse() @ J.T, free)[:k, :k]
     errors = numpy.sqrt(numpy.diag(covariance))
     placed = problem.data.xp.asarray(stop.u)
     params = parameters.named(placed)
