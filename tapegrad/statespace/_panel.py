@@ -238,16 +238,15 @@ class ModelsOfSeries:
     def _problem(self, b: int) -> FitProblem | None:
         """Return the problem of a series, or None if its data are no good.
 
-        The first is made after all checks of the model that `fit` makes."""
+        The first is made after all checks of the model that `fit` makes; its starts need no order."""
         model, y = self.specified[b]
         data = y if isinstance(y, Observations) else Observations(y)
         try:
             if not isinstance(model, Structural):
                 return model.problem(data, self.start, self.constraints, False, None)
-            if not self.checked:
-                model.problem(data, self.start, self.constraints)
-                self.checked = True
-            return model.problem(data, self.start, self.constraints, ranked=False)
+            problem = model.problem(data, self.start, self.constraints, ranked=False, checked=self.checked)
+            self.checked = True
+            return problem
         except DataError as error:
             self.errors[b] = error
             return None

@@ -68,16 +68,17 @@ class Structural:
         prior: Any = None,
         fixed: Mapping[str, Any] | None = None,
         ranked: bool = True,
+        checked: bool = False,
     ) -> FitProblem:
-        """What `fit` maximises for these data. If `ranked`, the best of its starts comes first, and the
-        levels are checked, which takes longer than the rest."""
+        """What `fit` maximises for these data. If `ranked`, the best of its starts comes first. The levels
+        are checked, unless they have been. Both take longer than the rest."""
         if data.width != 1:
             raise ShapeError(f"fit: {self} is a model of one series, and y has {data.width}")
         parts = self._completed(data)
         whole = AssembledModel(parts, data.xp)
         blocks = whole.blocks(_sample(parts, data))
         _require_identified(self, whole, blocks, data)
-        if ranked:
+        if not checked:
             _require_one_level(self, whole, blocks, data)
         if not blocks:
             raise ArgumentError(
@@ -184,7 +185,10 @@ def change_variances(parts: tuple[ModelComponent, ...], Y: numpy.ndarray) -> num
     pattern = 0 < period < Y.shape[1] - 2
     changes = numpy.diff(Y[:, period:] - Y[:, :-period] if pattern else Y)
     found = _variances(changes) / (2 if pattern else 1)
-    return numpy.where(found > 0, found, _variances(Y))
+    still = ~(found > 0)
+    if still.any():
+        found[still] = _variances(Y[still])
+    return found
 
 
 def _variances(X: numpy.ndarray) -> numpy.ndarray:
