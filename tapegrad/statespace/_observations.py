@@ -67,22 +67,21 @@ class Observations(LibraryBound):
         host = to_host(host)
         if host.dtype.kind != "f":
             raise ArgumentError(f"y: dtype {host.dtype}; wanted real floating point")
-        missing = numpy.isnan(host)
-        complete = not missing.any()
-        for t, i in () if complete and numpy.isfinite(host).all() else numpy.argwhere(numpy.isinf(host))[:1]:
+        missing: Any = None if numpy.isfinite(host).all() else numpy.isnan(host)
+        for t, i in () if missing is None else numpy.argwhere(numpy.isinf(host))[:1]:
             raise DataError(
                 f"y[{t}, {i}] is {host[t, i]}: infinite values cannot be filtered; nan means a missing value"
             )
         self.steps, self.width = host.shape
-        self.count = host.size if complete else int((~missing).sum())
+        self.count = host.size if missing is None else int((~missing).sum())
         self.raw = y
         self.start: Any = None  # what these data imply for a diffuse start (`filters.augmented`),
         self.begin: Any = None  # how filters begin on them (`filters.diffuse_start`),
         self.lines: Any = None  # and the data rows of kernels
-        self.values = y if complete else np.where(self.xp.asarray(missing), 0.0, y)
+        self.values = y if missing is None else np.where(self.xp.asarray(missing), 0.0, y)
         everything = list(range(self.width))
         self.rows = [everything] * self.steps
-        for t in () if complete else numpy.flatnonzero(missing.any(axis=1)).tolist():
+        for t in () if missing is None else numpy.flatnonzero(missing.any(axis=1)).tolist():
             self.rows[t] = numpy.flatnonzero(~missing[t]).tolist()
 
     @property
