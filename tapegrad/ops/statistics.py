@@ -13,7 +13,7 @@ from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
 from .creation import linspace
 from .declare import dtype, follow, implements, ndim, shape, xp
-from .elementwise import select, sqrt, zero_of
+from .elementwise import select, zero_of
 from .piecewise import isnan, maximum, minimum
 from .products import flat_operand
 from .reductions import (
@@ -27,7 +27,7 @@ from .reductions import (
     mean,
     restore_axes,
 )
-from .shaping import arrays_of, conj, real, reshape, swapped
+from .shaping import arrays_of, conj, reshape, swapped
 from .sorting import bincount, take_sorted
 
 # --- order statistics ---
@@ -331,16 +331,6 @@ def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
     return x if rowvar or (shape(x)[0] == 1 and not (turned and ndim(m) == 2)) else swapped(x)
 
 
-@implements(np.corrcoef)
-def corrcoef(x, y=None, rowvar=True, *, dtype=None):
-    c = cov(x, y, rowvar, dtype=dtype)
-    if ndim(c) == 0:
-        return c / c
-    n = shape(c)[0]
-    d = sqrt(real(c[xp(c).arange(n), xp(c).arange(n)]))
-    return c / reshape(d, to=(n, 1)) / reshape(d, to=(1, n))
-
-
 # --- counts ---
 
 plain = nested(values_of)
@@ -379,4 +369,4 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
     return (counts / counts.sum() / (moved[1:] - moved[:-1]) if density else counts), moved
 
 
-follow(__name__, np.gradient, np.ediff1d, np.trapezoid)
+follow(__name__, np.corrcoef, np.gradient, np.ediff1d, np.trapezoid)

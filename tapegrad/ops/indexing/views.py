@@ -462,29 +462,6 @@ def array_split(ary, indices_or_sections, axis=0):
     return [slice_of(ary, (slice(None),) * axis + (slice(i, j),)) for i, j in zip(starts, stops, strict=True)]
 
 
-@implements(np.split, layout="own")
-def split(ary, indices_or_sections, axis=0):
-    if (
-        isinstance(indices_or_sections, (int, np.integer))
-        and shape(array_like(ary))[axis] % indices_or_sections
-    ):
-        raise ValueError("array split does not result in an equal division")
-    return array_split(ary, indices_or_sections, axis)
-
-
-@implements(np.vsplit, layout="own")
-def vsplit(ary, indices_or_sections):
-    return split(ary, indices_or_sections, 0)
-
-
-@implements(np.hsplit, layout="own")
-def hsplit(ary, indices_or_sections):
-    return split(ary, indices_or_sections, 1 if len(shape(array_like(ary))) > 1 else 0)
-
-
-@implements(np.dsplit, layout="own")
-def dsplit(ary, indices_or_sections):
-    return split(ary, indices_or_sections, 2)
-
-
-follow(__name__, np.rollaxis, np.fliplr, np.flipud, np.unstack)
+follow(
+    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.split, np.hsplit, np.vsplit, np.dsplit,
+)  # fmt: skip
