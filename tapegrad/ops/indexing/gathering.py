@@ -14,7 +14,7 @@ from ..._core.primitive import layout_of, primal_of, values_of
 from ..._core.registry import late
 from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
-from ..declare import NUMPY, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
+from ..declare import NUMPY, axes_of, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
 from ..declare import dtype as dtype_of
 from ..products import diagonals, with_diagonals
 from ..shaping import arrays_of, copy, fit_to_shape, rolled
@@ -23,7 +23,7 @@ from ..shaping import concatenate as end_to_end
 from ..shaping import reshape as reshaped
 from . import views
 from .traced_indices import indexed_copy, is_hidden
-from .views import array_like, axis_of, index
+from .views import array_like, axis_of, index, slice_of
 
 # --- linear maps, each beside its adjoint ---
 
@@ -319,6 +319,18 @@ def insert(arr, obj, values, axis=None):
     return take_along(end_to_end(x, values, axis=axis), order, axis)
 
 
+@implements(np.trim_zeros)
+def trim_zeros(filt, trim="fb", axis=None):
+    x = array_like(filt)
+    on, at = host_constant(x != 0), [slice(None)] * ndim(x)
+    for k in range(ndim(x)) if axis is None else axes_of(axis, ndim(x)):
+        places = np.unique(np.nonzero(on)[k])
+        first, last = (int(places[0]), int(places[-1]) + 1) if places.size else (0, 0)
+        whole = places.size and shape(x)[k]
+        at[k] = slice(first if "f" in trim.lower() else 0, last if "b" in trim.lower() else whole)
+    return slice_of(x, tuple(at))
+
+
 @implements(np.select, layout="asked")
 def select(condlist, choicelist, default=0):
     if len(condlist) != len(choicelist):
@@ -364,5 +376,5 @@ def astype(x, dtype, /, *, copy=True, device=None):
 
 follow(
     __name__, np.append, np.column_stack, np.dstack, np.meshgrid, np.ix_, np.delete, np.resize,
-    np.piecewise, np.diff, np.real_if_close, np.trim_zeros,
+    np.piecewise, np.diff, np.real_if_close,
 )  # fmt: skip
