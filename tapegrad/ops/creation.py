@@ -298,17 +298,23 @@ def cast(x: Any, to: np.dtype) -> Any:
     return astype(x, to=to)
 
 
+def steps_between(start: Any, stop: Any, t: np.ndarray) -> Any:
+    """t, along a first axis, in the library and the precision of start and stop."""
+    ends = layout_of(start), layout_of(stop)
+    xp = xp_of(ends[0] if is_array(ends[0]) else ends[1])
+    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
+    return xp.asarray(t, d.char.lower() if d.kind == "c" else d).reshape(
+        (-1,) + (1,) * max(map(np.ndim, ends))
+    )
+
+
 @implements(np.linspace)
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     num = operator.index(values_of(num))
     if num < 0:
         raise ValueError(f"numpy.linspace: num={num} is negative")
     n = num - 1 if endpoint else num
-    xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
-    rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
-    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
-    d = np.dtype(d.char.lower() if d.kind == "c" else d)
-    t = xp.arange(num).astype(d).reshape((num,) + (1,) * rank)
+    t = steps_between(start, stop, np.arange(num))
     step = (stop - start) / n if n > 0 else (stop - start) * np.nan
     y = t * (step if n > 0 else stop - start) + start  # in NumPy's order, to the last bit
     if endpoint and num > 1:
@@ -339,13 +345,7 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """start r^t for t from 0 to 1, with r = stop / start."""
     start, stop = [nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
-    t = linspace(0.0, 1.0, num, endpoint)
-    rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
-    xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
-    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
-    t = xp.asarray(values_of(t), np.dtype(d.char.lower() if d.kind == "c" else d)).reshape(
-        (-1,) + (1,) * rank
-    )
+    t = steps_between(start, stop, np.linspace(0.0, 1.0, num, endpoint))
     y = start * (stop / start) ** t
     if axis != 0:
         y = NUMPY[np.moveaxis](y, 0, axis)

@@ -236,42 +236,29 @@ def _weighted(f, a, q, axis, method, keepdims, weights):
     return reshape(s.stack(rs), to=(*np.shape(layout_of(q)), *shape(rs[0]))) if many else rs[0]
 
 
-@implements(np.quantile)
-def quantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
-    if weights is not None:
-        return _weighted(np.quantile, a, q, axis, method, keepdims, weights)
-    return _quantile("quantile", a, q, axis, method, keepdims)
+def _quantile_of(f: Any, factor: float, nan: bool) -> Any:
+    def of(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+        if weights is not None:
+            return _weighted(f, a, q, axis, method, keepdims, weights)
+        return _quantile(f.__name__, a, q, axis, method, keepdims, factor, nan)
+
+    of.__name__ = f.__name__
+    return implements(f)(of)
 
 
-@implements(np.percentile)
-def percentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
-    if weights is not None:
-        return _weighted(np.percentile, a, q, axis, method, keepdims, weights)
-    return _quantile("percentile", a, q, axis, method, keepdims, 100.0)
+def _median_of(f: Any, nan: bool) -> Any:
+    def of(a, axis=None, *, keepdims=False):
+        return _quantile(f.__name__, a, 0.5, axis, "linear", keepdims, nan=nan)
+
+    of.__name__ = f.__name__
+    return implements(f)(of)
 
 
-@implements(np.median)
-def median(a, axis=None, *, keepdims=False):
-    return _quantile("median", a, 0.5, axis, "linear", keepdims)
-
-
-@implements(np.nanquantile)
-def nanquantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
-    if weights is not None:
-        return _weighted(np.nanquantile, a, q, axis, method, keepdims, weights)
-    return _quantile("nanquantile", a, q, axis, method, keepdims, nan=True)
-
-
-@implements(np.nanpercentile)
-def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
-    if weights is not None:
-        return _weighted(np.nanpercentile, a, q, axis, method, keepdims, weights)
-    return _quantile("nanpercentile", a, q, axis, method, keepdims, 100.0, nan=True)
-
-
-@implements(np.nanmedian)
-def nanmedian(a, axis=None, *, keepdims=False):
-    return _quantile("nanmedian", a, 0.5, axis, "linear", keepdims, nan=True)
+for _f, _factor in ((np.quantile, 1.0), (np.percentile, 100.0)):
+    _quantile_of(_f, _factor, False)
+    _quantile_of(getattr(np, f"nan{_f.__name__}"), _factor, True)
+median = _median_of(np.median, False)
+_median_of(np.nanmedian, True)
 
 
 # --- covariance ---

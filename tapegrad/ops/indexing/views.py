@@ -281,29 +281,27 @@ def squeeze(a, axis=None):
     return reshape(a, tuple([size for k, size in enumerate(here) if k not in gone]))
 
 
-def _at_least(a: Any, rank: int) -> Any:
-    a = array_like(a)
-    s = shape(a)
-    if len(s) >= rank:
-        return a
-    if rank == 3:
-        return reshape(a, {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
-    return reshape(a, (1,) * (rank - len(s)) + s)
+def of_rank(rank: int) -> Any:
+    def at_least(a):
+        a = array_like(a)
+        s = shape(a)
+        if len(s) >= rank:
+            return a
+        if rank == 3:
+            return reshape(a, {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
+        return reshape(a, (1,) * (rank - len(s)) + s)
+
+    def of_arrays(*arys):
+        return at_least(arys[0]) if len(arys) == 1 else tuple([at_least(a) for a in arys])
+
+    of_arrays.__name__ = f"atleast_{rank}d"
+    return of_arrays
 
 
-@implements(np.atleast_1d, layout="own")
-def atleast_1d(*arys):
-    return _at_least(arys[0], 1) if len(arys) == 1 else tuple([_at_least(a, 1) for a in arys])
-
-
-@implements(np.atleast_2d, layout="own")
-def atleast_2d(*arys):
-    return _at_least(arys[0], 2) if len(arys) == 1 else tuple([_at_least(a, 2) for a in arys])
-
-
-@implements(np.atleast_3d, layout="own")
-def atleast_3d(*arys):
-    return _at_least(arys[0], 3) if len(arys) == 1 else tuple([_at_least(a, 3) for a in arys])
+atleast_1d, atleast_2d, atleast_3d = [
+    implements(f, layout="own")(of_rank(n + 1))
+    for n, f in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d))
+]
 
 
 # --- broadcasting, diagonals, parts of complex numbers ---
