@@ -15,7 +15,7 @@ from .creation import linspace
 from .declare import dtype, follow, implements, ndim, shape, xp
 from .elementwise import select, zero_of
 from .piecewise import isnan, maximum, minimum
-from .products import flat_operand
+from .products import H, T, flat_operand
 from .reductions import (
     amax,
     amin,
@@ -27,7 +27,7 @@ from .reductions import (
     mean,
     restore_axes,
 )
-from .shaping import arrays_of, conj, reshape, swapped
+from .shaping import arrays_of, reshape
 from .sorting import bincount, take_sorted
 
 # --- order statistics ---
@@ -242,7 +242,6 @@ def _quantile_of(f: Any, factor: float, nan: bool) -> Any:
             return _weighted(f, a, q, axis, method, keepdims, weights)
         return _quantile(f.__name__, a, q, axis, method, keepdims, factor, nan)
 
-    of.__name__ = f.__name__
     return implements(f)(of)
 
 
@@ -250,7 +249,6 @@ def _median_of(f: Any, nan: bool) -> Any:
     def of(a, axis=None, *, keepdims=False):
         return _quantile(f.__name__, a, 0.5, axis, "linear", keepdims, nan=nan)
 
-    of.__name__ = f.__name__
     return implements(f)(of)
 
 
@@ -283,7 +281,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     if w is None:
         d = x - mean(x, 1, keepdims=True)
         n = max_of_zero(n - ddof)
-        c = d @ conj(swapped(d)) / n if _complex(d) else d @ swapped(d) / n
+        c = d @ H(d) / n
     else:
         if xp_of(layout_of(x)) is not np:
             raise ArgumentError(
@@ -297,16 +295,11 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
             else total - ddof * s.sum(w * array_operand(aweights)) / total
         )
         d = x - s.sum(x * w, 1, True) / total
-        right = conj(swapped(d * w)) if _complex(d) else swapped(d * w)
-        c = d @ right / maximum(norm, 0.0)
+        c = d @ H(d * w) / maximum(norm, 0.0)
     return reshape(c, to=tuple([k for k in shape(c) if k != 1]))
 
 
 _dtype_of = dtype
-
-
-def _complex(x: Any) -> bool:
-    return dtype(x).kind == "c"
 
 
 def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
@@ -315,7 +308,7 @@ def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
     if ndim(m) > 2:
         raise ArgumentError("numpy.cov: m has more than 2 dimensions")
     x = m if ndim(m) == 2 else reshape(m, to=(1, math.prod(shape(m))))
-    return x if rowvar or (shape(x)[0] == 1 and not (turned and ndim(m) == 2)) else swapped(x)
+    return x if rowvar or (shape(x)[0] == 1 and not (turned and ndim(m) == 2)) else T(x)
 
 
 # --- counts ---

@@ -291,11 +291,10 @@ def of_rank(rank: int) -> Any:
             return reshape(a, {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
         return reshape(a, (1,) * (rank - len(s)) + s)
 
-    def of_arrays(*arys):
+    def of(*arys):
         return at_least(arys[0]) if len(arys) == 1 else tuple([at_least(a) for a in arys])
 
-    of_arrays.__name__ = f"atleast_{rank}d"
-    return of_arrays
+    return of
 
 
 atleast_1d, atleast_2d, atleast_3d = [
