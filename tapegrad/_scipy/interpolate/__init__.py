@@ -163,11 +163,8 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
             return as_variable(self._plain()(*plain_argument(args), **more))
         fill, *settings = self._settings
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
-        points, places = self.points if hasattr(self.points, "simplices") else bare(self.points), args[0]
-        if len(args) > 1 or isinstance(places, tuple):
-            parts = [library.asarray(plain_argument(v), float) for v in (args if len(args) > 1 else places)]
-            places = library.stack(library.broadcast_arrays(*parts), -1)
-        places = library.asarray(plain_argument(places))
+        points = self.points if hasattr(self.points, "simplices") else bare(self.points)
+        places = bare(point_coordinates(args, 2, self.values))
         flat = places.reshape(-1, places.shape[-1])
         on = lambda v: real(points, v, 0.0, *settings)(flat, **more)
         columns = AxisMap(
