@@ -300,12 +300,10 @@ def cast(x: Any, to: np.dtype) -> Any:
 
 def steps_between(start: Any, stop: Any, t: np.ndarray) -> Any:
     """t, along a first axis, in the library and the precision of start and stop."""
-    ends = layout_of(start), layout_of(stop)
-    xp = xp_of(ends[0] if is_array(ends[0]) else ends[1])
+    xp = xp_of(layout_of(start if is_array(layout_of(start)) else stop))
+    rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
     d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
-    return xp.asarray(t, d.char.lower() if d.kind == "c" else d).reshape(
-        (-1,) + (1,) * max(map(np.ndim, ends))
-    )
+    return xp.asarray(t, d.char.lower() if d.kind == "c" else d).reshape((-1,) + (1,) * rank)
 
 
 @implements(np.linspace)
