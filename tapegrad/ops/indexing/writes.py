@@ -11,7 +11,7 @@ from ..._core.primitive import ASSIGN, hook, is_tracked, layout_of, values_of, w
 from ..._core.variable import HANDLES, ArrayVariable, Elements, Variable, View
 from .. import shaping as s
 from ..creation import on_device
-from ..declare import NUMPY, followed, implements, shape
+from ..declare import NUMPY, implements, shape
 from . import overlaps, views
 from .gathering import constant_index, host_constant, known_mode
 from .regions import ALL
@@ -220,4 +220,24 @@ def put_along_axis(arr, indices, values, axis=-1):
     write_value(arr, values, tuple([library.asarray(p) for p in places]))
 
 
-writes_first(np.fill_diagonal)(followed(np.fill_diagonal, __name__))
+@writes_first(np.fill_diagonal)
+def fill_diagonal(a, val, wrap=False):
+    val = array_beside(a, val)
+    if not target(a, "fill_diagonal", val):
+        return xp_of(a).fill_diagonal(a, values_of(val), wrap)
+    if overlaps.lies_in(a, val):
+        return write_value(
+            a, overlaps.left_in(a, [val], lambda x, ys: np.fill_diagonal(x, *ys, wrap)), Ellipsis
+        )
+    s = shape(a)
+    if len(s) < 2:
+        raise ValueError("array must be at least 2-d")
+    if len(s) == 2:
+        step, end = s[1] + 1, None if wrap else s[1] * s[1]
+    else:
+        if len(set(s)) != 1:
+            raise ValueError("All dimensions of input must be of equal length")
+        step, end = 1 + int(np.cumprod(s[:-1]).sum()), None
+    at = np.arange(a.size)[:end:step]
+    if at.size:
+        scattered(a, at, cycled(val, np.arange(at.size)))
