@@ -209,12 +209,20 @@ for _name in METRICS:
     DISTANCE.rule(getattr(sd, _name))(FOLLOWED.function(getattr(sd, _name)))
 
 
-@DISTANCE.rule(sd.chebyshev)
-def chebyshev(u, v, w=None):
-    """(SciPy compares one element after the other.)"""
-    like = next(x for x in (u, v, w) if holds_tracked(x))
-    u, v = as_float_array(u, like), as_float_array(v, like)
-    return minkowski(u, v, w if w is None else as_float_array(w, like), plain_np.inf)
+def by_formula(metric: Any) -> Any:
+    def run(u, v, w=None):
+        like = next(x for x in (u, v, w) if holds_tracked(x))
+        given = [x if x is None else as_float_array(x, like) for x in (u, v, w)]
+        return metric(*given)
+
+    return run
+
+
+for _name in (
+    "chebyshev",
+    "cosine",
+):  # SciPy compares one element after the other; it goes through `correlation`
+    DISTANCE.rule(getattr(sd, _name))(by_formula(METRICS[_name]))
 
 
 OTHERS = (
