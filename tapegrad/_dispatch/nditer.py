@@ -28,8 +28,9 @@ class broadcast:
         return object.__new__(cls) if holds_variable(xs) else np.broadcast(*xs)
 
     def __init__(self, *xs: Any):
-        self.arrays = np.broadcast_arrays(*map(asarray, xs))
-        self.real = np.broadcast(*[np.empty(shape(x), bool) for x in xs])
+        given = [asarray(x) for x in xs]
+        self.arrays = np.broadcast_arrays(*given)
+        self.real = np.broadcast(*[np.empty(shape(x), bool) for x in given])
 
     def __iter__(self) -> Any:
         return self

@@ -38,5 +38,6 @@ def pairs_of_axes(x: Any, ndim: int, as_index: bool = False) -> Any:
 
 FOLLOWED = Follower(
     "numpy.lib", "numpy._core", "numpy.linalg", "numpy.fft", "scipy.linalg", "scipy.special",
-    _array_converter=ArrayConverter, _as_pairs=pairs_of_axes, _raw_fft=transform_axis
+    _array_converter=ArrayConverter, _as_pairs=pairs_of_axes, _raw_fft=transform_axis,
+    _makearray=lambda a: (np.asarray(a), np.asarray),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from ..ops.declare import dtype, ndim, shape
 from ..ops.linalg.norms import scipy_norm
 from ..ops.protocols import store
 from . import rotations
-from .followed import Follower
+from .followed import Follower, FunctionOverlay
 from .namespaces import (
     Carrier,
     CarrierType,
@@ -87,14 +87,15 @@ def mahalanobis(u: Any, v: Any, VI: Any) -> Any:
     return distance_root(np.sum((d @ VI) * d, -1))
 
 
+def relative_entropy(a: Any, m: Any) -> Any:
+    """SciPy's `rel_entr`, with derivative 0 where a is 0."""
+    return np.where(a == 0, 0.0, a * np.log(np.where(a == 0, 1.0, a) / np.where(m == 0, 1.0, m)))
+
+
 def jensenshannon(u: Any, v: Any, w: Any = None, base: Any = None) -> Any:
     p, q = u / np.sum(u, -1, keepdims=True), v / np.sum(v, -1, keepdims=True)
     m = (p + q) / 2.0
-
-    def entropy(a):
-        return np.where(a == 0, 0.0, a * np.log(np.where(a == 0, 1.0, a) / np.where(m == 0, 1.0, m)))
-
-    s = np.sum(entropy(p) + entropy(q), -1) / 2.0
+    s = np.sum(relative_entropy(p, m) + relative_entropy(q, m), -1) / 2.0
     return distance_root(s if base is None else s / np.log(base))
 
 
@@ -121,37 +122,6 @@ ALIASES = (
     if hasattr(sd, "_METRIC_INFOS")
     else {}
 )
-
-
-def of_vectors(name: str) -> Any:
-    """The function of two vectors."""
-    f = METRICS[name]
-
-    def run(u, v, *args, **kwargs):
-        like = next(x for x in (u, v, *args, *kwargs.values()) if holds_tracked(x))
-        given = [
-            as_float_array(x, like) if isinstance(x, (list, tuple)) or hasattr(x, "shape") else x
-            for x in args
-        ]
-        kwargs = {
-            k: as_float_array(x, like) if isinstance(x, (list, tuple)) else x for k, x in kwargs.items()
-        }
-        return f(as_float_array(u, like), as_float_array(v, like), *given, **kwargs)
-
-    return run
-
-
-def weighted_metric(name: str) -> Any:
-    run = of_vectors(name)
-    return lambda u, v, w=None: run(u, v, w)
-
-
-@DISTANCE.rule(sd.jensenshannon)
-def jensenshannon_along(p, q, base=None, *, axis=0, keepdims=False):
-    like = p if holds_tracked(p) else q
-    p, q = [np.moveaxis(as_float_array(x, like), axis, -1) for x in (p, q)]
-    y = jensenshannon(p, q, None, base)
-    return np.expand_dims(y, axis) if keepdims else y
 
 
 def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
@@ -232,18 +202,27 @@ def squareform(X, force="no", checks=True):
     return np.take(np.concatenate([constant_like([0.0], x), x]), at)
 
 
-for _name in ("euclidean", "sqeuclidean", "cityblock", "chebyshev", "canberra", "braycurtis", "cosine"):
-    DISTANCE.rule(getattr(sd, _name))(weighted_metric(_name))
-DISTANCE.rule(sd.correlation)(
-    lambda u, v, w=None, centered=True: of_vectors("correlation")(u, v, w, centered)
+FOLLOWED = Follower(
+    "scipy.spatial.distance", numpy=FunctionOverlay(np, sqrt=distance_root), rel_entr=relative_entropy
 )
-DISTANCE.rule(sd.seuclidean)(lambda u, v, V: of_vectors("seuclidean")(u, v, V))
-DISTANCE.rule(sd.mahalanobis)(lambda u, v, VI: of_vectors("mahalanobis")(u, v, VI))
+for _name in METRICS:
+    DISTANCE.rule(getattr(sd, _name))(FOLLOWED.function(getattr(sd, _name)))
 
 
-@DISTANCE.rule(sd.minkowski)
-def minkowski_of(u, v, p=2, w=None):
-    return of_vectors("minkowski")(u, v, w, p)
+def by_formula(metric: Any) -> Any:
+    def run(u, v, w=None):
+        like = next(x for x in (u, v, w) if holds_tracked(x))
+        given = [x if x is None else as_float_array(x, like) for x in (u, v, w)]
+        return metric(*given)
+
+    return run
+
+
+for _name in (
+    "chebyshev",
+    "cosine",
+):  # SciPy compares one element after the other; it goes through `correlation`
+    DISTANCE.rule(getattr(sd, _name))(by_formula(METRICS[_name]))
 
 
 OTHERS = (

@@ -8,12 +8,12 @@ import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import SingularError
 from .._core.primitive import primal_of, seen, values_of
-from .declare import axis_of, dtype, followed, ndim, primitive, shape, xp
+from .declare import NUMPY, axis_of, dtype, followed, ndim, primitive, shape, xp
 from .elementwise import absolute, select
 from .indexing.gathering import vstack
 from .linalg.matrix_functions import eigvals
 from .piecewise import floor, maximum
-from .products import convolve, polyval, trace
+from .products import convolve, trace
 from .reductions import cumsum
 from .shaping import concatenate, embed, nested_to_array, real, reshape, slice_of, zeros_like
 from .special.bessel import i0
@@ -60,6 +60,9 @@ def characteristic_polynomial(a: Any) -> Any:
         found.append(c)
         m = m + c * eye
     return nested_to_array(found)
+
+
+polyval = NUMPY[np.polyval]
 
 
 @primitive()

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import scipy.fft
+from scipy.fft import _fftlog_backend
 
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError
-from .._core.primitive import any_tracked
 from .._core.registry import load
-from .declare import NUMPY, axis_of, dtype, linear, ndim, primitive, rules, shape, xp
+from .declare import NUMPY, axis_of, dtype, followed, linear, ndim, primitive, rules, shape, xp
 from .fft import SWAPPED
 from .fft import _array as floats
 from .fft import _fitted as fitted
-from .products import matmul
 from .shaping import conj
 from .special.declare import implements_special
 
@@ -192,21 +191,5 @@ for _name, _f in (("hfft", _hermitian), ("ihfft", _to_hermitian)):
 # --- the Hankel transform on a logarithmic grid ---
 
 
-def _declare_hankel(inverse):
-    scipys = scipy.fft.ifht if inverse else scipy.fft.fht
-
-    def of(A, dln, mu, offset=0.0, bias=0.0):
-        """Linear in A, with the transforms of the unit vectors."""
-        given = (dln, mu, offset, bias)
-        if any_tracked(given):
-            raise ArgumentError(
-                f"scipy.fft.{scipys.__name__}: dln, mu, offset and bias have no derivative; pass "
-                f"tapegrad.value of them"
-            )
-        return matmul(A, xp(A).asarray(scipys(np.eye(shape(A)[-1]), *given)))
-
-    implements_special(scipys)(of)
-
-
-_declare_hankel(False)
-_declare_hankel(True)
+for _f in (_fftlog_backend.fht, _fftlog_backend.ifht):
+    implements_special(getattr(scipy.fft, _f.__name__))(followed(_f, __name__))

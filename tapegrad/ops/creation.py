@@ -26,8 +26,8 @@ from .._core.primitive import (
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import nested
-from .._core.variable import DIRECT, Variable, View, variable
-from .declare import NUMPY, implements
+from .._core.variable import Variable, variable
+from .declare import NUMPY, follow, implements
 from .declare import dtype as dtype_of
 from .declare import shape as dim
 from .shaping import array_of, astype, copy, copy_to_host, joined, nested_to_array, to_device
@@ -214,26 +214,6 @@ def asarray_chkfinite(a, dtype=None, order=None):
     return in_memory_order(array_with_copy(a, dtype, None, 0), order)
 
 
-@implements(np.require, layout="own")
-def require(a, dtype=None, requirements=None, *, like=None):
-    # C, F, A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
-    wanted = {name[0].upper() for name in requirements or ()}
-    if wanted >= {"C", "F"}:
-        raise ValueError("Cannot specify both 'C' and 'F' order")
-    order = "F" if "F" in wanted else "C" if "C" in wanted else "A"
-    x = in_memory_order(array_with_copy(a, dtype, None, 0), order)
-    if "O" in wanted and type(x) in DIRECT and x is a:
-        raise ArgumentError(
-            "numpy.require: whether NumPy's array would own its memory is not known of a tracked one; leave "
-            "out 'O', or write x.copy()"
-        )
-    return (
-        copy(x, order)
-        if ("O" in wanted and type(x) is View) or ("W" in wanted and not x.flags.writeable)
-        else x
-    )
-
-
 IF_NEEDED: dict = {np._CopyMode.ALWAYS: True, np._CopyMode.IF_NEEDED: None, np._CopyMode.NEVER: False}
 
 
@@ -318,17 +298,21 @@ def cast(x: Any, to: np.dtype) -> Any:
     return astype(x, to=to)
 
 
+def steps_between(start: Any, stop: Any, t: np.ndarray) -> Any:
+    """t, along a first axis, in the library and the precision of start and stop."""
+    xp = xp_of(layout_of(start if is_array(layout_of(start)) else stop))
+    rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
+    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
+    return xp.asarray(t, d.char.lower() if d.kind == "c" else d).reshape((-1,) + (1,) * rank)
+
+
 @implements(np.linspace)
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     num = operator.index(values_of(num))
     if num < 0:
         raise ValueError(f"numpy.linspace: num={num} is negative")
     n = num - 1 if endpoint else num
-    xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
-    rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
-    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
-    d = np.dtype(d.char.lower() if d.kind == "c" else d)
-    t = xp.arange(num).astype(d).reshape((num,) + (1,) * rank)
+    t = steps_between(start, stop, np.arange(num))
     step = (stop - start) / n if n > 0 else (stop - start) * np.nan
     y = t * (step if n > 0 else stop - start) + start  # in NumPy's order, to the last bit
     if endpoint and num > 1:
@@ -355,31 +339,18 @@ def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
     return y if dtype is None else cast(y, np.dtype(dtype))
 
 
-@implements(np.logspace)
-def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
-    if np.ndim(plain_of(base)):  # one base for each of several progressions
-        base = array(base)
-        start, stop = [x + base * 0 for x in (start, stop)]
-        base = NUMPY[np.expand_dims](base, axis)
-    y = base ** linspace(start, stop, num, endpoint, axis=axis)
-    return y if dtype is None else cast(y, np.dtype(dtype))
-
-
 @implements(np.geomspace)
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """start r^t for t from 0 to 1, with r = stop / start."""
     start, stop = [nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
-    t = linspace(0.0, 1.0, num, endpoint)
-    rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
-    xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
-    d = np.result_type(*[np.result_type(dtype_of(x), np.float16) for x in (start, stop)])
-    t = xp.asarray(values_of(t), np.dtype(d.char.lower() if d.kind == "c" else d)).reshape(
-        (-1,) + (1,) * rank
-    )
+    t = steps_between(start, stop, np.linspace(0.0, 1.0, num, endpoint))
     y = start * (stop / start) ** t
     if axis != 0:
         y = NUMPY[np.moveaxis](y, 0, axis)
     return y if dtype is None else cast(y, np.dtype(dtype))
+
+
+follow(__name__, np.logspace, np.require)
 
 
 # --- between host and device ---

@@ -141,6 +141,8 @@ def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
     is asked (ops/layouts.py). "asked": NumPy is always asked."""
 
     def declare(f: Any) -> Any:
+        if "<locals>" in f.__qualname__:  # made by another function
+            f.__name__ = functions[0].__name__
         for function in functions:
             own = layout == "own" or hasattr(f, "writes")
             NUMPY[function] = f if own else laid_as_library(function, f, layout == "asked")

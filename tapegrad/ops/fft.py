@@ -125,7 +125,6 @@ def frequencies(name: str) -> None:
     def of(n, d=1.0, *, xp=None, device=None):
         return getattr(xp_of(layout_of(d)).fft, name)(n) / d
 
-    of.__name__ = name
     implements(getattr(np.fft, name), getattr(scipy.fft, name))(of)
 
 

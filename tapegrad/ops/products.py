@@ -361,16 +361,7 @@ def correlate(a, v, mode="valid"):
     return _moded(a, conj(backwards(v)), mode, (m - 1) // 2 if n >= m else n // 2)
 
 
-@implements(np.polyval)
-def polyval(p, x):
-    """Evaluate by Horner's rule."""
-    p = arrays_of([p])[0] if isinstance(p, (list, tuple)) else p
-    y = 0.0
-    for i in range(shape(p)[0]):
-        y = y * x + p[i]
-    return y + x * 0
-
-
 follow(
-    __name__, np.tensordot, np.linalg.tensordot, np.linalg.multi_dot, np.linalg.outer, np.linalg.trace
+    __name__, np.tensordot, np.linalg.tensordot, np.linalg.multi_dot, np.linalg.outer, np.linalg.trace,
+    np.polyval,
 )  # fmt: skip

@@ -359,8 +359,8 @@ def cumprod(a, axis=None, dtype=None):
     return x
 
 
-def _scan_method(f, total):
-    def cumulative(x, /, *, axis=None, dtype=None, include_initial=False):
+def _scan_method(f: Any, total: Callable) -> None:
+    def of(x, /, *, axis=None, dtype=None, include_initial=False):
         x = array_operand(x)
         if axis is None and ndim(x) > 1:
             raise ArgumentError(f"numpy.{f.__name__}: axis= is needed for arrays of more than one dimension")
@@ -373,12 +373,11 @@ def _scan_method(f, total):
         )
         return s.concatenate(first, r, axis=k)
 
-    cumulative.__name__ = f.__name__
-    return cumulative
+    implements(f)(of)
 
 
-for _f, _total in ((np.cumulative_sum, cumsum), (np.cumulative_prod, cumprod)):
-    implements(_f)(_scan_method(_f, _total))
+_scan_method(np.cumulative_sum, cumsum)
+_scan_method(np.cumulative_prod, cumprod)
 
 # --- extremes ---
 
@@ -483,24 +482,22 @@ def _without_nan(a: Any, fill: Any) -> tuple:
     return select(gone, zero_of(a) + fill, a), ~gone
 
 
-@implements(np.nansum)
-def nansum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
-    return sum(_without_nan(a, 0)[0], axis, dtype, keepdims=keepdims, initial=initial, where=where)
+def _total_of_others(f: Any, total: Callable, fill: float) -> None:
+    @implements(f)
+    def of(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
+        return total(_without_nan(a, fill)[0], axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-@implements(np.nanprod)
-def nanprod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
-    return prod(_without_nan(a, 1)[0], axis, dtype, keepdims=keepdims, initial=initial, where=where)
+def _scan_of_others(f: Any, scan: Callable, fill: float) -> None:
+    @implements(f)
+    def of(a, axis=None, dtype=None):
+        return scan(_without_nan(a, fill)[0], axis, dtype)
 
 
-@implements(np.nancumsum)
-def nancumsum(a, axis=None, dtype=None):
-    return cumsum(_without_nan(a, 0)[0], axis, dtype)
-
-
-@implements(np.nancumprod)
-def nancumprod(a, axis=None, dtype=None):
-    return cumprod(_without_nan(a, 1)[0], axis, dtype)
+_total_of_others(np.nansum, sum, 0)
+_total_of_others(np.nanprod, prod, 1)
+_scan_of_others(np.nancumsum, cumsum, 0)
+_scan_of_others(np.nancumprod, cumprod, 1)
 
 
 def _with(where: Any, there: Any) -> Any:
@@ -513,44 +510,32 @@ def nanmean(a, axis=None, dtype=None, *, keepdims=False, where=True):
     return mean(a, axis, dtype, keepdims=keepdims, where=_with(where, there))
 
 
-def _nan_spread(
-    f: Any, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any, correction: Any
-) -> Any:
-    """f is nan where the elements are no more than the degrees of freedom."""
-    a, there = _without_nan(a, 0)
-    where, ddof = _with(where, there), ddof if correction is None else correction
-    y = f(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
-    few = _number_of(where, y, a, axis, keepdims) <= ddof
-    return select(few, zero_of(y) + np.nan, y)
+def _spread_of_others(f: Any, spread: Callable) -> None:
+    """It is nan where the elements are no more than the degrees of freedom."""
+
+    @implements(f)
+    def of(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
+        a, there = _without_nan(a, 0)
+        where, ddof = _with(where, there), ddof if correction is None else correction
+        y = spread(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
+        few = _number_of(where, y, a, axis, keepdims) <= ddof
+        return select(few, zero_of(y) + np.nan, y)
 
 
-@implements(np.nanvar)
-def nanvar(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
-    return _nan_spread(var, a, axis, dtype, ddof, keepdims, where, mean, correction)
+def _extreme_of_others(f: Any, reduce: Callable, fill: float) -> None:
+    @implements(f)
+    def of(a, axis=None, *, keepdims=False, initial=None, where=True):
+        filled, there = _without_nan(a, fill)
+        r = reduce(filled, axis, keepdims=keepdims, initial=initial, where=where)
+        if initial is not None:
+            return r
+        return select(any_of(there, axis=axis, keepdims=keepdims), r, zero_of(r) + np.nan)
 
 
-@implements(np.nanstd)
-def nanstd(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
-    return _nan_spread(std, a, axis, dtype, ddof, keepdims, where, mean, correction)
-
-
-def _nan_extreme(reduce, fill, a, axis, keepdims, initial, where):
-    filled, there = _without_nan(a, fill)
-    r = reduce(filled, axis, keepdims=keepdims, initial=initial, where=where)
-    if initial is not None:
-        return r
-    some = any_of(there, axis=axis, keepdims=keepdims)
-    return select(some, r, zero_of(r) + np.nan)
-
-
-@implements(np.nanmax)
-def nanmax(a, axis=None, *, keepdims=False, initial=None, where=True):
-    return _nan_extreme(amax, -np.inf, array_operand(a), axis, keepdims, initial, where)
-
-
-@implements(np.nanmin)
-def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
-    return _nan_extreme(amin, np.inf, array_operand(a), axis, keepdims, initial, where)
+_spread_of_others(np.nanvar, var)
+_spread_of_others(np.nanstd, std)
+_extreme_of_others(np.nanmax, amax, -np.inf)
+_extreme_of_others(np.nanmin, amin, np.inf)
 
 
 # --- sums of exponentials ---

@@ -275,12 +275,6 @@ def beside(g: Any, x: Any) -> Any:
 late.widened = broadcast_tangent
 
 
-def swapped(x: Any) -> Any:
-    """The last two axes exchanged: the transpose of each matrix in a batch."""
-    n = ndim(x)
-    return transpose(x, axes=(*range(n - 2), n - 1, n - 2))
-
-
 # --- roll ---
 
 

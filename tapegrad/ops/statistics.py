@@ -13,9 +13,9 @@ from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
 from .creation import linspace
 from .declare import dtype, follow, implements, ndim, shape, xp
-from .elementwise import select, sqrt, zero_of
+from .elementwise import select, zero_of
 from .piecewise import isnan, maximum, minimum
-from .products import flat_operand
+from .products import H, T, flat_operand
 from .reductions import (
     amax,
     amin,
@@ -27,7 +27,7 @@ from .reductions import (
     mean,
     restore_axes,
 )
-from .shaping import arrays_of, conj, real, reshape, swapped
+from .shaping import arrays_of, reshape
 from .sorting import bincount, take_sorted
 
 # --- order statistics ---
@@ -236,42 +236,27 @@ def _weighted(f, a, q, axis, method, keepdims, weights):
     return reshape(s.stack(rs), to=(*np.shape(layout_of(q)), *shape(rs[0]))) if many else rs[0]
 
 
-@implements(np.quantile)
-def quantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
-    if weights is not None:
-        return _weighted(np.quantile, a, q, axis, method, keepdims, weights)
-    return _quantile("quantile", a, q, axis, method, keepdims)
+def _quantile_of(f: Any, factor: float, nan: bool) -> Any:
+    def of(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
+        if weights is not None:
+            return _weighted(f, a, q, axis, method, keepdims, weights)
+        return _quantile(f.__name__, a, q, axis, method, keepdims, factor, nan)
+
+    return implements(f)(of)
 
 
-@implements(np.percentile)
-def percentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
-    if weights is not None:
-        return _weighted(np.percentile, a, q, axis, method, keepdims, weights)
-    return _quantile("percentile", a, q, axis, method, keepdims, 100.0)
+def _median_of(f: Any, nan: bool) -> Any:
+    def of(a, axis=None, *, keepdims=False):
+        return _quantile(f.__name__, a, 0.5, axis, "linear", keepdims, nan=nan)
+
+    return implements(f)(of)
 
 
-@implements(np.median)
-def median(a, axis=None, *, keepdims=False):
-    return _quantile("median", a, 0.5, axis, "linear", keepdims)
-
-
-@implements(np.nanquantile)
-def nanquantile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
-    if weights is not None:
-        return _weighted(np.nanquantile, a, q, axis, method, keepdims, weights)
-    return _quantile("nanquantile", a, q, axis, method, keepdims, nan=True)
-
-
-@implements(np.nanpercentile)
-def nanpercentile(a, q, axis=None, *, method="linear", keepdims=False, weights=None):
-    if weights is not None:
-        return _weighted(np.nanpercentile, a, q, axis, method, keepdims, weights)
-    return _quantile("nanpercentile", a, q, axis, method, keepdims, 100.0, nan=True)
-
-
-@implements(np.nanmedian)
-def nanmedian(a, axis=None, *, keepdims=False):
-    return _quantile("nanmedian", a, 0.5, axis, "linear", keepdims, nan=True)
+for _f, _factor in ((np.quantile, 1.0), (np.percentile, 100.0)):
+    _quantile_of(_f, _factor, False)
+    _quantile_of(getattr(np, f"nan{_f.__name__}"), _factor, True)
+median = _median_of(np.median, False)
+_median_of(np.nanmedian, True)
 
 
 # --- covariance ---
@@ -296,7 +281,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     if w is None:
         d = x - mean(x, 1, keepdims=True)
         n = max_of_zero(n - ddof)
-        c = d @ conj(swapped(d)) / n if _complex(d) else d @ swapped(d) / n
+        c = d @ H(d) / n
     else:
         if xp_of(layout_of(x)) is not np:
             raise ArgumentError(
@@ -310,16 +295,11 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
             else total - ddof * s.sum(w * array_operand(aweights)) / total
         )
         d = x - s.sum(x * w, 1, True) / total
-        right = conj(swapped(d * w)) if _complex(d) else swapped(d * w)
-        c = d @ right / maximum(norm, 0.0)
+        c = d @ H(d * w) / maximum(norm, 0.0)
     return reshape(c, to=tuple([k for k in shape(c) if k != 1]))
 
 
 _dtype_of = dtype
-
-
-def _complex(x: Any) -> bool:
-    return dtype(x).kind == "c"
 
 
 def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
@@ -328,17 +308,7 @@ def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
     if ndim(m) > 2:
         raise ArgumentError("numpy.cov: m has more than 2 dimensions")
     x = m if ndim(m) == 2 else reshape(m, to=(1, math.prod(shape(m))))
-    return x if rowvar or (shape(x)[0] == 1 and not (turned and ndim(m) == 2)) else swapped(x)
-
-
-@implements(np.corrcoef)
-def corrcoef(x, y=None, rowvar=True, *, dtype=None):
-    c = cov(x, y, rowvar, dtype=dtype)
-    if ndim(c) == 0:
-        return c / c
-    n = shape(c)[0]
-    d = sqrt(real(c[xp(c).arange(n), xp(c).arange(n)]))
-    return c / reshape(d, to=(n, 1)) / reshape(d, to=(1, n))
+    return x if rowvar or (shape(x)[0] == 1 and not (turned and ndim(m) == 2)) else T(x)
 
 
 # --- counts ---
@@ -379,4 +349,4 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
     return (counts / counts.sum() / (moved[1:] - moved[:-1]) if density else counts), moved
 
 
-follow(__name__, np.gradient, np.ediff1d, np.trapezoid)
+follow(__name__, np.corrcoef, np.gradient, np.ediff1d, np.trapezoid)

@@ -11,7 +11,7 @@ from ..ops import shaping
 from ..ops.declare import dtype, ndim, primitive, shape, xp
 from ..ops.elementwise import exp, log, square
 from ..ops.linalg import factorizations
-from ..ops.products import matmul
+from ..ops.products import T, matmul
 from ..ops.special.declare import valued
 from ._classic import LOG_2PI
 from ._families import Distribution, array_argument, number_like, scipy_stats, tracked_method, wide
@@ -106,7 +106,7 @@ class MultivariateNormal(Distribution):
         L = factorizations.cholesky(cov)
         if shape(cov)[:-2] == () and len(batch) > 0:  # one factor for all: columns of one triangular system
             flat = shaping.reshape(r, to=(math.prod(batch), d))
-            z = shaping.swapped(factorizations.solve_triangular(L, shaping.swapped(flat), lower=True))
+            z = T(factorizations.solve_triangular(L, T(flat), lower=True))
             quad = shaping.reshape(shaping.sum(square(z), -1), to=batch)
         else:
             z = factorizations.solve_triangular(L, shaping.reshape(r, to=(*shape(r), 1)), lower=True)

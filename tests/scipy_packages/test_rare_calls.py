@@ -8,6 +8,8 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+import scipy.fft
+import scipy.interpolate
 import scipy.linalg
 import scipy.signal
 import scipy.sparse as sparse
@@ -61,7 +63,37 @@ def sosfiltfilt(x):
     return scipy.signal.sosfiltfilt(coefficients, np.arange(24.0) ** 1.5 * x[1])
 
 
+def put_along_all(x):
+    y = np.outer(x, x)
+    np.put_along_axis(y, np.array([1, 5]), x[:2] ** 2, None)
+    return y
+
+
+NODES = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.2], [0.3, 2.0]])
+GRID = [0.0, 0.4, 1.0], [0.0, 0.6, 0.8, 1.0]
+
+
+def scattered(x, *places):
+    return scipy.interpolate.LinearNDInterpolator(NODES, x[0] * np.cos(NODES[:, 1]))(*places)
+
+
+def gridded(x, places):
+    return scipy.interpolate.RegularGridInterpolator(GRID, x[0] * np.exp(np.add.outer(*GRID)))(places)
+
+
 CALLS = {
+    "put_along_axis of all": put_along_all,
+    "broadcast of a list": lambda x: sum([a * b for a, b in np.broadcast(x[0], [2.0, 3.0])]),
+    "logspace by bases": lambda x: np.logspace(x[0], 2.0, 3, base=[2.0, 3.0]),
+    "fht by its parameters": lambda x: scipy.fft.fht(np.exp(-np.arange(8.0)), x[2], x[0], 0.2 * x[1], x[2]),
+    "ifht by its parameters": lambda x: scipy.fft.ifht(np.exp(-np.arange(8.0)), x[2], x[0], 0.2 * x[1], x[2]),
+    "scattered, a point": lambda x: (
+        np.reshape(scattered(x, x[:2]), (1,)) if scattered(x, x[:2]).shape else None
+    ),
+    "scattered, broadcast": lambda x: scattered(x, (0.9 * x[:2], x[:, None])),
+    "gridded, two numbers": lambda x: (
+        None if np.shape(gridded(x, (x[0], x[1]))) else gridded(x, (x[0], x[1]))
+    ),
     "choose": lambda x: np.choose(np.array([0, 1, 0]), [x, x**2]),
     "ndarray.resize": resized,
     "resize": lambda x: np.resize(x * x, (2, 4)),

@@ -26,7 +26,7 @@ from . import fitpack as fitpack
 from . import gridded as gridded
 from . import radial as radial
 from . import splines as splines
-from .piecewise import FOLLOWED, INTERPOLATE, Interpolant, dtype_like, trailing
+from .piecewise import FOLLOWED, INTERPOLATE, Interpolant, dtype_like, point_coordinates, trailing
 
 
 class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
@@ -40,11 +40,7 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
         if hasattr(points, "simplices"):  # a triangulation
             self._tri, points = points, points.points
         else:
-            points = (
-                np.stack([as_float_array(p, like) for p in points], -1)
-                if isinstance(points, tuple)
-                else as_float_array(points, like)
-            )
+            points = point_coordinates(points, like=like)
             if rescale:
                 raise refusal_text(
                     "scipy.interpolate.LinearNDInterpolator(rescale=True)",
@@ -80,10 +76,7 @@ class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
                 "scipy.interpolate.LinearNDInterpolator(simplex_tolerance=)", "", "the default"
             )
         like = dtype_like(args, self.points, self.values)
-        x = as_float_array(args[0], like)
-        if len(args) > 1 or isinstance(args[0], tuple):
-            parts = args if len(args) > 1 else args[0]
-            x = np.stack(np.broadcast_arrays(*[as_float_array(v, like) for v in parts]), -1)
+        x = point_coordinates(args, shape(self.points)[1], like)
         to, flat = shape(x)[:-1], np.reshape(x, (-1, shape(x)[-1]))
         where = self._tri.find_simplex(bare(flat))
         corners = self._tri.simplices[where.clip(0)]
@@ -104,11 +97,7 @@ class NearestNDInterpolator(Interpolant, metaclass=CarrierType):
 
     def __init__(self, x, y, rescale=False, tree_options=None):
         like = dtype_like(x, y)
-        self.points = (
-            np.stack([as_float_array(p, like) for p in x], -1)
-            if isinstance(x, tuple)
-            else as_float_array(x, like)
-        )
+        self.points = point_coordinates(x, like=like)
         self.values, self._options = as_float_array(y, like), (rescale, tree_options)
 
     @classmethod
@@ -174,11 +163,8 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
             return as_variable(self._plain()(*plain_argument(args), **more))
         fill, *settings = self._settings
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
-        points, places = self.points if hasattr(self.points, "simplices") else bare(self.points), args[0]
-        if len(args) > 1 or isinstance(places, tuple):
-            parts = [library.asarray(plain_argument(v), float) for v in (args if len(args) > 1 else places)]
-            places = library.stack(library.broadcast_arrays(*parts), -1)
-        places = library.asarray(plain_argument(places))
+        points = self.points if hasattr(self.points, "simplices") else bare(self.points)
+        places = bare(point_coordinates(args, 2, self.values))
         flat = places.reshape(-1, places.shape[-1])
         on = lambda v: real(points, v, 0.0, *settings)(flat, **more)
         columns = AxisMap(

@@ -29,6 +29,7 @@ from .piecewise import (
     differentiated,
     dtype_like,
     piece_numbers,
+    point_coordinates,
     trailing,
 )
 from .splines import made_spline
@@ -111,14 +112,7 @@ class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
             raise ArgumentError("scipy.interpolate.RegularGridInterpolator: nu= has no derivative here")
         like = dtype_like(xi, self.values, self.grid)
         d = len(self.grid)
-        if isinstance(xi, tuple):
-            xi = np.stack(np.broadcast_arrays(*[as_float_array(v, like) for v in xi]), -1)
-        xi = as_float_array(xi, like)
-        xi = (
-            xi
-            if ndim(xi) > 1 or d == 1 and shape(xi)[-1:] == (1,)
-            else np.reshape(xi, (1, -1) if d > 1 else (-1, 1))
-        )
+        xi = point_coordinates(xi, d, like)
         to, flat = shape(xi)[:-1], np.reshape(xi, (-1, d))
         x = [flat[:, i] for i in range(d)]
         outside = False

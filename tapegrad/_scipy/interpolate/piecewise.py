@@ -214,9 +214,9 @@ def evaluate_bernstein(c: Any, x: Any, p: Any, nu: int, extrapolate: bool, out: 
     fill_points(out, bernstein_sum(np.take(c, at, 1), s), outside, extrapolate)
 
 
-def point_coordinates(points: Any, dims: int | None = None) -> Any:
+def point_coordinates(points: Any, dims: int | None = None, like: Any = None) -> Any:
     """Points, the coordinates along the last axis, of an array or a tuple of coordinates."""
-    like = dtype_like(points)
+    like = dtype_like(points) if like is None else like
     if isinstance(points, tuple):
         points = points[0] if len(points) == 1 else points
     if isinstance(points, tuple):

@@ -132,10 +132,7 @@ def reversed_conj(x: Any) -> Any:
 @SIGNAL.rule(sig.correlate)
 def correlate(in1, in2, mode="full", method="auto"):
     a, b = two_signals(in1, in2)
-    y = convolve_axes(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
-    if mode == "valid" and any(p < q for p, q in zip(shape(a), shape(b), strict=True)):
-        return convolve_axes(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
-    return y
+    return convolve_axes(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
 
 
 PAD = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}
@@ -284,14 +281,10 @@ def sosfilt(sos, x, axis=-1, zi=None):
     zi = None if zi is None else np.moveaxis(as_float_array(zi, like), axis + 1 if axis >= 0 else axis, -1)
     ends = []
     for k, (b, a) in enumerate(sections(sos, like)):
-        if zi is None:
-            y = lfilter(b, a, y) if holds_tracked(b, a, y) else sig.lfilter(b, a, y)
-        else:
-            y, end = (
-                lfilter(b, a, y, -1, zi[k])
-                if holds_tracked(b, a, y, zi[k])
-                else sig.lfilter(b, a, y, -1, zi[k])
-            )
+        given = (b, a, y, -1, None if zi is None else zi[k])
+        y = (lfilter if holds_tracked(given) else sig.lfilter)(*given)
+        if zi is not None:
+            y, end = y
             ends.append(end)
     y = np.moveaxis(y, -1, axis)
     return y if zi is None else (y, np.stack([np.moveaxis(e, -1, axis) for e in ends]))

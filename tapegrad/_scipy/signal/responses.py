@@ -49,13 +49,6 @@ def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyqu
     return f, response(b, w) / response(a, w)
 
 
-def freqz_sos(sos, worN=512, whole=False, fs=2 * math.pi):
-    f, w = frequencies(worN, whole, fs)
-    return f, math.prod(
-        [response(b, w) / response(a, w) for b, a in sections(sos, sos if holds_tracked(sos) else worN)]
-    )
-
-
 @SIGNAL.rule(sig.lombscargle)
 def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, floating_mean=False):
     """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their
@@ -152,6 +145,5 @@ def bilinear(b, a, fs=1.0):
 
 
 NORMALIZE = FOLLOWED.function(sig.normalize)
-SIGNAL.rule(sig.sosfreqz, sig.freqz_sos)(freqz_sos)
 SIGNAL.rule(sig.cspline1d_eval)(evaluated(cubic_weights))
 SIGNAL.rule(sig.qspline1d_eval)(evaluated(quadratic_weights))

@@ -132,7 +132,7 @@ def spectrogram(
         elif mode != "complex":
             raise ValueError(f"scipy.signal.spectrogram: unknown mode {mode!r}")
     S = (
-        np.moveaxis(np.swapaxes(S, -1, -2), -2, axis if axis < 0 else axis)
+        np.moveaxis(np.swapaxes(S, -1, -2), -2, axis)
         if axis not in (-1, ndim(x) - 1)
         else np.swapaxes(S, -1, -2)
     )
@@ -150,7 +150,6 @@ def csd(
     x, y = moved_last(x, axis), moved_last(y, axis)
     n = max(shape(x)[-1], shape(y)[-1])
     x, y = padded_last(x, n), padded_last(y, n)
-    window = "hann" if window == "hann" and nperseg is None and n == 0 else window
     parts = Segments("scipy.signal.csd", x, n, fs, window, nperseg, noverlap, nfft, scaling)
     onesided = is_onesided(return_onesided, x, y)
     a = parts.spectra(x, detrend, onesided)

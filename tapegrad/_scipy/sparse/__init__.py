@@ -46,7 +46,7 @@ def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=N
 
 
 def exponential(A: SparseMatrix, mu: Any, B: Any, t: float) -> Any:
-    size = float(abs(bare_of(A)).sum(0).max()) * abs(t) if A.nnz else 0.0
+    size = float(abs(A._plain()).sum(0).max()) * abs(t) if A.nnz else 0.0
     steps = max(1, math.ceil(size))
     h = t / steps
     factor = np.exp(mu * h)
@@ -57,10 +57,6 @@ def exponential(A: SparseMatrix, mu: Any, B: Any, t: float) -> Any:
             total = total + term
         B = total * factor
     return B
-
-
-def bare_of(A: SparseMatrix) -> Any:
-    return A._plain()
 
 
 @LINALG.rule(sla.norm)

@@ -281,29 +281,26 @@ def squeeze(a, axis=None):
     return reshape(a, tuple([size for k, size in enumerate(here) if k not in gone]))
 
 
-def _at_least(a: Any, rank: int) -> Any:
-    a = array_like(a)
-    s = shape(a)
-    if len(s) >= rank:
-        return a
-    if rank == 3:
-        return reshape(a, {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
-    return reshape(a, (1,) * (rank - len(s)) + s)
+def of_rank(rank: int) -> Any:
+    def at_least(a):
+        a = array_like(a)
+        s = shape(a)
+        if len(s) >= rank:
+            return a
+        if rank == 3:
+            return reshape(a, {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
+        return reshape(a, (1,) * (rank - len(s)) + s)
+
+    def of(*arys):
+        return at_least(arys[0]) if len(arys) == 1 else tuple([at_least(a) for a in arys])
+
+    return of
 
 
-@implements(np.atleast_1d, layout="own")
-def atleast_1d(*arys):
-    return _at_least(arys[0], 1) if len(arys) == 1 else tuple([_at_least(a, 1) for a in arys])
-
-
-@implements(np.atleast_2d, layout="own")
-def atleast_2d(*arys):
-    return _at_least(arys[0], 2) if len(arys) == 1 else tuple([_at_least(a, 2) for a in arys])
-
-
-@implements(np.atleast_3d, layout="own")
-def atleast_3d(*arys):
-    return _at_least(arys[0], 3) if len(arys) == 1 else tuple([_at_least(a, 3) for a in arys])
+atleast_1d, atleast_2d, atleast_3d = [
+    implements(f, layout="own")(of_rank(n + 1))
+    for n, f in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d))
+]
 
 
 # --- broadcasting, diagonals, parts of complex numbers ---
@@ -462,29 +459,6 @@ def array_split(ary, indices_or_sections, axis=0):
     return [slice_of(ary, (slice(None),) * axis + (slice(i, j),)) for i, j in zip(starts, stops, strict=True)]
 
 
-@implements(np.split, layout="own")
-def split(ary, indices_or_sections, axis=0):
-    if (
-        isinstance(indices_or_sections, (int, np.integer))
-        and shape(array_like(ary))[axis] % indices_or_sections
-    ):
-        raise ValueError("array split does not result in an equal division")
-    return array_split(ary, indices_or_sections, axis)
-
-
-@implements(np.vsplit, layout="own")
-def vsplit(ary, indices_or_sections):
-    return split(ary, indices_or_sections, 0)
-
-
-@implements(np.hsplit, layout="own")
-def hsplit(ary, indices_or_sections):
-    return split(ary, indices_or_sections, 1 if len(shape(array_like(ary))) > 1 else 0)
-
-
-@implements(np.dsplit, layout="own")
-def dsplit(ary, indices_or_sections):
-    return split(ary, indices_or_sections, 2)
-
-
-follow(__name__, np.rollaxis, np.fliplr, np.flipud, np.unstack)
+follow(
+    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.split, np.hsplit, np.vsplit, np.dsplit,
+)  # fmt: skip

@@ -14,7 +14,7 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ..declare import dtype, ndim, primitive, rules, shape, xp
+from ..declare import dtype, followed, ndim, primitive, rules, shape, xp
 from ..indexing.gathering import diag, take
 from ..products import H, matmul
 from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
@@ -22,7 +22,7 @@ from ..special.declare import host_only, implements_special
 from ..zero_derivative import argsort
 from .block_matrices import of_stacks, toeplitz
 from .decompositions import lstsq
-from .factorizations import TRANS, check_square, cholesky, inv, solve, solve_triangular, triangle
+from .factorizations import TRANS, check_square, cholesky, solve, solve_triangular, triangle
 from .norms import sylvester
 
 # --- LU factors ---
@@ -321,14 +321,9 @@ def solve_continuous_lyapunov(a, q):
     return sylvester(a, H(a), q)
 
 
-@implements_special(scipy.linalg.solve_discrete_lyapunov)
-def solve_discrete_lyapunov(a, q, method=None):
-    """The solution x of a x a^H - x + q = 0, by the bilinear map to a continuous equation."""
-    eye = xp(a).eye(shape(a)[-1])
-    back = inv(H(a) + eye)
-    b = matmul(H(a) - eye, back)
-    c = 2.0 * matmul(matmul(inv(a + eye), q), back)
-    return solve_continuous_lyapunov(H(b), -c)
+solve_discrete_lyapunov = implements_special(scipy.linalg.solve_discrete_lyapunov)(
+    followed(scipy.linalg.solve_discrete_lyapunov, __name__)
+)
 
 
 def plain_problem(name: str, e: Any, s: Any) -> None:

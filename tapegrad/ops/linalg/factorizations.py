@@ -28,7 +28,7 @@ from ..._core.registry import load
 from ..._core.scope import OPEN
 from ..._core.trees import nested
 from ..._core.variable import ArrayVariable, Variable
-from ..declare import axes_of, dtype, follow, implements, linear, ndim, primitive, rules, same, shape, xp
+from ..declare import dtype, follow, implements, linear, ndim, primitive, rules, same, shape, xp
 from ..layouts import laid_as_library
 from ..nondifferentiable import at_users_line, holds_somewhere, warn_user
 from ..products import (
@@ -36,14 +36,13 @@ from ..products import (
     T,
     column,
     diagonals,
-    flat_operand,
     matmul,
     matrix_batch,
     row_vector,
     two_operands,
     with_diagonals,
 )
-from ..shaping import conj, copy, reshape, transpose, zeros_like
+from ..shaping import conj, copy, reshape, zeros_like
 from .hermitian import alike_of, as_read, hermitian, symmetric, to_read
 
 TRSM = {
@@ -650,16 +649,4 @@ def matrix_power(a, n):
     return result * 1.0 if dtype(result).kind not in "fc" else result
 
 
-@implements(np.linalg.tensorsolve)
-def tensorsolve(a, b, axes=None):
-    a, b = two_operands(a, b)
-    n = ndim(a)
-    if axes is not None:
-        moved = [*axes_of(axes, n)]
-        a = transpose(a, axes=tuple([i for i in range(n) if i not in moved] + moved))
-    to = shape(a)[ndim(b) :]
-    k = int(np.prod(to))
-    return reshape(solve(reshape(a, to=(k, k)), flat_operand(b)), to=to)
-
-
-follow(__name__, np.linalg.tensorinv)
+follow(__name__, np.linalg.tensorinv, np.linalg.tensorsolve)

@@ -4,15 +4,14 @@ cylinder functions, and integrals.
 Derivatives with respect to the argument are neighbours of the function, or follow from its
 differential equation. For the order see bessel_orders.py."""
 
-import functools
 import math
-import operator
 from typing import Any
 
 import numpy as np
 import scipy.special as sp
 
 from ..._core.primitive import primal_of, seen
+from ..declare import followed
 from ..elementwise import exp, log, power, select, sign, sqrt
 from ..shaping import sum
 from .bessel import k0, y0
@@ -94,22 +93,6 @@ def yve(v, z):
     return with_own_value("yve", yv(v, z), v, z)
 
 
-def order_derivative(scipys, f, signum, whole):
-    """SciPy's function for the derivative of order n of f with respect to z: differences of neighbours."""
-
-    def of(v, z, n=1):
-        terms = [math.comb(n, k) * signum**k * f(v - n + 2 * k, z) for k in range(n + 1)]
-        return functools.reduce(operator.add, terms) * (whole**n * 0.5**n)
-
-    return implements_special(scipys)(of)
-
-
-jvp = order_derivative(sp.jvp, jv, -1, 1)
-yvp = order_derivative(sp.yvp, yv, -1, 1)
-ivp = order_derivative(sp.ivp, iv, 1, 1)
-kvp = order_derivative(sp.kvp, kv, 1, -1)
-
-
 def hankel_order(sign, scaled):
     """The derivative of J + i Y, or J - i Y, with respect to the order."""
 
@@ -126,8 +109,6 @@ hankel1: Any = special_function(
 hankel2: Any = special_function(
     sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z))
 )
-h1vp = order_derivative(sp.h1vp, hankel1, -1, 1)
-h2vp = order_derivative(sp.h2vp, hankel2, -1, 1)
 hankel1e: Any = special_function(
     sp.hankel1e,
     hankel_order(1, True),
@@ -138,6 +119,9 @@ hankel2e: Any = special_function(
     hankel_order(-1, True),
     lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out,
 )
+jvp, yvp, ivp, kvp, h1vp, h2vp = [
+    implements_special(f)(followed(f, __name__)) for f in (sp.jvp, sp.yvp, sp.ivp, sp.kvp, sp.h1vp, sp.h2vp)
+]
 
 # --- spherical functions: (2 n + 1) f_n' = n f_(n-1) + s (n + 1) f_(n+1), for k with the opposite sign
 # ---

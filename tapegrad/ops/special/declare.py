@@ -32,12 +32,7 @@ def implements_special(*functions: Callable) -> Any:
     """As `ops.declare.implements`. If nothing is tracked, the library's function runs, with its own
     values and errors."""
 
-    def declare(f):
-        if "<locals>" in f.__qualname__:  # made by another function
-            f.__name__ = functions[0].__name__
-        return answers(*functions)(where_tracked(f, lambda: functions[0]))
-
-    return declare
+    return lambda f: answers(*functions)(where_tracked(f, lambda: functions[0]))
 
 
 def where_tracked(f: Callable, theirs: Callable) -> Callable:
@@ -53,7 +48,7 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
                     for part in getattr(theirs(), "__module__", "scipy").split(".")
                     if not part.startswith("_")
                 ]
-                name = ".".join([*home, f.__name__])
+                name = ".".join([*home, run.__name__])
                 return load("tapegrad.implicit.sequential").run_sequentially(
                     name, f, args, kwargs, False, run
                 )
