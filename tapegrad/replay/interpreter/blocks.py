@@ -44,7 +44,6 @@ from .line_layouts import in_calls, in_lines, tabled_lines
 from .listed_rows import ListedRows
 from .machine_code import EVENTS, NUMBER, OWN, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
 from .program_loops import RecordedLoop, is_all
-from .strips import in_strips
 from .trip_rows import NotALoop, TripRows
 
 FIRST = frozenset(("mul", "add", "sub"))
@@ -153,7 +152,7 @@ class InstructionBlock:
 
     def flush(self) -> None:
         """The rows so far."""
-        self.parts.append(np.fromiter(itertools.chain.from_iterable(in_strips(self.rows)), np.int32))
+        self.parts.append(np.fromiter(itertools.chain.from_iterable(self.rows), np.int32))
         self.rows = []
 
     def instructions(self, each: list) -> None:
