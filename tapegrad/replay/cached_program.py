@@ -63,9 +63,7 @@ class Departure:
     def is_fault(self) -> bool:
         """Return whether the error may be a fault of this package."""
         of_values = self.error is None or isinstance(self.error, OF_VALUES)
-        return not of_values and all(
-            [type(i.prim) is str or is_pure(i.prim) for _, i in self.kept.program.code]
-        )
+        return not of_values and all([is_pure(i.prim) for _, i in self.kept.program.code])
 
 
 FAILED = (Guard, Departure)

@@ -80,8 +80,6 @@ def of_graph(ask: Callable, i: Instruction, truths: tuple) -> Any:
     """ask(graph, inputs, result), once for operations alike; None where the instruction is not elementwise,
     or kernels have it not, or not exactly enough."""
     prim = i.prim
-    if type(prim) is str:
-        return None
     flat = ufunc_of(i) is not None
     if not flat and (
         prim.scalar is None

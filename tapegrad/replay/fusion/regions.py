@@ -30,7 +30,7 @@ from ...ops.shaping import (
     slice_of,
     transpose,
 )
-from ..program import LAID
+from ..record.instructions import LAID
 from ..record.recorder import Instruction
 from ..scalar_graph import scalar_of
 

@@ -23,7 +23,8 @@ from ..costs import (
     PAIRED_ELEMENTS,
     TABLED_ELEMENTS,
 )
-from ..program import LAID, PART, Instruction, copy_with_strides
+from ..program import Instruction
+from ..record.instructions import LAID, PART
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
 from .foreign_calls import (
     CALL_ARGUMENTS,
@@ -397,7 +398,7 @@ class InstructionBlock:
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         at = [self.arena.at[a] for a in i.args]
-        if i.prim is not LAID and i.prim is not PART and i.prim.multi:
+        if i.prim.multi:
             self.awaited = 0
             self.several, self.arena.at[k] = (k, self.kinds.body(k, i).run(self, i, at)), at[0]
             # (the results may lie where operands do, which last until they are read)
@@ -407,7 +408,7 @@ class InstructionBlock:
             if of != i.args[0]:
                 raise NotALoop("its trips divide an operation of several results")
             self.arena.place(k)
-            made = results[i.params]
+            made = results[i.params["at"]]
             self.copy("copy", k, self.arena.at[k], made.places, made.kind)
             if k == self.kinds.several[of][1][-1][0]:
                 self.arena.free_temporaries()
@@ -426,7 +427,7 @@ class InstructionBlock:
             view = self.region(at[0], i.params["path"])
             view = view if i.params["at"] is None else view[i.params["at"]]
         else:
-            view = copy_with_strides(at[0], *i.params) if prim is LAID else prim.run(*at, **i.params)
+            view = prim.run(*at, **i.params)
         arena.at[k] = view = np.asarray(view)
         written = 2 * view.size <= at[0].size and self.writer[i.args[0]] < arena.last[k]
         if written or k in self.forced:

@@ -20,6 +20,7 @@ from ..costs import (
     POINTER_PLACES,
     TRIP_ELEMENTS,
 )
+from ..record.instructions import PART
 from .arena import components
 from .listed_rows import NAME, READS
 from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
@@ -71,7 +72,7 @@ def is_small(loop: RecordedLoop) -> bool:
     for k, i in loop.trip(0):
         if i.prim in WRITES:
             n = math.prod(shown[i.args[1]][1])
-        elif i.prim is READ or type(i.prim) is str or i.prim.batch == "moves":
+        elif i.prim is READ or i.prim is PART or i.prim.batch == "moves":
             n = 0
         else:
             n = math.prod(shown[k][1])

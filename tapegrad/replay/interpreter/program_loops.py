@@ -21,6 +21,7 @@ from ..costs import (
 )
 from ..instruction_table import END, InstructionTable, runs_of
 from ..program import Instruction
+from ..record.instructions import PART
 from .instruction_kinds import is_move
 
 
@@ -127,9 +128,9 @@ class RecordedLoop:
 
 def seen_operands(i: Instruction) -> tuple:
     """The operands where its result may lie."""
-    if type(i.prim) is not str and i.prim.writes:
+    if i.prim.writes:
         return i.args if is_all(**i.params) else i.args[:1]
-    return i.args if type(i.prim) is str or i.prim is READ or i.prim.multi or is_move(i.prim) else ()
+    return i.args if i.prim is PART or i.prim is READ or i.prim.multi or is_move(i.prim) else ()
 
 
 def is_all(path: tuple, at: Any) -> bool:

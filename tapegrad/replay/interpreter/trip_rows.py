@@ -77,7 +77,7 @@ class TripRows:
         place = {k: n for n, (k, _) in enumerate(code)}
         while seen is not None:
             i = code[seen][1]
-            if type(i.prim) is str or not i.prim.writes:
+            if not i.prim.writes:
                 return False
             base = i.args[0]
             if base not in place:

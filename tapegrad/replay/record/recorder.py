@@ -34,7 +34,18 @@ from ..._transforms.arguments import Inputs, enter_leaf, overlapping
 from ..._transforms.call import returned, run_once, value_out
 from ..costs import OPENED_ELEMENTS
 from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
-from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
+from .instructions import (
+    ARGUMENT,
+    CAPTURED,
+    CONSTANT,
+    INPUTS,
+    LAID,
+    PART,
+    instruction_form,
+    is_of_another,
+    laid_settings,
+    part_settings,
+)
 from .object_state import ObjectState, UntoldValue
 from .raised_errors import RAISED, conditions
 from .settings_keys import NO_STEPS, content_key, settings_key, settled_of
@@ -44,7 +55,7 @@ KINDS = ("divide", "over", "under", "invalid")  # of Python's arithmetic
 SINGLE = ("f2", "f4", "c8")
 NUMBERS = frozenset((float, int, bool, complex, np.float64))
 NOTHING: dict = {}
-INPUT = {word: (word, None, ()) for word in (ARGUMENT, CAPTURED, CONSTANT)}
+INPUT = {prim: (prim, None, ()) for prim in INPUTS}
 
 
 def is_single(x: Any) -> bool:
@@ -63,12 +74,12 @@ class Instruction:
 
     @property
     def name(self) -> str:
-        return self.prim if type(self.prim) is str else self.prim.name
+        return self.prim.name
 
     @property
     def reduces(self) -> str | None:
         """How it combines elements along axes."""
-        return None if type(self.prim) is str else self.prim.reduces
+        return self.prim.reduces
 
     def __repr__(self) -> str:
         return f"{self.name}{self.args}{self.params or ''}"
@@ -299,13 +310,15 @@ class Record(Trace):
         c = copy_with_layout(v)
         if c.strides == v.strides:
             return slot
-        return self.new(c, (LAID, (c.shape, c.strides), ()), (self.same.get(slot, slot),))
+        return self.new(c, (LAID, laid_settings(c.shape, c.strides), ()), (self.same.get(slot, slot),))
 
     def laid_slot(self, slot, value):
         v = self.known[slot]
         fresh = room_like(value)
         fresh[...] = v
-        return self.new(fresh, (LAID, (fresh.shape, fresh.strides), ()), (self.same.get(slot, slot),))
+        return self.new(
+            fresh, (LAID, laid_settings(fresh.shape, fresh.strides), ()), (self.same.get(slot, slot),)
+        )
 
     def close(self):
         """Captured arrays as the function left them."""
@@ -539,7 +552,7 @@ class Record(Trace):
         self.looks.append(look)
         k: Any = len(known) - 1
         if kind is tuple or kind is list:
-            k = tuple([self.new(o, (PART, n, ()), (k,)) for n, o in enumerate(out)])
+            k = tuple([self.new(o, (PART, part_settings(n), ()), (k,)) for n, o in enumerate(out)])
         elif prim.writes:
             self.alone.add(k)
             if found is not None:
