@@ -73,9 +73,10 @@ class RecordedLoop:
         return self.start + self.period * np.arange(self.trips)[:, None]
 
     def positions(self) -> np.ndarray:
-        """Where the operands are made; other numbers below 0 for what no instruction makes."""
+        """Where the operands are made; for what no instruction makes, numbers far below 0: no fixed step
+        leads from them to a position."""
         at = self.table.position[self.operands]
-        return np.where(at < 0, -2 - self.operands, at)
+        return np.where(at < 0, -END // 2 - self.operands, at)
 
     @functools.cached_property
     def moving(self) -> list:
