@@ -43,7 +43,7 @@ from .foreign_calls import (
 from .instruction_kinds import InstructionKinds, is_exact
 from .line_layouts import in_calls, in_lines, tabled_lines
 from .listed_rows import ListedRows
-from .machine_code import EVENTS, NUMBER, OWN, PAIRED, ROW, SHORT_ROW, SINGLE, interpreter
+from .machine_code import EVENTS, OWN, PAIRED, SINGLE, interpreter, row_of
 from .program_loops import RecordedLoop, is_all
 from .trip_rows import NotALoop, TripRows
 
@@ -121,7 +121,7 @@ class InstructionBlock:
 
     def judged(self, how: str, events: int = 0) -> None:
         """How results are judged from here on."""
-        self.rows.append((NUMBER[how], events, *[0] * (SHORT_ROW - 2)))
+        self.rows.append(row_of(how, events))
 
     def hear(self, events: int) -> None:
         """From here on these events count."""
@@ -171,7 +171,7 @@ class InstructionBlock:
                 number = self.numbered + len(self.guards)
                 if self.listed is not None:
                     self.listed.add("guard", truth, [self.nothing, at])
-                self.rows.append((NUMBER["guard"], truth, 0, at.item(), number, 0))
+                self.rows.append(row_of("guard", truth, 0, at.item(), number))
                 self.guards.append(g)
             arena.release(n)
 
@@ -218,8 +218,7 @@ class InstructionBlock:
                 [at if at.shape == to.shape else at + zero_strides(to.shape) for at in (to, *operands)],
             )
         if to.size == 1:
-            places = [at.item() for at in operands]
-            self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
+            self.rows.append(row_of(SINGLE_ROW[name], 1, *[at.item() for at in (to, *operands)]))
             return
         if to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands, "d->d"):
             self.along += 1
@@ -230,10 +229,8 @@ class InstructionBlock:
         if not to.size or (to.size > LINE_ELEMENTS and self.lines(name, to, operands)):
             return
         if to.size < TABLED_ELEMENTS or not self.tabled(name, to, operands):
-            places = [self.arena.indices(at, to.shape) for at in operands]
-            self.rows.append(
-                (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
-            )
+            places = [self.arena.indices(at, to.shape) for at in (to, *operands)]
+            self.rows.append(row_of(name, to.size, *places))
 
     def temporary(self, *shape: int, **settings: Any) -> Any:
         """For the body of an operation."""
@@ -250,10 +247,10 @@ class InstructionBlock:
         found = in_lines(name, to.shape, *forms) if forms is not None else None
         if found is None:
             return False
-        number, size, (m, l), (over, beyond) = found
+        row, size, (m, l), (over, beyond) = found
         first = [at.item(0) for at in (to, *operands)]
         rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
-        self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
+        self.rows.append(row_of(row, size, *first, *rest, m, *over, *none, l, *beyond))
         self.along += 1
         return True
 
@@ -262,10 +259,9 @@ class InstructionBlock:
         found = tabled_lines(name, to, operands)
         if found is None:
             return False
-        number, size, starts = found
+        row, size, starts = found
         tables = [self.arena.indices(at, at.shape) for at in starts]
-        fields = [*tables, *[0] * (4 - len(tables)), starts[0].size]
-        self.rows.append((number, size, *fields, *[0] * (ROW - 2 - len(fields))))
+        self.rows.append(row_of(row, size, *tables, *[0] * (4 - len(tables)), starts[0].size))
         self.along += 1
         return True
 
@@ -319,9 +315,7 @@ class InstructionBlock:
 
     def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
         """Lines of which one is read, or written, at indices that are values."""
-        if self.listed is not None:
-            self.listed.outside(name, x, at, to)
-        x = self.laid_out(x, self.arena.view_of)
+        read, x = (x, at, to), self.laid_out(x, self.arena.view_of)
         lines = [self.arena.view_of(v) for v in (to, x, at)]
         if lines[2] is None or lines[2][1] != (INDEX_BYTES,):
             packed = self.arena.temporary(*at.shape)
@@ -329,20 +323,21 @@ class InstructionBlock:
             lines[2] = self.arena.view_of(packed)
         size, steps = len(to if name == "scattered" else x), [line[1][0] // INDEX_BYTES for line in lines[:2]]
         if len(at):
-            self.rows.append(
-                (NUMBER[name], len(at), *[line[0] for line in lines], size, *steps, *[0] * (ROW - 8))
-            )
+            self.outside_row(name, read, len(at), *[line[0] for line in lines], size, *steps)
 
     def ordered(self, to: Any, x: Any, stable: bool) -> None:
         """The indices that sort a line."""
-        if self.listed is not None:
-            self.listed.outside("ordered", x, to)
-        working, x = self.arena.temporary(4 * len(x)), self.laid_out(x, self.arena.view_of)
+        read, working = (x, to), self.arena.temporary(4 * len(x))
+        x = self.laid_out(x, self.arena.view_of)
         lines = [self.arena.view_of(v) for v in (to, x, working)]
         steps = [line[1][0] // INDEX_BYTES for line in lines[:2]]
-        self.rows.append(
-            (NUMBER["ordered"], len(x), *[line[0] for line in lines], int(stable), *steps, *[0] * (ROW - 8))
-        )
+        self.outside_row("ordered", read, len(x), *[line[0] for line in lines], int(stable), *steps)
+
+    def outside_row(self, name: str, read: tuple, *fields: int) -> None:
+        """A call of others, which reads these places."""
+        if self.listed is not None:
+            self.listed.outside(name, *read)
+        self.rows.append(row_of(name, *fields))
 
     def of_matrices(self, ufunc: Any, results: Any, *operands: Any, kind: str = "", lines: int = 0) -> None:
         """A generalized ufunc of matrices, for types that `ufunc_loop` takes.  The last result tells whether
@@ -368,12 +363,9 @@ class InstructionBlock:
     def lapack(
         self, name: str, to: Any, packed: Any, n: int, columns: int, form: int = NO, *band: int
     ) -> None:
-        if self.listed is not None:
-            self.listed.outside(name, to, packed)
-        packed = self.laid_out(packed, in_one_piece)
-        integers = (form, n, columns, *band)
-        rest = [0] * (ROW - 6 - len(integers))
-        self.rows.append((NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *rest))
+        read, packed = (to, packed), self.laid_out(packed, in_one_piece)
+        places = to.item(0), packed.item(0), 0, 0
+        self.outside_row(name, read, to.size, *places, form, n, columns, *band)
 
     def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
         first, *rest = [
@@ -381,7 +373,7 @@ class InstructionBlock:
         ]
         address = np.array([ctypes.addressof(plan)], np.int64).view(np.int32).tolist()
         self.rows.append(
-            (NUMBER["called"], checked, *first, counts[0], *rest[0], counts[1], *rest[1], *address, out)
+            row_of("called", checked, *first, counts[0], *rest[0], counts[1], *rest[1], *address, out)
         )
 
     def instruction(self, n: int, k: int, i: Instruction) -> None:
@@ -634,9 +626,7 @@ class InstructionBlock:
             self.row("copy", to, self.nothing)
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
         places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)]), 0]
-        if self.listed is not None:
-            self.listed.outside(name, x, y)
-        self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
+        self.outside_row(name, (x, y), to.size, *places, *integers)
 
     def laid_out(self, at: Any, form: Any) -> Any:
         if id(at.base) in self.arena.counting and form(at) is not None:

@@ -23,7 +23,7 @@ from ..costs import (
 from ..record.instructions import PART
 from .arena import components
 from .listed_rows import NAME, READS
-from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
+from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, TANH_SLOPE, compile_text, row_of
 from .program_loops import RecordedLoop
 from .strided_rows import FAILED, INFINITE, NO_NUMBER
 from .trip_rows import NotALoop, TripRows
@@ -300,7 +300,7 @@ class RerolledLoop:
         self.address = compile_text(self.text(), "loop")
         self.held = (ctypes.c_int64 * max(len(self.bases), 1))(*self.bases)
         places = np.array([self.address, ctypes.addressof(self.held)], np.int64).view(np.int32).tolist()
-        return NUMBER["loop"], self.trips, 0, 0, self.first_guard, 0, *places, *[0] * (ROW - 10)
+        return row_of("loop", self.trips, 0, 0, self.first_guard, 0, *places)
 
 
 WORDS = ("old", "x", "y", "z")

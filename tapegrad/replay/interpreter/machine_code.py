@@ -147,6 +147,17 @@ ROW, SHORT_ROW, CALL_ROW = (
     6,
     19,
 )  # fields of rows of FUNCTIONS and of loops; of others; of calls of ufuncs
+WIDTH = {
+    name: CALL_ROW if name == "called" else ROW if name in FUNCTIONS or name == "loop" else SHORT_ROW
+    for name in NUMBER
+}
+
+
+def row_of(name: str, *fields: int) -> tuple:
+    """A row with these fields after its operation, and zeros."""
+    return NUMBER[name], *fields, *[0] * (WIDTH[name] - 1 - len(fields))
+
+
 # (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the
 # addresses of its code and of its bases follow from field 6 on.)
 
@@ -387,9 +398,7 @@ def interpreter_text() -> str:
             )
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
-        widths.append(
-            f"[ {CALL_ROW if name == 'called' else ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]"
-        )
+        widths.append(f"[ {WIDTH[name]}, %do_{n} ]")
     functions = [
         *[checked_operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,
