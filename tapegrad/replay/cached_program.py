@@ -37,8 +37,7 @@ from .costs import (
 )
 from .cuda_graph import CudaGraph, unfit
 from .program import HEARD, Program
-from .record.instructions import is_pure
-from .record.recorder import Guard
+from .record.instructions import Guard, is_pure
 from .signature import CallSignature, ReadEnvironment
 
 EMITTER = "tapegrad.replay.emitted"

@@ -47,8 +47,8 @@ from .interpreter.blocks import InstructionBlock
 from .interpreter.instruction_kinds import InstructionKinds, block_ranges
 from .interpreter.loop_rerolling import is_small, reroll_blocks
 from .interpreter.program_loops import is_all, program_loops
-from .program import HEARD, Instruction, Program, guard_holds, setting_of
-from .record.instructions import GROUP, PART, is_pure, ufunc_of
+from .program import HEARD, Program, guard_holds, setting_of
+from .record.instructions import GROUP, PART, Instruction, is_pure, ufunc_of
 
 
 class Storage:

@@ -35,7 +35,9 @@ from .costs import (
 )
 from .methods import METHODS, PRODUCTS
 from .program import Program
-from .record.recorder import Guard, Recording, is_single
+from .record.instructions import Guard
+from .record.recorder import is_single
+from .record.recording import Recording
 from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, exchange, flat_view
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---

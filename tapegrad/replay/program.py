@@ -26,11 +26,13 @@ from .record.instructions import (
     CONSTANT,
     INPUTS,
     STRUCTURAL,
+    Guard,
+    Instruction,
     instruction_form,
     is_of_another,
     is_total,
 )
-from .record.recorder import Guard, Instruction, Recording
+from .record.recording import Recording
 from .shared_factors import share_factors
 
 

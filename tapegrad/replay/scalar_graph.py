@@ -16,8 +16,7 @@ from ..kernels.graph.nodes import OPERATIONS, Graph
 from ..kernels.trace.symbolic import ARRAYS, Sym, as_real_symbol, broadcast_instruction, lift
 from ..ops.declare import ComposedScalar, GatedProduct
 from ..ops.zero_derivative import ArgumentPlaceholder
-from .record.instructions import ufunc_of
-from .record.recorder import Instruction
+from .record.instructions import Instruction, ufunc_of
 
 
 class Exact(Graph):

@@ -17,8 +17,7 @@ from .._core.errors import ArgumentError
 from .._core.scope import now, put
 from .._dispatch.random import DRAW
 from ..replay.program import QUIET, Program, run_instruction
-from ..replay.record.instructions import LAID, PART
-from ..replay.record.recorder import Instruction
+from ..replay.record.instructions import LAID, PART, Instruction
 from ._rules import names_of
 from ._sets import IndexSets
 

@@ -29,7 +29,7 @@ from tapegrad.replay.interpreter.machine_code import (
     interpreter,
 )
 from tapegrad.replay.interpreter.placed_bodies import NoRows, PlacedBody, is_moving, placed_body
-from tapegrad.replay.record.recorder import Instruction
+from tapegrad.replay.record.instructions import Instruction
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
 

@@ -22,8 +22,8 @@ from ..costs import (
     RECOMPUTED_OPERATIONS,
     WRITTEN_OUT_TERMS,
 )
-from ..program import Instruction, Program
-from ..record.instructions import GROUP, LAID, laid_settings
+from ..program import Program
+from ..record.instructions import GROUP, LAID, Instruction, laid_settings
 from ..scalar_graph import as_number, cost, of_graph
 from .compiled_groups import BOOL, FLOATS, INTEGERS, Group, GroupCode, SummedValue, packed_strides
 from .device import DeviceCode, worth

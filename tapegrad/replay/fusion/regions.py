@@ -24,13 +24,13 @@ from ...ops.shaping import (
     embed,
     layer,
     layered,
+    packed,
     reshape,
     rolled,
     slice_of,
     transpose,
 )
-from ..record.instructions import LAID
-from ..record.recorder import Instruction
+from ..record.instructions import LAID, Instruction
 from ..scalar_graph import scalar_of
 
 
@@ -193,6 +193,7 @@ class Element:
 
 
 STEPS = frozenset(("at", "transpose"))
+MOST_PACKED = 16  # numbers made into an array, up to which each is a piece of its own
 
 
 def view_region(i: Instruction) -> Callable | None:
@@ -302,6 +303,14 @@ def among_zeros(start: int, part: tuple, size: int) -> list:
     return [(start, None, 0), part, (size - start - part[0], None, 0)]
 
 
+def packed_region(i, shapes, shape):
+    """Numbers as an array."""
+    if len(shapes) > MOST_PACKED or any(shapes):
+        return None
+    boxes = [tuple([(a, a + 1) for a in at]) for at in np.ndindex(shape)]
+    return RegionView(*[RegionPiece(box, (k, ())) for box, k in zip(boxes, i.args, strict=True)])
+
+
 def reshaped_region(i, shapes, shape):
     """A view of an array, or a write to it, that goes by a reshape of it."""
     to, size = i.params["path"][0][1], math.prod(shapes[0])
@@ -323,7 +332,7 @@ def unit(a: int, n: int) -> tuple:
     return tuple([int(k == a) for k in range(n)])
 
 
-def parts_along(axis: int, shape: tuple, parts: list) -> RegionView:
+def parts_along(axis: int, shape: tuple, parts: list) -> RegionView | None:
     """Parts one after the other along an axis: (elements, operand, or None for zeros, first element of the
     operand there, or None if it has not this axis)."""
     pieces, place = [], 0
@@ -338,7 +347,7 @@ def parts_along(axis: int, shape: tuple, parts: list) -> RegionView:
             sources = () if k is None else ((k, tuple(m)),)
             pieces.append(RegionPiece(None if count == shape[axis] else box, *sources))
             place += count
-    return RegionView(*pieces)
+    return RegionView(*pieces) if pieces else None
 
 
 def written_region(i, shapes, shape):
@@ -383,7 +392,7 @@ RULES: dict = {
             rolled),
             (concatenated, concatenate), (stacked_region, layered, as_layer), (layer_of, layer), (sliced,
             slice_of, embed),
-            (picked_region, take_last, put_last),
+            (picked_region, take_last, put_last), (packed_region, packed),
         )
         for entry in entries
     },

@@ -16,8 +16,7 @@ from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, data_pointer, function_address
 from ..buffer_pool import is_packed, packed
 from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
-from ..program import Instruction
-from ..record.instructions import GROUP, is_pure
+from ..record.instructions import GROUP, Instruction, is_pure
 from .compiled_groups import FLOATS, CallMemory, Group, SummedValue, maker, with_strides
 from .regions import Element, RegionView, identity_map, of_view, view_region
 from .row_loops import RowLoopText

@@ -23,8 +23,7 @@ from ..costs import (
     PAIRED_ELEMENTS,
     TABLED_ELEMENTS,
 )
-from ..program import Instruction
-from ..record.instructions import LAID, PART
+from ..record.instructions import LAID, PART, Instruction
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
 from .foreign_calls import (
     CALL_ARGUMENTS,

@@ -19,8 +19,8 @@ from ..costs import (
     TRANSFER_ROWS,
 )
 from ..instruction_table import END, InstructionTable, runs_of
-from ..program import Instruction, Program
-from ..record.instructions import GROUP, PART
+from ..program import Program
+from ..record.instructions import GROUP, PART, Instruction
 from .machine_code import interpreter
 from .placed_arrays import FLOAT_BITS, KINDS, products_of_stack
 from .placed_bodies import placed_body

@@ -20,8 +20,7 @@ from ..costs import (
     TRIP_ROWS_MOST,
 )
 from ..instruction_table import END, InstructionTable, runs_of
-from ..program import Instruction
-from ..record.instructions import PART
+from ..record.instructions import PART, Instruction
 from .instruction_kinds import is_move
 
 

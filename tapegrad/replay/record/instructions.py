@@ -39,6 +39,43 @@ def laid_settings(shape: tuple, strides: tuple) -> dict:
     return {"shape": shape, "strides": strides}
 
 
+class Instruction:
+    """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`:
+    which flags of floating-point arithmetic a plain call would look at."""
+
+    __slots__ = ("prim", "args", "params", "watched")
+
+    def __init__(self, prim: Any, args: tuple = (), params: Any = None, watched: tuple = ()):
+        self.prim, self.args, self.params, self.watched = prim, args, params, watched
+
+    @property
+    def name(self) -> str:
+        return self.prim.name
+
+    @property
+    def reduces(self) -> str | None:
+        """How it combines elements along axes."""
+        return self.prim.reduces
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.args}{self.params or ''}"
+
+
+class Guard:
+    """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""
+
+    __slots__ = ("k", "value", "truth", "place", "raised")
+
+    def __init__(self, k: int, value: Any, truth: bool, place: str | None, raised: str = ""):
+        """`raised`: it is about this error of an operation."""
+        self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
+
+    def __str__(self) -> str:
+        if self.raised:
+            return f"{self.place}: {self.raised} is no longer raised"
+        return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
+
+
 def vector_product(x: Any, y: Any) -> Any:
     """Of NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it."""
     return x.dot(y) if type(x) is type(y) is ndarray and 0 < x.ndim < 3 and 0 < y.ndim < 3 else x @ y
