@@ -90,7 +90,7 @@ class EmittedProgram:
         self.storage: dict = {}
         self.pools: dict = {}  # layout -> the name of what gives memory for it
         self.lines: list = []
-        for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
+        for k in program.inputs:
             self.storage[k] = Storage(k, END, True)
             self.name[k] = f"v{k}"
         self.space.update({f"v{k}": v for k, v in program.constants.items()})

@@ -150,6 +150,11 @@ class Program:
         return [k for k, ks in enumerate(operands) if needed[k] and ks is not None]
 
     @property
+    def inputs(self) -> list:
+        """Numbers of what is there before the first instruction."""
+        return [*self.arguments, *self.constants, *[k for k, _ in self.captured]]
+
+    @property
     def ends(self) -> list:
         """Numbers of what is to be made, and of no use for other instructions."""
         return [*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.asked]

@@ -11,10 +11,10 @@ import numpy as plain_np
 
 from .. import numpy as np
 from .._core.primitive import bind
+from .._core.trees import leaves
 from ..kernels.trace.symbolic import OPERATIONS
 from ..replay.buffer_pool import packed
 from ..replay.record.instructions import STRUCTURAL
-from ..replay.signature import flat_view
 from ._direct import DirectEntries, affine
 from ._pattern import asked_of
 from ._rows import NotRowwise
@@ -96,7 +96,7 @@ class EntryTerms:
 
     def __call__(self, x: Any, *rest: Any) -> Any:
         """Return the entries at x, row by row."""
-        flat = [leaf for a in (x, self.direction, *rest) for leaf in flat_view(a)]
+        flat = [leaf for a in (x, self.direction, *rest) for leaf in leaves(a)]
         env = dict(zip(self.arguments, itertools.compress(flat, self.is_input), strict=True))
         env.update(self.captured)
         env.update(self.constants)

@@ -48,7 +48,7 @@ class GroupDefinitions:
         self.extended = small is None  # with extremes and integers
         least = 1 if self.on_device else max(GROUPED_ELEMENTS, 1)
         self.small = least if small is None else small
-        self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
+        self.there = {*program.inputs}
         self.done: set = set()  # what has been read
         self.ends = {*program.ends, *program.guards}
         self.numbers: dict = {}
@@ -248,7 +248,7 @@ class Reader:
     def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
         self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)
         self.by_number = dict(program.code)
-        self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
+        self.ready = {*program.inputs}
         self.order: list = []
         self.groups: list = []
         self.alone: dict = {}  # name -> how many large ones are in no group

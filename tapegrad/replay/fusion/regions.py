@@ -145,7 +145,17 @@ class RegionView:
         return [s for p in self.pieces for s in p.sources]
 
 
-class WrittenSum:
+class Computed:
+    """A value of which each element is computed from those at other places of its operands."""
+
+    def sources(self) -> list:
+        raise NotImplementedError
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        return [(k, operand_place(m, place, len(extents))) for k, m in self.sources()]
+
+
+class WrittenSum(Computed):
     """A sum over short axes, written out term by term."""
 
     def __init__(self, k: int, shape: tuple, axes: tuple, keepdims: bool):
@@ -162,9 +172,6 @@ class WrittenSum:
             self.terms.append((k, tuple(m)))
         self.cost = len(self.terms)
 
-    def needs(self, place: tuple, extents: tuple) -> list:
-        return [(k, operand_place(m, place, len(extents))) for k, m in self.terms]
-
     def node(self, g: Any, x: list) -> int:
         out = x[0]
         for term in x[1:]:
@@ -175,7 +182,7 @@ class WrittenSum:
         return self.terms
 
 
-class Element:
+class Element(Computed):
     """An elementwise instruction: its operands, and their maps.  `bounded`: does it end where NumPy's
     function goes on?"""
 
@@ -184,9 +191,6 @@ class Element:
 
     def sources(self) -> list:
         return self.list
-
-    def needs(self, place: tuple, extents: tuple) -> list:
-        return [(a, operand_place(m, place, len(extents))) for a, m in self.list]
 
     def node(self, g: Any, x: list) -> int:
         return scalar_of(g, self.i, x)

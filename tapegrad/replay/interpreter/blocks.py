@@ -158,7 +158,7 @@ class InstructionBlock:
     def instructions(self, each: list) -> None:
         arena = self.arena
         for n, k, i in each:
-            if self.kinds.exact and not (i.prim is READ or self.kinds.is_moving(k, i)):
+            if self.kinds.exact and not (i.prim is READ or self.kinds.is_moving(k)):
                 # NumPy notes nothing of comparisons; its loops may clear what was noted before
                 name = self.name(k, i)
                 if name == "":
@@ -391,7 +391,7 @@ class InstructionBlock:
             self.copy("copy", k, self.arena.at[k], made.places, made.kind)
             if k == self.kinds.several[of][1][-1][0]:
                 self.arena.free_temporaries()
-        elif i.prim is READ or self.kinds.is_moving(k, i):
+        elif i.prim is READ or self.kinds.is_moving(k):
             self.moved(k, i, at)
         elif i.prim is ASSIGN or i.prim is ADD_AT:
             self.written(n, k, i, at)

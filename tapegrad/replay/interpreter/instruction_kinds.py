@@ -37,9 +37,9 @@ class InstructionKinds:
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
         self.known: dict = {}  # value -> its kind
         self.bodies: dict = {}  # class -> the `PlacedBody` of its instructions, or None
-        self.moving: dict = {}  # class -> `is_moving` of its instructions
         self.table = InstructionTable(program, program.shown)
         self.classes = self.table.classes_of_values()
+        self.moving = self.table.of_classes(self.moves_elements).tolist()
         parts = self.table.each(lambda _, i: i.prim is PART)
         self.several = self.results_read_at_once(np.flatnonzero(parts).tolist())
         self.views = self.table.each(lambda _, i: i.prim is READ or is_move(i.prim))
@@ -118,7 +118,7 @@ class InstructionKinds:
         floats = {*kinds[1:]} == {"f"}
         if prim is READ or prim is ASSIGN or prim is ADD_AT:
             return self.can_be_seen(prim, kinds, [step for step, _ in i.params["path"]])
-        if self.is_moving(k, i):
+        if self.is_moving(k):
             return True
         if prim.reduces == "add" and floats:
             return kinds[0] == "f"
@@ -128,13 +128,12 @@ class InstructionKinds:
         exact = body is not None and body.exact and not (body.foreign and i.watched)
         return body is not None and (exact or not self.exact)
 
-    def is_moving(self, k: int, i: Instruction) -> bool:
+    def moves_elements(self, k: int, i: Instruction) -> bool:
+        return is_move(i.prim) and len({self.kind(a) for a in (k, *i.args)}) == 1
+
+    def is_moving(self, k: int) -> bool:
         """Is each element of the result one of the operands, as it is?"""
-        found = self.moving.get(self.classes[k])
-        if found is None:
-            alike = len({self.kind(a) for a in (k, *i.args)}) == 1
-            found = self.moving[self.classes[k]] = alike and is_move(i.prim)
-        return found
+        return self.moving[self.classes[k]]
 
     def can_be_seen(self, prim: Any, kinds: tuple, path: list) -> bool:
         """Is a region of an array, that is read or written, other places of the array?"""
