@@ -29,7 +29,7 @@ from ..._core.trees import nested
 from ..._core.variable import HANDLES, Variable, View, variable
 from ..._dispatch.random import DRAW
 from ..costs import OPENED_ELEMENTS
-from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
+from .abstract_values import elementwise_rule, look_at
 from .instructions import (
     ARGUMENT,
     CAPTURED,
@@ -477,8 +477,7 @@ class Record(Trace):
                 found = self.met_under_flags(prim, ks, of_params)
             if found is not None and not prim.writes:
                 return self.handles(found)
-        known = self.known
-        values = [known[k] for k in slots]
+        values = [self.known[k] for k in slots]
         if prim.opened is not None and type(values[0]) is ndarray and values[0].dtype is F8:
             if values[0].size >= OPENED_ELEMENTS:
                 return prim.opened(*[self.handles(k) for k in slots], **params)
@@ -495,33 +494,19 @@ class Record(Trace):
             raise
         if not fresh and not prim.writes and is_of_another(out, values):
             self.alone.difference_update(slots)
-        kind = type(out)
-        if kind is ndarray:
-            of_key = out.shape, out.strides, out.dtype
-            look = LOOKS.get(of_key) or look_of(np, *of_key)
-        else:
-            look = LOOKS.get(kind) or look_at(out)  # which may raise, before anything is noted
-        if key is None:
-            self.what.append((prim, params, watched))
-        else:
-            name = prim, watched, of_params
-            self.what.append(self.whats.get(name) or self.whats.setdefault(name, (prim, params, watched)))
-        self.operands.append(ks)
-        known.append(out)
-        self.looks.append(look)
-        k: Any = len(known) - 1
-        if kind is tuple or kind is list:
+        what = prim, params, watched
+        if key is not None:
+            what = self.whats.setdefault((prim, watched, of_params), what)
+        k: Any = self.new(out, what, ks)
+        if type(out) is tuple or type(out) is list:
             k = tuple([self.new(o, (PART, part_settings(n), ()), (k,)) for n, o in enumerate(out)])
         elif prim.writes:
             self.alone.add(k)
-            if found is not None:
-                self.same[k] = found
-                return self.handles(k)
-        if key is not None:
+        if prim.writes and found is not None:
+            self.same[k] = found
+        elif key is not None:
             met[key] = k
-        if type(k) is tuple:
-            return self.handles(k)
-        return variable(look[0], self, k)
+        return self.handles(k)
 
     def listened(self, prim, values, params):
         """What the operation gives, and the kinds of errors at which a replay looks: not those of which
