@@ -104,6 +104,7 @@ ROW_PRODUCTS = 2  # products, or sums, that read a row together
 PART_BYTES = 1 << 22  # bytes of the rows of a part, at least
 PARTS = 16  # parts, at most
 MATRIX_BYTES = 3 << 20  # bytes of a matrix for which a loop over its rows pays
+COLUMNS = 6  # columns below which they are done one by one
 
 # Time, in ns.
 

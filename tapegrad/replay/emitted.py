@@ -30,6 +30,7 @@ from .costs import (
     BLOCK_ELEMENT_NS,
     CALL_NS,
     CALLS_NAMED,
+    COLUMNS,
     COSTLY_OPERATIONS,
     GROUP_SHARE_NS,
     GROUPED_ELEMENTS,
@@ -391,6 +392,21 @@ class EmittedProgram:
         long = second_last and math.prod(shape) > shaping.LONG and 1 < shape[-1] < shaping.SHORT_ROW_ELEMENTS
         return long and dtype == F8 and not keepdims and is_packed(self.shown[k])
 
+    def is_of_columns(self, k: int, i: Instruction) -> bool:
+        """Is a result of short rows made of arrays of other shapes, so that NumPy loops anew for each row?"""
+        numpys, shape, _, dtype, _ = self.shown[k]
+        short = (
+            bool(numpys) and len(shape) > 1 and 1 < shape[-1] < COLUMNS and math.prod(shape) > shaping.LONG
+        )
+        given = [self.shown[a] for a in i.args]
+        fit = (
+            short
+            and dtype == F8
+            and is_packed(self.shown[k])
+            and all([n and s and d == F8 for n, s, _, d, _ in given])
+        )
+        return fit and any([s != shape for _, s, *_ in given])
+
     def steps(self, path: tuple, kinds: tuple) -> str | None:
         """The view by these steps, if they are of these kinds."""
         text = ""
@@ -432,7 +448,10 @@ class EmittedProgram:
             return
         self.store(k)
         name = self.target(k)
-        if large:
+        if sign and ufunc and len(args) == 2 and self.is_of_columns(k, i):
+            f = self.given(functools.partial(by_columns, ufunc, self.shown[k][1]), "f")
+            self.lines.append(f"{name} = {f}({', '.join(args)}, {self.memory(k)})")
+        elif large:
             self.lines.append(f"{name} = {self.given(ufunc, 'u')}({', '.join(args)}, out={self.memory(k)})")
         elif sign:
             first, *second = args + [self.given(v, "c") for v in i.params.values()]
@@ -582,6 +601,14 @@ def describe_program(emitted: EmittedProgram) -> str:
         if outside
         else "; no compiled loops" * (not trips)
     ) + of_python
+
+
+def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray, out: Any) -> np.ndarray:
+    """f(x, y) of this shape, column by column."""
+    out = np.empty(shape) if out is None else out
+    for k in range(shape[-1]):
+        f(x[..., k if x.shape[-1] > 1 else 0], y[..., k if y.shape[-1] > 1 else 0], out[..., k])
+    return out
 
 
 def count_phrase(what: str, n: int) -> str:
