@@ -35,7 +35,7 @@ from .foreign_calls import (
 )
 from .line_layouts import in_calls, in_lines, tabled_lines
 from .listed_rows import ListedRows
-from .machine_code import OWN, SINGLE, row_of
+from .machine_code import OWN, SINGLE, SUMMED, row_of
 
 SINGLE_ROW = {name: row for row, name in SINGLE.items()}
 
@@ -95,6 +95,13 @@ class RowWriter:
         if name in OWN and to.size > LINE_ELEMENTS and self.exact:
             self.called(getattr(np, name), to, *operands, kind="d->d")  # ours give no number for large ones
             return
+        if (
+            to.size > LINE_ELEMENTS
+            and name in SUMMED
+            and not any(to.strides)
+            and not self.adds_lines(operands)
+        ):
+            operands = tuple([self.packed(at, to.shape, "d") for at in operands])
         if not to.size or (to.size > LINE_ELEMENTS and self.lines(name, to, operands)):
             return
         if to.size < TABLED_ELEMENTS or not self.tabled(name, to, operands):
@@ -133,6 +140,11 @@ class RowWriter:
         self.rows.append(row_of(row, size, *tables, *[0] * (4 - len(tables)), starts[0].size))
         self.along += 1
         return True
+
+    def adds_lines(self, operands: Any) -> bool:
+        """Do the terms of one sum lie in lines?"""
+        forms = self.forms(operands)
+        return forms is not None and all([form is None or form[1][-1] == INDEX_BYTES for form in forms])
 
     def called(self, ufunc: Any, to: Any, *operands: Any, kind: str = "") -> None:
         """A ufunc, element by element, for types that `ufunc_loop` takes; a result of which all steps are 0
