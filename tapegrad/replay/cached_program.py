@@ -37,8 +37,7 @@ from .costs import (
 )
 from .cuda_graph import CudaGraph, unfit
 from .program import HEARD, Program
-from .record.instructions import is_pure
-from .record.recorder import Guard
+from .record.instructions import Guard, is_pure
 from .signature import CallSignature, ReadEnvironment
 
 EMITTER = "tapegrad.replay.emitted"
@@ -63,9 +62,7 @@ class Departure:
     def is_fault(self) -> bool:
         """Return whether the error may be a fault of this package."""
         of_values = self.error is None or isinstance(self.error, OF_VALUES)
-        return not of_values and all(
-            [type(i.prim) is str or is_pure(i.prim) for _, i in self.kept.program.code]
-        )
+        return not of_values and all([is_pure(i.prim) for _, i in self.kept.program.code])
 
 
 FAILED = (Guard, Departure)

@@ -48,18 +48,8 @@ from .interpreter.blocks import InstructionBlock
 from .interpreter.instruction_kinds import InstructionKinds, block_ranges
 from .interpreter.loop_rerolling import is_small, reroll_blocks
 from .interpreter.program_loops import is_all, program_loops
-from .program import (
-    GROUP,
-    HEARD,
-    LAID,
-    PART,
-    Instruction,
-    Program,
-    copy_with_strides,
-    guard_holds,
-    setting_of,
-)
-from .record.instructions import is_pure, ufunc_of
+from .program import HEARD, Program, guard_holds, setting_of
+from .record.instructions import GROUP, PART, Instruction, is_pure, ufunc_of
 
 
 class Storage:
@@ -101,7 +91,7 @@ class EmittedProgram:
         self.storage: dict = {}
         self.pools: dict = {}  # layout -> the name of what gives memory for it
         self.lines: list = []
-        for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
+        for k in program.inputs:
             self.storage[k] = Storage(k, END, True)
             self.name[k] = f"v{k}"
         self.space.update({f"v{k}": v for k, v in program.constants.items()})
@@ -358,11 +348,7 @@ class EmittedProgram:
             self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
         elif prim is PART:
             self.join(k, i.args[0])
-            self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
-        elif prim is LAID:
-            self.store(k)
-            f = functools.partial(copy_with_strides, shape=i.params[0], strides=i.params[1])
-            self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
+            self.lines.append(f"{self.target(k)} = {args[0]}[{i.params['at']}]")
         elif prim is READ:
             self.read(k, i, args[0])
         elif prim.writes:
@@ -631,7 +617,7 @@ def count_phrase(what: str, n: int) -> str:
 
 def is_elementwise(prim: Any) -> bool:
     """Is it an operator or a ufunc of NumPy's, for arrays of NumPy?"""
-    if type(prim) is str or prim.vjp is None or prim.batch != "elementwise" or prim.multi or prim.aliases:
+    if prim.vjp is None or prim.batch != "elementwise" or prim.multi or prim.aliases:
         return False
     plain = without_gate(prim)
     return (plain.infix or plain.ufunc) is not None

@@ -35,8 +35,10 @@ from .costs import (
 )
 from .methods import METHODS, PRODUCTS
 from .program import Program
-from .record.recorder import Guard, Recording, is_single
-from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, exchange, flat_view
+from .record.instructions import Guard
+from .record.recorder import is_single
+from .record.recording import Recording
+from .signature import READ, CallSignature, ReadEnvironment, compare_each_time, exchange
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
 
@@ -266,7 +268,7 @@ class TransformForm:
         numbers = (
             self.numbers
             and bool(self.programs or owner.on_change == "raise")
-            and not any([is_single(x) for a in args for x in flat_view(a)])
+            and not any([is_single(x) for a in args for x in leaves(a)])
         )
         signature = CallSignature(args, active, numbers)
         f = owner.f

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import copy_with_layout, is_array, owned, room_laid, same_bits, xp_of
+from .._core.arrays import copy_with_layout, is_array, owned, same_bits, xp_of
 from .._core.float_errors import LOUD
-from .._core.primitive import READ, Primitive
+from .._core.primitive import READ
 from .._core.reverse import CollectorPause
 from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
@@ -24,17 +24,16 @@ from .record.instructions import (
     ARGUMENT,
     CAPTURED,
     CONSTANT,
-    LAID,
-    PART,
+    INPUTS,
+    STRUCTURAL,
+    Guard,
+    Instruction,
     instruction_form,
     is_of_another,
     is_total,
 )
-from .record.recorder import Guard, Instruction, Recording
+from .record.recording import Recording
 from .shared_factors import share_factors
-
-INPUTS = (ARGUMENT, CAPTURED, CONSTANT)
-GROUP = "group"  # an instruction that stands for several (fusion.groups.py)
 
 
 class ErrorNotes(threading.local):
@@ -111,7 +110,7 @@ class Program:
         drawn = found.numbers(lambda prim, _: prim is DRAW) if trace.generators else []
         self.groups = trace.groups  # of processes with which it exchanges data
         self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
-        external = found.numbers(lambda prim, _: getattr(prim, "external", False)) if self.groups else []
+        external = found.numbers(lambda prim, _: prim.external) if self.groups else []
         self.may_raise = found.checked(same)
         self.numbers = self.reached(operands, [*drawn, *external])
         self.constants = {
@@ -131,7 +130,7 @@ class Program:
         if found.numbers(lambda prim, _: prim is SYSTEM):
             share_factors(self)
         at = {k for k in self.arguments if len(self.arguments) > 1}
-        writes = found.numbers(lambda prim, _: type(prim) is Primitive and prim.writes) if at else []
+        writes = found.numbers(lambda prim, _: prim.writes) if at else []
         self.writes_arguments = any([operands[k][0] in at for k in writes])
         self.generators = list({id(real): real for real in [what[k][1]["real"] for k in drawn]}.values())
 
@@ -149,6 +148,11 @@ class Program:
                     needed[j] = read[j] = 1
         self.asked = sorted([k for k in self.may_raise.difference(ends) if not read[k]])
         return [k for k, ks in enumerate(operands) if needed[k] and ks is not None]
+
+    @property
+    def inputs(self) -> list:
+        """Numbers of what is there before the first instruction."""
+        return [*self.arguments, *self.constants, *[k for k, _ in self.captured]]
 
     @property
     def ends(self) -> list:
@@ -204,9 +208,8 @@ class Program:
                 if i.watched is not watched and i.watched != watched:
                     watched = i.watched
                     setting = setting_of(watched)
-                named = type(prim) is Primitive
-                aliases = not named or prim is READ or prim.aliases or not prim.declared
-                steps.append((k, body_of(i), i.args, named and prim.writes, aliases, setting, dead))
+                aliases = prim is READ or prim.aliases or not prim.declared
+                steps.append((k, body_of(i), i.args, prim.writes, aliases, setting, dead))
         return steps
 
     def run(self, values: list) -> Any:
@@ -324,7 +327,7 @@ class RecordedFacts:
             at = np.isin(np.fromiter(map(id, trace.looks), np.int64, len(trace.looks)), whole)
             at &= ~self.which(lambda prim, _: prim is CONSTANT)
             places = {*np.flatnonzero(at).tolist()} if at.any() else set()
-            by_places = lambda prim, _: type(prim) is Primitive and prim.batch != "elementwise"
+            by_places = lambda prim, _: prim not in STRUCTURAL and prim.batch != "elementwise"
             for k in self.numbers(by_places) if places else ():
                 found[k] = found[k] or not places.isdisjoint(trace.operands[k])
         return {same.get(k, k) for k in np.flatnonzero(found).tolist()}
@@ -332,23 +335,10 @@ class RecordedFacts:
 
 def body_of(i: Instruction) -> Callable:
     """What does an instruction; a write, to its first operand."""
-    if i.prim is PART or i.prim is LAID:
-        return lambda *args: run_instruction(i, [*args])
     return functools.partial(i.prim.run, **i.params) if i.params else instruction_form(i.prim)[0]
 
 
 def run_instruction(i: Instruction, args: list) -> Any:
-    if i.prim is PART:
-        return args[0][i.params]
-    if i.prim is LAID:
-        return copy_with_strides(args[0], *i.params)
     if i.prim.writes:
         args[0] = copy_with_layout(args[0])
     return i.prim.run(*args, **i.params)
-
-
-def copy_with_strides(v: Any, shape: tuple, strides: tuple) -> Any:
-    """A copy of v with these strides."""
-    fresh = room_laid(xp_of(v), shape, strides, v.dtype)
-    fresh[...] = v
-    return fresh

@@ -16,8 +16,7 @@ from ..kernels.graph.nodes import OPERATIONS, Graph
 from ..kernels.trace.symbolic import ARRAYS, Sym, as_real_symbol, broadcast_instruction, lift
 from ..ops.declare import ComposedScalar, GatedProduct
 from ..ops.zero_derivative import ArgumentPlaceholder
-from .record.instructions import ufunc_of
-from .record.recorder import Instruction
+from .record.instructions import Instruction, ufunc_of
 
 
 class Exact(Graph):
@@ -80,8 +79,6 @@ def of_graph(ask: Callable, i: Instruction, truths: tuple) -> Any:
     """ask(graph, inputs, result), once for operations alike; None where the instruction is not elementwise,
     or kernels have it not, or not exactly enough."""
     prim = i.prim
-    if type(prim) is str:
-        return None
     flat = ufunc_of(i) is not None
     if not flat and (
         prim.scalar is None

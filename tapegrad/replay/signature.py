@@ -108,12 +108,12 @@ class CallSignature:
     def __init__(self, args: tuple, active: tuple, numbers: bool):
         """`active`: for each argument, whether it is differentiated, or a direction; `numbers`: are Python
         numbers inputs?"""
-        self.trees = tuple([None if isinstance(a, Const) else tree_of(a) for a in args])
-        pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_view(a)]
+        self.trees = tuple(map(tree_of, args))
+        pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in leaves(a)]
         self.chosen = [is_input(x, on, numbers) for x, on in pairs]
         self.weak = WEAK in self.chosen
         self.leaves = [Leaf(x, bool(chosen)) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
-        counts = [n for n, a in enumerate(args) for _ in flat_view(a)]
+        counts = [n for n, a in enumerate(args) for _ in leaves(a)]
         # of each input the number of its argument
         self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]
         self.single = all([t is None for t in self.trees])
@@ -130,9 +130,9 @@ class CallSignature:
         if self.single:
             flat: Any = args
         else:
-            if tuple([None if isinstance(a, Const) else tree_of(a) for a in args]) != self.trees:
+            if tuple(map(tree_of, args)) != self.trees:
                 return None
-            flat = [x for a in args for x in flat_view(a)]
+            flat = [x for a in args for x in leaves(a)]
         found = []
         for n, leaf in enumerate(self.leaves):
             x = flat[n]
@@ -150,18 +150,14 @@ class CallSignature:
             return f"{len(args)} arguments instead of {len(self.trees)}"
         start = 0
         for n, (a, tree) in enumerate(zip(args, self.trees, strict=True)):
-            flat = flat_view(a)
-            if (None if isinstance(a, Const) else tree_of(a)) != tree:
+            flat = leaves(a)
+            if tree_of(a) != tree:
                 return f"argument {n} is {describe_tree(a)}, a tree of another form"
             for x, leaf in zip(flat, self.leaves[start : start + len(flat)], strict=True):
                 if not leaf.holds(x):
                     return f"argument {n} is {leaf.differs(x)}"
             start += len(flat)
         return "nothing"
-
-
-def flat_view(a: Any) -> list:
-    return [a] if isinstance(a, Const) else leaves(a)
 
 
 class ReadEnvironment:

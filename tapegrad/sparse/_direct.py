@@ -192,7 +192,7 @@ class DirectEntries:
             raise NotRowwise("too many parts")
         stored = [n for n in dict.fromkeys(written) if self.is_stored(rows, n, before)]
         values, given = rows.used([a for a, _, _ in outputs] + stored, before)
-        inputs = {*program.arguments, *program.constants, *[c for c, _ in program.captured]}
+        inputs = {*program.inputs}
         self.before = sorted((given - inputs) | {n for n in written if n not in stored and n not in inputs})
         given = sorted([a for a in given if a != w and not rows.kinds.is_constant(a)])
         data, loose = rows.number, rows.number + 1

@@ -11,7 +11,7 @@ from .._core.errors import GuardError
 from .._core.scope import changed
 from ..replay.prepared import Prepared
 from ..replay.program import guard_holds
-from ..replay.record.recorder import Guard
+from ..replay.record.instructions import Guard
 from ._pattern import DependencySets, asked_of, given_pattern
 
 

@@ -16,8 +16,8 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.scope import now, put
 from .._dispatch.random import DRAW
-from ..replay.program import LAID, PART, QUIET, Program, run_instruction
-from ..replay.record.recorder import Instruction
+from ..replay.program import QUIET, Program, run_instruction
+from ..replay.record.instructions import LAID, PART, Instruction
 from ._rules import names_of
 from ._sets import IndexSets
 
@@ -76,7 +76,7 @@ class DependencySets:
         if all([s is None for s in sets]):
             return
         if i.prim is PART:
-            found = sets[0][i.params]
+            found = sets[0][i.params["at"]]
         elif i.prim is LAID:
             found = sets[0]
         else:

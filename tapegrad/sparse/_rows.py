@@ -29,7 +29,8 @@ from ..replay.fusion.regions import (
     reach,
     spread_of,
 )
-from ..replay.program import LAID, Instruction, Program
+from ..replay.program import Program
+from ..replay.record.instructions import LAID, Instruction
 
 RECOMPUTED = 256  # costly elements that cost less than a call that precomputes them
 MOST_CUT_ROWS = 16  # rows that a reshape joins, each with cuts of its own

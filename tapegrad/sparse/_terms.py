@@ -10,10 +10,11 @@ from typing import Any
 import numpy as plain_np
 
 from .. import numpy as np
-from .._core.primitive import Primitive, bind
+from .._core.primitive import bind
+from .._core.trees import leaves
 from ..kernels.trace.symbolic import OPERATIONS
 from ..replay.buffer_pool import packed
-from ..replay.signature import flat_view
+from ..replay.record.instructions import STRUCTURAL
 from ._direct import DirectEntries, affine
 from ._pattern import asked_of
 from ._rows import NotRowwise
@@ -51,9 +52,8 @@ class EntryTerms:
         self.arguments, self.captured, self.constants = program.arguments, program.captured, program.constants
         side = asked_of(program, direct.before)
         self.before = [] if side is None else side.code
-        if direct.stored or any(
-            [type(i.prim) is not Primitive or i.prim.writes or i.prim.multi for _, i in self.before]
-        ):
+        apart = [i.prim in STRUCTURAL or i.prim.writes or i.prim.multi for _, i in self.before]
+        if direct.stored or any(apart):
             raise NotRowwise("an instruction that is no operation on arrays")
         self.steps: list = []  # (what is to be done, the numbers of its operands or None)
         self.numbers: list = []  # of each term
@@ -96,7 +96,7 @@ class EntryTerms:
 
     def __call__(self, x: Any, *rest: Any) -> Any:
         """Return the entries at x, row by row."""
-        flat = [leaf for a in (x, self.direction, *rest) for leaf in flat_view(a)]
+        flat = [leaf for a in (x, self.direction, *rest) for leaf in leaves(a)]
         env = dict(zip(self.arguments, itertools.compress(flat, self.is_input), strict=True))
         env.update(self.captured)
         env.update(self.constants)

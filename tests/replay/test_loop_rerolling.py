@@ -9,13 +9,13 @@ import pytest
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.replay import cached_program, emitted
-from tapegrad.replay.interpreter import blocks, loop_rerolling
+from tapegrad.replay.interpreter import loop_rerolling, row_writer
 
 
 @pytest.fixture(autouse=True)
 def one_after_the_other(monkeypatch):
     """The interpreter takes sums in the order of their terms, as loops do."""
-    monkeypatch.setattr(blocks, "in_lines", lambda *_: None)
+    monkeypatch.setattr(row_writer, "in_lines", lambda *_: None)
 
 
 def kept_of(p, method="grad"):

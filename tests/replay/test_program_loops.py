@@ -76,6 +76,20 @@ def test_values_of_some_trips_before(made, back):
     assert made[0]
 
 
+def test_an_argument_whose_number_would_follow_the_step(made):
+    """The first trip reads the argument where the others read a sum of the trip before."""
+
+    def f(x):
+        s = np.zeros((10, 12))
+        for _ in range(20):
+            s = s * 0.9 + np.outer(x[:10], x)
+            x = x + 0.01 * (s.T * x[:10]).sum(1)
+        return (s * s).sum()
+
+    judged(f, (0.1 * np.ones(12),), (np.linspace(0.2, 0.1, 12),), method="value_and_grad")
+    assert made[0]
+
+
 def test_values_of_too_many_trips_before_are_no_loop():
     def f(x):
         path = [x * (1 + 0.1 * k) for k in range(12)]

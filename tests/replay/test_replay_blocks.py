@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special
-from bare_blocks import NO_TABLE, bare_block
+from bare_blocks import NO_TABLE, bare_block, block_of
 
 import tapegrad as tg
 from tapegrad._core.primitive import Primitive
 from tapegrad._core.trees import leaves
 from tapegrad.ops.declare import signature_of
 from tapegrad.replay.interpreter import arena as _arena
-from tapegrad.replay.interpreter import blocks, instruction_kinds
+from tapegrad.replay.interpreter import blocks, instruction_kinds, row_writer
 from tapegrad.replay.interpreter.arena import arena_view, view_steps
 from tapegrad.replay.interpreter.foreign_calls import LOOPED, ufunc_loop
 from tapegrad.replay.interpreter.machine_code import (
@@ -29,7 +29,7 @@ from tapegrad.replay.interpreter.machine_code import (
     interpreter,
 )
 from tapegrad.replay.interpreter.placed_bodies import NoRows, PlacedBody, is_moving, placed_body
-from tapegrad.replay.record.recorder import Instruction
+from tapegrad.replay.record.instructions import Instruction
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
 
@@ -566,9 +566,7 @@ def test_each_kind_of_line(row, shape):
         for k, goes in enumerate(stays):
             if goes == "0":
                 places[k], values[k] = [np.broadcast_to(v[..., :1], shape) for v in (places[k], values[k])]
-        block = object.__new__(blocks.InstructionBlock)
-        block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
-        block.kinds = SimpleNamespace(exact=False)
+        block = block_of(arena)
         block.row(name, *places)
         memory = _arena.ArenaMemory(arena)
         arena.settle()
@@ -708,8 +706,8 @@ PRODUCTS = [
 @pytest.mark.parametrize("one", LAID_OUT)
 @pytest.mark.parametrize("other", LAID_OUT)
 def test_products_by_blas(monkeypatch, one, other):
-    monkeypatch.setattr(blocks, "BLAS_MATRIX_PRODUCTS", 0)
-    monkeypatch.setattr(blocks, "BLAS_VECTOR_PRODUCTS", 0)
+    monkeypatch.setattr(row_writer, "BLAS_MATRIX_PRODUCTS", 0)
+    monkeypatch.setattr(row_writer, "BLAS_VECTOR_PRODUCTS", 0)
     rng = np.random.default_rng(1)
     for shapes in PRODUCTS:
         values = [

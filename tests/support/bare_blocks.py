@@ -6,15 +6,20 @@ import numpy as np
 
 from tapegrad.replay.interpreter import arena as _arena
 from tapegrad.replay.interpreter import blocks
+from tapegrad.replay.interpreter.row_writer import RowWriter
 
 NO_TABLE = SimpleNamespace(last=np.zeros(0, int), position=np.zeros(0, int))
+
+
+def block_of(arena):
+    """A block that has no rows yet."""
+    block = object.__new__(blocks.InstructionBlock)
+    RowWriter.__init__(block, arena)
+    block.parts = []
+    return block
 
 
 def bare_block(*values):
     """A block, and the places of these values."""
     arena = _arena.Arena(SimpleNamespace(shown={}), NO_TABLE)
-    block = object.__new__(blocks.InstructionBlock)
-    block.arena, block.rows, block.parts, block.along, block.listed = arena, [], [], 0, None
-    block.nothing, block.temporary = arena.nothing, arena.temporary
-    block.kinds = SimpleNamespace(exact=False)
-    return block, [arena.taken_for_ever(v) for v in values]
+    return block_of(arena), [arena.taken_for_ever(v) for v in values]

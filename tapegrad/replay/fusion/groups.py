@@ -22,7 +22,8 @@ from ..costs import (
     RECOMPUTED_OPERATIONS,
     WRITTEN_OUT_TERMS,
 )
-from ..program import GROUP, LAID, PART, Instruction, Program
+from ..program import Program
+from ..record.instructions import GROUP, LAID, Instruction, laid_settings
 from ..scalar_graph import as_number, cost, of_graph
 from .compiled_groups import BOOL, FLOATS, INTEGERS, Group, GroupCode, SummedValue, packed_strides
 from .device import DeviceCode, worth
@@ -47,7 +48,7 @@ class GroupDefinitions:
         self.extended = small is None  # with extremes and integers
         least = 1 if self.on_device else max(GROUPED_ELEMENTS, 1)
         self.small = least if small is None else small
-        self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
+        self.there = {*program.inputs}
         self.done: set = set()  # what has been read
         self.ends = {*program.ends, *program.guards}
         self.numbers: dict = {}
@@ -98,7 +99,7 @@ class GroupDefinitions:
         return None if any([s % dtype.itemsize for s in strides]) else dtype
 
     def definition(self, k: int, i: Instruction) -> Any:
-        if "under" in i.watched or i.prim is PART:
+        if "under" in i.watched:
             return None
         _, shape, _, dtype, _ = self.shown[k]
         if i.reduces == "add" or (i.reduces in EXTREMES and self.extended):
@@ -247,7 +248,7 @@ class Reader:
     def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
         self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)
         self.by_number = dict(program.code)
-        self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
+        self.ready = {*program.inputs}
         self.order: list = []
         self.groups: list = []
         self.alone: dict = {}  # name -> how many large ones are in no group
@@ -279,7 +280,7 @@ class Reader:
         if k in self.ready:
             return
         if i.prim is ASSIGN and i.args[0] not in self.ready and self.is_copy(k, i):
-            i = Instruction(LAID, i.args[1:], self.kinds.shown[k][1:3], i.watched)
+            i = Instruction(LAID, i.args[1:], laid_settings(*self.kinds.shown[k][1:3]), i.watched)
         for a in i.args:
             if a not in self.ready:
                 self.plain(a, self.by_number[a])

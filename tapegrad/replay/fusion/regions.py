@@ -30,8 +30,7 @@ from ...ops.shaping import (
     slice_of,
     transpose,
 )
-from ..program import LAID
-from ..record.recorder import Instruction
+from ..record.instructions import LAID, Instruction
 from ..scalar_graph import scalar_of
 
 
@@ -146,7 +145,17 @@ class RegionView:
         return [s for p in self.pieces for s in p.sources]
 
 
-class WrittenSum:
+class Computed:
+    """A value of which each element is computed from those at other places of its operands."""
+
+    def sources(self) -> list:
+        raise NotImplementedError
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        return [(k, operand_place(m, place, len(extents))) for k, m in self.sources()]
+
+
+class WrittenSum(Computed):
     """A sum over short axes, written out term by term."""
 
     def __init__(self, k: int, shape: tuple, axes: tuple, keepdims: bool):
@@ -163,9 +172,6 @@ class WrittenSum:
             self.terms.append((k, tuple(m)))
         self.cost = len(self.terms)
 
-    def needs(self, place: tuple, extents: tuple) -> list:
-        return [(k, operand_place(m, place, len(extents))) for k, m in self.terms]
-
     def node(self, g: Any, x: list) -> int:
         out = x[0]
         for term in x[1:]:
@@ -176,7 +182,7 @@ class WrittenSum:
         return self.terms
 
 
-class Element:
+class Element(Computed):
     """An elementwise instruction: its operands, and their maps.  `bounded`: does it end where NumPy's
     function goes on?"""
 
@@ -185,9 +191,6 @@ class Element:
 
     def sources(self) -> list:
         return self.list
-
-    def needs(self, place: tuple, extents: tuple) -> list:
-        return [(a, operand_place(m, place, len(extents))) for a, m in self.list]
 
     def node(self, g: Any, x: list) -> int:
         return scalar_of(g, self.i, x)
@@ -258,40 +261,31 @@ def shift_map(i, shapes, shape):
     if type(shift) is not int or (type(axis) is not int and len(shape) != 1):
         return None
     axis = (axis or 0) % len(shape)
-    n = shape[axis]
-    return concatenated_region(axis, [(i.args[0], n - shift % n, n), (i.args[0], 0, n - shift % n)], shape)
+    n, k = shape[axis], i.args[0]
+    return parts_along(axis, shape, [(shift % n, k, n - shift % n), (n - shift % n, k, 0)])
 
 
 def concatenated(i, shapes, shape):
     axis = i.params["axis"] % len(shape)
-    return concatenated_region(axis, [(k, 0, s[axis]) for k, s in zip(i.args, shapes, strict=True)], shape)
+    return parts_along(axis, shape, [(s[axis], k, 0) for k, s in zip(i.args, shapes, strict=True)])
 
 
 def picked_region(i, shapes, shape):
     """Some of the last axis, or their places among zeros."""
-    ahead, pieces = identity_map(shape)[:-1], []
-    for n, at in enumerate(i.params["at"]):
-        here, there = (at, n) if "size" in i.params else (n, at)
-        box = (*[(0, size) for size in shape[:-1]], (here, here + 1))
-        pieces.append(RegionPiece(box, (i.args[0], (*ahead, (there, (0,) * len(shape))))))
-    return RegionView(*pieces) if len(pieces) == shape[-1] else RegionView(*pieces, RegionPiece(None))
+    (k,), at = i.args, [*i.params["at"]]
+    starts = [at.index(n) if n in at else None for n in range(shape[-1])] if "size" in i.params else at
+    parts = [(1, None, 0) if start is None else (1, k, start) for start in starts]
+    return parts_along(len(shape) - 1, shape, parts)
 
 
 def sliced(i, shapes, shape):
     """A slice along an axis, or one among zeros."""
-    own, axis, start = shapes[0], i.params["axis"] % len(shape), i.params["start"] or 0
-    embedded = "size" in i.params
-    start = start if start >= 0 else start + own[axis]
-    m = tuple(
-        [
-            ((-start if embedded else start) * (a == axis), steps)
-            for a, (_, steps) in enumerate(identity_map(shape))
-        ]
-    )
-    if not embedded:
-        return RegionView(RegionPiece(None, (i.args[0], m)))
-    box = tuple([(start, start + own[axis]) if a == axis else (0, n) for a, n in enumerate(shape)])
-    return RegionView(RegionPiece(box, (i.args[0], m)), RegionPiece(None))
+    axis, start = i.params["axis"] % len(shape), i.params["start"] or 0
+    (k,), own = i.args, shapes[0][axis]
+    start = start if start >= 0 else start + own
+    if "size" not in i.params:
+        return parts_along(axis, shape, [(shape[axis], k, start)])
+    return parts_along(axis, shape, among_zeros(start, (own, k, 0), shape[axis]))
 
 
 def layer_of(i, shapes, shape):
@@ -303,14 +297,14 @@ def layer_of(i, shapes, shape):
 
 def stacked_region(i, shapes, shape):
     """Arrays along a new axis, or one among zeros."""
-    axis, first = i.params["axis"], i.params.get("at", 0)
-    m = tuple([at for a, at in enumerate(identity_map(shape)) if a != axis])
-    boxes = [
-        tuple([(n, n + 1) if a == axis else (0, size) for a, size in enumerate(shape)])
-        for n in range(first, first + len(i.args))
-    ]
-    pieces = [RegionPiece(box, (k, m)) for box, k in zip(boxes, i.args, strict=True)]
-    return RegionView(*pieces) if len(pieces) == shape[axis] else RegionView(*pieces, RegionPiece(None))
+    axis, parts = i.params["axis"], [(1, k, None) for k in i.args]
+    if "at" in i.params:
+        parts = among_zeros(i.params["at"], parts[0], shape[axis])
+    return parts_along(axis, shape, parts)
+
+
+def among_zeros(start: int, part: tuple, size: int) -> list:
+    return [(start, None, 0), part, (size - start - part[0], None, 0)]
 
 
 def packed_region(i, shapes, shape):
@@ -342,19 +336,22 @@ def unit(a: int, n: int) -> tuple:
     return tuple([int(k == a) for k in range(n)])
 
 
-def concatenated_region(axis: int, parts: list, shape: tuple) -> RegionView:
-    """Parts, (operand, start, stop), one after the other along an axis."""
+def parts_along(axis: int, shape: tuple, parts: list) -> RegionView | None:
+    """Parts one after the other along an axis: (elements, operand, or None for zeros, first element of the
+    operand there, or None if it has not this axis)."""
     pieces, place = [], 0
-    for k, start, stop in parts:
-        if stop > start:
-            box = tuple([(place, place + stop - start) if a == axis else (0, n) for a, n in enumerate(shape)])
+    for count, k, start in parts:
+        if count:
+            box = tuple([(place, place + count) if a == axis else (0, n) for a, n in enumerate(shape)])
             m = [
-                (first + (start - place) * (a == axis), steps)
+                (first + start - place if a == axis else first, steps)
                 for a, (first, steps) in enumerate(identity_map(shape))
+                if a != axis or start is not None
             ]
-            pieces.append(RegionPiece(box, (k, tuple(m))))
-            place += stop - start
-    return RegionView(*pieces)
+            sources = () if k is None else ((k, tuple(m)),)
+            pieces.append(RegionPiece(None if count == shape[axis] else box, *sources))
+            place += count
+    return RegionView(*pieces) if pieces else None
 
 
 def written_region(i, shapes, shape):

@@ -16,8 +16,7 @@ from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, data_pointer, function_address
 from ..buffer_pool import is_packed, packed
 from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
-from ..program import GROUP, Instruction
-from ..record.instructions import is_pure
+from ..record.instructions import GROUP, Instruction, is_pure
 from .compiled_groups import FLOATS, CallMemory, Group, SummedValue, maker, with_strides
 from .regions import Element, RegionView, identity_map, of_view, view_region
 from .row_loops import RowLoopText
@@ -230,7 +229,7 @@ def split_by_rows(kinds: Any) -> tuple | None:
     """The instructions in three parts, of which the second is all work on the rows of a large matrix that
     several products share; None if there is none, or the order matters."""
     code, matrices, turned = kinds.program.code, [], {}
-    if not all([type(i.prim) is str or is_pure(i.prim) for _, i in code]):
+    if not all([is_pure(i.prim) for _, i in code]):
         return None
     for k, i in code:
         if view_region(i) is not None:

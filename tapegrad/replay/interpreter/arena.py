@@ -65,6 +65,7 @@ class Arena:
             program.shown,
             table.position,
         )
+        self.trip: Any = None
         self.size = 2  # places 0 and 1 are a zero, of real and of complex numbers
         self.table: list = []
         self.known: dict = {}

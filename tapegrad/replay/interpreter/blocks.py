@@ -4,7 +4,6 @@ Each value lies at places of an arena, which an array of integers of its shape a
 is made by running the operation on these integers.  A write goes to new places if anybody reads the old ones
 afterwards."""
 
-import ctypes
 import itertools
 import math
 from typing import Any
@@ -14,46 +13,21 @@ import numpy as np
 from ..._core.arrays import C16, F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ...ops.indexing.regions import PARTS, region
-from ..costs import (
-    BLAS_MATRIX_PRODUCTS,
-    BLAS_VECTOR_PRODUCTS,
-    BLOCK_MATRICES,
-    BOX_ELEMENTS,
-    LINE_ELEMENTS,
-    PAIRED_ELEMENTS,
-    TABLED_ELEMENTS,
-)
-from ..program import LAID, PART, Instruction, copy_with_strides
-from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
-from .foreign_calls import (
-    CALL_ARGUMENTS,
-    LOOPED,
-    NO,
-    blas_matrix,
-    core_sizes,
-    gemm,
-    gemv,
-    in_one_piece,
-    kept_plan,
-    of_floats,
-    ufunc_loop,
-    vector_of,
-)
+from ..costs import PAIRED_ELEMENTS
+from ..record.instructions import LAID, PART, Instruction
+from .arena import Arena, ArenaMemory
 from .instruction_kinds import InstructionKinds, is_exact
-from .line_layouts import in_calls, in_lines, tabled_lines
-from .listed_rows import ListedRows
-from .machine_code import EVENTS, NUMBER, OWN, PAIRED, ROW, SHORT_ROW, SINGLE, SUMMED, interpreter
+from .machine_code import EVENTS, PAIRED, interpreter, row_of
 from .program_loops import RecordedLoop, is_all
-from .strips import in_strips
+from .row_writer import RowWriter
 from .trip_rows import NotALoop, TripRows
 
 FIRST = frozenset(("mul", "add", "sub"))
 UNHEARD = frozenset(("lt", "le", "eq", "ne", "max", "min"))  # rows of which NumPy does not warn
 END = math.inf
-SINGLE_ROW = {name: row for row, name in SINGLE.items()}
 
 
-class InstructionBlock:
+class InstructionBlock(RowWriter):
     """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `outside`: of each
     value whether it is read outside of blocks; `listing`: are loops to be compiled?
 
@@ -70,19 +44,13 @@ class InstructionBlock:
         loops: list,
         listing: bool,
     ):
-        self.arena, self.kinds, self.outside, self.stop = arena, kinds, outside, stop
-        begin = start
-        self.rows: list = []
+        super().__init__(arena, kinds.exact, listing)
+        self.kinds, self.outside, self.stop, begin = kinds, outside, stop, start
         self.parts: list = []  # of the code: rows and loops
         self.loops: list = []
         self.refused: list = []
         self.guards: list = []
         self.numbered = 0  # guards before these
-        self.along = 0  # rows of lines
-        self.listed = ListedRows() if listing else None
-        # for interpreter.small_matrices.py and placed_arrays.py
-        self.nothing, self.number, self.constant = arena.nothing, arena.number, arena.taken_for_ever
-        self.awaited, self.target = 0, arena.nothing  # temporaries until the one that is the result
         table = kinds.table
         arena.release(start - 1)
         self.table, self.writer = table, table.writer
@@ -104,7 +72,7 @@ class InstructionBlock:
             # products by their parts differ from those of complex numbers where a part is infinite
             self.judged("strict")
         self.hears = 0  # which events count; of exact blocks
-        if kinds.exact:
+        if self.exact:
             self.judged("exact")
         for loop in loops:
             self.straight(start, loop.start)
@@ -121,7 +89,7 @@ class InstructionBlock:
 
     def judged(self, how: str, events: int = 0) -> None:
         """How results are judged from here on."""
-        self.rows.append((NUMBER[how], events, *[0] * (SHORT_ROW - 2)))
+        self.rows.append(row_of(how, events))
 
     def hear(self, events: int) -> None:
         """From here on these events count."""
@@ -153,13 +121,13 @@ class InstructionBlock:
 
     def flush(self) -> None:
         """The rows so far."""
-        self.parts.append(np.fromiter(itertools.chain.from_iterable(in_strips(self.rows)), np.int32))
+        self.parts.append(np.fromiter(itertools.chain.from_iterable(self.rows), np.int32))
         self.rows = []
 
     def instructions(self, each: list) -> None:
         arena = self.arena
         for n, k, i in each:
-            if self.kinds.exact and not (i.prim is READ or self.kinds.is_moving(k, i)):
+            if self.exact and not (i.prim is READ or self.kinds.is_moving(k)):
                 # NumPy notes nothing of comparisons; its loops may clear what was noted before
                 name = self.name(k, i)
                 if name == "":
@@ -171,7 +139,7 @@ class InstructionBlock:
                 number = self.numbered + len(self.guards)
                 if self.listed is not None:
                     self.listed.add("guard", truth, [self.nothing, at])
-                self.rows.append((NUMBER["guard"], truth, 0, at.item(), number, 0))
+                self.rows.append(row_of("guard", truth, 0, at.item(), number))
                 self.guards.append(g)
             arena.release(n)
 
@@ -186,219 +154,15 @@ class InstructionBlock:
         self.row("addto", np.broadcast_to(total, to.shape), to)
         return total
 
-    def row(self, name: str, to: Any, *operands: Any) -> None:
-        """One operation, as a single element or as lines where its places are such, else by the table."""
-        cuts = self.arena.cuts_of(to, operands) if to.size >= BOX_ELEMENTS else None
-        if cuts is not None:
-            wide = [to, *[at if at.shape == to.shape else np.broadcast_to(at, to.shape) for at in operands]]
-            for box in itertools.product(*[itertools.starmap(slice, itertools.pairwise(c)) for c in cuts]):
-                self.part(name, *[at[box] for at in wide])
-        else:
-            self.part(name, to, *operands)
-
-    def imaginary(self, at: Any) -> Any:
-        """The places of the imaginary parts."""
-        return self.arena.moved(at, 1)
-
-    def pair_of(self, at: Any, kind: str) -> tuple:
-        """The places of the real and of the imaginary parts."""
-        return at, self.imaginary(at) if kind in "cD" else self.nothing
-
     def copy(self, name: str, k: int, to: Any, at: Any, kind: str) -> None:
         """The row `name`, copy or addto, of value k at places `to` and numbers of a kind."""
         self.row(name, to, at)
         if self.arena.width(k) > 1 and (name == "copy" or kind == "c"):
             self.row(name, self.imaginary(to), self.pair_of(at, kind)[1])
 
-    def part(self, name: str, to: Any, *operands: Any) -> None:
-        if self.listed is not None and to.size:
-            self.listed.add(
-                name,
-                to.size,
-                [at if at.shape == to.shape else at + zero_strides(to.shape) for at in (to, *operands)],
-            )
-        if to.size == 1:
-            places = [at.item() for at in operands]
-            self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
-            return
-        if to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands, "d->d"):
-            self.along += 1
-            return
-        if name in OWN and to.size > LINE_ELEMENTS and self.kinds.exact:
-            self.called(getattr(np, name), to, *operands, kind="d->d")  # ours give no number for large ones
-            return
-        if (
-            to.size > LINE_ELEMENTS
-            and name in SUMMED
-            and not any(to.strides)
-            and not self.adds_lines(operands)
-        ):
-            operands = tuple([self.packed(at, to.shape, "d") for at in operands])
-        if not to.size or (to.size > LINE_ELEMENTS and self.lines(name, to, operands)):
-            return
-        if to.size < TABLED_ELEMENTS or not self.tabled(name, to, operands):
-            places = [self.arena.indices(at, to.shape) for at in operands]
-            self.rows.append(
-                (NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places)))
-            )
-
-    def temporary(self, *shape: int, **settings: Any) -> Any:
-        """For the body of an operation."""
-        self.awaited -= 1
-        return self.target if self.awaited == 0 else self.arena.temporary(*shape, **settings)
-
-    def forms(self, places: tuple) -> Any:
-        """What `joined_axes` takes; None where some do not lie in lines."""
-        forms = [None if at.size == 1 else self.arena.form_of(at) for at in places]
-        return None if False in forms else forms
-
-    def lines(self, name: str, to: Any, operands: tuple) -> bool:
-        forms = self.forms((to, *operands))
-        found = in_lines(name, to.shape, *forms) if forms is not None else None
-        if found is None:
-            return False
-        number, size, (m, l), (over, beyond) = found
-        first = [at.item(0) for at in (to, *operands)]
-        rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
-        self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
-        self.along += 1
-        return True
-
-    def tabled(self, name: str, to: Any, operands: tuple) -> bool:
-        """The same along lines that begin anywhere."""
-        found = tabled_lines(name, to, operands)
-        if found is None:
-            return False
-        number, size, starts = found
-        tables = [self.arena.indices(at, at.shape) for at in starts]
-        fields = [*tables, *[0] * (4 - len(tables)), starts[0].size]
-        self.rows.append((number, size, *fields, *[0] * (ROW - 2 - len(fields))))
-        self.along += 1
-        return True
-
-    def adds_lines(self, operands: Any) -> bool:
-        """Do the terms of one sum lie in lines?"""
-        forms = self.forms(operands)
-        return forms is not None and all([form is None or form[1][-1] == INDEX_BYTES for form in forms])
-
-    def called(self, ufunc: Any, to: Any, *operands: Any, kind: str = "") -> None:
-        """A ufunc, element by element, for types that `ufunc_loop` takes; a result of which all steps are 0
-        gathers them."""
-        kind = kind or of_floats(ufunc)
-        self.note_read(operands, kind)
-        if not to.size or self.call(ufunc, to, operands, kind):
-            return
-        given = [
-            self.packed(at, to.shape, t) if any(at.strides) else at
-            for at, t in zip(operands, kind, strict=False)
-        ]
-        width = 1 + (kind[-1] == "D")
-        made = self.arena.temporary(*to.shape, width=width) if any(to.strides) else to
-        self.call(ufunc, made, given, kind)
-        if made is not to:
-            for target, source in [
-                *zip(self.pair_of(to, kind[-1]), self.pair_of(made, kind[-1]), strict=True)
-            ][:width]:
-                self.row("copy", target, source)
-
-    def call(self, ufunc: Any, to: Any, operands: Any, kind: str) -> bool:
-        loop, forms, width = ufunc_loop(ufunc, kind), self.forms((to, *operands)), 1 + (kind[-1] == "D")
-        found = in_calls(to.shape, width, *forms) if loop is not None and forms is not None else None
-        if found is None:
-            return False
-        size, (step, *steps), counts, outer = found
-        numpys = getattr(np, ufunc.__name__, None) is ufunc
-        plan = kept_plan(*loop, size, tuple([8 * s for s in (*steps, step)]), (), (), numpys)
-        checked, outer = width * size if step else 1, [[*o[1:], o[0]] for o in outer]
-        self.call_row(plan, checked, [*operands, to], len(operands), counts, outer)
-        return True
-
-    def packed(self, at: Any, shape: tuple, kind: str) -> Any:
-        """Numbers of a kind, broadcast to a shape, one after the other."""
-        fresh = self.arena.temporary(*shape, width=1 + (kind == "D"))
-        if fresh.size > LINE_ELEMENTS and self.call(np.positive, fresh, (at,), f"{kind}->{kind}"):
-            return fresh
-        for to, x in zip(self.pair_of(fresh, kind), self.pair_of(at, kind), strict=True):
-            if to is not self.nothing:
-                self.row("copy", to, x)
-        return fresh
-
-    def note_read(self, operands: Any, kind: str) -> None:
-        """A call of others reads numbers of these kinds."""
-        if self.listed is not None:
-            for at, t in zip(operands, kind, strict=False):
-                self.listed.outside("called", *self.pair_of(at, t))
-
-    def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
-        """Lines of which one is read, or written, at indices that are values."""
-        if self.listed is not None:
-            self.listed.outside(name, x, at, to)
-        x = self.laid_out(x, self.arena.view_of)
-        lines = [self.arena.view_of(v) for v in (to, x, at)]
-        if lines[2] is None or lines[2][1] != (INDEX_BYTES,):
-            packed = self.arena.temporary(*at.shape)
-            self.row("copy", packed, at)
-            lines[2] = self.arena.view_of(packed)
-        size, steps = len(to if name == "scattered" else x), [line[1][0] // INDEX_BYTES for line in lines[:2]]
-        if len(at):
-            self.rows.append(
-                (NUMBER[name], len(at), *[line[0] for line in lines], size, *steps, *[0] * (ROW - 8))
-            )
-
-    def ordered(self, to: Any, x: Any, stable: bool) -> None:
-        """The indices that sort a line."""
-        if self.listed is not None:
-            self.listed.outside("ordered", x, to)
-        working, x = self.arena.temporary(4 * len(x)), self.laid_out(x, self.arena.view_of)
-        lines = [self.arena.view_of(v) for v in (to, x, working)]
-        steps = [line[1][0] // INDEX_BYTES for line in lines[:2]]
-        self.rows.append(
-            (NUMBER["ordered"], len(x), *[line[0] for line in lines], int(stable), *steps, *[0] * (ROW - 8))
-        )
-
-    def of_matrices(self, ufunc: Any, results: Any, *operands: Any, kind: str = "", lines: int = 0) -> None:
-        """A generalized ufunc of matrices, for types that `ufunc_loop` takes.  The last result tells whether
-        it was found.  `lines`: it is done so many times, along the first axis of what has one."""
-        kind = kind or of_floats(ufunc)
-        self.note_read(operands, kind)
-        places = [
-            at if self.arena.view_of(at) is not None else self.packed(at, at.shape, t)
-            for at, t in zip(operands, kind, strict=False)
-        ]
-        places += results
-        shapes, steps = [at.shape for at in places], [self.arena.view_of(at)[1] for at in places]
-        outer: tuple = (8,) * len(places)
-        if lines:
-            outer = tuple([step[0] if step else 0 for step in steps])
-            shapes, steps = [s[1:] for s in shapes], [s[1:] for s in steps]
-        plan = kept_plan(
-            *ufunc_loop(ufunc, kind), lines or 1, outer, tuple(steps), core_sizes(ufunc.signature, shapes)
-        )
-        checked = results[-1].size * (1 + (kind[-1] == "D"))
-        self.call_row(plan, checked, places, len(places) - 1, (1, 1), ((), ()))
-
-    def lapack(
-        self, name: str, to: Any, packed: Any, n: int, columns: int, form: int = NO, *band: int
-    ) -> None:
-        if self.listed is not None:
-            self.listed.outside(name, to, packed)
-        packed = self.laid_out(packed, in_one_piece)
-        integers = (form, n, columns, *band)
-        rest = [0] * (ROW - 6 - len(integers))
-        self.rows.append((NUMBER[name], to.size, to.item(0), packed.item(0), 0, 0, *integers, *rest))
-
-    def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
-        first, *rest = [
-            [*some, *[0] * (CALL_ARGUMENTS - len(some))] for some in ([at.item(0) for at in places], *outer)
-        ]
-        address = np.array([ctypes.addressof(plan)], np.int64).view(np.int32).tolist()
-        self.rows.append(
-            (NUMBER["called"], checked, *first, counts[0], *rest[0], counts[1], *rest[1], *address, out)
-        )
-
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         at = [self.arena.at[a] for a in i.args]
-        if i.prim is not LAID and i.prim is not PART and i.prim.multi:
+        if i.prim.multi:
             self.awaited = 0
             self.several, self.arena.at[k] = (k, self.kinds.body(k, i).run(self, i, at)), at[0]
             # (the results may lie where operands do, which last until they are read)
@@ -408,11 +172,11 @@ class InstructionBlock:
             if of != i.args[0]:
                 raise NotALoop("its trips divide an operation of several results")
             self.arena.place(k)
-            made = results[i.params]
+            made = results[i.params["at"]]
             self.copy("copy", k, self.arena.at[k], made.places, made.kind)
             if k == self.kinds.several[of][1][-1][0]:
                 self.arena.free_temporaries()
-        elif i.prim is READ or self.kinds.is_moving(k, i):
+        elif i.prim is READ or self.kinds.is_moving(k):
             self.moved(k, i, at)
         elif i.prim is ASSIGN or i.prim is ADD_AT:
             self.written(n, k, i, at)
@@ -427,7 +191,7 @@ class InstructionBlock:
             view = self.region(at[0], i.params["path"])
             view = view if i.params["at"] is None else view[i.params["at"]]
         else:
-            view = copy_with_strides(at[0], *i.params) if prim is LAID else prim.run(*at, **i.params)
+            view = prim.run(*at, **i.params)
         arena.at[k] = view = np.asarray(view)
         written = 2 * view.size <= at[0].size and self.writer[i.args[0]] < arena.last[k]
         if written or k in self.forced:
@@ -543,7 +307,7 @@ class InstructionBlock:
         shown, guards = self.arena.shown, self.arena.program.guards
         large = (
             []
-            if self.listed is not None or self.kinds.exact
+            if self.listed is not None or self.exact
             else [(k, i) for _, k, i in each if math.prod(shown[k][1]) >= PAIRED_ELEMENTS]
         )
         large = [(k, i) for k, i in large if not self.outside[k] and k not in guards]
@@ -591,71 +355,6 @@ class InstructionBlock:
             self.row(first, between, x, y)
             self.row(second, to, *at)
         return True
-
-    def matmul(self, to: Any, x: Any, y: Any) -> None:
-        if to.ndim > 2 and math.prod(to.shape[:-2]) > BLOCK_MATRICES:  # a row for each product of the stack
-            for i, j in np.ndindex(to.shape[-2:]):
-                self.row("copy", to[..., i, j], self.nothing)
-                for k in range(x.shape[-1]):
-                    self.row("muladd", to[..., i, j], x[..., i, k], y[..., k, j])
-            return
-        if to.ndim > 2:
-            for place in np.ndindex(to.shape[:-2]):
-                # (of an axis of one there is but one)
-                each: Any = [place[len(place) + 2 - at.ndim :] for at in (x, y)]
-                each = [
-                    tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)])
-                    for at_k, at in zip(each, (x, y), strict=True)
-                ]
-                self.matmul(to[place], x[each[0]], y[each[1]])
-            return
-        rows = x if x.ndim == 2 else x[None]
-        columns = y if y.ndim == 2 else y[:, None]
-        m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
-        if x.ndim + y.ndim > 2 and m * inner * p >= (
-            BLAS_MATRIX_PRODUCTS if min(m, p) > 1 else BLAS_VECTOR_PRODUCTS
-        ):
-            self.product(to, x, y)
-            return
-        out = to.reshape(m, p)
-        self.row("copy", to, self.nothing)
-        shape = (inner, m, p)
-        self.row(
-            "muladd",
-            np.broadcast_to(out, shape),
-            np.broadcast_to(rows.T[:, :, None], shape),
-            columns[:, None, :],
-        )
-
-    def product(self, to: Any, x: Any, y: Any) -> None:
-        """A row for BLAS; what does not lie as that takes it is copied."""
-        if x.ndim == 1:
-            x, y = y.T, x
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
-        of_vector = y.ndim == 1
-        x, y = self.laid_out(x, blas_matrix), self.laid_out(y, vector_of if of_vector else blas_matrix)
-        if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
-            to, x, y = to.T, y.T, x.T
-        if not to.flags.c_contiguous:  # one matrix of a stack
-            made = self.arena.temporary(*to.shape)
-            self.product(made, x, y)
-            self.row("copy", to, made)
-            return
-        if of_vector:
-            self.row("copy", to, self.nothing)
-        name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
-        places = [to.item(0), *([x.item(0), y.item(0)] if of_vector else [y.item(0), x.item(0)]), 0]
-        if self.listed is not None:
-            self.listed.outside(name, x, y)
-        self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
-
-    def laid_out(self, at: Any, form: Any) -> Any:
-        if id(at.base) in self.arena.counting and form(at) is not None:
-            return at
-        fresh = self.arena.temporary(*at.shape)
-        self.row("copy", fresh, at)
-        return fresh
 
     # --- the run ---
 

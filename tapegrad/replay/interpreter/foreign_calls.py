@@ -218,34 +218,25 @@ class UfuncCall:
         ]
         inner = [
             f"%w{k} = mul i64 %j, %o{k}\n  %c{k} = add i64 %b{k}, %w{k}\n  %s{k} = getelementptr double, "
-            f"ptr %arena, i64 %c{k}\n  %p{k} = getelementptr i8, ptr %s{k}, i64 %skip{k}\n  "
-            f"%q{k} = getelementptr ptr, ptr %args, i64 {k}\n  store ptr %p{k}, ptr %q{k}\n  "
-            for k in range(CALL_ARGUMENTS)
-        ]
-        begin = [
-            f"%step{k}p = getelementptr i64, ptr %steps, i64 {k}\n  %step{k} = load i64, ptr %step{k}p\n  "
-            f"%skip{k} = mul i64 %step{k}, %begin\n  "
+            f"ptr %arena, i64 %c{k}\n  "
+            f"%q{k} = getelementptr ptr, ptr %args, i64 {k}\n  store ptr %s{k}, ptr %q{k}\n  "
             for k in range(CALL_ARGUMENTS)
         ]
         return f"""{FINITE}{CLASS}
 define internal i64 @{self.name}({PARAMETERS}) {{
 entry:
   %args = alloca [{CALL_ARGUMENTS} x ptr]
-  %few = alloca i64
   {"".join([field(k, name) for k, name in fields])}%plan_p = getelementptr i32, ptr %row, i64 16
   %plan = load ptr, ptr %plan_p, align 4
   %code = load ptr, ptr %plan
   %data_p = getelementptr ptr, ptr %plan, i64 1
   %data = load ptr, ptr %data_p
   %steps = getelementptr i64, ptr %plan, i64 {STEPS_AT}
-  store i64 %part, ptr %few
-  %whole = icmp eq i64 %part, 0
-  %all = getelementptr i64, ptr %plan, i64 {SIZES_AT}
-  %sizes = select i1 %whole, ptr %all, ptr %few
+  %sizes = getelementptr i64, ptr %plan, i64 {SIZES_AT}
   %tolerant_p = getelementptr i64, ptr %plan, i64 {TOLERANT_AT}
   %tolerant_l = load i64, ptr %tolerant_p
   %tolerant = icmp ne i64 %tolerant_l, 0
-  {"".join(begin)}%result = getelementptr ptr, ptr %args, i64 %out
+  %result = getelementptr ptr, ptr %args, i64 %out
   br label %third
 third:
   %k = phi i64 [ 0, %entry ], [ %k1, %third_end ]
@@ -297,10 +288,9 @@ class IndexedLine:
         return f"""
 define internal i64 @{self.name}({PARAMETERS}) {{
 entry:
-  {"".join([field(k, name) for k, name in fields])}%stop = add i64 %begin, %n
-  br label %body
+  {"".join([field(k, name) for k, name in fields])}br label %body
 body:
-  %j = phi i64 [ %begin, %entry ], [ %j1, %next ]
+  %j = phi i64 [ 0, %entry ], [ %j1, %next ]
   %k = add i64 %b, %j
   %kp = getelementptr double, ptr %arena, i64 %k
   %index = load double, ptr %kp
@@ -322,7 +312,7 @@ move:
   br i1 %finite, label %next, label %bad
 next:
   %j1 = add i64 %j, 1
-  %more = icmp slt i64 %j1, %stop
+  %more = icmp slt i64 %j1, %n
   br i1 %more, label %body, label %end
 end:
   ret i64 0

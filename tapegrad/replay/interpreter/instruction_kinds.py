@@ -19,7 +19,8 @@ from ..costs import (
     TRANSFER_ROWS,
 )
 from ..instruction_table import END, InstructionTable, runs_of
-from ..program import GROUP, LAID, PART, Instruction, Program
+from ..program import Program
+from ..record.instructions import GROUP, PART, Instruction
 from .machine_code import interpreter
 from .placed_arrays import FLOAT_BITS, KINDS, products_of_stack
 from .placed_bodies import placed_body
@@ -36,16 +37,14 @@ class InstructionKinds:
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
         self.known: dict = {}  # value -> its kind
         self.bodies: dict = {}  # class -> the `PlacedBody` of its instructions, or None
-        self.moving: dict = {}  # class -> `is_moving` of its instructions
         self.table = InstructionTable(program, program.shown)
         self.classes = self.table.classes_of_values()
+        self.moving = self.table.of_classes(self.moves_elements).tolist()
         parts = self.table.each(lambda _, i: i.prim is PART)
         self.several = self.results_read_at_once(np.flatnonzero(parts).tolist())
         self.views = self.table.each(lambda _, i: i.prim is READ or is_move(i.prim))
         self.possible = self.table.each(self.can)
-        for n in np.flatnonzero(
-            parts | self.table.each(lambda _, i: type(i.prim) is not str and i.prim.multi)
-        ).tolist():
+        for n in np.flatnonzero(parts | self.table.each(lambda _, i: bool(i.prim.multi))).tolist():
             self.possible[n] = self.can(*program.code[n])
 
     def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
@@ -109,18 +108,18 @@ class InstructionKinds:
         if not self.may(k, i):
             return False
         kinds = tuple([self.kind(a) for a in args])
-        if type(prim) is not str and prim.multi:
+        if prim.multi:
             readers = self.several[k][1] if k in self.several else ()
             fit = readers and all([self.is_float(j) and self.may(j, reader) for j, reader in readers])
             return bool(fit) and "-" not in kinds and self.body(k, i) is not None
         kinds = (self.kind(k), *kinds)
-        if "-" in kinds or (self.exact and ("c" in kinds or type(prim) is not str and prim.multi)):
+        if "-" in kinds or (self.exact and "c" in kinds):
             return False
         floats = {*kinds[1:]} == {"f"}
         if prim is READ or prim is ASSIGN or prim is ADD_AT:
             return self.can_be_seen(prim, kinds, [step for step, _ in i.params["path"]])
-        if prim is LAID or self.is_moving(k, i):
-            return self.is_moving(k, i)
+        if self.is_moving(k):
+            return True
         if prim.reduces == "add" and floats:
             return kinds[0] == "f"
         if prim.reduces == "products" and floats:
@@ -129,13 +128,12 @@ class InstructionKinds:
         exact = body is not None and body.exact and not (body.foreign and i.watched)
         return body is not None and (exact or not self.exact)
 
-    def is_moving(self, k: int, i: Instruction) -> bool:
+    def moves_elements(self, k: int, i: Instruction) -> bool:
+        return is_move(i.prim) and len({self.kind(a) for a in (k, *i.args)}) == 1
+
+    def is_moving(self, k: int) -> bool:
         """Is each element of the result one of the operands, as it is?"""
-        found = self.moving.get(self.classes[k])
-        if found is None:
-            alike = len({self.kind(a) for a in (k, *i.args)}) == 1
-            found = self.moving[self.classes[k]] = alike and (i.prim is LAID or is_move(i.prim))
-        return found
+        return self.moving[self.classes[k]]
 
     def can_be_seen(self, prim: Any, kinds: tuple, path: list) -> bool:
         """Is a region of an array, that is read or written, other places of the array?"""
@@ -155,7 +153,7 @@ class InstructionKinds:
         """How an instruction runs on places; None where it does not."""
         of = self.classes[k]
         if of not in self.bodies:
-            kind = "-" if type(i.prim) is not str and i.prim.multi else self.kind(k)
+            kind = "-" if i.prim.multi else self.kind(k)
             kinds = (kind, *[self.kind(a) for a in i.args])
             self.bodies[of] = placed_body(k, i, self.shown, kinds, self.exact)
         return self.bodies[of]
@@ -174,7 +172,7 @@ def is_exact(v: Any) -> bool:
 
 def is_move(prim: Any) -> bool:
     """Does the operation but move elements, whatever they are?"""
-    return type(prim) is not str and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
+    return prim is not READ and (prim.batch == "moves" or prim is copy.prim)
 
 
 def block_ranges(kinds: InstructionKinds) -> list:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..costs import LINE_ELEMENTS, TABLED_LINE_ELEMENTS
 from .arena import INDEX_BYTES
-from .machine_code import IN_LINES, NUMBER, SUMMED, TABLED
+from .machine_code import IN_LINES, SUMMED, TABLED
 
 
 def joined_axes(shape: tuple, forms: tuple) -> list:
@@ -35,7 +35,7 @@ def outer_axes(joined: list, axis: list) -> tuple:
 
 @functools.lru_cache(4096)
 def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
-    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line,
+    """How an operation with a result of this shape goes along lines: (name of the row, elements of a line,
     the `outer_axes`).  None where it does not go, or lines are short."""
     joined = joined_axes(shape, forms)
     best: Any = None
@@ -54,11 +54,11 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
     row, axis = best
     if axis[0] < LINE_ELEMENTS and len(joined) > 1:
         return None
-    return NUMBER[row], axis[0], *outer_axes(joined, axis)
+    return row, axis[0], *outer_axes(joined, axis)
 
 
 def tabled_lines(name: str, to: np.ndarray, operands: tuple) -> tuple | None:
-    """How an operation goes along lines that begin anywhere: (number of the row, elements of a line, where
+    """How an operation goes along lines that begin anywhere: (name of the row, elements of a line, where
     the lines of the result and of the operands begin).  None where it does not go."""
     wide = [np.broadcast_to(at, to.shape) for at in (to, *operands)]
     for axis in sorted(range(to.ndim), key=lambda n: -to.shape[n]):
@@ -69,7 +69,7 @@ def tabled_lines(name: str, to: np.ndarray, operands: tuple) -> tuple | None:
             way = "".join(map(str, steps))
             row = f"{SUMMED[name] if summed else f'{name} {way}'} tabled"
             if row in TABLED and (summed and {*steps} == {1} or result == 1):
-                return NUMBER[row], to.shape[axis], [np.ascontiguousarray(at[..., 0]).ravel() for at in lines]
+                return row, to.shape[axis], [np.ascontiguousarray(at[..., 0]).ravel() for at in lines]
     return None
 
 

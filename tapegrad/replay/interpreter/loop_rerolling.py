@@ -20,9 +20,10 @@ from ..costs import (
     POINTER_PLACES,
     TRIP_ELEMENTS,
 )
+from ..record.instructions import PART
 from .arena import components
 from .listed_rows import NAME, READS
-from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
+from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, TANH_SLOPE, compile_text, row_of
 from .program_loops import RecordedLoop
 from .strided_rows import FAILED, INFINITE, NO_NUMBER
 from .trip_rows import NotALoop, TripRows
@@ -71,7 +72,7 @@ def is_small(loop: RecordedLoop) -> bool:
     for k, i in loop.trip(0):
         if i.prim in WRITES:
             n = math.prod(shown[i.args[1]][1])
-        elif i.prim is READ or type(i.prim) is str or i.prim.batch == "moves":
+        elif i.prim is READ or i.prim is PART or i.prim.batch == "moves":
             n = 0
         else:
             n = math.prod(shown[k][1])
@@ -299,7 +300,7 @@ class RerolledLoop:
         self.address = compile_text(self.text(), "loop")
         self.held = (ctypes.c_int64 * max(len(self.bases), 1))(*self.bases)
         places = np.array([self.address, ctypes.addressof(self.held)], np.int64).view(np.int32).tolist()
-        return NUMBER["loop"], self.trips, 0, 0, self.first_guard, 0, *places, *[0] * (ROW - 10)
+        return row_of("loop", self.trips, 0, 0, self.first_guard, 0, *places)
 
 
 WORDS = ("old", "x", "y", "z")

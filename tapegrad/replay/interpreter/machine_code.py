@@ -135,11 +135,11 @@ OUTSIDE: dict = {
     "gathered": IndexedLine(False), "scattered": IndexedLine(True), "ordered": OrderedLine(),
 }  # fmt: skip
 FUNCTIONS = IN_LINES | TABLED | OUTSIDE  # rows that are a function of the row and the arena
-IN_PARTS = {*IN_LINES, "called", "gathered", "scattered"}  # and of the strip
+COUNTED = {*IN_LINES, *TABLED, "called", "gathered", "scattered"}  # and of the elements
 # Rows that say how results are judged.  `strict`: there are no infinite ones.  `exact`: what the processor
 # notes between `heard` and `noted` decides alone; the number of a row `noted` is the sum of its `EVENTS`.
 JUDGING = ("strict", "exact", "heard", "noted")
-NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", "strip", *JUDGING))}
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop", *JUDGING))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
 # interpreter.strided_rows.py says.
 ROW, SHORT_ROW, CALL_ROW = (
@@ -147,6 +147,17 @@ ROW, SHORT_ROW, CALL_ROW = (
     6,
     19,
 )  # fields of rows of FUNCTIONS and of loops; of others; of calls of ufuncs
+WIDTH = {
+    name: CALL_ROW if name == "called" else ROW if name in FUNCTIONS or name == "loop" else SHORT_ROW
+    for name in NUMBER
+}
+
+
+def row_of(name: str, *fields: int) -> tuple:
+    """A row with these fields after its operation, and zeros."""
+    return NUMBER[name], *fields, *[0] * (WIDTH[name] - 1 - len(fields))
+
+
 # (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the
 # addresses of its code and of its bases follow from field 6 on.)
 
@@ -268,43 +279,7 @@ JUDGED = {
     "heard": NO_EVENTS.partition("\n")[2].replace("%status_", "%status_of_row_"),
     "noted": noted_events("row", True),
 }
-# (Of a strip: the elements of its rows; the length of their code, and the elements that are done at a time.)
-STATES = (
-    "strip_first",
-    "strip_stop",
-    "strip_total",
-    "strip_size",
-    "strip_begin",
-    "strip_part",
-    "events",
-    "strictly",
-    "exactly",
-)
-STRIP = """%first_strip = add i64 %k, 6
-  %stop_strip = add i64 %first_strip, %d
-  store i64 %first_strip, ptr %strip_first
-  store i64 %stop_strip, ptr %strip_stop
-  store i64 %n, ptr %strip_total
-  store i64 %a, ptr %strip_size
-  store i64 0, ptr %strip_begin
-  %part_strip = call i64 @llvm.smin.i64(i64 %a, i64 %n)
-  store i64 %part_strip, ptr %strip_part"""
-NEXT_STRIP = """%done_strip = load i64, ptr %strip_begin
-  %by = load i64, ptr %strip_size
-  %total = load i64, ptr %strip_total
-  %further = add i64 %done_strip, %by
-  %left = sub i64 %total, %further
-  %some_left = icmp sgt i64 %left, 0
-  %least = call i64 @llvm.smin.i64(i64 %left, i64 %by)
-  %first_row = load i64, ptr %strip_first
-  %onward = select i1 %some_left, i64 %first_row, i64 %k1
-  %begin_next = select i1 %some_left, i64 %further, i64 0
-  %part_next = select i1 %some_left, i64 %least, i64 0
-  %stop_next = select i1 %some_left, i64 %strip_end, i64 -1
-  store i64 %begin_next, ptr %strip_begin
-  store i64 %part_next, ptr %strip_part
-  store i64 %stop_next, ptr %strip_stop
-  br label %go_on"""
+STATES = ("events", "strictly", "exactly")
 GUARD = """%x_guard = getelementptr double, ptr %arena, i64 %a
   %v_guard = load double, ptr %x_guard
   %q_guard = fcmp une double %v_guard, 0.0
@@ -405,16 +380,13 @@ def interpreter_text() -> str:
             body, answer = LOOP, "%answer_loop"
         elif name in SINGLE:
             body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
-        elif name == "strip":
-            body, answer = STRIP, "0"
         elif name in JUDGED:
             body, answer = JUDGED[name], "0"
         elif name in FUNCTIONS:
-            part = ", i64 %begin, i64 %now, i64 %part" if name in IN_PARTS else ""
-            part = ", i64 0, i64 %n, i64 0, ptr %table" if name in TABLED else part
+            given = ", i64 %n" * (name in COUNTED) + ", ptr %table" * (name in TABLED)
             body, answer = (
                 f"{noted_events(n) if name in OUTSIDE else ''}"
-                f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena{part})",
+                f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena{given})",
                 f"%answer_{n}",
             )
         else:
@@ -426,9 +398,7 @@ def interpreter_text() -> str:
             )
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
-        widths.append(
-            f"[ {CALL_ROW if name == 'called' else ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]"
-        )
+        widths.append(f"[ {WIDTH[name]}, %do_{n} ]")
     functions = [
         *[checked_operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,
@@ -442,22 +412,15 @@ def interpreter_text() -> str:
 define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
 entry:
   {NO_EVENTS}
-  {"".join([f"%{state} = alloca i64" + chr(10) + "  " for state in STATES])}store i64 -1, ptr %strip_stop
-  store i64 0, ptr %strip_begin
-  store i64 0, ptr %strip_part
-  store i64 0, ptr %events
+  {"".join([f"%{state} = alloca i64" + chr(10) + "  " for state in STATES])}store i64 0, ptr %events
   store i64 0, ptr %strictly
   store i64 0, ptr %exactly
   br label %row_k
 row_k:
-  %k = phi i64 [ 0, %entry ], [ %k2, %go_on ]
-  %before = phi i64 [ 0, %entry ], [ %bad, %go_on ]
+  %k = phi i64 [ 0, %entry ], [ %k1, %kept ]
+  %before = phi i64 [ 0, %entry ], [ %bad, %kept ]
   %row = getelementptr i32, ptr %rows, i64 %k
-  %begin = load i64, ptr %strip_begin
-  %part = load i64, ptr %strip_part
-  {"".join([field(m, name) for m, name in enumerate(("what", "n", *FIELDS))])}%whole_row = icmp eq i64 %part, 0
-  %now = select i1 %whole_row, i64 %n, i64 %part
-  switch i64 %what, label %stop [
+  {"".join([field(m, name) for m, name in enumerate(("what", "n", *FIELDS))])}switch i64 %what, label %stop [
     {cases}
   ]
 {code}done:
@@ -474,14 +437,7 @@ guarded:
 kept:
   %bad = or i64 %before, %r
   %k1 = add i64 %k, %width
-  %strip_end = load i64, ptr %strip_stop
-  %at_end = icmp eq i64 %k1, %strip_end
-  br i1 %at_end, label %next_strip, label %go_on
-next_strip:
-  {NEXT_STRIP}
-go_on:
-  %k2 = phi i64 [ %k1, %kept ], [ %onward, %next_strip ]
-  %go = icmp slt i64 %k2, %length
+  %go = icmp slt i64 %k1, %length
   br i1 %go, label %row_k, label %end
 end:
   %exact = load i64, ptr %exactly

@@ -219,6 +219,19 @@ def placed(b: Any, v: Any) -> PlacedArray:
     return PlacedArray(b, b.number(float(v)) if not v.ndim else b.constant(v.astype(F8)), v.dtype.kind)
 
 
+def all_placed(*xs: Any) -> list:
+    """The same of several values, one of which has places."""
+    b = next(x.b for x in xs if isinstance(x, PlacedArray))
+    return [placed(b, x) for x in xs]
+
+
+def zeros(b: Any, *shape: int) -> Any:
+    """Places of zeros, which may be written."""
+    to = b.temporary(*shape)
+    b.row("copy", to, b.nothing)
+    return to
+
+
 def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
     """A ufunc, element by element."""
     b, kinds = x[0].b, {v.kind for v in x}
@@ -262,13 +275,12 @@ def whole(x: PlacedArray) -> PlacedArray:
 
 
 def chosen(c: Any, x: Any, y: Any) -> PlacedArray:
-    b = next(v.b for v in (c, x, y) if isinstance(v, PlacedArray))
-    c, x, y = [placed(b, v) for v in (c, x, y)]
+    c, x, y = all_placed(c, x, y)
     kinds, shape = {x.kind, y.kind}, np.broadcast_shapes(c.shape, x.shape, y.shape)
     kind = next(kind for kind in "cfib" if kind in kinds)
-    made = new_array(b, shape, kind)
+    made = new_array(c.b, shape, kind)
     for to, *of in [*zip(made.parts(), x.parts(), y.parts(), strict=True)][: 1 + (kind == "c")]:
-        b.row("select", to, c.at, *of)
+        c.b.row("select", to, c.at, *of)
     return made
 
 
@@ -277,13 +289,12 @@ def new_array(b: Any, shape: tuple, kind: str) -> PlacedArray:
 
 
 def joined(arrays: Any, axis: int = 0) -> PlacedArray:
-    b = next(v.b for v in arrays if isinstance(v, PlacedArray))
-    xs = [placed(b, v) for v in arrays]
+    xs = all_placed(*arrays)
     kinds = {x.kind for x in xs}
     if len(kinds) > 1:
         dtype = DTYPES[next(kind for kind in "cfi" if kind in kinds)]
         xs = [x.astype(dtype) for x in xs]
-    return PlacedArray(b, np.concatenate([x.places for x in xs], axis), xs[0].kind)
+    return PlacedArray(xs[0].b, np.concatenate([x.places for x in xs], axis), xs[0].kind)
 
 
 def by_slices(x: PlacedArray, axis: Any) -> tuple:
@@ -357,16 +368,15 @@ def by_products(x: Any, n: int) -> Any:
 
 
 def product_of_matrices(x: Any, y: Any) -> PlacedArray:
-    b = next(v.b for v in (x, y) if isinstance(v, PlacedArray))
-    x, y = placed(b, x), placed(b, y)
+    x, y = all_placed(x, y)
     if min(x.ndim, y.ndim) < 2 or {x.kind, y.kind} != {"f"}:
         raise NotPlaced("a product of vectors")
     count = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    to = b.temporary(*count, x.shape[-2], y.shape[-1], as_stack=True)
+    to = x.b.temporary(*count, x.shape[-2], y.shape[-1], as_stack=True)
     if products_of_stack(x.shape, y.shape) > BLOCK_PRODUCTS:
         raise NotPlaced("a large product of matrices")
-    b.matmul(to, x.at, y.at)
-    return PlacedArray(b, to)
+    x.b.matmul(to, x.at, y.at)
+    return PlacedArray(x.b, to)
 
 
 def products_of_stack(x: tuple, y: tuple) -> float:

@@ -139,7 +139,7 @@ BODIES_KNOWN: dict = {}  # (operation, settings, shapes and kinds) -> its `Place
 
 def placed_body(k: int, i: Any, shown: Any, kinds: tuple, exact: bool = False) -> PlacedBody | None:
     """That of an instruction; None where it cannot run on places.  `kinds`: of result and operands."""
-    if type(i.prim) is str or not is_pure(i.prim) or i.prim.writes:
+    if not is_pure(i.prim) or i.prim.writes:
         return None
     shapes = tuple([shown[a][1] for a in (k, *i.args)])
     try:

@@ -21,12 +21,13 @@ from .placed_arrays import (
     FUNCTIONS,
     NotPlaced,
     PlacedArray,
+    all_placed,
     chosen,
     composed,
     joined,
     new_array,
-    placed,
     triangle_of,
+    zeros,
 )
 from .placed_complex import bilinear, phase
 from .placed_orders import (
@@ -58,8 +59,7 @@ def part_of_hypot(x: Any, y: Any, r: Any) -> Any:
 def convolve_full(x: Any, y: Any) -> PlacedArray:
     if len(x) < len(y):
         x, y = y, x
-    b, to = x.b, x.b.temporary(len(x) + len(y) - 1)
-    b.row("copy", to, b.nothing)
+    b, to = x.b, zeros(x.b, len(x) + len(y) - 1)
     for k in range(len(y)):
         b.row("muladd", to[k : k + len(x)], x.at, y.at[k])
     return PlacedArray(b, to)
@@ -69,8 +69,8 @@ def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
     """einsum of one or two arrays."""
     given, to_labels = subscripts.replace(" ", "").split("->")
     labels = given.split(",")
-    b = next(x.b for x in xs if isinstance(x, PlacedArray))
-    xs = tuple([placed(b, x) for x in xs])
+    xs = tuple(all_placed(*xs))
+    b = xs[0].b
     sizes = {
         label: n for x, names in zip(xs, labels, strict=True) for label, n in zip(names, x.shape, strict=True)
     }
@@ -88,13 +88,12 @@ def contracted(subscripts: str, *xs: PlacedArray, optimize: Any) -> PlacedArray:
         return how.product(*xs)
     if math.prod(shape) > BUFFER_ELEMENTS:
         raise NotPlaced("einsum")
-    to, wide = b.temporary(*[sizes[label] for label in to_labels]), []
+    to, wide = zeros(b, *[sizes[label] for label in to_labels]), []
     for x, names in zip(xs, labels, strict=True):
         at = x.at.transpose([names.index(label) for label in order if label in names])
         wide.append(
             np.broadcast_to(at.reshape([sizes[label] if label in names else 1 for label in order]), shape)
         )
-    b.row("copy", to, b.nothing)
     b.row("muladd" if len(xs) > 1 else "addto", np.broadcast_to(to, shape), *wide)
     return PlacedArray(b, to)
 
@@ -115,8 +114,8 @@ def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
     """A function of NumPy's of matrices: by rows for a few unknowns, else by its loop."""
 
     def f(*x: Any, **settings: Any) -> Any:
-        b = next(v.b for v in x if isinstance(v, PlacedArray))
-        x = tuple([placed(b, v) for v in x])
+        x = tuple(all_placed(*x))
+        b = x[0].b
         check_ordered(*[v for v in x if v.kind == "f"])
         kind = "c" if any([v.kind == "c" for v in x]) else "f"
         if x[0].ndim > 2 and by_rows is not None:

@@ -8,7 +8,7 @@ import numpy as np
 from ..._core.arrays import F8
 from ...ops.indexing.traced_indices import HOLE
 from ..costs import SORT_ELEMENTS, STABLE_SORT_ELEMENTS, WRITTEN_OUT_PRODUCTS
-from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, chosen, placed, reduced
+from .placed_arrays import FUNCTIONS, NotPlaced, PlacedArray, all_placed, chosen, placed, reduced, zeros
 
 
 def first_extreme(ufunc: Any, x: PlacedArray, axis: Any, keepdims: bool) -> PlacedArray:
@@ -33,8 +33,7 @@ def placed_digitize(x: PlacedArray, bins: Any, right: bool) -> PlacedArray:
 
 def placed_searchsorted(a: Any, v: Any, side: str) -> PlacedArray:
     """By counting the elements that are less."""
-    b = next(x.b for x in (a, v) if isinstance(x, PlacedArray))
-    a, v = placed(b, a), placed(b, v)
+    a, v = all_placed(a, v)
     if a.ndim != 1 or a.size * v.size > WRITTEN_OUT_PRODUCTS or {a.kind, v.kind} != {"f"}:
         raise NotPlaced("searchsorted")
     check_ordered(a, v)
@@ -56,8 +55,7 @@ def placed_argsort(x: PlacedArray, axis: int, kind: Any = None, stable: Any = No
 
 def placed_lexsort(keys: Any) -> PlacedArray:
     """By a stable sort for each key."""
-    b = next(key.b for key in keys if isinstance(key, PlacedArray))
-    first, *others = [placed(b, key).astype(F8) for key in keys]
+    first, *others = [key.astype(F8) for key in all_placed(*keys)]
     order: Any = np.argsort(first, kind="stable")
     for key in others:
         then: Any = np.argsort(gathered(key, order, 0), kind="stable")
@@ -108,8 +106,7 @@ def checked_index(at: PlacedArray, n: int) -> PlacedArray:
 
 
 def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> PlacedArray:
-    to = x.b.temporary(*like)
-    x.b.row("copy", to, x.b.nothing)
+    to = zeros(x.b, *like)
     return by_indices(x.b, "scattered", to, x, at, axis, x.at)
 
 
@@ -127,8 +124,7 @@ def by_indices(
 
 def added_in_turn(x: PlacedArray, at: Any, shape: tuple) -> PlacedArray:
     """Elements of x are added at places that are known, which may be equal."""
-    to = x.b.temporary(*shape)
-    x.b.row("copy", to, x.b.nothing)
+    to = zeros(x.b, *shape)
     x.b.row("addto", to[at], x.at)
     return PlacedArray(x.b, to)
 

@@ -20,7 +20,7 @@ from ..costs import (
     TRIP_ROWS_MOST,
 )
 from ..instruction_table import END, InstructionTable, runs_of
-from ..program import Instruction
+from ..record.instructions import PART, Instruction
 from .instruction_kinds import is_move
 
 
@@ -72,9 +72,10 @@ class RecordedLoop:
         return self.start + self.period * np.arange(self.trips)[:, None]
 
     def positions(self) -> np.ndarray:
-        """Where the operands are made; other numbers below 0 for what no instruction makes."""
+        """Where the operands are made; for what no instruction makes, numbers far below 0: no fixed step
+        leads from them to a position."""
         at = self.table.position[self.operands]
-        return np.where(at < 0, -2 - self.operands, at)
+        return np.where(at < 0, -END // 2 - self.operands, at)
 
     @functools.cached_property
     def moving(self) -> list:
@@ -127,9 +128,9 @@ class RecordedLoop:
 
 def seen_operands(i: Instruction) -> tuple:
     """The operands where its result may lie."""
-    if type(i.prim) is not str and i.prim.writes:
+    if i.prim.writes:
         return i.args if is_all(**i.params) else i.args[:1]
-    return i.args if type(i.prim) is str or i.prim is READ or i.prim.multi or is_move(i.prim) else ()
+    return i.args if i.prim is PART or i.prim is READ or i.prim.multi or is_move(i.prim) else ()
 
 
 def is_all(path: tuple, at: Any) -> bool:

@@ -13,10 +13,9 @@ MANY = f"<{VECTOR_ELEMENTS} x double>"
 EXPONENT, SIZE = 0x7FF << 52, (1 << 63) - 1  # the bits of an infinite number, and all but the sign
 BITS = {MANY: f"<{VECTOR_ELEMENTS} x i64>", "double": "i64"}
 FIELDS = "dabc"  # the result, and the operands x, y, z
-# Of a row that may be done in strips: where the strip begins, its elements; `part` is 0 for all at once.
-# Its answer: of results, and what else ends the run; of a guard.
+# The answer of a row: of results, and what else ends the run; of a guard.
 NO_NUMBER, INFINITE, FAILED = 1, 2, 4
-PARAMETERS = "ptr %row, ptr %arena, i64 %begin, i64 %n, i64 %part"
+PARAMETERS = "ptr %row, ptr %arena, i64 %n"
 
 
 def many(v: int) -> str:
@@ -136,9 +135,7 @@ class RowFunction:
         steps = [
             field(n + FIELDS.index(f), which + f) for n, which in ((7, "o"), (12, "u")) for f in self.used
         ]
-        stay = {f for _, f, on in self.operands if not on} | ({"d"} if self.summed else set())
-        starts += [f"%{f}4 = add i64 %{f}, {'0' if f in stay else '%begin'}\n  " for f in self.used]
-        outer = [f"%{f}u = mul i64 %k, %u{f}\n  %{f}3 = add i64 %{f}4, %{f}u\n  " for f in self.used]
+        outer = [f"%{f}u = mul i64 %k, %u{f}\n  %{f}3 = add i64 %{f}, %{f}u\n  " for f in self.used]
         if self.tabled:  # (one level of lines)
             steps, outer = [], []
         return f"""

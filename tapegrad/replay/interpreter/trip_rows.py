@@ -12,7 +12,7 @@ import numpy as np
 
 from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, CACHE_LINE_ELEMENTS
 from ..instruction_table import END
-from .arena import INDEX_BYTES, ArenaRegion
+from .arena import INDEX_BYTES, ArenaRegion, KnownPlaces
 from .program_loops import RecordedLoop
 
 UNSTEADY = "the places of its trips follow no fixed step"
@@ -77,7 +77,7 @@ class TripRows:
         place = {k: n for n, (k, _) in enumerate(code)}
         while seen is not None:
             i = code[seen][1]
-            if type(i.prim) is str or not i.prim.writes:
+            if not i.prim.writes:
                 return False
             base = i.args[0]
             if base not in place:
@@ -169,83 +169,85 @@ class TripRows:
         return self.tabled[key][0]
 
     def lowered(self, t: int) -> "LoweredTrip":
-        block, arena, loop = self.block, self.arena, self.loop
-        begin, code = loop.start + t * loop.period, loop.trip(t)
-        self.t, self.next = t, 0
+        """The rows of one trip: those that its instructions would be, with places and rows of its own."""
+        arena, loop, code = self.arena, self.loop, self.loop.trip(t)
+        self.t, self.next, begin = t, 0, loop.start + t * loop.period
         self.tables: list = []
         self.tabled: dict = {}  # (id of places, shape) -> (number of its table, the places)
         self.column = {k: j for j, (k, _) in enumerate(code)}
-        outer = [(owner, name, getattr(owner, name)) for owner, names in self.swapped() for name in names]
-        last = {k: arena.last[k] for k in self.column}
-        read = [k for k in np.unique(loop.operands[t]).tolist() if k not in self.column]
-        held = {k: arena.held.get(k) for k in read}
-        there = {k: arena.at.get(k) for k in read}
+        owners = [vars(self.block), vars(arena)]
+        before = [dict(owner) for owner in owners]
+        own = self.of_trip(t)
+        for owner, state in zip(owners, own, strict=True):
+            owner.update(state)
         try:
-            block.rows, block.guards, block.pending, arena.free, arena.dying, arena.temporaries = (
-                [],
-                [],
-                {},
-                {},
-                [],
-                [],
-            )
-            block.listed = None if block.listed is None else type(block.listed)()
-            block.numbered = self.first_guard + t * (len(self.guards) // self.trips)
-            arena.trip = self
             for k, j in self.column.items():
-                arena.last[k] = begin + loop.until[j] if loop.until[j] < END else END
-            block.forced = {k for k, j in self.column.items() if j in self.stacks}
+                arena.last[k] = self.end_of(j, begin)
             self.operands(t, begin)
-            for k in read:
-                arena.held.setdefault(k, [ArenaRegion(False)])
-            each = [(n, k, i) for n, (k, i) in enumerate(code, begin)]
-            block.single = block.read_once(each)
-            block.instructions(each)
-            rows = np.fromiter(itertools.chain.from_iterable(block.rows), np.int64)
-            # buffers of which a view is read later than the next trip writes them
-            late = {
-                j: [h for h in arena.held[code[j][0]] if h.until > arena.last[code[j][0]]] for j in self.one
-            }
-            self.seen = {j for j, found in late.items() if found}
-            outside = {id(h): k for k in read for h in arena.held[k]}
-            self.lies_in = {
-                (j, outside[id(h)])
-                for k, j in self.column.items()
-                for h in arena.held.get(k, ())
-                if id(h) in outside
-            }
-            bases = [arena.view_of(arena.at[code[j][1].args[0]]) for j in loop.moving]
-            return LoweredTrip(rows, self.tables, [arena.at[k] for k in self.column], block.listed, bases)
+            return self.lowered_rows([(n, k, i) for n, (k, i) in enumerate(code, begin)])
         finally:
-            arena.trip, block.numbered = None, 0
-            for owner, name, value in outer:
-                setattr(owner, name, value)
-            for values, saved in ((arena.held, held), (arena.at, there)):
-                values.update({k: v for k, v in saved.items() if v is not None})
-                for k in (*[k for k, v in saved.items() if v is None and k in values], *self.column):
-                    values.pop(k, None)
-            for k, n in last.items():
-                arena.last[k] = n
+            for owner, state, old in zip(owners, own, before, strict=True):
+                owner.update({name: old[name] for name in state})
 
-    def swapped(self) -> tuple:
-        """What belongs to one trip while its rows are written."""
-        return (self.block, ("rows", "listed", "guards", "single", "pending", "forced")), (
-            self.arena,
-            ("free", "dying", "temporaries"),
+    def of_trip(self, t: int) -> tuple:
+        """What belongs to one trip while its rows are written, in the block and in the arena."""
+        block, arena = self.block, self.arena
+        listed = None if block.listed is None else type(block.listed)()
+        return (
+            {
+                "rows": [],
+                "guards": [],
+                "pending": {},
+                "single": {},
+                "listed": listed,
+                "numbered": self.first_guard + t * (len(self.guards) // self.trips),
+                "forced": {k for k, j in self.column.items() if j in self.stacks},
+            },
+            {
+                "trip": self,
+                "free": {},
+                "dying": [],
+                "temporaries": [],
+                "at": KnownPlaces(arena.at.__getitem__),
+                "last": KnownPlaces(arena.last.__getitem__),
+                "held": KnownPlaces(lambda k: [ArenaRegion(False)]),
+            },
         )
+
+    def end_of(self, j: int, begin: int) -> int:
+        """The last reader of the result of instruction j in the trip that begins there."""
+        until = self.loop.until[j]
+        return begin + until if until < END else END
+
+    def lowered_rows(self, each: list) -> "LoweredTrip":
+        block, arena = self.block, self.arena
+        block.single = block.read_once(each)
+        block.instructions(each)
+        rows = np.fromiter(itertools.chain.from_iterable(block.rows), np.int64)
+        code = [(k, i) for _, k, i in each]
+        # buffers of which a view is read later than the next trip writes them
+        kept = {j: arena.last[code[j][0]] for j in self.one}
+        self.seen = {j for j, n in kept.items() if any([h.until > n for h in arena.held[code[j][0]]])}
+        read = np.unique(self.loop.operands[self.t]).tolist()
+        outside = {id(h): k for k in read if k not in self.column for h in arena.held[k]}
+        self.lies_in = {
+            (j, outside[id(h)])
+            for k, j in self.column.items()
+            for h in (arena.held[k] if k in arena.held else ())
+            if id(h) in outside
+        }
+        bases = [arena.view_of(arena.at[code[j][1].args[0]]) for j in self.loop.moving]
+        return LoweredTrip(rows, self.tables, [arena.at[k] for k in self.column], block.listed, bases)
 
     def operands(self, t: int, begin: int) -> None:
         """Where they lie that the trip does not make."""
         arena, loop = self.arena, self.loop
-        for k in np.unique(loop.operands[t]).tolist():
-            if k not in self.column:
-                arena.held.pop(k, None)
         for c, j, back in loop.before:
             if back:
                 k = int(loop.operands[t, c])
                 arena.at[k] = self.at(j, t - back)
                 region = ArenaRegion(j in self.one)
-                region.until = begin + loop.until[j] - loop.period if loop.until[j] < END else END
+                region.until = self.end_of(j, begin - loop.period)
                 arena.held[k] = [region]
         for c, (first, shape, strides, size, width) in self.constants.items():
             arena.at[int(loop.operands[t, c])] = arena.laid_at(first + t * size, shape, strides, width)

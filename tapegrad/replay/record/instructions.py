@@ -1,16 +1,79 @@
 """What the instructions of a recording are, and how operations are done in it."""
 
+import functools
 import operator
 from typing import Any
 
 from numpy import ndarray
 
-from ..._core.arrays import NUMBERS, is_array, is_scalar
+from ..._core.arrays import NUMBERS, is_array, is_scalar, room_laid, xp_of
 from ..._core.primitive import READ, Primitive
 from ..._dispatch.random import DRAW
 from ...ops.zero_derivative import ArgumentPlaceholder
 
-ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
+
+def copy_with_strides(v: Any, shape: tuple, strides: tuple) -> Any:
+    """A copy of v with these strides."""
+    fresh = room_laid(xp_of(v), shape, strides, v.dtype)
+    fresh[...] = v
+    return fresh
+
+
+ARGUMENT, CAPTURED, CONSTANT = [Primitive(name, None) for name in ("argument", "captured", "constant")]
+GROUP = Primitive("group", None)  # stands for several (fusion.groups.py), which its settings are
+PART = Primitive("part", lambda x, at: x[at])  # one of several results
+LAID = Primitive("laid", copy_with_strides)  # a copy in another memory order
+INPUTS, STRUCTURAL = (ARGUMENT, CAPTURED, CONSTANT), (ARGUMENT, CAPTURED, CONSTANT, PART, LAID)
+PART.total, LAID.batch = True, "moves"
+
+
+@functools.cache
+def part_settings(at: int) -> dict:
+    """The settings of one of several results: one object for all instructions."""
+    return {"at": at}
+
+
+@functools.lru_cache(1024)
+def laid_settings(shape: tuple, strides: tuple) -> dict:
+    """The settings of a memory order, likewise."""
+    return {"shape": shape, "strides": strides}
+
+
+class Instruction:
+    """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`:
+    which flags of floating-point arithmetic a plain call would look at."""
+
+    __slots__ = ("prim", "args", "params", "watched")
+
+    def __init__(self, prim: Any, args: tuple = (), params: Any = None, watched: tuple = ()):
+        self.prim, self.args, self.params, self.watched = prim, args, params, watched
+
+    @property
+    def name(self) -> str:
+        return self.prim.name
+
+    @property
+    def reduces(self) -> str | None:
+        """How it combines elements along axes."""
+        return self.prim.reduces
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.args}{self.params or ''}"
+
+
+class Guard:
+    """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""
+
+    __slots__ = ("k", "value", "truth", "place", "raised")
+
+    def __init__(self, k: int, value: Any, truth: bool, place: str | None, raised: str = ""):
+        """`raised`: it is about this error of an operation."""
+        self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
+
+    def __str__(self) -> str:
+        if self.raised:
+            return f"{self.place}: {self.raised} is no longer raised"
+        return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
 
 
 def vector_product(x: Any, y: Any) -> Any:
@@ -52,19 +115,14 @@ WORDS = ("elementwise", "axis", "moves")  # of `batch`, of which `total` follows
 
 def is_total(prim: Any) -> bool:
     """Does it give a result for all numbers?  (Of integers, which may be indices, that is not said.)"""
-    return type(prim) is str or prim.total or (is_pure(prim) and prim.batch in WORDS)
+    return prim.total or (is_pure(prim) and prim.batch in WORDS)
 
 
 def ufunc_of(i: Any) -> Any:
     """The ufunc of an instruction without a derivative, where its operands are arrays and numbers and nothing
     is set."""
     prim, params = i.prim, i.params
-    if (
-        type(prim) is str
-        or prim.vjp is not None
-        or type(params) is not dict
-        or params.keys() != {"args", "kwargs"}
-    ):
+    if prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
         return None
     plain = not params["kwargs"] and all(
         [type(a) is ArgumentPlaceholder or type(a) in NUMBERS for a in params["args"]]

@@ -12,13 +12,11 @@ Each value keeps its memory order in a replay, so that regions given in bytes me
 import functools
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy import float64, ndarray
 
-from ..._capture.attribute_watch import AttributeWatch, bound_places
 from ..._capture.dependencies import state
 from ..._core.abstract_arrays import hollow, read_only_as
 from ..._core.arrays import F8, copy_with_layout, is_array, is_scalar, mark_immutable, room_like, xp_of
@@ -26,16 +24,25 @@ from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
 from ..._core.float_errors import LOUD, ErrorListener, looked_at
 from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import setting_copy
-from ..._core.scope import OPEN, now, scope_block
-from ..._core.trees import Const, leaves, nested, tree_map
-from ..._core.variable import HANDLES, Variable, View, bottom, variable
+from ..._core.scope import now
+from ..._core.trees import nested
+from ..._core.variable import HANDLES, Variable, View, variable
 from ..._dispatch.random import DRAW
-from ..._transforms.arguments import Inputs, enter_leaf, overlapping
-from ..._transforms.call import returned, run_once, value_out
 from ..costs import OPENED_ELEMENTS
-from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
-from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
-from .object_state import ObjectState, UntoldValue
+from .abstract_values import elementwise_rule, look_at
+from .instructions import (
+    ARGUMENT,
+    CAPTURED,
+    CONSTANT,
+    INPUTS,
+    LAID,
+    PART,
+    Guard,
+    instruction_form,
+    is_of_another,
+    laid_settings,
+    part_settings,
+)
 from .raised_errors import RAISED, conditions
 from .settings_keys import NO_STEPS, content_key, settings_key, settled_of
 
@@ -44,49 +51,12 @@ KINDS = ("divide", "over", "under", "invalid")  # of Python's arithmetic
 SINGLE = ("f2", "f4", "c8")
 NUMBERS = frozenset((float, int, bool, complex, np.float64))
 NOTHING: dict = {}
-INPUT = {word: (word, None, ()) for word in (ARGUMENT, CAPTURED, CONSTANT)}
+INPUT = {prim: (prim, None, ()) for prim in INPUTS}
 
 
 def is_single(x: Any) -> bool:
     """Has it a dtype that Python's numbers leave as it is, and NumPy's do not?"""
     return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
-
-
-class Instruction:
-    """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`:
-    which flags of floating-point arithmetic a plain call would look at."""
-
-    __slots__ = ("prim", "args", "params", "watched")
-
-    def __init__(self, prim: Any, args: tuple = (), params: Any = None, watched: tuple = ()):
-        self.prim, self.args, self.params, self.watched = prim, args, params, watched
-
-    @property
-    def name(self) -> str:
-        return self.prim if type(self.prim) is str else self.prim.name
-
-    @property
-    def reduces(self) -> str | None:
-        """How it combines elements along axes."""
-        return None if type(self.prim) is str else self.prim.reduces
-
-    def __repr__(self) -> str:
-        return f"{self.name}{self.args}{self.params or ''}"
-
-
-class Guard:
-    """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""
-
-    __slots__ = ("k", "value", "truth", "place", "raised")
-
-    def __init__(self, k: int, value: Any, truth: bool, place: str | None, raised: str = ""):
-        """`raised`: it is about this error of an operation."""
-        self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
-
-    def __str__(self) -> str:
-        if self.raised:
-            return f"{self.place}: {self.raised} is no longer raised"
-        return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
 
 
 @functools.lru_cache(1024)
@@ -299,13 +269,15 @@ class Record(Trace):
         c = copy_with_layout(v)
         if c.strides == v.strides:
             return slot
-        return self.new(c, (LAID, (c.shape, c.strides), ()), (self.same.get(slot, slot),))
+        return self.new(c, (LAID, laid_settings(c.shape, c.strides), ()), (self.same.get(slot, slot),))
 
     def laid_slot(self, slot, value):
         v = self.known[slot]
         fresh = room_like(value)
         fresh[...] = v
-        return self.new(fresh, (LAID, (fresh.shape, fresh.strides), ()), (self.same.get(slot, slot),))
+        return self.new(
+            fresh, (LAID, laid_settings(fresh.shape, fresh.strides), ()), (self.same.get(slot, slot),)
+        )
 
     def close(self):
         """Captured arrays as the function left them."""
@@ -505,8 +477,7 @@ class Record(Trace):
                 found = self.met_under_flags(prim, ks, of_params)
             if found is not None and not prim.writes:
                 return self.handles(found)
-        known = self.known
-        values = [known[k] for k in slots]
+        values = [self.known[k] for k in slots]
         if prim.opened is not None and type(values[0]) is ndarray and values[0].dtype is F8:
             if values[0].size >= OPENED_ELEMENTS:
                 return prim.opened(*[self.handles(k) for k in slots], **params)
@@ -523,33 +494,19 @@ class Record(Trace):
             raise
         if not fresh and not prim.writes and is_of_another(out, values):
             self.alone.difference_update(slots)
-        kind = type(out)
-        if kind is ndarray:
-            of_key = out.shape, out.strides, out.dtype
-            look = LOOKS.get(of_key) or look_of(np, *of_key)
-        else:
-            look = LOOKS.get(kind) or look_at(out)  # which may raise, before anything is noted
-        if key is None:
-            self.what.append((prim, params, watched))
-        else:
-            name = prim, watched, of_params
-            self.what.append(self.whats.get(name) or self.whats.setdefault(name, (prim, params, watched)))
-        self.operands.append(ks)
-        known.append(out)
-        self.looks.append(look)
-        k: Any = len(known) - 1
-        if kind is tuple or kind is list:
-            k = tuple([self.new(o, (PART, n, ()), (k,)) for n, o in enumerate(out)])
+        what = prim, params, watched
+        if key is not None:
+            what = self.whats.setdefault((prim, watched, of_params), what)
+        k: Any = self.new(out, what, ks)
+        if type(out) is tuple or type(out) is list:
+            k = tuple([self.new(o, (PART, part_settings(n), ()), (k,)) for n, o in enumerate(out)])
         elif prim.writes:
             self.alone.add(k)
-            if found is not None:
-                self.same[k] = found
-                return self.handles(k)
-        if key is not None:
+        if prim.writes and found is not None:
+            self.same[k] = found
+        elif key is not None:
             met[key] = k
-        if type(k) is tuple:
-            return self.handles(k)
-        return variable(look[0], self, k)
+        return self.handles(k)
 
     def listened(self, prim, values, params):
         """What the operation gives, and the kinds of errors at which a replay looks: not those of which
@@ -618,129 +575,3 @@ class EndedRecord(EndedTrace):
 
 
 values_in = nested(values_of)  # of arguments of a draw
-
-
-# --- one run ---
-
-
-class Leaves(Inputs):
-    """The arguments of a call, of which `watched` says which leaves are inputs of the program."""
-
-    def __init__(self, call: str, args: tuple, chosen: list):
-        super().__init__(call, (), args)
-        self.chosen = chosen
-
-    def enter(self, watch: Callable) -> list:
-        shared = overlapping([x for xs in self.flat for x in xs])
-        aliased, out, chosen = {}, [], iter(self.chosen)
-        for a, flat in zip(self.args, self.flat, strict=True):
-            if isinstance(a, Const):
-                next(chosen)
-                out.append(a.value)
-                continue
-            members = []
-            for x in flat:
-                kind = next(chosen)
-                v = watch(enter_leaf(x), kind) if kind else x.value if isinstance(x, Const) else x
-                if v is not x and is_array(x):
-                    self.given.append((x, v))
-                    if id(x) in shared:
-                        aliased[id(v)] = v
-                members.append(v)
-            out.append(self.rebuilt(a, members))
-        if aliased:
-            OPEN.aliased = {**self.outer, **aliased}
-        return out
-
-
-class Recording:
-    """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for
-    one that is `leaf` always; `arrays`: ids of arrays that a replay reads anew."""
-
-    def __init__(
-        self,
-        call: str,
-        f: Callable,
-        lift: Callable | None,
-        args: tuple,
-        chosen: list,
-        catches: bool,
-        check: Callable,
-        groups: list,
-        before: list,
-        watch: AttributeWatch,
-        outside: frozenset = frozenset(),
-    ):
-        """`check` is given the recording before captured arrays are written, and may raise.  `watch`: of
-        attributes that may be outputs; `outside`: ids of objects that f has not made."""
-        inputs = Leaves(call, args, chosen)
-        self.check, self.watch, self.outside = check, watch, outside
-        self.bound: dict = {}  # attributes that f has bound, which may be outputs: (id, name) -> object
-        self.unsure: set = set()  # attributes of `watch` that are none
-        self.state: Any = None
-        self.followed = type(f) is not Const
-        self.outputs: list = []
-        self.leaves: list = []
-        with scope_block():
-            self.trace = trace = Record(inputs.constants, catches, groups, before)
-            entered_args = inputs.enter(trace.watch)
-            self.inputs = len(trace.known)
-            shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift, watch)
-            hold = shadow.hold if shadow.on else ()
-            self.arrays = {
-                id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)
-            }
-            shadow.finish()
-
-    def read(self, y: Any) -> None:
-        self.check(self.trace)
-        y = returned(y)
-        # (a program keeps it: with the leaves it would keep all that was recorded)
-        self.tree = tree_map(lambda _: 0, y)
-        for v in leaves(y):
-            if isinstance(v, Variable):
-                v = live(v)
-                if self.output(v) is not None:
-                    continue
-                refuse_tracked(v)
-                v = bottom(v)
-            self.outputs.append(None)
-            self.leaves.append(np.float64(v) if type(v) is float else v.copy() if is_array(v) else v)
-
-        if self.followed:
-            self.read_state(OPEN.shadows[-1], len(self.outputs))
-
-    def output(self, v: Variable) -> int | None:
-        """The number of a new output; None for what is no value of the recording."""
-        if v._trace is not self.trace:
-            return None
-        self.outputs.append(v._slot)
-        self.leaves.append(None)
-        return len(self.outputs) - 1
-
-    def read_state(self, shadow: Any, results: int) -> None:
-        """What the function leaves in objects.  Their values come after `results`."""
-        self.bound = bound_places(shadow, self.watch)
-        found, self.unsure = self.watch.outputs(shadow)
-        left = ObjectState(shadow, self.output, self.outside)
-        for (key, name), value in found.items():
-            try:
-                left.add(self.watch.objects[key], name, value)
-            except UntoldValue:
-                self.unsure |= {place for place in self.watch.places if place[0] == key}
-        left.end()
-        if found and not self.unsure:
-            self.state = left
-        else:
-            del self.outputs[results:], self.leaves[results:]
-
-    def result(self) -> Any:
-        """What the recorded call gives."""
-        known = self.trace.known
-        found = iter(
-            [
-                value_out(leaf if k is None else known[k])
-                for k, leaf in zip(self.outputs, self.leaves, strict=True)
-            ]
-        )
-        return tree_map(lambda _: next(found), self.tree)
