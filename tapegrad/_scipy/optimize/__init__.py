@@ -1,49 +1,40 @@
 """scipy.optimize: solutions as functions of what the equations hold, by the theorem of implicit functions.
 
-SciPy solves the equations on plain values.  Where they hold something tracked, in `args` or captured, the
-solution is made again by `tapegrad.implicit`, started at SciPy's and sharpened by Newton's steps: the value
-is SciPy's, the derivative that of the exact solution."""
+SciPy solves the equations on plain values. Where they hold something tracked, in `args` or captured, Newton's
+steps lead from SciPy's solution to the exact one. The value is SciPy's, the derivative that of the exact one."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as plain_np
 import scipy.optimize as opt
 from scipy.sparse.linalg import LinearOperator
 
-from ... import implicit
 from ... import numpy as np
-from ..._core.errors import ConvergenceError
-from ..._core.primitive import primal_of
+from ..._core.errors import ConvergenceError, ShapeError
+from ..._core.primitive import is_tracked, primal_of
 from ..._core.registry import SHADOW_MAKERS
-from ..._core.scope import OPEN
+from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
 from ..._transforms.gradient import grad
-from ..._transforms.jacobian import hessian, jacobian
+from ..._transforms.jacobian import jacobian
+from ..._transforms.products import jvp
 from ..._transforms.rebind import once_more
+from ...implicit.sequential import traces_of
+from ...implicit.systems import inverse_of, singular_part
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower
 from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
-from .callback_search import Search
+from ..plain_values import on_plain_values
+from .callback_search import searched
 from .linear_programs import linprog, milp, quadratic_assignment
 
 OPTIMIZE = SciPyNamespace(opt)
-
-
-class Equation:
-    """A function of the user's as the solution needs it: `form` makes one array of what it gives."""
-
-    def __init__(self, f: Callable, form: Callable):
-        self.f, self.form, self.__name__ = f, form, getattr(f, "__name__", "f")
-
-    def __call__(self, x, *args):
-        return self.form(self.f(x, *args))
-
-
-SHADOW_MAKERS[Equation] = lambda shadow, x: Equation(shadow(x.f), x.form)
 
 
 def float_array_of(y: Any) -> Any:
@@ -73,64 +64,95 @@ def half_squares(y: Any) -> Any:
     return 0.5 * np.sum(y * y)
 
 
-OPTIMUM_NEWTON_STEPS = 6  # of Newton's method
-
-
+RESIDUAL = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient"}
+MOST_RESIDUAL = float(plain_np.cbrt(plain_np.finfo(float).eps))
+NEWTON_STEPS = 6
 NEGLIGIBLE_STEP = 1e-10  # of Newton's method, relative to x
 
 
-class NewtonSteps:
-    """A solver for `tapegrad.implicit` that starts near the solution.  `least`: the residual that rounding leaves,
-    if Newton's step is negligible there."""
+class Equations:
+    """What is zero at the solution, as a function of x: `form` makes one array of what f gives."""
 
-    least = 0.0
+    def __init__(self, kind: str, name: str, form: Callable, shape: tuple):
+        self.kind, self.name, self.form, self.shape = kind, name, form, shape
 
-    def __init__(self, kind: str, name: str):
-        self.kind, self.__name__ = kind, name
+    def of(self, f: Callable, args: tuple) -> Callable:
+        if len(self.shape) > 1:
+            F = lambda x: self.form(f(np.reshape(x, self.shape), *args))
+        else:
+            F = lambda x: self.form(f(x, *args))
+        if self.kind == "minimum":
+            return grad(Const(F))
+        R = F if len(self.shape) < 2 else lambda x: np.reshape(F(x), -1)
+        return R if self.kind == "root" else lambda x: x - R(x)
 
-    def __call__(self, F, x, *args):
-        slope = F if self.kind == "root" else grad(F)
-        residual = (lambda x: x - F(x, *args)) if self.kind == "fixed_point" else lambda x: slope(x, *args)
-        best, size = x, float(plain_np.max(plain_np.abs(residual(x)), initial=0.0))
-        for _ in range(OPTIMUM_NEWTON_STEPS):
-            if size == 0:
-                break
-            A = hessian(F)(best, *args) if self.kind == "minimum" else jacobian(Const(residual))(best)
-            n = plain_np.size(best)
-            try:
-                step = plain_np.linalg.solve(plain_np.reshape(A, (n, n)), plain_np.reshape(residual(best), n))
-            except plain_np.linalg.LinAlgError:
-                break
-            new = best - plain_np.reshape(step, plain_np.shape(best))
-            now = float(plain_np.max(plain_np.abs(residual(new))))
-            if not now < size:
-                if plain_np.max(plain_np.abs(step)) <= NEGLIGIBLE_STEP * plain_np.max(plain_np.abs(best)):
-                    self.least = size
-                break
-            best, size = new, now
-        return best
+    def linearized(self, f: Callable, args: tuple, x: Any) -> tuple:
+        """The residual, and its derivative at plain values of the parameters."""
+        R = self.of(f, args)
+        if not shape(x):
+            r, slope = jvp(Const(R), (x,), (plain_np.float64(1.0),))
+            return r, bare(slope)
+        with on_plain_values(f, arrays_only=False) as (_, (plain,)), changed(depth=0):
+            A = jacobian(Const(self.of(plain, bare(args))))(x)
+        return R(x), bare(A)
 
 
-def value_at(f: Callable, x: Any, args: tuple) -> Any:
-    """What f, which the search has asked often, gives at the solution."""
-    with once_more(f) as (again,):
-        return again(x, *args)
+def largest(v: Any) -> float:
+    return float(abs(v).max(initial=0.0)) if ndim(v) else abs(float(v))
 
 
-MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": implicit.minimum}
+def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -> Any:
+    """SciPy's solution `start`, with the derivatives of the exact one.
 
-
-def implicit_solution(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
-    """SciPy's solution x with its derivative by args, and by what f captured."""
-    problem = MAKE[kind](Equation(f, form), NewtonSteps(kind, name))
-    problem.__name__, problem.apart = name, True
-    exact = problem(x, *args)
-    off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))
-    if not off <= 1e-3 * max(1.0, float(plain_np.max(plain_np.abs(x), initial=0.0))):
+    A chord step x - R(x) / A, with A the derivative of R at plain values, adds one order of derivatives. So
+    there is one step for each transform."""
+    times, name = operator.matmul if ndim(start) else operator.mul, equations.name
+    x, size, solved = start, plain_np.inf, False
+    for _ in range(NEWTON_STEPS + 1):
+        r, A = equations.linearized(f, args, x)
+        if not is_tracked(r):
+            return start
+        if shape(r) != shape(x):
+            raise ShapeError(
+                f"{name}: its function gives floats of shape {shape(r)} for x of shape {shape(x)}; there must "
+                "be one equation for each unknown"
+            )
+        now = largest(bare(r))
+        if not now < size:
+            break
+        best, residual, size = x, r, now
+        inverse = inverse_of(A, f"{name}: {singular_part(equations.kind)} its function")
+        step = times(inverse, bare(r))
+        solved = largest(step) <= NEGLIGIBLE_STEP * largest(x)
+        if solved or not size:
+            break
+        x = x - step
+    off = largest(best - start) if size < plain_np.inf else plain_np.nan
+    if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * max(1.0, largest(start)):
         raise ConvergenceError(
-            f"{name}: what SciPy gave is not the solution: Newton's steps lead away from it, by {off:.2g}"
+            f"{name}: what SciPy gave is not the solution: {RESIDUAL[equations.kind]} is {size:.3g} there, and "
+            f"Newton's steps lead away from it, by {off:.2g}"
         )
-    return x + (exact - primal_of(exact))
+    y, R = best, equations.of(f, args)
+    for k in range(len([*traces_of(residual)])):
+        y = y - times(inverse, R(y) if k else residual)
+    return start + (y - primal_of(y))
+
+
+@contextlib.contextmanager
+def implicit_solution(
+    kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple, pure: bool = False
+) -> Iterator:
+    """(f to be called again, SciPy's solution x with its derivative by args, and by what f captured).
+    `pure`: f leaves nothing behind."""
+    with contextlib.nullcontext((f,)) if pure else once_more(f) as (again,):
+        equations = Equations(kind, name, form, shape(x))
+        flat = x.reshape(-1) if ndim(x) > 1 else x
+        solution = implicit_value(equations, again, args, flat)
+        solution = np.reshape(solution, shape(x)) if ndim(x) > 1 else solution
+        if not pure:
+            again(solution, *args)
+        yield again, solution
 
 
 class WithheldValue(plain_np.lib.mixins.NDArrayOperatorsMixin):
@@ -205,15 +227,16 @@ def float_of(x: Any) -> Any:
 
 @OPTIMIZE.rule(opt.root, by_steps=True)
 def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
-    args = tuple_of(args)
-    with Search("scipy.optimize.root", args) as search:
-        rest = method, search.of(jac), tol, search.of(callback, 0, 2), options
-        found = at_users_line(opt.root, search.of(fun), float_of(x0), bare(args), *rest)
-    if search.moves:
-        form = (lambda y: float_array_of(y[0])) if jac is True else float_array_of
-        found.x = implicit_solution("root", "scipy.optimize.root", fun, form, found.x, args)
-        return withheld(found, "scipy.optimize.root", DERIVED)
-    return as_it_is(found, "scipy.optimize.root")
+    name, args = "scipy.optimize.root", tuple_of(args)
+    run = lambda fun, jac, callback: at_users_line(
+        opt.root, fun, float_of(x0), bare(args), method, jac, tol, callback, options
+    )
+    found, moves, pure = searched(name, run, ((fun,), (jac,), (callback, 0, 2)), args)
+    if not moves:
+        return as_it_is(found, name)
+    form = (lambda y: float_array_of(y[0])) if jac is True else float_array_of
+    with implicit_solution("root", name, fun, form, found.x, args, pure) as (_, found.x):
+        return withheld(found, name, DERIVED)
 
 
 # --- minima ---
@@ -244,10 +267,12 @@ def minimize(
 ):  # fmt: skip
     name = "scipy.optimize.minimize"
     args, limits = tuple_of(args), bounds if hasattr(bounds, "lb") else bare(bounds)
-    with Search(name, args) as search:
-        rest = *map(search.of, (jac, hess, hessp)), limits, constraints, tol, search.of(callback), options
-        found = at_users_line(opt.minimize, search.of(fun), float_of(x0), bare(args), method, *rest)
-    if not search.moves:
+    run = lambda fun, jac, hess, hessp, callback: at_users_line(
+        opt.minimize, fun, float_of(x0), bare(args), method, jac, hess, hessp, limits, constraints, tol, callback,
+        options,
+    )  # fmt: skip
+    found, moves, pure = searched(name, run, [(v,) for v in (fun, jac, hess, hessp, callback)], args)
+    if not moves:
         return as_it_is(found, name)
     if constraints not in ((), [], None):
         raise refusal_text(
@@ -257,8 +282,8 @@ def minimize(
         )
     check_inside_bounds(found.x, bounds, name)
     form = first if jac is True else as_number
-    found.x = implicit_solution("minimum", name, fun, form, found.x, args)
-    found.fun = form(value_at(fun, found.x, args))
+    with implicit_solution("minimum", name, fun, form, found.x, args, pure) as (again, found.x):
+        found.fun = form(again(found.x, *args))
     return withheld(found, name, DERIVED)
 
 
@@ -276,32 +301,25 @@ def least_squares(
 ):
     name = "scipy.optimize.least_squares"
     args = tuple_of(args)
-    with Search(name, args) as search:
-        settings = {key: search.of(v) for key, v in settings.items()}
-        found = at_users_line(
-            opt.least_squares,
-            search.of(fun),
-            float_of(x0),
-            search.of(jac),
-            bounds,
-            args=bare(args),
-            loss=loss,
-            **settings,
-        )
-    if not search.moves:
+    run = lambda fun, jac, *values: at_users_line(
+        opt.least_squares, fun, float_of(x0), jac, bounds, args=bare(args), loss=loss,
+        **dict(zip(settings, values, strict=True)),
+    )  # fmt: skip
+    found, moves, pure = searched(name, run, ((fun,), (jac,), *[(v,) for v in settings.values()]), args)
+    if not moves:
         return as_it_is(found, name)
     if loss != "linear" or kwargs:
         raise refusal_text(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
     check_inside_bounds(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
-    found.x = implicit_solution("minimum", name, fun, half_squares, found.x, args)
-    found.fun = float_array_of(value_at(fun, found.x, args))
-    found.cost = half_squares(found.fun)
-    if type(found.jac) is plain_np.ndarray:
-        with once_more(Equation(fun, float_array_of)) as (equation,):
-            found.jac = jacobian(equation)(found.x, *args)
-        found.grad = found.jac.T @ found.fun
-    else:
-        found.jac = WithheldValue(found.jac, f"{name}: 'jac' of its result")
+    with implicit_solution("minimum", name, fun, half_squares, found.x, args, pure) as (again, found.x):
+        residuals = lambda x: float_array_of(again(x, *args))
+        found.fun = residuals(found.x)
+        found.cost = half_squares(found.fun)
+        if type(found.jac) is plain_np.ndarray:
+            found.jac = jacobian(Const(residuals))(found.x)
+            found.grad = found.jac.T @ found.fun
+        else:
+            found.jac = WithheldValue(found.jac, f"{name}: 'jac' of its result")
     return withheld(found, name, DERIVED)
 
 
@@ -318,11 +336,15 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         bound = signature.bind(*given, **settings)
         values = bound.arguments
         fun, args = values[next(iter(signature.parameters))], tuple_of(values.get("args", ()))
-        with Search(name, args) as search:
-            for key, v in values.items():
-                values[key] = search.of(v) if callable(v) else v if hasattr(v, "lb") else bare(v)
-            found = at_users_line(f, *bound.args, **bound.kwargs)
-        if not search.moves:
+        functions = {key: v for key, v in values.items() if callable(v)}
+        values.update({key: v if hasattr(v, "lb") else bare(v) for key, v in values.items()})
+
+        def search(*plain):
+            values.update(zip(functions, plain, strict=True))
+            return at_users_line(f, *bound.args, **bound.kwargs)
+
+        found, moves, pure = searched(name, search, [(v,) for v in functions.values()], args)
+        if not moves:
             return as_it_is(found, name)
         if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
             raise refusal_text(
@@ -333,12 +355,12 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         x = pick(found)
         if kind == "minimum":
             check_inside_bounds(x, values.get("bounds"), name)
-        x = implicit_solution(kind, name, fun, form, float_of(x), args)
-        return put(
-            withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found,
-            x,
-            lambda: form(value_at(fun, x, args)),
-        )
+        with implicit_solution(kind, name, fun, form, float_of(x), args, pure) as (again, x):
+            return put(
+                withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found,
+                x,
+                lambda: form(again(x, *args)),
+            )
 
     made: Any = run
     made.__signature__ = signature
@@ -406,17 +428,17 @@ def leastsq(
 ):  # fmt: skip
     name, args = "scipy.optimize.leastsq", tuple_of(args)
     settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
-    with Search(name, args) as search:
-        found = at_users_line(
-            opt.leastsq, search.of(func), float_of(x0), bare(args), search.of(Dfun), full_output, *settings
-        )
-    if not search.moves:
+    run = lambda func, Dfun: at_users_line(
+        opt.leastsq, func, float_of(x0), bare(args), Dfun, full_output, *settings
+    )
+    found, moves, pure = searched(name, run, ((func,), (Dfun,)), args)
+    if not moves:
         return as_it_is(found, name, 2)
-    x = implicit_solution("minimum", name, func, half_squares, float_of(found[0]), args)
-    if not full_output:
-        return (x, *found[1:])
-    with once_more(Equation(func, float_array_of)) as (equation,):
-        J = jacobian(equation)(x, *args)
+    start = float_of(found[0])
+    with implicit_solution("minimum", name, func, half_squares, start, args, pure) as (again, x):
+        if not full_output:
+            return (x, *found[1:])
+        J = jacobian(Const(lambda x: float_array_of(again(x, *args))))(x)
     return (x, None if found[1] is None else np.linalg.inv(J.T @ J), *withheld(found[2:], name))
 
 
@@ -456,29 +478,19 @@ def curve_fit(
         method=method,
         nan_policy=nan_policy,
     )
-    with Search(name, xdata, ydata, sigma) as search:
-        model, slope = [search.of(v, 1, None) for v in (f, jac)]
-        found = at_users_line(
-            opt.curve_fit,
-            model,
-            bare(xdata),
-            bare(ydata),
-            bare(p0),
-            bare(sigma),
-            jac=slope,
-            full_output=full_output,
-            **settings,
-            **kwargs,
-        )
-    if not search.moves:
+    run = lambda model, slope: at_users_line(
+        opt.curve_fit, model, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=slope, full_output=full_output,
+        **settings, **kwargs,
+    )  # fmt: skip
+    found, moves, pure = searched(name, run, ((f, 1, None), (jac, 1, None)), (xdata, ydata, sigma))
+    if not moves:
         return found
     check_inside_bounds(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
     if sigma is not None and ndim(sigma) == 2:
         sigma = np.linalg.cholesky(as_float_array(sigma))
     model = ModelResiduals(f, float_array_of(xdata), float_array_of(ydata), float_array_of(sigma))
-    p = implicit_solution("minimum", name, model, half_squares, found[0], ())
-    with once_more(model) as (model,):
-        J, r = jacobian(model)(p), model(p)
+    with implicit_solution("minimum", name, model, half_squares, found[0], (), pure) as (model, p):
+        J, r = jacobian(Const(model))(p), model(p)
     covariance = np.linalg.inv(J.T @ J)
     if not absolute_sigma:
         covariance = covariance * (np.sum(r * r) / (shape(J)[0] - shape(J)[1]))

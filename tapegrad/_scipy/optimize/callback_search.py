@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.errors import heard, take_back
 from ..._core.primitive import READ, EndedTrace, Trace, bind, handle, primal_of
 from ..._core.registry import SHADOW_MAKERS
-from ..._core.scope import OPEN
+from ..._core.scope import OPEN, changed
 from ..._core.variable import Variable, variable
 from ..namespaces import bare, holds_tracked, refusal_text
+from ..plain_values import PlainRebind, on_plain_values
 
 
 class ComposedFunction:
@@ -143,3 +145,56 @@ class Search:
         if self.trace is not None:
             self.trace.fall()
             self.trace.lost = True
+
+
+class KeptValues(Exception):
+    """Raised by a function on plain values, if its first call alters something."""
+
+
+class PlainCallback:
+    """A function on plain values, as SciPy calls it."""
+
+    def __init__(self, f: Callable, shadow: PlainRebind):
+        self.f, self.shadow, self.tracked = f, shadow, False
+        self.asked: tuple | None = None
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        y = self.f(*args, **settings)
+        if self.asked is None and leaves_behind(self.shadow):
+            raise KeptValues
+        self.asked = args
+        if type(y) not in PLAIN:
+            self.tracked = self.tracked or holds_tracked(y)
+            y = bare(y)
+        return y
+
+
+def leaves_behind(shadow: PlainRebind) -> bool:
+    return shadow.altered() or bool(shadow.written())
+
+
+def searched(name: str, run: Callable, functions: Any, args: Any = ()) -> tuple:
+    """(`run(*functions)`, do its values move with a parameter, do the functions leave nothing behind?)
+
+    `run` is SciPy's search, on functions of plain values. `functions`: the arguments of `Search.of`, for each.
+    The first search uses copies on plain values. If these alter anything, or fail, SciPy searches again
+    with functions that are followed."""
+    known, called = heard(), [f for f, *_ in functions if callable(f)]
+    try:
+        with on_plain_values(*called) as (shadow, plain):
+            watched = [PlainCallback(f, shadow) for f in plain]
+            each = iter([functools.wraps(f, updated=())(w) for f, w in zip(called, watched, strict=True)])
+            with changed(depth=0):
+                found = run(*[next(each) if callable(f) else f for f, *_ in functions])
+            pure = not leaves_behind(shadow)
+    except Exception:  # it is the user's: it is raised again
+        take_back(known)
+        pure = False
+    if pure:
+        moves = holds_tracked(*args) or any([w.tracked for w in watched])
+        if not moves and shadow.found and watched[0].asked is not None:
+            moves = holds_tracked(called[0](*watched[0].asked))
+        return found, moves, True
+    with Search(name, *args) as search:
+        found = run(*[search.of(*f) for f in functions])
+    return found, search.moves, False

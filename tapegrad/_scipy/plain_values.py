@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy
 
-from ... import numpy as tapegrad_numpy
-from ..._capture.kinds import holders
-from ..._capture.objects import is_same, parts_of, snapshot
-from ..._capture.routes import strays
-from ..._capture.snapshots import CONTAINERS, content_of
-from ..._core.arrays import is_array, same_bits
-from ..._core.primitive import is_tracked, live, values_of
-from ..._core.scope import OPEN
-from ..._core.variable import Variable, View, variable
-from ..._transforms.rebind import Rebind, forgotten, is_lost
-from ...ops.indexing.regions import region
+from .. import numpy as tapegrad_numpy
+from .._capture.kinds import holders
+from .._capture.objects import is_same, parts_of, snapshot
+from .._capture.routes import strays
+from .._capture.snapshots import CONTAINERS, content_of
+from .._core.arrays import is_array, same_bits
+from .._core.primitive import is_tracked, live, values_of
+from .._core.scope import OPEN
+from .._core.variable import Variable, View, variable
+from .._transforms.rebind import Rebind, forgotten, is_lost
+from ..ops.indexing.regions import region
 
 
 class PlainRebind(Rebind):
