@@ -28,11 +28,15 @@ def singular_part(kind: str) -> str:
 
 def inverse_of(A: Any, what: str, xp: Any = np) -> Any:
     """The inverse of a number or of matrices; `what` they are, for the error."""
+    condition: Any = np.inf
     try:
-        inverse = xp.linalg.inv(A) if A.ndim else 1.0 / float(A)
-        condition = float((abs(A).sum(-2).max(-1) * abs(inverse).sum(-2).max(-1)).max()) if A.ndim else 1.0
-    except (np.linalg.LinAlgError, ZeroDivisionError):
-        condition = np.inf
+        if not A.ndim:
+            inverse, condition = (1.0 / A, 1.0) if A != 0 else (A, np.inf)
+        else:
+            inverse = xp.linalg.inv(A)
+            condition = (abs(A).sum(-2).max(-1) * abs(inverse).sum(-2).max(-1)).max()
+    except np.linalg.LinAlgError:
+        pass
     if not condition < 0.1 / np.finfo(A.dtype).eps:
         raise SingularError(
             f"{what} is singular at the solution (condition {condition:.2g}): "

@@ -16,10 +16,11 @@ from scipy.sparse.linalg import LinearOperator
 
 from ... import numpy as np
 from ..._core.errors import ConvergenceError, ShapeError
-from ..._core.primitive import is_tracked, primal_of
+from ..._core.primitive import primal_of
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
+from ..._core.variable import Variable
 from ..._transforms.gradient import grad
 from ..._transforms.jacobian import jacobian
 from ..._transforms.products import jvp
@@ -35,6 +36,7 @@ from .callback_search import searched
 from .linear_programs import linprog, milp, quadratic_assignment
 
 OPTIMIZE = SciPyNamespace(opt)
+OPTIMIZE.searches = True
 
 
 def float_array_of(y: Any) -> Any:
@@ -91,14 +93,16 @@ class Equations:
         R = self.of(f, args)
         if not shape(x):
             r, slope = jvp(Const(R), (x,), (plain_np.float64(1.0),))
-            return r, bare(slope)
+            return r, primal_of(slope)
+        if isinstance(x, Variable):  # in a recording
+            return R(x), primal_of(jacobian(Const(R))(x))
         with on_plain_values(f, arrays_only=False) as (_, (plain,)), changed(depth=0):
             A = jacobian(Const(self.of(plain, bare(args))))(x)
         return R(x), bare(A)
 
 
-def largest(v: Any) -> float:
-    return float(abs(v).max(initial=0.0)) if ndim(v) else abs(float(v))
+def largest(v: Any) -> Any:
+    return np.max(abs(v), initial=0.0) if ndim(v) else abs(v)
 
 
 def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -> Any:
@@ -107,34 +111,35 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -
     A chord step x - R(x) / A, with A the derivative of R at plain values, adds one order of derivatives. So
     there is one step for each transform."""
     times, name = operator.matmul if ndim(start) else operator.mul, equations.name
-    x, size, solved = start, plain_np.inf, False
+    x, best, size, solved = start, None, plain_np.inf, False
     for _ in range(NEWTON_STEPS + 1):
         r, A = equations.linearized(f, args, x)
-        if not is_tracked(r):
+        order = sum([not t.visibility for t in traces_of(r)])
+        if not order:
             return start
         if shape(r) != shape(x):
             raise ShapeError(
                 f"{name}: its function gives floats of shape {shape(r)} for x of shape {shape(x)}; there must "
                 "be one equation for each unknown"
             )
-        now = largest(bare(r))
+        now = largest(primal_of(r))
         if not now < size:
             break
         best, residual, size = x, r, now
         inverse = inverse_of(A, f"{name}: {singular_part(equations.kind)} its function")
-        step = times(inverse, bare(r))
+        step = times(inverse, primal_of(r))
         solved = largest(step) <= NEGLIGIBLE_STEP * largest(x)
-        if solved or not size:
+        if solved:
             break
         x = x - step
-    off = largest(best - start) if size < plain_np.inf else plain_np.nan
-    if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * max(1.0, largest(start)):
+    off = largest(best - start) if best is not None else plain_np.nan
+    if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * (1.0 + largest(start)):
         raise ConvergenceError(
             f"{name}: what SciPy gave is not the solution: {RESIDUAL[equations.kind]} is {size:.3g} there, and "
             f"Newton's steps lead away from it, by {off:.2g}"
         )
     y, R = best, equations.of(f, args)
-    for k in range(len([*traces_of(residual)])):
+    for k in range(order):
         y = y - times(inverse, R(y) if k else residual)
     return start + (y - primal_of(y))
 
@@ -194,7 +199,7 @@ def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
         for key, v in found.items():
             found[key] = v if key in kept else withheld(v, f"{name}: {key!r} of its result")
     made = isinstance(found, LinearOperator) or (
-        type(found) is plain_np.ndarray and found.ndim and found.dtype.kind in "fc"
+        isinstance(found, (plain_np.ndarray, Variable)) and found.ndim and found.dtype.kind in "fc"
     )
     return WithheldValue(found, name) if made else found
 
@@ -218,7 +223,8 @@ def tuple_of(args: Any) -> tuple:
 
 
 def float_of(x: Any) -> Any:
-    x = bare(x)
+    if isinstance(x, Variable):  # in a recording
+        return x
     return plain_np.asarray(x, float) if plain_np.ndim(x) else plain_np.float64(x)
 
 
@@ -228,10 +234,8 @@ def float_of(x: Any) -> Any:
 @OPTIMIZE.rule(opt.root, by_steps=True)
 def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
     name, args = "scipy.optimize.root", tuple_of(args)
-    run = lambda fun, jac, callback: at_users_line(
-        opt.root, fun, float_of(x0), bare(args), method, jac, tol, callback, options
-    )
-    found, moves, pure = searched(name, run, ((fun,), (jac,), (callback, 0, 2)), args)
+    given = fun, x0, args, method, jac, tol, callback, options
+    found, moves, pure = searched(opt.root, given, {}, args, {6: (0, 2)})
     if not moves:
         return as_it_is(found, name)
     form = (lambda y: float_array_of(y[0])) if jac is True else float_array_of
@@ -266,12 +270,9 @@ def minimize(
     callback=None, options=None
 ):  # fmt: skip
     name = "scipy.optimize.minimize"
-    args, limits = tuple_of(args), bounds if hasattr(bounds, "lb") else bare(bounds)
-    run = lambda fun, jac, hess, hessp, callback: at_users_line(
-        opt.minimize, fun, float_of(x0), bare(args), method, jac, hess, hessp, limits, constraints, tol, callback,
-        options,
-    )  # fmt: skip
-    found, moves, pure = searched(name, run, [(v,) for v in (fun, jac, hess, hessp, callback)], args)
+    args = tuple_of(args)
+    given = fun, x0, args, method, jac, hess, hessp, bounds, constraints, tol, callback, options
+    found, moves, pure = searched(opt.minimize, given, {}, args)
     if not moves:
         return as_it_is(found, name)
     if constraints not in ((), [], None):
@@ -301,11 +302,8 @@ def least_squares(
 ):
     name = "scipy.optimize.least_squares"
     args = tuple_of(args)
-    run = lambda fun, jac, *values: at_users_line(
-        opt.least_squares, fun, float_of(x0), jac, bounds, args=bare(args), loss=loss,
-        **dict(zip(settings, values, strict=True)),
-    )  # fmt: skip
-    found, moves, pure = searched(name, run, ((fun,), (jac,), *[(v,) for v in settings.values()]), args)
+    given = {"args": args, "loss": loss, **settings} | ({"kwargs": kwargs} if kwargs else {})
+    found, moves, pure = searched(opt.least_squares, (fun, x0, jac, bounds), given, args)
     if not moves:
         return as_it_is(found, name)
     if loss != "linear" or kwargs:
@@ -336,14 +334,7 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         bound = signature.bind(*given, **settings)
         values = bound.arguments
         fun, args = values[next(iter(signature.parameters))], tuple_of(values.get("args", ()))
-        functions = {key: v for key, v in values.items() if callable(v)}
-        values.update({key: v if hasattr(v, "lb") else bare(v) for key, v in values.items()})
-
-        def search(*plain):
-            values.update(zip(functions, plain, strict=True))
-            return at_users_line(f, *bound.args, **bound.kwargs)
-
-        found, moves, pure = searched(name, search, [(v,) for v in functions.values()], args)
+        found, moves, pure = searched(f, bound.args, bound.kwargs, args)
         if not moves:
             return as_it_is(found, name)
         if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
@@ -427,11 +418,8 @@ def leastsq(
     factor=100, diag=None,
 ):  # fmt: skip
     name, args = "scipy.optimize.leastsq", tuple_of(args)
-    settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
-    run = lambda func, Dfun: at_users_line(
-        opt.leastsq, func, float_of(x0), bare(args), Dfun, full_output, *settings
-    )
-    found, moves, pure = searched(name, run, ((func,), (Dfun,)), args)
+    settings = (full_output, col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
+    found, moves, pure = searched(opt.leastsq, (func, x0, args, Dfun, *settings), {}, args)
     if not moves:
         return as_it_is(found, name, 2)
     start = float_of(found[0])
@@ -471,18 +459,10 @@ def curve_fit(
     jac=None, *, full_output=False, nan_policy=None, **kwargs,
 ):  # fmt: skip
     name = "scipy.optimize.curve_fit"
-    settings = dict(
-        absolute_sigma=absolute_sigma,
-        check_finite=check_finite,
-        bounds=bounds,
-        method=method,
-        nan_policy=nan_policy,
-    )
-    run = lambda model, slope: at_users_line(
-        opt.curve_fit, model, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=slope, full_output=full_output,
-        **settings, **kwargs,
-    )  # fmt: skip
-    found, moves, pure = searched(name, run, ((f, 1, None), (jac, 1, None)), (xdata, ydata, sigma))
+    given = f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, method, jac
+    settings = {"full_output": full_output, "nan_policy": nan_policy, **kwargs}
+    of_data = {0: (1, None), 9: (1, None)}
+    found, moves, pure = searched(opt.curve_fit, given, settings, (xdata, ydata, sigma), of_data)
     if not moves:
         return found
     check_inside_bounds(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)

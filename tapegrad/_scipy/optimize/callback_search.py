@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import heard, take_back
-from ..._core.primitive import READ, EndedTrace, Trace, bind, handle, primal_of
+from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle, primal_of
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, changed
+from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable, variable
-from ..namespaces import bare, holds_tracked, refusal_text
+from ..._transforms.rebind import LateVariable, out_of, with_all
+from ...implicit.sequential import OUTPUT, Call, FunctionPlaceholder, is_float_value, traces_of
+from ...ops.nondifferentiable import at_users_line
+from ..namespaces import RecordedWhole, bare, holds_tracked, is_recorded, refusal_text
 from ..plain_values import PlainRebind, on_plain_values
 
 
@@ -173,28 +177,90 @@ def leaves_behind(shadow: PlainRebind) -> bool:
     return shadow.altered() or bool(shadow.written())
 
 
-def searched(name: str, run: Callable, functions: Any, args: Any = ()) -> tuple:
-    """(`run(*functions)`, do its values move with a parameter, do the functions leave nothing behind?)
+def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, points: dict | None = None) -> tuple:
+    """(SciPy's result on plain values, does it move with a parameter, do the functions leave nothing behind?)
 
-    `run` is SciPy's search, on functions of plain values. `functions`: the arguments of `Search.of`, for each.
-    The first search uses copies on plain values. If these alter anything, or fail, SciPy searches again
-    with functions that are followed."""
-    known, called = heard(), [f for f, *_ in functions if callable(f)]
+    `moving`: what it moves with, besides what the functions have captured. `points`: places of functions
+    -> where their arguments are points, if these are not the first one. The first search uses copies of the
+    functions on plain values. If these alter anything, or fail, SciPy searches again with functions that are
+    followed."""
+    name, given = f"scipy.optimize.{f.__name__}", [*args, *kwargs.values()]
+    if is_recorded():
+        instruction = SearchInstruction(name, f, args, kwargs)
+        if instruction.first.handles:
+            return instruction.result(), instruction.moves(), True
+
+    def run(*functions):
+        each = iter(functions)
+        plain = [next(each) if callable(v) else v if hasattr(v, "lb") else bare(v) for v in given]
+        return at_users_line(f, *plain[: len(args)], **dict(zip(kwargs, plain[len(args) :], strict=True)))
+
+    known, called = heard(), [v for v in given if callable(v)]
     try:
         with on_plain_values(*called) as (shadow, plain):
-            watched = [PlainCallback(f, shadow) for f in plain]
-            each = iter([functools.wraps(f, updated=())(w) for f, w in zip(called, watched, strict=True)])
+            watched = [PlainCallback(g, shadow) for g in plain]
+            wrapped = [functools.wraps(g, updated=())(w) for g, w in zip(called, watched, strict=True)]
             with changed(depth=0):
-                found = run(*[next(each) if callable(f) else f for f, *_ in functions])
+                found = run(*wrapped)
             pure = not leaves_behind(shadow)
     except Exception:  # it is the user's: it is raised again
         take_back(known)
         pure = False
     if pure:
-        moves = holds_tracked(*args) or any([w.tracked for w in watched])
+        moves = holds_tracked(moving) or any([w.tracked for w in watched])
         if not moves and shadow.found and watched[0].asked is not None:
             moves = holds_tracked(called[0](*watched[0].asked))
         return found, moves, True
-    with Search(name, *args) as search:
-        found = run(*[search.of(*f) for f in functions])
+    with Search(name, moving) as search:
+        places = [k for k, v in enumerate(given) if callable(v)]
+        found = run(*[search.of(given[k], *(points or {}).get(k, ())) for k in places])
     return found, search.moves, False
+
+
+class SearchInstruction(Call):
+    """SciPy's search on plain values as one instruction of a recording. Its results have no derivative."""
+
+    def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
+        super().__init__(name, f, args, kwargs, True)
+        self.failed = False
+
+    def moves(self) -> bool:
+        traces = [t for x, _ in self.first.handles for t in traces_of(x)]
+        return any([not t.visibility for t in traces])
+
+    def result(self) -> Any:
+        primitive = Primitive(self.name, self.numbers)
+        _, found = with_all(self.first, lambda values: bind(primitive, values, {}))
+        if self.failed:
+            raise RecordedWhole
+        outs = iter(found)
+        self.done = True
+        return tree_map(lambda v: next(outs) if v is OUTPUT else v, self.tree)
+
+    def run(self, functions: Any, args: Any, values: tuple, again: bool) -> tuple:
+        try:
+            return self.searched(values)
+        except LateVariable:
+            raise
+        except Exception:
+            if self.ran:
+                raise
+            self.failed = True
+            return ()
+
+    def searched(self, values: tuple) -> tuple:
+        shadow = PlainRebind(self.functions, True, self.args, self.first, values)
+        with shadow as (functions, ((args, kwargs),)), changed(depth=0):
+            watched = [PlainCallback(g, shadow) for g in functions]
+            args, kwargs = tree_map(
+                lambda v: watched[v.place] if isinstance(v, FunctionPlaceholder) else v, (args, kwargs)
+            )
+            y = self.f(*args, **kwargs) if self.ran else at_users_line(self.f, *args, **kwargs)
+            shadow.check_all(self.name)
+            if leaves_behind(shadow):
+                raise KeptValues
+        numbers = [v for v in leaves(y) if is_float_value(v)]
+        self.seen(tree_map(lambda v: OUTPUT if is_float_value(v) else v, y))
+        self.check_shapes(tuple(numbers))
+        self.ran = True
+        return tuple([out_of(v) for v in numbers])
