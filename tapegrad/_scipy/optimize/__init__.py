@@ -79,10 +79,10 @@ class Equations:
         self.kind, self.name, self.form, self.shape = kind, name, form, shape
 
     def of(self, f: Callable, args: tuple) -> Callable:
-        if len(self.shape) > 1:
-            F = lambda x: self.form(f(np.reshape(x, self.shape), *args))
-        else:
-            F = lambda x: self.form(f(x, *args))
+        def F(x):
+            x = np.reshape(x, self.shape) if len(self.shape) > 1 else x
+            return self.form(f(x.copy() if self.shape else x, *args))  # which f may write
+
         if self.kind == "minimum":
             return grad(Const(F))
         R = F if len(self.shape) < 2 else lambda x: np.reshape(F(x), -1)
@@ -133,7 +133,7 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -
             break
         x = x - step
     off = largest(best - start) if best is not None else plain_np.nan
-    if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * (1.0 + largest(start)):
+    if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * np.maximum(1.0, largest(start)):
         raise ConvergenceError(
             f"{name}: what SciPy gave is not the solution: {RESIDUAL[equations.kind]} is {size:.3g} there, and "
             f"Newton's steps lead away from it, by {off:.2g}"
@@ -251,12 +251,13 @@ def check_inside_bounds(x: Any, bounds: Any, name: str) -> None:
     stationary point."""
     if bounds is None:
         return
-    low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else plain_np.array(bounds, float).T
-    low, high = [plain_np.broadcast_to(plain_np.where(plain_np.isnan(v), s, v), plain_np.shape(x)) for v, s in
-                 ((plain_np.asarray(low, float), -plain_np.inf), (plain_np.asarray(high, float),
-                 plain_np.inf))]  # fmt: skip
-    near = 1e-7 * plain_np.maximum(1.0, plain_np.abs(x))
-    if bool(plain_np.any((x - low < near) | (high - x < near))):
+    if hasattr(bounds, "lb"):
+        low, high = bounds.lb, bounds.ub
+    else:
+        found = primal_of(as_float_array(bounds)) if holds_tracked(bounds) else plain_np.array(bounds, float)
+        low, high = np.transpose(found)
+    near = 1e-7 * np.maximum(1.0, abs(x))
+    if np.any((x - low < near) | (high - x < near)):
         raise refusal_text(
             name,
             "with a solution at one of its bounds",

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.arrays import IMMUTABLE
 from ..._core.errors import heard, take_back
 from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle, primal_of
 from ..._core.registry import SHADOW_MAKERS
@@ -158,15 +159,16 @@ class KeptValues(Exception):
 class PlainCallback:
     """A function on plain values, as SciPy calls it."""
 
-    def __init__(self, f: Callable, shadow: PlainRebind):
+    def __init__(self, f: Callable, shadow: PlainRebind, known: bool = False):
         self.f, self.shadow, self.tracked = f, shadow, False
-        self.asked: tuple | None = None
+        self.asked: Any = () if known else None
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
         y = self.f(*args, **settings)
-        if self.asked is None and leaves_behind(self.shadow):
-            raise KeptValues
-        self.asked = args
+        if self.asked is None:
+            self.asked = args
+            if leaves_behind(self.shadow):
+                raise KeptValues
         if type(y) not in PLAIN:
             self.tracked = self.tracked or holds_tracked(y)
             y = bare(y)
@@ -230,6 +232,7 @@ class SearchInstruction(Call):
 
     def result(self) -> Any:
         primitive = Primitive(self.name, self.numbers)
+        primitive.external = True
         _, found = with_all(self.first, lambda values: bind(primitive, values, {}))
         if self.failed:
             raise RecordedWhole
@@ -249,13 +252,17 @@ class SearchInstruction(Call):
             return ()
 
     def searched(self, values: tuple) -> tuple:
-        shadow = PlainRebind(self.functions, True, self.args, self.first, values)
-        with shadow as (functions, ((args, kwargs),)), changed(depth=0):
-            watched = [PlainCallback(g, shadow) for g in functions]
-            args, kwargs = tree_map(
-                lambda v: watched[v.place] if isinstance(v, FunctionPlaceholder) else v, (args, kwargs)
-            )
-            y = self.f(*args, **kwargs) if self.ran else at_users_line(self.f, *args, **kwargs)
+        shadow = PlainRebind(self.functions, True, (), self.first, values)
+        with shadow as (functions, _), changed(depth=0):
+            watched = [PlainCallback(g, shadow, self.ran) for g in functions]
+
+            def plain(v):
+                if isinstance(v, FunctionPlaceholder):
+                    return watched[v.place]
+                return v if type(v) in IMMUTABLE else shadow(v)
+
+            (args, kwargs), run = tree_map(plain, self.args[0]), self.f
+            y = run(*args, **kwargs) if self.ran else at_users_line(run, *args, **kwargs)
             shadow.check_all(self.name)
             if leaves_behind(shadow):
                 raise KeptValues
