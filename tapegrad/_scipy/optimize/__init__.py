@@ -66,7 +66,6 @@ def half_squares(y: Any) -> Any:
     return 0.5 * np.sum(y * y)
 
 
-RESIDUAL = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient"}
 MOST_RESIDUAL = float(plain_np.cbrt(plain_np.finfo(float).eps))
 NEWTON_STEPS = 6
 NEGLIGIBLE_STEP = 1e-10  # of Newton's method, relative to x
@@ -135,8 +134,8 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -
     off = largest(best - start) if best is not None else plain_np.nan
     if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * np.maximum(1.0, largest(start)):
         raise ConvergenceError(
-            f"{name}: what SciPy gave is not the solution: {RESIDUAL[equations.kind]} is {size:.3g} there, and "
-            f"Newton's steps lead away from it, by {off:.2g}"
+            f"{name}: what SciPy gave is not the solution: the residual is {size:.3g}, and Newton's steps lead "
+            f"away from it, by {off:.2g}"
         )
     y, R = best, equations.of(f, args)
     for k in range(order):
@@ -222,12 +221,6 @@ def tuple_of(args: Any) -> tuple:
     return args if isinstance(args, tuple) else (args,)
 
 
-def float_of(x: Any) -> Any:
-    if isinstance(x, Variable):  # in a recording
-        return x
-    return plain_np.asarray(x, float) if plain_np.ndim(x) else plain_np.float64(x)
-
-
 # --- roots ---
 
 
@@ -235,7 +228,7 @@ def float_of(x: Any) -> Any:
 def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
     name, args = "scipy.optimize.root", tuple_of(args)
     given = fun, x0, args, method, jac, tol, callback, options
-    found, moves, pure = searched(opt.root, given, {}, args, {6: (0, 2)})
+    found, moves, pure = searched(opt.root, given, {}, args)
     if not moves:
         return as_it_is(found, name)
     form = (lambda y: float_array_of(y[0])) if jac is True else float_array_of
@@ -314,7 +307,7 @@ def least_squares(
         residuals = lambda x: float_array_of(again(x, *args))
         found.fun = residuals(found.x)
         found.cost = half_squares(found.fun)
-        if type(found.jac) is plain_np.ndarray:
+        if isinstance(found.jac, (plain_np.ndarray, Variable)):
             found.jac = jacobian(Const(residuals))(found.x)
             found.grad = found.jac.T @ found.fun
         else:
@@ -325,9 +318,9 @@ def least_squares(
 # --- the older names, and the searches for a global minimum: each gives a root or a minimum ---
 
 
-def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) -> Callable:
-    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that
-    with another x and, where it is there, another value of the function."""
+def of_x(f: Callable, kind: str, form: Callable, with_value: bool) -> Callable:
+    """The rule of a solver whose first argument is the function. `with_value`: the value of the function is
+    beside x in the result."""
     name, signature = f"scipy.optimize.{f.__name__}", inspect.signature(f)
 
     @functools.wraps(f)
@@ -344,15 +337,20 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
                 "",
                 "scipy.optimize.minimize without constraints, or tapegrad.implicit.root",
             )
-        x = pick(found)
+        part = "root" if f is opt.root_scalar else "x"
+        x = found[0] if isinstance(found, tuple) else getattr(found, part, found)
         if kind == "minimum":
             check_inside_bounds(x, values.get("bounds"), name)
-        with implicit_solution(kind, name, fun, form, float_of(x), args, pure) as (again, x):
-            return put(
-                withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found,
-                x,
-                lambda: form(again(x, *args)),
-            )
+        with implicit_solution(kind, name, fun, form, x, args, pure) as (again, x):
+            more = {"fun": form(again(x, *args))} if with_value else {}
+        if isinstance(found, tuple):
+            return (x, *more.values(), *withheld(found[1 + with_value :], name))
+        if not hasattr(found, part):
+            return x
+        withheld(found, name, DERIVED)
+        for key, v in {part: x, **more}.items():
+            setattr(found, key, v)
+        return found
 
     made: Any = run
     made.__signature__ = signature
@@ -361,55 +359,24 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
 
 CONSTRAINED = ("constraints", "cons", "eqcons", "f_eqcons", "ieqcons", "f_ieqcons", "integrality")
 
-
-def plain_x(found: Any) -> Any:
-    return found[0] if isinstance(found, tuple) else found
-
-
-def put_x(found: Any, x: Any, value: Callable) -> Any:
-    return (x, *found[1:]) if isinstance(found, tuple) else x
-
-
-def put_both(found: Any, x: Any, value: Callable) -> Any:
-    return (x, value(), *found[2:]) if isinstance(found, tuple) else x
-
-
-def put_in_result(found: Any, x: Any, value: Callable) -> Any:
-    found.x, found.fun = x, value()
-    return found
-
-
-def put_root(found: Any, x: Any, value: Callable) -> Any:
-    found.root = x
-    return found
-
-
-for _f in (
-    opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp,
-    opt.brent, opt.golden, opt.fminbound, opt.brute,
+for _kind, _form, _with_value, _functions in (
+    ("minimum", as_number, True, (
+        opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell,
+        opt.fmin_slsqp, opt.brent, opt.golden, opt.fminbound, opt.brute, opt.basinhopping,
+        opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo, opt.minimize_scalar,
+    )),
+    ("minimum", as_number, False, (opt.fmin_cobyla, opt.fmin_tnc)),
+    ("root", float_array_of, False, (
+        opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing,
+        opt.newton, opt.newton_krylov,
+    )),
+    ("root", leading_number, False, (opt.root_scalar,)),
+    ("root", as_number, False, (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748)),
+    ("root", vector_of, False, (opt.fsolve,)),
+    ("fixed_point", float_array_of, False, (opt.fixed_point,)),
 ):  # fmt: skip
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, plain_x, put_both))
-for _f in (opt.fmin_cobyla, opt.fmin_tnc):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, plain_x, put_x))
-for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, lambda found: found.x, put_in_result))
-for _f in (
-    opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing,
-    opt.newton, opt.newton_krylov,
-):  # fmt: skip
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", float_array_of, plain_x, put_x))
-OPTIMIZE.rule(opt.minimize_scalar, by_steps=True)(
-    of_x(opt.minimize_scalar, "minimum", as_number, lambda found: found.x, put_in_result)
-)
-OPTIMIZE.rule(opt.root_scalar, by_steps=True)(
-    of_x(opt.root_scalar, "root", leading_number, lambda found: found.root, put_root)
-)
-for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", as_number, plain_x, put_x))
-OPTIMIZE.rule(opt.fsolve, by_steps=True)(of_x(opt.fsolve, "root", vector_of, plain_x, put_x))
-OPTIMIZE.rule(opt.fixed_point, by_steps=True)(
-    of_x(opt.fixed_point, "fixed_point", float_array_of, plain_x, put_x)
-)
+    for _f in _functions:
+        OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, _kind, _form, _with_value))
 
 
 @OPTIMIZE.rule(opt.leastsq, by_steps=True)
@@ -423,8 +390,7 @@ def leastsq(
     found, moves, pure = searched(opt.leastsq, (func, x0, args, Dfun, *settings), {}, args)
     if not moves:
         return as_it_is(found, name, 2)
-    start = float_of(found[0])
-    with implicit_solution("minimum", name, func, half_squares, start, args, pure) as (again, x):
+    with implicit_solution("minimum", name, func, half_squares, found[0], args, pure) as (again, x):
         if not full_output:
             return (x, *found[1:])
         J = jacobian(Const(lambda x: float_array_of(again(x, *args))))(x)
@@ -462,8 +428,7 @@ def curve_fit(
     name = "scipy.optimize.curve_fit"
     given = f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, method, jac
     settings = {"full_output": full_output, "nan_policy": nan_policy, **kwargs}
-    of_data = {0: (1, None), 9: (1, None)}
-    found, moves, pure = searched(opt.curve_fit, given, settings, (xdata, ydata, sigma), of_data)
+    found, moves, pure = searched(opt.curve_fit, given, settings, (xdata, ydata, sigma))
     if not moves:
         return found
     check_inside_bounds(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)

@@ -153,13 +153,14 @@ class Search:
 
 
 class KeptValues(Exception):
-    """Raised by a function on plain values, if its first call alters something."""
+    """Raised where functions on plain values leave something behind."""
 
 
 class PlainCallback:
-    """A function on plain values, as SciPy calls it."""
+    """A function on plain values, as SciPy calls it. `known`: its first call leaves nothing behind."""
 
-    def __init__(self, f: Callable, shadow: PlainRebind, known: bool = False):
+    def __init__(self, f: Callable, shadow: PlainRebind, known: bool):
+        functools.update_wrapper(self, f, updated=())
         self.f, self.shadow, self.tracked = f, shadow, False
         self.asked: Any = () if known else None
 
@@ -167,55 +168,52 @@ class PlainCallback:
         y = self.f(*args, **settings)
         if self.asked is None:
             self.asked = args
-            if leaves_behind(self.shadow):
-                raise KeptValues
+            check_unaltered(self.shadow)
         if type(y) not in PLAIN:
             self.tracked = self.tracked or holds_tracked(y)
             y = bare(y)
         return y
 
 
-def leaves_behind(shadow: PlainRebind) -> bool:
-    return shadow.altered() or bool(shadow.written())
+def check_unaltered(shadow: PlainRebind) -> None:
+    if shadow.altered() or shadow.written():
+        raise KeptValues
 
 
-def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, points: dict | None = None) -> tuple:
+def searched(f: Callable, args: tuple, kwargs: dict, moving: Any) -> tuple:
     """(SciPy's result on plain values, does it move with a parameter, do the functions leave nothing behind?)
 
-    `moving`: what it moves with, besides what the functions have captured. `points`: places of functions
-    -> where their arguments are points, if these are not the first one. The first search uses copies of the
-    functions on plain values. If these alter anything, or fail, SciPy searches again with functions that are
-    followed."""
+    `moving`: what it moves with, besides what the functions have captured. The first search uses copies of
+    the functions on plain values. If these alter anything, or fail, SciPy searches again with functions that
+    are followed."""
     name, given = f"scipy.optimize.{f.__name__}", [*args, *kwargs.values()]
     if is_recorded():
         instruction = SearchInstruction(name, f, args, kwargs)
-        if instruction.first.handles:
-            return instruction.result(), instruction.moves(), True
+        handles = instruction.first.handles
+        if handles:
+            moves = any([not t.visibility for x, _ in handles for t in traces_of(x)])
+            return instruction.result(), moves, True
 
-    def run(*functions):
-        each = iter(functions)
-        plain = [next(each) if callable(v) else v if hasattr(v, "lb") else bare(v) for v in given]
+    def run(of):
+        plain = [of(v) if callable(v) else v if hasattr(v, "lb") else bare(v) for v in given]
         return at_users_line(f, *plain[: len(args)], **dict(zip(kwargs, plain[len(args) :], strict=True)))
 
-    known, called = heard(), [v for v in given if callable(v)]
+    known, functions = heard(), [v for v in given if callable(v)]
     try:
-        with on_plain_values(*called) as (shadow, plain):
-            watched = [PlainCallback(g, shadow) for g in plain]
-            wrapped = [functools.wraps(g, updated=())(w) for g, w in zip(called, watched, strict=True)]
-            with changed(depth=0):
-                found = run(*wrapped)
-            pure = not leaves_behind(shadow)
+        with on_plain_values(*functions) as (shadow, plain), changed(depth=0):
+            watched = [PlainCallback(g, shadow, False) for g in plain]
+            each = iter(watched)
+            found = run(lambda _: next(each))
+            check_unaltered(shadow)
     except Exception:  # it is the user's: it is raised again
         take_back(known)
-        pure = False
-    if pure:
+    else:
         moves = holds_tracked(moving) or any([w.tracked for w in watched])
         if not moves and shadow.found and watched[0].asked is not None:
-            moves = holds_tracked(called[0](*watched[0].asked))
+            moves = holds_tracked(functions[0](*watched[0].asked))
         return found, moves, True
     with Search(name, moving) as search:
-        places = [k for k, v in enumerate(given) if callable(v)]
-        found = run(*[search.of(given[k], *(points or {}).get(k, ())) for k in places])
+        found = run(lambda v: search.of(v, 0, None))
     return found, search.moves, False
 
 
@@ -225,10 +223,6 @@ class SearchInstruction(Call):
     def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
         super().__init__(name, f, args, kwargs, True)
         self.failed = False
-
-    def moves(self) -> bool:
-        traces = [t for x, _ in self.first.handles for t in traces_of(x)]
-        return any([not t.visibility for t in traces])
 
     def result(self) -> Any:
         primitive = Primitive(self.name, self.numbers)
@@ -242,7 +236,7 @@ class SearchInstruction(Call):
 
     def run(self, functions: Any, args: Any, values: tuple, again: bool) -> tuple:
         try:
-            return self.searched(values)
+            y = self.searched(values)
         except LateVariable:
             raise
         except Exception:
@@ -250,8 +244,13 @@ class SearchInstruction(Call):
                 raise
             self.failed = True
             return ()
+        numbers = tuple([out_of(v) for v in leaves(y) if is_float_value(v)])
+        self.seen(tree_map(lambda v: OUTPUT if is_float_value(v) else v, y))
+        self.check_shapes(numbers)
+        self.ran = True
+        return numbers
 
-    def searched(self, values: tuple) -> tuple:
+    def searched(self, values: tuple) -> Any:
         shadow = PlainRebind(self.functions, True, (), self.first, values)
         with shadow as (functions, _), changed(depth=0):
             watched = [PlainCallback(g, shadow, self.ran) for g in functions]
@@ -261,13 +260,8 @@ class SearchInstruction(Call):
                     return watched[v.place]
                 return v if type(v) in IMMUTABLE else shadow(v)
 
-            (args, kwargs), run = tree_map(plain, self.args[0]), self.f
-            y = run(*args, **kwargs) if self.ran else at_users_line(run, *args, **kwargs)
+            args, kwargs = tree_map(plain, self.args[0])
+            y = self.f(*args, **kwargs) if self.ran else at_users_line(self.f, *args, **kwargs)
             shadow.check_all(self.name)
-            if leaves_behind(shadow):
-                raise KeptValues
-        numbers = [v for v in leaves(y) if is_float_value(v)]
-        self.seen(tree_map(lambda v: OUTPUT if is_float_value(v) else v, y))
-        self.check_shapes(tuple(numbers))
-        self.ran = True
-        return tuple([out_of(v) for v in numbers])
+            check_unaltered(shadow)
+        return y
