@@ -155,7 +155,7 @@ def implicit_solution(
         solution = implicit_value(equations, again, args, flat)
         solution = np.reshape(solution, shape(x)) if ndim(x) > 1 else solution
         if not pure:
-            again(solution, *args)
+            again(+solution, *args)
         yield again, solution
 
 
@@ -278,7 +278,7 @@ def minimize(
     check_inside_bounds(found.x, bounds, name)
     form = first if jac is True else as_number
     with implicit_solution("minimum", name, fun, form, found.x, args, pure) as (again, found.x):
-        found.fun = form(again(found.x, *args))
+        found.fun = form(again(+found.x, *args))
     return withheld(found, name, DERIVED)
 
 
@@ -304,7 +304,7 @@ def least_squares(
         raise refusal_text(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
     check_inside_bounds(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
     with implicit_solution("minimum", name, fun, half_squares, found.x, args, pure) as (again, found.x):
-        residuals = lambda x: float_array_of(again(x, *args))
+        residuals = lambda x: float_array_of(again(+x, *args))
         found.fun = residuals(found.x)
         found.cost = half_squares(found.fun)
         if isinstance(found.jac, (plain_np.ndarray, Variable)):
@@ -327,7 +327,8 @@ def of_x(f: Callable, kind: str, form: Callable, with_value: bool) -> Callable:
     def run(*given, **settings):
         bound = signature.bind(*given, **settings)
         values = bound.arguments
-        fun, args = values[next(iter(signature.parameters))], tuple_of(values.get("args", ()))
+        fun = values[next(iter(signature.parameters))]
+        args = tuple_of(values.get("args", (values.get("minimizer_kwargs") or {}).get("args", ())))
         found, moves, pure = searched(f, bound.args, bound.kwargs, args)
         if not moves:
             return as_it_is(found, name)
@@ -342,7 +343,7 @@ def of_x(f: Callable, kind: str, form: Callable, with_value: bool) -> Callable:
         if kind == "minimum":
             check_inside_bounds(x, values.get("bounds"), name)
         with implicit_solution(kind, name, fun, form, x, args, pure) as (again, x):
-            more = {"fun": form(again(x, *args))} if with_value else {}
+            more = {"fun": form(again(+x, *args))} if with_value else {}
         if isinstance(found, tuple):
             return (x, *more.values(), *withheld(found[1 + with_value :], name))
         if not hasattr(found, part):
@@ -393,7 +394,7 @@ def leastsq(
     with implicit_solution("minimum", name, func, half_squares, found[0], args, pure) as (again, x):
         if not full_output:
             return (x, *found[1:])
-        J = jacobian(Const(lambda x: float_array_of(again(x, *args))))(x)
+        J = jacobian(Const(lambda x: float_array_of(again(+x, *args))))(x)
     return (x, None if found[1] is None else np.linalg.inv(J.T @ J), *withheld(found[2:], name))
 
 

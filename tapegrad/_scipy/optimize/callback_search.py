@@ -124,7 +124,7 @@ class Search:
             self.trace = SearchTrace(self.name)
         return self.trace.watch(x)
 
-    def of(self, f: Any, first: int = 0, last: int = 1) -> Any:
+    def of(self, f: Any, first: int = 0, last: int | None = 1) -> Any:
         """f on plain values.  The point is in its arguments from `first` up to `last`."""
         if not callable(f):
             return f
@@ -251,7 +251,7 @@ class SearchInstruction(Call):
         return numbers
 
     def searched(self, values: tuple) -> Any:
-        shadow = PlainRebind(self.functions, True, (), self.first, values)
+        shadow = PlainRebind(tuple(self.functions), True, (), self.first, values)
         with shadow as (functions, _), changed(depth=0):
             watched = [PlainCallback(g, shadow, self.ran) for g in functions]
 
