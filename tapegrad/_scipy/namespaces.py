@@ -13,6 +13,7 @@ A rule is made of tapegrad's operations, and called where something in the argum
 itself is.  A name without any of these raises NoRuleError for a tracked argument.  `SciPyNamespace.kinds`
 says it of each public name (docs/coverage.md)."""
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -391,10 +392,8 @@ class SciPyNamespace:
                     if OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding])):
                         attempt = lambda *args, **kwargs: adapter(args, kwargs)
                         if f in self.by_steps and self.searches and is_recorded():
-                            try:
+                            with contextlib.suppress(RecordedWhole):
                                 return attempt(*args, **kwargs)
-                            except RecordedWhole:
-                                pass
                         return run_sequentially(
                             name,
                             attempt,

@@ -1,5 +1,5 @@
-"""Searches of scipy.optimize: SciPy runs on plain copies of the functions, and what a rule adds to its result is
-recorded. The references are closed forms and Newton's method in complex numbers."""
+"""Searches of scipy.optimize: SciPy runs on plain copies of the functions, and what a rule adds to its result
+is recorded. The references are closed forms and Newton's method in complex numbers."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,8 @@
 """scipy.optimize: solutions as functions of what the equations hold, by the theorem of implicit functions.
 
-SciPy solves the equations on plain values. Where they hold something tracked, in `args` or captured, Newton's
-steps lead from SciPy's solution to the exact one. The value is SciPy's, the derivative that of the exact one."""
+SciPy solves the equations on plain values. Where they hold something tracked, in `args` or captured,
+Newton's steps lead from SciPy's solution to the exact one. The value is SciPy's, the derivative that of the
+exact one."""
 
 import contextlib
 import functools
@@ -118,8 +119,8 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -
             return start
         if shape(r) != shape(x):
             raise ShapeError(
-                f"{name}: its function gives floats of shape {shape(r)} for x of shape {shape(x)}; there must "
-                "be one equation for each unknown"
+                f"{name}: its function gives floats of shape {shape(r)} for x of shape {shape(x)}; there "
+                "must be one equation for each unknown"
             )
         now = largest(primal_of(r))
         if not now < size:
@@ -134,8 +135,8 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -
     off = largest(best - start) if best is not None else plain_np.nan
     if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * np.maximum(1.0, largest(start)):
         raise ConvergenceError(
-            f"{name}: what SciPy gave is not the solution: the residual is {size:.3g}, and Newton's steps lead "
-            f"away from it, by {off:.2g}"
+            f"{name}: what SciPy gave is not the solution: the residual is {size:.3g}, and Newton's steps "
+            f"lead away from it, by {off:.2g}"
         )
     y, R = best, equations.of(f, args)
     for k in range(order):
