@@ -13,6 +13,7 @@ A rule is made of tapegrad's operations, and called where something in the argum
 itself is.  A name without any of these raises NoRuleError for a tracked argument.  `SciPyNamespace.kinds`
 says it of each public name (docs/coverage.md)."""
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -28,7 +29,7 @@ from .._core.arrays import copy_with_layout, is_array, xp_of
 from .._core.errors import ArgumentError, NoRuleError, callers_line
 from .._core.foreign import argument
 from .._core.lent_memory import lend
-from .._core.primitive import SAMPLED, holds_variable, is_tracked, layout_of, values_of
+from .._core.primitive import RECORDED, SAMPLED, holds_variable, is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.trees import nested, tree_map
@@ -238,8 +239,20 @@ def is_public(x: Any, module: str) -> bool:
     )
 
 
+class RecordedWhole(Exception):
+    """Raised by a rule that a recording is to have as one instruction."""
+
+
+def is_recorded() -> bool:
+    """Is a recording all that hides values?"""
+    return bool(OPEN.hiding) and not OPEN.of_one and all([t.visibility == RECORDED for t in OPEN.hiding])
+
+
 class SciPyNamespace:
-    """A module of SciPy's.  `device`: that of CuPy's of the same functions, if it has one."""
+    """A module of SciPy's.  `device`: that of CuPy's of the same functions, if it has one.  `searches`: what
+    rules with `by_steps` add to SciPy's result is recorded."""
+
+    searches = False
 
     def __init__(self, real: ModuleType, device: str | None = None, listed: bool = True):
         self.real, self.device, self.name = real, device, real.__name__
@@ -378,6 +391,9 @@ class SciPyNamespace:
                         return found
                     if OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding])):
                         attempt = lambda *args, **kwargs: adapter(args, kwargs)
+                        if f in self.by_steps and self.searches and is_recorded():
+                            with contextlib.suppress(RecordedWhole):
+                                return attempt(*args, **kwargs)
                         return run_sequentially(
                             name,
                             attempt,

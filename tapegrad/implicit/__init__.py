@@ -209,10 +209,7 @@ def float_leaves(tree: Any) -> AnyList:
 
 
 class Implicit(PickledByCall):
-    """The callable that `root`, `fixed_point` and `minimum` return. `apart`: the solution was found
-    elsewhere. Then runs of F restore everything that F changes, except captured arrays."""
-
-    apart = False
+    """The callable that `root`, `fixed_point` and `minimum` return."""
 
     def __init__(self, kind: str, F: AnyFunction, solver: AnyFunction, tol: float | None, solve: Any):
         self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
@@ -305,8 +302,7 @@ class Implicit(PickledByCall):
     def limit(self, r: AnyTuple) -> float:
         if self.tol is not None:
             return self.tol
-        least = getattr(self.solver, "least", 0.0)  # the residual that rounding leaves, where it is known
-        return max(least, float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r]))))
+        return float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r])))
 
     def size(self, r: AnyTuple) -> float:
         """The largest modulus of an element; nan if an element is nan."""
@@ -408,10 +404,9 @@ class ImplicitProblem:
                 raise
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
             shadow.check_all(self.call)
-            if not self.of.apart:
-                self.kept_floats |= shadow.check(self.call)
+            self.kept_floats |= shadow.check(self.call)
         shadow.arrays = []
-        if self.of.apart or again:
+        if again:
             forgotten(shadow)
         else:
             shadow.finish()

@@ -22,6 +22,29 @@ DENSE_JACOBIAN_UNKNOWNS = 1000
 MOST_INVERSE_NUMBERS = 2**27  # the number of elements in the inverses of all samples
 
 
+def singular_part(kind: str) -> str:
+    return "the Hessian of" if kind == "minimum" else "the derivative by x of the equations of"
+
+
+def inverse_of(A: Any, what: str, xp: Any = np) -> Any:
+    """The inverse of a number or of matrices; `what` they are, for the error."""
+    condition: Any = np.inf
+    try:
+        if not A.ndim:
+            inverse, condition = (1.0 / A, 1.0) if A != 0 else (A, np.inf)
+        else:
+            inverse = xp.linalg.inv(A)
+            condition = (abs(A).sum(-2).max(-1) * abs(inverse).sum(-2).max(-1)).max()
+    except np.linalg.LinAlgError:
+        pass
+    if not condition < 0.1 / np.finfo(A.dtype).eps:
+        raise SingularError(
+            f"{what} is singular at the solution (condition {condition:.2g}): "
+            "the solution is no differentiable function of the parameters there"
+        )
+    return inverse
+
+
 class SequentialSystems(Exception):
     """Raised when these systems must be solved one after another."""
 
@@ -165,21 +188,8 @@ class LinearSystem:
         pieces = [rows[k].reshape(n, *lead, -1) for k in range(len(self.x))]
         A = self.xp.concatenate([p.view(p.real.dtype) if p.dtype.kind == "c" else p for p in pieces], axis=-1)
         A = self.xp.moveaxis(A, 0, -2)
-        try:
-            inverse = self.xp.linalg.inv(A)
-        except np.linalg.LinAlgError:
-            inverse = self.xp.full_like(A, np.inf)
-        condition = float((abs(A).sum(-2).max(-1) * abs(inverse).sum(-2).max(-1)).max())
-        if not condition < 0.1 / np.finfo(A.dtype).eps:
-            what = (
-                "the Hessian of" if self.of.kind == "minimum" else "the derivative by x of the equations of"
-            )
-            raise SingularError(
-                f"{self.call}: {what} {user_name(self.of.F)}{where_of(self.of.F)} is singular at the "
-                f"solution (condition {condition:.2g}): "
-                "the solution is no differentiable function of the parameters there"
-            )
-        return inverse
+        what = f"{self.call}: {singular_part(self.of.kind)} {user_name(self.of.F)}{where_of(self.of.F)}"
+        return inverse_of(A, what, self.xp)
 
     def free(self, adjoint: bool) -> Callable:
         """The user's solver, or a default, on a LinearOperator."""

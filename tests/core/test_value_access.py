@@ -69,7 +69,7 @@ ASKING = {
     "_scipy.statistics": "which pairs of points differ",
     "optimize._constrained": "the start of a search",
     "loops.operation": "whole numbers, of which lengths are made",
-    "_scipy.integrate.plain_values": "what SciPy's solver is given",
+    "_scipy.plain_values": "what SciPy's solver is given",
     "_dispatch.subarrays": "an untracked array that NumPy's code asks for",
     "_dispatch.serialization": "what texts and files hold",
     "_capture.tables": "which numbers of a column are missing, and their order",

@@ -14,7 +14,7 @@ from ..._core.registry import SHADOW_MAKERS
 from ...ops.declare import shape
 from ..interpolate.piecewise import PPoly
 from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
-from ..optimize import float_array_of, implicit_solution, value_at
+from ..optimize import float_array_of, implicit_solution
 from ..optimize.callback_search import Search
 
 NAME = "scipy.integrate.solve_bvp"
@@ -74,9 +74,10 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, *more, *
         mesh = x[0] + (x[-1] - x[0]) * share
     n, m = found.y.shape
     z = found.y.reshape(-1) if p is None else plain_np.concatenate([found.y.reshape(-1), found.p])
-    z = implicit_solution("root", NAME, Collocation(fun, bc, mesh, n), float_array_of, z, ())
-    found.x, found.y = mesh, np.reshape(z[: n * m], (n, m))
-    found.p = None if p is None else z[n * m :]
-    found.yp = float_array_of(value_at(fun, mesh, (found.y, *([] if p is None else [found.p]))))
+    of = Collocation(fun, bc, mesh, n)
+    with implicit_solution("root", NAME, of, float_array_of, z, ()) as (again, z):
+        found.x, found.y = mesh, np.reshape(z[: n * m], (n, m))
+        found.p = None if p is None else z[n * m :]
+        found.yp = float_array_of(again.fun(mesh, found.y, *([] if p is None else [found.p])))
     found.sol = spline(mesh, found.y, found.yp)
     return found

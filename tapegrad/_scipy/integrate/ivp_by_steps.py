@@ -27,10 +27,10 @@ from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
 from ..optimize.callback_search import ComposedFunction, Search
+from ..plain_values import on_plain_values
 from .ivp_adjoint import solve_with_adjoint
 from .linear_steps import COLLOCATION, EXPLICIT, METHODS, StepEquations
 from .multistep import MultistepSteps, multistep_steps
-from .plain_values import on_plain_values
 from .right_side import SPARSE_STATES, RightSide, all_real, complex_states, real_parts
 
 NAME = "scipy.integrate.solve_ivp"

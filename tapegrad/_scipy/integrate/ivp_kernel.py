@@ -33,10 +33,10 @@ from ...kernels.trace.surroundings import rebuilt_with
 from ...ops.declare import dtype, shape
 from ..namespaces import as_float_array, bare
 from ..optimize.callback_search import ComposedFunction
+from ..plain_values import on_plain_values
 from .bdf_steps import BdfSteps
 from .kernel_steps import EPSILON, MANY_STEPS, STEPS_BETWEEN, AdaptiveSteps, ExplicitSteps
 from .linear_steps import EXPLICIT, METHODS
-from .plain_values import on_plain_values
 from .radau_steps import RadauSteps
 
 NAME = "scipy.integrate.solve_ivp"

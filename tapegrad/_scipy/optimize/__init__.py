@@ -1,49 +1,43 @@
 """scipy.optimize: solutions as functions of what the equations hold, by the theorem of implicit functions.
 
-SciPy solves the equations on plain values.  Where they hold something tracked, in `args` or captured, the
-solution is made again by `tapegrad.implicit`, started at SciPy's and sharpened by Newton's steps: the value
-is SciPy's, the derivative that of the exact solution."""
+SciPy solves the equations on plain values. Where they hold something tracked, in `args` or captured,
+Newton's steps lead from SciPy's solution to the exact one. The value is SciPy's, the derivative that of the
+exact one."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as plain_np
 import scipy.optimize as opt
 from scipy.sparse.linalg import LinearOperator
 
-from ... import implicit
 from ... import numpy as np
-from ..._core.errors import ConvergenceError
+from ..._core.errors import ConvergenceError, ShapeError
 from ..._core.primitive import primal_of
 from ..._core.registry import SHADOW_MAKERS
-from ..._core.scope import OPEN
+from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
+from ..._core.variable import Variable
 from ..._transforms.gradient import grad
-from ..._transforms.jacobian import hessian, jacobian
+from ..._transforms.jacobian import jacobian
+from ..._transforms.products import jvp
 from ..._transforms.rebind import once_more
+from ...implicit.sequential import traces_of
+from ...implicit.systems import inverse_of, singular_part
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower
 from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
-from .callback_search import Search
+from ..plain_values import on_plain_values
+from .callback_search import searched
 from .linear_programs import linprog, milp, quadratic_assignment
 
 OPTIMIZE = SciPyNamespace(opt)
-
-
-class Equation:
-    """A function of the user's as the solution needs it: `form` makes one array of what it gives."""
-
-    def __init__(self, f: Callable, form: Callable):
-        self.f, self.form, self.__name__ = f, form, getattr(f, "__name__", "f")
-
-    def __call__(self, x, *args):
-        return self.form(self.f(x, *args))
-
-
-SHADOW_MAKERS[Equation] = lambda shadow, x: Equation(shadow(x.f), x.form)
+OPTIMIZE.searches = True
 
 
 def float_array_of(y: Any) -> Any:
@@ -73,64 +67,97 @@ def half_squares(y: Any) -> Any:
     return 0.5 * np.sum(y * y)
 
 
-OPTIMUM_NEWTON_STEPS = 6  # of Newton's method
-
-
+MOST_RESIDUAL = float(plain_np.cbrt(plain_np.finfo(float).eps))
+NEWTON_STEPS = 6
 NEGLIGIBLE_STEP = 1e-10  # of Newton's method, relative to x
 
 
-class NewtonSteps:
-    """A solver for `tapegrad.implicit` that starts near the solution.  `least`: the residual that rounding leaves,
-    if Newton's step is negligible there."""
+class Equations:
+    """What is zero at the solution, as a function of x: `form` makes one array of what f gives."""
 
-    least = 0.0
+    def __init__(self, kind: str, name: str, form: Callable, shape: tuple):
+        self.kind, self.name, self.form, self.shape = kind, name, form, shape
 
-    def __init__(self, kind: str, name: str):
-        self.kind, self.__name__ = kind, name
+    def of(self, f: Callable, args: tuple) -> Callable:
+        def F(x):
+            x = np.reshape(x, self.shape) if len(self.shape) > 1 else x
+            return self.form(f(x.copy() if self.shape else x, *args))  # which f may write
 
-    def __call__(self, F, x, *args):
-        slope = F if self.kind == "root" else grad(F)
-        residual = (lambda x: x - F(x, *args)) if self.kind == "fixed_point" else lambda x: slope(x, *args)
-        best, size = x, float(plain_np.max(plain_np.abs(residual(x)), initial=0.0))
-        for _ in range(OPTIMUM_NEWTON_STEPS):
-            if size == 0:
-                break
-            A = hessian(F)(best, *args) if self.kind == "minimum" else jacobian(Const(residual))(best)
-            n = plain_np.size(best)
-            try:
-                step = plain_np.linalg.solve(plain_np.reshape(A, (n, n)), plain_np.reshape(residual(best), n))
-            except plain_np.linalg.LinAlgError:
-                break
-            new = best - plain_np.reshape(step, plain_np.shape(best))
-            now = float(plain_np.max(plain_np.abs(residual(new))))
-            if not now < size:
-                if plain_np.max(plain_np.abs(step)) <= NEGLIGIBLE_STEP * plain_np.max(plain_np.abs(best)):
-                    self.least = size
-                break
-            best, size = new, now
-        return best
+        if self.kind == "minimum":
+            return grad(Const(F))
+        R = F if len(self.shape) < 2 else lambda x: np.reshape(F(x), -1)
+        return R if self.kind == "root" else lambda x: x - R(x)
+
+    def linearized(self, f: Callable, args: tuple, x: Any) -> tuple:
+        """The residual, and its derivative at plain values of the parameters."""
+        R = self.of(f, args)
+        if not shape(x):
+            r, slope = jvp(Const(R), (x,), (plain_np.float64(1.0),))
+            return r, primal_of(slope)
+        if isinstance(x, Variable):  # in a recording
+            return R(x), primal_of(jacobian(Const(R))(x))
+        with on_plain_values(f, arrays_only=False) as (_, (plain,)), changed(depth=0):
+            A = jacobian(Const(self.of(plain, bare(args))))(x)
+        return R(x), bare(A)
 
 
-def value_at(f: Callable, x: Any, args: tuple) -> Any:
-    """What f, which the search has asked often, gives at the solution."""
-    with once_more(f) as (again,):
-        return again(x, *args)
+def largest(v: Any) -> Any:
+    return np.max(abs(v), initial=0.0) if ndim(v) else abs(v)
 
 
-MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": implicit.minimum}
+def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -> Any:
+    """SciPy's solution `start`, with the derivatives of the exact one.
 
-
-def implicit_solution(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
-    """SciPy's solution x with its derivative by args, and by what f captured."""
-    problem = MAKE[kind](Equation(f, form), NewtonSteps(kind, name))
-    problem.__name__, problem.apart = name, True
-    exact = problem(x, *args)
-    off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))
-    if not off <= 1e-3 * max(1.0, float(plain_np.max(plain_np.abs(x), initial=0.0))):
+    A chord step x - R(x) / A, with A the derivative of R at plain values, adds one order of derivatives. So
+    there is one step for each transform."""
+    times, name = operator.matmul if ndim(start) else operator.mul, equations.name
+    x, best, size, solved = start, None, plain_np.inf, False
+    for _ in range(NEWTON_STEPS + 1):
+        r, A = equations.linearized(f, args, x)
+        order = sum([not t.visibility for t in traces_of(r)])
+        if not order:
+            return start
+        if shape(r) != shape(x):
+            raise ShapeError(
+                f"{name}: its function gives floats of shape {shape(r)} for x of shape {shape(x)}; there "
+                "must be one equation for each unknown"
+            )
+        now = largest(primal_of(r))
+        if not now < size:
+            break
+        best, residual, size = x, r, now
+        inverse = inverse_of(A, f"{name}: {singular_part(equations.kind)} its function")
+        step = times(inverse, primal_of(r))
+        solved = largest(step) <= NEGLIGIBLE_STEP * largest(x)
+        if solved:
+            break
+        x = x - step
+    off = largest(best - start) if best is not None else plain_np.nan
+    if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * np.maximum(1.0, largest(start)):
         raise ConvergenceError(
-            f"{name}: what SciPy gave is not the solution: Newton's steps lead away from it, by {off:.2g}"
+            f"{name}: what SciPy gave is not the solution: the residual is {size:.3g}, and Newton's steps "
+            f"lead away from it, by {off:.2g}"
         )
-    return x + (exact - primal_of(exact))
+    y, R = best, equations.of(f, args)
+    for k in range(order):
+        y = y - times(inverse, R(y) if k else residual)
+    return start + (y - primal_of(y))
+
+
+@contextlib.contextmanager
+def implicit_solution(
+    kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple, pure: bool = False
+) -> Iterator:
+    """(f to be called again, SciPy's solution x with its derivative by args, and by what f captured).
+    `pure`: f leaves nothing behind."""
+    with contextlib.nullcontext((f,)) if pure else once_more(f) as (again,):
+        equations = Equations(kind, name, form, shape(x))
+        flat = x.reshape(-1) if ndim(x) > 1 else x
+        solution = implicit_value(equations, again, args, flat)
+        solution = np.reshape(solution, shape(x)) if ndim(x) > 1 else solution
+        if not pure:
+            again(+solution, *args)
+        yield again, solution
 
 
 class WithheldValue(plain_np.lib.mixins.NDArrayOperatorsMixin):
@@ -172,7 +199,7 @@ def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
         for key, v in found.items():
             found[key] = v if key in kept else withheld(v, f"{name}: {key!r} of its result")
     made = isinstance(found, LinearOperator) or (
-        type(found) is plain_np.ndarray and found.ndim and found.dtype.kind in "fc"
+        isinstance(found, (plain_np.ndarray, Variable)) and found.ndim and found.dtype.kind in "fc"
     )
     return WithheldValue(found, name) if made else found
 
@@ -195,25 +222,19 @@ def tuple_of(args: Any) -> tuple:
     return args if isinstance(args, tuple) else (args,)
 
 
-def float_of(x: Any) -> Any:
-    x = bare(x)
-    return plain_np.asarray(x, float) if plain_np.ndim(x) else plain_np.float64(x)
-
-
 # --- roots ---
 
 
 @OPTIMIZE.rule(opt.root, by_steps=True)
 def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
-    args = tuple_of(args)
-    with Search("scipy.optimize.root", args) as search:
-        rest = method, search.of(jac), tol, search.of(callback, 0, 2), options
-        found = at_users_line(opt.root, search.of(fun), float_of(x0), bare(args), *rest)
-    if search.moves:
-        form = (lambda y: float_array_of(y[0])) if jac is True else float_array_of
-        found.x = implicit_solution("root", "scipy.optimize.root", fun, form, found.x, args)
-        return withheld(found, "scipy.optimize.root", DERIVED)
-    return as_it_is(found, "scipy.optimize.root")
+    name, args = "scipy.optimize.root", tuple_of(args)
+    given = fun, x0, args, method, jac, tol, callback, options
+    found, moves, pure = searched(opt.root, given, {}, args)
+    if not moves:
+        return as_it_is(found, name)
+    form = (lambda y: float_array_of(y[0])) if jac is True else float_array_of
+    with implicit_solution("root", name, fun, form, found.x, args, pure) as (_, found.x):
+        return withheld(found, name, DERIVED)
 
 
 # --- minima ---
@@ -224,12 +245,13 @@ def check_inside_bounds(x: Any, bounds: Any, name: str) -> None:
     stationary point."""
     if bounds is None:
         return
-    low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else plain_np.array(bounds, float).T
-    low, high = [plain_np.broadcast_to(plain_np.where(plain_np.isnan(v), s, v), plain_np.shape(x)) for v, s in
-                 ((plain_np.asarray(low, float), -plain_np.inf), (plain_np.asarray(high, float),
-                 plain_np.inf))]  # fmt: skip
-    near = 1e-7 * plain_np.maximum(1.0, plain_np.abs(x))
-    if bool(plain_np.any((x - low < near) | (high - x < near))):
+    if hasattr(bounds, "lb"):
+        low, high = bounds.lb, bounds.ub
+    else:
+        found = primal_of(as_float_array(bounds)) if holds_tracked(bounds) else plain_np.array(bounds, float)
+        low, high = np.transpose(found)
+    near = 1e-7 * np.maximum(1.0, abs(x))
+    if np.any((x - low < near) | (high - x < near)):
         raise refusal_text(
             name,
             "with a solution at one of its bounds",
@@ -243,11 +265,10 @@ def minimize(
     callback=None, options=None
 ):  # fmt: skip
     name = "scipy.optimize.minimize"
-    args, limits = tuple_of(args), bounds if hasattr(bounds, "lb") else bare(bounds)
-    with Search(name, args) as search:
-        rest = *map(search.of, (jac, hess, hessp)), limits, constraints, tol, search.of(callback), options
-        found = at_users_line(opt.minimize, search.of(fun), float_of(x0), bare(args), method, *rest)
-    if not search.moves:
+    args = tuple_of(args)
+    given = fun, x0, args, method, jac, hess, hessp, bounds, constraints, tol, callback, options
+    found, moves, pure = searched(opt.minimize, given, {}, args)
+    if not moves:
         return as_it_is(found, name)
     if constraints not in ((), [], None):
         raise refusal_text(
@@ -257,8 +278,8 @@ def minimize(
         )
     check_inside_bounds(found.x, bounds, name)
     form = first if jac is True else as_number
-    found.x = implicit_solution("minimum", name, fun, form, found.x, args)
-    found.fun = form(value_at(fun, found.x, args))
+    with implicit_solution("minimum", name, fun, form, found.x, args, pure) as (again, found.x):
+        found.fun = form(again(+found.x, *args))
     return withheld(found, name, DERIVED)
 
 
@@ -276,53 +297,41 @@ def least_squares(
 ):
     name = "scipy.optimize.least_squares"
     args = tuple_of(args)
-    with Search(name, args) as search:
-        settings = {key: search.of(v) for key, v in settings.items()}
-        found = at_users_line(
-            opt.least_squares,
-            search.of(fun),
-            float_of(x0),
-            search.of(jac),
-            bounds,
-            args=bare(args),
-            loss=loss,
-            **settings,
-        )
-    if not search.moves:
+    given = {"args": args, "loss": loss, **settings} | ({"kwargs": kwargs} if kwargs else {})
+    found, moves, pure = searched(opt.least_squares, (fun, x0, jac, bounds), given, args)
+    if not moves:
         return as_it_is(found, name)
     if loss != "linear" or kwargs:
         raise refusal_text(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
     check_inside_bounds(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
-    found.x = implicit_solution("minimum", name, fun, half_squares, found.x, args)
-    found.fun = float_array_of(value_at(fun, found.x, args))
-    found.cost = half_squares(found.fun)
-    if type(found.jac) is plain_np.ndarray:
-        with once_more(Equation(fun, float_array_of)) as (equation,):
-            found.jac = jacobian(equation)(found.x, *args)
-        found.grad = found.jac.T @ found.fun
-    else:
-        found.jac = WithheldValue(found.jac, f"{name}: 'jac' of its result")
+    with implicit_solution("minimum", name, fun, half_squares, found.x, args, pure) as (again, found.x):
+        residuals = lambda x: float_array_of(again(+x, *args))
+        found.fun = residuals(found.x)
+        found.cost = half_squares(found.fun)
+        if isinstance(found.jac, (plain_np.ndarray, Variable)):
+            found.jac = jacobian(Const(residuals))(found.x)
+            found.grad = found.jac.T @ found.fun
+        else:
+            found.jac = WithheldValue(found.jac, f"{name}: 'jac' of its result")
     return withheld(found, name, DERIVED)
 
 
 # --- the older names, and the searches for a global minimum: each gives a root or a minimum ---
 
 
-def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) -> Callable:
-    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that
-    with another x and, where it is there, another value of the function."""
+def of_x(f: Callable, kind: str, form: Callable, with_value: bool) -> Callable:
+    """The rule of a solver whose first argument is the function. `with_value`: the value of the function is
+    beside x in the result."""
     name, signature = f"scipy.optimize.{f.__name__}", inspect.signature(f)
 
     @functools.wraps(f)
     def run(*given, **settings):
         bound = signature.bind(*given, **settings)
         values = bound.arguments
-        fun, args = values[next(iter(signature.parameters))], tuple_of(values.get("args", ()))
-        with Search(name, args) as search:
-            for key, v in values.items():
-                values[key] = search.of(v) if callable(v) else v if hasattr(v, "lb") else bare(v)
-            found = at_users_line(f, *bound.args, **bound.kwargs)
-        if not search.moves:
+        fun = values[next(iter(signature.parameters))]
+        args = tuple_of(values.get("args", (values.get("minimizer_kwargs") or {}).get("args", ())))
+        found, moves, pure = searched(f, bound.args, bound.kwargs, args)
+        if not moves:
             return as_it_is(found, name)
         if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
             raise refusal_text(
@@ -330,15 +339,20 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
                 "",
                 "scipy.optimize.minimize without constraints, or tapegrad.implicit.root",
             )
-        x = pick(found)
+        part = "root" if f is opt.root_scalar else "x"
+        x = found[0] if isinstance(found, tuple) else getattr(found, part, found)
         if kind == "minimum":
             check_inside_bounds(x, values.get("bounds"), name)
-        x = implicit_solution(kind, name, fun, form, float_of(x), args)
-        return put(
-            withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found,
-            x,
-            lambda: form(value_at(fun, x, args)),
-        )
+        with implicit_solution(kind, name, fun, form, x, args, pure) as (again, x):
+            more = {"fun": form(again(+x, *args))} if with_value else {}
+        if isinstance(found, tuple):
+            return (x, *more.values(), *withheld(found[1 + with_value :], name))
+        if not hasattr(found, part):
+            return x
+        withheld(found, name, DERIVED)
+        for key, v in {part: x, **more}.items():
+            setattr(found, key, v)
+        return found
 
     made: Any = run
     made.__signature__ = signature
@@ -347,55 +361,24 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
 
 CONSTRAINED = ("constraints", "cons", "eqcons", "f_eqcons", "ieqcons", "f_ieqcons", "integrality")
 
-
-def plain_x(found: Any) -> Any:
-    return found[0] if isinstance(found, tuple) else found
-
-
-def put_x(found: Any, x: Any, value: Callable) -> Any:
-    return (x, *found[1:]) if isinstance(found, tuple) else x
-
-
-def put_both(found: Any, x: Any, value: Callable) -> Any:
-    return (x, value(), *found[2:]) if isinstance(found, tuple) else x
-
-
-def put_in_result(found: Any, x: Any, value: Callable) -> Any:
-    found.x, found.fun = x, value()
-    return found
-
-
-def put_root(found: Any, x: Any, value: Callable) -> Any:
-    found.root = x
-    return found
-
-
-for _f in (
-    opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp,
-    opt.brent, opt.golden, opt.fminbound, opt.brute,
+for _kind, _form, _with_value, _functions in (
+    ("minimum", as_number, True, (
+        opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell,
+        opt.fmin_slsqp, opt.brent, opt.golden, opt.fminbound, opt.brute, opt.basinhopping,
+        opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo, opt.minimize_scalar,
+    )),
+    ("minimum", as_number, False, (opt.fmin_cobyla, opt.fmin_tnc)),
+    ("root", float_array_of, False, (
+        opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing,
+        opt.newton, opt.newton_krylov,
+    )),
+    ("root", leading_number, False, (opt.root_scalar,)),
+    ("root", as_number, False, (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748)),
+    ("root", vector_of, False, (opt.fsolve,)),
+    ("fixed_point", float_array_of, False, (opt.fixed_point,)),
 ):  # fmt: skip
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, plain_x, put_both))
-for _f in (opt.fmin_cobyla, opt.fmin_tnc):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, plain_x, put_x))
-for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, lambda found: found.x, put_in_result))
-for _f in (
-    opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing,
-    opt.newton, opt.newton_krylov,
-):  # fmt: skip
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", float_array_of, plain_x, put_x))
-OPTIMIZE.rule(opt.minimize_scalar, by_steps=True)(
-    of_x(opt.minimize_scalar, "minimum", as_number, lambda found: found.x, put_in_result)
-)
-OPTIMIZE.rule(opt.root_scalar, by_steps=True)(
-    of_x(opt.root_scalar, "root", leading_number, lambda found: found.root, put_root)
-)
-for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", as_number, plain_x, put_x))
-OPTIMIZE.rule(opt.fsolve, by_steps=True)(of_x(opt.fsolve, "root", vector_of, plain_x, put_x))
-OPTIMIZE.rule(opt.fixed_point, by_steps=True)(
-    of_x(opt.fixed_point, "fixed_point", float_array_of, plain_x, put_x)
-)
+    for _f in _functions:
+        OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, _kind, _form, _with_value))
 
 
 @OPTIMIZE.rule(opt.leastsq, by_steps=True)
@@ -405,18 +388,14 @@ def leastsq(
     factor=100, diag=None,
 ):  # fmt: skip
     name, args = "scipy.optimize.leastsq", tuple_of(args)
-    settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
-    with Search(name, args) as search:
-        found = at_users_line(
-            opt.leastsq, search.of(func), float_of(x0), bare(args), search.of(Dfun), full_output, *settings
-        )
-    if not search.moves:
+    settings = (full_output, col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
+    found, moves, pure = searched(opt.leastsq, (func, x0, args, Dfun, *settings), {}, args)
+    if not moves:
         return as_it_is(found, name, 2)
-    x = implicit_solution("minimum", name, func, half_squares, float_of(found[0]), args)
-    if not full_output:
-        return (x, *found[1:])
-    with once_more(Equation(func, float_array_of)) as (equation,):
-        J = jacobian(equation)(x, *args)
+    with implicit_solution("minimum", name, func, half_squares, found[0], args, pure) as (again, x):
+        if not full_output:
+            return (x, *found[1:])
+        J = jacobian(Const(lambda x: float_array_of(again(+x, *args))))(x)
     return (x, None if found[1] is None else np.linalg.inv(J.T @ J), *withheld(found[2:], name))
 
 
@@ -449,36 +428,17 @@ def curve_fit(
     jac=None, *, full_output=False, nan_policy=None, **kwargs,
 ):  # fmt: skip
     name = "scipy.optimize.curve_fit"
-    settings = dict(
-        absolute_sigma=absolute_sigma,
-        check_finite=check_finite,
-        bounds=bounds,
-        method=method,
-        nan_policy=nan_policy,
-    )
-    with Search(name, xdata, ydata, sigma) as search:
-        model, slope = [search.of(v, 1, None) for v in (f, jac)]
-        found = at_users_line(
-            opt.curve_fit,
-            model,
-            bare(xdata),
-            bare(ydata),
-            bare(p0),
-            bare(sigma),
-            jac=slope,
-            full_output=full_output,
-            **settings,
-            **kwargs,
-        )
-    if not search.moves:
+    given = f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, method, jac
+    settings = {"full_output": full_output, "nan_policy": nan_policy, **kwargs}
+    found, moves, pure = searched(opt.curve_fit, given, settings, (xdata, ydata, sigma))
+    if not moves:
         return found
     check_inside_bounds(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
     if sigma is not None and ndim(sigma) == 2:
         sigma = np.linalg.cholesky(as_float_array(sigma))
     model = ModelResiduals(f, float_array_of(xdata), float_array_of(ydata), float_array_of(sigma))
-    p = implicit_solution("minimum", name, model, half_squares, found[0], ())
-    with once_more(model) as (model,):
-        J, r = jacobian(model)(p), model(p)
+    with implicit_solution("minimum", name, model, half_squares, found[0], (), pure) as (model, p):
+        J, r = jacobian(Const(model))(p), model(p)
     covariance = np.linalg.inv(J.T @ J)
     if not absolute_sigma:
         covariance = covariance * (np.sum(r * r) / (shape(J)[0] - shape(J)[1]))

@@ -11,11 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.primitive import READ, EndedTrace, Trace, bind, handle, primal_of
+from ..._core.arrays import IMMUTABLE
+from ..._core.errors import heard, take_back
+from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle, primal_of
 from ..._core.registry import SHADOW_MAKERS
-from ..._core.scope import OPEN
+from ..._core.scope import OPEN, changed
+from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable, variable
-from ..namespaces import bare, holds_tracked, refusal_text
+from ..._transforms.rebind import LateVariable, out_of, with_all
+from ...implicit.sequential import OUTPUT, Call, FunctionPlaceholder, is_float_value, traces_of
+from ...ops.nondifferentiable import at_users_line
+from ..namespaces import RecordedWhole, bare, holds_tracked, is_recorded, refusal_text
+from ..plain_values import PlainRebind, on_plain_values
 
 
 class ComposedFunction:
@@ -117,7 +124,7 @@ class Search:
             self.trace = SearchTrace(self.name)
         return self.trace.watch(x)
 
-    def of(self, f: Any, first: int = 0, last: int = 1) -> Any:
+    def of(self, f: Any, first: int = 0, last: int | None = 1) -> Any:
         """f on plain values.  The point is in its arguments from `first` up to `last`."""
         if not callable(f):
             return f
@@ -143,3 +150,118 @@ class Search:
         if self.trace is not None:
             self.trace.fall()
             self.trace.lost = True
+
+
+class KeptValues(Exception):
+    """Raised where functions on plain values leave something behind."""
+
+
+class PlainCallback:
+    """A function on plain values, as SciPy calls it. `known`: its first call leaves nothing behind."""
+
+    def __init__(self, f: Callable, shadow: PlainRebind, known: bool):
+        functools.update_wrapper(self, f, updated=())
+        self.f, self.shadow, self.tracked = f, shadow, False
+        self.asked: Any = () if known else None
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        y = self.f(*args, **settings)
+        if self.asked is None:
+            self.asked = args
+            check_unaltered(self.shadow)
+        if type(y) not in PLAIN:
+            self.tracked = self.tracked or holds_tracked(y)
+            y = bare(y)
+        return y
+
+
+def check_unaltered(shadow: PlainRebind) -> None:
+    if shadow.altered() or shadow.written():
+        raise KeptValues
+
+
+def searched(f: Callable, args: tuple, kwargs: dict, moving: Any) -> tuple:
+    """(SciPy's result on plain values, does it move with a parameter, do the functions leave nothing behind?)
+
+    `moving`: what it moves with, besides what the functions have captured. The first search uses copies of
+    the functions on plain values. If these alter anything, or fail, SciPy searches again with functions that
+    are followed."""
+    name, given = f"scipy.optimize.{f.__name__}", [*args, *kwargs.values()]
+    if is_recorded():
+        instruction = SearchInstruction(name, f, args, kwargs)
+        handles = instruction.first.handles
+        if handles:
+            moves = any([not t.visibility for x, _ in handles for t in traces_of(x)])
+            return instruction.result(), moves, True
+
+    def run(of):
+        plain = [of(v) if callable(v) else v if hasattr(v, "lb") else bare(v) for v in given]
+        return at_users_line(f, *plain[: len(args)], **dict(zip(kwargs, plain[len(args) :], strict=True)))
+
+    known, functions = heard(), [v for v in given if callable(v)]
+    try:
+        with on_plain_values(*functions) as (shadow, plain), changed(depth=0):
+            watched = [PlainCallback(g, shadow, False) for g in plain]
+            each = iter(watched)
+            found = run(lambda _: next(each))
+            check_unaltered(shadow)
+    except Exception:  # it is the user's: it is raised again
+        take_back(known)
+    else:
+        moves = holds_tracked(moving) or any([w.tracked for w in watched])
+        if not moves and shadow.found and watched[0].asked is not None:
+            moves = holds_tracked(functions[0](*watched[0].asked))
+        return found, moves, True
+    with Search(name, moving) as search:
+        found = run(lambda v: search.of(v, 0, None))
+    return found, search.moves, False
+
+
+class SearchInstruction(Call):
+    """SciPy's search on plain values as one instruction of a recording. Its results have no derivative."""
+
+    def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
+        super().__init__(name, f, args, kwargs, True)
+        self.failed = False
+
+    def result(self) -> Any:
+        primitive = Primitive(self.name, self.numbers)
+        primitive.external = True
+        _, found = with_all(self.first, lambda values: bind(primitive, values, {}))
+        if self.failed:
+            raise RecordedWhole
+        outs = iter(found)
+        self.done = True
+        return tree_map(lambda v: next(outs) if v is OUTPUT else v, self.tree)
+
+    def run(self, functions: Any, args: Any, values: tuple, again: bool) -> tuple:
+        try:
+            y = self.searched(values)
+        except LateVariable:
+            raise
+        except Exception:
+            if self.ran:
+                raise
+            self.failed = True
+            return ()
+        numbers = tuple([out_of(v) for v in leaves(y) if is_float_value(v)])
+        self.seen(tree_map(lambda v: OUTPUT if is_float_value(v) else v, y))
+        self.check_shapes(numbers)
+        self.ran = True
+        return numbers
+
+    def searched(self, values: tuple) -> Any:
+        shadow = PlainRebind(tuple(self.functions), True, (), self.first, values)
+        with shadow as (functions, _), changed(depth=0):
+            watched = [PlainCallback(g, shadow, self.ran) for g in functions]
+
+            def plain(v):
+                if isinstance(v, FunctionPlaceholder):
+                    return watched[v.place]
+                return v if type(v) in IMMUTABLE else shadow(v)
+
+            args, kwargs = tree_map(plain, self.args[0])
+            y = self.f(*args, **kwargs) if self.ran else at_users_line(self.f, *args, **kwargs)
+            shadow.check_all(self.name)
+            check_unaltered(shadow)
+        return y

@@ -7,27 +7,29 @@ from typing import Any
 
 import numpy
 
-from ... import numpy as tapegrad_numpy
-from ..._capture.kinds import holders
-from ..._capture.objects import is_same, parts_of, snapshot
-from ..._capture.routes import strays
-from ..._capture.snapshots import CONTAINERS, content_of
-from ..._core.arrays import is_array, same_bits
-from ..._core.primitive import is_tracked, live, values_of
-from ..._core.scope import OPEN
-from ..._core.variable import Variable, View, variable
-from ..._transforms.rebind import Rebind, forgotten, is_lost
-from ...ops.indexing.regions import region
+from .. import numpy as tapegrad_numpy
+from .._capture.kinds import holders
+from .._capture.objects import is_same, parts_of, snapshot
+from .._capture.routes import strays
+from .._capture.snapshots import CONTAINERS, content_of
+from .._core.arrays import is_array, same_bits
+from .._core.primitive import is_tracked, live, values_of
+from .._core.scope import OPEN
+from .._core.variable import Variable, View, variable
+from .._transforms.rebind import Rebind, forgotten, is_lost
+from ..ops.indexing.regions import region
 
 
 class PlainRebind(Rebind):
     """A shadow that replaces captured Variables by copies of their values: arrays, or Variables that may be
     written with tracked values."""
 
-    __slots__ = ("arrays_only", "copies", "draws", "found", "left_alone")
+    __slots__ = ("arrays_only", "again", "copies", "found", "left_alone")
 
-    def __init__(self, functions: tuple, arrays_only: bool):
-        super().__init__(functions, [])
+    def __init__(
+        self, functions: tuple, arrays_only: bool, args: Any = (), of: Any = None, values: tuple = ()
+    ):
+        super().__init__(functions, [*args], of, values)
         self.arrays_only = arrays_only
 
     def begin(self) -> None:
@@ -35,6 +37,16 @@ class PlainRebind(Rebind):
         self.copies: list = []  # (copy, what it is a copy of)
         self.left_alone: list = []  # (object that is not followed, what it held)
         self.found = False  # is one of the captured values tracked?
+
+    def __enter__(self) -> Any:
+        entered = super().__enter__()
+        self.again, OPEN.again = OPEN.again, True
+        return entered
+
+    def __exit__(self, *error: Any) -> None:
+        OPEN.again, self.arrays = self.again, []
+        forgotten(self)
+        super().__exit__(*error)
 
     def __call__(self, x: Any) -> Any:
         if x is tapegrad_numpy and self.arrays_only:
@@ -47,8 +59,12 @@ class PlainRebind(Rebind):
         return self.seen[id(x)]
 
     def copied(self, x: Variable) -> Any:
-        value = values_of(live(x))
-        self.found = self.found or is_tracked(x)
+        if self.of is None:
+            value = values_of(live(x))
+            self.found = self.found or is_tracked(x)
+        else:
+            place = self.of.place(x)
+            value = self.values[place] if place < len(self.values) else values_of(live(x))
         if not is_array(value):
             return value
         self.copies.append((value.copy(), value))
@@ -94,10 +110,4 @@ def on_plain_values(*functions: Any, arrays_only: bool = True) -> Iterator[tuple
     """The functions on plain values. What they alter is put back at the end, and cannot be seen outside."""
     shadow = PlainRebind(functions, arrays_only)
     with shadow as (plain, _):
-        again, OPEN.again = OPEN.again, True
-        try:
-            yield shadow, plain
-        finally:
-            OPEN.again = again
-            shadow.arrays = []
-            forgotten(shadow)
+        yield shadow, plain
