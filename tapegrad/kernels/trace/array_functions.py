@@ -191,7 +191,7 @@ def symbolic_full(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
 def symbolic_astype(x: Sym, dtype: Any) -> Sym:
     """Convert an array of symbols to the requested dtype."""
     kind = "" if dtype is None else np.dtype(dtype).kind
-    return truth(x) if kind == "b" else x if not kind else x.astype(dtype)
+    return truth(x) if kind == "b" else x if not kind else x.astype(dtype, copy=False)
 
 
 @implements_symbolic(np.empty_like)

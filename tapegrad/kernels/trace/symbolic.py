@@ -15,10 +15,11 @@ import numpy as np
 
 from ..._core.abstract_arrays import hollow, hollow_number
 from ..._core.errors import KernelError
-from ..._core.primitive import HIDDEN, Primitive, Trace, layout_of, lower
+from ..._core.primitive import HIDDEN, READ, Primitive, Trace, layout_of, lower
 from ..._core.trees import children, is_node, rebuilt
 from ..._core.variable import Variable, variable
 from ...ops.declare import NUMPY, PRIMITIVES, ComposedScalar, GatedProduct, signature_of
+from ...ops.protocols import adapter_of
 from ..graph.blocks import ELEMENT
 from ..graph.lengths import WRITTEN
 from ..graph.nodes import OPERATIONS, Graph
@@ -100,7 +101,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any, copy: bool = True) -> "Sym":
         if np.dtype(dtype).kind == "f":
-            return as_real_symbol(self)
+            x = as_real_symbol(self)
+            return x.copy() if copy and x is self else x
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
     def _as_move(name: Any) -> Any:
@@ -236,7 +238,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     # --- NumPy's protocols ---
 
     def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
-        out = kwargs.pop("out", (None,))[0]
+        out = kwargs.pop("out", None)
         reduces = method == "reduce" and ufunc in REDUCE and not kwargs.keys() - {"axis"}
         if not reduces and (method != "__call__" or kwargs):
             raise self.g.refused(
@@ -264,21 +266,15 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             )
         else:
             y = apply_operation(self.g, ufunc, x)
-        if out is None:
-            return y
-        if not isinstance(out, Sym):
-            raise KernelError(
-                "a kernel function wrote a traced value into an array made outside of it: make it inside by "
-                "np.zeros"
-            )
-        out[...] = y
-        return out
+        return apart(y, x) if out is None else stored(out, y)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
-        ours = FUNCTIONS.get(f)
-        if ours is None and f not in NUMPY:
+        ours, theirs, out = FUNCTIONS.get(f), NUMPY.get(f), None
+        if ours is None and theirs is None:
             raise self.g.refused(UnsupportedFunction(public_name(f)))
-        return apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
+        if theirs is not None:
+            out, args, kwargs = adapter_of(f, theirs).without_out(args, kwargs)
+        return stored(out, apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs))
 
     def _in_place(name: Any) -> Any:
         op = getattr(operator, name)
@@ -355,11 +351,14 @@ class Symbols(Trace):
         raise UnknownNumber("its rule asks for values, which are known only when the kernel runs")
 
     def run(self, f: Callable, x: Any, params: dict) -> Any:
-        """Call f with symbols, also in lists and tuples; return symbols."""
+        """Call f with symbols, also in lists and tuples; return symbols. Arguments that f writes are written."""
+        given, named = self.wrapped(tuple(x)), {k: self.wrapped(v) for k, v in params.items()}
         try:
-            return self.unwrapped(
-                f(*self.wrapped(tuple(x)), **{k: self.wrapped(v) for k, v in params.items()})
-            )
+            out = self.unwrapped(f(*given, **named))
+            for old, handle in zip((*x, *params.values()), (*given, *named.values()), strict=True):
+                if isinstance(old, Sym) and (now := self.unwrapped(handle)) is not old:
+                    old[...] = now  # f wrote it
+            return out
         finally:
             self.close()
 
@@ -385,7 +384,8 @@ class Symbols(Trace):
 
     def step(self, prim: Primitive, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
         x = [v if s is None else s for v, s in zip(inputs, slots, strict=True)]
-        return self.wrapped(self.applied(prim, x, params))
+        y = self.applied(prim, x, params)
+        return self.wrapped(y if prim.aliases or prim is READ else apart(y, x))
 
     def applied(self, prim: Primitive, x: list, params: dict) -> Any:
         """Return the symbols of the results."""
@@ -613,6 +613,27 @@ def graph_of(*x: Any) -> Any:
             if g is not None:
                 return g
     return None
+
+
+def apart(y: Any, x: Any) -> Any:
+    """Return y, copied if it shares memory with a symbol of x."""
+    shared = isinstance(y, Sym) and any(isinstance(v, Sym) and np.may_share_memory(v.ids, y.ids) for v in x)
+    return y.copy() if shared else y
+
+
+def stored(out: Any, y: Any) -> Any:
+    """Write results into the arrays `out`, if there are any; return these."""
+    if out is None:
+        return y
+    if isinstance(out, tuple):
+        many = [stored(o, v) for o, v in zip(out, y if len(out) > 1 else (y,), strict=True)]
+        return tuple(many) if len(out) > 1 else many[0]
+    if not isinstance(out, Sym):
+        raise KernelError(
+            "a kernel function wrote a traced value into an array made outside of it: make it inside by np.zeros"
+        )
+    out[...] = y
+    return out
 
 
 def as_real_symbol(x: Sym) -> Sym:
