@@ -37,6 +37,13 @@ RESULTS = {
     "flip": np.flip, "diagonal of einsum": lambda z: np.einsum("ii->i", z), "split": lambda z: np.split(z, [1])[1],
 }  # fmt: skip
 
+LAYOUTS = {
+    "product": lambda z: z.T * 1.0, "array": lambda z: np.array(z.T), "copy": lambda z: z.T.copy(),
+    "np.copy": lambda z: np.copy(z.T), "power": lambda z: z.T**2, "select": lambda z: np.where(z.T > 4, z.T, 0.0),
+    "mixed": lambda z: z.T + z, "of rows": lambda z: np.array(np.broadcast_to(z[0], (2, 3))),
+    "order": lambda z: np.array(z, order="F"), "more axes": lambda z: np.array(z[0], ndmin=2),
+}  # fmt: skip
+
 POINTS = np.array([[1.0, 2.5], [3.0, 4.5]])
 
 
@@ -71,3 +78,33 @@ def test_results_are_views_where_numpy_has_views(result):
     plain = np.array([f(p) for p in POINTS.T])
     np.testing.assert_allclose(tg.kernels.map(f)(POINTS), plain, rtol=1e-13)
     np.testing.assert_allclose([tg.vjp(f, p)[0] for p in POINTS.T], plain, rtol=1e-13)
+
+
+@pytest.mark.parametrize("result", LAYOUTS.values(), ids=LAYOUTS)
+def test_results_lie_in_memory_as_those_of_numpy(result):
+    """`ravel` gives a view or a copy according to the memory order."""
+
+    def f(p):
+        r = result(filled(p))
+        line = r.ravel()
+        line[1] = 3.0 * p[1]
+        return r[0] @ r[-1] + line @ line
+
+    plain = np.array([f(p) for p in POINTS.T])
+    np.testing.assert_allclose(tg.kernels.map(f)(POINTS), plain, rtol=1e-13)
+
+
+@pytest.mark.parametrize("make", [np.zeros_like, np.ones_like, lambda p: np.full_like(p, 2.0)])
+def test_arrays_made_like_a_symbol_take_symbols(make):
+    def f(p):
+        r = make(p)
+        r[0] = p[1] ** 2
+        return r.sum()
+
+    np.testing.assert_allclose(tg.kernels.map(f)(POINTS), [f(p) for p in POINTS.T], rtol=1e-14)
+
+
+def test_a_function_whose_rule_needs_its_result_at_a_constant():
+    f = lambda p: tg.grad(lambda q: (np.tanh(q) @ q) * p[0])(np.array([0.3, 0.55]))[0]
+    slope = np.tanh(0.3) + 0.3 / np.cosh(0.3) ** 2
+    np.testing.assert_allclose(tg.kernels.map(f)(POINTS), slope * POINTS[0], rtol=1e-14)

@@ -117,10 +117,11 @@ def symbolic_power(a: Any, b: Any) -> Sym:
         c = float(exponent)
         if abs(c) <= 64 and c == int(c):
             ids = a.ids
+            out = np.empty_like(ids)
             if large(g, ids):
-                return Sym(g, g.names(g.power(operand_node(g, ids), int(c)), ids.shape))
+                out[...] = g.names(g.power(operand_node(g, ids), int(c)), ids.shape)
+                return Sym(g, out)
             ids = g.nodes_of(ids)
-            out = np.empty(ids.shape, np.int64)
             for k in np.ndindex(ids.shape):
                 out[k] = g.power(int(ids[k]), int(c))
             return Sym(g, out)

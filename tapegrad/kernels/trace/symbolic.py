@@ -95,14 +95,14 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         return f"Sym{self.shape}"
 
     def copy(self, order: str = "C") -> "Sym":
-        return Sym(self.g, self.ids.copy())
+        return Sym(self.g, self.ids.copy(order))
 
     __copy__ = copy
 
     def astype(self, dtype: Any, copy: bool = True) -> "Sym":
         if np.dtype(dtype).kind == "f":
             x = as_real_symbol(self)
-            return x.copy() if copy and x is self else x
+            return x.copy("K") if copy and x is self else x
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
     def _as_move(name: Any) -> Any:
@@ -274,7 +274,10 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             raise self.g.refused(UnsupportedFunction(public_name(f)))
         if theirs is not None:
             out, args, kwargs = adapter_of(f, theirs).without_out(args, kwargs)
-        return stored(out, apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs))
+        y = apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
+        if type(y) is np.ndarray and y.dtype.kind == "f":  # of a creation function
+            y = as_symbol_array(lift(self.g, y))
+        return stored(out, y)
 
     def _in_place(name: Any) -> Any:
         op = getattr(operator, name)
@@ -449,6 +452,8 @@ class Operation:
 
     def value(self, *c: float) -> Any:
         """Return its value at constants, or None if the kernel must compute it."""
+        if self.n < self.inputs:  # the body wants its result, too
+            return None
         with np.errstate(all="ignore"):
             y = self.prim.run(*[np.float64(a) for a in c], **self.params)
         return y if np.isfinite(y) or not np.isfinite(c).all() else None
@@ -618,7 +623,7 @@ def graph_of(*x: Any) -> Any:
 def apart(y: Any, x: Any) -> Any:
     """Return y, copied if it shares memory with a symbol of x."""
     shared = isinstance(y, Sym) and any(isinstance(v, Sym) and np.may_share_memory(v.ids, y.ids) for v in x)
-    return y.copy() if shared else y
+    return y.copy("K") if shared else y
 
 
 def stored(out: Any, y: Any) -> Any:
@@ -667,10 +672,13 @@ def broadcast_instruction(g: Graph, op: str, *operands: Any) -> Sym:
         truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)
     ]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
+    shape = arrays[0].shape
+    # the memory order is that of NumPy's result
+    out: Any = np.empty(shape, np.int64) if len(shape) < 2 else sum([v.ids for v in x])
     if large(g, *arrays):
-        return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in arrays]), arrays[0].shape))
+        out[...] = g.names(g.node(op, *[operand_node(g, a) for a in arrays]), shape)
+        return Sym(g, out)
     arrays = [g.nodes_of(a) for a in arrays]
-    out: Any = np.empty(arrays[0].shape, np.int64)
     square = op == "mul" and out.ndim == 2 and out.shape[0] == out.shape[1]
     for k in np.ndindex(out.shape):
         nodes = [int(a[k]) for a in arrays]
