@@ -27,19 +27,23 @@ WRITES = {
 }  # fmt: skip
 
 RESULTS = {
-    "copy": np.copy, "+": lambda z: +z, "positive": np.positive, "conj": np.conj, "astype": lambda z: z.astype(float),
+    "copy": np.copy, "+": lambda z: +z, "positive": np.positive, "conj": np.conj,
+    "astype": lambda z: z.astype(float),
     "np.astype": lambda z: np.astype(z, float), "reshape, copied": lambda z: np.reshape(z, -1, copy=True),
     "sum over no axis": lambda z: np.sum(z, axis=()), "largest over no axis": lambda z: z.max(axis=()),
     "product of one": lambda z: np.prod(z[None], 0), "products of one": lambda z: np.cumprod(z[:, :1], 1),
     "meshgrid": lambda z: np.meshgrid(z[0], z[1])[0], "array": lambda z: np.array(z, float),
     "asarray": lambda z: np.asarray(z, float), "astype, no copy": lambda z: z.astype(float, copy=False),
-    "transpose": lambda z: z.T, "reshape": lambda z: z.reshape(-1), "reshape of a transpose": lambda z: z.T.reshape(-1),
-    "flip": np.flip, "diagonal of einsum": lambda z: np.einsum("ii->i", z), "split": lambda z: np.split(z, [1])[1],
+    "transpose": lambda z: z.T, "reshape": lambda z: z.reshape(-1),
+    "reshape of a transpose": lambda z: z.T.reshape(-1),
+    "flip": np.flip, "diagonal of einsum": lambda z: np.einsum("ii->i", z),
+    "split": lambda z: np.split(z, [1])[1],
 }  # fmt: skip
 
 LAYOUTS = {
     "product": lambda z: z.T * 1.0, "array": lambda z: np.array(z.T), "copy": lambda z: z.T.copy(),
-    "np.copy": lambda z: np.copy(z.T), "power": lambda z: z.T**2, "select": lambda z: np.where(z.T > 4, z.T, 0.0),
+    "np.copy": lambda z: np.copy(z.T), "power": lambda z: z.T**2,
+    "select": lambda z: np.where(z.T > 4, z.T, 0.0),
     "mixed": lambda z: z.T + z, "of rows": lambda z: np.array(np.broadcast_to(z[0], (2, 3))),
     "order": lambda z: np.array(z, order="F"), "more axes": lambda z: np.array(z[0], ndmin=2),
 }  # fmt: skip

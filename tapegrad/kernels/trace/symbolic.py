@@ -94,7 +94,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         return f"Sym{self.shape}"
 
-    def copy(self, order: str = "C") -> "Sym":
+    def copy(self, order: Any = "C") -> "Sym":
         return Sym(self.g, self.ids.copy(order))
 
     __copy__ = copy
@@ -354,7 +354,7 @@ class Symbols(Trace):
         raise UnknownNumber("its rule asks for values, which are known only when the kernel runs")
 
     def run(self, f: Callable, x: Any, params: dict) -> Any:
-        """Call f with symbols, also in lists and tuples; return symbols. Arguments that f writes are written."""
+        """Call f with symbols, also in lists and tuples; return symbols. What f writes is written."""
         given, named = self.wrapped(tuple(x)), {k: self.wrapped(v) for k, v in params.items()}
         try:
             out = self.unwrapped(f(*given, **named))
@@ -635,7 +635,8 @@ def stored(out: Any, y: Any) -> Any:
         return tuple(many) if len(out) > 1 else many[0]
     if not isinstance(out, Sym):
         raise KernelError(
-            "a kernel function wrote a traced value into an array made outside of it: make it inside by np.zeros"
+            "a kernel function wrote a traced value into an array made outside of it: make it inside by "
+            "np.zeros"
         )
     out[...] = y
     return out
