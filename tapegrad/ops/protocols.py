@@ -137,6 +137,17 @@ class Adapter:
                 self.pass_on(named, name, value, q.default)
         return self.ours(*first, **named)
 
+    def without_out(self, args: tuple, kwargs: dict) -> tuple[Any, tuple, dict]:
+        """Return `out`, given by name or by position, and the other arguments."""
+        out = kwargs.get("out")
+        if "out" in kwargs and self.has_out:
+            kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+        elif len(args) > self.out:
+            bound = self.theirs.bind(*args, **kwargs).arguments
+            out, args = bound["out"], args[: self.out]
+            kwargs = {k: v for n, (k, v) in enumerate(bound.items()) if n >= len(args) and k != "out"}
+        return out, args, kwargs
+
     def pass_on(self, named: dict, name: str, value: Any, default: Any) -> None:
         if value is NO_VALUE or same_argument(value, default):
             return
@@ -183,6 +194,13 @@ def public_name(f: Any) -> str:
 
 
 ADAPTERS: dict = {}
+
+
+def adapter_of(f: Any, ours: Callable) -> Adapter:
+    adapter = ADAPTERS.get(f)
+    if adapter is None or adapter.ours is not ours:
+        adapter = ADAPTERS[f] = Adapter(f, ours)
+    return adapter
 
 
 MISTAKES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
@@ -255,16 +273,8 @@ def call_library(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
         if any_tracked((args, kwargs)):
             raise no_rule(f)
         return f(*lend(args), **lend(kwargs))
-    adapter = ADAPTERS.get(key)
-    if adapter is None or adapter.ours is not ours:
-        adapter = ADAPTERS[key] = Adapter(key, ours)
-    out = kwargs.get("out")
-    if "out" in kwargs and adapter.has_out:
-        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
-    elif len(args) > adapter.out:
-        bound = adapter.theirs.bind(*args, **kwargs).arguments
-        out, args = bound["out"], args[: adapter.out]
-        kwargs = {k: v for n, (k, v) in enumerate(bound.items()) if n >= len(args) and k != "out"}
+    adapter = adapter_of(key, ours)
+    out, args, kwargs = adapter.without_out(args, kwargs)
     if key in PIECE_BY_PIECE and out is not None and any([overlaps.lies_in(out, v) for v in args[0]]):
         y = overlaps.left_in(
             out, list(args[0]), lambda out, pieces: key(pieces, *args[1:], out=out, **kwargs)

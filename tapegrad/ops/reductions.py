@@ -290,6 +290,8 @@ def _product(x: Any) -> Any:
     n = shape(x)[axis]
     if n == 0:
         return xp(x).ones(shape(x)[:-1], dtype(x))
+    if n == 1:
+        x = s.copy(x)  # what NumPy returns is never a view
     while n > 1:
         k = n // 2
         y = slice_of(x, axis=axis, start=0, stop=k) * slice_of(x, axis=axis, start=k, stop=2 * k)

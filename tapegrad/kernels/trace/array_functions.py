@@ -117,10 +117,11 @@ def symbolic_power(a: Any, b: Any) -> Sym:
         c = float(exponent)
         if abs(c) <= 64 and c == int(c):
             ids = a.ids
+            out = np.empty_like(ids)
             if large(g, ids):
-                return Sym(g, g.names(g.power(operand_node(g, ids), int(c)), ids.shape))
+                out[...] = g.names(g.power(operand_node(g, ids), int(c)), ids.shape)
+                return Sym(g, out)
             ids = g.nodes_of(ids)
-            out = np.empty(ids.shape, np.int64)
             for k in np.ndindex(ids.shape):
                 out[k] = g.power(int(ids[k]), int(c))
             return Sym(g, out)
@@ -191,7 +192,7 @@ def symbolic_full(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
 def symbolic_astype(x: Sym, dtype: Any) -> Sym:
     """Convert an array of symbols to the requested dtype."""
     kind = "" if dtype is None else np.dtype(dtype).kind
-    return truth(x) if kind == "b" else x if not kind else x.astype(dtype)
+    return truth(x) if kind == "b" else x if not kind else x.astype(dtype, copy=False)
 
 
 @implements_symbolic(np.empty_like)

@@ -120,7 +120,9 @@ class Rebuilder(Shadow):
                 made = np.array(x, dtype=dtype, **kwargs)
                 return as_symbol_array(lift(g, made)) if made.dtype.kind == "f" else made
             made = symbolic_astype(lift(g, x), dtype)
-            return as_symbol_array(made.copy()) if copy or not (made.ndim or made.zero_d) else made
+            if not copy and (made.ndim or made.zero_d):
+                return made
+            return as_symbol_array(Sym(g, np.array(made.ids, **kwargs)))
 
         def asarray(x, dtype=None):
             return array(x, dtype, copy=False)

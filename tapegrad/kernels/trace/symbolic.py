@@ -15,10 +15,11 @@ import numpy as np
 
 from ..._core.abstract_arrays import hollow, hollow_number
 from ..._core.errors import KernelError
-from ..._core.primitive import HIDDEN, Primitive, Trace, layout_of, lower
+from ..._core.primitive import HIDDEN, READ, Primitive, Trace, layout_of, lower
 from ..._core.trees import children, is_node, rebuilt
 from ..._core.variable import Variable, variable
 from ...ops.declare import NUMPY, PRIMITIVES, ComposedScalar, GatedProduct, signature_of
+from ...ops.protocols import adapter_of
 from ..graph.blocks import ELEMENT
 from ..graph.lengths import WRITTEN
 from ..graph.nodes import OPERATIONS, Graph
@@ -93,14 +94,15 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         return f"Sym{self.shape}"
 
-    def copy(self, order: str = "C") -> "Sym":
-        return Sym(self.g, self.ids.copy())
+    def copy(self, order: Any = "C") -> "Sym":
+        return Sym(self.g, self.ids.copy(order))
 
     __copy__ = copy
 
     def astype(self, dtype: Any, copy: bool = True) -> "Sym":
         if np.dtype(dtype).kind == "f":
-            return as_real_symbol(self)
+            x = as_real_symbol(self)
+            return x.copy("K") if copy and x is self else x
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
     def _as_move(name: Any) -> Any:
@@ -236,7 +238,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     # --- NumPy's protocols ---
 
     def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
-        out = kwargs.pop("out", (None,))[0]
+        out = kwargs.pop("out", None)
         reduces = method == "reduce" and ufunc in REDUCE and not kwargs.keys() - {"axis"}
         if not reduces and (method != "__call__" or kwargs):
             raise self.g.refused(
@@ -264,21 +266,18 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             )
         else:
             y = apply_operation(self.g, ufunc, x)
-        if out is None:
-            return y
-        if not isinstance(out, Sym):
-            raise KernelError(
-                "a kernel function wrote a traced value into an array made outside of it: make it inside by "
-                "np.zeros"
-            )
-        out[...] = y
-        return out
+        return apart(y, x) if out is None else stored(out, y)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
-        ours = FUNCTIONS.get(f)
-        if ours is None and f not in NUMPY:
+        ours, theirs, out = FUNCTIONS.get(f), NUMPY.get(f), None
+        if ours is None and theirs is None:
             raise self.g.refused(UnsupportedFunction(public_name(f)))
-        return apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
+        if theirs is not None:
+            out, args, kwargs = adapter_of(f, theirs).without_out(args, kwargs)
+        y = apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
+        if type(y) is np.ndarray and y.dtype.kind == "f":  # of a creation function
+            y = as_symbol_array(lift(self.g, y))
+        return stored(out, y)
 
     def _in_place(name: Any) -> Any:
         op = getattr(operator, name)
@@ -355,11 +354,14 @@ class Symbols(Trace):
         raise UnknownNumber("its rule asks for values, which are known only when the kernel runs")
 
     def run(self, f: Callable, x: Any, params: dict) -> Any:
-        """Call f with symbols, also in lists and tuples; return symbols."""
+        """Call f with symbols, also in lists and tuples; return symbols. What f writes is written."""
+        given, named = self.wrapped(tuple(x)), {k: self.wrapped(v) for k, v in params.items()}
         try:
-            return self.unwrapped(
-                f(*self.wrapped(tuple(x)), **{k: self.wrapped(v) for k, v in params.items()})
-            )
+            out = self.unwrapped(f(*given, **named))
+            for old, handle in zip((*x, *params.values()), (*given, *named.values()), strict=True):
+                if isinstance(old, Sym) and (now := self.unwrapped(handle)) is not old:
+                    old[...] = now  # f wrote it
+            return out
         finally:
             self.close()
 
@@ -385,7 +387,8 @@ class Symbols(Trace):
 
     def step(self, prim: Primitive, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
         x = [v if s is None else s for v, s in zip(inputs, slots, strict=True)]
-        return self.wrapped(self.applied(prim, x, params))
+        y = self.applied(prim, x, params)
+        return self.wrapped(y if prim.aliases or prim is READ else apart(y, x))
 
     def applied(self, prim: Primitive, x: list, params: dict) -> Any:
         """Return the symbols of the results."""
@@ -449,6 +452,8 @@ class Operation:
 
     def value(self, *c: float) -> Any:
         """Return its value at constants, or None if the kernel must compute it."""
+        if self.n < self.inputs:  # the body wants its result, too
+            return None
         with np.errstate(all="ignore"):
             y = self.prim.run(*[np.float64(a) for a in c], **self.params)
         return y if np.isfinite(y) or not np.isfinite(c).all() else None
@@ -615,6 +620,28 @@ def graph_of(*x: Any) -> Any:
     return None
 
 
+def apart(y: Any, x: Any) -> Any:
+    """Return y, copied if it shares memory with a symbol of x."""
+    shared = isinstance(y, Sym) and any(isinstance(v, Sym) and np.may_share_memory(v.ids, y.ids) for v in x)
+    return y.copy("K") if shared else y
+
+
+def stored(out: Any, y: Any) -> Any:
+    """Write results into the arrays `out`, if there are any; return these."""
+    if out is None:
+        return y
+    if isinstance(out, tuple):
+        many = [stored(o, v) for o, v in zip(out, y if len(out) > 1 else (y,), strict=True)]
+        return tuple(many) if len(out) > 1 else many[0]
+    if not isinstance(out, Sym):
+        raise KernelError(
+            "a kernel function wrote a traced value into an array made outside of it: make it inside by "
+            "np.zeros"
+        )
+    out[...] = y
+    return out
+
+
 def as_real_symbol(x: Sym) -> Sym:
     """Convert booleans to 0 and 1."""
     return symbolic_where(x, 1.0, 0.0) if x.is_bool else x
@@ -646,10 +673,13 @@ def broadcast_instruction(g: Graph, op: str, *operands: Any) -> Sym:
         truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)
     ]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
+    shape = arrays[0].shape
+    # the memory order is that of NumPy's result
+    out: Any = np.empty(shape, np.int64) if len(shape) < 2 else sum([v.ids for v in x])
     if large(g, *arrays):
-        return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in arrays]), arrays[0].shape))
+        out[...] = g.names(g.node(op, *[operand_node(g, a) for a in arrays]), shape)
+        return Sym(g, out)
     arrays = [g.nodes_of(a) for a in arrays]
-    out: Any = np.empty(arrays[0].shape, np.int64)
     square = op == "mul" and out.ndim == 2 and out.shape[0] == out.shape[1]
     for k in np.ndindex(out.shape):
         nodes = [int(a[k]) for a in arrays]
