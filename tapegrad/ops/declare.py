@@ -185,7 +185,7 @@ def followed(f: AnyFunction, family: str) -> Any:
         with changed(depth=1):  # arrays that the code makes can hold what a kernel traces
             return followed_code(f)(*args, **kwargs)
 
-    run.__module__ = family
+    run.__module__, run.__doc__ = family, None  # (the examples are the library's, not this module's)
     return run
 
 

@@ -81,7 +81,8 @@ ASKING = {
 PASSING = {
     "_core.variable": "where they stand",
     "ops.layouts": "how operands and results lie",
-    "replay.record.recorder": "captured arrays become its own; results",
+    "replay.record.recorder": "captured arrays become its own",
+    "replay.record.recording": "results",
     "_core.primitive": "levels, views and writes",
     "_transforms.batching.watched_traces": "what each level holds, shown to who watches",
     "testing.diagnostics.profile": "memory that is kept",

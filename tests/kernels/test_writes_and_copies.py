@@ -112,3 +112,29 @@ def test_a_function_whose_rule_needs_its_result_at_a_constant():
     f = lambda p: tg.grad(lambda q: (np.tanh(q) @ q) * p[0])(np.array([0.3, 0.55]))[0]
     slope = np.tanh(0.3) + 0.3 / np.cosh(0.3) ** 2
     np.testing.assert_allclose(tg.kernels.map(f)(POINTS), slope * POINTS[0], rtol=1e-14)
+
+
+@pytest.mark.parametrize("steps", [0, 3, 30])
+@pytest.mark.parametrize("loop", ["loop", "while_loop"])
+def test_a_body_writes_its_carry_and_the_start_stays(loop, steps):
+    """Compiled, unrolled and plain loops agree; no step hands the start on."""
+
+    def f(p):
+        def body(c):
+            c[0] += p[1]
+            return c
+
+        start = p * 1.0
+        if loop == "loop":
+            last = tg.kernels.loop(steps, lambda i, c: body(c), start)
+        else:
+            last = tg.kernels.while_loop(
+                lambda c: c[2] > 0, lambda c: body([c[0], c[1], c[2] - 1]), [*start, steps], steps
+            )
+            last = np.stack(last[:2])
+        return 100.0 * start.sum() + last.sum()
+
+    exact = 101.0 * POINTS.sum(axis=0) + steps * POINTS[1]
+    np.testing.assert_allclose(tg.kernels.map(f)(POINTS), exact, rtol=1e-13)
+    np.testing.assert_allclose([f(p) for p in POINTS.T], exact, rtol=1e-13)
+    np.testing.assert_allclose(tg.grad(f)(POINTS[:, 0])[1], 101.0 + steps, rtol=1e-13)

@@ -13,6 +13,8 @@ import numpy as np
 
 from ..._core.errors import ArgumentError, KernelError
 from ..._core.scope import OPEN
+from ..._core.trees import tree_map
+from ..._core.variable import Variable
 from ..graph.nodes import Graph
 from ..graph.program import ProgramLoop
 from .symbolic import Sym, UnknownNumber, as_real_symbol, lift, truth
@@ -39,7 +41,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     body : callable
         ``body(i, carry)`` returns the next carry.
     carry : number, array or tree
-        The start.
+        The start. Its arrays are values: the body may write into those that it gets, and the start stays.
     max_steps : int, optional
         A bound for n.
 
@@ -124,6 +126,7 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
     """
     t = OPEN.tracer
     if t is None:
+        carry = _apart(carry)
         for _ in range(max_steps):
             if not cond(carry):
                 break
@@ -132,7 +135,13 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
     return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), body, carry)
 
 
+def _apart(carry: Any) -> Any:
+    """Return the carry with copies of its arrays: a body may write into them, and the start stays."""
+    return tree_map(lambda x: x.copy() if isinstance(x, (np.ndarray, Sym, Variable)) else x, carry)
+
+
 def _in_turn(n: int, body: Callable, carry: Any) -> Any:
+    carry = _apart(carry)
     for i in range(n):
         carry = body(i, carry)
     return carry
