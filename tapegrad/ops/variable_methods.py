@@ -499,6 +499,9 @@ V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 # take the memory first.
 
 
+OPERATIONS = frozenset([BINARY, dis.opmap["COMPARE_OP"]])
+
+
 def array_method(x, dtype=None, copy=None):
     if is_tracked(x) and layout_of(x).dtype.kind in "biu":
         if isinstance(hidden := primal_of(x), Variable) and hidden._trace.visibility == RECORDED:
@@ -512,11 +515,10 @@ def array_method(x, dtype=None, copy=None):
         frame = sys._getframe(1)
         if calls_method(frame.f_code, frame.f_lasti, "__array__"):  # not NumPy's own call
             return call(np.array, (x,), {"dtype": dtype, "copy": copy})
-        for name in ("dot", "choose", "searchsorted"):
-            if calls_method(frame.f_code, frame.f_lasti, name):
-                raise DroppedDerivativeError(
-                    f"a.{name}(x) of an array a of integers takes plain values only; write numpy.{name}(a, x)"
-                )
+        if frame.f_code.co_code[frame.f_lasti] in OPERATIONS or any(
+            [calls_method(frame.f_code, frame.f_lasti, name) for name in ("dot", "choose", "searchsorted")]
+        ):
+            return creation.objects(x)  # `a.dot(x)`, `a * [x, y]` of a plain array: by elements
         raise DroppedDerivativeError(
             "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked "
             "value in silence; use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), "
