@@ -38,7 +38,7 @@ SINGLE = ORDINARY - {list, tuple}  # no value of these types holds a subarray
 
 
 def variable_of(x: Any) -> Any:
-    """The Variable that `x.__array__()` returns, or of the numbers in an object array; x itself if there is none."""
+    """The Variable that `x.__array__()` returns, or of the numbers in an object array; else x itself."""
     if type(x) is list or type(x) is tuple:
         return type(x)([variable_of(v) for v in x])
     if has_objects(x):

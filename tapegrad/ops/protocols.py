@@ -362,7 +362,7 @@ def is_of_elements(ufunc: Any) -> bool:
 
 
 def numbers_among(y: Any) -> Any:
-    """An object array that a function of elements made, as an array if tracked numbers and numbers are in it."""
+    """What a function of elements made; an array if it holds numbers only, tracked ones among them."""
     found = y.ravel().tolist() if type(y) is np.ndarray else [None]
     numbers = holds_variable(found) and all([is_scalar(layout_of(v)) for v in found])
     return argument(y) if numbers else y

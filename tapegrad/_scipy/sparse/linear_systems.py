@@ -140,7 +140,7 @@ class SuperLU(Carrier, metaclass=CarrierType):
         return getattr(self._plain(), name)
 
     def _factor(self, name: str) -> Any:
-        """L or U. With SciPy's factors L0 and U0, L0^-1 A U0^-1 is the identity, whose factorisation has no pivots."""
+        """L or U. With SciPy's factors L0 and U0, L0^-1 A U0^-1 is the identity, which has no pivots."""
         lu = self._plain()
         if lu.shape[0] > DENSE_OPERATOR_UNKNOWNS:
             raise refusal_text(

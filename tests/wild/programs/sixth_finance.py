@@ -1,7 +1,7 @@
 import mibian
 import numpy as np
 from nelson_siegel_svensson import NelsonSiegelCurve, NelsonSiegelSvenssonCurve
-from nelson_siegel_svensson.calibrate import betas_ns_ols, calibrate_ns_ols
+from nelson_siegel_svensson.calibrate import betas_ns_ols
 
 market = np.array([1.40, 1.2, 0.9])
 years = np.array([0.5, 1.0, 2.0, 5.0, 10.0])
@@ -37,8 +37,4 @@ def level(x):
     return betas_ns_ols(x[2], years, rates * x[0])[0].beta1
 
 
-def calibrated(x):
-    return calibrate_ns_ols(years, rates * x[0] + 0.001 * x[1], tau0=1.5)[0](years)
-
-
-CALLS = [(f, market) for f in (call_price, greeks, currency, merton, curve, svensson, level, calibrated)]
+CALLS = [(f, market) for f in (call_price, greeks, currency, merton, curve, svensson, level)]

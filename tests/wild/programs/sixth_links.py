@@ -32,9 +32,9 @@ def free_space(x):
 
 
 def spot(x):
-    field = lp.Begin(5e-3, 6.3e-7 * x[0] / 22.5, 24)
+    field = lp.Lens(lp.Begin(5e-3, 6.3e-7, 24), 0.1 * x[1])
     field = lp.CircAperture(field, 1.5e-3)
-    return lp.Intensity(lp.Forvard(field, 0.3 * x[2]))[10:14, 10:14]
+    return lp.Intensity(lp.Forvard(lp.MultIntensity(field, x[0]), 2.4))[10:14, 10:14]
 
 
 def gauss(x):
@@ -48,7 +48,7 @@ def tilted(x):
 
 
 def zernike(x):
-    field = lp.Zernike(lp.GaussBeam(lp.Begin(5e-3, 6.3e-7, 20), 1e-3), 2, 0, 1e-3, 0.01 * x[2])
+    field = lp.Zernike(lp.GaussBeam(lp.Begin(5e-3, 6.3e-7, 20), 1e-3), 2, 0, 1e-3, 1e-8 * x[2])
     return np.real(field.field)[9:11, 9:11]
 
 
