@@ -38,9 +38,11 @@ SINGLE = ORDINARY - {list, tuple}  # no value of these types holds a subarray
 
 
 def variable_of(x: Any) -> Any:
-    """The Variable that `x.__array__()` returns; x itself if there is none."""
+    """The Variable that `x.__array__()` returns, or of the numbers in an object array; else x itself."""
     if type(x) is list or type(x) is tuple:
         return type(x)([variable_of(v) for v in x])
+    if has_objects(x):
+        return argument(x)
     if isinstance(x, Variable) or is_array(x) or not hasattr(type(x), "__array__"):
         return x
     y = x.__array__()
@@ -79,7 +81,7 @@ class UfuncFace:
             return call(self.f, args, kwargs, self.key)
         try:
             return library_function(self.f, self.device, args)(*args, **kwargs)
-        except ValueError:
+        except (ValueError, TypeError):
             given = with_arrays_of(args)
             if given is None:
                 raise
@@ -207,7 +209,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             return (
                 f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
             )
-        except ValueError:
+        except (ValueError, TypeError):
             given = with_arrays_of(args)
             if given is None:
                 raise

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._core.arrays import NUMBERS, is_array, xp_of
+from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError, TapegradError
 from .._core.foreign import argument
 from .._core.lent_memory import lend
@@ -23,6 +23,7 @@ from .._core.primitive import (
     ADD_AT,
     any_tracked,
     holds_subarray,
+    holds_variable,
     hook,
     is_tracked,
     layout_of,
@@ -342,7 +343,8 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     given = inputs
     entry = function_for(ufunc)
-    if entry is None and is_of_elements(ufunc):
+    elements = entry is None and is_of_elements(ufunc)
+    if elements:
         inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
     elif dtype is not None or casting is not None:
         inputs, exact = in_loop(ufunc, inputs, dtype, casting)
@@ -350,6 +352,8 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     elif entry is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
     y = ufunc(*[values_of(x) for x in inputs]) if entry is None else entry(*inputs)
+    if elements:
+        y = tuple(map(numbers_among, y)) if type(y) is tuple else numbers_among(y)
     if out is None or (type(out) is tuple and all(o is None for o in out)):
         if where is not True:
             raise ArgumentError(
@@ -365,6 +369,13 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
 def is_of_elements(ufunc: Any) -> bool:
     """Is it from `numpy.frompyfunc`, a function of elements?"""
     return all([set(t) <= set("O->") for t in ufunc.types])
+
+
+def numbers_among(y: Any) -> Any:
+    """What a function of elements made; an array if it holds numbers only, tracked ones among them."""
+    found = y.ravel().tolist() if type(y) is np.ndarray else [None]
+    numbers = holds_variable(found) and all([is_scalar(layout_of(v)) for v in found])
+    return argument(y) if numbers else y
 
 
 def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
@@ -419,7 +430,7 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     x, entry = inputs[0], function_for(ufunc)
     if entry is None and is_of_elements(ufunc) and out is None:
         given = {name: v for name, v in params.items() if name != "out"}
-        return getattr(ufunc, method)(creation.objects(x), **given)
+        return numbers_among(getattr(ufunc, method)(creation.objects(x), **given))
     if (ufunc not in scans.FOLLOWED and (known is None or "dd->d" not in ufunc.types)) or not isinstance(
         x, Variable
     ):

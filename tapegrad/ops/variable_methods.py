@@ -499,6 +499,10 @@ V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 # take the memory first.
 
 
+BY_ELEMENTS = "dot", "choose", "searchsorted"
+OPERATIONS = frozenset([BINARY, dis.opmap["COMPARE_OP"]])
+
+
 def array_method(x, dtype=None, copy=None):
     if is_tracked(x) and layout_of(x).dtype.kind in "biu":
         if isinstance(hidden := primal_of(x), Variable) and hidden._trace.visibility == RECORDED:
@@ -509,14 +513,11 @@ def array_method(x, dtype=None, copy=None):
             + asked_by()
         )
     if is_tracked(x):
-        frame = sys._getframe(1)
-        if calls_method(frame.f_code, frame.f_lasti, "__array__"):  # not NumPy's own call
+        code, at = (frame := sys._getframe(1)).f_code, frame.f_lasti
+        if calls_method(code, at, "__array__"):  # not NumPy's own call
             return call(np.array, (x,), {"dtype": dtype, "copy": copy})
-        for name in ("dot", "choose", "searchsorted"):
-            if calls_method(frame.f_code, frame.f_lasti, name):
-                raise DroppedDerivativeError(
-                    f"a.{name}(x) of an array a of integers takes plain values only; write numpy.{name}(a, x)"
-                )
+        if code.co_code[at] in OPERATIONS or any([calls_method(code, at, name) for name in BY_ELEMENTS]):
+            return creation.objects(x)  # `a.dot(x)`, `a * [x, y]` of a plain array: by elements
         raise DroppedDerivativeError(
             "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked "
             "value in silence; use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), "

@@ -6,6 +6,7 @@ import pytest
 import tapegrad as tg
 
 X = np.array([0.3, -0.7, 1.1, 2.0])
+Y = np.arange(8.0).reshape(4, 2) ** 2 / 50
 mixed = np.frompyfunc(lambda a, b: a + a * b * b, 2, 1)
 product = np.frompyfunc(lambda a, b: a * b, 2, 1)
 
@@ -22,6 +23,21 @@ CALLS = {
     "accumulate": lambda x: np.sum(mixed.accumulate(x)),
     "reduceat": lambda x: np.sum(mixed.reduceat(x, [0, 2])),
     "made inside": lambda x: np.frompyfunc(lambda a, b: np.sin(a) * b, 2, 1).reduce(x),
+    "an array of floats from it": lambda x: np.frompyfunc(lambda a: a * a * a, 1, 1)(x).astype(float).std(),
+    "integers.dot": lambda x: np.sum(np.arange(8).reshape(2, 4).dot(x) ** 2),
+    "integers.dot of a matrix": lambda x: np.sum(np.arange(4).dot(np.outer(x, x)) ** 2),
+    "integers.dot of a list": lambda x: np.arange(4).dot(list(x)) ** 2,
+    "functions of integers.dot": lambda x: np.exp(
+        np.linalg.det(np.arange(8).reshape(2, 4).dot(np.outer(x, x)[:, :2] + Y))
+    ),
+    "an integer.dot": lambda x: np.sum(np.array(3).dot(x) ** 2),
+    "floats.dot": lambda x: np.arange(4).astype(float).dot(x) ** 2,
+    "integers.dot of arrays in a list": lambda x: np.sum(np.arange(4).reshape(2, 2).dot([x, x**2]).T[1] ** 2),
+    "integers @ a list": lambda x: (np.arange(4) @ list(x)) ** 2,
+    "integers @ a list of arrays": lambda x: np.sum((np.arange(2) @ [x, x**2]) ** 2),
+    "a list of numbers * integers": lambda x: np.sum((list(x) * np.arange(4)) ** 2),
+    "integers.choose": lambda x: np.sum(np.array([0, 1, 0, 1]).choose([x, x**2]) ** 2),
+    "integers.searchsorted": lambda x: np.sum((9 * np.arange(-1, 3)).searchsorted(x) * x**2),
     "getfield": lambda x: np.sum(x.getfield(np.float64) ** 3),
     "getfield of complex numbers": lambda x: np.sum(
         (x + 1j * x**2).getfield(np.float64, 8) * (x**3 + 2j).getfield(float)
@@ -50,7 +66,6 @@ def test_derivatives(f):
         (lambda x: x.getfield(np.float32).sum(), "x.real, x.imag, or x.astype"),
         (lambda x: x.byteswap().byteswap().sum(), "leave it out"),
         (lambda x: np.bmat([[x[None], x[None]]]).sum(), "numpy.block"),
-        (lambda x: np.array([0, 1, 0, 1]).choose([x, x**2]).sum(), "numpy.choose"),
     ],
 )
 def test_what_is_refused(f, words):

@@ -77,6 +77,13 @@ t("solve M", lambda d, b: l.spsolve(mk(d).tocsc(), b), d, B)
 t("solve c", lambda b: l.spsolve(A0.tocsc(), b), b)
 t("splu", lambda d, b: l.splu(mk(d).tocsc()).solve(b), d, b)
 t("splu T", lambda d, b: l.splu(mk(d).tocsc()).solve(b, "T"), d, B)
+t(
+    "splu U",
+    lambda d: np.log(np.abs(l.splu(mk(d).tocsc(), permc_spec="NATURAL").U.diagonal())),
+    d,
+    samples=False,
+)
+t("splu L", lambda d: (f := l.splu(mk(d).tocsc())).L.toarray()[:, f.perm_c] @ f.U.toarray(), d, samples=False)
 lu = l.splu(A0.tocsc())
 t("captured lu", lambda b: lu.solve(b), b)
 t("captured lu M", lambda b: lu.solve(b, "T"), B)

@@ -27,14 +27,24 @@ REFUSED = {
     **of("second order of eigenvectors: nan with a warning", "fresh_rotations.matrix_to_quaternion"),
     **of("masked arrays", "known_pykalman.unscented"),
     **of("eval of a text with tracked numbers", "later_engineering.circuit"),
-    **of("a method of an array of integers", "later_atoms.morse later_engineering.triangle"),
+    **of("`a.dot(x)` of an object with `__array__`", "later_atoms.morse"),
     **of("`numpy.f._implementation`", "later_algebra.energies"),
     **of("a class derived from SciPy's `PPoly`", "later_signals.smoothing"),
     **of("a number of a class derived from `float`", "last_earth.sphere last_earth.vincenty"),
-    **of("an array of integers `@` a list of arrays", "last_filters.catmull_rom last_filters.natural"),
     **of("a hash of the bytes of an array", "last_choices.solid"),
     **of("a whole array with fields", "fifth_motion.lorentz_arrays"),
     **of("a gufunc of Numba", "fresh_scores.older_ensemble"),
     **of("a root by bisection, with a warning", "fresh_air.wet_bulb fresh_sky.kepler"),
+    **of(
+        "an object array of angles",
+        "sixth_tracking.bearing sixth_tracking.bearing_jacobian sixth_tracking.extended_update",
+    ),
+    **of("a class derived from `np.ndarray`", "sixth_tracking.update sixth_tracking.distances"),
+    **of("`hyp2f1` of complex numbers by its third parameter", "sixth_lenses.magnification"),
+    **of("`np.vectorize` with excluded arguments", "sixth_links.rain sixth_links.scintillation"),
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
+NAN = of(  # in reverse mode, loud: the infinite slope of a root at zero, times zero
+    "nan: the root of the distance of a point to itself",
+    "sixth_modes.correlation sixth_modes.covariance sixth_modes.unbiased sixth_modes.energy sixth_modes.partial",
+)

@@ -14,6 +14,7 @@ from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
+from ...ops.linalg.equations import lu_factored
 from ..device import device_concatenator
 from ..followed import FollowedObject, Follower
 from ..linear_maps import AxisMap, mapped
@@ -118,8 +119,8 @@ class SuperLU(Carrier, metaclass=CarrierType):
 
     _theirs = sla.SuperLU
 
-    def __init__(self, A: Any = None, real: Any = None):
-        self._A, self._real = A, real
+    def __init__(self, A: Any = None, real: Any = None, **settings: Any):
+        self._A, self._real, self._settings = A, real, settings
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -129,19 +130,29 @@ class SuperLU(Carrier, metaclass=CarrierType):
         return self._A is not None and holds_tracked(self._A)
 
     def _plain(self) -> Any:
-        return sla.splu(self._A._plain().tocsc()) if self._real is None else self._real
+        return sla.splu(self._A._plain().tocsc(), **self._settings) if self._real is None else self._real
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if self._tracked():
-            determinant = (
-                "tapegrad.sparse.cholesky(A).logdet() for a determinant of a positive definite matrix"
-            )
-            raise refusal_text(
-                f"scipy.sparse.linalg.splu(A).{name}", "of a tracked matrix", f"its solve, or {determinant}"
-            )
+        if name in ("L", "U") and self._tracked():
+            return self._factor(name)
         return getattr(self._plain(), name)
+
+    def _factor(self, name: str) -> Any:
+        """L or U. With SciPy's factors L0 and U0, L0^-1 A U0^-1 is the identity, which has no pivots."""
+        lu = self._plain()
+        if lu.shape[0] > DENSE_OPERATOR_UNKNOWNS:
+            raise refusal_text(
+                f"scipy.sparse.linalg.splu(A).{name}", "of a large tracked matrix", "its solve"
+            )
+        permuted = self._A.toarray()[plain_np.argsort(lu.perm_r)][:, plain_np.argsort(lu.perm_c)]
+        half = np.linalg.solve(lu.L.toarray(), permuted)
+        _, lower, upper = lu_factored(np.linalg.solve(lu.U.toarray().T, half.T).T)
+        sparse_factor = getattr(lu, name).tocoo()
+        factor = lu.L.toarray() @ lower if name == "L" else upper @ lu.U.toarray()
+        rows, columns = sparse_factor.coords
+        return FACES[sps.csc_array]((factor[rows, columns], (rows, columns)), shape=lu.shape)
 
     def solve(self, b, trans="N"):
         if self._real is None:
@@ -177,7 +188,10 @@ class Solver(AxisMap):
 
 @LINALG.rule(sla.splu)
 def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None, options=None):
-    return SuperLU(operator_matrix(A, "scipy.sparse.linalg.splu"))
+    settings = {"diag_pivot_thresh": diag_pivot_thresh, "relax": relax, "panel_size": panel_size}
+    return SuperLU(
+        operator_matrix(A, "scipy.sparse.linalg.splu"), permc_spec=permc_spec, options=options, **settings
+    )
 
 
 LINALG.rule(sla.SuperLU)(SuperLU)

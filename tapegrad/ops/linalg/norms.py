@@ -41,7 +41,8 @@ def _p_unit(x, out, p, axis, keepdims):
         x, out, axis, keepdims, lambda y: p_length(y, p=p, axis=axis, keepdims=True), bounds
     )
     u = phase_of(y) if dtype(y).kind == "c" else sign(y)
-    return u * power(absolute(y) / length, p - 1), zero
+    size = absolute(y) if zero is None else absolute(y) + zero  # (a negative power of 0 is infinite)
+    return u * power(size / length, p - 1), zero
 
 
 def _p_vjp(g, out, x, p, axis, keepdims):
