@@ -126,7 +126,8 @@ class Interval:
             square = np.where(np.isfinite(values.sum()), square, NO_ERROR)
         good = square <= 1.0
         root = np.sqrt(np.sqrt(np.sqrt(np.sqrt(square))))
-        change = np.where(good, np.sqrt(c.last_root), 1.0 / root) / root
+        inverse = 1.0 / root
+        change = np.where(good, np.sqrt(c.last_root), inverse) * inverse
         next_size = taken * np.clip(SAFETY * change, LEAST, np.where(good, MOST, 1.0))
         next_size = np.where(good & ends, np.maximum(c.size, next_size), next_size)
         accepted, rejected = c.accepted + np.where(good, 1.0, 0.0), c.rejected + np.where(good, 0.0, 1.0)

@@ -17,11 +17,10 @@ class StepRecorder(Launcher):
     """The launcher of the forward pass; `second` is that of the sweep. Copies hold the tapes of a call."""
 
     tapes: Any = None
-    caps: Any = None
     owner: Any = None  # of the tapes
     room: int  # of a stack, in steps
     batch: int
-    needed: list  # the longest stacks of each run
+    needed: list  # of each run, the places of its loops and its longest stacks
 
     def __init__(self, low: LoweredProgram, dtype: np.dtype, per_sample: bool, phase: str = "record"):
         self.phase, self.separable = phase, low.separable
@@ -35,15 +34,17 @@ class StepRecorder(Launcher):
             self.step_rows = 0
         self.counted: list = []
         self.free: list = []  # memory that no launch uses
+        self.placed: dict = {}  # the places of the loops of the last launch
+        self.held = sum([carry for _, carry, data, _ in self.plan.taped if data])  # for each datum
+        self.stacked = sum([carry for _, carry in self.plan.recalled])  # for each step
         self.lengths: dict = {}  # of the stacks that a launch had no room for, by the number of samples
 
     def begun(self, steps: int, batch: int) -> "StepRecorder | None":
         """Return a copy with tapes for a launch, or None if there is not enough memory."""
-        width, plan = self.width_for(batch), self.plan
-        blocks = -(-batch // width)
-        used = plan.arena + sum([steps * carry for _, carry, data, _ in plan.taped if data])
-        left = BYTES // max(blocks * width * self.dtype.itemsize, 1) - used
-        room = left // sum([carry for _, carry in plan.recalled]) - 1
+        width = self.width_for(batch)
+        samples = -(-batch // width) * width
+        left = BYTES // max(samples * self.dtype.itemsize, 1) - self.plan.arena - steps * self.held
+        room = left // self.stacked - 1
         if room <= self.lengths.get(batch, steps):
             return None
         try:
@@ -64,7 +65,7 @@ class StepRecorder(Launcher):
 
     def fits(self) -> bool:
         """Return whether the tapes hold all steps of the launch."""
-        longest = int(max([needed.max() for needed in self.needed], default=0))
+        longest = int(max([needed.max() for _, needed in self.needed], default=0))
         if longest >= self.room:
             self.lengths[self.batch] = longest
         return longest < self.room
@@ -75,15 +76,19 @@ class StepRecorder(Launcher):
 
     def workspace(self, local: dict, width: int, steps: int, first: int) -> tuple:
         """Return the addresses of caps, needed and the tape of the block with the first sample."""
-        if self.caps is None:
-            self.caps = self.layout(width, steps)
+        key = width, steps, self.room
+        caps, size = self.placed.get(key, (None, 0))
+        if caps is None:
+            caps, size = self.layout(width, steps)
+            self.placed.clear()
+            self.placed[key] = caps, size
         needed = np.zeros(self.plan.bodies + 1, np.int64)
-        self.needed.append(needed)
-        start, size = data_pointer(self.tapes), int(self.caps[2 * self.plan.bodies])
+        self.needed.append((caps, needed))
+        start = data_pointer(self.tapes)
         place = start + -start % 64 + -(-first // width) * size * width * self.dtype.itemsize
-        return data_pointer(self.caps), (data_pointer(needed), needed), place
+        return data_pointer(caps), (data_pointer(needed), needed), place
 
-    def layout(self, width: int, steps: int) -> np.ndarray:
+    def layout(self, width: int, steps: int) -> tuple:
         """Return the places of the loops on a tape, and its size."""
         bodies, size = self.plan.bodies, self.plan.arena
         given = np.frombuffer(self.numbers.get(width, b""), np.int64)
@@ -95,4 +100,4 @@ class StepRecorder(Launcher):
             caps[2 * n], caps[2 * n + 1] = size, self.room
             size += (self.room + 1) * carry  # the last one holds the length of the stack
         caps[2 * bodies] = size
-        return caps
+        return caps, size

@@ -163,7 +163,7 @@ def in_pieces(run: Callable, first: int, last: int, stop: threading.Event) -> No
         begin, end = time.perf_counter(), min(first + count, last)
         run(first, end)
         first = end
-        count = 4 * count if time.perf_counter() - begin < PIECE_SECONDS / 4 else max(count // 2, 1)
+        count = 8 * count if time.perf_counter() - begin < PIECE_SECONDS / 8 else max(count // 2, 1)
 
 
 def wait_for_tasks(tasks: list, stop: threading.Event) -> list:
