@@ -271,9 +271,18 @@ class WaitingShadow:
     def layouts_now(self) -> list:
         """(How many objects refer to the base of a view decides how it is followed.)"""
         return [
-            (x.shape, x.strides, x.dtype, None if x.base is None else sys.getrefcount(x.base))
+            (x.shape, x.strides, x.dtype, 0 if x.base is None else sys.getrefcount(x.base))
             for x in self.arrays
         ]
+
+    def is_laid_out(self) -> bool:
+        """Have the arrays their layouts, and their bases no new references? Views that vanish do no harm."""
+        now, before = self.layouts_now(), self.layouts
+        if now != before:
+            if any([x[:3] != y[:3] or x[3] > y[3] for x, y in zip(now, before, strict=True)]):
+                return False
+            self.layouts = now
+        return True
 
     def references(self) -> list:
         return [*map(sys.getrefcount, self.parts)]
@@ -292,7 +301,7 @@ class WaitingShadow:
         """Is all that the shadow was made from still there?"""
         return (
             self.sources.is_same()
-            and (not self.arrays or self.layouts_now() == self.layouts)
+            and (not self.arrays or self.is_laid_out())
             and not self.shadow.stashes  # which another thread may have made at the very end of the call
         )
 

@@ -301,6 +301,23 @@ def test_a_view_whose_base_is_named_later():
     np.testing.assert_allclose(gradient, 4 * X + other + np.array([0, 2 * X[0], 2 * X[1]]))
 
 
+def test_a_shadow_waits_on_where_a_view_of_its_arrays_vanishes():
+    base = np.arange(6.0)
+    part, others = base[1:4], [base[2:], base[3:]]
+
+    def f(x):
+        return np.sum(part * x**2)
+
+    v = warm(f)
+    (shadow,) = memory_of(f).waiting
+    others.pop()
+    agrees(v, f)
+    assert memory_of(f).waiting == [shadow]
+    others += [base[:2], base[:3]]  # more than there were
+    agrees(v, f)
+    assert shadow not in memory_of(f).waiting
+
+
 def test_errors_do_not_spoil_later_calls():
     model, f = made()
     v = warm(f)
