@@ -33,7 +33,7 @@ except ImportError:
 
 SCREENED, TRIED = 64, 6  # further starts of a process that are looked at, and those that are searched from
 HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
-SAME = 0.2  # distance in units of log-likelihood within which a Newton step leads to the same maximum
+SAME_MAXIMUM = 0.2  # distance in units of log-likelihood within which a Newton step leads to the same maximum
 
 
 def highest_stop(
@@ -174,7 +174,7 @@ def _leads_to(stop: Stop, u: numpy.ndarray, value: float, gradient: numpy.ndarra
     height = 0.5 * away @ stop.hessian @ away
     return (
         numpy.isfinite(gain)
-        and 0.5 * left @ stop.hessian @ left < SAME
+        and 0.5 * left @ stop.hessian @ left < SAME_MAXIMUM
         and abs(value - stop.value - height) <= 0.5 * height
     )
 
