@@ -139,9 +139,8 @@ class _Search:
                     break
         return self.resting
 
-    @property
-    def near(self) -> bool:
-        """Return whether a Newton step from here is expected to gain little."""
+    def begins_near(self) -> bool:
+        """Compute the second derivatives; return whether a Newton step is expected to gain little."""
         self.hessian = self.objective.hessian(self.u)
         return self._newton(numpy.arange(self.u.size))[1] < NEAR_GAIN
 
@@ -287,7 +286,7 @@ def maximised(
     search, iterations, message = _Search(objective, parameters), 0, ""
     near = {"gtol": NEAR_GRADIENT * max(1.0, abs(search.value) / 1000)}
     plan = [("BFGS", near), ("trust-exact", {})] if method == "auto" else [(method, {})]
-    if method == "auto" and not options and search.near:
+    if method == "auto" and not options and search.begins_near():
         plan.insert(0, ("Newton", {}))
     for name, own in plan:
         objective.start = search.u
