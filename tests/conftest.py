@@ -24,11 +24,6 @@ try:
     hosted = None if device else hosted_cupy.install()
 except ImportError:
     device, hosted = False, None
-if hosted is not None:
-    from tapegrad.testing.hosted import kernels as _hosted_kernels
-
-    # ops/indexing.py
-    _hosted_kernels.ELEMENTWISE["tapegrad_segment_add"] = lambda at, y, n, r: np.add.at(r, at, y)
 
 
 def pytest_addoption(parser):

@@ -20,6 +20,7 @@ from .._core.primitive import layout_of
 from .._core.registry import load
 from ..ops.declare import axis_of, linear, ndim, primitive, rules, shape
 from ..ops.indexing.gathering import pad_zeros
+from ..ops.indexing.regions import scatter
 from ..ops.products import backwards, bilinear_forward
 from ..ops.shaping import slice_of
 
@@ -296,7 +297,7 @@ def scatter_add(x: Any, at: Any, to: Any, n: int) -> Any:
         matrix = scipy.sparse.csr_array((np.ones(len(at)), (to, at)), (n, x.shape[-1]))
         return (matrix @ flat.T).T.reshape(*x.shape[:-1], -1).astype(x.dtype)
     y = library.zeros((n, len(flat)), x.dtype)
-    library.add.at(y, to, flat.T[at])
+    scatter("add", y, to, flat.T[at])
     return y.T.reshape(*x.shape[:-1], -1)
 
 

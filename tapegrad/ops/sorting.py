@@ -13,7 +13,7 @@ from .._core.primitive import nests_variable, primal_of, values_of
 from .._core.variable import Variable
 from .declare import axis_of, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
-from .indexing.regions import scatter_add
+from .indexing.regions import scatter
 from .piecewise import floor, maximum, minimum
 from .products import flat_operand
 from .shaping import arrays_of, astype, broadcast_to, concatenate, reshape, zeros_like
@@ -34,7 +34,8 @@ def _added_stacked(run, xs, params):
     """The batching rule of `added_at` and `added_by`: one more axis, for the samples."""
     count, more = len(xs[0]), {"axis": params["axis"] + 1, "like": (len(xs[0]), *params["like"])}
     if len(xs) == 1:
-        more["at"] = xp_of(xs[0]).broadcast_to(params["at"], (count, *params["at"].shape))
+        library = xp_of(xs[0])
+        more["at"] = library.broadcast_to(library.asarray(params["at"]), (count, *params["at"].shape))
     return run(*xs, **more)
 
 
@@ -51,7 +52,7 @@ def added_at(x, *, at, axis, like):
     if library is np:
         np.add.at(out, tuple(where), x)
     else:
-        scatter_add(out, tuple(where), x)
+        scatter("add", out, tuple(where), x)
     return out
 
 
@@ -99,9 +100,12 @@ rules(
 @primitive(total=True)
 def extreme_at(x, y, *, at, largest):
     """The vector x after numpy.maximum.at(x, at, y), or minimum.at."""
-    out = x.copy()
-    with np.errstate(invalid="ignore"):  # comparisons with nan warn, `maximum` itself does not
-        (xp_of(x).maximum if largest else xp_of(x).minimum).at(out, at, y)
+    out, ufunc = x.copy(), np.maximum if largest else np.minimum
+    if xp_of(x) is np:
+        with np.errstate(invalid="ignore"):  # comparisons with nan warn, `maximum` itself does not
+            ufunc.at(out, at, y)
+    else:
+        scatter(ufunc.__name__, out, at, y)
     return out
 
 

@@ -140,13 +140,21 @@ def filled(hidden: Any, tree: Any) -> Any:
     return nested(lambda x: hidden[x.k] if type(x) is ArgumentPlaceholder else x)(tree)
 
 
+def library_call(f: Callable, args: Any, kwargs: dict) -> Any:
+    """The function of this name of the arguments' library. (CuPy sorts by the rows of an array only.)"""
+    library = array_library(args)
+    if f.__name__ == "lexsort" and library is not np and type(args[0]) in (tuple, list):
+        args = library.stack(args[0]), *args[1:]
+    return getattr(library, f.__name__, f)(*args, **kwargs)
+
+
 def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
     """The operation of a function without a derivative. `of`: what it gets of its arguments."""
     name, values = f.__name__, nested(of)
 
     def run(*hidden, args, kwargs):
         args, kwargs = filled(hidden, (args, kwargs))
-        return getattr(array_library(args), name, f)(*args, **kwargs)
+        return library_call(f, args, kwargs)
 
     prim = Primitive(name, run)
     prim.ufunc = f if isinstance(f, np.ufunc) else None  # type: ignore[assignment]
@@ -164,7 +172,7 @@ def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
         if is_abstract(given) or is_abstract(list(named.values())):
             y = call(given, named)
         else:
-            y = getattr(array_library(given), name, f)(*given, **named)
+            y = library_call(f, given, named)
         if has_floats(y) and name not in STEPS and any_tracked((args, kwargs)):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative "

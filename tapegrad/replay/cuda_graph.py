@@ -49,10 +49,10 @@ class CudaGraph:
         self.cp, self.program, self.run, self.lock = cp, program, run, threading.Lock()
         self.inputs = [v.copy(order="K") for v in values]
         self.results: list = []
-        cp.cuda.get_current_stream().synchronize()
+        before = [array.copy(order="K") for array, _ in program.written]
+        cp.cuda.get_current_stream().synchronize()  # the stream below waits for no other
         stream, self.pool = cp.cuda.Stream(non_blocking=True), cp.cuda.MemoryPool()
         self.copied = cp.cuda.Event(disable_timing=True)
-        before = [array.copy(order="K") for array, _ in program.written]
         with stream, cp.cuda.using_allocator(self.pool.malloc):
             self.body()  # so that the pool has the memory
             for (array, _), v in zip(program.written, before, strict=True):

@@ -6,7 +6,7 @@ import pytest
 import scipy.linalg
 from comparison import close
 from light_curves import DATA, VARIANCE, T, Y, agrees, log_density
-from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
+from raw_device import noted_launches  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError

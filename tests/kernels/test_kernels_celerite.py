@@ -9,7 +9,7 @@ import pytest
 from comparison import close
 from library_models import by_source
 from light_curves import DATA, VARIANCE, T, Y, agrees, log_density
-from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
+from raw_device import noted_launches  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError

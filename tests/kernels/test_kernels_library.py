@@ -26,7 +26,7 @@ from library_models import (
     by_source,
     mp_student,
 )
-from raw_device import launched_on_host  # noqa: F401 (a fixture)
+from raw_device import noted_launches  # noqa: F401 (a fixture)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError

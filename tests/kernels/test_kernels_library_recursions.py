@@ -23,7 +23,7 @@ from library_recursions import (
     series,
     varying,
 )
-from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
+from raw_device import noted_launches  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError

@@ -6,14 +6,14 @@ import pytest
 
 pytest.importorskip("cupy", reason="NOT RUN: NVRTC, which is called through CuPy")
 
-from _cuda_host import HostKernel, arguments, needs_compiler
+from _cuda_host import BlockKernel, HostKernel, arguments, needs_compiler
 from _kernel_cases import CASES, MAPS, WAYS, case, lowered
 from _ptx import PtxKernel, converted, statement, to_c
 from kernel_on_host import prepared
 
 from tapegrad import kernels
 from tapegrad.kernels import emit_cuda
-from tapegrad.kernels.emit.cuda_split import emit_split
+from tapegrad.kernels.emit.cuda_split import emit_split, gather_text
 
 pytestmark = [needs_compiler, pytest.mark.one_in(4)]
 LIST = [(name, kind, order) for name in [*CASES, *MAPS] for kind, order in WAYS]
@@ -64,7 +64,8 @@ def test_with_contraction_the_results_are_close(name, dtype, bound):
 
 
 def test_a_divided_sum():
-    """The three kernels one after the other, by the source and by the PTX."""
+    """The kernels one after the other, by the source and by the PTX; `gather`, which has barriers, by the
+    source."""
     source, _ = emit_split(lowered("gaussian", "VG", 0), np.float64)
     _, theta, data = case("gaussian")
     data, theta = np.ascontiguousarray(np.tile(data, 3)), np.ascontiguousarray(theta)
@@ -79,7 +80,8 @@ def test_a_divided_sum():
         make(source, "partial")(
             (2,), (32,), (theta, data, sums, *[np.int64(x) for x in (batch, steps, 0, chunks, 3)])
         )
-        make(source, "gather")((2,), (32,), (sums, totals, np.int64(rows), np.int64(chunks)))
+        gather = BlockKernel(gather_text(np.float64), "gather")
+        gather((-(-rows // 32),), (512,), (sums, totals, np.int64(rows), np.int64(chunks)))
         make(source, "finish")((2,), (32,), (theta, *outs, totals, np.int64(batch), np.int64(steps)))
         found.append(outs)
     assert chunks == 8 and np.isfinite(found[0][0]).all()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from comparison import host
 from looped import forms, further_forms, same
-from raw_device import launched_on_host  # noqa: F401
+from raw_device import noted_launches  # noqa: F401
 from raw_kernels import (
     LOOP,
     THETA,

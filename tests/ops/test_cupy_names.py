@@ -257,14 +257,22 @@ def test_a_kernel_made_inside(xp):
         assert isinstance(k, xp.ElementwiseKernel) and k.name == "cupy_fill"
         return (x * k(xp.asarray(X))).sum()
 
-    np.testing.assert_array_equal(tg.grad(f)(xp.asarray(X)).get(), X)
+    want = X if getattr(xp.cuda.runtime, "_hosted", False) else X * X
+    np.testing.assert_array_equal(tg.grad(f)(xp.asarray(X)).get(), want)
 
 
 def test_fused(xp):
     """What `cupy.fuse` has made is followed, where other arguments are plain arrays too."""
-    fused, other = xp.fuse(lambda x, y: xp.sin(x) * y), xp.asarray(X)
+
+    def sine_of(x, y):  # CuPy names the kernel after the function
+        return xp.sin(x) * y
+
+    def square(x):
+        return x * x
+
+    fused, other = xp.fuse(sine_of), xp.asarray(X)
     check_grads(lambda x: fused(x, other), (xp.asarray(X),), order=2)
-    check_grads(lambda x: xp.fuse()(lambda x: x * x)(x), (xp.asarray(X),), order=2)
+    check_grads(lambda x: xp.fuse()(square)(x), (xp.asarray(X),), order=2)
 
 
 WAITING = ("roots", "setxor1d", "histogram2d", "histogramdd", "asarray_chkfinite")  # as those of CuPy do

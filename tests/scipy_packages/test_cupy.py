@@ -141,9 +141,9 @@ SHORT = {
 WAYS = {
     "systems": ("lsim", "residue", "firwin_2d", "CZT", "SFT cap stft", "cspline2d", "unique"),
     "signal": ("filtfilt", "butter sos", "find_peaks h", "freqz_sos", "upfirdn c", "cspline1d"),
-    "ndimage": ("sum", "maximum", "com L", "rotate r", "zoom reflect"),
+    "ndimage": ("sum", "maximum", "com L", "rotate r", "zoom mirror"),
     "interpolate": ("mis clamped", "cs periodic", "akima", "lnd nodes", "nnd", "LSQUS"),
-    "sparse": ("solve", "A+B", "kron", "lsqr", "eigsh v", "splu in"),
+    "sparse": ("solve", "A+B", "kron", "lsmr", "eigsh v", "splu in"),
     "operators": ("gmres operator", "svds"),
 }
 

@@ -5,11 +5,11 @@ as large as they must be.  With the argument "plant" one kernel writes an elemen
 import sys
 
 import numpy as np
-from _cuda_host import HostKernel, arguments
+from _cuda_host import BlockKernel, HostKernel, arguments
 from _kernel_cases import case, lowered
 
 from tapegrad.kernels import emit_cuda
-from tapegrad.kernels.emit.cuda_split import emit_split
+from tapegrad.kernels.emit.cuda_split import emit_split, gather_text
 
 SIZES = [(batch, steps) for batch in (1, 5, 33) for steps in (0, 1, 7)]
 SANITIZE = ("-fsanitize=address", "-g")
@@ -37,9 +37,8 @@ def run(name: str, per_sample: bool, plant: bool, every: int = 1) -> None:
 def run_divided() -> None:
     low = lowered("gaussian", "VG", 0)
     source, signatures = emit_split(low, np.float64)
-    partial, gather, finish = (
-        HostKernel(source, entry, SANITIZE) for entry in ("partial", "gather", "finish")
-    )
+    partial, finish = (HostKernel(source, entry, SANITIZE) for entry in ("partial", "finish"))
+    gather = BlockKernel(gather_text(np.float64), "gather", SANITIZE)
     _, theta, _ = case("gaussian")
     for batch, steps, each in [(1, 64 * 5, 1), (5, 64 * 5 + 1, 2), (33, 64 * 7 - 1, 3), (33, 1, 4)]:
         chunks, rows = -(-steps // 64), 4 * batch
@@ -48,7 +47,7 @@ def run_divided() -> None:
         given = [inputs, data, sums, *[np.int64(x) for x in (batch, steps, 0, chunks, each)]]
         assert len(given) == len(signatures["partial"].parameters)
         partial((2,), (32,), given)
-        gather((2,), (32,), (sums, totals, np.int64(rows), np.int64(chunks)))
+        gather((-(-rows // 32),), (512,), (sums, totals, np.int64(rows), np.int64(chunks)))
         outs = np.empty((1, batch)), np.empty((4, batch))
         finish((2,), (32,), (inputs, *outs, totals, np.int64(batch), np.int64(steps)))
         assert all(np.isfinite(x).all() for x in outs)

@@ -44,7 +44,7 @@ t(
 R0 = sp.random_array((5, 7), density=0.6, rng=3, format="csr")
 t(
     "svds",
-    lambda d: l.svds(sp.csr_array((d, R0.indices, R0.indptr), shape=(5, 7)), 2, v0=np.ones(5))[1],
+    lambda d: l.svds(sp.csr_array((d, R0.indices, R0.indptr), shape=(5, 7)), 2)[1],
     R0.data,
     exact=1e-9,
 )

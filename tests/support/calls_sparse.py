@@ -185,7 +185,7 @@ t(
 )
 t(
     "lsmr",
-    lambda d, b: l.lsmr(TALL(d), np.concatenate([b, b[:4]]), 0.3, 1e-13, 1e-13)[0],
+    lambda d, b: l.lsmr(TALL(d), np.concatenate([b, b[:4]]), damp=0.3, atol=1e-13, btol=1e-13)[0],
     d,
     b,
     samples=False,

@@ -195,6 +195,7 @@ OTHERS = {
     (np.lib.stride_tricks.as_strided, "writeable"): [False],
     (np.lib.stride_tricks.sliding_window_view, "axis"): [(1, 0)], (np.lib.stride_tricks.sliding_window_view,
     "writeable"): [False],
+    "check_bounds": [True],
     "bins": [RANGE], "xi": [], "fill": [], (np.bincount, "weights"): [V], (np.average, "weights"): [abs(A)],
     (np.quantile, "weights"): [abs(A)], (np.roll, "axis"): [0, 1], (np.flip, "axis"): [0, 1, (0, 1)],
     (scipy.special.logsumexp, "b"): [abs(A)], (np.where, "x"): [], (np.where, "y"): [], (np.einsum,

@@ -1,7 +1,7 @@
 """The recursions of the library with arguments for their tests."""
 
 import numpy as np
-from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
+from raw_device import noted_launches  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.kernels import autoregression, garch, kalman, kalman_vector, markov

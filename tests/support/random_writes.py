@@ -272,7 +272,7 @@ def flat(p):
     p.line(f"{m}.flat[{p.place(p.value(m).size)}] = {p.copy(p.element(p.any()))}")
 
 
-@kind(1)
+@kind(1, cupy=False)  # CuPy sorts contiguous arrays only
 def sort(p):
     u = p.writable(p.vector())
     n = p.shape(u)[0]

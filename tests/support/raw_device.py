@@ -5,17 +5,18 @@ import pytest
 
 
 @pytest.fixture(name="device")
-def launched_on_host(xp, monkeypatch):
-    """(library, the launches): on hosted CuPy a launch runs the host's code on the same memory."""
+def noted_launches(xp, monkeypatch):
+    """(library, the launches); on hosted CuPy a launch runs the host's code on the same memory."""
     launches = []
-    if xp is not np and getattr(xp.cuda.runtime, "_hosted", False):
-        from tapegrad.kernels.launch.cuda import HostedCode
+    if xp is not np:
+        from tapegrad.kernels.launch.cuda import HostedCode, LoadedCode
 
-        run = HostedCode.__call__
+        code = HostedCode if getattr(xp.cuda.runtime, "_hosted", False) else LoadedCode
+        run = code.__call__
 
         def noted(self, grid, block, args, shared_mem=0):
             launches.append((self.entry, grid, block))
             run(self, grid, block, args, shared_mem)
 
-        monkeypatch.setattr(HostedCode, "__call__", noted)
+        monkeypatch.setattr(code, "__call__", noted)
     return xp, launches

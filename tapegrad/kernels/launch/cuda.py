@@ -21,7 +21,7 @@ from ..._core.errors import DeviceError, KernelError
 from ..._core.scope import lock
 from ..emit.cuda import KernelSignature, emit_cuda
 from ..emit.cuda_builder import WARP
-from ..emit.cuda_split import emit_split, splittable
+from ..emit.cuda_split import GATHER_ROWS, GATHER_THREADS, emit_split, gather_text, splittable
 from ..emit.lower import CHUNK, SUMS, LoweredProgram
 from .host import host_code
 
@@ -78,7 +78,7 @@ class LoadedCode:
     """Code on the current device; called with a grid, a block and the arguments."""
 
     def __init__(self, code: bytes, entry: str):
-        self.module = Module()
+        self.entry, self.module = entry, Module()
         self.module.load(code)
         self.function = self.module.get_function(entry)
         self.ptr = self.function.ptr
@@ -326,7 +326,8 @@ class CudaLauncher:
         slab = min(chunks, max(parts, SMALL_WORKSPACE_BYTES // (rows * self.sums.itemsize)))
         given = {"sums": cupy.empty(slab * rows, self.sums), "totals": cupy.zeros(rows, self.sums)}
         given |= {"batch": np.int64(batch), "steps": np.int64(steps)}
-        partial, gather, finish = (loaded(source, entry) for entry in ("partial", "gather", "finish"))
+        partial, finish = (loaded(source, entry) for entry in ("partial", "finish"))
+        gather = loaded(gather_text(self.sums), "gather")
         for first in range(0, chunks, slab):
             count = min(slab, chunks - first)
             each = -(-count // parts)
@@ -334,7 +335,8 @@ class CudaLauncher:
             self.start(
                 partial, batch * -(-count // each), self.arguments(signatures["partial"], arrays, given)
             )
-            self.start(gather, rows, (given["sums"], given["totals"], np.int64(rows), np.int64(count)))
+            sums = given["sums"], given["totals"], np.int64(rows), np.int64(count)
+            launch_async(gather, self.name, blocks_for(rows, GATHER_ROWS), GATHER_THREADS, sums)
         self.start(finish, batch, self.arguments(signatures["finish"], arrays, given))
 
     def arguments(self, signature: KernelSignature, arrays: list, given: dict) -> tuple:

@@ -198,7 +198,7 @@ def add_at(x, y, *, path, at):
     if basic(at):
         r[at] += y
     elif xp_of(r) is not np:
-        scatter_add(r, at, y)
+        scatter("add", r, at, y)
     elif type(at) is np.ndarray and at.dtype.kind == "i" and r.ndim > 1 and r.flags.c_contiguous:
         add_rows(r, at, np.broadcast_to(y, (*at.shape, *r.shape[1:])))
     else:
@@ -218,29 +218,43 @@ def add_rows(r: np.ndarray, at: np.ndarray, y: np.ndarray) -> None:
         np.add.at(r.reshape(-1), places, y.reshape(-1))
 
 
-SEGMENT_ADD: dict = {}
+# of two numbers s and v; nan wins, as in `maximum`
+SEGMENT_OPERATIONS = {
+    "add": "s + v",
+    "maximum": "s != s || s > v ? s : v",
+    "minimum": "s != s || s < v ? s : v",
+}
+SEGMENT_KERNELS: dict = {}
 
 
-def scatter_add(r: Any, at: Any, y: Any) -> None:
-    """r[at] += y on CuPy, with repeated indices added in a fixed order. The targets are sorted (stably),
-    and one thread adds each run of equal targets."""
+def segment_kernel(xp: Any, name: str) -> Any:
+    """Combine the runs of equal targets in `at`, and each with the element of r that it targets."""
+    if (xp, name) not in SEGMENT_KERNELS:
+        SEGMENT_KERNELS[xp, name] = xp.ElementwiseKernel(
+            "raw int64 at, raw T y, int64 n",
+            "raw T r",
+            "if (i == 0 || at[i - 1] != at[i]) { T s = y[i]; for (long long j = i + 1; j < n && at[j] == "
+            f"at[i]; ++j) {{ const T v = y[j]; s = {SEGMENT_OPERATIONS[name]}; }} "
+            f"const T v = r[at[i]]; r[at[i]] = {SEGMENT_OPERATIONS[name]}; }}",
+            f"tapegrad_segment_{name}",
+        )
+    return SEGMENT_KERNELS[xp, name]
+
+
+def scatter(name: str, r: Any, at: Any, y: Any) -> None:
+    """numpy.add.at(r, at, y) on CuPy, or that of maximum and minimum, in a fixed order. The targets are sorted
+    (stably), and one thread combines each run of equal targets. (The maximum of CuPy's own atomic operation
+    is rounded to single precision.)"""
     xp = xp_of(r)
     where = xp.arange(r.size).reshape(r.shape)[at]
     y = xp.broadcast_to(xp.asarray(y, dtype=r.dtype), where.shape).ravel()
     where = where.ravel()
     order = xp.argsort(where)
-    if xp not in SEGMENT_ADD:
-        SEGMENT_ADD[xp] = xp.ElementwiseKernel(
-            "raw int64 at, raw T y, int64 n",
-            "raw T r",
-            "if (i == 0 || at[i - 1] != at[i]) { T s = y[i]; for (long long j = i + 1; j < n && at[j] == "
-            "at[i]; ++j) s += y[j]; r[at[i]] += s; }",
-            "tapegrad_segment_add",
-        )
-    sums = xp.zeros(r.size, r.dtype)
+    flat = r.ravel()  # a view, if r is contiguous
     if where.size:
-        SEGMENT_ADD[xp](where[order], y[order], where.size, sums, size=where.size)
-    r += sums.reshape(r.shape)
+        segment_kernel(xp, name)(where[order], y[order], where.size, flat, size=where.size)
+    if not r.flags.c_contiguous:
+        r[...] = flat.reshape(r.shape)
 
 
 # --- how they are recorded ---

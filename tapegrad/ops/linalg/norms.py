@@ -155,7 +155,7 @@ def cond(x, p=None):
     if p in (None, 2, -2):
         if NUMPY_VERSION >= (2, 5):  # an element that is not finite raises no error
             finite = np.isfinite(plain).all((-2, -1))[..., None]
-            x = select(finite[..., None], x, xp_of(plain).eye(*shape(x)[-2:], dtype=dtype(x)))
+            x = select(finite[..., None], x, xp_of(layout_of(x)).eye(*shape(x)[-2:], dtype=dtype(x)))
             s = select(finite, svdvals(x), np.nan)
         else:
             s = svdvals(x)

@@ -308,9 +308,9 @@ def _scatter_mask(operation):
     return scatter
 
 
-def _segment_add(at, y, n, r):
-    """tapegrad's own: sums over runs of equal targets."""
-    np.add.at(r, at[:n], y[:n])
+def _segment(ufunc):
+    """tapegrad's own: runs of equal targets."""
+    return lambda at, y, n, r: ufunc.at(r, at[:n], y[:n])
 
 
 def _getitem_mask(a, mask, scanned, out):
@@ -476,7 +476,7 @@ ELEMENTWISE = {
     "cupy_exists_and_searchsorted_kernel": _exists,
     "cupy_interp": _interp,
 }
-ELEMENTWISE["tapegrad_segment_add"] = _segment_add
+ELEMENTWISE |= {f"tapegrad_segment_{f.__name__}": _segment(f) for f in (np.add, np.maximum, np.minimum)}
 ELEMENTWISE |= {f"cupy_scatter_{name}": _scatter(name) for name in SCATTER}
 ELEMENTWISE |= {f"cupy_scatter_{name}_mask": _scatter_mask(name) for name in SCATTER}
 

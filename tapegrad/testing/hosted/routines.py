@@ -158,6 +158,8 @@ def sort(self, axis=-1, kind=None):
     _plain_kind(kind)
     if self.ndim == 0:
         raise np.exceptions.AxisError("Sorting arrays with the rank of zero is not supported")
+    if not self.flags.c_contiguous:
+        raise NotImplementedError("Sorting non-contiguous array is not supported.")
     host(lambda x: x.sort(axis=axis, kind="stable"), self)
 
 
@@ -187,9 +189,6 @@ def fill_diagonal(a, val, wrap=False):
 
 @routine(cupy)
 def lexsort(keys):
-    if not isinstance(keys, cupy.ndarray):
-        keys = cupy.stack(tuple(keys)) if isinstance(keys, (tuple, list)) else keys
-        typed(keys=keys)
     if keys.ndim > 2:
         raise NotImplementedError("Keys with the rank of three or more is not supported in lexsort")
     return finish(host(np.lexsort, keys))

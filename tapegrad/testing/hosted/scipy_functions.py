@@ -6,6 +6,7 @@ it (`asarray`)."""
 
 import functools
 import importlib
+import inspect
 
 import cupy
 import cupyx.scipy.sparse.linalg
@@ -32,6 +33,7 @@ CLASSES = {
     "spatial": "Delaunay KDTree",
     "interpolate": "NearestNDInterpolator CloughTocher2DInterpolator UnivariateSpline",
 }
+RENAMED = {"a": "A", "tol": "rtol", "input": "signal"}  # parameters of CuPy's, and their names in SciPy
 TYPES = "Only {}-II and {}-III have been implemented."
 
 
@@ -63,6 +65,17 @@ def on_device(x):
     if type(x) in (list, tuple):
         return type(x)([on_device(v) for v in x])
     return {k: on_device(v) for k, v in x.items()} if type(x) is dict else x
+
+
+def as_cupys(real, theirs):
+    """SciPy's function with the parameters of CuPy's: their names, their order, no others."""
+    signature, known = inspect.signature(theirs), inspect.signature(real).parameters
+
+    def called(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        return real(**{n if n in known else RENAMED[n]: v for n, v in given.items()})
+
+    return functools.wraps(theirs)(called)
 
 
 def hosted(real):
@@ -189,13 +202,15 @@ def scipys():
         theirs, real = [importlib.import_module(f"{root}scipy.{space}") for root in ("cupyx.", "")]
         for name in names.split():
             if hasattr(theirs, name):
-                yield theirs, name, hosted(getattr(real, name))
+                ours, given = getattr(real, name), getattr(theirs, name)
+                yield theirs, name, hosted(ours if inspect.isbuiltin(ours) else as_cupys(ours, given))
     for space, names in CLASSES.items():
         theirs, real = [importlib.import_module(f"{root}scipy.{space}") for root in ("cupyx.", "")]
         for name in names.split():
             yield theirs, name, hosted_class(getattr(real, name))
+    theirs = cupyx.scipy.sparse.linalg
     for name in SPARSE.split():
-        yield cupyx.scipy.sparse.linalg, name, hosted(getattr(scipy.sparse.linalg, name))
+        yield theirs, name, hosted(as_cupys(getattr(scipy.sparse.linalg, name), getattr(theirs, name)))
     yield cupyx.scipy.sparse.linalg, "splu", splu
     for form in ("csr", "csc", "coo"):
         for name in CONVERSIONS.split():
