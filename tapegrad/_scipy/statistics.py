@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
+from scipy.special import _spfun_stats, _ufuncs
 from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
 
 from .._core.errors import NoRuleError
@@ -24,8 +25,10 @@ from ..ops.piecewise import maximum
 from ..ops.shaping import concatenate, stack
 from ..ops.sorting import sort
 from ..ops.special.bessel_relatives import ive
+from ..ops.special.declare import implements_special
 from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
+from ..stats._classic import binom
 from ..stats._families import CALLS
 from .followed import Follower
 from .namespaces import SciPyNamespace
@@ -140,13 +143,14 @@ def von_mises_cdf(kappa: Any, x: Any) -> Any:
 
 
 def poisson_binomial(k: np.ndarray, p: Any, kind: str) -> Any:
-    """The coefficients of the product of 1 - p + p t, or their sums."""
+    """The coefficients of the product of 1 - p[j] + p[j] t, or their sums."""
     y, zero = np.ones((1, *shape(p)[1:])), np.zeros((1, *shape(p)[1:]))
     for j in range(shape(p)[0]):
         y = concatenate(y * (1.0 - p[j]), zero) + concatenate(zero, y * p[j])
     return (red.cumsum(y, 0) if kind == "cdf" else y)[k, np.arange(len(k))]
 
 
+BIVARIATE_TAIL: Any = getattr(_stats_pythran, "_bvnu", None) or _ufuncs._bivariate_normal_cdf
 HALF_NODES, HALF_WEIGHTS = [v / 2 for v in np.polynomial.legendre.leggauss(64)]  # on (-1/2, 1/2)
 
 
@@ -155,7 +159,7 @@ def bivariate_tail(h: Any, k: Any, r: Any) -> Any:
     exp(-(h^2 - 2 h k sin(t) + k^2) / (2 cos(t)^2)) / (2 pi) over t from 0 to arcsin(r), and the product of
     the tails (Biometrika 41, 1954).  The value is SciPy's."""
     plain = [float(values_of(v)) for v in (h, k, r)]
-    value = _stats_pythran._bvnu(*plain)
+    value = float(BIVARIATE_TAIL(*plain))
     if math.inf in plain[:2]:
         return 0.0
     if -math.inf in plain[:2]:
@@ -177,10 +181,17 @@ FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate, lambda *args: exp(log_kernels(*args)))
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate_log, log_kernels)
 FOLLOWED.leaf(_stats.von_mises_cdf, von_mises_cdf)
-if hasattr(_stats_pythran, "_bvnu"):
-    FOLLOWED.leaf(_stats_pythran._bvnu, bivariate_tail)
-if hasattr(_stats_pythran, "_poisson_binom"):
-    FOLLOWED.leaf(_stats_pythran._poisson_binom, poisson_binomial)
+for _module, _name, _rule in (  # of SciPy 1.15 to 1.17, of 1.18 on, of all
+    (_stats_pythran, "_bvnu", bivariate_tail),
+    (_stats_pythran, "_poisson_binom", poisson_binomial),
+    (_ufuncs, "_bivariate_normal_cdf", bivariate_tail),
+    (_spfun_stats, "_poisson_binom_pmf", lambda k, p: poisson_binomial(k, p.T, "pmf")),
+    (_spfun_stats, "_poisson_binom_cdf", lambda k, p: poisson_binomial(k, p.T, "cdf")),
+):
+    if hasattr(_module, _name):
+        FOLLOWED.leaf(getattr(_module, _name), _rule)
+for _name in ("pmf", "cdf", "sf"):  # from SciPy 1.18 on, tests of hypotheses call these
+    implements_special(getattr(_ufuncs, f"_binom_{_name}"))(getattr(binom, _name))
 
 
 # --- what is followed ---

@@ -52,6 +52,7 @@ CALLS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.* is deprecated in favor of:DeprecationWarning")  # by SciPy 1.18
 @pytest.mark.parametrize("name", CALLS)
 def test_call(name):
     f = CALLS[name]

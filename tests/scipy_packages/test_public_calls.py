@@ -212,6 +212,10 @@ def test_complex_arguments():
         (lambda x: scipy.optimize.linprog(x, bounds=(0, 1)).fun, b),
         (lambda x: scipy.interpolate.UnivariateSpline(np.arange(6.0), x, s=0)(0.3), b),
     ):
+        try:
+            f(x)
+        except TypeError:  # from SciPy 1.18 on, splrep refuses it itself
+            continue
         for _ in range(2):
             with pytest.raises(tg.errors.ArgumentError, match="casts a complex argument.*give x.real"):
                 tg.grad(lambda x, f=f: abs(f(x)))(x)

@@ -158,7 +158,7 @@ FURTHER = {
     "alexandergovern": lambda s, x: (lambda r: (r.statistic, r.pvalue))(s.alexandergovern(x, Y, x[:5] * 2)),
     "mode": lambda s, x: tuple(s.mode(x)),
     "ks_1samp": lambda s, x: tuple(s.ks_1samp(x, scipy.stats.norm.cdf, args=(0.1, 1.2))),
-    "kstest": lambda s, x: s.kstest(x, "norm", args=(x[0] ** 2, 1.2)).statistic,
+    "kstest": lambda s, x: s.kstest(x, "laplace", args=(x[0] ** 2, 1.2)).statistic,
     "false_discovery_control": lambda s, x: s.false_discovery_control(1 / (1 + x * x)),
     "binomtest": lambda s, x: s.binomtest(3, 10, 1 / (1 + x[0] ** 2)).pvalue,
     "quantile_test": lambda s, x: s.quantile_test(Y, q=0.1, p=1 / (1 + x[0] ** 2)).pvalue,

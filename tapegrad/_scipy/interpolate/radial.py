@@ -66,8 +66,8 @@ def build_evaluation_coefficients(
     return np.concatenate([kernel_matrix(x, y, kernel, epsilon), polynomials], 1)
 
 
-def dgesv(a: Any, b: Any, **_: Any) -> tuple:
-    """LAPACK's results; the factors are not asked for."""
+def lapack_solve(a: Any, b: Any, **_: Any) -> tuple:
+    """The results of LAPACK's gesv and sysv; the factors are not asked for."""
     try:
         return None, None, np.linalg.solve(a, b), 0
     except plain_np.linalg.LinAlgError:
@@ -76,5 +76,7 @@ def dgesv(a: Any, b: Any, **_: Any) -> tuple:
 
 for _f in (polynomial_matrix, build_system, build_evaluation_coefficients):
     FOLLOWED.leaf(getattr(compiled, f"_{_f.__name__}"), _f)
-FOLLOWED.leaf(scipy.linalg.lapack.dgesv, dgesv)
+FOLLOWED.leaf(scipy.linalg.lapack.dgesv, lapack_solve)
+if hasattr(itp, "_rbfinterp_np"):  # of SciPy 1.18 on
+    FOLLOWED.leaf(itp._rbfinterp_np.dsysv, lapack_solve)
 follow_class(itp.RBFInterpolator)
