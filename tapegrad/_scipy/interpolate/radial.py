@@ -77,6 +77,6 @@ def lapack_solve(a: Any, b: Any, **_: Any) -> tuple:
 for _f in (polynomial_matrix, build_system, build_evaluation_coefficients):
     FOLLOWED.leaf(getattr(compiled, f"_{_f.__name__}"), _f)
 FOLLOWED.leaf(scipy.linalg.lapack.dgesv, lapack_solve)
-if hasattr(itp, "_rbfinterp_np"):  # of SciPy 1.18 on
-    FOLLOWED.leaf(itp._rbfinterp_np.dsysv, lapack_solve)
+if (_solver := getattr(getattr(itp, "_rbfinterp_np", None), "dsysv", None)) is not None:  # of SciPy 1.18 on
+    FOLLOWED.leaf(_solver, lapack_solve)
 follow_class(itp.RBFInterpolator)
