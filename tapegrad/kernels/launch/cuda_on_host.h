@@ -244,6 +244,13 @@ static inline double min(double a, double b) { return fmin(a, b); }
 static inline double max(double a, double b) { return fmax(a, b); }
 static inline float min(float a, float b) { return fminf(a, b); }
 static inline float max(float a, float b) { return fmaxf(a, b); }
+// a C library of C23 declares these names
+#define rsqrt cuda_rsqrt
+#define rsqrtf cuda_rsqrtf
+#define sinpi cuda_sinpi
+#define cospi cuda_cospi
+#define sinpif cuda_sinpif
+#define cospif cuda_cospif
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
