@@ -1,6 +1,6 @@
 """Differential equations: one trajectory and thousands, with gradients, beside diffrax and SciPy.
 
-    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | followed | large | fit]
+    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | followed | buffers | large | fit]
 
 G10: the goal's name in the design. All systems have the same tolerances. The column `error` is the largest
 relative error of the gradient, against differences of SciPy's solutions at tight tolerances or against
@@ -13,6 +13,7 @@ import sys
 import time
 
 import _harness as bench
+import mutation
 import numba
 import numpy as np
 import scipy.integrate
@@ -347,6 +348,52 @@ def followed(report):
             )
 
 
+def gm3_end(N, method):
+    """The sum of squares of the last state of gm3!, whose right-hand side writes seven captured buffers."""
+    Ax, Ay, start = mutation.constants(N)
+    Ayu, uAx, Du, Ayv, vAx, Dv = np.zeros((6, N, N))
+    dr = np.zeros((N, N, 2))
+
+    def gm3(t, y, p):
+        a, alpha, ubar, beta, D1, D2 = p
+        r = y.reshape(N, N, 2)
+        u, v = r[:, :, 0], r[:, :, 1]
+        du, dv = dr[:, :, 0], dr[:, :, 1]
+        np.matmul(Ay, u, out=Ayu)
+        np.matmul(u, Ax, out=uAx)
+        np.matmul(Ay, v, out=Ayv)
+        np.matmul(v, Ax, out=vAx)
+        Du[:] = D1 * (Ayu + uAx)
+        Dv[:] = D2 * (Ayv + vAx)
+        du[:] = Du + a * u * u / v + ubar - alpha * u
+        dv[:] = Dv + a * u * u - beta * v
+        return dr.reshape(-1).copy()
+
+    settings = {"rtol": 1e-6, "atol": 1e-8, "t_eval": [0.1]}
+    return lambda p: (
+        scipy.integrate.solve_ivp(gm3, (0, 0.1), start.reshape(-1), method, args=(p,), **settings).y ** 2
+    ).sum()
+
+
+def buffers(report):
+    """gm3!, the reaction-diffusion model of benchmarks/mutation.py, by solve_ivp."""
+    report.table(
+        "gm3! by solve_ivp, seven captured buffers, six parameters, rtol 1e-6",
+        ["states", "method", "plain solve, ms", "gradient over it", "largest difference from differences"],
+    )
+    cases = [(32, "RK45"), (32, "DOP853"), (32, "BDF"), (32, "LSODA"), (128, "RK45")]
+    for N, method in cases[:1] if report.quick else cases:
+        loss = gm3_end(N, method)
+        gradient = tg.value_and_grad(loss)
+        jobs = {"plain": lambda loss=loss: loss(mutation.P), "gradient": lambda g=gradient: g(mutation.P)}
+        exact = by_differences(gm3_end(N, "DOP853"), mutation.P)[1]
+        off = error(jobs["gradient"](), exact)
+        t = bench.measure(jobs, seconds=0.5 if report.quick else 5.0, compare=False, rtol=1e-9)
+        over = bench.ratio(t["gradient"], t["plain"])
+        report.row(2 * N * N, method, bench.times(t["plain"], 1e3), over, off)
+        report.goal(f"G10: gm3!, {2 * N * N} states, {method}: gradient over a plain solve", over, 5)
+
+
 PLATE = 100  # points on each side
 
 
@@ -425,4 +472,4 @@ def fit(report):
 
 
 if __name__ == "__main__":
-    bench.start(__doc__).run(one, many, stiff, followed, large, fit)
+    bench.start(__doc__).run(one, many, stiff, followed, buffers, large, fit)
