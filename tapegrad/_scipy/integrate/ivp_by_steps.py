@@ -198,12 +198,10 @@ class ObservedCalls:
         was put back would give the same numbers in the same order."""
         if not self.kept:
             return
-        columns = [
-            (t, y[..., k], slope[..., k])
-            for t, y, slope in [(t, y.reshape(len(y), -1), z.reshape(len(y), -1)) for t, y, z in self.kept]
-            for k in range(y.shape[1])
-        ]
-        T, Y, K = [plain_np.array(v) for v in zip(*columns[::-1], strict=True)]
+        T, *rows = zip(*self.kept[::-1], strict=True)
+        n = len(rows[0][0])
+        T = plain_np.repeat(T, [y.size // n for y in rows[0]])
+        Y, K = [plain_np.concatenate([v.reshape(n, -1).T for v in values]) for values in rows]
         Y, K = (real_parts(Y), real_parts(K)) if Y.dtype.kind == "c" else (Y, K)
         with plain_np.errstate(all="ignore"):
             found, scale = bare(right(T, Y)), abs(K).max(initial=0.0)
