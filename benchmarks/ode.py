@@ -1,6 +1,6 @@
 """Differential equations: one trajectory and thousands, with gradients, beside diffrax and SciPy.
 
-    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | followed | buffers | large | fit]
+    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | first | followed | buffers | large | fit]
 
 G10: the goal's name in the design. All systems have the same tolerances. The column `error` is the largest
 relative error of the gradient, against differences of SciPy's solutions at tight tolerances or against
@@ -8,8 +8,12 @@ tapegrad's gradient at them. The column of Numba is a loop written by hand for t
 Dormand and Prince with forward sensitivities. diffrax's functions are jitted and compiled before they are
 timed; its adjoint is that of the steps (RecursiveCheckpointAdjoint)."""
 
+import inspect
+import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 
 import _harness as bench
@@ -290,6 +294,34 @@ def stiff(report):
             timed(report, f"{title}, {count or 1}", jobs, exact, [("share of diffrax's time", share, 0.05)])
 
 
+FIRST = """
+import time, numpy as np, tapegrad as tg
+{source}
+solve = tg.ode.solver({name}(np), "{method}", save_at=[0.0, 5.0, 10.0], rtol=1e-6, atol=1e-9)
+y0, k, begun = np.linspace(1.0, 2.0, {n}), np.linspace(0.5, 1.0, {parameters}), time.process_time()
+tg.value_and_grad(lambda k: (solve(y0, k).y[:, -1] ** 2).sum())(k)
+print(time.process_time() - begun)
+"""
+
+
+def first(report):
+    """The first gradient in a process, with an empty folder of machine code and with a filled one."""
+    report.table(
+        "The first gradient of tg.ode.solver in a process, s of processor time in all threads",
+        ["problem", "method", "nothing on disk", "from disk"],
+    )
+    cases = [(predator_prey, "tsit5", 2, 4), (robertson, "rodas5p", 3, 3), (network, "rodas5p", 20, 20)]
+    for make, method, n, parameters in cases[-1:] if report.quick else cases:
+        settings = {"name": make.__name__, "method": method, "n": n, "parameters": parameters}
+        words = [sys.executable, "-c", FIRST.format(source=inspect.getsource(make), **settings)]
+        with tempfile.TemporaryDirectory() as folder:
+            given = {"env": os.environ | {"TAPEGRAD_CACHE": folder}, "check": True, "stdout": subprocess.PIPE}
+            cold, warm = [float(subprocess.run(words, **given).stdout) for _ in range(2)]
+        report.row(f"{n} states, {make.__name__}", method, cold, warm)
+        for where, seconds in (("nothing on disk", cold), ("from disk", warm)):
+            report.goal(f"{make.__name__}: a first gradient, {where}, s", seconds, 1.0)
+
+
 def lotka_volterra(method):
     f = predator_prey(np)
     return lambda k: (
@@ -472,4 +504,4 @@ def fit(report):
 
 
 if __name__ == "__main__":
-    bench.start(__doc__).run(one, many, stiff, followed, buffers, large, fit)
+    bench.start(__doc__).run(one, many, stiff, first, followed, buffers, large, fit)
