@@ -198,9 +198,9 @@ class ObservedCalls:
         was put back would give the same numbers in the same order."""
         if not self.kept:
             return
-        T, *rows = zip(*self.kept[::-1], strict=True)
+        times, *rows = zip(*self.kept[::-1], strict=True)
         n = len(rows[0][0])
-        T = plain_np.repeat(T, [y.size // n for y in rows[0]])
+        T = plain_np.repeat(times, [y.size // n for y in rows[0]])
         Y, K = [plain_np.concatenate([v.reshape(n, -1).T for v in values]) for values in rows]
         Y, K = (real_parts(Y), real_parts(K)) if Y.dtype.kind == "c" else (Y, K)
         with plain_np.errstate(all="ignore"):

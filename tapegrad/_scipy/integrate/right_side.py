@@ -19,7 +19,7 @@ from .linear_steps import SparseJacobians
 NAME = "scipy.integrate.solve_ivp"
 MISSES = 32  # batches that may fail, before the points are evaluated one by one
 # states of an explicit method, and numbers, of Jacobians that are kept
-DENSE_STATES, DENSE_NUMBERS = 64, 1 << 25
+DENSE_STATES, DENSE_NUMBERS = 48, 1 << 25
 
 SPARSE_STATES = 100  # of an implicit method, from which on the pattern of the Jacobian is looked for
 SPARSE_SHARE = 0.25  # of the colours of a sparse Jacobian, to the states
