@@ -59,6 +59,18 @@ def test_derivatives_are_those_by_matrices(f, method, monkeypatch):
         np.testing.assert_allclose(found, transform(X), rtol=1e-10)
 
 
+def test_stacks_of_directions_and_samples(monkeypatch):
+    def ends(x):
+        return itg.solve_ivp(coupled, (0.0, 1.0), START, args=(x,), t_eval=[0.5, 1.0], rtol=1e-6).y[:3]
+
+    xs = np.stack([X, 1.1 * X])
+    kinds = [lambda x, mode=mode: tg.vmap(tg.jacobian(ends, mode=mode))(x) for mode in ("forward", "reverse")]
+    found = [kind(xs) for kind in kinds]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-10, atol=1e-14)
+    monkeypatch.setattr(ivp_by_steps, "DENSE_STATES", N)
+    np.testing.assert_allclose(found[0], kinds[0](xs), rtol=1e-10, atol=1e-14)
+
+
 def test_the_pullback_replays_what_was_solved():
     """A later change of an array does not alter it, and f runs again to be recorded only."""
     B, count = A.copy(), []

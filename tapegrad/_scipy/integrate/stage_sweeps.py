@@ -76,16 +76,14 @@ class StageSlope(PickledByCall):
         plans: list = self.plans.setdefault(kind, []) if plain else []
         for plan in plans:
             try:
-                with changed(depth=0):
-                    found: tuple = plan(*given)
+                found: tuple = plan(*given)
                 return found
             except GuardError:  # another branch
                 continue
         if plain and self.recorded and len(plans) < MOST_BRANCHES:
             plan = load("tapegrad.replay").prepare(Const(run), *given, on_change="raise")
             try:
-                with changed(depth=0):
-                    found = plan(*given)
+                found = plan(*given)
                 plans.insert(0, plan)
                 return found
             except GuardError:
@@ -155,8 +153,9 @@ class StageSweep:
         def by_stack(f: Callable, like: Any) -> Callable:
             def run(z: Any) -> Any:
                 flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
-                found = f(split(flat, like), out, xs, many, True)
-                return joined(found, int(many)).reshape(*z.shape[:-1], -1)
+                with changed(depth=0):  # arrays stay plain
+                    found = f(split(flat, like), out, xs, many, True)
+                    return joined(found, int(many)).reshape(*z.shape[:-1], -1)
 
             return run
 
@@ -166,7 +165,8 @@ class StageSweep:
     def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, plain: bool) -> list:
         """Return the cotangents of what moves, from the last stage to the first. `many`: of a stack."""
         (ends, slopes), A, B = w, self.steps.A, self.steps.B
-        adjoint, terms = ends[..., -1, :], {p: [] if p == 1 else 0.0 for p in self.moving[1:]}
+        adjoint = ends[..., -1, :]
+        terms: dict = {p: [] if p == 1 else 0.0 for p in self.moving[1:]}
         for k in reversed(range(len(B))):
             Y, after = self.stages(k, out), adjoint
             pulled: list = []
