@@ -25,7 +25,7 @@ from ..linear_maps import AxisMap, mapped
 from ..namespaces import holds_tracked
 from .right_side import NAME, ROUNDING, RightSide, check_slopes, other_values
 
-MOST_BRANCHES = 8  # of a right-hand side that are recorded
+MOST_RECORDINGS = 8  # of a right-hand side that are recorded
 
 
 class StageSlope(PickledByCall):
@@ -80,7 +80,7 @@ class StageSlope(PickledByCall):
                 return found
             except GuardError:  # another branch
                 continue
-        if plain and self.recorded and len(plans) < MOST_BRANCHES:
+        if plain and self.recorded and len(plans) < MOST_RECORDINGS:
             plan = load("tapegrad.replay").prepare(Const(run), *given, on_change="raise")
             try:
                 found = plan(*given)
