@@ -1,6 +1,6 @@
 """Differential equations: one trajectory and thousands, with gradients, beside diffrax and SciPy.
 
-    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | followed | large | fit]
+    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | first | followed | buffers | large | fit]
 
 G10: the goal's name in the design. All systems have the same tolerances. The column `error` is the largest
 relative error of the gradient, against differences of SciPy's solutions at tight tolerances or against
@@ -8,11 +8,16 @@ tapegrad's gradient at them. The column of Numba is a loop written by hand for t
 Dormand and Prince with forward sensitivities. diffrax's functions are jitted and compiled before they are
 timed; its adjoint is that of the steps (RecursiveCheckpointAdjoint)."""
 
+import inspect
+import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 
 import _harness as bench
+import mutation
 import numba
 import numpy as np
 import scipy.integrate
@@ -289,6 +294,34 @@ def stiff(report):
             timed(report, f"{title}, {count or 1}", jobs, exact, [("share of diffrax's time", share, 0.05)])
 
 
+FIRST = """
+import time, numpy as np, tapegrad as tg
+{source}
+solve = tg.ode.solver({name}(np), "{method}", save_at=[0.0, 5.0, 10.0], rtol=1e-6, atol=1e-9)
+y0, k, begun = np.linspace(1.0, 2.0, {n}), np.linspace(0.5, 1.0, {parameters}), time.process_time()
+tg.value_and_grad(lambda k: (solve(y0, k).y[:, -1] ** 2).sum())(k)
+print(time.process_time() - begun)
+"""
+
+
+def first(report):
+    """The first gradient in a process, with an empty folder of machine code and with a filled one."""
+    report.table(
+        "The first gradient of tg.ode.solver in a process, s of processor time in all threads",
+        ["problem", "method", "nothing on disk", "from disk"],
+    )
+    cases = [(predator_prey, "tsit5", 2, 4), (robertson, "rodas5p", 3, 3), (network, "rodas5p", 20, 20)]
+    for make, method, n, parameters in cases[-1:] if report.quick else cases:
+        settings = {"name": make.__name__, "method": method, "n": n, "parameters": parameters}
+        words = [sys.executable, "-c", FIRST.format(source=inspect.getsource(make), **settings)]
+        with tempfile.TemporaryDirectory() as folder:
+            given = {"env": os.environ | {"TAPEGRAD_CACHE": folder}, "check": True, "stdout": subprocess.PIPE}
+            cold, warm = [float(subprocess.run(words, **given).stdout) for _ in range(2)]
+        report.row(f"{n} states, {make.__name__}", method, cold, warm)
+        for where, seconds in (("nothing on disk", cold), ("from disk", warm)):
+            report.goal(f"{make.__name__}: a first gradient, {where}, s", seconds, 1.0)
+
+
 def lotka_volterra(method):
     f = predator_prey(np)
     return lambda k: (
@@ -345,6 +378,52 @@ def followed(report):
             report.goal(
                 f"G10: {title}, {method}: Jacobian over a plain solve", over["Jacobian"], 2 + len(k) / 2
             )
+
+
+def gm3_end(N, method):
+    """The sum of squares of the last state of gm3!, whose right-hand side writes seven captured buffers."""
+    Ax, Ay, start = mutation.constants(N)
+    Ayu, uAx, Du, Ayv, vAx, Dv = np.zeros((6, N, N))
+    dr = np.zeros((N, N, 2))
+
+    def gm3(t, y, p):
+        a, alpha, ubar, beta, D1, D2 = p
+        r = y.reshape(N, N, 2)
+        u, v = r[:, :, 0], r[:, :, 1]
+        du, dv = dr[:, :, 0], dr[:, :, 1]
+        np.matmul(Ay, u, out=Ayu)
+        np.matmul(u, Ax, out=uAx)
+        np.matmul(Ay, v, out=Ayv)
+        np.matmul(v, Ax, out=vAx)
+        Du[:] = D1 * (Ayu + uAx)
+        Dv[:] = D2 * (Ayv + vAx)
+        du[:] = Du + a * u * u / v + ubar - alpha * u
+        dv[:] = Dv + a * u * u - beta * v
+        return dr.reshape(-1).copy()
+
+    settings = {"rtol": 1e-6, "atol": 1e-8, "t_eval": [0.1]}
+    return lambda p: (
+        scipy.integrate.solve_ivp(gm3, (0, 0.1), start.reshape(-1), method, args=(p,), **settings).y ** 2
+    ).sum()
+
+
+def buffers(report):
+    """gm3!, the reaction-diffusion model of benchmarks/mutation.py, by solve_ivp."""
+    report.table(
+        "gm3! by solve_ivp, seven captured buffers, six parameters, rtol 1e-6",
+        ["states", "method", "plain solve, ms", "gradient over it", "largest difference from differences"],
+    )
+    cases = [(32, "RK45"), (32, "DOP853"), (32, "BDF"), (32, "LSODA"), (128, "RK45")]
+    for N, method in cases[:1] if report.quick else cases:
+        loss = gm3_end(N, method)
+        gradient = tg.value_and_grad(loss)
+        jobs = {"plain": lambda loss=loss: loss(mutation.P), "gradient": lambda g=gradient: g(mutation.P)}
+        exact = by_differences(gm3_end(N, "DOP853"), mutation.P)[1]
+        off = error(jobs["gradient"](), exact)
+        t = bench.measure(jobs, seconds=0.5 if report.quick else 5.0, compare=False, rtol=1e-9)
+        over = bench.ratio(t["gradient"], t["plain"])
+        report.row(2 * N * N, method, bench.times(t["plain"], 1e3), over, off)
+        report.goal(f"G10: gm3!, {2 * N * N} states, {method}: gradient over a plain solve", over, 5)
 
 
 PLATE = 100  # points on each side
@@ -425,4 +504,4 @@ def fit(report):
 
 
 if __name__ == "__main__":
-    bench.start(__doc__).run(one, many, stiff, followed, large, fit)
+    bench.start(__doc__).run(one, many, stiff, first, followed, buffers, large, fit)

@@ -16,7 +16,7 @@ import scipy.integrate as itg
 from scipy import sparse
 
 from ... import numpy as np
-from ..._core.errors import BatchError, ConvergenceError, GuardError, callers_line, heard, take_back
+from ..._core.errors import BatchError, ConvergenceError, callers_line, heard, take_back
 from ..._core.primitive import primal_of
 from ..._core.scope import OPEN, changed
 from ..._core.trees import Const
@@ -31,10 +31,20 @@ from ..plain_values import on_plain_values
 from .ivp_adjoint import solve_with_adjoint
 from .linear_steps import COLLOCATION, EXPLICIT, METHODS, StepEquations
 from .multistep import MultistepSteps, multistep_steps
-from .right_side import SPARSE_STATES, RightSide, all_real, complex_states, real_parts
-
-NAME = "scipy.integrate.solve_ivp"
-
+from .right_side import (
+    DENSE_NUMBERS,
+    DENSE_STATES,
+    NAME,
+    ROUNDING,
+    SPARSE_STATES,
+    RightSide,
+    all_real,
+    check_slopes,
+    complex_states,
+    other_values,
+    real_parts,
+)
+from .stage_sweeps import swept
 
 # --- the steps that SciPy has taken ---
 
@@ -167,21 +177,6 @@ def times_ascend(ts: Any) -> bool:
 # --- their derivatives ---
 
 
-def check_slopes(found: Any, K: Any, Y: Any, J: Any) -> None:
-    """Are these slopes at the stages Y those that were computed before? A function that goes by something
-    that it alters itself (a count, a flag, a random generator) has given others."""
-    with plain_np.errstate(invalid="ignore"):  # of an infinite Jacobian
-        grown = (
-            abs(J) @ abs(Y)[..., None]
-            if type(J) is plain_np.ndarray
-            else abs(found).max(initial=0.0) * plain_np.ones(1)
-        )
-        allowed = ROUNDING * (abs(K).max(initial=0.0) + grown[..., 0])
-        differ = abs(found - K) > allowed
-    if differ.any():
-        raise other_values()
-
-
 class ObservedCalls:
     """A right-hand side that keeps points and slopes of its calls: all calls, or one of 2, 4, 8 and so on."""
 
@@ -203,12 +198,10 @@ class ObservedCalls:
         was put back would give the same numbers in the same order."""
         if not self.kept:
             return
-        columns = [
-            (t, y[..., k], slope[..., k])
-            for t, y, slope in [(t, y.reshape(len(y), -1), z.reshape(len(y), -1)) for t, y, z in self.kept]
-            for k in range(y.shape[1])
-        ]
-        T, Y, K = [plain_np.array(v) for v in zip(*columns[::-1], strict=True)]
+        times, *rows = zip(*self.kept[::-1], strict=True)
+        n = len(rows[0][0])
+        T = plain_np.repeat(times, [y.size // n for y in rows[0]])
+        Y, K = [plain_np.concatenate([v.reshape(n, -1).T for v in values]) for values in rows]
         Y, K = (real_parts(Y), real_parts(K)) if Y.dtype.kind == "c" else (Y, K)
         with plain_np.errstate(all="ignore"):
             found, scale = bare(right(T, Y)), abs(K).max(initial=0.0)
@@ -232,17 +225,7 @@ def is_scratch(right: RightSide, written: list, steps: Steps) -> bool:
     return left[0] == left[1]
 
 
-ROUNDING = 1e5 * float(plain_np.finfo(float).eps)  # of a slope that is computed again, in its terms
 OBSERVED_NUMBERS = 1 << 20  # of the states of calls that are kept
-
-
-def other_values() -> GuardError:
-    return GuardError(
-        f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes "
-        "by something that changes from call to call (a count, a flag, its last result, a random "
-        "generator), or returns an array that it writes again; make it a function of t and y that returns a "
-        "new array, and end the interval by a terminal event where a switch is thrown"
-    )
 
 
 def open_levels(*values: Any) -> int:
@@ -267,19 +250,28 @@ class SolvedSteps:
 
     def linearized(self, right: RightSide, pattern: Any) -> Any:
         steps = self.steps
+        if self.many:
+            right.point(steps.T[-1, -1], steps.Y[-1, -1])
+            return None
         found, J = right.jacobians(steps.T, steps.Y, steps.K is None, pattern)
         if steps.K is not None:
             check_slopes(found, steps.K, steps.Y, J)
         self.K = found if steps.K is None else steps.K
         return steps.equations(J)
 
+    @property
+    def many(self) -> bool:
+        """Are the Jacobians of explicit steps too large to be kept?"""
+        n, size = self.steps.states.shape[1], self.steps.Y.size
+        return self.steps.K is not None and (n > DENSE_STATES or n * size > DENSE_NUMBERS)
+
     def differentiate(self, right: RightSide, equations: Any) -> None:
-        steps, Y, n = self.steps, self.steps.Y, equations.n
+        steps, Y, T = self.steps, self.steps.Y, self.span.at(self.steps.T.reshape(-1))
         start = real_parts(self.start) if self.mixed else self.start
-        move, T = (
-            AxisMap(equations.forward, equations.size, equations.backward),
-            self.span.at(steps.T.reshape(-1)),
-        )
+        if equations is None:
+            self.states, self.K = swept(steps, right, start, T, self.span.stretch)
+            return
+        n, move = equations.n, AxisMap(equations.forward, equations.size, equations.backward)
         levels = rounds = 1
         while rounds <= levels:
             found = right(T, np.reshape(Y, (-1, n)))

@@ -67,23 +67,6 @@ EXPLICIT = {itg.RK23: with_end(itg.RK23), itg.RK45: with_end(itg.RK45), itg.DOP8
 METHODS = {m.__name__: m for m in (*EXPLICIT, itg.Radau, itg.BDF, itg.LSODA)}
 
 
-class PointJacobians(NamedTuple):
-    """The Jacobians at the stages of explicit steps as products, where the matrices would be too large.
-    `maps`: (J v, J^T w) of each stage, in the order of the steps."""
-
-    maps: list
-    shape: tuple
-
-    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
-        (k,), some = range(self.shape[0])[at], range(self.shape[1])[stages]
-        X = np.broadcast_to(X, (1, len(some), *X.shape[-2:]))[0]
-        found = [
-            [self.maps[k * self.shape[1] + s][back](v) for v in columns.T]
-            for s, columns in zip(some, X, strict=True)
-        ]
-        return np.swapaxes(np.array(found), 1, 2)[None]
-
-
 class SparseJacobians:
     """The Jacobians at the stages of implicit steps by their entries at the places of one pattern.
     `entries`: (steps, stages, places), in the order of a matrix by rows."""
@@ -322,7 +305,7 @@ class StepEquations(LinearSteps):
     """The map (dy at the start, c) -> (dy at the ends of the steps, dK), and its transpose.
 
     `A`: (steps, stages, stages) with the lengths of the steps in it; `B`: (steps, stages); `J`: (steps,
-    stages, n, n), a `PointJacobians` or `SparseJacobians`."""
+    stages, n, n), or `SparseJacobians`."""
 
     def __init__(self, A: Any, B: Any, J: Any, implicit: bool):
         if type(J) is np.ndarray and not implicit and not np.isfinite(J).all():

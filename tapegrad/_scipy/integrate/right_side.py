@@ -7,27 +7,25 @@ import numpy as plain_np
 from scipy import sparse
 
 from ... import numpy as np
-from ..._core.errors import heard, take_back
+from ..._core.errors import GuardError, callers_line, heard, take_back
 from ..._core.registry import load
 from ..._core.trees import Const
-from ..._transforms.linearize import linearize
 from ..._transforms.products import jvp, vjp
 from ..._transforms.vmap import vmap
 from ...ops.declare import shape
 from ..namespaces import as_float_array, bare
-from .linear_steps import PointJacobians, SparseJacobians
+from .linear_steps import SparseJacobians
 
+NAME = "scipy.integrate.solve_ivp"
 MISSES = 32  # batches that may fail, before the points are evaluated one by one
-DENSE_STATES, DENSE_NUMBERS = (
-    64,
-    1 << 25,
-)  # states of an explicit method, and numbers, of Jacobians that are kept
-
+# states of an explicit method, and numbers, of Jacobians that are kept
+DENSE_STATES, DENSE_NUMBERS = 48, 1 << 25
 
 SPARSE_STATES = 100  # of an implicit method, from which on the pattern of the Jacobian is looked for
 SPARSE_SHARE = 0.25  # of the colours of a sparse Jacobian, to the states
 POINT_NUMBERS = 1 << 22  # of the states at which one product computes a colour
 ENTRY_ERROR = 1e-7  # of a row of a product that the entries repeat
+ROUNDING = 1e5 * float(plain_np.finfo(float).eps)  # of a slope that is computed again, in its terms
 
 
 def real_parts(y: Any) -> Any:
@@ -51,6 +49,10 @@ class RightSide:
     def __init__(self, f: Callable, mixed: bool, vectorized: bool, in_order: bool):
         self.f, self.mixed, self.vectorized, self.in_order = f, mixed, vectorized, in_order
         self.misses = 0
+
+    def of(self, f: Callable) -> "RightSide":
+        """Return this with another function."""
+        return RightSide(f, self.mixed, self.vectorized, self.in_order)
 
     def point(self, t: Any, y: Any) -> Any:
         y = complex_states(y) if self.mixed else y
@@ -125,13 +127,6 @@ class RightSide:
             if found is not None:
                 value, entries = found
                 return value.reshape(Y.shape), SparseJacobians(entries.reshape(*T.shape, -1), pattern)
-        if not implicit and (n > DENSE_STATES or n * points.size > DENSE_NUMBERS):
-            values, maps = [], []
-            for t, y in zip(T.flat, points, strict=True):
-                value, J = linearize(Const(lambda y, t=t: self.point(t, y)), y)
-                values.append(bare(value))
-                maps.append((J, J.T))
-            return plain_np.stack(values).reshape(Y.shape), PointJacobians(maps, (*Y.shape, n))
         value, pullback = vjp(Const(lambda Y: self(T.reshape(-1), Y)), points)
         rows = plain_np.empty((len(points), n, n))
         for i in range(n):
@@ -139,3 +134,27 @@ class RightSide:
             unit[:, i] = 1.0
             rows[:, i] = bare(pullback(unit))
         return bare(value).reshape(Y.shape), rows.reshape(*Y.shape, n)
+
+
+def check_slopes(found: Any, K: Any, Y: Any, J: Any = None) -> None:
+    """Are these slopes at the stages Y those that were computed before? A function that goes by something
+    that it alters itself (a count, a flag, a random generator) has given others."""
+    with plain_np.errstate(invalid="ignore"):  # of an infinite Jacobian
+        grown = (
+            abs(J) @ abs(Y)[..., None]
+            if type(J) is plain_np.ndarray
+            else abs(found).max(initial=0.0) * plain_np.ones(1)
+        )
+        allowed = ROUNDING * (abs(K).max(initial=0.0) + grown[..., 0])
+        differ = abs(found - K) > allowed
+    if differ.any():
+        raise other_values()
+
+
+def other_values() -> GuardError:
+    return GuardError(
+        f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes "
+        "by something that changes from call to call (a count, a flag, its last result, a random "
+        "generator), or returns an array that it writes again; make it a function of t and y that returns a "
+        "new array, and end the interval by a terminal event where a switch is thrown"
+    )

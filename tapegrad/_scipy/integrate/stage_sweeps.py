@@ -1,0 +1,235 @@
+"""The accepted steps of an explicit method with many states, one stage after another.
+
+Matrices of all stages would be too large. So the right-hand side is recorded once, as a function of the state
+and of what it captures. Each stage replays its pullback or its tangent. Only states and slopes are kept."""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ... import numpy as np
+from ..._core.errors import GuardError
+from ..._core.pickling import PickledByCall
+from ..._core.primitive import bind, handle, joint_primitive, primal_of
+from ..._core.registry import load
+from ..._core.scope import at_the_end_of_an_object, changed
+from ..._core.trees import Const
+from ..._core.variable import Variable
+from ..._transforms.products import jvp, vjp
+from ..._transforms.rebind import Rebind, forgotten, out_of, with_all
+from ..._transforms.vmap import vmap
+from ...implicit import or_zeros
+from ...ops.declare import dtype, shape
+from ..linear_maps import AxisMap, mapped
+from ..namespaces import holds_tracked
+from .right_side import NAME, ROUNDING, RightSide, check_slopes, other_values
+
+MOST_RECORDINGS = 8  # of a right-hand side that are recorded
+
+
+class StageSlope(PickledByCall):
+    """The slope f(t, y), times a factor, as a function of (y, t, factor) and of the values that f captures.
+
+    `plans`: recordings of its products, of each kind one for each branch."""
+
+    def __init__(self, right: RightSide):
+        self.right, self.recorded = right, not right.in_order
+        self.plans: dict = {}
+        self.first = Rebind((right.f,), [])
+        with self.first as (self.functions, _):
+            self.first.arrays = []
+
+    def _made(self) -> tuple:
+        return StageSlope, (self.right,)
+
+    def __del__(self):
+        at_the_end_of_an_object(self.first.finish)  # as of a Call
+
+    def __call__(self, y: Any, t: Any, factor: Any, *values: Any) -> Any:
+        shadow = Rebind(self.functions, [], self.first, values)
+        with shadow as ((f,), _):
+            slope = out_of(self.right.of(f).point(t, y) * factor)
+            shadow.check_all(NAME)
+            shadow.arrays = []
+        forgotten(shadow)
+        return slope
+
+    def product(self, kind: tuple, plain: bool, moving: dict, fixed: dict, v: Any) -> tuple:
+        """Return the slope, and the pullback of v to what moves or the tangent along v.
+
+        `kind`: is it a pullback, and is v a stack? `moving`, `fixed`: the arguments by their places."""
+        places, (back, many) = (*moving, *fixed), kind
+
+        def run(xs: list, others: list, v: Any) -> tuple:
+            def slope(xs: list) -> Any:
+                given = dict(zip(places, [*xs, *others], strict=True))
+                return self(*[given[k] for k in range(len(places))])
+
+            if not back:
+                along = lambda v: jvp(Const(slope), (xs,), (v,))[1]
+                return slope(xs), vmap(Const(along))(v) if many else along(v)
+            value, pullback = vjp(Const(slope), xs)
+            return value, vmap(Const(pullback))(v) if many else pullback(v)
+
+        given = [*moving.values()], [*fixed.values()], v
+        plans: list = self.plans.setdefault(kind, []) if plain else []
+        for plan in plans:
+            try:
+                found: tuple = plan(*given)
+                return found
+            except GuardError:  # another branch
+                continue
+        if plain and self.recorded and len(plans) < MOST_RECORDINGS:
+            plan = load("tapegrad.replay").prepare(Const(run), *given, on_change="raise")
+            try:
+                found = plan(*given)
+                plans.insert(0, plan)
+                return found
+            except GuardError:
+                self.recorded = False
+        return run(*given)
+
+
+class StageSweep:
+    """The states at the ends of known steps, and the slopes of their stages, as a function of the start, the
+    times of the stages, a factor of the slopes, and what the right-hand side captures.
+
+    `moving`: the places of the start and of the other arguments that are tracked."""
+
+    def __init__(self, steps: Any, slope: StageSlope, moving: list):
+        self.steps, self.slope, self.moving = steps, slope, moving
+        self.allowed = 2 * ROUNDING * abs(steps.K).max(initial=0.0)
+
+    def __call__(self, *xs: Any) -> tuple:
+        return self.steps.states, self.steps.K
+
+    def stages(self, k: int, out: tuple) -> Any:
+        """Return the states at the stages of a step."""
+        states, K = out
+        return states[k] + self.steps.A[k] @ K[k]
+
+    def arguments(self, y: Any, stage: tuple, xs: dict) -> dict:
+        """Return the arguments of a stage, or tangents of these, by their places."""
+        at = stage[0] * self.steps.A.shape[1] + stage[1]
+        return {p: y if p == 0 else x[..., at] if p == 1 else x for p, x in xs.items()}
+
+    def product(self, kind: tuple, plain: bool, at: tuple, y: Any, xs: tuple, v: Any) -> Any:
+        """Return the pullback of v to what moves, or the tangent along v, at a stage."""
+        given = self.arguments(y, at, dict(enumerate(xs)))
+        fixed = {p: x for p, x in given.items() if p not in self.moving}
+        value, found = self.slope.product(kind, plain, {p: given[p] for p in self.moving}, fixed, v)
+        K = self.steps.K[at]
+        if plain and (abs(value - K) > self.allowed).any():
+            again = self.slope(*given.values())  # rounded as SciPy has it
+            if (abs(again - K) > self.allowed).any():
+                raise other_values()
+        return found
+
+    def pull(self, w: tuple, out: tuple, need: Any, *xs: Any) -> list:
+        """Return the cotangents of the arguments."""
+        g, linear = or_zeros(w, out), self.linear(out, xs)
+        if linear is None:
+            found = self.pulled(g, out, xs, False, False)
+        else:
+            found = split(mapped(joined(g, 0), map=linear, back=True), [xs[p] for p in self.moving])
+        by_place = dict(zip(self.moving, found, strict=True))
+        return [by_place.get(p) for p in range(len(xs))]
+
+    def push(self, v: tuple, out: tuple, *xs: Any) -> list:
+        """Return the tangents of the states and slopes."""
+        along = [np.zeros_like(xs[p]) if v[p] is None else v[p] for p in self.moving]
+        linear = self.linear(out, xs)
+        if linear is None:
+            return self.pushed(along, out, xs, False, False)
+        return split(mapped(joined(along, 0), map=linear), out)
+
+    def linear(self, out: tuple, xs: tuple) -> AxisMap | None:
+        """Return the map of tangents where all else is plain; None: it moves with something."""
+        moving = [xs[p] for p in self.moving]
+        if any([isinstance(x, Variable) for x in (*out, *xs)]) or any([dtype(x).char != "d" for x in moving]):
+            return None
+
+        def by_stack(f: Callable, like: Any) -> Callable:
+            def run(z: Any) -> Any:
+                flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
+                with changed(depth=0):  # arrays stay plain
+                    found = f(split(flat, like), out, xs, many, True)
+                    return joined(found, int(many)).reshape(*z.shape[:-1], -1)
+
+            return run
+
+        size = sum([math.prod(shape(x)) for x in moving])
+        return AxisMap(by_stack(self.pushed, moving), size, by_stack(self.pulled, out))
+
+    def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, plain: bool) -> list:
+        """Return the cotangents of what moves, from the last stage to the first. `many`: of a stack."""
+        (ends, slopes), A, B = w, self.steps.A, self.steps.B
+        adjoint = ends[..., -1, :]
+        terms: dict = {p: [] if p == 1 else 0.0 for p in self.moving[1:]}
+        for k in reversed(range(len(B))):
+            Y, after = self.stages(k, out), adjoint
+            pulled: list = []
+            for i in reversed(range(len(B[k]))):
+                g = combined(slopes[..., k, i, :], [B[k, i], *A[k, i + 1 :, i][::-1]], [after, *pulled])
+                if plain and not g.any():
+                    parts: list = [np.zeros((*g.shape[:-1], *shape(xs[p])[p == 1 :])) for p in self.moving]
+                else:
+                    parts = self.product((True, many), plain, (k, i), Y[i], xs, g)
+                pulled.append(parts[0])
+                for p, part in zip(terms, parts[1:], strict=True):
+                    terms[p] = terms[p] + ([part] if p == 1 else part)
+            adjoint = combined(ends[..., k, :] + after, [1.0] * len(pulled), pulled)
+        return [adjoint, *[np.stack(v[::-1], -1) if p == 1 else v for p, v in terms.items()]]
+
+    def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, plain: bool) -> list:
+        """Return the tangents, from the first stage to the last."""
+        A, B, moved = self.steps.A, self.steps.B, dict(zip(self.moving, along, strict=True))
+        ends, rows = [along[0]], []
+        for k in range(len(B)):
+            Y = self.stages(k, out)
+            slopes: list = []
+            for i in range(len(B[k])):
+                v = [*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved).values()]
+                slopes.append(self.product((False, many), plain, (k, i), Y[i], xs, v))
+            ends.append(combined(ends[-1], B[k], slopes))
+            rows.append(np.stack(slopes, -2))
+        return [np.stack(ends, -2), np.stack(rows, -3)]
+
+
+def joined(xs: Any, lead: int) -> Any:
+    """Return arrays as one along the last axis; `lead`: the number of axes of a stack."""
+    return np.concatenate([np.reshape(x, (*shape(x)[:lead], -1)) for x in xs], -1)
+
+
+def split(z: Any, like: Any) -> list:
+    """Return the arrays that were joined, with the shapes of these."""
+    shapes = [tuple(shape(x)) for x in like]
+    ends = [*itertools.accumulate([math.prod(dims) for dims in shapes])]
+    rows = zip([0, *ends], ends, shapes, strict=False)
+    return [np.reshape(z[..., a:b], (*shape(z)[:-1], *dims)) for a, b, dims in rows]
+
+
+def combined(y: Any, weights: Any, slopes: list) -> Any:
+    """Return y and the sum of weight times slope."""
+    for w, slope in zip(weights, slopes, strict=False):
+        y = y + w * slope if w else y
+    return y
+
+
+def swept(steps: Any, right: RightSide, start: Any, times: Any, factor: Any) -> tuple:
+    """Return the states at the ends of the steps, and the slopes of the stages, with derivatives."""
+    slope = StageSlope(right)
+    last = steps.Y[-1, -1], primal_of(times[-1]), primal_of(factor)
+
+    def run(values: list) -> Any:
+        found = slope(*last, *map(primal_of, values))
+        check_slopes(found, steps.K[-1, -1], steps.Y[-1, -1])
+        xs = (start, times, factor, *values)
+        moving = [k for k, x in enumerate(xs) if k == 0 or holds_tracked(x)]
+        if len(moving) == 1 and not holds_tracked(start):
+            return steps.states, steps.K
+        sweep = StageSweep(steps, slope, moving)
+        return [*map(handle, bind(joint_primitive(NAME, sweep, sweep.pull, sweep.push), xs, {}))]
+
+    return with_all(slope.first, run)[1]

@@ -1,0 +1,95 @@
+"""solve_ivp by explicit methods with so many states that no Jacobian is kept: each stage is replayed."""
+
+import numpy as np
+import pytest
+import scipy.integrate as itg
+
+import tapegrad as tg
+from tapegrad._scipy.integrate import ivp_by_steps
+
+N = 70
+A = np.diag(np.full(N, -1.0)) + 0.3 * np.diag(np.ones(N - 1), 1) + 0.2 * np.diag(np.ones(N - 1), -1)
+START, X = np.linspace(1.0, 2.0, N), np.array([0.7, 1.1])
+scratch, calls = np.zeros(N), [0]
+
+
+def coupled(t, y, x):
+    return A @ y * x[0] - 0.1 * np.sin(y) * t
+
+
+def switched(t, y, x):
+    return A @ y * x[0] if t < 0.4 else A @ y * x[0] - 0.1 * x[1] * y**2
+
+
+def buffered(t, y, x):
+    np.matmul(A, y, out=scratch)
+    scratch[:] *= x[0]
+    return scratch - 0.1 * np.sin(y) * t
+
+
+def counted(t, y, x):
+    calls[0] += 1
+    return coupled(t, y, x)
+
+
+def turned(t, y, x):
+    return 1j * coupled(t, y, x)
+
+
+def sum_of_squares(f, method="RK45"):
+    start = START + 0j if f is turned else START
+    weights = np.arange(N)[:, None]
+
+    def of(x):
+        span, times = (0.1 * x[1], 1.0), [0.2, 0.5, 1.0]
+        y = itg.solve_ivp(f, span, start * x[1], method, times, args=(x,), rtol=1e-6, atol=1e-9).y
+        return (np.abs(y) ** 2 * weights).sum()
+
+    return of
+
+
+@pytest.mark.parametrize("method", ["RK23", "RK45", "DOP853"])
+@pytest.mark.parametrize("f", [coupled, switched, buffered, counted, turned])
+def test_derivatives_are_those_by_matrices(f, method, monkeypatch):
+    of = sum_of_squares(f, method)
+    transforms = tg.grad(of), tg.jacobian(of, mode="forward"), lambda x: tg.hvp(of, x, np.ones(2))
+    by_stages = [transform(X) for transform in transforms]
+    monkeypatch.setattr(ivp_by_steps, "DENSE_STATES", N)
+    for found, transform in zip(by_stages, transforms, strict=True):
+        np.testing.assert_allclose(found, transform(X), rtol=1e-10)
+
+
+def test_stacks_of_directions_and_samples(monkeypatch):
+    def ends(x):
+        return itg.solve_ivp(coupled, (0.0, 1.0), START, args=(x,), t_eval=[0.5, 1.0], rtol=1e-6).y[:3]
+
+    xs = np.stack([X, 1.1 * X])
+    kinds = [lambda x, mode=mode: tg.vmap(tg.jacobian(ends, mode=mode))(x) for mode in ("forward", "reverse")]
+    found = [kind(xs) for kind in kinds]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-10, atol=1e-14)
+    monkeypatch.setattr(ivp_by_steps, "DENSE_STATES", N)
+    np.testing.assert_allclose(found[0], kinds[0](xs), rtol=1e-10, atol=1e-14)
+
+
+def test_the_pullback_replays_what_was_solved():
+    """A later change of an array does not alter it, and f runs again to be recorded only."""
+    B, count = A.copy(), []
+
+    def f(t, y, x):
+        count.append(t)
+        return B @ y * x[0]
+
+    of = lambda x: (itg.solve_ivp(f, (0.0, 1.0), START, args=(x,)).y[:, -1] ** 2).sum()
+    of_twice = lambda x: (itg.solve_ivp(g, (0.0, 1.0), START, args=(x, 2 * A)).y[:, -1] ** 2).sum()
+    g = lambda t, y, x, M: 0.5 * (M @ y * x[0])
+    pull, solved = tg.vjp(of, X)[1], len(count)
+    B *= 2
+    np.testing.assert_allclose(pull(1.0)[0], tg.grad(of_twice)(X)[0], rtol=1e-9)
+    assert len(count) - solved < 5
+
+
+def test_a_right_hand_side_that_draws_is_refused():
+    rng = np.random.default_rng(0)
+    of = sum_of_squares(lambda t, y, x: A @ y * x[0] + 1e-3 * rng.normal())
+    with pytest.raises(tg.errors.GuardError, match="other values"):
+        tg.grad(of)(X)
