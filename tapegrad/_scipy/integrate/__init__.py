@@ -1,7 +1,10 @@
 """scipy.integrate: sums over samples, integrals of functions, ordinary differential equations."""
 
+import contextlib
+import functools
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as plain_np
@@ -11,24 +14,28 @@ from ... import numpy as np
 from ..._core.errors import ArgumentError, ConvergenceError, callers_line
 from ..._core.primitive import primal_of
 from ..._core.registry import load
+from ..._core.scope import OPEN
 from ..._transforms.rebind import once_more
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line, warn_user
 from ..followed import Follower
 from ..namespaces import (
+    RecordedWhole,
     SciPyNamespace,
     as_float_array,
     bare,
     holds_tracked,
+    is_recorded,
     refusal_text,
 )
-from ..optimize.callback_search import ComposedFunction, Search
+from ..optimize.callback_search import ComposedFunction, Search, searched
 from .boundary import solve_bvp
 from .ivp_adjoint import continuous_adjoint
 from .ivp_by_steps import solve_ivp
 from .ode import complex_ode, ode
 
 INTEGRATE = SciPyNamespace(itg)
+INTEGRATE.searches = (itg.quad, itg.quad_vec, itg.dblquad)
 QUAD, QUAD_VEC, ODEINT = [[*inspect.signature(f).parameters] for f in (itg.quad, itg.quad_vec, itg.odeint)]
 FOLLOWED = Follower("scipy.integrate")
 
@@ -61,34 +68,76 @@ def finer(pieces: list) -> Any:
             yield from [(*cut, rule) for cut in zip(cuts[:-1], cuts[1:], strict=True)]
 
 
+def open_end(v: Any) -> float:
+    """Return the sign of an infinite limit, and 0 for others."""
+    return float(np.sign(primal_of(v))) if np.isinf(primal_of(v)) else 0.0
+
+
 def over_pieces(f: Any, a: Any, b: Any, pieces: Any) -> Any:
     """Return the integral of f from a to b, by a rule on each piece.
 
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
     x = end + (1 - t) / t, as in QUADPACK."""
-    total = 0.0
-    low, high = open_ends(a), open_ends(b)
-    sign = -1.0 if high < 0 or low > 0 else 1.0
-    for first, last, rule in pieces:
-        for s, w in zip(first + (last - first) * rule[0], rule[1] * (last - first), strict=True):
-            if not low and not high:
-                x = a + (b - a) * s
-                if bare(x) not in (bare(a), bare(b)):  # as in QUADPACK: f may have no value there
-                    total = total + w * (b - a) * f(x)
-                continue
-            out, slope = (1 - s) / s, w / s**2
-            if low and high:
-                total = total + slope * (f(out) + f(-out))
-            elif high:
-                total = total + slope * f(a + sign * out)
-            else:
-                total = total + slope * f(b - sign * out)
-    return sign * total
+    s = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
+    w = np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
+    low, high = open_end(a), open_end(b)
+    if low or high:
+        x, w = (1 - s) / s, w / s**2
+        if low and high:
+            x, w = np.concatenate([x, -x]), np.concatenate([w, w])
+        else:
+            x = a + high * x if high else b + low * x
+        w = -w if high < 0 or low > 0 else w
+    else:
+        x, w = a + (b - a) * s, w * (b - a)
+        at_end = (primal_of(x) == primal_of(a)) | (primal_of(x) == primal_of(b))
+        if np.any(at_end):  # as in QUADPACK: f may have no value there
+            x, w = x[~at_end], w[~at_end]
+    return np.tensordot(w, np.stack([f(v) for v in x]), 1)
 
 
-def nodes_between(name: str, a: Any, b: Any) -> Search:
-    """The nodes of an integral are constant, unless its limits move."""
-    return Search(name, moves=holds_tracked(a, b), fixed=not holds_tracked(a, b))
+def halved(ends: Any, on: bool) -> list:
+    """Return the intervals. `on`: the widest are halved, until their number is a power of two."""
+    found = list(zip(*ends, strict=True))
+    while on and len(found) & (len(found) - 1):
+        found.sort(key=lambda each: each[1] - each[0])
+        p, q = found.pop()
+        found += [(p, (p + q) / 2), ((p + q) / 2, q)]
+    return [plain_np.array(each) for each in zip(*found, strict=True)]
+
+
+@functools.wraps(itg.quad)
+def quadpack(*args, recorded, full_output, **settings):
+    """The result, and where the intervals that QUADPACK ended with begin and end: in a recording few numbers
+    of them occur."""
+    found = itg.quad(*args, full_output=1, **settings)
+    if not full_output and len(found) > 3:
+        warn_user(found[3], itg.IntegrationWarning)
+    ends = [found[2][k][: found[2]["last"]] for k in ("alist", "blist")]
+    return found if full_output else found[:2], halved(ends, recorded)
+
+
+@functools.wraps(itg.quad_vec)
+def bisected(*args, recorded, **settings):
+    found = itg.quad_vec(*args, **settings | {"full_output": True})
+    return found if settings["full_output"] else found[:2], halved(found[2].intervals.T, recorded)
+
+
+def integrated(theirs: Callable, given: tuple, settings: dict, moving: tuple) -> Any:
+    """(SciPy's result, the intervals as shares of the way, does it move with a parameter?, a context of the
+    integrand to be called again).  The nodes are constant, unless the limits, which `moving` begins with, move."""
+    f, a, b = given[0], *moving[:2]
+    if is_recorded() and settings["full_output"]:
+        raise RecordedWhole
+    moves, settings = holds_tracked(a, b), {**settings, "recorded": is_recorded()}
+    (found, ends), found_to_move, pure = searched(
+        theirs, given, settings, moving, moves=moves, fixed=not moves
+    )
+    if not (open_end(a) or open_end(b)):
+        low, wide = primal_of(a), primal_of(b) - primal_of(a)
+        ends = [(p - low) / wide for p in ends] if wide else [[0.0], [1.0]]
+    again = contextlib.nullcontext((f,)) if pure else once_more(f, arrays=moves)
+    return found, [(p, q, GAUSS) for p, q in zip(*ends, strict=True)], found_to_move, again
 
 
 @INTEGRATE.rule(itg.quad, by_steps=True)
@@ -104,37 +153,23 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
             "",
             "a function with the weight in it, and its real and imaginary part apart",
         )
-    with nodes_between(name, a, b) as search:
-        along = search.of(lambda x: func(x, *args))
-        found = itg.quad(along, float(bare(a)), float(bare(b)), (), 1, epsabs, **settings)
-    if not full_output and len(found) > 3:
-        warn_user(found[3], itg.IntegrationWarning)
-    value, rest = found[0], found[1:] if full_output else found[1:2]
-    if not search.moves:
-        return value, *rest
-    info = found[2]
-    low, high = float(bare(a)), float(bare(b))
-    ends = [
-        (p, q, GAUSS) for p, q in zip(*[info[k][: info["last"]] for k in ("alist", "blist")], strict=True)
-    ]
-    if math.isfinite(low) and math.isfinite(high):
-        wide = high - low
-        ends = (
-            [((p - low) / wide, (q - low) / wide, rule) for p, q, rule in ends]
-            if wide
-            else [(0.0, 1.0, GAUSS)]
-        )
-    allowed, best, least = max(10 * found[1], 1e-7 * abs(value), epsabs), None, math.inf
-    with once_more(func, arrays=not search.fixed) as (func,):
-        for pieces in (ends, finer(ends)):
-            y = over_pieces(lambda x: func(x, *args), a, b, pieces)
-            miss = abs(float(bare(y)) - value)
+    settings |= {"full_output": full_output, "epsabs": epsabs}
+    found, ends, moves, again = integrated(quadpack, (func, a, b, args), settings, (a, b, args))
+    value, error = found[:2]
+    if not moves:
+        return found
+    allowed = lambda relative: np.maximum(10 * error, relative * abs(value))
+    best, least = None, math.inf
+    with again as (func,):
+        for way in (iter, finer):
+            y = over_pieces(lambda x: func(x, *args), a, b, [*way(ends)])
+            miss = abs(primal_of(y) - value)
             if miss < least:
                 best, least = y, miss
-            if least <= max(10 * found[1], 1e-10 * abs(value)):
+            if least <= allowed(1e-10):
                 break
-    if least <= allowed:
-        return value + (best - primal_of(best)), *rest
+    if least <= np.maximum(allowed(1e-7), epsabs):
+        return value + (best - primal_of(best)), *found[1:]
     raise refusal_text(
         name,
         "no rule for the derivative gives QUADPACK's integral",
@@ -144,21 +179,20 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
 
 @INTEGRATE.rule(itg.quad_vec, by_steps=True)
 def quad_vec(f, a, b, *more, args=(), **settings):
-    settings = dict(zip(QUAD_VEC[3:], more, strict=False)) | settings | {"workers": 1}
-    full_output = settings.pop("full_output", False)
-    with nodes_between("scipy.integrate.quad_vec", a, b) as search:
-        along = search.of(lambda x: as_float_array(f(x, *args)))
-        found = itg.quad_vec(along, float(bare(a)), float(bare(b)), full_output=True, **settings)
-    low, high = float(bare(a)), float(bare(b))
-    if not (math.isfinite(low) and math.isfinite(high)):
+    settings = {"full_output": False} | dict(zip(QUAD_VEC[3:], more, strict=False)) | settings
+    on = ComposedFunction(lambda f: lambda x, *args: as_float_array(f(x, *args)), f)
+    found, ends, moves, again = integrated(
+        bisected, (on, a, b), settings | {"args": args, "workers": 1}, (a, b, args)
+    )
+    if not moves:
+        return found
+    if open_end(a) or open_end(b):
         raise refusal_text(
             "scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t"
         )
-    shares = [((p - low) / (high - low), (q - low) / (high - low), GAUSS) for p, q in found[2].intervals]
-    with once_more(f, arrays=not search.fixed) as (f,):
-        y = over_pieces(lambda x: as_float_array(f(x, *args)), a, b, shares)
-    y = found[0] + (y - primal_of(y))
-    return (y, *found[1:]) if full_output else (y, found[1])
+    with again as (on,):
+        y = over_pieces(lambda x: on(x, *args), a, b, ends)
+    return found[0] + (y - primal_of(y)), *found[1:]
 
 
 # of the double exponential rule: its step is so small that it is exact for smooth integrands
@@ -293,19 +327,20 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
 def nested_quad(func: Any, ranges: list, args: Any, settings: dict) -> tuple:
     args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
 
-    def over(k, outer, func, *ranges):
+    def over(k, outer, func, args, *ranges):
         ends = ranges[k](*outer, *args) if callable(ranges[k]) else ranges[k]
 
-        def inner(func, *ranges):
+        def inner(outer, func, args, *ranges):
             return (
                 (lambda x: func(x, *outer, *args))
                 if k == 0
-                else lambda x: over(k - 1, (x, *outer), func, *ranges)[0]
+                else lambda x: over(k - 1, (x, *outer), func, args, *ranges)[0]
             )
 
-        return quad(ComposedFunction(inner, func, *ranges), ends[0], ends[1], **settings)
+        integral = quad if OPEN.depth else itg.quad  # (without a transform around it: on plain values)
+        return integral(ComposedFunction(inner, outer, func, args, *ranges), *ends, **settings)
 
-    return over(len(ranges) - 1, (), func, *ranges)
+    return over(len(ranges) - 1, (), func, args, *ranges)
 
 
 def limits(low: Any, high: Any, n: int) -> ComposedFunction:

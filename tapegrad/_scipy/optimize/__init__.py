@@ -37,7 +37,7 @@ from .callback_search import searched
 from .linear_programs import linprog, milp, quadratic_assignment
 
 OPTIMIZE = SciPyNamespace(opt)
-OPTIMIZE.searches = True
+OPTIMIZE.searches = OPTIMIZE.by_steps
 
 
 def float_array_of(y: Any) -> Any:

@@ -180,13 +180,14 @@ def check_unaltered(shadow: PlainRebind) -> None:
         raise KeptValues
 
 
-def searched(f: Callable, args: tuple, kwargs: dict, moving: Any) -> tuple:
+def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool) -> tuple:
     """(SciPy's result on plain values, does it move with a parameter, do the functions leave nothing behind?)
 
-    `moving`: what it moves with, besides what the functions have captured. The first search uses copies of
+    `moving`: what it moves with, besides what the functions have captured; `points`: how its points move, as
+    a `Search` is told. The first search uses copies of
     the functions on plain values. If these alter anything, or fail, SciPy searches again with functions that
     are followed."""
-    name, given = f"scipy.optimize.{f.__name__}", [*args, *kwargs.values()]
+    name, given = f"scipy.{f.__module__.split('.')[1]}.{f.__name__}", [*args, *kwargs.values()]
     if is_recorded():
         instruction = SearchInstruction(name, f, args, kwargs)
         handles = instruction.first.handles
@@ -212,7 +213,7 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any) -> tuple:
         if not moves and shadow.found and watched[0].asked is not None:
             moves = holds_tracked(functions[0](*watched[0].asked))
         return found, moves, True
-    with Search(name, moving) as search:
+    with Search(name, moving, **points) as search:
         found = run(lambda v: search.of(v, 0, None))
     return found, search.moves, False
 
