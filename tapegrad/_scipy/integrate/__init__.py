@@ -11,11 +11,13 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import ArgumentError, ConvergenceError, callers_line
+from ..._core.errors import ArgumentError, ConvergenceError, callers_line, heard, take_back
 from ..._core.primitive import primal_of
 from ..._core.registry import load
 from ..._core.scope import OPEN
+from ..._core.trees import Const
 from ..._transforms.rebind import once_more
+from ..._transforms.vmap import vmap
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line, warn_user
 from ..followed import Follower
@@ -73,7 +75,18 @@ def open_end(v: Any) -> float:
     return float(np.sign(primal_of(v))) if np.isinf(primal_of(v)) else 0.0
 
 
-def over_pieces(f: Any, a: Any, b: Any, pieces: Any) -> Any:
+def at_nodes(f: Any, x: Any, pure: bool) -> Any:
+    """Return f at each node. One that leaves nothing behind is called once for many nodes, if that may be."""
+    if pure and shape(x)[0] > GAUSS_POINTS and not is_recorded():
+        known = heard()
+        try:
+            return vmap(Const(f))(x)
+        except Exception:  # node by node, it is raised again
+            take_back(known)
+    return np.stack([f(v) for v in x])
+
+
+def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool) -> Any:
     """Return the integral of f from a to b, by a rule on each piece.
 
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
@@ -91,9 +104,9 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any) -> Any:
     else:
         x, w = a + (b - a) * s, w * (b - a)
         at_end = (primal_of(x) == primal_of(a)) | (primal_of(x) == primal_of(b))
-        if np.any(at_end):  # as in QUADPACK: f may have no value there
+        if np.any(at_end) and a != b:  # as in QUADPACK: f may have no value there
             x, w = x[~at_end], w[~at_end]
-    return np.tensordot(w, np.stack([f(v) for v in x]), 1)
+    return np.tensordot(w, at_nodes(f, x, pure), 1)
 
 
 def halved(ends: Any, on: bool) -> list:
@@ -124,8 +137,9 @@ def bisected(*args, recorded, **settings):
 
 
 def integrated(theirs: Callable, given: tuple, settings: dict, moving: tuple) -> Any:
-    """(SciPy's result, the intervals as shares of the way, does it move with a parameter?, a context of the
-    integrand to be called again).  The nodes are constant, unless the limits, which `moving` begins with, move."""
+    """(SciPy's result, the intervals as shares of the way, does it move with a parameter?, does the integrand
+    leave nothing behind?, a context of the integrand to be called again).  The nodes are constant, unless
+    the limits, which `moving` begins with, move."""
     f, a, b = given[0], *moving[:2]
     if is_recorded() and settings["full_output"]:
         raise RecordedWhole
@@ -137,7 +151,7 @@ def integrated(theirs: Callable, given: tuple, settings: dict, moving: tuple) ->
         low, wide = primal_of(a), primal_of(b) - primal_of(a)
         ends = [(p - low) / wide for p in ends] if wide else [[0.0], [1.0]]
     again = contextlib.nullcontext((f,)) if pure else once_more(f, arrays=moves)
-    return found, [(p, q, GAUSS) for p, q in zip(*ends, strict=True)], found_to_move, again
+    return found, [(p, q, GAUSS) for p, q in zip(*ends, strict=True)], found_to_move, pure, again
 
 
 @INTEGRATE.rule(itg.quad, by_steps=True)
@@ -154,7 +168,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
             "a function with the weight in it, and its real and imaginary part apart",
         )
     settings |= {"full_output": full_output, "epsabs": epsabs}
-    found, ends, moves, again = integrated(quadpack, (func, a, b, args), settings, (a, b, args))
+    found, ends, moves, pure, again = integrated(quadpack, (func, a, b, args), settings, (a, b, args))
     value, error = found[:2]
     if not moves:
         return found
@@ -162,7 +176,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
     best, least = None, math.inf
     with again as (func,):
         for way in (iter, finer):
-            y = over_pieces(lambda x: func(x, *args), a, b, [*way(ends)])
+            y = over_pieces(lambda x: func(x, *args), a, b, [*way(ends)], pure)
             miss = abs(primal_of(y) - value)
             if miss < least:
                 best, least = y, miss
@@ -181,7 +195,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
 def quad_vec(f, a, b, *more, args=(), **settings):
     settings = {"full_output": False} | dict(zip(QUAD_VEC[3:], more, strict=False)) | settings
     on = ComposedFunction(lambda f: lambda x, *args: as_float_array(f(x, *args)), f)
-    found, ends, moves, again = integrated(
+    found, ends, moves, pure, again = integrated(
         bisected, (on, a, b), settings | {"args": args, "workers": 1}, (a, b, args)
     )
     if not moves:
@@ -191,7 +205,7 @@ def quad_vec(f, a, b, *more, args=(), **settings):
             "scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t"
         )
     with again as (on,):
-        y = over_pieces(lambda x: on(x, *args), a, b, ends)
+        y = over_pieces(lambda x: on(x, *args), a, b, ends, pure)
     return found[0] + (y - primal_of(y)), *found[1:]
 
 
