@@ -24,7 +24,7 @@ class PlainRebind(Rebind):
     """A shadow that replaces captured Variables by copies of their values: arrays, or Variables that may be
     written with tracked values."""
 
-    __slots__ = ("arrays_only", "again", "copies", "found", "left_alone")
+    __slots__ = ("again", "arrays_only", "at", "copies", "found", "kept", "left_alone", "numbers")
 
     def __init__(
         self, functions: tuple, arrays_only: bool, args: Any = (), of: Any = None, values: tuple = ()
@@ -36,7 +36,22 @@ class PlainRebind(Rebind):
         super().begin()
         self.copies: list = []  # (copy, what it is a copy of)
         self.left_alone: list = []  # (object that is not followed, what it held)
+        self.at: list = []  # places of what they are copies of
         self.found = False  # is one of the captured values tracked?
+        self.numbers = False  # is one of them a number, which copies of functions hold?
+        self.kept = False  # are the copies of functions used again?
+
+    def taken_up(self, values: tuple) -> "PlainRebind":
+        """The same copies of functions, with other values in their arrays."""
+        self.values, self.waited = values, True
+        self.copies = [(new, values[k]) for (new, _), k in zip(self.copies, self.at, strict=True)]
+        for new, value in self.copies:
+            new[...] = value
+        return self
+
+    def is_lasting(self) -> bool:
+        """Has no copy of a function anything of the time when it was made, but for numbers?"""
+        return not (self.state or self.left_alone or self.generators or self.near)
 
     def __enter__(self) -> Any:
         entered = super().__enter__()
@@ -45,7 +60,8 @@ class PlainRebind(Rebind):
 
     def __exit__(self, *error: Any) -> None:
         OPEN.again, self.arrays = self.again, []
-        forgotten(self)
+        if not self.kept:
+            forgotten(self)
         super().__exit__(*error)
 
     def __call__(self, x: Any) -> Any:
@@ -53,10 +69,14 @@ class PlainRebind(Rebind):
             return numpy
         if not (self.arrays_only and isinstance(x, Variable)) or is_lost(x):
             return super().__call__(x)
-        if id(x) not in self.seen:
-            self.seen[id(x)] = region(self(x._base), x._path) if type(x) is View else self.copied(x)
-            self.hold.append(x)
-        return self.seen[id(x)]
+        if id(x) in self.seen:
+            return self.seen[id(x)]
+        new = region(self(x._base), x._path) if type(x) is View else self.copied(x)
+        if is_array(new):
+            self.remember(x, new)
+        else:
+            self.numbers = True
+        return new
 
     def copied(self, x: Variable) -> Any:
         if self.of is None:
@@ -65,6 +85,7 @@ class PlainRebind(Rebind):
         else:
             place = self.of.place(x)
             value = self.values[place] if place < len(self.values) else values_of(live(x))
+            self.at += [place] if is_array(value) else []
         if not is_array(value):
             return value
         self.copies.append((value.copy(), value))

@@ -224,6 +224,7 @@ class SearchInstruction(Call):
     def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
         super().__init__(name, f, args, kwargs, True)
         self.failed = False
+        self.idle: list = []  # shadows that wait for another run, with their functions
 
     def result(self) -> Any:
         primitive = Primitive(self.name, self.numbers)
@@ -252,9 +253,14 @@ class SearchInstruction(Call):
         return numbers
 
     def searched(self, values: tuple) -> Any:
-        shadow = PlainRebind(tuple(self.functions), True, (), self.first, values)
+        try:
+            shadow, watched = self.idle.pop()
+            shadow.taken_up(values)
+        except IndexError:
+            shadow, watched = PlainRebind(tuple(self.functions), True, (), self.first, values), None
         with shadow as (functions, _), changed(depth=0):
-            watched = [PlainCallback(g, shadow, self.ran) for g in functions]
+            shadow.kept, lasts = False, watched is not None or not shadow.numbers
+            watched = watched or [PlainCallback(g, shadow, self.ran) for g in functions]
 
             def plain(v):
                 if isinstance(v, FunctionPlaceholder):
@@ -265,4 +271,7 @@ class SearchInstruction(Call):
             y = self.f(*args, **kwargs) if self.ran else at_users_line(self.f, *args, **kwargs)
             shadow.check_all(self.name)
             check_unaltered(shadow)
+            shadow.kept = lasts and self.ran and shadow.is_lasting()
+        if shadow.kept:
+            self.idle.append((shadow, watched))
         return y
