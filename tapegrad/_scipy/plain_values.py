@@ -38,12 +38,14 @@ class PlainRebind(Rebind):
         self.left_alone: list = []  # (object that is not followed, what it held)
         self.at: list = []  # places of what they are copies of
         self.found = False  # is one of the captured values tracked?
-        self.numbers = False  # is one of them a number, which copies of functions hold?
+        self.numbers: dict = {}  # id -> captured number, which its holder's copy holds
         self.kept = False  # are the copies of functions used again?
 
     def taken_up(self, values: tuple) -> "PlainRebind":
         """The same copies of functions, with other values in their arrays."""
         self.values, self.waited = values, True
+        while self.numbers:
+            del self.seen[self.numbers.popitem()[0]]
         self.copies = [(new, values[k]) for (new, _), k in zip(self.copies, self.at, strict=True)]
         for new, value in self.copies:
             new[...] = value
@@ -72,10 +74,11 @@ class PlainRebind(Rebind):
         if id(x) in self.seen:
             return self.seen[id(x)]
         new = region(self(x._base), x._path) if type(x) is View else self.copied(x)
+        self.seen[id(x)] = new
         if is_array(new):
-            self.remember(x, new)
+            self.hold.append(x)
         else:
-            self.numbers = True
+            self.numbers[id(x)] = x
         return new
 
     def copied(self, x: Variable) -> Any:
