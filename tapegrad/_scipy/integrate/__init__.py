@@ -1,6 +1,5 @@
 """scipy.integrate: sums over samples, integrals of functions, ordinary differential equations."""
 
-import contextlib
 import functools
 import inspect
 import math
@@ -30,7 +29,7 @@ from ..namespaces import (
     is_recorded,
     refusal_text,
 )
-from ..optimize.callback_search import ComposedFunction, Search, searched
+from ..optimize.callback_search import ComposedFunction, Search, called_again, searched
 from .boundary import solve_bvp
 from .ivp_adjoint import continuous_adjoint
 from .ivp_by_steps import solve_ivp
@@ -136,22 +135,20 @@ def bisected(*args, recorded, **settings):
     return found if settings["full_output"] else found[:2], halved(found[2].intervals.T, recorded)
 
 
-def integrated(theirs: Callable, given: tuple, settings: dict, moving: tuple) -> Any:
+def integrated(theirs: Callable, given: tuple, settings: dict) -> tuple:
     """(SciPy's result, the intervals as shares of the way, does it move with a parameter?, does the integrand
-    leave nothing behind?, a context of the integrand to be called again).  The nodes are constant, unless
-    the limits, which `moving` begins with, move."""
-    f, a, b = given[0], *moving[:2]
+    leave nothing behind?).  The nodes are constant, unless the limits move."""
+    _, a, b, *_ = given
     if is_recorded() and settings["full_output"]:
         raise RecordedWhole
     moves, settings = holds_tracked(a, b), {**settings, "recorded": is_recorded()}
     (found, ends), found_to_move, pure = searched(
-        theirs, given, settings, moving, moves=moves, fixed=not moves
+        theirs, given, settings, (given[1:], settings), moves=moves, fixed=not moves
     )
     if not (open_end(a) or open_end(b)):
         low, wide = primal_of(a), primal_of(b) - primal_of(a)
         ends = [(p - low) / wide for p in ends] if wide else [[0.0], [1.0]]
-    again = contextlib.nullcontext((f,)) if pure else once_more(f, arrays=moves)
-    return found, [(p, q, GAUSS) for p, q in zip(*ends, strict=True)], found_to_move, pure, again
+    return found, [(p, q, GAUSS) for p, q in zip(*ends, strict=True)], found_to_move, pure
 
 
 @INTEGRATE.rule(itg.quad, by_steps=True)
@@ -168,13 +165,13 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
             "a function with the weight in it, and its real and imaginary part apart",
         )
     settings |= {"full_output": full_output, "epsabs": epsabs}
-    found, ends, moves, pure, again = integrated(quadpack, (func, a, b, args), settings, (a, b, args))
+    found, ends, moves, pure = integrated(quadpack, (func, a, b, args), settings)
     value, error = found[:2]
     if not moves:
         return found
     allowed = lambda relative: np.maximum(10 * error, relative * abs(value))
     best, least = None, math.inf
-    with again as (func,):
+    with called_again(func, pure, holds_tracked(a, b)) as (func,):
         for way in (iter, finer):
             y = over_pieces(lambda x: func(x, *args), a, b, [*way(ends)], pure)
             miss = abs(primal_of(y) - value)
@@ -195,16 +192,14 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
 def quad_vec(f, a, b, *more, args=(), **settings):
     settings = {"full_output": False} | dict(zip(QUAD_VEC[3:], more, strict=False)) | settings
     on = ComposedFunction(lambda f: lambda x, *args: as_float_array(f(x, *args)), f)
-    found, ends, moves, pure, again = integrated(
-        bisected, (on, a, b), settings | {"args": args, "workers": 1}, (a, b, args)
-    )
+    found, ends, moves, pure = integrated(bisected, (on, a, b), settings | {"args": args, "workers": 1})
     if not moves:
         return found
     if open_end(a) or open_end(b):
         raise refusal_text(
             "scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t"
         )
-    with again as (on,):
+    with called_again(on, pure, holds_tracked(a, b)) as (on,):
         y = over_pieces(lambda x: on(x, *args), a, b, ends, pure)
     return found[0] + (y - primal_of(y)), *found[1:]
 
@@ -249,29 +244,18 @@ def open_ends(v: Any) -> Any:
     return plain_np.where(plain_np.isinf(v), plain_np.sign(v), 0)
 
 
-def on_values(theirs: Any, f: Any, *given: Any, args: Any, **settings: Any) -> tuple:
-    """What SciPy's function gives on plain values, and whether f or what it is given is tracked."""
-    shown = [holds_tracked(given, args, settings)]
-
-    def plainly(x, *more):
-        y = f(x, *more)
-        shown.append(holds_tracked(y))
-        return bare(y)
-
-    return theirs(plainly, *bare(given), args=bare(args), **bare(settings)), any(shown)
-
-
 @INTEGRATE.rule(itg.tanhsinh, by_steps=True)
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
     args = args if isinstance(args, tuple) else (args,)
-    found, tracked = on_values(itg.tanhsinh, f, a, b, args=args, log=log, **settings)
-    if not tracked:
+    given = {"args": args, "log": log, **settings}
+    found, moves, pure = searched(itg.tanhsinh, (f, a, b), given, (a, b, args), fixed=True)
+    if not moves:
         return found
     if log:
         raise refusal_text(f"{name}(log=True)", "", "it without log=")
     more = [np.reshape(v, (*shape(v), 1)) for v in args]
-    with once_more(f) as (f,):
+    with called_again(f, pure) as (f,):
         y = double_exponential(lambda x: f(x, *more), a, b)
     if not bool(
         plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))
@@ -292,8 +276,9 @@ DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
     args = args if isinstance(args, tuple) else (args,)
-    found, tracked = on_values(itg.nsum, f, a, b, args=args, step=step, log=log, **settings)
-    if not tracked:
+    given = {"args": args, "step": step, "log": log, **settings}
+    found, moves, pure = searched(itg.nsum, (f, a, b), given, (a, b, args, step), fixed=True)
+    if not moves:
         return found
     first, last, by = (
         [float(bare(v)) for v in (a, b, step)]
@@ -308,7 +293,7 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
         )
     terms = last if math.isinf(last) else (last - first) // by + 1
     count = int(min(terms, DIRECT))
-    with once_more(f) as (f,):
+    with called_again(f, pure) as (f,):
         y = np.sum(f(first + by * plain_np.arange(count), *args))
         if terms > count:  # Euler and Maclaurin
             end = first + by * count

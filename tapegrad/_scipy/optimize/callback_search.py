@@ -4,6 +4,7 @@ SciPy computes with plain numbers.  The points at which it asks move with the pa
 says how; so what the user's functions keep of them, a path of iterates, the best value so far, has no
 derivative that anybody knows."""
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, changed
 from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable, variable
-from ..._transforms.rebind import LateVariable, out_of, with_all
+from ..._transforms.rebind import LateVariable, once_more, out_of, with_all
 from ...implicit.sequential import OUTPUT, Call, FunctionPlaceholder, is_float_value, traces_of
 from ...ops.nondifferentiable import at_users_line
 from ..namespaces import RecordedWhole, bare, holds_tracked, is_recorded, refusal_text
@@ -216,6 +217,11 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool
     with Search(name, moving, **points) as search:
         found = run(lambda v: search.of(v, 0, None))
     return found, search.moves, False
+
+
+def called_again(f: Callable, pure: bool, arrays: bool = True) -> Any:
+    """A context of f that SciPy has called, to be called again; `pure`: it leaves nothing behind."""
+    return contextlib.nullcontext((f,)) if pure else once_more(f, arrays=arrays)
 
 
 class SearchInstruction(Call):
