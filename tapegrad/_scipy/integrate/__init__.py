@@ -108,10 +108,10 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool) -> Any:
     return np.tensordot(w, at_nodes(f, x, pure), 1)
 
 
-def halved(ends: Any, on: bool) -> list:
-    """Return the intervals. `on`: the widest are halved, until their number is a power of two."""
-    found = list(zip(*ends, strict=True))
-    while on and len(found) & (len(found) - 1):
+def halved(starts: Any, ends: Any) -> list:
+    """Return intervals, the widest of them halved until their number is a power of two: few recordings serve."""
+    found = list(zip(starts, ends, strict=True))
+    while len(found) & (len(found) - 1):
         found.sort(key=lambda each: each[1] - each[0])
         p, q = found.pop()
         found += [(p, (p + q) / 2), ((p + q) / 2, q)]
@@ -119,20 +119,19 @@ def halved(ends: Any, on: bool) -> list:
 
 
 @functools.wraps(itg.quad)
-def quadpack(*args, recorded, full_output, **settings):
-    """The result, and where the intervals that QUADPACK ended with begin and end: in a recording few numbers
-    of them occur."""
+def quadpack(*args, full_output, **settings):
+    """The result, and where the intervals that QUADPACK ended with begin and end."""
     found = itg.quad(*args, full_output=1, **settings)
     if not full_output and len(found) > 3:
         warn_user(found[3], itg.IntegrationWarning)
-    ends = [found[2][k][: found[2]["last"]] for k in ("alist", "blist")]
-    return found if full_output else found[:2], halved(ends, recorded)
+    ends = halved(*[found[2][k][: found[2]["last"]] for k in ("alist", "blist")])
+    return found if full_output else found[:2], ends
 
 
 @functools.wraps(itg.quad_vec)
-def bisected(*args, recorded, **settings):
+def bisected(*args, **settings):
     found = itg.quad_vec(*args, **settings | {"full_output": True})
-    return found if settings["full_output"] else found[:2], halved(found[2].intervals.T, recorded)
+    return found if settings["full_output"] else found[:2], halved(*found[2].intervals.T)
 
 
 def integrated(theirs: Callable, given: tuple, settings: dict) -> tuple:
@@ -141,7 +140,7 @@ def integrated(theirs: Callable, given: tuple, settings: dict) -> tuple:
     _, a, b, *_ = given
     if is_recorded() and settings["full_output"]:
         raise RecordedWhole
-    moves, settings = holds_tracked(a, b), {**settings, "recorded": is_recorded()}
+    moves = holds_tracked(a, b)
     (found, ends), found_to_move, pure = searched(
         theirs, given, settings, (given[1:], settings), moves=moves, fixed=not moves
     )
