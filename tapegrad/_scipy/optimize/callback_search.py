@@ -18,7 +18,7 @@ from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle,
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, changed
 from ..._core.trees import leaves, tree_map
-from ..._core.variable import Variable, variable
+from ..._core.variable import variable
 from ..._transforms.rebind import LateVariable, once_more, out_of, with_all
 from ...implicit.sequential import OUTPUT, Call, FunctionPlaceholder, is_float_value, traces_of
 from ...ops.nondifferentiable import at_users_line
@@ -70,20 +70,6 @@ class SearchTrace(Trace):
         if prim.jvp is None:
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         return tuple([variable(o, self, 0) for o in out]) if type(out) is tuple else variable(out, self, 0)
-
-    def single(self, prim: Any, x: Any, v: Any, i: Any) -> Any:
-        if type(v) not in PLAIN or self.lost:
-            return self.step(prim, (x,), (v,), (i,), {})
-        return variable(prim.run(v), self, 0)
-
-    def pair(self, prim: Any, a: Any, b: Any, v: Any, w: Any, i: Any, j: Any) -> Any:
-        v, w = [primal_of(u) if isinstance(u, Variable) else u for u in (v, w)]
-        if type(v) not in PLAIN or type(w) not in PLAIN or self.lost:
-            return self.step(prim, (a, b), (v, w), (i, j), {})
-        return variable(prim.run(v, w), self, 0)
-
-    def element(self, x: Any, at: Any) -> Any:
-        return variable(x._value[at], self, 0)
 
     def loss(self) -> Any:
         if not self.lost:
