@@ -17,7 +17,7 @@ from ..._core.scope import OPEN
 from ..._core.trees import Const
 from ..._transforms.vmap import vmap
 from ...ops.declare import shape
-from ...ops.nondifferentiable import warn_user
+from ...ops.nondifferentiable import at_users_line, warn_user
 from ..followed import Follower
 from ..namespaces import (
     RecordedWhole,
@@ -28,7 +28,7 @@ from ..namespaces import (
     is_recorded,
     refusal_text,
 )
-from ..optimize.callback_search import ComposedFunction, called_again, searched
+from ..optimize.callback_search import ComposedFunction, Search, called_again, searched
 from .boundary import solve_bvp
 from .ivp_adjoint import continuous_adjoint
 from .ivp_by_steps import solve_ivp
@@ -378,17 +378,15 @@ def odeint(func, y0, t, args=(), *more, **settings):
     on = ComposedFunction(
         lambda func: (lambda t, y: func(t, y, *args)) if first else (lambda t, y: func(y, t, *args)), func
     )
-    settings |= {"full_output": full_output, "tfirst": True}
-    found, moves, pure = searched(
-        itg.odeint, (on, y0, t), settings, (args, y0, t), moves=holds_tracked(y0, t)
-    )
-    if not moves:
-        return found
+    with Search("scipy.integrate.odeint", args, moves=holds_tracked(y0, t)) as search:
+        slopes = search.of(on, 0 if holds_tracked(t) else 1, 2)
+        given = bare(y0), bare(t)
+        found = at_users_line(itg.odeint, slopes, *given, full_output=full_output, tfirst=True, **settings)
     y, rest = (found[0], found[1:]) if full_output else (found, ())
     given = [settings.get(name) for name in ("rtol", "atol")]
     rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in given]
     start = np.reshape(as_float_array(y0), -1)
-    with called_again(on, pure) as (on,):
+    with called_again(on, False) as (on,):
         rtol = max(plain_np.min(rtol), 1e-12)
         run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=rtol, atol=atol)
     if run.status != 0:
