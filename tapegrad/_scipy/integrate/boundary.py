@@ -13,9 +13,9 @@ from ... import numpy as np
 from ..._core.registry import SHADOW_MAKERS
 from ...ops.declare import shape
 from ..interpolate.piecewise import PPoly
-from ..namespaces import as_float_array, holds_tracked, refusal_text
+from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
 from ..optimize import float_array_of, implicit_solution
-from ..optimize.callback_search import searched
+from ..optimize.callback_search import Search
 
 NAME = "scipy.integrate.solve_bvp"
 
@@ -54,9 +54,12 @@ def spline(mesh: Any, y: Any, f: Any) -> Any:
 
 
 def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, *more, **settings):
-    given = fun, bc, x, y, p, S, fun_jac, bc_jac, *more
-    found, moves, pure = searched(itg.solve_bvp, given, settings, x)
-    if not moves:
+    given = [bare(v) for v in (x, y, p, S)]
+    with Search(NAME, x) as search:
+        of = [search.of(f, 0, None) for f in (fun, bc)]
+        slopes = [search.of(f, 0, None) for f in (fun_jac, bc_jac)]
+        found = itg.solve_bvp(*of, *given, *slopes, *more, **settings)
+    if not search.moves:
         return found
     if S is not None or found.y.dtype.kind == "c":
         raise refusal_text(
@@ -72,7 +75,7 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, *more, *
     n, m = found.y.shape
     z = found.y.reshape(-1) if p is None else plain_np.concatenate([found.y.reshape(-1), found.p])
     of = Collocation(fun, bc, mesh, n)
-    with implicit_solution("root", NAME, of, float_array_of, z, (), pure) as (again, z):
+    with implicit_solution("root", NAME, of, float_array_of, z, ()) as (again, z):
         found.x, found.y = mesh, np.reshape(z[: n * m], (n, m))
         found.p = None if p is None else z[n * m :]
         found.yp = float_array_of(again.fun(mesh, found.y, *([] if p is None else [found.p])))

@@ -148,13 +148,12 @@ class PlainCallback:
 
     def __init__(self, f: Callable, shadow: PlainRebind, known: bool):
         functools.update_wrapper(self, f, updated=())
-        self.f, self.shadow, self.tracked = f, shadow, False
-        self.asked: Any = () if known else None
+        self.f, self.shadow, self.known, self.tracked = f, shadow, known, False
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
         y = self.f(*args, **settings)
-        if self.asked is None:
-            self.asked = args
+        if not self.known:
+            self.known = True
             check_unaltered(self.shadow)
         if type(y) not in PLAIN:
             self.tracked = self.tracked or holds_tracked(y)
@@ -196,10 +195,7 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool
     except Exception:  # it is the user's: it is raised again
         take_back(known)
     else:
-        moves = holds_tracked(moving) or any([w.tracked for w in watched])
-        if not moves and shadow.found and watched[0].asked is not None:
-            moves = holds_tracked(functions[0](*watched[0].asked))
-        return found, moves, True
+        return found, shadow.found or holds_tracked(moving) or any([w.tracked for w in watched]), True
     with Search(name, moving, **points) as search:
         found = run(lambda v: search.of(v, 0, None))
     return found, search.moves, False
