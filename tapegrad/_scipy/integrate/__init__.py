@@ -68,9 +68,10 @@ def finer(pieces: list) -> Any:
             yield from [(*cut, rule) for cut in zip(cuts[:-1], cuts[1:], strict=True)]
 
 
-def open_end(v: Any) -> float:
-    """Return the sign of an infinite limit, and 0 for others."""
-    return float(np.sign(primal_of(v))) if np.isinf(primal_of(v)) else 0.0
+def open_ends(v: Any) -> Any:
+    """Return the signs of infinite limits, and 0 for others."""
+    v = primal_of(as_float_array(v))
+    return np.where(np.isinf(v), np.sign(v), 0)
 
 
 def at_nodes(f: Any, x: Any, pure: bool) -> Any:
@@ -91,7 +92,7 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool) -> Any:
     x = end + (1 - t) / t, as in QUADPACK."""
     s = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
     w = np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
-    low, high = open_end(a), open_end(b)
+    low, high = open_ends(a), open_ends(b)
     if low or high:
         x, w = (1 - s) / s, w / s**2
         if low and high:
@@ -143,7 +144,7 @@ def integrated(theirs: Callable, given: tuple, settings: dict) -> tuple:
     (found, ends), found_to_move, pure = searched(
         theirs, given, settings, (given[1:], settings), moves=moves, fixed=not moves
     )
-    if not (open_end(a) or open_end(b)):
+    if not (open_ends(a) or open_ends(b)):
         low, wide = primal_of(a), primal_of(b) - primal_of(a)
         ends = [(p - low) / wide for p in ends] if wide else [[0.0], [1.0]]
     return found, [(p, q, GAUSS) for p, q in zip(*ends, strict=True)], found_to_move, pure
@@ -193,7 +194,7 @@ def quad_vec(f, a, b, *more, args=(), **settings):
     found, ends, moves, pure = integrated(bisected, (on, a, b), settings | {"args": args, "workers": 1})
     if not moves:
         return found
-    if open_end(a) or open_end(b):
+    if open_ends(a) or open_ends(b):
         raise refusal_text(
             "scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t"
         )
@@ -235,11 +236,6 @@ def double_exponential(f: Any, a: Any, b: Any) -> Any:
     near = plain_np.where(s < 0.5, 0.0, 1.0)  # (each node from the end that is nearer)
     x = np.where(near == 0, a + (b - a) * s, b - (b - a) * s[::-1])
     return np.sum((b - a) * f(x) * w, -1)
-
-
-def open_ends(v: Any) -> Any:
-    v = plain_np.asarray(bare(v), float)
-    return plain_np.where(plain_np.isinf(v), plain_np.sign(v), 0)
 
 
 @INTEGRATE.rule(itg.tanhsinh, by_steps=True)

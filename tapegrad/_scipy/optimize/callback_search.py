@@ -16,10 +16,10 @@ from ..._core.arrays import IMMUTABLE
 from ..._core.errors import heard, take_back
 from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle, primal_of
 from ..._core.registry import SHADOW_MAKERS
-from ..._core.scope import OPEN, changed
+from ..._core.scope import OPEN, at_the_end_of_an_object, changed
 from ..._core.trees import leaves, tree_map
 from ..._core.variable import variable
-from ..._transforms.rebind import LateVariable, once_more, out_of, with_all
+from ..._transforms.rebind import LateVariable, forgotten, once_more, out_of, with_all
 from ...implicit.sequential import OUTPUT, Call, FunctionPlaceholder, is_float_value, traces_of
 from ...ops.nondifferentiable import at_users_line
 from ..namespaces import RecordedWhole, bare, holds_tracked, is_recorded, refusal_text
@@ -210,9 +210,13 @@ class SearchInstruction(Call):
     """SciPy's search on plain values as one instruction of a recording. Its results have no derivative."""
 
     def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
+        self.failed, self.idle = False, []  # (shadows that wait for another run, with their functions)
         super().__init__(name, f, args, kwargs, True)
-        self.failed = False
-        self.idle: list = []  # shadows that wait for another run, with their functions
+
+    def __del__(self):
+        super().__del__()
+        for shadow, _ in self.idle:
+            at_the_end_of_an_object(forgotten, shadow)
 
     def result(self) -> Any:
         primitive = Primitive(self.name, self.numbers)
