@@ -115,7 +115,7 @@ def halved(starts: Any, ends: Any) -> list:
         found.sort(key=lambda each: each[1] - each[0])
         p, q = found.pop()
         found += [(p, (p + q) / 2), ((p + q) / 2, q)]
-    return [plain_np.array(each) for each in zip(*found, strict=True)]
+    return [*plain_np.transpose(found)]
 
 
 @functools.wraps(itg.quad)

@@ -170,9 +170,8 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool
     """(SciPy's result on plain values, does it move with a parameter, do the functions leave nothing behind?)
 
     `moving`: what it moves with, besides what the functions have captured; `points`: how its points move, as
-    a `Search` is told. The first search uses copies of
-    the functions on plain values. If these alter anything, or fail, SciPy searches again with functions that
-    are followed."""
+    a `Search` is told. The first search uses copies of the functions on plain values. If these alter
+    anything, or fail, SciPy searches again with functions that are followed."""
     name, given = f"scipy.{f.__module__.split('.')[1]}.{f.__name__}", [*args, *kwargs.values()]
     if is_recorded():
         instruction = SearchInstruction(name, f, args, kwargs)
@@ -187,6 +186,8 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool
 
     known, functions = heard(), [v for v in given if callable(v)]
     try:
+        if points and OPEN.hiding:  # of equal samples a function may read what it wrote
+            raise KeptValues
         with on_plain_values(*functions) as (shadow, plain), changed(depth=0):
             watched = [PlainCallback(g, shadow, False) for g in plain]
             each = iter(watched)
@@ -263,7 +264,7 @@ class SearchInstruction(Call):
             y = self.f(*args, **kwargs) if self.ran else at_users_line(self.f, *args, **kwargs)
             shadow.check_all(self.name)
             check_unaltered(shadow)
-            shadow.kept = lasts and self.ran and shadow.is_lasting()
+            shadow.kept = lasts and shadow.is_lasting()
         if shadow.kept:
             self.idle.append((shadow, watched))
         return y
