@@ -109,7 +109,7 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool) -> Any:
 
 
 def halved(starts: Any, ends: Any) -> list:
-    """Return intervals, the widest of them halved until their number is a power of two: few recordings serve."""
+    """Return intervals, the widest halved until their number is a power of two, for few recordings."""
     found = list(zip(starts, ends, strict=True))
     while len(found) & (len(found) - 1):
         found.sort(key=lambda each: each[1] - each[0])
