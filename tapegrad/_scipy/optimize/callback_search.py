@@ -211,7 +211,8 @@ class SearchInstruction(Call):
     """SciPy's search on plain values as one instruction of a recording. Its results have no derivative."""
 
     def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
-        self.failed, self.idle = False, []  # (shadows that wait for another run, with their functions)
+        self.failed = False
+        self.idle: list = []  # shadows that wait for another run, with their functions
         super().__init__(name, f, args, kwargs, True)
 
     def __del__(self):
