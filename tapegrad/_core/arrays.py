@@ -128,7 +128,12 @@ def checksum(a: Any) -> Any:
     return zlib.crc32((a if a.flags.c_contiguous else np.ascontiguousarray(a)).data)
 
 
-BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> the integer dtype for comparing bits
+BITS = {
+    1: np.uint8,
+    2: np.uint16,
+    4: np.uint32,
+    8: np.uint64,
+}  # item size -> the integer dtype for comparing bits
 COMPARED_ELEMENTS = 1 << 16  # elements compared at once; they fit into the cache
 
 
@@ -137,7 +142,9 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype.kind == "c":
         return same_bits(a.real, b.real) and same_bits(a.imag, b.imag)
     kind = BITS.get(a.dtype.itemsize)
-    if kind is None or not a.shape:
+    if kind is not None and a.nbytes <= 512:
+        return a.tobytes() == b.tobytes()
+    if kind is None:
         return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     a, b = a.view(kind), b.view(kind)
     step = max(1, COMPARED_ELEMENTS * len(a) // max(a.size, 1))

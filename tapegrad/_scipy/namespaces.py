@@ -19,7 +19,7 @@ import inspect
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import Any
 
@@ -249,10 +249,10 @@ def is_recorded() -> bool:
 
 
 class SciPyNamespace:
-    """A module of SciPy's.  `device`: that of CuPy's of the same functions, if it has one.  `searches`: what
-    rules with `by_steps` add to SciPy's result is recorded."""
+    """A module of SciPy's.  `device`: that of CuPy's of the same functions, if it has one.  `searches`:
+    functions with `by_steps` of which a recording has what their rules add to SciPy's result."""
 
-    searches = False
+    searches: Collection = ()
 
     def __init__(self, real: ModuleType, device: str | None = None, listed: bool = True):
         self.real, self.device, self.name = real, device, real.__name__
@@ -391,7 +391,7 @@ class SciPyNamespace:
                         return found
                     if OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding])):
                         attempt = lambda *args, **kwargs: adapter(args, kwargs)
-                        if f in self.by_steps and self.searches and is_recorded():
+                        if f in self.searches and is_recorded():
                             with contextlib.suppress(RecordedWhole):
                                 return attempt(*args, **kwargs)
                         return run_sequentially(

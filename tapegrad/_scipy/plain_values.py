@@ -24,7 +24,7 @@ class PlainRebind(Rebind):
     """A shadow that replaces captured Variables by copies of their values: arrays, or Variables that may be
     written with tracked values."""
 
-    __slots__ = ("arrays_only", "again", "copies", "found", "left_alone")
+    __slots__ = ("again", "arrays_only", "copies", "found", "kept", "left_alone", "numbers")
 
     def __init__(
         self, functions: tuple, arrays_only: bool, args: Any = (), of: Any = None, values: tuple = ()
@@ -34,9 +34,24 @@ class PlainRebind(Rebind):
 
     def begin(self) -> None:
         super().begin()
-        self.copies: list = []  # (copy, what it is a copy of)
+        self.copies: list = []  # (copy, what it is a copy of, its place)
         self.left_alone: list = []  # (object that is not followed, what it held)
         self.found = False  # is one of the captured values tracked?
+        self.numbers: dict = {}  # id -> captured number, which its holder's copy holds
+        self.kept = False  # are the copies of functions used again?
+
+    def taken_up(self, values: tuple) -> None:
+        """The same copies of functions, with other values in their arrays."""
+        self.values, self.waited = values, True
+        while self.numbers:
+            del self.seen[self.numbers.popitem()[0]]
+        self.copies = [(new, values[k], k) for new, _, k in self.copies]
+        for new, value, _ in self.copies:
+            new[...] = value
+
+    def is_lasting(self) -> bool:
+        """Has no copy of a function anything of the time when it was made, but for numbers?"""
+        return not (self.state or self.left_alone or self.generators or self.near)
 
     def __enter__(self) -> Any:
         entered = super().__enter__()
@@ -45,7 +60,8 @@ class PlainRebind(Rebind):
 
     def __exit__(self, *error: Any) -> None:
         OPEN.again, self.arrays = self.again, []
-        forgotten(self)
+        if not self.kept:
+            forgotten(self)
         super().__exit__(*error)
 
     def __call__(self, x: Any) -> Any:
@@ -53,12 +69,18 @@ class PlainRebind(Rebind):
             return numpy
         if not (self.arrays_only and isinstance(x, Variable)) or is_lost(x):
             return super().__call__(x)
-        if id(x) not in self.seen:
-            self.seen[id(x)] = region(self(x._base), x._path) if type(x) is View else self.copied(x)
+        if id(x) in self.seen:
+            return self.seen[id(x)]
+        new = region(self(x._base), x._path) if type(x) is View else self.copied(x)
+        self.seen[id(x)] = new
+        if is_array(new):
             self.hold.append(x)
-        return self.seen[id(x)]
+        else:
+            self.numbers[id(x)] = x
+        return new
 
     def copied(self, x: Variable) -> Any:
+        place = None
         if self.of is None:
             value = values_of(live(x))
             self.found = self.found or is_tracked(x)
@@ -67,20 +89,20 @@ class PlainRebind(Rebind):
             value = self.values[place] if place < len(self.values) else values_of(live(x))
         if not is_array(value):
             return value
-        self.copies.append((value.copy(), value))
+        self.copies.append((value.copy(), value, place))
         return self.copies[-1][0]
 
     def stand_in(self, x: Variable) -> Variable:
         y = variable(values_of(live(x)))
         y._saved, y._version = True, 0
-        self.copies.append((y, x))
+        self.copies.append((y, x, None))
         return y
 
     def written(self) -> list:
         """The copies that were written. Arrays that were written with what they held do not count."""
         if self.arrays_only:
-            return [new for new, old in self.copies if not same_bits(new, old)]
-        return [y for y, _ in self.copies if y._version]
+            return [new for new, old, _ in self.copies if not same_bits(new, old)]
+        return [y for y, *_ in self.copies if y._version]
 
     def noted(self, x: Any) -> None:
         held = content_of(x)

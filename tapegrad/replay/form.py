@@ -85,11 +85,11 @@ class TransformForm:
         # `AttributeWatch.places`
         self.apart: dict = {}
         self.read_first: dict = {}
-        # recordings of other ways since the last replay; how many replays there were then
+        # recordings of other ways of which few were replayed; how many replays there were at the last
         self.vain = self.replayed = 0
+        self.told = False  # that they are in vain
         # since the last recording: calls that took another way; how many replays there were before it
         self.waited = self.replayed_before = 0
-        self.pause = 0  # calls that are run as they are
         self.eager: str | None = None  # why the function is run as it is
         self.plainly: collections.Counter = collections.Counter()  # why single calls were run as they are
         self.full = False  # are calls of further kinds run as they are?
@@ -120,9 +120,6 @@ class TransformForm:
             return self.together(args)
         if self.eager is not None:
             return self.plain(args)
-        if self.pause > 0:  # (threads may take from it at once)
-            self.pause -= 1
-            return self.plain(args)
         failed: Any = None
         for k, kept in enumerate(self.programs):
             values = kept.values(args)
@@ -148,7 +145,7 @@ class TransformForm:
             and any([kept.is_of_setting() for kept in self.programs])
         ):
             raise GuardError(self.complaint(args, failed))
-        if type(failed) is Guard and self.waits():
+        if self.owner.on_change == "record" and self.waits(failed):
             return self.plain(args)
         if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
@@ -161,14 +158,15 @@ class TransformForm:
             [len(kept.program.numbers) >= LONG_INSTRUCTIONS for kept in self.programs]
         )
 
-    def waits(self) -> bool:
-        """Return whether another way through a long function is not recorded yet: the calls since the last
-        recording have not cost as much as recordings did. The time doubles while recordings are in vain."""
-        if not self.is_long or self.owner.on_change != "record":
-            return False
+    def waits(self, failed: Any) -> bool:
+        """Return whether another way through the function is not recorded yet: the calls since the last
+        recording have not cost as much as it did, or several recordings were in vain. The time doubles while
+        they are."""
+        least = FREE_RECORDINGS << (self.vain - FREE_RECORDINGS) if self.vain >= FREE_RECORDINGS else 0
+        if type(failed) is Guard and self.is_long:
+            least = CALLS_PER_RECORDING << self.vain
         self.waited += 1
-        calls = self.waited + self.replays - self.replayed_before
-        if calls >= CALLS_PER_RECORDING << self.vain:
+        if self.waited + self.replays - self.replayed_before >= least:
             return False
         self.plainly["they took other ways through it than the recorded ones"] += 1
         return True
@@ -177,15 +175,15 @@ class TransformForm:
         """Return ``results(x)`` of the program used last, as `CachedProgram.unchecked` does, or None."""
         if OPEN.compared is None or OPEN.depth or OPEN.inside is not None or watching():
             return None
-        if self.groups or self.eager is not None or self.pause or not self.programs:
+        if self.groups or self.eager is not None or not self.programs:
             return None
         return self.programs[0].unchecked(args)
 
     def together(self, args: tuple) -> Any:
         """A call in which this process exchanges data with others: all do the same (`_core.exchanges`)."""
-        plainly = self.eager is not None or self.pause > 0 or len(self.groups) > 1
-        self.pause = max(self.pause - 1, 0)
-        otherwise, failed, latest = PLAIN if plainly or self.full else RECORDED, None, self.joint
+        plainly = self.eager is not None or len(self.groups) > 1
+        anew = PLAIN if plainly or self.full or self.waits(None) else RECORDED
+        otherwise, failed, latest = anew, None, self.joint
         while True:
             kept = None if plainly else self.holding(args, latest)
             asked = (otherwise, 0) if kept is None else (REPLAYED, kept.joint)
@@ -203,7 +201,7 @@ class TransformForm:
                 return found
             if type(found) is not ReplayGivenUp:
                 self.groups[0].end_replay(False, self.name)
-                failed, otherwise = found, PLAIN if found is None else RECORDED
+                failed, otherwise = found, PLAIN if found is None else anew
             latest = kept.joint - 1
         if way == PLAIN:
             return self.plain(args)
@@ -228,11 +226,10 @@ class TransformForm:
     def branched(self) -> None:
         """The call takes a way through the function that none before it took.  Where each one does,
         recordings are in vain: there are more and more calls between them, and then no more of them."""
-        self.vain = 1 if self.replays > self.replayed else self.vain + 1
+        self.vain = 1 if self.replays - self.replayed >= REPLAYS_PER_RECORDING else self.vain + 1
         self.replayed = self.replays
-        if self.vain >= FREE_RECORDINGS and not self.is_long:
-            self.pause = FREE_RECORDINGS << (self.vain - FREE_RECORDINGS)
-        if self.vain == (2 if self.is_long else FREE_RECORDINGS):
+        if self.vain == (2 if self.is_long else FREE_RECORDINGS) and not self.told:
+            self.told = True
             warn(
                 self.name,
                 f"each of the last {self.vain} recorded calls took another way through it, so some calls are "
@@ -396,7 +393,7 @@ class TransformForm:
             self.branched()
             return False
         if reason is None and self.vain >= VAIN_RECORDINGS:
-            vain = f"each of the last {self.vain} recordings took another way, and none was replayed"
+            vain = f"each of the last {self.vain} recordings took another way, and few were replayed"
             reason = unkept or vain
         reason = reason or self.too_many(failed) or unkept
         if self.eager is not None:
@@ -455,14 +452,6 @@ class TransformForm:
     def report(self) -> list:
         if self.eager is not None:
             return [f"run as it is, not recorded: {self.eager}"]
-        paused = (
-            [
-                f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways "
-                f"each"
-            ]
-            if self.pause > 0
-            else []
-        )
         others = ["calls of other kinds are run as they are"] if self.full else []
         others += [f"{n} calls were run as they are: {reason}" for reason, n in self.plainly.items()]
-        return [*paused, *others, *[kept.report() for kept in self.programs]]
+        return [*others, *[kept.report() for kept in self.programs]]

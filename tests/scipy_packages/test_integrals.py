@@ -74,3 +74,56 @@ def test_nquad_with_options():
     np.testing.assert_allclose(tg.grad(f)(1.5), np.exp(-1.5), rtol=1e-10)
     with pytest.raises(tg.errors.ArgumentError, match="one dict for all"):
         tg.grad(lambda k: scipy.integrate.nquad(lambda x: k * x, [[0.0, 1.0]], opts=[{}])[0])(1.0)
+
+
+def test_equal_limits():
+    """The integral is zero, and its derivative by an end is the integrand there."""
+    f = lambda p: scipy.integrate.quad(lambda x: np.cos(3 * x), 0.5, p)[0]
+    assert np.isclose(tg.grad(f)(0.5), np.cos(1.5), rtol=1e-14)
+
+
+INTEGRALS = {
+    "peak": (
+        lambda p: scipy.integrate.quad(lambda x: 1 / ((x - 0.3) ** 2 + p[0] ** 2), 0, p[1])[0],
+        lambda p: (np.arctan((p[1] - 0.3) / p[0]) + np.arctan(0.3 / p[0])) / p[0],
+    ),
+    "a condition on the node": (
+        lambda p: scipy.integrate.quad(lambda x: p[0] * x if x < 1 else p[1] * x**2, 0, 2, points=[1.0])[0],
+        lambda p: p[0] / 2 + p[1] * 7 / 3,
+    ),
+    "to infinity": (
+        lambda p: scipy.integrate.quad(lambda x, a: x * np.exp(-a * x), p[1], -np.inf, args=(-p[0],))[0],
+        lambda p: np.exp(p[0] * p[1]) * (1 / p[0] ** 2 - p[1] / p[0]),
+    ),
+    "two": (
+        lambda p: scipy.integrate.dblquad(lambda y, x, a: a * x * y**2, 0, p[1], 0, lambda x: x, (p[0],))[0],
+        lambda p: p[0] * p[1] ** 5 / 15,
+    ),
+    "arrays": (
+        lambda p: scipy.integrate.quad_vec(lambda x: np.array([p[0], p[1] * x]) * x, 0, p[1])[0].sum(),
+        lambda p: p[0] * p[1] ** 2 / 2 + p[1] ** 4 / 3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INTEGRALS)
+def test_replays(name):
+    """A recording has SciPy's integral as one instruction, and holds for other parameters and intervals."""
+    f, exact = INTEGRALS[name]
+    p = tg.prepare(f, np.array([0.3, 1.0]))
+    for at in np.linspace([0.3, 1.0], [0.5, 1.5], 8):
+        value, slope = p.value_and_grad(at)
+        assert value == f(at) and np.isclose(value, exact(at), rtol=1e-8)
+        assert np.allclose(slope, tg.grad(exact)(at), rtol=1e-7)
+        assert np.allclose(tg.grad(f)(at), slope, rtol=1e-9)
+    assert p.forms["value_and_grad"].replays >= 5 and "run as it is" not in p.report()
+
+
+def test_integrand_that_keeps_something():
+    met = []
+
+    def f(p):
+        return scipy.integrate.quad(lambda x: (met.append(float(x)), np.exp(-p * x))[1], 0, 1)[0]
+
+    assert np.isclose(tg.grad(f)(2.0), 0.75 * np.exp(-2.0) - 0.25, rtol=1e-12)
+    assert len(met) == 21

@@ -1,9 +1,12 @@
 """Searches of scipy.optimize: SciPy runs on plain copies of the functions, and what a rule adds to its result
 is recorded. The references are closed forms and Newton's method in complex numbers."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.optimize as opt
+from scipy.integrate import quad
 
 import tapegrad as tg
 from tapegrad.errors import ConvergenceError, NoRuleError, ShapeError, SingularError
@@ -266,3 +269,47 @@ def test_bad_solutions_are_told():
         for call in (tg.grad(f), tg.prepare(f, 1.2).grad):
             with pytest.raises(error):
                 call(1.2)
+
+
+BRANCHES = {
+    "brentq": lambda a: opt.brentq(lambda z: -1.0 if z < 0.1 else z**3 - a, 0, 4, xtol=1e-15) ** 3,
+    "minimize": lambda a: opt.minimize(lambda z: 100.0 - z[0] if z[0] < 1 else (z[0] - a) ** 2, [0.5]).x[0],
+    "minimize_scalar": lambda a: (
+        opt.minimize_scalar(
+            lambda z: (z - a) ** 2 if z > 0.5 else 10.0 - z, bounds=(-8, 3), method="bounded"
+        ).x
+    ),
+    "quad": lambda a: quad(lambda t: 3.0 if t < 0.1 else a * t, 0, 1, points=[0.1])[0] / 0.495,
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_where_the_first_point_says_nothing(name):
+    """SciPy asks first at a point where the function does not depend on the parameter."""
+    f = BRANCHES[name]
+    assert tg.grad(f)(2.0) == pytest.approx(1.0, rel=1e-6)
+    assert tg.prepare(f, 2.0).grad(2.0) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_searches_keep_the_copies_of_functions():
+    """What is copied once stands for other values of arrays and numbers, in several threads at once."""
+    scale, limits = np.array([1.0, 2.0]), [0.0, 9.0]
+
+    def f(x):
+        buffer, pair = np.zeros(3), {"of": [x[0], x * 2]}
+        buffer[1:] = x
+        z = opt.brentq(
+            lambda z, a: z**3 * pair["of"][1][1] + z * buffer[1:][0] - a * scale[1], *limits, (x[1],)
+        )
+        return opt.brentq(lambda y: y**3 + y * z - scale[0], *limits)
+
+    p, rng = tg.prepare(f, X), np.random.default_rng(0)
+    points = rng.uniform(0.5, 1.5, (16, 2))
+    for k, x in enumerate(points):
+        scale[:] = 1 + k % 3, 2
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), rtol=1e-9)
+    assert p.forms["grad"].recordings == 1
+    wanted = [tg.grad(f)(x) for x in points]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            np.testing.assert_allclose([*pool.map(p.grad, points)], wanted, rtol=1e-9)

@@ -1,34 +1,41 @@
 """scipy.integrate: sums over samples, integrals of functions, ordinary differential equations."""
 
+import functools
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import ArgumentError, ConvergenceError, callers_line
+from ..._core.errors import ArgumentError, ConvergenceError, callers_line, heard, take_back
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ..._transforms.rebind import once_more
+from ..._core.scope import OPEN
+from ..._core.trees import Const
+from ..._transforms.vmap import vmap
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line, warn_user
 from ..followed import Follower
 from ..namespaces import (
+    RecordedWhole,
     SciPyNamespace,
     as_float_array,
     bare,
     holds_tracked,
+    is_recorded,
     refusal_text,
 )
-from ..optimize.callback_search import ComposedFunction, Search
+from ..optimize.callback_search import ComposedFunction, Search, called_again, searched
 from .boundary import solve_bvp
 from .ivp_adjoint import continuous_adjoint
 from .ivp_by_steps import solve_ivp
 from .ode import complex_ode, ode
 
 INTEGRATE = SciPyNamespace(itg)
+INTEGRATE.searches = (itg.quad, itg.quad_vec, itg.dblquad)
 QUAD, QUAD_VEC, ODEINT = [[*inspect.signature(f).parameters] for f in (itg.quad, itg.quad_vec, itg.odeint)]
 FOLLOWED = Follower("scipy.integrate")
 
@@ -61,34 +68,86 @@ def finer(pieces: list) -> Any:
             yield from [(*cut, rule) for cut in zip(cuts[:-1], cuts[1:], strict=True)]
 
 
-def over_pieces(f: Any, a: Any, b: Any, pieces: Any) -> Any:
+def open_ends(v: Any) -> Any:
+    """Return the signs of infinite limits, and 0 for others."""
+    v = primal_of(as_float_array(v))
+    return np.where(np.isinf(v), np.sign(v), 0)
+
+
+def at_nodes(f: Any, x: Any, pure: bool) -> Any:
+    """Return f at each node. One that leaves nothing behind is called once for many nodes, if that may be."""
+    if pure and shape(x)[0] > GAUSS_POINTS and not is_recorded():
+        known = heard()
+        try:
+            return vmap(Const(f))(x)
+        except Exception:  # node by node, it is raised again
+            take_back(known)
+    return np.stack([f(v) for v in x])
+
+
+def over_pieces(f: Any, a: Any, b: Any, pieces: Any, pure: bool) -> Any:
     """Return the integral of f from a to b, by a rule on each piece.
 
     A piece is a pair of shares of the way, and its rule.  With an infinite end the shares are those of t with
     x = end + (1 - t) / t, as in QUADPACK."""
-    total = 0.0
+    s = np.concatenate([first + (last - first) * rule[0] for first, last, rule in pieces])
+    w = np.concatenate([(last - first) * rule[1] for first, last, rule in pieces])
     low, high = open_ends(a), open_ends(b)
-    sign = -1.0 if high < 0 or low > 0 else 1.0
-    for first, last, rule in pieces:
-        for s, w in zip(first + (last - first) * rule[0], rule[1] * (last - first), strict=True):
-            if not low and not high:
-                x = a + (b - a) * s
-                if bare(x) not in (bare(a), bare(b)):  # as in QUADPACK: f may have no value there
-                    total = total + w * (b - a) * f(x)
-                continue
-            out, slope = (1 - s) / s, w / s**2
-            if low and high:
-                total = total + slope * (f(out) + f(-out))
-            elif high:
-                total = total + slope * f(a + sign * out)
-            else:
-                total = total + slope * f(b - sign * out)
-    return sign * total
+    if low or high:
+        x, w = (1 - s) / s, w / s**2
+        if low and high:
+            x, w = np.concatenate([x, -x]), np.concatenate([w, w])
+        else:
+            x = a + high * x if high else b + low * x
+        w = -w if high < 0 or low > 0 else w
+    else:
+        x, w = a + (b - a) * s, w * (b - a)
+        at_end = (primal_of(x) == primal_of(a)) | (primal_of(x) == primal_of(b))
+        if np.any(at_end) and a != b:  # as in QUADPACK: f may have no value there
+            x, w = x[~at_end], w[~at_end]
+    return np.tensordot(w, at_nodes(f, x, pure), 1)
 
 
-def nodes_between(name: str, a: Any, b: Any) -> Search:
-    """The nodes of an integral are constant, unless its limits move."""
-    return Search(name, moves=holds_tracked(a, b), fixed=not holds_tracked(a, b))
+def halved(starts: Any, ends: Any) -> list:
+    """Return intervals, the widest halved until their number is a power of two, for few recordings."""
+    found = list(zip(starts, ends, strict=True))
+    while len(found) & (len(found) - 1):
+        found.sort(key=lambda each: each[1] - each[0])
+        p, q = found.pop()
+        found += [(p, (p + q) / 2), ((p + q) / 2, q)]
+    return [*plain_np.transpose(found)]
+
+
+@functools.wraps(itg.quad)
+def quadpack(*args, full_output, **settings):
+    """The result, and where the intervals that QUADPACK ended with begin and end."""
+    found = itg.quad(*args, full_output=1, **settings)
+    if not full_output and len(found) > 3:
+        warn_user(found[3], itg.IntegrationWarning)
+    ends = halved(*[found[2][k][: found[2]["last"]] for k in ("alist", "blist")])
+    return found if full_output else found[:2], ends
+
+
+@functools.wraps(itg.quad_vec)
+def bisected(*args, **settings):
+    found = itg.quad_vec(*args, **settings | {"full_output": True})
+    return found if settings["full_output"] else found[:2], halved(*found[2].intervals.T)
+
+
+def integrated(theirs: Callable, given: tuple, settings: dict) -> tuple:
+    """(SciPy's result, the intervals as shares of the way, does it move with a parameter?, does the integrand
+    leave nothing behind?).  The nodes are constant, unless the limits move."""
+    _, a, b, *_ = given
+    if is_recorded() and settings["full_output"]:
+        raise RecordedWhole
+    moves = holds_tracked(a, b)
+    (found, ends), found_to_move, pure = searched(
+        theirs, given, settings, (given[1:], settings), moves=moves, fixed=not moves
+    )
+    if not (open_ends(a) or open_ends(b)):
+        low, wide = primal_of(a), primal_of(b) - primal_of(a)
+        ends = [(p - low) / wide for p in ends] if wide else [[0.0], [1.0]]
+    return found, [(p, q, GAUSS) for p, q in zip(*ends, strict=True)], found_to_move, pure
 
 
 @INTEGRATE.rule(itg.quad, by_steps=True)
@@ -104,37 +163,23 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
             "",
             "a function with the weight in it, and its real and imaginary part apart",
         )
-    with nodes_between(name, a, b) as search:
-        along = search.of(lambda x: func(x, *args))
-        found = itg.quad(along, float(bare(a)), float(bare(b)), (), 1, epsabs, **settings)
-    if not full_output and len(found) > 3:
-        warn_user(found[3], itg.IntegrationWarning)
-    value, rest = found[0], found[1:] if full_output else found[1:2]
-    if not search.moves:
-        return value, *rest
-    info = found[2]
-    low, high = float(bare(a)), float(bare(b))
-    ends = [
-        (p, q, GAUSS) for p, q in zip(*[info[k][: info["last"]] for k in ("alist", "blist")], strict=True)
-    ]
-    if math.isfinite(low) and math.isfinite(high):
-        wide = high - low
-        ends = (
-            [((p - low) / wide, (q - low) / wide, rule) for p, q, rule in ends]
-            if wide
-            else [(0.0, 1.0, GAUSS)]
-        )
-    allowed, best, least = max(10 * found[1], 1e-7 * abs(value), epsabs), None, math.inf
-    with once_more(func, arrays=not search.fixed) as (func,):
-        for pieces in (ends, finer(ends)):
-            y = over_pieces(lambda x: func(x, *args), a, b, pieces)
-            miss = abs(float(bare(y)) - value)
+    settings |= {"full_output": full_output, "epsabs": epsabs}
+    found, ends, moves, pure = integrated(quadpack, (func, a, b, args), settings)
+    value, error = found[:2]
+    if not moves:
+        return found
+    allowed = lambda relative: np.maximum(10 * error, relative * abs(value))
+    best, least = None, math.inf
+    with called_again(func, pure, holds_tracked(a, b)) as (func,):
+        for way in (iter, finer):
+            y = over_pieces(lambda x: func(x, *args), a, b, [*way(ends)], pure)
+            miss = abs(primal_of(y) - value)
             if miss < least:
                 best, least = y, miss
-            if least <= max(10 * found[1], 1e-10 * abs(value)):
+            if least <= allowed(1e-10):
                 break
-    if least <= allowed:
-        return value + (best - primal_of(best)), *rest
+    if least <= np.maximum(allowed(1e-7), epsabs):
+        return value + (best - primal_of(best)), *found[1:]
     raise refusal_text(
         name,
         "no rule for the derivative gives QUADPACK's integral",
@@ -144,21 +189,18 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-08, *more, **settings)
 
 @INTEGRATE.rule(itg.quad_vec, by_steps=True)
 def quad_vec(f, a, b, *more, args=(), **settings):
-    settings = dict(zip(QUAD_VEC[3:], more, strict=False)) | settings | {"workers": 1}
-    full_output = settings.pop("full_output", False)
-    with nodes_between("scipy.integrate.quad_vec", a, b) as search:
-        along = search.of(lambda x: as_float_array(f(x, *args)))
-        found = itg.quad_vec(along, float(bare(a)), float(bare(b)), full_output=True, **settings)
-    low, high = float(bare(a)), float(bare(b))
-    if not (math.isfinite(low) and math.isfinite(high)):
+    settings = {"full_output": False} | dict(zip(QUAD_VEC[3:], more, strict=False)) | settings
+    on = ComposedFunction(lambda f: lambda x, *args: as_float_array(f(x, *args)), f)
+    found, ends, moves, pure = integrated(bisected, (on, a, b), settings | {"args": args, "workers": 1})
+    if not moves:
+        return found
+    if open_ends(a) or open_ends(b):
         raise refusal_text(
             "scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t"
         )
-    shares = [((p - low) / (high - low), (q - low) / (high - low), GAUSS) for p, q in found[2].intervals]
-    with once_more(f, arrays=not search.fixed) as (f,):
-        y = over_pieces(lambda x: as_float_array(f(x, *args)), a, b, shares)
-    y = found[0] + (y - primal_of(y))
-    return (y, *found[1:]) if full_output else (y, found[1])
+    with called_again(on, pure, holds_tracked(a, b)) as (on,):
+        y = over_pieces(lambda x: on(x, *args), a, b, ends, pure)
+    return found[0] + (y - primal_of(y)), *found[1:]
 
 
 # of the double exponential rule: its step is so small that it is exact for smooth integrands
@@ -196,34 +238,18 @@ def double_exponential(f: Any, a: Any, b: Any) -> Any:
     return np.sum((b - a) * f(x) * w, -1)
 
 
-def open_ends(v: Any) -> Any:
-    v = plain_np.asarray(bare(v), float)
-    return plain_np.where(plain_np.isinf(v), plain_np.sign(v), 0)
-
-
-def on_values(theirs: Any, f: Any, *given: Any, args: Any, **settings: Any) -> tuple:
-    """What SciPy's function gives on plain values, and whether f or what it is given is tracked."""
-    shown = [holds_tracked(given, args, settings)]
-
-    def plainly(x, *more):
-        y = f(x, *more)
-        shown.append(holds_tracked(y))
-        return bare(y)
-
-    return theirs(plainly, *bare(given), args=bare(args), **bare(settings)), any(shown)
-
-
 @INTEGRATE.rule(itg.tanhsinh, by_steps=True)
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
     args = args if isinstance(args, tuple) else (args,)
-    found, tracked = on_values(itg.tanhsinh, f, a, b, args=args, log=log, **settings)
-    if not tracked:
+    given = {"args": args, "log": log, **settings}
+    found, moves, pure = searched(itg.tanhsinh, (f, a, b), given, (a, b, args), fixed=True)
+    if not moves:
         return found
     if log:
         raise refusal_text(f"{name}(log=True)", "", "it without log=")
     more = [np.reshape(v, (*shape(v), 1)) for v in args]
-    with once_more(f) as (f,):
+    with called_again(f, pure) as (f,):
         y = double_exponential(lambda x: f(x, *more), a, b)
     if not bool(
         plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))
@@ -244,8 +270,9 @@ DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
     args = args if isinstance(args, tuple) else (args,)
-    found, tracked = on_values(itg.nsum, f, a, b, args=args, step=step, log=log, **settings)
-    if not tracked:
+    given = {"args": args, "step": step, "log": log, **settings}
+    found, moves, pure = searched(itg.nsum, (f, a, b), given, (a, b, args, step), fixed=True)
+    if not moves:
         return found
     first, last, by = (
         [float(bare(v)) for v in (a, b, step)]
@@ -260,7 +287,7 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
         )
     terms = last if math.isinf(last) else (last - first) // by + 1
     count = int(min(terms, DIRECT))
-    with once_more(f) as (f,):
+    with called_again(f, pure) as (f,):
         y = np.sum(f(first + by * plain_np.arange(count), *args))
         if terms > count:  # Euler and Maclaurin
             end = first + by * count
@@ -293,19 +320,20 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
 def nested_quad(func: Any, ranges: list, args: Any, settings: dict) -> tuple:
     args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
 
-    def over(k, outer, func, *ranges):
+    def over(k, outer, func, args, *ranges):
         ends = ranges[k](*outer, *args) if callable(ranges[k]) else ranges[k]
 
-        def inner(func, *ranges):
+        def inner(outer, func, args, *ranges):
             return (
                 (lambda x: func(x, *outer, *args))
                 if k == 0
-                else lambda x: over(k - 1, (x, *outer), func, *ranges)[0]
+                else lambda x: over(k - 1, (x, *outer), func, args, *ranges)[0]
             )
 
-        return quad(ComposedFunction(inner, func, *ranges), ends[0], ends[1], **settings)
+        integral = quad if OPEN.depth else itg.quad  # (without a transform around it: on plain values)
+        return integral(ComposedFunction(inner, outer, func, args, *ranges), *ends, **settings)
 
-    return over(len(ranges) - 1, (), func, *ranges)
+    return over(len(ranges) - 1, (), func, args, *ranges)
 
 
 def limits(low: Any, high: Any, n: int) -> ComposedFunction:
@@ -354,7 +382,7 @@ def odeint(func, y0, t, args=(), *more, **settings):
     given = [settings.get(name) for name in ("rtol", "atol")]
     rtol, atol = [FINE * plain_np.asarray(1.5e-8 if x is None else bare(x)) for x in given]
     start = np.reshape(as_float_array(y0), -1)
-    with once_more(on) as (on,):
+    with called_again(on, False) as (on,):
         rtol = max(plain_np.min(rtol), 1e-12)
         run = solve_ivp(on, (t[0], t[-1]), start, "DOP853", t, rtol=rtol, atol=atol)
     if run.status != 0:

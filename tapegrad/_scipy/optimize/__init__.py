@@ -25,7 +25,6 @@ from ..._core.variable import Variable
 from ..._transforms.gradient import grad
 from ..._transforms.jacobian import jacobian
 from ..._transforms.products import jvp
-from ..._transforms.rebind import once_more
 from ...implicit.sequential import traces_of
 from ...implicit.systems import inverse_of, singular_part
 from ...ops.declare import ndim, shape
@@ -33,11 +32,11 @@ from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower
 from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
 from ..plain_values import on_plain_values
-from .callback_search import searched
+from .callback_search import called_again, searched
 from .linear_programs import linprog, milp, quadratic_assignment
 
 OPTIMIZE = SciPyNamespace(opt)
-OPTIMIZE.searches = True
+OPTIMIZE.searches = OPTIMIZE.by_steps
 
 
 def float_array_of(y: Any) -> Any:
@@ -150,7 +149,7 @@ def implicit_solution(
 ) -> Iterator:
     """(f to be called again, SciPy's solution x with its derivative by args, and by what f captured).
     `pure`: f leaves nothing behind."""
-    with contextlib.nullcontext((f,)) if pure else once_more(f) as (again,):
+    with called_again(f, pure) as (again,):
         equations = Equations(kind, name, form, shape(x))
         flat = x.reshape(-1) if ndim(x) > 1 else x
         solution = implicit_value(equations, again, args, flat)

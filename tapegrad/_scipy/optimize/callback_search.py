@@ -4,6 +4,7 @@ SciPy computes with plain numbers.  The points at which it asks move with the pa
 says how; so what the user's functions keep of them, a path of iterates, the best value so far, has no
 derivative that anybody knows."""
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable
@@ -15,10 +16,10 @@ from ..._core.arrays import IMMUTABLE
 from ..._core.errors import heard, take_back
 from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle, primal_of
 from ..._core.registry import SHADOW_MAKERS
-from ..._core.scope import OPEN, changed
+from ..._core.scope import OPEN, at_the_end_of_an_object, changed
 from ..._core.trees import leaves, tree_map
-from ..._core.variable import Variable, variable
-from ..._transforms.rebind import LateVariable, out_of, with_all
+from ..._core.variable import variable
+from ..._transforms.rebind import LateVariable, forgotten, once_more, out_of, with_all
 from ...implicit.sequential import OUTPUT, Call, FunctionPlaceholder, is_float_value, traces_of
 from ...ops.nondifferentiable import at_users_line
 from ..namespaces import RecordedWhole, bare, holds_tracked, is_recorded, refusal_text
@@ -69,20 +70,6 @@ class SearchTrace(Trace):
         if prim.jvp is None:
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         return tuple([variable(o, self, 0) for o in out]) if type(out) is tuple else variable(out, self, 0)
-
-    def single(self, prim: Any, x: Any, v: Any, i: Any) -> Any:
-        if type(v) not in PLAIN or self.lost:
-            return self.step(prim, (x,), (v,), (i,), {})
-        return variable(prim.run(v), self, 0)
-
-    def pair(self, prim: Any, a: Any, b: Any, v: Any, w: Any, i: Any, j: Any) -> Any:
-        v, w = [primal_of(u) if isinstance(u, Variable) else u for u in (v, w)]
-        if type(v) not in PLAIN or type(w) not in PLAIN or self.lost:
-            return self.step(prim, (a, b), (v, w), (i, j), {})
-        return variable(prim.run(v, w), self, 0)
-
-    def element(self, x: Any, at: Any) -> Any:
-        return variable(x._value[at], self, 0)
 
     def loss(self) -> Any:
         if not self.lost:
@@ -161,13 +148,12 @@ class PlainCallback:
 
     def __init__(self, f: Callable, shadow: PlainRebind, known: bool):
         functools.update_wrapper(self, f, updated=())
-        self.f, self.shadow, self.tracked = f, shadow, False
-        self.asked: Any = () if known else None
+        self.f, self.shadow, self.known, self.tracked = f, shadow, known, False
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
         y = self.f(*args, **settings)
-        if self.asked is None:
-            self.asked = args
+        if not self.known:
+            self.known = True
             check_unaltered(self.shadow)
         if type(y) not in PLAIN:
             self.tracked = self.tracked or holds_tracked(y)
@@ -180,13 +166,13 @@ def check_unaltered(shadow: PlainRebind) -> None:
         raise KeptValues
 
 
-def searched(f: Callable, args: tuple, kwargs: dict, moving: Any) -> tuple:
+def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool) -> tuple:
     """(SciPy's result on plain values, does it move with a parameter, do the functions leave nothing behind?)
 
-    `moving`: what it moves with, besides what the functions have captured. The first search uses copies of
-    the functions on plain values. If these alter anything, or fail, SciPy searches again with functions that
-    are followed."""
-    name, given = f"scipy.optimize.{f.__name__}", [*args, *kwargs.values()]
+    `moving`: what it moves with, besides what the functions have captured; `points`: how its points move, as
+    a `Search` is told. The first search uses copies of the functions on plain values. If these alter
+    anything, or fail, SciPy searches again with functions that are followed."""
+    name, given = f"scipy.{f.__module__.split('.')[1]}.{f.__name__}", [*args, *kwargs.values()]
     if is_recorded():
         instruction = SearchInstruction(name, f, args, kwargs)
         handles = instruction.first.handles
@@ -200,6 +186,8 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any) -> tuple:
 
     known, functions = heard(), [v for v in given if callable(v)]
     try:
+        if points and OPEN.hiding:  # of equal samples a function may read what it wrote
+            raise KeptValues
         with on_plain_values(*functions) as (shadow, plain), changed(depth=0):
             watched = [PlainCallback(g, shadow, False) for g in plain]
             each = iter(watched)
@@ -208,21 +196,29 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any) -> tuple:
     except Exception:  # it is the user's: it is raised again
         take_back(known)
     else:
-        moves = holds_tracked(moving) or any([w.tracked for w in watched])
-        if not moves and shadow.found and watched[0].asked is not None:
-            moves = holds_tracked(functions[0](*watched[0].asked))
-        return found, moves, True
-    with Search(name, moving) as search:
+        return found, shadow.found or holds_tracked(moving) or any([w.tracked for w in watched]), True
+    with Search(name, moving, **points) as search:
         found = run(lambda v: search.of(v, 0, None))
     return found, search.moves, False
+
+
+def called_again(f: Callable, pure: bool, arrays: bool = True) -> Any:
+    """A context of f that SciPy has called, to be called again; `pure`: it leaves nothing behind."""
+    return contextlib.nullcontext((f,)) if pure else once_more(f, arrays=arrays)
 
 
 class SearchInstruction(Call):
     """SciPy's search on plain values as one instruction of a recording. Its results have no derivative."""
 
     def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict):
-        super().__init__(name, f, args, kwargs, True)
         self.failed = False
+        self.idle: list = []  # shadows that wait for another run, with their functions
+        super().__init__(name, f, args, kwargs, True)
+
+    def __del__(self):
+        super().__del__()
+        for shadow, _ in self.idle:
+            at_the_end_of_an_object(forgotten, shadow)
 
     def result(self) -> Any:
         primitive = Primitive(self.name, self.numbers)
@@ -251,9 +247,14 @@ class SearchInstruction(Call):
         return numbers
 
     def searched(self, values: tuple) -> Any:
-        shadow = PlainRebind(tuple(self.functions), True, (), self.first, values)
+        try:
+            shadow, watched = self.idle.pop()
+            shadow.taken_up(values)
+        except IndexError:
+            shadow, watched = PlainRebind(tuple(self.functions), True, (), self.first, values), None
         with shadow as (functions, _), changed(depth=0):
-            watched = [PlainCallback(g, shadow, self.ran) for g in functions]
+            shadow.kept, lasts = False, watched is not None or not shadow.numbers
+            watched = watched or [PlainCallback(g, shadow, self.ran) for g in functions]
 
             def plain(v):
                 if isinstance(v, FunctionPlaceholder):
@@ -264,4 +265,7 @@ class SearchInstruction(Call):
             y = self.f(*args, **kwargs) if self.ran else at_users_line(self.f, *args, **kwargs)
             shadow.check_all(self.name)
             check_unaltered(shadow)
+            shadow.kept = lasts and shadow.is_lasting()
+        if shadow.kept:
+            self.idle.append((shadow, watched))
         return y
