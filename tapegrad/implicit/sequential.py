@@ -83,7 +83,8 @@ class Call:
         self.shapes: Any = None  # the shapes of the numbers
         self.tree: Any = None  # the tree of the result, with numbers replaced by OUTPUT
         self.done = self.ran = False
-        self.kept_floats: list = []  # that the functions left outside of themselves, in the last run with such
+        # that the functions left outside of themselves, in the last run with such
+        self.kept_floats: list = []
         self.wanted: list | None = None  # the values that are differentiated in reverse mode, as far as known
         # (values, which of them are differentiated, pullback) of the last plain values of each sample
         self.kept: list = []
