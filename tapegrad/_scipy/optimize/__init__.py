@@ -147,7 +147,14 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any, l
 
 @contextlib.contextmanager
 def implicit_solution(
-    kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple, pure: bool = False, least: float = 1.0
+    kind: str,
+    name: str,
+    f: Callable,
+    form: Callable,
+    x: Any,
+    args: tuple,
+    pure: bool = False,
+    least: float = 1.0,
 ) -> Iterator:
     """(f to be called again, SciPy's solution x with its derivative by args, and by what f captured).
     `pure`: f leaves nothing behind. `least`: see `implicit_value`."""
