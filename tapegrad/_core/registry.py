@@ -18,6 +18,7 @@ late = SimpleNamespace()
 GIVEN = {
     "fit": ("ops.shaping", ("_core.variable", "_core.reverse")),
     "careful": ("ops.elementwise", ("_core.reverse",)),
+    "unless_nan": ("ops.elementwise", ("_core.reverse",)),
     "conj": ("ops.shaping", ("_core.reverse",)),
     "widened": ("ops.shaping", ("ops.declare",)),
     "stacked": ("ops.shaping", ("_core.foreign", "ops.declare")),

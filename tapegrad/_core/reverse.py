@@ -350,8 +350,9 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
     cotangents of leaves are left.
 
     If the gradient of a leaf has a nan, the sweep is repeated with careful rules
-    (`ops.elementwise.careful`).  Of a tape over several ranks they decide that together, and add up the
-    gradients."""
+    (`ops.elementwise.careful`).  Where a nan is left, a third sweep takes x * x for what it is, an even
+    function: its slope at zero is 0, also under a root whose slope there is infinite.  Of a tape over
+    several ranks they decide that together, and add up the gradients."""
     state = OPEN.__dict__
     if state["block"] is None:
         with scope_block():
@@ -375,7 +376,10 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
                 return reduced
         except Undefined:
             pass
-        G = _sweep(trace, seeds, not any([is_tracked_zero(g) for _, g in seeds]))
+        again = not any([is_tracked_zero(g) for _, g in seeds])
+        G = _sweep(trace, seeds, again)
+        if again and any(map(has_nan, G)):
+            G = list(map(late.unless_nan, G, _sweep(trace, seeds, again, True)))
         if trace.over_ranks is not None:
             G = trace.over_ranks.reduced(trace, seeds, G, False)
         return G
@@ -388,9 +392,9 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
             pause.end()
 
 
-def _sweep(trace: Tape, seeds: AnyList, again: bool | None) -> AnyList:
-    """`again`: None in the first sweep; in the second, whether careful rules may be used."""
-    records = [careful_record(r) for r in trace.records] if again else trace.records
+def _sweep(trace: Tape, seeds: AnyList, again: bool | None, even: bool = False) -> AnyList:
+    """`again`: None in the first sweep; later, whether careful rules may be used. `even`: in the third."""
+    records = [careful_record(r, even) for r in trace.records] if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made: Any = getattr(records, "cotangents", None)
     G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
@@ -469,15 +473,16 @@ def _swept(records: AnyList, G: AnyList, again: bool | None) -> None:
             G[i][j] = g
 
 
-def careful_record(record: AnyTuple) -> AnyTuple:
+def careful_record(record: AnyTuple, even: bool) -> AnyTuple:
     rule, i, second, j, *rest = record
+    squares = i == j if even else None
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
         return record
-    rule = careful_primitive(rule) if second is MANY else rule and late.careful(rule)
+    rule = careful_primitive(rule) if second is MANY else rule and late.careful(rule, squares)
     return (
         rule,
         i,
-        second if second is None or type(second) is RecordMark else late.careful(second),
+        second if second is None or type(second) is RecordMark else late.careful(second, squares),
         j,
         *rest,
     )

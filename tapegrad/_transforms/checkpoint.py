@@ -334,7 +334,7 @@ class CheckpointCall:
                 shadow.handles[shadow.places[k]][1] if k in shadow.places else v for k, v in enumerate(inputs)
             ]
             self.written = [getattr(h, "_version", 0) > 0 for h in handles]
-            kept_floats = shadow.check(self.name, leaves(y))
+            kept_floats = bool(shadow.check(self.name, leaves(y)))
             outs = [out_of(v) for v in ys + handles]
             self.check_levels(inputs, outs)
             marks = [mark(v) for v in ys + [h for h, w in zip(handles, self.written, strict=True) if w]]

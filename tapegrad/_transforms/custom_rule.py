@@ -23,7 +23,7 @@ from .._core.primitive import (
     values_of,
 )
 from .._core.scope import OPEN
-from .._core.trees import Const, leaves, tree_map
+from .._core.trees import Const, is_node, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .._core.variable import Variable
 from ..ops import shaping
@@ -48,7 +48,7 @@ def rule(
     Parameters
     ----------
     f : callable
-        The function. It gets plain arrays and returns an array, a number or a tree of these.
+        The function. It gets plain arrays and returns an array, a number or a tuple of these.
     vjp : callable, optional
         ``vjp(g, out, *args)`` returns one cotangent, or a tuple with one for each argument. None means zero.
     jvp : callable or "differences", optional
@@ -67,7 +67,7 @@ def rule(
     ------
     ArgumentError
         If neither rule is given; and, in a call, if the result depends on a tracked value that is not an
-        argument.
+        argument, or is another tree.
     ShapeError
         If a rule returns another shape than its argument or output has.
     ConvergenceError
@@ -348,7 +348,14 @@ def checked_result(f: AnyFunction, y: Any) -> Any:
             "transform watches and the function did not get as an argument; its derivative would be lost: "
             "pass it as an argument, or take tg.value of it"
         )
-    return tuple([numpy_number(v) for v in y]) if type(y) is tuple else numpy_number(y)
+    results = y if type(y) is tuple else (y,)
+    other = next((v for v in results if is_node(v)), None)
+    if other is not None:
+        raise ArgumentError(
+            f"rule({user_name(f)}){where_of(f)}: the function returns a {type(other).__name__}; return an "
+            "array, a number or a tuple of these, and make the rest of them outside"
+        )
+    return tuple(map(numpy_number, results)) if type(y) is tuple else numpy_number(y)
 
 
 class Rule(PickledByCall):

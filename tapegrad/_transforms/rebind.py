@@ -193,10 +193,11 @@ class Rebind(Shadow):
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
 
-    def check(self, call: str, returned: Any = ()) -> bool:
+    def check(self, call: str, returned: Any = ()) -> AnyList:
         """Raise where a tracked value left by another way than arrays and the tree of the result, for its
-        derivative would be lost: also in objects that are `returned`.  Gives whether floats left so.  Those
-        of a run on plain values may have a derivative: a run on tracked values tells."""
+        derivative would be lost: also in objects that are `returned`.  Gives the floats that left so.  Those
+        of a run on plain values may have a derivative: a run on tracked values tells.  What a search kept
+        is left out: it raises where it is read."""
         own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
         known = {id(new) for new in self.seen.values()}  # they are handed back as what they stand for
         same = {id(x) for x, before in self.state if is_same(x, before)}  # numbers as they were
@@ -206,6 +207,7 @@ class Rebind(Shadow):
         found = [v for now in put for v in held_floats(now, known)] + (
             [*strays(self)[1].values()] if self.near else []
         )
+        found = [v for v in found if not (isinstance(v, Variable) and is_lost(v))]
         if any([is_tracked(v) for v in found]):
             raise ArgumentError(
                 f"{call}: the function keeps a value with a derivative outside of itself (by a name, an "
@@ -214,7 +216,7 @@ class Rebind(Shadow):
                 "into arrays can be followed: return the value, write name[...] = value, or keep "
                 "tapegrad.value(v)"
             )
-        return bool(found)
+        return found
 
 
 def is_lost(x: Variable) -> bool:
@@ -409,7 +411,7 @@ def left_by_error(shadow: Rebind, call: str, written: Collection[int] | None = N
     for k in written:
         captured_result(shadow.of.handles[k][0], out_of(primal_of(stand_ins[k])))
     try:
-        kept = shadow.check(call)
+        kept = bool(shadow.check(call))
     except ArgumentError:
         kept = True
     if written or kept:

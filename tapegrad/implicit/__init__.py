@@ -404,7 +404,7 @@ class ImplicitProblem:
                 raise
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
             shadow.check_all(self.call)
-            self.kept_floats |= shadow.check(self.call)
+            self.kept_floats |= bool(shadow.check(self.call))
         shadow.arrays = []
         if again:
             forgotten(shadow)

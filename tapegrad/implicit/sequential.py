@@ -82,7 +82,9 @@ class Call:
             self.first.arrays = []
         self.shapes: Any = None  # the shapes of the numbers
         self.tree: Any = None  # the tree of the result, with numbers replaced by OUTPUT
-        self.done = self.ran = self.kept_floats = False
+        self.done = self.ran = False
+        # that the functions left outside of themselves, in the last run with such
+        self.kept_floats: list = []
         self.wanted: list | None = None  # the values that are differentiated in reverse mode, as far as known
         # (values, which of them are differentiated, pullback) of the last plain values of each sample
         self.kept: list = []
@@ -104,7 +106,7 @@ class Call:
 
         handles, found = with_all(self.first, run)
         if self.replayed:
-            confirm(self.kept_floats, handles, self.numbers)
+            confirm(bool(self.kept_floats), handles, self.numbers)
         outs = iter(found)
         self.done = True
         return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
@@ -136,12 +138,15 @@ class Call:
         return self.recorded(values, wanted)[1]
 
     def numbers(self, *values: Any) -> tuple:
-        """In a recording what the functions change is as it was, and only the first run alters it: so no
-        derivative reads what they have kept."""
-        if self.replayed and not self.ran:
-            return self.run(*self.original, values, False)
-        if not self.replayed:
-            return self.run(self.functions, self.args, values, False)
+        """The first run alters what the functions change: in a recording the only one, else that of each
+        sample."""
+        if self.replayed and self.ran or self.done:
+            return self.repeated(*values)
+        return self.run(*self.original, values, False)
+
+    def repeated(self, *values: Any) -> tuple:
+        """What the functions change is as it was before the call, and stays as it is now: so no derivative
+        reads what they have kept."""
         with scope_block():
             as_they_were(self.first.state)
             return self.run(self.functions, self.args, values, True)
@@ -169,7 +174,9 @@ class Call:
                     "hand values from one to the next; make the array inside of the function"
                 )
             shadow.check_all(self.name)
-            self.kept_floats |= shadow.check(self.name)
+            kept = shadow.check(self.name)
+            if not again:
+                self.check_kept(kept)
             outs = tuple([out_of(v) for v in numbers])
             self.check_shapes(outs)
         shadow.arrays = []
@@ -179,6 +186,16 @@ class Call:
             shadow.finish()
             self.ran = True
         return outs
+
+    def check_kept(self, floats: list) -> None:
+        floats = [handle(values_of(v)) for v in floats]
+        if not self.replayed and floats and self.kept_floats and not same_trees(floats, self.kept_floats):
+            raise BatchError(
+                f"{self.where}: {self.name} runs for one sample after another, and its function keeps floats "
+                "outside of itself (by a name, an attribute, in a list), which differ between samples; "
+                "compute them from the result, or loop over the samples"
+            )
+        self.kept_floats = floats or self.kept_floats
 
     def check_shapes(self, outs: tuple) -> None:
         found = [shape(v) for v in outs]
@@ -328,7 +345,7 @@ def sequential_primitive(name: str, f: Callable) -> Primitive:
             if isinstance(f, Call) and (f.replayed or f.wanted is not None) and plain:
                 found = f.pullback_at(at, wanted)(inputs[: len(seeds)])
             else:
-                of, some = of_some(f, at, wanted)
+                of, some = of_some(getattr(f, "repeated", f), at, wanted)
                 found = vjp(of, *some)[1](inputs[: len(seeds)])
             return tuple([out_of(c) for c in (found if len(wanted) > 1 else (found,))])
 
@@ -345,7 +362,7 @@ def sequential_primitive(name: str, f: Callable) -> Primitive:
         wanted = [k for k, d in enumerate(t) if d is not None]
 
         def pushed(*inputs):
-            of, some = of_some(f, inputs[len(wanted) :], wanted)
+            of, some = of_some(getattr(f, "repeated", f), inputs[len(wanted) :], wanted)
             return tuple([out_of(d) for d in jvp(of, some, inputs[: len(wanted)])[1]])
 
         return bind(

@@ -181,13 +181,14 @@ def unreached(g: Any, c: Any) -> Any:
     return select((reshape(count, to=(*lead, 1, 1)) == 0) & (p != p), zero_of(c), c)
 
 
-def careful(rule: Any) -> Any:
+def careful(rule: Any, squares: bool | None = None) -> Any:
     """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
-    not finite."""
+    not finite. `squares`: None, or whether it is one of an operation on twice the same operand, whose
+    cotangents are infinite at zeros of roots only (`even`)."""
     rule = getattr(rule, "general", rule)
     if type(rule) is AdaptedRule:
         rule = copy.copy(rule)
-        rule.rule = careful(rule.rule)
+        rule.rule = careful(rule.rule, squares)
         return rule
     prim = getattr(rule, "prim", None)
 
@@ -225,12 +226,39 @@ def careful(rule: Any) -> Any:
                 terms = [
                     c if c is None else select((d - d != 0) & (r == r), zero_of(c), c) for c, d, r in found
                 ]
+        if squares is not None and not prim.joint:
+            terms = [even(prim, squares, params, g, values, terms[0])]
         return terms if prim.joint else terms[0]
 
     return settled if prim else rule
 
 
-late.careful = careful
+def even(prim: Any, squares: bool, params: dict, g: Any, values: tuple, c: Any) -> Any:
+    """The cotangent c of x. A function of x * x is even in x, so its slope at zero is 0, or it has two
+    opposite ones, with 0 between them. Only what is no square remains nan there, and what is under
+    anything but a root."""
+    if c is None or dtype(c).kind != "f":
+        return c
+    n, h, p = params.get("n", values[-1]) if prim is power_n.prim else 0, primal_of(g), primal_of(c)
+    n = n if type(n) in (int, float) else 0
+    product = prim.multilinear and len(shape(c)) == 1 and shape(h) == ()
+    if prim is square.prim or n > 0 == n % 2 or squares and (prim is multiply.prim or product):
+        zero = (primal_of(values[1]) == 0) & (abs(h) == math.inf)
+        return note_zero(select(zero, zero_of(c), c), values[1], zero, "root of squares")
+    if prim.batch != "elementwise" or prim is sqrt.prim or 0.5 <= n < 1:
+        return c
+    return select((abs(p) == math.inf) & (h - h == 0), zero_of(c) + math.nan, c)
+
+
+def unless_nan(g: Any, other: Any) -> Any:
+    """The cotangent g, and the other one where it is nan."""
+    if g is None or not has_nan(g):
+        return g
+    p = primal_of(g)
+    return select(p == p, g, other)
+
+
+late.careful, late.unless_nan = careful, unless_nan
 
 
 # --- absolute value, and lengths, whose derivative at zero is zero ---

@@ -238,7 +238,7 @@ def gather_elements(x: Any, at: Any, to: tuple) -> Any:
 @implements(np.interp)
 def interp(x, xp, fp, left=None, right=None, period=None):
     """Piecewise linear interpolation, constant outside of the range of xp. At a node the slope is that of
-    the piece to its right."""
+    the piece to its right, at the last one that of the last piece."""
     x, xp, fp = [
         a if dtype(a) == F8 or dtype(a).kind == "c" else astype(a, to=F8) for a in arrays_of((x, xp, fp))
     ]

@@ -283,3 +283,57 @@ def test_a_finite_matrix_with_a_zero_cotangent_keeps_its_second_derivative():
     want = tg.hvp(lambda a: (np.linalg.det(a[::2]) ** 2).sum(), a, e)
     assert want[2].any()
     np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-13)
+
+
+def distances(x):
+    return np.sqrt(((x[:, None] - x) ** 2).sum(-1))
+
+
+ROOTS_OF_SQUARES = {
+    "distances": lambda x: distances(x).sum(),
+    "products": lambda x: (lambda d: np.sqrt((d * d).sum(-1)).sum())(x[:, None] - x),
+    "power": lambda x: (((x[:, None] - x) ** 2).sum(-1) ** 0.5).sum(),
+    "dot": lambda x: (lambda d: np.sqrt(d @ d))(x[0] - x[1]),
+    "fourth": lambda x: np.sqrt((x[0] - x[1]) ** 4).sum(),
+    "mean": lambda x: np.sqrt(np.mean(np.square(x[0] - x[1]))) * x[2, 0] + x[1, 1],
+}
+
+
+@pytest.mark.parametrize("f", ROOTS_OF_SQUARES.values(), ids=ROOTS_OF_SQUARES)
+def test_the_root_of_squares_is_even(f):
+    """At zero its slope is the mean of those on both sides, in both modes and in all forms."""
+    x = np.array([[0.3, -1.2], [0.3, -1.2], [2.0, 0.7]])
+    means = np.empty_like(x)
+    for k in np.ndindex(x.shape):
+        e = np.zeros_like(x)
+        e[k] = 1e-6
+        means[k] = (f(x + e) - f(x - e)) / 2e-6
+    slopes = [tg.jvp(f, (x,), (e.reshape(x.shape),))[1] for e in np.eye(x.size)]
+    for found in (
+        tg.grad(f)(x),
+        np.reshape(slopes, x.shape),
+        tg.prepare(f, x + np.arange(6.0).reshape(3, 2) ** 2).grad(x),
+        tg.vmap(tg.grad(f))(np.stack([x, 2 * x]))[0],
+    ):
+        np.testing.assert_allclose(found, means, atol=1e-8)
+    with pytest.warns(tg.errors.NonDifferentiableWarning, match="root of squares at zero"):
+        tg.hvp(f, x, np.arange(6.0).reshape(3, 2))
+
+
+def test_infinite_slopes_of_what_is_no_root_of_squares():
+    """The derivative of cbrt(x^3) is 1, that of sqrt(x^1.5) infinite: none of these may be 0."""
+    zeros = np.zeros(2)
+    for f in (
+        lambda x: np.cbrt(x * x * x).sum(),
+        lambda x: np.cbrt(x**3).sum(),
+        lambda x: np.sqrt(x**1.5).sum(),
+        lambda x: np.sqrt(x * np.sqrt(x)).sum(),
+        lambda x: ((x**3) ** (1 / 3)).sum(),
+        lambda x: np.log(x**2).sum(),
+        lambda x: (1 / np.sqrt(x * x)).sum(),
+        lambda x: (x / np.sqrt(x @ x)).sum(),
+    ):
+        with np.errstate(all="ignore"):
+            assert not np.isfinite(tg.grad(f)(zeros)).any()
+    assert (tg.grad(lambda x: np.sqrt(x).sum() + np.sqrt(((x - x[::-1]) ** 2).sum()))(zeros) == np.inf).all()
+    np.testing.assert_array_equal(tg.grad(lambda x: np.sqrt(x[0] ** 2 + x[1]))(zeros), [0, np.inf])

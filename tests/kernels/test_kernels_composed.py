@@ -335,3 +335,13 @@ def test_densities_of_scipy(name):
 def test_what_is_not_there_is_named(f, text):
     with pytest.raises(KernelError, match=text):
         kernels.likelihood(f)(np.ones(2), np.ones(3))
+
+
+def test_the_slope_at_the_last_node_of_a_table():
+    f = lambda p: np.interp(p[0], [0.0, 1.0, 2.0], [0.0, 1.0, 5.0])
+    g = lambda p: np.interp(p[0], [2.0], [7.0], -1.0)
+    x = np.array([[2.0, 1.0, 2.5, 0.0, -1.0]])
+    np.testing.assert_array_equal(
+        tg.grad(lambda x: tg.kernels.map(f)(x).sum())(x), [[4.0, 4.0, 0.0, 1.0, 0.0]]
+    )
+    np.testing.assert_array_equal(tg.kernels.map(g)(x), [7.0, -1.0, 7.0, -1.0, -1.0])

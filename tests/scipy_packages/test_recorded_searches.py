@@ -313,3 +313,18 @@ def test_searches_keep_the_copies_of_functions():
     with ThreadPoolExecutor(4) as pool:
         for _ in range(5):
             np.testing.assert_allclose([*pool.map(p.grad, points)], wanted, rtol=1e-9)
+
+
+def test_a_minimum_that_is_the_start():
+    """Slopes below SciPy's tolerance end the search where it begins, far from the minimum for its size."""
+    near = np.array([1.0, 2.0])
+    f = lambda p: opt.minimize(lambda x: ((x - 1e-6 * p) ** 2).sum(), np.zeros(2)).x.sum()
+    recorded = tg.prepare(f, 1e6 * near).grad
+    np.testing.assert_allclose(recorded(1e6 * near), [1e-6, 1e-6], rtol=1e-9)
+    for transform in (tg.grad(f), recorded, lambda p: tg.vmap(tg.grad(f))(p[None])):
+        with pytest.raises(ConvergenceError, match="is not the solution"):
+            transform(near)
+    g = lambda p: opt.minimize(lambda x: ((x - p) ** 2).sum(), near + 1e-7).x.sum()
+    np.testing.assert_allclose(tg.grad(g)(near), [1.0, 1.0])
+    h = lambda p: opt.minimize(lambda x: ((x - x * p) ** 2).sum(), np.zeros(2)).x.sum()
+    np.testing.assert_allclose(tg.grad(h)(np.array([2.0, 3.0])), [0.0, 0.0])

@@ -135,3 +135,17 @@ def test_a_rule_that_asks_samples_for_values_within_a_derivative_of_samples():
     np.testing.assert_allclose(tg.vmap(tg.jacobian(g, mode="reverse"))(points), want, 1e-12)
     with pytest.raises(tg.errors.BatchError, match="differs between samples"):
         tg.vmap(tg.jacobian(g, mode="forward"))(points)
+
+
+def test_results_of_functions_with_a_rule():
+    """A tuple of arrays and numbers, and no other tree."""
+    of_two = tg.rule(lambda u: (u * 2, u.sum()), vjp=lambda g, out, u: g[0] * 2 + g[1])
+    f = lambda x: (of_two(x)[0] * x).sum() + of_two(x)[1]
+    x = np.array([1.0, 2.0])
+    np.testing.assert_allclose(tg.grad(f)(x), 4 * x + 1)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(x[None]), [4 * x + 1])
+    for made in (lambda u: {"a": u}, lambda u: [u], lambda u: (u, {"a": u}), lambda u: (u, (u, u))):
+        with pytest.raises(
+            ArgumentError, match=r"test_differences.py:\d+\): the function returns a (dict|list|tuple)"
+        ):
+            tg.grad(lambda x, made=made: tg.rule(made, vjp=lambda g, out, u: u)(x)["a"].sum())(x)

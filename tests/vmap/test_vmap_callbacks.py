@@ -288,3 +288,100 @@ def test_a_list_is_an_operand_of_each_sample(name):
                 np.testing.assert_allclose(np.asarray(tg.vmap(g)(rows), float), expected)
                 replayed = tg.prepare(g, rows[0])
                 np.testing.assert_allclose(np.asarray(replayed.value(rows[1]), float), expected[1])
+
+
+class Cached:
+    """What an objective knows of the last point at which it was asked."""
+
+    def __init__(self):
+        self.x = None
+
+    def both(self, x, p):
+        if self.x is None or not np.array_equal(self.x, x):
+            self.x, self.f, self.g = x.copy(), ((x - p) ** 2).sum() + (x**4).sum(), 2 * (x - p) + 4 * x**3
+        return self.f
+
+    def slope(self, x, p):
+        self.both(x, p)
+        return self.g
+
+
+def searched(keep, at_end=lambda held: 0.0):
+    """The minimum, with `keep(held, x, p)` called on the way, and `at_end(held)` of what that left behind."""
+
+    def f(p):
+        held = {}
+
+        def objective(x):
+            keep(held, x, p)
+            return ((x - p) ** 2).sum() + (x**4).sum()
+
+        r = scipy.optimize.minimize(objective, [0.1, 0.1], tol=1e-9)
+        return r.x.sum() * p[0] + at_end(held)
+
+    return f
+
+
+def test_what_a_search_keeps_for_each_sample():
+    """It has one place for all samples: reading it is an error, and leaving it unread is none."""
+    rows = np.array([[1.0, 2.0], [3.0, 0.5]])
+    root = lambda p: scipy.optimize.brentq(lambda z: 4 * z**3 + 2 * z - 2 * p, 0, 9, xtol=1e-15)
+    slope = lambda p: 1.0 / (6.0 * root(p) ** 2 + 1.0)
+
+    def cached(p):
+        m = Cached()
+        return scipy.optimize.minimize(m.both, [0.1, 0.1], (p,), jac=m.slope, tol=1e-9).x.sum() * p[0]
+
+    unread = searched(lambda held, x, p: held.update(x=x.copy()))
+    for f in (cached, unread):
+        np.testing.assert_allclose(tg.vmap(f)(rows), [sum(map(root, p)) * p[0] for p in rows], 1e-7)
+    slopes = [[sum(map(root, p)) + p[0] * slope(p[0]), p[0] * slope(p[1])] for p in rows]
+    np.testing.assert_allclose(tg.vmap(tg.grad(unread))(rows), slopes, 1e-5)
+
+    last = searched(lambda held, x, p: held.update(last=float(x[0])), lambda held: 0.0 + held["last"])
+    listed = searched(
+        lambda held, x, p: held.setdefault("x", []).append(x[0] * 2), lambda held: held["x"][-1] * 1.0
+    )
+    of_parameters = searched(lambda held, x, p: held.update(p=float(p[0])), lambda held: held["p"])
+
+    def nodes(p):
+        held = {}
+        return scipy.integrate.quad(lambda s: held.update(p=p[0] * s) or s * p[1], 0, 1)[0] + held["p"]
+
+    for f, told in (
+        (last, "kept while"),
+        (listed, "kept while"),
+        (of_parameters, "keeps floats"),
+        (nodes, "keeps floats"),
+    ):
+        with pytest.raises((tg.errors.NoRuleError, BatchError), match=told):
+            tg.vmap(f)(rows)
+    with pytest.raises(tg.errors.NoRuleError, match="kept while"):
+        tg.prepare(tg.vmap(last), rows).value(rows[::-1])
+
+
+def test_a_count_is_that_of_all_samples():
+    calls = []
+
+    def f(p):
+        n = 0
+
+        def equation(z):
+            nonlocal n
+            n += 1
+            calls.append(n)
+            return z**3 - p
+
+        found = scipy.optimize.brentq(equation, 0.0, 3.0)
+        return found + 0 * p, n + 0 * p
+
+    for transform in (
+        tg.vmap(f),
+        tg.vmap(lambda p: tg.vjp(f, p)[0]),
+        tg.vmap(lambda p: tg.jvp(f, (p,), (p,))[0]),
+    ):
+        calls.clear()
+        both = sum([int(f(p)[1]) for p in (1.0, 2.0)])
+        calls.clear()
+        np.testing.assert_array_equal(transform(np.array([1.0, 2.0]))[1], [both, both])
+        assert len(calls) == both

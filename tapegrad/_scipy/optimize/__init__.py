@@ -68,6 +68,7 @@ def half_squares(y: Any) -> Any:
 
 MOST_RESIDUAL = float(plain_np.cbrt(plain_np.finfo(float).eps))
 NEWTON_STEPS = 6  # from SciPy's solution to the exact one, at most
+LEAST_AT_START = 1e-5  # of a minimum that is the start: where the slopes are small, it may be far from it
 NEGLIGIBLE_STEP = 1e-10  # of Newton's method, relative to x
 
 
@@ -104,11 +105,11 @@ def largest(v: Any) -> Any:
     return np.max(abs(v), initial=0.0) if ndim(v) else abs(v)
 
 
-def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -> Any:
+def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any, least: float) -> Any:
     """SciPy's solution `start`, with the derivatives of the exact one.
 
     A chord step x - R(x) / A, with A the derivative of R at plain values, adds one order of derivatives. So
-    there is one step for each transform."""
+    there is one step for each transform. `least`: what counts as the size of solutions near zero."""
     times, name = operator.matmul if ndim(start) else operator.mul, equations.name
     x, best, size, solved = start, None, plain_np.inf, False
     for _ in range(NEWTON_STEPS + 1):
@@ -132,7 +133,7 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -
             break
         x = x - step
     off = largest(best - start) if best is not None else plain_np.nan
-    if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * np.maximum(1.0, largest(start)):
+    if not (solved or size <= MOST_RESIDUAL) or not off <= 1e-3 * np.maximum(least, largest(best)):
         raise ConvergenceError(
             f"{name}: what SciPy gave is not the solution: the residual is {size:.3g}, and Newton's steps "
             f"lead away from it, by {off:.2g}"
@@ -145,14 +146,21 @@ def implicit_value(equations: Equations, f: Callable, args: tuple, start: Any) -
 
 @contextlib.contextmanager
 def implicit_solution(
-    kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple, pure: bool = False
+    kind: str,
+    name: str,
+    f: Callable,
+    form: Callable,
+    x: Any,
+    args: tuple,
+    pure: bool = False,
+    least: float = 1.0,
 ) -> Iterator:
     """(f to be called again, SciPy's solution x with its derivative by args, and by what f captured).
-    `pure`: f leaves nothing behind."""
+    `pure`: f leaves nothing behind. `least`: see `implicit_value`."""
     with called_again(f, pure) as (again,):
         equations = Equations(kind, name, form, shape(x))
         flat = x.reshape(-1) if ndim(x) > 1 else x
-        solution = implicit_value(equations, again, args, flat)
+        solution = implicit_value(equations, again, args, flat, least)
         solution = np.reshape(solution, shape(x)) if ndim(x) > 1 else solution
         if not pure:
             again(+solution, *args)
@@ -277,7 +285,8 @@ def minimize(
         )
     check_inside_bounds(found.x, bounds, name)
     form = first if jac is True else as_number
-    with implicit_solution("minimum", name, fun, form, found.x, args, pure) as (again, found.x):
+    least = LEAST_AT_START if np.all(found.x == primal_of(as_float_array(x0))) else 1.0
+    with implicit_solution("minimum", name, fun, form, found.x, args, pure, least) as (again, found.x):
         found.fun = form(again(+found.x, *args))
     return withheld(found, name, DERIVED)
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import IMMUTABLE
-from ..._core.errors import heard, take_back
-from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle, primal_of
+from ..._core.errors import BatchError, heard, take_back
+from ..._core.primitive import READ, EndedTrace, Primitive, Trace, bind, handle, is_tracked, live, primal_of
 from ..._core.registry import SHADOW_MAKERS
 from ..._core.scope import OPEN, at_the_end_of_an_object, changed
 from ..._core.trees import leaves, tree_map
-from ..._core.variable import variable
-from ..._transforms.rebind import LateVariable, forgotten, once_more, out_of, with_all
+from ..._core.variable import Variable, variable
+from ..._transforms.rebind import LateVariable, Rebind, forgotten, once_more, out_of, with_all
 from ...implicit.sequential import OUTPUT, Call, FunctionPlaceholder, is_float_value, traces_of
 from ...ops.nondifferentiable import at_users_line
 from ..namespaces import RecordedWhole, bare, holds_tracked, is_recorded, refusal_text
@@ -44,14 +44,15 @@ PLAIN = frozenset((np.ndarray, np.float64, float, int))
 class SearchTrace(Trace):
     """Its Variables are the points at which the search asks, and what is computed of them.  When the search
     is over they are `lost`: they may be read, printed and compared, and computing with them is an error.
-    After the transform they are plain."""
+    After the transform they are plain.  `tracked`: has one of them met something that is tracked?"""
 
     __slots__ = ()
 
     def __init__(self, name: str):
         super().__init__()
-        self.name, self.lost = name, False
-        OPEN.shadows[-1].ending += (self,)
+        self.name, self.lost, self.tracked = name, False, False
+        around = [s for s in OPEN.shadows if not isinstance(s, Rebind)] or OPEN.shadows
+        around[-1].ending += (self,)
 
     def watch(self, x: Any) -> Any:
         """A copy: SciPy may go on in the same memory."""
@@ -66,6 +67,7 @@ class SearchTrace(Trace):
     def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
         if self.lost and prim is not READ:
             raise self.loss()()
+        self.tracked = self.tracked or any(map(is_tracked, inputs))
         out = bind(prim, inputs if prim.writes else [primal_of(v) for v in inputs], params)
         if prim.jvp is None:
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
@@ -96,20 +98,27 @@ class EndedSearch(EndedTrace):
 
 class Search:
     """A context, in which SciPy is called with the functions `of(f)`.  `moves`: has one of them given
-    something tracked, or are `args`? Before, its points are constant, unless they move from the beginning;
-    `fixed`: they always are."""
+    something tracked, or are `args`? Before, its points are constant, unless they move from the beginning or
+    the search is that of one sample; `fixed`: they always are."""
 
     def __init__(self, name: str, *args: Any, moves: bool = False, fixed: bool = False):
         self.name, self.moves, self.by_args, self.fixed = name, moves, holds_tracked(*args), fixed
         self.trace: Any = None
 
     def point(self, x: Any) -> Any:
-        if self.fixed or not (self.moves and OPEN.shadows):
+        if self.fixed or not ((self.moves or OPEN.of_one) and OPEN.shadows):
             # SciPy may go on in the same memory
             return x.copy() if isinstance(x, np.ndarray) and OPEN.shadows else x
         if self.trace is None:
             self.trace = SearchTrace(self.name)
         return self.trace.watch(x)
+
+    def below(self, y: Any) -> Any:
+        """y without the trace of the points."""
+        if not isinstance(y, Variable):
+            return y
+        y = live(y)
+        return y._value if y._trace is not None and y._trace is self.trace else y
 
     def of(self, f: Any, first: int = 0, last: int | None = 1) -> Any:
         """f on plain values.  The point is in its arguments from `first` up to `last`."""
@@ -124,7 +133,10 @@ class Search:
                 found = settings["intermediate_result"] = copy.copy(settings["intermediate_result"])
                 found.update({key: self.point(found[key]) for key in ("x", "fun") if key in found})
             y = f(*asked, **settings)
-            self.moves = self.moves or self.by_args or holds_tracked(y)
+            if self.trace is None or self.moves:
+                self.moves = self.moves or self.by_args or holds_tracked(y)
+            else:
+                self.moves = self.trace.tracked or holds_tracked(tree_map(self.below, y))
             return bare(y)
 
         return plainly
@@ -193,6 +205,8 @@ def searched(f: Callable, args: tuple, kwargs: dict, moving: Any, **points: bool
             each = iter(watched)
             found = run(lambda _: next(each))
             check_unaltered(shadow)
+    except BatchError:  # nothing is left behind: now for one sample after another
+        raise
     except Exception:  # it is the user's: it is raised again
         take_back(known)
     else:

@@ -40,16 +40,17 @@ def round_(x: Any, decimals: int = 0) -> Sym:
 
 @implements_symbolic(np.interp)
 def symbolic_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym:
-    """Interpolate linearly with one select for each interval; for short tables."""
+    """Interpolate linearly with one select for each interval; for short tables. At the last node the slope
+    is that of the last piece."""
     x, xp, fp = lifted(x, xp, fp)
     out = lift(x.g, fp[0] if left is None else left)
     for k in range(len(xp) - 1):
         out = symbolic_where(
             x >= xp[k], fp[k] + (x - xp[k]) * ((fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])), out
         )
-    out = symbolic_where(x >= xp[-1], fp[-1], out)
-    if right is not None:
-        out = symbolic_where(x > xp[-1], right, out)
+    if len(xp) == 1:
+        out = symbolic_where(x >= xp[0], fp[0], out)
+    out = symbolic_where(x > xp[-1], fp[-1] if right is None else right, out)
     return symbolic_where(np.isnan(x), x, out)
 
 
