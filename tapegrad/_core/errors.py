@@ -2,6 +2,7 @@
 what happened, where, and what to write instead."""
 
 import dis
+import functools
 import itertools
 import linecache
 import math
@@ -162,7 +163,12 @@ TEXT = frozenset(("logging", "pprint", "reprlib", "traceback", "pdb", "bdb"))  #
 
 
 def package_of_frame(frame: Any) -> str:
-    return (frame.f_globals.get("__name__") or "").partition(".")[0]
+    return package_of(frame.f_globals.get("__name__"))
+
+
+@functools.cache
+def package_of(module: str | None) -> str:
+    return (module or "").partition(".")[0]
 
 
 def stack() -> Iterator[Any]:
@@ -193,7 +199,10 @@ def frame_outside(package: str) -> Any:
 
 def users_frame() -> Any:
     """The innermost frame of the user's code; None where there is none."""
-    return next(itertools.dropwhile(is_library, stack()), None)
+    frame: Any = sys._getframe(1)
+    while frame is not None and package_of(frame.f_globals.get("__name__")) in LIBRARIES:
+        frame = frame.f_back
+    return frame
 
 
 def users_place() -> tuple[str, int]:

@@ -15,6 +15,7 @@ import operator
 import sys
 from collections.abc import Callable
 from sys import _getframe as getframe
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -236,7 +237,20 @@ late.class_of = _class_of
 
 def asks_attribute(frame: Any) -> bool:
     """Is this a frame of code that is followed, at an attribute that it names?"""
-    return type(frame.f_globals) is not dict and frame.f_code.co_code[frame.f_lasti] in LOADS
+    return type(frame.f_globals) is not dict and instructions_of(frame.f_code)[frame.f_lasti] in LOADS
+
+
+INSTRUCTIONS: dict = {}  # id of a code object -> (it, its instructions)
+
+
+def instructions_of(code: CodeType) -> bytes:
+    """`code.co_code`, which Python makes anew each time."""
+    found = INSTRUCTIONS.get(id(code))
+    if found is None:
+        if len(INSTRUCTIONS) > 4095:
+            INSTRUCTIONS.clear()
+        found = INSTRUCTIONS[id(code)] = code, code.co_code
+    return found[1]
 
 
 LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
