@@ -251,7 +251,7 @@ class ArrayClass(type):
     library's. So is `ndarray.sum`, but called on a Variable it is the Variable's method."""
 
     def __instancecheck__(cls, x):
-        return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(layout_of(x), cls.real))
+        return isinstance(layout_of(x) if type(x) in HANDLES else x, cls.real)
 
     def __subclasscheck__(cls, c):
         return c is cls or issubclass(c, (cls.real, Variable))
