@@ -16,8 +16,9 @@ import numpy as np
 import scipy.linalg
 from numpy.lib.array_utils import normalize_axis_index
 
-from .._core.arrays import NUMBERS, is_array, is_differentiable, xp_of
+from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import NoRuleError, frame_outside
+from .._core.foreign import SIMPLE
 from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
 from .._core.searches import ZERO, note_comparison
 from .._core.trees import nested
@@ -140,8 +141,7 @@ def filled(hidden: Any, tree: Any) -> Any:
     return nested(lambda x: hidden[x.k] if type(x) is ArgumentPlaceholder else x)(tree)
 
 
-ON_HOST = NUMBERS | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), type, np.dtype}
-UNNESTED = ON_HOST | HANDLES
+UNNESTED = SIMPLE | HANDLES
 
 
 def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
@@ -166,7 +166,7 @@ def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
     def run_on(args, kwargs):
         if not kwargs and UNNESTED.issuperset(map(type, args)):  # the usual case
             given = [of(x) for x in args]
-            if ON_HOST.issuperset(map(type, given)):
+            if SIMPLE.issuperset(map(type, given)):
                 return f(*given)
         given, named = values([*args]), values(kwargs)
         if is_abstract(given) or is_abstract(list(named.values())):
