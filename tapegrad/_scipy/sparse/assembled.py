@@ -10,22 +10,17 @@ from ... import numpy as np
 from ..._core.arrays import is_array
 from ..._core.variable import Variable
 from ...ops.declare import shape
-from ..device import device_concatenator
 from ..namespaces import as_float_array, plain_argument
 from .matrices import (
     FACES,
     SPARSE,
     element_or_zero,
     first_tracked,
-    from_scipy,
     is_sparse,
-    is_sparse_matrix,
-    matrix_of_elements,
     of_places,
     sparse,
     stack_values,
 )
-from .products import SparsityPattern
 
 
 def moving_rule(f: Any) -> Any:
@@ -125,32 +120,6 @@ def diags_array(diagonals, *, offsets=0, shape=None, format=None, dtype=None):
 @SPARSE.rule(sps.spdiags)
 def spdiags(data, diags, m=None, n=None, format=None):
     return by_diagonals(sps.spdiags)(np.atleast_2d(as_float_array(data)), diags, m, n, format)
-
-
-@SPARSE.rule(sps.kron)
-def kron(A, B, format=None):
-    A, B = [sparse(x) if is_sparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
-    (p, a), (q, b) = A._elements(), B._elements()
-    rows, cols = [
-        (i[:, None] * n + j).reshape(-1)
-        for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))
-    ]
-    to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
-    a, b = device_concatenator(a, b)
-    y = matrix_of_elements(
-        np.reshape(a[:, None] * b, -1),
-        SparsityPattern(rows, cols, to),
-        A if is_sparse_matrix(A, B) else B,
-        to,
-    )
-    return y.asformat(format) if format else y
-
-
-@SPARSE.rule(sps.kronsum)
-def kronsum(A, B, format=None):
-    eyes = [from_scipy(sps.eye_array(x.shape[0])) for x in (A, B)]
-    y = kron(eyes[1], A) + kron(B, eyes[0])
-    return y.asformat(format) if format else y
 
 
 @SPARSE.rule(sps.find)

@@ -129,6 +129,7 @@ def array_like(a: Any) -> Any:
 
 
 def axis_sizes(to: Any) -> tuple:
+    to = values_of(to)
     to = to.tolist() if is_array(to) else to
     return tuple([whole_number(n) for n in to]) if isinstance(to, (tuple, list)) else (whole_number(to),)
 
