@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import copy_with_layout, is_array, xp_of
-from .._core.errors import ArgumentError, NoRuleError, callers_line
+from .._core.errors import ArgumentError, NoRuleError, callers_line, heard, take_back
 from .._core.foreign import argument
 from .._core.lent_memory import lend
 from .._core.primitive import RECORDED, SAMPLED, holds_variable, is_tracked, layout_of, values_of
@@ -182,6 +182,7 @@ def lost_imaginary_part(name: str) -> ArgumentError:
 
 def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
     """None: it did not come to an end."""
+    known = heard()
     try:
         args, kwargs = tree_map(plain_copy, (args, kwargs))
         with warnings.catch_warnings():
@@ -191,6 +192,7 @@ def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
     except np.exceptions.ComplexWarning:
         return True
     except Exception:  # what it is, the call itself will tell
+        take_back(known)
         return None
     return False
 

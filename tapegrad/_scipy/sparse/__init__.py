@@ -134,8 +134,9 @@ for _f in (sla.lsqr, sla.lsmr):
 for _name in ("aslinearoperator", "onenormest", "funm_multiply_krylov"):
     if hasattr(sla, _name):
         LINALG.rule(getattr(sla, _name), of_functions=True)(FOLLOWED.function(getattr(sla, _name)))
-for _space, _f in ((SPARSE, sps.kron), (SPARSE, sps.kronsum), (LINALG, sla.norm)):
-    _space.rule(_f)(FOLLOWED.function(_f))
+for _f in (sps.diags, sps.diags_array, sps.kron, sps.kronsum, sps.spdiags):
+    SPARSE.rule(_f)(FOLLOWED.function(_f))
+LINALG.rule(sla.norm)(FOLLOWED.function(sla.norm))
 LINALG.refuse("it is approximate", "splu(A)", sla.spilu)
 LINALG.constant(sla.LaplacianNd)
 for _c in (sps.sparray, sps.spmatrix):  # of which our matrices are instances, too
