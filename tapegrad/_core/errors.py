@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .scope import OPEN
-from .typing import AnyList
+from .typing import AnyDict, AnyList
 
 PUBLIC = "tapegrad.errors"  # the module of these classes, for users and pickles
 
@@ -171,6 +171,27 @@ def package_of(module: str | None) -> str:
     return (module or "").partition(".")[0]
 
 
+INSTRUCTIONS: AnyDict = {}  # id of a code object -> (it, its instructions, which Python makes anew each time)
+
+
+def opcode_at(frame: Any) -> int:
+    """The opcode that a frame is at."""
+    found = INSTRUCTIONS.get(id(frame.f_code))
+    if found is None:
+        if len(INSTRUCTIONS) > 4095:
+            INSTRUCTIONS.clear()
+        found = INSTRUCTIONS[id(frame.f_code)] = frame.f_code, frame.f_code.co_code
+    return found[1][frame.f_lasti]  # type: ignore[no-any-return]
+
+
+def asks_attribute(frame: Any) -> bool:
+    """Is this a frame of code that is followed, at an attribute that it names?"""
+    return type(frame.f_globals) is not dict and opcode_at(frame) in LOADS
+
+
+LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
+
+
 def stack() -> Iterator[Any]:
     """The frames that are running, from the one that asks outwards."""
     frame: Any = sys._getframe(1)
@@ -237,7 +258,7 @@ def callers_code() -> str:
     whole = linecache.getline(frame.f_code.co_filename, line)
     text = whole.encode()[first_column:last_column].decode(errors="replace")
     # a[i] = x: the whole of it
-    if dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("STORE_SUBSCR", "STORE_SLICE"):
+    if dis.opname[opcode_at(frame)] in ("STORE_SUBSCR", "STORE_SLICE"):
         text = whole.strip()
     return text if len(text) <= 60 else ""
 

@@ -15,14 +15,20 @@ import operator
 import sys
 from collections.abc import Callable
 from sys import _getframe as getframe
-from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
 from .._core.arrays import NUMBERS, is_array, xp_of
-from .._core.errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError, is_library
+from .._core.errors import (
+    ArgumentError,
+    BatchError,
+    DroppedDerivativeError,
+    NoRuleError,
+    asks_attribute,
+    is_library,
+)
 from .._core.foreign import asked_by
 from .._core.lent_memory import lend
 from .._core.primitive import (
@@ -233,27 +239,6 @@ def _class_of(x):
 
 
 late.class_of = _class_of
-
-
-def asks_attribute(frame: Any) -> bool:
-    """Is this a frame of code that is followed, at an attribute that it names?"""
-    return type(frame.f_globals) is not dict and instructions_of(frame.f_code)[frame.f_lasti] in LOADS
-
-
-INSTRUCTIONS: dict = {}  # id of a code object -> (it, its instructions)
-
-
-def instructions_of(code: CodeType) -> bytes:
-    """`code.co_code`, which Python makes anew each time."""
-    found = INSTRUCTIONS.get(id(code))
-    if found is None:
-        if len(INSTRUCTIONS) > 4095:
-            INSTRUCTIONS.clear()
-        found = INSTRUCTIONS[id(code)] = code, code.co_code
-    return found[1]
-
-
-LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 
 
 def _set(view: Callable) -> Callable:
