@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .scope import OPEN
-from .typing import AnyDict, AnyList
+from .typing import AnyList
 
 PUBLIC = "tapegrad.errors"  # the module of these classes, for users and pickles
 
@@ -171,7 +171,9 @@ def package_of(module: str | None) -> str:
     return (module or "").partition(".")[0]
 
 
-INSTRUCTIONS: AnyDict = {}  # id of a code object -> (it, its instructions, which Python makes anew each time)
+INSTRUCTIONS: dict[
+    int, tuple[Any, bytes]
+] = {}  # id of a code object -> (it, its instructions, which Python makes anew each time)
 
 
 def opcode_at(frame: Any) -> int:
@@ -181,7 +183,8 @@ def opcode_at(frame: Any) -> int:
         if len(INSTRUCTIONS) > 4095:
             INSTRUCTIONS.clear()
         found = INSTRUCTIONS[id(frame.f_code)] = frame.f_code, frame.f_code.co_code
-    return found[1][frame.f_lasti]  # type: ignore[no-any-return]
+    at: int = frame.f_lasti
+    return found[1][at]
 
 
 def asks_attribute(frame: Any) -> bool:

@@ -328,7 +328,8 @@ class Follower:
     def face(self, x: Any) -> Any:
         ours = stand_ins.function_stand_in(x)
         rule = None if ours is None or isinstance(x, type) else function_for(x)
-        return called_within(rule.followed(), ours) if hasattr(rule, "followed") else ours
+        followed = getattr(rule, "followed", None)
+        return ours if followed is None else called_within(followed(), ours)
 
     def constant(self, x: np.ndarray) -> Any:
         """An array of the library's, so that what is computed of it takes what is tracked."""
@@ -350,8 +351,7 @@ class Follower:
                 return self.device.rebuilt_once(f)(*args, **kwargs)
             return at_users_line(g, *args, **kwargs)
 
-        on_arrays.followed = lambda: on_arrays  # type: ignore[attr-defined]
-        on_arrays.code = g  # type: ignore[attr-defined]
+        vars(on_arrays).update(followed=lambda: on_arrays, code=g)
         return on_arrays
 
     def rebuilt(self, f: Any) -> Callable:

@@ -42,4 +42,4 @@ FOLLOWED = Follower(
     _array_converter=ArrayConverter, _as_pairs=pairs_of_axes, _raw_fft=transform_axis,
     _makearray=lambda a: (np.asarray(a), np.asarray),
 )  # fmt: skip
-FOLLOWED.leaf(_linalg._umath_linalg.inv, lambda x, **_: np.linalg.inv(x))
+FOLLOWED.leaf(vars(_linalg)["_umath_linalg"].inv, lambda x, **_: np.linalg.inv(x))

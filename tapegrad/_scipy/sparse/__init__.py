@@ -139,11 +139,13 @@ for _f in (sps.diags, sps.diags_array, sps.kron, sps.kronsum, sps.spdiags):
 LINALG.rule(sla.norm)(FOLLOWED.function(sla.norm))
 LINALG.refuse("it is approximate", "splu(A)", sla.spilu)
 LINALG.constant(sla.LaplacianNd)
-for _c in (sps.sparray, sps.spmatrix):  # of which our matrices are instances, too
-    SPARSE.rule(_c)(CarrierType(_c.__name__, (Carrier,), {"_theirs": _c, "__doc__": _c.__doc__}))
+SPARSE.constant(sps.sparray, sps.spmatrix)
 
 CSGRAPH = SciPyNamespace(sps.csgraph, listed=False)  # takes plain values; ours are unwrapped
 csgraph = CSGRAPH.stand_in("tapegrad.scipy.sparse.csgraph")
 linalg = LINALG.stand_in("tapegrad.scipy.sparse.linalg")
 stand_in = SPARSE.stand_in("tapegrad.scipy.sparse")
 stand_in.linalg, stand_in.csgraph = linalg, csgraph
+for _c in (sps.sparray, sps.spmatrix):  # of which our matrices are instances, too
+    about = {"_theirs": _c, "__doc__": _c.__doc__}
+    setattr(stand_in, _c.__name__, CarrierType(_c.__name__, (Carrier,), about))
