@@ -2,6 +2,7 @@
 what happened, where, and what to write instead."""
 
 import dis
+import functools
 import itertools
 import linecache
 import math
@@ -162,7 +163,36 @@ TEXT = frozenset(("logging", "pprint", "reprlib", "traceback", "pdb", "bdb"))  #
 
 
 def package_of_frame(frame: Any) -> str:
-    return (frame.f_globals.get("__name__") or "").partition(".")[0]
+    return package_of(frame.f_globals.get("__name__"))
+
+
+@functools.cache
+def package_of(module: str | None) -> str:
+    return (module or "").partition(".")[0]
+
+
+INSTRUCTIONS: dict[
+    int, tuple[Any, bytes]
+] = {}  # id of a code object -> (it, its instructions, which Python makes anew each time)
+
+
+def opcode_at(frame: Any) -> int:
+    """The opcode that a frame is at."""
+    found = INSTRUCTIONS.get(id(frame.f_code))
+    if found is None:
+        if len(INSTRUCTIONS) > 4095:
+            INSTRUCTIONS.clear()
+        found = INSTRUCTIONS[id(frame.f_code)] = frame.f_code, frame.f_code.co_code
+    at: int = frame.f_lasti
+    return found[1][at]
+
+
+def asks_attribute(frame: Any) -> bool:
+    """Is this a frame of code that is followed, at an attribute that it names?"""
+    return type(frame.f_globals) is not dict and opcode_at(frame) in LOADS
+
+
+LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 
 
 def stack() -> Iterator[Any]:
@@ -193,7 +223,10 @@ def frame_outside(package: str) -> Any:
 
 def users_frame() -> Any:
     """The innermost frame of the user's code; None where there is none."""
-    return next(itertools.dropwhile(is_library, stack()), None)
+    frame: Any = sys._getframe(1)
+    while frame is not None and package_of(frame.f_globals.get("__name__")) in LIBRARIES:
+        frame = frame.f_back
+    return frame
 
 
 def users_place() -> tuple[str, int]:
@@ -228,7 +261,7 @@ def callers_code() -> str:
     whole = linecache.getline(frame.f_code.co_filename, line)
     text = whole.encode()[first_column:last_column].decode(errors="replace")
     # a[i] = x: the whole of it
-    if dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("STORE_SUBSCR", "STORE_SLICE"):
+    if dis.opname[opcode_at(frame)] in ("STORE_SUBSCR", "STORE_SLICE"):
         text = whole.strip()
     return text if len(text) <= 60 else ""
 

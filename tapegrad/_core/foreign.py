@@ -16,12 +16,14 @@ from .registry import late
 from .trees import LEAVES, Const, leaves, paths
 from .variable import HANDLES, PlainSubarray, Subarray
 
-# Types without a further meaning as arguments or settings (except for object arrays).
-ORDINARY = (
+# Types without a further meaning as arguments or settings (except for object arrays): those of plain values,
+# and of dtypes, of which each has its own;
+SIMPLE = (
     NUMBERS
-    | HANDLES
-    | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
+    | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), slice, type}
+    | {type(np.dtype(code)) for code in np.typecodes["All"]}
 )
+ORDINARY = SIMPLE | HANDLES | {list, tuple}  # and those that may hold Variables
 OBJECTS = np.dtype(object)
 ARRAY_LIKE = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__", "toarray")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import NonDifferentiableWarning, stack
+from .errors import NonDifferentiableWarning, opcode_at, stack
 from .primitive import layout_of
 from .reverse import known
 from .typing import AnyFunction, AnyTuple
@@ -92,7 +92,7 @@ class ComparisonSearch:
 def is_comparison(frame: Any) -> bool:
     """Does the code itself compare, and not a function of C, as `sort`?  An integrator whose steps are cut
     down where the right-hand side jumps searches nothing."""
-    own = frame.f_code.co_code[frame.f_lasti] == COMPARE_OP
+    own = opcode_at(frame) == COMPARE_OP
     return own and not any([".integrate" in (f.f_globals.get("__name__") or "") for f in stack()])
 
 

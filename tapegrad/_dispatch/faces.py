@@ -34,6 +34,7 @@ from .numbers import NUMBER_TYPES
 from .serialization import noting
 
 DISPATCHED = type(np.sum)  # a function that asks its arguments for `__array_function__`
+PLAIN_KINDS = ORDINARY | {type(c) for c in NUMBER_TYPES.values()}  # (dtype=float in code that is followed)
 SINGLE = ORDINARY - {list, tuple}  # no value of these types holds a subarray
 
 
@@ -181,12 +182,12 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
                 adapter is not None
                 and not (theirs and makes)
                 and len(args) <= adapter.plain
-                and ORDINARY.issuperset(map(type, args))
+                and PLAIN_KINDS.issuperset(map(type, args))
             ):
                 try:
                     if not kwargs:
                         return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
-                    if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
+                    if kwargs.keys() <= adapter.direct and PLAIN_KINDS.issuperset(map(type, kwargs.values())):
                         return (
                             room(key, adapter.ours(*args, **kwargs))
                             if makes
@@ -250,7 +251,7 @@ class ArrayClass(type):
     library's. So is `ndarray.sum`, but called on a Variable it is the Variable's method."""
 
     def __instancecheck__(cls, x):
-        return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(layout_of(x), cls.real))
+        return isinstance(layout_of(x) if type(x) in HANDLES else x, cls.real)
 
     def __subclasscheck__(cls, c):
         return c is cls or issubclass(c, (cls.real, Variable))

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import address, is_array
-from .._core.errors import ArgumentError, DroppedDerivativeError
+from .._core.errors import ArgumentError, DroppedDerivativeError, asks_attribute
 from .._core.primitive import holds_variable, is_subarray, is_tracked, layout_of, values_of
 from .._core.registry import late
 from .._core.trees import nested
 from .._core.variable import HANDLES, PlainSubarray, Subarray, Variable, variable
 from ..ops.protocols import call
-from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS, asks_attribute
+from ..ops.variable_methods import COMPARISONS, OF_BITS, OPERATORS
 from . import structured
 
 

@@ -23,11 +23,13 @@ from .. import numpy as faces
 from .._capture.builtin import LIBRARY, ModuleGlobals, ModuleShadow
 from .._capture.kinds import NUMERIC, put_state, state_of
 from .._core.arrays import IMMUTABLE, is_array, xp_of
-from .._core.primitive import seen
+from .._core.primitive import holds_variable, seen
+from .._core.scope import OPEN
 from .._core.variable import variable
 from .._dispatch import stand_ins
 from ..ops.creation import as_variable
 from ..ops.nondifferentiable import at_users_line
+from ..ops.protocols import function_for
 from .array_api import array_api
 from .device import lenient, numpy_on_device, plain_on_device, there
 from .namespaces import (
@@ -324,7 +326,10 @@ class Follower:
         return module
 
     def face(self, x: Any) -> Any:
-        return stand_ins.function_stand_in(x)
+        ours = stand_ins.function_stand_in(x)
+        rule = None if ours is None or isinstance(x, type) else function_for(x)
+        followed = getattr(rule, "followed", None)
+        return ours if followed is None else called_within(followed(), ours)
 
     def constant(self, x: np.ndarray) -> Any:
         """An array of the library's, so that what is computed of it takes what is tracked."""
@@ -346,6 +351,7 @@ class Follower:
                 return self.device.rebuilt_once(f)(*args, **kwargs)
             return at_users_line(g, *args, **kwargs)
 
+        vars(on_arrays).update(followed=lambda: on_arrays, code=g)
         return on_arrays
 
     def rebuilt(self, f: Any) -> Callable:
@@ -485,6 +491,21 @@ class Follower:
             return g(x, *args, **kwargs)
 
         return on_arrays
+
+
+def called_within(followed: Any, ours: Callable) -> Callable:
+    """A public function that is followed, for followed code that calls it: the code alone, for Variables that
+    show their values.  `ours`: the public function's face, for anything else."""
+    code = followed.code
+
+    @functools.wraps(code)
+    def run(*args, **kwargs):
+        tracked = holds_variable(args) or kwargs and holds_variable(kwargs.values())
+        if tracked and not (OPEN.hiding or on_a_device(args) or on_a_device(kwargs.values())):
+            return code(*args, **kwargs)
+        return ours(*args, **kwargs)
+
+    return run
 
 
 def whole_range(*ends: Any) -> range:

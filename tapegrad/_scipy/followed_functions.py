@@ -3,6 +3,7 @@
 from typing import Any
 
 from numpy.lib import _arraypad_impl
+from numpy.linalg import _linalg
 
 from .. import numpy as np
 from .._core.arrays import to_host
@@ -41,3 +42,4 @@ FOLLOWED = Follower(
     _array_converter=ArrayConverter, _as_pairs=pairs_of_axes, _raw_fft=transform_axis,
     _makearray=lambda a: (np.asarray(a), np.asarray),
 )  # fmt: skip
+FOLLOWED.leaf(vars(_linalg)["_umath_linalg"].inv, lambda x, **_: np.linalg.inv(x))

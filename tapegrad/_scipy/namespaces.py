@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import copy_with_layout, is_array, xp_of
-from .._core.errors import ArgumentError, NoRuleError, callers_line
+from .._core.errors import ArgumentError, NoRuleError, callers_line, heard, take_back
 from .._core.foreign import argument
 from .._core.lent_memory import lend
 from .._core.primitive import RECORDED, SAMPLED, holds_variable, is_tracked, layout_of, values_of
@@ -73,7 +73,9 @@ class Carrier:
         object.__setattr__(self, name, value)
 
 
-def any_of(xs: Any, test: Callable) -> bool:
+def others_that(test: Callable) -> Callable:
+    """Does an object other than a Variable pass the test, or hold what does?"""
+
     def inside(x):
         if isinstance(x, Carrier):
             return test(x)
@@ -86,16 +88,27 @@ def any_of(xs: Any, test: Callable) -> bool:
         )
         return holds_variable(parts, test, inside)
 
-    return holds_variable(xs, test, inside)
+    return inside
 
 
 def is_carrier(x: Any) -> bool:
     return True
 
 
+def tracked_one(x: Any) -> bool:
+    return is_tracked(x) if type(x) in HANDLES else x._tracked()
+
+
+CARRIERS, TRACKED = others_that(is_carrier), others_that(tracked_one)
+
+
 def carries(xs: Any) -> bool:
     """Is there a Variable, or an object of ours, among xs or in lists, tuples and dicts there?"""
-    return any_of(xs, is_carrier)
+    return holds_variable(xs, None, CARRIERS)
+
+
+def holds_tracked(*xs: Any) -> bool:
+    return holds_variable(xs, tracked_one, TRACKED)
 
 
 KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
@@ -122,14 +135,6 @@ def on_a_device(xs: Any) -> bool:
         elif xp_of(x) is not np:
             return True
     return False
-
-
-def tracked_one(x: Any) -> bool:
-    return x._tracked() if isinstance(x, Carrier) else is_tracked(x)
-
-
-def holds_tracked(*xs: Any) -> bool:
-    return any_of(xs, tracked_one)
 
 
 @nested
@@ -177,6 +182,7 @@ def lost_imaginary_part(name: str) -> ArgumentError:
 
 def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
     """None: it did not come to an end."""
+    known = heard()
     try:
         args, kwargs = tree_map(plain_copy, (args, kwargs))
         with warnings.catch_warnings():
@@ -186,6 +192,7 @@ def casts_to_real(run: Callable, args: tuple, kwargs: dict) -> bool | None:
     except np.exceptions.ComplexWarning:
         return True
     except Exception:  # what it is, the call itself will tell
+        take_back(known)
         return None
     return False
 
@@ -356,64 +363,65 @@ class SciPyNamespace:
         return module
 
     def face(self, f: Callable) -> Callable:
-        ours, functional, name = self.rules.get(f), f in self.functional, self.public(f)
-        adapters: dict[bool, Adapter] = {}
-
-        guards = ours is None and f not in self.constants
+        functional, guards = f in self.functional, f not in self.rules and f not in self.constants
+        run = self.face_of_rule(f, lambda *args, **kwargs: on_variables(*args, **kwargs))
 
         @functools.wraps(f)
         def on_variables(*args, **kwargs):
             if guards and OPEN.depth:
                 args, kwargs = self.guarded(args, f), self.guarded(kwargs, f)
-            if (
-                not carries(args)
-                and not (kwargs and carries(kwargs.values()))
-                and not (functional and OPEN.depth)
-            ):
+            given = (*args, *kwargs.values()) if kwargs else args
+            if not (functional and OPEN.depth) and not carries(given):
                 return self.faced(at_users_line(self.function_for(f, args), *args, **kwargs))
-            if functional or holds_tracked(args, kwargs):
-                if ours is not None:
-                    if not functional:
-                        run = lambda *args, **kwargs: self.function_for(f, args)(*args, **kwargs)
-                        keep_imaginary_parts(f, name, run, args, kwargs)
-                    there = on_a_device((args, kwargs))
-                    if there not in adapters:
-                        adapters[there] = Adapter(
-                            f, load("tapegrad._scipy.followed").device_rule(ours) if there else ours
-                        )
-                    adapter = adapters[there]
-                    args, kwargs = (
-                        tuple([argument(a) for a in args]),
-                        {k: argument(v) for k, v in kwargs.items()},
-                    )
-                    found = self.compiled[f](args, kwargs) if f in self.compiled else None
-                    if found is not None:
-                        return found
-                    if OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding])):
-                        attempt = lambda *args, **kwargs: adapter(args, kwargs)
-                        if f in self.searches and is_recorded():
-                            with contextlib.suppress(RecordedWhole):
-                                return attempt(*args, **kwargs)
-                        return run_sequentially(
-                            name,
-                            attempt,
-                            args,
-                            kwargs,
-                            f in self.by_steps,
-                            None if functional else on_variables,
-                        )
-                    return adapter(args, kwargs)
-                if f not in self.constants:
-                    raise refusal_text(name, *self.refusals.get(f, ()))
-                for what in self.smooth.get(f, ()):
-                    plain_setting(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
-                args, kwargs = bare(args), bare(kwargs)
+            if functional or holds_tracked(*given):
+                if f in self.rules:
+                    return run(args, kwargs)
+                args, kwargs = self.settings_of_constant(f, args, kwargs)
             args = plain_argument(args)
             return as_variable(
                 self.faced(at_users_line(self.function_for(f, args), *args, **plain_argument(kwargs)))
             )
 
         return on_variables
+
+    def face_of_rule(self, f: Callable, face: Callable) -> Callable:
+        """A call (args, kwargs) of the rule of f."""
+        name, functional, by_steps = self.public(f), f in self.functional, f in self.by_steps
+        adapters: dict[bool, Adapter] = {}
+        library = lambda *args, **kwargs: self.function_for(f, args)(*args, **kwargs)
+
+        def run(args, kwargs):
+            if not functional:
+                keep_imaginary_parts(f, name, library, args, kwargs)
+            there = on_a_device((args, kwargs))
+            if there not in adapters:
+                ours = self.rules[f]
+                adapters[there] = Adapter(
+                    f, load("tapegrad._scipy.followed").device_rule(ours) if there else ours
+                )
+            adapter = adapters[there]
+            args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
+            found = self.compiled[f](args, kwargs) if f in self.compiled else None
+            if found is not None:
+                return found
+            if not (OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding]))):
+                return adapter(args, kwargs)
+            attempt = lambda *args, **kwargs: adapter(args, kwargs)
+            if f in self.searches and is_recorded():
+                with contextlib.suppress(RecordedWhole):
+                    return attempt(*args, **kwargs)
+            return run_sequentially(name, attempt, args, kwargs, by_steps, None if functional else face)
+
+        return run
+
+    def settings_of_constant(self, f: Callable, args: tuple, kwargs: dict) -> tuple:
+        """The plain arguments of a function without a derivative; raises where f is none."""
+        if f not in self.constants:
+            raise refusal_text(self.public(f), *self.refusals.get(f, ()))
+        for what in self.smooth.get(f, ()):
+            given = inspect.signature(f).bind(*args, **kwargs).arguments.get(what)
+            plain_setting(given, self.public(f), what)
+        return bare(args), bare(kwargs)
 
     def function_for(self, f: Callable, args: Any) -> Callable:
         """f, or CuPy's on its arrays and sparse matrices."""

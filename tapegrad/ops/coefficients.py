@@ -1,6 +1,5 @@
 """NumPy's functions of polynomial coefficients (highest power first), of sets of values, and `unwrap`."""
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -63,6 +62,7 @@ def characteristic_polynomial(a: Any) -> Any:
 
 
 polyval = NUMPY[np.polyval]
+polyder, _ = [implements_special(f)(followed(f, __name__)) for f in (np.polyder, np.polyint)]
 
 
 @primitive()
@@ -100,39 +100,6 @@ def roots(p):
     for _ in range(2):
         r = r - polyval(p, r) / polyval(slope, r)
     return r
-
-
-@implements_special(np.polyder)
-def polyder(p, m=1):
-    m = operator.index(m)
-    if m < 0:
-        raise ValueError("Order of derivative must be positive (see polyint)")
-    if m == 0 and hasattr(p, "shape"):
-        return p  # p itself, as in NumPy
-    p = as_vector(p)
-    for _ in range(m):
-        n = shape(p)[0]
-        p = p[:-1] * xp(p).arange(n - 1, 0, -1)
-    return p
-
-
-@implements_special(np.polyint)
-def polyint(p, m=1, k=None):
-    m = operator.index(m)
-    if m < 0:
-        raise ValueError("Order of integral must be positive (see polyder)")
-    library = xp(as_vector(p))
-    k = library.zeros(m) if k is None else as_vector(k)
-    if shape(k)[0] == 1 and m > 1:
-        k = k * library.ones(m)
-    if shape(k)[0] < m:
-        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
-    if m == 0 and hasattr(p, "shape"):
-        return p
-    p = as_vector(p)
-    for j in range(m):
-        p = concatenate(p / library.arange(shape(p)[0], 0, -1), k[j : j + 1])
-    return p
 
 
 @implements_special(np.polymul)

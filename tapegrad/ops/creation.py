@@ -26,7 +26,7 @@ from .._core.primitive import (
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import nested
-from .._core.variable import Variable, variable
+from .._core.variable import HANDLES, Variable, variable
 from .declare import NUMPY, follow, implements
 from .declare import dtype as dtype_of
 from .declare import shape as dim
@@ -220,25 +220,25 @@ IF_NEEDED: dict = {np._CopyMode.ALWAYS: True, np._CopyMode.IF_NEEDED: None, np._
 def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
     """`wanted`: copy always (True), or only if needed (None, False)."""
     wanted = IF_NEEDED.get(wanted, wanted)
-    if dtype is not None and np.dtype(dtype) == OBJECTS and nests_variable(a):
-        return objects(a, ndmin)
-    if dtype is not None and np.dtype(dtype).names is not None and nests_variable(a):
-        return late.structured_from(a, np.dtype(dtype))
-    if isinstance(a, (list, tuple)) and nests_variable(a):
-        if wanted is False:
-            raise ValueError("numpy.array of a list makes a copy, but copy=False")
-        y, fresh = joined(a), True
-    elif isinstance(a, Variable):
+    to = None if dtype is None else np.dtype(dtype)
+    if to is not None and (to == OBJECTS or to.names is not None) and nests_variable(a):
+        return objects(a, ndmin) if to == OBJECTS else late.structured_from(a, to)
+    kind = type(a)
+    if kind in HANDLES:
         y, fresh = (a, False) if is_array(layout_of(a)) else (array_of(a), True)
         if fresh and wanted is False:
             raise ValueError("numpy.array of a number makes a copy, but copy=False")
+    elif issubclass(kind, (list, tuple)) and nests_variable(a):
+        if wanted is False:
+            raise ValueError("numpy.array of a list makes a copy, but copy=False")
+        y, fresh = joined(a), True
     else:
         xp = xp_of(a) if like is None else xp_of(layout_of(like))
         return handle(xp.array(plain_of(a), dtype=dtype, copy=wanted or None, ndmin=ndmin))
-    if dtype is not None and np.dtype(dtype) != dtype_of(y):
+    if to is not None and to != dtype_of(y):
         if wanted is False:
             raise ValueError("a copy is needed for another dtype, but copy=False")
-        y, fresh = cast(y, np.dtype(dtype)), True
+        y, fresh = cast(y, to), True
     if wanted and not fresh:
         y = copy(y)
     if ndmin > 0 and ndmin > len(s := dim(y)):

@@ -186,6 +186,7 @@ def followed(f: AnyFunction, family: str) -> Any:
             return followed_code(f)(*args, **kwargs)
 
     run.__module__, run.__doc__ = family, None  # (the examples are the library's, not this module's)
+    vars(run)["followed"] = functools.partial(followed_code, f)
     return run
 
 

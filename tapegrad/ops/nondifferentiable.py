@@ -8,10 +8,11 @@ or cotangent there causes a NonDifferentiableWarning. On a device this happens o
 `detect_anomalies`, because it must synchronise. Under a trace that hides values, `vmap` warns for any
 sample, and a recording has the guard that nothing is zero."""
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,14 @@ def at_users_line(f: Callable, *args: Any, **kwargs: Any) -> Any:
     """`f(*args, **kwargs)`, called from a frame that stands for the user's.  A warning of f's at its caller's
     line is at the user's."""
     frame = users_frame() or sys._getframe(1)
-    code = CALL.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
+    code = call_at(frame.f_code.co_filename, frame.f_lineno)
     return FunctionType(code, getattr(frame.f_globals, "real", frame.f_globals))(f, args, kwargs)
+
+
+@functools.lru_cache(4096)
+def call_at(file: str, line: int) -> CodeType:
+    """The code of a call that stands at this line."""
+    return CALL.replace(co_filename=file, co_firstlineno=line)
 
 
 def warn_nondifferentiable(what: str, line: str) -> None:

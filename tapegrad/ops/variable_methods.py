@@ -21,7 +21,14 @@ import numpy as np
 
 from .._core.abstract_arrays import AbstractText, shown_class
 from .._core.arrays import NUMBERS, is_array, xp_of
-from .._core.errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError, is_library
+from .._core.errors import (
+    ArgumentError,
+    BatchError,
+    DroppedDerivativeError,
+    NoRuleError,
+    asks_attribute,
+    is_library,
+)
 from .._core.foreign import asked_by
 from .._core.lent_memory import lend
 from .._core.primitive import (
@@ -232,14 +239,6 @@ def _class_of(x):
 
 
 late.class_of = _class_of
-
-
-def asks_attribute(frame: Any) -> bool:
-    """Is this a frame of code that is followed, at an attribute that it names?"""
-    return type(frame.f_globals) is not dict and frame.f_code.co_code[frame.f_lasti] in LOADS
-
-
-LOADS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 
 
 def _set(view: Callable) -> Callable:

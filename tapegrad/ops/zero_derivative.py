@@ -18,10 +18,11 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import NoRuleError, frame_outside
+from .._core.foreign import SIMPLE
 from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
 from .._core.searches import ZERO, note_comparison
 from .._core.trees import nested
-from .._core.variable import Variable
+from .._core.variable import HANDLES, Variable
 from . import piecewise as piecewise
 from .declare import NUMPY, ndim, shape
 from .shaping import reshape
@@ -148,6 +149,9 @@ def library_call(f: Callable, args: Any, kwargs: dict) -> Any:
     return getattr(library, f.__name__, f)(*args, **kwargs)
 
 
+UNNESTED = SIMPLE | HANDLES
+
+
 def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
     """The operation of a function without a derivative. `of`: what it gets of its arguments."""
     name, values = f.__name__, nested(of)
@@ -167,12 +171,18 @@ def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
         hidden, (args, kwargs) = emptied((args, kwargs))
         return bind(prim, hidden, {"args": args, "kwargs": kwargs})
 
-    def on_values(*args, **kwargs):
+    def run_on(args, kwargs):
+        if not kwargs and UNNESTED.issuperset(map(type, args)):  # the usual case
+            given = [of(x) for x in args]
+            if SIMPLE.issuperset(map(type, given)):
+                return f(*given)
         given, named = values([*args]), values(kwargs)
         if is_abstract(given) or is_abstract(list(named.values())):
-            y = call(given, named)
-        else:
-            y = library_call(f, given, named)
+            return call(given, named)
+        return library_call(f, given, named)
+
+    def on_values(*args, **kwargs):
+        y = run_on(args, kwargs)
         if has_floats(y) and name not in STEPS and any_tracked((args, kwargs)):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative "

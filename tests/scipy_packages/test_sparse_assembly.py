@@ -215,3 +215,24 @@ def test_what_scipy_refuses_is_refused(of):
         of(A)
     with pytest.raises(errors):
         tg.grad(lambda d: of(sps.csr_array((d, A.indices, A.indptr), shape=A.shape)).sum())(A.data)
+
+
+@pytest.mark.parametrize("form", ["csr_array", "csr_matrix", "lil_array", "dok_matrix"])
+def test_kinds_are_scipys(form):
+    def kinds(d):
+        A = getattr(sps, form)(sps.csr_array((d, ([0, 1], [1, 0])), shape=(2, 2)))
+        seen.append((isinstance(A, sps.sparray), isinstance(A, sps.spmatrix), isinstance(d, sps.sparray)))
+        return A.sum()
+
+    seen = []
+    kinds(np.ones(2))
+    tg.grad(kinds)(np.ones(2))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("columns", [[1, 0, 1], [1, 1, 0], [1, 1, 1]])
+@pytest.mark.parametrize("form", ["bsr_array", "bsr_matrix"])
+def test_blocks_that_are_tracked(form, columns):
+    weights = np.cos(np.arange(16.0)).reshape(4, 4)
+    matrix = lambda d: getattr(sps, form)((d, columns, [0, 1, 3]), shape=(4, 4))
+    judged(lambda d: (matrix(d) @ matrix(d)).toarray() * weights, np.arange(1.0, 13).reshape(3, 2, 2))

@@ -129,6 +129,12 @@ t(
     p,
 )
 t("smoothing", lambda y, p: s.make_smoothing_spline(x, y, lam=0.1)(p), y, p)
+t(
+    "smoothing by its weights",
+    lambda w, u: s.make_smoothing_spline(x, y, w, np.exp(u))(p),
+    1 + y * y,
+    np.float64(-2.0),
+)
 t("splrep", lambda y, p: s.splev(p, s.splrep(x, y)), y, p)
 t("splrep der", lambda y, p: s.splev(p, s.splrep(x, y), der=1, ext=1), y, np.r_[p, 9.0])
 t("splrep der 3", lambda y, p: s.splev(p, s.splrep(x, y), der=1, ext=3), y, np.r_[p, -1.0, 9.0])

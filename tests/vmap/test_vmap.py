@@ -1037,3 +1037,13 @@ def test_gradients_by_trees_of_the_users_classes():
     np.testing.assert_array_equal(g.pair.u, (X + 1) * s[:, None])
     np.testing.assert_array_equal(g.pair.v, X * s[:, None])
     np.testing.assert_array_equal(g.scale, (X * (X + 1)).sum(1))
+
+
+def test_a_shape_may_stand_in_an_array_of_integers():
+    def blocks(x):
+        sizes = np.empty(2, int)
+        sizes[:] = 3, 2
+        return x.reshape(sizes).sum(0)
+
+    xs = np.arange(12.0).reshape(2, 6)
+    np.testing.assert_array_equal(tg.vmap(blocks)(xs), [blocks(x) for x in xs])

@@ -138,10 +138,10 @@ def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="
 @INTERPOLATE.rule(itp.make_smoothing_spline)
 def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     name = "scipy.interpolate.make_smoothing_spline"
-    if lam is None or holds_tracked(x, w, lam):
-        raise refusal_text(
-            name, "by nodes, weights and a penalty that is searched for", "lam=, and plain nodes"
-        )
+    if lam is None or holds_tracked(x):
+        raise refusal_text(name, "by nodes, or with a penalty that is searched for", "lam=, and plain nodes")
+    if holds_tracked(w, lam):
+        return SMOOTHED(x, y, w, lam, axis=axis)
     x, y, axis = prepared(x, y, axis, name)
     w = None if w is None else tuple(plain_np.asarray(bare(w)).tolist())
     t = itp.make_smoothing_spline(bare(x), plain_np.zeros(shape(x)), None, float(bare(lam))).t
@@ -149,6 +149,8 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
         constant_like(t, y), fit_interpolant("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis
     )
 
+
+SMOOTHED = FOLLOWED.function(itp.make_smoothing_spline)
 
 # --- polynomials through all nodes, and interp1d ---
 

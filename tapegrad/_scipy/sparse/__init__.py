@@ -13,7 +13,15 @@ from ... import numpy as np
 from ... import scipy as faces
 from ..._core.primitive import primal_of
 from ...ops.declare import dtype
-from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
+from ..namespaces import (
+    Carrier,
+    CarrierType,
+    SciPyNamespace,
+    as_float_array,
+    bare,
+    holds_tracked,
+    refusal_text,
+)
 from . import assembled as assembled
 from . import editable as editable
 from . import eigenpairs as eigenpairs
@@ -57,23 +65,6 @@ def exponential(A: SparseMatrix, mu: Any, B: Any, t: float) -> Any:
             total = total + term
         B = total * factor
     return B
-
-
-@LINALG.rule(sla.norm)
-def norm(x, ord=None, axis=None):
-    A = sparse(x)
-    values = A._elements()[1]
-    if ord in (None, "fro", "f") and (axis is None or isinstance(axis, tuple)):
-        return np.linalg.norm(values)
-    if axis is None and ord in (1, -1, plain_np.inf, -plain_np.inf):
-        sums = np.reshape(abs(A).sum(0 if abs(ord) == 1 else 1), -1)
-        return np.max(sums) if ord > 0 else np.min(sums)
-    if isinstance(axis, int) and ord in (None, 1, 2):
-        total = np.reshape(abs(A).sum(axis) if ord == 1 else abs(A).power(2).sum(axis), -1)
-        return total if ord == 1 else np.sqrt(total)
-    raise refusal_text(
-        "scipy.sparse.linalg.norm", f"for ord={ord}, axis={axis}", "numpy.linalg.norm(A.toarray(), ...)"
-    )
 
 
 LINALG.rule(sla.matrix_power)(lambda A, power: sparse_matrix_power(sparse(A), int(power)))
@@ -143,6 +134,9 @@ for _f in (sla.lsqr, sla.lsmr):
 for _name in ("aslinearoperator", "onenormest", "funm_multiply_krylov"):
     if hasattr(sla, _name):
         LINALG.rule(getattr(sla, _name), of_functions=True)(FOLLOWED.function(getattr(sla, _name)))
+for _f in (sps.diags, sps.diags_array, sps.kron, sps.kronsum, sps.spdiags):
+    SPARSE.rule(_f)(FOLLOWED.function(_f))
+LINALG.rule(sla.norm)(FOLLOWED.function(sla.norm))
 LINALG.refuse("it is approximate", "splu(A)", sla.spilu)
 LINALG.constant(sla.LaplacianNd)
 SPARSE.constant(sps.sparray, sps.spmatrix)
@@ -152,3 +146,6 @@ csgraph = CSGRAPH.stand_in("tapegrad.scipy.sparse.csgraph")
 linalg = LINALG.stand_in("tapegrad.scipy.sparse.linalg")
 stand_in = SPARSE.stand_in("tapegrad.scipy.sparse")
 stand_in.linalg, stand_in.csgraph = linalg, csgraph
+for _c in (sps.sparray, sps.spmatrix):  # of which our matrices are instances, too
+    about = {"_theirs": _c, "__doc__": _c.__doc__}
+    setattr(stand_in, _c.__name__, CarrierType(_c.__name__, (Carrier,), about))

@@ -3,29 +3,20 @@
 import functools
 from typing import Any
 
-import numpy as plain_np
 import scipy.sparse as sps
 
-from ... import numpy as np
 from ..._core.arrays import is_array
 from ..._core.variable import Variable
-from ...ops.declare import shape
-from ..device import device_concatenator
-from ..namespaces import as_float_array, plain_argument
+from ..namespaces import plain_argument
 from .matrices import (
     FACES,
     SPARSE,
     element_or_zero,
-    first_tracked,
-    from_scipy,
     is_sparse,
-    is_sparse_matrix,
-    matrix_of_elements,
     of_places,
     sparse,
     stack_values,
 )
-from .products import SparsityPattern
 
 
 def moving_rule(f: Any) -> Any:
@@ -81,76 +72,6 @@ for _f in (
     ],
 ):
     SPARSE.rule(_f)(moving_rule(_f))
-
-
-def diagonals_of(given: Any) -> tuple:
-    """(values, places in the same form) of a sequence of diagonals, or of an array."""
-    if isinstance(given, Variable):
-        places = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(given)))).reshape(shape(given))
-        return np.reshape(given, -1), places
-    parts, numbers, start = [], [], 1.0
-    for d in given:
-        d = as_float_array(d, first_tracked(given))
-        n = int(plain_np.prod(shape(d)))
-        parts.append(np.reshape(d, -1))
-        numbers.append((start + plain_np.arange(n)).reshape(shape(d)))
-        start += n
-    return np.concatenate(parts), numbers
-
-
-def by_diagonals(f: Any) -> Any:
-    def run(diagonals, *args, **kwargs):
-        values, places = diagonals_of(diagonals)
-        return of_places(values, f(places, *plain_argument(args), **plain_argument(kwargs)))
-
-    return run
-
-
-def with_dtype(A: Any, dtype: Any) -> Any:
-    return A.astype(dtype) if dtype is not None and isinstance(dtype, (str, type, plain_np.dtype)) else A
-
-
-@SPARSE.rule(sps.diags)
-def diags(diagonals, offsets=0, shape=None, format=None, dtype=None):
-    return with_dtype(by_diagonals(sps.diags)(diagonals, offsets, shape, format), dtype)
-
-
-@SPARSE.rule(sps.diags_array)
-def diags_array(diagonals, *, offsets=0, shape=None, format=None, dtype=None):
-    return with_dtype(
-        by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format), dtype
-    )
-
-
-@SPARSE.rule(sps.spdiags)
-def spdiags(data, diags, m=None, n=None, format=None):
-    return by_diagonals(sps.spdiags)(np.atleast_2d(as_float_array(data)), diags, m, n, format)
-
-
-@SPARSE.rule(sps.kron)
-def kron(A, B, format=None):
-    A, B = [sparse(x) if is_sparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
-    (p, a), (q, b) = A._elements(), B._elements()
-    rows, cols = [
-        (i[:, None] * n + j).reshape(-1)
-        for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))
-    ]
-    to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
-    a, b = device_concatenator(a, b)
-    y = matrix_of_elements(
-        np.reshape(a[:, None] * b, -1),
-        SparsityPattern(rows, cols, to),
-        A if is_sparse_matrix(A, B) else B,
-        to,
-    )
-    return y.asformat(format) if format else y
-
-
-@SPARSE.rule(sps.kronsum)
-def kronsum(A, B, format=None):
-    eyes = [from_scipy(sps.eye_array(x.shape[0])) for x in (A, B)]
-    y = kron(eyes[1], A) + kron(B, eyes[0])
-    return y.asformat(format) if format else y
 
 
 @SPARSE.rule(sps.find)

@@ -36,7 +36,7 @@ class EditableMatrix(TrackedMatrix):
         if holds_tracked(arg):
             array = "matrix" if issubclass(type(self)._theirs, sps.spmatrix) else "array"
             made = FACES[getattr(sps, f"csr_{array}")](arg, shape, dtype, copy, **more)
-            made = made.asformat(type(self)._theirs.format)
+            made = made.asformat(self.format)
             self._real, self._pieces, self._starts = made._real, made._pieces, made._starts
         else:
             self._real = type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)

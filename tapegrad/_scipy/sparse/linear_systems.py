@@ -30,7 +30,11 @@ from ..namespaces import (
 from .matrices import FACES, LINALG, SparseMatrix, is_device_matrix, is_sparse, sparse
 from .products import sparse_solution
 
-FOLLOWED = Follower("scipy.sparse.linalg")
+FOLLOWED = Follower(
+    "scipy.sparse.linalg",
+    absolute=abs,  # of a sparse matrix, too
+    _sparse_frobenius_norm=lambda A: np.linalg.norm(sparse(A)._elements()[1]),
+)
 for _c in (
     sla.LinearOperator,
     *[c for c in vars(sla._interface).values() if isinstance(c, type) and issubclass(c, sla.LinearOperator)],

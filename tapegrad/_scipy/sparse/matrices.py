@@ -119,8 +119,6 @@ class SparseMatrix(TrackedMatrix):
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
             return of_places(np.take(np.reshape(dense, -1), at), sps.coo_array(places))
-        if cls.format not in ("coo", "csr", "csc", "dia"):
-            raise refusal_text(f"scipy.sparse.{name}", "", "csr, csc, coo or dia")
         data, where = as_float_array(arg[0], first_tracked(arg)), host_matrix(bare(arg[1:]))
         count = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(data)))).reshape(shape(data))
         values = np.reshape(data, -1)

@@ -14,7 +14,20 @@ from ..._core.primitive import layout_of, primal_of, values_of
 from ..._core.registry import late
 from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
-from ..declare import NUMPY, axes_of, dtype, follow, implements, linear, ndim, primitive, rules, shape, xp
+from ..declare import (
+    NUMPY,
+    axes_of,
+    axis_of,
+    dtype,
+    follow,
+    implements,
+    linear,
+    ndim,
+    primitive,
+    rules,
+    shape,
+    xp,
+)
 from ..declare import dtype as dtype_of
 from ..products import diagonals, with_diagonals
 from ..shaping import arrays_of, copy, fit_to_shape, rolled
@@ -23,7 +36,7 @@ from ..shaping import concatenate as end_to_end
 from ..shaping import reshape as reshaped
 from . import views
 from .traced_indices import indexed_copy, is_hidden
-from .views import array_like, axis_of, index, slice_of
+from .views import array_like, index, slice_of
 
 # --- linear maps, each beside its adjoint ---
 

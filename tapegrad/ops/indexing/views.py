@@ -129,6 +129,7 @@ def array_like(a: Any) -> Any:
 
 
 def axis_sizes(to: Any) -> tuple:
+    to = values_of(to)
     to = to.tolist() if is_array(to) else to
     return tuple([whole_number(n) for n in to]) if isinstance(to, (tuple, list)) else (whole_number(to),)
 
@@ -460,5 +461,6 @@ def array_split(ary, indices_or_sections, axis=0):
 
 
 follow(
-    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.split, np.hsplit, np.vsplit, np.dsplit,
+    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.split, np.hsplit, np.vsplit,
+    np.dsplit,
 )  # fmt: skip

@@ -42,7 +42,7 @@ from ..products import (
     two_operands,
     with_diagonals,
 )
-from ..shaping import conj, copy, reshape, zeros_like
+from ..shaping import conj, copy, reshape
 from .hermitian import alike_of, as_read, hermitian, symmetric, to_read
 
 TRSM = {
@@ -633,20 +633,4 @@ rules(inv, _inv_vjp, jvp=lambda t, out, x: -matmul(out, matmul(t[0], out)))
 # --- compositions ---
 
 
-@implements(np.linalg.matrix_power)
-def matrix_power(a, n):
-    check_square("matrix_power", a)
-    if n < 0:
-        a, n = inv(a), -n
-    if n == 0:
-        return zeros_like(a) + xp(a).eye(shape(a)[-1], dtype=dtype(a))
-    result = None
-    while n:
-        if n & 1:
-            result = a if result is None else matmul(result, a)
-        n >>= 1
-        a = matmul(a, a) if n else a
-    return result * 1.0 if dtype(result).kind not in "fc" else result
-
-
-follow(__name__, np.linalg.tensorinv, np.linalg.tensorsolve)
+follow(__name__, np.linalg.tensorinv, np.linalg.tensorsolve, np.linalg.matrix_power)

@@ -14,7 +14,7 @@ from ..declare import dtype, followed, primitive, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
 from ..indexing.gathering import diag
 from ..products import H, column, diagonals, matmul, row_vector
-from ..shaping import arrays_of, concatenate, conj, embed, real, reshape, sum
+from ..shaping import concatenate, conj, real, reshape, sum
 from ..special.declare import implements_special
 from ..zero_derivative import argmax
 from .block_matrices import of_stacks
@@ -334,14 +334,6 @@ def companion(a):
     return concatenate(first, xp(a).eye(n - 2, n - 1, dtype=np.result_type(dtype(a), 0.0)))
 
 
-@implements_special(scipy.linalg.leslie)
-@of_stacks(1, 1)
-def leslie(f, s):
-    f, s = arrays_of([f, s])
-    n = shape(f)[0]
-    return embed(reshape(f, to=(1, n)), axis=0, start=0, size=n) + diag(s, -1)[:, :n]
-
-
 @implements_special(scipy.linalg.convolution_matrix)
 def convolution_matrix(a, n, mode="full"):
     """The matrix of the convolution of a with vectors of n elements."""
@@ -352,16 +344,9 @@ def convolution_matrix(a, n, mode="full"):
     return a[np.clip(at, 0, k - 1)] * xp(a).asarray((at >= 0) & (at < k))
 
 
-@implements_special(scipy.linalg.khatri_rao)
-@of_stacks(2, 2)
-def khatri_rao(a, b):
-    (n, k), m = shape(a), shape(b)[0]
-    return reshape(reshape(a, to=(n, 1, k)) * reshape(b, to=(1, m, k)), to=(n * m, k))
-
-
 for _f in (
     scipy.linalg.cosm, scipy.linalg.sinm, scipy.linalg.tanm, scipy.linalg.coshm, scipy.linalg.sinhm,
     scipy.linalg.tanhm, scipy.linalg.hankel, scipy.linalg.fiedler, scipy.linalg.fiedler_companion,
-    scipy.linalg.diagsvd, scipy.linalg.cdf2rdf,
+    scipy.linalg.diagsvd, scipy.linalg.cdf2rdf, scipy.linalg.leslie, scipy.linalg.khatri_rao,
 ):  # fmt: skip
     implements_special(_f)(followed(_f, __name__))

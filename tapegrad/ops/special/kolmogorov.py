@@ -10,7 +10,6 @@ import scipy.special as sp
 from ..._core.primitive import primal_of, values_of
 from ..declare import shape
 from ..elementwise import exp, log, log1p, power, select, square
-from ..linalg.factorizations import matrix_power
 from ..linalg.norms import frechet
 from ..piecewise import maximum
 from ..products import column
@@ -160,7 +159,7 @@ def of_sample(n, d):
     if plain >= 0.5:
         return 1.0 - 2.0 * smirnov(n, d)
     k, h, _ = durbin(n, d)
-    return matrix_power(h, n)[k - 1, k - 1]
+    return np.linalg.matrix_power(h, n)[k - 1, k - 1]
 
 
 def density_of_sample(n, d):
@@ -170,4 +169,4 @@ def density_of_sample(n, d):
     if plain >= 0.5:
         return 2.0 * smirnov_density(n, d)
     k, h, dh = durbin(n, d)
-    return frechet(lambda x: matrix_power(x, n), h, dh)[k - 1, k - 1]
+    return frechet(lambda x: np.linalg.matrix_power(x, n), h, dh)[k - 1, k - 1]
