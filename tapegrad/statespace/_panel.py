@@ -238,13 +238,13 @@ class ModelsOfSeries:
     def _problem(self, b: int) -> FitProblem | None:
         """Return the problem of a series, or None if its data are no good.
 
-        The first is made after all checks of the model that `fit` makes; its starts need no order."""
+        The first is made after all checks of the model that `fit` makes."""
         model, y = self.specified[b]
         data = y if isinstance(y, Observations) else Observations(y)
         try:
             if not isinstance(model, Structural):
                 return model.problem(data, self.start, self.constraints, False, None)
-            problem = model.problem(data, self.start, self.constraints, ranked=False, checked=self.checked)
+            problem = model.problem(data, self.start, self.constraints, checked=self.checked)
             self.checked = True
             return problem
         except DataError as error:
