@@ -48,7 +48,7 @@ def kernel_of_model(
     head: Any = p.numbers.head
     parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
     maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
-    steps, k = head.steps if head else 0, parameters.start.size
+    steps, k, (init, step) = head.steps if head else 0, parameters.start.size, parts
     constants = head is None or (head.constants is not None and steps * p.layout.states <= TRACED)
     if name is None or p.begins is not None or not constants or None in [key for *_, key in maps]:
         raise NotCompiled("its name would have to hold functions or data")
@@ -67,7 +67,7 @@ def kernel_of_model(
     found = b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used, gains)])
     affine = hashlib.sha256(found).hexdigest()
     key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine} {sorted(options)}"
-    return named_recursion(key, *parts, build=theta, **options)
+    return named_recursion(key, init, step, build=theta, **options)
 
 
 class CompiledObjective:
