@@ -67,9 +67,7 @@ def kernel_of_model(
     found = b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used, gains)])
     affine = hashlib.sha256(found).hexdigest()
     key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine} {sorted(options)}"
-    return named_recursion(
-        key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row), **options
-    )
+    return named_recursion(key, init, step, build=theta, **options)
 
 
 class CompiledObjective:

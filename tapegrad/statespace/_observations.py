@@ -1,5 +1,6 @@
 """The data of a state space model after the checks, and numbers as users give them."""
 
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -79,10 +80,15 @@ class Observations(LibraryBound):
         self.begin: Any = None  # how filters begin on them (`filters.diffuse_start`),
         self.lines: Any = None  # and the data rows of kernels
         self.values = y if missing is None else np.where(self.xp.asarray(missing), 0.0, y)
-        everything = list(range(self.width))
-        self.rows = [everything] * self.steps
-        for t in () if missing is None else numpy.flatnonzero(missing.any(axis=1)).tolist():
-            self.rows[t] = numpy.flatnonzero(~missing[t]).tolist()
+
+    @cached_property
+    def rows(self) -> list[list[int]]:
+        """Return the observed elements of each step."""
+        rows = [list(range(self.width))] * self.steps
+        there = ~numpy.isnan(self.host)
+        for t in numpy.flatnonzero(~there.all(axis=1)).tolist():
+            rows[t] = numpy.flatnonzero(there[t]).tolist()
+        return rows
 
     @property
     def host(self) -> numpy.ndarray:

@@ -161,10 +161,12 @@ def fit_many(
         require_model("fit_many", build, Parameters(start, constraints))
     size = SERIES_AT_ONCE if client is None and store is None else SERIES_OF_PART
     parts = [series[k : k + size] for k in range(0, len(series), size)]
-    run_parts = load("tapegrad.parallel.workers").run_parts
-    each = run_parts(
-        partial(fitted, build, start, constraints), parts, client, store=store, progress=progress
-    )
+    fit_part = partial(fitted, build, start, constraints)
+    if len(parts) == 1 and size == SERIES_AT_ONCE and progress in (False, "auto"):
+        each = [fit_part(parts[0])]  # without the modules for several processes
+    else:
+        run_parts = load("tapegrad.parallel.workers").run_parts
+        each = run_parts(fit_part, parts, client, store=store, progress=progress)
     found = [numpy.concatenate(column) for column in zip(*[columns for columns, *_ in each], strict=True)]
     way = "\n".join(dict.fromkeys([way for _, way, _ in each]))
     if len(each) > 1 or size == SERIES_OF_PART:
@@ -238,13 +240,13 @@ class ModelsOfSeries:
     def _problem(self, b: int) -> FitProblem | None:
         """Return the problem of a series, or None if its data are no good.
 
-        The first is made after all checks of the model that `fit` makes; its starts need no order."""
+        The first is made after all checks of the model that `fit` makes."""
         model, y = self.specified[b]
         data = y if isinstance(y, Observations) else Observations(y)
         try:
             if not isinstance(model, Structural):
                 return model.problem(data, self.start, self.constraints, False, None)
-            problem = model.problem(data, self.start, self.constraints, ranked=False, checked=self.checked)
+            problem = model.problem(data, self.start, self.constraints, checked=self.checked)
             self.checked = True
             return problem
         except DataError as error:
@@ -255,12 +257,16 @@ class ModelsOfSeries:
         """Return the series whose starts differ by the variance of their changes alone, in groups."""
         alike: dict[Any, list[int]] = {}
         if self.start is None and self.constraints is None:
+            last: tuple = (None, 0, [])  # most series have the model of the one before
             for b, (model, y) in self.specified.items():
-                if isinstance(model, Structural) and not any(
+                n = y.steps if isinstance(y, Observations) else y.size
+                if model is last[0] and n == last[1]:
+                    last[2].append(b)
+                elif isinstance(model, Structural) and not any(
                     [isinstance(p, NOT_SCALED) for p in model.parts]
                 ):
-                    n = y.steps if isinstance(y, Observations) else y.size
-                    alike.setdefault((model.parts, n), []).append(b)
+                    last = model, n, alike.setdefault((model.parts, n), [])
+                    last[2].append(b)
         groups = []
         for members in alike.values():
             rows = numpy.stack([_values(self.specified[b][1]) for b in members])

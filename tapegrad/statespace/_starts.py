@@ -54,13 +54,13 @@ def highest_stop(
     with _bar(progress, method) as bar:
         objective = inner.objective()
         objective.watch = bar
-        first = objective.start
+        first, *given = _ranked(objective, several, [objective.start, *problem.others])
         if not numpy.isfinite(objective(first)[0]):
             _refuse_start(problem)
         searches = _Searches(objective, parameters, (method, hess, options))
-        known = [_profiled(inner, objective, u) for u in (first, *problem.others)]
+        known = [_profiled(inner, objective, u) for u in (first, *given)]
         starts = sorted([x for x in known if x is not None], key=lambda x: x[0])
-        begun, *others = [u for _, u in starts] or [first, *problem.others]
+        begun, *others = [u for _, u in starts] or [first, *given]
         searches.begin(begun)
         doubtful = searches.doubtful
         if (several or doubtful) and method == "auto" and not options:
@@ -177,6 +177,18 @@ def _leads_to(stop: Stop, u: numpy.ndarray, value: float, gradient: numpy.ndarra
         and 0.5 * left @ stop.hessian @ left < SAME_MAXIMUM
         and abs(value - stop.value - height) <= 0.5 * height
     )
+
+
+def _ranked(objective: ModelObjective, several: bool, starts: list[numpy.ndarray]) -> list[numpy.ndarray]:
+    """Return the starts with a likelihood, the highest first; those of a model with several maxima as they
+    are."""
+    if several or len(starts) == 1:
+        return starts
+    with numpy.errstate(all="ignore"):
+        found = [(objective(u)[0], u) for u in starts]
+    return [u for _, u in sorted([x for x in found if numpy.isfinite(x[0])], key=lambda x: x[0])] or starts[
+        :1
+    ]
 
 
 def _profiled(

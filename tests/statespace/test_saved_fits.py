@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -87,6 +88,27 @@ def test_another_process_reads_it(tmp_path):
     code = f"from tapegrad import statespace as ss; print(ss.load({str(tmp_path / 'a.fit')!r}).forecast(1).mean[0])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert_allclose(float(found.stdout), fit.forecast(1).mean[0], rtol=1e-10)
+
+
+# What the first version that wrote fits said of them: log-likelihood, and forecasts of two steps.
+FIRST = {
+    "structural": (-110.44756240194462, [-8.873748, -9.284506]),
+    "cycle": (-125.48359919735074, [-7.18132, -6.298564]),
+    "sarimax": (-113.04936990256101, [-8.076436, -8.599125]),
+    "airline": (-102.90356424217471, [-8.858407, -8.940105]),
+    "var": (-253.55465903424422, [0.036309, 0.028803, 0.178592, 0.037433, 0.080128, 0.006686]),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_files_of_the_first_version_are_read(name, tmp_path):
+    found = ss.load(Path(__file__).parent / "saved" / f"{name}.fit")
+    exog = {"exog": np.ones((2, 2))} if name in ("structural", "sarimax") else {}
+    loglik, ahead = FIRST[name]
+    assert_allclose(found.loglik, loglik, rtol=1e-12)
+    assert_allclose(np.ravel(found.forecast(2, **exog).mean), ahead, atol=1e-6)
+    found.save(tmp_path / "a.fit")
+    same(ss.load(tmp_path / "a.fit"), found)
 
 
 def test_what_cannot_be_loaded(tmp_path):

@@ -191,6 +191,7 @@ class Family:
                             dtype,
                             per_sample,
                             self.short,
+                            direction_counts(n) != (0, 0),
                         )
                     else:
                         found = make(trace(), dtype, per_sample)

@@ -253,19 +253,28 @@ def recursion(
             f"missing={missing!r}: None, 'skip', 'step', or a function (carry, theta) -> carry"
         )
 
-    def trace(s, build, what):
-        return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)
-
-    made = Recursion(KernelParts(step, trace, missing, invalid, sums, init))
+    made = Recursion(parts_of_recursion(init, step, missing, invalid, sums))
     made._call = functools.partial(recursion, missing=missing, invalid=invalid, sums=sums), (init, step)
     return made
 
 
-def named_recursion(key: str, init: Callable, step: Callable, short: bool = False) -> Recursion:
-    """Make a recursion of functions that `key` identifies in every process.
+def parts_of_recursion(
+    init: Callable, step: Callable, missing: Any, invalid: str, sums: Any = None, pure: bool = False
+) -> KernelParts:
+    def trace(s, build, what):
+        return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS, pure=pure)
+
+    return KernelParts(step, trace, missing, invalid, sums, init)
+
+
+def named_recursion(
+    key: str, init: Callable, step: Callable, short: bool = False, build: Callable | None = None
+) -> Recursion:
+    """Make a recursion of pure functions that `key` identifies in every process.
 
     The program stored on disk under the key is used without a trace. nan stays nan. Only the step itself may
-    check for missing data. `short` says that it runs for few steps, which limits the time of compilation."""
-    made = Recursion(recursion(init, step, missing="step", invalid="nan")._parts, key=key, short=short)
-    made._call = named_recursion, (key, init, step, short)
+    check for missing data. `short` says that it runs for few steps, which limits the time of compilation.
+    `build` returns theta of the kernel's rows, once for all steps."""
+    made = Recursion(parts_of_recursion(init, step, "step", "nan", pure=True), build, key, short)
+    made._call = named_recursion, (key, init, step, short, build)
     return made

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +21,7 @@ from ... import cache
 from . import cpu
 from .cpu import Launcher, LaunchPlan
 
-# lines of text above which code for few steps is compiled for a short compilation time
+# lines of text above which code for few steps, or for few calls, is compiled for a short compilation time
 SHORT_RUN_LINES = 2_000
 
 
@@ -58,12 +59,19 @@ def was_compiled(name: str) -> bool:
 class StoredLauncher(Launcher):
     """A Launcher whose `trace()` is called only if the disk does not have the program.
 
-    `short`: code above a few lines is compiled for a short compilation time."""
+    `short`: code above a few lines is compiled for a short compilation time. `rare`: so it is until it has
+    run for long, or a later launcher meets it, which finds its text on disk."""
 
     def __init__(
-        self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool, short: bool = False
+        self,
+        name: str,
+        trace: Callable[[], Any],
+        dtype: np.dtype,
+        per_sample: bool,
+        short: bool = False,
+        rare: bool = False,
     ):
-        self.large = SHORT_RUN_LINES if short else cpu.LARGE_TEXT_LINES
+        self.large, self.rare = SHORT_RUN_LINES if short else cpu.LARGE_TEXT_LINES, rare and not short
         self.name, self.trace = (
             cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)),
             trace,
@@ -80,11 +88,19 @@ class StoredLauncher(Launcher):
     def engine(self, width: int) -> Any:
         known = self.codes.get(str(width))
         engine = None if known is None else cpu.stored_engine(known)
+        if engine is None and known is not None and (packed := cache.load_code(cache.key(known))):
+            engine = cpu.engine_of(zlib.decompress(packed).decode(), self.large)
         if engine is None:
             if self.low is None:
                 self.low = self.trace()
             text = self.text(width)
-            engine = cpu.engine_of(text, self.large)
+            lines = text.count("\n")
+            if self.rare and SHORT_RUN_LINES < lines <= self.large:
+                self.quick[width] = text, lines * cpu.SECONDS_PER_LINE
+                engine, text = cpu.engine_of(text, 0), text + cpu.OPTIMIZED
+                cache.save(cache.key(cpu.code_name(text)), zlib.compress(text.encode(), 1))
+            else:
+                engine = cpu.engine_of(text, self.large)
             self.codes[str(width)] = cpu.code_name(text)
             cache.save(self.name, json.dumps({"plan": asdict(self.plan), "codes": self.codes}).encode())
         return engine

@@ -43,13 +43,13 @@ class Region:
 class Tracer:
     """One trace: graph, rebuilt functions, the loops made so far."""
 
-    def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
+    def __init__(self, limits: Limits = LIMITS, budget: float = math.inf, pure: bool = False) -> None:
         self.g = Graph(limits, budget)
         self.rebuild, self.derivatives = Rebuilder(self.g), Derivatives(self)
         self.g.captured = self.rebuild.captured_state
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # loop-invariant inner loops are moved out
-        self.repeats = False  # is a trace being repeated?
+        self.repeats = pure  # is a trace being repeated, or need not be?
 
     @property
     def loops(self) -> list[ProgramLoop]:
@@ -302,21 +302,21 @@ def gate_missing(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
 
 def shortest(trace: Callable) -> Callable:
     """Wrap trace(tracer, ...): first with everything unrolled, then, if too long, with large arrays as
-    blocks."""
+    blocks. Functions that are known to be `pure` run once."""
 
     @functools.wraps(trace)
-    def run(*args, blocks=True):
+    def run(*args, blocks=True, pure=False):
         if not blocks:
-            return trace(Tracer(UNROLLED), *args)
+            return trace(Tracer(UNROLLED, pure=pure), *args)
         try:
-            tracer = Tracer(UNROLLED, LIMITS.nodes)
+            tracer = Tracer(UNROLLED, LIMITS.nodes, pure)
             made = trace(tracer, *args)
             if not tracer.g.exceeded:
                 tracer.g.budget = math.inf
                 return made
         except LongCode:
             pass
-        return trace(Tracer(), *args)
+        return trace(Tracer(pure=pure), *args)
 
     return run
 
@@ -383,7 +383,7 @@ class RecursionTrace:
         self.init, self.step, self.rows, self.missing, self.skip = init, step, rows, missing, skip
         self.t, self.g = t, t.g
         self.p, theta = p, t.inputs("th", 0, 0, (p,))
-        self.theta = ParameterRows(theta) if build is None else build(theta)
+        self.theta = ParameterRows(theta) if build is None else t.run(build, theta)
         self.loop = ProgramLoop(t.g.new_loop(), "data")
         self.start, self.build = flatten_nodes(t.g, t.run(init, self.theta))
         t.varying(self.start)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy
 
-from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, DataError, ShapeError
 from .._matrices import system
 from .._observations import Observations
@@ -14,7 +13,6 @@ from .._parameters import ParameterBlock, parameters_of
 from .._problem import FitProblem
 from .._regressors import require_rank
 from ..filters.augmented import start_of
-from ..filters.compiled import loglik
 from .assembled import AssembledModel, with_states
 from .components import (
     Cycle,
@@ -67,11 +65,10 @@ class Structural:
         joseph: bool = False,
         prior: Any = None,
         fixed: Mapping[str, Any] | None = None,
-        ranked: bool = True,
         checked: bool = False,
     ) -> FitProblem:
-        """What `fit` maximises for these data. If `ranked`, the best of its starts comes first. The levels
-        are checked, unless they have been. Both take longer than the rest."""
+        """What `fit` maximises for these data. The levels are checked, unless they have been, which takes
+        longer than the rest."""
         if data.width != 1:
             raise ShapeError(f"fit: {self} is a model of one series, and y has {data.width}")
         parts = self._completed(data)
@@ -87,7 +84,6 @@ class Structural:
         starts = [start]
         if not start:
             starts = _starts(whole, {name: block.start for name, block in blocks.items()})
-            starts = _ranked(starts, whole, data, joseph) if ranked else starts
         parameters = parameters_of(str(self), blocks, starts[0], constraints, fixed)
         others = tuple([parameters.start_at(x) for x in starts[1:]])
         return replace(whole.on(data, parameters, joseph, prior), others=others)
@@ -207,13 +203,3 @@ def _starts(whole: "AssembledModel", plain: dict[str, Any]) -> list[dict[str, An
         factors = {part.variance: share.get(type(part), other) for part in (whole.noise, *whole.parts)}
         found.append({name: x * factors.get(name, 1.0) for name, x in plain.items()})
     return found
-
-
-def _ranked(
-    starts: list[dict[str, Any]], whole: "AssembledModel", data: Observations, joseph: bool
-) -> list[dict[str, Any]]:
-    """The starts with a likelihood, or else the first; the one with the highest comes first."""
-    placed = [{name: data.xp.asarray(x)[()] for name, x in trial.items()} for trial in starts]
-    found = [(float(to_host(loglik(whole(p), data, joseph))), x) for p, x in zip(placed, starts, strict=True)]
-    found = [pair for pair in found if numpy.isfinite(pair[0])] or found[:1]
-    return [trial for _, trial in sorted(found, key=lambda pair: -pair[0])]

@@ -114,14 +114,14 @@ def unobserved_components(
     flags = [irregular, bool(level), stochastic_level, trend, stochastic_trend]
     if isinstance(level, str):
         flags = list(_of_name(level, any([irregular, trend, stochastic_level, stochastic_trend])))
-    waves = _waves(freq_seasonal, stochastic_freq_seasonal)
+    waves = (
+        _waves(freq_seasonal, stochastic_freq_seasonal)
+        if freq_seasonal or stochastic_freq_seasonal is not None
+        else []
+    )
     moves = [flags[1] and flags[2], flags[3] and flags[4], seasonal is not None and stochastic_seasonal]
     moves += [cycle and stochastic_cycle, bool(autoregressive), *[var is None for *_, var in waves]]
-    total = noise(None if flags[0] or not any(moves) else 0.0)
-    if flags[1] or flags[3]:
-        total += _level(None if flags[2] else 0.0)
-    if flags[3]:
-        total += _trend(None if flags[4] else 0.0)
+    total = _base(bool(flags[0]) or not any(moves), *map(bool, flags[1:]))
     if seasonal is not None:
         total += _seasonal(seasonal, None if stochastic_seasonal else 0.0)
     for period, harmonics, var in waves:
@@ -137,6 +137,15 @@ def unobserved_components(
 
 # The arguments of `unobserved_components` hide these names.
 _level, _trend, _seasonal, _cycle = level, trend, seasonal, cycle
+
+
+@functools.cache
+def _base(noisy: bool, level: bool, moves: bool, trend: bool, bends: bool) -> Structural:
+    """Return noise, level and slope."""
+    total = noise(None if noisy else 0.0)
+    if level or trend:
+        total += _level(None if moves else 0.0)
+    return total + _trend(None if bends else 0.0) if trend else total
 
 
 @functools.cache
