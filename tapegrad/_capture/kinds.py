@@ -17,7 +17,8 @@ from typing import Any
 from .._core.arrays import IMMUTABLE, is_array
 from .._core.trees import REAL as REAL
 from .._core.variable import Variable
-from .._dispatch.stand_ins import MASKED
+from .._dispatch.stand_ins import OF_SUBCLASSES
+from .._dispatch.stand_ins import module_of as module_of
 
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
 FOREIGN = NUMERIC | sys.stdlib_module_names | {
@@ -41,11 +42,6 @@ SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
 
 
-def module_of(c: type) -> Any:
-    """(A class that was made by code whose globals have no name has none.)"""
-    return getattr(c, "__module__", None)
-
-
 def is_foreign(module: Any) -> bool:
     """Is the code of this module left alone?  (`__main__` and unnamed modules are the user's.)"""
     return isinstance(module, str) and foreign_name(module)
@@ -53,7 +49,7 @@ def is_foreign(module: Any) -> bool:
 
 @functools.lru_cache(4096)
 def foreign_name(module: str) -> bool:
-    return module not in OWN and module.partition(".")[0] in FOREIGN and not module.startswith(MASKED)
+    return module not in OWN and module.partition(".")[0] in FOREIGN and not module.startswith(OF_SUBCLASSES)
 
 
 def is_user_class(c: Any) -> bool:

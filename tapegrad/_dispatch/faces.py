@@ -32,6 +32,7 @@ from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_f
 from . import subarrays
 from .numbers import NUMBER_TYPES
 from .serialization import noting
+from .subarrays import TrackedSubarray
 
 DISPATCHED = type(np.sum)  # a function that asks its arguments for `__array_function__`
 SINGLE = ORDINARY - {list, tuple}  # no value of these types holds a subarray
@@ -267,7 +268,7 @@ class ArrayClass(type):
         def method(*args, **kwargs):
             x = args[0] if args else None
             if is_subarray(x):
-                return getattr(subarrays.TrackedSubarray, name)(*args, **kwargs)
+                return getattr(TrackedSubarray, name)(*args, **kwargs)
             return (
                 getattr(x, name)(*args[1:], **kwargs) if isinstance(x, Variable) else found(*args, **kwargs)
             )
@@ -281,10 +282,14 @@ class ArrayClass(type):
         return hash(cls.real)
 
 
+def new_array(cls, *args, **kwargs):
+    """`ndarray.__new__`, which subclasses call."""
+    return cls(*args, **kwargs) if type(cls) is ArrayClass else TrackedSubarray.__new__(cls, *args, **kwargs)
+
+
 def array_class(real: type) -> type:
-    return ArrayClass(
-        real.__name__, (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__}
-    )
+    space = {"real": real, "__doc__": real.__doc__, "__module__": real.__module__, "__new__": new_array}
+    return ArrayClass(real.__name__, (), space)
 
 
 class IndexConcatenator:
