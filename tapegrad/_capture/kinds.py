@@ -17,7 +17,7 @@ from typing import Any
 from .._core.arrays import IMMUTABLE, is_array
 from .._core.trees import REAL as REAL
 from .._core.variable import Variable
-from .._dispatch.stand_ins import OF_SUBCLASSES
+from .._dispatch.stand_ins import HEAP, OF_SUBCLASSES
 from .._dispatch.stand_ins import module_of as module_of
 
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
@@ -34,7 +34,7 @@ HELD = frozenset((
 ))  # fmt: skip
 OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped", "tapegrad.interop.derived"))
 EMPTY = object()  # what an empty cell holds
-HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
+BASE = 1 << 10  # Py_TPFLAGS_BASETYPE, which all classes have that Python code made
 READ = (
     "_abc_tapegrad_read"  # in the class of instances that were not read yet: their shadow class (deferred.py)
 )

@@ -337,8 +337,8 @@ class IndexConcatenator:
         return arange(start, p.stop, step)
 
     def arranged(self, x: Any, ndmin: int, trans1d: int) -> Any:
-        own = ndim(x)
-        x = array(x if self.move is None else self.move(x), copy=None, ndmin=ndmin)
+        x = array(x if self.move is None else self.move(x), copy=None)
+        own, x = ndim(x), array(x, copy=None, ndmin=ndmin)
         if trans1d == -1 or own >= ndmin:
             return x
         more = ndmin - own

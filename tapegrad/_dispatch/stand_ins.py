@@ -22,6 +22,7 @@ STAND_INS = {
 
 # modules over subclasses of arrays, whose Python code is followed as the user's is
 OF_SUBCLASSES = ("numpy.ma", "numpy.matrixlib", "scipy.stats.mstats", "scipy.stats._mstats")
+HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of all classes that Python code made
 MATRICES = frozenset(map(id, (np.matrix, np.asmatrix, np.bmat)))
 ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", *MODULES))
 FOUND: dict = {}  # module name -> its stand-in
@@ -64,9 +65,10 @@ FACES: dict = {
 
 
 def module_of(f: Any) -> Any:
-    """The name of the module of a function or class.  (A class made by code whose globals have no name has none;
-    NumPy gives its matrices another name.)"""
-    return "numpy.matrixlib" if id(f) in MATRICES else getattr(f, "__module__", None)
+    """The name of the module of a function or class. One made by code whose globals have no name has none:
+    Python gives such a class the name of its builtins. NumPy gives its matrices another one."""
+    name = "numpy.matrixlib" if id(f) in MATRICES else getattr(f, "__module__", None)
+    return None if name == "builtins" and isinstance(f, type) and f.__flags__ & HEAP else name
 
 
 def face_of(f: Any) -> Any:
