@@ -35,11 +35,14 @@ class vectorize(np.vectorize):
             return as_variable(
                 np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole))
             )
-        if type(found[0]) is tuple:
+        objects = list(self.otypes or "") == ["O"]
+        if type(found[0]) is tuple and not objects:
             return tuple([laid_alike(column, whole, each) for column in zip(*found, strict=True)])
         is_number = [isinstance(v, (Variable, np.number, *NUMBERS)) and not shape(v) for v in found]
-        if list(self.otypes or "") != ["O"] or all(is_number):
+        if not objects or all(is_number):
             return laid_alike(found, whole, each)
+        if not whole and isinstance(found[0], (list, tuple)):
+            return asarray(found[0])
         cells = np.empty(len(found), object)
         for n, v in enumerate(found):
             cells[n] = v

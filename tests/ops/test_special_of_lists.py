@@ -1,7 +1,9 @@
-"""Functions of scipy.special that are no ufuncs, of lists of tracked numbers; where they count choices."""
+"""Functions of lists of tracked numbers: those of scipy.special that are no ufuncs, and others; where they count
+choices."""
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.special as sp
 
 import tapegrad as tg
@@ -19,6 +21,11 @@ OF_LISTS = {
     "sph_harm_y": lambda a: sp.sph_harm_y(1, 1, a, a).real,
     "assoc_laguerre": lambda a: sp.assoc_laguerre(a, 2, 1),
     "logsumexp": lambda a: sp.logsumexp(np.outer(a, a).tolist(), (0, 1)),
+    "np.c_ of a list": lambda a: np.c_[np.eye(2), [a[0], a[1] ** 2]],
+    "residuals": lambda a: scipy.linalg.lstsq(np.vander([1.0, 2.0, 3.0], 2), [*a, 1.0])[1] ** 2,
+    "no residuals by gelsy": lambda a: scipy.linalg.lstsq(
+        [[1.0], [a[0]], [2.0]], [*a, 1.0], lapack_driver="gelsy"
+    )[0],
     # 0 where k > N
     "some choices": lambda a: sp.comb(np.array(a), 2.0),
     "no choices": lambda a: sp.comb(a[0], 2) + sp.comb(-a[0], 1),
@@ -36,3 +43,20 @@ def test_lists(name):
         np.testing.assert_allclose(value, f(1.0), rtol=1e-13)
         np.testing.assert_allclose(gradient, slope, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(tg.jvp(f, (1.0,), (1.0,))[1], gradient, rtol=1e-12)
+
+
+def test_forms_of_least_squares():
+    """SciPy gives the residual of one right side as a number, and none by `gelsy`."""
+    forms = []
+
+    def f(x):
+        for driver in ("gelsd", "gelss", "gelsy"):
+            y, squares, rank, s = scipy.linalg.lstsq(np.vander(x, 2), x**2, lapack_driver=driver)
+            forms.append((np.shape(y), np.shape(squares), int(rank), np.shape(s), s is None))
+        return y.sum()
+
+    f(np.array([1.0, 2.0, 4.0]))
+    plain = forms.copy()
+    forms.clear()
+    tg.grad(f)(np.array([1.0, 2.0, 4.0]))
+    assert forms == plain

@@ -8,7 +8,12 @@ data = rng.normal(size=12)
 
 
 def circuit(x):
-    return cirq.Circuit(cirq.rx(x[0])(qubits[0]), cirq.CNOT(*qubits), cirq.rz(x[1])(qubits[1]), cirq.ry(x[0] * x[1])(qubits[0]))
+    return cirq.Circuit(
+        cirq.rx(x[0])(qubits[0]),
+        cirq.CNOT(*qubits),
+        cirq.rz(x[1])(qubits[1]),
+        cirq.ry(x[0] * x[1])(qubits[0]),
+    )
 
 
 def parts(z):
@@ -33,7 +38,11 @@ def final_state(x):
 
 def expectation(x):
     state = cirq.Simulator(dtype=np.complex128).simulate(circuit(x)).final_state_vector
-    return (cirq.Z(qubits[0]) * cirq.X(qubits[1])).expectation_from_state_vector(state, {q: k for k, q in enumerate(qubits)}).real
+    return (
+        (cirq.Z(qubits[0]) * cirq.X(qubits[1]))
+        .expectation_from_state_vector(state, {q: k for k, q in enumerate(qubits)})
+        .real
+    )
 
 
 def noisy(x):
@@ -51,7 +60,10 @@ def entropies(x):
 
 
 def fidelity(x):
-    a, b = np.array([np.cos(x[0]), np.sin(x[0])], complex), np.array([np.cos(x[1]), 1j * np.sin(x[1])], complex)
+    a, b = (
+        np.array([np.cos(x[0]), np.sin(x[0])], complex),
+        np.array([np.cos(x[1]), 1j * np.sin(x[1])], complex),
+    )
     return cirq.fidelity(a, b, qid_shape=(2,))
 
 

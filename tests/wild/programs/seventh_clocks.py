@@ -64,7 +64,6 @@ def raised_cosine(x):
     return ss.rc_imp(4, x[0] / 2, 3) * x[1]
 
 
-
 def error_rate(x):
     return dc.qam_bep_thy(np.array([4.0, 6.0]) * x[0], 16) + dc.q_fctn(x[1])
 

@@ -26,7 +26,9 @@ def squares(x):
 
 
 def absolutes(x):
-    return np.array([f(simulated(x), observed) for f in (he.mae, he.mape, he.smape1, he.maape, he.mase, he.male)])
+    return np.array(
+        [f(simulated(x), observed) for f in (he.mae, he.mape, he.smape1, he.maape, he.mase, he.male)]
+    )
 
 
 def agreements(x):
@@ -63,7 +65,9 @@ def through_a_point(x):
 
 
 def quadratic(x):
-    model = pwlf.PiecewiseLinFit(points, heights + x[0] * points**2, degree=2, weights=np.linspace(1, 2, 30) * x[1])
+    model = pwlf.PiecewiseLinFit(
+        points, heights + x[0] * points**2, degree=2, weights=np.linspace(1, 2, 30) * x[1]
+    )
     model.fit_with_breaks([0.0, 4.0, 10.0])
     return np.concatenate([model.beta, model.predict([2.0, 5.0])])
 
@@ -71,7 +75,9 @@ def quadratic(x):
 def errors(x):
     model = pwlf.PiecewiseLinFit(points, heights * x[0] + x[1] * points)
     model.fit_with_breaks([0.0, 4.0, 10.0])
-    return np.concatenate([model.standard_errors(), model.prediction_variance(np.array([2.0, 5.0])), [model.r_squared()]])
+    return np.concatenate(
+        [model.standard_errors(), model.prediction_variance(np.array([2.0, 5.0])), [model.r_squared()]]
+    )
 
 
 CALLS = [

@@ -33,19 +33,15 @@ def forward_dynamics(x):
     return mr.ForwardDynamics(x, 0.1 * x, np.ones(3), GRAVITY, np.zeros(6), LINKS, INERTIAS, AXES)
 
 
-def inverse_kinematics(x):
-    target = mr.FKinSpace(HOME, SCREWS, x)
-    found, _ = mr.IKinSpace(SCREWS, HOME, target, np.array([0.4, 0.8, -0.3]), 1e-11, 1e-11)
-    return found
-
-
 def screw_path(x):
     end = mr.FKinSpace(HOME, SCREWS, x)
     return np.array(mr.ScrewTrajectory(HOME, end, 5, 4, 3)[1])
 
 
 def logarithm(x):
-    return mr.MatrixLog6(mr.FKinSpace(np.eye(4), SCREWS[:, :2], x[:2]) @ mr.MatrixExp6(mr.VecTose3(np.resize(x, 6))))
+    return mr.MatrixLog6(
+        mr.FKinSpace(np.eye(4), SCREWS[:, :2], x[:2]) @ mr.MatrixExp6(mr.VecTose3(np.resize(x, 6)))
+    )
 
 
 def nearest_rotation(x):
@@ -83,7 +79,6 @@ CALLS = [
     (mass_matrix, joints),
     (inverse_dynamics, joints),
     (forward_dynamics, joints),
-    (inverse_kinematics, joints),
     (screw_path, joints),
     (logarithm, joints),
     (nearest_rotation, joints),
