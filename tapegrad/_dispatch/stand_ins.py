@@ -23,7 +23,7 @@ STAND_INS = {
 # modules over subclasses of arrays, whose Python code is followed as the user's is
 OF_SUBCLASSES = ("numpy.ma", "numpy.matrixlib", "scipy.stats.mstats", "scipy.stats._mstats")
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of all classes that Python code made
-MATRICES = frozenset(map(id, (np.matrix, np.asmatrix, np.bmat)))
+MATRICES = frozenset((id(np.matrix), id(np.asmatrix), id(np.bmat)))
 ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", *MODULES))
 FOUND: dict = {}  # module name -> its stand-in
 

@@ -8,8 +8,8 @@ import types
 import docstring_sessions as ds
 import pytest
 
-# What they show jumps there, is rounded, has another dtype, or is memory that nobody wrote.  AAA shows poles in
-# an order that rounding decides, ncfdtri* few right digits.  qr_insert and
+# What they show jumps there, is rounded, has another dtype, or is memory that nobody wrote.  AAA shows poles
+# in an order that rounding decides, ncfdtri* few right digits.  qr_insert and
 # qr_update show further columns of Q, which are not unique: nan in forward mode, and to be nan in reverse mode.
 ROUGH = {
     "numpy.empty_like",

@@ -1,5 +1,4 @@
-"""Functions of lists of tracked numbers: those of scipy.special that are no ufuncs, and others; where they count
-choices."""
+"""Functions of lists of tracked numbers: those of scipy.special that are no ufuncs, and others."""
 
 import numpy as np
 import pytest
