@@ -44,8 +44,8 @@ _of_faces = globals()["__getattr__"]  # it was filled in
 
 
 def __getattr__(name: str) -> _Any:
-    if name == "ma":  # its Python code is followed
-        return _late.shadowed(_numpy.ma)
+    if name in ("ma", "matrix", "asmatrix", "bmat"):  # their Python code is followed
+        return _late.shadowed(getattr(_numpy, name))
     if name == "testing":  # loaded on first use
         _declare_testing()
         globals()[name] = _faces_of("tapegrad.numpy.testing", _numpy.testing)

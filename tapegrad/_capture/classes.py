@@ -363,7 +363,9 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     }
     space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
     if issubclass(c, type) and not issubclass(c, ShadowMeta):
-        bases = (*bases, ShadowMeta)
+        # those of classes whose metaclass is a base of c, so that a class may derive from both
+        theirs = [seeing(b) for b in bases_of(c) if issubclass(b, type) and not is_user_class(b)]
+        bases = (*bases, *(theirs or [ShadowMeta]))
     new = without_hooks(c, meta, bases, space)
     if "__slots__" in c.__dict__:
         # for whoever reads it: the places are made

@@ -17,7 +17,8 @@ from typing import Any
 from .._core.arrays import IMMUTABLE, is_array
 from .._core.trees import REAL as REAL
 from .._core.variable import Variable
-from .._dispatch.stand_ins import MASKED
+from .._dispatch.stand_ins import HEAP, OF_SUBCLASSES
+from .._dispatch.stand_ins import module_of as module_of
 
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
 FOREIGN = NUMERIC | sys.stdlib_module_names | {
@@ -33,17 +34,12 @@ HELD = frozenset((
 ))  # fmt: skip
 OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped", "tapegrad.interop.derived"))
 EMPTY = object()  # what an empty cell holds
-HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
+BASE = 1 << 10  # Py_TPFLAGS_BASETYPE, which all classes have that Python code made
 READ = (
     "_abc_tapegrad_read"  # in the class of instances that were not read yet: their shadow class (deferred.py)
 )
 SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
-
-
-def module_of(c: type) -> Any:
-    """(A class that was made by code whose globals have no name has none.)"""
-    return getattr(c, "__module__", None)
 
 
 def is_foreign(module: Any) -> bool:
@@ -53,7 +49,7 @@ def is_foreign(module: Any) -> bool:
 
 @functools.lru_cache(4096)
 def foreign_name(module: str) -> bool:
-    return module not in OWN and module.partition(".")[0] in FOREIGN and not module.startswith(MASKED)
+    return module not in OWN and module.partition(".")[0] in FOREIGN and not module.startswith(OF_SUBCLASSES)
 
 
 def is_user_class(c: Any) -> bool:

@@ -45,7 +45,6 @@ OF_ARRAYS = frozenset(n for c in np.ndarray.__mro__ for n in c.__dict__)
 ASKERS = {
     "pandas": "s.to_numpy() for a Series, and keep tracked values in arrays",
     "numpy.ma": "numpy.where(mask, a, b) instead of a masked array",
-    "numpy.matrixlib": "arrays with @ instead of numpy.matrix",
     "matplotlib": "ax.plot(tapegrad.value(x))",
 }
 
@@ -194,8 +193,6 @@ def base_array(x: np.ndarray) -> np.ndarray:
     kind = type(x)
     if issubclass(kind, np.ma.MaskedArray):
         raise refuse_foreign(x, "x.filled(value) or numpy.where(mask, a, b): masks have no derivative here")
-    if issubclass(kind, np.matrix):
-        raise refuse_foreign(x, "numpy.asarray(M), and @ for the product of matrices")
     if not issubclass(kind, np.memmap):
         for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
             if own := [n for n in c.__dict__ if n not in NEUTRAL and n in OF_ARRAYS]:

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 
+from .._core.arrays import NUMBERS
 from .._core.primitive import holds_variable
 from .._core.variable import Variable
 from ..ops import shaping
@@ -19,37 +20,35 @@ from ..ops.layouts import in_library_layout
 class vectorize(np.vectorize):
     """`numpy.vectorize`, whose function may get tracked numbers."""
 
-    def __call__(self, *args, **kwargs):
-        if self.signature is not None and not (kwargs or self.excluded) and holds_variable(args):
-            return self.on_parts(args)
-        plain = not isinstance(self.pyfunc, type(np.sin)) and callable(self.pyfunc)
-        if kwargs or self.signature is not None or self.excluded or not plain or not args:
-            return super().__call__(*args, **kwargs)
+    def _vectorize_call(self, func, args):
+        if self.signature is not None and holds_variable(args):
+            return self.on_parts(func, args)
+        if not args or self.signature is not None or isinstance(func, np.ufunc) or not callable(func):
+            return super()._vectorize_call(func, args)
         arrays = [a if isinstance(a, Variable) else np.asanyarray(a) for a in args]
         whole = np.broadcast_shapes(*[shape(a) for a in arrays])
         each = [views.broadcast_to(a, whole) if shape(a) != whole else a for a in arrays]
-        found = [self.pyfunc(*[a[at] for a in each]) for at in np.ndindex(whole)]
-        if (
-            found
-            and self.otypes is not None
-            and all([np.dtype(t) == object for t in self.otypes])
-            and type(found[0]) is not tuple
-        ):
-            cells = np.empty(len(found), object)
-            for n, v in enumerate(found):
-                cells[n] = v
-            return cells.reshape(whole)
+        found = [func(*[a[at] for a in each]) for at in np.ndindex(whole)]
         if not holds_variable(found):
             if not found:
-                return super().__call__(*args)
+                return super()._vectorize_call(func, args)
             return as_variable(
                 np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole))
             )
-        if type(found[0]) is tuple:
+        objects = list(self.otypes or "") == ["O"]
+        if type(found[0]) is tuple and not objects:
             return tuple([laid_alike(column, whole, each) for column in zip(*found, strict=True)])
-        return laid_alike(found, whole, each)
+        is_number = [isinstance(v, (Variable, np.number, *NUMBERS)) and not shape(v) for v in found]
+        if not objects or all(is_number):
+            return laid_alike(found, whole, each)
+        if not whole and isinstance(found[0], (list, tuple)):
+            return asarray(found[0])
+        cells = np.empty(len(found), object)
+        for n, v in enumerate(found):
+            cells[n] = v
+        return cells.reshape(whole)
 
-    def on_parts(self, args):
+    def on_parts(self, func, args):
         """The call by a signature: of the last axes of each argument."""
         cores = self._in_and_out_core_dims[0]
         arrays = [asarray(a) for a in args]
@@ -58,7 +57,7 @@ class vectorize(np.vectorize):
             *[shape(a)[: len(shape(a)) - len(core)] for a, core in zip(arrays, cores, strict=True)]
         )
         each = [views.broadcast_to(a, lead + part) for a, part in zip(arrays, parts, strict=True)]
-        found = [self.pyfunc(*[a[at] for a in each]) for at in np.ndindex(lead)]
+        found = [func(*[a[at] for a in each]) for at in np.ndindex(lead)]
         joined = lambda ys: shaping.reshape(shaping.nested_to_array(list(ys)), to=lead + shape(ys[0]))
         return (
             tuple([joined(ys) for ys in zip(*found, strict=True)])

@@ -32,6 +32,7 @@ from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_f
 from . import subarrays
 from .numbers import NUMBER_TYPES
 from .serialization import noting
+from .subarrays import TrackedSubarray
 
 DISPATCHED = type(np.sum)  # a function that asks its arguments for `__array_function__`
 PLAIN_KINDS = ORDINARY | {type(c) for c in NUMBER_TYPES.values()}  # (dtype=float in code that is followed)
@@ -268,7 +269,7 @@ class ArrayClass(type):
         def method(*args, **kwargs):
             x = args[0] if args else None
             if is_subarray(x):
-                return getattr(subarrays.TrackedSubarray, name)(*args, **kwargs)
+                return getattr(TrackedSubarray, name)(*args, **kwargs)
             return (
                 getattr(x, name)(*args[1:], **kwargs) if isinstance(x, Variable) else found(*args, **kwargs)
             )
@@ -282,10 +283,14 @@ class ArrayClass(type):
         return hash(cls.real)
 
 
+def new_array(cls, *args, **kwargs):
+    """`ndarray.__new__`, which subclasses call."""
+    return cls(*args, **kwargs) if type(cls) is ArrayClass else TrackedSubarray.__new__(cls, *args, **kwargs)
+
+
 def array_class(real: type) -> type:
-    return ArrayClass(
-        real.__name__, (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__}
-    )
+    space = {"real": real, "__doc__": real.__doc__, "__module__": real.__module__, "__new__": new_array}
+    return ArrayClass(real.__name__, (), space)
 
 
 class IndexConcatenator:
@@ -333,8 +338,8 @@ class IndexConcatenator:
         return arange(start, p.stop, step)
 
     def arranged(self, x: Any, ndmin: int, trans1d: int) -> Any:
-        own = ndim(x)
-        x = array(x if self.move is None else self.move(x), copy=None, ndmin=ndmin)
+        x = array(x if self.move is None else self.move(x), copy=None)
+        own, x = ndim(x), array(x, copy=None, ndmin=ndmin)
         if trans1d == -1 or own >= ndmin:
             return x
         more = ndmin - own

@@ -4,6 +4,8 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from .._core.foreign import name_in
 from .._core.registry import load
 from .cupy_kernels import KINDS
@@ -18,8 +20,10 @@ STAND_INS = {
 }
 
 
-# modules over masked arrays, whose Python code is followed as the user's is
-MASKED = ("numpy.ma", "scipy.stats.mstats", "scipy.stats._mstats")
+# modules over subclasses of arrays, whose Python code is followed as the user's is
+OF_SUBCLASSES = ("numpy.ma", "numpy.matrixlib", "scipy.stats.mstats", "scipy.stats._mstats")
+HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of all classes that Python code made
+MATRICES = frozenset((id(np.matrix), id(np.asmatrix), id(np.bmat)))
 ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", *MODULES))
 FOUND: dict = {}  # module name -> its stand-in
 
@@ -27,6 +31,7 @@ FOUND: dict = {}  # module name -> its stand-in
 def module_stand_in(name: str) -> Any:
     """The stand-in for a module name, or None. 'scipy.linalg' is the attribute `linalg` of
     tapegrad.scipy."""
+    name = name.replace("numpy._core.numeric", "numpy")
     for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy", "cupyx"):
         if name == theirs or name.startswith(theirs + "."):
             ours: Any = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
@@ -40,7 +45,7 @@ def module_stand_in(name: str) -> Any:
 
 def module(m: ModuleType) -> Any:
     found = FOUND.get(m.__name__)
-    if found is None and m.__name__.partition(".")[0] in ROOTS and not m.__name__.startswith(MASKED):
+    if found is None and m.__name__.partition(".")[0] in ROOTS and not m.__name__.startswith(OF_SUBCLASSES):
         found = module_stand_in(m.__name__)
         if found is not None:
             FOUND[m.__name__] = found
@@ -59,12 +64,19 @@ FACES: dict = {
 }  # id of a function -> (function, its face)
 
 
+def module_of(f: Any) -> Any:
+    """The name of the module of a function or class. One made by code whose globals have no name has none:
+    Python gives such a class the name of its builtins. NumPy gives its matrices another one."""
+    name = "numpy.matrixlib" if id(f) in MATRICES else getattr(f, "__module__", None)
+    return None if name == "builtins" and isinstance(f, type) and f.__flags__ & HEAP else name
+
+
 def face_of(f: Any) -> Any:
-    module_name = getattr(f, "__module__", None) or "numpy"  # (a ufunc names none)
+    module_name = module_of(f) or "numpy"  # (a ufunc names none)
     root = module_name.partition(".")[0]
     if root == "pandas" and isinstance(f, type):
         return load("tapegrad._capture.tables").CLASSES.get(f)
-    if root not in ROOTS or module_name.startswith(MASKED):
+    if root not in ROOTS or module_name.startswith(OF_SUBCLASSES):
         return None
     name = getattr(f, "__name__", None)
     # a distribution, a MultiUFunc

@@ -48,14 +48,12 @@ CONSTANT = {
         cramervonmises_2samp find_repeats""",
 }
 
-MATRIX = "numpy.matrix is not followed; write numpy.array, numpy.block and @"
 TEST = "its p-value is not followed; write the statistic with numpy's functions and its distribution function with scipy.stats"
 RANDOM = "it resamples at random; write the statistic itself"
 OBJECTS = "it takes or gives SciPy's objects, which hold plain arrays; write it with numpy"
 
 REFUSED = {
     "numpy": {
-        MATRIX: "asmatrix bmat",
         "write numpy.histogram(x, n)[1], whose edges have a derivative": "histogram_bin_edges",
     },
     "scipy.stats": {

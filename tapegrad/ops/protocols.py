@@ -4,6 +4,7 @@ CuPy's hooks.
 `call` is the only entrance. It finds the operation, translates the arguments from NumPy's signature,
 and writes into `out=`."""
 
+import functools
 import inspect
 import re
 import sys
@@ -80,13 +81,30 @@ def signature_of(f: Any) -> inspect.Signature:
         return inspect.signature(function_for(f))
 
 
+def is_special(f: Any) -> bool:
+    """Is f a function of SciPy's special functions that is no ufunc?"""
+    home = getattr(f, "__module__", None) or type(f).__module__
+    return home.startswith("scipy.special") and not isinstance(f, np.ufunc)
+
+
+def of_arrays(ours: Callable) -> Callable:
+    """The function, whose lists are arrays."""
+
+    @functools.wraps(ours)
+    def given_arrays(*args, **kwargs):
+        return ours(*[s.nested_to_array(x) if type(x) is list else x for x in args], **kwargs)
+
+    return given_arrays
+
+
 class Adapter:
     """Binds a call by the library's signature and passes the arguments by name. Leading required
     arguments are arrays and are passed by position. Library defaults are omitted. A parameter that the
     operation lacks must have its default, or have no influence on values."""
 
     def __init__(self, f: Any, ours: Callable):
-        self.f, self.ours = f, ours
+        self.f, self.declared = f, ours
+        self.ours = of_arrays(ours) if is_special(f) else ours
         mine = inspect.signature(ours)
         self.theirs = signature_of(f)
         self.varying = any(p.kind is p.VAR_KEYWORD for p in mine.parameters.values())
@@ -199,7 +217,7 @@ ADAPTERS: dict = {}
 
 def adapter_of(f: Any, ours: Callable) -> Adapter:
     adapter = ADAPTERS.get(f)
-    if adapter is None or adapter.ours is not ours:
+    if adapter is None or adapter.declared is not ours:
         adapter = ADAPTERS[f] = Adapter(f, ours)
     return adapter
 

@@ -265,7 +265,7 @@ def _set_shape(x, to):
         raise ArgumentError("x.shape = s: x is captured, written or has views; write x = x.reshape(s)")
     if type(x) is View:
         y: Any = views.reshape(x, there, copy=False)
-        x._base, x._path, x._seen = y._base, y._path, -1
+        x._base, x._path, x._seen, x._value = y._base, y._path, -1, None
     else:
         y = s.reshape(s.copy(x, "C"), to=there)
         x._value, x._trace, x._slot = y._value, y._trace, y._slot
@@ -649,7 +649,7 @@ def _view(x, dtype=None, type=None):
             if subarray is None:
                 raise ArgumentError(
                     f"a view of a tracked array as {k.__module__}.{k.__qualname__}, which is not followed: "
-                    "use arrays, and @ for products of matrices"
+                    "use arrays"
                 )
             return late.subarray_over(subarray, _view(x, None if k is dtype else dtype), x)
     if type is None and np.dtype(dtype).names is not None and dtype_of(x).kind in "fc":

@@ -768,3 +768,30 @@ def test_a_class_that_c_code_makes_is_of_the_module():
     assert tg.grad(f)(X).tolist() == [1.0] * len(X)
     assert made[0].__module__ == __name__
     assert tg.grad(lambda x: (x * len(made)).sum())(X).tolist() == [1.0] * len(X)
+
+
+def test_classes_with_a_metaclass_that_is_derived_from_that_of_another_base():
+    class Registering(abc.ABCMeta):
+        pass
+
+    class Gate(metaclass=Registering):
+        def of(self):
+            return np.sum([self.angle * np.ones(2), self.angle**2 * np.ones(2)], axis=0)
+
+    Named = abc.ABCMeta("Named", (), {})
+
+    class Turn(Named, Gate):
+        def __init__(self, angle):
+            self.angle = angle
+
+    f = lambda x: (Turn(x[0]).of() * x[1:]).sum()
+    x = np.array([0.5, 1.0, 2.0])
+    np.testing.assert_allclose(tg.grad(f)(x), [6.0, 0.75, 0.75])
+
+
+def test_a_class_of_code_whose_globals_have_no_name():
+    space = {"np": np}
+    exec("class Gas:\n    def h(self, T):\n        return np.asarray(T, dtype=float) ** 2", space)
+    gas = space["Gas"]()
+    assert type(gas).__module__ == "builtins"
+    np.testing.assert_allclose(tg.grad(lambda t: gas.h(t))(3.0), 6.0)

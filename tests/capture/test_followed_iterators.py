@@ -285,6 +285,22 @@ def test_a_function_of_elements_that_gives_objects():
     assert np.allclose(tg.grad(f)(x), 2 * x * W)
 
 
+def test_functions_of_elements_with_constants():
+    """`excluded`, keywords, and objects that are numbers, a list or a tuple."""
+    powers = np.vectorize(lambda a, p: a ** p[0] + p[1], excluded=[1, "p"])
+    numbers = np.vectorize(lambda a: a**2, otypes=[object])
+    pairs = np.vectorize(lambda a: (a, a**2), otypes=[object])
+
+    def f(v):
+        y = powers(v, [2.0, v[0]]) + powers(a=v, p=[3.0, 1.0]) + numbers(v).astype(float)
+        return y.sum() + np.array(pairs(v[1]).tolist()).sum() + pairs(v)[2][1]
+
+    h = 1e-6
+    wanted = [(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(3)]
+    np.testing.assert_allclose(tg.value_and_grad(f)(x)[0], f(x))
+    np.testing.assert_allclose(tg.grad(f)(x), wanted, rtol=1e-7)
+
+
 def test_an_object_array_without_axes():
     cell = np.empty((), object)
     cell[()] = np.ones(3)

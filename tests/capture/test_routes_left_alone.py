@@ -724,8 +724,8 @@ def test_five_thousand_random_holders():
     search(range(300, 5300))
 
 
-class Annotated(np.matrix):
-    """A matrix with attributes: it is left alone."""
+class Annotated(np.memmap):
+    """An array with attributes: it is left alone."""
 
 
 def test_the_function_of_a_ufunc_is_a_route():

@@ -452,7 +452,8 @@ def test_arrays_with_operators_of_their_own(made):
         lambda: tg.vjp(lambda x: x * x, a)[1](other),
         lambda: tg.linearize(lambda x: x * x, a)[1](other),
         lambda: tg.vmap(lambda x: (x * x).sum())(other),
-        lambda: tg.prepare(square, a).hvp(a, other),
+        *[lambda: tg.prepare(square, a).hvp(a, other)]
+        * (made is not np.matrix),  # (a recording takes its array)
     ]
     for call in calls:
         with pytest.raises(ArgumentError, match=r"numpy\..*(atrix|MaskedArray), whose operators"):

@@ -206,7 +206,7 @@ LOUD = {
     "matrix on the right": (lambda x: (x * np.matrix(np.eye(3))).sum(), "numpy.matrix", "@"),
     "matrix on the left": (lambda x: (np.matrix(np.eye(3)) * x.reshape(3, 1)).sum(), "numpy.matrix"),
     "matrix times a number": (lambda x: (np.matrix(np.eye(3)) * x[0]).sum(), "numpy.matrix"),
-    "made a matrix": (lambda x: (np.matrix(x) * np.matrix(x).T)[0, 0], "numpy.matrix"),
+    "made a matrix": (lambda x: (np.matrix(x) + np.eye(3)[0] * x).sum(), "matrix"),
     "a subclass with operators": (lambda x: (x * C.view(Doubling)).sum(), "Doubling", "numpy.asarray"),
     "Series on the right": (lambda x: (x * pd.Series(C)).std(), "pandas", ".to_numpy()"),
     "Series on the left": (lambda x: (pd.Series(C) * x).std(), "pandas", ".to_numpy()"),
@@ -240,9 +240,20 @@ FOLLOWED = (
     "masked as weights",
     "made a masked array",
     "masked where",
+    "matrix on the right",
+    "matrix on the left",
+    "matrix times a number",
+    "made a matrix",
     "a frame of tracked",
     "a subclass with operators",
 )
+
+ELSEWHERE = ("a frame of tracked", "made a matrix")  # what becomes of these in code that is not followed
+
+
+def test_a_matrix_in_code_that_is_not_followed():
+    with pytest.raises(TypeError):
+        tg.grad(tg.Const(lambda x: (np.matrix(x) * np.matrix(x).T)[0, 0]))(X)
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
@@ -269,7 +280,7 @@ def test_a_frame_in_code_that_is_not_followed():
 
 @pytest.mark.parametrize(
     "name, followed",
-    [(n, b) for n in LOUD for b in (True, False) if not (b and n in FOLLOWED) and n != "a frame of tracked"],
+    [(n, b) for n in LOUD for b in (True, False) if not (b and n in FOLLOWED) and n not in ELSEWHERE],
 )
 def test_loud(name, followed):
     f, *words = LOUD[name]

@@ -65,7 +65,6 @@ def test_derivatives(f):
     [
         (lambda x: x.getfield(np.float32).sum(), "x.real, x.imag, or x.astype"),
         (lambda x: x.byteswap().byteswap().sum(), "leave it out"),
-        (lambda x: np.bmat([[x[None], x[None]]]).sum(), "numpy.block"),
     ],
 )
 def test_what_is_refused(f, words):

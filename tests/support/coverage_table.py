@@ -21,6 +21,7 @@ import tapegrad.numpy
 import tapegrad.scipy
 from tapegrad import stats
 from tapegrad._dispatch.faces import is_function
+from tapegrad._dispatch.stand_ins import MATRICES
 from tapegrad._scipy.namespaces import NAMESPACES
 from tapegrad.ops import zero_derivative
 from tapegrad.ops.creation import CREATORS
@@ -34,13 +35,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
 
 
 def public(module):
-    """The public functions of a module; of scipy.stats, the distributions too."""
+    """The public functions of a module, without those that are followed as the user's code is; of scipy.stats,
+    the distributions too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         names = getattr(module, "__all__", None) or dir(module)
         found = {n: getattr(module, n) for n in names if not n.startswith("_")}
     return {
-        n: f for n, f in sorted(found.items()) if callable(f) and not isinstance(f, (type, types.ModuleType))
+        n: f
+        for n, f in sorted(found.items())
+        if callable(f) and not isinstance(f, (type, types.ModuleType)) and id(f) not in MATRICES
     }
 
 

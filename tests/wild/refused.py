@@ -41,7 +41,6 @@ REFUSED = {
     ),
     **of("a class derived from `np.ndarray`", "sixth_tracking.update sixth_tracking.distances"),
     **of("`hyp2f1` of complex numbers by its third parameter", "sixth_lenses.magnification"),
-    **of("`np.vectorize` with excluded arguments", "sixth_links.rain sixth_links.scintillation"),
     **of("C functions behind `array_api_compat`", "fresh_matrices.distance"),
 }
 NAN = of(  # in reverse mode, loud: the infinite slope of a root at zero, times zero

@@ -1,10 +1,12 @@
 """Calls into scientific packages, as a user of these packages writes them: right, or refused with a cause.
 
 The programs were chosen before they were tried.  `pytest -m wild` compares what becomes of each with
-`refused.py`; `python tests/wild/test_wild.py` writes the table of docs/packages.md.  The packages are those
+`refused.py`; `python tests/wild/test_wild.py FILE ...` judges the
+calls of these files of `programs`, or of all, and writes their rows of the table of docs/packages.md.  The packages are those
 of the extra `wild`."""
 
 import importlib
+import re
 import statistics
 import sys
 import warnings
@@ -17,7 +19,7 @@ sys.path[:0] = [str(HERE), str(HERE / "programs")]
 from judge import verdict  # noqa: E402
 from refused import COMPILED, NAN, REFUSED  # noqa: E402
 
-KINDS = ("known", "unseen", "fresh", "later", "last", "fifth", "sixth")
+KINDS = ("known", "unseen", "fresh", "later", "last", "fifth", "sixth", "seventh")
 PROGRAMS = sorted(
     [p.stem for p in (HERE / "programs").glob("*.py")], key=lambda p: (KINDS.index(p.partition("_")[0]), p)
 )
@@ -63,34 +65,49 @@ def row(program, found):
     return f"| {package}{STARS[kind]} | {len(found)} | {len(right)} | {cost} | {told} |"
 
 
-def write_table():
-    rows, every = [], []
-    for program in PROGRAMS:
-        found = judged(program, timed=True)
-        every += [(f"{program}.{name}", v) for name, v in found]
-        rows.append(row(program, found))
-        print(rows[-1], flush=True)
-    right = [v for _, v in every if v.outcome == "right"]
-    starred = [[v.outcome == "right" for name, v in every if name.startswith(kind)] for kind in KINDS[1:]]
-    of_each = [f"{sum(found)} of {len(found)}" for found in starred]
-    costs = sorted([v.cost for v in right if v.cost == v.cost])  # (nan: not timed)
-    compiled = sum(name in COMPILED for name, v in every if v.outcome == "refused")
-    wrong = sum(v.outcome == "wrong" for _, v in every)
-    lines = [
-        f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, "
-        f"{len(every) - len(right) - wrong} refused, {compiled} of these by compiled code. With one to "
-        f"five stars: {', '.join(of_each)} right. "
-        f"Value and gradient take {costs[len(costs) // 2]:.0f} times "
-        f"the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
-        "",
-        "| package | calls | right | cost | refused or wrong |",
-        "|---|---|---|---|---|",
-        *rows,
+def rows_of(text):
+    """{(package, stars): the row} of the table in a text."""
+    rows = [
+        line
+        for line in text.partition("<!-- table -->")[2].splitlines()
+        if re.match(r"\| \w+ ?\**  ?\|", line)
     ]
+    return {
+        tuple(re.match(r"\| (\w+) ?(\**)", line).groups()): line for line in rows if line[2:9] != "package"
+    }
+
+
+def total(rows):
+    """The sum of the table, for the text above it."""
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in rows]
+    calls, right = [sum([int(c[k]) for c in cells]) for k in (1, 2)]
+    costs = sorted([int(c[3]) for c in cells if c[3]])
+    of_each = []
+    for stars in range(1, len(KINDS)):
+        found = [c for c in cells if c[0].count("*") == stars]
+        of_each.append(f"{sum([int(c[2]) for c in found])} of {sum([int(c[1]) for c in found])}")
+    return (
+        f"{calls} calls: {right} right ({100 * right / calls:.0f} %), {calls - right - len(NAN)} refused, {len(COMPILED)} "
+        f"of these by compiled code; {len(NAN)} have a gradient of nan. With one to {len(KINDS) - 1} stars: "
+        f"{', '.join(of_each)} right. Value and gradient take {statistics.median(costs):.0f} times the plain call "
+        "(median of the packages)."
+    )
+
+
+def write_table(programs):
+    """Judge the calls of these files, and put their rows into the table."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    head, _, _ = text.partition("<!-- table -->\n")
-    DOCUMENT.write_text(head + "<!-- table -->\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    rows = rows_of(text)
+    for program in programs:
+        kind, _, package = program.partition("_")
+        rows[package, STARS[kind].strip()] = row(program, judged(program, timed=True))
+        print(rows[package, STARS[kind].strip()], flush=True)
+    order = [(p.partition("_")[2], STARS[p.partition("_")[0]].strip()) for p in PROGRAMS]
+    lines = [rows[key] for key in order if key in rows]
+    head = "| package | calls | right | cost | refused or wrong |\n|---|---|---|---|---|\n"
+    table = total(lines) + "\n\n" + head + "\n".join(lines) + "\n"
+    DOCUMENT.write_text(text.partition("<!-- table -->\n")[0] + "<!-- table -->\n" + table, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_table()
+    write_table(sys.argv[1:] or PROGRAMS)

@@ -117,11 +117,9 @@ def least_squares(f: Any) -> Any:
         short = short if primal_of(short) > SOLVED_RESIDUAL * norm(bare(b)) else primal_of(short)
         whole = np.hypot(short, damp * moved)
         sizes = {3: short, 4: whole, 8: moved} if f is sla.lsqr else {3: whole, 7: norm(x)}
+        moving = {0: x} | sizes
         return tuple(
-            [
-                y + (v - primal_of(v))
-                for y, v in ((y, ({0: x} | sizes).get(k, 0.0)) for k, y in enumerate(found))
-            ]
+            [y + (moving[k] - primal_of(moving[k])) if k in moving else y for k, y in enumerate(found)]
         )
 
     return run

@@ -95,9 +95,9 @@ class SparseMatrix(TrackedMatrix):
         if isinstance(arg, TrackedMatrix):
             made_of = sparse(arg).asformat(self.format)
             made_of = made_of if dtype is None else made_of.astype(dtype)
-        elif not holds_tracked(arg) and not on_a_device((arg,)):
+        elif not holds_tracked(arg[0] if type(arg) is tuple else arg) and not on_a_device((arg,)):
             made_of = from_scipy(
-                type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
+                type(self)._theirs(plain_argument(bare(arg)), plain_argument(shape), dtype, copy, **more)
             )
         else:
             made_of = self._read(name, arg, plain_argument(shape))

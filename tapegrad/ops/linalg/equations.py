@@ -303,7 +303,10 @@ def solve_circulant(c, b, singular="raise", tol=None, caxis=-1, baxis=0, outaxis
 @implements_special(scipy.linalg.lstsq)
 @of_stacks(2, 2)
 def scipy_lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=True, lapack_driver=None):
-    return lstsq(a, b, cond)
+    x, squares, rank, s = lstsq(a, b, cond)
+    if lapack_driver == "gelsy":
+        return x, squares[:0], rank, None
+    return x, squares[0] if ndim(x) == 1 and len(squares) else squares, rank, s
 
 
 # --- matrix equations ---

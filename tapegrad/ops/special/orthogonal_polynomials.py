@@ -225,12 +225,18 @@ sph_harm_y_of = special_function(
 
 @implements_special(sp.comb)
 def comb(N, k, *, exact=False, repetition=False):
-    return binom(N + k - 1.0 if repetition else N, k)
+    return binom(N + k - 1.0, k) if repetition else where_counted(N, k, binom(N, k))
 
 
 @implements_special(sp.perm)
 def perm(N, k, exact=False):
-    return poch(N - k + 1.0, k)
+    return where_counted(N, k, poch(N - k + 1.0, k))
+
+
+def where_counted(N, k, y):
+    """y, and 0 where SciPy counts no choice of k among N."""
+    N, k = primal_of(N), primal_of(k)
+    return select((k <= N) & (N >= 0) & (k >= 0), y, 0.0)
 
 
 # --- polynomials as objects, with tracked parameters ---
