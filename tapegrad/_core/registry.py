@@ -167,7 +167,7 @@ LOADED: dict[str, AnyTuple] = {
     "numpy.fft._pocketfft_umath": ("replay.interpreter.placed_complex",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
-    "tapegrad.replay": ("__init__", "optimize._ipopt"),
+    "tapegrad.replay": ("__init__", "_scipy.integrate.stage_sweeps", "optimize._ipopt"),
     # another library, with the first function that crosses
     **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     "tapegrad.parallel.functions": ("parallel",),
