@@ -224,6 +224,9 @@ def test_the_ufuncs_of_a_unit():
         tg.grad(lambda x: np.asarray((x * 1.0).view(Metres) + x).sum())(X)
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Setting the shape on a NumPy array:DeprecationWarning"
+)  # from NumPy 2.5 on
 def test_a_shape_that_is_set():
     def f(x):
         y = x * 2.0

@@ -341,7 +341,7 @@ def trim_zeros(filt, trim="fb", axis=None):
         first, last = (int(places[0]), int(places[-1]) + 1) if places.size else (0, 0)
         whole = places.size and shape(x)[k]
         at[k] = slice(first if "f" in trim.lower() else 0, last if "b" in trim.lower() else whole)
-    return slice_of(x, tuple(at))
+    return slice_of(x, tuple(at)) if at else filt  # as NumPy has it
 
 
 @implements(np.select, layout="asked")

@@ -10,6 +10,7 @@ import re
 import sys
 import types
 import warnings
+from pathlib import Path
 
 import cupy
 import cupyx
@@ -18,6 +19,7 @@ import cupyx.scipy.special
 import numpy as np
 import scipy.linalg
 import scipy.special
+from cuda import pathfinder
 from cupy.linalg import _util
 
 from .kernels import host_view, to_device, unknown
@@ -501,6 +503,12 @@ def _default_fft_func(a, s=None, axes=None, plan=None, value_type="C2C"):
 def _run_unfused(self, *args):
     """A function under cupy.fuse runs as the kernels it is written in, not as one."""
     return self.func(*args)
+
+
+@routine(pathfinder)
+def find_nvidia_header_directory(libname):
+    """CuPy asks for CUDA's headers before it compiles; nothing is compiled here."""
+    return str(Path(cupy.__file__).parent)
 
 
 @routine(cupy.cuda.compiler)
