@@ -25,10 +25,8 @@ from ..ops.piecewise import maximum
 from ..ops.shaping import concatenate, stack
 from ..ops.sorting import sort
 from ..ops.special.bessel_relatives import ive
-from ..ops.special.declare import implements_special
 from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
-from ..stats._classic import binom
 from ..stats._families import CALLS
 from .followed import Follower
 from .namespaces import SciPyNamespace
@@ -190,8 +188,6 @@ for _module, _name, _rule in (  # of SciPy 1.15 to 1.17, of 1.18 on, of all
 ):
     if hasattr(_module, _name):
         FOLLOWED.leaf(getattr(_module, _name), _rule)
-for _name in ("pmf", "cdf", "sf"):  # from SciPy 1.18 on, tests of hypotheses call these
-    implements_special(getattr(_ufuncs, f"_binom_{_name}"))(getattr(binom, _name))
 
 
 # --- what is followed ---

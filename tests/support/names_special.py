@@ -152,6 +152,13 @@ LINES = [
         for f in (face.jvp, face.yvp, face.ivp, face.kvp)
     ],
     *[plain(f.__name__, f, V, 0.4 + P, order=2) for f in (sp.hankel1, sp.hankel2, sp.hankel1e, sp.hankel2e)],
+    case(
+        "_binom_pmf and sums",
+        lambda p: sum([getattr(sp._ufuncs, f"_binom_{f}")(3.0, 10.0, p) for f in ("pmf", "cdf", "sf")]),
+        0.2 + 0.1 * P,
+        numpy_only=True,
+        covers=("_binom_pmf", "_binom_cdf", "_binom_sf"),
+    ),
     *[
         case(
             f"{f.__name__} {n}",

@@ -75,6 +75,13 @@ def successes(n, k, p):
 
 bdtr = special_function(sp.bdtr, COUNT, COUNT, lambda out, k, n, p: -successes(n, k, p))
 bdtrc = special_function(sp.bdtrc, COUNT, COUNT, lambda out, k, n, p: successes(n, k, p))
+for _name, _slope in (  # those that scipy.stats calls
+    ("_binom_cdf", lambda out, k, n, p: -successes(n, k, p)),
+    ("_binom_sf", lambda out, k, n, p: successes(n, k, p)),
+    ("_binom_pmf", lambda out, k, n, p: out * (k - n * p) / (p * (1.0 - p))),
+):
+    _ufunc = getattr(sp._ufuncs, _name)
+    special_function(_ufunc, COUNT, COUNT, _slope, body=_ufunc, name=_name)
 bdtri = special_function(sp.bdtri, COUNT, COUNT, lambda out, k, n, y: -over0(1.0, successes(n, k, out)))
 nbdtr = special_function(
     sp.nbdtr, COUNT, COUNT, lambda out, k, n, p: beta_density(n, floor(primal_of(k)) + 1.0, p)
