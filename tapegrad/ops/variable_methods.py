@@ -329,6 +329,7 @@ def flags_of(flags: Any) -> Any:
 
 
 V.shape = property(_shape, _set_shape)
+V._set_shape = _set_shape  # from NumPy 2.5 on its own code calls this method
 V.dtype = property(_dtype)
 V.ndim = property(lambda x: len(x.shape))
 V.size = property(lambda x: int(np.prod(x.shape)))

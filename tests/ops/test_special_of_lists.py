@@ -23,7 +23,7 @@ OF_LISTS = {
     "np.c_ of a list": lambda a: np.c_[np.eye(2), [a[0], a[1] ** 2]],
     "residuals": lambda a: scipy.linalg.lstsq(np.vander([1.0, 2.0, 3.0], 2), [*a, 1.0])[1] ** 2,
     "no residuals by gelsy": lambda a: scipy.linalg.lstsq(
-        [[1.0], [a[0]], [2.0]], [*a, 1.0], lapack_driver="gelsy"
+        np.array([[1.0], [a[0]], [2.0]]), [*a, 1.0], lapack_driver="gelsy"
     )[0],
     # 0 where k > N
     "some choices": lambda a: sp.comb(np.array(a), 2.0),

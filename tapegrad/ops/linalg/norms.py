@@ -11,8 +11,8 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import is_tracked, layout_of, primal_of, values_of
 from ..._core.scope import OPEN
-from ..declare import SCIPY, axes_of, dtype, follow, implements, ndim, primitive, rules, shape
-from ..elementwise import absolute, phase_of, power, sign, times0, zero_of
+from ..declare import NUMPY_VERSION, SCIPY, axes_of, dtype, implements, ndim, primitive, rules, shape
+from ..elementwise import absolute, phase_of, power, select, sign, times0, zero_of
 from ..nondifferentiable import at_users_line, note_zero
 from ..products import T, matmul
 from ..reductions import BOUNDS, amax, amin, direction, length_of
@@ -147,7 +147,28 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     return _matrix(x, ord, (ndim(x) - 2, ndim(x) - 1), keepdims)
 
 
-follow(__name__, np.linalg.cond)
+@implements(np.linalg.cond)
+def cond(x, p=None):
+    """(NumPy's own code calls compiled functions from NumPy 2.5 on.)"""
+    x = as_floating(x)
+    plain = primal_of(x)
+    unknown = (plain != plain).any((-2, -1))  # NumPy's result is infinity for a matrix without nan
+    if p in (None, 2, -2):
+        if NUMPY_VERSION >= (2, 5):  # an element that is not finite raises no error
+            finite = np.isfinite(plain).all((-2, -1))[..., None]
+            x = select(finite[..., None], x, xp_of(layout_of(x)).eye(*shape(x)[-2:], dtype=dtype(x)))
+            s = select(finite, svdvals(x), np.nan)
+        else:
+            s = svdvals(x)
+        n = ndim(s) - 1
+        high, low = amax(s, n), amin(s, n)
+        y = low / high if p == -2 else high / low
+    else:
+        check_square("cond", x)
+        axes = (ndim(x) - 2, ndim(x) - 1)
+        y = _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
+    return select((primal_of(y) == primal_of(y)) | unknown, y, dtype(y).type(np.inf))
+
 
 # --- functions of matrices ---
 
