@@ -1,6 +1,7 @@
 """Differential equations: one trajectory and thousands, with gradients, beside diffrax and SciPy.
 
-    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | first | followed | buffers | large | fit]
+    python benchmarks/ode.py [--save] [--quick]
+        [--only one | many | stiff | first | followed | buffers | large | fit]
 
 G10: the goal's name in the design. All systems have the same tolerances. The column `error` is the largest
 relative error of the gradient, against differences of SciPy's solutions at tight tolerances or against

@@ -242,9 +242,10 @@ def segment_kernel(xp: Any, name: str) -> Any:
 
 
 def scatter(name: str, r: Any, at: Any, y: Any) -> None:
-    """numpy.add.at(r, at, y) on CuPy, or that of maximum and minimum, in a fixed order. The targets are sorted
-    (stably), and one thread combines each run of equal targets. (The maximum of CuPy's own atomic operation
-    is rounded to single precision.)"""
+    """numpy.add.at(r, at, y) on CuPy, or that of maximum and minimum, in a fixed order.
+
+    The targets are sorted (stably), and one thread combines each run of equal targets. (The maximum of
+    CuPy's own atomic operation is rounded to single precision.)"""
     xp = xp_of(r)
     where = xp.arange(r.size).reshape(r.shape)[at]
     y = xp.broadcast_to(xp.asarray(y, dtype=r.dtype), where.shape).ravel()
