@@ -77,8 +77,8 @@ def constants(N):
     return Ax, Ay, np.stack([11 + 0.1 * np.sin(k), 12.1 + 0.1 * np.cos(k)], 2)
 
 
-def gm3_loss(N):
-    Ax, Ay, r0 = constants(N)
+def gm3_equation(N):
+    Ax, Ay, _ = constants(N)
     Ayu, uAx, Du = np.zeros((N, N)), np.zeros((N, N)), np.zeros((N, N))
     Ayv, vAx, Dv = np.zeros((N, N)), np.zeros((N, N)), np.zeros((N, N))
 
@@ -94,6 +94,12 @@ def gm3_loss(N):
         Dv[:] = D2 * (Ayv + vAx)
         du[:] = Du + a * u * u / v + ubar - alpha * u
         dv[:] = Dv + a * u * u - beta * v
+
+    return gm3
+
+
+def gm3_loss(N):
+    gm3, r0 = gm3_equation(N), constants(N)[2]
 
     def loss(p):
         r = r0.copy()

@@ -385,23 +385,10 @@ def followed(report):
 
 def gm3_end(N, method):
     """The sum of squares of the last state of gm3!, whose right-hand side writes seven captured buffers."""
-    Ax, Ay, start = mutation.constants(N)
-    Ayu, uAx, Du, Ayv, vAx, Dv = np.zeros((6, N, N))
-    dr = np.zeros((N, N, 2))
+    equation, start, dr = mutation.gm3_equation(N), mutation.constants(N)[2], np.zeros((N, N, 2))
 
     def gm3(t, y, p):
-        a, alpha, ubar, beta, D1, D2 = p
-        r = y.reshape(N, N, 2)
-        u, v = r[:, :, 0], r[:, :, 1]
-        du, dv = dr[:, :, 0], dr[:, :, 1]
-        np.matmul(Ay, u, out=Ayu)
-        np.matmul(u, Ax, out=uAx)
-        np.matmul(Ay, v, out=Ayv)
-        np.matmul(v, Ax, out=vAx)
-        Du[:] = D1 * (Ayu + uAx)
-        Dv[:] = D2 * (Ayv + vAx)
-        du[:] = Du + a * u * u / v + ubar - alpha * u
-        dv[:] = Dv + a * u * u - beta * v
+        equation(dr, y.reshape(N, N, 2), p)
         return dr.reshape(-1).copy()
 
     settings = {"rtol": 1e-6, "atol": 1e-8, "t_eval": [0.1]}

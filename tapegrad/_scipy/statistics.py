@@ -179,7 +179,7 @@ FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate, lambda *args: exp(log_kernels(*args)))
 FOLLOWED.leaf(_stats.gaussian_kernel_estimate_log, log_kernels)
 FOLLOWED.leaf(_stats.von_mises_cdf, von_mises_cdf)
-for _module, _name, _rule in (  # of SciPy 1.15 to 1.17, of 1.18 on, of all
+for _module, _name, _rule in (  # the first two: up to SciPy 1.17; the others: from 1.18 on
     (_stats_pythran, "_bvnu", bivariate_tail),
     (_stats_pythran, "_poisson_binom", poisson_binomial),
     (_ufuncs, "_bivariate_normal_cdf", bivariate_tail),

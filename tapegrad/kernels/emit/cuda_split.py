@@ -9,6 +9,7 @@
 Chunks, and the order in which they are added, are those of the undivided kernel. The results therefore have
 the same bits for any number of threads. `sums` is [chunk][sum][sample], `totals` is [sum][sample]."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,15 @@ import numpy as np
 from .cuda import CudaText, KernelSignature, bits_for
 from .lower import CHUNK, LoweredProgram
 
-# A block adds 32 rows: one warp adds a tile of chunks, in order, while the others load the next tile.
-GATHER_ROWS, GATHER_THREADS = 32, 512
+# One warp of a block adds a tile of chunks, in order, while its others load the next tile.
+GATHER_ROWS, GATHER_THREADS = 32, 512  # of a block; a warp has a lane for each row
 GATHER = """typedef long long i64;
 typedef {real} real;
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__({threads})
 gather(const real* __restrict__ sums, real* __restrict__ totals, i64 rows, i64 chunks) {{
-  __shared__ real tile[2][64][32];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const i64 row = (i64)blockIdx.x * 32 + lane, tiles = (chunks + 63) / 64;
+  __shared__ real tile[2][64][{rows}];
+  const int lane = threadIdx.x % {rows}, warp = threadIdx.x / {rows}, warps = blockDim.x / {rows};
+  const i64 row = (i64)blockIdx.x * {rows} + lane, tiles = (chunks + 63) / 64;
   const bool some = row < rows;
   real total = some && warp == 0 ? totals[row] : 0;
   for (i64 k = 0; k <= tiles; ++k) {{
@@ -41,9 +42,11 @@ gather(const real* __restrict__ sums, real* __restrict__ totals, i64 rows, i64 c
 """
 
 
+@functools.cache
 def gather_text(dtype: np.dtype | type) -> str:
     """The source of `gather` for sums of this dtype."""
-    return GATHER.format(real="double" if np.dtype(dtype) == np.float64 else "float")
+    real = "double" if np.dtype(dtype) == np.float64 else "float"
+    return GATHER.format(real=real, rows=GATHER_ROWS, threads=GATHER_THREADS)
 
 
 def splittable(low: LoweredProgram) -> bool:

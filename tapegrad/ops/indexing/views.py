@@ -461,6 +461,5 @@ def array_split(ary, indices_or_sections, axis=0):
 
 
 follow(
-    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.split, np.hsplit, np.vsplit,
-    np.dsplit,
+    __name__, np.rollaxis, np.fliplr, np.flipud, np.unstack, np.split, np.hsplit, np.vsplit, np.dsplit,
 )  # fmt: skip

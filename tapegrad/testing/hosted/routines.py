@@ -191,8 +191,9 @@ def fill_diagonal(a, val, wrap=False):
 
 @routine(cupy)
 def lexsort(keys):
-    if keys.ndim > 2:
+    if keys.ndim > 2:  # (of a tuple, an AttributeError, as CuPy has it)
         raise NotImplementedError("Keys with the rank of three or more is not supported in lexsort")
+    typed(keys=keys)
     return finish(host(np.lexsort, keys))
 
 
