@@ -153,6 +153,7 @@ class Call:
 
     def run(self, functions: Any, args: Any, values: tuple, again: bool) -> tuple:
         shadow = Rebind(functions, args, self.first, values)
+        self.ran = True  # (also if it raises: the user may have rebound what the originals captured)
         with shadow as (functions, ((args, kwargs),)):
             args, kwargs = tree_map(
                 lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, (args, kwargs)
@@ -184,7 +185,6 @@ class Call:
             forgotten(shadow)
         else:
             shadow.finish()
-            self.ran = True
         return outs
 
     def check_kept(self, floats: list) -> None:

@@ -13,7 +13,7 @@ import pytest
 from caught_programs import POINTS, Program
 
 import tapegrad as tg
-from tapegrad.errors import BatchError, GuardError, NonDifferentiableWarning
+from tapegrad.errors import BatchError, GuardError, NonDifferentiableWarning, ReplayWarning
 
 V = np.array([0.3, -0.7])
 FORMS = {
@@ -71,7 +71,8 @@ def judged(program, form, on_change, filters, found, compile="auto"):
     about = f"{form}, {on_change}, {filters}, seed {program.seed}\n{program.text}"
     with warnings.catch_warnings():
         warnings.simplefilter(filters)
-        warnings.simplefilter("ignore", NonDifferentiableWarning)  # (no recording tells of it)
+        for told_once in (NonDifferentiableWarning, ReplayWarning):  # (a plain call tells of neither)
+            warnings.simplefilter("ignore", told_once)
         with np.errstate(**({} if program.seed % 3 else {"over": "ignore"})):
             replayed, left = recorded(form, program.make, points[0], on_change, compile)
             plain = program.make()
