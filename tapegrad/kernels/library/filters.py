@@ -101,9 +101,9 @@ def kalman_step(carry: tuple[Any, Any], model: tuple, y: Any) -> tuple:
 class Filter(LibraryKernel):
     """loglik(model, y); the modules `kalman` and `kalman_vector` have one each.
 
-    `kind` is the named tuple of the arguments, `observed` and `errors` the axes of the second and the fourth."""
+    `kind` is the named tuple of the arguments; `observed` and `errors` are axes of two of them."""
 
-    def __init__(self, name: str, kind: type, observed: str, errors: str, invalid: str = "reject"):
+    def __init__(self, name: str, kind: Any, observed: str, errors: str, invalid: str = "reject"):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         self.__name__, self.kind, self._axes, self._invalid = name, kind, (observed, errors), invalid

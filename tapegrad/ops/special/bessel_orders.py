@@ -195,7 +195,7 @@ def bessel_i_order(v, z, *, n):
 
 
 def order_rules(f, sign):
-    """The rules of a function with f' = (f_(v-1) + sign f_(v+1)) / 2; that of order 1 is scaled by exp(-z)."""
+    """The rules of a function with f' = (f_(v-1) + sign f_(v+1)) / 2; with sign 1 it is scaled by exp(-z)."""
 
     def by_argument(g, out, v, z, n):
         slope = 0.5 * (f(v - 1.0, z, n=n) + sign * f(v + 1.0, z, n=n))
