@@ -94,6 +94,12 @@ class BatchState:
         It cannot if the gradient times x is as large as the value; then f decreases without bound."""
         return row_maximum(self.g * self.x) <= FLAT_GRADIENT * self.xp.maximum(1.0, abs(self.f))
 
+    def put(self, at: Any, **values: Any) -> None:
+        """Replace the rows `at` of the arrays of these names."""
+        for name, new in values.items():
+            old = getattr(self, name)
+            setattr(self, name, self.xp.where(at[:, None] if old.ndim > 1 else at, new, old))
+
     def end(self, which: Any, status: int) -> None:
         which = which & self.flat if status == ROUNDING else which
         self.status[self.running & which] = status
@@ -260,9 +266,8 @@ class Newton(BatchState):
         radius = xp.where(
             ratio < 0.25, 0.25 * length, xp.where((ratio > 0.75) & edge, 2 * self.radius, self.radius)
         )
-        self.radius = xp.where(again, self.radius, radius)
-        self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
-        self.f = xp.where(taken, f, self.f)
+        self.put(~again, radius=radius)
+        self.put(taken, x=x, g=g, f=f)
         self.iterations += running
         self.look()
         failed = ~taken & ~again
@@ -302,10 +307,8 @@ class Bfgs(BatchState):
         d = xp.where(lost[:, None], -self.g, d)
         slope = xp.where(lost, -row_dot(self.g, self.g), slope)
         first = xp.minimum(1.0, 1.0 / xp.sqrt(row_dot(self.g, self.g)))
-        self.d, self.slope = xp.where(at[:, None], d, self.d), xp.where(at, slope, self.slope)
-        self.t = xp.where(at, xp.where(self.fresh, first, 1.0), self.t)
-        self.low, self.high = xp.where(at, 0.0, self.low), xp.where(at, np.inf, self.high)
-        self.tries = xp.where(at, 0, self.tries)
+        start = xp.where(self.fresh, first, 1.0)
+        self.put(at, d=d, slope=slope, t=start, low=0.0, high=np.inf, tries=0)
         self.end(at & ~self.fresh & (-self.slope <= 1e-3 * self.eps * abs(self.f)), ROUNDING)
 
     def forget(self, at: Any) -> None:
@@ -325,13 +328,10 @@ class Bfgs(BatchState):
         self.update(taken, x - self.x, g - self.g)
         self.bracket(running & ~taken, low_enough, f, finite)
         lower, calmer = taken & (f < self.lowest), taken & (row_maximum(g) < 0.5 * self.calmest)
-        self.lowest, self.calmest = (
-            xp.where(lower, f, self.lowest),
-            xp.where(calmer, row_maximum(g), self.calmest),
-        )
+        self.put(lower, lowest=f)
+        self.put(calmer, calmest=row_maximum(g))
         self.idle = xp.where(lower | calmer, 0, self.idle + taken)
-        self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
-        self.f = xp.where(taken, f, self.f)
+        self.put(taken, x=x, g=g, f=f)
         self.iterations += taken
         little = -self.slope <= LEAST_GAIN * size
         failed = running & ~taken & ((self.tries >= 40) | little & (self.tries >= 8))
@@ -348,13 +348,13 @@ class Bfgs(BatchState):
 
         Without a bracket it lies further out. In a bracket it is the minimum of a parabola, or the middle."""
         xp, t = self.xp, self.t
-        self.high = xp.where(at & ~low_enough, t, self.high)
-        self.low = xp.where(at & low_enough, t, self.low)
+        self.put(at & ~low_enough, high=t)
+        self.put(at & low_enough, low=t)
         width = self.high - self.low
         parabola = -self.slope * t * t / (2 * (f - self.f - self.slope * t))
         inside = finite & (self.low == 0) & (parabola > 0.1 * width) & (parabola < 0.5 * width)
         within = xp.where(inside, parabola, self.low + 0.5 * width)
-        self.t = xp.where(at, xp.where(xp.isinf(self.high), 3 * t, within), t)
+        self.put(at, t=xp.where(xp.isinf(self.high), 3 * t, within))
 
     def update(self, taken: Any, s: Any, y: Any) -> None:
         """Update B after the steps s, which changed the gradients by y; the first update scales the

@@ -305,14 +305,10 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> 
     """Return f as a kernel with one datum for each problem, and these data, (d, 1, B).
 
     The datum of a problem holds its arguments."""
-    shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in args]
-    cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
+    shapes, of_datum = of_rows(args, args)
 
     def one(theta: Any, datum: Any) -> Any:
-        given = [
-            datum[a:b].reshape(s) if s else datum[a] for a, b, s in zip(cuts, cuts[1:], shapes, strict=False)
-        ]
-        y = f(restore(theta), *given)
+        y = f(restore(theta), *of_datum(datum))
         if isinstance(y, Sym) and y.size != 1:
             raise NotScalarError(
                 f"minimize_many: {kernel_name(f)} returned shape {y.shape}; it gives one number for one "
@@ -321,7 +317,11 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> 
         return y
 
     rebuilt_with(one, f).__name__ = kernel_name(f)
-    data = stacked_rows(args, batch, np.dtype(float), xp)[:, None, :] if cuts[-1] else xp.zeros(1)
+    data = (
+        stacked_rows(args, batch, np.dtype(float), xp)[:, None, :]
+        if sum(map(math.prod, shapes))
+        else xp.zeros(1)
+    )
     return likelihood(one, missing="step", invalid="nan"), data
 
 

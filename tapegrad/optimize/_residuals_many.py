@@ -17,7 +17,6 @@ from ._batched import GRADIENT, ROUNDING
 from ._flat import FlatStart, flat_bounds, plain_result
 from ._many import BatchResults, check_problems, float_arrays, scheduled, start_columns
 from ._marquardt import fitted, inverse_kernel
-from ._parts import in_parts
 from ._residual_kernels import CompiledResiduals, VectorizedResiduals, checked_loss
 
 PART_NUMBERS, LEAST_PART = 2**18, 512  # numbers of the data of a part that stay in the processor's cache
@@ -351,9 +350,11 @@ class Fits:
             inverse = inverse_kernel(p)(found.pop("A"))
             return {**found, "cov": xp.where(xp.isfinite(inverse).all(axis=(0, 1)), inverse * scale, np.inf)}
 
-        size = batch if xp is not np else max(LEAST_PART, PART_NUMBERS // max(problem.width, p * p))
+        size = max(LEAST_PART, PART_NUMBERS // max(problem.width, p * p)) if xp is np else batch
+        starts = range(0, max(batch, 1), max(size, 1))
         with np.errstate(all="ignore"):
-            found = in_parts(run, batch, max(size, 1))
+            parts = [run(slice(a, min(a + size, batch))) for a in starts]
+        found = {name: xp.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
         x, cov = found["x"].astype(self.rows.dtype), found["cov"]
         active = xp.zeros(x.shape, int)
         if self.bounds is not None:

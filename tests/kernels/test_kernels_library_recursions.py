@@ -29,6 +29,7 @@ import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
 from tapegrad.kernels import autoregression, garch, kalman, kalman_vector, markov
 from tapegrad.kernels.launch import waiting
+from tapegrad.kernels.library.filters import kalman_start, kalman_step
 
 pytestmark = pytest.mark.one_in(4)  # its cases compile
 
@@ -509,13 +510,13 @@ def test_transforms_of_the_filter():
         )
 
     def init(theta):
-        return kalman.kalman_start(kalman.Model(None, None, None, None, np.zeros(2), np.eye(2)))
+        return kalman_start(kalman.Model(None, None, None, None, np.zeros(2), np.eye(2)))
 
     def step(carry, theta, datum):
         a, q, r = np.tanh(theta[0]), np.exp(theta[1]), np.exp(theta[2])
         A = np.array([[a, -0.4 * a], [1.0, 0.0]])
         Q = np.array([[q + 1e-3, 0.0], [0.0, 1e-3]])
-        return kalman.kalman_step(carry, kalman.Model(A, np.array([1.0, 0.3]), Q, r, None, None), datum)
+        return kalman_step(carry, kalman.Model(A, np.array([1.0, 0.3]), Q, r, None, None), datum)
 
     generated = tg.kernels.recursion(init, step, missing="step")
     theta = np.random.default_rng(0).normal(size=(3, 5))

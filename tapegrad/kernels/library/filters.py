@@ -9,7 +9,6 @@ import functools
 import math
 import threading
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +24,7 @@ from ...ops import shaping
 from ..generated.arguments import as_float
 from ..generated.derivatives import derivative_library
 from ..generated.kernel import recursion
+from . import observation
 from .models import Definition, LibraryKernel, ModelRecursion
 
 MOST = {"k": 8, "d": 4}
@@ -73,28 +73,47 @@ class FilterKernel(ModelRecursion):
         return [by_theta, by_data[of.observed :]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FilterParts:
-    """The parts of a filter.
+# --- the model in plain Python, from which kernels are generated ---
 
-    `kind` is the named tuple of its `arguments`. `start(model)` and `step(carry, model, y)` are one sample in
-    plain Python."""
 
-    name: str
-    kind: type
-    arguments: tuple
-    start: Callable
-    step: Callable
+def kalman_start(model: tuple) -> tuple:
+    *_, m0, P0 = model
+    return m0, np.where(np.min(np.diag(P0)) >= 0, P0, np.nan)
+
+
+def kalman_step(carry: tuple[Any, Any], model: tuple, y: Any) -> tuple:
+    """Return mean and covariance of the next state, and the log density of y given the data before it.
+
+    The observation is a number with an error of variance R, or a vector with errors of covariance R."""
+    A, C, Q, R, _, _ = model
+    single = R.ndim == 0
+    if single:
+        C, R, y = C.reshape((1, -1)), R.reshape(1), y.reshape(1)
+    here = ~np.isnan(y)
+    valid = np.minimum(np.min(np.diag(Q)), np.min(R if single else np.diag(R))) >= 0
+    after, density = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, single)
+    return after, np.where(valid, density, np.nan)
+
+
+# --- kernels ---
 
 
 class Filter(LibraryKernel):
-    """loglik(model, y); the modules `kalman` and `kalman_vector` define its parts."""
+    """loglik(model, y); the modules `kalman` and `kalman_vector` have one each.
 
-    def __init__(self, parts: FilterParts, invalid: str = "reject"):
+    `kind` is the named tuple of the arguments; `observed` and `errors` are axes of two of them."""
+
+    def __init__(self, name: str, kind: Any, observed: str, errors: str, invalid: str = "reject"):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
-        self.__name__, self.arguments = parts.name, parts.arguments
-        self._parts, self._invalid = parts, invalid
+        self.__name__, self.kind, self._axes, self._invalid = name, kind, (observed, errors), invalid
+        axes = ("kk", observed, "kk", errors, "k", "kk")
+        self.arguments = tuple(
+            [
+                Argument(field, a, symmetric=n > 1 and len(a) == 2, varies=n < 4)
+                for n, (field, a) in enumerate(zip(kind._fields, axes, strict=True))
+            ]
+        )
         self._kernels: dict = {}
         self._lock = lock()
         # `last`: a weak reference to the last observations, and these with one more axis
@@ -106,7 +125,7 @@ class Filter(LibraryKernel):
     def options(self, *, invalid: str = "reject") -> "Filter":
         """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and
         derivatives nan."""
-        return self._with(type(self)(self._parts, invalid), invalid=invalid)
+        return self._with(type(self)(self.__name__, self.kind, *self._axes, invalid), invalid=invalid)
 
     # --- calls ---
 
@@ -186,7 +205,7 @@ class Filter(LibraryKernel):
             None if x is None else x.transpose((x.ndim - 2, *range(x.ndim - 2), x.ndim - 1))
             for x in self._expanded(call, s)
         ]
-        return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
+        return self.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
     def fisher(self, model: Any, y: Any) -> Any:
         """The sum over data of the outer product of the scores, in the form of `hessian`."""
@@ -213,7 +232,7 @@ class Filter(LibraryKernel):
     def _kernel_for(self, modes: tuple, sizes: dict) -> FilterKernel:
         init, step = self.formula(sizes, modes)
         definition = Definition(
-            name=self._parts.name,
+            name=self.__name__,
             key=f"{sizes} {modes}",
             observed=self._count(sizes),
             formula=recursion(init, step, missing="step", invalid=self._invalid),
@@ -225,8 +244,7 @@ class Filter(LibraryKernel):
     def formula(self, sizes: dict, modes: tuple) -> tuple:
         """Return init and step for `recursion`; theta and the data hold rows of the arguments, as in
         `_packed`."""
-        of, arguments = self._parts, self.arguments
-        kind, start, step = of.kind, of.start, of.step
+        kind, arguments = self.kind, self.arguments
 
         def model(theta, datum):
             parts, row, line = [], 0, self._count(sizes)
@@ -243,7 +261,7 @@ class Filter(LibraryKernel):
         def none(theta):  # arguments of each step are absent, and unused, at the start
             return np.zeros(sum([a.rows(sizes) for a in arguments]) + 1)
 
-        return lambda theta: start(model(theta, none(theta))), lambda carry, theta, datum: step(
+        return lambda theta: kalman_start(model(theta, none(theta))), lambda carry, theta, datum: kalman_step(
             carry, model(theta, datum), observed(datum)
         )
 
@@ -251,7 +269,7 @@ class Filter(LibraryKernel):
 
     def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "PackedCall":
         """Pack a call; `gradients`: of everything that is not Const, otherwise of what is tracked."""
-        name, kind, arguments = self._parts.name, self._parts.kind, self.arguments
+        name, kind, arguments = self.__name__, self.kind, self.arguments
         if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
             raise ArgumentError(
                 f"{name}: the model is {kind.__name__}({', '.join([a.name for a in arguments])}), got "
@@ -313,7 +331,7 @@ class Filter(LibraryKernel):
 
     def _sizes(self, values: list, y: Any) -> dict:
         """Return the sizes from the first arguments: k, and d if several numbers are observed."""
-        name, arguments = self._parts.name, self.arguments
+        name, arguments = self.__name__, self.arguments
         sizes: dict = {}
         for a, v in zip(arguments[:2], values[:2], strict=True):
             if v.ndim < len(a.axes):
@@ -351,7 +369,7 @@ class Filter(LibraryKernel):
         listed = ", ".join([str(n) for n in want])
         more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
         raise ShapeError(
-            f"{self._parts.name}: {a.name} has shape {shape}; wanted is ({listed}), "
+            f"{self.__name__}: {a.name} has shape {shape}; wanted is ({listed}), "
             f"({listed}{', ' if want else ''}B){more}"
         )
 
@@ -360,7 +378,7 @@ class Filter(LibraryKernel):
 
         Their shapes are (..., B) or (T, ..., B)."""
         parts = self._expanded(call, gradient, slopes)
-        return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
+        return self.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
     def _expanded(self, call: "PackedCall", gradient: Any, slopes: Any = None) -> list:
         """Expand rows to (shape of an argument, ...), or (T, shape, ...), for each argument; None for a
@@ -388,7 +406,7 @@ class Filter(LibraryKernel):
 
     def _nested(self, call: "PackedCall", H: Any) -> Any:
         """Return matrices (B, p, p) of rows as a Model of Models."""
-        kind = self._parts.kind
+        kind = self.kind
         made: list[Any] = []
         for x, a in zip(self._expanded(call, H.transpose((1, 2, 0))), self.arguments, strict=True):
             if x is None:

@@ -25,10 +25,7 @@ Source: Durbin and Koopman, Time Series Analysis by State Space Methods, section
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from . import observation
-from .filters import Argument, Filter, FilterParts
+from .filters import Filter
 
 
 class Model(NamedTuple):
@@ -42,43 +39,4 @@ class Model(NamedTuple):
     P0: Any
 
 
-ARGUMENTS = (
-    Argument("A", "kk", varies=True),
-    Argument("c", "k", varies=True),
-    Argument("Q", "kk", symmetric=True, varies=True),
-    Argument("r", "", varies=True),
-    Argument("m0", "k"),
-    Argument("P0", "kk", symmetric=True),
-)
-
-
-# --- the model in plain Python, from which kernels are generated ---
-
-
-def kalman_start(model: Model) -> tuple:
-    return model.m0, np.where(np.min(np.diag(model.P0)) >= 0, model.P0, np.nan)
-
-
-def kalman_step(carry: tuple[Any, Any], model: tuple, y: Any) -> tuple:
-    """Return mean and covariance of the next state, and the log density of y given the data before it.
-
-    The observation is a number with an error of variance R, or a vector with errors of covariance R."""
-    A, C, Q, R, _, _ = model
-    single = R.ndim == 0
-    if single:
-        C, R, y = C.reshape((1, -1)), R.reshape(1), y.reshape(1)
-    here = ~np.isnan(y)
-    valid = np.minimum(np.min(np.diag(Q)), np.min(R if single else np.diag(R))) >= 0
-    after, density = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, single)
-    return after, np.where(valid, density, np.nan)
-
-
-loglik = Filter(
-    FilterParts(
-        name="kalman",
-        kind=Model,
-        arguments=ARGUMENTS,
-        start=kalman_start,
-        step=kalman_step,
-    )
-)
+loglik = Filter("kalman", Model, "k", "")

@@ -23,8 +23,7 @@ array([[-0.2955,  0.2218],
 
 from typing import Any, NamedTuple
 
-from .filters import Argument, Filter, FilterParts
-from .kalman import kalman_start, kalman_step
+from .filters import Filter
 
 
 class Model(NamedTuple):
@@ -38,22 +37,4 @@ class Model(NamedTuple):
     P0: Any
 
 
-ARGUMENTS = (
-    Argument("A", "kk", varies=True),
-    Argument("C", "dk", varies=True),
-    Argument("Q", "kk", symmetric=True, varies=True),
-    Argument("R", "dd", symmetric=True, varies=True),
-    Argument("m0", "k"),
-    Argument("P0", "kk", symmetric=True),
-)
-
-
-loglik = Filter(
-    FilterParts(
-        name="kalman_vector",
-        kind=Model,
-        arguments=ARGUMENTS,
-        start=kalman_start,
-        step=kalman_step,
-    )
-)
+loglik = Filter("kalman_vector", Model, "dk", "dd")

@@ -33,29 +33,28 @@ def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:
     return xp.where(small, series * v**n, b).astype(x.dtype)
 
 
+def of_order(x: Any, n: int, kind: str, beyond: Any) -> Any:
+    """The function of order n; `beyond(f)` computes it where CuPy's library f has only orders 0 and 1."""
+    f = special_of(x)
+    if n < 2:
+        return getattr(f, kind.replace("v", str(n)))(x)
+    return getattr(sp, kind)(n, x).astype(x.dtype) if f is sp else beyond(f)
+
+
 @primitive()
 def bessel_j(x, *, n):
-    if n > 1:
-        f = special_of(x)
-        return sp.jv(n, x).astype(x.dtype) if f is sp else _by_order(x, n, f.j0, f.j1, -1.0)
-    return special_of(x).j1(x) if n else special_of(x).j0(x)
+    return of_order(x, n, "jv", lambda f: _by_order(x, n, f.j0, f.j1, -1.0))
 
 
 @primitive()
 def bessel_i(x, *, n):
-    if n > 1:
-        f = special_of(x)
-        return sp.iv(n, x).astype(x.dtype) if f is sp else _by_order(x, n, f.i0, f.i1, 1.0)
-    return special_of(x).i1(x) if n else special_of(x).i0(x)
+    return of_order(x, n, "iv", lambda f: _by_order(x, n, f.i0, f.i1, 1.0))
 
 
 @primitive()
 def bessel_ie(x, *, n):
     """exp(-|x|) I_n(x)."""
-    if n > 1:
-        f = special_of(x)
-        return sp.ive(n, x).astype(x.dtype) if f is sp else abs_scaled(x, n, f)
-    return special_of(x).i1e(x) if n else special_of(x).i0e(x)
+    return of_order(x, n, "ive", lambda f: abs_scaled(x, n, f))
 
 
 def abs_scaled(x: Any, n: int, f: Any) -> Any:
@@ -114,37 +113,15 @@ def _ie_slope(x, n):
 rules(bessel_ie, lambda g, out, x, n: g * _slope_beyond(x, n, -1.0, lambda x: _ie_slope(x, n)), jvp=same)
 
 
-@implements(sp.j0)
-def j0(x):
-    return bessel_j(x, n=0)
+def orders(of: Any, *functions: Any) -> list:
+    """SciPy's functions of orders 0 and 1, by the operation of any order."""
+    return [implements(f)(lambda x, n=n: of(x, n=n)) for n, f in enumerate(functions)]
 
 
-@implements(sp.j1)
-def j1(x):
-    return bessel_j(x, n=1)
-
-
-@implements(np.i0, layout="asked")
-@implements(sp.i0)
-def i0(x):
-    return bessel_i(x, n=0)
-
-
-@implements(sp.i1)
-def i1(x):
-    return bessel_i(x, n=1)
-
-
-@implements(sp.i0e)
-def i0e(x):
-    return bessel_ie(x, n=0)
-
-
-@implements(sp.i1e)
-def i1e(x):
-    return bessel_ie(x, n=1)
-
-
+j0, j1 = orders(bessel_j, sp.j0, sp.j1)
+i0, i1 = orders(bessel_i, sp.i0, sp.i1)
+i0e, i1e = orders(bessel_ie, sp.i0e, sp.i1e)
+implements(np.i0, layout="asked")(i0)
 y0 = special_ufunc(sp.y0, lambda g, out, x: -times0(g, y1(x)))
 y1: Any = special_ufunc(sp.y1, lambda g, out, x: times0(g, y0(x) - out / x))
 k0 = special_ufunc(sp.k0, lambda g, out, x: -times0(g, k1(x)))

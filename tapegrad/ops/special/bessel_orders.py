@@ -194,27 +194,16 @@ def bessel_i_order(v, z, *, n):
     )
 
 
-rules(
-    bessel_j_order,
-    lambda g, out, v, z, n: times0(g, bessel_j_order(v, z, n=n + 1)),
-    lambda g, out, v, z, n: times0(
-        g, 0.5 * (bessel_j_order(v - 1.0, z, n=n) - bessel_j_order(v + 1.0, z, n=n))
-    ),
-    jvp=same,
-)
-rules(
-    bessel_y_order,
-    lambda g, out, v, z, n: times0(g, bessel_y_order(v, z, n=n + 1)),
-    lambda g, out, v, z, n: times0(
-        g, 0.5 * (bessel_y_order(v - 1.0, z, n=n) - bessel_y_order(v + 1.0, z, n=n))
-    ),
-    jvp=same,
-)
-rules(
-    bessel_i_order,
-    lambda g, out, v, z, n: times0(g, bessel_i_order(v, z, n=n + 1)),
-    lambda g, out, v, z, n: times0(
-        g, 0.5 * (bessel_i_order(v - 1.0, z, n=n) + bessel_i_order(v + 1.0, z, n=n)) - out
-    ),
-    jvp=same,
-)
+def order_rules(f, sign):
+    """The rules of a function with f' = (f_(v-1) + sign f_(v+1)) / 2; with sign 1 it is scaled by exp(-z)."""
+
+    def by_argument(g, out, v, z, n):
+        slope = 0.5 * (f(v - 1.0, z, n=n) + sign * f(v + 1.0, z, n=n))
+        return times0(g, slope - out if sign > 0 else slope)
+
+    rules(f, lambda g, out, v, z, n: times0(g, f(v, z, n=n + 1)), by_argument, jvp=same)
+
+
+order_rules(bessel_j_order, -1)
+order_rules(bessel_y_order, -1)
+order_rules(bessel_i_order, 1)

@@ -60,22 +60,14 @@ def raise_powers(powers, k):
     return tuple([p + (i == k) for i, p in enumerate(powers)])
 
 
-rules(
-    carlson,
-    lambda g, out, x, y, z, w, powers: times0(
-        g, -powers[0] * carlson(x, y, z, w, powers=raise_powers(powers, 0))
-    ),
-    lambda g, out, x, y, z, w, powers: times0(
-        g, -powers[1] * carlson(x, y, z, w, powers=raise_powers(powers, 1))
-    ),
-    lambda g, out, x, y, z, w, powers: times0(
-        g, -powers[2] * carlson(x, y, z, w, powers=raise_powers(powers, 2))
-    ),
-    lambda g, out, x, y, z, w, powers: times0(
-        g, -powers[3] * carlson(x, y, z, w, powers=raise_powers(powers, 3))
-    ),
-    jvp=same,
-)
+def by_argument(k):
+    """The rule of argument k."""
+    return lambda g, out, x, y, z, w, powers: times0(
+        g, -powers[k] * carlson(x, y, z, w, powers=raise_powers(powers, k))
+    )
+
+
+rules(carlson, *map(by_argument, range(4)), jvp=same)
 
 HALF = (0.5, 0.5, 0.5, 0.0)
 SECOND, THIRD = (0.5, 0.5, 1.5, 0.0), (0.5, 0.5, 0.5, 1.0)

@@ -72,14 +72,12 @@ def more(orders, k):
     return tuple([m + (i == k) for i, m in enumerate(orders)])
 
 
-rules(
-    series_of,
-    lambda g, out, a, b, c, z, orders: times0(g, series_of(a, b, c, z, orders=more(orders, 0))),
-    lambda g, out, a, b, c, z, orders: times0(g, series_of(a, b, c, z, orders=more(orders, 1))),
-    lambda g, out, a, b, c, z, orders: times0(g, series_of(a, b, c, z, orders=more(orders, 2))),
-    lambda g, out, a, b, c, z, orders: times0(g, series_of(a, b, c, z, orders=more(orders, 3))),
-    jvp=same,
-)
+def by_argument(k):
+    """The rule of argument k."""
+    return lambda g, out, a, b, c, z, orders: times0(g, series_of(a, b, c, z, orders=more(orders, k)))
+
+
+rules(series_of, *map(by_argument, range(4)), jvp=same)
 
 
 def kummer(a, b, z, orders):

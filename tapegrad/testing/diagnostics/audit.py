@@ -231,12 +231,7 @@ class AuditRun:
             tree_map(lambda d, a: None if d is None else d * step_scale(a), d, x)
             for d, x in zip(v, self.x, strict=True)
         ]
-        at = [
-            central_difference(g, self.x, tuple(scaled), h)
-            for h in (DIFFERENCE_STEP, DIFFERENCE_STEP / 2, DIFFERENCE_STEP / 8)
-        ]
-        best = (4 * at[1] - at[0]) / 3
-        return best, float(np.max(np.abs(at[1] - at[2]), initial=0.0)), tuple(scaled)
+        return *settled_difference(g, self.x, tuple(scaled)), tuple(scaled)
 
     def compared(
         self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0
@@ -439,18 +434,9 @@ def hvp_against_differences(a: AuditRun):
         found = a.run(lambda: vjp(a.call, *xs)[1](a.w))
         return plain_host_array(inner_product(other, found if len(xs) > 1 else (found,)))
 
-    numeric = (
-        central_difference(slope, a.x, a.direction, DIFFERENCE_STEP),
-        central_difference(slope, a.x, a.direction, DIFFERENCE_STEP / 2),
-        central_difference(slope, a.x, a.direction, DIFFERENCE_STEP / 8),
-    )
-    unsettled = float(np.abs(numeric[1] - numeric[2]))
+    numeric, unsettled = settled_difference(slope, a.x, a.direction)
     yield a.compared(
-        "hvp against differences",
-        inner_product(other, product),
-        (4 * numeric[1] - numeric[0]) / 3,
-        CLOSE_DIFFERENCES,
-        unsettled,
+        "hvp against differences", inner_product(other, product), numeric, CLOSE_DIFFERENCES, unsettled
     )
 
 
@@ -541,8 +527,14 @@ def step_scale(x: Any) -> float:
     return float(np.max(h, initial=0.0, where=np.isfinite(h))) or 1.0
 
 
-def central_difference(g: Callable, x: tuple, v: tuple, h: float) -> Any:
-    return (np.asarray(g(*displaced(x, v, h))) - np.asarray(g(*displaced(x, v, -h)))) / (2 * h)
+def settled_difference(g: Callable, x: tuple, v: tuple) -> tuple:
+    """(The derivative of g along v by extrapolated central differences, an estimate of its error)."""
+
+    def central(h: float) -> Any:
+        return (np.asarray(g(*displaced(x, v, h))) - np.asarray(g(*displaced(x, v, -h)))) / (2 * h)
+
+    wide, near, close = [central(DIFFERENCE_STEP / n) for n in (1, 2, 8)]
+    return (4 * near - wide) / 3, float(np.max(np.abs(near - close), initial=0.0))
 
 
 def first_line(error: Exception) -> str:

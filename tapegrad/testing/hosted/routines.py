@@ -5,7 +5,9 @@ checks its arguments as CuPy does (arrays must be CuPy arrays, TypeError otherwi
 place where CuPy's modules keep a reference to the original.
 """
 
+import functools
 import importlib
+import inspect
 import re
 import sys
 import types
@@ -25,7 +27,7 @@ from cupy.linalg import _util
 from .kernels import host_view, to_device, unknown
 from .random_numbers import generators
 from .runtime import count_kernel, count_transfer
-from .scipy_functions import scipys
+from .scipy_functions import as_cupys, scipys
 
 _METHODS = {}  # name -> replacement of a method of cupy.ndarray
 _ROUTINES = []  # (module, name, replacement)
@@ -215,35 +217,24 @@ for _function in (np.nanvar, np.nanstd):
     routine(cupy)(_spread(_function))
 
 
-def _order_statistic(function):
-    def statistic(a, *args, axis=None, out=None, overwrite_input=False, keepdims=False, **kwargs):
-        typed(a=a, out=out)
-        return finish(host(function, a, *args, axis=axis, keepdims=keepdims, **kwargs), out)
+def _order_statistic(name):
+    real, theirs = getattr(np, name), getattr(cupy, name)
+    signature = inspect.signature(theirs)
+
+    @functools.wraps(theirs)
+    def statistic(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        out = given.pop("out", None)
+        given.pop("overwrite_input", None)
+        typed(a=given["a"], out=out)
+        arrays = [given.pop(n) for n in ("a", "q") if n in given]
+        return finish(host(real, *arrays, **given), out)
 
     return statistic
 
 
-def _median_signature(statistic):
-    def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
-        return statistic(a, axis=axis, out=out, keepdims=keepdims)
-
-    return median
-
-
-def _quantile_signature(statistic):
-    def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False):
-        return statistic(a, q, axis=axis, out=out, keepdims=keepdims, method=method)
-
-    return quantile
-
-
-for _name, _signature in {
-    "median": _median_signature,
-    "nanmedian": _median_signature,
-    "quantile": _quantile_signature,
-    "percentile": _quantile_signature,
-}.items():
-    _ROUTINES.append((cupy, _name, _signature(_order_statistic(getattr(np, _name)))))
+for _name in ("median", "nanmedian", "quantile", "percentile"):
+    _ROUTINES.append((cupy, _name, _order_statistic(_name)))
 
 
 @routine(cupyx.scipy.special)
@@ -361,56 +352,33 @@ def inv(a):
     return finish(_stacked(results, a.shape[:-2], a.shape[-2:], x.dtype))
 
 
-@routine(cupy.linalg)
-def slogdet(a):
-    _check(a)
-    sign, logdet = host(np.linalg.slogdet, *_views(_compute_type(a), a))
-    return finish(sign), finish(logdet)
-
-
-@routine(cupy.linalg)
-def qr(a, mode="reduced"):
-    _check(a, square=False)
-    result = host(np.linalg.qr, *_views(_compute_type(a), a), mode=mode)
-    return finish(result) if mode == "r" else tuple(finish(r) for r in result)
-
-
-@routine(cupy.linalg)
-def svd(a, full_matrices=True, compute_uv=True):
-    _check(a, square=False)
-    result = host(
-        np.linalg.svd, *_views(_compute_type(a), a), full_matrices=full_matrices, compute_uv=compute_uv
-    )
-    return tuple(finish(r) for r in result) if compute_uv else finish(result)
-
-
-@routine(cupy.linalg)
-def eigh(a, UPLO="L"):
-    _check(a)
-    return tuple(finish(r) for r in host(np.linalg.eigh, *_views(_compute_type(a), a), UPLO))
-
-
-@routine(cupy.linalg)
-def eigvalsh(a, UPLO="L"):
-    _check(a)
-    return finish(host(np.linalg.eigvalsh, *_views(_compute_type(a), a), UPLO))
-
-
 def _as_complex(x):
+    """Complex whatever the eigenvalues: the device cannot look whether they are real."""
     return np.asarray(x, np.promote_types(np.asarray(x).dtype, np.complex64))
 
 
-@routine(cupy.linalg)
-def eig(a):
-    """Complex whatever the eigenvalues: the device cannot look whether they are real."""
-    _check(a)
-    return tuple(finish(_as_complex(r)) for r in host(np.linalg.eig, *_views(_compute_type(a), a)))
+def _by_numpy(name, square=True, convert=np.asarray):
+    """NumPy's function of a stack of matrices, with the parameters of CuPy's."""
+    theirs = getattr(cupy.linalg, name)
+    real = as_cupys(getattr(np.linalg, name), theirs)
+
+    @functools.wraps(theirs)
+    def run(a, *settings, **named):
+        _check(a, square=square)
+        found = host(real, *_views(_compute_type(a), a), *settings, **named)
+        if isinstance(found, tuple):
+            return tuple([finish(convert(r)) for r in found])
+        return finish(convert(found))
+
+    return run
 
 
-@routine(cupy.linalg)
-def eigvals(a):
-    _check(a)
-    return finish(_as_complex(host(np.linalg.eigvals, *_views(_compute_type(a), a))))
+for _name in ("slogdet", "eigh", "eigvalsh"):
+    _ROUTINES.append((cupy.linalg, _name, _by_numpy(_name)))
+for _name in ("qr", "svd"):
+    _ROUTINES.append((cupy.linalg, _name, _by_numpy(_name, square=False)))
+for _name in ("eig", "eigvals"):
+    _ROUTINES.append((cupy.linalg, _name, _by_numpy(_name, convert=_as_complex)))
 
 
 def _triangular(x, y, trans, lower, unit_diagonal):
