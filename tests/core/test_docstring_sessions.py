@@ -26,7 +26,8 @@ ROUGH = {
     "scipy.special.ncfdtridfn",
     "scipy.special.ncfdtrinc",
 }
-SLOW = {"numpy.linalg.multi_dot", "numpy.shares_memory"}
+# agm shows a loop until two floats are equal, which need not end beside the values shown.
+SLOW = {"numpy.linalg.multi_dot", "numpy.shares_memory", "scipy.special.agm"}
 NO_DERIVATIVE = {
     "numbers from a generator that chooses by the parameter": """Generator.beta Generator.binomial Generator.f
         Generator.gamma Generator.geometric Generator.logseries Generator.multinomial
@@ -66,7 +67,7 @@ MODULES = {  # the functions of which one session or more has a derivative, and 
     "scipy.spatial": (23, 6),
     "scipy.spatial.distance": (11, 11),
     "scipy.spatial.transform": (20, 20),
-    "scipy.special": (177, 168),
+    "scipy.special": (176, 167),
 }
 
 
