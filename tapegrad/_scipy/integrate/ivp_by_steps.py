@@ -56,7 +56,7 @@ class Steps(NamedTuple):
     ends: Any
     states: Any
     T: Any
-    Y: Any
+    Y: Any  # None of an explicit method, whose slopes tell them
     K: Any  # None of an implicit method
     A: Any
     B: Any
@@ -65,8 +65,9 @@ class Steps(NamedTuple):
     def equations(self, J: Any) -> StepEquations:
         return StepEquations(self.A, self.B, J, self.K is None)
 
-    def stages(self, states: Any, K: Any) -> Any:
-        return states[:-1, None] + self.A @ K
+    def stages(self, states: Any, K: Any, at: slice = slice(None)) -> Any:
+        """Return the states at the stages of these steps."""
+        return states[:-1][at, None] + self.A[at] @ K[at]
 
     def weights(self, at: Any, x: Any) -> Any:
         """Return the weights of the slopes of steps at shares x of the steps."""
@@ -113,7 +114,7 @@ def explicit_steps(method: Any, records: list) -> Steps:
         if count < s:  # stages of an interpolant that nobody asked for: they stand at the beginning
             K[k, count:], A[k, count:], T[k, count:] = slopes[0], 0.0, starts[k]
     y, K = all_real(y, K)
-    return Steps(plain_np.append(starts, ends[-1]), y, T, y[:-1, None] + A @ K, K, A, B[:s] * h[:, None], P)
+    return Steps(plain_np.append(starts, ends[-1]), y, T, None, K, A, B[:s] * h[:, None], P)
 
 
 def collocation_steps(found: Any) -> Steps:
@@ -139,6 +140,15 @@ def interpolated(parts: list, T: Any) -> Any:
         to[: part.yh.shape[1]] = part.yh.T
     end, h = plain_np.array([[part.t, part.h] for part in parts]).T[..., None]
     return ((T - end) / h)[..., None] ** plain_np.arange(count) @ powers
+
+
+def known_stages(steps: Any, at: slice = slice(None)) -> Any:
+    """Return the states at the stages of these steps, as SciPy had them."""
+    return steps.stages(steps.states, steps.K, at) if steps.Y is None else steps.Y[at]
+
+
+def at_last_stage(right: RightSide, steps: Any) -> Any:
+    return right.point(steps.T[-1, -1], known_stages(steps, slice(-1, None))[-1, -1])
 
 
 class Span:
@@ -218,7 +228,7 @@ def is_scratch(right: RightSide, written: list, steps: Steps) -> bool:
         for v in written:
             v[...] = fill
         try:
-            right.point(steps.T[-1, -1], steps.Y[-1, -1])
+            at_last_stage(right, steps)
         except Exception:
             return False
         left.append([bare(v).tobytes() for v in written])
@@ -251,27 +261,29 @@ class SolvedSteps:
     def linearized(self, right: RightSide, pattern: Any) -> Any:
         steps = self.steps
         if self.many:
-            right.point(steps.T[-1, -1], steps.Y[-1, -1])
+            at_last_stage(right, steps)
             return None
-        found, J = right.jacobians(steps.T, steps.Y, steps.K is None, pattern)
+        Y = known_stages(steps)
+        found, J = right.jacobians(steps.T, Y, steps.K is None, pattern)
         if steps.K is not None:
-            check_slopes(found, steps.K, steps.Y, J)
+            check_slopes(found, steps.K, Y, J)
         self.K = found if steps.K is None else steps.K
         return steps.equations(J)
 
     @property
     def many(self) -> bool:
         """Are the Jacobians of explicit steps too large to be kept?"""
-        n, size = self.steps.states.shape[1], self.steps.Y.size
+        n, size = self.steps.states.shape[1], self.steps.T.size * self.steps.states.shape[1]
         return self.steps.K is not None and (n > DENSE_STATES or n * size > DENSE_NUMBERS)
 
     def differentiate(self, right: RightSide, equations: Any) -> None:
-        steps, Y, T = self.steps, self.steps.Y, self.span.at(self.steps.T.reshape(-1))
+        steps, T = self.steps, self.span.at(self.steps.T.reshape(-1))
         start = real_parts(self.start) if self.mixed else self.start
         if equations is None:
             self.states, self.K = swept(steps, right, start, T, self.span.stretch)
             return
         n, move = equations.n, AxisMap(equations.forward, equations.size, equations.backward)
+        Y = known_stages(steps)
         levels = rounds = 1
         while rounds <= levels:
             found = right(T, np.reshape(Y, (-1, n)))
@@ -286,12 +298,12 @@ class SolvedSteps:
             change = mapped(np.concatenate([start, rest]), map=move)
             ends = (equations.steps + 1) * n
             self.states = self.states + np.reshape(change[:ends], (-1, n))
-            self.K = self.K + np.reshape(change[ends : ends + steps.Y.size], steps.Y.shape)
+            self.K = self.K + np.reshape(change[ends : ends + Y.size], Y.shape)
             if self.D is not None:
-                moved = np.reshape(change[ends + steps.Y.size :], (-1, *self.D.shape[1:]))
+                moved = np.reshape(change[ends + Y.size :], (-1, *self.D.shape[1:]))
                 self.D = self.D + moved[1:]
             start, rounds = plain_np.zeros(n), rounds + 1
-            Y = steps.stages(self.states, self.K)
+            Y = steps.stages(self.states, self.K, slice(None))
 
     def sol(self) -> "Solution":
         own = (self.states[:-1], self.K) if self.D is None else (self.states[1:], self.D)
@@ -500,11 +512,9 @@ class IvpCall:
             if not (altered or written):
                 return self.differentiable(found, solved, events)
         with once_more(*self.functions) as (fun, *events):  # for what it writes and keeps
-            T, Y = (
-                solved.span.at(steps.T.reshape(-1)),
-                np.reshape(steps.stages(solved.states, solved.K), (-1, solved.states.shape[1])),
-            )
-            of(fun, True)(*((T, Y) if keeps else (T[-1:], Y[-1:])))
+            at = slice(None if keeps else -1, None)
+            Y = np.reshape(steps.stages(solved.states, solved.K, at), (-1, solved.states.shape[1]))
+            of(fun, True)(solved.span.at(steps.T.reshape(-1))[at], Y[at])
             return self.differentiable(found, solved, events)
 
     def differentiable(self, found: Any, solved: SolvedSteps, events: list) -> Any:
