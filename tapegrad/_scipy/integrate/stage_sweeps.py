@@ -55,27 +55,27 @@ class StageSlope(PickledByCall):
         forgotten(shadow)
         return slope
 
-    def product(self, kind: tuple, plain: bool, moving: dict, fixed: dict, v: tuple) -> tuple:
-        """Return the slope, and the pullback of (v,) to what moves or the tangent along v.
+    def product(self, kind: tuple, plain: bool, moving: list, count: int, given: tuple) -> tuple:
+        """Return the slope, and what v pulls back to what moves or the tangent along v.
 
-        `kind`: is it a pullback, and is v a stack? `moving`, `fixed`: the arguments by their places."""
-        places, count, (back, many) = (*moving, *fixed), len(v), kind
+        `kind`: is it a pullback, and is v a stack? `moving`: places of arguments. `given`: the arrays of v,
+        so many, and the arguments."""
+        back, many = kind
 
-        def run(*arguments: Any) -> tuple:
-            v, given = arguments[:count], arguments[count:]
-            xs, others = [*given[: len(moving)]], given[len(moving) :]
+        def run(*given: Any) -> tuple:
+            v, at = given[:count], given[count:]
 
             def slope(xs: list) -> Any:
-                given = dict(zip(places, [*xs, *others], strict=True))
-                return self(*[given[k] for k in range(len(places))])
+                moved = dict(zip(moving, xs, strict=True))
+                return self(*[moved.get(p, x) for p, x in enumerate(at)])
 
+            xs = [at[p] for p in moving]
             if not back:
                 along = lambda *v: jvp(Const(slope), (xs,), ([*v],))[1]
                 return slope(xs), vmap(Const(along))(*v) if many else along(*v)
             value, pullback = vjp(Const(slope), xs)
-            return value, vmap(Const(pullback))(*v) if many else pullback(*v)
+            return value, *(vmap(Const(pullback))(*v) if many else pullback(*v))
 
-        given = *v, *moving.values(), *fixed.values()
         plans: list = self.plans.setdefault(kind, []) if plain else []
         for plan in plans:
             try:
@@ -96,6 +96,11 @@ class StageSlope(PickledByCall):
                     self.recorded = False
             return run(*given)
 
+    def unchecked(self, kind: tuple, given: tuple, varying: int) -> list:
+        """Return a function of the first arguments of `product`, where these alone vary, if there is one."""
+        found = [plan.forms["value"].unchecked(given, varying) for plan in self.plans[kind][:1]]
+        return [run for run in found if run is not None]
+
 
 class StageSweep:
     """The states at the ends of known steps, and the slopes of their stages, as a function of the start, the
@@ -115,28 +120,34 @@ class StageSweep:
         states, K = out
         return [states[k] + row @ K[k] for row in self.steps.A[k]]
 
-    def arguments(self, y: Any, stage: tuple, xs: dict) -> dict:
-        """Return the arguments of a stage, or tangents of these, by their places."""
+    def arguments(self, y: Any, stage: tuple, xs: dict) -> list:
+        """Return the arguments of a stage, or tangents of these; `xs`: these by their places."""
         at = stage[0] * self.steps.A.shape[1] + stage[1]
-        return {p: y if p == 0 else x.T[at] if p == 1 else x for p, x in xs.items()}
+        return [y if p == 0 else x.T[at] if p == 1 else x for p, x in xs.items()]
 
-    def product(self, kind: tuple, plain: bool, at: tuple, y: Any, xs: tuple, v: tuple) -> Any:
-        """Return the pullback of v to what moves, or the tangent along v, at a stage."""
-        given = self.arguments(y, at, dict(enumerate(xs)))
-        fixed = {p: x for p, x in given.items() if p not in self.moving}
-        value, found = self.slope.product(kind, plain, {p: given[p] for p in self.moving}, fixed, v)
+    def product(self, kind: tuple, quick: list | None, at: tuple, y: Any, xs: tuple, v: tuple) -> Any:
+        """Return the pullback of v to what moves, or the tangent along v, at a stage.
+
+        `quick`: what has such a product at other stages of a sweep over plain arrays, if that is known."""
+        given, varying = (*v, *self.arguments(y, at, dict(enumerate(xs)))), len(v) + 2
+        found = quick[0](*given[:varying]) if quick else None
+        if found is None:
+            found = self.slope.product(kind, quick is not None, self.moving, len(v), given)
+            if quick is not None:
+                quick[:] = self.slope.unchecked(kind, given, varying)
+        value, *parts = found
         K = self.steps.K[at]
-        if plain and abs(value - K).max(initial=0.0) > self.allowed:
-            again = self.slope(*given.values())  # rounded as SciPy has it
+        if quick is not None and abs(value - K).max(initial=0.0) > self.allowed:
+            again = self.slope(*given[len(v) :])  # rounded as SciPy has it
             if abs(again - K).max() > self.allowed:
                 raise other_values()
-        return found
+        return parts
 
     def pull(self, w: tuple, out: tuple, need: Any, *xs: Any) -> list:
         """Return the cotangents of the arguments."""
         g, linear = or_zeros(w, out), self.linear(out, xs)
         if linear is None:
-            found = self.pulled(g, out, xs, False, False)
+            found = self.pulled(g, out, xs, False, None)
         else:
             found = split(mapped(joined(g, 0), map=linear, back=True), [xs[p] for p in self.moving])
         by_place = dict(zip(self.moving, found, strict=True))
@@ -147,7 +158,7 @@ class StageSweep:
         along = [np.zeros_like(xs[p]) if v[p] is None else v[p] for p in self.moving]
         linear = self.linear(out, xs)
         if linear is None:
-            return self.pushed(along, out, xs, False, False)
+            return self.pushed(along, out, xs, False, None)
         return split(mapped(joined(along, 0), map=linear), out)
 
     def linear(self, out: tuple, xs: tuple) -> AxisMap | None:
@@ -160,7 +171,7 @@ class StageSweep:
             def run(z: Any) -> Any:
                 flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
                 with changed(depth=0, compared=set()):  # arrays stay plain
-                    found = f(split(flat, like), out, xs, many, True)
+                    found = f(split(flat, like), out, xs, many, [])
                     return joined(found, int(many)).reshape(*z.shape[:-1], -1)
 
             return run
@@ -168,7 +179,7 @@ class StageSweep:
         size = sum([math.prod(shape(x)) for x in moving])
         return AxisMap(by_stack(self.pushed, moving), size, by_stack(self.pulled, out))
 
-    def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, plain: bool) -> list:
+    def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, quick: list | None) -> list:
         """Return the cotangents of what moves, from the last stage to the first. `many`: of a stack."""
         (ends, slopes), A, B = w, self.steps.A, self.steps.B
         adjoint = ends[..., -1, :]
@@ -178,17 +189,17 @@ class StageSweep:
             pulled: list = []
             for i in reversed(range(len(B[k]))):
                 g = combined(slopes[..., k, i, :], [B[k, i], *A[k, i + 1 :, i][::-1]], [after, *pulled])
-                if plain and not g.any():
+                if quick is not None and not g.any():
                     parts: list = [np.zeros((*g.shape[:-1], *shape(xs[p])[p == 1 :])) for p in self.moving]
                 else:
-                    parts = self.product((True, many), plain, (k, i), Y[i], xs, (g,))
+                    parts = self.product((True, many), quick, (k, i), Y[i], xs, (g,))
                 pulled.append(parts[0])
                 for p, part in zip(terms, parts[1:], strict=True):
                     terms[p] = terms[p] + ([part] if p == 1 else part)
             adjoint = combined(ends[..., k, :] + after, [1.0] * len(pulled), pulled)
         return [adjoint, *[np.stack(v[::-1], -1) if p == 1 else v for p, v in terms.items()]]
 
-    def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, plain: bool) -> list:
+    def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, quick: list | None) -> list:
         """Return the tangents, from the first stage to the last."""
         A, B, moved = self.steps.A, self.steps.B, dict(zip(self.moving, along, strict=True))
         ends, rows = [along[0]], []
@@ -196,8 +207,8 @@ class StageSweep:
             Y = self.stages(k, out)
             slopes: list = []
             for i in range(len(B[k])):
-                v = (*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved).values(),)
-                slopes.append(self.product((False, many), plain, (k, i), Y[i], xs, v))
+                v = (*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved),)
+                slopes += self.product((False, many), quick, (k, i), Y[i], xs, v)
             ends.append(combined(ends[-1], B[k], slopes))
             rows.append(np.stack(slopes, -2))
         return [np.stack(ends, -2), np.stack(rows, -3)]
