@@ -1,12 +1,15 @@
 """The accepted steps of an explicit method with many states, one stage after another.
 
 Matrices of all stages would be too large. So the right-hand side is recorded once, as a function of the state
-and of what it captures. Each stage replays its pullback or its tangent. Only states and slopes are kept."""
+and of what it captures. Each stage replays its pullback or its tangent. States are kept, and slopes in so far
+as they are few: others are computed again, step by step."""
 
 import itertools
 import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as plain_np
 
 from ... import numpy as np
 from ..._core.errors import GuardError
@@ -26,22 +29,23 @@ from ..namespaces import holds_tracked
 from .right_side import NAME, ROUNDING, RightSide, check_slopes, other_values
 
 MOST_RECORDINGS = 8  # of a right-hand side that are recorded
+MANY_STAGES = 32  # for which it pays to compile a recording at once
 
 
 class StageSlope(PickledByCall):
     """The slope f(t, y), times a factor, as a function of (y, t, factor) and of the values that f captures.
 
-    `plans`: recordings of its products, of each kind one for each branch."""
+    `stages`: at how many it is asked for. `plans`: recordings of its products, of each kind one for each branch."""
 
-    def __init__(self, right: RightSide):
-        self.right, self.recorded = right, not right.in_order
+    def __init__(self, right: RightSide, stages: int):
+        self.right, self.stages, self.recorded = right, stages, not right.in_order
         self.plans: dict = {}
         self.first = Rebind((right.f,), [])
         with self.first as (self.functions, _):
             self.first.arrays = []
 
     def _made(self) -> tuple:
-        return StageSlope, (self.right,)
+        return StageSlope, (self.right, self.stages)
 
     def __del__(self):
         at_the_end_of_an_object(self.first.finish)  # as of a Call
@@ -58,7 +62,7 @@ class StageSlope(PickledByCall):
     def product(self, kind: tuple, plain: bool, moving: list, count: int, given: tuple) -> tuple:
         """Return the slope, and what v pulls back to what moves or the tangent along v.
 
-        `kind`: is it a pullback, and is v a stack? `moving`: places of arguments. `given`: the arrays of v,
+        `kind`: is it a pullback, or None for the slope alone; and is v a stack? `moving`: places of arguments. `given`: the arrays of v,
         so many, and the arguments."""
         back, many = kind
 
@@ -70,6 +74,8 @@ class StageSlope(PickledByCall):
                 return self(*[moved.get(p, x) for p, x in enumerate(at)])
 
             xs = [at[p] for p in moving]
+            if back is None:
+                return (slope(xs),)
             if not back:
                 along = lambda *v: jvp(Const(slope), (xs,), ([*v],))[1]
                 return slope(xs), vmap(Const(along))(*v) if many else along(*v)
@@ -91,55 +97,84 @@ class StageSlope(PickledByCall):
                 try:
                     found = plan(*given)
                     plans.insert(0, plan)
+                    if self.stages > MANY_STAGES:
+                        for kept in plan.forms["value"].programs:
+                            kept.spent = math.inf  # its text pays
                     return found
                 except GuardError:
                     self.recorded = False
             return run(*given)
 
-    def unchecked(self, kind: tuple, given: tuple, varying: int) -> list:
-        """Return a function of the first arguments of `product`, where these alone vary, if there is one."""
-        found = [plan.forms["value"].unchecked(given, varying) for plan in self.plans[kind][:1]]
-        return [run for run in found if run is not None]
+    def unchecked(self, kind: tuple, given: tuple, varying: int) -> Callable | None:
+        """Return a function of the first arguments of `product`, where these alone vary; or None."""
+        plans = self.plans[kind]
+        return plans[0].forms["value"].unchecked(given, varying) if plans else None
 
 
 class StageSweep:
     """The states at the ends of known steps, and the slopes of their stages, as a function of the start, the
     times of the stages, a factor of the slopes, and what the right-hand side captures.
 
-    `moving`: the places of the start and of the other arguments that are tracked."""
+    `asked`: the steps whose slopes are given. `moving`: the places of the start and of the other arguments
+    that are tracked."""
 
-    def __init__(self, steps: Any, slope: StageSlope, moving: list):
+    def __init__(self, steps: Any, slope: StageSlope, asked: Any, moving: list):
         self.steps, self.slope, self.moving = steps, slope, moving
+        self.rows = {int(k): row for row, k in enumerate(asked)}
+        self.known = len(steps.K) == len(steps.B)  # are the slopes of all steps kept?
         self.allowed = 2 * ROUNDING * abs(steps.K).max(initial=0.0)
 
     def __call__(self, *xs: Any) -> tuple:
-        return self.steps.states, self.steps.K
+        steps, asked = self.steps, [*self.rows]
+        if len(asked) == len(steps.K):
+            return steps.states, steps.K
+        with changed(depth=0, compared=set()):
+            kept: dict = {}
+            rows = [steps.K[k] if self.known else self.stages(k, steps.states, xs, kept)[1] for k in asked]
+        return steps.states, plain_np.array(rows)
 
-    def stages(self, k: int, out: tuple) -> list:
-        """Return the states at the stages of a step."""
-        states, K = out
-        return [states[k] + row @ K[k] for row in self.steps.A[k]]
+    def stages(self, k: int, states: Any, xs: tuple, quick: dict | None) -> tuple:
+        """Return the states at the stages of a step, and their slopes."""
+        A, B, y = self.steps.A[k], self.steps.B[k], states[k]
+        if self.known and quick is not None:
+            return [y + row @ self.steps.K[k] for row in A], self.steps.K[k]
+        Y: list = []
+        K: list = []
+        for i, row in enumerate(A):
+            Y.append(combined(y, row, K))
+            K += self.at_stage((None, False), quick, (k, i), Y[i], xs, ())
+        if quick is not None:
+            missed, scale = abs(combined(y, B, K) - states[k + 1]), abs(B).sum() * abs(np.stack(K)).max()
+            if missed.max(initial=0.0) > ROUNDING * (scale + abs(y).max()):
+                raise other_values()
+        return Y, K
 
     def arguments(self, y: Any, stage: tuple, xs: dict) -> list:
         """Return the arguments of a stage, or tangents of these; `xs`: these by their places."""
         at = stage[0] * self.steps.A.shape[1] + stage[1]
         return [y if p == 0 else x.T[at] if p == 1 else x for p, x in xs.items()]
 
-    def product(self, kind: tuple, quick: list | None, at: tuple, y: Any, xs: tuple, v: tuple) -> Any:
-        """Return the pullback of v to what moves, or the tangent along v, at a stage.
+    def at_stage(self, kind: tuple, quick: dict | None, at: tuple, y: Any, xs: tuple, v: tuple) -> list:
+        """Return the slope at a stage, and its pullback of v to what moves or its tangent along v.
 
-        `quick`: what has such a product at other stages of a sweep over plain arrays, if that is known."""
+        `quick`: what has such products at other stages of a sweep over plain arrays, if that is known."""
         given, varying = (*v, *self.arguments(y, at, dict(enumerate(xs)))), len(v) + 2
-        found = quick[0](*given[:varying]) if quick else None
+        run = None if quick is None else quick.get(kind)
+        found = None if run is None else run(*given[:varying])
         if found is None:
             found = self.slope.product(kind, quick is not None, self.moving, len(v), given)
             if quick is not None:
-                quick[:] = self.slope.unchecked(kind, given, varying)
-        value, *parts = found
-        K = self.steps.K[at]
-        if quick is not None and abs(value - K).max(initial=0.0) > self.allowed:
-            again = self.slope(*given[len(v) :])  # rounded as SciPy has it
-            if abs(again - K).max() > self.allowed:
+                quick[kind] = self.slope.unchecked(kind, given, varying)
+        return [*found]
+
+    def product(
+        self, kind: tuple, quick: dict | None, at: tuple, y: Any, slope: Any, xs: tuple, v: tuple
+    ) -> Any:
+        """Return the pullback of v to what moves, or the tangent along v, at a stage with this slope."""
+        value, *parts = self.at_stage(kind, quick, at, y, xs, v)
+        if quick is not None and abs(value - slope).max(initial=0.0) > self.allowed:
+            again = self.slope(*self.arguments(y, at, dict(enumerate(xs))))  # rounded as SciPy has it
+            if abs(again - slope).max() > self.allowed:
                 raise other_values()
         return parts
 
@@ -171,7 +206,7 @@ class StageSweep:
             def run(z: Any) -> Any:
                 flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
                 with changed(depth=0, compared=set()):  # arrays stay plain
-                    found = f(split(flat, like), out, xs, many, [])
+                    found = f(split(flat, like), out, xs, many, {})
                     return joined(found, int(many)).reshape(*z.shape[:-1], -1)
 
             return run
@@ -179,38 +214,40 @@ class StageSweep:
         size = sum([math.prod(shape(x)) for x in moving])
         return AxisMap(by_stack(self.pushed, moving), size, by_stack(self.pulled, out))
 
-    def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, quick: list | None) -> list:
+    def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
         """Return the cotangents of what moves, from the last stage to the first. `many`: of a stack."""
         (ends, slopes), A, B = w, self.steps.A, self.steps.B
         adjoint = ends[..., -1, :]
         terms: dict = {p: [] if p == 1 else 0.0 for p in self.moving[1:]}
         for k in reversed(range(len(B))):
-            Y, after = self.stages(k, out), adjoint
+            (Y, K), after, row = self.stages(k, out[0], xs, quick), adjoint, self.rows.get(k)
             pulled: list = []
             for i in reversed(range(len(B[k]))):
-                g = combined(slopes[..., k, i, :], [B[k, i], *A[k, i + 1 :, i][::-1]], [after, *pulled])
+                g = np.zeros_like(after) if row is None else slopes[..., row, i, :]
+                g = combined(g, [B[k, i], *A[k, i + 1 :, i][::-1]], [after, *pulled])
                 if quick is not None and not g.any():
                     parts: list = [np.zeros((*g.shape[:-1], *shape(xs[p])[p == 1 :])) for p in self.moving]
                 else:
-                    parts = self.product((True, many), quick, (k, i), Y[i], xs, (g,))
+                    parts = self.product((True, many), quick, (k, i), Y[i], K[i], xs, (g,))
                 pulled.append(parts[0])
                 for p, part in zip(terms, parts[1:], strict=True):
                     terms[p] = terms[p] + ([part] if p == 1 else part)
             adjoint = combined(ends[..., k, :] + after, [1.0] * len(pulled), pulled)
         return [adjoint, *[np.stack(v[::-1], -1) if p == 1 else v for p, v in terms.items()]]
 
-    def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, quick: list | None) -> list:
+    def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
         """Return the tangents, from the first stage to the last."""
         A, B, moved = self.steps.A, self.steps.B, dict(zip(self.moving, along, strict=True))
         ends, rows = [along[0]], []
         for k in range(len(B)):
-            Y = self.stages(k, out)
+            Y, K = self.stages(k, out[0], xs, quick)
             slopes: list = []
             for i in range(len(B[k])):
                 v = (*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved),)
-                slopes += self.product((False, many), quick, (k, i), Y[i], xs, v)
+                slopes += self.product((False, many), quick, (k, i), Y[i], K[i], xs, v)
             ends.append(combined(ends[-1], B[k], slopes))
-            rows.append(np.stack(slopes, -2))
+            if k in self.rows:
+                rows.append(np.stack(slopes, -2))
         return [np.stack(ends, -2), np.stack(rows, -3)]
 
 
@@ -234,9 +271,10 @@ def combined(y: Any, weights: Any, slopes: list) -> Any:
     return y
 
 
-def swept(steps: Any, right: RightSide, start: Any, times: Any, factor: Any) -> tuple:
-    """Return the states at the ends of the steps, and the slopes of the stages, with derivatives."""
-    slope = StageSlope(right)
+def swept(steps: Any, asked: Any, right: RightSide, start: Any, times: Any, factor: Any) -> tuple:
+    """Return the states at the ends of the steps, and the slopes of the stages of those that are asked for,
+    with derivatives."""
+    slope = StageSlope(right, steps.T.size)
     end = steps.states[-2] + steps.A[-1, -1] @ steps.K[-1]
     last = end, primal_of(times[-1]), primal_of(factor)
 
@@ -245,9 +283,9 @@ def swept(steps: Any, right: RightSide, start: Any, times: Any, factor: Any) -> 
         check_slopes(found, steps.K[-1, -1], end)
         xs = (start, times, factor, *values)
         moving = [k for k, x in enumerate(xs) if k == 0 or holds_tracked(x)]
+        sweep = StageSweep(steps, slope, asked, moving)
         if len(moving) == 1 and not holds_tracked(start):
-            return steps.states, steps.K
-        sweep = StageSweep(steps, slope, moving)
+            return sweep(*xs)
         return [*map(handle, bind(joint_primitive(NAME, sweep, sweep.pull, sweep.push), xs, {}))]
 
     return with_all(slope.first, run)[1]
