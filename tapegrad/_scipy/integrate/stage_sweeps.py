@@ -122,7 +122,7 @@ class StageSweep:
         self.steps, self.slope, self.moving = steps, slope, moving
         self.rows = {int(k): row for row, k in enumerate(asked)}
         self.known = len(steps.K) == len(steps.B)  # are the slopes of all steps kept?
-        self.allowed = 2 * ROUNDING * abs(steps.K).max(initial=0.0)
+        self.allowed = 2 * ROUNDING * max(steps.K.max(initial=0.0), -steps.K.min(initial=0.0))
 
     def __call__(self, *xs: Any) -> tuple:
         steps, asked = self.steps, [*self.rows]
@@ -137,17 +137,18 @@ class StageSweep:
         """Return the states at the stages of a step, and their slopes."""
         A, B, y = self.steps.A[k], self.steps.B[k], states[k]
         if self.known and quick is not None:
-            return [y + row @ self.steps.K[k] for row in A], self.steps.K[k]
+            K = self.steps.K[k]
+            return [y + row[:i] @ K[:i] for i, row in enumerate(A)], K
         Y: list = []
-        K: list = []
+        slopes: list = []
         for i, row in enumerate(A):
-            Y.append(combined(y, row, K))
-            K += self.at_stage((None, False), quick, (k, i), Y[i], xs, ())
+            Y.append(combined(y, row, slopes))
+            slopes += self.at_stage((None, False), quick, (k, i), Y[i], xs, ())
         if quick is not None:
-            missed, scale = abs(combined(y, B, K) - states[k + 1]), abs(B).sum() * abs(np.stack(K)).max()
-            if missed.max(initial=0.0) > ROUNDING * (scale + abs(y).max()):
+            missed = abs(combined(y, B, slopes) - states[k + 1]).max()
+            if missed > ROUNDING * (abs(y).max() + abs(B).sum() * max([abs(K).max() for K in slopes])):
                 raise other_values()
-        return Y, K
+        return Y, slopes
 
     def arguments(self, y: Any, stage: tuple, xs: dict) -> list:
         """Return the arguments of a stage, or tangents of these; `xs`: these by their places."""
@@ -172,9 +173,10 @@ class StageSweep:
     ) -> Any:
         """Return the pullback of v to what moves, or the tangent along v, at a stage with this slope."""
         value, *parts = self.at_stage(kind, quick, at, y, xs, v)
-        if quick is not None and abs(value - slope).max(initial=0.0) > self.allowed:
+        rest = value - slope
+        if quick is not None and rest @ rest > self.allowed**2:
             again = self.slope(*self.arguments(y, at, dict(enumerate(xs))))  # rounded as SciPy has it
-            if abs(again - slope).max() > self.allowed:
+            if (abs(again - slope) > self.allowed).any():
                 raise other_values()
         return parts
 
