@@ -35,7 +35,8 @@ MANY_STAGES = 32  # for which it pays to compile a recording at once
 class StageSlope(PickledByCall):
     """The slope f(t, y), times a factor, as a function of (y, t, factor) and of the values that f captures.
 
-    `stages`: at how many it is asked for. `plans`: recordings of its products, of each kind one for each branch."""
+    `stages`: at how many it is asked for. `plans`: recordings of its products, of each kind one for each
+    branch."""
 
     def __init__(self, right: RightSide, stages: int):
         self.right, self.stages, self.recorded = right, stages, not right.in_order
@@ -62,8 +63,8 @@ class StageSlope(PickledByCall):
     def product(self, kind: tuple, plain: bool, moving: list, count: int, given: tuple) -> tuple:
         """Return the slope, and what v pulls back to what moves or the tangent along v.
 
-        `kind`: is it a pullback, or None for the slope alone; and is v a stack? `moving`: places of arguments. `given`: the arrays of v,
-        so many, and the arguments."""
+        `kind`: is it a pullback, or None for the slope alone; and is v a stack? `moving`: places of
+        arguments. `given`: the arrays of v, so many, and the arguments."""
         back, many = kind
 
         def run(*given: Any) -> tuple:
@@ -105,11 +106,6 @@ class StageSlope(PickledByCall):
                     self.recorded = False
             return run(*given)
 
-    def unchecked(self, kind: tuple, given: tuple, varying: int) -> Callable | None:
-        """Return a function of the first arguments of `product`, where these alone vary; or None."""
-        plans = self.plans[kind]
-        return plans[0].forms["value"].unchecked(given, varying) if plans else None
-
 
 class StageSweep:
     """The states at the ends of known steps, and the slopes of their stages, as a function of the start, the
@@ -125,13 +121,10 @@ class StageSweep:
         self.allowed = 2 * ROUNDING * max(steps.K.max(initial=0.0), -steps.K.min(initial=0.0))
 
     def __call__(self, *xs: Any) -> tuple:
-        steps, asked = self.steps, [*self.rows]
-        if len(asked) == len(steps.K):
-            return steps.states, steps.K
+        states = self.steps.states
+        quick: dict = {}
         with changed(depth=0, compared=set()):
-            kept: dict = {}
-            rows = [steps.K[k] if self.known else self.stages(k, steps.states, xs, kept)[1] for k in asked]
-        return steps.states, plain_np.array(rows)
+            return states, plain_np.array([self.stages(k, states, xs, quick)[1] for k in self.rows])
 
     def stages(self, k: int, states: Any, xs: tuple, quick: dict | None) -> tuple:
         """Return the states at the stages of a step, and their slopes."""
@@ -143,39 +136,39 @@ class StageSweep:
         slopes: list = []
         for i, row in enumerate(A):
             Y.append(combined(y, row, slopes))
-            slopes += self.at_stage((None, False), quick, (k, i), Y[i], xs, ())
+            slopes += self.product((None, False), quick, (k, i), Y[i], None, xs, ())
         if quick is not None:
             missed = abs(combined(y, B, slopes) - states[k + 1]).max()
             if missed > ROUNDING * (abs(y).max() + abs(B).sum() * max([abs(K).max() for K in slopes])):
                 raise other_values()
         return Y, slopes
 
-    def arguments(self, y: Any, stage: tuple, xs: dict) -> list:
-        """Return the arguments of a stage, or tangents of these; `xs`: these by their places."""
+    def arguments(self, y: Any, stage: tuple, xs: Any) -> list:
+        """Return the arguments of a stage, or tangents of these; `xs`: pairs of a place and an argument."""
         at = stage[0] * self.steps.A.shape[1] + stage[1]
-        return [y if p == 0 else x.T[at] if p == 1 else x for p, x in xs.items()]
-
-    def at_stage(self, kind: tuple, quick: dict | None, at: tuple, y: Any, xs: tuple, v: tuple) -> list:
-        """Return the slope at a stage, and its pullback of v to what moves or its tangent along v.
-
-        `quick`: what has such products at other stages of a sweep over plain arrays, if that is known."""
-        given, varying = (*v, *self.arguments(y, at, dict(enumerate(xs)))), len(v) + 2
-        run = None if quick is None else quick.get(kind)
-        found = None if run is None else run(*given[:varying])
-        if found is None:
-            found = self.slope.product(kind, quick is not None, self.moving, len(v), given)
-            if quick is not None:
-                quick[kind] = self.slope.unchecked(kind, given, varying)
-        return [*found]
+        return [y if p == 0 else x.T[at] if p == 1 else x for p, x in xs]
 
     def product(
         self, kind: tuple, quick: dict | None, at: tuple, y: Any, slope: Any, xs: tuple, v: tuple
-    ) -> Any:
-        """Return the pullback of v to what moves, or the tangent along v, at a stage with this slope."""
-        value, *parts = self.at_stage(kind, quick, at, y, xs, v)
+    ) -> list:
+        """Return the pullback of v to what moves, or the tangent along v, at a stage with this slope. The
+        slope None is returned itself.
+
+        `quick`: what has such products at other stages of a sweep over plain arrays, if that is known."""
+        given, varying = (*v, *self.arguments(y, at, enumerate(xs))), len(v) + 2
+        run = quick.get(kind) if quick else None
+        found = None if run is None else run(*given[:varying])
+        if found is None:
+            found = self.slope.product(kind, quick is not None, self.moving, len(v), given)
+            plans = self.slope.plans.get(kind)
+            if quick is not None and plans:
+                quick[kind] = plans[0].forms["value"].unchecked(given, varying)
+        value, *parts = found
+        if slope is None:
+            return [value]
         rest = value - slope
-        if quick is not None and rest @ rest > self.allowed**2:
-            again = self.slope(*self.arguments(y, at, dict(enumerate(xs))))  # rounded as SciPy has it
+        if quick is not None and self.known and rest @ rest > self.allowed**2:
+            again = self.slope(*given[len(v) :])  # rounded as SciPy has it
             if (abs(again - slope) > self.allowed).any():
                 raise other_values()
         return parts
@@ -245,7 +238,7 @@ class StageSweep:
             Y, K = self.stages(k, out[0], xs, quick)
             slopes: list = []
             for i in range(len(B[k])):
-                v = (*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved),)
+                v = (*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved.items()),)
                 slopes += self.product((False, many), quick, (k, i), Y[i], K[i], xs, v)
             ends.append(combined(ends[-1], B[k], slopes))
             if k in self.rows:
