@@ -170,8 +170,8 @@ class CachedProgram:
     def unchecked(self, args: tuple, varying: int) -> Callable | None:
         """Return ``results(*xs)``, which replays the call with other first arguments, so many, or None.
 
-        They share no memory with the other arguments. The function compares nothing, so it holds in a block of
-        `OPEN.compared`. It returns None where only a call of the form gives the results."""
+        They share no memory with the other arguments. The function compares nothing, so it holds in a block
+        of `OPEN.compared`. It returns None where only a call of the form gives the results."""
         rest, program = self.fixed_inputs(args, varying), self.program
         acts = program.written or program.state or program.generators
         asks = acts or program.warns or program.finite or self.cuda_graph

@@ -538,7 +538,7 @@ class IvpCall:
         """Is the state asked for at times that are not known yet?"""
         return bool(self.dense_output or self.events)
 
-    def asked(self, solved: SolvedSteps, times: Any, keeps: bool) -> Any:
+    def asked(self, solved: SolvedSteps, times: Any, keeps: Any) -> Any:
         """Return the steps within which states are asked for. `keeps`: those that f keeps count, too."""
         if self.whole or keeps:
             return solved.asked
