@@ -97,8 +97,10 @@ def test_a_right_hand_side_that_draws_is_refused():
         tg.grad(of)(X)
 
 
-@pytest.mark.parametrize("f", [coupled, switched, buffered, counted, turned])
-@pytest.mark.parametrize("method", ["RK45", "DOP853"])
+LONG = [pytest.param(f, m, marks=pytest.mark.long) for f in (coupled, counted) for m in ("RK45", "DOP853")]
+
+
+@pytest.mark.parametrize(("f", "method"), [(switched, "RK45"), (buffered, "RK23"), (turned, "DOP853"), *LONG])
 def test_slopes_that_are_computed_again(f, method, monkeypatch):
     of = sum_of_squares(f, method)
     transforms = tg.grad(of), tg.jacobian(of, mode="forward"), lambda x: tg.hvp(of, x, np.ones(2))
