@@ -29,7 +29,7 @@ from ._arguments import (
 from ._events import Event
 from ._solution import Solution, SolverStats, event_records, failure
 from ._steps import NOT_FINITE, STEP_LIMIT, STEPS_DONE, STIFF, TOO_MANY_EVENTS, TOO_SMALL, StepControl
-from ._trajectories import METHODS, DenseSolution, Trajectories
+from ._trajectories import METHODS, DenseSolution, Trajectories, of_all_samples
 
 REPORTED = 4  # rows of a step's output after the state: time, accepted and rejected steps, status
 FIRST_STEPS = 64  # room for accepted steps, at first
@@ -152,14 +152,14 @@ class Solver:
             found = problem.rows("each_step", theta, data)
             report = value(found)[n : n + REPORTED]
             done = (report[3, -1] != STEPS_DONE) | (report[1, -1] < self.room)
-            if done.all() or self.room >= self.control.most_steps:
+            if of_all_samples(done).all() or self.room >= self.control.most_steps:
                 break
             self.room = min(4 * self.room, self.control.most_steps)
         self._check(report, not shape)
         count = report[1, -1]
         there = xp_of(count).arange(self.room + 1).reshape(-1, *[1] * len(shape)) <= count
         events = self._records(found, problem.state)
-        most = int(count.max()) + 1 if math.prod(shape) else 1
+        most = int(of_all_samples(count).max()) + 1 if math.prod(shape) else 1
         y = np.where(there, found[:n], np.nan)[:, :most]
         t = np.where(there, found[n], np.nan)[:most]
         sol: Any = DenseSolution(problem, theta, plain_times(span), t, y) if self.dense else None

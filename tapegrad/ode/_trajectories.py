@@ -11,10 +11,11 @@ import numpy as plain_np
 from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
-from .._core.primitive import layout_of, seen
+from .._core.primitive import SAMPLED, layout_of, seen
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.variable import Variable
+from .._transforms.batching.watched_traces import values_and_tangents
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
@@ -37,6 +38,15 @@ AFTER_END = 1e-12  # of the span: a time so much after the end of a trajectory i
 def of_one_part(f: Callable, arrays: tuple) -> tuple:
     """Return a function of arrays of their tuple, for `run_parts`."""
     return tuple(f(*arrays))
+
+
+def of_all_samples(x: Any) -> Any:
+    """Return the values of x, those of all samples of `tg.vmap` at once. What a recording hides stays
+    hidden."""
+    if not all([t.visibility == SAMPLED for t in OPEN.hiding]):
+        return x
+    (found,), _ = values_and_tangents(x)
+    return found
 
 
 def fresh_copy(x: Any) -> Any:
@@ -227,11 +237,13 @@ class DenseSolution:
                 f"it is {plain}"
             )
         way = -1.0 if self.span[1] < self.span[0] else 1.0
-        t, starts = np.reshape(t, (-1,)), way * plain_np.array(value(self.t).tolist())
-        single, columns = starts.ndim == 1, starts.reshape(len(starts), -1).T
+        t, starts = np.reshape(t, (-1,)), value(self.t)
+        if not isinstance(starts, Variable):  # it may be on a device
+            starts = plain_np.array(starts.tolist())
+        single, columns = starts.ndim == 1, way * starts.reshape((len(starts), -1)).T
         wanted = way * plain.reshape(-1)
-        before = plain_np.stack([plain_np.searchsorted(x, wanted, "right") - 1 for x in columns], 1)
-        last = plain_np.nanmax(columns, 1, initial=-math.inf) + AFTER_END * (high - low)
+        before = np.stack([np.searchsorted(x, wanted, side="right") - 1 for x in columns], 1)
+        last = np.where(np.isnan(columns), -math.inf, columns).max(1) + AFTER_END * (high - low)
         beyond = wanted[:, None] > last
         if single:
             before, beyond = before[:, 0], beyond[:, 0]

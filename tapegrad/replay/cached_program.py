@@ -167,26 +167,26 @@ class CachedProgram:
             return None
         return values[varying:]
 
-    def unchecked(self, args: tuple) -> Callable | None:
-        """Return ``results(x)``, which replays the call with another first argument, or None.
+    def unchecked(self, args: tuple, varying: int) -> Callable | None:
+        """Return ``results(*xs)``, which replays the call with other first arguments, so many, or None.
 
-        x shares no memory with the other arguments. The function compares nothing, so it holds in a block of
-        `OPEN.compared`. It returns None where only a call of the form gives the results."""
-        rest, program = self.fixed_inputs(args, 1), self.program
+        They share no memory with the other arguments. The function compares nothing, so it holds in a block
+        of `OPEN.compared`. It returns None where only a call of the form gives the results."""
+        rest, program = self.fixed_inputs(args, varying), self.program
         acts = program.written or program.state or program.generators
         asks = acts or program.warns or program.finite or self.cuda_graph
         if rest is None or asks or self.joint or self.trial or self.graph is not None or self.emitted is None:
             return None
-        if not self.is_apart([args[0], *rest]):
+        if not self.is_apart([*args[:varying], *rest]):
             return None
         run = self.emitted.run
 
-        def results(x: Any) -> list | None:
+        def results(*xs: Any) -> list | None:
             self.replays += 1
             if self.replays >= self.due:
                 return None
             try:
-                found = run(x, *rest)
+                found = run(*xs, *rest)
             except Exception:
                 return None  # a call of the form raises it, too
             if type(found) is not tuple or HEARD.shown is not None or HEARD.unsafe is not None:

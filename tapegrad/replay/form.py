@@ -171,13 +171,13 @@ class TransformForm:
         self.plainly["they took other ways through it than the recorded ones"] += 1
         return True
 
-    def unchecked(self, args: tuple) -> Callable | None:
-        """Return ``results(x)`` of the program used last, as `CachedProgram.unchecked` does, or None."""
+    def unchecked(self, args: tuple, varying: int = 1) -> Callable | None:
+        """Return ``results(*xs)`` of the program used last, as `CachedProgram.unchecked` does, or None."""
         if OPEN.compared is None or OPEN.depth or OPEN.inside is not None or watching():
             return None
         if self.groups or self.eager is not None or not self.programs:
             return None
-        return self.programs[0].unchecked(args)
+        return self.programs[0].unchecked(args, varying)
 
     def together(self, args: tuple) -> Any:
         """A call in which this process exchanges data with others: all do the same (`_core.exchanges`)."""

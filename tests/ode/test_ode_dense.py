@@ -278,3 +278,48 @@ def test_bad_input():
     ]:  # fmt: skip
         with pytest.raises(error, match=words):
             call()
+
+
+# --- dense output under vmap ---
+
+
+def test_dense_output_of_two_samples():
+    solve = dense(method="tsit5")
+    f = tg.value_and_grad(lambda k: solve(START, k, t_span=SPAN).sol(0.7 * k[0]).sum())
+    ks = np.array([RATES, 1.3 * RATES])
+    for found, each in zip(tg.vmap(f)(ks), zip(*map(f, ks), strict=True), strict=True):
+        np.testing.assert_allclose(found, each, rtol=1e-12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("settings", [{}, {"method": "rodas5p"}, {"events": lambda t, y, k: y[1] - 3.0}])
+def test_dense_output_of_samples(settings):
+    """Each sample has steps of its own, and times of its own: results and derivatives are those one by one."""
+    solve, ks = dense(**settings), RATES * np.array([[1.0], [1.3], [0.4]])
+
+    def states(k):
+        found = solve(START, k, t_span=SPAN)
+        times = np.stack([0.7 * k[0], k[1], 4.9])
+        ends = [z.t[0] for z in found.events] + [found.y[0, 5], found.t[7]]
+        return np.concatenate([found.sol(times).reshape(-1), found.sol(k[3]), np.stack(ends)])
+
+    for f in (states, tg.jacobian(states), tg.jacobian(states, mode="forward")):
+        np.testing.assert_allclose(tg.vmap(f)(ks), [f(k) for k in ks], rtol=1e-12, atol=1e-14)
+    both = tg.vmap(tg.vmap(states))(np.stack([ks, ks[::-1]]))
+    np.testing.assert_allclose(both[1], tg.vmap(states)(ks[::-1]), rtol=1e-14)
+
+
+@pytest.mark.long
+def test_dense_output_of_samples_that_fall_fail_and_are_stiff():
+    """Backwards in time; a sample that blows up; many steps; Rodas5P for one sample only."""
+    back = lambda k: dense()(START, k, save_at=[5.0, 2.0, 0.0]).y[0]
+    ks = RATES * np.array([[1.0], [0.9]])
+    np.testing.assert_allclose(tg.vmap(back)(ks), [back(k) for k in ks], rtol=1e-14)
+    blows = dense(lambda t, y: y * y, on_failure="nan")
+    found = tg.vmap(lambda y: blows(y, t_span=(0.0, 1.5)).sol(np.array([0.4, 1.4])))(np.array([[0.5], [1.0]]))
+    exact = 1 / (1 / np.array([[0.5], [1.0]]) - [0.4, 1.4])
+    np.testing.assert_allclose(found[:, 0], np.where([[True, True], [True, False]], exact, np.nan), rtol=1e-7)
+    stiff = dense(reaction, rtol=1e-6, atol=1e-10)
+    of = lambda k: stiff(np.array([1.0, 0.0, 0.0]), k, t_span=(0.0, 40.0)).sol(np.array([1.0, 33.0]))
+    ks = np.array([[0.04, 1e4, 3e7], [0.04, 1.0, 3.0]])
+    np.testing.assert_allclose(tg.vmap(of)(ks), [of(k) for k in ks], rtol=1e-10)

@@ -1,5 +1,7 @@
 """solve_ivp by explicit methods with so many states that no Jacobian is kept: each stage is replayed."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.integrate as itg
@@ -93,3 +95,60 @@ def test_a_right_hand_side_that_draws_is_refused():
     of = sum_of_squares(lambda t, y, x: A @ y * x[0] + 1e-3 * rng.normal())
     with pytest.raises(tg.errors.GuardError, match="other values"):
         tg.grad(of)(X)
+
+
+LONG = [pytest.param(f, m, marks=pytest.mark.long) for f in (coupled, counted) for m in ("RK45", "DOP853")]
+
+
+@pytest.mark.parametrize(("f", "method"), [(switched, "RK45"), (buffered, "RK23"), (turned, "DOP853"), *LONG])
+def test_slopes_that_are_computed_again(f, method, monkeypatch):
+    of = sum_of_squares(f, method)
+    transforms = tg.grad(of), tg.jacobian(of, mode="forward"), lambda x: tg.hvp(of, x, np.ones(2))
+    by_kept = [transform(X) for transform in transforms]
+    monkeypatch.setattr(ivp_by_steps, "KEPT_SLOPES", 0)
+    monkeypatch.setattr(ivp_by_steps, "DENSE_NUMBERS", 0)
+    for found, transform in zip(by_kept, transforms, strict=True):
+        np.testing.assert_allclose(found, transform(X), rtol=1e-10)
+
+
+def peak_of_a_gradient(n, steps):
+    """The largest number of bytes that are allocated at once, and the gradient."""
+
+    def end(x):
+        f = lambda t, y, x: x[0] * (np.roll(y, 1) - y) - x[1] * np.sin(y)
+        step, start = 1.0 / steps, np.linspace(0.0, 1.0, n)
+        found = itg.solve_ivp(f, (0.0, 1.0), start, t_eval=[1.0], args=(x,), max_step=step, first_step=step)
+        return (found.y**2).sum()
+
+    tg.grad(end)(X)
+    tracemalloc.start()
+    try:
+        return tg.grad(end)(X), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_memory_of_a_long_solution(monkeypatch):
+    """Without the slopes of the stages it is that of a few arrays of states for each step."""
+    n, steps = 4000, 100
+    kept, most = peak_of_a_gradient(n, steps)
+    monkeypatch.setattr(ivp_by_steps, "KEPT_SLOPES", 1 << 18)
+    found, least = peak_of_a_gradient(n, steps)
+    np.testing.assert_allclose(found, kept, rtol=1e-11)
+    states = 8 * n * steps
+    assert most > 14 * states > 0 and least < 6 * states
+
+
+@pytest.mark.parametrize("times", [[0.15, 0.5, 1.0], [1.0], None])
+def test_states_within_steps(times, monkeypatch):
+    """Only slopes of steps in which there are times are asked for; events and dense output ask for all."""
+
+    def rows(x, **more):
+        found = itg.solve_ivp(coupled, (0.0, 1.0), START * x[1], t_eval=times, args=(x,), rtol=1e-6, **more)
+        return (found.sol(np.linspace(0.0, 1.0, 7)) if more else found.y)[::10]
+
+    found = [tg.jacobian(lambda x, m=m: rows(x, **m))(X) for m in ({}, {"dense_output": True})]
+    monkeypatch.setattr(ivp_by_steps, "DENSE_STATES", N)
+    for k, more in enumerate(({}, {"dense_output": True})):
+        want = tg.jacobian(lambda x, m=more: rows(x, **m))(X)
+        np.testing.assert_allclose(found[k], want, rtol=1e-9, atol=1e-13)

@@ -7,6 +7,7 @@ equations are solved step by step (`linear_steps`, `multistep`). Steps of Radau 
 method on SciPy's solution. The lengths of the steps are no variables, but for the ends of the interval, which
 scale all of them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -56,8 +57,8 @@ class Steps(NamedTuple):
     ends: Any
     states: Any
     T: Any
-    Y: Any
-    K: Any  # None of an implicit method
+    Y: Any  # None of an explicit method, whose slopes tell them
+    K: Any  # None of an implicit method; of the last step only, where these were too many
     A: Any
     B: Any
     P: Any
@@ -65,8 +66,9 @@ class Steps(NamedTuple):
     def equations(self, J: Any) -> StepEquations:
         return StepEquations(self.A, self.B, J, self.K is None)
 
-    def stages(self, states: Any, K: Any) -> Any:
-        return states[:-1, None] + self.A @ K
+    def stages(self, states: Any, K: Any, at: slice = slice(None)) -> Any:
+        """Return the states at the stages of these steps."""
+        return states[:-1][at, None] + self.A[at] @ K[at]
 
     def weights(self, at: Any, x: Any) -> Any:
         """Return the weights of the slopes of steps at shares x of the steps."""
@@ -74,14 +76,22 @@ class Steps(NamedTuple):
         return plain_np.diff(self.ends)[at][:, None] * (powers @ self.P.T)
 
 
-def recorder(method: Any, records: list) -> type:
-    """The method, which appends what it computes in each accepted step."""
+def recorder(method: Any, records: list, whole: bool) -> type:
+    """The method, which appends what it computes in each accepted step.
+
+    `whole`: all slopes, however many they are. Else of many only those of the last step are kept, and the
+    number of others."""
 
     def step(self: Any) -> tuple:
         t = self.t
         done: tuple = method._step_impl(self)
         if done[0]:
             records.append([t, self.t, self.y_old, self.y, self.K.copy()])
+            most = math.inf if whole else max(KEPT_SLOPES, DENSE_NUMBERS // self.n)
+            for record in records[-2::-1] if len(records) * self.K.size > most else ():
+                if type(record[4]) is int:
+                    break
+                record[4] = len(record[4])
         return done
 
     def interpolant(self: Any) -> Any:
@@ -98,22 +108,23 @@ def recorder(method: Any, records: list) -> type:
 
 def explicit_steps(method: Any, records: list) -> Steps:
     A, B, C, P = EXPLICIT[method]
-    s = max([len(K) for *_, K in records])
+    counts = [K if type(K) is int else len(K) for *_, K in records]
+    kept = [r[4] for r in records if type(r[4]) is not int]
+    s = max(counts)
     starts, ends = plain_np.array([r[0] for r in records]), plain_np.array([r[1] for r in records])
     y = plain_np.array([*[r[2] for r in records], records[-1][3]])
     h, A, C, P = ends - starts, A[:s, :s], C[:s], P[:s]
     T, A, K = (
         starts[:, None] + C * h[:, None],
         A * h[:, None, None],
-        plain_np.empty((len(records), s, y.shape[1]), y.dtype),
+        plain_np.empty((len(kept), s, y.shape[1]), y.dtype),
     )
-    for k, (*_, slopes) in enumerate(records):
-        count = len(slopes)
-        K[k, :count] = slopes
-        if count < s:  # stages of an interpolant that nobody asked for: they stand at the beginning
-            K[k, count:], A[k, count:], T[k, count:] = slopes[0], 0.0, starts[k]
+    for row, slopes in zip(K, kept, strict=True):
+        row[: len(slopes)], row[len(slopes) :] = slopes, slopes[0]
+    for k, count in enumerate(counts):  # stages of an interpolant that nobody asked for: at the beginning
+        A[k, count:], T[k, count:] = 0.0, starts[k]
     y, K = all_real(y, K)
-    return Steps(plain_np.append(starts, ends[-1]), y, T, y[:-1, None] + A @ K, K, A, B[:s] * h[:, None], P)
+    return Steps(plain_np.append(starts, ends[-1]), y, T, None, K, A, B[:s] * h[:, None], P)
 
 
 def collocation_steps(found: Any) -> Steps:
@@ -139,6 +150,15 @@ def interpolated(parts: list, T: Any) -> Any:
         to[: part.yh.shape[1]] = part.yh.T
     end, h = plain_np.array([[part.t, part.h] for part in parts]).T[..., None]
     return ((T - end) / h)[..., None] ** plain_np.arange(count) @ powers
+
+
+def known_stages(steps: Any, at: slice = slice(None)) -> Any:
+    """Return the states at the stages of these steps, as SciPy had them."""
+    return steps.stages(steps.states, steps.K, at) if steps.Y is None else steps.Y[at]
+
+
+def at_last_stage(right: RightSide, steps: Any) -> Any:
+    return right.point(steps.T[-1, -1], known_stages(steps, slice(-1, None))[-1, -1])
 
 
 class Span:
@@ -218,7 +238,7 @@ def is_scratch(right: RightSide, written: list, steps: Steps) -> bool:
         for v in written:
             v[...] = fill
         try:
-            right.point(steps.T[-1, -1], steps.Y[-1, -1])
+            at_last_stage(right, steps)
         except Exception:
             return False
         left.append([bare(v).tobytes() for v in written])
@@ -226,6 +246,7 @@ def is_scratch(right: RightSide, written: list, steps: Steps) -> bool:
 
 
 OBSERVED_NUMBERS = 1 << 20  # of the states of calls that are kept
+KEPT_SLOPES = 1 << 24  # numbers in the slopes that are kept of many steps of an explicit method
 
 
 def open_levels(*values: Any) -> int:
@@ -240,6 +261,7 @@ class SolvedSteps:
         self.steps, self.span, self.mixed = steps, span, dtype(y0).kind == "c"
         self.states, self.K = steps.states, steps.K
         self.D = steps.D if type(steps) is MultistepSteps else None  # the rows of the interpolants
+        self.asked = plain_np.arange(len(steps.ends) - 1)  # the steps whose slopes, or rows, these are
         self.start = y0 - primal_of(y0)
 
     def evaluate(self, right: RightSide) -> None:
@@ -251,27 +273,31 @@ class SolvedSteps:
     def linearized(self, right: RightSide, pattern: Any) -> Any:
         steps = self.steps
         if self.many:
-            right.point(steps.T[-1, -1], steps.Y[-1, -1])
+            at_last_stage(right, steps)
             return None
-        found, J = right.jacobians(steps.T, steps.Y, steps.K is None, pattern)
+        Y = known_stages(steps)
+        found, J = right.jacobians(steps.T, Y, steps.K is None, pattern)
         if steps.K is not None:
-            check_slopes(found, steps.K, steps.Y, J)
+            check_slopes(found, steps.K, Y, J)
         self.K = found if steps.K is None else steps.K
         return steps.equations(J)
 
     @property
     def many(self) -> bool:
         """Are the Jacobians of explicit steps too large to be kept?"""
-        n, size = self.steps.states.shape[1], self.steps.Y.size
+        n, size = self.steps.states.shape[1], self.steps.T.size * self.steps.states.shape[1]
         return self.steps.K is not None and (n > DENSE_STATES or n * size > DENSE_NUMBERS)
 
-    def differentiate(self, right: RightSide, equations: Any) -> None:
-        steps, Y, T = self.steps, self.steps.Y, self.span.at(self.steps.T.reshape(-1))
+    def differentiate(self, right: RightSide, equations: Any, asked: Any) -> None:
+        """`asked`: the steps of which more than the ends are asked for."""
+        steps, T = self.steps, self.span.at(self.steps.T.reshape(-1))
         start = real_parts(self.start) if self.mixed else self.start
         if equations is None:
-            self.states, self.K = swept(steps, right, start, T, self.span.stretch)
+            self.asked = asked
+            self.states, self.K = swept(steps, asked, right, start, T, self.span.stretch)
             return
         n, move = equations.n, AxisMap(equations.forward, equations.size, equations.backward)
+        Y = known_stages(steps)
         levels = rounds = 1
         while rounds <= levels:
             found = right(T, np.reshape(Y, (-1, n)))
@@ -286,16 +312,16 @@ class SolvedSteps:
             change = mapped(np.concatenate([start, rest]), map=move)
             ends = (equations.steps + 1) * n
             self.states = self.states + np.reshape(change[:ends], (-1, n))
-            self.K = self.K + np.reshape(change[ends : ends + steps.Y.size], steps.Y.shape)
+            self.K = self.K + np.reshape(change[ends : ends + Y.size], Y.shape)
             if self.D is not None:
-                moved = np.reshape(change[ends + steps.Y.size :], (-1, *self.D.shape[1:]))
+                moved = np.reshape(change[ends + Y.size :], (-1, *self.D.shape[1:]))
                 self.D = self.D + moved[1:]
             start, rounds = plain_np.zeros(n), rounds + 1
-            Y = steps.stages(self.states, self.K)
+            Y = steps.stages(self.states, self.K, slice(None))
 
     def sol(self) -> "Solution":
         own = (self.states[:-1], self.K) if self.D is None else (self.states[1:], self.D)
-        return Solution(self.steps, self.span, *own, self.mixed)
+        return Solution(self.steps, self.span, *own, self.asked, self.mixed)
 
     def ends(self) -> Any:
         return complex_states(self.states) if self.mixed else self.states
@@ -304,8 +330,9 @@ class SolvedSteps:
 class Solution(Carrier):
     """The interpolants of the steps: a state of each step, and the sum of the rows with their weights."""
 
-    def __init__(self, steps: Any, span: Span, states: Any, rows: Any, mixed: bool):
+    def __init__(self, steps: Any, span: Span, states: Any, rows: Any, asked: Any, mixed: bool):
         self.steps, self.span, self.states, self.rows, self.mixed = steps, span, states, rows, mixed
+        self.asked = asked  # the steps of the rows
 
     def _tracked(self) -> bool:
         return holds_tracked(self.states, self.rows) or self.span.tracked
@@ -321,7 +348,8 @@ class Solution(Carrier):
         first = self.span.at(self.steps.ends)[at]
         x = (flat - first) / (plain_np.where(h == 0, 1.0, h)[at] * self.span.stretch)
         weights = self.steps.weights(at, x)
-        y = self.states[at] + np.reshape(weights[:, None] @ self.rows[at], (len(at), -1))
+        rows = self.rows[plain_np.searchsorted(self.asked, at)]
+        y = self.states[at] + np.reshape(weights[:, None] @ rows, (len(at), -1))
         y = complex_states(y) if self.mixed else y
         return np.transpose(y) if ndim(t) else y[0]
 
@@ -432,7 +460,7 @@ class IvpCall:
             fun = self.calls = ObservedCalls(fun)
         found = itg.solve_ivp(
             fun, bare(self.t_span), bare(self.y0), method=recorder(self.method,
-            records) if explicit else self.method,
+            records, self.whole) if explicit else self.method,
             t_eval=bare(self.t_eval), dense_output=self.dense_output or not explicit,
             events=[as_event(of, g) for of, g in zip(functions, self.events, strict=False)] or None,
             vectorized=self.vectorized, **options,
@@ -496,16 +524,26 @@ class IvpCall:
             keeps = altered or (written and not is_scratch(of(fun), written, steps))
         with once_more(*self.functions, arrays=not (altered or written)) as (fun, *events):
             if tracked:
-                solved.differentiate(of(fun), equations)
+                solved.differentiate(of(fun), equations, self.asked(solved, found.t, keeps))
             if not (altered or written):
                 return self.differentiable(found, solved, events)
         with once_more(*self.functions) as (fun, *events):  # for what it writes and keeps
-            T, Y = (
-                solved.span.at(steps.T.reshape(-1)),
-                np.reshape(steps.stages(solved.states, solved.K), (-1, solved.states.shape[1])),
-            )
-            of(fun, True)(*((T, Y) if keeps else (T[-1:], Y[-1:])))
+            at = slice(None if keeps else -1, None)
+            Y = np.reshape(steps.stages(solved.states, solved.K, at), (-1, solved.states.shape[1]))
+            of(fun, True)(solved.span.at(steps.T.reshape(-1))[at], Y[at])
             return self.differentiable(found, solved, events)
+
+    @property
+    def whole(self) -> bool:
+        """Is the state asked for at times that are not known yet?"""
+        return bool(self.dense_output or self.events)
+
+    def asked(self, solved: SolvedSteps, times: Any, keeps: Any) -> Any:
+        """Return the steps within which states are asked for. `keeps`: those that f keeps count, too."""
+        if self.whole or keeps:
+            return solved.asked
+        within = [] if self.t_eval is None else solved.span.steps_of(times)
+        return plain_np.unique([*within, solved.asked[-1]])
 
     def differentiable(self, found: Any, solved: SolvedSteps, events: list) -> Any:
         """SciPy's result with its derivatives."""

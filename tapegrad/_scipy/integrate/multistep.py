@@ -54,8 +54,8 @@ class MultistepSteps(NamedTuple):
     def equations(self, J: Any) -> "MultistepEquations":
         return MultistepEquations(self, J)
 
-    def stages(self, states: Any, K: Any) -> Any:
-        return states[:, None]
+    def stages(self, states: Any, K: Any, at: slice) -> Any:
+        return states[at, None]
 
     def weights(self, at: Any, x: Any) -> Any:
         """Return the weights of the differences of steps, from the first on, at shares x of the steps."""

@@ -1,19 +1,22 @@
 """The accepted steps of an explicit method with many states, one stage after another.
 
 Matrices of all stages would be too large. So the right-hand side is recorded once, as a function of the state
-and of what it captures. Each stage replays its pullback or its tangent. Only states and slopes are kept."""
+and of what it captures. Each stage replays its pullback or its tangent. States are kept, and slopes in so far
+as they are few: others are computed again, step by step."""
 
 import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as plain_np
+
 from ... import numpy as np
 from ..._core.errors import GuardError
 from ..._core.pickling import PickledByCall
 from ..._core.primitive import bind, handle, joint_primitive, primal_of
 from ..._core.registry import load
-from ..._core.scope import at_the_end_of_an_object, changed
+from ..._core.scope import OPEN, at_the_end_of_an_object, changed
 from ..._core.trees import Const
 from ..._core.variable import Variable
 from ..._transforms.products import jvp, vjp
@@ -26,22 +29,24 @@ from ..namespaces import holds_tracked
 from .right_side import NAME, ROUNDING, RightSide, check_slopes, other_values
 
 MOST_RECORDINGS = 8  # of a right-hand side that are recorded
+MANY_STAGES = 32  # for which it pays to compile a recording at once
 
 
 class StageSlope(PickledByCall):
     """The slope f(t, y), times a factor, as a function of (y, t, factor) and of the values that f captures.
 
-    `plans`: recordings of its products, of each kind one for each branch."""
+    `stages`: at how many it is asked for. `plans`: recordings of its products, of each kind one for each
+    branch."""
 
-    def __init__(self, right: RightSide):
-        self.right, self.recorded = right, not right.in_order
+    def __init__(self, right: RightSide, stages: int):
+        self.right, self.stages, self.recorded = right, stages, not right.in_order
         self.plans: dict = {}
         self.first = Rebind((right.f,), [])
         with self.first as (self.functions, _):
             self.first.arrays = []
 
     def _made(self) -> tuple:
-        return StageSlope, (self.right,)
+        return StageSlope, (self.right, self.stages)
 
     def __del__(self):
         at_the_end_of_an_object(self.first.finish)  # as of a Call
@@ -55,24 +60,29 @@ class StageSlope(PickledByCall):
         forgotten(shadow)
         return slope
 
-    def product(self, kind: tuple, plain: bool, moving: dict, fixed: dict, v: Any) -> tuple:
-        """Return the slope, and the pullback of v to what moves or the tangent along v.
+    def product(self, kind: tuple, plain: bool, moving: list, count: int, given: tuple) -> tuple:
+        """Return the slope, and what v pulls back to what moves or the tangent along v.
 
-        `kind`: is it a pullback, and is v a stack? `moving`, `fixed`: the arguments by their places."""
-        places, (back, many) = (*moving, *fixed), kind
+        `kind`: is it a pullback, or None for the slope alone; and is v a stack? `moving`: places of
+        arguments. `given`: the arrays of v, so many, and the arguments."""
+        back, many = kind
 
-        def run(xs: list, others: list, v: Any) -> tuple:
+        def run(*given: Any) -> tuple:
+            v, at = given[:count], given[count:]
+
             def slope(xs: list) -> Any:
-                given = dict(zip(places, [*xs, *others], strict=True))
-                return self(*[given[k] for k in range(len(places))])
+                moved = dict(zip(moving, xs, strict=True))
+                return self(*[moved.get(p, x) for p, x in enumerate(at)])
 
+            xs = [at[p] for p in moving]
+            if back is None:
+                return (slope(xs),)
             if not back:
-                along = lambda v: jvp(Const(slope), (xs,), (v,))[1]
-                return slope(xs), vmap(Const(along))(v) if many else along(v)
+                along = lambda *v: jvp(Const(slope), (xs,), ([*v],))[1]
+                return slope(xs), vmap(Const(along))(*v) if many else along(*v)
             value, pullback = vjp(Const(slope), xs)
-            return value, vmap(Const(pullback))(v) if many else pullback(v)
+            return value, *(vmap(Const(pullback))(*v) if many else pullback(*v))
 
-        given = [*moving.values()], [*fixed.values()], v
         plans: list = self.plans.setdefault(kind, []) if plain else []
         for plan in plans:
             try:
@@ -80,57 +90,94 @@ class StageSlope(PickledByCall):
                 return found
             except GuardError:  # another branch
                 continue
-        if plain and self.recorded and len(plans) < MOST_RECORDINGS:
-            plan = load("tapegrad.replay").prepare(Const(run), *given, on_change="raise")
-            try:
-                found = plan(*given)
-                plans.insert(0, plan)
-                return found
-            except GuardError:
-                self.recorded = False
-        return run(*given)
+        if OPEN.compared is not None:
+            OPEN.compared.clear()
+        with changed(compared=None):  # code of the user runs
+            if plain and self.recorded and len(plans) < MOST_RECORDINGS:
+                plan = load("tapegrad.replay").prepare(Const(run), *given, on_change="raise")
+                try:
+                    found = plan(*given)
+                    plans.insert(0, plan)
+                    if self.stages > MANY_STAGES:
+                        for kept in plan.forms["value"].programs:
+                            kept.spent = math.inf  # its text pays
+                    return found
+                except GuardError:
+                    self.recorded = False
+            return run(*given)
 
 
 class StageSweep:
     """The states at the ends of known steps, and the slopes of their stages, as a function of the start, the
     times of the stages, a factor of the slopes, and what the right-hand side captures.
 
-    `moving`: the places of the start and of the other arguments that are tracked."""
+    `asked`: the steps whose slopes are given. `moving`: the places of the start and of the other arguments
+    that are tracked."""
 
-    def __init__(self, steps: Any, slope: StageSlope, moving: list):
+    def __init__(self, steps: Any, slope: StageSlope, asked: Any, moving: list):
         self.steps, self.slope, self.moving = steps, slope, moving
-        self.allowed = 2 * ROUNDING * abs(steps.K).max(initial=0.0)
+        self.rows = {int(k): row for row, k in enumerate(asked)}
+        self.known = len(steps.K) == len(steps.B)  # are the slopes of all steps kept?
+        self.allowed = 2 * ROUNDING * max(steps.K.max(initial=0.0), -steps.K.min(initial=0.0))
 
     def __call__(self, *xs: Any) -> tuple:
-        return self.steps.states, self.steps.K
+        states = self.steps.states
+        quick: dict = {}
+        with changed(depth=0, compared=set()):
+            return states, plain_np.array([self.stages(k, states, xs, quick)[1] for k in self.rows])
 
-    def stages(self, k: int, out: tuple) -> Any:
-        """Return the states at the stages of a step."""
-        states, K = out
-        return states[k] + self.steps.A[k] @ K[k]
-
-    def arguments(self, y: Any, stage: tuple, xs: dict) -> dict:
-        """Return the arguments of a stage, or tangents of these, by their places."""
-        at = stage[0] * self.steps.A.shape[1] + stage[1]
-        return {p: y if p == 0 else x[..., at] if p == 1 else x for p, x in xs.items()}
-
-    def product(self, kind: tuple, plain: bool, at: tuple, y: Any, xs: tuple, v: Any) -> Any:
-        """Return the pullback of v to what moves, or the tangent along v, at a stage."""
-        given = self.arguments(y, at, dict(enumerate(xs)))
-        fixed = {p: x for p, x in given.items() if p not in self.moving}
-        value, found = self.slope.product(kind, plain, {p: given[p] for p in self.moving}, fixed, v)
-        K = self.steps.K[at]
-        if plain and (abs(value - K) > self.allowed).any():
-            again = self.slope(*given.values())  # rounded as SciPy has it
-            if (abs(again - K) > self.allowed).any():
+    def stages(self, k: int, states: Any, xs: tuple, quick: dict | None) -> tuple:
+        """Return the states at the stages of a step, and their slopes."""
+        A, B, y = self.steps.A[k], self.steps.B[k], states[k]
+        if self.known and quick is not None:
+            K = self.steps.K[k]
+            return [y + row[:i] @ K[:i] for i, row in enumerate(A)], K
+        Y: list = []
+        slopes: list = []
+        for i, row in enumerate(A):
+            Y.append(combined(y, row, slopes))
+            slopes += self.product((None, False), quick, (k, i), Y[i], None, xs, ())
+        if quick is not None:
+            missed = abs(combined(y, B, slopes) - states[k + 1]).max()
+            if missed > ROUNDING * (abs(y).max() + abs(B).sum() * max([abs(K).max() for K in slopes])):
                 raise other_values()
-        return found
+        return Y, slopes
+
+    def arguments(self, y: Any, stage: tuple, xs: Any) -> list:
+        """Return the arguments of a stage, or tangents of these; `xs`: pairs of a place and an argument."""
+        at = stage[0] * self.steps.A.shape[1] + stage[1]
+        return [y if p == 0 else x.T[at] if p == 1 else x for p, x in xs]
+
+    def product(
+        self, kind: tuple, quick: dict | None, at: tuple, y: Any, slope: Any, xs: tuple, v: tuple
+    ) -> list:
+        """Return the pullback of v to what moves, or the tangent along v, at a stage with this slope. The
+        slope None is returned itself.
+
+        `quick`: what has such products at other stages of a sweep over plain arrays, if that is known."""
+        given, varying = (*v, *self.arguments(y, at, enumerate(xs))), len(v) + 2
+        run = quick.get(kind) if quick else None
+        found = None if run is None else run(*given[:varying])
+        if found is None:
+            found = self.slope.product(kind, quick is not None, self.moving, len(v), given)
+            plans = self.slope.plans.get(kind)
+            if quick is not None and plans:
+                quick[kind] = plans[0].forms["value"].unchecked(given, varying)
+        value, *parts = found
+        if slope is None:
+            return [value]
+        rest = value - slope
+        if quick is not None and self.known and rest @ rest > self.allowed**2:
+            again = self.slope(*given[len(v) :])  # rounded as SciPy has it
+            if (abs(again - slope) > self.allowed).any():
+                raise other_values()
+        return parts
 
     def pull(self, w: tuple, out: tuple, need: Any, *xs: Any) -> list:
         """Return the cotangents of the arguments."""
         g, linear = or_zeros(w, out), self.linear(out, xs)
         if linear is None:
-            found = self.pulled(g, out, xs, False, False)
+            found = self.pulled(g, out, xs, False, None)
         else:
             found = split(mapped(joined(g, 0), map=linear, back=True), [xs[p] for p in self.moving])
         by_place = dict(zip(self.moving, found, strict=True))
@@ -141,7 +188,7 @@ class StageSweep:
         along = [np.zeros_like(xs[p]) if v[p] is None else v[p] for p in self.moving]
         linear = self.linear(out, xs)
         if linear is None:
-            return self.pushed(along, out, xs, False, False)
+            return self.pushed(along, out, xs, False, None)
         return split(mapped(joined(along, 0), map=linear), out)
 
     def linear(self, out: tuple, xs: tuple) -> AxisMap | None:
@@ -153,8 +200,8 @@ class StageSweep:
         def by_stack(f: Callable, like: Any) -> Callable:
             def run(z: Any) -> Any:
                 flat, many = z.reshape(-1, z.shape[-1]) if z.ndim > 1 else z, z.ndim > 1
-                with changed(depth=0):  # arrays stay plain
-                    found = f(split(flat, like), out, xs, many, True)
+                with changed(depth=0, compared=set()):  # arrays stay plain
+                    found = f(split(flat, like), out, xs, many, {})
                     return joined(found, int(many)).reshape(*z.shape[:-1], -1)
 
             return run
@@ -162,38 +209,40 @@ class StageSweep:
         size = sum([math.prod(shape(x)) for x in moving])
         return AxisMap(by_stack(self.pushed, moving), size, by_stack(self.pulled, out))
 
-    def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, plain: bool) -> list:
+    def pulled(self, w: Any, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
         """Return the cotangents of what moves, from the last stage to the first. `many`: of a stack."""
         (ends, slopes), A, B = w, self.steps.A, self.steps.B
         adjoint = ends[..., -1, :]
         terms: dict = {p: [] if p == 1 else 0.0 for p in self.moving[1:]}
         for k in reversed(range(len(B))):
-            Y, after = self.stages(k, out), adjoint
+            (Y, K), after, row = self.stages(k, out[0], xs, quick), adjoint, self.rows.get(k)
             pulled: list = []
             for i in reversed(range(len(B[k]))):
-                g = combined(slopes[..., k, i, :], [B[k, i], *A[k, i + 1 :, i][::-1]], [after, *pulled])
-                if plain and not g.any():
+                g = np.zeros_like(after) if row is None else slopes[..., row, i, :]
+                g = combined(g, [B[k, i], *A[k, i + 1 :, i][::-1]], [after, *pulled])
+                if quick is not None and not g.any():
                     parts: list = [np.zeros((*g.shape[:-1], *shape(xs[p])[p == 1 :])) for p in self.moving]
                 else:
-                    parts = self.product((True, many), plain, (k, i), Y[i], xs, g)
+                    parts = self.product((True, many), quick, (k, i), Y[i], K[i], xs, (g,))
                 pulled.append(parts[0])
                 for p, part in zip(terms, parts[1:], strict=True):
                     terms[p] = terms[p] + ([part] if p == 1 else part)
             adjoint = combined(ends[..., k, :] + after, [1.0] * len(pulled), pulled)
         return [adjoint, *[np.stack(v[::-1], -1) if p == 1 else v for p, v in terms.items()]]
 
-    def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, plain: bool) -> list:
+    def pushed(self, along: Any, out: tuple, xs: tuple, many: bool, quick: dict | None) -> list:
         """Return the tangents, from the first stage to the last."""
         A, B, moved = self.steps.A, self.steps.B, dict(zip(self.moving, along, strict=True))
         ends, rows = [along[0]], []
         for k in range(len(B)):
-            Y = self.stages(k, out)
+            Y, K = self.stages(k, out[0], xs, quick)
             slopes: list = []
             for i in range(len(B[k])):
-                v = [*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved).values()]
-                slopes.append(self.product((False, many), plain, (k, i), Y[i], xs, v))
+                v = (*self.arguments(combined(ends[-1], A[k, i], slopes), (k, i), moved.items()),)
+                slopes += self.product((False, many), quick, (k, i), Y[i], K[i], xs, v)
             ends.append(combined(ends[-1], B[k], slopes))
-            rows.append(np.stack(slopes, -2))
+            if k in self.rows:
+                rows.append(np.stack(slopes, -2))
         return [np.stack(ends, -2), np.stack(rows, -3)]
 
 
@@ -217,19 +266,21 @@ def combined(y: Any, weights: Any, slopes: list) -> Any:
     return y
 
 
-def swept(steps: Any, right: RightSide, start: Any, times: Any, factor: Any) -> tuple:
-    """Return the states at the ends of the steps, and the slopes of the stages, with derivatives."""
-    slope = StageSlope(right)
-    last = steps.Y[-1, -1], primal_of(times[-1]), primal_of(factor)
+def swept(steps: Any, asked: Any, right: RightSide, start: Any, times: Any, factor: Any) -> tuple:
+    """Return the states at the ends of the steps, and the slopes of the stages of those that are asked for,
+    with derivatives."""
+    slope = StageSlope(right, steps.T.size)
+    end = steps.states[-2] + steps.A[-1, -1] @ steps.K[-1]
+    last = end, primal_of(times[-1]), primal_of(factor)
 
     def run(values: list) -> Any:
         found = slope(*last, *map(primal_of, values))
-        check_slopes(found, steps.K[-1, -1], steps.Y[-1, -1])
+        check_slopes(found, steps.K[-1, -1], end)
         xs = (start, times, factor, *values)
         moving = [k for k, x in enumerate(xs) if k == 0 or holds_tracked(x)]
+        sweep = StageSweep(steps, slope, asked, moving)
         if len(moving) == 1 and not holds_tracked(start):
-            return steps.states, steps.K
-        sweep = StageSweep(steps, slope, moving)
+            return sweep(*xs)
         return [*map(handle, bind(joint_primitive(NAME, sweep, sweep.pull, sweep.push), xs, {}))]
 
     return with_all(slope.first, run)[1]
