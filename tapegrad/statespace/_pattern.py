@@ -33,7 +33,7 @@ from .filters.data_rows import (
     upper,
     vector_of,
 )
-from .filters.diffuse_start import BeginPhase, Constants, begin_of
+from .filters.diffuse_start import BeginPhase, Constants, begin_of, regressed
 from .filters.step_kernel import (
     FIELDS,
     LETTERS,
@@ -171,6 +171,7 @@ def model_pattern(
     form = form_of_pattern(s, numbers, known, free)
     announce(form.layout, data.steps)
     if begin is not None and (begin.constants is None or any(x.any() for x in turning)):
+        begin = regressed(begin, s, data, numbers.at, free) if apart else begin
         numbers = replace(numbers, head=begin, form=form)
         known = numpy.asarray(numbers(u, build, data))
         free = numpy.concatenate([free, numpy.ones(known.size - free.size, bool)])
