@@ -33,7 +33,8 @@ from .filters.data_rows import (
     upper,
     vector_of,
 )
-from .filters.diffuse_start import BeginPhase, Constants, begin_of, regressed
+from .filters.diffuse_start import BeginPhase, Constants, begin_of
+from .filters.regressed_start import RegressedPhase, regressed
 from .filters.step_kernel import (
     FIELDS,
     LETTERS,
@@ -124,16 +125,60 @@ class NotAffine(Exception):
 
 
 class AffineNumbers:
-    """The numbers of a pattern that are used, as known + slope @ v, with v the constrained parameters."""
+    """The numbers of a pattern that are used, as known + slope @ v, with v the constrained parameters.
+
+    Where the first steps are a regression, these are the numbers that it needs."""
 
     def __init__(self, p: ModelPattern, build: Callable, u: numpy.ndarray):
-        if p.numbers.head is not None:
+        head, self.pattern, parameters = p.numbers.head, p, p.numbers.parameters
+        if not isinstance(head, RegressedPhase | None):
             raise NotAffine
-        parameters, data = p.numbers.parameters, p.numbers.data
-        J = jacobian(lambda u, build: p.numbers(u, build, data)[p.used], mode="forward")(u, build)
+        self.fields, self.used = replace(p.numbers, head=None), p.used if head is None else head.places
+        J = jacobian(lambda u, build: self.of(build(parameters.tree(u))), mode="forward")(u, build)
         self.slope, v = numpy.linalg.solve(parameters.derivative(u).T, J.T).T, parameters.flat(u)
-        self.known = p.numbers(u, build, data)[p.used] - self.slope @ v
+        self.known = self.of(build(parameters.tree(u))) - self.slope @ v
         self.size = abs(self.known) + abs(self.slope) @ abs(v)
+        if head is not None:
+            fields = max(at.stop for at in p.numbers.at.values())
+            self.begun = p.used >= fields  # which of the numbers of the kernel are those of the first steps
+            self.places = numpy.where(self.begun, p.used - fields, numpy.searchsorted(self.used, p.used))
+            self.regression = head.regression.of(self.known, self.slope)
+
+    def of(self, model: LinearGaussian) -> Any:
+        """Return the numbers of a model, which must be of the pattern."""
+        p, x = self.pattern, self.fields.of(model, self.fields.data)
+        moved = ~p.free[: x.size] & (value(x) != p.known[: x.size])
+        if moved.any():
+            raise ChangedConstants(moved)
+        return x[self.used]
+
+    def theta(self, v: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, Callable]:
+        """Return theta with the log-likelihood of the first steps, and their derivatives by v.
+
+        The third result is a function from weights to the second derivatives of weights @ theta."""
+        p, x, J = self.pattern, self.known + self.slope @ v, self.slope
+        if p.numbers.head is None:
+            return (
+                numpy.append(p.constant + p.slope @ x, 0.0),
+                numpy.append(p.slope @ J, 0.0 * J[:1], axis=0),
+                lambda w: numpy.zeros((v.size, v.size)),
+            )
+        state = self.regression.at(v)
+        first, by = state.begun, state.jacobian()
+        x = numpy.where(self.begun, first[self.places], x[self.places * ~self.begun])
+        J = numpy.where(self.begun[:, None], by[self.places], J[self.places * ~self.begun])
+
+        def bent(weights: numpy.ndarray) -> numpy.ndarray:
+            own = 0.0 * first
+            own[self.places[self.begun]] = (weights[:-1] @ p.slope)[self.begun]
+            own[-1] = weights[-1]
+            return state.hessian(own)
+
+        return (
+            numpy.append(p.constant + p.slope @ x, first[-1]),
+            numpy.append(p.slope @ J, by[-1:], axis=0),
+            bent,
+        )
 
     def require(self, x: numpy.ndarray, v: numpy.ndarray) -> None:
         """Raise if numbers (..., q) at the parameters v (..., k) are not those of the map."""

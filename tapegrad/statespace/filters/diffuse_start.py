@@ -4,7 +4,7 @@ If the first observations are as many as the diffuse elements and determine them
 an affine map of the model's numbers (`Constants`). Otherwise the augmented filter (`filters.augmented`) runs
 until it may be collapsed."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,14 +16,11 @@ from .._matrices import ModelMatrices, system
 from .._model import LinearGaussian
 from .._observations import Observations
 from .arrays import LOG_2PI, ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
-from ...ops.linalg.factorizations import solve_triangular
 from .augmented import DiffuseStart, collapsed, condition, plain_model, start_of
-from .data_rows import kernel_data_rows, upper, vector_of
+from .data_rows import kernel_data_rows, upper
 from .step_kernel import INPUT, KernelForm, path_of, triangle_places
 
 COLLAPSE = 300.0  # condition number of the whitened diffuse columns below which the start may be collapsed
-REGRESSED_ROWS = 256  # observations of the first steps up to which one regression replaces the filter,
-REGRESSED_NUMBERS = 32  # and up to how many numbers of the model that depend on parameters
 
 
 @dataclass(frozen=True)
@@ -248,81 +245,3 @@ class Constants:
                 unit = numpy.reshape(numpy.arange(zero[name].size) == k, zero[name].shape).astype(float)
             made[:, j] = upper(*self.state(replace(s, **{**zero, name.split()[0]: unit}), data))
         return made
-
-
-@dataclass(frozen=True)
-class RegressedPhase(BeginPhase):
-    """The first steps as one regression on their observations, for a model of constant matrices.
-
-    Without the diffuse elements, the observations (N,) and the state after them are normal. The rows of
-    `moments` are an affine map of the numbers at `places` to the means of both and their covariances, flat;
-    the last column is the constant. `effects` (N + m, r) are those of the diffuse elements."""
-
-    places: numpy.ndarray = field(default_factory=lambda: numpy.zeros(0, int))
-    moments: numpy.ndarray = field(default_factory=lambda: numpy.zeros((0, 1)))
-    effects: numpy.ndarray = field(default_factory=lambda: numpy.zeros((0, 0)))
-
-    def state(self, form: KernelForm, x: Any, s: ModelMatrices, data: Observations) -> Any:
-        y = data.values[: self.steps][~numpy.isnan(data.host[: self.steps])]
-        return self.of(x[self.places], y, self.steps == data.steps)
-
-    def of(self, numbers: Any, y: Any, whole: bool) -> Any:
-        """Return the vector of `BeginPhase.state` from the numbers at `places`."""
-        n, size = y.size, self.effects.shape[0]
-        found = self.moments[:, :-1] @ numbers + self.moments[:, -1]
-        mean, V = found[:size], found[size:].reshape((size, size))
-        L = np.linalg.cholesky(V[:n, :n])
-        given = np.concatenate([(y - mean[:n])[:, None], -self.effects[:n], V[:n, n:]], axis=1)
-        given = solve_triangular(L, given, lower=True)
-        white, C = given[:, : 1 + self.start.rank], given[:, 1 + self.start.rank :]
-        means = np.concatenate([mean[n:, None], self.effects[n:]], axis=1) + C.T @ white
-        begun = collapsed(white, upper(means, V[n:, n:] - C.T @ C), self.start, whole)
-        logs = n * LOG_2PI / 2 + np.sum(np.log(np.diagonal(L)))
-        return np.concatenate([begun[:-1], begun[-1:] - logs])
-
-
-def regressed(
-    begin: BeginPhase, s: ModelMatrices, data: Observations, at: dict[str, slice], free: numpy.ndarray
-) -> BeginPhase:
-    """Return the same beginning as a regression, where that is possible and short.
-
-    `free` marks the numbers of the fields `at` that depend on parameters; others are those of `s`."""
-    there, places = ~numpy.isnan(data.host[: begin.steps]), numpy.flatnonzero(free)
-    turning = [free[at[name]].any() for name in "TZ" if name in at]
-    if begin.start is None or s.varying or s.predict_first or s.inputs or any(turning):
-        return begin
-    if not 0 < there.sum() <= REGRESSED_ROWS or places.size > REGRESSED_NUMBERS:
-        return begin
-    m, p, n, start = len(s.diffuse), data.width, begin.steps, begin.start
-    powers = [numpy.eye(m)]
-    for _ in range(n):
-        powers.append(s.T @ powers[-1])
-    # the effects of the state at each step on the observations, then on the state after the last
-    E = numpy.zeros((n, n, p, m))
-    for t in range(n):
-        E[t, t:] = s.Z @ numpy.stack(powers[: n - t])
-    E = numpy.concatenate([E[:, there], numpy.stack(powers[n:0:-1])], axis=1)
-    later = numpy.concatenate([E[1:], numpy.zeros((1, *E.shape[1:]))])
-    later[-1, -m:] = numpy.eye(m)
-    element, step = numpy.nonzero(there)[1], numpy.nonzero(there)[0]
-    known, size = numpy.concatenate(vector_of(s, at)), E.shape[1]
-
-    def moments(x: numpy.ndarray) -> list[numpy.ndarray]:
-        get = lambda name, *shape: x[at[name]].reshape(shape)
-        mean = E[0] @ get("mean", m) + numpy.tensordot(later, get("c", m), (2, 0)).sum(axis=0)
-        mean[:-m] += get("d", p)[element]
-        V = E[0] @ get("cov", m, m) @ E[0].T
-        own = get("Q", m, m)
-        i, j = numpy.nonzero(own)
-        V += (later[:, :, i] * own[i, j]).transpose(1, 0, 2).reshape(size, -1) @ later[:, :, j].transpose(
-            1, 0, 2
-        ).reshape(size, -1).T
-        V[:-m, :-m] += get("H", p, p)[element[:, None], element] * (step[:, None] == step)
-        return numpy.concatenate([mean, V.ravel()])
-
-    constant = moments(numpy.where(free, 0.0, known))
-    X = E[0] @ start.columns
-    constant[:size] += X @ start.centre
-    constant[size:] += ((X * start.spread) @ X.T).ravel()
-    columns = [moments(1.0 * (numpy.arange(known.size) == k)) for k in places] + [constant]
-    return RegressedPhase(begin.steps, None, start, places, numpy.stack(columns, axis=1), X)
