@@ -121,7 +121,8 @@ class AffineObjective:
         return -(total + theta[-1] + self.offset), -(by_values @ self.parameters.derivative(u))
 
     def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
-        (theta, J, bent), parameters = self.numbers.theta(self._values(u)), self.parameters
+        parameters = self.parameters
+        theta, J, bent = self.numbers.theta(self._values(u))
         weights = numpy.append(self.kernel.value_and_grad(theta[:-1], self.pattern.rows)[1], 1.0)
         D, by_values = parameters.derivative(u), weights @ J
         moved, many = J[:-1] @ D, numpy.repeat(theta[:-1, None], u.size, axis=1)
