@@ -34,7 +34,7 @@ from .filters.data_rows import (
     vector_of,
 )
 from .filters.diffuse_start import BeginPhase, Constants, begin_of
-from .filters.regressed_start import RegressedPhase, regressed
+from .filters.regressed_start import RegressedPhase, RegressedState, regressed
 from .filters.step_kernel import (
     FIELDS,
     LETTERS,
@@ -138,11 +138,10 @@ class AffineNumbers:
         self.slope, v = numpy.linalg.solve(parameters.derivative(u).T, J.T).T, parameters.flat(u)
         self.known = self.of(build(parameters.tree(u))) - self.slope @ v
         self.size = abs(self.known) + abs(self.slope) @ abs(v)
-        if head is not None:
-            fields = max(at.stop for at in p.numbers.at.values())
-            self.begun = p.used >= fields  # which of the numbers of the kernel are those of the first steps
-            self.places = numpy.where(self.begun, p.used - fields, numpy.searchsorted(self.used, p.used))
-            self.regression = head.regression.of(self.known, self.slope)
+        fields, k = max(at.stop for at in p.numbers.at.values()), self.used.size
+        self.regression = None if head is None else head.regression.of(self.known, self.slope)
+        # the places of the kernel's numbers among these and those of the first steps
+        self.here = numpy.where(p.used < fields, numpy.searchsorted(self.used, p.used), k + p.used - fields)
 
     def of(self, model: LinearGaussian) -> Any:
         """Return the numbers of a model, which must be of the pattern."""
@@ -156,29 +155,17 @@ class AffineNumbers:
         """Return theta with the log-likelihood of the first steps, and their derivatives by v.
 
         The third result is a function from weights to the second derivatives of weights @ theta."""
-        p, x, J = self.pattern, self.known + self.slope @ v, self.slope
-        if p.numbers.head is None:
-            return (
-                numpy.append(p.constant + p.slope @ x, 0.0),
-                numpy.append(p.slope @ J, 0.0 * J[:1], axis=0),
-                lambda w: numpy.zeros((v.size, v.size)),
-            )
-        state = self.regression.at(v)
-        first, by = state.begun, state.jacobian()
-        x = numpy.where(self.begun, first[self.places], x[self.places * ~self.begun])
-        J = numpy.where(self.begun[:, None], by[self.places], J[self.places * ~self.begun])
+        p, here, state = self.pattern, self.here, self.regression and RegressedState(self.regression, v)
+        begun, by = (state.begun, state.jacobian) if state else (numpy.zeros(1), numpy.zeros((1, v.size)))
+        x, J = numpy.append(self.known + self.slope @ v, begun), numpy.concatenate([self.slope, by])
 
-        def bent(weights: numpy.ndarray) -> numpy.ndarray:
-            own = 0.0 * first
-            own[self.places[self.begun]] = (weights[:-1] @ p.slope)[self.begun]
-            own[-1] = weights[-1]
-            return state.hessian(own)
+        def bent(weights: numpy.ndarray) -> Any:
+            own = numpy.zeros(x.size)
+            own[here], own[-1] = weights[:-1] @ p.slope, weights[-1]
+            return state.hessian(own[-begun.size :]) if state else numpy.zeros((v.size, v.size))
 
-        return (
-            numpy.append(p.constant + p.slope @ x, first[-1]),
-            numpy.append(p.slope @ J, by[-1:], axis=0),
-            bent,
-        )
+        theta = numpy.append(p.constant + p.slope @ x[here], x[-1])
+        return theta, numpy.append(p.slope @ J[here], J[-1:], axis=0), bent
 
     def require(self, x: numpy.ndarray, v: numpy.ndarray) -> None:
         """Raise if numbers (..., q) at the parameters v (..., k) are not those of the map."""

@@ -7,7 +7,6 @@ is the best gain without an effect of delta on the error, so the covariance does
 order. The derivatives by the numbers of the model, in which mean and V are affine, therefore need no tape."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy
@@ -50,15 +49,14 @@ class StartRegression:
             self.start, self.whole, self.y, self.effects, mean, V, slope.T @ self.means, covs
         )
 
-    def at(self, x: numpy.ndarray) -> "RegressedState":
-        return RegressedState(self, self.mean + x @ self.means, self.V + numpy.tensordot(x, self.covs, 1))
-
 
 class RegressedState:
-    """State and log-likelihood at some numbers; `begun` is the vector of `BeginPhase.state`."""
+    """State and log-likelihood at some numbers x.
 
-    def __init__(self, of: StartRegression, mean: numpy.ndarray, V: numpy.ndarray):
-        self.of, n = of, of.y.size
+    `begun` is the vector of `BeginPhase.state`, and `jacobian` its derivative."""
+
+    def __init__(self, of: StartRegression, x: numpy.ndarray):
+        n, mean, V = of.y.size, of.mean + x @ of.means, of.V + numpy.tensordot(x, of.covs, 1)
         X, A = of.effects[:n], of.effects[n:]
         L = numpy.linalg.cholesky(V[:n, :n])
         back = solve_triangular(L, numpy.eye(n), lower=True)
@@ -75,40 +73,28 @@ class RegressedState:
         loglik -= numpy.log(abs(numpy.diag(R))).sum()
         a = mean[n:] + A @ (root @ u) + B.T @ left
         self.begun = numpy.append(upper(a, V[n:, n:] - B.T @ B + Y @ Y.T), loglik)
-        self.U = numpy.concatenate([(Y @ Q.T + B.T) @ back, -numpy.eye(len(A))], axis=1)
-        self.w = back.T @ left  # M (y - mean), with
+        U = numpy.concatenate([(Y @ Q.T + B.T) @ back, -numpy.eye(len(A))], axis=1)
+        w = back.T @ left  # M (y - mean), with
         free = back - Q @ (Q.T @ back)
         self.M = free.T @ free
-
-    @cached_property
-    def _moved(self) -> tuple[numpy.ndarray, ...]:
-        """Return the derivatives of V, of the mean, and of both along w, of the observations; and U V."""
-        n = self.of.y.size
-        S, means = self.of.covs[:, :n, :n], self.of.means[:, :n]
-        return S, means, S @ self.w + means, self.U @ self.of.covs
-
-    def jacobian(self) -> numpy.ndarray:
-        """Return the derivatives of `begun`."""
-        S, means, along, UV = self._moved
-        n, m, w = self.w.size, len(self.U), self.w
-        P = (UV @ self.U.T).reshape(len(UV), m * m)[:, triangle_places(m)[0]]
-        a = -self.of.means @ self.U.T - UV[:, :, :n] @ w
-        loglik = 0.5 * ((along + means) @ w - numpy.tensordot(S, self.M))
-        return numpy.concatenate([a, P, loglik[:, None]], axis=1).T
+        # the derivatives of V, and of V w and the mean, of the observations; then those of U V
+        self.S, means = of.covs[:, :n, :n], of.means[:, :n]
+        self.along, UV = self.S @ w + means, U @ of.covs
+        self.UV, m = UV[:, :, :n], len(A)
+        P = (UV @ U.T).reshape(x.size, m * m)[:, triangle_places(m)[0]]
+        logs = 0.5 * ((self.along + means) @ w - numpy.tensordot(self.S, self.M))
+        moved = -of.means @ U.T - self.UV @ w
+        self.jacobian = numpy.concatenate([moved, P, logs[:, None]], axis=1).T
 
     def hessian(self, weights: numpy.ndarray) -> numpy.ndarray:
         """Return the second derivatives of weights @ begun."""
-        S, _, along, UV = self._moved
-        n, m, M = self.w.size, len(self.U), self.M
-        W = numpy.zeros(m * m)
-        W[triangle_places(m)[0]] = weights[m:-1]
-        W = W.reshape(m, m)
-        UV, SM = UV[:, :, :n], S @ M
-        UVM = UV @ M
+        UV, along, SM = self.UV, self.along, self.S @ self.M
+        m, UVM, loglik = UV.shape[1], UV @ self.M, 0.5 * numpy.tensordot(SM, SM, ((1, 2), (2, 1)))
+        W = numpy.zeros((m, m))
+        W.flat[triangle_places(m)[0]] = weights[m:-1]
         means = along @ (weights[:m] @ UVM).T
         covs = numpy.tensordot((W + W.T) @ UV, UVM, ((1, 2), (1, 2)))
-        loglik = 0.5 * numpy.tensordot(SM, SM, ((1, 2), (2, 1))) - along @ M @ along.T
-        return means + means.T - covs + weights[-1] * loglik
+        return means + means.T - covs + weights[-1] * (loglik - along @ self.M @ along.T)
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,11 @@ class RegressedPhase(BeginPhase):
     places: numpy.ndarray | Any = None
 
     def state(self, form: KernelForm, x: Any, s: ModelMatrices, data: Observations) -> Any:
-        return super().state(form, x, s, data) if is_tracked(x) else self.regression.at(x[self.places]).begun
+        return (
+            super().state(form, x, s, data)
+            if is_tracked(x)
+            else RegressedState(self.regression, x[self.places]).begun
+        )
 
 
 def regressed(
@@ -132,45 +122,41 @@ def regressed(
         return begin
     there, places, start = ~numpy.isnan(data.host[: begin.steps]), numpy.flatnonzero(free), begin.start
     turning = free[at["T"]].any() or free[at["Z"]].any()
-    if turning or not 0 < there.sum() <= MOST_ROWS or places.size > MOST_NUMBERS:
+    if turning or not 0 < there.sum() <= MOST_ROWS or not 0 < places.size <= MOST_NUMBERS:
         return begin
-    known, E = numpy.concatenate(vector_of(s, at)), effects(s, there)
-    moments = [joint_moments(1.0 * (numpy.arange(known.size) == k), at, E, there) for k in places]
-    mean, V = joint_moments(numpy.where(free, 0.0, known), at, E, there)
-    X = E[0] @ start.columns
+    seen, known = numpy.nonzero(there), numpy.concatenate(vector_of(s, at))
+    E = effects(s, *seen, begin.steps)
+    numbers = [1.0 * (numpy.arange(known.size) == k) for k in places]
+    moments = [joint_moments(x, at, E, *seen) for x in (numpy.where(free, 0.0, known), *numbers)]
+    (mean, *means), (V, *covs) = zip(*moments, strict=True)
+    X, whole = E[0] @ start.columns, begin.steps == data.steps
     mean, V = mean + X @ start.centre, V + (X * start.spread) @ X.T
-    means, covs = (numpy.stack([x[i] for x in moments]) for i in (0, 1))
-    y, whole = data.host[: begin.steps][there], begin.steps == data.steps
-    return RegressedPhase(
-        begin.steps, None, start, StartRegression(start, whole, y, X, mean, V, means, covs), places
-    )
+    y, means, covs = data.host[: begin.steps][there], numpy.stack(means), numpy.stack(covs)
+    regression = StartRegression(start, whole, y, X, mean, V, means, covs)
+    return RegressedPhase(begin.steps, None, start, regression, places)
 
 
-def effects(s: ModelMatrices, there: numpy.ndarray) -> numpy.ndarray:
-    """Return the effects of the state at each step, and of an input before the step after the last, on the
-    observations that are `there` and the state after the last step: (n + 1, N + m, m)."""
-    (n, p), m = there.shape, len(s.diffuse)
-    powers = [numpy.eye(m)]
-    for _ in range(n):
-        powers.append(s.T @ powers[-1])
-    E = numpy.zeros((n + 1, n, p, m))
-    for t in range(n):
-        E[t, t:] = s.Z @ numpy.stack(powers[: n - t])
-    return numpy.concatenate([E[:, there], numpy.stack(powers[::-1])], axis=1)
+def effects(s: ModelMatrices, step: numpy.ndarray, element: numpy.ndarray, steps: int) -> numpy.ndarray:
+    """Return the effects of the state at each step on the observations (of these steps and elements) and on
+    the state after the last: (steps + 1, N + m, m)."""
+    m, found = len(s.diffuse), [numpy.eye(step.size + len(s.diffuse))[:, step.size :]]
+    for t in reversed(range(steps)):
+        X = found[-1] @ s.T
+        X[:-m][step == t] = s.Z[element[step == t]]
+        found.append(X)
+    return numpy.stack(found[::-1])
 
 
 def joint_moments(
-    x: numpy.ndarray, at: dict[str, slice], E: numpy.ndarray, there: numpy.ndarray
+    x: numpy.ndarray, at: dict[str, slice], E: numpy.ndarray, step: numpy.ndarray, element: numpy.ndarray
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return mean and covariance of the observations and the state after them, of a model with the numbers x
     in the fields `at`, by the `effects`."""
-    size, m = E.shape[1:]
-    (step, element), p = numpy.nonzero(there), there.shape[1]
-    P, Q, H = (x[at[name]].reshape(k, k) for name, k in (("cov", m), ("Q", m), ("H", p)))
+    m, p = E.shape[2], x[at["d"]].size
+    P, Q, H = (x[at[name]].reshape(k, -1) for name, k in (("cov", m), ("Q", m), ("H", p)))
     mean = E[0] @ x[at["mean"]] + E[1:].sum(axis=0) @ x[at["c"]]
     mean[:-m] += x[at["d"]][element]
     i, j = numpy.nonzero(Q)
-    first, second = (numpy.moveaxis(E[1:, :, k], 1, 0).reshape(size, -1) for k in (i, j))
-    V = E[0] @ P @ E[0].T + (first * numpy.tile(Q[i, j], len(E) - 1)) @ second.T
+    V = E[0] @ P @ E[0].T + numpy.tensordot(E[1:, :, i] * Q[i, j], E[1:, :, j], ((0, 2), (0, 2)))
     V[:-m, :-m] += H[element[:, None], element] * (step[:, None] == step)
     return mean, V
