@@ -115,7 +115,7 @@ class AffineObjective:
         return v
 
     def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
-        theta, J, _ = self.numbers.theta(self._values(u))
+        theta, J, _bent = self.numbers.theta(self._values(u))
         total, by_theta = self.kernel.value_and_grad(theta[:-1], self.pattern.rows)
         by_values = by_theta @ J[:-1] + J[-1]
         return -(total + theta[-1] + self.offset), -(by_values @ self.parameters.derivative(u))

@@ -124,10 +124,10 @@ def regressed(
     turning = free[at["T"]].any() or free[at["Z"]].any()
     if turning or not 0 < there.sum() <= MOST_ROWS or not 0 < places.size <= MOST_NUMBERS:
         return begin
-    seen, known = numpy.nonzero(there), numpy.concatenate(vector_of(s, at))
-    E = effects(s, *seen, begin.steps)
+    (step, element), known = numpy.nonzero(there), numpy.concatenate(vector_of(s, at))
+    E = effects(s, step, element, begin.steps)
     numbers = [1.0 * (numpy.arange(known.size) == k) for k in places]
-    moments = [joint_moments(x, at, E, *seen) for x in (numpy.where(free, 0.0, known), *numbers)]
+    moments = [joint_moments(x, at, E, step, element) for x in (numpy.where(free, 0.0, known), *numbers)]
     (mean, *means), (V, *covs) = zip(*moments, strict=True)
     X, whole = E[0] @ start.columns, begin.steps == data.steps
     mean, V = mean + X @ start.centre, V + (X * start.spread) @ X.T
