@@ -21,8 +21,8 @@ from .data_rows import upper, vector_of
 from .diffuse_start import BeginPhase
 from .step_kernel import KernelForm, triangle_places
 
-MOST_ROWS = 256  # observations of the first steps up to which one regression replaces the filter,
-MOST_NUMBERS = 32  # and up to how many numbers of the model that depend on parameters
+REGRESSED_ROWS = 256  # observations of the first steps up to which one regression replaces the filter,
+REGRESSED_NUMBERS = 32  # and up to how many numbers of the model that depend on parameters
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def regressed(
         return begin
     there, places, start = ~numpy.isnan(data.host[: begin.steps]), numpy.flatnonzero(free), begin.start
     turning = free[at["T"]].any() or free[at["Z"]].any()
-    if turning or not 0 < there.sum() <= MOST_ROWS or not 0 < places.size <= MOST_NUMBERS:
+    if turning or not 0 < there.sum() <= REGRESSED_ROWS or not 0 < places.size <= REGRESSED_NUMBERS:
         return begin
     (step, element), known = numpy.nonzero(there), numpy.concatenate(vector_of(s, at))
     E = effects(s, step, element, begin.steps)
