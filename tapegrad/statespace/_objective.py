@@ -106,27 +106,28 @@ class AffineObjective:
     def __init__(self, p: ModelPattern, kernel: Recursion, build: Callable, offset: float, u: numpy.ndarray):
         self.pattern, self.kernel, self.build, self.offset = p, kernel, build, offset + p.begun
         self.parameters, self.numbers = p.numbers.parameters, AffineNumbers(p, build, u)
-        self._theta(u + 0.1 * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size))))
+        self._values(u + 0.1 * (1.0 + 0.5 * numpy.cos(numpy.arange(u.size))))
 
-    def _theta(self, u: numpy.ndarray) -> numpy.ndarray:
-        p, params = self.pattern, self.parameters.tree(u)
-        x = p.numbers_of(self.build(params), p.numbers.data)[p.used]
-        self.numbers.require(x, self.parameters.flat(u))
-        return p.constant + p.slope @ x
+    def _values(self, u: numpy.ndarray) -> numpy.ndarray:
+        """Return the constrained parameters, after a comparison of the model's numbers with the map."""
+        v = self.parameters.flat(u)
+        self.numbers.require(self.numbers.of(self.build(self.parameters.tree(u))), v)
+        return v
 
     def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
-        total, by_theta = self.kernel.value_and_grad(self._theta(u), self.pattern.rows)
-        by_values = by_theta @ self.pattern.slope @ self.numbers.slope
-        return -(total + self.offset), -(by_values @ self.parameters.derivative(u))
+        theta, J, _bent = self.numbers.theta(self._values(u))
+        total, by_theta = self.kernel.value_and_grad(theta[:-1], self.pattern.rows)
+        by_values = by_theta @ J[:-1] + J[-1]
+        return -(total + theta[-1] + self.offset), -(by_values @ self.parameters.derivative(u))
 
     def hessian(self, u: numpy.ndarray, *_: Any) -> numpy.ndarray:
-        theta, parameters = self._theta(u), self.parameters
-        by_theta = self.kernel.value_and_grad(theta, self.pattern.rows)[1]
-        D = self.pattern.slope @ self.numbers.slope
-        moved, weights = D @ parameters.derivative(u), by_theta @ D
-        many = numpy.repeat(theta[:, None], u.size, axis=1)
-        curved = moved.T @ self.kernel.hvp(many, moved, self.pattern.rows)
-        return -(curved + hessian(lambda u: weights @ parameters.flat(u))(u))
+        parameters = self.parameters
+        theta, J, bent = self.numbers.theta(self._values(u))
+        weights = numpy.append(self.kernel.value_and_grad(theta[:-1], self.pattern.rows)[1], 1.0)
+        D, by_values = parameters.derivative(u), weights @ J
+        moved, many = J[:-1] @ D, numpy.repeat(theta[:-1, None], u.size, axis=1)
+        curved = moved.T @ self.kernel.hvp(many, moved, self.pattern.rows) + D.T @ bent(weights) @ D
+        return -(curved + hessian(lambda u: by_values @ parameters.flat(u))(u))
 
 
 class MissingValues(NamedTuple):

@@ -55,8 +55,9 @@ class Observations(LibraryBound):
 
     def __init__(self, y: Any):
         given = y.value if isinstance(y, Const) else y
-        y = as_given(_with_gaps(given))
-        y = y.copy() if is_array(y) else y
+        plain = type(given) is numpy.ndarray and given.dtype == float
+        y = given if plain else as_given(_with_gaps(given))
+        y = y.copy() if plain or is_array(y) else y
         shape = tuple(y.shape)
         if y.ndim == 1:
             y = y[:, None]

@@ -34,6 +34,7 @@ from .filters.data_rows import (
     vector_of,
 )
 from .filters.diffuse_start import BeginPhase, Constants, begin_of
+from .filters.regressed_start import RegressedPhase, RegressedState, regressed
 from .filters.step_kernel import (
     FIELDS,
     LETTERS,
@@ -124,16 +125,47 @@ class NotAffine(Exception):
 
 
 class AffineNumbers:
-    """The numbers of a pattern that are used, as known + slope @ v, with v the constrained parameters."""
+    """The numbers of a pattern that are used, as known + slope @ v, with v the constrained parameters.
+
+    Where the first steps are a regression, these are the numbers that it needs."""
 
     def __init__(self, p: ModelPattern, build: Callable, u: numpy.ndarray):
-        if p.numbers.head is not None:
+        head, self.pattern, parameters = p.numbers.head, p, p.numbers.parameters
+        if not isinstance(head, RegressedPhase | None):
             raise NotAffine
-        parameters, data = p.numbers.parameters, p.numbers.data
-        J = jacobian(lambda u, build: p.numbers(u, build, data)[p.used], mode="forward")(u, build)
+        self.fields, self.used = replace(p.numbers, head=None), p.used if head is None else head.places
+        J = jacobian(lambda u, build: self.of(build(parameters.tree(u))), mode="forward")(u, build)
         self.slope, v = numpy.linalg.solve(parameters.derivative(u).T, J.T).T, parameters.flat(u)
-        self.known = p.numbers(u, build, data)[p.used] - self.slope @ v
+        self.known = self.of(build(parameters.tree(u))) - self.slope @ v
         self.size = abs(self.known) + abs(self.slope) @ abs(v)
+        fields, k = max(at.stop for at in p.numbers.at.values()), self.used.size
+        self.regression = None if head is None else head.regression.of(self.known, self.slope)
+        # the places of the kernel's numbers among these and those of the first steps
+        self.here = numpy.where(p.used < fields, numpy.searchsorted(self.used, p.used), k + p.used - fields)
+
+    def of(self, model: LinearGaussian) -> Any:
+        """Return the numbers of a model, which must be of the pattern."""
+        p, x = self.pattern, self.fields.of(model, self.fields.data)
+        moved = ~p.free[: x.size] & (value(x) != p.known[: x.size])
+        if moved.any():
+            raise ChangedConstants(moved)
+        return x[self.used]
+
+    def theta(self, v: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, Callable]:
+        """Return theta with the log-likelihood of the first steps, and their derivatives by v.
+
+        The third result is a function from weights to the second derivatives of weights @ theta."""
+        p, here, state = self.pattern, self.here, self.regression and RegressedState(self.regression, v)
+        begun, by = (state.begun, state.jacobian) if state else (numpy.zeros(1), numpy.zeros((1, v.size)))
+        x, J = numpy.append(self.known + self.slope @ v, begun), numpy.concatenate([self.slope, by])
+
+        def bent(weights: numpy.ndarray) -> Any:
+            own = numpy.zeros(x.size)
+            own[here], own[-1] = weights[:-1] @ p.slope, weights[-1]
+            return state.hessian(own[-begun.size :]) if state else numpy.zeros((v.size, v.size))
+
+        theta = numpy.append(p.constant + p.slope @ x[here], x[-1])
+        return theta, numpy.append(p.slope @ J[here], J[-1:], axis=0), bent
 
     def require(self, x: numpy.ndarray, v: numpy.ndarray) -> None:
         """Raise if numbers (..., q) at the parameters v (..., k) are not those of the map."""
@@ -171,6 +203,7 @@ def model_pattern(
     form = form_of_pattern(s, numbers, known, free)
     announce(form.layout, data.steps)
     if begin is not None and (begin.constants is None or any(x.any() for x in turning)):
+        begin = regressed(begin, s, data, numbers.at, free) if apart else begin
         numbers = replace(numbers, head=begin, form=form)
         known = numpy.asarray(numbers(u, build, data))
         free = numpy.concatenate([free, numpy.ones(known.size - free.size, bool)])

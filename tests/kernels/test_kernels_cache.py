@@ -16,6 +16,7 @@ import tapegrad as tg
 from tapegrad import cache
 from tapegrad.kernels.generated.kernel import named_recursion
 from tapegrad.kernels.launch import cpu, stored
+from tapegrad.kernels.trace import captured
 
 NAME = cache.key("a test")
 
@@ -360,7 +361,11 @@ def answers(k):
     return *k.value_and_grad(theta, y), k.hvp(many, many[::-1], y), k.scores(theta, y)
 
 
-def test_a_named_program_is_not_traced_twice(folder, monkeypatch):
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_named_program_is_not_traced_twice(folder, monkeypatch, alone):
+    """Other threads, as that of a progress bar, change nothing that a pure function reads."""
+    monkeypatch.setattr(captured, "is_alone", lambda: alone)
+    forget()
     first, traced = walk("walk")
     before = answers(first)
     assert traced

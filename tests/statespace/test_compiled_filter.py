@@ -1081,7 +1081,7 @@ def test_a_long_compilation_is_announced_once(tmp_path, monkeypatch, caplog):
         ss.fit(build, y, {"level": 1.0, "slope": 0.1}, ss.positive())
     assert caplog.messages == ["compiling a filter of 2 states, once: about 2.0 s"]
     monkeypatch.setattr(step_kernel, "WHOLE_MATRICES", 1)
-    monkeypatch.setattr(step_kernel, "SECONDS_BY_SQUARE", 2.0)
+    monkeypatch.setattr(step_kernel, "SECONDS_OF_WHOLE", 2.0)
     monkeypatch.setattr(step_kernel, "SECONDS_BY_CUBE", 0.01)
     ss.fit(build, np.r_[y, np.nan], {"level": 1.0, "slope": 0.1}, ss.positive())  # another layout: gaps
     assert caplog.messages[1:] == [

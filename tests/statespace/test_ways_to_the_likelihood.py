@@ -12,6 +12,7 @@ from tapegrad.statespace import Observations
 from tapegrad.statespace._objective import AffineObjective, CompiledObjective, ModelObjective
 from tapegrad.statespace._parameters import Parameters
 from tapegrad.statespace.filters.diffuse_start import loglik_on_arrays
+from tapegrad.statespace.filters.regressed_start import RegressedPhase
 from tapegrad.statespace.models.arima import state_covariance
 
 Y = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)[:, 0]
@@ -119,6 +120,52 @@ def test_a_long_season_beside_states_that_move_is_not_traced():
     ours = problem.objective()
     assert ours.whole is None and ours.pattern.numbers.head.constants is not None
     assert_as_on_arrays(ours, problem.build, problem.parameters, data, [problem.parameters.start + 0.1])
+
+
+def two_series(p):
+    """A common walk, a slope of its own and a mean, in two series."""
+    T = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    Z = np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 1.0]])
+    Q, H = np.stack([p["walk"], p["slope"], 0.0]), np.stack([p["noise"], 2.0 * p["noise"]])
+    return ss.LinearGaussian(T, Z, Q, H)
+
+
+WAVES = ss.level() + ss.seasonal(7) + ss.seasonal(91.3, harmonics=2)
+REGRESSED = {"waves": 150, "all steps": 20, "gaps": 150, "walk": 60}
+
+
+@pytest.mark.parametrize("name", REGRESSED)
+def test_the_first_steps_of_waves_are_one_regression(name):
+    """Value and derivatives without a tape are those of the filter on arrays, step by step."""
+    n = REGRESSED[name]
+    y = np.sin(np.arange(n) / 14.5) + np.random.default_rng(7).normal(size=n).cumsum() / 5
+    if name == "gaps":
+        y[[0, 3, 4, 17, 60]] = np.nan
+    if name == "walk":
+        other = 0.5 * y + np.random.default_rng(8).normal(size=n)
+        other[[1, 2]] = np.nan
+        build, data = two_series, Observations(np.stack([y, other], axis=1))
+        parameters = Parameters(dict.fromkeys(("walk", "slope", "noise"), 0.5), ss.positive())
+        ours = ModelObjective(build, data, parameters)
+    else:
+        problem = WAVES.problem(Observations(y))
+        ours, build, parameters, data = problem.objective(), problem.build, problem.parameters, problem.data
+    assert isinstance(ours.pattern.numbers.head, RegressedPhase) and isinstance(ours.whole, AffineObjective)
+    assert (ours.pattern.numbers.head.steps == data.steps) == (name == "all steps")
+    points = [parameters.start, parameters.start + 0.4 * np.cos(np.arange(parameters.start.size))]
+    assert_as_on_arrays(ours, build, parameters, data, points)
+    assert isinstance(ours.whole, AffineObjective)
+
+
+def test_a_regression_that_loses_digits_reads_more_steps():
+    """At other variances the first steps do not determine the waves well: the regression grows."""
+    y = np.sin(np.arange(200) / 14.5) + np.random.default_rng(7).normal(size=200) / 5
+    problem = WAVES.problem(Observations(y))
+    ours, parameters = problem.objective(), problem.parameters
+    before = ours.pattern.numbers.head.steps
+    far = parameters.start + np.where([n.startswith("sigma2.level") for n in parameters.names], 9.0, -9.0)
+    assert_as_on_arrays(ours, problem.build, parameters, problem.data, [far])
+    assert ours.pattern.numbers.head.steps > before
 
 
 def test_the_covariance_of_the_states_of_a_process():

@@ -482,10 +482,10 @@ class Launcher:
         local = self.local.__dict__
         while True:
             caps, needed, tape = self.workspace(local, width, steps, first)
-            begin = time.perf_counter()
+            begin = time.thread_time()
             form(*addresses, tape, stride, steps, blocks, caps, needed[0])
             if width in self.quick:
-                self.note_run(width, time.perf_counter() - begin)
+                self.note_run(width, time.thread_time() - begin)
             if not self.counted or all(needed[1][n] <= local["room"].get(n, 0) for n in self.counted):
                 return
             local["room"] = {n: int(needed[1][n]) for n in self.counted}

@@ -46,7 +46,7 @@ class Tracer:
     def __init__(self, limits: Limits = LIMITS, budget: float = math.inf, pure: bool = False) -> None:
         self.g = Graph(limits, budget)
         self.rebuild, self.derivatives = Rebuilder(self.g), Derivatives(self)
-        self.g.captured = self.rebuild.captured_state
+        self.g.captured = None if pure else self.rebuild.captured_state
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # loop-invariant inner loops are moved out
         self.repeats = pure  # is a trace being repeated, or need not be?
@@ -124,7 +124,8 @@ class Tracer:
 
     def run(self, f: Callable, *args: Any) -> Any:
         """Trace f(*args); f gets copies, which it may write."""
-        self.rebuild.captured_state.root(f)
+        if self.g.captured is not None:
+            self.g.captured.root(f)
         self.g.refusal = None
         try:
             with changed(tracer=self, inside=self.derivatives):

@@ -25,8 +25,9 @@ from ...kernels.launch import stored
 from ...kernels.library import observation
 
 LOGGER = logging.getLogger("tapegrad")
-SECONDS_BY_SQUARE = 1.3e-3  # seconds of a first fit that compiles, by the square of the number of states,
-WHOLE_MATRICES = 60  # up to so many; with more, steps are products of whole matrices, which are short code
+SECONDS_BY_SQUARE = 1.5e-3  # seconds of a first fit that compiles, by the square of the number of states,
+WHOLE_MATRICES = 40  # up to so many; with more, steps are products of whole matrices, which are short code
+SECONDS_OF_WHOLE = 0.8  # of which a first fit compiles in this time
 SECONDS_BY_CUBE = 1e-9  # seconds of a step of these, with its gradient, by the cube of the number of states
 LOGGED_SECONDS, SHOWN_SECONDS = 0.3, 1.0
 CONSTANTS = (0.0, 1.0, -1.0)
@@ -63,11 +64,12 @@ def announce(layout: EntryLayout, steps: int) -> None:
     Of many states it also says how long an evaluation takes. Python shows the message of a long pause without
     any settings."""
     m, name = layout.states, f"{cache_key(layout)} announced"
-    seconds, each = SECONDS_BY_SQUARE * min(m, WHOLE_MATRICES) ** 2, SECONDS_BY_CUBE * m**3 * steps
+    whole, each = m > WHOLE_MATRICES, SECONDS_BY_CUBE * m**3 * steps
+    seconds = SECONDS_OF_WHOLE if whole else SECONDS_BY_SQUARE * m**2
     if seconds > LOGGED_SECONDS and not stored.was_compiled(name):
         stored.note_compiled(name)
         level = logging.WARNING if seconds > SHOWN_SECONDS else logging.INFO
-        more = f"; each value with its gradient takes about {each:.1f} s" if m > WHOLE_MATRICES else ""
+        more = f"; each value with its gradient takes about {each:.1f} s" if whole else ""
         LOGGER.log(level, "compiling a filter of %d states, once: about %.1f s%s", m, seconds, more)
 
 
