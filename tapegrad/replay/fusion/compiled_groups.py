@@ -30,7 +30,8 @@ from ..costs import (
 from ..record.instructions import ufunc_of
 from ..record.settings_keys import settings_key
 from ..scalar_graph import Exact, of_truth
-from .loops import STARTS, ArrayAccess, Loops, Nest
+from .loops import Loops
+from .nests import STARTS, ArrayAccess, Nest
 from .regions import Element, RegionView, WrittenSum, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
