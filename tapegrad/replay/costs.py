@@ -123,6 +123,7 @@ GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its shar
 SLOW_ELEMENT_NS = slow_element_ns()  # of an element of a costly operation within a block
 CALL_NS = 600  # of a call of NumPy
 WRITE_NS = 1500  # of a write into a region
+SUMMED_ROW_NS = 10  # of a row that NumPy adds up
 PASS_ELEMENT_NS = 0.3  # of an element that NumPy reads and writes
 OPERATION_NS = 0.05  # of an operation of an element in a compiled loop
 GROUP_ENTRY_NS = 3000  # of the call of a group

@@ -233,6 +233,22 @@ def test_sums_over_leading_axes(shape, dtype, monkeypatch):
     assert [tile for tile in found if tile] or shape[-1] == 1
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("shape", [(43, 5), (6, 7, 8), (300, 2), (3, 90)])
+def test_truth_values_are_counted(shape, dtype):
+    x = np.random.default_rng(4).normal(size=shape).astype(dtype)
+
+    def f(x):
+        near = abs(x) < 0.7
+        first, last = near.sum(axis=0), near.sum(axis=-1, keepdims=True)
+        return first, last, near.sum(), (x / (last + 1)).sum(axis=0), x * first
+
+    other = np.full_like(x, np.nan)
+    grouped(
+        f, x, -x * 2, other, np.zeros_like(x), names={"sum", "less"}, rtol=1e-12 if dtype == "f8" else 1e-4
+    )
+
+
 def test_a_sum_over_leading_axes_adds_row_after_row(monkeypatch):
     """A nan or an infinite value reaches its own cell only, and the order of a sum is that of NumPy."""
     found = tiles(monkeypatch)

@@ -25,6 +25,7 @@ from ..costs import (
     OPERATION_NS,
     PASS_ELEMENT_NS,
     SLOW_ELEMENT_NS,
+    SUMMED_ROW_NS,
     WRITE_NS,
 )
 from ..record.instructions import ufunc_of
@@ -93,6 +94,8 @@ class Group:
                     saved += (WRITE_NS if type(d) is RegionView else CALL_NS) + (
                         PASS_ELEMENT_NS + OPERATION_NS * d.cost
                     ) * size
+                    if type(d) is SummedValue and len(d.shape) - 1 in d.axes:
+                        saved += SUMMED_ROW_NS * math.prod(self.shown[k][1])
         return (
             saved
             - GROUP_ENTRY_NS
@@ -246,10 +249,10 @@ class GroupCode:
                 self.parts[k].append((list(self.nests.values()).index(nest), len(nest.sums)))
                 nest.sums.append((node, d.how))
             else:
-                first = sum([place[a][0] * own[a] for a in kept])
-                nest.partial.append(
-                    (node, ArrayAccess(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how)
-                )
+                first, dtype = sum([place[a][0] * own[a] for a in kept]), self.shown[k][3]
+                steps = tuple([own.get(a, 0) for a in axes])
+                access = ArrayAccess(self.table[k], first, steps, False, whole_bits(dtype))
+                nest.partial.append((node, access, d.how))
 
     def node(self, nest: Nest, k: int, place: tuple) -> int:
         """The node of value k at this place: what is asked for is found from the last instruction to the
@@ -315,9 +318,7 @@ class GroupCode:
                 for d in range(len(nest.extents))
             ]
         )
-        access = ArrayAccess(
-            self.table[a], first, steps, dtype == BOOL, 8 * dtype.itemsize if dtype in INTEGERS else 0
-        )
+        access = ArrayAccess(self.table[a], first, steps, dtype == BOOL, whole_bits(dtype))
         node = self.g.input("y", 0, (access.pointer, first, steps))
         node = self.g.raw("ne", node, self.g.zero) if access.truth else node
         nest.loads.setdefault(node, access)
@@ -370,6 +371,11 @@ class GroupCode:
         head = f"def call({', '.join(['state', *names.values(), *places])}):\n"
         exec(compile(head + "".join([f"    {line}\n" for line in lines]), "<tapegrad group>", "exec"), space)
         return space["call"]
+
+
+def whole_bits(dtype: np.dtype) -> int:
+    """The bits of an integer; of other numbers 0."""
+    return 8 * dtype.itemsize if dtype in INTEGERS else 0
 
 
 def argument_form(d: Any, a: int) -> tuple | None:

@@ -239,8 +239,7 @@ class NestText:
             self.body(env, at, stores, str(full), mask, cells)
         for k, cell in cells.items():
             p, how = stores[len(nest.stores) + k], nest.partial[k][2]
-            total = reduce_by_halves(b, b.get(cell), how)
-            b.store_number(combine_code(b.with_lanes(1), how, b.read_number(p), total), p)
+            self.accumulate(p, nest.partial[k][1], how, reduce_by_halves(b, b.get(cell), how))
 
     # --- memory ---
 
@@ -250,6 +249,19 @@ class NestText:
             return self.b(f"sitofp {self.b.vector(f'i{a.whole}')} {x} to {self.b.T}")
         zero = "0" if self.W == 1 else "zeroinitializer"
         return self.b(f"icmp ne {self.b.vector('i8')} {x}, {zero}") if a.truth else x
+
+    def in_memory(self, x: str, memory: Builder, a: ArrayAccess) -> str:
+        """Return what is written of a truth value or a number."""
+        if a.whole:
+            return memory(f"fptosi {self.b.with_lanes(memory.W).T} {x} to {memory.T}")
+        return memory(f"zext {memory.B} {x} to {memory.T}") if a.truth else x
+
+    def accumulate(self, p: str, a: ArrayAccess, how: str, x: str) -> None:
+        """Add the number x, or what else is done, to the number in memory."""
+        one, memory = self.b.with_lanes(1), self.b.with_lanes(1, a.whole)
+        old = memory.read(p)
+        old = memory(f"sitofp {memory.T} {old} to {one.T}") if a.whole else old
+        memory.store(self.in_memory(combine_code(one, how, old, x), memory, a), p)
 
     def elements(self, a: ArrayAccess) -> Builder:
         """Return a builder of the type in which an array lies in memory."""
@@ -270,8 +282,7 @@ class NestText:
 
     def write(self, value: str, p: str, a: ArrayAccess, j: Any, mask: str) -> None:
         memory, stride = self.elements(a), self.order.stride(a, -1)
-        if a.truth:
-            value = memory(f"zext {memory.B} {value} to {memory.T}")
+        value = self.in_memory(value, memory, a)
         if stride == memory.align or self.W == 1:
             memory.store(value, self.moved(p, stride, j), mask)
         else:

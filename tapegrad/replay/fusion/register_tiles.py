@@ -4,6 +4,7 @@ A *tile* is all cells of the sums, times some rows of the axis that is added up:
 cells, are 250 turns of 8 x 5. The lanes of vectors hold the elements of a tile one after the other, whatever
 the arrays' strides. What lies near each other is read as one vector and shuffled."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +88,7 @@ class TiledNest(NestText):
         self.turns(bases, self.tile.outer, parts, cells)
         results = bases[len(bases) - len(parts) :]
         for p, sums, (_, a, how) in zip(results, memory, nest.partial, strict=True):
-            self.combine(p, sums, self.offsets(a, 1), how)
+            self.combine(p, sums, a, how)
 
     def turns(self, bases: list, outer: list, parts: list, cells: int) -> None:
         """Write the loops over the axes that are added up."""
@@ -118,17 +119,13 @@ class TiledNest(NestText):
             cell = {k: places[n] for k, places in enumerate(parts)}
             self.body(self.fixed, at, bases[len(at) :], Chunk(n, rows), mask, cell)
 
-    def combine(self, p: str, memory: str, offsets: list, how: str) -> None:
+    def combine(self, p: str, memory: str, a: ArrayAccess, how: str) -> None:
         """Add the rows of a tile up, and to memory."""
-        one = self.b.with_lanes(1)
+        one, offsets = self.b.with_lanes(1), self.offsets(a, 1)
         for k, offset in enumerate(offsets):
-            there = one(f"getelementptr i8, ptr {p}, i64 {offset}")
-            total = one.read(there)
-            for row in range(self.tile.rows):
-                total = combine_code(
-                    one, how, total, one.read(one.beyond(memory, str(row * len(offsets) + k)))
-                )
-            one.store(total, there)
+            cells = [one.beyond(memory, str(row * len(offsets) + k)) for row in range(self.tile.rows)]
+            total = functools.reduce(lambda x, y: combine_code(one, how, x, y), map(one.read, cells))
+            self.accumulate(one(f"getelementptr i8, ptr {p}, i64 {offset}"), a, how, total)
 
     # --- memory ---
 
@@ -164,8 +161,7 @@ class TiledNest(NestText):
 
     def write(self, value: str, p: str, a: ArrayAccess, j: Any, mask: str) -> None:
         memory, offsets = self.elements(a), self.places_in(a, j)
-        if a.truth:
-            value = memory(f"zext {memory.B} {value} to {memory.T}")
+        value = self.in_memory(value, memory, a)
         if offsets == [offsets[0] + k * memory.align for k in range(len(offsets))]:
             memory.store(value, memory(f"getelementptr i8, ptr {p}, i64 {offsets[0]}"), mask)
         else:
