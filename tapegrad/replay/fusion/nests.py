@@ -1,9 +1,9 @@
-"""A loop nest over the elements of arrays with any strides as LLVM text: elementwise work, full sums, and sums
-over axes.
+"""A loop nest over the elements of arrays with any strides as LLVM text: elementwise work, full sums, and
+sums over axes.
 
-A table holds addresses: of arrays that are read, of arrays that are written, of numbers, of partial sums.  The
-work of a nest is cut into items of some thousand elements, whatever the number of threads, and each item stores
-its own vector of partial sums."""
+A table holds addresses: of arrays that are read, of arrays that are written, of numbers, of partial sums.
+The work of a nest is cut into items of some thousand elements, whatever the number of threads, and each item
+stores its own vector of partial sums."""
 
 import math
 from dataclasses import dataclass, field

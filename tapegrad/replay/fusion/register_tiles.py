@@ -1,8 +1,8 @@
 """Sums over leading axes whose cells stay in registers, as LLVM text.
 
-A *tile* is all cells of the sums, times some rows of the axis that is added up: 2,000 x 5 elements, added to 5
-cells, are 250 turns of 8 x 5. The lanes of vectors hold the elements of a tile one after the other, whatever
-the arrays' strides. What lies near each other is read as one vector and shuffled."""
+A *tile* is all cells of the sums, times some rows of the axis that is added up: 2,000 x 5 elements, added to
+5 cells, are 250 turns of 8 x 5. The lanes of vectors hold the elements of a tile one after the other,
+whatever the arrays' strides. What lies near each other is read as one vector and shuffled."""
 
 import functools
 import math
